@@ -26,12 +26,12 @@ import { mountedExchange } from './server/mounted-exchange.ts';
 export { HubgateError } from './kernel/error.ts';
 export { ConfigError } from './config/problem.ts';
 
-/** A key to verify tokens with: a secret or PEM, or a JWK Set. */
+/** A key for verifying tokens: a secret or PEM, or a JWK Set. */
 export type HubKey =
   | { readonly key: string; readonly algorithm?: string }
   | { readonly jwksUri: string; readonly algorithms?: readonly string[] };
 
-/** A hub to mount in a server of your own. What is left out has the defaults of the Hubfile. */
+/** A hub to mount in a server of your own. Options that are left out have the defaults of the Hubfile. */
 export interface HubOptions
   extends Partial<
     Pick<
@@ -78,9 +78,9 @@ export interface HubOptions
     /** Prefix of this hub's keys, the same on every machine. */
     readonly stream: string;
   };
-  /** @default a logger that says nothing */
+  /** @default a logger that writes nothing */
   readonly log?: Logger;
-  /** @default the system's */
+  /** @default the system's clock */
   readonly clock?: Clock;
 }
 
@@ -94,26 +94,26 @@ export interface LocalUpdate {
   readonly type?: string;
 }
 
-/** A hub that is mounted by its `handle`. */
+/** A hub that is mounted with its `handle`. */
 export interface MountedHub {
-  /** Answers the hub's own paths, and calls `next` for every other request. */
+  /** Responds to requests for the hub's own paths, and calls `next` for every other request. */
   readonly handle: (
     request: IncomingMessage,
     response: ServerResponse,
     next: (error?: unknown) => void,
   ) => void;
   /**
-   * Publishes without a token: who calls it is trusted. Resolves to the id.
+   * Publishes without a token, because its callers are trusted. Resolves to the id.
    *
    * @throws HubgateError `invalid-publication`, `publication-too-large`, `transport-failed`
    */
   publish(update: LocalUpdate): Promise<string>;
   /**
-   * Id of the last update, for a `Link` header of your own; `earliest` before the first. Subscription events do not
-   * count: they come and go with streams, and only the newest are kept.
+   * Id of the last update, for a `Link` header of your own; `earliest` before the first. Subscription events
+   * do not count: they depend on streams, and only the newest are kept.
    */
   readonly lastUpdateId: string;
-  /** The same with subscription events. */
+  /** The same, including subscription events. */
   readonly lastEventId: string;
   /** Ends all streams and closes the history. */
   close(): Promise<void>;

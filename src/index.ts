@@ -1,4 +1,4 @@
-/** hubgate as a library: a gateway made of a configuration. */
+/** hubgate as a library: creates a gateway from a configuration. */
 export type {
   BindAddress,
   Config,

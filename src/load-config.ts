@@ -1,5 +1,5 @@
-// Two configurations are the same when their fingerprints are: all values, and the content of the
-// files that the running gateway reads.
+// Two configurations are equal if their fingerprints are. A fingerprint includes all values, and the content
+// of the files that the running gateway reads.
 
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
@@ -21,26 +21,27 @@ import { checkRoutes } from './runtime/check-routes.ts';
 
 /** A configuration that is ready to be built. */
 export interface ReadyConfig {
-  /** As it was written, with its placeholders: what `adapt` prints. */
+  /** As it was written, with its placeholders: the output of `adapt`. */
   readonly written: Config;
-  /** What of it came from `{$VARIABLE}`: not to be printed. */
+  /** The parts from `{$VARIABLE}`, which must not be printed. */
   readonly fromEnvironment: readonly string[];
   /** With `{env.X}` and `{file.X}` replaced. */
   readonly config: Config;
   readonly warnings: readonly Problem[];
-  /** Absolute paths of all that was read, and of what the running gateway reads: certificates. */
+  /**
+   * Absolute paths of all files that were read, and of those that the running gateway reads: certificates.
+   */
   readonly files: readonly string[];
   /** Absolute patterns of imports. */
   readonly globs: readonly string[];
 }
 
 /**
- * Reads a configuration and checks all that can be checked without opening anything but files that
- * it names.
+ * Reads a configuration and performs all checks that open nothing but the files that it names.
  *
- * @param file as it is to be named in messages; what it imports is relative to it
- * @param language what it is written in; else the extension of the file decides
- * @throws ConfigError with every problem found, each at its place
+ * @param file name in messages; imports are relative to it
+ * @param language of the text; by default the extension of the file decides
+ * @throws ConfigError with every problem found, each with its place
  */
 export function loadConfig(
   file: string,
@@ -53,14 +54,14 @@ export function loadConfig(
   const resolved = resolveAt(file, loaded.readable, io, (...found) =>
     problems.push(loaded.problemAt(...found)),
   );
-  // As it is written: what an environment variable brings in may be a secret.
+  // As it is written, because the value of an environment variable may be a secret.
   for (const site of loaded.readable.sites) {
     const report: Report = (...found) => problems.push(loaded.problemAt(...found));
     checkPlaceholders(site, report);
     checkRoutes(site, io.machine, report);
   }
   checkNamed(resolved.config, (path) => io.read(path), resolved.report);
-  // What a mistake does not touch is checked all the same: one look at the file, all its mistakes.
+  // Parts that a mistake does not affect are checked nevertheless, so that all mistakes are found at once.
   const sound = soundPart(loaded, resolved);
   checkConfig(sound, registry, resolved.report);
   if (complete) checkServed(sound, resolved.report);
@@ -68,7 +69,7 @@ export function loadConfig(
   if (complete) checkHistories(sound, resolve(file), resolved.report);
   if (hasError(problems)) throw new ConfigError(problems);
   const { options } = resolved.config;
-  // The first is the configuration itself, by which its project is known.
+  // The first one is the configuration itself, which identifies its project.
   const hiddenFiles = unique([file, ...loaded.files, ...resolved.files, ...options.hiddenFiles]);
   return {
     written: loaded.config,
@@ -90,10 +91,10 @@ function soundPart({ sound, readable }: ReadConfig, resolved: ResolvedConfig): C
 }
 
 /**
- * Reads a configuration for what it names, where nothing has to run: keys may be missing, as they
- * are in the shell of an operator, and nothing is checked beyond the language.
+ * Reads a configuration when nothing has to run. Keys may be missing, for example in the shell of an
+ * operator, and nothing is checked beyond the language.
  *
- * @throws ConfigError where the text itself is wrong
+ * @throws ConfigError if the text itself is invalid
  */
 export function loadUnchecked(file: string, io: HubfileIo, language = languageOf(file)): Config {
   return resolveAt(file, load(file, io, directiveTable, language).config, io, () => {}).config;
@@ -109,8 +110,8 @@ function resolveAt(file: string, config: Config, io: HubfileIo, report: Report) 
 }
 
 /**
- * The same for two configurations that run the same: equal in every value, and in the content of
- * every file that the running gateway reads.
+ * The same for two configurations with the same effect: equal in every value, and in the content of every
+ * file that the running gateway reads.
  */
 export function fingerprint(config: Config): string {
   const hash = createHash('sha256');
@@ -123,12 +124,15 @@ function contentDigest(file: string): string {
   try {
     return createHash('sha256').update(readFileSync(file)).digest('hex');
   } catch {
-    // Whoever needs the file says what is wrong with it; here it only differs from one that is there.
+    // The code that needs the file reports its fault; here it only differs from an existing one.
     return 'unreadable';
   }
 }
 
-/** Certificates and keys: the configuration names them, and its content does not show a change. */
+/**
+ * Certificates and keys: the configuration only names them, so a change of their content is not visible in
+ * it.
+ */
 function filesNamedIn({ options, sites }: Config): string[] {
   const named = sites.flatMap(({ tls, routes, errorRoutes }) => [
     ...(tls.source.kind === 'files' ? [tls.source.certFile, tls.source.keyFile] : []),

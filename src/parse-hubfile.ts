@@ -4,14 +4,14 @@ import { diskIo } from './hubfile/disk.ts';
 import { loadConfig } from './load-config.ts';
 
 export interface ParseOptions {
-  /** Name of the text in messages, and where its imports are relative to. @default "Hubfile" */
+  /** Name of the text in messages; its imports are relative to it. @default "Hubfile" */
   readonly file?: string;
-  /** What `{$X}` and `{env.X}` stand for. @default the environment of the process */
+  /** The values of `{$X}` and `{env.X}`. @default the environment of the process */
   readonly env?: Readonly<Record<string, string | undefined>>;
 }
 
 /**
- * Makes a configuration of the text of a Hubfile.
+ * Creates a configuration from the text of a Hubfile.
  *
  * @throws ConfigError with every problem of the text, each with its place
  * @example

@@ -5,12 +5,12 @@ import { completed, type Budget, unlimitedBudget } from '../kernel/scheduler.ts'
 import { InvalidTokenError, quote } from './diagnosis.ts';
 import { isJsonObject, type JsonObject } from './strict-json.ts';
 
-/** Entries of this hub in one token. */
+/** Most entries for this hub in one token. */
 const MAX_DETAILS = 100;
-/** Matchers over all entries of this hub in one token. */
+/** Most matchers in all entries for this hub in one token. */
 const MAX_MATCHERS = 100;
 
-/** What compiling a grant needs. */
+/** The context for compiling a grant. */
 export interface GrantContext {
   /** `type` of this hub's authorization details. */
   readonly detailType: string;
@@ -20,8 +20,8 @@ export interface GrantContext {
 }
 
 /**
- * The grants of the claim `authorization_details` (RFC 9396), in one go; see
- * {@link authorizationDetails}.
+ * Reads the grants of the claim `authorization_details` (RFC 9396) without interruption; see {@link
+ * authorizationDetails}.
  *
  * @throws InvalidTokenError
  */
@@ -33,8 +33,8 @@ export function readAuthorizationDetails(
 }
 
 /**
- * The grants of the claim `authorization_details`. One bad entry of this hub refuses the token;
- * entries for others are not looked at. Yields when nothing is left of the budget.
+ * Reads the grants of the claim `authorization_details`. One invalid entry for this hub makes the token
+ * invalid; entries for others are ignored. Yields when the budget is used up.
  *
  * @throws InvalidTokenError
  */
@@ -87,7 +87,7 @@ function ownDetail(
   return type === detailType ? [{ where, detail: entry }] : [];
 }
 
-/** Unknown actions grant nothing and are no error: others may define them. */
+/** Unknown actions grant nothing and are not an error, because others may define them. */
 function readActions(value: JsonValue | undefined, where: string): readonly string[] {
   const isList = Array.isArray(value) && value.length > 0;
   if (!isList || !value.every((action) => typeof action === 'string')) {

@@ -6,9 +6,9 @@ const CLOCKS =
   'compare the clocks of the issuer and of this machine (hubgate allows no difference)';
 
 /**
- * Only access tokens (RFC 9068 §2.1): an ID token of the same issuer is none.
+ * Only access tokens (RFC 9068 §2.1) are accepted, and not, for example, an ID token of the same issuer.
  *
- * @param relaxed for a hub of 0.x, whose tokens had no type of their own: it is not looked at
+ * @param relaxed for a hub of 0.x, whose tokens had no type of their own: the type is not checked
  */
 export function checkType({ header }: UnverifiedToken, relaxed: boolean): Check {
   const { typ } = header;
@@ -23,9 +23,9 @@ export function checkType({ header }: UnverifiedToken, relaxed: boolean): Check 
 }
 
 /**
- * A token is for one hub (RFC 7519 §4.1.3), compared byte for byte.
+ * A token is for one hub (RFC 7519 §4.1.3); the audience is compared byte for byte.
  *
- * @param relaxed for a hub of 0.x: whoever it is for, it need only be what the standard says
+ * @param relaxed for a hub of 0.x: any audience is accepted that has a type that the standard allows
  */
 export function checkAudience(
   { claims }: UnverifiedToken,
@@ -46,7 +46,7 @@ export function checkAudience(
   };
 }
 
-/** `exp` without leeway. A 0.x token may live for ever. */
+/** Checks `exp` without leeway. A 0.x token may have no expiry. */
 export function checkExpiry({ claims }: UnverifiedToken, nowMs: number, legacy: boolean): Check {
   const { exp } = claims;
   const passed = typeof exp === 'number' ? nowMs < exp * 1000 : legacy && exp === undefined;
@@ -70,7 +70,7 @@ export function checkNotBefore({ claims }: UnverifiedToken, nowMs: number): Chec
   };
 }
 
-/** Claims that are not used must still be what the standard says (RFC 7519 §4.1), or `null`. */
+/** Claims that are not used must still have the types of the standard (RFC 7519 §4.1), or be `null`. */
 export function checkClaimTypes({ claims }: UnverifiedToken): Check {
   const { iat, sub, jti } = claims;
   const isTime = isAbsent(iat) || typeof iat === 'number';
@@ -85,7 +85,7 @@ export function checkClaimTypes({ claims }: UnverifiedToken): Check {
   };
 }
 
-/** Many issuers write what they do not know as `null`. */
+/** Many issuers write `null` for unknown values. */
 function isAbsent(claim: unknown): boolean {
   return claim === undefined || claim === null;
 }

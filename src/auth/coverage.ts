@@ -3,14 +3,14 @@ import { parseTopic, type Topic } from '../hub/topic.ts';
 import { unlimitedBudget } from '../kernel/scheduler.ts';
 import { quote } from './diagnosis.ts';
 
-/** How far grants cover a topic or a subscription, and why no further. */
+/** How far grants cover a topic or a subscription, and why not further. */
 export interface Coverage {
-  /** `part`: some of what the subscription matches, as far as can be told from the patterns. */
+  /** `part`: some of the topics that the subscription matches, as far as the patterns show. */
   readonly verdict: 'all' | 'part' | 'none';
   readonly because: string;
 }
 
-/** Grants that are named as reasons; the rest is counted. */
+/** Grants that are named as reasons; the others are counted. */
 const MAX_REASONS = 5;
 
 const COMPONENT_NAMES = {
@@ -24,7 +24,7 @@ const COMPONENT_NAMES = {
   password: 'password',
 } as const;
 
-/** Whether one of the grants is for a topic. */
+/** Whether one of the grants covers a topic. */
 export function coverTopic(grants: readonly GrantMatcher[], topic: Topic): Coverage {
   const covering = grants.find((grant) => matches(grant, topic, unlimitedBudget()));
   if (covering !== undefined) return { verdict: 'all', because: `${nameOf(covering)} covers it` };
@@ -32,8 +32,8 @@ export function coverTopic(grants: readonly GrantMatcher[], topic: Topic): Cover
 }
 
 /**
- * How far the grants reach that read what a subscription matches. Two patterns are not compared but
- * by their texts and origins: whether both match some URL is not decided.
+ * How far the grants cover the topics that a subscription matches. Two patterns are compared only by their
+ * texts and origins. Whether both match a common URL is not decided.
  *
  * @param base see `hubBase`
  */
@@ -79,7 +79,7 @@ function reasons(grants: readonly GrantMatcher[], why: (grant: GrantMatcher) => 
   return rest > 0 ? `${told}; nor do ${rest} others` : told;
 }
 
-/** Why a grant is not for a topic. */
+/** The reason why a grant does not cover a topic. */
 function whyNot(grant: GrantMatcher, topic: Topic): string {
   const name = nameOf(grant);
   if (grant.kind !== 'urlpattern') return `${name} is another`;

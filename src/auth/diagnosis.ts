@@ -1,6 +1,6 @@
 import { HubgateError } from '../kernel/error.ts';
 
-/** Why a token was refused, for the operator only. Holds neither the token nor a key. */
+/** The reason why a token was refused, for the operator only. Contains neither the token nor a key. */
 export interface Diagnosis {
   /** The header member or claim, `signature`, or `shape`. */
   readonly check: string;
@@ -10,12 +10,12 @@ export interface Diagnosis {
   readonly fix: string;
 }
 
-/** A check that was made. */
+/** A check and its result. */
 export interface Check extends Diagnosis {
   readonly passed: boolean;
 }
 
-/** A token that is not accepted. Code `invalid-token`; its message tells a client nothing. */
+/** A token that is not accepted. Code `invalid-token`; its message reveals nothing to a client. */
 export class InvalidTokenError extends HubgateError {
   readonly diagnosis: Diagnosis;
 
@@ -26,24 +26,24 @@ export class InvalidTokenError extends HubgateError {
   }
 }
 
-/** Longest value of a token that a log line repeats, in characters. */
+/** Longest value of a token in a log line, in characters. */
 const MAX_SHOWN = 200;
 
-/** A value of a token as a log shows it. */
+/** A value of a token in the format of log lines. */
 export function quote(value: unknown): string {
   if (value === undefined) return 'no such member';
   const text = JSON.stringify(value);
   return text.length <= MAX_SHOWN ? text : `${text.slice(0, MAX_SHOWN)}…`;
 }
 
-/** @throws InvalidTokenError for a check that failed */
+/** @throws InvalidTokenError if the check has failed */
 export function assertCheck(check: Check): void {
   if (check.passed) return;
   const { passed: _, ...diagnosis } = check;
   throw new InvalidTokenError(diagnosis);
 }
 
-/** A reading as a check: what it gave, or null with the diagnosis. */
+/** Runs a reading as a check. Returns its result, or null with the diagnosis. */
 export function attempt<T>(
   check: string,
   expected: string,

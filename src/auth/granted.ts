@@ -3,7 +3,7 @@ import { quote } from './diagnosis.ts';
 import { isJsonObject, type JsonObject } from './strict-json.ts';
 import { parseToken } from './unverified-token.ts';
 
-/** What it takes to tell the grants of a hub from those of others. */
+/** The names that distinguish the grants of a hub from those of others. */
 export interface GrantNames {
   readonly detailType: string;
   /** The claim of 0.x tokens. */
@@ -14,19 +14,19 @@ export interface GrantNames {
   readonly readsLegacy: boolean;
 }
 
-/** Grants that are listed; the rest is counted. */
+/** Grants that are listed; the others are counted. */
 const MAX_LISTED = 50;
 
 /**
- * What a token says that its owner may do, in words, whoever made it: nothing of it has been
- * verified. Empty for what is not a token.
+ * Describes in words what a token grants according to its claims. Nothing in it has been verified. Empty if
+ * it is not a token.
  */
 export function describeGranted(text: string, names: GrantNames): readonly string[] {
   let claims: JsonObject;
   try {
     ({ claims } = parseToken(text));
   } catch {
-    // The check `shape` tells what is wrong with it.
+    // The check `shape` reports what is wrong with it.
     return [];
   }
   const details = claims['authorization_details'];
@@ -54,7 +54,7 @@ function describeDetails(details: readonly JsonValue[], { detailType }: GrantNam
   });
 }
 
-/** What a 0.x token grants, why that is another matter, and how the same is said today. */
+/** Describes what a 0.x token grants, why it is treated differently, and the equivalent in 1.0. */
 function describeLegacy(claim: JsonValue, names: GrantNames): readonly string[] {
   const { legacyClaim, detailType, compatible, readsLegacy } = names;
   const entries = isJsonObject(claim)
@@ -89,7 +89,7 @@ function describeLegacy(claim: JsonValue, names: GrantNames): readonly string[] 
   ];
 }
 
-/** 0.x has texts, which may be URI templates, and later objects with `matchType`. */
+/** 0.x has strings, which may be URI templates, and in later versions objects with `matchType`. */
 function modernMatcher(entry: JsonValue): JsonValue {
   if (typeof entry === 'string') {
     if (!/\{[^}]*\}/.test(entry)) return { match: entry };

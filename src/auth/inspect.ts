@@ -22,18 +22,18 @@ import {
 
 export type { Check } from './diagnosis.ts';
 
-/** What the token would be used for. */
+/** The intended use of the token. */
 export interface InspectedUse {
   readonly action: 'publish' | 'subscribe';
-  /** The hub's identity when it is contacted like that. */
+  /** The hub's identity for such a request. */
   readonly audience: string;
-  /** null looks at no grant. */
+  /** null skips the grants. */
   readonly topic: string | null;
 }
 
 /**
- * Every check that the hub would make, passed or not, in its order; what depends on a check that
- * failed is left out. For the operator's eyes only.
+ * Every check that the hub would make, passed or not, in its order. Checks that depend on a failed one are
+ * left out. For the operator only.
  */
 export async function inspectToken(
   text: string,
@@ -103,7 +103,7 @@ function checkGrant(
   ];
 }
 
-/** The result of a reading that nothing interrupts. */
+/** The result of an uninterrupted reading. */
 function readAll(reading: Generator<void, Grants, void>): Grants {
   const { value } = reading.next();
   if (value === undefined) throw new TypeError('an unlimitedBudget reading did not end');

@@ -6,21 +6,21 @@ import { stringOrAbsent, type UnverifiedToken } from './unverified-token.ts';
 
 export type Role = 'publisher' | 'subscriber';
 
-/** An issuer that the hub trusts, with its keys for each role; they are never pooled over issuers. */
+/** An issuer that the hub trusts, with its keys for each role. Keys are never shared between issuers. */
 export interface TrustedIssuer {
-  /** Compared byte for byte with `iss`; null for the one of the 0.x directives, which has no id. */
+  /** Compared byte for byte with `iss`; null for the issuer of the 0.x directives, which has no id. */
   readonly id: string | null;
   readonly publisher: KeySet | null;
   readonly subscriber: KeySet | null;
-  /** Whether it is the gateway's own, whose tokens always name it. */
+  /** Whether it is the gateway's own issuer, whose tokens always name it. */
   readonly own?: true;
 }
 
-/** The issuer, the role and the keys that a token is verified with. */
+/** The issuer, the role and the keys for verifying a token. */
 export interface IssuerKey {
   readonly issuer: TrustedIssuer;
   readonly keys: KeySet;
-  /** Equal as long as this issuer, role and key configuration stay. Not for printing. */
+  /** Equal as long as this issuer, role and key configuration stay the same. Not for printing. */
   readonly identity: string;
 }
 
@@ -32,8 +32,8 @@ export function voucherOf(issuer: TrustedIssuer, role: Role): IssuerKey | null {
 }
 
 /**
- * The issuer that a token names. Those of 0.x name none, or one that nobody configured; they belong
- * to the issuer of the 0.x directives, else to the only one there is.
+ * The issuer that a token names. Tokens of 0.x name none, or one that is not configured. They belong to the
+ * issuer of the 0.x directives, or to the only one if there is just one.
  *
  * @param relaxed whether the hub accepts such tokens
  */
@@ -86,7 +86,10 @@ export function checkAlgorithm({ header }: UnverifiedToken, { keys }: IssuerKey)
   };
 }
 
-/** Whether one of the issuer's keys for the role made the signature. Call it after {@link checkAlgorithm}. */
+/**
+ * Whether one of the issuer's keys for the role has created the signature. Call it after {@link
+ * checkAlgorithm}.
+ */
 export async function checkSignature(token: UnverifiedToken, { keys }: IssuerKey): Promise<Check> {
   const { alg, kid } = token.header;
   const hint = stringOrAbsent(kid);
@@ -123,7 +126,7 @@ async function isSignedByOne(
       await compactVerify(token, key, { algorithms: [algorithm] });
       return true;
     } catch {
-      // Whatever the reason, this key does not vouch for the token; the next one may.
+      // Whatever the reason, this key does not verify the token; the next one may.
     }
   }
   return false;

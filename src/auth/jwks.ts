@@ -12,13 +12,13 @@ import { requireUrl } from '../kernel/parse-url.ts';
 
 /** Largest document, in bytes. */
 const MAX_BYTES = 1024 * 1024;
-/** Keys beyond these are ignored: a token without `kid` tries them all. */
+/** Further keys are ignored, because a token without `kid` tries all of them. */
 const MAX_KEYS = 100;
-/** Shortest time between two fetches for a `kid` that was never seen, in milliseconds. */
+/** Shortest time between two fetches for a `kid` that was never seen before, in milliseconds. */
 const NEW_KID_INTERVAL_MS = 5_000;
-/** Tokens with such a `kid` that wait for the next fetch; those beyond are refused. */
+/** Tokens with such a `kid` that wait for the next fetch. Further ones are refused. */
 const MAX_WAITING = 10_000;
-/** Values of `kid` that were looked for in vain; the oldest is forgotten first. */
+/** Remembered values of `kid` that were not found; the oldest is forgotten first. */
 const MAX_IN_VAIN = 1_000;
 /** How often a file is read again, in milliseconds. */
 const FILE_REFRESH_MS = 10_000;
@@ -26,9 +26,9 @@ const FILE_REFRESH_MS = 10_000;
 export interface JwksOptions {
   /** `https:`, `http:` or `file:` URL. */
   readonly uri: string;
-  /** How often the set is fetched in the background. */
+  /** How often the set is fetched in the background, in milliseconds. */
   readonly refreshMs: number;
-  /** Shortest time between two fetches for a `kid` that was looked for in vain before. */
+  /** Shortest time between two fetches for a `kid` that was not found before, in milliseconds. */
   readonly cooldownMs: number;
   readonly timeoutMs: number;
   readonly clock: Clock;
@@ -44,11 +44,10 @@ interface PublicJwk {
 }
 
 /**
- * Opens the JWK Set behind a URL (RFC 7517). A remote one is fetched in the background, so that an
- * identity provider that is down does not keep the gateway from starting; a file is read now, and
- * again every {@link FILE_REFRESH_MS}.
+ * Opens the JWK Set at a URL (RFC 7517). A remote set is fetched in the background, so that the gateway can
+ * start while an identity provider is down. A file is read now, and again every {@link FILE_REFRESH_MS}.
  *
- * @throws HubgateError `invalid-jwks` for a file that cannot be read or holds no set
+ * @throws HubgateError `invalid-jwks` for a file that cannot be read or contains no set
  */
 export async function openJwks(options: JwksOptions): Promise<Jwks> {
   const jwks = new Jwks(options);
@@ -56,7 +55,7 @@ export async function openJwks(options: JwksOptions): Promise<Jwks> {
   return jwks;
 }
 
-/** The keys of one issuer and role, out of a set that others may share. */
+/** The keys of one issuer and role in a set that others may share. */
 export function jwksKeySet(jwks: Jwks, source: Pick<JwksKeySource, 'uri' | 'algorithms'>): KeySet {
   for (const name of source.algorithms) {
     if (JWKS_ALGORITHMS.includes(name)) continue;
@@ -76,21 +75,21 @@ export function jwksKeySet(jwks: Jwks, source: Pick<JwksKeySource, 'uri' | 'algo
   };
 }
 
-/** A JWK Set that follows its source; whoever opened it closes it. */
+/** A JWK Set that follows its source. The code that opens it must close it. */
 export class Jwks {
   readonly #options: JwksOptions;
   readonly #closing = new AbortController();
   #keys: readonly PublicJwk[] | null = null;
   #digest = '';
   #generation = 0;
-  /** The fetch under way, which all that wait share. */
+  /** The fetch in progress, shared by all tokens that wait. */
   #fetching: Promise<void> | null = null;
-  /** The wait for the next fetch for a `kid` that was never seen, which all that wait share. */
+  /** The wait for the next fetch for a `kid` that was never seen before, shared by all tokens that wait. */
   #nextForNew: Promise<void> | null = null;
   #waiting = 0;
   #lastForNew = Number.NEGATIVE_INFINITY;
   #lastForOthers = Number.NEGATIVE_INFINITY;
-  /** Each `kid` that a token has named, and that no set had when it was fetched for it. */
+  /** The values of `kid` in tokens that were not in the set when it was fetched for them. */
   readonly #inVain = new Set<string>();
   #stopRefresh: (() => void) | null = null;
   /** Whether the last fetch has failed. */
@@ -100,7 +99,7 @@ export class Jwks {
     this.#options = options;
   }
 
-  /** Grows whenever the keys change. */
+  /** Increases whenever the keys change. */
   get generation(): number {
     return this.#generation;
   }
@@ -113,7 +112,7 @@ export class Jwks {
   }
 
   /**
-   * Reads a file again, for a configuration that names it again.
+   * Reads a file again when a new configuration names it.
    *
    * @throws HubgateError `invalid-jwks`
    */
@@ -122,15 +121,15 @@ export class Jwks {
   }
 
   /**
-   * The keys to try for a token. An unknown `kid` fetches the set again, from one of two budgets:
-   * anybody can send a token with a `kid` of its own making, and must not use up the fetch by which
-   * a rotation becomes known. One that was never seen waits for the next fetch, if there was one a
-   * moment ago; one that was looked for in vain has at most one fetch per cooldown.
+   * The keys to try for a token. An unknown `kid` causes another fetch, from one of two budgets. Any client
+   * can send a token with an invented `kid`, and must not use up the fetch that detects a rotation. A `kid`
+   * that was never seen waits for the next fetch if there has just been one. A `kid` that was not found
+   * before causes at most one fetch per cooldown.
    */
   find(hint: KeyHint): readonly KeyObject[] | Promise<readonly KeyObject[]> {
     const found = this.#select(hint);
     if (found.length > 0 || this.#closing.signal.aborted) return found;
-    // Keys that have the kid but not the algorithm would be no better after another fetch.
+    // Another fetch would not help if the set has the `kid`, but with another algorithm.
     const known = this.#keys?.some(({ kid }) => hint.kid === null || kid === hint.kid) ?? false;
     if (known) return found;
     const name = hint.kid ?? '';
@@ -160,7 +159,7 @@ export class Jwks {
     return this.#options.uri.startsWith('file:');
   }
 
-  /** null within the cooldown. */
+  /** Returns null within the cooldown. */
   #fetchForOthers(): Promise<void> | null {
     if (this.#fetching !== null) return this.#fetching;
     const now = this.#options.clock.monotonic();
@@ -169,7 +168,7 @@ export class Jwks {
     return this.#refresh();
   }
 
-  /** null where too many wait. */
+  /** Returns null if too many tokens wait. */
   #fetchForNew(): Promise<void> | null {
     if (this.#fetching !== null) return this.#fetching;
     const { clock, cooldownMs } = this.#options;
@@ -190,7 +189,7 @@ export class Jwks {
     return this.#nextForNew;
   }
 
-  /** Resolves after a while, or when the set is closed. */
+  /** Resolves after this time, or when the set is closed. */
   #wait(ms: number): Promise<void> {
     return new Promise((resolve) => {
       const { signal } = this.#closing;
@@ -220,7 +219,7 @@ export class Jwks {
     });
   }
 
-  /** Never rejects: on a failure the last good keys stay. */
+  /** Never rejects: after a failure, the last good keys stay. */
   #refresh(): Promise<void> {
     this.#fetching ??= this.#fetch().finally(() => {
       this.#fetching = null;
@@ -297,7 +296,7 @@ async function readJwksFile(uri: string): Promise<ParsedJwks> {
   }
 }
 
-/** Why a file is not a JWK Set that a gateway starts with; null for nothing. */
+/** Describes why a file cannot be used as a JWK Set at the start; null if it can. */
 export function jwksFault(bytes: Uint8Array): string | null {
   try {
     if (bytes.length > MAX_BYTES) return `it is larger than ${MAX_BYTES} bytes`;
@@ -317,7 +316,7 @@ function parseJwks(bytes: Uint8Array): ParsedJwks {
   return { keys, digest: hash('sha256', bytes) };
 }
 
-/** The public half of a signing key; nothing for what cannot verify a signature. */
+/** The public half of a signing key; empty for a key that cannot verify a signature. */
 function readJwk(jwk: JsonObject): readonly PublicJwk[] {
   const { kty, crv, kid, alg, use, key_ops: operations } = jwk;
   if (use !== undefined && use !== 'sig') return [];
@@ -337,7 +336,7 @@ function readJwk(jwk: JsonObject): readonly PublicJwk[] {
       },
     ];
   } catch {
-    // One key that this engine cannot read does not make the others useless.
+    // A key that this runtime cannot read does not invalidate the others.
     return [];
   }
 }

@@ -3,24 +3,24 @@ import type { StaticKeySource } from '../config/config.ts';
 import { HubgateError } from '../kernel/error.ts';
 import type { Secret } from '../kernel/secret.ts';
 
-/** What verifies or signs: bytes of a shared secret, or an asymmetric key. */
+/** A key that verifies or signs: the bytes of a shared secret, or an asymmetric key. */
 export type KeyMaterial = Uint8Array | KeyObject;
 
-/** The part of a token's header that chooses the key. */
+/** The members of a token's header that select the key. */
 export interface KeyHint {
   readonly alg: string;
   readonly kid: string | null;
 }
 
-/** Where the keys of one issuer and role come from. */
+/** The source of the keys of one issuer and role. */
 export interface KeySet {
   /** Equal for equal configurations. A digest of key material: not for printing. */
   readonly identity: string;
-  /** Algorithms that a token may name. */
+  /** Algorithms that a token may use. */
   readonly algorithms: readonly string[];
-  /** Grows whenever the keys change. */
+  /** Increases whenever the keys change. */
   readonly generation: number;
-  /** The keys to try; none when no key answers the hint. */
+  /** The keys to try; empty if none fits the hint. */
   find(hint: KeyHint): readonly KeyMaterial[] | Promise<readonly KeyMaterial[]>;
 }
 
@@ -31,8 +31,8 @@ const PRIVATE_PEM = /-----BEGIN (?:[A-Z]+ )*PRIVATE KEY-----/;
  * The key of a `jwt` setting: a raw secret, or the PEM of a public key or certificate.
  *
  * @returns null for an empty key, which counts as not configured
- * @throws HubgateError `pem-without-algorithm`, `pem-with-hmac`, `unsupported-algorithm`,
- *   `invalid-key`, `private-key`
+ * @throws HubgateError `pem-without-algorithm`, `pem-with-hmac`, `unsupported-algorithm`, `invalid-key`,
+ * `private-key`
  */
 export function staticKeySet(source: StaticKeySource): KeySet | null {
   const text = source.key.reveal();
@@ -48,11 +48,10 @@ export function staticKeySet(source: StaticKeySource): KeySet | null {
 }
 
 /**
- * The key that a token is signed with: a raw secret, or the PEM of a private key (PKCS#8, PKCS#1 or
- * SEC1).
+ * The key for signing tokens: a raw secret, or the PEM of a private key (PKCS#8, PKCS#1 or SEC1).
  *
- * @throws HubgateError `missing-key`, `pem-without-algorithm`, `pem-with-hmac`,
- *   `unsupported-algorithm`, `invalid-key`
+ * @throws HubgateError `missing-key`, `pem-without-algorithm`, `pem-with-hmac`, `unsupported-algorithm`,
+ * `invalid-key`
  */
 export function signingKey(
   key: Secret,
@@ -65,7 +64,7 @@ export function signingKey(
   return { algorithm: chosen, material };
 }
 
-/** Whether what one key signs can be verified with the other: equal secrets, or a key pair. */
+/** Whether signatures of one key can be verified with the other: equal secrets, or a key pair. */
 export function isCounterpart(signing: KeyMaterial, verifying: KeyMaterial): boolean {
   if (signing instanceof KeyObject) {
     return verifying instanceof KeyObject && createPublicKey(signing).equals(verifying);
@@ -73,10 +72,10 @@ export function isCounterpart(signing: KeyMaterial, verifying: KeyMaterial): boo
   return !(verifying instanceof KeyObject) && Buffer.compare(signing, verifying) === 0;
 }
 
-/** An algorithm is chosen by the operator, never guessed from a key and never taken from a token. */
+/** The operator selects the algorithm. It is never guessed from a key and never taken from a token. */
 function algorithmFor(key: string, wanted: string | null, supported: readonly string[]): string {
   const isPem = key.includes(PEM);
-  // A variable that is not set arrives as an empty string.
+  // An unset variable arrives as an empty string.
   if (isPem && (wanted === null || wanted === '')) {
     throw new HubgateError(
       'pem-without-algorithm',
@@ -129,7 +128,7 @@ function readOrRefuse(kind: string, read: () => KeyObject): KeyObject {
   try {
     return read();
   } catch {
-    // The cause may quote the key; it is left out.
+    // The cause may contain the key, so it is left out.
     throw new HubgateError('invalid-key', `the PEM does not hold a readable ${kind} key`);
   }
 }
@@ -141,11 +140,11 @@ function curveOf(key: KeyObject): string {
 
 interface Algorithm {
   readonly kind: 'hmac' | 'public';
-  /** Verifies with a key written in the configuration, not only with one of a JWK Set. */
+  /** Whether it can be used with a key in the configuration, not only with one of a JWK Set. */
   readonly asStaticKey: boolean;
   /** `kty` of a JWK. */
   readonly keyType: 'oct' | 'RSA' | 'EC' | 'OKP';
-  /** JWK `crv`, and what Node calls it. */
+  /** JWK `crv`, and Node's name for it. */
   readonly curve?: readonly [jwk: string, node: string];
 }
 
@@ -158,7 +157,7 @@ const ec = (jwk: string, node: string): Algorithm => ({
   curve: [jwk, node],
 });
 
-/** Every JOSE algorithm that hubgate knows (RFC 7518, RFC 8037). What is not here is refused. */
+/** All JOSE algorithms that hubgate supports (RFC 7518, RFC 8037). Others are refused. */
 const ALGORITHMS: ReadonlyMap<string, Algorithm> = new Map([
   ['HS256', hmac],
   ['HS384', hmac],
@@ -177,14 +176,14 @@ const ALGORITHMS: ReadonlyMap<string, Algorithm> = new Map([
 
 const STATIC_ALGORITHMS: readonly string[] = names(({ asStaticKey }) => asStaticKey);
 const SIGNING_ALGORITHMS: readonly string[] = names(() => true);
-/** What a JWK Set may verify: a symmetric key has no business in a public document. */
+/** The algorithms for a JWK Set. A symmetric key must not be in a public document. */
 export const JWKS_ALGORITHMS: readonly string[] = names(({ kind }) => kind === 'public');
 
 export function isHmac(algorithm: string): boolean {
   return ALGORITHMS.get(algorithm)?.kind === 'hmac';
 }
 
-/** Whether an asymmetric key is of the kind and curve that the algorithm wants. */
+/** Whether an asymmetric key has the type and curve that the algorithm requires. */
 function fitsKeyObject(algorithm: string, key: KeyObject): boolean {
   const known = ALGORITHMS.get(algorithm);
   if (known === undefined || known.kind === 'hmac') return false;
@@ -194,7 +193,7 @@ function fitsKeyObject(algorithm: string, key: KeyObject): boolean {
   return type === 'ec' && key.asymmetricKeyDetails?.namedCurve === known.curve?.[1];
 }
 
-/** Whether a JWK of this type and curve can verify the algorithm. */
+/** Whether a JWK with this type and curve can be used with the algorithm. */
 export function fitsJwk(
   algorithm: string,
   jwk: { readonly kty?: unknown; readonly crv?: unknown },

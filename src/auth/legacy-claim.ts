@@ -8,16 +8,16 @@ import { type GrantContext, grantMatcher, malformed } from './authorization-deta
 import { isJsonObject } from './strict-json.ts';
 import type { LegacyForms } from '../config/config.ts';
 
-/** Entries of each list. */
+/** Most entries of each list. */
 const MAX_ENTRIES = 1000;
 
-/** What compiling a regular expression costs, and each of its characters, in steps. */
+/** Cost of compiling a regular expression, and of each of its characters, in steps. */
 const COMPILE_STEPS = 5_000;
 const COMPILE_STEPS_PER_CHARACTER = 100;
 
 type LegacyMatchType = 'exact' | 'urlpattern' | 'regexp';
 
-/** As 0.x writes them, and as 1.0 does. */
+/** The values of 0.x, and those of 1.0. */
 const MATCH_TYPES: ReadonlyMap<JsonValue, LegacyMatchType> = new Map([
   ['Exact', 'exact'],
   ['URLPattern', 'urlpattern'],
@@ -27,8 +27,8 @@ const MATCH_TYPES: ReadonlyMap<JsonValue, LegacyMatchType> = new Map([
 ]);
 
 /**
- * The claim of a 0.x token: `{publish: […], subscribe: […], payload}` with entries
- * `{match, matchType, payload}`, or bare strings where they are switched on. Loaded only under `--conditions=deprecated_claim`.
+ * Reads the claim of a 0.x token: `{publish: […], subscribe: […], payload}` with entries `{match, matchType,
+ * payload}`, or plain strings if they are switched on. Loaded only with `--conditions=deprecated_claim`.
  */
 export const readLegacyClaim: LegacyClaimReader | null = function* (claim, name, context, budget) {
   if (claim === undefined || claim === null) return { publish: [], subscribe: [] };
@@ -132,12 +132,12 @@ function compileRegexp(text: string, where: string): RE2JS {
 }
 
 export type LegacyContext = Pick<GrantContext, 'base' | 'cache'> & {
-  /** What else than objects an entry may be. */
+  /** The other forms that an entry can have instead of an object. */
   readonly legacyForms: LegacyForms;
 };
 
 /**
- * Reads the claim of a 0.x token; yields when nothing is left of the budget.
+ * Reads the claim of a 0.x token; yields when the budget is used up.
  *
  * @throws InvalidTokenError
  */

@@ -8,26 +8,26 @@ import { type Profile, profiles } from '../hub/profile.ts';
 import { HubgateError } from '../kernel/error.ts';
 import { Secret } from '../kernel/secret.ts';
 
-/** What a token allows. */
+/** The grants of a token. */
 export interface RequestedGrants {
   readonly publish: readonly MatcherSpec[];
   readonly subscribe: readonly MatcherSpec[];
-  /** Goes with the subscribe grants; undefined for none. */
+  /** Attached to the subscribe grants; undefined for none. */
   readonly payload?: JsonValue | undefined;
 }
 
-/** What a token is to say (RFC 9068). */
+/** The contents of a token (RFC 9068). */
 export interface MintRequest extends RequestedGrants {
   readonly key: { readonly algorithm: string; readonly material: KeyMaterial };
   /** Header `kid`; null for none. */
   readonly keyId: string | null;
   readonly issuer: string;
   readonly audience: string;
-  /** `sub`; null makes one up. */
+  /** `sub`; null generates one. */
   readonly subject: string | null;
-  /** `client_id`; null means the issuer. */
+  /** `client_id`; null uses the issuer. */
   readonly clientId: string | null;
-  /** A fresh URI at each call, for `jti` and `sub`. */
+  /** Returns a new URI at each call, for `jti` and `sub`. */
   readonly newId: () => string;
   /** Milliseconds since the epoch. */
   readonly issuedAtMs: number;
@@ -42,7 +42,9 @@ export interface MintedToken {
   readonly claims: Readonly<Record<string, JsonValue>>;
 }
 
-/** Signs an access token. Matchers are not checked: the hub refuses bad ones. See `signingKey`. */
+/**
+ * Signs an access token. Matchers are not checked, because the hub refuses invalid ones. See `signingKey`.
+ */
 export async function mintToken(request: MintRequest): Promise<MintedToken> {
   const { key, keyId } = request;
   const header = { alg: key.algorithm, typ: 'at+jwt', ...(keyId === null ? {} : { kid: keyId }) };
@@ -60,7 +62,7 @@ export async function mintToken(request: MintRequest): Promise<MintedToken> {
   return { token, header, claims };
 }
 
-/** Grants as the hub's entries of `authorization_details` (RFC 9396 §2). */
+/** Converts grants to the hub's entries of `authorization_details` (RFC 9396 §2). */
 export function authorizationDetails(
   { publish, subscribe, payload }: RequestedGrants,
   detailType: string,
@@ -84,36 +86,36 @@ function topicOf({ match, matchType }: MatcherSpec): JsonValue {
   return matchType === 'exact' ? { match } : { match, match_type: matchType };
 }
 
-/** A topic as it is, `*` for every one, or a URL Pattern. */
+/** A topic, `*` for every topic, or a URL Pattern. */
 export type GrantedTopic = string | { readonly urlpattern: string };
 
-/** What a token is to say, in the words of its claims. */
+/** The contents of a token, with the names of its claims. */
 export interface SignTokenOptions {
-  /** Issuer: one that the hub's configuration names. */
+  /** Issuer: one that is in the hub's configuration. */
   readonly iss: string;
   /** Audience: the URL of the hub. */
   readonly aud: string;
-  /** HMAC secret, or the PEM of a private key; then `alg` says which algorithm. */
+  /** HMAC secret, or the PEM of a private key. A PEM key requires `alg`. */
   readonly key: string;
   /** @default "HS256" */
   readonly alg?: string;
-  /** Id of the key, for a hub that takes its keys from a JWK Set. */
+  /** Id of the key, for a hub that gets its keys from a JWK Set. */
   readonly kid?: string;
-  /** Topics that may be published on. */
+  /** Topics on which publishing is allowed. */
   readonly publish?: GrantedTopic | readonly GrantedTopic[];
   /** Topics whose private updates may be read. */
   readonly subscribe?: GrantedTopic | readonly GrantedTopic[];
   /** Lifetime in seconds, or with a unit: `10m`. @default "1h" */
   readonly ttl?: number | string;
-  /** Whom it is about. @default a random one */
+  /** Subject of the token. @default a random one */
   readonly sub?: string;
-  /** Whom it was issued to. @default `iss` */
+  /** Client that the token is issued to. @default `iss` */
   readonly clientId?: string;
-  /** Shown to whoever may see the subscriptions. */
+  /** Visible to clients that may see the subscriptions. */
   readonly payload?: JsonValue;
-  /** Names of the protocol. @default "hub" */
+  /** Profile of the protocol's names. @default "hub" */
   readonly profile?: Profile['name'];
-  /** For a hub with a `detail_type` of its own. @default the profile's */
+  /** For a hub with its own `detail_type`. @default the profile's */
   readonly detailType?: string;
 }
 

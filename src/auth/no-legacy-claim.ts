@@ -1,4 +1,4 @@
 import type { LegacyClaimReader } from './legacy-claim.ts';
 
-/** Without `--conditions=deprecated_claim` there is not a reader of 0.x tokens. */
+/** Without `--conditions=deprecated_claim`, there is no reader for 0.x tokens. */
 export const readLegacyClaim: LegacyClaimReader | null = null;

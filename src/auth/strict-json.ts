@@ -2,12 +2,12 @@ import type { JsonValue } from '../hub/grants.ts';
 
 export type JsonObject = { readonly [name: string]: JsonValue };
 
-/** Deepest nesting of arrays and objects; what later walks the value recurses. */
+/** Deepest nesting of arrays and objects; code that later walks the value is recursive. */
 const MAX_DEPTH = 64;
 
 /**
- * Reads JSON that means one thing only: valid UTF-8, no member twice at any depth, no number beyond
- * a double, not nested deeper than 64. Two readers that disagree about a token are an attack.
+ * Parses JSON that has only one meaning: valid UTF-8, no duplicate member at any depth, no number beyond a
+ * double, nested at most 64 deep. If two readers could read a token differently, that is an attack.
  *
  * @returns undefined for anything else
  */
@@ -28,7 +28,7 @@ export function isJsonObject(value: JsonValue | undefined): value is JsonObject 
 
 const STRUCTURE = /"(?:[^"\\]|\\.)*"|[{}[\],:]|-?\d[^\s,\]}]*/g;
 
-/** Walks well-formed JSON. */
+/** Scans well-formed JSON. */
 function isUnambiguous(text: string): boolean {
   /** Names of each open object; null for an array. */
   const open: (Set<string> | null)[] = [];
@@ -40,7 +40,7 @@ function isUnambiguous(text: string): boolean {
       open.pop();
     } else if (token === ':') {
       const names = open.at(-1);
-      // A string before a colon is a name; escapes do not make two of one.
+      // A string before a colon is a name. Escapes are decoded, so that two spellings count as the same name.
       const name = previous.includes('\\') ? String(JSON.parse(previous)) : previous.slice(1, -1);
       if (names?.has(name)) return false;
       names?.add(name);

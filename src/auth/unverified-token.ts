@@ -8,7 +8,7 @@ export const MAX_TOKEN_BYTES = 65_536;
 
 const BASE64URL = /^[A-Za-z0-9_-]+$/;
 
-/** What a token says of itself, before anything of it is believed. */
+/** The contents of a token before any verification. */
 export interface UnverifiedToken {
   readonly text: string;
   readonly header: JsonObject;
@@ -16,7 +16,7 @@ export interface UnverifiedToken {
 }
 
 /**
- * Takes a compact JWS apart (RFC 7515 §3.1).
+ * Splits a compact JWS into its parts (RFC 7515 §3.1).
  *
  * @throws InvalidTokenError
  */
@@ -40,7 +40,7 @@ export function parseToken(text: string): UnverifiedToken {
   return { text, header: readPart(header, 'header'), claims: readPart(claims, 'claims') };
 }
 
-/** Members that the standard lets a token demand and that hubgate does not know (RFC 7515 §4.1.11). */
+/** Refuses critical header members that hubgate does not know (RFC 7515 §4.1.11). */
 export function checkCritical({ header }: UnverifiedToken): Check {
   return {
     check: 'crit',
@@ -51,7 +51,7 @@ export function checkCritical({ header }: UnverifiedToken): Check {
   };
 }
 
-/** The member when it is a string, null when it is absent, undefined for anything else. */
+/** The member if it is a string, null if it is absent, undefined for anything else. */
 export function stringOrAbsent(value: JsonValue | undefined): string | null | undefined {
   if (value === undefined) return null;
   return typeof value === 'string' ? value : undefined;
@@ -71,18 +71,18 @@ function misshapen(expected: string, found: string, fix: string): InvalidTokenEr
   return new InvalidTokenError({ check: 'shape', expected, found, fix });
 }
 
-/** What the gateway reads of a token that it passes along and does not judge. */
+/** The parts of a token that the gateway reads when it passes the token along without verifying it. */
 export interface TokenLifetime {
-  /** `exp` in milliseconds since the epoch; null when the token has none. */
+  /** `exp` in milliseconds since the epoch; null if the token has none. */
   readonly expiresAtMs: number | null;
-  /** `jti`; null when the token has none. */
+  /** `jti`; null if the token has none. */
   readonly tokenId: string | null;
 }
 
-/** A compact JWS. What decodes it is more lenient, and the text goes into a cookie. */
+/** A compact JWS. The decoder is more lenient, but the text is put into a cookie. */
 const COMPACT_JWS = /^[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+$/;
 
-/** Reads the lifetime of a JWT without verifying it; null for what is not a JWT. */
+/** Reads the lifetime of a JWT without verifying it; null if it is not a JWT. */
 export function decodeTokenLifetime(token: string): TokenLifetime | null {
   if (!COMPACT_JWS.test(token)) return null;
   try {

@@ -37,26 +37,26 @@ export type { Role, TrustedIssuer } from './issuer.ts';
 /** A token that has passed every check. */
 export interface AccessToken {
   readonly grants: Grants;
-  /** null: never, with 0.x tokens only. */
+  /** null: never expires; only possible for 0.x tokens. */
   readonly expiresAtMs: number | null;
   /** As the token spells it; empty for a 0.x token without one. */
   readonly issuer: string;
   readonly tokenId: string | null;
-  /** One of {@link TokenVerifier.vouchers}. Not for printing. */
+  /** One of {@link TokenVerifier.issuerKeys}. Not for printing. */
   readonly issuerKey: string;
-  /** Whether a hub that speaks 1.0 only would refuse it. */
+  /** Whether a hub with 1.0 only would refuse it. */
   readonly legacy: boolean;
 }
 
 export interface TokenVerifierOptions extends GrantContext {
   readonly issuers: readonly TrustedIssuer[];
   readonly clock: Clock;
-  /** Patterns of tokens are compiled in them. */
+  /** Compiles the patterns of tokens. */
   readonly scheduler: Scheduler;
-  /** Accepts 0.x tokens by the claim of that name, if this build can read them; null does not. */
+  /** Name of the claim of 0.x tokens to accept, if this build can read them; null refuses them. */
   readonly legacyClaim: string | null;
   readonly legacyForms: LegacyForms;
-  /** Told whenever a token is accepted that a hub of 1.0 would refuse. */
+  /** Called whenever a token is accepted that a hub with 1.0 only would refuse. */
   readonly onLegacyToken?: () => void;
 }
 
@@ -65,16 +65,16 @@ export interface TokenVerifier {
   /** Whether any issuer has a key for the role. */
   readonly roles: Readonly<Record<Role, boolean>>;
   /**
-   * All that can vouch for a token. A stream whose issuer key is missing after a reload is one whose
+   * The keys of all issuers that can verify a token. If the key of a stream is missing after a reload, its
    * issuer or key was removed.
    */
   readonly issuerKeys: ReadonlySet<string>;
-  /** Whether 0.x tokens are accepted: asked for, and this build can read them. */
+  /** Whether 0.x tokens are accepted: configured, and this build can read them. */
   readonly acceptsLegacy: boolean;
   /**
-   * Verifies a token; one that was seen before is answered without a promise.
+   * Verifies a token. For a token that was seen before, it returns the result without a promise.
    *
-   * @param audience the hub's identity for this request; empty when there is none
+   * @param audience the hub's identity for this request; empty if there is none
    * @throws InvalidTokenError (or rejects with it)
    */
   verify(token: string, role: Role, audience: string): AccessToken | Promise<AccessToken>;
@@ -137,7 +137,7 @@ export function createTokenVerifier(options: TokenVerifierOptions): TokenVerifie
     ),
     acceptsLegacy: acceptsLegacy(options),
     verify(text, role, audience) {
-      // Too long to be accepted, so too long to be digested.
+      // Too long to be accepted, so no digest is computed.
       if (text.length > MAX_TOKEN_BYTES) return verifyNew(text, role, audience, '');
       const digest = hash('sha256', `${role} ${audience} ${text}`, 'base64url');
       const known = verified.get(digest, clock.now());
@@ -148,18 +148,21 @@ export function createTokenVerifier(options: TokenVerifierOptions): TokenVerifie
   };
 }
 
-/** Whether a token is read as a 0.x one: with `authorization_details` it is modern, come what may. */
+/** Whether a token is read as one of 0.x. With `authorization_details` it always counts as modern. */
 export function isLegacy({ claims }: UnverifiedToken, options: LegacyOptions): boolean {
   return acceptsLegacy(options) && claims['authorization_details'] === undefined;
 }
 
-/** Whether this process reads 0.x tokens where a configuration asks for it. */
+/** Whether this process reads 0.x tokens if a configuration enables them. */
 export const readsLegacyTokens = readLegacyClaim !== null;
 
-/** What a process that cannot read 0.x tokens needs. */
+/** The fix for a process that cannot read 0.x tokens. */
 export const LEGACY_FIX = 'start hubgate with node --conditions=deprecated_claim';
 
-/** A token that is a 0.x one, where those are asked for, is not judged by the rules of the others. */
+/**
+ * Checks that this process can read the token. If 0.x tokens are enabled, the other checks do not apply to a
+ * 0.x token that it cannot read.
+ */
 export function checkReadable(token: UnverifiedToken, { legacyClaim }: LegacyOptions): Check {
   const { claims } = token;
   const isModern = claims['authorization_details'] !== undefined || checkType(token, false).passed;
@@ -174,7 +177,7 @@ export function checkReadable(token: UnverifiedToken, { legacyClaim }: LegacyOpt
 }
 
 /**
- * What a token allows; yields when nothing is left of the budget.
+ * Reads what a token allows; yields when the budget is used up.
  *
  * @throws InvalidTokenError
  */
@@ -193,7 +196,7 @@ export function* readGrants(
 
 type LegacyOptions = Pick<TokenVerifierOptions, 'legacyClaim'>;
 
-/** Whether 0.x tokens are accepted; then `typ`, `aud` and a lone `iss` of every token are not looked at. */
+/** Whether 0.x tokens are accepted. Then `typ`, `aud` and a lone `iss` are not checked in any token. */
 export function acceptsLegacy({ legacyClaim }: LegacyOptions): boolean {
   return legacyClaim !== null && readLegacyClaim !== null;
 }
@@ -227,9 +230,9 @@ function describe(
   };
 }
 
-/** Bytes of tokens that are remembered; what is kept of each is about as large as the token. */
+/** Bytes of remembered tokens. The memory for each is about the size of the token. */
 const MAX_BYTES = 16 * 1024 * 1024;
-/** Counted for each entry beside the bytes of its token. */
+/** Added for each entry to the bytes of its token. */
 const ENTRY_BYTES = 512;
 
 interface Entry<T> {
@@ -240,7 +243,7 @@ interface Entry<T> {
   readonly expiresAtMs: number | null;
 }
 
-/** Tokens that have been verified, by digest: accepting one again costs a look-up. */
+/** Verified tokens by digest, so that accepting one again costs only a look-up. */
 class VerifiedTokens<T extends { readonly expiresAtMs: number | null }> {
   /** In the order of their last use. */
   readonly #entries = new Map<string, Entry<T>>();

@@ -8,13 +8,13 @@ import type { AdminServer } from '../runtime/admin-server.ts';
 type Options = Pick<GlobalOptions, 'admin' | 'metrics'>;
 
 interface Port {
-  /** Equal for two that need not be opened again. */
+  /** Ports with equal keys need not be opened again. */
   readonly key: string;
   readonly wanted: ListenAddress;
   readonly server: AdminServer;
 }
 
-/** The admin API and the listener for metrics, over reloads. */
+/** The admin API and the listener for metrics, across reloads. */
 export class AdminPorts {
   readonly #controls: AdminControls;
   readonly #log: Logger;
@@ -25,16 +25,16 @@ export class AdminPorts {
     this.#log = log;
   }
 
-  /** Where the admin API listens; null when it is off. */
+  /** The address of the admin API; null if it is off. */
   get adminAddress(): ListenAddress | null {
     return this.#ports.find(({ key }) => key.startsWith('admin'))?.server.address ?? null;
   }
 
   /**
-   * Opens what a configuration wants. A port that one of the old listeners has is taken from it now
-   * and given back by `discard`. One of the functions is called, once.
+   * Opens the ports of a configuration. If an old listener has one of these ports, the port is taken from it
+   * now, and `discard` gives it back. Exactly one of the functions is called, once.
    *
-   * @throws HubgateError `listen-failed`; all is as it was then
+   * @throws HubgateError `listen-failed`; nothing has changed then
    */
   async prepare(options: Options): Promise<{ commit(): void; discard(): Promise<void> }> {
     const before = this.#ports;
@@ -76,7 +76,7 @@ export class AdminPorts {
     };
   }
 
-  /** What `prepare` would open, and what would be closed then. */
+  /** The ports that `prepare` would open, and those that would be closed. */
   changes(options: Options): { readonly opened: string[]; readonly closed: string[] } {
     const wanted = this.#wanted(options);
     const missing = wanted.filter(({ key }) => this.#ports.every((one) => one.key !== key));
@@ -123,7 +123,7 @@ export class AdminPorts {
   }
 }
 
-/** Its kind, and where it is. */
+/** The kind of the port and its address. */
 function textOf(key: string, { host, port }: ListenAddress): string {
   return `${key.split(' ', 1)[0]} ${host.includes(':') ? `[${host}]` : host}:${port}`;
 }

@@ -6,10 +6,10 @@ import { parseUrl } from '../kernel/parse-url.ts';
 import { resolvingOf, unreachableReason, withinTime } from './unreachable.ts';
 
 /**
- * Where `reload` and `stop` look for a gateway: where they are told, else where the configuration
- * says, else at the default.
+ * The address at which `reload` and `stop` look for a gateway: the given one, else the one in the
+ * configuration, else the default.
  *
- * @throws HubgateError `admin-off` for one that says that there is none
+ * @throws HubgateError `admin-off` if the configuration turns the admin API off
  */
 export function adminAddressOf(
   told: string | undefined,
@@ -22,7 +22,7 @@ export function adminAddressOf(
     throw new HubgateError('admin-off', message);
   }
   const { host, port } = admin;
-  // What listens on all interfaces listens on this machine's own.
+  // A listener on all interfaces can be reached on the local ones.
   const reachable = host === '0.0.0.0' || host === '::' ? 'localhost' : host;
   return `${reachable.includes(':') ? `[${reachable}]` : reachable}:${port}`;
 }
@@ -33,9 +33,9 @@ export interface AdminAnswer {
 }
 
 /**
- * Posts to the admin API of a running gateway.
+ * Sends a POST request to the admin API of a running gateway.
  *
- * @throws HubgateError `no-gateway` when none listens there, `invalid-argument` for a wrong address
+ * @throws HubgateError `no-gateway` if no gateway listens there, `invalid-argument` for an invalid address
  */
 export function postToAdmin(
   address: string,
@@ -47,7 +47,7 @@ export function postToAdmin(
 }
 
 /**
- * Asks the admin API of a running gateway.
+ * Sends a GET request to the admin API of a running gateway.
  *
  * @throws as {@link postToAdmin}
  */
@@ -55,7 +55,7 @@ export function getFromAdmin(address: string, path: string): Promise<AdminAnswer
   return askAdmin(address, path, { method: 'GET', body: null, type: '' });
 }
 
-/** How long a gateway may take to answer, in milliseconds: a load of many sites is no matter of a moment. */
+/** How long a gateway may take to respond, in milliseconds; loading many sites takes a while. */
 const ADMIN_TIMEOUT_MS = 120_000;
 
 interface Question {
@@ -97,12 +97,12 @@ function askAdmin(
   });
 }
 
-/** Whether the admin API has done what it was asked to: another service may answer 200 as well. */
+/** Whether the admin API has done what was requested. Another service may respond with 200 as well. */
 export function isDone({ status, body }: AdminAnswer): boolean {
   return status === 200 && typeof body === 'object' && body !== null;
 }
 
-/** What an answer means that is not the one hoped for: a refusal of the admin API, or another service. */
+/** The meaning of an unsuccessful response: a refusal by the admin API, or another service. */
 export function refusalText(address: string, { status, body }: AdminAnswer): string {
   if (typeof body === 'object' && body !== null && 'error' in body)
     return `The gateway on ${address} answered ${status}: ${String(body.error)}`;
@@ -113,7 +113,7 @@ function parse(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {
-    // Not a gateway's answer; what it is does not matter.
+    // The response is not from a gateway; its content does not matter.
     return text;
   }
 }

@@ -4,14 +4,14 @@ import { HubgateError, messageOf } from '../kernel/error.ts';
 const MAGIC = 0xed0cdaed;
 const VERSION = 2;
 const HEADER_BYTES = 16;
-/** Of a page of either kind. */
+/** In pages of both kinds. */
 const ELEMENT_BYTES = 16;
 const META_BYTES = 56;
 const BRANCH = 0x01;
 const LEAF = 0x02;
-/** Of an element: its value is a bucket. */
+/** Flag of an element whose value is a bucket. */
 const BUCKET = 0x01;
-/** Longest page with what overflows it; an update is far smaller. */
+/** Largest page, including its overflow; an update is far smaller. */
 const MAX_PAGE_BYTES = 1024 * 1024 * 1024;
 
 interface Meta {
@@ -27,10 +27,10 @@ interface Element {
 }
 
 /**
- * The values of one bucket of a bolt file (bbolt, format 2), in the order of their keys: what a hub
- * kept that had its history there. Nobody may be writing to it.
+ * Reads the values of one bucket of a bolt file (bbolt, format 2), in the order of their keys. A hub that
+ * stored its history there has left such a file. No process may write to it in the meantime.
  *
- * @throws HubgateError `invalid-argument` for a file that is none, is damaged, or has no such bucket
+ * @throws HubgateError `invalid-argument` if it is not a bolt file, is damaged, or has no such bucket
  */
 export function* readBoltFile(path: string, bucket: string): Generator<Buffer> {
   const file = openSync(path, 'r');
@@ -39,7 +39,7 @@ export function* readBoltFile(path: string, bucket: string): Generator<Buffer> {
     for (const { flags, key, value } of pages.elements(pages.root)) {
       if ((flags & BUCKET) === 0 || key.toString() !== bucket) continue;
       const root = numberAt(value, 0);
-      // A small bucket stands in the value itself, behind its header.
+      // A small bucket is stored in the value itself, after its header.
       const page = root === 0 ? value.subarray(HEADER_BYTES) : pages.read(root);
       for (const element of pages.elements(page)) yield element.value;
       return;
@@ -56,7 +56,7 @@ class Pages {
   readonly #file: number;
   readonly #size: number;
   readonly #meta: Meta;
-  /** Pages that may still be read: a tree has each of them once. */
+  /** Pages that may still be read: a tree contains each page only once. */
   #left: number;
 
   constructor(file: number, meta: Meta) {
@@ -82,7 +82,7 @@ class Pages {
     return readAt(this.#file, at, bytes);
   }
 
-  /** What stands in the leaves below a page, in order. */
+  /** The elements in the leaves below a page, in order. */
   *elements(page: Buffer): Generator<Element> {
     const kind = page.readUInt16LE(8);
     const count = page.readUInt16LE(10);
@@ -107,7 +107,7 @@ function leafElement(page: Buffer, at: number): Element {
   };
 }
 
-/** The newer of the two that is whole: the other is being written, or was when the power failed. */
+/** The newer of the two that is intact. The other one is being written, or was when the power failed. */
 function readMeta(file: number): Meta {
   const first = metaAt(file, 0);
   const sizes = first === null ? [4096, 8192, 16_384, 32_768, 65_536] : [first.pageSize];

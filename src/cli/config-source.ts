@@ -3,13 +3,13 @@ import type { Language } from '../hubfile/load.ts';
 import { readFileSync } from 'node:fs';
 import { HubgateError, messageOf } from '../kernel/error.ts';
 
-/** Which configuration a command is about. */
+/** The configuration for a command. */
 export interface ConfigSource {
   /** A file; `-` is standard input. */
   readonly config: string;
-  /** What it is written in; else the extension decides. */
+  /** The language of the file; by default the file extension decides. */
   readonly adapter?: Language;
-  /** File of variables beside those of the process. */
+  /** A file with variables in addition to those of the process. */
   readonly envfile?: string;
 }
 
@@ -21,7 +21,7 @@ export function environmentOf(
   return { ...process.env, ...readEnvFile(envfile, read) };
 }
 
-/** Adds the options that every command has that reads a configuration. */
+/** Adds the options of all commands that read a configuration. */
 export function withConfigSource(
   command: Command,
   {
@@ -42,10 +42,10 @@ export function withConfigSource(
 }
 
 /**
- * Variables from a file of `NAME=value` lines; `#` begins a comment line, quotes around a value
- * are dropped. Nothing is expanded. Empty without a file.
+ * Reads variables from a file of `NAME=value` lines. `#` begins a comment line, and quotes around a value are
+ * removed. Nothing is expanded. Empty without a file.
  *
- * @param read told what was read, null for what cannot be
+ * @param read called with the content, or null if it cannot be read
  * @throws HubgateError `unreadable-file` or `invalid-envfile`, with the line
  */
 function readEnvFile(

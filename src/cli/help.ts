@@ -1,7 +1,7 @@
 import { styleText } from 'node:util';
 import type { Command } from 'commander';
 
-/** Pages of the package that say more, by command. */
+/** Pages of the package with further information, by command. */
 const PAGES: Readonly<Record<string, string>> = {
   init: 'docs/install.md',
   run: 'docs/production.md',
@@ -62,7 +62,7 @@ const EXAMPLES: Readonly<Record<string, readonly string[]>> = {
   completion: ['source <(hubgate completion bash)'],
 };
 
-/** Gives a command's help colour, examples, and the page of the package that says more. */
+/** Adds colour, examples and the page with further information to the help of a command. */
 export function describeFurther(command: Command): void {
   command.configureHelp({
     styleTitle: (text) => styleText('bold', text),
@@ -77,7 +77,7 @@ export function describeFurther(command: Command): void {
   const examples = (EXAMPLES[name] ?? []).map((line) => `  ${line}`);
   const page = PAGES[isNested ? parent : name] ?? OTHER_PAGE;
   command.addHelpText('after', ({ error }) => {
-    // After a mistake the message comes first, and short.
+    // After a mistake, the message comes first, without the long help.
     if (error) return '';
     const title = examples.length > 0 ? ['', 'Examples:', ...examples] : [];
     return [...title, '', `See ${page} of the package.`].join('\n');

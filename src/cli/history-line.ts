@@ -3,14 +3,14 @@ import { HubgateError } from '../kernel/error.ts';
 import type { HistoryEntry } from '../runtime/history-names.ts';
 import { printable } from './terminal.ts';
 
-/** An update as a line of JSON; `at` is when it was accepted. */
+/** An update as a line of JSON; `at` is the time at which it was accepted. */
 export function toHistoryLine({ at, update }: HistoryEntry): string {
   return printable(JSON.stringify({ ...update, at: new Date(at).toISOString() }));
 }
 
 /**
- * @param now when a line was accepted that does not say it
- * @throws HubgateError `invalid-argument` naming the line
+ * @param now time of acceptance for a line that does not contain it
+ * @throws HubgateError `invalid-argument` with the number of the line
  */
 export function parseHistoryLine(text: string, line: number, now: number): HistoryEntry {
   const refuse = (what: string): never => {
@@ -33,9 +33,9 @@ export function parseHistoryLine(text: string, line: number, now: number): Histo
 }
 
 /**
- * An update as the reference hub keeps it.
+ * Reads an update in the format of the reference hub's store.
  *
- * @throws HubgateError `invalid-argument` naming the number of the update
+ * @throws HubgateError `invalid-argument` with the number of the update
  */
 export function parseReferenceUpdate(text: string, number: number, now: number): HistoryEntry {
   const fields = fieldsOf(text) ?? {};

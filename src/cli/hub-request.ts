@@ -10,7 +10,7 @@ export interface HubAccess {
   readonly token: string | null;
   /** PEM file of an authority to trust. */
   readonly caFile: string | null;
-  /** Accepts any certificate. */
+  /** Whether any certificate is accepted. */
   readonly insecure: boolean;
 }
 
@@ -20,14 +20,14 @@ export interface HubRequest {
   readonly headers: Readonly<Record<string, string>>;
   readonly body: string | null;
   readonly signal: AbortSignal;
-  /** How long the head of the answer may take, in milliseconds. @default 30 s */
+  /** How long the head of the response may take, in milliseconds. @default 30 s */
   readonly timeoutMs?: number;
 }
 
 /**
  * Sends a request to a hub and resolves to the response when its head has arrived.
  *
- * @throws HubgateError `hub-unreachable`, saying what to do about an unknown certificate
+ * @throws HubgateError `hub-unreachable`; its message has the fix for an unknown certificate
  */
 export async function requestHub(access: HubAccess, request: HubRequest): Promise<IncomingMessage> {
   const send = request.url.protocol === 'https:' ? httpsRequest : httpRequest;
@@ -74,15 +74,15 @@ export interface ReceivedEvent {
   readonly data: string;
 }
 
-/** What a stream says beside its events. */
+/** The state of a stream apart from its events. */
 export interface StreamPosition {
   /** Last event id, for the next connection. */
   lastEventId: string;
-  /** Milliseconds to wait before it; null when the stream did not say. */
+  /** Milliseconds to wait before the next connection; null if the stream has not sent a value. */
   retryMs: number | null;
 }
 
-/** Shortest wait that a stream may ask for; without one its end would be asked for again at once. */
+/** Shortest wait that a stream can ask for. Without it, a client could reconnect in a tight loop. */
 const MIN_RETRY_MS = 100;
 /** Longest line that is kept while its end has not arrived. */
 const MAX_LINE_LENGTH = 64 * 1024 * 1024;
@@ -101,9 +101,9 @@ export async function* parseEventStream(
     const mayEnd = /[\r\n]/.test(text) || buffered.endsWith('\r');
     buffered += text;
     if (buffered.length > MAX_LINE_LENGTH) throw new RangeError('A line of the stream is too long');
-    // A long line is not looked through again with each of its chunks.
+    // A long line is not searched again with each of its chunks.
     if (!mayEnd) continue;
-    // A carriage return at the very end may be the first half of CRLF: it waits for what follows.
+    // A carriage return at the very end may be the first half of CRLF, so it waits for the next chunk.
     const lines = buffered.split(/\r\n|\r(?!$)|\n/);
     buffered = lines.pop() ?? '';
     for (const line of lines) {

@@ -14,39 +14,39 @@ import type { RollOptions } from '../config/config.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
 
-/** How often it is looked whether the file is still the one of that name. */
+/** How often the writer checks whether the path still leads to the open file. */
 const LOOK_MS = 1000;
 
 export interface LogFileOptions {
   readonly path: string;
-  /** null: it grows until somebody else moves it away. */
+  /** null: the file grows until another program moves it away. */
   readonly roll: RollOptions | null;
   /** Permissions of a new file, in octal; the process's umask is applied. */
   readonly mode: string;
   readonly clock: Clock;
-  /** Told when lines begin to be dropped, and when they no longer are. */
+  /** Called when lines begin to be dropped, and when they no longer are. */
   readonly onTrouble: (text: string) => void;
 }
 
 /**
- * A log that is written before the call returns, and that harms nobody: what cannot be written is
- * dropped and counted. It is begun again when it has grown too large or too old, and when somebody
- * has moved it away; several processes may write to the same one.
+ * A log file. A line is written before the call returns, and a failure never affects the caller: lines that
+ * cannot be written are dropped and counted. A new file is begun when the old one is too large or too old, or
+ * when it has been moved away. Several processes can write to the same file.
  */
 export class LogFile {
   readonly #options: LogFileOptions;
   #fd: number | null;
   #inode = 0;
-  /** A pipe or a device has no size, and is nobody's to move. */
+  /** A pipe or a device has no size, and is never moved. */
   #isFile = false;
   #size = 0;
   #begunAt = 0;
   #lookAt = 0;
   #dropped = 0;
-  /** The last line was cut short: the next begins on a line of its own. */
+  /** The last line was cut short. The next one begins on a new line. */
   #broken = false;
 
-  /** @throws HubgateError `log-failed` when the file cannot be opened */
+  /** @throws HubgateError `log-failed` if the file cannot be opened */
   constructor(options: LogFileOptions) {
     this.#options = options;
     const { path } = options;
@@ -78,7 +78,7 @@ export class LogFile {
     this.#dropped = 0;
   }
 
-  /** Goes on in a file of its name: whoever has moved the old one away gets no more lines. */
+  /** Continues in a new file with the same name. The file that was moved away gets no more lines. */
   reopen(): void {
     this.#lookAt = 0;
     try {
@@ -120,7 +120,7 @@ export class LogFile {
     if (this.#size >= roll.size || isOld) this.#roll(roll);
   }
 
-  /** Moves the file aside, if no other process has done so, and removes what is too old. */
+  /** Renames the file, unless another process has done so, and removes files that are too old. */
   #roll(roll: RollOptions): void {
     const { path, clock } = this.#options;
     if (inodeAt(path) === this.#inode) renameSync(path, rolledName(path, clock.now()));
@@ -161,7 +161,7 @@ export class LogFile {
   }
 }
 
-/** `/var/log/access-2026-11-22T02-40-00.000.log` beside `/var/log/access.log`. */
+/** `/var/log/access-2026-11-22T02-40-00.000.log` next to `/var/log/access.log`. */
 function rolledName(path: string, now: number): string {
   const extension = extname(path);
   const stamp = new Date(now).toISOString().replaceAll(':', '-').replace('Z', '');
@@ -181,7 +181,7 @@ function rolledFiles(path: string): string[] {
 
 const STAMP = /^\d{4}-\d{2}-\d{2}T\d{2}-\d{2}-\d{2}\.\d{3}$/;
 
-/** 0 when there is none. */
+/** Returns 0 if there is none. */
 function inodeAt(path: string): number {
   try {
     return statSync(path).ino;

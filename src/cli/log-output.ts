@@ -6,17 +6,17 @@ import type { LogFields, Logger } from '../kernel/log.ts';
 import { LogFile } from './log-file.ts';
 import { printable } from './terminal.ts';
 
-/** A logger whose level and target a reload can change. */
+/** A logger whose level and target can be changed by a reload. */
 export interface ConfigurableLogger extends Logger {
   /**
-   * Opens what the log is to be. One of the functions that it gives is called, once.
+   * Opens a log with other options. Exactly one of the returned functions is called, once.
    *
-   * @throws HubgateError `log-failed` when a file cannot be opened; the log stays as it is then
+   * @throws HubgateError `log-failed` if a file cannot be opened; the log then stays as it is
    */
   prepare(options: LogOptions): { commit(): void; discard(): void };
 }
 
-/** A log that is open, until nobody needs it. */
+/** An open log. Call `close` when it is no longer needed. */
 export interface OpenedLog {
   readonly log: Logger;
   close(): void;
@@ -27,7 +27,7 @@ interface OpenPino {
   close(): void;
 }
 
-/** What waits for a reader of standard output or error; more is dropped. */
+/** Bytes that wait for a reader of standard output or error. Beyond it, lines are dropped. */
 const MAX_WAITING_BYTES = 1024 * 1024;
 
 interface SharedFile {
@@ -36,15 +36,15 @@ interface SharedFile {
 }
 
 /**
- * The logs of a process: JSON lines, or text for a person at a terminal. Lines are written before
- * the call returns, so that the last ones before a crash are there; a file is open once, however
- * many logs go to it, and no longer than one does.
+ * The logs of a process: JSON lines, or text for a person at a terminal. Lines are written before the call
+ * returns, so that the last ones before a crash are not lost. A file is opened once, however many logs use
+ * it, and is closed with the last of them.
  */
 export class Logs {
   readonly #files = new Map<string, SharedFile>();
 
   /**
-   * The process's own log.
+   * Creates the process's own log.
    *
    * @throws HubgateError `log-failed`
    */
@@ -66,7 +66,7 @@ export class Logs {
   }
 
   /**
-   * One that a site names.
+   * Opens a log that a site names.
    *
    * @throws HubgateError `log-failed`
    */
@@ -75,7 +75,7 @@ export class Logs {
     return { log: loggerOn(() => pino), close };
   };
 
-  /** Begins files again that somebody has moved away (`SIGUSR1`). */
+  /** Reopens files that were moved away (`SIGUSR1`). */
   reopen(): void {
     for (const { file } of this.#files.values()) file.reopen();
   }
@@ -135,8 +135,9 @@ function loggerOn(pino: () => PinoLogger, fields: LogFields = {}): Logger {
 }
 
 /**
- * Has errors that libraries print go to the log, at level debug and without a stack. The code that calls a
- * library reports what has failed: lmdb prints each failed commit as well, which fills the log of a full disk.
+ * Redirects errors that libraries print to the log, at level debug and without a stack. The code that calls a
+ * library reports the failure itself. lmdb also prints each failed commit, which would fill the log if the
+ * disk is full.
  */
 export function logConsoleErrors(log: Logger): void {
   console.error = (...printed: readonly unknown[]): void => {
@@ -145,7 +146,7 @@ export function logConsoleErrors(log: Logger): void {
   };
 }
 
-/** The last resort of a log that cannot be written; that nobody reads it either harms nobody. */
+/** The last resort for a log that cannot be written. If nothing reads it, no harm is done. */
 function complain(text: string): void {
   process.stderr.write(`hubgate: ${text}\n`, () => {});
 }
@@ -153,7 +154,7 @@ function complain(text: string): void {
 function openStandard(output: 'stdout' | 'stderr'): { write(line: string): void; close(): void } {
   const dest = output === 'stdout' ? 1 : 2;
   const stream = pino.destination({ dest, sync: true, maxLength: MAX_WAITING_BYTES });
-  // A reader that has gone, or a disk that is full behind it: what cannot be written is dropped.
+  // The reader has gone, or its disk is full: lines that cannot be written are dropped.
   stream.on('error', () => {});
   return { write: (line) => void stream.write(line), close: () => {} };
 }
@@ -168,8 +169,8 @@ const LEVEL_COLOURS: Readonly<Record<string, string>> = {
 };
 
 /**
- * A line of the log for a person: `12:00:00.000 WARN  message key=value`. Access lines begin with
- * what was asked and answered.
+ * A log line for a person: `12:00:00.000 WARN message key=value`. Access lines begin with the request and the
+ * response.
  */
 export function consoleLine(json: string, coloured: boolean): string {
   const { time, level, msg, ...fields }: Record<string, unknown> = JSON.parse(json);

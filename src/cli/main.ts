@@ -5,18 +5,18 @@ import { homedir } from 'node:os';
 import { join } from 'node:path';
 
 enableCompileCache();
-// Only now: what is loaded before is compiled again at each start.
+// Imported only now: modules that are loaded earlier are compiled again at each start.
 const { runProgram } = await import('./program.ts');
 await runProgram(process.argv.slice(2));
 
 /**
- * Lets Node keep the compiled form of the program's files, where the Node has such a cache (22.1).
- * It lies in `$XDG_CACHE_HOME/hubgate`, else `~/.cache/hubgate`, which only this user may write:
- * what is in it is run, and Node's own place for it, below the directory of temporary files, is
- * everybody's. Without a writable home nothing is kept.
+ * Lets Node cache the compiled form of the program's files, if this version of Node can (22.1). The cache is
+ * in `$XDG_CACHE_HOME/hubgate`, else `~/.cache/hubgate`, where only this user can write. This matters because
+ * its content is executed; Node's default, below the directory of temporary files, is shared by all users.
+ * Without a writable home directory there is no cache.
  */
 function enableCompileCache(): void {
-  // The types are those of Node 20, which lacks it.
+  // The types are those of Node 20, which does not have it.
   const { enableCompileCache: enable } = module as { enableCompileCache?: (at: string) => unknown };
   if (enable === undefined) return;
   try {

@@ -2,7 +2,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
 
 /**
- * Writes a file that is not there yet, for its owner alone unless `mode` says otherwise.
+ * Writes a file that must not exist yet, readable only by its owner unless `mode` differs.
  *
  * @throws {HubgateError} `file-exists`, `unwritable-file`
  */
@@ -20,8 +20,8 @@ export function writeNew(file: string, text: string, mode = 0o600): void {
 }
 
 /**
- * The value of an option that may be literal, `@FILE` or `@-` for standard input. From a file one
- * trailing newline is dropped, with the carriage return before it.
+ * The value of an option that can be literal, `@FILE`, or `@-` for standard input. One trailing newline of a
+ * file is removed, with a carriage return before it.
  *
  * @throws HubgateError `unreadable-file`
  */

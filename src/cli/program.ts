@@ -10,7 +10,7 @@ import { describeFurther } from './help.ts';
 import { EXIT, type Output, printable, processOutput } from './terminal.ts';
 import { packageVersion } from './commands/version.ts';
 
-/** Runs the command that `args` name, and sets the exit code. */
+/** Runs the command in `args`, and sets the exit code. */
 export async function runProgram(args: readonly string[]): Promise<void> {
   const program = new Command('hubgate')
     .description('a gateway with a publish/subscribe hub in front of an existing web site')
@@ -21,7 +21,7 @@ export async function runProgram(args: readonly string[]): Promise<void> {
     command.exitOverride().showHelpAfterError('(see --help)');
     describeFurther(command);
   }
-  // A reader that has seen enough (`hubgate subscribe | head -1`) is not fault.
+  // A reader that has seen enough (`hubgate subscribe | head -1`) is not an error.
   process.stdout.on('error', (error) => {
     void endProcess(codeOf(error) === 'EPIPE' ? EXIT.ok : EXIT.failed);
   });
@@ -32,9 +32,9 @@ export async function runProgram(args: readonly string[]): Promise<void> {
   }
 }
 
-/** Says what went wrong, and returns the exit code. */
+/** Prints what went wrong, and returns the exit code. */
 function tell(error: unknown): number {
-  // commander has printed the help or the mistake already.
+  // commander has already printed the help or the mistake.
   if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.ok : EXIT.usage;
   const said = error instanceof ConfigError ? error.message : `hubgate: ${messageOf(error)}`;
   process.stderr.write(`${printable(said)}\n`);
@@ -42,8 +42,8 @@ function tell(error: unknown): number {
 }
 
 /**
- * Every command of `hubgate`, in the order of the help. A command is loaded when it is called, and
- * loads for itself what only its action needs: `hubgate version` reads a handful of files.
+ * All commands of `hubgate`, in the order of the help. A command is loaded when it is called, and its action
+ * loads what only the action needs. So `hubgate version` reads a handful of files.
  */
 const COMMANDS = {
   init: async (output) => (await import('./commands/init.ts')).initCommand(output),
@@ -70,7 +70,10 @@ const COMMANDS = {
   version: async (output) => (await import('./commands/version.ts')).versionCommand(output),
 } satisfies Record<string, (output: Output) => Promise<Command>>;
 
-/** The command that these arguments call; all of them where that is not plain: for help, for a mistake. */
+/**
+ * The command that these arguments call. Returns all commands if that is unclear: for help, or after a
+ * mistake.
+ */
 async function commandsFor(args: readonly string[], output: Output): Promise<Command[]> {
   const [word = ''] = args;
   const named = Object.entries(COMMANDS).filter(([name]) => name === word);

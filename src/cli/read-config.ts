@@ -16,14 +16,17 @@ export type { ReadyConfig } from '../load-config.ts';
 
 const STANDARD_INPUT = '(standard input)';
 
-/** Told each path that was looked for, with a digest of what was found; a directory ends with `/`. */
+/**
+ * Called with each path that was looked up and a digest of what was found; the path of a directory ends with
+ * `/`.
+ */
 export type Seen = (path: string, digest: string) => void;
 
 /**
- * Reads the configuration that a command names.
+ * Reads the configuration for a command.
  *
- * @param seen told also when the configuration is refused
- * @throws ConfigError with every problem found, each at its place
+ * @param seen also called if the configuration is refused
+ * @throws ConfigError with every problem found, each with its position
  */
 export function readConfig(
   source: ConfigSource,
@@ -53,23 +56,23 @@ function namesIn(directory: string): string[] {
   try {
     return readdirSync(directory);
   } catch {
-    // Absent is a state as well; the import warns of it.
+    // Absence is a state as well; the import warns about it.
     return [];
   }
 }
 
-/** The same for commands that only need what it names: keys need not be there, nothing is checked. */
+/** The same for commands that only need the contents: keys may be missing, and nothing is checked. */
 export function readUnchecked(source: ConfigSource, environment: Environment): Config {
   return loadUnchecked(nameOf(source), ioOf(source, environment), adapterOf(source));
 }
 
-/** The same without looking beyond the text: placeholders stay, keys need not be there. */
+/** The same without looking beyond the text: placeholders stay, and keys may be missing. */
 export function readWritten(source: ConfigSource, environment: Environment): LoadedConfig {
   return load(nameOf(source), ioOf(source, environment), directiveTable, adapterOf(source));
 }
 
 /**
- * Reads a configuration of which the text is here already.
+ * Reads a configuration from its text.
  *
  * @param file name in messages; imports and `{file.…}` are relative to it
  */
@@ -86,7 +89,7 @@ export function readText(
   );
 }
 
-/** All that is wrong with a Hubfile of which the text is here already, and all that is dubious. */
+/** All errors and warnings for a Hubfile, from its text. */
 export function problemsIn(
   text: string,
   file: string,
@@ -100,7 +103,7 @@ export function problemsIn(
   }
 }
 
-/** The global options as far as they can be read, also in a configuration that has errors. */
+/** The global options as far as they can be read, even if the configuration has errors. */
 export function readOptions(
   text: Uint8Array,
   source: ConfigSource,
@@ -111,17 +114,17 @@ export function readOptions(
   return read(file, io, directiveTable, adapterOf(source)).readable.options;
 }
 
-/** What the configuration of a command is written in. */
+/** The language of a command's configuration. */
 export function adapterOf({ config, adapter }: ConfigSource): Language {
   return adapter ?? languageOf(config);
 }
 
-/** What a change of would make another configuration. */
+/** The files and directories whose changes would change the configuration. */
 export function watchedFiles({ files, globs }: ReadyConfig): WatchedFiles {
   return { files, directories: [...new Set(globs.flatMap(directoriesOf))] };
 }
 
-/** Where a new file, or a new directory, could match a pattern. */
+/** The directories in which a new file or directory could match a pattern. */
 function directoriesOf(glob: string): readonly string[] {
   const directory = dirname(glob);
   if (!/[*?]/.test(directory)) return [directory];
@@ -137,7 +140,7 @@ function ioOf({ config }: ConfigSource, environment: Environment): HubfileIo {
   return config === '-' ? withText(disk, STANDARD_INPUT, () => readFileSync(0)) : disk;
 }
 
-/** A disk on which one file has another content. */
+/** File access in which one file has different content. */
 function withText(disk: HubfileIo, file: string, text: () => Uint8Array): HubfileIo {
   return {
     ...disk,

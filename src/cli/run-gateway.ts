@@ -21,21 +21,21 @@ import type { Logger } from '../kernel/log.ts';
 
 export interface RunOptions {
   readonly read: ReadConfig;
-  /** The file that `read` begins with, absolute; null when it is none. */
+  /** The file that `read` begins with, absolute; null if there is none. */
   readonly source: string | null;
-  /** As it is at the moment. */
+  /** Returns the environment at the time of the call. */
   readonly environment: () => Environment;
   readonly watch: boolean;
   readonly pidfile?: string | undefined;
 }
 
-/** What `systemctl status` shows. */
+/** The text that `systemctl status` shows. */
 const SERVING = 'Serving';
-/** How often a stop says what it waits for. */
+/** How often a stop logs what it waits for. */
 const PROGRESS_MS = 2_000;
-/** Sites that the line at the start names. */
+/** Sites that the log line at the start contains. */
 const MAX_SITES = 50;
-/** How long a start that was told to stop may take to come to its end, which is then in good order. */
+/** How long a start may take to finish after a request to stop, so that it ends in good order. */
 const START_PATIENCE_MS = 1_000;
 
 /** Runs a gateway in the foreground until a signal, or the admin API, ends it. */
@@ -74,11 +74,12 @@ export async function runGateway({
     onLoad: (phase) => (phase === 'begins' ? manager.reloading() : manager.ready(SERVING)),
     onStop: () => stop('admin API'),
   });
-  // Before anything is open: a signal during the start is obeyed after it.
+  // Set up before anything is open. A signal during the start takes effect after it.
   let started: () => void = () => {};
   const running = new Promise<void>((resolve) => (started = resolve));
   process.on('SIGHUP', () => void running.then(() => supervisor.reload()));
-  // One listener for all of them: without any, even for a moment, a signal would end the process itself.
+  // One listener for all signals: without any listener, even for a moment, a signal would end the process
+  // itself.
   for (const name of ['SIGINT', 'SIGTERM'] as const) {
     process.on(name, () => {
       const meaning = stopSignals.meaning(name);
@@ -93,7 +94,7 @@ export async function runGateway({
   const start = supervisor.start();
   if (!(await isOver(start, stopped))) {
     log.info('Stopping', { reason: await stopped, during: 'the start' });
-    // What it waits for is not ours to end, and nothing is served yet.
+    // The start waits for something that cannot be aborted, and nothing is served yet.
     await endProcess(EXIT.ok);
   }
   started();
@@ -104,7 +105,7 @@ export async function runGateway({
     log.info(`Admin API on http://${adminAddress.host}:${adminAddress.port}`);
   }
   if (pidfile !== undefined) writeFileSync(pidfile, `${process.pid}\n`);
-  // The timers of the gateway keep no process alive; this one does until it is told to stop.
+  // The timers of the gateway do not keep the process alive. This one does until the gateway stops.
   const alive = setInterval(() => {}, 60_000);
   manager.ready(SERVING);
   const reason = await stopped;
@@ -116,11 +117,12 @@ export async function runGateway({
   clearInterval(alive);
   if (pidfile !== undefined) rmSync(pidfile, { force: true });
   log.info('Stopped');
-  // All is closed; a file watch that lets go late must not keep the process, nor who waits for it.
+  // Everything is closed. A file watch that ends late must keep neither the process alive nor its callers
+  // waiting.
   await endProcess(EXIT.ok);
 }
 
-/** Whether the start comes to its end, and is not overtaken by a stop that will not wait for it. */
+/** Whether the start has finished before a stop that does not wait for it. */
 async function isOver(start: Promise<void>, stopped: Promise<string>): Promise<boolean> {
   const overtaken = stopped.then(
     () => new Promise<false>((resolve) => setTimeout(() => resolve(false), START_PATIENCE_MS)),
@@ -128,7 +130,7 @@ async function isOver(start: Promise<void>, stopped: Promise<string>): Promise<b
   return Promise.race([start.then(() => true), overtaken]);
 }
 
-/** What runs, of what, and where: the first that is asked when something is wrong. */
+/** Logs what runs, from which configuration, and where: the first information that a diagnosis needs. */
 function announce(
   log: ConfigurableLogger,
   gateway: Served,
@@ -152,7 +154,7 @@ function announce(
   }
 }
 
-/** What a stop still waits for. */
+/** Logs what a stop still waits for. */
 async function tellProgress(log: ConfigurableLogger, gateway: Served): Promise<void> {
   const [{ hubs }, families] = await Promise.all([gateway.status(), gateway.families()]);
   const streams = hubs.reduce((sum, { counts }) => sum + counts.connected, 0);
@@ -168,7 +170,7 @@ async function tellProgress(log: ConfigurableLogger, gateway: Served): Promise<v
   });
 }
 
-/** How many processes serve, and why so many. */
+/** The number of processes, and the reason for it. */
 function workersLine(options: GlobalOptions): string {
   const { workers } = options;
   const processors = count(availableParallelism(), 'CPU');
@@ -183,7 +185,7 @@ function count(number: number, noun: string): string {
   return `${number} ${number === 1 ? noun : plural}`;
 }
 
-/** Says which hubs speak with clients of 0.x, and what they take from them. */
+/** Logs which hubs accept clients of 0.x, and what they accept from them. */
 function announceLegacy(log: Logger, config: Config): void {
   for (const { site, hub } of allHubs(config)) {
     if (hub.protocolVersionCompatibility === null) continue;

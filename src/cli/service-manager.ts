@@ -3,19 +3,19 @@ import { systemClock } from '../kernel/clock.ts';
 import { messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
 
-/** How long the program that passes a message on may take. */
+/** Time limit of the program that passes on a message. */
 const TIMEOUT_MS = 5_000;
 
 /**
- * Tells systemd how far the service is (`sd_notify`), where it asks for that. Node cannot write to a
- * Unix datagram socket, so systemd's own program does: the unit needs `NotifyAccess=all`.
+ * Reports the state of the service to systemd (`sd_notify`), if systemd asks for it. Node cannot write to a
+ * Unix datagram socket, so systemd's own program does it. The unit needs `NotifyAccess=all`.
  *
  * @see https://www.freedesktop.org/software/systemd/man/latest/sd_notify.html
  */
 export class ServiceManager {
   readonly #environment: NodeJS.ProcessEnv;
   readonly #log: Logger;
-  /** Messages go one after the other, or RELOADING could overtake READY. */
+  /** Messages are sent one after the other. Otherwise RELOADING could overtake READY. */
   #queue: Promise<void> = Promise.resolve();
   #stopWatchdog: () => void = () => {};
 
@@ -28,7 +28,10 @@ export class ServiceManager {
     return (this.#environment['NOTIFY_SOCKET'] ?? '') !== '';
   }
 
-  /** It serves; from now on the watchdog is fed, which a loop that stands still no longer does. */
+  /**
+   * Reports that the gateway serves. From now on it notifies the watchdog regularly, which a blocked event
+   * loop does not do.
+   */
   ready(status: string): void {
     this.#tell('READY=1', `STATUS=${status}`, `MAINPID=${process.pid}`);
     this.#stopWatchdog();
@@ -36,7 +39,7 @@ export class ServiceManager {
     if (!this.#isAsked || !(microseconds > 0)) return;
     const feed = (): void => {
       this.#tell('WATCHDOG=1');
-      // Twice as often as it has to be.
+      // Twice as often as required.
       this.#stopWatchdog = systemClock.after(microseconds / 2000, feed);
     };
     feed();
@@ -47,7 +50,7 @@ export class ServiceManager {
     this.#tell('RELOADING=1', `MONOTONIC_USEC=${microseconds}`);
   }
 
-  /** Resolves when that has been said. */
+  /** Resolves when the message has been sent. */
   async stopping(): Promise<void> {
     this.#stopWatchdog();
     this.#tell('STOPPING=1', 'STATUS=Stopping');

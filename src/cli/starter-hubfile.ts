@@ -2,17 +2,17 @@ import { formatHubfile } from '../hubfile/format.ts';
 import { HubgateError } from '../kernel/error.ts';
 import { requireUrl } from '../kernel/parse-url.ts';
 
-/** What a first Hubfile says. */
+/** The contents of a first Hubfile. */
 export interface Starter {
   /** Address of its site. */
   readonly site: string;
-  /** Where the app listens. */
+  /** The address of the app. */
   readonly upstream: string;
-  /** Whether whoever has no token may subscribe to public updates. */
+  /** Whether clients without a token may subscribe to public updates. */
   readonly anonymous: boolean;
 }
 
-/** What is one plain word in a Hubfile, and no brace or quote of it. */
+/** A single plain word of a Hubfile, without braces, quotes or similar characters. */
 const WORD = /^[^\s{}"`#\\,]+$/;
 const ADDRESS = /^(?:(https?):\/\/)?(\[[^\]]*\]|[^:/]*)(?::(\d+))?$/;
 
@@ -71,13 +71,13 @@ ${options}${site} {
 `);
 }
 
-/** Whether only this machine reaches a site by its name. */
+/** Whether the name of a site leads only to this machine. */
 function isLocal(origin: string): boolean {
   const { hostname } = requireUrl(origin);
   return /^(?:localhost|.*\.localhost|127\.\d+\.\d+\.\d+|\[::1\])$/.test(hostname);
 }
 
-/** The URL of a site, by which its own tokens are issued. */
+/** The URL of a site, which is the issuer of its tokens. */
 function originOf(site: string): string {
   const [whole, scheme, host = '', port] = (WORD.test(site) && ADDRESS.exec(site)) || [];
   if (whole === undefined || whole === '') {
@@ -89,7 +89,7 @@ function originOf(site: string): string {
   return `${isPlain ? 'http' : 'https'}://${named}${isUsual ? '' : `:${port}`}`;
 }
 
-/** What `token --dev` and `reverse-proxy --dev` agree on: the hub of a developer's machine. */
+/** The settings that `token --dev` and `reverse-proxy --dev` share: the hub on a developer's machine. */
 export const DEV = {
   /** A port that needs no privileges. */
   site: 'localhost:8443',
@@ -97,7 +97,7 @@ export const DEV = {
   hubPath: '/.well-known/hub',
   keyVariable: 'HUB_PUBLISHER_JWT_KEY',
   subscriberKeyVariable: 'HUB_SUBSCRIBER_JWT_KEY',
-  /** Known to everybody: a hub warns when it is configured with it. */
+  /** Publicly known: a hub warns if it is configured with this key. */
   demoSecret: '!ChangeThisHubJWTSecretKey!',
   /** 2100-01-01. */
   expiresAtMs: 4_102_444_800_000,

@@ -6,13 +6,16 @@ import { defaultStorage } from '../tls/storage.ts';
 import { type ConfigSource, environmentOf } from './config-source.ts';
 import { readUnchecked } from './read-config.ts';
 
-/** The configuration of a command that can do without: null when none is named and none is here. */
+/**
+ * The configuration for a command that can also run without one; null if none is given and none is in the
+ * current directory.
+ */
 export function configIfAny(source: ConfigSource, command: Command): Config | null {
   const named = command.getOptionValueSource('config') !== 'default';
   return named || existsSync(source.config) ? readUnchecked(source, environmentOf(source)) : null;
 }
 
-/** Directory of certificates and keys, absolute. */
+/** Directory with certificates and keys, absolute. */
 export function storageOf(config: Config | null): string {
   return resolve(config?.options.storage ?? defaultStorage());
 }

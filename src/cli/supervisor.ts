@@ -30,40 +30,41 @@ import { type ReadyConfig, type Seen, watchedFiles } from './read-config.ts';
 import { FileWatcher, type ReadDigests, type WatchedFiles } from './watch/file-watcher.ts';
 import { workerCount, WorkerPool } from './workers/worker-pool.ts';
 
-/** Reads the configuration again, telling each path that it looks for. */
+/** Reads the configuration again, and calls `seen` for each path that it looks up. */
 export type ReadConfig = (seen: Seen) => ReadyConfig;
 
-/** A gateway as it is started, reloaded, asked and stopped. */
+/** The functions for starting, reloading, querying and stopping a gateway. */
 export type Served = Omit<Gateway, 'prepare'>;
 
 export interface SupervisorOptions {
   readonly log: ConfigurableLogger;
   readonly logs: Logs;
   readonly read: ReadConfig;
-  /** The file that `read` begins with, absolute; null when it is none. */
+  /** The file that `read` begins with, absolute; null if there is none. */
   readonly source: string | null;
-  /** Reads one that was posted to the admin API. */
+  /** Reads a configuration that was posted to the admin API. */
   readonly readPosted: (posted: PostedConfig) => ReadyConfig;
-  /** What was seen when the first configuration was read. */
+  /** The digests from when the first configuration was read. */
   readonly seen: ReadDigests;
-  /** Follow changes of the files. */
+  /** Whether changes of the files are followed. */
   readonly watch: boolean;
-  /** Called before and after each load that follows the first. */
+  /** Called before and after each load except the first. */
   readonly onLoad: (phase: 'begins' | 'is over') => void;
-  /** Called when the admin API is told to stop. */
+  /** Called when the admin API receives a request to stop. */
   readonly onStop: () => void;
 }
 
 /**
- * A gateway with what only a process has: its log, its admin API, the files it follows. Every load,
- * wherever it comes from, waits for the one before, and on any error the old configuration stays.
+ * A gateway with everything that exists once per process: its log, its admin API, the files that it watches.
+ * A load, whatever triggers it, waits for the previous one. If there is any error, the old configuration
+ * stays.
  */
 export class Supervisor {
   readonly gateway: Served;
   readonly #options: SupervisorOptions;
   readonly #watcher: FileWatcher;
   #current: ReadyConfig;
-  /** Of the configuration that runs, with the files that it was built from. */
+  /** Fingerprint of the active configuration, including the files that it was built from. */
   #fingerprint: string;
   readonly #admin: AdminPorts;
   readonly #version = packageVersion();
@@ -102,7 +103,7 @@ export class Supervisor {
     this.#follow(watchedFiles(this.#current), this.#options.seen);
   }
 
-  /** From now on it is not ready; the admin API answers until the last stream has ended. */
+  /** From now on the gateway is not ready. The admin API responds until the last stream has ended. */
   async stop(): Promise<void> {
     this.#draining = true;
     await this.#watcher.close();
@@ -111,22 +112,22 @@ export class Supervisor {
     await this.#admin.close();
   }
 
-  /** The configuration in force. */
+  /** The active configuration. */
   get config(): Config {
     return this.#current.config;
   }
 
-  /** Where the admin API listens; null when it is off. */
+  /** The address of the admin API; null if it is off. */
   get adminAddress(): ListenAddress | null {
     return this.#admin.adminAddress;
   }
 
-  /** Reads the configuration again and loads it; if it is refused, the log has the reasons. */
+  /** Reads the configuration again and loads it. If it is refused, the reasons are logged. */
   async reload(): Promise<void> {
     await this.#enqueue(this.#options.read, true, { changes: false });
   }
 
-  /** What was posted is not followed, unless it is the content of the file that is. */
+  /** A posted configuration is not watched, unless it is the content of the watched file. */
   #load(posted: PostedConfig): Promise<LoadOutcome> {
     const { source } = this.#options;
     const isSource = posted.file !== null && source !== null && resolve(posted.file) === source;
@@ -167,10 +168,11 @@ export class Supervisor {
       const next = read((path, digest) => seen.set(path, digest));
       if (followed) this.#follow(watchedFiles(next), seen);
       this.#note(next.warnings);
-      // Taken before the files are built into the gateway: a change meanwhile is another reload.
+      // Taken before the files are built into the gateway, so that a change in the meantime causes another
+      // reload.
       const taken = fingerprint(next.config);
       if (taken === this.#fingerprint) {
-        // Another way of writing the same.
+        // A different spelling of the same configuration.
         this.#current = next;
         this.#succeeded();
         log.info('Configuration unchanged');
@@ -184,7 +186,7 @@ export class Supervisor {
     } catch (error) {
       const problems = problemsOf(error);
       this.#lastError = problems;
-      // A file that is missing now may be what the next load finds.
+      // The next load may find a file that is missing now.
       if (followed) {
         const looked = [...seen.keys()].filter((path) => !path.endsWith('/'));
         const files = unique([...this.#watched.files, ...looked]);
@@ -199,7 +201,7 @@ export class Supervisor {
     }
   }
 
-  /** A mistake in the Hubfile keeps no renewed certificate from being served. */
+  /** A mistake in the Hubfile does not prevent a renewed certificate from being used. */
   async #readFilesAnew(): Promise<void> {
     const { log } = this.#options;
     const wanted = fingerprint(this.#current.config);
@@ -224,7 +226,7 @@ export class Supervisor {
     if (this.#options.watch) this.#watcher.watch(watched, seen);
   }
 
-  /** A file that does not answer would hold up this process while it is read. */
+  /** A file that does not respond would block this process while it is read. */
   async #filesChanged(unanswered: readonly string[]): Promise<void> {
     if (unanswered.length === 0) await this.reload();
     else {
@@ -234,7 +236,7 @@ export class Supervisor {
     }
   }
 
-  /** All that can fail comes before the gateway's own swap, and nothing after it. */
+  /** Everything that can fail happens before the gateway's own swap, and nothing after it. */
   async #swap(next: ReadyConfig, taken: string, wanted: ReportWanted): Promise<ReloadReport> {
     const ports = this.#admin.changes(next.config.options);
     const log = this.#options.log.prepare(next.config.options.log);
@@ -256,7 +258,7 @@ export class Supervisor {
   }
 
   readonly #controls: AdminControls = {
-    // As it was written: what a placeholder stands for may be a secret wherever it stands.
+    // As it was written: the value of a placeholder may be a secret, at any position.
     config: () =>
       encodeConfig(this.#current.written, registry, {
         showSecrets: false,
@@ -323,13 +325,13 @@ export class Supervisor {
   }
 }
 
-/** In this process, or with several workers in processes of their own. */
+/** Runs in this process or, with several workers, in processes of their own. */
 function openGateway(config: Config, { log, logs }: SupervisorOptions): Served {
   if (workerCount(config.options) > 1) return new WorkerPool(config, { clock: systemClock, log });
   return createGateway(config, { log, openLog: logs.open });
 }
 
-/** The ports on which the gateway speaks of itself are the main process's. */
+/** The ports for status and metrics belong to the main process. */
 function withAdmin(
   changes: LoadPreview,
   { opened, closed }: ReturnType<AdminPorts['changes']>,
@@ -349,7 +351,7 @@ function unique(paths: readonly string[]): string[] {
   return [...new Set(paths)];
 }
 
-/** Why a load failed, whatever it was that failed. */
+/** The reasons why a load failed, for any kind of error. */
 function problemsOf(error: unknown): readonly Problem[] {
   if (error instanceof ConfigError) return error.problems;
   return [{ severity: 'error', code: codeOf(error) ?? 'load-failed', message: messageOf(error) }];

@@ -2,7 +2,7 @@ import { createInterface } from 'node:readline';
 import { HubgateError } from '../kernel/error.ts';
 import { Writable } from 'node:stream';
 
-/** Where a command speaks: results to standard output, everything else to standard error. */
+/** The output of a command: results to standard output, everything else to standard error. */
 export interface Output {
   result(text: string): void;
   note(text: string): void;
@@ -13,21 +13,21 @@ export const processOutput: Output = {
   note: (text) => void process.stderr.write(`${printable(text)}\n`),
 };
 
-/** Exit codes of every command; `partly` is of a result in which something is missing. */
+/** Exit codes of every command; `partly` is for an incomplete result. */
 export const EXIT = { ok: 0, failed: 1, forced: 2, partly: 3, usage: 64 } as const;
 
-/** Asks; an empty answer is the standard one. */
+/** Asks a question. An empty answer selects the default. */
 export type Ask = (question: string, standard: string) => Promise<string>;
 
 /**
- * Talks with whoever sits at the terminal. Lines that are typed before their question is shown answer
- * it too. Standard output is left to results.
+ * Holds a dialogue with the user at the terminal. Lines that are typed before a question is shown answer it
+ * too. Standard output is left to results.
  *
- * @throws {HubgateError} `no-answer` where the input ends instead
+ * @throws {HubgateError} `no-answer` if the input ends instead
  */
 export async function onTerminal<Result>(talk: (ask: Ask) => Promise<Result>): Promise<Result> {
   const lines = createInterface({ input: process.stdin, output: process.stderr });
-  // It keeps what comes between two questions.
+  // It keeps lines that arrive between two questions.
   const typed = lines[Symbol.asyncIterator]();
   try {
     return await talk(async (question, standard) => {
@@ -46,13 +46,13 @@ export async function onTerminal<Result>(talk: (ask: Ask) => Promise<Result>): P
 }
 
 /**
- * One line of standard input, without its end. On a terminal it is asked for and not shown; null when
- * the input ends before it.
+ * Reads one line of standard input, without its line end. On a terminal it shows a prompt and hides the
+ * input. Returns null if the input ends before a line.
  */
 export async function readSecret(prompt: string): Promise<string | null> {
   const { stdin, stderr } = process;
   if (stdin.isTTY) stderr.write(prompt);
-  // On a terminal readline writes what is typed to its output: this one shows nothing.
+  // On a terminal, readline writes the typed text to its output. This output discards it.
   const silent = new Writable({ write: (_chunk, _encoding, done) => done() });
   const lines = createInterface({ input: stdin, output: silent, terminal: stdin.isTTY });
   try {
@@ -67,13 +67,13 @@ export async function readSecret(prompt: string): Promise<string | null> {
   }
 }
 
-/** Tells on a terminal how far something is; a file or a pipe is spared. */
+/** Shows progress on a terminal; nothing is written to a file or a pipe. */
 export interface Progress {
   at(count: number): void;
   end(): void;
 }
 
-/** @param total null when it is not known */
+/** @param total null if it is not known */
 export function createProgress(what: string, total: number | null): Progress {
   const { stderr } = process;
   if (!stderr.isTTY) return { at() {}, end() {} };
@@ -84,12 +84,12 @@ export function createProgress(what: string, total: number | null): Progress {
   };
 }
 
-/** Control characters of both sets (C0, DEL, C1), but tab and line end. */
+/** Control characters of both sets (C0, DEL, C1), except tab and line end. */
 const CONTROLS = /[^\P{Cc}\t\n]/gu;
 
 /**
- * Text that somebody else has chosen, for a terminal: control characters, of which terminals take some
- * for commands, as `\u009b`. What is JSON stays the same JSON.
+ * Text from another source, for a terminal. Control characters, some of which terminals interpret as
+ * commands, become `\u009b`, for example. JSON keeps its meaning.
  */
 export function printable(text: string): string {
   return text.replace(

@@ -21,20 +21,20 @@ export interface InspectFlags extends ConfigSource {
 
 export interface Inspection {
   readonly checks: readonly Check[];
-  /** Lines that say what the token grants, verified or not. */
+  /** Lines about what the token grants, verified or not. */
   readonly granted: readonly string[];
 }
 
 interface ConfiguredHub {
   readonly config: HubConfig;
-  /** The URLs by which its site can be contacted. */
+  /** The URLs of the hub's site. */
   readonly urls: readonly string[];
 }
 
 /**
- * What the hub of a configuration makes of a token, check by check, and what the token grants.
+ * The result of each check of a configuration's hub for a token, and what the token grants.
  *
- * @throws HubgateError `invalid-argument` when it is not clear which hub is meant; ConfigError
+ * @throws HubgateError `invalid-argument` if it is not clear which hub is meant; ConfigError
  */
 export async function inspect(token: string, flags: InspectFlags): Promise<Inspection> {
   const { config } = readConfig(flags, environmentOf(flags));

@@ -6,15 +6,15 @@ import { findTrustStores } from '../tls/system-trust-store.ts';
 import type { CommandLine, FoundStores, TrustStore } from '../tls/trust-store.ts';
 import type { Output } from './terminal.ts';
 
-/** What is to be done to one store. */
+/** The change of one store. */
 export interface TrustChange {
   readonly store: TrustStore;
   readonly commands: readonly CommandLine[];
-  /** What to say when it is done. */
+  /** Message after the change. */
   readonly done: string;
 }
 
-/** A program that takes longer waits for somebody. */
+/** A program that takes longer is probably waiting for input. */
 const TIMEOUT_MS = 60_000;
 const MAX_OUTPUT_BYTES = 1024 * 1024;
 
@@ -25,10 +25,10 @@ export function trustStores(): Promise<FoundStores> {
 }
 
 /**
- * Changes stores, or prints the commands where this user may not or has only asked for them.
- * Privileges are never taken: what needs them is left to the operator.
+ * Changes stores. If this user lacks the permission, or has only asked for the commands, it prints the
+ * commands instead. The program never acquires privileges; the operator has to run such commands.
  *
- * @returns whether all is done that was to be done
+ * @returns whether everything has been done
  */
 export async function changeTrust(
   changes: readonly TrustChange[],
@@ -59,7 +59,7 @@ async function runAll(
       const limits = { timeout: TIMEOUT_MS, maxBuffer: MAX_OUTPUT_BYTES, shell: false };
       await promisify(execFile)(program, args, limits);
     } catch (error) {
-      // Holds the command and what the program printed to its standard error.
+      // Contains the command and the program's standard error.
       output.note(`${name} was not changed: ${messageOf(error).trim()}`);
       return false;
     }

@@ -2,10 +2,13 @@ import type { ClientRequest } from 'node:http';
 import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
 import type { LookupFunction } from 'node:net';
 
-/** How long whoever is asked may take for the head of the answer, in milliseconds. */
+/** How long a server may take for the head of its response, in milliseconds. */
 export const ANSWER_TIMEOUT_MS = 30_000;
 
-/** Fails a request with `no-answer` whose answer does not begin in time: what listens may be anything. */
+/**
+ * Aborts a request with `no-answer` if the response does not begin in time, because any service may be
+ * listening there.
+ */
 export function withinTime(request: ClientRequest, timeoutMs: number): void {
   const timer = setTimeout(() => {
     request.destroy(new HubgateError('no-answer', `No answer within ${timeoutMs / 1000} s`));
@@ -14,7 +17,7 @@ export function withinTime(request: ClientRequest, timeoutMs: number): void {
   request.once('close', () => clearTimeout(timer));
 }
 
-/** Why a host gave no answer, as what to check rather than as what the socket says. */
+/** Explains why a host did not respond, with what to check instead of the socket's error. */
 export function unreachableReason(cause: unknown, { protocol, hostname, port }: URL): string {
   const where = `port ${port || (protocol === 'https:' ? '443' : '80')}`;
   const text = messageOf(cause);
@@ -46,8 +49,8 @@ export function unreachableReason(cause: unknown, { protocol, hostname, port }: 
 }
 
 /**
- * How a connection finds the address of a host: names below `localhost` are this machine, whatever
- * the system's resolver makes of them; of others the system knows.
+ * How a connection resolves the name of a host. Names below `localhost` are always this machine, whatever the
+ * system's resolver returns. Other names are left to the system.
  *
  * @see RFC 6761 §6.3
  */

@@ -3,9 +3,9 @@ import type { Logs } from './log-output.ts';
 import type { Clock } from '../kernel/clock.ts';
 
 /**
- * Takes the two signals that Node would obey in its own way: `SIGUSR1` opens a debugger, by which any
- * program of this user could run code here, and `SIGUSR2` ends the process without a word. From now
- * on the first begins log files again, and the second does nothing but say so.
+ * Handles the two signals for which Node has a default of its own: `SIGUSR1` opens a debugger, through which
+ * any program of this user could run code here, and `SIGUSR2` silently ends the process. From now on, the
+ * first reopens the log files, and the second is only logged.
  */
 export function handleUserSignals(): { apply(log: Logger, logs: Logs): void } {
   let reopen = (): void => {};
@@ -23,16 +23,20 @@ export function handleUserSignals(): { apply(log: Logger, logs: Logs): void } {
   };
 }
 
-/** What a signal that asks for the end of the program means. */
+/** The meaning of a signal that asks the program to end. */
 export type Meaning = 'stop' | 'force' | 'repeated';
 
 /**
- * A Ctrl-C that comes twice. The terminal signals the gateway and the programs that started it, and some
- * of these (`npx` is one) pass the signal on. In this time nobody types a second one on purpose.
+ * Time in which a second Ctrl-C counts as a duplicate. The terminal signals the gateway and the programs that
+ * started it, and some of these (such as `npx`) pass the signal on. Nobody presses the keys twice on purpose
+ * in this time.
  */
 const SAME_KEY_MS = 300;
 
-/** Tells the first signal, which stops in good order, from a second one, which cuts what is in flight. */
+/**
+ * Distinguishes the first signal, which stops in good order, from a second one, which cuts requests in
+ * progress.
+ */
 export class StopSignals {
   readonly #clock: Clock;
   #isStopping = false;
@@ -42,7 +46,7 @@ export class StopSignals {
     this.#clock = clock;
   }
 
-  /** The stop has another reason, such as the admin API: the next signal is a second one. */
+  /** The stop has another cause, such as the admin API. The next signal counts as a second one. */
   stopping(): void {
     this.#isStopping = true;
   }

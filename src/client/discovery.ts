@@ -1,4 +1,4 @@
-/** Where to listen, and from which update on; without cursor from now on. */
+/** Where to subscribe, and after which update; without a cursor from now on. */
 export interface HubAddress {
   readonly url: string;
   readonly cursor: string | null;
@@ -7,12 +7,12 @@ export interface HubAddress {
 const LINK = /<([^>]*)>((?:\s*;\s*[^\s=;,]+\s*=\s*(?:"(?:[^"\\]|\\.)*"|[^\s;,"]*))*)/g;
 const PARAMETER = /;\s*([^\s=;,]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;,"]*))/g;
 
-/** The hub in a `Link` header (RFC 8288); null when there is none. */
+/** The hub in a `Link` header (RFC 8288); null if there is none. */
 export function findHub(link: string | null, relation: string, base: string): HubAddress | null {
   for (const [, target = '', parameters = ''] of (link ?? '').matchAll(LINK)) {
     const values: Record<string, string> = {};
     for (const [, name = '', quoted, plain = ''] of parameters.matchAll(PARAMETER)) {
-      // RFC 8288 §3.3: of several the first counts.
+      // RFC 8288 §3.3: of several values, the first one counts.
       values[name.toLowerCase()] ??= quoted?.replace(/\\(.)/g, '$1') ?? plain;
     }
     if (!values['rel']?.toLowerCase().split(/\s+/).includes(relation)) continue;
@@ -26,8 +26,9 @@ export function findHub(link: string | null, relation: string, base: string): Hu
 }
 
 /**
- * The hub of the page that runs this. A script cannot read the `Link` header that came with its own
- * page, and a page fetched again is of another moment; `Server-Timing` says it of this very one.
+ * The hub of the page that runs this script. A script cannot read the `Link` header of its own page, and
+ * fetching the page again would return a newer state. The `Server-Timing` header has the same information for
+ * this very page.
  */
 export function hubOfPage(relation: string, base: string): HubAddress | null {
   const timing = navigation()?.serverTiming?.find(({ name }) => name === relation);
@@ -38,21 +39,21 @@ export function hubOfPage(relation: string, base: string): HubAddress | null {
   return { url: url.href, cursor };
 }
 
-/** How this page was loaded. */
+/** The navigation that loaded this page. */
 interface Navigation {
-  /** The URL that was asked for. */
+  /** The URL that was requested. */
   readonly name?: string;
   readonly type?: string;
   readonly serverTiming?: readonly { readonly name: string; readonly description: string }[];
 }
 
 export function navigation(): Navigation | undefined {
-  // The types are those of Node, which navigates nowhere.
+  // The types are those of Node, which has no navigation.
   const timeline = performance as unknown as { getEntriesByType(type: string): Navigation[] };
   return timeline.getEntriesByType('navigation')[0];
 }
 
-/** Headers arrive as byte strings; the hub writes text in them as UTF-8. */
+/** Headers arrive as byte strings; the hub encodes text in them as UTF-8. */
 export function utf8(bytes: string): string {
   return new TextDecoder().decode(Uint8Array.from(bytes, (byte) => byte.charCodeAt(0)));
 }

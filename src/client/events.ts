@@ -9,8 +9,9 @@ export interface Update {
 export interface EventReader {
   readonly update: (update: Update) => void;
   /**
-   * The server asks for this wait before a new try, from 1 up to 999,999,999; others are passed
-   * over: publishers choose it, 0 would never be doubled, and no timer holds what is longer.
+   * Called with the wait before a new attempt that the server asks for, from 1 up to 999,999,999. Other
+   * values are ignored: publishers choose the value, 0 could not be doubled, and longer waits do not fit a
+   * timer.
    */
   readonly retry: (milliseconds: number) => void;
 }

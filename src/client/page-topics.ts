@@ -1,12 +1,13 @@
 /*
- * Which topic a URL of the site has. The gateway asks when it announces a change, and the script of
- * live pages asks when it subscribes. So this imports neither Node nor the browser.
+ * Determines the topic of a URL of the site. The gateway uses it when it announces a change, and the script
+ * of live pages when it subscribes. So this module imports neither Node nor the browser.
  *
- * 1. A URL that fits an alias has the alias's topic, with what the operator has written of its query.
- * 2. Any other URL has itself without its query as topic, and eight bits of the query beside it.
+ * 1. A URL that matches an alias has the topic of the alias, including the parts of the query that the
+ *    operator has written.
+ * 2. Any other URL has itself without its query as topic, and eight bits of the query as a mark.
  */
 
-/** Ways in which one page is written; the first is its topic. Each may have `{name}` in it. */
+/** The URL forms of a page; the first is its topic. Each may contain `{name}`. */
 export interface PageAlias {
   readonly topic: string;
   readonly forms: readonly string[];
@@ -14,11 +15,11 @@ export interface PageAlias {
 
 export interface PageTopic {
   readonly topic: string;
-  /** Of the query, where it is not part of the topic; '' for none. */
+  /** Mark of the query, if it is not part of the topic; '' for none. */
   readonly mark: string;
 }
 
-/** Literal texts, and between them the names of what may stand there. */
+/** Literal texts, and the names of the placeholders between them. */
 interface Pattern {
   readonly literals: readonly string[];
   readonly names: readonly string[];
@@ -31,7 +32,7 @@ interface Form {
 
 export type TopicOf = (url: URL) => PageTopic;
 
-/** @param normalized the normal form of a URL (`href`), by whatever parses URLs where this runs */
+/** @param normalized returns the normal form of a URL (`href`), from the URL parser of the platform */
 export function createTopicOf(
   aliases: readonly PageAlias[],
   normalized: (url: string) => string,
@@ -53,8 +54,8 @@ export function createTopicOf(
 }
 
 /**
- * Eight bits of a query. By them a page of `/index.php?title=A` knows that a change of `/index.php?title=B` is
- * not its own, and nobody learns more of a query than these eight bits. Of 256 other pages one asks in vain.
+ * Eight bits of a query. They tell a page `/index.php?title=A` that a change of `/index.php?title=B` is not
+ * its own, and reveal nothing else about the query. One of 256 other changes causes an unnecessary fetch.
  */
 export function queryMark(search: string): string {
   if (search.length < 2) return '';
@@ -87,7 +88,7 @@ function patternOf(text: string): Pattern {
   };
 }
 
-/** What stands at the names of a form; null for a URL that is not written so. */
+/** The values of the names in a form; null if the URL does not have this form. */
 function fit({ path, parameters }: Form, url: URL): Map<string, string> | null {
   const values = new Map<string, string>();
   if (!take(path, decoded(url.pathname), values)) return null;
@@ -97,7 +98,10 @@ function fit({ path, parameters }: Form, url: URL): Map<string, string> | null {
   return values;
 }
 
-/** In linear time: each name stands for the shortest text, at least a character, and the last for all that is left. */
+/**
+ * Matches in linear time: each name takes the shortest text of at least one character, and the last one takes
+ * the rest.
+ */
 function take(
   { literals, names }: Pattern,
   text: string | null,
@@ -116,7 +120,7 @@ function take(
   return at === text.length;
 }
 
-/** Values are written in one way, however the URL had encoded them. */
+/** Values are encoded in one way, however the URL had encoded them. */
 function fill({ literals, names }: Pattern, values: ReadonlyMap<string, string>): string {
   return literals
     .map((literal, index) => literal + encoded(values.get(names[index] ?? '') ?? ''))

@@ -3,7 +3,7 @@ import { readEvents, type Update } from './events.ts';
 
 export type { Update } from './events.ts';
 
-/** A topic as it is, or a URL Pattern; one that begins with `/` is of the origin of the source. */
+/** A topic, or a URL Pattern. One that begins with `/` belongs to the origin of the source. */
 export type Matcher = string | { readonly urlpattern: string };
 
 export type Status = 'open' | 'connecting' | 'refused';
@@ -12,43 +12,45 @@ export interface SubscribeOptions {
   /** Called with every update in order, each once. */
   readonly update: (update: Update) => void;
   /**
-   * Called with the resource again: at the start, unless the source is the page itself, and when
-   * updates were lost because the hub's history no longer reaches back. What it shows is what the
-   * updates that follow change. Without it a page that has lost updates is reloaded.
+   * Called with the resource: at the start, unless the source is the page itself, and again when updates were
+   * lost because the hub's history no longer reaches back. The updates that follow apply to the state of this
+   * resource. Without this function, a page that has lost updates is reloaded.
    */
   readonly state?: (response: Response) => Promise<void>;
   /**
-   * Called when the connection comes and goes. After `refused` (401, with a renewed cookie too)
-   * nothing more is tried, unless `token` is a function: it is asked until it gives another one.
+   * Called when the connection is established or lost. After `refused` (401, also with a renewed cookie)
+   * there are no more attempts, unless `token` is a function: it is called until it returns another token.
    */
   readonly status?: (status: Status) => void;
-  /** The access token, or where to get one, for a hub that the cookie does not reach. */
+  /**
+   * The access token, or a function that returns it, for a hub to which the browser does not send the cookie.
+   */
   readonly token?: string | (() => string | Promise<string>);
   /**
-   * Fetches the resource before each new connection, so that it can renew the cookie: for a hub
-   * that lets anonymous clients in and so does not refuse one whose cookie has expired.
+   * Fetches the resource before each new connection, so that it can renew the cookie. For hubs that admit
+   * anonymous clients and so do not refuse a client whose cookie has expired.
    */
   readonly renew?: boolean;
   /** `include` for a hub on another subdomain. @default "same-origin" */
   readonly credentials?: 'include' | 'same-origin' | 'omit';
   /** Link relation of the hub. @default "hub" */
   readonly relation?: string;
-  /** Ends the subscription. */
+  /** Ends the subscription when it is aborted. */
   readonly signal?: AbortSignal;
 }
 
-/** First wait before a new try, in milliseconds; it doubles up to the longest. */
+/** First wait before a new attempt, in milliseconds; it doubles up to the longest. */
 const FIRST_WAIT = 500;
 const LONGEST_WAIT = 30_000;
-/** Thrown for a client that the hub does not let in, with a renewed cookie neither. */
+/** Thrown if the hub refuses the client, even with a renewed cookie. */
 const REFUSED = new Error('401 from the hub');
 
 /**
- * Follows the updates of a page or resource from the state that it shows, over lost connections,
- * until the returned function is called or `signal` is aborted.
+ * Follows the updates of a page or resource from its current state, across lost connections, until the
+ * returned function is called or `signal` is aborted.
  *
- * @param source the page itself (`document`), or the URL of a resource; its `Link` header tells
- *   where the hub is and from which update on to listen
+ * @param source the page itself (`document`), or the URL of a resource; its `Link` header contains the hub
+ * and the update after which to subscribe
  * @example
  * subscribe('/api/books', { urlpattern: '/books/:id' }, {
  *   state: async (response) => show(await response.json()),
@@ -111,17 +113,17 @@ class Follower {
         }
       } catch (error) {
         if (error === REFUSED && !(await this.#hasOtherToken())) return;
-        // Whatever went wrong, all there is to do is to try again; the status tells of it.
+        // Whatever the error, the only reaction is another attempt; `status` reports it.
       }
       if (this.#signal.aborted) return;
       this.#tell('connecting');
-      // Clients that lost the same hub must not come back in the same moment.
+      // Clients that lost the same hub must not reconnect at the same moment.
       await pause(jittered(this.#wait), this.#signal);
       this.#wait = Math.min(this.#wait * 2, LONGEST_WAIT);
     }
   }
 
-  /** Fetches the resource, gives it to the application, and says where its updates are. */
+  /** Fetches the resource, passes it to the application, and returns the address of its updates. */
   async #load(): Promise<HubAddress> {
     const { state } = this.#options;
     const response = await this.#fetch(this.#url);
@@ -132,7 +134,7 @@ class Follower {
     return hub;
   }
 
-  /** Listens until the stream ends; false when updates were lost. */
+  /** Receives updates until the stream ends. Resolves to false if updates were lost. */
   async #listen({ url, cursor }: HubAddress): Promise<boolean> {
     const stream = await this.#connect(this.#streamUrl(url, cursor));
     const began = stream.headers.get(`${this.#relation}-Last-Event-ID`);
@@ -170,7 +172,7 @@ class Follower {
     throw stream.status === 401 ? REFUSED : new Error(`${stream.status} from the hub`);
   }
 
-  /** Waits for another token than the refused one; false where there is none to wait for. */
+  /** Waits for a token other than the refused one; resolves to false if there is none to wait for. */
   async #hasOtherToken(): Promise<boolean> {
     const { token } = this.#options;
     this.#tell('refused');
@@ -183,7 +185,7 @@ class Follower {
     return false;
   }
 
-  /** The resource brings a new cookie; what it shows is of no interest now. */
+  /** Fetching the resource renews the cookie; its content does not matter here. */
   async #renew(): Promise<void> {
     await discard(await this.#fetch(this.#url));
   }
@@ -208,16 +210,16 @@ class Follower {
     return url;
   }
 
-  /** The hub knows nothing of the page: what is relative to it is made absolute here. */
+  /** The hub does not know the page, so relative patterns are made absolute here. */
   #absolute(pattern: string): string {
     if (!pattern.startsWith('/')) return pattern;
-    // The types are those of Node, where there is not a document.
+    // The types are those of Node, which has no document.
     const { document } = globalThis as { document?: { baseURI: string } };
     const { protocol, origin } = new URL(this.#url, document?.baseURI);
     return (pattern.startsWith('//') ? protocol : origin) + pattern;
   }
 
-  /** A page that comes out of a cache as old as before must not be reloaded for ever. */
+  /** A page that comes from a cache in the same outdated state must not be reloaded forever. */
   #mayReload(): boolean {
     const isFresh = this.#wasOpen || navigation()?.type !== 'reload';
     return this.#isPage && this.#options.state === undefined && isFresh;
@@ -251,7 +253,7 @@ function guard(callback: () => void): void {
   }
 }
 
-/** Tells of an error in a callback as a browser does of one in an event listener. */
+/** Reports an error in a callback, as a browser does for an error in an event listener. */
 function report(error: unknown): void {
   queueMicrotask(() => {
     throw error;
@@ -259,6 +261,6 @@ function report(error: unknown): void {
 }
 
 function reload(): void {
-  // The types are those of Node, where there is not a page to reload.
+  // The types are those of Node, which has no page to reload.
   (globalThis as { location?: { reload(): void } }).location?.reload();
 }

@@ -1,19 +1,19 @@
 import { isIP } from 'node:net';
 import type { BindAddress } from './config.ts';
 
-/** What a Unix socket lets its owner do, and nobody else. */
+/** The default mode of a Unix socket: only its owner has access. */
 const DEFAULT_SOCKET_MODE = 0o600;
-/** Bytes of a socket's path, by the system's `sun_path`. */
+/** Longest path of a socket in bytes, limited by the system's `sun_path`. */
 const MAX_PATH_BYTES = 107;
-/** Standard input, output and error come before those that are handed over. */
+/** Standard input, output and error come before the descriptors that are passed in. */
 const FIRST_DESCRIPTOR = 3;
 
 export const BIND_FORMS =
   'an IP address or a host name without port, unix//path/to/socket, or fd/3';
 
 /**
- * `127.0.0.1`, `[::1]`, `::1`, `localhost`; `unix//run/hubgate.sock`, `unix/relative.sock`, with the
- * socket's mode as `unix//run/hubgate.sock|0660`; `fd/3`. Null for anything else.
+ * Parses `127.0.0.1`, `[::1]`, `::1`, `localhost`; `unix//run/hubgate.sock`, `unix/relative.sock`, with the
+ * socket's mode as `unix//run/hubgate.sock|0660`; `fd/3`. Returns null for anything else.
  */
 export function parseBindAddress(text: string): BindAddress | null {
   if (text.startsWith('unix/')) return parseUnix(text.slice('unix/'.length));
@@ -27,7 +27,7 @@ export function parseBindAddress(text: string): BindAddress | null {
   return isHost ? { kind: 'host', host } : null;
 }
 
-/** The text that {@link parseBindAddress} reads so. */
+/** The text that {@link parseBindAddress} parses to this value. */
 export function bindAddressText(bind: BindAddress): string {
   switch (bind.kind) {
     case 'host':

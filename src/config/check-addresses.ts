@@ -15,7 +15,10 @@ import { defaultOptions } from './defaults.ts';
 const HOST = /^(?:\*\.)?[a-z0-9_-]+(?:\.[a-z0-9_-]+)*$/;
 const MAX_HOST = 253;
 
-/** Every address belongs to one site, every port speaks either HTTP or HTTPS, every socket has one mode. */
+/**
+ * Checks that every address belongs to one site, every port speaks either HTTP or HTTPS, and every socket has
+ * one mode.
+ */
 export function checkAddresses({ options, sites }: Config, report: Report): void {
   const owners = new Map<string, SiteAddress>();
   const speakers = new Map<string, SiteAddress>();
@@ -38,7 +41,7 @@ export function checkAddresses({ options, sites }: Config, report: Report): void
   }
 }
 
-/** Where an address is served, by names that tell listeners apart. */
+/** The listeners of an address, by names that identify them. */
 function listenersOf({ bind }: SiteConfig, port: number): ReadonlySet<string> {
   if (bind.length === 0) return new Set([`port ${port}`]);
   return new Set(bind.map((one) => listenerName(one, port)));
@@ -112,15 +115,18 @@ function checkScheme(
   report(address, { severity: 'error', code: 'mixed-schemes', message }, { other });
 }
 
-/** What stands for all interfaces. */
+/** The hosts that mean all interfaces. */
 export const ANY = new Set(['', '0.0.0.0', '::']);
 export const LOOPBACK = new Set(['localhost', '127.0.0.1', '::1']);
 
-/** The ports of HTTP, HTTPS, the admin API and metrics differ, and no site has one of the latter. */
+/**
+ * Checks that the ports of HTTP, HTTPS, the admin API and metrics differ, and that no site has one of the
+ * latter two.
+ */
 export function checkPorts({ options, sites }: Config, report: Report): void {
   const { admin, metrics, httpPort, httpsPort } = options;
   if (httpPort === httpsPort) {
-    // The one that is written, if only one is.
+    // The option that is set, if only one is.
     const field = httpsPort === defaultOptions.httpsPort ? 'httpPort' : 'httpsPort';
     report(options, clash(`http_port and https_port are both ${httpPort}`), { field });
   }
@@ -139,7 +145,7 @@ function checkOwn(
   report: Report,
 ): void {
   const { httpPort, httpsPort } = options;
-  // Port 0 is any that is free.
+  // Port 0 means any free port.
   if (own === 'off' || own.port === 0) return;
   if (own.port === httpPort || own.port === httpsPort) {
     const name = own.port === httpPort ? 'http_port' : 'https_port';
@@ -154,7 +160,7 @@ function checkOwn(
   }
 }
 
-/** The port that a site's address has, written or not. */
+/** The port of a site's address, explicit or by default. */
 export function portOf(
   { scheme, port }: SiteAddress,
   { httpPort, httpsPort }: GlobalOptions,
@@ -169,7 +175,7 @@ function overlaps({ host }: ListenAddress, bind: readonly BindAddress[]): boolea
 
 function share(a: string, b: string): boolean {
   if (a === b || ANY.has(a) || ANY.has(b)) return true;
-  // `localhost` may be either of the others.
+  // `localhost` may mean either of the others.
   return LOOPBACK.has(a) && LOOPBACK.has(b) && (a === 'localhost' || b === 'localhost');
 }
 

@@ -2,7 +2,7 @@ import type { HubConfig, IssuerConfig, KeySource, SiteConfig } from './config.ts
 import type { UnplacedProblem, Report } from './problem.ts';
 import { parseUrl, requireUrl } from '../kernel/parse-url.ts';
 
-/** Secrets of examples and demonstrations, which everybody knows. */
+/** Secrets of examples and demonstrations, which are publicly known. */
 const DEMO_SECRETS = new Set([
   '!ChangeMe!',
   '!ChangeThisHubJWTSecretKey!',
@@ -12,7 +12,7 @@ const HASH_BYTES: Readonly<Record<string, number>> = { HS256: 32, HS384: 48, HS5
 const LEGACY_HINT = 'remove it when no client needs it: see docs/from-mercure.md';
 const SECURE_COOKIE = /^__(?:Secure|Host)-/;
 
-/** The load errors and warnings of a hub that need no cryptography (catalogue, section H.2). */
+/** Checks a hub for the load errors and warnings that need no cryptography (catalogue, section H.2). */
 export function checkHub(hub: HubConfig, site: SiteConfig, report: Report): void {
   checkIssuers(hub, report);
   checkLegacy(hub, report);
@@ -64,7 +64,7 @@ function checkLegacy({ legacy, protocolVersionCompatibility }: HubConfig, report
   report(sources[0] ?? null, error('legacy-without-compatibility', message, hint));
 }
 
-/** Each form lets more through than 1.0 does, so whoever switches it on is told what. */
+/** Each form accepts more than 1.0 does, so operators that switch one on get a warning. */
 function checkLegacyForms(
   { legacyForms, protocolVersionCompatibility }: HubConfig,
   report: Report,
@@ -108,7 +108,7 @@ function checkVerifiers(hub: HubConfig, site: SiteConfig, report: Report): void 
   }
 }
 
-/** Whether the gateway itself announces to this hub what changes; it needs no token for that. */
+/** Whether the gateway itself announces changes to this hub, for which it needs no token. */
 function isToldByGateway(hub: HubConfig, { discovery, hub: first }: SiteConfig): boolean {
   return (
     hub === first && discovery !== null && discovery.hub === null && discovery.changes.length > 0
@@ -182,7 +182,7 @@ function checkCookie(hub: HubConfig, site: SiteConfig, report: Report): void {
     const hint = 'add publish_origins with the origins of your pages';
     report(source, warning('cookie-publisher', message, hint));
   }
-  // Every profile's cookie name begins with __Secure-.
+  // The cookie names of all profiles begin with __Secure-.
   const isSecure = hub.cookieName === null || SECURE_COOKIE.test(hub.cookieName);
   const isPlain =
     site.addresses.length > 0 && site.addresses.every(({ scheme }) => scheme === 'http');
@@ -217,8 +217,8 @@ const ORIGIN = /^[a-z][a-z0-9+.-]*:\/\/([^/?#@\s:[\]]+|\[[0-9a-f:.]+\])(?::(\d{1
 const HOST = /^(?!\.)[^\s"'<>\\^`{|}%]+$/u;
 
 /**
- * Whether a text is what an `Origin` header can be compared with: `*`, `null`, or
- * `scheme://host[:port]` and nothing behind it. One `*` may stand in the host.
+ * Whether a text can be compared with an `Origin` header: `*`, `null`, or `scheme://host[:port]` and nothing
+ * after it. The host may contain one `*`.
  */
 export function isOrigin(text: string): boolean {
   if (text === '*' || text === 'null') return true;

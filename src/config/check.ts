@@ -7,18 +7,18 @@ import { asksFiles, type ConfigRegistry, dataOf, everyRoute } from './routes.ts'
 import { isShared, storeOf, type TransportConfig } from './transports.ts';
 import { parseUrl } from '../kernel/parse-url.ts';
 
-/** What a machine has of what a configuration asks for. */
+/** The properties of the machine that a configuration depends on. */
 export interface Machine {
-  /** Whether there is something at an absolute path. */
+  /** Whether an absolute path exists. */
   exists(path: string): boolean;
-  /** Whether its Node has zstd, as from 22.15 on. */
+  /** Whether its Node has zstd, which is available from 22.15 on. */
   readonly hasZstd: boolean;
 }
 
 /**
- * Checks what no single field can show: fields that need or exclude each other, addresses that
- * clash, settings that cannot do what they say. The configuration has its placeholders resolved.
- * Keys themselves are checked where they are used, by `auth`.
+ * Checks everything that no single field can show: fields that require or exclude each other, addresses that
+ * clash, settings that have no effect. The placeholders of the configuration are resolved. The keys are
+ * checked where they are used, by `auth`.
  */
 export function checkConfig(config: Config, registry: ConfigRegistry, report: Report): void {
   checkAddresses(config, report);
@@ -56,7 +56,10 @@ export function checkConfig(config: Config, registry: ConfigRegistry, report: Re
   checkHubNames(config, report);
 }
 
-/** A gateway without any site is one that forgot them; its admin API still runs. */
+/**
+ * Checks that there is a site; a configuration without any is probably a mistake. The admin API runs
+ * nevertheless.
+ */
 export function checkServed({ sites }: Config, report: Report): void {
   if (sites.length > 0) return;
   report(null, {
@@ -77,7 +80,7 @@ function checkWorkers({ transport }: HubConfig, { workers }: GlobalOptions, repo
   });
 }
 
-/** Two hubs of one store would read each other's updates, private ones too. */
+/** Two hubs with the same store would read each other's updates, including private ones. */
 function checkStores(config: Config, report: Report): void {
   const stores = new Map<string, TransportConfig>();
   for (const { hub } of allHubs(config)) {
@@ -97,7 +100,7 @@ function saysShared(transport: TransportConfig): boolean {
   return 'shared' in transport && transport.shared;
 }
 
-/** Two hubs of one name would share a health path. */
+/** Two hubs with the same name would share a health path. */
 function checkHubNames(config: Config, report: Report): void {
   const names = new Map<string, object>();
   for (const { hub } of allHubs(config)) {
@@ -115,7 +118,7 @@ function checkHubNames(config: Config, report: Report): void {
   }
 }
 
-/** Whether logs that are named exist, and who is to know what is in them. */
+/** Checks that named logs exist, and warns about who can read what they contain. */
 function checkLogs({ options, sites }: Config, registry: ConfigRegistry, report: Report): void {
   for (const servers of [options.servers, ...options.listeners.map((each) => each.servers)]) {
     if (!servers.logCredentials) continue;
@@ -143,7 +146,7 @@ function checkNames(
   }
 }
 
-/** What the options of a transport need of each other. */
+/** Checks the options of a transport that depend on each other. */
 function checkTransport(transport: TransportConfig, report: Report): void {
   if (transport.kind !== 'redis') return;
   const refuse = (code: string, message: string, hint: string, field?: string): void => {
@@ -175,7 +178,7 @@ function isRedisUrl(text: string): boolean {
   return (protocol === 'redis:' || protocol === 'rediss:') && hostname !== '';
 }
 
-/** Requests that are sent to the gateway itself come back for ever, or to another site by a detour. */
+/** Requests that the gateway sends to itself would return forever, or reach another site by a detour. */
 function checkOwnUpstreams(
   site: SiteConfig,
   config: Config,
@@ -194,7 +197,7 @@ function checkOwnUpstreams(
   }
 }
 
-/** The address of a site that an upstream leads to, as far as it can be told without asking anybody. */
+/** The site address that an upstream leads to, as far as this can be determined without a look-up. */
 function addressOf(upstream: string, { sites, options }: Config): SiteAddress | undefined {
   const url = parseUrl(upstream);
   if (url === null || !/^https?:$/.test(url.protocol)) return undefined;
@@ -202,7 +205,8 @@ function addressOf(upstream: string, { sites, options }: Config): SiteAddress | 
   const host = url.hostname.replace(/^\[(.*)\]$/, '$1');
   for (const { addresses, bind } of sites) {
     const binds = bind.flatMap((one) => (one.kind === 'host' ? [one.host] : []));
-    // Where all interfaces are bound the loopback is one of them; another machine may have the port.
+    // A site on all interfaces also listens on the loopback. Other addresses with the same port may belong to
+    // another machine.
     const own = bind.length === 0 || binds.some((one) => ANY.has(one)) ? LOOPBACK : new Set(binds);
     const found = addresses.find(
       (address) => portOf(address, options) === port && (own.has(host) || address.host === host),

@@ -4,10 +4,10 @@ import type { RequestMatcher, RouteConfig } from './routes.ts';
 import type { TransportConfig } from './transports.ts';
 
 /**
- * What a gateway is: plain readonly data, the same whether it was written as a Hubfile, as YAML or
- * JSON, or by a program. Strings may hold `{env.X}` and `{file.X}` until `resolvePlaceholders` has
- * run, and request placeholders such as `{host}` for ever. Durations are milliseconds, sizes bytes;
- * 0 means "no limit" where a field says so.
+ * The configuration of a gateway: plain read-only data, the same whether it was written as a Hubfile, as YAML
+ * or JSON, or by a program. Strings may contain `{env.X}` and `{file.X}` until `resolvePlaceholders` has run,
+ * and request placeholders such as `{host}` permanently. Durations are in milliseconds, sizes in bytes. 0
+ * means "no limit" if the field says so.
  */
 export interface Config {
   readonly options: GlobalOptions;
@@ -17,18 +17,18 @@ export interface Config {
 export interface GlobalOptions {
   /** Address of the admin API, or `off`. */
   readonly admin: AdminOptions | 'off';
-  /** Where metrics and health are served, and nothing else: anyone may reach it. */
+  /** Where metrics and health, and nothing else, are served: any client can reach it. */
   readonly metrics: ListenAddress | 'off';
   readonly httpPort: number;
   readonly httpsPort: number;
   readonly acme: AcmeOptions;
-  /** Who says which names `on_demand` sites may have; null: there are none. */
+  /** The service that decides which names `on_demand` sites may have; null: none are allowed. */
   readonly onDemand: OnDemandOptions | null;
-  /** Every site gets a certificate of the local authority. */
+  /** Whether every site gets a certificate of the local authority. */
   readonly localCerts: boolean;
   readonly skipInstallTrust: boolean;
   readonly autoHttps: 'on' | 'off' | 'disable_redirects';
-  /** Directory of certificates, keys and history; null means the default of the platform. */
+  /** Directory of certificates, keys and history; null means the platform's default. */
   readonly storage: string | null;
   readonly gracePeriodMs: number;
   /** Processes that share the listeners; `auto`: one for each processor. */
@@ -37,17 +37,16 @@ export interface GlobalOptions {
   readonly requestLogs: readonly RequestLogOptions[];
   readonly trace: TraceOptions;
   /**
-   * Files that no site shows, wherever they lie. Whatever the configuration was read from is added
-   * when it is loaded.
+   * Files that no site serves, wherever they are. The files of the configuration are added when it is loaded.
    */
   readonly hiddenFiles: readonly string[];
   readonly servers: ServerOptions;
-  /** Of single listeners, instead of `servers`. */
+  /** Options of single listeners, which replace `servers`. */
   readonly listeners: readonly ListenerServerOptions[];
 }
 
 export interface AdminOptions extends ListenAddress {
-  /** Hosts by which it may be addressed beside its own, lower case, each with a port or for any. */
+  /** Further hosts with which it may be addressed, in lower case; without a port, any port is accepted. */
   readonly origins: readonly string[];
 }
 
@@ -58,90 +57,90 @@ export interface ListenAddress {
 
 export interface AcmeOptions {
   readonly email: string | null;
-  /** Directory URLs in the order in which they are tried. */
+  /** Directory URLs in the order of the attempts. */
   readonly directories: readonly string[];
-  /** Directory URL of an authority that is tried before these; null for none. */
+  /** Directory URL of an authority for a dry run before these; null for none. */
   readonly staging: string | null;
-  /** Ways to prove that a name is ours, in the order in which they are tried. */
+  /** Ways to prove control of a name, in the order of the attempts. */
   readonly challenges: readonly ('tls-alpn-01' | 'http-01')[];
   /** PEM file of a private directory's root. */
   readonly rootFile: string | null;
   readonly externalAccount: { readonly keyId: string; readonly macKey: Secret } | null;
-  /** How names are proven instead, wildcards too; null: by `challenges`. */
+  /** How names, including wildcards, are proven with DNS instead; null: with `challenges`. */
   readonly dns: DnsChallengeConfig | null;
 }
 
 export interface OnDemandOptions {
-  /** URL that is asked by `?domain=<name>`: 2xx allows it. */
+  /** URL that is requested with `?domain=<name>`: 2xx allows the name. */
   readonly ask: string;
-  /** At most `burst` orders begin within this time; 0: as many as are allowed. */
+  /** At most `burst` orders begin within this time; 0: no limit. */
   readonly intervalMs: number;
   readonly burst: number;
 }
 
 export interface LogOptions {
   readonly level: 'debug' | 'info' | 'warn' | 'error';
-  /** `auto`: console on a terminal, else JSON. */
+  /** `auto`: console on a terminal, otherwise JSON. */
   readonly format: 'auto' | 'console' | 'json';
   /** `stderr`, `stdout` or the path of a file. */
   readonly output: string;
-  /** When a file is begun again; null: never. */
+  /** When a new file is begun; null: never. */
   readonly roll: RollOptions | null;
   /** Permissions of a new file, in octal. */
   readonly mode: string;
 }
 
-/** A log for requests of several sites, by the names of the sites' logs. */
+/** A log for requests of several sites, selected by the names of the sites' logs. */
 export interface RequestLogOptions extends LogOptions {
   readonly name: string;
-  /** `http.log.access` means every log of a site, `http.log.access.NAME` that of a name. */
+  /** `http.log.access` means all logs of sites, `http.log.access.NAME` the one with that name. */
   readonly include: readonly string[];
   readonly exclude: readonly string[];
 }
 
-/** What becomes of the trace that a request is part of (W3C Trace Context). */
+/** How requests that are part of a trace are handled (W3C Trace Context). */
 interface TraceOptions {
-  /** Whether requests go on to the app with a `traceparent`, and spans are made. */
+  /** Whether requests to the app get a `traceparent`, and spans are created. */
   readonly enabled: boolean;
-  /** URL of a collector that gets a span of each request, by OTLP; null: none does. */
+  /** URL of a collector that receives a span for each request, over OTLP; null: none. */
   readonly otlp: string | null;
 }
 
-/** When a log file is moved aside, and how long those that were are kept. */
+/** When a log file is renamed and a new one begun, and how long renamed files are kept. */
 export interface RollOptions {
   /** Bytes. */
   readonly size: number;
-  /** Rolled files that are kept. */
+  /** Number of rolled files that are kept. */
   readonly keep: number;
-  /** 0: however old they are. */
+  /** 0: no limit on their age. */
   readonly keepForMs: number;
-  /** 0: whatever its age. */
+  /** 0: no limit on its age. */
   readonly intervalMs: number;
 }
 
 export interface ServerOptions {
-  /** CIDR ranges whose forwarded headers are believed. */
+  /** CIDR ranges whose forwarded headers are trusted. */
   readonly trustedProxies: readonly string[];
-  /** Header fields, lower case, that carry the client's address behind a trusted proxy. */
+  /** Header fields, in lower case, that contain the client's address if the peer is a trusted proxy. */
   readonly clientIpHeaders: readonly string[];
   readonly protocols: readonly ('h1' | 'h2')[];
   /** Bytes of a request's header section; a 64 KiB token must fit. */
   readonly maxHeaderSize: number;
   readonly timeouts: {
-    /** For the header section of a request, and for a PROXY protocol header; 0 means no limit. */
+    /** Time for the header section of a request, and for a PROXY protocol header; 0 means no limit. */
     readonly readHeaderMs: number;
     /** Longest silence while a body is read; 0 means no limit. */
     readonly readBodyMs: number;
-    /** Keep-alive without a request. */
+    /** How long a keep-alive connection may wait for a request. */
     readonly idleMs: number;
   };
-  /** Upstreams get the path as the client spelled it, not the one that matchers have seen. */
+  /** Whether upstreams get the path as the client spelled it, instead of the one that matchers use. */
   readonly forwardRawPath: boolean;
-  /** Fields with `_` in their names stay in requests. */
+  /** Whether fields with `_` in their names stay in requests. */
   readonly underscoresInHeaders: boolean;
-  /** CIDR ranges from which a PROXY protocol header is required. */
+  /** CIDR ranges of peers that must send a PROXY protocol header. */
   readonly proxyProtocol: readonly string[];
-  /** Access logs have header fields with credentials as they are. */
+  /** Whether access logs contain credentials in header fields in clear. */
   readonly logCredentials: boolean;
   /** Open connections of each listener; 0 means no limit, here and below. */
   readonly maxConnections: number;
@@ -149,9 +148,9 @@ export interface ServerOptions {
   readonly maxConnectionsPerClient: number;
 }
 
-/** How one listener serves; nothing of the general `servers` is in it. */
+/** The options of one listener. The general `servers` options do not apply to it. */
 export interface ListenerServerOptions {
-  /** As in `bind`; empty: on all interfaces. */
+  /** In the format of `bind`; empty: all interfaces. */
   readonly host: string;
   readonly port: number;
   readonly servers: ServerOptions;
@@ -159,47 +158,47 @@ export interface ListenerServerOptions {
 
 export interface SiteConfig {
   readonly addresses: readonly SiteAddress[];
-  /** Where to listen; empty means on all interfaces. */
+  /** Addresses to listen on; empty means all interfaces. */
   readonly bind: readonly BindAddress[];
   readonly tls: TlsConfig;
   readonly hub: HubConfig | null;
-  /** Further hubs, each with a `name` of its own; only beside `hub`. */
+  /** Further hubs, each with its own `name`. Only allowed together with `hub`. */
   readonly moreHubs: readonly HubConfig[];
   readonly discovery: DiscoveryConfig | null;
-  /** Everything else in the order in which it runs; `{ kind: 'hub' }` marks a hub's place. */
+  /** Everything else, in the order of execution; `{ kind: 'hub' }` marks the position of a hub. */
   readonly routes: readonly RouteConfig[];
-  /** Run instead of the plain error answer when a handler fails. */
+  /** Routes for the response when a handler fails, instead of the plain error response. */
   readonly errorRoutes: readonly RouteConfig[];
-  /** Where its requests are logged; each log has the lines of its own. */
+  /** Where requests are logged. Each log has its own lines. */
   readonly accessLogs: readonly AccessLogConfig[];
 }
 
 export type BindAddress =
-  /** An interface of this machine, by its address or name; the port is that of the site's address. */
+  /** An interface of this machine, by its address or name. The port is that of the site's address. */
   | { readonly kind: 'host'; readonly host: string }
-  /** A Unix socket; all addresses of the site are served there, whatever their port. */
+  /** A Unix socket. It serves all addresses of the site, whatever their port. */
   | { readonly kind: 'unix'; readonly path: string; readonly mode: number }
-  /** A listening socket that whoever started the gateway has opened; likewise. */
+  /** A listening socket that the parent process has opened. It serves all addresses as well. */
   | { readonly kind: 'fd'; readonly fd: number };
 
 export interface SiteAddress {
   readonly scheme: 'http' | 'https';
   /** Lower case; `*.example.com` for one label, empty for any host. IPv6 without brackets. */
   readonly host: string;
-  /** null: the port of the scheme in the global options. */
+  /** null: the port for the scheme in the global options. */
   readonly port: number | null;
 }
 
 export interface AccessLogConfig {
-  /** By which `log_name` and the logs of the global options know it; null for the one without a name. */
+  /** The name for `log_name` and for the logs of the global options; null for the log without a name. */
   readonly name: string | null;
-  /** Requests of these hosts only; empty: of all. */
+  /** Logs requests for these hosts only; empty: for all hosts. */
   readonly hosts: readonly string[];
-  /** Only requests that `log_name` gives it. */
+  /** Whether only requests that `log_name` assigns to it are logged. */
   readonly onlyNamed: boolean;
-  /** Requests that went well are `info`, those that failed with 5xx `error`. */
+  /** Successful requests have the level `info`, requests with a 5xx response `error`. */
   readonly level: LogOptions['level'];
-  /** null: where the gateway logs. */
+  /** null: the output of the gateway's own log. */
   readonly output: string | null;
   readonly format: 'auto' | 'console' | 'json';
   readonly roll: RollOptions | null;
@@ -207,13 +206,13 @@ export interface AccessLogConfig {
   readonly mode: string;
 }
 
-/** Who gives a certificate. */
+/** The issuer of a certificate. */
 export type CertificateIssuer = AcmeIssuerConfig | { readonly kind: 'internal' };
 
-/** An ACME authority; what is null is as the global options have it. */
+/** An ACME authority. null means the setting of the global options. */
 export interface AcmeIssuerConfig {
   readonly kind: 'acme';
-  /** URL of the directory; the key of an external account is for this one. */
+  /** URL of the directory, to which the key of an external account belongs. */
   readonly directory: string | null;
   readonly email: string | null;
   readonly rootFile: string | null;
@@ -231,16 +230,16 @@ export interface TlsConfig {
     /** Asked one after the other; at least one. */
     | { readonly kind: 'issuers'; readonly issuers: readonly CertificateIssuer[] }
     | { readonly kind: 'files'; readonly certFile: string; readonly keyFile: string };
-  /** Certificates are got for the names that clients ask for, if `onDemand` of the options allows it. */
+  /** Whether certificates are obtained for the names that clients ask for, if `onDemand` allows them. */
   readonly onDemand: boolean;
-  /** How ACME proves the names of this site; null: as the global options say. */
+  /** How ACME proves the names of this site; null: the setting of the global options. */
   readonly dns: DnsChallengeConfig | null;
   readonly minVersion: 'TLSv1.2' | 'TLSv1.3';
   readonly maxVersion: 'TLSv1.2' | 'TLSv1.3';
   /** OpenSSL names; empty means the default set. */
   readonly ciphers: readonly string[];
   readonly curves: readonly string[];
-  /** Of `h2` and `http/1.1`, the preferred one first; empty: those of the listener. */
+  /** `h2` or `http/1.1`, the preferred one first; empty: those of the listener. */
   readonly alpn: readonly ('h2' | 'http/1.1')[];
   readonly clientAuth: {
     readonly mode: 'request' | 'require' | 'verify_if_given' | 'require_and_verify';
@@ -252,11 +251,11 @@ type ProfileName = 'hub' | 'mercure';
 
 export interface HubConfig {
   readonly profile: ProfileName;
-  /** Path of the hub; null means the profile's. */
+  /** Path of the hub; null means that of the profile. */
   readonly path: string | null;
-  /** `type` of the hub's authorization details; null means the profile's. */
+  /** `type` of the hub's authorization details; null means that of the profile. */
   readonly detailType: string | null;
-  /** Label in health paths. */
+  /** Name in health paths. */
   readonly name: string;
   readonly issuers: readonly IssuerConfig[];
   readonly anonymous: boolean;
@@ -268,7 +267,7 @@ export interface HubConfig {
   readonly publicUrls: readonly string[];
   /** The audience of every token; null derives it from each request. */
   readonly resourceIdentifier: string | null;
-  /** 0 sends no heartbeat. */
+  /** 0 disables heartbeats. */
   readonly heartbeatMs: number;
   /** 0 lets a stream live until its token expires. */
   readonly writeTimeoutMs: number;
@@ -280,10 +279,10 @@ export interface HubConfig {
   /** 0 means no limit. */
   readonly maxConnectionsPerClient: number;
   readonly maxSubscriberBuffer: number;
-  /** Instructions of all URL Patterns of one subscription. */
+  /** Most instructions of all URL Patterns of one subscription. */
   readonly maxPatternSize: number;
   readonly transport: TransportConfig;
-  /** Entries; 0 or less disables the cache. */
+  /** Number of entries; 0 or less disables the cache. */
   readonly topicMatcherCache: number;
   readonly subscriberListCacheSize: number;
   readonly debugger: boolean;
@@ -291,19 +290,19 @@ export interface HubConfig {
   /** Whether the playground may run on a site with a public name. */
   readonly playgroundInsecure: boolean;
   readonly protocolVersionCompatibility: 7 | 8 | null;
-  /** What else of 0.x is understood; only with `protocolVersionCompatibility`. */
+  /** Further forms of 0.x that are accepted; only with `protocolVersionCompatibility`. */
   readonly legacyForms: LegacyForms;
   /** The verifiers of the 0.x directives; only with `protocolVersionCompatibility`. */
   readonly legacy: { readonly publisher: KeySource | null; readonly subscriber: KeySource | null };
 }
 
-/** What 0.x knew and 1.0 has given up, each switched on by its name: it lets more through. */
+/** Forms of 0.x that 1.0 has removed. Each is switched on by its name, because it accepts more than 1.0. */
 export interface LegacyForms {
-  /** Grants that are bare strings in the claim of a token. */
+  /** Grants that are plain strings in the claim of a token. */
   readonly strings: boolean;
   /** `topic=` in the query of a subscription. */
   readonly topics: boolean;
-  /** Those two may be URI Templates (RFC 6570). */
+  /** Whether those two can be URI Templates (RFC 6570). */
   readonly templates: boolean;
 }
 
@@ -322,7 +321,7 @@ export interface StaticKeySource {
   readonly kind: 'jwt';
   /** A raw secret, or a PEM public key or certificate. */
   readonly key: Secret;
-  /** null: HS256 for a raw secret; a PEM key needs one. */
+  /** null: HS256 for a raw secret; a PEM key requires an algorithm. */
   readonly algorithm: string | null;
 }
 
@@ -339,8 +338,8 @@ export interface JwksKeySource {
 export interface DiscoveryConfig {
   readonly matcher: RequestMatcher | null;
   /**
-   * Address of the site whose hub is announced, a hub's URL, its path where it is a hub of this site,
-   * or null for this site's first one.
+   * Address of the site whose hub is announced, URL of a hub, path of a hub of this site, or null for this
+   * site's first hub.
    */
   readonly hub: string | null;
   readonly link: boolean;
@@ -349,54 +348,54 @@ export interface DiscoveryConfig {
   readonly type: string | null;
   readonly lastEventId: boolean;
   readonly cookie: {
-    /** Response header of the app that carries the token. */
+    /** Response header of the app that contains the token. */
     readonly fromHeader: string;
     readonly sameSite: 'Strict' | 'Lax';
     readonly domain: string | null;
   };
-  /** Answers of the app that say that the user has logged out, beside an empty token header. */
+  /** Responses of the app that mean that the user has logged out, in addition to an empty token header. */
   readonly expire: {
     readonly statuses: readonly number[];
-    /** Paths of which an answer below 400 says so. */
+    /** Paths for which a response below 400 has this meaning. */
     readonly paths: readonly string[];
   };
   readonly tokenSource: TokenMintConfig | TokenExchangeConfig | null;
-  /** Whether the app may publish by the fields `Hub-Publish` and `Hub-Data` of its answers. */
+  /** Whether the app may publish with the fields `Hub-Publish` and `Hub-Data` of its responses. */
   readonly publish: boolean;
-  /** Announces what requests have changed (RFC 9111 §4.4); of several the first that concerns a request counts. */
+  /** Announces the changes of requests (RFC 9111 §4.4). The first entry that applies is used. */
   readonly changes: readonly ChangesConfig[];
-  /** Pages that are known by several URLs; the first that fits a URL counts. */
+  /** Pages with several URLs. The first entry that matches a URL is used. */
   readonly aliases: readonly AliasConfig[];
-  /** Puts the script into pages that makes them follow their changes; null does not. */
+  /** Inserts into pages the script that makes them follow their changes; null does not. */
   readonly live: LiveConfig | null;
 }
 
-/** Which answers say that something has changed, and what is published then. */
+/** Which responses mean a change, and what is published then. */
 export interface ChangesConfig {
-  /** Of which requests; null: of all that discovery is for. */
+  /** The requests that it applies to; null: all that discovery applies to. */
   readonly matcher: RequestMatcher | null;
   readonly methods: readonly string[];
-  /** Texts with placeholders; each is resolved against the URL of the request. */
+  /** Templates with placeholders. Each result is resolved against the URL of the request. */
   readonly topics: readonly string[];
-  /** Further topics, likewise: the collection that an item belongs to. */
+  /** Further topics, in the same format, such as the collection that an item belongs to. */
   readonly also: readonly string[];
-  /** Further topics of some requests alone. */
+  /** Further topics for some requests only. */
   readonly alsoFor: readonly AlsoConfig[];
-  /** null: private where the request carries credentials, else public. */
+  /** null: private if the request has credentials, otherwise public. */
   readonly visibility: 'public' | 'private' | null;
-  /** What an update says: URL and method, nothing, or the body of the answer when it is JSON. */
+  /** The data of an update: URL and method, nothing, or the body of the response if it is JSON. */
   readonly data: 'change' | 'none' | 'body';
-  /** Changes of one topic within this time are one update; 0: each is one. */
+  /** Changes of one topic within this time become one update; 0: each is an update of its own. */
   readonly windowMs: number;
-  /** `sync`: the client gets its answer once the update is stored. */
+  /** `sync`: the client gets its response when the update is stored. */
   readonly mode: 'sync' | 'async';
 }
 
-/** Each is a path with `{name}` in it, and a query of the parameters that name the page. */
+/** Each form is a path with `{name}` in it, and a query with the parameters that identify the page. */
 export interface AliasConfig {
-  /** What its pages are announced and followed by. */
+  /** The topic of these pages. */
   readonly topic: string;
-  /** How they are written besides. */
+  /** Other forms of their URLs. */
   readonly forms: readonly string[];
 }
 
@@ -406,19 +405,19 @@ export interface AlsoConfig {
 }
 
 export interface LiveConfig {
-  /** Which pages; null: all that discovery is for. */
+  /** The pages that it applies to; null: all that discovery applies to. */
   readonly matcher: RequestMatcher | null;
-  /** For how long one answer serves those who fetch a public page because of the same update. */
+  /** For how long one response serves all clients that fetch a public page because of the same update. */
   readonly windowMs: number;
-  /** Whether pages report that something is withheld from them. */
+  /** Whether pages report that part of an update is withheld from them. */
   readonly report: boolean;
   /** The text of the button that offers to load a page again; null: the script's own. */
   readonly notice: string | null;
-  /** Declarations of CSS for this button; null: the script's own. */
+  /** CSS declarations for this button; null: the script's own. */
   readonly noticeStyle: string | null;
 }
 
-/** What a token is to allow; placeholders in every text. */
+/** The grants of a token; every text may contain placeholders. */
 export interface TokenGrantsConfig {
   readonly subscribe: readonly string[];
   readonly subscribeUrlPattern: readonly string[];
@@ -426,7 +425,7 @@ export interface TokenGrantsConfig {
   readonly publishUrlPattern: readonly string[];
   /** JSON text. */
   readonly payload: string | null;
-  /** Whether the fields of the response that these texts read go on to the client. */
+  /** Whether the response fields that these texts use are forwarded to the client. */
   readonly keepFields: boolean;
 }
 
@@ -444,6 +443,6 @@ export interface TokenExchangeConfig extends TokenGrantsConfig {
   readonly endpoint: string;
   readonly clientId: string;
   readonly clientSecret: Secret;
-  /** Placeholder text; null uses client credentials with authorization details (RFC 9396). */
+  /** Text with placeholders; null uses client credentials with authorization details (RFC 9396). */
   readonly subjectToken: string | null;
 }

@@ -20,13 +20,13 @@ const SECOND = 1000;
 const MINUTE = 60 * SECOND;
 const DAY = 24 * 60 * MINUTE;
 
-/** What `acme_staging` without a URL means. */
+/** The meaning of `acme_staging` without a URL. */
 export const STAGING_DIRECTORY = 'https://acme-staging-v02.api.letsencrypt.org/directory';
 
-/** Processes that share the listeners, at most. */
+/** Most processes that can share the listeners. */
 export const MAX_WORKERS = 256;
 
-/** As Caddy's: a log that nobody looks after does not fill the disk. */
+/** The same as in Caddy, so that an unattended log does not fill the disk. */
 export const defaultRoll: RollOptions = {
   size: 100 * 1024 * 1024,
   keep: 10,
@@ -34,7 +34,7 @@ export const defaultRoll: RollOptions = {
   intervalMs: 0,
 };
 
-/** Global options of a configuration that sets none. */
+/** The global options of a configuration that does not set any. */
 export const defaultOptions: GlobalOptions = {
   admin: { host: 'localhost', port: 2029, origins: [] },
   metrics: 'off',
@@ -64,7 +64,7 @@ export const defaultOptions: GlobalOptions = {
     trustedProxies: [],
     clientIpHeaders: ['x-forwarded-for'],
     protocols: ['h1', 'h2'],
-    // A 64 KiB token and its surroundings must fit.
+    // Enough for a 64 KiB token and the other fields.
     maxHeaderSize: 80 * 1024,
     timeouts: { readHeaderMs: 10 * SECOND, readBodyMs: MINUTE, idleMs: 2 * MINUTE },
     forwardRawPath: false,
@@ -77,10 +77,10 @@ export const defaultOptions: GlobalOptions = {
   listeners: [],
 };
 
-/** As many orders as are allowed. */
+/** No limit on the number of orders. */
 export const defaultOnDemand = { intervalMs: 0, burst: 1 } as const;
 
-/** An authority as the global options have it. */
+/** An authority with the settings of the global options. */
 export const defaultAcmeIssuer: Omit<AcmeIssuerConfig, 'kind'> = {
   directory: null,
   email: null,
@@ -102,7 +102,7 @@ export const defaultTls: TlsConfig = {
   clientAuth: null,
 };
 
-/** A site that does nothing, under no address. */
+/** A site without addresses and functions. */
 export const defaultSite: SiteConfig = {
   addresses: [],
   bind: [],
@@ -126,7 +126,7 @@ export const defaultAccessLog: AccessLogConfig = {
   mode: '0600',
 };
 
-/** A hub whose block is empty; it still lacks an issuer. */
+/** A hub with an empty block; it still lacks an issuer. */
 export const defaultHub: HubConfig = {
   profile: 'hub',
   path: null,
@@ -167,7 +167,7 @@ export const defaultJwks: Omit<JwksKeySource, 'uri'> = {
   timeoutMs: 5 * SECOND,
 };
 
-/** What every proxied response of a site with a hub gets. */
+/** The discovery of every proxied response on a site with a hub. */
 export const defaultDiscovery: DiscoveryConfig = {
   matcher: null,
   hub: null,
@@ -185,7 +185,7 @@ export const defaultDiscovery: DiscoveryConfig = {
   live: null,
 };
 
-/** What an answer to an unsafe method invalidates (RFC 9111 §4.4). */
+/** What a response to an unsafe method invalidates (RFC 9111 §4.4). */
 export const defaultChanges: ChangesConfig = {
   matcher: null,
   methods: ['POST', 'PUT', 'PATCH', 'DELETE'],

@@ -4,30 +4,30 @@ import type { Secret } from '../kernel/secret.ts';
 import { byKind, later, list, nullable, object, type Shape } from './shape.ts';
 import { count, duration, name, oneOf, secret, text } from './shape-values.ts';
 
-/** How a name is proven by a TXT record (RFC 8555 §8.4). */
+/** How control of a name is proven with a TXT record (RFC 8555 §8.4). */
 export interface DnsChallengeConfig {
   readonly provider: DnsProviderConfig;
-  /** Before it is looked for the first time. */
+  /** Delay before the first check for the record. */
   readonly propagationDelayMs: number;
-  /** Longest time until all servers show the record; 0: it is not looked. */
+  /** Longest time until all servers show the record; 0: no check. */
   readonly propagationTimeoutMs: number;
-  /** Name servers that are asked, `192.0.2.53` or `192.0.2.53:5353`; none: those of the zone. */
+  /** Name servers to ask, `192.0.2.53` or `192.0.2.53:5353`; empty: those of the zone. */
   readonly resolvers: readonly string[];
-  /** Where the record is written instead, for a name that leads there by CNAME; null: under the name itself. */
+  /** The name at which the record is written, for a name with a CNAME to it; null: the name itself. */
   readonly overrideDomain: string | null;
-  /** Of the record; seconds. */
+  /** TTL of the record in seconds. */
   readonly ttlSeconds: number;
 }
 
-/** Who writes the record. */
+/** The service or program that writes the record. */
 export type DnsProviderConfig = Rfc2136Config | AcmeDnsConfig | ExecConfig;
 
-/** A name server that takes dynamic updates (RFC 2136), signed (RFC 8945). */
+/** A name server that accepts dynamic updates (RFC 2136), signed (RFC 8945). */
 export interface Rfc2136Config {
   readonly kind: 'rfc2136';
   /** `ns.example.com`, `192.0.2.53:5353`, `[2001:db8::53]:53`. */
   readonly server: string;
-  /** null: the server is asked for it. */
+  /** null: determined by asking the server. */
   readonly zone: string | null;
   readonly keyName: string;
   readonly algorithm: 'hmac-sha256' | 'hmac-sha512';
@@ -35,7 +35,7 @@ export interface Rfc2136Config {
   readonly key: Secret;
 }
 
-/** An acme-dns server, to which the name's `_acme-challenge` leads by CNAME. */
+/** An acme-dns server, to which the CNAME of the name's `_acme-challenge` leads. */
 export interface AcmeDnsConfig {
   readonly kind: 'acme-dns';
   readonly serverUrl: string;
@@ -44,7 +44,7 @@ export interface AcmeDnsConfig {
   readonly subdomain: string;
 }
 
-/** A program of the operator's. */
+/** A program of the operator. */
 export interface ExecConfig {
   readonly kind: 'exec';
   readonly program: string;
@@ -53,7 +53,7 @@ export interface ExecConfig {
   readonly timeoutMs: number;
 }
 
-/** What a challenge is that says its provider only. */
+/** The defaults of a challenge for which only the provider is given. */
 export const defaultDnsChallenge: Omit<DnsChallengeConfig, 'provider'> = {
   propagationDelayMs: 0,
   propagationTimeoutMs: 2 * 60_000,
@@ -65,14 +65,14 @@ export const defaultDnsChallenge: Omit<DnsChallengeConfig, 'provider'> = {
 export const defaultRfc2136 = { zone: null, algorithm: 'hmac-sha256' } as const;
 export const defaultExec = { args: [], environment: [], timeoutMs: 60_000 } as const;
 
-/** Providers as they are written. */
+/** The names of the providers in a configuration. */
 export const DNS_PROVIDERS = ['rfc2136', 'acme-dns', 'exec'] as const;
 
-/** Name servers of one challenge that may be named. */
+/** Most name servers of one challenge. */
 export const MAX_RESOLVERS = 8;
 const DNS_PORT = 53;
 
-/** Host and port of a name server; null for a text that is none. */
+/** Host and port of a name server; null if the text is not valid. */
 export function parseNameServer(
   text: string,
 ): { readonly host: string; readonly port: number } | null {
@@ -85,13 +85,16 @@ export function parseNameServer(
   return bracketed !== undefined && isIP(bracketed) !== 6 ? null : { host, port };
 }
 
-/** Whether a text is the address of a name server that can be asked at once. */
+/** Whether a text is the address of a name server, which needs no look-up. */
 export function isResolver(text: string): boolean {
   const server = parseNameServer(text);
   return server !== null && isIP(server.host) !== 0;
 }
 
-/** What is wrong with a provider once nothing is left to be looked up; null for nothing. */
+/**
+ * Describes what is wrong with a provider, after its placeholders have been resolved; null if nothing is
+ * wrong.
+ */
 export function providerFault(provider: DnsProviderConfig): string | null {
   switch (provider.kind) {
     case 'rfc2136':
@@ -118,12 +121,12 @@ export function providerFault(provider: DnsProviderConfig): string | null {
 const DNS_NAME =
   /^(?=.{1,253}\.?$)(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?)(?:\.[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?)*\.?$/i;
 
-/** Whether a text is a name as zones, keys and records have them; one dot may stand behind it. */
+/** Whether a text is a valid name of a zone, key or record. It may end with a dot. */
 export function isDnsName(text: string): boolean {
   return DNS_NAME.test(text);
 }
 
-/** Base64 of at least 16 bytes, as keys of TSIG are. */
+/** Base64 of at least 16 bytes, the format of TSIG keys. */
 function isTsigKey(text: string): boolean {
   return /^[A-Za-z0-9+/]+={0,2}$/.test(text) && Buffer.from(text, 'base64').length >= 16;
 }
@@ -168,5 +171,5 @@ const challenge = object<DnsChallengeConfig>(
   defaultDnsChallenge,
 );
 
-/** The DNS challenge. */
+/** The shape of the DNS challenge. */
 export const dnsShape: Shape<DnsChallengeConfig> = later('dns', () => challenge);

@@ -1,6 +1,6 @@
 const MIN_BEGINNING = 4;
 
-/** The known name closest to what was written, if it is close enough to be what was meant. */
+/** The known name closest to the written one, if it is close enough to be the intended one. */
 export function nearestName(written: string, known: Iterable<string>): string | undefined {
   const text = written.toLowerCase().replaceAll('-', '_').slice(0, 64);
   const reach = Math.floor(text.length / 3);
@@ -14,7 +14,7 @@ export function nearestName(written: string, known: Iterable<string>): string | 
   return best?.name ?? nameWithSameBeginning(text, known);
 }
 
-/** `redirect` for `redir`, `proto` for `protocol`. */
+/** For example `redirect` for `redir`, or `proto` for `protocol`. */
 function nameWithSameBeginning(text: string, known: Iterable<string>): string | undefined {
   for (const name of known) {
     const [short, long] = name.length < text.length ? [name, text] : [text, name];
@@ -23,7 +23,7 @@ function nameWithSameBeginning(text: string, known: Iterable<string>): string | 
   return undefined;
 }
 
-/** Insertions, deletions, replacements and swaps of neighbours that lead from one text to the other. */
+/** The number of insertions, deletions, replacements and swaps of neighbours between two texts. */
 function editDistance(from: string, to: string): number {
   let beforeLast: number[] = [];
   let last = Array.from({ length: to.length + 1 }, (_, column) => column);

@@ -5,39 +5,39 @@ export interface Place {
   readonly file: string;
   readonly line: number;
   readonly column: number;
-  /** How the file was reached, innermost `import` first. */
+  /** The imports that lead to the file, innermost `import` first. */
   readonly importedFrom?: readonly Omit<Place, 'importedFrom'>[];
 }
 
-/** Something wrong, or dubious, in a configuration. */
+/** An error or a warning about a configuration. */
 export interface Problem {
-  /** An error refuses the configuration; a warning loads it. */
+  /** A configuration with an error is refused; one with a warning is loaded. */
   readonly severity: 'error' | 'warning';
-  /** Stable, kebab-case: `unknown-directive`. */
+  /** A stable identifier in kebab case, for example `unknown-directive`. */
   readonly code: string;
-  /** What is wrong, and what was expected. Never a secret. */
+  /** What is wrong, and what was expected. Never contains a secret. */
   readonly message: string;
   readonly place?: Place;
-  /** The line with secrets hidden, and under it a caret. */
+  /** The line with secrets hidden, and a caret below it. */
   readonly excerpt?: string;
   /** What to do about it. */
   readonly hint?: string;
 }
 
-/** A problem before its place is known. */
+/** A problem whose place is not known yet. */
 export type UnplacedProblem = Omit<Problem, 'place' | 'excerpt'>;
 
-/** Where, beyond the object itself, a problem lies. */
+/** The location of a problem, more precise than the object. */
 export interface SourceLocation {
-  /** The field of the object, if the problem is about one: `resourceIdentifier`. */
+  /** The field of the object that the problem is about, for example `resourceIdentifier`. */
   readonly field?: string;
-  /** Another object of the `Config` that it clashes with; its place is named too. */
+  /** Another object of the `Config` that it conflicts with; its place is shown too. */
   readonly other?: object;
 }
 
 /**
- * Takes a problem with the part of the configuration it is about. `about` is an object or a list
- * of the `Config`; the reader of the text knows where each of them was written.
+ * Reports a problem with the part of the configuration that it is about. `about` is an object or a list of
+ * the `Config`; the reader of the text knows where each of them was written.
  */
 export type Report = (
   about: object | null,
@@ -45,7 +45,7 @@ export type Report = (
   where?: SourceLocation,
 ) => void;
 
-/** A configuration that cannot be used. Carries all of its problems, in the order of the text. */
+/** A configuration that cannot be used. Contains all of its problems, in the order of the text. */
 export class ConfigError extends HubgateError {
   readonly problems: readonly Problem[];
 
@@ -57,24 +57,23 @@ export class ConfigError extends HubgateError {
   }
 }
 
-/** Whether one of them makes the configuration unusable. */
+/** Whether at least one problem makes the configuration unusable. */
 export function hasError(problems: readonly Problem[]): boolean {
   return problems.some(({ severity }) => severity === 'error');
 }
 
-/** Code of the warning about a variable that is not set; told only where there is an error. */
+/** Code of the warning about a variable that is not set; only reported together with an error. */
 export const UNSET_VARIABLE = 'unset-variable';
-/** Code of the warning about a key that comes out empty. */
+/** Code of the warning about a key whose value is empty. */
 export const EMPTY_KEY = 'empty-key';
 
-/** What is to be told of a configuration that can be used. */
+/** The warnings about a usable configuration. */
 export function warningsOf(problems: readonly Problem[]): readonly Problem[] {
   return problems.filter(({ code }) => code !== UNSET_VARIABLE);
 }
 
 /**
- * What other problems may follow from first; else in the order of the files that
- * they are in, and of their places there.
+ * Sorts problems: first those that may cause others, then the rest in the order of their files and places.
  */
 function inOrder(problems: readonly Problem[]): readonly Problem[] {
   const files = new Map<string, number>();
@@ -98,7 +97,7 @@ export function placeText({ file, line, column }: Omit<Place, 'importedFrom'>): 
   return `${file}:${line}:${column}`;
 }
 
-/** A problem as the operator reads it: `Hubfile:12:3: error: …`, the line, the caret, the hint. */
+/** A problem in the format for the operator: `Hubfile:12:3: error: …`, the line, the caret, the hint. */
 export function describeProblem(problem: Problem, severity: string = problem.severity): string {
   const { place } = problem;
   const lines = [`${severity}: ${problem.message}`];
@@ -111,7 +110,7 @@ export function describeProblem(problem: Problem, severity: string = problem.sev
   return lines.join('\n');
 }
 
-/** A problem as programs read it: `validate --json`, the admin API. */
+/** A problem in the format for programs: `validate --json`, the admin API. */
 export interface ProblemData {
   readonly severity: 'error' | 'warning';
   readonly code: string;
@@ -134,7 +133,7 @@ const REASONS: Readonly<Record<string, string>> = {
   EACCES: 'the user of the gateway may not read it',
 };
 
-/** Why a file could not be read, without the absolute path that the system's message repeats. */
+/** The reason why a file could not be read, without the absolute path in the system's message. */
 export function whyUnreadable(thrown: unknown): string {
   const code = codeOf(thrown);
   if (code === undefined) return messageOf(thrown);

@@ -4,39 +4,39 @@ import { Secret } from '../kernel/secret.ts';
 import type { Config, HubConfig, IssuerConfig, KeySource, StaticKeySource } from './config.ts';
 import { EMPTY_KEY, type Report, whyUnreadable } from './problem.ts';
 
-/** What `{env.X}` and `{file.X}` stand for. */
+/** The sources of the values for `{env.X}` and `{file.X}`. */
 export interface PlaceholderSources {
   readonly env: Readonly<Record<string, string | undefined>>;
   /** The content of the file at an absolute path; throws if it cannot be read. */
   readonly readFile: (path: string) => Uint8Array;
-  /** Directory from which relative paths start: the Hubfile's. */
+  /** Directory that relative paths start from: that of the Hubfile. */
   readonly directory: string;
-  /** Told of files that cannot be read and of variables that a key needs and that are not set. */
+  /** Called for files that cannot be read, and for variables that a key needs and that are not set. */
   readonly report: Report;
 }
 
-/** A configuration in which nothing is left to be looked up. */
+/** A configuration in which all placeholders of this kind are resolved. */
 export interface ResolvedConfig {
   readonly config: Config;
   /** Absolute paths of the files whose content is in it. */
   readonly files: readonly string[];
-  /** The object or list, as it was before, that a resolved one came from. */
+  /** The original object or list from which a resolved one was created. */
   readonly originOf: (part: object) => object;
-  /** For checks of the resolved configuration: reports about what its parts came from. */
+  /** Reports about the original parts, for checks of the resolved configuration. */
   readonly report: Report;
 }
 
-/** `{file.match.relative}` is what the matcher `file` found, and no file of that name. */
+/** `{file.match.relative}` is a result of the matcher `file`, not a file with that name. */
 const PLACEHOLDER =
   /(?<!\\)\{(env|file)\.(?!match\.(?:relative|absolute|type|remainder)\})([^{}]+)\}/g;
 const LONE_ENV = /^\{env\.([^{}]+)\}$/;
 const LONE_FILE = /^\{file\.([^{}]+)\}$/;
-/** Largest file that stands for a value, in bytes. */
+/** Largest file that can be a value, in bytes. */
 const MAX_VALUE = 1024 * 1024;
 
 /**
- * Replaces `{env.X}` and `{file.X}` in every text and secret, once. An unset variable is empty; a
- * key that comes out empty counts as not configured, an empty algorithm as not given.
+ * Replaces `{env.X}` and `{file.X}` in every text and secret, once. An unset variable is empty. A key that
+ * becomes empty counts as not configured, an empty algorithm as not given.
  */
 export function resolvePlaceholders(config: Config, sources: PlaceholderSources): ResolvedConfig {
   const resolver = new Resolver(sources);
@@ -87,7 +87,7 @@ class Resolver {
     });
   }
 
-  /** A key that comes from an unset variable must not become an empty secret. */
+  /** A key from an unset variable must not become an empty secret. */
   #keySource(source: KeySource | null): KeySource | null {
     if (source?.kind !== 'jwt') return source;
     const { key, algorithm } = this.#part<StaticKeySource>(source, source);
@@ -107,9 +107,9 @@ class Resolver {
     return null;
   }
 
-  /** A deep copy with everything looked up; parts in which nothing changes are not copied. */
+  /** A deep copy with everything resolved. Parts without changes are not copied. */
   #part<Part>(part: Part, about: object): Part {
-    // A configuration is plain data, and a copy of plain data is of the type of what it copies.
+    // A configuration is plain data, so its copy has the same type.
     return this.#value(part, about) as Part;
   }
 
@@ -135,7 +135,7 @@ class Resolver {
     );
   }
 
-  /** A key is bytes: a file that is not text is one as it is. */
+  /** A key consists of bytes, so a file that is not text is used as it is. */
   #key(key: Secret, about: object): Secret {
     const text = key.reveal();
     const lone = LONE_FILE.exec(text)?.[1];
@@ -158,7 +158,7 @@ class Resolver {
 
   #file(name: string, about: object): string {
     const content = this.#content(name, about);
-    // The configuration is refused; an empty value would only cause further complaints.
+    // The configuration is refused anyway. An empty value would only cause further errors.
     if (content === null) return `{file.${name}}`;
     if (isUtf8(content))
       return Buffer.from(content)
@@ -173,7 +173,7 @@ class Resolver {
     return `{file.${name}}`;
   }
 
-  /** null for what cannot be read, which is then reported. */
+  /** Returns null if the file cannot be read, which is then reported. */
   #content(name: string, about: object): Uint8Array | null {
     const path = isAbsolute(name) ? name : resolve(this.#sources.directory, name);
     const known = this.#contents.get(path);
@@ -185,7 +185,7 @@ class Resolver {
       this.#contents.set(path, content);
       return content;
     } catch (thrown) {
-      // Told once, however often it is named.
+      // Reported once, however often it is named.
       this.#contents.set(path, null);
       this.#sources.report(this.origins.get(about) ?? about, {
         severity: 'error',
@@ -196,7 +196,7 @@ class Resolver {
     }
   }
 
-  /** The object with changed members, or the object itself if none of them differs. */
+  /** The object with changed members, or the object itself if no member differs. */
   #replace<Part extends object>(part: Part, changes: Partial<Part>): Part {
     const changed = Object.entries(changes).some(
       ([name, value]) => !Object.is(value, Reflect.get(part, name)),

@@ -1,19 +1,19 @@
 import type { Report } from './problem.ts';
 import type { Shape } from './shape.ts';
 
-/** One step of a site: which requests it is for, and what it does with them. */
+/** One step of a site: the requests that it applies to, and what it does with them. */
 export interface RouteConfig {
   /** null: every request. */
   readonly matcher: RequestMatcher | null;
   readonly handler: HandlerConfig;
 }
 
-/** All conditions of a matcher must hold; within one condition any of its values. */
+/** All conditions of a matcher must hold. Within one condition, one of its values is enough. */
 export type RequestMatcher = readonly MatchCondition[];
 
 /**
- * The configuration of each handler, by its `kind`. It is empty here: every directive declares its
- * own member, next to the type of its configuration.
+ * The configuration of each handler, by its `kind`. It is empty here: every directive declares its own member
+ * next to the type of its configuration.
  */
 // oxlint-disable-next-line typescript/no-empty-interface typescript/no-empty-object-type
 export interface HandlerKinds {}
@@ -22,7 +22,7 @@ export interface HandlerKinds {}
 // oxlint-disable-next-line typescript/no-empty-interface typescript/no-empty-object-type
 export interface ConditionKinds {}
 
-/** What a route does. */
+/** The handler of a route. */
 export type HandlerConfig = HandlerKinds[keyof HandlerKinds];
 
 /** One condition of a matcher. */
@@ -31,7 +31,7 @@ export type MatchCondition = ConditionKinds[keyof ConditionKinds];
 /** One line of `header`, `request_header`, `header_up` or `header_down`. */
 export type HeaderOperation =
   | { readonly kind: 'set' | 'add' | 'default'; readonly name: string; readonly value: string }
-  /** `name` may end or begin with `*`. */
+  /** `name` may begin or end with `*`. */
   | { readonly kind: 'delete'; readonly name: string }
   | {
       readonly kind: 'replace';
@@ -42,8 +42,8 @@ export type HeaderOperation =
     };
 
 /**
- * What the rest of the program asks about the configuration of a handler instead of knowing its kind.
- * A method that is left out stands for "none".
+ * Everything that the rest of the program needs to know about the configuration of a handler, without knowing
+ * its kind. A method that is missing means "none".
  */
 export interface HandlerData<Handler extends { readonly kind: string }> {
   /** Its members except `kind`, for YAML, JSON and workers; `inner` is the shape of routes in it, `matcher` of matchers. */
@@ -53,51 +53,53 @@ export interface HandlerData<Handler extends { readonly kind: string }> {
   ): Shape<Omit<Handler, 'kind'>>;
   /** Routes that a request goes through where the handler stands. */
   nested?(handler: Handler): readonly RouteConfig[];
-  /** Routes that take over from a response that the handler was given. */
+  /** Routes that replace a response that the handler has received. */
   answering?(handler: Handler): readonly RouteConfig[];
   /** Of the handlers of one kind side by side with one group, only the first that matches runs. */
   group?(handler: Handler): number | null;
   /** Parts with a `pattern` in RE2 syntax, whose place in the file is known by the part. */
   patterns?(handler: Handler): readonly object[];
-  /** Changes of the response's fields, made before discovery sees them. */
+  /** Changes of the response's fields that happen before discovery sees them. */
   responseFields?(handler: Handler): readonly HeaderOperation[];
-  /** Files that are read while the gateway is built; a change of one is a change of the configuration. */
+  /**
+   * Files that are read while the gateway is built. A change of such a file is a change of the configuration.
+   */
   files?(handler: Handler): readonly ReadFile[];
   /** The upstreams that it forwards requests to, each with the part that names it. */
   upstreams?(handler: Handler): readonly { readonly about: object; readonly upstream: string }[];
   /** The facts of an exchange's identity that it establishes: request fields, and the user. */
   establishes?(handler: Handler): { readonly fields: readonly string[]; readonly user: boolean };
-  /** Further request fields by which it tells the app what has been established. */
+  /** Further request fields with which it passes the established identity to the app. */
   writesIdentity?(handler: Handler): readonly string[];
-  /** Requests that pass it carry credentials. */
+  /** Whether requests that pass through it have credentials. */
   readonly identifies?: true;
-  /** Checks what no single field shows. Placeholders are resolved; nothing is opened. */
+  /** Checks everything that no single field can show. Placeholders are resolved; nothing is opened. */
   check?(handler: Handler, report: Report): void;
 }
 
-/** A file, named by a field of a part of the configuration. */
+/** A file that a field of the configuration names. */
 export interface ReadFile {
   readonly about: object;
   readonly field: string;
   readonly path: string;
-  /** What must be in it: certificates of authorities, as PEM. */
+  /** The required content: certificates of authorities, as PEM. */
   readonly holds: 'roots';
 }
 
 /**
- * What the rest of the program asks about the configuration of a condition. A member of it called
- * `pattern` is an expression of RE2, and is checked as one.
+ * Everything that the rest of the program needs to know about the configuration of a condition. A member with
+ * the name `pattern` is an RE2 expression, and is checked as such.
  */
 export interface ConditionData<Condition extends { readonly kind: string }> {
   /** Its members except `kind`, for YAML, JSON and workers; `inner` is the shape of matchers in it. */
   shape(inner: Shape<RequestMatcher>): Shape<Omit<Condition, 'kind'>>;
-  /** It looks at files, so that its result comes later. */
+  /** Whether it looks up files, so that its result is asynchronous. */
   readonly asksFiles?: true;
   /** Matchers inside it. */
   nested?(condition: Condition): readonly RequestMatcher[];
 }
 
-/** What the configuration needs of the registry of directives and matchers, by their names. */
+/** The parts of the registry of directives and matchers that a configuration needs, by their names. */
 export interface ConfigRegistry {
   readonly directives: Readonly<Record<string, { readonly data?: HandlerData<HandlerConfig> }>>;
   readonly matchers: Readonly<Record<string, { readonly data: ConditionData<MatchCondition> }>>;
@@ -126,14 +128,14 @@ export function everyCondition(
   ]);
 }
 
-/** Whether a matcher has to wait for files to be looked up. */
+/** Whether a matcher has to wait for file look-ups. */
 export function asksFiles(matcher: RequestMatcher, registry: ConfigRegistry): boolean {
   return everyCondition(matcher, registry).some(
     ({ kind }) => registry.matchers[kind]?.data.asksFiles === true,
   );
 }
 
-/** Some routes and all routes inside them, each before those inside it. */
+/** The given routes and all routes inside them, each before those inside it. */
 export function everyRoute(
   routes: readonly RouteConfig[],
   registry: ConfigRegistry,
@@ -148,7 +150,7 @@ export function everyRoute(
   });
 }
 
-/** The files that the handlers of some routes read while the gateway is built. */
+/** The files that the handlers of the given routes read while the gateway is built. */
 export function filesRead(routes: readonly RouteConfig[], registry: ConfigRegistry): ReadFile[] {
   return everyRoute(routes, registry).flatMap(
     ({ handler }) => dataOf(handler, registry).files?.(handler) ?? [],
@@ -156,13 +158,13 @@ export function filesRead(routes: readonly RouteConfig[], registry: ConfigRegist
 }
 
 /**
- * What `basic_auth` and the client's certificate have established, and what another service has answered, under all
- * their names.
+ * All names of placeholders for what `basic_auth` and the client's certificate have established, and for the
+ * response of another service.
  */
 const IDENTITY =
   /\{(?:(?:http\.)?auth\.user\.id|tls_client_[^{}]+|http\.request\.tls\.client\.[^{}]+|rp\.header\.[^{}]+|http\.reverse_proxy\.header\.[^{}]+)\}/;
 
-/** The request fields that operations fill with what the gateway has found out about the user. */
+/** The request fields that operations fill with the user's identity as the gateway knows it. */
 export function identityFieldsIn(operations: readonly HeaderOperation[]): string[] {
   return operations.flatMap((one) =>
     (one.kind === 'set' || one.kind === 'add' || one.kind === 'default') && IDENTITY.test(one.value)

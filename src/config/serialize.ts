@@ -6,19 +6,19 @@ import { REDACTED } from './shape-values.ts';
 import { attempt, type DataNode, type DataValue, type JsonSchema, type Reading } from './shape.ts';
 
 export interface EncodeOptions {
-  /** Print secrets as they are; else they are `[redacted]`, and only placeholders stay. */
+  /** Whether secrets are printed in clear. Otherwise they become `[redacted]`, and only placeholders stay. */
   readonly showSecrets: boolean;
-  /** Leave out what is as the defaults have it. */
+  /** Whether values that equal the defaults are left out. */
   readonly brief: boolean;
-  /** What came from the environment: hidden wherever a text holds it, unless secrets are shown. */
+  /** Values from the environment. They are hidden in every text, unless secrets are shown. */
   readonly fromEnvironment?: readonly string[];
 }
 
 const PLACEHOLDERS_ONLY = /^(?:\{[a-z_]+(?:\.[^{}]+)?\}|\s|Bearer|Basic)+$/;
-/** Members that hold what a header field or a parameter is set to, or compared with. */
+/** Members with the value that a header field or a parameter is set to, or compared with. */
 const VALUES = new Set(['value', 'values', 'replacement', 'pattern']);
 
-/** A configuration as plain data: what `adapt` prints, and what {@link decodeConfig} reads. */
+/** Converts a configuration to plain data: the output of `adapt`, and the input of {@link decodeConfig}. */
 export function encodeConfig(
   config: Config,
   registry: ConfigRegistry,
@@ -33,12 +33,12 @@ export function encodeConfig(
   return withoutCredentials(shape.write(config, { secret: String, text, brief }));
 }
 
-/** Bytes that are no text travel as what no text can be mistaken for. */
+/** Bytes that are not text become an object, which cannot be mistaken for text. */
 function inClear(secret: Secret): unknown {
   return secret.isText ? secret.reveal() : { base64: secret.bytes().toString('base64') };
 }
 
-/** Hides what may be a secret although it is not a key: credential fields, parts of URLs. */
+/** Hides values that may be secret although they are not keys: credential fields, parts of URLs. */
 function withoutCredentials(data: unknown): unknown {
   if (typeof data === 'string') return withoutSecretParts(data, REDACTED);
   if (Array.isArray(data)) return data.map(withoutCredentials);
@@ -61,8 +61,8 @@ function hidden(value: unknown): unknown {
 }
 
 /**
- * Makes a configuration of data, filling in the defaults of what is left out. Everything that does
- * not fit is reported; null when nothing of it could be read.
+ * Converts data to a configuration, with defaults for missing members. Everything invalid is reported.
+ * Returns null if nothing could be read.
  */
 export function decodeConfig(
   data: DataNode,
@@ -73,7 +73,7 @@ export function decodeConfig(
 }
 
 /**
- * The configuration of what `encodeConfig` has made with its secrets in clear, of any size.
+ * Decodes the output of `encodeConfig` with its secrets in clear, of any size.
  *
  * @throws TypeError for anything else
  */
@@ -90,7 +90,7 @@ export function decodeEncoded(data: unknown, registry: ConfigRegistry): Config {
   return config ?? refuse('it is empty');
 }
 
-/** Data without places. */
+/** A node for data without source positions. */
 function nodeOf(data: unknown): DataNode {
   return { value: valueOf(data), start: 0, end: 0 };
 }
@@ -108,7 +108,9 @@ function valueOf(data: unknown): DataValue {
   return null;
 }
 
-/** Configurations in YAML and JSON, as JSON Schema (draft 2020-12): generated, and shipped as a file. */
+/**
+ * The JSON Schema (draft 2020-12) of configurations in YAML and JSON. It is generated, and shipped as a file.
+ */
 export function configSchema(registry: ConfigRegistry): JsonSchema {
   const definitions = new Map<string, JsonSchema>();
   const { properties, ...schema } = configShape(registry).schema(definitions);

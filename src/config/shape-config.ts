@@ -41,7 +41,7 @@ import {
 } from './shape.ts';
 import { count, flag, name, oneOf, text } from './shape-values.ts';
 
-/** Known to everybody who asks the name servers, so it is shown wherever it came from. */
+/** Host names are public in the DNS, so they are always shown, even if they came from the environment. */
 const host: Shape<string> = {
   ...text(
     'a host in lower case; empty for any',
@@ -60,7 +60,9 @@ const address = object<SiteAddress>(
 );
 
 const version = oneOf('TLSv1.2', 'TLSv1.3');
-/** Ends up in an OpenSSL list, where `:` would separate and `!` or `@` would mean something. */
+/**
+ * The name becomes part of an OpenSSL list, in which `:` would separate, and `!` or `@` would have a meaning.
+ */
 const openSslName = text('a name', (value) => /^[A-Za-z0-9_-]+$/.test(value));
 
 const tls = object<TlsConfig>(
@@ -150,11 +152,11 @@ function siteShape(registry: ConfigRegistry): Shape<SiteConfig> {
       errorRoutes: routes,
       accessLogs: list(accessLog),
     },
-    // As in a Hubfile: a site that has a hub announces it, unless `discovery` is null.
+    // As in a Hubfile: a site with a hub announces it, unless `discovery` is null.
     (has) => (has('hub') ? { ...siteDefaults, discovery: defaultDiscovery } : siteDefaults),
   );
   return {
-    /** A mistake in one site does not make the others unsound, so each is counted on its own. */
+    /** A mistake in one site does not affect the others, so the findings of each are counted separately. */
     read(node, reading) {
       let findings = 0;
       const report: Reading['report'] = (at, finding) => {
@@ -170,7 +172,7 @@ function siteShape(registry: ConfigRegistry): Shape<SiteConfig> {
   };
 }
 
-/** A whole configuration; `$schema` is for the editor that it is written with. */
+/** The shape of a whole configuration. `$schema` is for the editor. */
 export function configShape(registry: ConfigRegistry): Shape<Config> {
   const config: Shape<Config> = object(
     { options: optionsShape, sites: list(siteShape(registry)) },

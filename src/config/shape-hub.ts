@@ -36,9 +36,9 @@ import {
 const HUB_PATH = /^\/[^\s?#*{}]*[^\s?#*{}/]$/;
 const LABEL = /^[A-Za-z0-9._~-]{1,64}$/;
 const COOKIE_NAME = /^[A-Za-z0-9!#$%&'*+\-.^_`|~]+$|\{(?:env|file)\./;
-/** Goes into a quoted string of the Link header. */
+/** Becomes part of a quoted string in the Link header. */
 const ATTRIBUTE = /^[\x20\x21\x23-\x5b\x5d-\x7e]+$/;
-/** RFC 9110 §9.2.1: those that only read change nothing. */
+/** RFC 9110 §9.2.1: safe methods change nothing. */
 const CHANGING_METHOD = /^(?!(?:GET|HEAD|OPTIONS|TRACE|QUERY|CONNECT)$)[A-Z][A-Z-]{0,31}$/;
 const DOMAIN = /^[a-z0-9-]+(?:\.[a-z0-9-]+)*$/;
 
@@ -89,7 +89,7 @@ export const hubShape: Shape<HubConfig> = object(
     maxRequestBodySize: size(),
     maxConnections: count(),
     maxConnectionsPerClient: count(),
-    // Without a bound, one stalled subscriber could take all memory.
+    // Without a limit, one stalled subscriber could use all memory.
     maxSubscriberBuffer: size({ min: 1 }),
     maxPatternSize: count({ min: 1 }),
     transport: transportShape,
@@ -161,10 +161,10 @@ const changesShape = (matcher: Shape<RequestMatcher | null>): Shape<ChangesConfi
     defaultChanges,
   );
 
-/** In the script's element, in every page. */
+/** It becomes part of the script's element in every page. */
 const shortText = text('a text of at most 500 characters', (value) => value.length <= 500);
 
-/** What a site announces of its hub. */
+/** The shape of what a site announces about its hub. */
 export function discoveryShape(matcher: Shape<RequestMatcher | null>): Shape<DiscoveryConfig> {
   const attribute = text('plain characters without quotes', (value) => ATTRIBUTE.test(value));
   return object(

@@ -37,7 +37,7 @@ const admin = object<AdminOptions>(
   { host: 'localhost', origins: [] },
 );
 
-/** When log files are moved aside. */
+/** When log files are renamed. */
 export const rollShape = object<RollOptions>(
   {
     size: size({ min: 1 }),
@@ -48,7 +48,7 @@ export const rollShape = object<RollOptions>(
   defaultRoll,
 );
 
-/** Others may read a log, and nobody else may write it. */
+/** Other users may have read access to a log, but not write access. */
 export const logMode = text('a mode such as 0640', isLogMode);
 
 const log = {
@@ -61,9 +61,9 @@ const log = {
 
 const logScope = text('http.log.access, or http.log.access.NAME', isLogScope);
 
-/** Ways to prove a name beside DNS. */
+/** Ways to prove control of a name other than DNS. */
 export const challengesShape = list(oneOf('tls-alpn-01', 'http-01'), { min: 1 });
-/** The key of an account that was made otherwise. */
+/** The key of an account that was created by other means. */
 export const externalAccountShape = nullable(
   object<NonNullable<GlobalOptions['acme']['externalAccount']>>({
     keyId: name('the id of the key'),

@@ -11,11 +11,11 @@ import { headerName } from './shape-options.ts';
 import { text } from './shape-values.ts';
 import { isHeaderName, isHeaderValue } from './well-formed.ts';
 
-/** The shapes of matchers and routes, which are those of what the registry has. */
+/** The shapes of matchers and routes, composed of those in the registry. */
 export function routeShapes({ directives, matchers }: ConfigRegistry): {
   /** null: every request. */
   readonly matcher: Shape<RequestMatcher | null>;
-  /** The steps of a site, in the order in which they run. */
+  /** The steps of a site, in the order of execution. */
   readonly routes: Shape<readonly RouteConfig[]>;
 } {
   const conditions: Shape<RequestMatcher> = list(later('condition', () => condition));
@@ -23,7 +23,7 @@ export function routeShapes({ directives, matchers }: ConfigRegistry): {
     kind,
     data.shape(conditions),
   ]);
-  // Each data gives the shape of its own kind, which the entries of an object do not express.
+  // Each entry provides the shape of its own kind, which the type of the entries does not express.
   const condition = byKind<MatchCondition>(
     Object.fromEntries(conditionShapes) as KindShapes<MatchCondition>,
   );
@@ -63,5 +63,5 @@ const headerOperation: Shape<HeaderOperation> = byKind<HeaderOperation>({
 
 /** Changes of header fields, at least one. */
 export const headerOperations = list(headerOperation, { min: 1 });
-/** The same, and there may be none. */
+/** The same, possibly without any change. */
 export const anyHeaderOperations = list(headerOperation);

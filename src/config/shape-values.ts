@@ -9,10 +9,10 @@ import {
 } from './shape.ts';
 import { parseDuration, parseSize } from './units.ts';
 
-/** Stands for secrets in what is printed; nobody can mean it as a value. */
+/** Replaces secrets in printed output; it is never a real value. */
 export const REDACTED = '[redacted]';
 
-/** A text for which `isFit` holds. */
+/** A text for which `isFit` returns true. */
 export function text(
   expected: string,
   isFit: (text: string) => boolean = () => true,
@@ -40,7 +40,7 @@ export const secret: Shape<Secret> = {
   read(node, { inClear }) {
     if (inClear && node.value instanceof Map) return secretBytes(node.value);
     if (typeof node.value !== 'string') {
-      // What stands here may be a secret that was written without quotes.
+      // The value may be a secret that was written without quotes, so it is not shown.
       throw new ShapeProblem(
         node,
         'bad-value',
@@ -136,7 +136,7 @@ export function oneNumberOf<const Choice extends number>(
   };
 }
 
-/** A value, or a word that stands for something else: `off`. */
+/** A value, or a word with a special meaning, such as `off`. */
 export function orWord<T extends object | number, const Word extends string>(
   word: Word,
   shape: Shape<T>,
@@ -148,7 +148,7 @@ export function orWord<T extends object | number, const Word extends string>(
   };
 }
 
-/** A key that is not text, as `encodeConfig` hands it to a worker. */
+/** A key that is not text, in the form in which `encodeConfig` passes it to a worker. */
 function secretBytes(members: ReadonlyMap<string, DataMember>): Secret {
   const base64 = members.get('base64')?.value.value;
   return new Secret(Buffer.from(typeof base64 === 'string' ? base64 : '', 'base64'));

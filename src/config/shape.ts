@@ -1,18 +1,18 @@
-// One description of `Config` decodes YAML and JSON, encodes what `adapt` prints, and gives the
-// JSON Schema. A field that is missing in it does not compile.
+// One description of `Config` decodes YAML and JSON, encodes the output of `adapt`, and produces the JSON
+// Schema. If a field is missing in it, it does not compile.
 
 import { isDeepStrictEqual } from 'node:util';
 import type { Secret } from '../kernel/secret.ts';
 import { nearestName } from './nearest.ts';
 import type { UnplacedProblem } from './problem.ts';
 
-/** A stretch of a text; offsets of characters. */
+/** A range of a text; offsets in characters. */
 export interface SourceRange {
   readonly start: number;
   readonly end: number;
 }
 
-/** A value of a YAML or JSON text, and where it stands. */
+/** A value of a YAML or JSON text with its position. */
 export interface DataNode extends SourceRange {
   readonly value: DataValue;
 }
@@ -30,41 +30,44 @@ export interface DataMember {
   readonly value: DataNode;
 }
 
-/** Takes what is found while data is read. */
+/** Receives the findings while data is read. */
 export interface Reading {
   readonly report: (at: SourceRange, finding: UnplacedProblem) => void;
-  /** Told where each object and list of the configuration was written, and the fields of it. */
+  /** Called with the position of each object and list of the configuration, and those of its fields. */
   readonly mark: (part: object, at: SourceRange, fields: ReadonlyMap<string, SourceRange>) => void;
-  /** Told of each site, and how much has been found wrong in it. */
+  /** Called for each site with the number of its findings. */
   readonly site: (part: object, findings: number) => void;
-  /** Whether the secrets are in the data: else `[redacted]` stands for one that is not. */
+  /** Whether the data contains the secrets. Otherwise `[redacted]` stands for a missing one. */
   readonly inClear: boolean;
 }
 
-/** How a configuration becomes data. */
+/** How a configuration is converted to data. */
 interface Writing {
   readonly secret: (secret: Secret) => unknown;
-  /** A text that may hold what came from the environment. */
+  /** Converts a text that may contain values from the environment. */
   readonly text: (value: string) => string;
-  /** Leave out what is as the defaults have it. */
+  /** Whether values that equal the defaults are left out. */
   readonly brief: boolean;
 }
 
 /** One kind of value of the configuration: how it is read from data, and how it is written. */
 export interface Shape<T> {
-  /** @throws {ShapeProblem} for data of another shape */
+  /** @throws {ShapeProblem} if the data has another shape */
   read(node: DataNode, reading: Reading): T;
   write(value: T, writing: Writing): unknown;
-  /** The data that it reads, as JSON Schema: what editors complete. It may say less than `read`. */
+  /**
+   * The JSON Schema of the data that it reads, which editors use for completion. It may be less strict than
+   * `read`.
+   */
   schema(definitions: Definitions): JsonSchema;
 }
 
 /** A schema of draft 2020-12. */
 export type JsonSchema = Readonly<Record<string, unknown>>;
-/** Schemas that others refer to by name, among them those that contain themselves. */
+/** Schemas that others reference by name, including those that contain themselves. */
 type Definitions = Map<string, JsonSchema>;
 
-/** Data that is not what is expected. Caught and reported where a neighbour can still be read. */
+/** Data that is not as expected. Caught and reported at a point from which other values can still be read. */
 export class ShapeProblem extends Error {
   readonly at: SourceRange;
   readonly finding: UnplacedProblem;
@@ -77,7 +80,7 @@ export class ShapeProblem extends Error {
   }
 }
 
-/** What reading gives, or undefined for a misfit, which is then reported. */
+/** Returns the result of `read`, or undefined for invalid data, which is then reported. */
 export function attempt<T>(reading: Reading, read: () => T): T | undefined {
   try {
     return read();
@@ -119,14 +122,14 @@ export function list<T>(item: Shape<T>, { min = 0 } = {}): Shape<readonly T[]> {
   };
 }
 
-/** A shape that is only known later, because it contains itself; a schema refers to it by name. */
+/** A shape that is created later because it contains itself. Schemas reference it by name. */
 export function later<T>(name: string, shape: () => Shape<T>): Shape<T> {
   return {
     read: (node, reading) => shape().read(node, reading),
     write: (value, writing) => shape().write(value, writing),
     schema(definitions) {
       if (!definitions.has(name)) {
-        // It contains itself, and is referred to from within.
+        // The schema contains a reference to itself.
         definitions.set(name, {});
         definitions.set(name, shape().schema(definitions));
       }
@@ -135,13 +138,13 @@ export function later<T>(name: string, shape: () => Shape<T>): Shape<T> {
   };
 }
 
-/** The shape of each member of an object: the compiler sees to it that none is forgotten. */
+/** The shape of each member of an object. The compiler checks that none is missing. */
 export type Members<T> = { readonly [Name in keyof T]-?: Shape<T[Name]> };
 
-/** What members are where they are left out; it may depend on which others are given. */
+/** The values of members that are left out. They may depend on which other members are given. */
 export type Defaults<T> = Partial<T> | ((has: (name: keyof T) => boolean) => Partial<T>);
 
-/** An object; members without a default must be given. */
+/** An object. Members without a default are required. */
 export function object<T extends object>(
   members: Members<T>,
   defaults: Defaults<NoInfer<T>> = {},
@@ -170,8 +173,8 @@ export function object<T extends object>(
         }
         return [each, standard[each]];
       });
-      // Every member has been read by its shape. One that could not be is undefined, but then an
-      // error is reported and the object is thrown away.
+      // Every member has been read by its shape. A member that could not be read is undefined, but then an
+      // error is reported and the object is discarded.
       const result = Object.fromEntries(values) as T;
       const fields = new Map([...given].map(([each, { key }]) => [each, key]));
       reading.mark(result, start(node), fields);
@@ -221,11 +224,11 @@ export type KindShapes<T extends { readonly kind: string }> = {
   readonly [Kind in T['kind']]: Shape<Variant<T, Kind>>;
 };
 
-/** A union whose variants are told apart by `kind`. */
+/** A union whose variants are distinguished by `kind`. */
 export function byKind<T extends { readonly kind: string }>(variants: KindShapes<T>): Shape<T> {
   const kinds = Object.keys(variants);
   const shapeOf = (kind: string): Shape<object> | undefined =>
-    // The key was found among the keys of the table.
+    // The key is one of the keys of the table.
     kinds.includes(kind) ? (Reflect.get(variants, kind) as Shape<object>) : undefined;
   return {
     read(node, reading) {
@@ -248,9 +251,9 @@ export function byKind<T extends { readonly kind: string }>(variants: KindShapes
           },
         },
       );
-      // `rest` is what the shape of this kind reads.
+      // `rest` is the result of the shape of this kind.
       const result = { kind, ...rest } as unknown as T;
-      // The object itself is the last that its shape marks.
+      // The object itself is the last one that its shape marks.
       reading.mark(result, start(node), marks.fields);
       return result;
     },
@@ -272,7 +275,7 @@ function ofKind(kind: string, { properties, required, ...rest }: JsonSchema): Js
   };
 }
 
-/** @throws {ShapeProblem} for another word than those, naming the nearest */
+/** @throws {ShapeProblem} for any other word; it names the nearest one */
 export function wordOf<const Choice extends string>(
   node: DataNode,
   choices: readonly Choice[],
@@ -288,7 +291,7 @@ function membersOf(node: DataNode): ReadonlyMap<string, DataMember> {
   return node.value instanceof Map ? node.value : refuse(node, 'an object with members');
 }
 
-/** Where an object or a list begins: a caret under all of it would say nothing. */
+/** The beginning of an object or a list. A caret below all of it would be useless. */
 function start(at: SourceRange): SourceRange {
   return { start: at.start, end: Math.min(at.end, at.start + 1) };
 }
@@ -300,12 +303,12 @@ function refuseMember(key: string, { key: at }: DataMember, known: readonly stri
   );
   const found = near === undefined ? undefined : known.find((each) => underscored(each) === near);
   const hint = found === undefined ? `known are ${known.join(', ')}` : `did you mean "${found}"?`;
-  // What stands where a name should be may be a stray line of a key.
+  // The text in place of a name may be a stray line of a key.
   const shown = key.length > 40 ? '[…]' : `"${key.replaceAll(/\p{Cc}/gu, '·')}"`;
   throw new ShapeProblem(at, 'unknown-member', `unknown member ${shown}`, hint);
 }
 
-/** `heartbeatMs` as `heartbeat_ms`, so that `heartbeat_ms` is recognised as meant for it. */
+/** Converts `heartbeatMs` to `heartbeat_ms`, so that a written `heartbeat_ms` is recognised as meaning it. */
 function underscored(camelCase: string): string {
   return camelCase.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 }

@@ -1,21 +1,20 @@
-// The first hub of a site is the one that is meant wherever none is named, above all by discovery.
-// Further hubs are known by their `name`. A route of kind `hub` marks the place of each among the
-// routes.
+// The first hub of a site is used if none is named, above all by discovery. Further hubs are identified by
+// their `name`. A route of kind `hub` marks the position of each hub among the routes.
 
 import type { Config, DiscoveryConfig, HubConfig, SiteAddress, SiteConfig } from './config.ts';
 import type { RequestMatcher } from './routes.ts';
 import { isIP } from 'node:net';
 
-/** The hubs of a site; the first is the one that is meant where none is named. */
+/** The hubs of a site. The first one is used if none is named. */
 export function hubsOf({ hub, moreHubs }: SiteConfig): readonly HubConfig[] {
   return hub === null ? [] : [hub, ...moreHubs];
 }
 
-/** A hub and the site that it is part of. */
+/** A hub and its site. */
 export interface HubOfSite {
   readonly site: SiteConfig;
   readonly hub: HubConfig;
-  /** Not the one that is meant where none is named: its `name` tells it apart. */
+  /** Whether it is not the first hub of its site, so that only its `name` identifies it. */
   readonly further: boolean;
 }
 
@@ -26,7 +25,7 @@ export function allHubs({ sites }: Pick<Config, 'sites'>): readonly HubOfSite[] 
   );
 }
 
-/** All conditions of requests that a site's discovery asks. */
+/** The matchers of all requests that a site's discovery refers to. */
 export function matchersOf({ matcher, changes, live }: DiscoveryConfig): RequestMatcher[] {
   const ofChanges = changes.flatMap((one) => [
     one.matcher,
@@ -36,13 +35,13 @@ export function matchersOf({ matcher, changes, live }: DiscoveryConfig): Request
   return all.filter((one) => one !== null);
 }
 
-/** An address as it could stand in a Hubfile. */
+/** An address in the notation of a Hubfile. */
 export function siteAddressText({ scheme, host, port }: SiteAddress): string {
   const name = isIP(host) === 6 ? `[${host}]` : host;
   return `${scheme}://${name}${port === null ? '' : `:${port}`}`;
 }
 
-/** Whether a site verifies the certificates of its clients, so that they prove who a client is. */
+/** Whether a site verifies the certificates of its clients, so that they prove the client's identity. */
 export function verifiesClients({ tls }: Pick<SiteConfig, 'tls'>): boolean {
   const mode = tls.clientAuth?.mode;
   return mode === 'verify_if_given' || mode === 'require_and_verify';

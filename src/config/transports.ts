@@ -1,4 +1,4 @@
-// A transport is described twice: here by its settings, reach and place of storage, and in
+// A transport is described in two places: here with its settings, its reach and its storage location, and in
 // `transports/registry.ts`, which opens it and loads its library only then.
 
 import { resolve } from 'node:path';
@@ -7,70 +7,72 @@ import { byKind, list, type Members, nullable, object, type Shape } from './shap
 import { count, duration, flag, name, oneOf, secret } from './shape-values.ts';
 
 /*
- * The transports as a configuration knows them. Another one is another interface and another entry
- * of the table here, and a folder and a line in src/transports/registry.ts that opens it.
+ * The transports in a configuration. To add one, add an interface and an entry in the table here, and a
+ * folder and a line in src/transports/registry.ts that opens it.
  */
 
-/** A log in the memory of one process. */
+/** A history in the memory of one process. */
 interface MemoryTransportConfig {
   readonly kind: 'memory';
   /** Updates kept. */
   readonly size: number;
 }
 
-/** A log in a directory of this machine. */
+/** A history in a directory of this machine. */
 interface LmdbTransportConfig {
   readonly kind: 'lmdb';
-  /** null: a directory of this hub under the storage. */
+  /** null: a directory of this hub in the storage. */
   readonly path: string | null;
-  /** Updates kept; 0 means all. */
+  /** Number of updates that are kept; 0 means all. */
   readonly size: number;
-  /** 0 means for ever. */
+  /** 0 means no limit. */
   readonly maxAgeMs: number;
   readonly durability: 'commit' | 'async';
-  /** Another hub of this configuration may use the same directory. */
+  /** Whether another hub of this configuration may use the same directory. */
   readonly shared: boolean;
 }
 
-/** A log in Redis or Valkey, for several machines. */
+/** A history in Redis or Valkey, for several machines. */
 export interface RedisTransportConfig {
   readonly kind: 'redis';
-  /** `redis://` or `rediss://` URLs: of the server, of sentinels, or of nodes of a cluster. */
+  /** `redis://` or `rediss://` URLs of the server, of sentinels, or of nodes of a cluster. */
   readonly urls: readonly Secret[];
-  /** Name of the primary that the sentinels at the URLs watch; null when they are none. */
+  /**
+   * Name of the primary that the sentinels at the URLs watch; null if the URLs are not those of sentinels.
+   */
   readonly sentinel: string | null;
   readonly cluster: boolean;
-  /** Prefix of the hub's keys; null: made of the site's address and the hub's path. */
+  /** Prefix of the hub's keys; null: derived from the site's address and the hub's path. */
   readonly stream: string | null;
-  /** Updates kept; 0 means all. */
+  /** Number of updates that are kept; 0 means all. */
   readonly maxLength: number;
-  /** 0 means for ever. */
+  /** 0 means no limit. */
   readonly maxAgeMs: number;
   /** Replicas that must have an update before it is acknowledged and delivered; 0 for none. */
   readonly replicas: number;
-  /** PEM file of the authorities that `rediss://` is verified with; null for the system's. */
+  /** PEM file of the authorities that `rediss://` is verified with; null for those of the system. */
   readonly trustPoolFile: string | null;
-  /** Another hub of this configuration may use the same stream. */
+  /** Whether another hub of this configuration may use the same stream. */
   readonly shared: boolean;
 }
 
 export type TransportConfig = MemoryTransportConfig | LmdbTransportConfig | RedisTransportConfig;
 
-/** How a transport is written down, and how far it reaches. */
+/** The notation of a transport, and its reach. */
 interface TransportKind<Settings extends TransportConfig> {
   readonly defaults: Settings;
   readonly options: {
     readonly [Field in Exclude<keyof Settings, 'kind'>]-?: TransportOption<Settings[Field]>;
   };
-  /** Who can share a log of this kind. */
+  /** The processes that can share a history of this kind. */
   readonly sharedBy: 'nobody' | 'processes' | 'machines';
-  /** Where the log is kept; null when each hub has its own anyway. */
+  /** The location of the history; null if each hub has its own anyway. */
   readonly store: (settings: Settings) => Store | null;
 }
 
-/** A place that two hubs may only have in common when both say `shared`. */
+/** A location that two hubs may share only if both have `shared`. */
 interface Store {
-  /** Differs for every two places. It may hold a secret. */
+  /** Different for every two locations. It may contain a secret. */
   readonly id: string;
   /** For messages. */
   readonly shown: string;
@@ -82,7 +84,10 @@ type TransportKinds = {
   >;
 };
 
-/** Updates kept where nothing is said: about 100 MB of updates of 1 KB. A history without a bound fills the disk. */
+/**
+ * Default number of kept updates: about 100 MB with updates of 1 KB. A history without a limit would fill the
+ * disk.
+ */
 const DEFAULT_UPDATES = 100_000;
 
 export const transportKinds: TransportKinds = {
@@ -145,14 +150,14 @@ export const transportKinds: TransportKinds = {
 
 export const TRANSPORT_KINDS = Object.keys(transportKinds) as readonly TransportConfig['kind'][];
 
-/** Whether another process can see the log; else each worker would have one of its own. */
+/** Whether other processes can see the history. Otherwise each worker would have its own. */
 export function isShared({ kind }: TransportConfig): boolean {
   return transportKinds[kind].sharedBy !== 'nobody';
 }
 
-/** Where a log is kept; null when it is this hub's own anyway. */
+/** The location of a history; null if only this hub uses it anyway. */
 export function storeOf(transport: TransportConfig): Store | null {
-  // The entry of the table is the one of this kind.
+  // The entry in the table is the one for this kind.
   const kind = transportKinds[transport.kind] as TransportKind<TransportConfig>;
   const store = kind.store(transport);
   return store === null ? null : { ...store, id: `${transport.kind} ${store.id}` };
@@ -169,7 +174,7 @@ function shapeOf<Settings extends TransportConfig>({
   defaults,
 }: TransportKind<Settings>): Shape<Omit<Settings, 'kind'>> {
   const entries = Object.entries<TransportOption<unknown>>(options);
-  // One shape for each option, under the name of its field.
+  // One shape for each option, with the name of its field.
   const members = Object.fromEntries(
     entries.map(([field, { shape }]) => [field, shape]),
   ) as unknown as Members<Omit<Settings, 'kind'>>;
@@ -177,7 +182,7 @@ function shapeOf<Settings extends TransportConfig>({
   return object(members, rest as Partial<Omit<Settings, 'kind'>>);
 }
 
-/** How much a transport keeps, in words. */
+/** Describes how much a transport keeps. */
 export function keptBy(transport: TransportConfig): string {
   const updates = transport.kind === 'redis' ? transport.maxLength : transport.size;
   const count =
@@ -186,7 +191,7 @@ export function keptBy(transport: TransportConfig): string {
   return maxAgeMs === 0 ? count : `${count}, none older than ${Math.round(maxAgeMs / 1000)} s`;
 }
 
-/** What an option takes, for who reads it from a Hubfile. */
+/** The input of an option in a Hubfile. */
 export type OptionInput =
   | { readonly kind: 'flag' }
   | { readonly kind: 'count'; readonly min: number }
@@ -194,15 +199,15 @@ export type OptionInput =
   | { readonly kind: 'name'; readonly expected: string }
   | { readonly kind: 'choice'; readonly choices: readonly string[] }
   | { readonly kind: 'secrets'; readonly expected: string }
-  /** A word that stands for 0, or another one with a number behind it. */
+  /** A word for 0, or another word followed by a number. */
   | { readonly kind: 'degree'; readonly none: string; readonly some: string };
 
-/** One option of a transport, once for every notation. */
+/** One option of a transport, described once for every notation. */
 export interface TransportOption<Value> {
-  /** In a Hubfile. */
+  /** Name in a Hubfile. */
   readonly word: string;
   readonly input: OptionInput;
-  /** In YAML and JSON. */
+  /** Shape in YAML and JSON. */
   readonly shape: Shape<Value>;
 }
 
@@ -219,7 +224,7 @@ function durationOption(word: string): TransportOption<number> {
   return { word, input: { kind: 'duration' }, shape: duration() };
 }
 
-/** A text that is not empty; null when it is left out. */
+/** A text that is not empty; null if it is left out. */
 function nameOption(word: string, expected: string): TransportOption<string | null> {
   return { word, input: { kind: 'name', expected }, shape: nullable(name(expected)) };
 }
@@ -231,7 +236,7 @@ function choiceOption<const Choice extends string>(
   return { word, input: { kind: 'choice', choices }, shape: oneOf(...choices) };
 }
 
-/** Texts that may hold a password. */
+/** Texts that may contain a password. */
 function secretsOption(word: string, expected: string): TransportOption<readonly Secret[]> {
   return { word, input: { kind: 'secrets', expected }, shape: list(secret, { min: 1 }) };
 }

@@ -26,7 +26,9 @@ const DURATION = /^(?:\d{1,15}(?:\.\d{1,9})?(?:ns|us|µs|ms|s|m|h|d))+$/;
 const DURATION_PART = /(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h|d)/g;
 const SIZE = /^(\d{1,15}(?:\.\d{1,9})?)\s*([a-z]{0,3})$/i;
 
-/** Milliseconds of a duration such as `500ms`, `10s`, `1h30m`, `7d` or `0`; null if it is none. */
+/**
+ * Parses a duration such as `500ms`, `10s`, `1h30m`, `7d` or `0`, in milliseconds; null if it is not valid.
+ */
 export function parseDuration(text: string): number | null {
   if (text === '0') return 0;
   if (!DURATION.test(text)) return null;
@@ -35,12 +37,12 @@ export function parseDuration(text: string): number | null {
     total += Number(amount) * (MS_PER_UNIT[unit] ?? 0);
   }
   const ms = Math.round(total);
-  // What is written as a wait must not turn into "no limit" by rounding.
+  // Rounding must not turn a short wait into "no limit".
   if (ms === 0 && total > 0) return 1;
   return Number.isSafeInteger(ms) ? ms : null;
 }
 
-/** Bytes of a size such as `64KB` (1000), `64KiB` (1024) or `65536`; null if it is none. */
+/** Parses a size such as `64KB` (1000), `64KiB` (1024) or `65536`, in bytes; null if it is not valid. */
 export function parseSize(text: string): number | null {
   const [, amount, unit = ''] = SIZE.exec(text) ?? [];
   const factor = BYTES_PER_UNIT[unit.toLowerCase()];

@@ -3,7 +3,7 @@ import { parseUrl } from '../kernel/parse-url.ts';
 
 const HEADER_NAME = /^[A-Za-z0-9!#$%&'+\-.^_`|~]+$/;
 
-/** RFC 9110 §5.1, without the `*` that stands for "any" where fields are deleted. */
+/** RFC 9110 §5.1, without the `*` that means "any" when fields are deleted. */
 export function isHeaderName(text: string): boolean {
   return HEADER_NAME.test(text);
 }
@@ -18,7 +18,7 @@ export function isStatusPattern(text: string): boolean {
   return /^[1-5](?:\d\d|xx)$/.test(text);
 }
 
-/** An address, or a CIDR range of them. */
+/** An address, or a CIDR range. */
 export function isAddressRange(text: string): boolean {
   const [address = '', bits, ...more] = text.split('/');
   const version = isIP(address);
@@ -27,32 +27,32 @@ export function isAddressRange(text: string): boolean {
   return /^\d{1,3}$/.test(bits) && Number(bits) <= (version === 4 ? 32 : 128);
 }
 
-/** `gateway` or `gateway:2029`, lower case: what a client may say as its `Host`. */
+/** `gateway` or `gateway:2029`, in lower case: a value of a client's `Host`. */
 export function isAdminOrigin(text: string): boolean {
   return /^(?:[a-z0-9_](?:[a-z0-9._-]*[a-z0-9_])?|\[[0-9a-f:.]+\])(?::\d{1,5})?$/.test(text);
 }
 
-/** An address of a web server, or one that a placeholder stands for. */
+/** The URL of a web server, or a placeholder. */
 export function isCollectorUrl(text: string): boolean {
   return text.startsWith('{') || /^https?:$/.test(parseUrl(text)?.protocol ?? '');
 }
 
-/** The mode of a log file: its owner reads and writes it, others may read or write it, nobody executes it. */
+/** The mode of a log file: the owner can read and write it, others may, and nobody can execute it. */
 export function isLogMode(text: string): boolean {
   return /^0?6[0246][0246]$/.test(text);
 }
 
-/** The name of a log: `http.log.access.NAME` is what other logs know it by. */
+/** The name of a log. Other logs refer to it as `http.log.access.NAME`. */
 export function isLogName(text: string): boolean {
   return /^[A-Za-z0-9_-]{1,64}$/.test(text);
 }
 
-/** Whose lines a log of the global options takes, or leaves out. */
+/** The logs whose lines a log of the global options includes or excludes. */
 export function isLogScope(text: string): boolean {
   return /^http\.log\.access(?:\.[A-Za-z0-9_-]{1,64})?$/.test(text);
 }
 
-/** What `private_ranges` stands for in a list of address ranges. */
+/** The meaning of `private_ranges` in a list of address ranges. */
 export const PRIVATE_RANGES: readonly string[] = [
   '192.168.0.0/16',
   '172.16.0.0/12',
@@ -63,8 +63,8 @@ export const PRIVATE_RANGES: readonly string[] = [
 ];
 
 /**
- * Tells whether a status is one of those listed: `404`, or a class such as `5xx`. An empty list
- * holds every status.
+ * Creates a function that checks whether a status is in a list: `404`, or a class such as `5xx`. An empty
+ * list contains every status.
  */
 export function statusMatcher(listed: readonly string[]): (status: number) => boolean {
   if (listed.length === 0) return () => true;
@@ -75,7 +75,7 @@ export function statusMatcher(listed: readonly string[]): (status: number) => bo
     wanted.has(String(Math.floor(status / 100)));
 }
 
-/** Which of several files that are there is meant. */
+/** Which one of several existing files is selected. */
 export const TRY_POLICIES = [
   'first_exist',
   'smallest_size',
@@ -85,7 +85,7 @@ export const TRY_POLICIES = [
 
 export type TryPolicy = (typeof TRY_POLICIES)[number];
 
-/** What may be tried: a path without patterns, or `=404` as the last. */
+/** A valid candidate: a path without patterns, or `=404` as the last one. */
 export function isTriedFile(file: string): boolean {
   if (file.startsWith('=')) return fallbackStatus(file) !== null;
   return file !== '' && !/[*[\]\\\0]/.test(file);
@@ -96,7 +96,10 @@ export function fallbackStatus(file: string): number | null {
   return /^=[45]\d\d$/.test(file) ? Number(file.slice(1)) : null;
 }
 
-/** A status stands only at the end, where the first that exists is wanted; null: it is all right. */
+/**
+ * A status is only allowed at the end, with the policy that selects the first existing file. Returns null if
+ * it is correct.
+ */
 export function misplacedStatus(files: readonly string[], policy: TryPolicy): string | null {
   const at = files.findIndex((file) => fallbackStatus(file) !== null);
   if (at === -1) return null;

@@ -1,7 +1,7 @@
 import { copyButton } from './copy.ts';
 import { element, find } from './element.ts';
 
-/** What was just done, to be said by a program. */
+/** The last action, to be shown as code. */
 export type Action =
   | {
       readonly kind: 'subscribe';
@@ -12,12 +12,15 @@ export type Action =
   | {
       readonly kind: 'publish';
       readonly url: string;
-      /** Of the form, in its order. */
+      /** The fields of the form, in its order. */
       readonly fields: readonly (readonly [name: string, value: string])[];
       readonly hasToken: boolean;
     };
 
-/** Shows it below its form, as curl and as JavaScript. The token is `$TOKEN`: people pass on what they copy. */
+/**
+ * Shows the action below its form, as curl and as JavaScript. The token is `$TOKEN`, because people share
+ * what they copy.
+ */
 export function showCode(action: Action): void {
   const drawer = find(`${action.kind}-code`, HTMLElement);
   const texts = [
@@ -75,7 +78,7 @@ for await (const text of answer.body.pipeThrough(new TextDecoderStream())) conso
 source.onmessage = ({ lastEventId, data }) => console.log(lastEventId, data);`;
 }
 
-/** For a POSIX shell. */
+/** Quotes a text for a POSIX shell. */
 export function quoted(text: string): string {
   return `'${text.replaceAll("'", "'\\''")}'`;
 }

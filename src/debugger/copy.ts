@@ -2,14 +2,14 @@ import { element } from './element.ts';
 
 /** How long "Copied" is shown, in milliseconds. */
 const SHOWN_MS = 2_000;
-/** Characters of an id that is shown whole, and what is shown of a longer one. */
+/** Characters of an id that is shown completely, and of the part of a longer one that is shown. */
 const [MAX_ID, SHOWN_OF_ID] = [16, 8];
 
 /**
- * A button that copies a text.
+ * Creates a button that copies a text.
  *
- * @param name for a screen reader: what is copied
- * @param shown where the text stands, selected where the browser gives no clipboard
+ * @param name of the copied content, for a screen reader
+ * @param shown the element with the text, which is selected if the browser offers no clipboard
  */
 export function copyButton(name: string, text: () => string, shown: HTMLElement): HTMLElement {
   const button = element('button', { type: 'button', class: 'small', 'aria-label': name }, 'Copy');
@@ -22,14 +22,14 @@ export function copyButton(name: string, text: () => string, shown: HTMLElement)
   return button;
 }
 
-/** An id as lists show it: the beginning of a UUID, or the end of any other long id. */
+/** The short form of an id in lists: the beginning of a UUID, or the end of any other long id. */
 export function shortId(id: string): string {
   const bare = id.replace(/^urn:uuid:/, '');
   if (bare.length <= MAX_ID) return bare;
   return bare === id ? `…${id.slice(-SHOWN_OF_ID)}` : `${bare.slice(0, SHOWN_OF_ID)}…`;
 }
 
-/** False where the browser gives no clipboard, as over plain HTTP: then the text is selected. */
+/** Returns false if the browser offers no clipboard, as over plain HTTP. The text is then selected. */
 async function copy(text: string, shown: HTMLElement): Promise<boolean> {
   try {
     await navigator.clipboard.writeText(text);

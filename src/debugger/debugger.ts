@@ -1,5 +1,5 @@
-// The page at HUB/debug/. The token stays in its field: it is sent to this hub and nowhere else, is
-// not stored, and is explained here, by the code of `token inspect`.
+// The page at HUB/debug/. The token stays in its field: it is sent only to this hub and is never stored. The
+// page explains it with the code of `token inspect`.
 import type { MatcherSpec } from '../hub/matcher.ts';
 import { showCode } from './as-code.ts';
 import { copyButton, shortId } from './copy.ts';
@@ -12,9 +12,9 @@ import { explain } from './token-panel.ts';
 import { Traffic } from './traffic.ts';
 import { UpdateList } from './update-list.ts';
 
-/** How long typing must rest before the token is explained again, in milliseconds. */
+/** How long typing must pause before the token is explained again, in milliseconds. */
 const TYPING_MS = 150;
-/** How often the token is explained again without: it expires. */
+/** How often the token is explained again without typing, because it expires. */
 const EXPLAIN_EVERY_MS = 30_000;
 
 const hub = new URL('..', location.href).href.replace(/\/$/, '');
@@ -99,14 +99,17 @@ enableShortcuts({
   },
 });
 
-/** On a narrow screen one part of the page is visible at a time. */
+/** On a narrow screen, one part of the page is visible at a time. */
 function showPanel(name: string): void {
   const main = document.querySelector('main');
   if (main !== null) main.dataset['tab'] = name;
   for (const tab of tabs) tab.setAttribute('aria-pressed', String(tab.dataset['tab'] === name));
 }
 
-/** `#token=…`, as a program prints it that starts a hub for trying out. The address loses it at once. */
+/**
+ * Reads `#token=…` from a link that a program prints when it starts a hub for a demonstration. It is removed
+ * from the address at once.
+ */
 function takeTokenFromLink(): boolean {
   const linked = new URLSearchParams(location.hash.slice(1)).get('token');
   if (linked === null) return false;
@@ -115,7 +118,7 @@ function takeTokenFromLink(): boolean {
   return true;
 }
 
-/** The token of the link that led here; else that of the playground, which gives everybody one. */
+/** Fills in the token of the link to this page, else that of the playground, which issues one to everyone. */
 async function fillIn(): Promise<void> {
   const topic = publishForm.querySelector('textarea');
   if (topic !== null && topic.value === '') topic.value = `${location.origin}/hello`;
@@ -155,7 +158,7 @@ function subscribe(): void {
   const hasToken = token() !== '';
   const { signal } = running;
   const listener = {
-    // What an earlier stream still has to say is not about this one.
+    // Messages of an earlier stream are not about this one.
     state: (state: StreamState) => {
       if (signal !== running.signal) return;
       show(state);
@@ -272,8 +275,8 @@ function textOf(form: HTMLFormElement, name: string): string {
 const OFF = 'hubgate-debugger-shortcuts-off';
 
 /**
- * Single keys, where nobody types; they can be switched off (WCAG 2.2 §2.1.4), which is all that the
- * page remembers.
+ * Handles single keys when no field has the focus. They can be switched off (WCAG 2.2 §2.1.4), which is the
+ * only setting that the page stores.
  */
 export function enableShortcuts(actions: Readonly<Record<string, () => void>>): void {
   const box = find('shortcuts-on', HTMLInputElement);

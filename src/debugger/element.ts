@@ -1,4 +1,4 @@
-/** A new element; what is said to it is text, never HTML. */
+/** Creates an element. Its contents are text, never HTML. */
 export function element<K extends keyof HTMLElementTagNameMap>(
   tag: K,
   attributes: Readonly<Record<string, string>> = {},
@@ -11,9 +11,9 @@ export function element<K extends keyof HTMLElementTagNameMap>(
 }
 
 /**
- * The element with an id.
+ * Returns the element with an id.
  *
- * @throws TypeError when the page has none of that kind
+ * @throws TypeError if the page has no element of that kind
  */
 export function find<E extends HTMLElement>(id: string, kind: new () => E): E {
   const found = document.getElementById(id);
@@ -21,7 +21,7 @@ export function find<E extends HTMLElement>(id: string, kind: new () => E): E {
   throw new TypeError(`the page has no #${id}`);
 }
 
-/** The lines of a text field that are not empty. */
+/** The non-empty lines of a text field. */
 export function linesOf(text: string): readonly string[] {
   return text
     .split('\n')

@@ -1,15 +1,15 @@
 import { element } from './element.ts';
 
-/** Members and entries that are drawn; a larger value is shown as its text. */
+/** Members and entries that are drawn; a larger value is shown as text. */
 const MAX_NODES = 200;
 /** Longest text that is shown, in characters. */
 const MAX_SHOWN = 20_000;
-/** Characters of data that a row shows on its one line. */
+/** Characters of data that a row shows on its single line. */
 const MAX_LINE = 300;
 /** Levels that are open at first. */
 const OPEN_LEVELS = 2;
 
-/** Data as a tree that can be folded when it is JSON with members, else as text. */
+/** Data as a tree that can be folded if it is JSON with members, otherwise as text. */
 export function dataView(text: string): HTMLElement {
   const value = parse(text);
   if (typeof value !== 'object' || value === null || countNodes(value) > MAX_NODES) {
@@ -21,7 +21,7 @@ export function dataView(text: string): HTMLElement {
   return jsonView(value);
 }
 
-/** The beginning of data on one line, JSON without its white space. */
+/** The beginning of data on one line; JSON without its white space. */
 export function oneLine(text: string): string {
   const start = text.slice(0, MAX_SHOWN);
   const value = start === text ? parse(text) : undefined;
@@ -30,7 +30,7 @@ export function oneLine(text: string): string {
   return line.length > MAX_LINE ? `${line.slice(0, MAX_LINE)}…` : line;
 }
 
-/** A value of JSON as a tree that can be folded. */
+/** A JSON value as a tree that can be folded. */
 export function jsonView(value: unknown): HTMLElement {
   return element('div', { class: 'json' }, ...node(value, 0, []));
 }
@@ -44,7 +44,7 @@ function parse(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {
-    // Data is any text; JSON is only what it often is.
+    // Data is any text, and often but not always JSON.
     return undefined;
   }
 }
@@ -60,7 +60,7 @@ function countNodes(value: unknown): number {
   return count;
 }
 
-/** @param label what stands before it */
+/** @param label text before the value */
 function node(
   value: unknown,
   level: number,

@@ -7,13 +7,14 @@ export interface StreamRequest {
   /** Empty: the cookie, or anonymous. */
   readonly token: string;
   /**
-   * The update after which to begin; null begins with the next one. Until the first update a new try begins
-   * "from now on" again: the hub names no cursor for it, and `earliest` would replay the whole history.
+   * The update after which to begin; null begins with the next one. Until the first update, a new attempt
+   * begins with the next update again: the hub has no cursor for this position, and `earliest` would replay
+   * the whole history.
    */
   readonly cursor: string | null;
 }
 
-/** What the stream does at the moment. */
+/** The current state of the stream. */
 export type StreamState =
   | { readonly kind: 'connecting'; readonly attempt: number; readonly cursor: string | null }
   | { readonly kind: 'open'; readonly asked: string | null; readonly began: string | null }
@@ -26,15 +27,15 @@ export interface StreamListener {
   readonly update: (update: Update) => void;
 }
 
-/** First wait before a new try, in milliseconds; it doubles up to the longest. */
+/** First wait before a new attempt, in milliseconds; it doubles up to the longest. */
 const FIRST_WAIT = 1_000;
 const LONGEST_WAIT = 30_000;
 
 /**
- * Follows a hub until `signal` is aborted or the hub refuses for good. Not an `EventSource`: that
- * sends no token, and shows neither the cursor nor why it was refused.
+ * Follows a hub until `signal` is aborted or the hub refuses permanently. It is not an `EventSource`, which
+ * sends no token, and shows neither the cursor nor the reason for a refusal.
  *
- * @param cursorHeader response header that says where a replay began
+ * @param cursorHeader response header with the beginning of a replay
  */
 export async function follow(
   request: StreamRequest,
@@ -76,7 +77,7 @@ export async function follow(
       why = error instanceof Error ? error.message : String(error);
     }
     if (signal.aborted) break;
-    // Clients that lost the same hub must not come back in the same moment.
+    // Clients that lost the same hub must not reconnect at the same moment.
     const milliseconds = Math.round(wait * (0.5 + Math.random()));
     state({ kind: 'waiting', milliseconds, why });
     await pause(milliseconds, signal);
@@ -85,12 +86,12 @@ export async function follow(
   state({ kind: 'closed' });
 }
 
-/** Whether updates may have been lost: the history did not reach back to what was asked for. */
+/** Whether updates may have been lost: the history did not reach back to the requested cursor. */
 export function isGap(asked: string | null, began: string | null): boolean {
   return asked !== null && asked !== 'earliest' && began !== null && began !== asked;
 }
 
-/** A cursor that no header may hold goes into the query. */
+/** Sends a cursor in the query if a header cannot contain it. */
 function ask(
   { url, token }: StreamRequest,
   cursor: string | null,
@@ -103,7 +104,7 @@ function ask(
   return fetch(target, { headers, signal, cache: 'no-store' });
 }
 
-/** Trying again the same would be refused again. */
+/** The same request would be refused again. */
 function isFinal(status: number): boolean {
   return status >= 400 && status < 500 && status !== 408 && status !== 429;
 }

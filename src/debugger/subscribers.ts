@@ -1,11 +1,14 @@
 import { shortId } from './copy.ts';
 import { element, find } from './element.ts';
 
-/** Subscriptions that are listed; the rest is counted. */
+/** Subscriptions that are listed; the others are counted. */
 const MAX_LISTED = 100;
 /** How often the list is loaded again, in milliseconds, while the page is visible and the token allows it. */
 const REFRESH_MS = 5_000;
-/** Subscriptions up to which it is asked again by itself: the whole list comes each time. */
+/**
+ * Largest number of subscriptions for which the list is refreshed automatically, because each response
+ * contains the whole list.
+ */
 const MAX_WATCHED = 1_000;
 
 interface Subscription {
@@ -16,19 +19,19 @@ interface Subscription {
 }
 
 export interface SubscribersOptions {
-  /** Of the hub, without a trailing slash. */
+  /** URL of the hub, without a trailing slash. */
   readonly hub: string;
   readonly token: () => string;
-  /** Told how many there are; null: not known. */
+  /** Called with the number of subscriptions; null: not known. */
   readonly count: (count: number | null) => void;
 }
 
-/** Who is subscribed, by the subscription API, as far as the token allows. */
+/** The current subscriptions from the subscription API, as far as the token allows. */
 export class Subscribers {
   readonly #about = find('subscribers-about', HTMLElement);
   readonly #table = find('subscribers', HTMLTableElement);
   readonly #options: SubscribersOptions;
-  /** Whether it is asked again without being told to. */
+  /** Whether the list is refreshed automatically. */
   #isWatched = false;
 
   constructor(options: SubscribersOptions) {
@@ -44,7 +47,7 @@ export class Subscribers {
     const bearer = token();
     const headers = new Headers(bearer === '' ? {} : { Authorization: `Bearer ${bearer}` });
     try {
-      // The browser's cache asks by the entity tag: nothing new costs nothing.
+      // The browser's cache revalidates with the entity tag, so an unchanged list costs almost nothing.
       const answer = await fetch(`${hub}/subscriptions`, { headers, cache: 'no-cache' });
       if (answer.ok) {
         const { subscriptions } = (await answer.json()) as {

@@ -1,16 +1,16 @@
-// What to do where a token is missing or grants too little: which grant it takes, and the command that makes such
-// a token. The keys are on the server, so the page cannot make one.
+// Advice if a token is missing or grants too little: the required grant, and the command that creates such a
+// token. The keys are on the server, so the page cannot create one.
 import type { MatcherSpec } from '../hub/matcher.ts';
 import { quoted } from './as-code.ts';
 import { element } from './element.ts';
 import type { DebuggerSettings } from './token.ts';
 
-/** What was refused. */
+/** The refused action. */
 export type Wanted =
   | { readonly use: 'subscribe'; readonly matchers: readonly MatcherSpec[] }
   | { readonly use: 'publish'; readonly topics: readonly string[] };
 
-/** Which grant to paste after a 401 or 403; nothing for another status. */
+/** The grant to request after a 401 or 403; empty for another status. */
 export function grantAdvice(
   status: number,
   wanted: Wanted,
@@ -27,7 +27,7 @@ export function grantAdvice(
   ];
 }
 
-/** The command that makes a token. */
+/** The command that creates a token. */
 export function tokenCommand(settings: DebuggerSettings, grants: readonly string[]): string {
   const { audience, detailType } = settings;
   const lines = [

@@ -10,7 +10,7 @@ import {
   type Explanation,
 } from './token.ts';
 
-/** What the page would do. */
+/** The planned action of the page. */
 export interface Intent {
   readonly matchers: readonly MatcherSpec[];
   readonly topics: readonly string[];
@@ -22,13 +22,13 @@ const SIGNS = {
   none: ['bad', '✕ not covered'],
 } as const;
 
-/** Draws what the token says, what the hub would make of it, and what of the page it covers. */
+/** Shows the contents of the token, the result of the hub's checks, and what it covers on the page. */
 export function explain(text: string, settings: DebuggerSettings, intent: Intent): void {
   const explanation = text === '' ? null : explainToken(text, settings, Date.now());
   find('explained', HTMLElement).replaceChildren(
     ...(explanation === null ? [withoutToken(settings)] : judgement(explanation)),
   );
-  // Of a token that the hub refuses only the reasons matter.
+  // For a token that the hub refuses, only the reasons matter.
   find('rights', HTMLElement).hidden =
     explanation === null || explanation.checks.some(({ passed }) => !passed);
   const place = find('allowed', HTMLElement);
@@ -77,7 +77,7 @@ function rights(
   ];
 }
 
-/** The indented ones belong to the one before. */
+/** An indented line belongs to the previous one. */
 function line(text: string): HTMLElement {
   const isPart = text.startsWith(' ');
   return element('div', isPart ? { class: 'part' } : {}, text.trim());

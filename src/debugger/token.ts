@@ -1,6 +1,6 @@
-// The debugger explains a token with the hub's own code, bundled for browsers, so that a pasted
-// token never leaves the browser. Whatever it imports must therefore import neither `jose` nor
-// Node, apart from `Buffer`, for which `buffer.ts` stands in.
+// The debugger explains a token with the hub's own code, bundled for browsers, so that a pasted token never
+// leaves the browser. Everything it imports must therefore import neither `jose` nor Node, apart from
+// `Buffer`, which `buffer.ts` replaces.
 
 import { readAuthorizationDetails } from '../auth/authorization-details.ts';
 import {
@@ -18,14 +18,14 @@ import { type Grants, readMatchers } from '../hub/grants.ts';
 import { compileMatcher, type MatcherSpec } from '../hub/matcher.ts';
 import { parseTopic } from '../hub/topic.ts';
 
-/** What can be said of a token without the keys of its issuer. */
+/** The information about a token that is available without the keys of its issuer. */
 export interface Explanation {
   readonly checks: readonly Check[];
-  /** Lines that say what it grants. */
+  /** Lines about what it grants. */
   readonly granted: readonly string[];
-  /** null for what is not a token. */
+  /** null if it is not a token. */
   readonly token: UnverifiedToken | null;
-  /** null where they cannot be read. */
+  /** null if they cannot be read. */
   readonly grants: Grants | null;
 }
 
@@ -35,7 +35,7 @@ export interface Covered extends Coverage {
   readonly name: string;
 }
 
-/** The checks of `token inspect`, but for the issuer and the signature, which take its keys. */
+/** The checks of `token inspect`, except for those of the issuer and the signature, which need its keys. */
 export function explainToken(text: string, settings: DebuggerSettings, nowMs: number): Explanation {
   const shape = attempt('shape', 'a signed JWT', () => parseToken(text));
   const { value: token } = shape;
@@ -86,21 +86,21 @@ export function coverPage(
   return [...read, ...written];
 }
 
-/** `HUB/debug/config.json`: what the page has to know of its hub. Nothing of it is secret. */
+/** `HUB/debug/config.json`: what the page needs to know about its hub. Nothing in it is secret. */
 export interface DebuggerSettings {
-  /** Whether `HUB/debug/playground-token` gives a token. */
+  /** Whether `HUB/debug/playground-token` issues a token. */
   readonly playground: boolean;
   readonly anonymous: boolean;
-  /** Whether subscriptions are announced and can be asked for. */
+  /** Whether subscriptions are announced and can be requested. */
   readonly subscriptions: boolean;
   readonly cookieName: string;
-  /** Response header that says where a replay began. */
+  /** Response header with the beginning of a replay. */
   readonly cursorHeader: string;
   /** `type` of the hub's authorization details. */
   readonly detailType: string;
   /** See `hubBase`. */
   readonly base: string;
-  /** What a token must name in `aud`. */
+  /** The required `aud` of a token. */
   readonly audience: string;
   /** The claim of 0.x tokens. */
   readonly legacyClaim: string;

@@ -9,11 +9,11 @@ const STEP = WIDTH / SECONDS;
 interface Sample {
   updates: number;
   isOpen: boolean;
-  /** null where it is not known. */
+  /** null if it is not known. */
   subscribers: number | null;
 }
 
-/** Updates a second, who is subscribed, and when this page was connected: the last two minutes. */
+/** Updates per second, the number of subscribers, and when this page was connected: the last two minutes. */
 export class Traffic {
   readonly #section = find('traffic', HTMLElement);
   readonly #plot = find('plot', HTMLElement);
@@ -26,7 +26,7 @@ export class Traffic {
     setInterval(() => this.#tick(), 1_000);
   }
 
-  /** The section appears with the first update: an empty chart says nothing. */
+  /** The section appears with the first update, because an empty chart is useless. */
   count(): void {
     this.#now.updates += 1;
     this.#section.hidden = false;

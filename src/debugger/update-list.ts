@@ -3,37 +3,37 @@ import { copyButton, shortId } from './copy.ts';
 import { element, find } from './element.ts';
 import { dataView, oneLine } from './json-view.ts';
 
-/** Entries that are kept; the oldest go first. */
+/** Entries that are kept; the oldest are removed first. */
 const MAX_ENTRIES = 500;
-/** Entries that are drawn in one frame: a burst must not stop the page. */
+/** Entries that are drawn in one frame, so that a burst does not block the page. */
 const MAX_DRAWN = 25;
 /** Publications of this page whose topics are remembered. */
 const MAX_OWN = 500;
 /** Types that the filter offers. */
 const MAX_TYPES = 100;
-/** How often a screen reader is told of new updates, in milliseconds. */
+/** How often a screen reader announces new updates, in milliseconds. */
 const TELL_EVERY_MS = 5_000;
 
 interface Entry {
   readonly item: HTMLElement;
-  /** null for a notice about the connection, which no filter hides. */
+  /** null for a notice about the connection, which is never filtered out. */
   readonly type: string | null;
   readonly text: string;
 }
 
-/** What has come and is not drawn yet. */
+/** An entry that has arrived and is not drawn yet. */
 interface Arrival {
   readonly at: Date;
   readonly what: Update | Notice;
 }
 
-/** Something that happened to the connection. */
+/** An event of the connection. */
 interface Notice {
   readonly content: readonly (Node | string)[];
   readonly kind: 'good' | 'warn' | 'bad' | 'muted';
 }
 
-/** The live list: newest first, bounded, filtered, and held still while it is paused. */
+/** The live list: newest first, bounded, filtered, and unchanged while it is paused. */
 export class UpdateList {
   readonly #list = find('events', HTMLOListElement);
   readonly #empty = find('empty', HTMLElement);
@@ -43,11 +43,11 @@ export class UpdateList {
   readonly #text = find('filter', HTMLInputElement);
   readonly #type = find('filter-type', HTMLSelectElement);
   readonly #entries: Entry[] = [];
-  /** In the order in which it came; at most as many as are kept. */
+  /** In the order of arrival; at most as many as are kept. */
   readonly #waiting: Arrival[] = [];
-  /** Id of a publication of this page → its topics: a stream does not tell them. */
+  /** Id of a publication of this page → its topics, which a stream does not contain. */
   readonly #topics = new Map<string, readonly string[]>();
-  /** The one topic that is subscribed to, where it is only one. */
+  /** The subscribed topic, if there is only one. */
   #soleTopic: string | null = null;
   #isPaused = false;
   #isScheduled = false;
@@ -71,7 +71,7 @@ export class UpdateList {
     this.#topics.set(id, topics);
     const [oldest] = this.#topics.keys();
     if (this.#topics.size > MAX_OWN && oldest !== undefined) this.#topics.delete(oldest);
-    // The update may have come before the answer to its publication.
+    // The update may have arrived before the response to its publication.
     const shown = this.#entries.find(({ item }) => item.dataset['id'] === id);
     if (shown !== undefined) this.#nameTopics(shown.item, topics);
     this.#filter();
@@ -81,7 +81,7 @@ export class UpdateList {
     this.#arrive(update);
   }
 
-  /** At its place among the updates. */
+  /** Adds a notice at its position among the updates. */
   notice(kind: Notice['kind'], ...content: Notice['content']): void {
     this.#arrive({ content, kind });
   }
@@ -105,13 +105,13 @@ export class UpdateList {
 
   #arrive(what: Update | Notice): void {
     this.#waiting.push({ at: new Date(), what });
-    // Drawn it would have gone as the oldest.
+    // If drawn, it would already have been removed as the oldest.
     if (this.#waiting.length > MAX_ENTRIES) this.#waiting.shift();
     if (this.#isPaused) this.#summarise();
     this.#schedule();
   }
 
-  /** Draws what waits, some of it in each frame; a page that nobody sees has none. */
+  /** Draws the waiting entries, some in each frame; a hidden page has no frames. */
   #schedule(): void {
     if (this.#isScheduled || this.#isPaused || this.#waiting.length === 0) return;
     this.#isScheduled = true;
@@ -138,7 +138,7 @@ export class UpdateList {
     const badge = element('span', { class: 'badge', 'data-type': type }, type);
     const row = element('details', { class: 'update' });
     row.append(element('summary', {}, timeOf(at), badge, line));
-    // What a closed row hides is made when it is first opened.
+    // The contents of a closed row are created when it is first opened.
     row.addEventListener('toggle', () => row.append(this.#contents(update, row)), { once: true });
     const item = element('li', { 'data-id': id }, row);
     const topics = this.#topics.get(id) ?? (this.#soleTopic === null ? [] : [this.#soleTopic]);

@@ -26,7 +26,7 @@ const syntax: DirectiveSyntax = {
   },
 };
 
-/** Closes the connection without an answer. */
+/** Closes the connection without a response. */
 function compile(): Handler {
   return (exchange) => exchange.abort();
 }

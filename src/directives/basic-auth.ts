@@ -31,14 +31,14 @@ interface BasicAuthAccount {
 const BCRYPT = /^\$2[aby]\$(\d\d)\$[./A-Za-z0-9]{53}$/;
 const ARGON2ID =
   /^\$argon2id\$v=19\$m=(\d{1,9}),t=(\d{1,9}),p=(\d{1,3})\$[A-Za-z0-9+/]{11,86}\$[A-Za-z0-9+/]{16,86}$/;
-/** Doublings of bcrypt's work: some 10 s of a processor. */
+/** bcrypt's cost as an exponent: about 10 s of CPU time. */
 const MAX_COST = 16;
-/** KiB that one check of argon2id may take, and how often it goes over them. */
+/** Most memory of one argon2id check in KiB, and most of its iterations. */
 const MAX_MEMORY = 256 * 1024;
 const MAX_ITERATIONS = 64;
 const MAX_PARALLELISM = 16;
 
-/** What a text is the hash of; null for what is none, or would cost more than the bounds. */
+/** The algorithm of a hash; null if it is not a hash, or would exceed the limits. */
 function hashAlgorithm(hash: string): 'bcrypt' | 'argon2id' | null {
   const cost = BCRYPT.exec(hash)?.[1];
   if (cost !== undefined) return Number(cost) >= 4 && Number(cost) <= MAX_COST ? 'bcrypt' : null;
@@ -51,7 +51,7 @@ function hashAlgorithm(hash: string): 'bcrypt' | 'argon2id' | null {
     : null;
 }
 
-/** A realm goes into a quoted string as it is. */
+/** A realm becomes part of a quoted string without escapes. */
 function isRealm(realm: string): boolean {
   return /^[\x20\x21\x23-\x5b\x5d-\x7e]+$/.test(realm);
 }
@@ -115,7 +115,7 @@ const syntax: DirectiveSyntax = {
   read(cursor, scope) {
     const matcher = takeMatcher(cursor, scope);
     const first = cursor.peek();
-    // Which algorithm it is stands in each hash; that word of a Caddyfile says no more.
+    // Each hash contains its algorithm, so this word of a Caddyfile has no effect.
     if (first?.text === 'bcrypt' || first?.text === 'argon2id') cursor.optional();
     const word = cursor.optional();
     if (word !== undefined && !isRealm(word.text)) {
@@ -135,7 +135,7 @@ const syntax: DirectiveSyntax = {
   },
 };
 
-/** Nothing of the line but the user is ever shown. */
+/** Only the user of the line is ever shown. */
 function account(line: Cursor): BasicAuthAccount {
   const [user] = line.line.words;
   if (user === undefined || !isUserName(user.text)) {
@@ -153,7 +153,7 @@ function plainHash(text: string): string {
   return BCRYPT.test(decoded) ? decoded : text;
 }
 
-/** Credentials that were right, as their digests: a page and its parts ask once. */
+/** Remembered credentials, as digests, so that a page and its parts cause one check. */
 const MAX_REMEMBERED = 1_000;
 
 interface Credentials {
@@ -162,9 +162,9 @@ interface Credentials {
 }
 
 /**
- * Lets pass who knows the password of a user (RFC 7617), and says who in `{http.auth.user.id}`. What
- * a check costs is spent in threads of their own, for unknown users too, in fair turns and not
- * without a bound for any client. What is remembered of right passwords are digests under a key that nobody has.
+ * Admits requests with the correct password of a user (RFC 7617), whose name becomes `{http.auth.user.id}`.
+ * Separate threads do the checks, also for unknown users, in fair turns and with a limit for each client.
+ * Correct passwords are remembered as digests under a secret key of the process.
  */
 function compile({ realm, accounts }: BasicAuthConfig, { clock }: HandlerContext): Handler {
   const hashes = new Map(accounts.map(({ user, hash }) => [user, hash.reveal()]));
@@ -200,7 +200,7 @@ function compile({ realm, accounts }: BasicAuthConfig, { clock }: HandlerContext
     const digest = createHmac('sha256', key).update(pair).digest('base64');
     if (right.has(digest)) return true;
     const client = clientNetwork(exchange.clientAddress);
-    // The connections of a browser send the same at once; they wait for one check.
+    // The connections of a browser send the same credentials at once; they share one check.
     const shared = running.get(`${client} ${digest}`);
     if (shared !== undefined) return shared;
     const waitMs = attempts.waitMs(client);

@@ -9,7 +9,7 @@ bind unix//path/to/socket[|<mode>]
 bind fd/<number>
 `;
 
-/** Where the site listens: on interfaces, Unix sockets, or sockets that the gateway was handed. */
+/** The addresses of the site: interfaces, Unix sockets, or sockets that the gateway has inherited. */
 const syntax: DirectiveSyntax = {
   usage: USAGE,
   summary: 'where the site listens: addresses, Unix sockets, or inherited sockets',

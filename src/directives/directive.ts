@@ -3,7 +3,7 @@ import type { Handler } from '../http/exchange.ts';
 import type { DirectiveSyntax } from '../hubfile/scope.ts';
 import type { CompileHandler, HandlerContext } from '../site/handler-context.ts';
 
-/** A directive: how it is written and, where it has a handler of its own, what that is and does. */
+/** A directive: its syntax and, if it has a handler of its own, the configuration and the handler. */
 export interface Directive {
   readonly syntax: DirectiveSyntax;
   readonly data?: HandlerData<HandlerConfig>;
@@ -13,8 +13,8 @@ export interface Directive {
 /** A directive with a handler. */
 export interface HandlerDirective<Config extends { readonly kind: string }> {
   readonly syntax: DirectiveSyntax;
-  /** What its configuration is. */
+  /** Its configuration. */
   readonly data: HandlerData<Config>;
-  /** What it does with requests. */
+  /** Its effect on requests. */
   readonly compile: CompileHandler<Config>;
 }

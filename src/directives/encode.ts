@@ -78,7 +78,7 @@ encode [<matcher>] [zstd] [br] [gzip] {
 }
 `;
 
-/** Without any encoding named: br, then gzip. */
+/** Without named encodings: br, then gzip. */
 const syntax: DirectiveSyntax = {
   usage: USAGE,
   summary: 'compresses text in responses',
@@ -137,7 +137,7 @@ function compile(config: EncodeConfig): Handler {
           headers.set('Content-Encoding', encoding);
           return (body) => compressed(body, createEncoder(encoding, config));
         },
-        // Other bytes than the origin's: the tag no longer vouches for them (RFC 9110 §8.8.1).
+        // The bytes differ from the origin's, so the tag is no longer valid for them (RFC 9110 §8.8.1).
         retag: (etag) => (etag.startsWith('"') ? `W/${etag}` : etag),
       });
     });
@@ -147,7 +147,7 @@ function compile(config: EncodeConfig): Handler {
 
 function isEligible(headers: HeaderList, minimumLength: number): boolean {
   const type = headers.get('content-type') ?? '';
-  // Compressors hold back what an event stream wants to send at once.
+  // Compressors hold back data that an event stream must send at once.
   if (/^text\/event-stream/i.test(type)) return false;
   if (headers.has('content-encoding')) return false;
   if (/no-transform/i.test(headers.combined('cache-control') ?? '')) return false;
@@ -177,16 +177,16 @@ type CreateZstd = (options: { readonly params: Readonly<Record<number, number>> 
 /** `ZSTD_c_compressionLevel` of the library. */
 const COMPRESSION_LEVEL = 100;
 
-/** Zstandard came with Node 22.15; the types here are those of Node 20. */
+/** Zstandard was added in Node 22.15; the types here are those of Node 20. */
 function createZstd(level: number): Encoder | null {
   const create: unknown = Reflect.get(zlib, 'createZstdCompress');
-  // A function of Node's own with the signature of its siblings.
+  // A function of Node with the same signature as the similar ones.
   return typeof create === 'function'
     ? (create as CreateZstd)({ params: { [COMPRESSION_LEVEL]: level } })
     : null;
 }
 
-/** Compresses into `body`; whatever has been written leaves with the same turn of the event loop. */
+/** Compresses into `body`. Written data is sent in the same turn of the event loop. */
 function compressed(body: Writable, encoder: Encoder): Writable {
   let flushing: NodeJS.Immediate | undefined;
   const flush = (): void => {
@@ -204,7 +204,7 @@ function compressed(body: Writable, encoder: Encoder): Writable {
       encoder.end(done);
     },
   });
-  // A client that left takes no more: the encoder's memory is not JavaScript's to collect.
+  // A client that has left reads no more, and the garbage collector does not free the encoder's memory.
   body.once('close', () => {
     clearImmediate(flushing);
     encoder.destroy();
@@ -214,7 +214,7 @@ function compressed(body: Writable, encoder: Encoder): Writable {
     plain.destroy(error);
     breakOff(body);
   });
-  // Told to whoever writes by `close`; unheard it would end the process.
+  // `close` notifies the writer. Without a listener, the error would end the process.
   plain.on('error', () => {});
   return plain;
 }

@@ -58,7 +58,7 @@ const syntax: DirectiveSyntax = {
   },
 };
 
-/** Fails, so that the error routes answer. */
+/** Fails, so that the error routes respond. */
 function compile({ status, message }: ErrorConfig, { expand }: HandlerContext): Handler {
   return (exchange) => {
     const text = expand(message, exchange);

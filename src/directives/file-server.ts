@@ -79,7 +79,7 @@ function listing(option: Cursor): true {
   return flag();
 }
 
-/** Without a word all that there are. */
+/** Without a word, all available ones. */
 function encodings(option: Cursor): FileServerConfig['precompressed'] {
   const words = option.rest();
   return words.length === 0
@@ -88,9 +88,9 @@ function encodings(option: Cursor): FileServerConfig['precompressed'] {
 }
 
 /**
- * Files below the root, with ranges and conditional requests. What begins with a dot (but for
- * `.well-known`), what is hidden, the configuration and what a symlink leads to outside of the root
- * does not exist.
+ * Serves files below the root, with ranges and conditional requests. Names that begin with a dot (except
+ * `.well-known`), hidden files, the configuration, and targets of symlinks outside of the root count as
+ * missing.
  */
 function compile(
   config: FileServerConfig,
@@ -120,20 +120,20 @@ function compile(
     });
     if (!found.stats.isDirectory()) {
       if (isAsked && wantsDirectory) return redirectTo(exchange, -1);
-      // As matchers see it: `/secret.txt%2f` and `/secret.txt/.` are not what they have let pass.
+      // With the path of matchers: `/secret.txt%2f` and `/secret.txt/.` must not differ from what they have admitted.
       if (matchedPath(exchange).endsWith('/')) throw noSuchFile();
       refuseChange(exchange);
       return serveFile(exchange, found.path, representations(names), status);
     }
     const index = await indexOf(root, names, config.index, isHidden, hidesFile);
-    // Where there is nothing to show, a redirect would tell that the directory is there.
+    // Without anything to show, a redirect would reveal that the directory exists.
     if (index === null && !config.browse) throw noSuchFile();
     if (!wantsDirectory && isAsked) return redirectTo(exchange, 1);
     if (index !== null) {
       refuseChange(exchange);
       return serveFile(exchange, index.file.path, representations(index.names), status);
     }
-    // Its links are relative, so they need the slash.
+    // The page has relative links, so its path needs the slash.
     if (!wantsDirectory) throw noSuchFile();
     return answerListing(exchange, { root, names, isHidden, hidesFile, status }, scheduler);
   };
@@ -149,7 +149,7 @@ function compile(
   });
 }
 
-/** The decoded names of the path; null for one that no file can have. */
+/** The decoded names in the path; null if no file can have it. */
 function namesOf(exchange: Exchange): string[] | null {
   try {
     return siteNames(decodeURIComponent(pathOf(exchange)));
@@ -171,8 +171,8 @@ function askedPath({ originalTarget }: Exchange): string {
 }
 
 /**
- * Whether the client itself has asked for this name: where the name was rewritten a redirect would lead
- * astray. Decoded as matchers do: what guards `/private/*` is not to be passed by with `/%70rivate`.
+ * Whether the client itself has asked for this name. If the name was rewritten, a redirect would be wrong. The path is
+ * decoded as in matchers: `/%70rivate` must not bypass a guard of `/private/*`.
  */
 function isNameAsked(exchange: Exchange, name: string | undefined): boolean {
   return (
@@ -181,8 +181,8 @@ function isNameAsked(exchange: Exchange, name: string | undefined): boolean {
 }
 
 /**
- * Relative links of an index need the slash at the end, those of a file must not have it. The answer is
- * relative, because a prefix may have been stripped.
+ * Relative links of an index need the slash at the end; those of a file must not have it. The redirect is relative,
+ * because a prefix may have been removed.
  */
 function redirectTo(exchange: Exchange, slashes: 1 | -1): void {
   const path = askedPath(exchange);

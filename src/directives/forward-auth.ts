@@ -106,13 +106,13 @@ function copiedHeaders(cursor: Cursor): CopiedHeader[] {
   return [...inline, ...below].map((word) => copiedHeader(cursor, word));
 }
 
-/** `Remote-User`, or `Remote-User>X-User` to give it another name. */
+/** `Remote-User`, or `Remote-User>X-User` to rename it. */
 function copiedHeader(cursor: Cursor, word: Word): CopiedHeader {
   const [from = '', to = from] = word.text.split('>', 2);
   return { from: headerName(cursor, word, from), to: headerName(cursor, word, to) };
 }
 
-/** What the authorizing service is told of the request it judges. */
+/** The facts about the request that the authorizing service gets. */
 const ABOUT_THE_REQUEST: readonly HeaderOperation[] = [
   { kind: 'set', name: 'X-Forwarded-Method', value: '{auth.method}' },
   { kind: 'set', name: 'X-Forwarded-Uri', value: '{auth.uri}' },
@@ -121,10 +121,10 @@ const ABOUT_THE_REQUEST: readonly HeaderOperation[] = [
 const NO_MORE: Next = () => Promise.resolve();
 
 /**
- * `forward_auth [<matcher>] <upstream…> { uri <to>; copy_headers <field>[><as>]… }`: asks a service
- * with a GET. A 2xx lets the request pass, with the named fields of the answer; any other answer is
- * the client's, and the gateway's own: it is not a page of the app. What the client itself sent in the
- * named fields goes before anybody is asked, whatever comes of it.
+ * `forward_auth [<matcher>] <upstream…> { uri <to>; copy_headers <field>[><as>]… }`: asks a service with a
+ * GET. A 2xx admits the request, with the named fields of the response. Any other response is sent to the
+ * client as the gateway's own: it is not a page of the app. The named fields that the client itself has sent
+ * are removed first, whatever the result is.
  */
 function compile({ proxy, uri, copyHeaders }: ForwardAuthConfig, context: HandlerContext): Handler {
   const target = rewrittenTarget(uri, context.expand);

@@ -26,7 +26,7 @@ const syntax: DirectiveSyntax = {
         'name the statuses, for example: handle_errors 404 5xx',
       );
     }
-    // Only the first that is for the error runs, so the one for all comes last.
+    // Only the first one that matches the error runs, so the one for all errors comes last.
     const added = step(cursor, matcher, { kind: 'handle', group: scope.group, routes });
     const named = errorRoutes.filter((route) => !isForAll(route));
     scope.site.errorRoutes =

@@ -31,7 +31,7 @@ handle [<matcher>] {
 }
 `;
 
-/** Of the `handle` and `handle_path` blocks side by side, only the first that matches runs. */
+/** Of adjacent `handle` and `handle_path` blocks, only the first that matches runs. */
 const syntax: DirectiveSyntax = {
   usage: USAGE,
   summary: 'a block of directives; among its neighbours only the first that matches runs',
@@ -44,7 +44,7 @@ const syntax: DirectiveSyntax = {
   },
 };
 
-/** Runs the routes of its block, then those after it. */
+/** Runs the routes of its block, then the following ones. */
 function compile({ routes }: HandleConfig, { compileRoutes }: HandlerContext): Handler {
   return compileRoutes(routes);
 }

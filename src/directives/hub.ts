@@ -12,10 +12,10 @@ import type { Handler } from '../http/exchange.ts';
 import type { HandlerContext } from '../site/handler-context.ts';
 import type { HandlerDirective } from './directive.ts';
 
-/** The place of a hub of the site among its routes. */
+/** The position of a hub among the routes of its site. */
 export interface HubPlaceConfig {
   readonly kind: 'hub';
-  /** One of its further hubs; null for the first. */
+  /** Name of a further hub; null for the first. */
   readonly name: string | null;
 }
 
@@ -96,14 +96,14 @@ const syntax: DirectiveSyntax = {
   read: (cursor, scope) => readHub(cursor, scope, defaultHub, OPTIONS),
 };
 
-/** Reads the block of a hub of which some settings and options are given. */
+/** Reads the block of a hub, given some settings and options. */
 export function readHub(
   cursor: Cursor,
   scope: Scope,
   start: HubConfig,
   options: OptionTable<HubConfig>,
 ): readonly RouteConfig[] {
-  // A path that stands alone is where the hub is.
+  // A path alone is the path of the hub.
   const matcher = cursor.peek()?.text.startsWith('@') === true ? takeMatcher(cursor, scope) : null;
   const path = hubPath(cursor);
   const settings = cursor.options({ ...start, path }, options, {
@@ -202,12 +202,12 @@ function cookieName(cursor: Cursor): string {
 function bufferSize(cursor: Cursor): number {
   const word = cursor.peek();
   const bytes = size(cursor);
-  // Without a bound, one stalled subscriber could take all memory.
+  // Without a limit, one stalled subscriber could use all memory.
   if (bytes === 0 && word !== undefined) badValue(cursor, word, 'a size above 0');
   return bytes;
 }
 
-/** The hub itself is set up with the site; here is its place among the routes. */
+/** The hub itself is set up with the site; this is only its position among the routes. */
 function compile({ name }: HubPlaceConfig, { hubHandler }: HandlerContext): Handler {
   return hubHandler(name);
 }

@@ -1,7 +1,7 @@
 import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
 import type { Directive } from './directive.ts';
 
-/** It has no handler: it is a `route` with the steps of the one that is named. */
+/** It has no handler: it becomes a `route` with the steps of the named one. */
 const syntax: DirectiveSyntax = {
   usage: 'invoke [<matcher>] <route>',
   summary: 'runs a named route `&(name) { … }`',

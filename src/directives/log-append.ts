@@ -14,13 +14,13 @@ import type { HandlerDirective } from './directive.ts';
 export interface LogAppendConfig {
   readonly kind: 'log_append';
   readonly field: string;
-  /** Placeholders in it are filled in once the request has been answered. */
+  /** Its placeholders are filled in after the response. */
   readonly value: string;
-  /** They are filled in at once instead. */
+  /** Whether they are filled in at once instead. */
   readonly early: boolean;
 }
 
-/** What a log line can have as the name of a field. */
+/** A valid name of a field in a log line. */
 function isFieldName(word: string): boolean {
   return /^[A-Za-z_][\w.-]{0,99}$/.test(word);
 }
@@ -58,7 +58,7 @@ const syntax: DirectiveSyntax = {
   },
 };
 
-/** Adds a field to the lines of the access logs, what opens doors left out. */
+/** Adds a field to the lines of the access logs, without credentials. */
 function compile(
   { field, value, early }: LogAppendConfig,
   { expand, logCredentials }: HandlerContext,
@@ -94,7 +94,7 @@ function compile(
   };
 }
 
-/** Parameters of a query are never told, whoever may read the log: they end up in other logs too. */
+/** Query parameters are never logged, even if credentials are, because they end up in other logs too. */
 function isSecret(placeholder: string, logCredentials: boolean): boolean {
   const [family = '', name = ''] = placeholder.split(/\.(.*)/s);
   if (family === 'query') return name !== '' && isSecretName(name);

@@ -42,7 +42,7 @@ const syntax: DirectiveSyntax = {
   },
 };
 
-/** Has the request logged by the logs of these names. */
+/** Assigns the request to the logs with these names. */
 function compile({ names }: LogNameConfig): Handler {
   return (exchange, next) => {
     nameLogs(exchange, names);

@@ -28,7 +28,7 @@ const syntax: DirectiveSyntax = {
   },
 };
 
-/** Leaves the request out of the access log, whatever comes of it. */
+/** Keeps the request out of the access logs, whatever its result. */
 function compile(): Handler {
   return (exchange, next) => {
     skipLog(exchange);

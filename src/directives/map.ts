@@ -16,14 +16,14 @@ export interface MapConfig {
   readonly source: string;
   /** Variables, each with an output in every case: `{vars.NAME}`, and `{NAME}`. */
   readonly destinations: readonly string[];
-  /** The first that fits counts. */
+  /** The first matching case applies. */
   readonly cases: readonly MapCase[];
   /** One for each destination, or none. */
   readonly defaults: readonly string[];
 }
 
 interface MapCase {
-  /** What the source is; null where there is a pattern. */
+  /** Value of the source; null if there is a pattern. */
   readonly input: string | null;
   /** RE2; its groups are `${1}` in the outputs. */
   readonly pattern: string | null;
@@ -31,7 +31,7 @@ interface MapCase {
   readonly outputs: readonly (string | null)[];
 }
 
-/** Names that placeholders of requests have, which must stay what they are. */
+/** Names of request placeholders, which must keep their meaning. */
 const TAKEN = new Set(
   'host hostport port method scheme proto path dir file uri query orig_uri orig_path orig_query remote remote_host remote_port client_ip uuid upstream_hostport root orig_prefixed_query'.split(
     ' ',
@@ -116,7 +116,7 @@ const syntax: DirectiveSyntax = {
   },
 };
 
-/** `{name}`, as a Caddyfile writes it, or the name alone. */
+/** `{name}`, as in a Caddyfile, or only the name. */
 function destination(cursor: Cursor, word: Word): string {
   const name = word.text.replace(/^\{(.*)\}$/s, '$1');
   return isDestination(name)
@@ -137,7 +137,7 @@ function mapCase(line: Cursor, { text, span }: Word, written: readonly string[])
   return found;
 }
 
-/** Gives variables values that depend on another value. What a placeholder brings in is text. */
+/** Sets variables depending on another value. The values of placeholders are literal text. */
 function compile(
   { source, destinations, cases, defaults }: MapConfig,
   { expand }: HandlerContext,

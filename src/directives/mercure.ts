@@ -20,8 +20,8 @@ mercure [@<matcher>] [<path>] {
 `;
 
 /**
- * What the configuration of the reference hub says, as `hub { profile mercure; … }`. What hubgate
- * has in another shape becomes the nearest of its own, with a warning that says what differs.
+ * Reads a configuration of the reference hub as `hub { profile mercure; … }`. Options that hubgate has in
+ * another form become the nearest equivalent, with a warning about the difference.
  */
 const syntax: DirectiveSyntax = {
   usage: USAGE,
@@ -55,7 +55,7 @@ function nearestTransport(cursor: Cursor): HubConfig['transport'] {
   if (kind !== 'bolt') return transport(cursor);
   cursor.argument('a transport');
   const settings = cursor.options(transportKinds.lmdb.defaults, {
-    // A file of another format: the directory of hubgate's own is in its storage.
+    // A file in another format; hubgate's own directory is in its storage.
     path: (option) => nothing(name(option, 'a file')),
     size: (option) => ({ size: count(option) }),
     cleanup_frequency: (option) => nothing(option.argument('a number')),
@@ -67,7 +67,7 @@ function nearestTransport(cursor: Cursor): HubConfig['transport'] {
   return settings;
 }
 
-/** An option that is read and has no meaning here. */
+/** An option that is accepted and has no effect here. */
 function nothing(_value: unknown): Record<string, never> {
   return {};
 }

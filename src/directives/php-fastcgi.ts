@@ -28,7 +28,7 @@ const UNSUPPORTED: Readonly<Record<string, string>> = {
   transport: 'write its options in php_fastcgi itself',
 };
 
-/** `php_fastcgi` itself has no handler: it is a redirect, a `try_files` and a `reverse_proxy`. */
+/** `php_fastcgi` itself has no handler: it becomes a redirect, a `try_files` and a `reverse_proxy`. */
 const syntax: DirectiveSyntax = {
   usage: USAGE,
   summary: 'sends scripts, and paths without a file, to PHP-FPM',
@@ -85,7 +85,7 @@ function phpRoutes(
   files: readonly string[] | null,
   { splitPath }: { readonly splitPath: readonly string[] },
 ): RouteConfig[] {
-  // PHP may run `/up.jpg` for `/up.jpg/a.php`: it is asked for what is a file only.
+  // PHP may run `/up.jpg` for `/up.jpg/a.php`, so it only gets requests for existing files.
   const scripts: RequestMatcher = [
     { kind: 'path', paths: splitPath.map((end) => `*${end}`) },
     defaultFile,

@@ -24,9 +24,9 @@ export interface RateLimitConfig {
 }
 
 interface RateZoneConfig {
-  /** Zones of one name and one length of window are one, in all sites. */
+  /** Zones with the same name and the same length of window are the same zone, in all sites. */
   readonly name: string;
-  /** Who is counted, with placeholders. */
+  /** The counted key, with placeholders. */
   readonly key: string;
   /** Requests within a window's length. */
   readonly events: number;
@@ -36,7 +36,7 @@ interface RateZoneConfig {
 const MIN_WINDOW_MS = 100;
 const MAX_WINDOW_MS = 24 * 60 * 60 * 1000;
 
-/** A name stands in a field as it is. */
+/** A name becomes part of a field without escapes. */
 function isZoneName(name: string): boolean {
   return /^[\w.-]{1,64}$/.test(name);
 }
@@ -154,7 +154,7 @@ function windowLength(option: Cursor): number {
 
 /** Characters of a key; longer ones are counted by their digests. */
 const MAX_KEY = 128;
-/** How often it is said that counts are not shared, at most. */
+/** Shortest time between two warnings that counts are not shared. */
 const COMPLAIN_MS = 60_000;
 
 interface Zone extends RateZoneConfig {
@@ -162,9 +162,9 @@ interface Zone extends RateZoneConfig {
 }
 
 /**
- * Lets pass at most so many requests of a key within a window's length, in each of the zones. What
- * is refused is not counted. Counts are those of all workers, a little late, and of all nodes where
- * the site's hub has a store for that; while that one is away, of this machine.
+ * Admits at most this many requests with the same key within a window's length, in each of the zones. Refused
+ * requests are not counted. The counts include all workers, with a small delay, and all nodes if the site's
+ * hub has a store for that. While the store is unavailable, they are those of this machine.
  */
 function compile({ zones }: RateLimitConfig, context: HandlerContext): Handler {
   const { expand, rateLimits, sharedCounts, defer, log, clock } = context;
@@ -175,7 +175,7 @@ function compile({ zones }: RateLimitConfig, context: HandlerContext): Handler {
   });
   let complainedMs = Number.NEGATIVE_INFINITY;
 
-  /** null where there is no such store, or it is away. */
+  /** Returns null if there is no such store, or if it is unavailable. */
   const countShared = async (zone: Zone, key: string): Promise<WindowCounts | null> => {
     if (sharedCounts === null) return null;
     try {
@@ -195,7 +195,7 @@ function compile({ zones }: RateLimitConfig, context: HandlerContext): Handler {
 
   return async (exchange, next) => {
     const asked = leased.map((zone) => ({ zone, key: keyOf(zone.key, exchange, expand) }));
-    // Whoever is refused in one zone is counted in none, as far as it can be known here.
+    // A request that is refused in one zone is counted in none, as far as this can be determined here.
     const refused = asked.find(
       ({ zone, key }) => !verdictOf(zone.counts.counts(key), zone).allowed,
     );
@@ -215,7 +215,7 @@ function compile({ zones }: RateLimitConfig, context: HandlerContext): Handler {
   };
 }
 
-/** A client stands for its network, as far as one client has several addresses. */
+/** A client counts as its network, because it may have several addresses. */
 function keyOf(template: string, exchange: Exchange, expand: HandlerContext['expand']): string {
   const encode =
     template === '{client_ip}' ||

@@ -72,7 +72,7 @@ function compile({ to, status }: RedirConfig, { expand }: HandlerContext): Handl
   const query = mark === -1 ? null : before.slice(mark + 1);
   return (exchange) => {
     const location = sameSiteLocation(to, expand(path, exchange));
-    // What a placeholder brings into a query stays one value, as in `rewrite`.
+    // The value of a placeholder in a query stays one value, as in `rewrite`.
     const search = query === null ? '' : `?${queryFrom(query, exchange, expand)}`;
     const target = location + search + expand(fragment, exchange);
     if (status !== 'html') {

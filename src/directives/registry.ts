@@ -42,8 +42,8 @@ import { tls } from './tls.ts';
 import { reverseProxy } from './reverse-proxy.ts';
 
 /**
- * Every directive, by its name in a Hubfile. One with a handler has that name as the `kind` of its
- * configuration; a directive that declares a configuration and is missing here does not compile.
+ * All directives, by their names in a Hubfile. The configuration of a directive with a handler has that name
+ * as its `kind`. If a directive declares a configuration and is missing here, it does not compile.
  */
 export const directives: Readonly<Record<string, Directive>> & {
   readonly [Kind in keyof HandlerKinds]: HandlerDirective<HandlerKinds[Kind]>;
@@ -88,8 +88,8 @@ export const directives: Readonly<Record<string, Directive>> & {
   vars,
 };
 
-/** All that configurations, Hubfiles and sites need to know of directives and matchers. */
+/** Everything that configurations, Hubfiles and sites need to know about directives and matchers. */
 export const registry = { directives, matchers };
 
-/** The directives as a Hubfile names them. */
+/** The directives with their names in a Hubfile. */
 export const directiveTable = new DirectiveTable(registry);

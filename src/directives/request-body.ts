@@ -13,9 +13,9 @@ export interface RequestBodyConfig {
   readonly kind: 'request_body';
   /** Bytes; null means no limit. */
   readonly maxSize: number | null;
-  /** From here to the end of the body; 0 means no limit. */
+  /** Time from here to the end of the body; 0 means no limit. */
   readonly readTimeoutMs: number;
-  /** From here to the end of the answer; 0 means no limit. */
+  /** Time from here to the end of the response; 0 means no limit. */
   readonly writeTimeoutMs: number;
 }
 
@@ -72,8 +72,8 @@ const syntax: DirectiveSyntax = {
 };
 
 /**
- * `request_body [<matcher>] { max_size; read_timeout; write_timeout }`: longer bodies are answered
- * with 413, those that take longer with 408; an answer that takes longer is broken off.
+ * `request_body [<matcher>] { max_size; read_timeout; write_timeout }`: the response to a longer body is 413,
+ * to one that takes longer 408. A response that takes longer is aborted.
  */
 export function limitRequestBody(
   { maxSize, readTimeoutMs, writeTimeoutMs }: RequestBodyConfig,
@@ -113,7 +113,7 @@ function breakOffBody(exchange: Exchange, body: Readable, limitMs: number): void
   body.destroy(new HttpError(408, `the request body took longer than ${limitMs} ms`));
 }
 
-/** Ends with an HttpError 413 once more than `maxSize` bytes have come. */
+/** Ends with an HttpError 413 when more than `maxSize` bytes have arrived. */
 function limited(source: Readable, maxSize: number): Readable {
   const passed = new PassThrough();
   let size = 0;
@@ -127,11 +127,11 @@ function limited(source: Readable, maxSize: number): Readable {
   source.on('close', () => {
     if (!source.readableEnded) passed.destroy();
   });
-  // Nobody may be listening when a limit is reached after the answer began.
+  // Nothing may be listening any more if a limit is reached after the response has begun.
   passed.on('error', () => {
     source.off('data', count);
     source.unpipe(passed);
-    // The rest is read and dropped, so that the client comes to read the answer.
+    // The rest is read and discarded, so that the client can read the response.
     source.resume();
   });
   source.pipe(passed);

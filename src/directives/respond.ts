@@ -11,7 +11,7 @@ import type { HandlerDirective } from './directive.ts';
 
 export interface RespondConfig {
   readonly kind: 'respond';
-  /** null: 200, and in an error route the status of the error. */
+  /** null: 200, or in an error route the status of the error. */
   readonly status: number | null;
   readonly body: string;
   readonly close: boolean;

@@ -134,7 +134,7 @@ const syntax: DirectiveSyntax = {
   },
 };
 
-/** Upstreams as words, because `transport http { tls }` decides about their scheme. */
+/** Upstreams are kept as words, because `transport http { tls }` determines their scheme. */
 interface Draft extends ReverseProxyConfig, TransportWords {
   readonly to: readonly { readonly cursor: Cursor; readonly words: ReturnType<Cursor['rest']> }[];
 }
@@ -186,7 +186,7 @@ export function proxySettings(
   const dynamic = withScheme(cursor, settings.dynamic, { tls, h2c });
   const names = cursor.line.block?.map(({ words }) => words[0]?.text) ?? [];
   if (dynamic === null && upstreams.length === 0 && (to.length > 1 || names.includes('dynamic'))) {
-    // Whatever names them was faulty and is reported.
+    // The invalid line that names them has been reported.
     return settings;
   }
   if (dynamic === null && upstreams.length === 0) {
@@ -198,7 +198,7 @@ export function proxySettings(
   return proxy;
 }
 
-/** The DNS says nothing of a scheme: it is that of the transport. */
+/** The DNS does not contain a scheme, so the transport determines it. */
 function withScheme(
   cursor: Cursor,
   dynamic: ReverseProxyConfig['dynamic'],
@@ -385,7 +385,7 @@ function healthHeaders(cursor: Cursor): { readonly name: string; readonly value:
   });
 }
 
-/** Caddy's -1 means "at once", which is how hubgate always does it. */
+/** Caddy's -1 means "at once", which is hubgate's only behaviour. */
 function flushInterval(cursor: Cursor): number {
   if (cursor.peek()?.text !== '-1') return duration(cursor);
   cursor.optional();
@@ -393,7 +393,7 @@ function flushInterval(cursor: Cursor): number {
 }
 
 /**
- * Forwards to upstreams, whose state outlives the configuration.
+ * Forwards requests to upstreams, whose state outlives the configuration.
  *
  * @throws HubgateError `invalid-upstream`, `invalid-pattern`, `unreadable-trust-pool`
  */

@@ -42,7 +42,7 @@ const syntax: DirectiveSyntax = {
   },
 };
 
-/** `rewrite [<matcher>] <to>`: `/path`, `?query` or both; the part that is not named stays. */
+/** `rewrite [<matcher>] <to>`: `/path`, `?query` or both. The part that is not given stays. */
 function compile({ to }: RewriteConfig, { expand }: HandlerContext): Handler {
   const rewritten = rewrittenTarget(to, expand);
   return (exchange, next) => {

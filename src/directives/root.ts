@@ -36,7 +36,7 @@ const syntax: DirectiveSyntax = {
   },
 };
 
-/** Says where the files of the site are, for those who serve them. */
+/** Sets the directory of the site's files for the handlers that serve them. */
 function compile({ path }: RootConfig, { expand }: HandlerContext): Handler {
   return (exchange, next) => {
     exchange.variables.set('root', expand(path, exchange));

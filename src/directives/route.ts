@@ -33,7 +33,7 @@ const syntax: DirectiveSyntax = {
   },
 };
 
-/** Runs the routes of its block, then those after it. */
+/** Runs the routes of its block, then the following ones. */
 function compile({ routes }: RouteBlockConfig, { compileRoutes }: HandlerContext): Handler {
   return compileRoutes(routes);
 }

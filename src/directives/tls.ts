@@ -104,7 +104,7 @@ type Protocol = TlsConfig['minVersion'];
 
 const VERSIONS: Readonly<Record<string, Protocol>> = { 'tls1.2': 'TLSv1.2', 'tls1.3': 'TLSv1.3' };
 
-/** Settings of the challenge may stand before it. */
+/** Settings of the challenge may come before it. */
 interface TlsDraft extends TlsConfig {
   readonly issuers: readonly CertificateIssuer[];
   readonly dnsSettings: Partial<DnsSettings> | null;
@@ -136,7 +136,7 @@ const OPTIONS: OptionTable<TlsDraft> = {
   ...dnsOptions<TlsDraft>(),
 };
 
-/** One that is as the global options have it needs no list. */
+/** A single issuer with the settings of the global options needs no list. */
 function sourceOf(issuers: readonly CertificateIssuer[]): TlsConfig['source'] {
   const [only, ...others] = issuers;
   if (others.length === 0 && only?.kind === 'internal') return only;
@@ -191,7 +191,9 @@ function version(cursor: Cursor): Protocol {
   return VERSIONS[choiceOf(cursor, word, Object.keys(VERSIONS))] ?? 'TLSv1.2';
 }
 
-/** Ends up in an OpenSSL list, where `:` would separate and `!` or `@` would mean something. */
+/**
+ * The name becomes part of an OpenSSL list, in which `:` would separate, and `!` or `@` would have a meaning.
+ */
 function names(cursor: Cursor, expected: string): readonly string[] {
   for (const word of cursor.line.words.slice(1)) {
     if (!/^[A-Za-z0-9_-]+$/.test(word.text))
@@ -240,7 +242,7 @@ function clientAuth(cursor: Cursor): NonNullable<TlsConfig['clientAuth']> {
       },
     },
   );
-  // What is missing may be what could not be read.
+  // A missing option may be one that could not be read.
   const complete = cursor.problems.errors === errors;
   const implied = settings.trustPoolFile === null ? 'require' : 'require_and_verify';
   const result = { ...settings, mode: settings.mode ?? implied } as const;

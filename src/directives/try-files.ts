@@ -19,10 +19,10 @@ import type { HandlerDirective } from './directive.ts';
 
 export interface TryFilesConfig {
   readonly kind: 'try_files';
-  /** Paths below the root, with placeholders, each maybe with a query; the last maybe `=404`. */
+  /** Paths below the root, with placeholders, each with an optional query; the last one may be `=404`. */
   readonly files: readonly string[];
   readonly policy: TryPolicy;
-  /** Ends of names after which the rest of the path is not a file's; only of `php_fastcgi`. */
+  /** Ends of names after which the rest of the path does not belong to the file; only for `php_fastcgi`. */
   readonly splitPath: readonly string[];
 }
 
@@ -59,7 +59,7 @@ const syntax: DirectiveSyntax = {
   summary: 'rewrites the path to the first file that exists',
   read(cursor, scope) {
     const word = cursor.peek();
-    // A path is a file here, so that only a matcher by its name can be one.
+    // A path is a file here, so a matcher can only be given by its name.
     const matcher = word?.text.startsWith('@') === true ? takeMatcher(cursor, scope) : null;
     const files = triedFiles(cursor, cursor.several('a path such as {path}'));
     const start: Pick<TryFilesConfig, 'policy'> = { policy: 'first_exist' };
@@ -70,7 +70,7 @@ const syntax: DirectiveSyntax = {
   },
 };
 
-/** Rewrites the path to a file that is there; one that is written with a query brings it along. */
+/** Rewrites the path to an existing file; the query that is written with it becomes the query. */
 function compile(
   { files, policy, splitPath }: TryFilesConfig,
   { expand, hidesFile }: HandlerContext,
@@ -88,7 +88,7 @@ function compile(
       { root: null, files: paths, policy, splitPath },
       hidesFile,
     );
-    // For FastCGI; whoever looks for another file until then does not change it.
+    // For FastCGI. Looking up another file later does not change it.
     if (splitPath.length > 0) exchange.variables.set('fastcgi.path_info', found?.remainder ?? '');
     if (found !== null) {
       const query = tried[found.index]?.query ?? null;
@@ -101,12 +101,12 @@ function compile(
   };
 }
 
-/** A name may hold what would begin a query. */
+/** A name may contain a character that would begin a query. */
 function encodedPath(path: string): string {
   return path.replaceAll('%', '%25').replaceAll('?', '%3F').replaceAll('#', '%23');
 }
 
-/** What a placeholder brings in is one value, that of a path decoded; only `{query}` is several. */
+/** The value of a placeholder is one value, that of a path decoded; only `{query}` can be several. */
 function expandedQuery(query: string, exchange: Exchange, expand: Expand): string {
   const encoded = (value: string): string => encodeURIComponent(decodePath(value));
   return query

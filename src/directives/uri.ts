@@ -74,7 +74,7 @@ function queryChanges(cursor: Cursor): readonly QueryChange[] {
   return changes;
 }
 
-/** @param first the name of the parameter, with its sign, where it begins the line */
+/** @param first the name of the parameter, with its sign, if it begins the line */
 function queryChange(cursor: Cursor, first?: string): QueryChange {
   const word =
     first === undefined ? cursor.argument('the name of a parameter') : cursor.line.words[0];
@@ -140,7 +140,7 @@ function compileChange(change: UriChange, { expand }: HandlerContext): Retarget 
       };
     case 'path_regexp': {
       const replaced = compilePattern(change.pattern).replacer(change.replacement);
-      // What comes into the path stays in it.
+      // The replacement stays within the path.
       return ofPath((path, exchange) =>
         replaced(matchable(path), (text) => expand(text, exchange)).replaceAll('?', '%3F'),
       );
@@ -164,8 +164,8 @@ function ofPath(changed: (path: string, exchange: Exchange) => string): Retarget
 }
 
 /**
- * The prefix counts whatever its case and encoding and however often a slash stands there, as it did
- * when the path was matched. What comes behind it stays as it is.
+ * The prefix is compared like a matched path: case, encoding and repeated slashes do not matter. The rest of
+ * the path stays unchanged.
  */
 function withoutPrefix(path: string, prefix: string): string {
   const wanted = decodePath(prefix.startsWith('/') ? prefix : `/${prefix}`).toLowerCase();
@@ -186,7 +186,7 @@ function behindSlashes(path: string, start: number): number {
   return at;
 }
 
-/** One byte of a path, in lower case, and where the next one begins. */
+/** One byte of a path, in lower case, and the offset of the next one. */
 function letterAt(
   path: string,
   at: number,

@@ -12,11 +12,11 @@ import type { HandlerDirective } from './directive.ts';
 
 export interface VarsConfig {
   readonly kind: 'vars';
-  /** Placeholders in the values are filled in when the request comes by. */
+  /** Placeholders in the values are filled in when a request passes. */
   readonly variables: readonly { readonly name: string; readonly value: string }[];
 }
 
-/** What `{vars.NAME}` can name. */
+/** A valid name for `{vars.NAME}`. */
 function isVariableName(word: string): boolean {
   return /^[A-Za-z_][\w.-]*$/.test(word);
 }
@@ -72,7 +72,7 @@ function variable(cursor: Cursor, name: Word): Variable {
   return { name: name.text, value: text(cursor, `a value for ${name.text}`) };
 }
 
-/** Gives the request variables; those of one directive do not see each other. */
+/** Sets variables of the request; those of one directive do not see each other. */
 function compile({ variables }: VarsConfig, { expand }: HandlerContext): Handler {
   return (exchange, next) => {
     const values = variables.map(({ name, value }) => [name, expand(value, exchange)] as const);

@@ -1,7 +1,7 @@
-// What the gateway publishes itself reaches the hub's log by a function, under the rules of every
+// Updates of the gateway itself reach the hub's history through a function, with the rules of every
 // publication.
 
-/** What the gateway publishes in the app's name. */
+/** An update that the gateway publishes in the app's name. */
 export interface AnnouncedUpdate {
   readonly topics: readonly string[];
   readonly private: boolean;
@@ -10,21 +10,21 @@ export interface AnnouncedUpdate {
   readonly id?: string | undefined;
 }
 
-/** How often the gateway has spoken for the app; they only grow. */
+/** Counters of what the gateway does in the app's name. They never decrease. */
 export interface AnnouncementCounts {
-  /** Updates made of answers of the app. */
+  /** Updates that result from responses of the app. */
   announced: number;
   /** Changes that were merged into another update. */
   merged: number;
-  /** Updates that the hub, or the bounds of `Hub-Publish`, refused. */
+  /** Updates that the hub, or the limits of `Hub-Publish`, refused. */
   refused: number;
-  /** Refetches of pages that were answered with somebody else's answer. */
+  /** Fetches of pages that got the response to another request. */
   collapsed: number;
-  /** Pages that do not show all that the server sends: their visitor is at work there, */
+  /** Pages that do not show everything that the server sends because their visitor is active there, */
   withheldForVisitor: number;
-  /** a script has changed the same, */
+  /** because a script has changed the same part, */
   withheldForScript: number;
-  /** or they are gone, and leaving them would lose something. */
+  /** or because they are gone, and leaving them would lose data. */
   withheldGone: number;
 }
 
@@ -35,19 +35,19 @@ export interface AnnouncedHub {
   readonly path: string;
   readonly relation: string;
   readonly cookieName: string;
-  /** The hub-wide cursor now; null for a hub that is elsewhere. */
+  /** Returns the hub-wide cursor; null for an external hub. */
   readonly lastEventId: () => string | null;
   /** Host of the hub for a page on that host. */
   readonly hostFor: (pageHost: string) => string;
-  /** Whether scripts of an origin may use the hub; null when only its own may. */
+  /** Whether scripts of an origin may use the hub; null if only those of its own origin may. */
   readonly allowsOrigin: ((origin: string) => boolean) | null;
   /**
-   * Puts an update into the hub's log; null for a hub that is elsewhere.
+   * Publishes an update on the hub; null for an external hub.
    *
    * @throws HubgateError (rejects with it) for an update that the hub refuses or cannot store
    */
   readonly publish: ((update: AnnouncedUpdate) => Promise<void>) | null;
-  /** How many streams have asked for exactly this topic. */
+  /** The number of streams that have subscribed to exactly this topic. */
   readonly interest: (topic: string) => number;
   readonly announcements: AnnouncementCounts;
   /** Ends the streams of a token by its `jti`. */

@@ -2,14 +2,14 @@ import zlib from 'node:zlib';
 import type { BodyWrapper, ResponseHead } from '../http/exchange.ts';
 import { Writable } from 'node:stream';
 
-/** Bytes of a body that may become the data of an update, encoded and decoded. */
+/** Bytes of a body that can become the data of an update, both encoded and decoded. */
 const MAX_DATA_BYTES = 64 * 1024;
 
 /**
- * Reads along a body that goes to the client.
+ * Reads a copy of a body that goes to the client.
  *
- * @param done called once, however the body ends: with its text, or null for one that is too large,
- *   that was broken off, or that is not text
+ * @param done called once, however the body ends: with its text, or null if it is too large, aborted, or not
+ * text
  */
 export function readAlong(
   { headers }: ResponseHead,
@@ -29,7 +29,7 @@ function decoded(bytes: Buffer, encoding: string): string | null {
   }
 }
 
-/** Of at most 64 KiB to at most 64 KiB: less than a millisecond. */
+/** From at most 64 KiB to at most 64 KiB, which takes less than a millisecond. */
 function inflate(bytes: Buffer, encoding: string): Buffer {
   const limit = { maxOutputLength: MAX_DATA_BYTES };
   switch (encoding) {
@@ -50,9 +50,9 @@ function inflate(bytes: Buffer, encoding: string): Buffer {
 /**
  * Copies a body that goes to the client.
  *
- * @param maxBytes of a copy
- * @param done called once, however the body ends: with its bytes as they went, or null for one that
- *   is too large or was broken off
+ * @param maxBytes limit of the copy
+ * @param done called once, however the body ends: with its bytes as they were sent, or null if it is too
+ * large or aborted
  */
 function copyBody(maxBytes: number, done: (bytes: Buffer | null) => void): BodyWrapper {
   return (body) => {
@@ -73,7 +73,7 @@ function copyBody(maxBytes: number, done: (bytes: Buffer | null) => void): BodyW
       },
     });
     body.once('close', () => copying.destroy());
-    // Told to whoever writes by `close`; unheard it would end the process.
+    // `close` notifies the writer. Without a listener, the error would end the process.
     copying.on('error', () => {});
     copying.once('close', () => done(complete && size <= maxBytes ? Buffer.concat(chunks) : null));
     return copying;

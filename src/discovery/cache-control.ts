@@ -1,6 +1,9 @@
 import type { HeaderList } from '../http/header-list.ts';
 
-/** Fields by which some shared caches decide before `Cache-Control`; beside RFC 9213's targeted ones. */
+/**
+ * Fields that take precedence over `Cache-Control` in some shared caches, in addition to the targeted fields
+ * of RFC 9213.
+ */
 const OVERRIDES = new Set([
   'surrogate-control',
   'edge-control',
@@ -9,8 +12,8 @@ const OVERRIDES = new Set([
 ]);
 
 /**
- * Keeps a response with somebody's token out of shared caches (RFC 9111 §3.5, §5.2.2): unless it
- * already says `private` or `no-store`, it gains `private` and loses what permits sharing.
+ * Keeps a response with a user's token out of shared caches (RFC 9111 §3.5, §5.2.2). Unless it already has
+ * `private` or `no-store`, it gets `private` and loses everything that permits sharing.
  */
 export function makePrivate(headers: HeaderList): void {
   headers.deleteWhere((key) => OVERRIDES.has(key) || key.endsWith('cdn-cache-control'));
@@ -21,7 +24,7 @@ export function makePrivate(headers: HeaderList): void {
   headers.set('cache-control', ['private', ...kept].join(', '));
 }
 
-/** Whether no shared cache may store the response. `private="field"` protects only that field. */
+/** Whether shared caches must not store the response. `private="field"` protects only that field. */
 export function isPrivate(headers: HeaderList): boolean {
   return directives(headers).some((directive) => /^(?:private|no-store)$/i.test(directive));
 }
@@ -34,7 +37,7 @@ export function expose(headers: HeaderList, name: string): void {
 }
 
 function directives(headers: HeaderList): string[] {
-  // Commas in quoted strings cut a directive in two: then it is not recognised, which is safe.
+  // A comma in a quoted string splits a directive. It is then not recognised, which is safe.
   return list(headers.combined('cache-control'));
 }
 

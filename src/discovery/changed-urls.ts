@@ -4,17 +4,17 @@ import type { Logger } from '../kernel/log.ts';
 import { codeOf, messageOf } from '../kernel/error.ts';
 import type { AnnouncedHub, AnnouncedUpdate } from './announced-hub.ts';
 
-/** Redirections by which apps answer a form: the change is made, and the result is elsewhere. */
+/** Redirects with which apps respond to a form: the change is made, and the result is at another URL. */
 const SEE_OTHER = new Set([301, 302, 303]);
 
-/** A part of a path that names the page where visitors log in. */
+/** A path segment that identifies a login page. */
 const LOGIN =
   /(?:^|\/)(?:(?:wp-)?(?:log|sign)[-_]?(?:in|on)(?:\.[a-z]+)?|sso|sessions?\/new)(?:\/|$)/i;
 
 /**
- * Whether an answer to an unsafe request says that its target has changed: a 2xx does, and a 301,
- * 302 or 303 to a URL of the same origin that is not a page to log in. Any other redirection asks
- * for the same request elsewhere, or for a visitor who has to log in first.
+ * Whether a response to an unsafe request means that its target has changed. A 2xx does, and a 301, 302 or
+ * 303 to a URL of the same origin that is not a login page. Any other redirect asks for the same request
+ * elsewhere, or for a visitor that has to log in first.
  */
 export function saysChanged({ status, headers }: ResponseHead, url: URL): boolean {
   if (status >= 200 && status < 300) return true;
@@ -24,15 +24,15 @@ export function saysChanged({ status, headers }: ResponseHead, url: URL): boolea
   return location.origin === url.origin && !LOGIN.test(location.pathname);
 }
 
-/** A topic, or the target of a request, as logs and updates may have it. */
+/** A topic, or the target of a request, in the form for logs and updates. */
 export function withoutQuery(target: string): string {
   return target.split('?', 1)[0] ?? '';
 }
 
-/** The queries under which each path has changed, as `queryMark` says; '' for none. */
+/** The queries with which each path has changed, as marks of `queryMark`; '' for none. */
 export type QueryMarks = Readonly<Record<string, readonly string[]>>;
 
-/** Publishes for the app; whatever becomes of it is told to the log alone. */
+/** Publishes in the app's name. Failures are only logged. */
 export type Announce = (update: AnnouncedUpdate, log: Logger, because: string) => Promise<void>;
 
 /** Never rejects: no request fails because its change could not be announced. */

@@ -13,9 +13,9 @@ import { parseUrl, requireUrl } from '../kernel/parse-url.ts';
 export interface ChangesOptions {
   readonly config: ChangesConfig;
   readonly hub: AnnouncedHub;
-  /** Whether the change that a request makes is to be announced. */
+  /** Whether the change of a request is to be announced. */
   readonly concerns: (exchange: Exchange) => boolean;
-  /** Further topics of some requests. */
+  /** Further topics for some requests. */
   readonly alsoFor: readonly {
     readonly matches: (exchange: Exchange) => boolean;
     readonly topics: readonly string[];
@@ -28,27 +28,29 @@ export interface ChangesOptions {
 
 export interface Changes {
   readonly handle: Handler;
-  /** Announces what waits for the end of its burst. */
+  /** Announces the changes that wait for the end of their burst. */
   close(): Promise<void>;
 }
 
 interface Change {
   readonly update: AnnouncedUpdate;
-  /** What it says where it is one with others: nobody may take it for a change of one query. */
+  /**
+   * Data of an update that combines several changes, so that it is not mistaken for a change of one query.
+   */
   readonly data: string;
 }
 
-/** SSE event name of what {@link createChanges} publishes. */
+/** SSE event name of the updates of {@link createChanges}. */
 const TYPE = 'change';
-/** Topics of one update. */
+/** Most topics of one update. */
 const MAX_TOPICS = 32;
-/** Characters of a topic. No page has a longer URL, and each pattern that is subscribed to looks at all of it. */
+/** Longest topic in characters. No page has a longer URL, and each subscribed pattern examines all of it. */
 const MAX_TOPIC_LENGTH = 1024;
 
 /**
- * Announces what requests have changed: an answer to an unsafe method that {@link saysChanged} says
- * that the target has, and on the same origin what `Location` and `Content-Location` (RFC 9111 §4.4)
- * and a canonical link (RFC 6596) name.
+ * Announces what requests have changed: the target of an unsafe request if its response passes {@link
+ * saysChanged}, and on the same origin the URLs in `Location`, `Content-Location` (RFC 9111 §4.4) and a
+ * canonical link (RFC 6596).
  */
 export function createChanges(options: ChangesOptions): Changes {
   const { config, hub, concerns, alsoFor, announce, clock } = options;
@@ -68,7 +70,7 @@ export function createChanges(options: ChangesOptions): Changes {
   const handle: Handler = (exchange, next) => {
     if (!methods.has(exchange.method) || !concerns(exchange)) return next();
     const bound = alsoFor.flatMap(({ matches, topics }) => (matches(exchange) ? topics : []));
-    // RFC 9110 §11.6.2, RFC 6265 §5.4. What handlers add later is not the client's.
+    // RFC 9110 §11.6.2, RFC 6265 §5.4. Fields that handlers add later are not the client's.
     const hasCredentials = exchange.headers.has('cookie') || exchange.headers.has('authorization');
     exchange.onHead((head) => {
       const url = requestUrl(exchange);
@@ -96,7 +98,7 @@ export function createChanges(options: ChangesOptions): Changes {
   return { handle, close: () => debouncer.close() };
 }
 
-/** Placeholders that only the topics of `changes` know. */
+/** Placeholders that exist only in the topics of `changes`. */
 export const CHANGE_PLACEHOLDERS: ReadonlySet<string> = new Set([
   'request.uri.without_query',
   'http.response.location',
@@ -104,10 +106,10 @@ export const CHANGE_PLACEHOLDERS: ReadonlySet<string> = new Set([
   'http.response.canonical',
 ]);
 
-/** Stands for the target of the request, whose query nobody is told anything of beyond its alias. */
+/** The target of the request. Its query is not revealed, except for the parts in its alias. */
 const TARGET = '{request.uri.without_query}';
 
-/** The URLs that have changed, each once; those of another origin are nobody's to announce. */
+/** The URLs that have changed, each once. URLs of other origins are not announced. */
 function changedTopics(
   exchange: Exchange,
   url: URL,
@@ -129,9 +131,10 @@ function changedTopics(
     const page = text === '' ? null : parseUrl(text, url.href);
     if (page === null) return null;
     const isOwn = page.origin === url.origin;
-    // What the operator has written in full may be anywhere.
+    // A topic that the operator has written in full may be of any origin.
     if (!isOwn && !/^[a-z][\w+.-]*:/i.test(template)) return null;
-    // Queries hold secrets, and a topic is broadcast and stored: only one that the operator has written stays.
+    // Queries may contain secrets, and a topic is broadcast and stored. So only a query that the operator has
+    // written stays.
     if (isOwn && !template.includes('?')) return topicOf(page);
     page.hash = '';
     const mark = queryMark(page.search);
@@ -158,7 +161,7 @@ function changeData({ method, originalTarget }: Exchange, queries: QueryMarks = 
   return JSON.stringify(isMarked ? { ...change, queries } : change);
 }
 
-/** Private changes are one only where their readers are the same. */
+/** Private changes are only combined if their readers are the same. */
 function burstOf({ topics, private: isPrivate }: AnnouncedUpdate): string {
   return isPrivate ? `private ${topics.join(' ')}` : `public ${topics[0] ?? ''}`;
 }

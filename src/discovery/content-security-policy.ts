@@ -1,6 +1,6 @@
 import { requireUrl } from '../kernel/parse-url.ts';
 
-/** The script of live pages, as a policy sees it. */
+/** The properties of the live script that matter to a policy. */
 export interface PolicyQuestion {
   /** Origin of the page. */
   readonly origin: string;
@@ -15,21 +15,21 @@ export type PolicyAnswer =
   | {
       readonly kind: 'allowed';
       readonly nonce: string | null;
-      /** Whether the script has to say that it trusts what it parses (Trusted Types). */
+      /** Whether the script must declare that it trusts what it parses (Trusted Types). */
       readonly trusted: boolean;
     }
   | { readonly kind: 'forbidden'; readonly allow: string };
 
-/** Policies of a page. An app may send as many as fit into its head. */
+/** Most policies of a page. An app may send as many as fit into its head. */
 const MAX_POLICIES = 64;
 
 type Policy = ReadonlyMap<string, readonly string[]>;
 
-/** Whether all policies let a page fetch itself, follow the hub and run the script (CSP Level 3). */
+/** Whether all policies allow a page to fetch itself, follow the hub and run the script (CSP Level 3). */
 export function askPolicies(policies: readonly string[], question: PolicyQuestion): PolicyAnswer {
   const some = policies.slice(0, MAX_POLICIES + 1);
   const written = some.flatMap((text) => text.split(',', MAX_POLICIES + 1));
-  // What is not looked at may forbid anything.
+  // Policies that are not examined may forbid anything.
   if (written.length > MAX_POLICIES) {
     return { kind: 'forbidden', allow: `no more than ${MAX_POLICIES} policies` };
   }
@@ -43,7 +43,7 @@ export function askPolicies(policies: readonly string[], question: PolicyQuestio
   return { kind: 'allowed', nonce, trusted };
 }
 
-/** The policy of a `meta` element; null for any other. */
+/** The policy of a `meta` element; null for any other element. */
 export function metaPolicy(element: string): string | null {
   if (!/http-equiv\s*=\s*["']?\s*content-security-policy["'\s/>]/i.test(element)) return null;
   const [, double, single] = /content\s*=\s*(?:"([^"]*)"|'([^']*)')/i.exec(element) ?? [];
@@ -54,7 +54,7 @@ function parsePolicy(text: string): Policy {
   const policy = new Map<string, readonly string[]>();
   for (const directive of text.split(';')) {
     const [name = '', ...values] = directive.trim().split(/\s+/);
-    // CSP3 §2.2.1: of directives with one name the first counts.
+    // CSP3 §2.2.1: of several directives with the same name, the first one applies.
     if (name !== '' && !policy.has(name.toLowerCase())) policy.set(name.toLowerCase(), values);
   }
   return policy;
@@ -68,7 +68,7 @@ function nonceOf(sources: readonly string[]): string | undefined {
   return sources.map((source) => /^'nonce-([\w+/=-]+)'$/i.exec(source)?.[1]).find(Boolean);
 }
 
-/** What the policy would have to allow; null when nothing is missing. */
+/** What the policy would have to allow; null if nothing is missing. */
 function missing(policy: Policy, nonce: string | null, question: PolicyQuestion): string | null {
   const { script, hub, origin } = question;
   const sandbox = policy.get('sandbox');
@@ -89,7 +89,7 @@ function missing(policy: Policy, nonce: string | null, question: PolicyQuestion)
   return null;
 }
 
-/** The page is fetched as text and parsed; a policy of this name says that this is meant. */
+/** The page is fetched as text and parsed; a policy with this name permits that. */
 function untrusted(policy: Policy): string | null {
   const names = policy.get('trusted-types');
   const isAllowed = names === undefined || names.includes('*') || names.includes('hubgate');
@@ -98,7 +98,7 @@ function untrusted(policy: Policy): string | null {
 
 function runs(sources: readonly string[], nonce: string | null, question: PolicyQuestion): boolean {
   if (nonce !== null && nonceOf(sources) === nonce) return true;
-  // CSP3 §6.7.2.4: then hosts and 'self' mean nothing.
+  // CSP3 §6.7.2.4: hosts and 'self' are then ignored.
   if (sources.some((source) => source.toLowerCase() === "'strict-dynamic'")) return false;
   return allows(sources, question.script, question.origin);
 }

@@ -3,21 +3,21 @@ import { sessionCookieName } from '../http/session-mark.ts';
 /** The attributes of the access-token cookie. */
 export interface CookieAttributes {
   readonly name: string;
-  /** Path of the hub, so that no other request carries the token. */
+  /** Path of the hub, so that no other request contains the token. */
   readonly path: string;
   readonly sameSite: 'Strict' | 'Lax';
-  /** null: the host alone. */
+  /** null: only the host itself. */
   readonly domain: string | null;
 }
 
 /** Bytes of name and value; browsers ignore a larger cookie (RFC 6265bis §5.6). */
 const MAX_COOKIE_BYTES = 4096;
 
-/** Browsers keep no cookie longer (RFC 6265bis §5.5). */
+/** Browsers store no cookie for longer (RFC 6265bis §5.5). */
 const MAX_AGE_SECONDS = 400 * 24 * 60 * 60;
 
 /**
- * The `Set-Cookie` values of a token (RFC 6265 §4.1) and of the mark of its browser's session.
+ * The `Set-Cookie` values for a token (RFC 6265 §4.1) and for the mark of its browser session.
  *
  * @param maxAgeSeconds null for session cookies
  */
@@ -34,7 +34,7 @@ export function tokenCookies(
   ];
 }
 
-/** The `Set-Cookie` values that delete what {@link tokenCookies} has set. */
+/** The `Set-Cookie` values that delete the cookies of {@link tokenCookies}. */
 export function deletedCookies(attributes: CookieAttributes): readonly string[] {
   return [setCookie(attributes, '', 0), setCookie(markAttributes(attributes), '', 0)];
 }
@@ -44,10 +44,10 @@ export function isTooLarge({ name }: CookieAttributes, token: string): boolean {
 }
 
 /**
- * The `Domain` that a cookie needs to go from a page's host to the hub's: null when it can stay
- * with the host, undefined when no cookie gets there (RFC 6265 §5.1.3).
+ * The `Domain` with which a cookie of a page's host reaches the hub's host: null if it can stay with the
+ * host, undefined if no cookie can reach it (RFC 6265 §5.1.3).
  *
- * @param domain as configured
+ * @param domain the configured one
  */
 export function cookieDomain(
   pageHost: string,

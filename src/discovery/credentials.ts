@@ -21,8 +21,8 @@ export interface CredentialsOptions {
 }
 
 /**
- * The cookie that a browser reads private updates with. It goes to the hub's path only, so the
- * gateway does not see it when a user logs out; the mark that goes with it says whose streams end.
+ * The cookie with which a browser reads private updates. The browser sends it only to the hub's path, so the
+ * gateway does not see it when a user logs out. The mark that accompanies it identifies the streams to end.
  */
 export class Credentials {
   readonly #options: CredentialsOptions;
@@ -31,10 +31,10 @@ export class Credentials {
     this.#options = options;
   }
 
-  /** What the app sent: a token, or nothing, which is a logout. */
+  /** Handles the app's field: a token, or an empty value, which means a logout. */
   fromApp(exchange: Exchange, { status, headers }: ResponseHead, sent: string): void {
-    // RFC 9110 §15.4.5: a 304 has the Cache-Control of the response that it stands for. Unless that
-    // forbids it, a shared cache may be asking, and would keep the cookie with what it has stored.
+    // RFC 9110 §15.4.5: a 304 has the Cache-Control of the response that it stands for. Unless that forbids
+    // sharing, the request may come from a shared cache, which would store the cookie with its response.
     if (status === 304 && !isPrivate(headers)) {
       this.#warn(
         exchange,
@@ -46,7 +46,7 @@ export class Credentials {
     else this.handOut(exchange, headers, sent);
   }
 
-  /** Sets the cookie; with a token that has expired, deletes it and ends that token's streams. */
+  /** Sets the cookie. If the token has expired, deletes the cookie and ends the token's streams. */
   handOut(exchange: Exchange, headers: HeaderList, token: string): void {
     const lifetime = decodeTokenLifetime(token);
     if (lifetime === null) {
@@ -76,7 +76,7 @@ export class Credentials {
     makePrivate(headers);
   }
 
-  /** Whether this browser was given a token before. */
+  /** Whether this browser has received a token before. */
   isKnown(exchange: Exchange): boolean {
     return sessionMark(exchange, this.#options.hub.cookieName) !== null;
   }
@@ -92,7 +92,7 @@ export class Credentials {
     makePrivate(headers);
   }
 
-  /** null when no cookie can go from this host to the hub. */
+  /** null if no cookie of this host can reach the hub. */
   #attributes(exchange: Exchange): CookieAttributes | null {
     const { config, hub } = this.#options;
     const { sameSite, domain: wanted } = config.cookie;
@@ -107,7 +107,7 @@ export class Credentials {
   }
 }
 
-/** The host that the client contacted, without port, lower case. */
+/** The host that the client has contacted, without port, in lower case. */
 function hostOf({ host }: Exchange): string {
   return host.toLowerCase().replace(/:\d*$/, '').replace(/\.$/, '');
 }

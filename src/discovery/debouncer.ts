@@ -1,16 +1,16 @@
 import type { Clock } from '../kernel/clock.ts';
 
-/** Bursts that are under way. Beyond it each change is an update of its own. */
+/** Bursts in progress. Beyond this number, each change is an update of its own. */
 const MAX_BURSTS = 10_000;
 
 /**
- * The first of a burst is announced at once, what follows within the window together at its end: so
- * nobody waits for the first change, and nobody misses the last.
+ * The first change of a burst is announced at once. Those that follow within the window are announced
+ * together at its end. So the first change is not delayed, and the last one is not lost.
  */
 export class Debouncer<T> {
   readonly #windowMs: number;
   readonly #clock: Clock;
-  /** What waits for the end of each burst's window; null for nothing. */
+  /** The combined change that waits for the end of each burst's window; null if there is none. */
   readonly #waiting = new Map<string, { task: (() => Promise<void>) | null; value: T | null }>();
   #isClosed = false;
 
@@ -20,8 +20,8 @@ export class Debouncer<T> {
   }
 
   /**
-   * Says whether the change is to be announced now. If not, `later` is called at the end of the
-   * window with all that came since the first, as `merge` has made it one.
+   * Returns whether the change is to be announced now. If not, `later` is called at the end of the window
+   * with all changes since the first, combined by `merge`.
    */
   begins(
     key: string,
@@ -41,7 +41,10 @@ export class Debouncer<T> {
     return false;
   }
 
-  /** Announces what waits, and from now on everything at once: nobody may be there at a window's end. */
+  /**
+   * Announces the waiting changes. From now on, every change is announced at once, because the process may
+   * end before the end of a window.
+   */
   async close(): Promise<void> {
     this.#isClosed = true;
     const tasks = [...this.#waiting.values()].flatMap(({ task }) => task ?? []);
@@ -59,7 +62,7 @@ export class Debouncer<T> {
     const task = this.#waiting.get(key)?.task ?? null;
     this.#waiting.delete(key);
     if (task === null) return;
-    // What comes right after this one belongs to the next window.
+    // A change that comes right after this one belongs to the next window.
     this.#open(key);
     void task();
   }

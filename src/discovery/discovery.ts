@@ -14,26 +14,26 @@ export interface DiscoveryOptions {
   readonly config: DiscoveryConfig;
   readonly hub: AnnouncedHub;
   readonly matches: (exchange: Exchange) => boolean;
-  /** Whether the path of the request is one that logs out. */
+  /** Whether the path of the request is one for logging out. */
   readonly logsOut: (exchange: Exchange) => boolean;
-  /** Whether the request is the hub's own. */
+  /** Whether the request is for the hub itself. */
   readonly isHubRequest: (exchange: Exchange) => boolean;
   readonly tokens: TokenSource | null;
   readonly clock: Clock;
 }
 
-/** What is known when a request arrives. */
+/** The facts that are determined when a request arrives. */
 interface Arrival {
   readonly lastEventId: string | null;
-  /** Whether somebody reads the response who may open a stream then. */
+  /** Whether the response can be read by a page that opens a stream afterwards. */
   readonly isRead: boolean;
   readonly logsOut: boolean;
 }
 
 /**
- * Makes the pages of an app discoverable. The cursor is taken before the request goes to the app:
- * whatever is published while the page is rendered comes after it, so that no page can miss an
- * update between its rendering and its subscription.
+ * Makes the pages of an app discoverable. The cursor is read before the request goes to the app. Everything
+ * that is published while the page is rendered comes after it, so that no page can miss an update between its
+ * rendering and its subscription.
  */
 export function createDiscovery(options: DiscoveryOptions): Handler {
   const { config, hub, matches, logsOut, isHubRequest, tokens } = options;
@@ -49,13 +49,13 @@ export function createDiscovery(options: DiscoveryOptions): Handler {
       logsOut: logsOut(exchange),
     };
     if (tokens !== null && arrival.isRead) askForWhole(exchange);
-    // From the head, the trailers and informational responses alike.
+    // From the head, the trailers and informational responses.
     for (const name of readFields) exchange.withhold(name);
     exchange.onHead((head) => {
-      // 101 hands the connection over; nobody reads a head then.
+      // 101 hands the connection over; nothing reads the head then.
       if (head.status < 200) return undefined;
       if (head.source !== 'upstream') {
-        // A refusal of the gateway's own (`forward_auth`) is not a page, but may end a session.
+        // A refusal by the gateway itself (`forward_auth`) is not a page, but may end a session.
         if (endsSession(head, config)) credentials.end(exchange, head.headers);
         return undefined;
       }
@@ -68,8 +68,8 @@ export function createDiscovery(options: DiscoveryOptions): Handler {
 }
 
 /**
- * Lets the app answer in full: a 304 says nothing of the response that it stands for, so it must
- * not carry a token (a shared cache may have asked), and the token would never be renewed.
+ * Makes the app respond in full. A 304 says nothing about the response that it stands for, so it must not
+ * contain a token (the request may come from a shared cache), and the token would never be renewed.
  */
 function askForWhole({ method, headers }: Exchange): void {
   if (method !== 'GET' && method !== 'HEAD') return;
@@ -77,7 +77,7 @@ function askForWhole({ method, headers }: Exchange): void {
   headers.delete('if-modified-since');
 }
 
-/** Not on answers that say nothing new, nor on streams, which nobody opens to read their head. */
+/** Not for responses without new content, nor for streams, whose heads no page reads. */
 function isPage({ status, headers }: ResponseHead): boolean {
   return status !== 304 && !hasType(headers, 'text/event-stream');
 }
@@ -101,13 +101,13 @@ function announce(
   addVary(headers, ['Origin']);
 }
 
-/** RFC 9110 §15.4.5: what is still the same varies as the page that it stands for. */
+/** RFC 9110 §15.4.5: a 304 varies like the page that it stands for. */
 function varyAsPage(headers: HeaderList, { config, hub }: DiscoveryOptions): void {
   const isLinked = config.link || config.self || headers.has('link');
   if (isLinked && hub.allowsOrigin !== null) addVary(headers, ['Origin']);
 }
 
-/** The app's own header wins over the token source. */
+/** The app's own header takes precedence over the token source. */
 function handOutToken(
   exchange: Exchange,
   head: ResponseHead,
@@ -128,7 +128,7 @@ function handOutToken(
   if (tokens === null || status >= 400 || (status !== 304 && !isPage(head))) return undefined;
   const { dependence } = tokens;
   if (!arrival.isRead) {
-    // Another destination would be given a token with it.
+    // Otherwise, a request with another destination would get a token with it.
     addVary(headers, isPrivate(headers) ? [] : [...dependence.onClientFields, DESTINATION]);
     return undefined;
   }
@@ -138,7 +138,7 @@ function handOutToken(
       credentials.handOut(exchange, headers, outcome.token);
       return;
     }
-    // Every request names its user, and this one has none: the session is over, whoever ended it.
+    // Every request identifies its user, and this one has none: the session has ended, for whatever reason.
     const { onOwnFields, onResponse } = dependence;
     const namesNobody = outcome.kind === 'guest' && onOwnFields && !onResponse;
     if (namesNobody && credentials.isKnown(exchange)) {

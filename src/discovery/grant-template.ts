@@ -5,25 +5,25 @@ import { HubgateError } from '../kernel/error.ts';
 type JsonValue = Exclude<MintRequest['payload'], undefined>;
 
 /**
- * Replaces the placeholders of a text, each by what `encode` makes of its value; null where nobody
- * has established one of them.
+ * Replaces the placeholders of a template with values encoded by `encode`; null if one of them has not been
+ * established.
  */
 type Fill = (template: string, encode: (value: string) => string) => string | null;
 
-/** Longest value that a placeholder may bring into a token, in characters. */
+/** Longest value of a placeholder in a token, in characters. */
 const MAX_VALUE = 1024;
-/** How deep a payload may be nested. */
+/** Deepest nesting of a payload. */
 const MAX_DEPTH = 32;
 
 /**
- * Makes the grants of one token: `withheld` when a value is nothing that can stand there, `unknown`
- * when nobody has established one.
+ * Creates the grants of one token: `withheld` if a value is not allowed in its place, `unknown` if one has
+ * not been established.
  */
 export type FillGrants = (fill: Fill) => RequestedGrants | 'withheld' | 'unknown';
 
 /**
- * Grants with placeholders. What a value brings in can only ever be one piece of text in its place:
- * it cannot become a wildcard, another path segment or another member of the payload.
+ * Compiles grants with placeholders. A value is always one piece of text in its place: it cannot become a
+ * wildcard, another path segment or another member of the payload.
  *
  * @throws HubgateError `invalid-payload`
  */
@@ -58,7 +58,7 @@ export function compileGrants(config: TokenGrantsConfig): FillGrants {
   };
 }
 
-/** All texts of a configuration in which placeholders may stand. */
+/** All texts of a configuration that may contain placeholders. */
 export function grantTemplates(config: TokenGrantsConfig): readonly string[] {
   const { subscribe, subscribeUrlPattern, publish, publishUrlPattern, payload } = config;
   const topics = [...subscribe, ...subscribeUrlPattern, ...publish, ...publishUrlPattern];
@@ -66,9 +66,9 @@ export function grantTemplates(config: TokenGrantsConfig): readonly string[] {
 }
 
 /**
- * A value as part of a topic or pattern: percent-encoded but for `A–Z a–z 0–9 - . _ ~`, so that
- * nothing in it means anything to a URL Pattern. null for what withholds the token: nothing at all,
- * and what URL parsing would fold away even when encoded.
+ * A value as part of a topic or pattern: percent-encoded except for `A–Z a–z 0–9 - . _ ~`, so that nothing in
+ * it has a meaning in a URL Pattern. null for values for which the token is withheld: an empty one, and those
+ * that URL parsing would remove even when they are encoded.
  */
 export function grantValue(value: string): string | null {
   const plain = plainValue(value);
@@ -87,7 +87,7 @@ function plainValue(value: string): string | null {
 function parsePayload(text: string | null): JsonValue | undefined {
   if (text === null) return undefined;
   try {
-    // What JSON.parse returns is a JSON value, but its type says nothing.
+    // JSON.parse returns a JSON value, although its type does not declare that.
     const value = JSON.parse(text) as JsonValue;
     if (depthOf(value) > MAX_DEPTH) throw new Error(`it is nested deeper than ${MAX_DEPTH}`);
     return value;

@@ -1,16 +1,16 @@
-/** Elements whose content is text up to their own end tag, as a browser with scripting reads it. */
+/** Elements whose content is text up to their own end tag, in a browser with scripting. */
 const RAW = new Set(['title', 'style', 'script', 'noscript', 'noframes']);
-/** Those that are raw text in a template as well, where anything may stand. */
+/** Elements that are also raw text in a template, which may contain any element. */
 const RAW_ANYWHERE = new Set([...RAW, 'textarea', 'xmp', 'iframe', 'noembed']);
-/** What else may stand in a head, and does not end it. */
+/** Other elements that are allowed in a head and do not end it. */
 const HEAD_ONLY = new Set(['meta', 'link', 'base', 'basefont', 'bgsound']);
 
-/** Characters after "<" that tell every name which means something here; the longest is `</template>`. */
+/** Characters after "<" that identify every name with a meaning here; the longest is `</template>`. */
 const LOOK_AHEAD = 12;
-/** Bytes of a `meta` element that are looked at. */
+/** Bytes of a `meta` element that are examined. */
 const MAX_META = 8192;
 
-/** Tags, comments and declarations of a head that are looked at; a page with more of them is left as it is. */
+/** Tags, comments and declarations of a head that are examined. A page with more of them stays unchanged. */
 export const MAX_MARKUP = 2_000;
 
 const LT = 0x3c;
@@ -23,42 +23,42 @@ const EQUALS = 0x3d;
 type State = 'data' | 'tag' | 'comment' | 'declaration' | 'raw';
 type Quote = 'tag-name' | 'none' | 'after-equals' | 'unquoted' | 0x22 | 0x27;
 
-/** What a piece of a document has come to. */
+/** The result for a piece of a document. */
 export type Found =
   /** The head ends before this byte of the piece. */
   | { readonly kind: 'end'; readonly at: number }
-  /** Not yet; the bytes from here on are to be given again, with what follows. */
+  /** Not yet. The bytes from here on must be passed again, together with the next ones. */
   | { readonly kind: 'more'; readonly from: number }
-  /** This is not a document, but a fragment of one. */
+  /** This is a fragment, not a document. */
   | { readonly kind: 'fragment' };
 
 /**
- * Finds the end of a document's head while it streams by (WHATWG HTML §13.2.6.4), in any encoding
- * in which the characters of markup are those of ASCII. It keeps no bytes but those of `meta`.
+ * Finds the end of a document's head in a stream (WHATWG HTML §13.2.6.4), in any encoding in which the
+ * characters of markup are those of ASCII. It stores no bytes except those of `meta`.
  */
 export class HeadEnd {
-  /** The `meta` elements that have gone by, as written. */
+  /** The `meta` elements so far, as written. */
   readonly metas: string[] = [];
   #state: State = 'data';
-  /** A doctype, `html` or `head` has gone by: this is a document. */
+  /** Whether a doctype, `html` or `head` has been found, so that this is a document. */
   #isDocument = false;
   #isStart = true;
-  /** Open templates: what is in them is not in the head. */
+  /** Open templates, whose content is not part of the head. */
   #templates = 0;
-  /** The raw text element that begins with the end of the tag, or whose content this is. */
+  /** The raw text element that begins at the end of the tag, or whose content this is. */
   #raw = '';
   #quote: Quote = 'none';
-  /** Whether the attribute has a name already; "=" before it is part of it. */
+  /** Whether the attribute already has a name; an "=" before it is part of the name. */
   #named = false;
   #dashes = 0;
   #bang = false;
-  /** A script in which "<!--" was seen, and then perhaps "<script" (WHATWG HTML §13.2.5.18 ff.). */
+  /** The state of a script: "<!--" was found, and then perhaps "<script" (WHATWG HTML §13.2.5.18 ff.). */
   #script: 'plain' | 'escaped' | 'double-escaped' = 'plain';
   #meta: string | null = null;
-  /** How many places have been looked at. */
+  /** The number of examined positions. */
   #markups = 0;
 
-  /** @param isLast whether nothing follows */
+  /** @param isLast whether this is the last piece */
   scan(bytes: Buffer, isLast: boolean): Found {
     if (this.#isStart && bytes.length < 3 && !isLast) return { kind: 'more', from: 0 };
     let at = this.#isStart ? this.#skipMark(bytes) : 0;
@@ -109,7 +109,7 @@ export class HeadEnd {
     return this.#markups > MAX_MARKUP;
   }
 
-  /** U+FEFF as UTF-8. */
+  /** Skips U+FEFF in UTF-8. */
   #skipMark(bytes: Buffer): number {
     this.#isStart = false;
     return bytes.length >= 3 && bytes.readUIntBE(0, 3) === 0xefbbbf ? 3 : 0;
@@ -120,7 +120,7 @@ export class HeadEnd {
     return this.#isDocument ? 'end' : 'fragment';
   }
 
-  /** @param ahead what follows, from "<" on, in lower case */
+  /** @param ahead the text from "<" on, in lower case */
   #markup(ahead: string): 'end' | 'fragment' | 'go on' {
     if (ahead.startsWith('<!--')) {
       this.#state = 'comment';
@@ -216,7 +216,7 @@ export class HeadEnd {
     this.#dashes = 0;
   }
 
-  /** The dashes of "<!--" itself count, so that "<!-->" ends. */
+  /** The dashes of "<!--" itself count, so that "<!-->" is complete. */
   #inComment(byte: number): void {
     if (byte === DASH) {
       this.#dashes += 1;
@@ -261,14 +261,14 @@ export class HeadEnd {
   }
 }
 
-/** Whether what follows "<" may still change what it means. */
+/** Whether the text after "<" may still change its meaning. */
 function isCut(bytes: Buffer, at: number, isLast: boolean): boolean {
   if (isLast || bytes.length - at >= LOOK_AHEAD) return false;
-  // A name that has ended is known.
+  // A name is known when it has ended.
   return !/^<(?:\/?[a-z][^\s/>]*[\s/>]|!--|[^a-z/!?])/i.test(bytes.toString('latin1', at));
 }
 
-/** Whether what follows "<" in raw text can be `</…`, `<!--` or `<script`. */
+/** Whether the text after "<" in raw text can be `</…`, `<!--` or `<script`. */
 function mayEndRaw(next: number | undefined): boolean {
   return next === SLASH || next === BANG || next === 0x53 || next === 0x73;
 }

@@ -2,37 +2,37 @@ import { fieldUtf8 } from '../http/header-list.ts';
 import { type BareItem, FieldSyntaxError, type Member, parseMembers } from './structured-field.ts';
 import { parseUrl } from '../kernel/parse-url.ts';
 
-/** The fields by which an app publishes with its answer. The names are the same in both profiles. */
+/** The fields with which an app publishes in its response. The names are the same in both profiles. */
 export const PUBLISH_FIELD = 'Hub-Publish';
 export const DATA_FIELD = 'Hub-Data';
 
-/** Updates of one answer. */
+/** Most updates of one response. */
 const MAX_UPDATES = 16;
-/** Topics of one update. */
+/** Most topics of one update. */
 const MAX_TOPICS = 16;
 
-/** An update as an answer asks for it. */
+/** An update that a response requests. */
 export interface AskedUpdate {
   readonly topics: readonly string[];
   readonly private: boolean;
   readonly type: string | undefined;
   readonly id: string | undefined;
-  /** null: the body of the answer. */
+  /** null: the body of the response. */
   readonly data: string | null;
 }
 
 export interface Asked {
   readonly updates: readonly AskedUpdate[];
-  /** What was wrong, for the log; the rest counts. */
+  /** The faults, for the log; the rest is valid. */
   readonly faults: readonly string[];
 }
 
 /**
- * Reads `Hub-Publish: topic="/books/1"; private; type="change"` (RFC 9651), of which there may be
- * several, in one field or in many. A single `Hub-Data` is everybody's. Of several, the n-th is the
- * n-th member's, whether that can be read or not; where there are not as many as members, or a field
- * cannot be told into members, nothing is published: the data of a private update must not become
- * that of a public one.
+ * Reads `Hub-Publish: topic="/books/1"; private; type="change"` (RFC 9651). There may be several members, in
+ * one field or in many. A single `Hub-Data` applies to all of them. Of several, the n-th belongs to the n-th
+ * member, whether that member is valid or not. If their number differs from that of the members, or a field
+ * cannot be split into members, nothing is published: the data of a private update must not become that of a
+ * public one.
  *
  * @param base URL of the request; topics that begin with "/" are resolved against it
  */
@@ -99,7 +99,7 @@ function updateOf(
 
 const KNOWN = ['private', 'type', 'id', 'data', 'body'];
 
-/** Pages are subscribed to by their URL, of which an app may know the path alone. */
+/** Clients subscribe to the URL of a page, of which an app may know only the path. */
 function absolute(topic: string, base: string): string {
   const url = topic.startsWith('/') ? parseUrl(topic, base) : null;
   return url?.href ?? topic;

@@ -7,21 +7,21 @@ import { HeadEnd } from './head-end.ts';
 
 /** Brotli's own default of 11 takes tens of milliseconds for a page. */
 const BROTLI = { params: { [zlib.constants.BROTLI_PARAM_QUALITY]: 4 } };
-/** What an app has cut short goes on as far as it came. */
+/** If an app has truncated its response, the available part is passed on. */
 const LENIENT = { finishFlush: zlib.constants.Z_SYNC_FLUSH };
 const LENIENT_BROTLI = { finishFlush: zlib.constants.BROTLI_OPERATION_FLUSH };
 
-/** Bytes of an encoded page that is known to be longer: it passes by as it is. */
+/** Bytes of an encoded page. A page that is known to be longer passes unchanged. */
 export const MAX_ENCODED_BYTES = 16 * 1024 * 1024;
 /**
- * Decoded bytes for each encoded one beyond the first few MB; then this is a compression bomb, and its answer is cut:
- * head and script are on their way. A page is never cut for its length, for nothing of it is kept here and its cost
- * grows with what the app sends.
+ * Decoded bytes per encoded byte beyond the first few MB. A higher ratio is a compression bomb, and its
+ * response is cut; head and script have already been sent. A page is never cut because of its length, because
+ * nothing of it is stored here and its cost grows with what the app sends.
  */
 export const MAX_RATIO = 200;
 const FREE_BYTES = 4 * 1024 * 1024;
 
-/** Decides what goes in, of the `meta` elements that come before; null for nothing. */
+/** Creates the inserted script, given the `meta` elements before it; null for none. */
 export type MakeScript = (metas: readonly string[]) => Buffer | null;
 
 interface Coding {
@@ -29,7 +29,7 @@ interface Coding {
   readonly encoder: () => Transform & { flush(): void };
 }
 
-/** Codings that are undone and done again (RFC 9110 §8.4.1). */
+/** Codings that are decoded and encoded again (RFC 9110 §8.4.1). */
 const CODINGS: ReadonlyMap<string, Coding | null> = new Map([
   ['identity', null],
   ['gzip', { decoder: () => zlib.createGunzip(LENIENT), encoder: () => zlib.createGzip() }],
@@ -45,15 +45,15 @@ const CODINGS: ReadonlyMap<string, Coding | null> = new Map([
 ]);
 
 /**
- * Whether a body in this `Content-Encoding`, of this length where it is known, can be looked into. A page that is
- * known to be long passes by; one that turns out to be long has its script by then.
+ * Whether a body with this `Content-Encoding`, and with this length if it is known, can be decoded. A page
+ * that is known to be long passes unchanged. A page that turns out to be long already has its script.
  */
 export function canDecode(encoding: string, length: number | null): boolean {
   if (encoding === 'identity') return true;
   return CODINGS.has(encoding) && (length ?? 0) <= MAX_ENCODED_BYTES;
 }
 
-/** Puts a script before the end of a document's head while it streams by. */
+/** Inserts a script before the end of a document's head while the document streams. */
 export function injecting(encoding: string, makeScript: () => MakeScript): BodyWrapper {
   const coding = CODINGS.get(encoding) ?? null;
   return (body) => {
@@ -64,7 +64,7 @@ export function injecting(encoding: string, makeScript: () => MakeScript): BodyW
     }
     const decoder = coding.decoder();
     const encoder = coding.encoder();
-    // What has been written leaves with the same turn of the event loop.
+    // Written data is sent in the same turn of the event loop.
     let flushing: NodeJS.Immediate | undefined;
     insertion.on('data', () => {
       flushing ??= setImmediate(() => {
@@ -77,7 +77,7 @@ export function injecting(encoding: string, makeScript: () => MakeScript): BodyW
   };
 }
 
-/** Passes on what is decoded, and fails where that is more than an honest page of this length decodes to. */
+/** Passes on decoded data, and fails if it is more than a normal page of this length contains. */
 function bounded(decoder: Transform & { readonly bytesWritten: number }): Transform {
   let decoded = 0;
   return new Transform({
@@ -91,7 +91,7 @@ function bounded(decoder: Transform & { readonly bytesWritten: number }): Transf
   });
 }
 
-/** Passes every byte on as it is, and one script among them. */
+/** Passes on every byte unchanged, with one script in between. */
 function inserting(makeScript: MakeScript): Transform {
   const head = new HeadEnd();
   let held: Buffer = Buffer.alloc(0);

@@ -23,8 +23,8 @@ export function hubLink(link: HubLink): string {
 }
 
 /**
- * The same for the script of a document, which can read no field of the response that brought the
- * document but this one (W3C Server Timing): the URL of the stream, with the cursor in its query.
+ * The same for the script of a document, which can read no other field of the document's own response (W3C
+ * Server Timing): the URL of the stream, with the cursor in its query.
  */
 export function hubTiming({ target, relation, lastEventId }: HubLink): string {
   const cursor = lastEventId === null ? '' : `last_event_id=${encodeURIComponent(lastEventId)}`;
@@ -32,13 +32,13 @@ export function hubTiming({ target, relation, lastEventId }: HubLink): string {
   return utf8Field(`${relation};desc=${quotedString(target + joint + cursor)}`);
 }
 
-/** What responses say of a hub as long as nothing new is published there. */
+/** The fields about a hub, which are the same in all responses until a new update is published. */
 export interface HubFields {
   readonly link: string;
   readonly timing: string;
 }
 
-/** Gives both fields for the hub's last update; they are written once for each update. */
+/** Creates both fields for the hub's last update, once for each update. */
 export function hubFields(
   hub: Omit<HubLink, 'lastEventId'>,
 ): (lastEventId: string | null) => HubFields {
@@ -57,8 +57,8 @@ export function hubFields(
 /** `rel="self"` for the target of a request; null for a target that is not a path. */
 export function selfLink(target: string): string | null {
   if (!target.startsWith('/')) return null;
-  // Clients may send anything: what ends the reference could begin another link, and what begins
-  // with two slashes would name another host (RFC 3986 §4.2).
+  // Clients can send anything. A character that ends the reference could begin another link, and two slashes
+  // at the beginning would name another host (RFC 3986 §4.2).
   const safe = target.replace(/[^\w\-.~!$&'()*+,;=:@/?%]/g, percentEncoded);
   return `<${safe.startsWith('//') ? `/.${safe}` : safe}>; rel="self"`;
 }
@@ -71,7 +71,7 @@ export function announcesHub(headers: HeaderList, relation: string): boolean {
     .some(({ relations }) => relations.includes(relation));
 }
 
-/** Targets, quoted strings, separators, and what is between them; each character in one of them. */
+/** Targets, quoted strings, separators, and the text between them; each character belongs to one of them. */
 const LINK_TOKEN = /<[^>]*>?|"(?:[^"\\]|\\.?)*(?:"|$)|[;,=]|[^\s<";,=]+/g;
 
 /** A link of a `Link` field. */
@@ -79,7 +79,7 @@ interface LinkValue {
   readonly target: string;
   /** Relation types, lower case. Only the first `rel` counts; others are ignored (RFC 8288 §3.3). */
   relations: readonly string[];
-  /** The link is one of another resource (RFC 8288 §3.2). */
+  /** Whether the link is about another resource (RFC 8288 §3.2). */
   isAnchored: boolean;
 }
 
@@ -105,15 +105,15 @@ function linksIn(field: string): LinkValue[] {
   return links;
 }
 
-/** By which an answer says which page it is, the first being the most certain (RFC 6596, RFC 4287). */
+/** Relations with which a response names its page; the first one is the most certain (RFC 6596, RFC 4287). */
 const PAGE_RELATIONS = ['canonical', 'self'];
 
-/** The page that an answer says it is of by a link, as it stands there. */
+/** The page that a response names in a link, as written. */
 export function linkedPage(headers: HeaderList): string | undefined {
   return linkedPages(headers)[0];
 }
 
-/** All names of its page that an answer has in `Link`. */
+/** All names of its page that a response has in `Link`. */
 export function linkedPages(headers: HeaderList): string[] {
   const links = headers.getAll('link').flatMap(linksIn);
   return PAGE_RELATIONS.flatMap((relation) =>

@@ -1,5 +1,5 @@
-// The script is injected next to what answers, before any other handler encodes the body. Its tag
-// is the same in every page, so that pages keep their validators.
+// The script is injected next to the handler that responds, before any other handler encodes the body. Its
+// tag is the same in every page, so that pages keep their validators.
 
 import { createHash } from 'node:crypto';
 import { about, type Exchange, type Handler, type ResponseHead } from '../http/exchange.ts';
@@ -15,7 +15,7 @@ import { linkedPages } from './link.ts';
 
 export interface LivePagesOptions {
   readonly hub: AnnouncedHub;
-  /** Whether pages that answer a request are to be live. */
+  /** Whether pages in the response to a request are to be live. */
   readonly concerns: (exchange: Exchange) => boolean;
   /** Eight hexadecimal digits that change with the script. */
   readonly version: string;
@@ -23,21 +23,21 @@ export interface LivePagesOptions {
   readonly settings: readonly (readonly [name: string, value: string])[];
 }
 
-/** In these "<" is not always a byte of its own; documents in them are left alone. */
+/** In these encodings, "<" is not always a separate byte; such documents stay unchanged. */
 const OTHER_THAN_ASCII = /^(?:utf-?16|utf-?32|ucs-?[24]|iso-2022|hz|utf-7|unicode|csunicode)/i;
 
-/** Marks exchanges that this has been asked about. */
+/** Marks exchanges that this handler has already seen. */
 const SEEN = 'hub.live';
 
-/** Different policies that the log has told of. */
+/** Most different policies that are logged. */
 const MAX_TOLD = 100;
 
 /**
- * Adds the script to the app's documents that makes them follow their changes. It stands next to
- * what answers, so that it sees what the app sent, before anything else encodes it.
+ * Adds to the app's documents the script that makes them follow their changes. It is next to the handler that
+ * responds, so that it sees what the app sent, before anything else encodes it.
  */
 export function createLivePages({ hub, concerns, version, settings }: LivePagesOptions): Handler {
-  // A page with other settings is another page.
+  // With other settings, the page has another validator.
   const tagVersion = settings.length === 0 ? version : digestOf(version, settings);
   const told = new Set<string>();
 
@@ -74,7 +74,7 @@ export function createLivePages({ hub, concerns, version, settings }: LivePagesO
     if (!isRead || upgrade !== null || !isDestinationOfPages(headers) || !concerns(exchange)) {
       return next();
     }
-    // One response may pass several that could answer.
+    // A response may pass several handlers that could have sent it.
     if (exchange.variables.has(SEEN)) return next();
     exchange.variables.set(SEEN, '');
     const isOurs = restoreTags(headers, tagVersion);
@@ -84,7 +84,7 @@ export function createLivePages({ hub, concerns, version, settings }: LivePagesO
       const recoding: Recoding = {
         vary: [],
         concerns: (fields) => isDocument(fields) && isReadable(exchange, fields),
-        // The policy is known once all have had their say on the head.
+        // The policy is known after all transforms of the head.
         begin: (fields) => injecting(codingOf(fields), () => scriptFor(exchange, head)),
         retag: (etag) => markedTag(etag, tagVersion),
       };
@@ -101,7 +101,7 @@ function isDocument(headers: HeaderList): boolean {
     .map((one) => /^\s*charset\s*=\s*"?([^"\s]*)/i.exec(one)?.[1])
     .find(Boolean);
   if (charset !== undefined && OTHER_THAN_ASCII.test(charset)) return false;
-  // RFC 9110 §7.7: who forbids to transform the content means this too.
+  // RFC 9110 §7.7: no-transform also forbids this change.
   if (/no-transform/i.test(headers.combined('cache-control') ?? '')) return false;
   return !/^\s*attachment/i.test(headers.get('content-disposition') ?? '');
 }
@@ -119,13 +119,13 @@ function isReadable({ log }: Exchange, headers: HeaderList): boolean {
   return false;
 }
 
-/** Names of a page that its script is told of, and characters of all of them together. */
+/** Most names of a page that its script gets, and their total length in characters. */
 const MAX_NAMES = 8;
 const MAX_NAMES_LENGTH = 2048;
 
 /**
- * Tells the page's script by which URLs the app's fields name the page. It cannot read these fields, as
- * it cannot read that of the hub (`hubTiming`).
+ * Passes the URLs with which the app's fields name the page to the page's script. A script cannot read these
+ * fields, nor that of the hub (`hubTiming`).
  */
 function namePage(exchange: Exchange, headers: HeaderList): void {
   const page = requestUrl(exchange);
@@ -148,7 +148,7 @@ function conditionsOf(
   { nonce, trusted }: { readonly nonce: string | null; readonly trusted: boolean },
 ): (readonly [string, string])[] {
   return [
-    // Behind another proxy a page may not know by which name the gateway was asked.
+    // Behind another proxy, a page may not know the name with which the gateway was contacted.
     ['data-origin', page.origin],
     ...(trusted ? [['data-trusted', ''] as const] : []),
     ...(nonce === null ? [] : [['nonce', nonce] as const]),
@@ -170,7 +170,7 @@ function scriptElement(
   return Buffer.from(`<script${text}></script>`, 'latin1');
 }
 
-/** As references, so that it says the same in every encoding of a page. */
+/** As character references, so that it is the same in every encoding of a page. */
 function escaped(value: string): string {
   return value.replace(/[&"<>]|[^\x20-\x7e]/gu, (character) => `&#${character.codePointAt(0)};`);
 }
@@ -180,14 +180,14 @@ function digestOf(...values: readonly unknown[]): string {
 }
 
 /*
- * A page with a script in it is another than the app's, so it has another validator: a weak one, made
- * of the app's own and the script's version. When a client asks with it the app gets its own back.
+ * A page with a script differs from the app's page, so it has a different validator: a weak one, derived from
+ * the app's own and the script's version. When a client sends it back, the app gets its own validator.
  */
 
 const TAG = /(?:W\/)?"[^"]*"/g;
 const MARKED = /^W\/"(.*)-live([sw])\.([0-9a-f]{8})"$/s;
 
-/** The validator of a page with the script of this version in it. */
+/** The validator of a page with this version of the script. */
 function markedTag(tag: string, version: string): string {
   const match = /^(W\/)?"([^"]*)"$/.exec(tag);
   if (match === null) return tag;
@@ -196,8 +196,8 @@ function markedTag(tag: string, version: string): string {
 }
 
 /**
- * Asks the app by its own validators; those of a page with another script mean nothing any more.
- * Says whether the client asked by one of ours.
+ * Replaces the client's validators with the app's own; those of a page with another script are no longer
+ * valid. Returns whether the client has sent one of this version.
  */
 function restoreTags(headers: HeaderList, version: string): boolean {
   let found = false;
@@ -215,7 +215,7 @@ function restoreTags(headers: HeaderList, version: string): boolean {
     if (tags.length > 0) headers.set(name, tags.join(', '));
     else headers.delete(name);
   }
-  // Part of the app's page is not part of this one.
+  // A part of the app's page is not a part of this one.
   if (headers.get('if-range')?.includes('-live') === true) {
     headers.delete('if-range');
     headers.delete('range');

@@ -9,24 +9,24 @@ import { requestUrl } from './request-url.ts';
 export interface LiveRefetchesOptions {
   readonly hub: AnnouncedHub;
   readonly concerns: (exchange: Exchange) => boolean;
-  /** For how long an answer is handed to others, from when it was asked for. */
+  /** For how long a response is shared with other requests, counted from its own request. */
   readonly windowMs: number;
   readonly topicOf: TopicOf;
   readonly clock: Clock;
-  /** From 0 up to 1. */
+  /** Returns a number from 0 up to 1. */
   readonly random: () => number;
-  /** Fields of the app's answers that tell of one user: its token, or what one is made of. */
+  /** Fields of the app's responses that concern one user: the token, or what it is created from. */
   readonly personalFields: readonly string[];
 }
 
-/** By which the script of live pages says because of which update it fetches. */
+/** The field in which the script of live pages names the update that causes its fetch. */
 const CAUSE = 'Hub-Live';
-/** Private pages that are fetched because of one update, in a second. */
+/** Private pages that are fetched per second because of one update. */
 const REFETCHES_PER_SECOND = 200;
-/** The last of them waits no longer. */
+/** Longest wait of the last of them. */
 const MAX_SPREAD_MS = 30_000;
 
-/** Requests that ask the same because of one update, as whatever forwards them is told. */
+/** Which requests because of one update are equal, for the handler that forwards them. */
 interface RefetchSharing {
   groupOf(exchange: Exchange): {
     readonly name: string;
@@ -39,17 +39,17 @@ interface RefetchSharing {
 }
 
 /**
- * The pages that are fetched because of an update. Where they ask the same, they can share one
- * answer of the app; where not, they are spread. Which of the two is decided beside the upstream,
- * once each has passed all rules of its site.
+ * Handles the pages that are fetched because of an update. Equal requests can share one response of the app;
+ * others are spread over time. This is decided next to the upstream, after each request has passed all rules
+ * of its site.
  */
 export function createLiveRefetches(options: LiveRefetchesOptions): {
-  /** Takes off the field by which a request says because of which update it comes. */
+  /** Removes the field with which a request names the update that caused it. */
   readonly take: Handler;
   readonly sharing: RefetchSharing;
 } {
   const { hub, concerns, windowMs, topicOf, clock, random, personalFields } = options;
-  /** Of the requests that clients have made, not of those that are made on their behalf. */
+  /** For requests of clients, not for requests on their behalf. */
   const causes = new WeakMap<Exchange, string>();
   return {
     take: (exchange, next) => {
@@ -60,8 +60,9 @@ export function createLiveRefetches(options: LiveRefetchesOptions): {
       return next();
     },
     sharing: {
-      // After an update has told them, a page that asks next gets the answer too; a process that does not
-      // know what it has missed gets only what was asked for after it came.
+      // If a page fetches because of a named update, later requests for the same page get the same response.
+      // If a page does not know which updates it has missed, it shares only a response that was requested
+      // after its own request had arrived.
       groupOf(exchange) {
         const name = causes.get(exchange);
         if (name === undefined) return null;
@@ -78,7 +79,7 @@ export function createLiveRefetches(options: LiveRefetchesOptions): {
       forOthers(fields) {
         if (personalFields.some((name) => fields.has(name))) return null;
         const others = fields.clone();
-        // What an answer publishes it publishes once.
+        // A response is published only once.
         for (const name of [PUBLISH_FIELD, DATA_FIELD]) others.delete(name);
         return others;
       },

@@ -7,14 +7,14 @@ import { parseUrl } from '../kernel/parse-url.ts';
 import type { AnnouncedHub, AnnouncementCounts } from './announced-hub.ts';
 import { requestUrl } from './request-url.ts';
 
-/** Why a live page is not what the server sends, as its script says and as it is counted. */
+/** Why a live page differs from what the server sends: the words of its script, and their counters. */
 const REASONS = {
   visitor: 'withheldForVisitor',
   script: 'withheldForScript',
   gone: 'withheldGone',
 } as const satisfies Record<string, keyof AnnouncementCounts>;
 
-/** Reports of one client in a minute: each page sends at most one for each reason. */
+/** Reports of one client per minute; each page sends at most one for each reason. */
 const REPORTS_PER_MINUTE = 60;
 export const REPORT_WINDOW_MS = 60_000;
 /** Characters of a page's path in the log. */
@@ -25,14 +25,14 @@ export interface LiveReportsOptions {
   readonly counts: RateZone;
 }
 
-/** Where the script of live pages sends its reports, on the page's own site. */
+/** The path to which the script of live pages sends its reports, on the page's own site. */
 export function reportPath({ path }: Pick<AnnouncedHub, 'path'>): string {
   return `${path}/live-report`;
 }
 
 /**
- * Counts the pages of which something is withheld: `POST HUB/live-report?withheld=visitor`. A report is
- * one of three words, in the query. Whatever body it has is not read.
+ * Counts the pages with withheld changes: `POST HUB/live-report?withheld=visitor`. A report is one of three
+ * words in the query. Its body is never read.
  */
 export function createLiveReports({ hub, counts }: LiveReportsOptions): Handler {
   const path = reportPath(hub);
@@ -50,7 +50,7 @@ export function createLiveReports({ hub, counts }: LiveReportsOptions): Handler 
     if (!verdictOf(counts.counts(client), quota).allowed) return refuse(exchange, 429);
     counts.count(client);
     hub.announcements[REASONS[reason]] += 1;
-    // Browsers say which page it was, to its own site alone; of its query nothing is told.
+    // Browsers name the page, to its own site only. Its query is not logged.
     const referrer = parseUrl(exchange.headers.get('referer') ?? '')?.pathname ?? '';
     const page = withoutSecretParts(referrer.slice(0, MAX_PATH), 'REDACTED');
     exchange.log.debug('A change is withheld from a live page', about(exchange, { reason, page }));

@@ -8,12 +8,14 @@ import { requestUrl } from './request-url.ts';
 
 export interface PublishedAnswersOptions {
   readonly hub: AnnouncedHub;
-  /** Whether answers to a request may publish. */
+  /** Whether responses to a request may publish. */
   readonly concerns: (exchange: Exchange) => boolean;
   readonly announce: Announce;
 }
 
-/** Publishes what the app's answers ask for in `Hub-Publish`, in the head or in the trailers. */
+/**
+ * Publishes the updates that the app's responses request in `Hub-Publish`, in the head or in the trailers.
+ */
 export function createPublishedAnswers({
   hub,
   concerns,

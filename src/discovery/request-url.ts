@@ -2,7 +2,7 @@ import type { Exchange } from '../http/exchange.ts';
 import { parseUrl } from '../kernel/parse-url.ts';
 import type { HeaderList } from '../http/header-list.ts';
 
-/** The URL of a request as the gateway was asked for it; null for a target that is not a path. */
+/** The URL with which the gateway was requested; null for a target that is not a path. */
 export function requestUrl({ scheme, host, originalTarget }: Exchange): URL | null {
   const text = `${scheme}://${host}${originalTarget}`;
   return originalTarget.startsWith('/') ? parseUrl(text) : null;
@@ -12,7 +12,7 @@ export function requestUrl({ scheme, host, originalTarget }: Exchange): URL | nu
 export const DESTINATION = 'Sec-Fetch-Dest';
 const OF_PAGES = new Set(['document', 'iframe', 'frame', 'empty']);
 
-/** Whether a request may be for a page, as far as the client says. */
+/** Whether a request may be for a page, according to the client. */
 export function isDestinationOfPages(headers: HeaderList): boolean {
   const destination = headers.get(DESTINATION);
   return destination === undefined || OF_PAGES.has(destination.toLowerCase());

@@ -1,25 +1,25 @@
 /*
- * Lists of RFC 9651 with one liberty: a member may stand behind a key and "=", as in a Dictionary,
- * of which here several may have the same key. `structured-headers` keeps only the last of them.
+ * Lists of RFC 9651 with one extension: a member may follow a key and "=", as in a Dictionary, but several
+ * members may have the same key. `structured-headers` keeps only the last of them.
  */
 
-/** A value with its type; what are other types to the RFC is text here, or a number. */
+/** A value with its type. Further types of the RFC are text here, or a number. */
 export type BareItem =
   | { readonly kind: 'string' | 'token' | 'bytes'; readonly value: string }
   | { readonly kind: 'number'; readonly value: number }
   | { readonly kind: 'boolean'; readonly value: boolean };
 
 export interface Member {
-  /** What stood before "="; null for a member of a List. */
+  /** The text before "="; null for a member of a List. */
   readonly key: string | null;
-  /** One, or those of an inner list. */
+  /** One item, or those of an inner list. */
   readonly items: readonly BareItem[];
   readonly parameters: ReadonlyMap<string, BareItem>;
 }
 
-/** Where a field is not what it should be. */
+/** The position at which a field is invalid. */
 export class FieldSyntaxError extends Error {
-  /** Offset of characters in the field. */
+  /** Offset in the field, in characters. */
   readonly at: number;
 
   constructor(at: number, message: string) {
@@ -38,7 +38,7 @@ const BYTES = /:([A-Za-z0-9+/=]*):/y;
 const BOOLEAN = /\?([01])/y;
 
 /**
- * The members of a list, no more of them than `most`: what stands behind those is not looked at.
+ * The members of a list, at most `most` of them; further ones are not examined.
  *
  * @throws FieldSyntaxError
  */
@@ -66,7 +66,7 @@ function member(text: Reader): Member {
     text.skip(' ');
     if (text.take(')')) return { key, items, parameters: parameters(text) };
     items.push(bareItem(text));
-    // An item of an inner list may have parameters, which mean nothing here.
+    // An item of an inner list may have parameters, which are ignored here.
     parameters(text);
     if (!text.next(' ') && !text.next(')')) throw text.fault('" " or ")"');
   }

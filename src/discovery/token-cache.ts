@@ -7,7 +7,7 @@ const MAX_ENTRIES = 10_000;
 
 export interface IssuedToken {
   readonly token: string;
-  /** null when the token does not say; then it is used once. */
+  /** null if the token has no expiry; it is then used once. */
   readonly expiresAtMs: number | null;
 }
 
@@ -17,9 +17,9 @@ interface Entry {
 }
 
 /**
- * Tokens by what they are for. One is handed out until half of its life is over: so it costs one
- * signature, or one question to another server, per half-life, and who gets it has at least that
- * long to use it. Who asks while it is being made gets the same.
+ * Tokens by their purpose. A token is reused until half of its life has passed. So it costs one signature, or
+ * one request to another server, per half-life, and every recipient has at least that long to use it.
+ * Requests that arrive while it is being created get the same token.
  */
 export class TokenCache {
   readonly #clock: Clock;
@@ -30,7 +30,7 @@ export class TokenCache {
     this.#clock = clock;
   }
 
-  /** @throws what `issue` throws; that is not remembered */
+  /** @throws the errors of `issue`, which are not remembered */
   get(key: string, issue: () => Promise<IssuedToken>): Promise<IssuedToken> {
     const present = this.#entries.get(key);
     this.#entries.delete(key);
@@ -62,9 +62,9 @@ export class TokenCache {
 }
 
 /**
- * The name of a cache that outlives a configuration. All that can change what a source gives is in
- * it, or in the keys of the entries: audience, grants and subject token. A digest, for it holds a
- * secret.
+ * The name of a cache that outlives a configuration. Everything that can change the result of a source is in
+ * it, or in the keys of the entries: audience, grants and subject token. It is a digest, because it contains
+ * a secret.
  *
  * @param detailType `type` of the hub's authorization details
  */

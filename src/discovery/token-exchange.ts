@@ -21,33 +21,35 @@ import {
 
 /** Longest time that a page waits for the authorization server. */
 const TIMEOUT_MS = 5_000;
-/** Bytes of an answer; a 64 KiB token in JSON fits. */
+/** Largest response in bytes; a 64 KiB token in JSON fits. */
 const MAX_ANSWER_BYTES = 128 * 1024;
 /** Longest subject token, in characters. */
 const MAX_SUBJECT = 64 * 1024;
-/** Questions under way at a time. */
+/** Requests in progress at the same time. */
 const MAX_IN_FLIGHT = 100;
-/** Of them those for subject tokens that have not been exchanged before, and those of one network. */
+/** Of these, the most for subject tokens that have not been exchanged before, and the most of one network. */
 const MAX_STRANGERS_IN_FLIGHT = 50;
 const MAX_OF_ONE_STRANGER = 10;
-/** Questions that wait for their turn; the pages beyond them go without a cookie. */
+/** Requests that wait for their turn. Further pages are sent without a cookie. */
 const MAX_WAITING = 1_000;
-/** Subject tokens that have been exchanged, as digests; the oldest is forgotten first. */
+/** Exchanged subject tokens, as digests; the oldest is forgotten first. */
 const MAX_KNOWN = 10_000;
-/** After a failure the same is not asked again for this long; nor anything of a server that fails. */
+/**
+ * After a failure, the same request is not repeated for this long; nor is any request sent to a failing
+ * server.
+ */
 const PAUSE_MS = 10_000;
 /**
- * Different questions in a row that the server does not answer as one should, until it counts as
- * failing for all who are as well known: one odd subject token must not keep everybody else from
- * theirs.
+ * Different requests in a row to which the server does not respond correctly. Then it counts as failing for
+ * all clients of the same group. A single invalid subject token must not affect the others.
  */
 const FAILURES_OF_SERVER = 3;
 /** Failures that are remembered. */
 const MAX_FAILURES = 10_000;
-/** Networks of which it is remembered how their questions went. */
+/** Networks whose results are remembered. */
 const MAX_NETWORKS = 10_000;
 
-/** Nobody listens at the endpoint, or its name leads nowhere. */
+/** Nothing listens at the endpoint, or its name leads nowhere. */
 const UNREACHABLE = new Set(['ECONNREFUSED', 'ENOTFOUND', 'EHOSTUNREACH', 'ENETUNREACH']);
 
 const ACCESS_TOKEN = 'urn:ietf:params:oauth:token-type:access_token';
@@ -55,14 +57,16 @@ const TOKEN_EXCHANGE = 'urn:ietf:params:oauth:grant-type:token-exchange';
 
 export interface TokenExchangePurpose extends TokenPurpose {
   readonly fetch: typeof fetch;
-  /** Fills the subject token, which the client may bring: the authorization server verifies it. */
+  /**
+   * Fills in the subject token, which may come from the client, because the authorization server verifies it.
+   */
   readonly expand: Expand;
 }
 
 /**
- * `token exchange`: asks an authorization server, by token exchange (RFC 8693) when there is a
- * subject token to exchange, else for a token of the gateway's own (RFC 6749 §4.4) with
- * authorization details (RFC 9396). Whatever fails is logged, and the page goes without a cookie.
+ * `token exchange`: asks an authorization server for a token. If there is a subject token, it uses token
+ * exchange (RFC 8693), otherwise it requests a token of the gateway's own (RFC 6749 §4.4) with authorization
+ * details (RFC 9396). Failures are logged, and the page is sent without a cookie.
  *
  * @throws HubgateError for a payload that is not JSON
  */
@@ -98,7 +102,7 @@ export function createTokenExchange(
         form.set('subject_token_type', ACCESS_TOKEN);
         form.set('requested_token_type', ACCESS_TOKEN);
       }
-      // The form holds a secret of the user, so only its digest stays in memory.
+      // The form contains a secret of the user, so only its digest stays in memory.
       const key = hash('sha256', form.toString(), 'base64url');
       const question = {
         key,
@@ -126,23 +130,23 @@ interface Question {
   readonly form: URLSearchParams;
   /** Digest of the subject token; null for a token of the gateway's own. */
   readonly subject: string | null;
-  /** Of the client that brings the subject token. */
+  /** Network of the client that sends the subject token. */
   readonly network: string;
 }
 
 /**
- * All whose subject token the server has exchanged before are one group, and of the others those of
- * each network: anybody can send a cookie that it never has, so what becomes of those is theirs
- * alone.
+ * A group of clients. All clients whose subject tokens have been exchanged before are one group; the others
+ * are grouped by network. Any client can send a cookie that is never valid, so its failures affect only its
+ * own group.
  */
 class Askers {
-  /** What has failed for the server's own sake since it last answered. */
+  /** Requests that have failed because of the server since its last correct response. */
   readonly failing = new Set<string>();
-  /** Until when none of them is asked for; by the monotonic clock. */
+  /** The end of the pause for this group, by the monotonic clock. */
   pausedUntil = 0;
 }
 
-/** The token endpoint (RFC 6749 §3.2), spared while it fails. */
+/** The token endpoint (RFC 6749 §3.2), which gets fewer requests while it fails. */
 class AuthorizationServer {
   readonly #config: TokenExchangeConfig;
   readonly #purpose: TokenExchangePurpose;
@@ -152,11 +156,11 @@ class AuthorizationServer {
     placesOfStranger: MAX_OF_ONE_STRANGER,
     maxWaiting: MAX_WAITING,
   });
-  /** Until when a question that failed is not asked again. */
+  /** The end of the pause for each failed request. */
   readonly #pausedUntil = new Map<string, number>();
   readonly #knownSubjects = new Set<string>();
   readonly #known = new Askers();
-  /** Until when nobody is there to ask. */
+  /** The time until which the server counts as unreachable. */
   #unreachableUntil = 0;
   readonly #strangers = new Map<string, Askers>();
 
@@ -186,7 +190,7 @@ class AuthorizationServer {
     } catch (error) {
       if (giveBack === null) throw refused('too many exchanges are in progress');
       if (error instanceof HubgateError) throw error;
-      // Nobody there is nobody there for all, whatever the question.
+      // If the server is unreachable, that is true for all requests.
       if (UNREACHABLE.has(codeOf(causeOf(error)) ?? '')) {
         this.#unreachableUntil = this.#purpose.clock.monotonic() + PAUSE_MS;
       }
@@ -211,7 +215,7 @@ class AuthorizationServer {
         authorization: basic(clientId, clientSecret.reveal()),
       },
       body: form,
-      // It would carry the client's secret, or the user's token, to somebody else.
+      // A redirect would pass the client's secret, or the user's token, to another server.
       redirect: 'error',
       signal,
     });
@@ -242,7 +246,7 @@ class AuthorizationServer {
     return { token, expiresAtMs: decoded.expiresAtMs ?? stated };
   }
 
-  /** The same is not asked again for a while; nor anything, once several have failed in a row. */
+  /** The same request is not repeated for a while; after several failures in a row, no request is sent. */
   #fail(key: string, askers: Askers): void {
     this.#pause(key);
     askers.failing.add(key);
@@ -301,12 +305,12 @@ function refused(reason: string): HubgateError {
   return new HubgateError('exchange-failed', reason);
 }
 
-/** What another server wrote, as a log may show it. */
+/** Text from another server, in a form that is safe in a log. */
 function show(text: string): string {
   return JSON.stringify(text.slice(0, 100));
 }
 
-/** fetch says only "fetch failed"; the cause says why. */
+/** fetch only reports "fetch failed"; the cause has the reason. */
 function causeOf(error: unknown): unknown {
   return error instanceof Error && error.cause !== undefined ? error.cause : error;
 }

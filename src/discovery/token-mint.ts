@@ -17,20 +17,20 @@ import {
   UNKNOWN,
 } from './token-source.ts';
 
-/** What a source of tokens has to know of the hub that they are for. */
+/** What a token source needs to know about the hub. */
 export interface TokenPurpose {
-  /** `aud` for the hub as this client contacts it. */
+  /** `aud` for the URL with which this client contacts the hub. */
   readonly audience: (exchange: Exchange) => string;
   /** `type` of the hub's authorization details. */
   readonly detailType: string;
   readonly expandIdentity: ExpandIdentity;
   readonly clock: Clock;
-  /** Of this source alone; it may be older than the source. */
+  /** Only for this source, although it may be older than the source. */
   readonly cache: TokenCache;
 }
 
 /**
- * `token mint`: the gateway signs in the application's name.
+ * `token mint`: the gateway signs tokens in the app's name.
  *
  * @throws HubgateError for a key that cannot sign, a payload that is not JSON
  */

@@ -1,23 +1,23 @@
 import type { Exchange } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';
 
-/** Where tokens come from that the app does not send itself. */
+/** A source of tokens that the app does not send itself. */
 export interface TokenSource {
-  /** On what of the request the outcome depends. */
+  /** The parts of the request that the result depends on. */
   readonly dependence: Dependence;
-  /** Fields of the app's response that it reads, which no client is to see. */
+  /** Fields of the app's response that it reads, and that clients must not see. */
   readonly responseFields: readonly string[];
-  /** The token for whoever gets this response. Never rejects. */
+  /** The token for the recipient of this response. Never rejects. */
   tokenFor(exchange: Exchange, response: HeaderList): Promise<TokenOutcome>;
 }
 
 export type TokenOutcome =
   | { readonly kind: 'token'; readonly token: string }
-  /** The texts name nobody: this is a guest, or no longer a user. */
+  /** The texts identify no user: this is a guest, or the user has logged out. */
   | { readonly kind: 'guest' }
   /** No handler has established the identity behind this request: it may be a user or a guest. */
   | { readonly kind: 'unknown' }
-  /** There should be one, and the log says why there is none. */
+  /** A token should exist; the log contains the reason why it does not. */
   | { readonly kind: 'failed' };
 
 export const GUEST: TokenOutcome = { kind: 'guest' };
@@ -25,23 +25,23 @@ export const UNKNOWN: TokenOutcome = { kind: 'unknown' };
 export const FAILED: TokenOutcome = { kind: 'failed' };
 
 export interface Dependence {
-  /** Fields as clients send them: a cache can tell requests apart by them. */
+  /** Fields as clients send them, with which a cache can distinguish requests. */
   readonly onClientFields: readonly string[];
   /**
-   * Fields that the gateway has put in itself (`copy_headers`, `request_header`): no cache before it
-   * sees them, so none may share what depends on them.
+   * Fields that the gateway has set itself (`copy_headers`, `request_header`). No cache in front sees them,
+   * so responses that depend on them must not be shared.
    */
   readonly onOwnFields: boolean;
-  /** Also on what the app answers, which may name its user on some pages only. */
+  /** Whether it also depends on the app's response, which may identify its user only on some pages. */
   readonly onResponse: boolean;
 }
 
-/** What clients send and no one in between writes. */
+/** Fields that only clients write, and nothing in between. */
 const CLIENT_FIELDS = new Set(['authorization']);
 
 /**
- * Fills a text that names a user, each value as `encode` makes it, from the identity of the exchange
- * and the app's answer alone; null where no handler has established what the text reads.
+ * Fills in a text that identifies a user, with each value encoded by `encode`, only from the identity of the
+ * exchange and the app's response; null if no handler has established a value.
  */
 export type ExpandIdentity = (
   template: string,
@@ -51,10 +51,10 @@ export type ExpandIdentity = (
 ) => string | null;
 
 /**
- * What the placeholders of some texts read of the request.
+ * The parts of the request that the placeholders of some texts depend on.
  *
- * @param templates those that the gateway fills from what it has established
- * @param subject one that a client may fill with a credential, which somebody else verifies
+ * @param templates filled in from what the gateway has established
+ * @param subject may contain a credential of the client, which another server verifies
  */
 export function dependenceOf(
   templates: readonly string[],
@@ -74,7 +74,7 @@ export function dependenceOf(
   return { onClientFields: [...onClientFields], onOwnFields, onResponse };
 }
 
-/** Fields of the response that the placeholders of some texts name. */
+/** Response fields in the placeholders of some texts. */
 export function responseFieldsIn(templates: readonly string[]): readonly string[] {
   const named = placeholdersIn(templates).filter(({ family }) => family === RESPONSE);
   return [...new Set(named.map(({ name }) => name))];

@@ -3,7 +3,7 @@ import { reasonPhrase } from './errors.ts';
 import { HeaderList } from './header-list.ts';
 import { escaped, page, PAGE_POLICY } from './page.ts';
 
-/** Answers with a short body of known length. */
+/** Sends a response with a short body of known length. */
 export function answer(
   exchange: Exchange,
   status: number,
@@ -12,20 +12,20 @@ export function answer(
 ): void {
   const bytes = typeof body === 'string' ? Buffer.from(body, 'utf8') : body;
   const headers = HeaderList.of(fields);
-  // RFC 9110 §8.6: no Content-Length in 204; in 304 it would speak of the body that is not sent.
+  // RFC 9110 §8.6: a 204 has no Content-Length. In a 304 it would describe the body that is not sent.
   if (status !== 204 && status !== 304) headers.set('content-length', String(bytes.length));
   exchange.begin({ status, headers, source: 'gateway' }).end(bytes);
 }
 
-/** What is known of an error beside its status. */
+/** Details of an error in addition to its status. */
 export interface ErrorAnswer {
-  /** Text of the configuration for clients; null: that of the status. */
+  /** The configured text for clients; null for the text of the status. */
   readonly shown: string | null;
-  /** When it happened. */
+  /** Time of the error, in milliseconds since the epoch. */
   readonly atMs: number;
 }
 
-/** Answers an error: as text, or as a page to a client that accepts HTML. */
+/** Sends an error as text, or as a page to a client that accepts HTML. */
 export function answerError(
   exchange: Exchange,
   status: number,
@@ -47,7 +47,7 @@ export function answerError(
   }
 }
 
-/** What visitors read for a status: what happened, and what they can do. Nothing of the cause: that is for the log. */
+/** The texts for visitors, by status: what happened, and what they can do. The cause is only in the log. */
 const TEXTS: Readonly<Record<number, readonly [what: string, advice: string]>> = {
   400: ['This request is not valid.', 'Go back, then try again.'],
   401: ['Please sign in.', 'This page is for users who have signed in.'],
@@ -65,12 +65,12 @@ const TEXTS: Readonly<Record<number, readonly [what: string, advice: string]>> =
 /** Errors that may be gone with the next request. */
 const TEMPORARY = [502, 503, 504];
 
-/** The page of an error for visitors, with the request's id, by which its log lines are found. */
+/** The error page for visitors. It contains the id of the request, which also appears in its log lines. */
 function errorPage({ id, method }: Exchange, status: number, known: ErrorAnswer | null): string {
   const phrase = reasonPhrase(status);
   const [what, usual] = TEXTS[status] ?? [phrase, ''];
   const advice = known?.shown ?? usual;
-  // The page has the address of the request, so an empty reference asks again.
+  // The page has the address of the request, so an empty reference repeats the request.
   const isRepeatable = TEMPORARY.includes(status) && (method === 'GET' || method === 'HEAD');
   const retry = isRepeatable ? '<p><a class="button" href="">Try again</a></p>\n' : '';
   const moment = known === null ? '' : `<br>${timeElement(known.atMs)}`;
@@ -92,7 +92,9 @@ function timeElement(ms: number): string {
   return `<time datetime="${time}">${time.slice(0, 19).replace('T', ' ')} UTC</time>`;
 }
 
-/** Whether an `Accept` field asks for a page: browsers name it when they navigate, programs do not. */
+/**
+ * Whether an `Accept` field asks for a page. Browsers list `text/html` when they navigate; programs do not.
+ */
 function wantsPage(accept: string | undefined): boolean {
   return (
     accept !== undefined &&

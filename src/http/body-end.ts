@@ -3,31 +3,32 @@ import type { Readable, Transform, Writable } from 'node:stream';
 import { HubgateError } from '../kernel/error.ts';
 
 /**
- * How the body of a response ends: here and nowhere else, for a stream of HTTP/2 bears only one way.
- * While Node closes such a stream it emits `aborted` before it has sent RST_STREAM. A stream that is
- * destroyed in there is gone for Node but not for nghttp2, whose loop then never ends. The pipelines of
- * Node do just that, so nothing here is piped with them.
+ * Response bodies are ended only in this module, because an HTTP/2 stream tolerates only one way. When Node
+ * closes such a stream, it emits `aborted` before it sends RST_STREAM. A stream that is destroyed at that
+ * moment is gone for Node but not for nghttp2, whose loop then never ends. Node's pipelines do exactly that,
+ * so this module does not use them.
  */
 
 /** RFC 9113 §7: the response is complete, and the rest of the request is not wanted. */
 const NO_ERROR = 0;
 
 /**
- * Breaks a body off, so that the client cannot take it for complete. Does nothing to one that is closed
- * already: of an HTTP/2 stream Node says so from the beginning of its end.
+ * Aborts a body, so that the client does not regard it as complete. Does nothing to a closed body. Node
+ * reports an HTTP/2 stream as closed as soon as it begins to end.
  */
 export function breakOff(body: Writable): void {
   if (body.destroyed || body.closed) return;
-  // RFC 9113 §8.1: INTERNAL_ERROR tells the client that the response is not complete. Closed with that
-  // code, Node would end the body in good order first.
+  // RFC 9113 §8.1: INTERNAL_ERROR tells the client that the response is incomplete. If the stream were closed
+  // with that code, Node would first end the body in good order.
   body.destroy(isHttp2(body) ? new HubgateError('response-broken-off', BROKEN_OFF) : undefined);
 }
 
 const BROKEN_OFF = 'The response was aborted';
 
 /**
- * RFC 9113 §8.1: after the answer the rest of the request is not wanted. A turn later than the head was
- * given: some versions of Node (22.23, 26) would send what closes the stream instead of a head without a body.
+ * RFC 9113 §8.1: after the response, the rest of the request is not wanted. This happens one turn after the
+ * head. Some versions of Node (22.23, 26) would otherwise close the stream instead of sending a head without
+ * a body.
  */
 export function closeAnswered(stream: Http2Stream): void {
   setImmediate(() => {
@@ -35,7 +36,9 @@ export function closeAnswered(stream: Http2Stream): void {
   });
 }
 
-/** Ends a stream in good order after what was written; what the client still sends is dropped. */
+/**
+ * Ends a stream in good order after the written data. Everything that the client still sends is discarded.
+ */
 export function endStream(stream: Http2Stream): void {
   if (stream.destroyed || stream.closed) return;
   if (stream.writableFinished) {
@@ -47,8 +50,8 @@ export function endStream(stream: Http2Stream): void {
 }
 
 /**
- * Pipes steps one into the other and the last into a body, with back-pressure. A step that fails breaks
- * the body off; a body that closes ends the steps. Whoever writes to the first learns of it by `close`.
+ * Pipes each step into the next and the last one into a body, with back-pressure. If a step fails, the body
+ * is aborted. If the body closes, the steps end. The writer to the first step learns of it from `close`.
  */
 export function pipeSteps(steps: readonly Transform[], body: Writable): void {
   let isOver = false;
@@ -59,7 +62,7 @@ export function pipeSteps(steps: readonly Transform[], body: Writable): void {
     if (!body.writableEnded) breakOff(body);
   };
   for (const [index, step] of steps.entries()) {
-    // Unheard it would end the process.
+    // Without a listener, it would end the process.
     step.on('error', end);
     step.once('close', () => {
       if (!step.readableEnded) end();
@@ -67,16 +70,17 @@ export function pipeSteps(steps: readonly Transform[], body: Writable): void {
     step.pipe(steps[index + 1] ?? body);
   }
   body.once('close', end);
-  // Such a body says nothing more.
+  // A destroyed body emits nothing more.
   if (body.destroyed) process.nextTick(end);
 }
 
 /**
- * Writes all that a source gives to a body, and ends it. Resolves when it is on its way; a source that
- * fails is for the caller, as is the body then.
+ * Writes everything from a source to a body, and ends the body. Resolves when everything is on its way. If
+ * the source fails, the caller handles the error and the body.
  *
- * @param isReused whether the source fills the same buffer again, so that each piece has to be taken first
- * @throws HubgateError `client-left` when the body closes before its end; whatever the source throws
+ * @param isReused whether the source reuses its buffer, so that each piece must be consumed before the next
+ * one
+ * @throws HubgateError `client-left` if the body closes before its end; any error of the source
  */
 export async function pourInto(
   source: AsyncIterable<Buffer>,
@@ -97,7 +101,7 @@ function isGone(body: Writable): boolean {
   return body.destroyed || body.closed || body.writableEnded;
 }
 
-/** Resolves when a body has let go of a chunk; rejects when it closes instead. */
+/** Resolves when a body has released a chunk; rejects if it closes instead. */
 function taken(body: Writable, chunk: Buffer): Promise<void> {
   return new Promise((resolve, reject) => {
     const onClose = (): void => reject(clientLeft());
@@ -110,7 +114,7 @@ function taken(body: Writable, chunk: Buffer): Promise<void> {
   });
 }
 
-/** Resolves when a body says so; rejects when it closes instead. */
+/** Resolves when a body emits the event; rejects if it closes instead. */
 function told(body: Writable, event: 'drain' | 'finish'): Promise<void> {
   return new Promise((resolve, reject) => {
     const settle = (error: Error | null): void => {

@@ -1,36 +1,37 @@
-// The target of a request is made canonical once, on arrival, and again only by a rewrite.
-// Matchers, hub, rewrites, files, logs and upstreams all read that form, and nothing behind cleans
-// a path again.
+// The target of a request is made canonical once, on arrival, and again only by a rewrite. Matchers, hub,
+// rewrites, files, logs and upstreams all read that form. No later code normalizes a path.
 
 import { HttpError } from './errors.ts';
 
 /**
- * The one spelling of a request target. It is made when a request arrives and when something rewrites
- * it, so that matchers, the hub, files, the log and upstreams all read the same path:
+ * Returns the canonical form of a request target. It is computed when a request arrives and when a rewrite
+ * changes it, so that matchers, the hub, files, the log and upstreams all read the same path:
  *
- * - Escapes of letters, digits and `-._~` are decoded (RFC 3986 §6.2.2.2). Others stay as they are: to topics
- *   `%3a` is not `%3A`.
- * - Dot segments are removed (§5.2.4), whatever their spelling.
- * - Whatever may not stand in a path (§3.3) is percent-encoded, `\` among it.
+ * - Escapes of letters, digits and `-._~` are decoded (RFC 3986 §6.2.2.2). Others stay as they are: for
+ *   topics, `%3a` differs from `%3A`.
+ * - Dot segments are removed (§5.2.4), however they are spelled.
+ * - Characters that are not allowed in a path (§3.3) are percent-encoded, including `\`.
  *
  * The query stays as it is.
  */
 
-/** What a path may hold as it is: pchar of RFC 3986 §3.3, and the slash. */
+/** Characters that a path may contain literally: pchar of RFC 3986 §3.3, and the slash. */
 const PLAIN = /^[\w.~!$&'()*+,;=:@/-]*$/;
-/** A segment that is `.` or `..`, with path parameters or without. */
+/** A segment that is `.` or `..`, with or without path parameters. */
 const HAS_DOTS = /\/\.{1,2}(?:[/;]|$)/;
-/** An escape, a percent sign that begins none, or a character that may not stand in a path. */
+/** An escape, a percent sign that begins none, or a character that is not allowed in a path. */
 const ODD = /%(?:([0-9A-Fa-f]{2})|)|[^\w.~!$&'()*+,;=:@/%-]/gu;
 const UNRESERVED = /[\w.~-]/;
-/** A slash or backslash that is escaped: some readers take it for the end of a segment, some do not. */
+/** An escaped slash or backslash. Some readers treat it as the end of a segment, others do not. */
 const ESCAPED_SLASH = /%2F|%5C/i;
-/** What may not stand in a query that a placeholder has filled in: no request line has it (RFC 9112 §3.2). */
+/**
+ * Characters that a request line cannot contain (RFC 9112 §3.2), in a query that a placeholder has filled in.
+ */
 const NOT_IN_QUERY = /[^!-~]|#/gu;
 
 /**
- * The canonical form of a target that a client has sent; null where two readers may read its path
- * in two ways: `%zz`, `%00`, `..%2F`, `..;x`. `*` is its own form.
+ * The canonical form of a target that a client has sent; null if two readers could read its path differently:
+ * `%zz`, `%00`, `..%2F`, `..;x`. `*` is its own canonical form.
  */
 export function canonicalTarget(target: string): string | null {
   if (target === '*') return target;
@@ -38,10 +39,10 @@ export function canonicalTarget(target: string): string | null {
 }
 
 /**
- * The canonical form of a target that a configuration has made, with what placeholders brought in: a
- * percent sign that begins no escape is one that stands for itself.
+ * The canonical form of a target from the configuration, with its placeholders replaced. A percent sign that
+ * begins no escape stands for itself.
  *
- * @throws HttpError 400 where two readers may read its path in two ways
+ * @throws HttpError 400 if two readers could read its path differently
  */
 export function canonicalRewrite(target: string): string {
   const rooted = target.startsWith('/') ? target : `/${target}`;
@@ -59,7 +60,7 @@ function withPath(target: string, change: (path: string) => string | null): stri
   return path === null ? null : path + target.slice(mark);
 }
 
-/** @param percent what stands for a percent sign that begins no escape; null: nothing does */
+/** @param percent replaces a percent sign that begins no escape; null if such a sign is not allowed */
 function canonicalPath(path: string, percent: string | null): string | null {
   const encoded = PLAIN.test(path) ? path : encodedPath(path, percent);
   if (encoded === null) return null;
@@ -90,8 +91,8 @@ function percentEncoded(letter: string): string {
 }
 
 /**
- * RFC 3986 §5.2.4; null where some reader sees a dot segment that others do not see. A final `/.` goes
- * with its slash, unlike there: to whoever cleans paths `/metrics/.` is `/metrics`.
+ * RFC 3986 §5.2.4; null if only some readers see a dot segment. Unlike there, a final `/.` is removed
+ * together with its slash: for code that cleans paths, `/metrics/.` is `/metrics`.
  */
 function withoutDotSegments(path: string): string | null {
   const segments = path.slice(1).split('/');
@@ -109,7 +110,10 @@ function withoutDotSegments(path: string): string | null {
   return `/${kept.join('/')}`;
 }
 
-/** `..%2Fx` is a way up to whoever decodes first, `..;x` to whoever knows path parameters. */
+/**
+ * For readers that decode first, `..%2Fx` leads to the parent; `..;x` does for readers that know path
+ * parameters.
+ */
 function hidesDots(segment: string): boolean {
   return segment.split(ESCAPED_SLASH).some((part) => /^\.{1,2}(?:;|$)/.test(part));
 }

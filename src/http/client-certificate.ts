@@ -1,7 +1,7 @@
 import { createHash, type X509Certificate } from 'node:crypto';
 import { parseUrl } from '../kernel/parse-url.ts';
 
-/** What a member of a list of alternative names is called there. */
+/** The names that Node uses in the list of alternative names for each kind of member. */
 const LISTS: Readonly<Record<string, string>> = {
   dns_names: 'DNS',
   emails: 'email',
@@ -9,10 +9,12 @@ const LISTS: Readonly<Record<string, string>> = {
   uris: 'URI',
 };
 
-/** A kind and a name; one with a comma or a quote in it is written as JSON. */
+/** A kind and a name. A name with a comma or a quote is written as JSON. */
 const ALTERNATIVE_NAME = /([^:,]+):("(?:[^"\\]|\\.)*"|[^,]*)(?:, |$)/gy;
 
-/** The certificate by which a client has proven who it is, verified in the handshake of its connection. */
+/**
+ * The certificate with which a client has proven its identity, verified in the handshake of its connection.
+ */
 export class ClientCertificate {
   readonly #certificate: X509Certificate;
   /** At most one value for each placeholder of the configuration. */
@@ -27,7 +29,10 @@ export class ClientCertificate {
     return this.value('fingerprint');
   }
 
-  /** What `{tls_client_…}` reads, by what stands behind the last "_"; empty where the certificate has no such thing. */
+  /**
+   * The value of `{tls_client_…}`, by the part of its name after the last "_"; empty if the certificate has
+   * no such value.
+   */
   value(name: string): string {
     const known = this.#values.get(name);
     if (known !== undefined) return known;
@@ -56,8 +61,8 @@ export class ClientCertificate {
 }
 
 /**
- * A name as RFC 4514 writes it: the last part first. Node gives a line for each part, in which the characters that
- * mean something are escaped already.
+ * A name in the format of RFC 4514: the last part first. Node returns a line for each part, with special
+ * characters already escaped.
  */
 function distinguishedName(lines: string | undefined): string {
   // A certificate need not have a subject.
@@ -69,7 +74,7 @@ function distinguishedName(lines: string | undefined): string {
     .join(',');
 }
 
-/** @param name `san.emails.0`, say */
+/** @param name for example `san.emails.0` */
 function alternativeName(names: string, name: string): string {
   const [, list = '', index = ''] = name.split('.');
   const kind = LISTS[list];
@@ -90,7 +95,7 @@ function unquoted(value: string): string {
   }
 }
 
-/** An IPv6 address as RFC 5952 writes it. */
+/** An IPv6 address in the format of RFC 5952. */
 function shortAddress(address: string): string {
   return parseUrl(`http://[${address}]`)?.hostname.slice(1, -1) ?? '';
 }

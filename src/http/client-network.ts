@@ -1,15 +1,18 @@
-/** Parts of 16 bits of an IPv6 address that name the network of one client: a /64. */
+/** 16-bit parts of an IPv6 address that identify the network of one client: a /64. */
 const PARTS_OF_CLIENT = 4;
 
-/** Who a client is to whoever counts: its address, of IPv6 its /64, all of whose addresses are its own. */
+/**
+ * The network that counts as one client: the IPv4 address, or the /64 of an IPv6 address, because a client
+ * can use all addresses in it.
+ */
 export function clientNetwork(address: string): string {
   if (isIpv4(address)) return address;
   return partsOf(address).slice(0, PARTS_OF_CLIENT).join(':');
 }
 
 /**
- * The network that shares turns with others: of IPv4 the /24, of IPv6 the /56. Whoever attacks has
- * many addresses in few networks.
+ * The network that shares its turns among its clients: the /24 of an IPv4 address, or the /56 of an IPv6
+ * address. An attacker has many addresses in few networks.
  */
 export function fairShareNetwork(address: string): string {
   if (isIpv4(address))
@@ -27,7 +30,7 @@ function isIpv4(address: string): boolean {
   return !address.includes(':') || address.startsWith('::ffff:');
 }
 
-/** The eight parts of an IPv6 address, zeros filled in. */
+/** The eight parts of an IPv6 address, with the omitted zeros. */
 function partsOf(address: string): string[] {
   const [head = '', tail] = address.split('::');
   const front = head.split(':').filter((part) => part !== '');

@@ -1,6 +1,6 @@
 import type { Exchange } from './exchange.ts';
 
-/** What a request can make conditions about. */
+/** The properties of a representation that the conditions of a request refer to. */
 export interface Validators {
   /** Strong, with its quotes. */
   readonly etag: string;
@@ -14,7 +14,10 @@ export interface ByteRange {
   readonly end: number;
 }
 
-/** The status that the conditions of a request ask for, in the order of RFC 9110 §13.2.2; null: none. */
+/**
+ * The status that results from the conditions of a request, in the order of RFC 9110 §13.2.2; null if there
+ * is none.
+ */
 export function evaluateConditions(
   { headers }: Pick<Exchange, 'headers'>,
   { etag, modifiedMs }: Validators,
@@ -38,8 +41,8 @@ export function evaluateConditions(
 }
 
 /**
- * The one range that a request asks for (RFC 9110 §14.2); null for everything: no range, several,
- * another unit, or one of a version that is gone (`If-Range`).
+ * The one range that a request asks for (RFC 9110 §14.2); null for the whole content: if there is no range,
+ * several, another unit, or one of an outdated version (`If-Range`).
  */
 export function requestedRange(
   { headers, method }: Pick<Exchange, 'headers' | 'method'>,
@@ -63,14 +66,14 @@ export function requestedRange(
   return start >= size ? 'unsatisfiable' : { start, end };
 }
 
-/** Whether a list of entity tags names one (RFC 9110 §8.8.3.2). */
+/** Whether a list of entity tags contains this one (RFC 9110 §8.8.3.2). */
 export function listsTag(field: string, etag: string, comparison: 'strong' | 'weak'): boolean {
   if (field.trim() === '*') return true;
   const tags = field.match(/(?:W\/)?"[^"]*"/g) ?? [];
   return tags.some((tag) => (comparison === 'weak' ? tag.replace(/^W\//, '') : tag) === etag);
 }
 
-/** Seconds of an HTTP date; null for what is none, which is ignored. */
+/** Seconds of an HTTP date; null for an invalid date, which is ignored. */
 function dateOf(field: string | undefined): number | null {
   const ms = field === undefined || !/^[A-Za-z]{3},/.test(field) ? Number.NaN : Date.parse(field);
   return Number.isNaN(ms) ? null : seconds(ms);

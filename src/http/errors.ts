@@ -2,8 +2,8 @@ import { STATUS_CODES } from 'node:http';
 import { HubgateError } from '../kernel/error.ts';
 
 /**
- * An error with the status that answers it. The client sees the status's own phrase, or `shown` where the
- * configuration gives a text for clients. It never sees `message`: that is for the log.
+ * An error with the status of its response. The client sees the standard phrase of the status, or `shown` if
+ * the configuration has a text for clients. It never sees `message`, which is for the log.
  */
 export class HttpError extends HubgateError {
   readonly status: number;
@@ -17,7 +17,7 @@ export class HttpError extends HubgateError {
   }
 }
 
-/** The phrase of a status: `Bad Gateway`. */
+/** The phrase of a status, for example `Bad Gateway`. */
 export function reasonPhrase(status: number): string {
   return STATUS_CODES[status] ?? 'Unknown';
 }

@@ -1,7 +1,7 @@
-// Handlers see an exchange instead of Node's request and response, so they are the same over
-// HTTP/1.1 and HTTP/2. A response has one head, sent in one place: whatever changes it (discovery,
-// `header`, CORS, compression) registers a transform and never sees the socket. A head is marked
-// `upstream` or `gateway`, so that discovery changes only what the app answered.
+// Handlers see an exchange instead of Node's request and response, so they are the same over HTTP/1.1 and
+// HTTP/2. A response has one head, which is sent in one place. Code that changes it (discovery, `header`,
+// CORS, compression) registers a transform and never sees the socket. A head is marked `upstream` or
+// `gateway`, so that discovery changes only responses of the app.
 
 import type { IncomingMessage } from 'node:http';
 import type { ServerHttp2Stream } from 'node:http2';
@@ -14,15 +14,14 @@ import type { Identity } from './identity.ts';
 import { withoutSecretParts } from '../kernel/secret.ts';
 
 /**
- * One request and its response, the same over HTTP/1.1 and HTTP/2. Handlers see nothing of the
- * protocol beneath: fields that HTTP/2 forbids, body-less statuses and the bytes of the head are
- * the business of the implementation.
+ * One request and its response, the same over HTTP/1.1 and HTTP/2. Handlers see nothing of the protocol: the
+ * implementation handles fields that HTTP/2 forbids, statuses without a body, and the bytes of the head.
  */
 export interface Exchange {
-  /** Unique per request; in the log and in `X-Request-Id` of error answers. */
+  /** Unique per request. It is in the log and in `X-Request-Id` of error responses. */
   readonly id: string;
   readonly log: Logger;
-  /** The connection's own scheme; forwarded headers never change it. */
+  /** The scheme of the connection itself; forwarded headers never change it. */
   readonly scheme: 'http' | 'https';
   readonly httpVersion: '1.0' | '1.1' | '2.0';
   /** As `method` has changed it; {@link originalMethod} is what the client sent. */
@@ -34,22 +33,22 @@ export interface Exchange {
   host: string;
   /** Path and query of the request in their canonical form (`canonical-target.ts`), still encoded. */
   readonly originalTarget: string;
-  /** The same as the client spelled it, where upstreams are to get it so; null elsewhere. */
+  /** The same as the client spelled it, if upstreams are to get it unchanged; otherwise null. */
   readonly rawTarget: string | null;
-  /** Path and query as rewritten so far, in their canonical form too. */
+  /** Path and query after the rewrites so far, also in their canonical form. */
   target: string;
-  /** Fields of the request. Handlers may change them; the HTTP/2 pseudo fields are not in it. */
+  /** Fields of the request, without the HTTP/2 pseudo-header fields. Handlers may change them. */
   readonly headers: HeaderList;
   readonly remoteAddress: string;
   readonly remotePort: number;
-  /** The address of the client behind trusted proxies; else `remoteAddress`. */
+  /** The address of the client if the peer is a trusted proxy; otherwise `remoteAddress`. */
   readonly clientAddress: string;
-  /** Body of the request. Ends at once when there is none. Handlers may put a limiting one before it. */
+  /** Body of the request. Ends at once if there is none. Handlers may replace it with a limiting stream. */
   body: Readable;
   /**
-   * Lends what is left of the body to a reader who may destroy it: what he has not been given by
-   * then waits for the next one, or for who reads `body`. One reader at a time; null where the
-   * message cannot have a body.
+   * Lends the rest of the body to a reader that may destroy it. Whatever it has not received by then waits
+   * for the next reader, or for readers of `body`. There is one reader at a time. Returns null if the message
+   * cannot have a body.
    */
   lendBody(loan: BodyLease): LeasedBody | null;
   /** Whether nobody has been given bytes of the body yet, so that another can still have all of it. */
@@ -59,47 +58,47 @@ export interface Exchange {
   /** Trailer fields of the request; complete once `body` has ended. */
   trailers(): HeaderList;
   /**
-   * The client sends its body too slowly: it is answered without waiting for the rest, and what has
-   * been answered already is broken off.
+   * Called if the client sends its body too slowly. The response does not wait for the rest of the body. If
+   * it has begun, it is aborted.
    */
   forgoBody(): void;
   /** Whether the client has left before the response was complete. */
   readonly abandoned: boolean;
   /**
-   * Calls the listener once when the client leaves before the response is complete, soon if it has
-   * left. The returned function takes the listener back.
+   * Calls the listener once if the client leaves before the response is complete, or soon if it has left
+   * already. The returned function removes the listener.
    */
   onAbandoned(listener: () => void): () => void;
-  /** Aborted when {@link onAbandoned} tells; it costs more. */
+  /** Aborted when {@link onAbandoned} calls its listeners; it costs more than that. */
   readonly signal: AbortSignal;
-  /** What handlers have established of whoever asks; the only thing that tokens are given by. */
+  /** The identity of the client as handlers have established it. Tokens are issued only on this basis. */
   readonly identity: Identity;
-  /** Values of `{…}` placeholders that handlers left for later ones. */
+  /** Values of `{…}` placeholders that handlers have set for later ones. */
   readonly variables: Map<string, string>;
 
-  /** What the client wants to switch to; null for an ordinary request. */
+  /** The protocol that the client wants to switch to; null for an ordinary request. */
   readonly upgrade: UpgradeRequest | null;
   /**
-   * Hands the connection of an HTTP/1.1 upgrade to the caller, who writes the head himself: it has
-   * passed the head transforms, body wrappers apart. The exchange counts as begun.
+   * Passes the connection of an HTTP/1.1 upgrade to the caller, which writes the head itself. The head has
+   * passed all transforms, but body wrappers are not applied. The exchange counts as begun.
    *
-   * @throws HubgateError `no-connection` without such an upgrade, `response-begun` when a head has
-   * been sent before
+   * @throws HubgateError `no-connection` without such an upgrade, `response-begun` if a head has been sent
+   * before
    */
   takeOver(head: ResponseHead): void;
 
-  /** Bytes of the response's body that have been handed over, or that its head announced. */
+  /** Bytes of the response body that have been written, or that its head announced. */
   readonly responseBytes: number;
-  /** `TLSv1.3`, say; null without TLS. */
+  /** For example `TLSv1.3`; null without TLS. */
   readonly tlsVersion: string | null;
-  /** The upstream that answered, or was asked last; null before. Handlers set it for the log. */
+  /** The upstream that responded, or that was tried last; null before. Handlers set it for the log. */
   upstream: UpstreamVisit | null;
-  /** Where it stands in a trace; null where none is kept. */
+  /** The position in a trace; null without tracing. */
   trace: TraceContext | null;
 
-  /** True once the head of the response is on its way. */
+  /** True once the head of the response is being sent. */
   readonly begun: boolean;
-  /** Status sent; 0 before. */
+  /** The sent status; 0 before. */
   readonly status: number;
   /**
    * Fields of the response from handlers that pass the request on. Whatever the response says itself
@@ -114,30 +113,34 @@ export interface Exchange {
   interceptHead(look: HeadInterceptor): () => void;
   /** Changes the head just before it is sent. The last registered runs first. */
   onHead(transform: HeadTransform): void;
-  /** Keeps a field from the client, in informational responses, the head and the trailers alike. */
+  /** Withholds a field from the client: in informational responses, the head and the trailers. */
   withhold(name: string): void;
-  /** Reads the trailer fields of the response, before those that are withheld are taken off. */
+  /**
+   * Registers a reader for the trailer fields of the response. It runs before withheld fields are removed.
+   */
   onTrailers(read: (trailers: HeaderList) => void): void;
-  /** Sends a 1xx response; 101 is not one of them. */
+  /** Sends a 1xx response other than 101. */
   inform(status: number, headers: HeaderList): void;
   /**
-   * Sends the head and returns where the body goes; the head leaves at once, not with the first
-   * byte of the body. For HEAD, 204 and 304 what is written is discarded.
+   * Sends the head and returns the stream for the body. The head is sent at once, not with the first byte of
+   * the body. For HEAD, 204 and 304, written data is discarded.
    *
-   * @throws HubgateError `response-begun` when the head has been sent before
+   * @throws HubgateError `response-begun` if the head has been sent before
    */
   begin(head: ResponseHead): Writable;
   /**
-   * Sends the head of a response that is written piece by piece over a long time, and returns what
-   * costs least to keep open: below it may be the connection itself. For HEAD, 204 and 304 what is
-   * written is discarded. The request is not to be read any more.
+   * Sends the head of a response that is written piece by piece over a long time. Returns the stream that
+   * costs least to keep open, which may be the connection itself. For HEAD, 204 and 304, written data is
+   * discarded. The request must not be read afterwards.
    *
-   * @throws HubgateError `response-begun` when the head has been sent before
+   * @throws HubgateError `response-begun` if the head has been sent before
    */
   stream(head: ResponseHead): ResponseStream;
-  /** Trailer fields, to be called before the body ends. Dropped where the protocol cannot carry them. */
+  /**
+   * Sets the trailer fields; called before the body ends. They are dropped if the protocol cannot carry them.
+   */
   end(body: Writable, trailers: HeaderList): void;
-  /** Breaks the response off, so that the client cannot take it for complete. */
+  /** Aborts the response, so that the client does not regard it as complete. */
   abort(): void;
 }
 
@@ -145,57 +148,60 @@ export interface Exchange {
 export interface BodyLease {
   /** Called once, when the reader first asks for bytes. */
   readonly onWanted: () => void;
-  /** How long the reader may take nothing while bytes wait for him; null: as long as he likes. */
+  /** How long the reader may leave bytes unread that wait for it; null for no limit. */
   readonly stall: WaitLimit | null;
 }
 
 /** A body that its reader may destroy. */
 export interface LeasedBody extends Readable {
-  /** True once it has been given bytes, which nobody else can have any more. */
+  /** True once it has received bytes. No other reader can get these bytes. */
   readonly consumed: boolean;
 }
 
-/** How long somebody may let another wait. */
+/** A limit on how long one side may let the other wait. */
 export interface WaitLimit {
   readonly limitMs: number;
   readonly clock: Clock;
-  /** Makes what it ends with, once the wait was too long. */
+  /** Creates the error that a wait ends with when it was too long. */
   readonly over: () => Error;
 }
 
-/** How an upstream was asked for an answer. */
+/** The request to an upstream. */
 export interface UpstreamVisit {
   readonly hostport: string;
-  /** Until the head of its answer, or until it failed. */
+  /** Time until the head of its response, or until the failure. */
   readonly latencyMs: number;
 }
 
-/** Where a response goes that is written piece by piece over a long time. */
+/** The destination of a response that is written piece by piece over a long time. */
 export interface ResponseStream {
-  /** How the caller frames what it writes: HTTP/1.1 chunks (RFC 9112 §7.1), or nothing. */
+  /** The framing that the caller must apply: HTTP/1.1 chunks (RFC 9112 §7.1), or none. */
   readonly framing: 'chunked' | 'plain';
   /**
-   * Takes bytes framed so, none of them empty: an empty chunk is the last one. False: wait for
-   * `drained`. The same Buffer may be handed to many streams; it must not change. After the end
-   * nothing is taken.
+   * Accepts bytes with that framing, never empty ones, because an empty chunk is the last one. If it returns
+   * false, wait for `drained`. One Buffer may be written to many streams and must not change. After the end,
+   * nothing is accepted.
    */
   write(framed: Buffer): boolean;
-  /** Bytes accepted but not yet taken by the operating system. */
+  /** Bytes that were accepted but not yet passed to the operating system. */
   readonly bufferedBytes: number;
-  /** The one who is told; called once. */
+  /** Sets the listener; called once. */
   listen(listener: StreamListener): void;
-  /** Ends cleanly after what was written; it writes the last chunk itself. */
+  /** Ends cleanly after the written data. The implementation writes the last chunk. */
   end(): void;
-  /** Breaks off, so that the client cannot take the response for complete. */
+  /** Aborts the response, so that the client does not regard it as complete. */
   destroy(): void;
 }
 
 export interface StreamListener {
-  /** Events that have been written, for the log. */
+  /** Number of events that have been written, for the log. */
   readonly events: number;
-  /** What `write` had refused to take more of is gone. */
+  /** The stream accepts bytes again after `write` has returned false. */
   drained(): void;
-  /** Nothing more is taken: exactly once, however it ended, never before `listen` has returned. */
+  /**
+   * Nothing more is accepted. Called exactly once, however the stream ended, and never before `listen` has
+   * returned.
+   */
   closed(): void;
 }
 
@@ -205,9 +211,9 @@ export type UpgradeRequest =
       readonly kind: 'http1';
       readonly request: IncomingMessage;
       readonly socket: Duplex;
-      /** What the client sent right after its head. */
+      /** The bytes that the client sent right after its head. */
       readonly head: Buffer;
-      /** Takes the connection from the response that would be sent on it. */
+      /** Detaches the connection from the response that would otherwise be sent on it. */
       readonly release: () => void;
     }
   | { readonly kind: 'http2'; readonly protocol: string; readonly stream: ServerHttp2Stream };
@@ -215,22 +221,28 @@ export type UpgradeRequest =
 export interface ResponseHead {
   status: number;
   readonly headers: HeaderList;
-  /** `upstream` for the site's pages, of the proxied app or from files; `gateway` for all of our own. */
+  /**
+   * `upstream` for the site's pages, from the proxied app or from files; `gateway` for all responses of
+   * hubgate itself.
+   */
   readonly source: 'upstream' | 'gateway';
   /** Fields of the same name that were {@link Exchange.preset} stand before those of the app. */
   readonly isBesidePreset?: true;
   /** The answer to an extended CONNECT whose tunnel is there. */
   readonly opensTunnel?: true;
-  /** A 304 with all fields of its 200; those of the content are taken off when it is sent. */
+  /** A 304 with all fields of its 200. The fields that describe the content are removed when it is sent. */
   readonly isUnchanged?: boolean;
-  /** Neither a body nor trailer fields follow: HTTP/2 says so with the head itself, which gRPC looks for. */
+  /**
+   * Neither a body nor trailer fields follow. HTTP/2 signals this in the frame of the head, which gRPC
+   * requires.
+   */
   readonly isWhole?: boolean;
 }
 
 /**
- * Changes a head; may return a function that wraps the body (for compression). One that needs an
- * answer from elsewhere returns a promise: the head and the body wait for it, and it must not
- * reject. A connection that is taken over waits for nobody.
+ * Changes a head. It can return a function that wraps the body (for compression). A transform that needs a
+ * response from elsewhere returns a promise, which must not reject: the head and the body wait for it. When a
+ * connection is taken over, the head does not wait.
  */
 export type HeadTransform = (head: ResponseHead) => BodyWrapper | Promise<void> | undefined;
 
@@ -240,16 +252,18 @@ export type HeadInterceptor = (head: ResponseHead) => Writable | null;
 /** Takes where the encoded bytes go and returns where the plain bytes are written. */
 export type BodyWrapper = (body: Writable) => Writable;
 
-/** Answers the exchange, or passes it on. Throwing an {@link HttpError} answers with its status. */
+/**
+ * Responds to the exchange, or calls `next`. If it throws an {@link HttpError}, the response has its status.
+ */
 export type Handler = (exchange: Exchange, next: Next) => void | Promise<void>;
 
 /** Runs the handlers after this one: done, or resolved, when one has answered or the last passed. */
 export type Next = () => void | Promise<void>;
 
 /**
- * Replaces the `{…}` placeholders of a text by what this exchange makes of them; those of the
- * response only where its fields are given. Each value goes through `encode`, if that is given;
- * the text around the placeholders does not.
+ * Replaces the `{…}` placeholders in a template with their values for this exchange. Placeholders of the
+ * response are replaced only if its fields are given. If `encode` is given, each value passes through it; the
+ * text around the placeholders does not.
  */
 export type Expand = (
   template: string,
@@ -258,10 +272,10 @@ export type Expand = (
   encode?: (value: string) => string,
 ) => string;
 
-/** Characters of a host or a path that a line of the log repeats. */
+/** Characters of a host or a path that a log line contains. */
 const MAX_SHOWN = 256;
 
-/** Which request a line of the log is about, beside its own fields. The query stays out. */
+/** The fields of a log line that identify the request. They do not include the query. */
 export function about(
   { host, originalTarget, method, upstream }: Exchange,
   fields: LogFields,

@@ -1,9 +1,9 @@
 import type { HeaderList } from './header-list.ts';
 
 /**
- * The value of the first cookie of that name in a request (RFC 6265 §4.2.1) that `accepts` takes;
- * undefined for none. There is no space around its `=`, and quotes around a value are not part of it
- * (§4.1.1).
+ * The value of the first cookie with that name in a request (RFC 6265 §4.2.1) that `accepts` returns true
+ * for; undefined if there is none. There is no space around the `=`, and quotes around a value are not part
+ * of it (§4.1.1).
  */
 export function cookieValue(
   headers: HeaderList,
@@ -23,7 +23,7 @@ export function cookieValue(
   return undefined;
 }
 
-/** A quoted-string (RFC 9110 §5.6.4). Characters beyond ASCII are left for the field's encoding. */
+/** A quoted-string (RFC 9110 §5.6.4). Characters beyond ASCII are left to the encoding of the field. */
 export function quotedString(text: string): string {
   return `"${text.replace(/["\\]/g, '\\$&')}"`;
 }

@@ -3,15 +3,15 @@ import { PRIVATE_RANGES } from '../config/well-formed.ts';
 import { HubgateError } from '../kernel/error.ts';
 import type { HeaderList } from './header-list.ts';
 
-/** Tells whether an IP address belongs to a set. Anything that is not an address does not. */
+/** Whether an IP address belongs to a set. Returns false for anything that is not an address. */
 export type AddressSet = (address: string) => boolean;
 
-/** `::ffff:192.0.2.1` as `192.0.2.1`: dual-stack sockets report IPv4 clients so. */
+/** Converts `::ffff:192.0.2.1` to `192.0.2.1`: dual-stack sockets report IPv4 clients in the long form. */
 export function plainAddress(address: string): string {
   return address.startsWith('::ffff:') && address.includes('.') ? address.slice(7) : address;
 }
 
-/** Entries of the client address fields that are looked at; a client chooses their number. */
+/** Entries of the client address fields that are examined; a client chooses their number. */
 const MAX_FORWARDED_ENTRIES = 64;
 
 /**
@@ -26,7 +26,7 @@ export function addressSet(ranges: readonly string[]): AddressSet {
     for (const one of range === 'private_ranges' ? PRIVATE_RANGES : [range]) addRange(list, one);
   }
   return (address) => {
-    // BlockList answers false for what it cannot parse, but only isIP parses strictly.
+    // BlockList returns false for an address that it cannot parse, but only isIP parses strictly.
     const version = isIP(address);
     return version !== 0 && list.check(address, version === 6 ? 'ipv6' : 'ipv4');
   };
@@ -48,9 +48,9 @@ function addRange(list: BlockList, range: string): void {
 }
 
 /**
- * The address of the client behind trusted proxies: in the first of `fields` that is present, the
- * first address from the right that is not itself trusted. What stands left of it is hearsay. The
- * peer's own address when the peer is not trusted or an entry is not an address.
+ * The address of the client behind trusted proxies: in the first of `fields` that is present, the first
+ * address from the right that is not itself trusted. Entries to its left cannot be trusted. Returns the
+ * peer's own address if the peer is not trusted or if an entry is not an address.
  */
 export function clientAddress(
   peer: string,
@@ -74,7 +74,7 @@ export function clientAddress(
   return client;
 }
 
-/** Entries of lists from the right, so many as are looked at; what stands left of them is not touched. */
+/** The entries of lists from the right, up to the limit. The entries to their left are not examined. */
 function* lastEntries(values: readonly string[]): Generator<string, void, void> {
   let left = MAX_FORWARDED_ENTRIES;
   for (let at = values.length - 1; at >= 0; at -= 1) {
@@ -95,13 +95,16 @@ function addressOf(entry: string): string | null {
   return isIP(address) === 0 ? null : canonicalAddress(address);
 }
 
-/** As sockets tell it, so that one client has one address, however a proxy spells it: `::ffff:c000:201`, `2001:DB8:0::1`. */
+/**
+ * The same form as that of a socket, so that a client has only one address, however a proxy spells it:
+ * `::ffff:c000:201`, `2001:DB8:0::1`.
+ */
 function canonicalAddress(address: string): string {
   if (isIP(address) === 4) return address;
   return plainAddress(new SocketAddress({ address, family: 'ipv6' }).address);
 }
 
-/** Removes what only a proxy may say: `Forwarded` and every `X-Forwarded-*`. */
+/** Removes the fields that only a proxy may send: `Forwarded` and every `X-Forwarded-*`. */
 export function dropForwardedFields(headers: HeaderList): void {
   headers.deleteWhere((key) => key === 'forwarded' || key.startsWith('x-forwarded-'));
 }

@@ -1,17 +1,17 @@
-// Field values are byte strings, because Node reads and writes headers as latin1. `utf8Field` and
-// `fieldUtf8` convert at the few places where text goes in or out.
+// Field values are byte strings, because Node reads and writes headers as latin1. `utf8Field` and `fieldUtf8`
+// convert them at the few places where text is written or read.
 
 /**
- * The fields of one message in order, names compared without case and kept as they were written.
- * Values are byte strings: one character per byte of the wire, as Node reads and writes them. Use
- * {@link utf8Field} to put text into a field and {@link fieldUtf8} to read text from one.
+ * The fields of one message in order. Names are compared without case, and keep their spelling. Values are
+ * byte strings: one character per byte of the wire, as Node reads and writes them. Use {@link utf8Field} to
+ * put text into a field and {@link fieldUtf8} to read text from one.
  */
 export class HeaderList implements Iterable<readonly [name: string, value: string]> {
   #names: string[] = [];
   #keys: string[] = [];
   #values: string[] = [];
 
-  /** From the alternating names and values of Node's `rawHeaders`. */
+  /** Creates a list from the alternating names and values of Node's `rawHeaders`. */
   static fromRaw(raw: readonly string[]): HeaderList {
     const list = new HeaderList();
     for (let i = 0; i + 1 < raw.length; i += 2) list.append(raw[i] ?? '', raw[i + 1] ?? '');
@@ -27,19 +27,19 @@ export class HeaderList implements Iterable<readonly [name: string, value: strin
     return list;
   }
 
-  /** The value of the first field of that name. */
+  /** The value of the first field with that name. */
   get(name: string): string | undefined {
     const index = this.#keys.indexOf(name.toLowerCase());
     return index === -1 ? undefined : this.#values[index];
   }
 
-  /** The values of all fields of that name, in order. */
+  /** The values of all fields with that name, in order. */
   getAll(name: string): string[] {
     const key = name.toLowerCase();
     return this.#values.filter((_, index) => this.#keys[index] === key);
   }
 
-  /** All values of that name as one list (RFC 9110 §5.3). Not for `Set-Cookie`. */
+  /** All values with that name as one list (RFC 9110 §5.3). Not for `Set-Cookie`. */
   combined(name: string): string | undefined {
     const values = this.getAll(name);
     return values.length === 0 ? undefined : values.join(', ');
@@ -55,7 +55,7 @@ export class HeaderList implements Iterable<readonly [name: string, value: strin
     this.#values.push(value);
   }
 
-  /** Replaces all fields of that name by one, at the place of the first. */
+  /** Replaces all fields with that name by one, at the position of the first. */
   set(name: string, value: string): void {
     const index = this.#keys.indexOf(name.toLowerCase());
     if (index === -1) {
@@ -66,12 +66,12 @@ export class HeaderList implements Iterable<readonly [name: string, value: strin
     this.#deleteFrom(name, index + 1);
   }
 
-  /** Removes all fields of that name. */
+  /** Removes all fields with that name. */
   delete(name: string): void {
     this.#deleteFrom(name, 0);
   }
 
-  /** Removes the fields for whose lower-case name `condition` holds. */
+  /** Removes the fields for which `condition` returns true; it gets the lower-case name. */
   deleteWhere(condition: (key: string, value: string) => boolean): void {
     let kept = 0;
     for (let i = 0; i < this.#keys.length; i += 1) {
@@ -82,14 +82,14 @@ export class HeaderList implements Iterable<readonly [name: string, value: strin
     this.#cut(kept);
   }
 
-  /** Replaces each value by what `change` makes of it. */
+  /** Replaces each value with the result of `change`. */
   mapValues(change: (key: string, value: string) => string): void {
     for (let i = 0; i < this.#keys.length; i += 1) {
       this.#values[i] = change(this.#keys[i] ?? '', this.#values[i] ?? '');
     }
   }
 
-  /** Calls with each field's lower-case name and its value, in order. */
+  /** Calls the function with the lower-case name and the value of each field, in order. */
   forEach(call: (key: string, value: string) => void): void {
     for (let i = 0; i < this.#keys.length; i += 1) call(this.#keys[i] ?? '', this.#values[i] ?? '');
   }
@@ -112,7 +112,7 @@ export class HeaderList implements Iterable<readonly [name: string, value: strin
     }
   }
 
-  /** Alternating names and values, as Node's `writeHead` takes them. */
+  /** Alternating names and values, in the format of Node's `writeHead`. */
   toRaw(): string[] {
     const raw: string[] = [];
     for (let i = 0; i < this.#names.length; i += 1) {
@@ -121,7 +121,7 @@ export class HeaderList implements Iterable<readonly [name: string, value: strin
     return raw;
   }
 
-  /** Lower-case names with their values, several kept apart. */
+  /** Lower-case names with their values. Several values with one name are kept apart. */
   toRecord(): Record<string, string | string[]> {
     const record: Record<string, string | string[]> = Object.create(null);
     for (let i = 0; i < this.#keys.length; i += 1) {
@@ -162,12 +162,12 @@ export class HeaderList implements Iterable<readonly [name: string, value: strin
   }
 }
 
-/** Text as the byte string of a field value: its UTF-8 bytes. */
+/** Converts text to the byte string of a field value: its UTF-8 bytes. */
 export function utf8Field(text: string): string {
   return Buffer.from(text, 'utf8').toString('latin1');
 }
 
-/** The text of a byte string that holds UTF-8; undefined when it does not. */
+/** The text of a byte string that contains UTF-8; undefined if it does not. */
 export function fieldUtf8(value: string): string | undefined {
   const bytes = Buffer.from(value, 'latin1');
   try {

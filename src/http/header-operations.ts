@@ -3,13 +3,13 @@ import { compilePattern, compileWildcard } from './linear-regexp.ts';
 import { fieldUtf8, type HeaderList, utf8Field } from './header-list.ts';
 import { changedLocation, sameSiteLocation } from './same-site.ts';
 
-/** Looks at a value before a regular expression does. */
+/** Checks a value before a regular expression processes it. */
 type Check = (value: string) => string;
 
 /** Changes the fields of one message; `expand` replaces the placeholders of values. */
 export type ApplyOperations = (headers: HeaderList, expand: (template: string) => string) => void;
 
-/** The gateway frames messages itself: a configured length would desynchronise the connection. */
+/** The gateway frames messages itself. A configured length would desynchronise the connection. */
 const FRAMING = new Set([
   'connection',
   'content-length',
@@ -94,7 +94,7 @@ function deletion(name: string): ApplyOperations {
   return (headers) => headers.deleteWhere((key) => wanted(key) && !FRAMING.has(key));
 }
 
-/** Text as a field value that can be sent whatever it holds. */
+/** Converts any text to a field value that can be sent. */
 export function fieldValue(text: string): string {
   return utf8Field(text).replace(FORBIDDEN_BYTES, ' ');
 }

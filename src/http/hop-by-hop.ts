@@ -2,8 +2,8 @@ import { HeaderList } from './header-list.ts';
 import type { Exchange } from './exchange.ts';
 
 /**
- * What frames, routes or upgrades the message: nominating it changes nothing. Those that concern
- * one connection only are not passed on anyhow.
+ * Fields that frame, route or upgrade the message, which `Connection` cannot nominate. Those that concern
+ * only one connection are never forwarded anyway.
  */
 const KEPT = new Set([
   'connection',
@@ -17,8 +17,8 @@ const KEPT = new Set([
 ]);
 
 /**
- * Removes the fields that `Connection` nominates (RFC 9110 §7.6.1). From a request before anybody
- * handles it, so that no client can take away what the gateway adds.
+ * Removes the fields that `Connection` nominates (RFC 9110 §7.6.1). For a request, this happens before any
+ * handler runs, so that a client cannot remove fields that the gateway adds.
  */
 export function dropNominated(headers: HeaderList): void {
   if (!headers.has('connection')) return;
@@ -36,7 +36,7 @@ export function expectsContinue(exchange: Exchange): boolean {
   return exchange.headers.get('expect')?.toLowerCase() === '100-continue';
 }
 
-/** Tells a client that waits that its body is wanted. Call it before the first read. */
+/** Sends 100 to a client that waits for it. Called before the first read. */
 export function wantBody(exchange: Exchange): void {
   if (exchange.hasBody && expectsContinue(exchange)) exchange.inform(100, new HeaderList());
 }

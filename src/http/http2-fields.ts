@@ -13,11 +13,11 @@ const FORBIDDEN = new Set([
 export interface Http2Head {
   readonly method: string;
   readonly authority: string | null;
-  /** Without pseudo and connection-specific fields; cookie crumbs joined (RFC 9113 §8.2.3). */
+  /** Without pseudo-header and connection-specific fields; cookie crumbs are joined (RFC 9113 §8.2.3). */
   readonly headers: HeaderList;
 }
 
-/** Reads the fields of a request, pseudo-header fields among them. */
+/** Reads the fields of a request, including pseudo-header fields. */
 export function readHttp2Head(raw: readonly string[]): Http2Head {
   const headers = new HeaderList();
   let method = 'GET';
@@ -36,8 +36,8 @@ export function readHttp2Head(raw: readonly string[]): Http2Head {
 }
 
 /**
- * The fields of a response or its trailers as Node's HTTP/2 takes them; it throws where some field
- * occurs twice, so lists are joined.
+ * The fields of a response or its trailers in the format of Node's HTTP/2. Node throws if certain fields
+ * occur twice, so lists are joined.
  */
 export function http2Fields(headers: HeaderList): Record<string, string | string[]> {
   const record: Record<string, string | string[]> = Object.create(null);

@@ -3,17 +3,17 @@ import type { ClientCertificate } from './client-certificate.ts';
 const NOBODY: ReadonlyMap<string, readonly string[]> = new Map();
 
 /**
- * The identity behind a request, as far as a handler has established it for this very request.
- * Nothing that a client merely says is in it, so whatever hands out tokens reads this and no field.
+ * The identity behind a request, as a handler has established it for this very request. It contains nothing
+ * that a client merely claims. Code that issues tokens reads this class and never a field of the request.
  */
 export class Identity {
   #user: string | null = null;
-  /** The certificate that the client has proven itself by to this very site; null where it has not. */
+  /** The certificate with which the client has proven its identity to this very site; null without one. */
   certificate: ClientCertificate | null = null;
   /** By lower-case name. */
   #fields: Map<string, readonly string[]> | null = null;
 
-  /** The user whose password `basic_auth` has checked; null where it has not. */
+  /** The user whose password `basic_auth` has verified; null without one. */
   get user(): string | null {
     return this.#user;
   }
@@ -23,20 +23,20 @@ export class Identity {
   }
 
   /**
-   * The values that an authorizing service has given a request field: none where it names nobody,
-   * and undefined where no service has been asked for this request.
+   * The values of a request field from an authorizing service: empty if the service names no user, undefined
+   * if no service has been asked for this request.
    */
   field(name: string): readonly string[] | undefined {
     return (this.#fields ?? NOBODY).get(name.toLowerCase());
   }
 
-  /** Says what an authorizing service has answered. */
+  /** Records the response of an authorizing service. */
   establish(field: string, values: readonly string[]): void {
     this.#fields ??= new Map();
     this.#fields.set(field.toLowerCase(), values);
   }
 
-  /** Takes back what an earlier service has said of a field. */
+  /** Removes the values of a field from an earlier service. */
   withdraw(field: string): void {
     this.#fields?.delete(field.toLowerCase());
   }

@@ -2,46 +2,48 @@ import { RE2JS, RE2JSSyntaxException } from 're2js';
 import { HubgateError } from '../kernel/error.ts';
 import { HttpError } from './errors.ts';
 
-/** A regular expression that takes linear time whatever it is matched against. */
+/** A regular expression that takes linear time for any input. */
 export interface Pattern {
   /** Groups that have names, with their numbers. */
   readonly named: readonly (readonly [name: string, index: number])[];
   /**
-   * Whether anything of the text matches, without groups: much cheaper than the search for them,
-   * but where the pattern remembers long stretches of text (`a.{14}$`) much dearer.
+   * Whether any part of the text matches, without groups. This is much cheaper than `match`, but much more
+   * expensive if the pattern remembers long stretches of text (`a.{14}$`).
    */
   test(text: string): boolean;
-  /** The groups of the first match, the whole match first, unmatched ones empty; null for none. */
+  /**
+   * The groups of the first match: the whole match first, unmatched groups empty; null if nothing matches.
+   */
   match(text: string): readonly string[] | null;
   /**
-   * A function that replaces every match. In the template `$1`, `${1}` and `${name}` stand for
-   * groups, `$$` for a dollar; `expand` is given what stands between them, never what was matched,
-   * and what it returns is taken as it is.
+   * Creates a function that replaces every match. In the template, `$1`, `${1}` and `${name}` stand for
+   * groups, and `$$` for a dollar sign. `expand` gets the text between them, never the matched text. Its
+   * result is not interpreted further.
    */
   replacer(template: string): (text: string, expand: (literal: string) => string) => string;
 }
 
-/** Characters of a client's text that a regular expression is run over, which takes some 2 ms. */
+/** Longest client text for a regular expression, in characters; it takes about 2 ms. */
 export const MAX_MATCHED_LENGTH = 16 * 1024;
 
 /**
- * A text that a client has chosen, for a regular expression of the configuration.
+ * Checks text from a client before a regular expression of the configuration processes it.
  *
- * @throws HttpError 431 beyond {@link MAX_MATCHED_LENGTH}: whether it matches cannot be said
+ * @throws HttpError 431 beyond {@link MAX_MATCHED_LENGTH}, because no match can be determined
  */
 export function matchable(text: string): string {
   if (text.length <= MAX_MATCHED_LENGTH) return text;
   throw new HttpError(431, `${text.length} characters are too many for a regular expression`);
 }
 
-/** A piece of a template: text, or the group that stands there. */
+/** A piece of a template: text, or the group that takes its place. */
 type Piece = { readonly literal: string } | { readonly group: number | string };
 
 const GROUP = /\$(?:(\$)|(\d+)|\{(\w+)\})/g;
 
 /**
- * Compiles RE2 syntax. Configuration chooses the pattern, clients choose the text: V8's engine
- * would let a client block the process.
+ * Compiles RE2 syntax. The configuration sets the pattern and clients choose the text. With V8's engine, a
+ * client could block the process.
  *
  * @throws HubgateError `invalid-pattern`
  */
@@ -70,7 +72,7 @@ function piecesOf(template: string, regex: RE2JS): readonly Piece[] {
   let end = 0;
   for (const { 0: whole, 1: dollar, 2: number, 3: name = '', index } of template.matchAll(GROUP)) {
     const isKnown = /^\d+$/.test(name) || Object.hasOwn(names, name);
-    // `${host}` is a dollar before a placeholder, unless a group has that name.
+    // `${host}` is a dollar sign before a placeholder, unless a group has that name.
     if (dollar === undefined && number === undefined && !isKnown) continue;
     pieces.push({ literal: template.slice(end, index) });
     if (dollar !== undefined) pieces.push({ literal: '$' });
@@ -92,13 +94,13 @@ function replaceAll(
   let first = true;
   while (matcher.find()) {
     const [from, to] = [matcher.start(), matcher.end()];
-    // An empty match right behind another is none: `.*` matches a text once.
+    // An empty match right after another match does not count: `.*` matches a text once.
     if (!first && from === to && from === end) continue;
     first = false;
     result += text.slice(end, from);
     for (const piece of pieces) {
       if ('literal' in piece) result += expand(piece.literal);
-      // A group that the pattern does not have stands for nothing, as in Go.
+      // A group that the pattern does not have is replaced with nothing, as in Go.
       else if (typeof piece.group === 'string') result += matcher.group(piece.group) ?? '';
       else if (piece.group <= matcher.groupCount()) result += matcher.group(piece.group) ?? '';
     }
@@ -121,10 +123,13 @@ function compile(source: string): RE2JS {
   }
 }
 
-/** What `*` stands for. `edges`: any text, at the beginning and end of the pattern; elsewhere itself. `any`: any text, wherever it stands. */
+/**
+ * The meaning of `*`. `edges`: any text at the beginning and end of the pattern, a literal `*` elsewhere.
+ * `any`: any text, at every position.
+ */
 export type WildcardKind = 'edges' | 'any';
 
-/** Whether texts, which clients may have chosen, are like a pattern: in linear time. */
+/** Creates a function that matches texts, which clients may have chosen, with a pattern in linear time. */
 export function compileWildcard(pattern: string, kind: WildcardKind): (text: string) => boolean {
   if (kind === 'edges' || !pattern.slice(1, -1).includes('*')) return atEdges(pattern);
   const source = pattern.split('*').map(escaped).join('(?s:.*)');

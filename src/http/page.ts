@@ -5,8 +5,8 @@
 import { createHash } from 'node:crypto';
 
 /**
- * The one design of all pages that hubgate makes: type, space, colour, light and dark. Without a
- * class a document already looks right. `examples/design.css` is a copy of it.
+ * The design of all pages that hubgate creates: type, space, colour, light and dark. A document without
+ * classes already looks right. `examples/design.css` is a copy of it.
  */
 export const DESIGN_CSS = `:root {
   color-scheme: light dark;
@@ -81,10 +81,10 @@ export const MARK_SVG = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32
 </svg>
 `;
 
-/** As it goes into a page: without the room that is for people. */
+/** The style in a page, without whitespace that only helps readers of the source. */
 const STYLE = DESIGN_CSS.replace(/\s*\n\s*/g, '').replace(/ ?([{};]) ?/g, '$1');
 
-/** `Content-Security-Policy` of a {@link page}: one style, no script, nothing from elsewhere. */
+/** `Content-Security-Policy` of a {@link page}: one style, no script, nothing from other hosts. */
 export const PAGE_POLICY = `default-src 'none'; style-src 'sha256-${createHash('sha256').update(STYLE).digest('base64')}'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'`;
 
 /**
@@ -92,7 +92,7 @@ export const PAGE_POLICY = `default-src 'none'; style-src 'sha256-${createHash('
  *
  * @param title text
  * @param main HTML
- * @param layout `centred` in the middle of the window; else from its top
+ * @param layout `centred` in the middle of the window; otherwise from the top
  */
 export function page(title: string, main: string, layout: 'centred' | '' = ''): string {
   return `<!doctype html>

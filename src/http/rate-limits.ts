@@ -1,34 +1,34 @@
-// A rate limit keeps two numbers for each key: the count of the current window, and that of the one
-// before, weighted by how much of it still counts. Windows begin at the same moments in every
-// process, so counts can be exchanged and added. No key is evicted before its window is over.
+// A rate limit keeps two numbers for each key: the count of the current window, and the count of the previous
+// one, which is weighted by the part of it that still applies. Windows begin at the same moments in every
+// process, so counts can be exchanged and added. No key is evicted before its window has ended.
 
 import { createHmac, randomBytes } from 'node:crypto';
 import { type InstantLease, InstantLeases } from '../kernel/lease.ts';
 import type { Clock } from '../kernel/clock.ts';
 
-/** Keys that are counted one by one in a window; those beyond share {@link SHARED_COUNTS}. */
+/** Keys that are counted individually in a window. Further keys share {@link SHARED_COUNTS}. */
 const MAX_KEYS = 100_000;
 const SHARED_COUNTS = 1_024;
-/** Keys of which siblings are told at once; what is beyond they do not hear of. */
+/** Most keys that are sent to other workers at once. Further ones are not sent. */
 const MAX_TOLD = 10_000;
-/** How long a sibling may not know what was counted here. */
+/** How long other workers may not know what was counted here. */
 const TELL_MS = 100;
 
-/** What was counted of a zone in one window since the last time. */
+/** The counts of a zone in one window since the last message. */
 export interface Counted {
   readonly window: number;
   readonly counts: readonly (readonly [key: string, events: number])[];
 }
 
-/** How the processes that serve the same configuration tell each other what they have counted. */
+/** Exchanges counts between the processes that serve the same configuration. */
 export interface CountPeers {
   tell(zone: string, counted: Counted): void;
   join(zone: string, listener: (counted: Counted) => void): () => void;
 }
 
 /**
- * Counts of one zone by key, in windows that begin at the same moments everywhere. No count is
- * given up before its window is over: who brings ever new keys shares the counts of others who do.
+ * Counts of one zone by key, in windows that begin at the same moments everywhere. No count is discarded
+ * before its window has ended. Clients that use ever new keys share their counts with other such clients.
  */
 export class RateZone {
   readonly #name: string;
@@ -79,7 +79,10 @@ export class RateZone {
     this.#leave();
   }
 
-  /** Begins the window of this moment, and says how far it is. A clock that was set back changes nothing. */
+  /**
+   * Moves to the window of this moment, and returns how many milliseconds of it have passed. A clock that was
+   * set back changes nothing.
+   */
   #turn(): number {
     const now = this.#clock.now();
     const window = Math.floor(now / this.#windowMs);
@@ -118,19 +121,19 @@ export class RateZone {
   }
 }
 
-/** The zones of a gateway, which outlive the configurations that name them. */
+/** The zones of a gateway. They outlive the configurations that name them. */
 export class RateLimits {
   readonly #zones = new InstantLeases<RateZone>((zone) => zone.close());
   readonly #clock: Clock;
   readonly #peerWorkers: CountPeers | null;
 
-  /** @param siblings null for a process that serves alone */
+  /** @param peerWorkers null for a single process */
   constructor(clock: Clock, peerWorkers: CountPeers | null) {
     this.#clock = clock;
     this.#peerWorkers = peerWorkers;
   }
 
-  /** Zones of one name and one length of window are one, whichever sites name them. */
+  /** Zones with the same name and the same length of window are the same zone, on all sites. */
   acquire(zone: string, windowMs: number): InstantLease<RateZone> {
     const name = `${zone} ${windowMs}`;
     const open = (): RateZone => new RateZone(name, windowMs, this.#clock, this.#peerWorkers);
@@ -141,15 +144,15 @@ export class RateLimits {
 /** Counts that all nodes share. */
 export interface SharedCounts {
   /**
-   * Counts one event of a key unless there are as many as `events` within a window's length; says
-   * what there was before.
+   * Counts one event of a key, unless there are already `events` in a window's length. Returns the counts
+   * before it.
    *
-   * @throws when the store is away
+   * @throws if the store cannot be reached
    */
   count(key: string, events: number, windowMs: number): Promise<WindowCounts>;
 }
 
-/** Counts of a key in the window that runs and the one before it, `elapsedMs` into the former. */
+/** Counts of a key in the current and the previous window. The current window began `elapsedMs` ago. */
 export interface WindowCounts {
   readonly current: number;
   readonly previous: number;
@@ -163,15 +166,15 @@ export interface Quota {
 
 export interface Verdict {
   readonly allowed: boolean;
-  /** Events that are left, this one taken off. */
+  /** Events that are left, after this one. */
   readonly remaining: number;
-  /** Until one more is allowed, or, where one is, until the window ends. */
+  /** Time until another event is allowed, or until the window ends if one is allowed now. */
   readonly waitMs: number;
 }
 
 /**
- * What one more event would be. The window before counts for as much of it as still lies within a
- * window's length: it slides, at the price of two numbers for each key.
+ * Decides about one more event. The previous window counts with the fraction of it that still lies within a
+ * window's length. So the window slides, although each key has only two numbers.
  */
 export function verdictOf(counts: WindowCounts, { events, windowMs }: Quota): Verdict {
   const { current, previous, elapsedMs } = counts;
@@ -184,7 +187,7 @@ export function verdictOf(counts: WindowCounts, { events, windowMs }: Quota): Ve
     };
   }
   const spare = events - 1 - current;
-  // The share of the window that must have gone by until enough of the one before is forgotten.
+  // The fraction of the window that must pass until enough of the previous one no longer counts.
   const waitMs =
     spare >= 0
       ? windowMs * (1 - spare / previous) - elapsedMs

@@ -1,20 +1,20 @@
-// GET, HEAD, 206 and 304 share one rule for the head of a representation. A 304 of our own passes
-// all transforms with the fields of its 200, and loses the content's fields when it is sent. For a
-// 304 of the app the 200 is unknown, so the validator that the client sent decides.
+// GET, HEAD, 206 and 304 share one rule for the head of a representation. A 304 of the gateway itself passes
+// all transforms with the fields of its 200, and loses the fields of the content when it is sent. For a 304
+// of the app, the 200 is unknown, so the validator that the client sent decides.
 
 import { type ByteRange, evaluateConditions, listsTag, requestedRange } from './conditions.ts';
 import type { BodyWrapper, Exchange, ResponseHead } from './exchange.ts';
 import { HeaderList } from './header-list.ts';
 
 /*
- * The one rule for the head of a representation: the answers to GET and to HEAD, a part of it (206) and
- * the word that it is still the same (304) say of it what its 200 says (RFC 9110 §8.6, §15.3.7, §15.4.5).
- * Whoever has a representation asks `selectResponse`; whoever makes another one of it, `recode`.
+ * The one rule for the head of a representation: the responses to GET and to HEAD, a part of it (206) and a
+ * confirmation that it is unchanged (304) have the fields of its 200 (RFC 9110 §8.6, §15.3.7, §15.4.5). Code
+ * that has a representation calls `selectResponse`; code that converts one calls `recode`.
  */
 
-/** What a 200 to a GET would send. */
+/** The content of a 200 response to a GET. */
 export interface Representation {
-  /** Bytes; null where nobody has counted them yet. */
+  /** Bytes; null if the size is not known. */
   readonly size: number | null;
   /** Strong, with its quotes. */
   readonly etag: string;
@@ -27,11 +27,14 @@ export interface Representation {
 
 export interface SelectedResponse {
   readonly head: Pick<ResponseHead, 'status' | 'headers' | 'isUnchanged'>;
-  /** The bytes that answer the request, of a GET; null: none. */
+  /** The bytes for the response to a GET; null: none. */
   readonly content: ByteRange | null;
 }
 
-/** Of the response to a conditional request or one for a part, which has nothing to say of the content. */
+/**
+ * Fields that describe the content. A response without the content must not have them: one to a conditional
+ * request (304, 412) or to an unsatisfiable range (416).
+ */
 const FIELDS_OF_CONTENT = [
   'content-type',
   'content-length',
@@ -41,7 +44,7 @@ const FIELDS_OF_CONTENT = [
   'accept-ranges',
 ];
 
-/** Fields that no longer hold when somebody changes the bytes (RFC 9110 §7.7). */
+/** Fields that become wrong when the bytes are changed (RFC 9110 §7.7). */
 const FIELDS_OF_BYTES = [
   'content-length',
   'accept-ranges',
@@ -52,9 +55,10 @@ const FIELDS_OF_BYTES = [
 ];
 
 /**
- * The head that answers a GET or HEAD by the request's conditions and range, and the bytes that follow.
+ * The head of the response to a GET or HEAD, according to the request's conditions and range, and the bytes
+ * that follow.
  *
- * @param status of an answer whatever the request asks for, such as the page of an error; null: none
+ * @param status of a response that does not depend on conditions, such as an error page; null: none
  */
 export function selectResponse(
   exchange: Pick<Exchange, 'method' | 'headers'>,
@@ -93,28 +97,28 @@ function withoutContent(status: number, headers: HeaderList): SelectedResponse {
   return { head: { status, headers }, content: null };
 }
 
-/** Takes off a head what only speaks of the content that does not follow. */
+/** Removes the fields that only describe the content, which does not follow. */
 export function dropFieldsOfContent(headers: HeaderList): void {
   for (const name of FIELDS_OF_CONTENT) headers.delete(name);
 }
 
-/** What a handler makes of a representation that passes it. */
+/** How a handler converts a representation that passes through it. */
 export interface Recoding {
-  /** Request fields on which it depends whether, and how, it is made another. */
+  /** Request fields that decide whether and how it is converted. */
   readonly vary: readonly string[];
-  /** Whether the 200 with these fields may become another one. */
+  /** Whether a 200 with these fields could be converted. */
   concerns(headers: HeaderList): boolean;
-  /** For this client: the wrapper of the body; null where it gets it as it is. */
+  /** For this client: the wrapper of the body; null if the client gets it unchanged. */
   begin(headers: HeaderList): BodyWrapper | null;
-  /** The validator of what it becomes. */
+  /** The validator of the converted representation. */
   retag(etag: string): string;
 }
 
 /**
- * Applies a recoding to a head, whatever part of the representation it brings. A part itself stays what it
- * is: bytes of the representation before, with the strong validator by which they can be put together.
+ * Applies a recoding to a head, whether it has the whole representation or a part. A part itself stays
+ * unchanged: it contains bytes of the original, with the strong validator by which parts can be combined.
  *
- * @param isHeld whether the client has asked by a validator of the recoding, where that is known already
+ * @param isHeld whether the client has sent a validator of the recoding, if that is already known
  */
 export function recode(
   { headers: request }: Pick<Exchange, 'headers'>,
@@ -123,7 +127,7 @@ export function recode(
   isHeld: boolean | null = null,
 ): BodyWrapper | undefined {
   if (status < 200 || status === 204 || status === 205) return undefined;
-  // Of a 304 that an app sent nobody knows the 200 it stands for.
+  // The 200 behind a 304 of an app is unknown.
   const isUnknown = status === 304 && isUnchanged !== true;
   if (isUnknown ? hasOtherType(headers, recoding) : !recoding.concerns(whole(headers))) {
     return undefined;
@@ -141,7 +145,7 @@ export function recode(
   return status === 304 ? undefined : wrapper;
 }
 
-/** The fields of the whole, of which these may be those of a part. */
+/** The fields of the whole representation; `headers` may be those of a part. */
 function whole(headers: HeaderList): HeaderList {
   const size = /\/(\d+)\s*$/.exec(headers.get('content-range') ?? '')?.[1];
   if (!headers.has('content-range')) return headers;
@@ -156,7 +160,7 @@ function hasOtherType(headers: HeaderList, recoding: Recoding): boolean {
   return headers.has('content-type') && !recoding.concerns(headers);
 }
 
-/** Whether the client asks by the validator that only what was made another has. */
+/** Whether the client has sent a validator that only the converted representation has. */
 function holds(
   request: HeaderList,
   etag: string | undefined,
@@ -167,22 +171,22 @@ function holds(
   return asked.trim() !== '*' && listsTag(asked, retagged, 'strong');
 }
 
-/** Says that the response would be another with other values of these request fields. */
+/** Adds request fields to `Vary`: with other values of these fields, the response would differ. */
 export function addVary(headers: HeaderList, fields: readonly string[]): void {
   const before = headers.combined('vary') ?? '';
   const present = before.split(',').map((name) => name.trim().toLowerCase());
   if (present.includes('*')) return;
   const missing = fields.filter((name) => !present.includes(name.toLowerCase()));
   if (missing.length === 0) return;
-  // In one field: there are caches that look at one alone.
+  // One field, because some caches read only one.
   headers.set('Vary', [...(before === '' ? [] : [before]), ...missing].join(', '));
 }
 
-/** Codings of a list that are looked at, and parameters of each; a client chooses their number. */
+/** Codings in a list that are examined, and parameters of each; a client chooses their number. */
 const MAX_CODINGS = 64;
 const MAX_PARAMETERS = 8;
 
-/** The first offered encoding that the client takes (RFC 9110 §12.5.3). */
+/** The first offered encoding that the client accepts (RFC 9110 §12.5.3). */
 export function negotiatedEncoding<Encoding extends string>(
   accepted: string,
   offered: readonly Encoding[],

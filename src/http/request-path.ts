@@ -1,14 +1,14 @@
 import type { Exchange } from './exchange.ts';
 
-/** The path of a target as it stands there, encoded. */
+/** The path of a target in its encoded form. */
 export function pathOf({ target }: Pick<Exchange, 'target'>): string {
   const query = target.indexOf('?');
   return query === -1 ? target : target.slice(0, query);
 }
 
 /**
- * The path as matchers see it: decoded, and with one slash where there are several, for upstreams may
- * read `//admin` and `/%61dmin` as `/admin`. Its dot segments are gone since the target was made.
+ * The path for matchers: decoded, and with one slash in place of several, because upstreams may read
+ * `//admin` and `/%61dmin` as `/admin`. Dot segments were already removed from the target.
  */
 export function matchedPath(exchange: Pick<Exchange, 'target'>): string {
   return mergeSlashes(decodePath(pathOf(exchange)));
@@ -18,19 +18,19 @@ export function mergeSlashes(path: string): string {
   return path.includes('//') ? path.replace(/\/{2,}/g, '/') : path;
 }
 
-/** Whether a request is for a path, as the matcher `path` would tell. */
+/** Whether a request is for a path, with the semantics of the matcher `path`. */
 export function isAt(path: string): (exchange: Pick<Exchange, 'target'>) => boolean {
   const own = mergeSlashes(decodePath(path)).toLowerCase();
   return (exchange) => matchedPath(exchange).toLowerCase() === own;
 }
 
-/** The same for a path and what lies below it. */
+/** The same for a path and everything below it. */
 export function isWithin(path: string): (exchange: Pick<Exchange, 'target'>) => boolean {
   const own = mergeSlashes(decodePath(path)).toLowerCase();
   return (exchange) => `${matchedPath(exchange).toLowerCase()}/`.startsWith(`${own}/`);
 }
 
-/** A path without percent-encoding, as far as it has one that can be read. */
+/** A path without percent-encoding, as far as it can be decoded. */
 export function decodePath(path: string): string {
   if (!path.includes('%')) return path;
   try {
@@ -40,7 +40,7 @@ export function decodePath(path: string): string {
   }
 }
 
-/** Not UTF-8 or not an encoding: what can be decoded is, byte by byte. */
+/** Not UTF-8, or not a valid encoding: decodes what can be decoded, byte by byte. */
 function decodedByBytes(path: string): string {
   const parts = path.split('%');
   return parts
@@ -54,7 +54,7 @@ function decodedByBytes(path: string): string {
 
 const DIGITS = Array.from('0123456789ABCDEFabcdef');
 
-/** What two hexadecimal digits stand for, in capitals or not. */
+/** The byte for each pair of hexadecimal digits, in upper or lower case. */
 const ESCAPED: ReadonlyMap<string, string> = new Map(
   DIGITS.flatMap((high) =>
     DIGITS.map((low) => {
@@ -64,14 +64,14 @@ const ESCAPED: ReadonlyMap<string, string> = new Map(
   ),
 );
 
-/** Divides a path behind the first name with one of these ends; without one nothing is left over. */
+/** Splits a path after the first name with one of these ends. Without one, the rest is empty. */
 export function splitAfter(path: string, ends: readonly string[]): [head: string, rest: string] {
   const lower = path.toLowerCase();
   for (const end of ends) {
     const wanted = end.toLowerCase();
     for (let at = lower.indexOf(wanted); at !== -1; at = lower.indexOf(wanted, at + 1)) {
       const after = at + wanted.length;
-      // In `/a.phpx/b` nothing ends with .php.
+      // In `/a.phpx/b`, no name ends with .php.
       if (after === path.length || path[after] === '/') {
         return [path.slice(0, after), path.slice(after)];
       }

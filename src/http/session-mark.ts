@@ -2,18 +2,18 @@ import { randomBytes } from 'node:crypto';
 import type { Exchange } from './exchange.ts';
 
 /**
- * A browser gets a mark together with its access token: a random name that means nothing, in a
- * cookie for the whole site. The token itself travels to the hub's path only, so the mark is how
- * the gateway recognises, when the app logs a user out, which streams that browser has opened.
+ * A browser gets a mark together with its access token: a random name without a meaning, in a cookie for the
+ * whole site. The browser sends the token only to the hub's path. When the app logs a user out, the mark lets
+ * the gateway recognise which streams that browser has opened.
  */
 const MARK = /^[A-Za-z0-9_-]{22}$/;
 
-/** The name of the cookie that goes with an access-token cookie. */
+/** The name of the cookie that accompanies an access-token cookie. */
 export function sessionCookieName(cookieName: string): string {
   return `${cookieName}_session`;
 }
 
-/** 128 random bits: nobody can name a session that is not his. */
+/** 128 random bits, so that no client can guess the mark of another session. */
 export function newSessionMark(): string {
   return randomBytes(16).toString('base64url');
 }
@@ -23,7 +23,7 @@ export function sessionMark(exchange: Exchange, cookieName: string): string | nu
   return exchange.variables.get(variable(cookieName)) ?? null;
 }
 
-/** Takes the mark out of the request, so that the app never sees it, and keeps it for later. */
+/** Removes the mark from the request, so that the app never sees it, and stores it for later. */
 export function takeSessionMark(exchange: Exchange, cookieName: string): void {
   const name = sessionCookieName(cookieName);
   exchange.headers.mapValues((key, value) => {

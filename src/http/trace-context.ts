@@ -1,26 +1,26 @@
 import { randomFillSync } from 'node:crypto';
 import type { HeaderList } from './header-list.ts';
 
-/** Where a request stands in a trace. Whoever sends it may say so: it decides nothing. */
+/** The position of a request in a trace. Any client can set it, so no decision depends on it. */
 export interface TraceContext {
   /** 32 hexadecimal digits. */
   readonly traceId: string;
-  /** 16 hexadecimal digits: this gateway's own. */
+  /** 16 hexadecimal digits: the id of this gateway's own span. */
   readonly spanId: string;
-  /** That of whoever sent the request; null where the trace begins here. */
+  /** The span of the sender of the request; null if the trace begins here. */
   readonly parentId: string | null;
   /** Two hexadecimal digits. */
   readonly flags: string;
 }
 
 const TRACEPARENT = /^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?$/;
-/** A new trace is recorded, as far as the gateway is asked: whoever comes after it may decide so too. */
+/** A new trace is marked as sampled. Later participants can still decide for themselves. */
 const SAMPLED = '01';
-/** The flags that are known: sampled, random trace id (W3C Trace Context Level 2 §3.2.2.5). */
+/** The known flags: sampled, random trace id (W3C Trace Context Level 2 §3.2.2.5). */
 const KNOWN_FLAGS = 0b11;
 
 /**
- * Continues the trace of a request, or begins one, and has the request say so from here on.
+ * Continues the trace of a request, or begins one, and updates the fields of the request.
  *
  * @see https://www.w3.org/TR/trace-context/#processing-model
  */
@@ -32,18 +32,18 @@ export function traceRequest(headers: HeaderList): TraceContext {
     parentId: null,
     flags: SAMPLED,
   };
-  // §3.3: what somebody adds to a trace that cannot be read belongs to no trace.
+  // §3.3: the state of a trace that cannot be read is dropped.
   if (continued === null) headers.delete('tracestate');
   headers.set('traceparent', `00-${trace.traceId}-${trace.spanId}-${trace.flags}`);
   return trace;
 }
 
-/** null for what is absent, sent twice or no valid value (§3.2.2). */
+/** Returns null for a field that is absent, sent twice or invalid (§3.2.2). */
 function readTraceparent([value = '', ...more]: readonly string[]): TraceContext | null {
   if (more.length > 0) return null;
   const [, version, traceId = '', parentId = '', flags = '', rest] = TRACEPARENT.exec(value) ?? [];
   if (version === undefined || version === 'ff') return null;
-  // §3.2.4: only later versions may have more behind.
+  // §3.2.4: only later versions may have further parts.
   if (version === '00' && rest !== undefined) return null;
   if (isZero(traceId) || isZero(parentId)) return null;
   const known = (Number.parseInt(flags, 16) & KNOWN_FLAGS).toString(16).padStart(2, '0');
@@ -54,7 +54,7 @@ function isZero(id: string): boolean {
   return /^0*$/.test(id);
 }
 
-/** Random bytes that wait to be used: asking the system for each id costs more than the id. */
+/** A pool of random bytes. A system call for each id would cost more than the id itself. */
 const pool = Buffer.alloc(4096);
 let used = pool.length;
 

@@ -2,14 +2,14 @@ import { ServerResponse } from 'node:http';
 import { Duplex, type Writable } from 'node:stream';
 import type { Exchange, ResponseStream, StreamListener } from './exchange.ts';
 
-/** A {@link ResponseStream} over any body: one that is encoded, held back, or discarded. */
+/** A {@link ResponseStream} over any body: an encoded, a delayed or a discarded one. */
 export class WritableStream implements ResponseStream {
   readonly framing = 'plain';
   readonly #body: Writable;
   readonly #exchange: Pick<Exchange, 'signal' | 'abort'>;
   #closed = false;
 
-  /** `exchange` tells when the client leaves, of which such a body need not hear. */
+  /** `exchange` reports when the client leaves, which such a body may not notice. */
   constructor(body: Writable, exchange: Pick<Exchange, 'signal' | 'abort'>) {
     this.#body = body;
     this.#exchange = exchange;
@@ -50,22 +50,24 @@ export class WritableStream implements ResponseStream {
 }
 
 /**
- * Whether a body has let go of a chunk when it calls back: what goes straight to the client, not
- * through anything that encodes, counts or keeps it.
+ * Whether a body has released a chunk when it calls back. This is true for a body that goes straight to the
+ * client, without encoding, counting or storing.
  */
 export function givesBack(body: Writable): boolean {
   if (body instanceof ServerResponse) return body.write === ServerResponse.prototype.write;
   return 'sentHeaders' in body && body.write === Duplex.prototype.write;
 }
 
-/** Tells of each piece that is written to a body. Only for one whose length is not known before. */
+/**
+ * Calls `add` for each piece that is written to a body. Only needed if the length is not known in advance.
+ */
 export function countWrites(body: Writable, add: (bytes: number) => void): void {
   const inner = { write: body.write.bind(body), end: body.end.bind(body) };
   const count = (chunk: unknown): void => {
     if (typeof chunk === 'string') add(Buffer.byteLength(chunk));
     else if (chunk instanceof Uint8Array) add(chunk.length);
   };
-  // Both have overloads that a function of rest parameters cannot be given.
+  // Both functions have overloads, which a function with rest parameters cannot be assigned to.
   const write = (chunk: unknown, ...rest: [BufferEncoding]): boolean => {
     count(chunk);
     return inner.write(chunk, ...rest);

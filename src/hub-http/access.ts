@@ -19,21 +19,21 @@ export interface AccessSettings {
   readonly publishOrigins: readonly string[];
 }
 
-/** Who sends a request. */
+/** Authenticates requests, and creates the errors for refused ones. */
 export interface Access {
   /**
-   * The token of a request, verified for a role; null when it carries none. One that was seen
-   * before is answered without a promise.
+   * The verified token of a request for a role; null if it has none. For a token that was seen before, it
+   * returns the result without a promise.
    *
-   * @throws Refusal (or rejects with it) 400 for a malformed presentation, 401 for a token that is
-   *   not accepted
+   * @throws RefusedRequest (or rejects with it) 400 for a malformed presentation, 401 for a token that is not
+   * accepted
    */
   authenticate(
     exchange: Exchange,
     identity: Identity,
     role: 'publisher' | 'subscriber',
   ): AccessToken | null | Promise<AccessToken>;
-  /** No token where one is needed. */
+  /** The error for a missing token. */
   tokenMissing(exchange: Exchange): RefusedRequest;
 }
 
@@ -46,8 +46,8 @@ export function createAccess(settings: AccessSettings): Access {
     : (exchange: Exchange) => credentialOf(exchange, cookieName);
 
   /**
-   * A cookie goes along with requests that other sites cause (CSRF), so a publication with a cookie
-   * must come from a listed origin. A header cannot be sent by accident.
+   * Browsers attach a cookie to requests that other sites cause (CSRF), so a publication with a cookie must
+   * come from a listed origin. A header cannot be sent unintentionally.
    */
   const checkPublishOrigin = (exchange: Exchange): void => {
     const origin = exchange.headers.get('origin') ?? refererOrigin(exchange);
@@ -90,7 +90,7 @@ export function createAccess(settings: AccessSettings): Access {
   };
 }
 
-/** A valid token that does not allow what was asked. */
+/** The error for a valid token that does not allow the request. */
 export function grantMissing(exchange: Exchange, expected: string, found: string): RefusedRequest {
   logRefusal(exchange, {
     check: 'authorization_details',
@@ -104,7 +104,7 @@ export function grantMissing(exchange: Exchange, expected: string, found: string
   });
 }
 
-/** A token that was valid until a moment ago. */
+/** The error for a token that was valid until a moment ago. */
 export function accessRevoked(exchange: Exchange): RefusedRequest {
   logRefusal(exchange, {
     check: 'revocation',
@@ -126,7 +126,7 @@ function malformedPresentation(exchange: Exchange): RefusedRequest {
   return new RefusedRequest(400, { challenge: 'invalid_request', check: 'presentation' });
 }
 
-/** What a token that is not accepted is answered with; any other error stays what it is. */
+/** The refusal for a token that is not accepted; any other error is returned unchanged. */
 function refused(error: unknown, tell: (diagnosis: Diagnosis) => void): unknown {
   if (!(error instanceof InvalidTokenError)) return error;
   tell(error.diagnosis);
@@ -143,7 +143,7 @@ function refererOrigin(exchange: Exchange): string | undefined {
   }
 }
 
-/** For the operator alone: the client never learns why. */
+/** For the operator only: the client never learns the reason. */
 function logRefusal(exchange: Exchange, diagnosis: Diagnosis): void {
   exchange.log.warn('The hub refused a request', {
     client: exchange.clientAddress,

@@ -6,7 +6,7 @@ import { badRequest, RefusedRequest } from './refusal.ts';
  * Reads the whole body of a request.
  *
  * @param maxBytes 0 means no limit
- * @throws Refusal 413 as soon as there is more than `maxBytes`; 400 when the client breaks off
+ * @throws RefusedRequest 413 as soon as there are more than `maxBytes`; 400 if the client aborts
  */
 export async function readBody(exchange: Exchange, maxBytes: number): Promise<Buffer> {
   const announced = Number(exchange.headers.get('content-length') ?? 0);
@@ -22,7 +22,7 @@ export async function readBody(exchange: Exchange, maxBytes: number): Promise<Bu
         chunks.push(chunk);
         return;
       }
-      // What still comes is read and dropped, so that the answer can be.
+      // Further data is read and discarded, so that the client can read the response.
       body.off('data', take);
       body.resume();
       reject(tooLarge());
@@ -40,12 +40,12 @@ export async function readBody(exchange: Exchange, maxBytes: number): Promise<Bu
   });
 }
 
-/** With the phrase that clients of such hubs know. */
+/** With the reason phrase that clients of such hubs know. */
 function tooLarge(): RefusedRequest {
   return new RefusedRequest(413, { text: 'Request Entity Too Large' });
 }
 
-/** A media type in lower case without parameters; null when the field cannot be parsed. */
+/** A media type in lower case without parameters; null if the field cannot be parsed. */
 export function mediaType(field: string): string | null {
   const [type = '', ...parameters] = field.split(';').map((part) => part.trim());
   if (!/^[\w!#$&^.+-]+\/[\w!#$&^.+-]+$/.test(type)) return null;

@@ -4,16 +4,16 @@ import { selectResponse } from '../http/representation.ts';
 import { parseQuery, valuesOf } from './form.ts';
 import { methodNotAllowed, notFound } from './refusal.ts';
 
-/** A script as browsers get it. */
+/** A script for browsers. */
 export interface BrowserScript {
   readonly bytes: Buffer;
-  /** Changes with the bytes. */
+  /** Changes whenever the bytes change. */
   readonly version: string;
 }
 
 /**
- * `GET HUB/live.js?v=VERSION`, `GET HUB/client.js`: for ever, where the version is the current one.
- * Nothing in it is secret, and a module of another origin is read under CORS: every page may.
+ * `GET HUB/live.js?v=VERSION`, `GET HUB/client.js`: may be cached forever if the version is the current one.
+ * It contains no secret, and a module from another origin is read with CORS, so every page may read it.
  */
 export function createScriptAnswer(script: BrowserScript | null): (exchange: Exchange) => void {
   if (script === null) return absent;

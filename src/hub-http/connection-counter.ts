@@ -4,12 +4,12 @@ export interface ConnectionLimits {
   readonly maxPerClient: number;
 }
 
-/** Counts the open streams of a hub, in all and by client; the count outlives a reload. */
+/** Counts the open streams of a hub, in total and by client. The counts outlive a reload. */
 export class ConnectionCounter {
   readonly #byClient = new Map<string, number>();
   #total = 0;
 
-  /** Takes a place for a client; null when there is none. */
+  /** Takes a place for a client; null if there is none left. */
   enter(client: string, { max, maxPerClient }: ConnectionLimits): ConnectionPlace | null {
     const own = this.#byClient.get(client) ?? 0;
     if (max > 0 && this.#total >= max) return null;
@@ -19,7 +19,7 @@ export class ConnectionCounter {
     return new ConnectionPlace(this, client);
   }
 
-  /** For {@link ConnectionPlace} alone. */
+  /** Only for {@link ConnectionPlace}. */
   left(client: string): void {
     this.#total -= 1;
     const remaining = (this.#byClient.get(client) ?? 1) - 1;
@@ -28,7 +28,7 @@ export class ConnectionCounter {
   }
 }
 
-/** A place that a stream has taken. */
+/** A place that a stream occupies. */
 export class ConnectionPlace {
   readonly #client: string;
   #counter: ConnectionCounter | null;
@@ -38,7 +38,7 @@ export class ConnectionPlace {
     this.#client = client;
   }
 
-  /** Gives the place back; calling it again does nothing. */
+  /** Releases the place; another call does nothing. */
   leave(): void {
     this.#counter?.left(this.#client);
     this.#counter = null;

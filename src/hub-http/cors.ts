@@ -12,13 +12,13 @@ const HEADERS = ['authorization', 'cache-control', 'content-type', 'last-event-i
 export interface Cors {
   /** Adds the fields of an actual response. */
   apply(exchange: Exchange, headers: HeaderList): void;
-  /** Answers a preflight; false when the request is none. */
+  /** Responds to a preflight request. Returns false for any other request. */
   answerPreflight(exchange: Exchange): boolean;
 }
 
 /**
- * @param cursorHeader response field that scripts may read beside `Link`
- * @returns null for a hub that serves its own origin only
+ * @param cursorHeader response field that scripts may read in addition to `Link`
+ * @returns null for a hub that serves only its own origin
  */
 export function createCors(origins: readonly string[], cursorHeader: string): Cors | null {
   if (origins.length === 0) return null;
@@ -72,7 +72,7 @@ function isPreflight({ method, headers }: Exchange): boolean {
   );
 }
 
-/** Browsers send the list in lower case and sorted; anything else did not come from one. */
+/** Browsers send the list in lower case and sorted. Any other list does not come from a browser. */
 function mayRequestHeaders(requested: string): boolean {
   if (requested === '') return true;
   const names = requested.split(',').map((name) => name.trim());
@@ -82,8 +82,8 @@ function mayRequestHeaders(requested: string): boolean {
 }
 
 /**
- * Whether an entry names origins of one owner: not `*`, not `null`, and a wildcard only for the
- * subdomains of one registrable domain. Everyone else's pages must not read with a user's cookie.
+ * Whether an entry names origins of one owner: neither `*` nor `null`, and a wildcard only for the subdomains
+ * of one registrable domain. Pages of other owners must not read data with a user's cookie.
  */
 function mayCarryCredentials(entry: string): boolean {
   if (entry === '*' || entry === 'null') return false;
@@ -92,10 +92,10 @@ function mayCarryCredentials(entry: string): boolean {
   return domain !== undefined && registrableDomain(domain) !== null;
 }
 
-/** A list of allowed origins, of which each may hold one `*`. */
+/** A list of allowed origins, each with at most one `*`. */
 export interface OriginList {
   readonly any: boolean;
-  /** The entry that allows `origin`; undefined when none does. The origin is compared as given. */
+  /** The entry that allows `origin`; undefined if none does. The origin is compared literally. */
   find(origin: string): string | undefined;
 }
 
@@ -115,12 +115,13 @@ export function originList(entries: readonly string[]): OriginList {
   };
 }
 
-/** Characters of an origin that a line of the log repeats. */
+/** Characters of an origin in a log line. */
 const MAX_SHOWN = 200;
 
 /**
- * Tells the operator of pages that may not read what the hub answers: their browser refuses them
- * (WHATWG Fetch §3.2), and says so to nobody but the page's own console. Says whether it is one.
+ * Logs pages that are not allowed to read the hub's responses. Their browser refuses the response (WHATWG
+ * Fetch §3.2), and reports that only in the console of the page. The returned function returns whether the
+ * page is such a page.
  */
 export function createForeignOrigin(
   corsOrigins: readonly string[],

@@ -11,7 +11,7 @@ export type Credential =
 
 const NO_CREDENTIAL: Credential = { kind: 'none' };
 
-/** The header decides when there is one, even a bad one; then the cookie. */
+/** If there is a header, it decides, even if it is invalid; otherwise the cookie. */
 export function credentialOf(exchange: Exchange, cookieName: string): Credential {
   return headerCredential(exchange) ?? cookieCredential(exchange, cookieName) ?? NO_CREDENTIAL;
 }
@@ -28,7 +28,7 @@ function bearer(field: string): Credential {
   return { kind: 'token', token: field.slice(7), via: 'header' };
 }
 
-/** The first cookie of that name whose value has no byte that RFC 6265 §4.1.1 forbids. */
+/** The first cookie with that name whose value contains no byte that RFC 6265 §4.1.1 forbids. */
 function cookieCredential(exchange: Exchange, name: string): Credential | null {
   const token = cookieValue(exchange.headers, name, (value) => !FORBIDDEN.test(value));
   return token === undefined ? null : { kind: 'token', token, via: 'cookie' };
@@ -37,12 +37,12 @@ function cookieCredential(exchange: Exchange, name: string): Credential | null {
 // oxlint-disable-next-line no-control-regex -- control characters are what is looked for
 const FORBIDDEN = /[\x00-\x1f\x7f-\xff"\\]/;
 
-/** Shorter than any signed token: what 0.x clients send there when they have none. */
+/** Shorter than any signed token: the value that 0.x clients send if they have no token. */
 const MIN_QUERY_TOKEN = 41;
 
 /**
- * How 0.x clients present a token, for a hub that accepts theirs: the header, the query parameter
- * `authorization`, the cookie (by its configured name, then by its old one).
+ * The credential of a 0.x client, for a hub that accepts them: the header, the query parameter
+ * `authorization`, the cookie (with its configured name, then with its old one).
  */
 export function legacyCredentialOf(
   exchange: Exchange,

@@ -9,7 +9,7 @@ import type { Identity } from './identity.ts';
 import { createPlaygroundToken } from './playground.ts';
 import { methodNotAllowed, notFound } from './refusal.ts';
 
-/** The page of the debugger. No script or style comes from elsewhere, so the CSP stays `'self'`. */
+/** The page of the debugger. All scripts and styles come from the hub itself, so the CSP stays `'self'`. */
 const DEBUGGER_HTML = `<!doctype html>
 <html lang="en">
   <head>
@@ -159,7 +159,7 @@ const DEBUGGER_HTML = `<!doctype html>
 </html>
 `;
 
-/** What the page needs beyond the design that all pages share. */
+/** The styles of the page in addition to the design that all pages share. */
 const DEBUGGER_CSS = `body > header, #about, body > footer { max-width: 90rem; margin: 0 auto; padding: var(--gap-s) var(--gap); }
 body > header { position: sticky; top: 0; z-index: 1; background: var(--page); border-bottom: 1px solid var(--line); display: flex; flex-wrap: wrap; justify-content: space-between; align-items: center; gap: var(--gap-s) var(--gap-l); }
 body > header h1 { margin: 0; font-size: var(--large); }
@@ -246,7 +246,7 @@ const FILES: Readonly<Record<string, readonly [type: string, content: string]>> 
   'debugger.css': ['text/css; charset=utf-8', DEBUGGER_CSS],
 };
 
-/** `HUB/debug/…`: a page to subscribe and publish with. It holds no secret and needs no token itself. */
+/** `HUB/debug/…`: a page for subscribing and publishing. It contains no secret and needs no token itself. */
 export function createDebugger(
   endpoint: HubEndpoint,
 ): (exchange: Exchange, identity: Identity, path: string) => Promise<void> {

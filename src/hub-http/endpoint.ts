@@ -11,15 +11,15 @@ import type { BrowserScript } from './browser-script.ts';
 import type { LegacyTopics } from './matcher-parameters.ts';
 
 /**
- * All that the hub's HTTP face is compiled from: the core it speaks for, and the site's settings.
- * The functions that answer take from it what they need, once.
+ * Everything from which the hub's HTTP interface is created: the hub itself, and the settings of the site.
+ * The functions that handle requests read what they need from it, once.
  */
 export interface HubEndpoint {
   readonly hub: Hub;
   readonly profile: Profile;
   /** Path of the hub, without a trailing slash. */
   readonly path: string;
-  /** URL against which topics and patterns are resolved. */
+  /** Base URL for topics and patterns. */
   readonly base: string;
   readonly detailType: string;
   readonly cookieName: string;
@@ -29,11 +29,11 @@ export interface HubEndpoint {
   readonly anonymous: boolean;
   /** Whether `HUB/debug/` is served. */
   readonly debugger: boolean;
-  /** Served as `HUB/live.js`; null: not there. */
+  /** Served as `HUB/live.js`; null: not served. */
   readonly liveScript: BrowserScript | null;
-  /** Served as `HUB/client.js`; null: not there. */
+  /** Served as `HUB/client.js`; null: not served. */
   readonly clientScript: BrowserScript | null;
-  /** Served as `HUB/debug/debugger.js` where `debugger` is on; null: not there. */
+  /** Served as `HUB/debug/debugger.js` if `debugger` is true; null: not served. */
   readonly debuggerScript: BrowserScript | null;
   /** null: no playground. */
   readonly playground: Playground | null;
@@ -42,27 +42,27 @@ export interface HubEndpoint {
   /** Lower-case `scheme://host[:port]`; empty accepts every host. */
   readonly publicOrigins: readonly string[];
   readonly resourceIdentifier: string | null;
-  /** What all streams have in common. */
+  /** The settings that all streams share. */
   readonly stream: StreamSettings;
   readonly writeTimeoutMs: number;
   /** 0 means no limit. */
   readonly maxRequestBodySize: number;
-  /** Instructions of all URL Patterns of one subscription. */
+  /** Most instructions of all URL Patterns of one subscription. */
   readonly maxPatternSize: number;
   readonly connections: ConnectionCounter;
   readonly connectionLimits: ConnectionLimits;
   readonly matcherCache: MatcherCache;
-  /** How `topic=` of 0.x subscribes; null refuses it. */
+  /** How `topic=` of 0.x is handled; null refuses it. */
   readonly legacyTopics: LegacyTopics | null;
   readonly scheduler: Scheduler;
   readonly clock: Clock;
-  /** From 0 up to 1; spreads deadlines. */
+  /** Returns a number from 0 up to 1, for spreading deadlines. */
   readonly random: () => number;
 }
 
-/** What the playground signs with: a key of its own. Only ever for demonstrations. */
+/** The playground's own key and signer; only for demonstrations. */
 export interface Playground {
-  /** null when no subscriber key is an HMAC secret: then there is not a token to be had. */
+  /** null if no subscriber key is an HMAC secret: then no token can be issued. */
   readonly signer: {
     readonly issuer: string;
     readonly key: { readonly algorithm: string; readonly material: KeyMaterial };

@@ -3,20 +3,22 @@ import { completed, type Budget, unlimitedBudget } from '../kernel/scheduler.ts'
 
 /** One pair of a form. */
 export interface FormField {
-  /** Bytes that are not UTF-8 are replaced, and a long one is cut short: such a name is none that is known. */
+  /**
+   * Bytes that are not UTF-8 are replaced, and a long name is truncated. Such a name is never a known one.
+   */
   readonly name: string;
   /** null stands for bytes that are not UTF-8. */
   readonly value: string | null;
 }
 
-/** Pairs that a form may have: the largest that is lawful names 1,000 topics. */
+/** Most pairs of a form. The largest valid form names 1,000 topics. */
 const MAX_FIELDS = 1100;
 
-/** Bytes of a name that are looked at. No name that is known is so long. */
+/** Bytes of a name that are examined. All known names are shorter. */
 const MAX_NAME_BYTES = 256;
-/** Bytes that are decoded in one go, a step for two of them. */
+/** Bytes that are decoded at once, at one step per two bytes. */
 const PIECE_BYTES = 8 * 1024;
-/** What a pair costs besides, in steps. */
+/** Additional cost of a pair, in steps. */
 const PAIR_STEPS = 100;
 
 const AMPERSAND = 0x26;
@@ -25,11 +27,11 @@ const PERCENT = 0x25;
 const PLUS = 0x2b;
 
 /**
- * Decodes `application/x-www-form-urlencoded` as the WHATWG URL standard §5.1 does, except that
- * bytes which are not UTF-8 are told, not replaced: a replaced topic would be another topic. Yields
- * when nothing is left of the budget.
+ * Decodes `application/x-www-form-urlencoded` as in the WHATWG URL standard §5.1, with one difference: bytes
+ * that are not UTF-8 are reported, not replaced, because a topic with replacements would be another topic.
+ * Yields when the budget is used up.
  *
- * @returns null when there are more than {@link MAX_FIELDS} pairs, empty ones included
+ * @returns null if there are more than {@link MAX_FIELDS} pairs, including empty ones
  */
 export function* parseForm(
   bytes: Buffer,
@@ -58,21 +60,24 @@ export function* parseForm(
   return fields;
 }
 
-/** The query of a request target, whose length is bounded, as form fields; null as for {@link parseForm}. */
+/**
+ * Parses the query of a request target, whose length is bounded, as form fields; null as for {@link
+ * parseForm}.
+ */
 export function parseQuery(target: string): FormField[] | null {
   const question = target.indexOf('?');
   if (question === -1) return [];
   return completed(parseForm(Buffer.from(target.slice(question + 1), 'latin1'), unlimitedBudget()));
 }
 
-/** The values of the fields of that name, in order. */
+/** The values of the fields with that name, in order. */
 export function valuesOf(fields: readonly FormField[], name: string): (string | null)[] {
   const values: (string | null)[] = [];
   for (const field of fields) if (field.name === name) values.push(field.value);
   return values;
 }
 
-/** The text that is meant; null when that is not UTF-8. */
+/** The decoded text; null if it is not UTF-8. */
 function textOf(bytes: Buffer): string | null {
   return isUtf8(bytes) ? bytes.toString('utf8') : null;
 }
@@ -90,7 +95,7 @@ function* decodeInPieces(encoded: Buffer, budget: Budget): Generator<void, Buffe
   return Buffer.concat(pieces);
 }
 
-/** Whether an escape has begun before `at` and goes on there. */
+/** Whether an escape begins before `at` and extends beyond it. */
 function isInEscape(encoded: Buffer, at: number): boolean {
   const isDigit = (index: number): boolean => hexDigit(encoded[index]) !== -1;
   return (

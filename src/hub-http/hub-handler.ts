@@ -27,14 +27,18 @@ const SECURITY_FIELDS = [
   ['content-security-policy', "default-src 'self'"],
 ] as const;
 
-/** Answers a request for a path of the hub. */
+/** Handles a request for a path of the hub. */
 type Route = (exchange: Exchange, identity: Identity, path: string) => void | Promise<void>;
 
-/** The hub as a handler: it answers its own paths and passes every other request on. */
+/**
+ * Creates the handler of the hub: it responds to requests for its own paths and passes every other request
+ * on.
+ */
 export function createHubHandler(endpoint: HubEndpoint): Handler {
   const { path, corsOrigins, profile } = endpoint;
   const metadata = metadataPath(path);
-  // Nobody else may answer what a matcher takes for the hub: a guard that leaves the hub out has not seen it.
+  // No other handler may respond to a path that a matcher regards as the hub's, because a guard that excludes
+  // the hub has not checked the request.
   const isHub = isWithin(path);
   const isMetadata = isAt(metadata);
   const cors = createCors(corsOrigins, profile.cursorHeader);
@@ -133,7 +137,7 @@ const absent: Route = () => {
   throw notFound();
 };
 
-/** `public_urls`: a hub that knows its names answers to no other. */
+/** `public_urls`: a hub that knows its names does not respond to others. */
 function publicName(origins: readonly string[]): (exchange: Exchange) => boolean {
   if (origins.length === 0) return () => true;
   return ({ scheme, host }) => origins.includes(`${scheme}://${host.toLowerCase()}`);

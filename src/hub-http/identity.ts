@@ -1,17 +1,17 @@
 import type { Exchange } from '../http/exchange.ts';
 import { requireUrl } from '../kernel/parse-url.ts';
 
-/** Who the hub is for one request. */
+/** The identity of the hub for one request. */
 export interface Identity {
-  /** The audience that a token must name, and `resource` of the metadata. */
+  /** The audience that a token must have, and `resource` in the metadata. */
   readonly resource: string;
   readonly metadataUrl: string;
 }
 
 /**
- * Tells the identity of the hub as a client has contacted it; null when the request names no host.
- * The connection alone decides, never a forwarded header: a hub behind another TLS endpoint pins
- * its `resource_identifier`.
+ * Determines the identity of the hub from the URL that a client has used; null if the request names no host.
+ * Only the connection decides, never a forwarded header. A hub behind another TLS endpoint sets its
+ * `resource_identifier`.
  */
 export function createIdentity(
   hubPath: string,

@@ -19,10 +19,10 @@ const PARAMETERS = [
   ['match_urlpattern', 'urlpattern'],
 ] as const;
 
-/** The one of 0.x; see {@link LegacyTopics}. */
+/** The parameter of 0.x; see {@link LegacyTopics}. */
 const TOPIC = 'topic';
 
-/** A matcher as a query has it; one of 0.x has no type. */
+/** A matcher in a query; one of 0.x has no type. */
 interface WrittenMatcher {
   readonly match: string;
   readonly matchType: MatcherSpec['matchType'] | null;
@@ -30,7 +30,7 @@ interface WrittenMatcher {
 
 const INVALID_CHARACTERS = 'topic matcher values must be valid UTF-8 without control characters';
 
-/** What `topic=` may say. */
+/** The allowed values of `topic=`. */
 export interface LegacyTopics {
   /** Whether a URI Template stands for its expansions. */
   readonly templates: boolean;
@@ -40,7 +40,7 @@ export interface MatcherSettings {
   /** See `hubBase`. */
   readonly base: string;
   readonly cache: MatcherCache;
-  /** Instructions of all patterns of one request. */
+  /** Most instructions of all patterns of one request. */
   readonly maxPatternSize: number;
   readonly scheduler: Scheduler;
   /** null refuses `topic=`. */
@@ -48,10 +48,10 @@ export interface MatcherSettings {
 }
 
 /**
- * The matchers of a subscribe request: by parameter name, then in the order of the request. Patterns
+ * Reads the matchers of a subscribe request: by parameter name, then in the order of the request. Patterns
  * are compiled in slices.
  *
- * @throws Refusal (or rejects with it) 400 that says which parameter is wrong
+ * @throws RefusedRequest (or rejects with it) 400 with the name of the invalid parameter
  */
 export type ReadMatchers = (
   fields: readonly FormField[],
@@ -131,7 +131,7 @@ function compile(
       case 'pattern-too-long':
         throw badRequest('pattern too long (max 4096 bytes)');
       default:
-        // The compiler's own words may quote the pattern at length; the client knows what it sent.
+        // The compiler's message may contain the whole pattern, which the client knows anyway.
         throw badRequest('invalid topic matcher pattern');
     }
   }

@@ -8,11 +8,11 @@ import { parseQuery, valuesOf } from './form.ts';
 import type { Identity } from './identity.ts';
 import { notFound } from './refusal.ts';
 
-/** How long a token of the playground is good, in milliseconds. */
+/** Validity of a token of the playground, in milliseconds. */
 const LIFETIME_MS = 3_600_000;
 const EVERYTHING = [{ match: '*', matchType: 'exact' }] as const;
 
-/** `GET HUB/debug/playground-token`: a token for everything, good for an hour, as text. */
+/** `GET HUB/debug/playground-token`: a token that grants everything for an hour, as text. */
 export function createPlaygroundToken({
   playground,
   clock,
@@ -41,7 +41,9 @@ export function createPlaygroundToken({
   };
 }
 
-/** The paths of the playground outside of the hub's own; false for every other request. */
+/**
+ * Handles the paths of the playground that are not below the hub's path; returns false for any other request.
+ */
 export function createPlayground(
   endpoint: HubEndpoint,
 ): (exchange: Exchange, path: string) => boolean {
@@ -58,8 +60,8 @@ export function createPlayground(
 }
 
 /**
- * `GET /playground/…?body=B&jwt=J`: a page of a pretended app, with its discovery headers and the
- * cookie that a real app would have asked for.
+ * `GET /playground/…?body=B&jwt=J`: a page of a simulated app, with its discovery headers and the cookie that
+ * a real app would have requested.
  */
 function answerPlaygroundResource(
   exchange: Exchange,

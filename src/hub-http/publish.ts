@@ -29,7 +29,7 @@ export interface PublishSettings {
   readonly scheduler: Scheduler;
 }
 
-/** `POST HUB`: who it is, then what it says, then whether that is allowed; then it is stored. */
+/** `POST HUB`: checks the client's identity, then the form, then the permission; then stores the update. */
 export function createPublish(
   settings: PublishSettings,
 ): (exchange: Exchange, identity: Identity) => Promise<void> {
@@ -50,7 +50,7 @@ export function createPublish(
     );
   };
 
-  /** Updates that were not stored since the last one that was. */
+  /** Number of failed updates since the last one that was stored. */
   let failures = 0;
 
   const store = async (exchange: Exchange, { update, topics }: Publication): Promise<void> => {
@@ -60,10 +60,11 @@ export function createPublish(
       failures = 0;
     } catch (error) {
       failures += 1;
-      // Each publisher gets its 503; the log says it once.
+      // Each publisher gets its 503, but only the first failure is logged as an error.
       const level = failures === 1 ? 'error' : 'debug';
       exchange.log[level]('An update was not stored', { error: messageOf(error) });
-      // Closed for good, or away for a while; an update that may be stored has the id that was sent.
+      // Closed permanently, or temporarily unavailable. An update that may have been stored has the id that
+      // was sent.
       if (codeOf(error) === 'transport-closed') throw new RefusedRequest(500);
       throw new RefusedRequest(503, { fields: { 'retry-after': '1' } });
     }
@@ -83,7 +84,7 @@ export function createPublish(
   };
 }
 
-/** The bytes of the form; none of a body that is not a form. */
+/** The bytes of the form; empty if the body is not a form. */
 async function readForm(exchange: Exchange, maxBytes: number): Promise<Buffer> {
   const contentType = exchange.headers.get('content-type');
   const type = contentType === undefined ? '' : mediaType(contentType);
@@ -92,7 +93,7 @@ async function readForm(exchange: Exchange, maxBytes: number): Promise<Buffer> {
   return type === FORM ? bytes : Buffer.alloc(0);
 }
 
-/** @throws Refusal 400 or 413 that says what is wrong */
+/** @throws RefusedRequest 400 or 413 with the reason */
 function* readUpdate(
   bytes: Buffer,
   rules: PublicationRules,

@@ -8,15 +8,17 @@ import type { LogFields } from '../kernel/log.ts';
 /** The error codes of RFC 6750 §3.1; null for a bare challenge. */
 export type ChallengeCode = 'invalid_request' | 'invalid_token' | 'insufficient_scope' | null;
 
-/** A request that the hub refuses: thrown where the fault is found, answered in one place. */
+/**
+ * A request that the hub refuses. It is thrown where the fault is found; the response is sent in one place.
+ */
 export class RefusedRequest extends Error {
   readonly status: number;
-  /** What the client reads; it never says why a token was refused. */
+  /** The text for the client; it never contains the reason why a token was refused. */
   readonly text: string;
   /** undefined: no challenge. */
   readonly challenge: ChallengeCode | undefined;
   readonly fields: Readonly<Record<string, string>>;
-  /** What was found wanting, for the operator. */
+  /** The check that failed, for the operator. */
   readonly check: string;
 
   constructor(
@@ -77,14 +79,14 @@ function challengeField(code: ChallengeCode, identity: Identity): string {
   return code === null ? `Bearer ${metadata}` : `Bearer error="${code}", ${metadata}`;
 }
 
-/** Clients of which a hub remembers that they have been told of. */
+/** Clients that a hub remembers as logged. */
 const MAX_CLIENTS = 1_000;
-/** A line for each power of two: who comes back for ever fills no disk. */
+/** One line for each power of two, so that a client that retries forever does not fill the disk. */
 const isTold = (count: number): boolean => Number.isInteger(Math.log2(count));
 
 /**
- * Tells the operator alone why a request is refused: the first time of a client and reason, and
- * then with the count at its second, fourth, eighth … time.
+ * Logs why requests are refused, for the operator only: the first time for a client and reason, and then with
+ * the count at its second, fourth, eighth … time.
  */
 export class RefusalLog {
   readonly #counts = new Map<string, number>();

@@ -28,7 +28,7 @@ export interface SubscribeSettings {
   readonly acceptsSubscribers: boolean;
   readonly anonymous: boolean;
   readonly readMatchers: ReadMatchers;
-  /** What all its streams have in common. */
+  /** The settings that all streams share. */
   readonly stream: StreamSettings;
   readonly writeTimeoutMs: number;
   /** 0 means no limit. */
@@ -37,7 +37,7 @@ export interface SubscribeSettings {
   readonly connections: ConnectionCounter;
   readonly connectionLimits: ConnectionLimits;
   readonly clock: Clock;
-  /** From 0 up to 1; spreads deadlines. */
+  /** Returns a number from 0 up to 1, for spreading deadlines. */
   readonly random: () => number;
 }
 
@@ -134,7 +134,7 @@ export function createSubscribe(
   };
 }
 
-/** RFC 10008: the content of a QUERY adds to the query of its URL. */
+/** RFC 10008: the content of a QUERY is added to the query of its URL. */
 function requireForm(exchange: Exchange): void {
   const contentType = exchange.headers.get('content-type');
   const type = contentType === undefined ? null : mediaType(contentType);
@@ -158,7 +158,10 @@ function limited(fields: readonly FormField[] | null): readonly FormField[] {
   return fields;
 }
 
-/** The header beats the URL, which beats the content; an empty one of them only asks for the cursor header. */
+/**
+ * The header takes precedence over the URL, and the URL over the content. An empty value only requests the
+ * cursor header.
+ */
 function requestedCursor(exchange: Exchange, fields: readonly FormField[]): string | null {
   const field = exchange.headers.get('last-event-id');
   if (field !== undefined && field !== '') return fieldUtf8(field) ?? field;
@@ -168,7 +171,10 @@ function requestedCursor(exchange: Exchange, fields: readonly FormField[]): stri
   return field === undefined ? null : '';
 }
 
-/** @throws Refusal 401 when what let the client in has gone meanwhile; 503 when the log fails */
+/**
+ * @throws RefusedRequest 401 if the permission of the client has ended in the meantime; 503 if the history
+ * fails
+ */
 async function unlessFailing<T>(exchange: Exchange, result: Promise<T>): Promise<T> {
   try {
     return await result;

@@ -23,16 +23,16 @@ export interface SubscriptionApiSettings {
   readonly scheduler: Scheduler;
 }
 
-/** What is asked for: all, those with a matcher, or one of these. */
+/** The requested subscriptions: all, those with a matcher, or a single one. */
 interface Selection {
   readonly matcher: PresenceMatcher | null;
   readonly subscriber: string | null;
 }
 
-/** What writing a record costs, in steps. */
+/** Cost of writing a record, in steps. */
 const WRITE_STEPS = 300;
 
-/** `GET HUB/subscriptions[/{match_type}/{match}[/{subscriber}]]`: who is subscribed now. */
+/** `GET HUB/subscriptions[/{match_type}/{match}[/{subscriber}]]`: the current subscriptions. */
 export function createSubscriptionApi(
   settings: SubscriptionApiSettings,
 ): (exchange: Exchange, identity: Identity, path: string) => Promise<void> {
@@ -55,7 +55,7 @@ export function createSubscriptionApi(
     return found === undefined ? null : Buffer.from(JSON.stringify(found));
   };
 
-  /** The whole document: it is sent with its length, or not at all where a page fails. */
+  /** The whole document. It is sent with its length, or not at all if a page of it fails. */
   const collection = async (
     matcher: PresenceMatcher | null,
     path: string,
@@ -91,7 +91,7 @@ export function createSubscriptionApi(
       ),
     };
     const fields = { ...position, etag };
-    // Nothing has changed for who knows the last update: nobody has to be looked for.
+    // Nothing has changed for a client that knows the last update, so no subscriptions have to be searched.
     if (exchange.headers.get('if-none-match') === etag) {
       answer(exchange, 304, fields);
       return;
@@ -101,7 +101,7 @@ export function createSubscriptionApi(
         ? await collection(matcher, path, exchange)
         : await one(matcher, subscriber);
     if (exchange.abandoned) return;
-    // Whoever waits for it to come knows from where to follow the log.
+    // A client that waits for the subscription learns the position after which to follow the history.
     if (document === null) throw notFound(position);
     answer(exchange, 200, { 'content-type': 'application/json', ...fields }, document);
   };
@@ -109,7 +109,7 @@ export function createSubscriptionApi(
 
 function readSelection(rest: string, method: string): Selection {
   const segments = rest.split('/').slice(1);
-  // An empty matcher in the middle is one that a subscriber may have asked for.
+  // An empty matcher in the middle is one that a subscriber may have used.
   if (segments[0] === '' || segments.at(-1) === '') throw notFound();
   if (segments.length === 1 || segments.length > 3) throw notFound();
   if (method !== 'GET') throw methodNotAllowed('GET');
@@ -127,7 +127,7 @@ function hasMatcher({ match, match_type }: PresenceMatcher): (one: PresenceMatch
   return (one) => one.match === match && one.match_type === match_type;
 }
 
-/** Some members of the collection, each behind a comma, but the first behind `separator`. */
+/** Writes some members of the collection, each after a comma, but the first after `separator`. */
 function* write(
   records: readonly SubscriptionRecord[],
   separator: string,

@@ -11,8 +11,8 @@ import { checkPart, dividedHead, joinedSites, type PartOfSite } from './path-sit
 import { readNamedRoutes, readSite } from './site.ts';
 
 /**
- * Turns the lines of a Hubfile into a configuration. What cannot be understood is reported and left
- * out, so that everything else is looked at as well.
+ * Converts the lines of a Hubfile to a configuration. Invalid parts are reported and left out, so that
+ * everything else is checked as well.
  */
 export function adapt(
   { lines, whole, unsound }: Expanded,
@@ -61,7 +61,7 @@ export function adapt(
   };
 }
 
-/** The sites of a file: each with its block, or a single one without. */
+/** The sites of a file: each with its block, or a single one without a block. */
 function sitesOf(
   lines: readonly Line[],
   problems: Problems,

@@ -12,7 +12,7 @@ export interface SchemePorts {
 }
 
 interface Schemes extends SchemePorts {
-  /** The site says what its TLS is to be like: an address that is only a port means HTTPS. */
+  /** Whether the site has TLS settings: an address that is only a port then means HTTPS. */
   readonly secure: boolean;
 }
 

@@ -3,7 +3,10 @@ import type { Problem } from '../config/problem.ts';
 import type { TextEdit } from './text-edit.ts';
 import { nameOf, optionsOf, type WrittenLine } from './written-lines.ts';
 
-/** Without one of these more would be let in than the Caddyfile lets in. */
+/**
+ * Directives and options that restrict access. Without one of them, the Hubfile would allow more than the
+ * Caddyfile.
+ */
 const GUARDS: ReadonlySet<string> = new Set([
   'abort',
   'basic_auth',
@@ -21,8 +24,8 @@ order error first
 `;
 
 /**
- * What is left out as comments, each with its reasons, and `error 503` where something that keeps
- * somebody out is lost.
+ * Lines that are left out become comments, each with its reasons. `error 503` takes the place of anything
+ * that restricted access.
  */
 export function commentsOf(
   lines: readonly WrittenLine[],
@@ -42,7 +45,7 @@ export function commentsOf(
   const closed = closings(all, table);
   const own = [
     ...(closed.length > 0 ? [CLOSED_FIRST] : []),
-    // Its default is an address: who kept the API from there must go on keeping it.
+    // The default of `admin` is an address, so an option that restricted the API must keep doing so.
     ...(all.some((line) => nameOf(line) === 'admin' && line.outer === options)
       ? ['\nadmin off\n']
       : []),
@@ -64,7 +67,7 @@ function commented(line: WrittenLine, reasons: readonly Problem[], text: string)
   const said = reasons.map(({ message, hint }) =>
     hint === undefined ? `left out: ${message}` : `left out: ${message}: ${hint}`,
   );
-  // A snippet that is used often has them as often.
+  // The lines of a snippet that is used several times are reported several times.
   return { start, end, text: [...new Set(said), ...written].map((each) => `# ${each}`).join('\n') };
 }
 
@@ -80,14 +83,17 @@ function closings(leftOut: readonly WrittenLine[], table: DirectiveTable): TextE
   });
 }
 
-/** Whether something that it keeps out would come in without it. */
+/** Whether requests that the line refuses would be accepted without it. */
 function guards(line: WrittenLine): boolean {
   const name = nameOf(line);
   const refuses = name === 'respond' && line.words.some(({ text }) => /^[45]\d\d$/.test(text));
   return GUARDS.has(name) || refuses || /auth/.test(name) || line.inner.some(guards);
 }
 
-/** The directive among others that a line is, or is in; none where nobody is to be kept out any more. */
+/**
+ * The directive that contains a line, or the line itself if it is one; undefined if no access has to be
+ * restricted any more.
+ */
 function directiveOf(line: WrittenLine, table: DirectiveTable): WrittenLine | undefined {
   let found: WrittenLine | undefined;
   let inside = line;

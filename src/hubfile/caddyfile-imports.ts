@@ -9,17 +9,17 @@ import { makeSource, MAX_SOURCE_BYTES, type Source, TextProblem } from './source
 import type { DirectiveTable } from './directive-table.ts';
 import { nameOf, optionsOf, type WrittenLine, writtenLines } from './written-lines.ts';
 
-/** A Caddyfile with the text of what it imports in its place. */
+/** A Caddyfile in which imports are replaced with the imported text. */
 export interface WholeCaddyfile {
   readonly text: string;
-  /** Where a character of it was written. */
+  /** The place at which a character was written. */
   placeAt(offset: number): Place;
 }
 
-/** What reads the files that are imported. */
+/** Reads the imported files. */
 export type ImportIo = Pick<HubfileIo, 'read' | 'glob'>;
 
-/** A text that is put in, and the imports that led to it, innermost first. */
+/** An inserted text, and the imports that led to it, innermost first. */
 interface Text {
   readonly source: Source;
   readonly lines: readonly WrittenLine[];
@@ -38,15 +38,15 @@ interface Piece {
   readonly kept: boolean;
 }
 
-/** Words that mean something else where they are put in. */
+/** Words that have another meaning when they are inserted. */
 const ARGUMENTS = /\{(?:args|block)[[.s}]/;
 
 /**
- * Puts the text of imported files where they are imported, each behind a comment that names it. A file
- * that is given arguments or a block becomes a snippet of its name. What cannot be read, and what is
- * named by a variable, stays an import.
+ * Inserts the text of imported files at their imports, each after a comment with its name. A file that gets
+ * arguments or a block becomes a snippet. An import stays if its file cannot be read, or if a variable names
+ * it.
  *
- * @param text structurally sound, and of no endless imports
+ * @param text structurally valid, without endless imports
  * @throws {HubgateError} `too-large` for more imports, or more text, than a Hubfile may have
  */
 export function withImports(
@@ -73,7 +73,7 @@ class Inliner {
   readonly #table: DirectiveTable;
   #pieces: Piece[] = [];
   readonly #snippets = new Set<string>();
-  /** The files that have become snippets, by their path, each with its name. */
+  /** The files that have become snippets, by path, each with its name. */
   readonly #asSnippets = new Map<string, readonly [name: string, text: Text]>();
   readonly #seen = new Set<string>();
   #text = '';
@@ -87,7 +87,7 @@ class Inliner {
   whole(text: Text): WholeCaddyfile {
     this.#put(text, true);
     const body = this.#taken();
-    // Those that are found while one is written are written as well.
+    // Snippets that are found while another is written are written as well.
     for (const [name, snippet] of this.#asSnippets.values()) {
       this.#add(`\n(${name}) {\n`, snippet, 0, false);
       this.#put(snippet, false);
@@ -95,7 +95,7 @@ class Inliner {
     }
     const snippets = this.#taken();
     if (snippets.text === '') return wholeOf([body]);
-    // Behind the global options, and before a site that has no braces.
+    // After the global options, and before a site without braces.
     const cut = optionsOf(writtenLines(body.text, this.#table))?.end ?? 0;
     return wholeOf([cutOut(body, 0, cut), snippets, cutOut(body, cut, body.text.length)]);
   }
@@ -107,7 +107,7 @@ class Inliner {
     return part;
   }
 
-  /** @param top whether it holds sites */
+  /** @param top whether it contains sites */
   #put(text: Text, top: boolean): void {
     const { source, lines } = text;
     // A file that is imported twice defines its snippets once.
@@ -165,7 +165,7 @@ class Inliner {
     }
   }
 
-  /** The name of the snippet that a file becomes. */
+  /** The name of the snippet for a file. */
   #asSnippet(text: Text): string {
     const { path, file } = text.source;
     const known = this.#asSnippets.get(path);
@@ -177,7 +177,7 @@ class Inliner {
     return name;
   }
 
-  /** As it is, but for a path that is relative to a file that is no more. */
+  /** Keeps the line, but changes a path that is relative to a file that has been inserted. */
   #stay(line: WrittenLine, text: Text): void {
     const { raw } = text.source;
     const target = line.words[1];
@@ -195,7 +195,7 @@ class Inliner {
     this.#add(raw.slice(target.end, line.end), text, target.end, true);
   }
 
-  /** The files that an import names; null where it is to stay. */
+  /** The files that an import names; null if the import has to stay. */
   #filesOf(target: string, from: Imported): readonly Text[] | null {
     const { source } = from.text;
     if (this.#snippets.has(target) || target.includes('{')) return null;
@@ -212,7 +212,7 @@ class Inliner {
       );
     });
     const read = texts.filter((each) => each !== null);
-    // One that cannot be read is told of by the import that stays.
+    // If a file cannot be read, the import stays and reports it.
     return read.length === texts.length && read.length > 0 ? read : null;
   }
 
@@ -221,7 +221,7 @@ class Inliner {
     try {
       bytes = this.#io.read(where.path);
     } catch {
-      // What reads the Hubfile tells why.
+      // The reader of the Hubfile reports the reason.
       return null;
     }
     try {
@@ -238,7 +238,7 @@ function snippetName({ words: [first, second] }: WrittenLine): string | null {
   return /^\(([^()]+)\)$/.exec(first.text)?.[1] ?? null;
 }
 
-/** As seen from the Caddyfile, where it lies beside or below that. */
+/** The path relative to the Caddyfile, if it is in the same directory or below. */
 function shownFrom({ source: root }: Text, path: string, target: string, source: Source): string {
   const isBelow = path.startsWith(`${dirname(root.path)}/`) && !isAbsolute(target);
   return shownPath(path, isBelow ? '' : target, isBelow ? root : source);

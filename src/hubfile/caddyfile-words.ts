@@ -3,12 +3,12 @@ import type { DirectiveTable } from './directive-table.ts';
 import type { TextEdit } from './text-edit.ts';
 import { nameOf, type WrittenLine } from './written-lines.ts';
 
-/** A change of words, and what is lost by it. */
+/** A change of words, and its effect on the meaning. */
 export interface Translation extends TextEdit {
   readonly loses?: { readonly message: string; readonly hint: string };
 }
 
-/** What a Hubfile says in other words. */
+/** The words for which a Hubfile has others. */
 export function translations(
   lines: readonly WrittenLine[],
   table: DirectiveTable,
@@ -65,7 +65,7 @@ function wrappedFormat(line: WrittenLine): Translation[] {
   return [fields.every(isOfCredentials) ? edit : { ...edit, loses: FILTER }];
 }
 
-/** A filter of what is never logged here. */
+/** Whether it filters values that are never logged here. */
 function isOfCredentials({ words, inner }: WrittenLine): boolean {
   if (words.some(({ text }) => /authorization|cookie/i.test(text))) return true;
   return inner.length > 0 && inner.every(isOfCredentials);
@@ -77,11 +77,11 @@ const HUB_OPTIONS: Readonly<Record<string, string>> = {
   topic_selector_cache: 'topic_matcher_cache',
   ui: 'debugger',
 };
-/** Keys without an issuer are those of the protocol before 1.0. */
+/** Keys without an issuer belong to the protocol before 1.0. */
 const KEYS = /^(?:publisher|subscriber)_(?:jwt|jwks_url)$/;
 const COMPATIBLE = 'protocol_version_compatibility 8 {\nstrings\ntopics\ntemplates\n}\n';
 
-/** `mercure { … }` as `hub { profile mercure; … }`. */
+/** Converts `mercure { … }` to `hub { profile mercure; … }`. */
 function asHub(line: WrittenLine): TextEdit[] {
   const names = line.inner.map(nameOf);
   const needsCompatibility =
@@ -101,7 +101,7 @@ function asHub(line: WrittenLine): TextEdit[] {
 function hubOption(option: WrittenLine): TextEdit[] {
   const name = nameOf(option);
   if (name === 'transport') return transport(option);
-  // A size below 0 was none; here the cache has a size of its own.
+  // A size below 0 disabled the cache; here the cache has a size of its own.
   const isNoCache = name === 'topic_selector_cache' && option.words[1]?.text.startsWith('-');
   return isNoCache === true ? [removed(option)] : replaced(option, 0, HUB_OPTIONS);
 }

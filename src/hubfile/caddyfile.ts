@@ -1,7 +1,6 @@
-// A Caddyfile is adapted in place: the reader of Hubfiles reports what it does not support, the
-// line becomes a comment, and the text is read again until nothing is reported. So the adapter has
-// no grammar of its own, and every hint is the reader's. A line that kept someone out leaves `error
-// 503` behind.
+// A Caddyfile is adapted in place: the reader of Hubfiles reports what it does not support, the line becomes
+// a comment, and the text is read again until nothing is reported. So the adapter has no grammar of its own,
+// and every hint is from the reader. `error 503` replaces a line that restricted access.
 
 import {
   ConfigError,
@@ -22,23 +21,23 @@ import { makeSource, type Source } from './source.ts';
 import { type EditedText, editText } from './text-edit.ts';
 import { lineAt, nameOf, type WrittenLine, writtenLines } from './written-lines.ts';
 
-/** A Caddyfile as a Hubfile. */
+/** The Hubfile for a Caddyfile. */
 export interface AdaptedCaddyfile {
   /** A Hubfile in its canonical layout, with the comments of the Caddyfile. */
   readonly text: string;
-  /** What could not be carried over; its lines are comments of the Hubfile. */
+  /** Lines that could not be converted; they are comments in the Hubfile. */
   readonly leftOut: readonly Problem[];
-  /** What is carried over as something that differs, and what this machine still lacks. */
+  /** Lines that were converted to something slightly different, and what this machine still lacks. */
   readonly notes: readonly Problem[];
 }
 
-/** What reading a text as a Hubfile tells, warnings too. */
+/** Reads a text as a Hubfile and returns its problems, including warnings. */
 export type ProblemsOf = (text: string) => readonly Problem[];
 
-/** More rounds are never needed: a line that is left out may cost those that depend on it. */
+/** More rounds are never needed: leaving out a line may affect the lines that depend on it. */
 const MAX_ROUNDS = 100;
 
-/** Codes of what this machine lacks: the one that the file will run on may have it. */
+/** Codes of problems that concern this machine; the target machine may not have them. */
 const OF_THE_MACHINE: ReadonlySet<string> = new Set([
   'certificate-unusable',
   'history-left-behind',
@@ -54,9 +53,9 @@ const OF_THE_MACHINE: ReadonlySet<string> = new Set([
   'unreadable-file',
   'unusable-log-file',
 ]);
-/** Told where a key comes from a variable that this machine has not set. */
+/** Reported if a key comes from a variable that this machine has not set. */
 const OF_EMPTY_KEYS: ReadonlySet<string> = new Set(['no-publisher-key', 'no-subscriber-key']);
-/** The text is broken, so that it cannot be told what belongs to what. */
+/** The structure of the text is broken, so it is unclear what belongs together. */
 const BROKEN: ReadonlySet<string> = new Set([
   'bad-character',
   'bad-heredoc',
@@ -69,11 +68,11 @@ const BROKEN: ReadonlySet<string> = new Set([
   'unclosed-quote',
   'unexpected-brace',
 ]);
-/** Told of the Caddyfile, and true of the Hubfile no more; a variable that is unset may be meant to be. */
+/** Reported for the Caddyfile, but no longer true for the Hubfile. A variable may be unset on purpose. */
 const OF_NO_CONCERN: ReadonlySet<string> = new Set(['old-name', UNSET_VARIABLE]);
-/** A text that stays, and has lost its meaning. */
+/** The text stays, but has lost its meaning. */
 const WITHOUT_MEANING: ReadonlySet<string> = new Set(['not-carried-over', 'unknown-placeholder']);
-/** Less of one of these would hold for more requests, or let in more of them. */
+/** Directives that would apply to more requests, or accept more of them, if a part were left out. */
 const WHOLE: ReadonlySet<string> = new Set([
   'basic_auth',
   'basicauth',
@@ -84,14 +83,14 @@ const WHOLE: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * Turns a Caddyfile into a Hubfile. Both languages are nearly one: words that differ are replaced,
- * lines that hubgate does not know become comments, everything else stays as it is written. A block
- * that has lost a line which keeps somebody out answers `503` until something else does it. What is
- * imported is put in its place and treated alike.
+ * Converts a Caddyfile to a Hubfile. The languages are almost the same: different words are replaced, lines
+ * that hubgate does not know become comments, everything else stays as it is written. A block that has lost a
+ * line that restricted access responds with `503` until the operator replaces it. Imports are inserted and
+ * treated in the same way.
  *
  * @param text UTF-8, lines ended by LF
- * @throws {ConfigError} `invalid-config` where it is not a Caddyfile, or a variable is missing
- * @throws {HubgateError} `too-large` with what it imports
+ * @throws {ConfigError} `invalid-config` if it is not a valid Caddyfile, or if a variable is missing
+ * @throws {HubgateError} `too-large` with its imports
  */
 export function adaptCaddyfile(
   text: string,
@@ -113,7 +112,7 @@ export function adaptCaddyfile(
   }
 }
 
-/** A problem of the text with its imports, at its place in the file that it is in. */
+/** A problem of the text with its imports, with its place in the original file. */
 function placedInFile(problem: Problem, file: string, whole: WholeCaddyfile): Problem {
   const { place } = problem;
   const message = problem.message.replaceAll(OTHER_PLACE, (found, other: string, line, column) => {
@@ -171,7 +170,7 @@ function lostBy({ start, end, loses }: Translation, source: Source): readonly Pr
   return [locate({ severity: 'error', code: 'not-carried-over', ...loses }, span)];
 }
 
-/** The errors that a line has, wherever it is read. */
+/** The errors for which lines are left out, wherever they are read. */
 export function toLeaveOut(problems: readonly Problem[]): readonly Problem[] {
   const mayLackKeys = problems.some(({ code }) => code === EMPTY_KEY);
   return problems.filter(
@@ -197,7 +196,7 @@ function result(
   };
 }
 
-/** hubgate does without it what it was for. */
+/** Whether hubgate does the same without the line. */
 function isNeedless({ hint = '' }: Problem): boolean {
   return hint.startsWith('leave it out');
 }
@@ -210,13 +209,15 @@ function byPlace({ place: a }: Problem, { place: b }: Problem): number {
   return (a?.line ?? 0) - (b?.line ?? 0) || (a?.column ?? 0) - (b?.column ?? 0);
 }
 
-/** Everything that is wrong, where no line can be left out to fix it. */
+/** The error with all problems, if leaving out lines cannot fix them. */
 function hindered(problems: readonly Problem[]): ConfigError {
   const unset = problems.filter(({ code }) => code === UNSET_VARIABLE);
   return new ConfigError([...unset, ...toLeaveOut(problems)]);
 }
 
-/** The line that has to go for a problem in it to go: of some all has to. */
+/**
+ * The line that must be left out to remove a problem in it. Some directives can only be left out as a whole.
+ */
 function removable(line: WrittenLine | undefined): WrittenLine | undefined {
   let found = line;
   for (let outer = line; outer !== undefined && outer.outer !== null; outer = outer.outer) {
@@ -225,7 +226,7 @@ function removable(line: WrittenLine | undefined): WrittenLine | undefined {
   return found;
 }
 
-/** Whether it, or a block that it is in, is what it is by a variable that is not set. */
+/** Whether the line, or a block around it, depends on a variable that is not set. */
 function hasUnset(line: WrittenLine, problems: readonly Problem[], source: Source): boolean {
   const unset = problems.flatMap((problem) => {
     const at = problem.code === UNSET_VARIABLE ? offsetIn(source, problem) : null;
@@ -238,7 +239,7 @@ function hasUnset(line: WrittenLine, problems: readonly Problem[], source: Sourc
   return false;
 }
 
-/** A problem of the changed text, at its place in the Caddyfile. */
+/** A problem of the changed text, with its place in the Caddyfile. */
 function placedIn(source: Source, problem: Problem, edited: EditedText): Problem {
   const { place } = problem;
   if (place === undefined) return problem;
@@ -259,7 +260,7 @@ function placedIn(source: Source, problem: Problem, edited: EditedText): Problem
   const at = offsetIn(source, placed);
   if (at === null || place.file !== source.file) return placed;
   const { end } = wordAt(source.raw, at);
-  // The line as it was written, not as it was changed.
+  // The original line, not the changed one.
   return {
     ...placed,
     excerpt: locate(problem, { source, start: at, end, via: null }).excerpt ?? '',
@@ -273,7 +274,7 @@ function spotOf(source: Source, at: number): Omit<Place, 'importedFrom' | 'file'
   return { line, column };
 }
 
-/** Where a problem is in the Caddyfile itself, or the import that led to it. */
+/** The offset of a problem in the Caddyfile itself, or of the import that led to it. */
 function offsetIn({ file, raw }: Source, { place }: Problem): number | null {
   const here = [place, ...(place?.importedFrom ?? [])].find((each) => each?.file === file);
   return here === undefined ? null : offsetOf(raw, here);

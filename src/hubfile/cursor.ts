@@ -6,7 +6,7 @@ import type { Line, Word } from './parser.ts';
 import { finding, LineProblem, type Problems } from './problems.ts';
 import { isSecretWord } from './secrecy.ts';
 
-/** What the options of a block do: each gives the fields that its line sets. */
+/** The options of a block: each returns the fields that its line sets. */
 export type OptionTable<Settings> = Readonly<
   Record<string, (cursor: Cursor, sofar: Settings) => Partial<Settings>>
 >;
@@ -14,18 +14,18 @@ export type OptionTable<Settings> = Readonly<
 interface OptionRules {
   /** Options that may be given more than once. */
   readonly repeatable?: readonly string[];
-  /** Options of a Caddyfile that hubgate lacks, each with what to do instead. */
+  /** Caddyfile options that hubgate does not have, each with the alternative. */
   readonly unsupported?: Readonly<Record<string, string>>;
-  /** Takes the lines that are no option: named matchers, header fields. */
+  /** Reads lines that are not options: named matchers, header fields. */
   readonly other?: (cursor: Cursor) => boolean;
 }
 
-/** “ ” „ « ‘, written so that the program is not held in two bytes a character. */
+/** “ ” „ « ‘, written as escapes so that the program does not need two bytes per character in memory. */
 const TYPOGRAPHIC_QUOTE = /^[\u201c\u201d\u201e\u00ab\u2018]/;
 
 /**
- * Walks over the words of one directive. Every word is asked for, with a description of what is
- * expected, so that nothing in a file is silently ignored.
+ * Reads the words of one directive. Each word is read with a description of what is expected, so that nothing
+ * in a file is silently ignored.
  */
 export class Cursor {
   readonly line: Line;
@@ -53,7 +53,7 @@ export class Cursor {
     return this.line.block !== null;
   }
 
-  /** How many arguments are still to be read. */
+  /** The number of arguments that have not been read. */
   get left(): number {
     return this.line.words.length - this.#next;
   }
@@ -68,32 +68,32 @@ export class Cursor {
     return word;
   }
 
-  /** The next argument, which must be there. */
+  /** The next argument, which is required. */
   argument(expected: string): Word {
     const word = this.optional();
     if (word !== undefined) return word;
     return this.fail(this.#lastWordSpan(), 'expected-argument', `${this.name} needs ${expected}`);
   }
 
-  /** All arguments that are left. */
+  /** All remaining arguments. */
   rest(): Word[] {
     const words = this.line.words.slice(this.#next);
     this.#next = this.line.words.length;
     return words;
   }
 
-  /** All arguments that are left, at least one. */
+  /** All remaining arguments, at least one. */
   several(expected: string): Word[] {
     return [this.argument(expected), ...this.rest()];
   }
 
-  /** The lines of the block, each under its own cursor; none without a block. */
+  /** The lines of the block, each with its own cursor; empty without a block. */
   lines(): Cursor[] {
     this.#blockRead = true;
     return (this.line.block ?? []).map((line) => new Cursor(line, this.problems, this.origins));
   }
 
-  /** The lines of the block as they are, for who reads them otherwise. */
+  /** The unparsed lines of the block, for other readers. */
   block(): readonly Line[] {
     if (this.line.block === null) {
       return this.fail(this.#lastWordSpan(), 'expected-block', `${this.name} needs a block { … }`);
@@ -102,7 +102,7 @@ export class Cursor {
     return this.line.block;
   }
 
-  /** Reports arguments and blocks that nobody asked for. */
+  /** Reports arguments and blocks that were not read. */
   end(): void {
     const curly = this.#curlyHint();
     if (curly !== undefined) {
@@ -124,8 +124,8 @@ export class Cursor {
   }
 
   /**
-   * Reads a block of options into settings. Every faulty line is reported; the places of all
-   * fields are remembered.
+   * Reads a block of options into settings. Every invalid line is reported. The places of all fields are
+   * recorded.
    */
   options<Settings extends object>(
     start: Settings,
@@ -161,7 +161,7 @@ export class Cursor {
     throw new LineProblem(span, finding('error', code, message, this.#curlyHint() ?? hint));
   }
 
-  /** @param first where the same was given before */
+  /** @param first place of the first occurrence */
   failTwice(first: Span): never {
     const message = `${this.name} is given twice; the first is at ${placeText(placeOf(first))}`;
     return this.fail(this.span, 'duplicate-option', message);
@@ -171,7 +171,7 @@ export class Cursor {
     this.problems.warn(span, code, message, hint);
   }
 
-  /** A word as a message may show it: never a secret, never the value of a variable. */
+  /** A word in a form that a message may show: never a secret, never the value of a variable. */
   quote(word: Word): string {
     if (isSecretWord(this.name)) return '[…]';
     const visible = visibleText(word.span);
@@ -180,7 +180,7 @@ export class Cursor {
     return `"${short.replaceAll(/\p{Cc}/gu, '·')}"`;
   }
 
-  /** A word processor has made other quotes of those that were typed. */
+  /** A hint for quotation marks that a word processor has replaced. */
   #curlyHint(): string | undefined {
     const has = this.line.words.some(({ plain, text }) => plain && TYPOGRAPHIC_QUOTE.test(text));
     return has ? 'write straight quotes: "…"' : undefined;
@@ -203,7 +203,7 @@ export class Cursor {
   }
 
   #plainName(word: Word): string {
-    // What stands where an option should be may be a stray line of a key.
+    // The text in place of an option may be a stray line of a key.
     return word.text.length > 40 ? '[…]' : `"${word.text.replaceAll(/\p{Cc}/gu, '·')}"`;
   }
 

@@ -10,7 +10,7 @@ import type {
 import type { ConditionSyntax, DirectiveSyntax } from './scope.ts';
 import { unsupportedDirectives } from './unsupported.ts';
 
-/** What the reader of a Hubfile needs of the registry of directives and matchers. */
+/** The parts of the registry of directives and matchers that the reader of a Hubfile needs. */
 export interface SyntaxRegistry extends ConfigRegistry {
   readonly directives: Readonly<
     Record<string, { readonly syntax: DirectiveSyntax; readonly data?: HandlerData<HandlerConfig> }>
@@ -26,7 +26,7 @@ export interface SyntaxRegistry extends ConfigRegistry {
   >;
 }
 
-/** Directives in the order in which they run; names that share a place stand together. */
+/** Directives in the order of execution; names with the same position are grouped. */
 export type DirectivePlaces = readonly (readonly string[])[];
 
 /** What the options say of how sites are read; it is in the sites then, not in the configuration. */
@@ -40,7 +40,7 @@ export interface SiteDefaults {
 /** The directives that a Hubfile may use: by their names, and in the order in which they run. */
 export class DirectiveTable {
   readonly registry: SyntaxRegistry;
-  /** Where directives run unless the global option `order` says otherwise. */
+  /** The order of directives, unless the global option `order` changes it. */
   readonly places: DirectivePlaces;
   readonly #syntaxes: ReadonlyMap<string, DirectiveSyntax>;
   readonly #oldNames: ReadonlyMap<string, string>;
@@ -57,31 +57,32 @@ export class DirectiveTable {
     );
   }
 
-  /** The name that a directive has now. */
+  /** The present name of a directive. */
   currentName(name: string): string {
     return this.#oldNames.get(name) ?? name;
   }
 
-  /** The directive of this name, its present one. */
+  /** The directive with this present or old name. */
   find(name: string): DirectiveSyntax | undefined {
     return this.#syntaxes.get(name);
   }
 
-  /** Whether this is a directive under its present or an old name, or one of Caddy's that is not supported. */
+  /** Whether this is the present or an old name of a directive, or one of Caddy's that is not supported. */
   isDirective(name: string): boolean {
     return this.#syntaxes.has(this.currentName(name)) || Object.hasOwn(unsupportedDirectives, name);
   }
 
-  /** The directive whose name is nearest to a word that is none. */
+  /** The directive with the name that is most similar to an unknown word. */
   nearest(word: string): string | undefined {
     return nearestName(word, [...this.#syntaxes.keys()]);
   }
 }
 
 /**
- * The order in which directives run whatever their order in the file: first those that describe the
- * site and add no step, then as in a Caddyfile. What hubgate does not have is in it too, so that a
- * directive which is added finds its place; one that Caddy does not have says after which it runs.
+ * The order in which directives run, whatever their order in the file. First come those that describe the
+ * site and add no step; the others follow Caddy's order. The list includes directives that hubgate does not
+ * have, so that a new one has its position. A directive that Caddy does not have declares after which one it
+ * runs.
  */
 const RUNNING_ORDER: readonly string[] = [
   'bind',
@@ -126,13 +127,13 @@ const RUNNING_ORDER: readonly string[] = [
   'acme_server',
 ];
 
-/** The directives of a table in the order in which they run; those that share a place are together. */
+/** The directives of a table in the order of execution; those with the same position are grouped. */
 export function directiveOrder(
   directives: Readonly<Record<string, DirectiveSyntax>>,
 ): DirectivePlaces {
   const places = RUNNING_ORDER.map((name) => [name]);
   let waiting = Object.entries(directives).filter(([name]) => !RUNNING_ORDER.includes(name));
-  // One may run after another that has no place of Caddy's either.
+  // A directive may run after another one that has no position in Caddy's order either.
   for (let left = -1; waiting.length !== left; ) {
     left = waiting.length;
     waiting = waiting.filter(([name, { after, besides }]) => {

@@ -5,30 +5,30 @@ import type { HubfileIo } from './expand.ts';
 import { HubgateError } from '../kernel/error.ts';
 import type { Environment } from './source.ts';
 
-/** The files of this machine, as `load` reads them. */
+/** File access of this machine for `load`. */
 export function diskIo(env: Environment): HubfileIo {
   return { read: (path) => readFileSync(path), glob: filesFor, env };
 }
 
-/** The same for the machine that is to serve what is read. */
+/** The same for the machine that serves the configuration. */
 export function servingIo(env: Environment): HubfileIo {
   const machine = { exists: existsSync, hasZstd: 'createZstdCompress' in zlib };
   return { ...diskIo(env), machine };
 }
 
-/** What a pattern imports: with `**` it meets directories on its way, which hold nothing themselves. */
+/** The files for an import pattern. With `**`, it also matches directories, which are left out. */
 function filesFor(pattern: string): string[] {
   const found = findFiles(pattern);
   if (!pattern.includes('**')) return found;
   return found.filter((path) => statSync(path, { throwIfNoEntry: false })?.isDirectory() !== true);
 }
 
-/** How many directories `**` stands for at most; a tree that is larger is not one of configurations. */
+/** Most directories that `**` can stand for. A larger tree does not consist of configurations. */
 const MAX_DIRECTORIES = 10_000;
 
 /**
- * Absolute paths, sorted, that match an absolute pattern with `*` and `?`; `**` stands for a
- * directory and all below it, but for hidden ones and links.
+ * Absolute paths, sorted, that match an absolute pattern with `*` and `?`. `**` stands for a directory and
+ * everything below it, except hidden directories and links.
  *
  * @throws Error `too-many-directories`
  */
@@ -50,7 +50,7 @@ export function findFiles(pattern: string): string[] {
 /** A directory and those below it. */
 function directoriesIn(top: string): string[] {
   const found = [top];
-  // What is found on the way is walked as well.
+  // Directories that are found on the way are walked as well.
   for (const directory of found) {
     for (const entry of entriesOf(directory)) {
       if (entry.isDirectory() && !entry.name.startsWith('.')) {
@@ -74,17 +74,17 @@ function entriesOf(directory: string): readonly Dirent[] {
   }
 }
 
-/** What cannot be listed has no files that match. */
+/** A directory that cannot be listed has no matching files. */
 function namesIn(directory: string): string[] {
   try {
     return readdirSync(directory);
   } catch {
-    // A missing or forbidden directory is the same as an empty one: the import warns.
+    // A missing or forbidden directory counts as empty; the import warns about it.
     return [];
   }
 }
 
-/** A pattern that begins with `*` leaves hidden files out. */
+/** A pattern that begins with `*` does not match hidden files. */
 function matches(pattern: string): (name: string) => boolean {
   const escaped = pattern.replaceAll(/[.+^${}()|[\]\\]/g, '\\$&');
   const regexp = new RegExp(`^${escaped.replaceAll('*', '.*').replaceAll('?', '.')}$`, 'su');

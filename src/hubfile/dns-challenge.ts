@@ -17,7 +17,7 @@ import { Secret } from '../kernel/secret.ts';
 import type { Cursor, OptionTable } from './cursor.ts';
 import { badValue, duration, name, oneOf } from './values.ts';
 
-/** How a record is waited for. */
+/** How the gateway waits for a record. */
 export type DnsSettings = Omit<DnsChallengeConfig, 'provider'>;
 type DnsDraft<Provider> = { [Name in keyof Provider]: Provider[Name] | null } & {
   readonly settings: DnsSettings;
@@ -26,7 +26,7 @@ type DnsDraft<Provider> = { [Name in keyof Provider]: Provider[Name] | null } & 
 const LONGEST_TTL_MS = 7 * 24 * 60 * 60 * 1000;
 const ANY = /^\{(?:env|file)\.[^{}]+\}$/;
 
-/** Options of the challenge, which stand beside those of the provider or in the block of `tls`. */
+/** Options of the challenge. They are written next to those of the provider, or in the block of `tls`. */
 export const DNS_SETTINGS: OptionTable<DnsSettings> = {
   propagation_delay: (option) => ({ propagationDelayMs: duration(option) }),
   propagation_timeout: (option) => ({ propagationTimeoutMs: timeoutOrOff(option) }),
@@ -45,7 +45,7 @@ const SETTINGS: OptionTable<{ readonly settings: DnsSettings }> = Object.fromEnt
   ]),
 );
 
-/** `<provider> [<argument…>] { … }`, behind `dns` or `acme_dns`. */
+/** `<provider> [<argument…>] { … }`, after `dns` or `acme_dns`. */
 export function dnsChallenge(cursor: Cursor): DnsChallengeConfig {
   const word = cursor.argument('the provider of the name: rfc2136, acme-dns or exec');
   switch (word.text) {
@@ -163,7 +163,7 @@ function complete(
   return cursor.origins.of(cursor.span, { provider, ...settings });
 }
 
-/** What is missing may be what could not be read, and then the configuration is refused as it is. */
+/** A missing option may be one that could not be read. In that case the configuration is refused anyway. */
 function need(cursor: Cursor, errors: number, options: Readonly<Record<string, unknown>>): void {
   const missing = Object.keys(options).filter((name) => options[name] === null);
   if (missing.length === 0 || cursor.problems.errors > errors) return;
@@ -176,7 +176,7 @@ function variable(cursor: Cursor): ExecConfig['environment'][number] {
   if (!/^[A-Za-z_][A-Za-z0-9_]*$/.test(word.text)) badValue(cursor, word, 'the name of a variable');
   const value = new Secret(cursor.argument('its value').text);
   if (cursor.left > 0) {
-    // Not shown: it is part of the value.
+    // Not shown, because it is part of the value.
     const message = 'env takes a name and one value; put a value with spaces in quotes';
     cursor.fail(cursor.span, 'unexpected-argument', message);
   }
@@ -189,7 +189,7 @@ function positive(cursor: Cursor): number {
   return amount > 0 || word === undefined ? amount : badValue(cursor, word, 'a time above 0');
 }
 
-/** Caddy says -1 for what is off. */
+/** In a Caddyfile, -1 means off. */
 function timeoutOrOff(cursor: Cursor): number {
   const off = ['off', '-1'].includes(cursor.peek()?.text ?? '');
   if (!off) return positive(cursor);

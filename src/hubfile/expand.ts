@@ -15,22 +15,22 @@ import { type ImportStep, placeOf, type Span } from './place.ts';
 import { finding, LineProblem, type Problems } from './problems.ts';
 import { decodeText, type Environment, makeSource } from './source.ts';
 
-/** What the reader of a Hubfile needs of the world. */
+/** The access to files and variables that the reader of a Hubfile needs. */
 export interface HubfileIo {
-  /** The content of a file; throws if it cannot be read. */
+  /** Returns the content of a file; throws if it cannot be read. */
   read(path: string): Uint8Array;
   /**
    * Absolute paths that match an absolute pattern with `*`, `?` and `**`, sorted.
    *
-   * @throws HubgateError where there are too many to look through
+   * @throws HubgateError if there are too many directories to search
    */
   glob(pattern: string): readonly string[];
   readonly env: Environment;
-  /** Absent where this machine is not the one that serves. */
+  /** Absent if this machine is not the one that serves. */
   readonly machine?: Machine;
 }
 
-/** A Hubfile whose imports are in place. */
+/** A Hubfile with its imports inserted. */
 export interface Expanded {
   readonly lines: readonly Line[];
   /** Absolute paths of the files that were read. */
@@ -40,7 +40,7 @@ export interface Expanded {
   readonly fromEnvironment: readonly string[];
   /** Whether all errors are within the lines of sites, or of the options. */
   readonly whole: boolean;
-  /** Lines that are not all there: with an error inside, or at which the text was cut off. */
+  /** Incomplete lines: with an error inside, or at which the text was cut off. */
   readonly unsound: ReadonlySet<Line>;
 }
 
@@ -56,16 +56,16 @@ interface Snippet {
   readonly line: Line;
 }
 
-/** Where a line stands: what its `{args}` and `{block}` mean and which imports led to it. */
+/** The context of a line: the meaning of its `{args}` and `{block}`, and the imports that led to it. */
 interface Scope {
   readonly args: Arguments | null;
   readonly block: readonly Line[] | null;
   readonly via: ImportStep | null;
-  /** What is being imported at the moment, outermost first. */
+  /** The imports in progress, outermost first. */
   readonly stack: readonly { readonly key: string; readonly name: string }[];
 }
 
-/** Reads a Hubfile and puts the content of files and snippets where they are imported. */
+/** Reads a Hubfile and inserts the content of files and snippets at their imports. */
 export function expand(file: string, io: HubfileIo, problems: Problems): Expanded {
   return new Expander(io, problems).expand(file);
 }
@@ -80,9 +80,9 @@ class Expander {
   readonly #fromEnvironment = new Set<string>();
   readonly #unsound = new Set<Line>();
   #whole = true;
-  /** A fault ended some text: what seems to be missing may stand behind it. */
+  /** A fault ended some text, so anything that seems to be missing may come after it. */
   #isCut = false;
-  /** What may be missing for that reason. */
+  /** Number of problems that were not reported for that reason. */
   #doubts = 0;
   #imports = 0;
   #lines = 0;
@@ -115,7 +115,7 @@ class Expander {
 
   #result(lines: readonly Line[]): Expanded {
     const [files, globs] = [[...this.#files], [...this.#globs]];
-    // What holds another one goes first, so that nothing of it is left.
+    // The longest first, so that nothing remains of a value that contains another one.
     const fromEnvironment = [...this.#fromEnvironment].sort((a, b) => b.length - a.length);
     return { lines, files, globs, fromEnvironment, whole: this.#whole, unsound: this.#unsound };
   }
@@ -144,12 +144,12 @@ class Expander {
       const hint = `set it, or write a default: {$${unset}:value}`;
       this.#problems.warn(span, UNSET_VARIABLE, message, hint);
     }
-    // Snippets are defined where sites are.
+    // Snippets are defined at the same level as sites.
     if (parsed.faults.length > 0 && content === 'sites') this.#isCut = true;
     return parsed;
   }
 
-  /** Snippets are known in the whole file, wherever they stand, before anything is imported. */
+  /** All snippets of a file are collected before anything is imported, wherever they are. */
   #topLevel(lines: readonly Line[], scope: Scope): Line[] {
     const before = this.#problems.errors;
     for (const line of lines) {
@@ -166,7 +166,7 @@ class Expander {
     const lines = this.#line(line, scope, true);
     if (this.#problems.errors + this.#doubts === before && !line.unfinished) return lines;
     for (const each of lines) this.#unsound.add(each);
-    // Of an import it is not known which sites, or options, would have come with it.
+    // It is unknown which sites or options the import would have added.
     if (line.words[0]?.text === 'import') this.#whole = false;
     return lines;
   }
@@ -212,7 +212,7 @@ class Expander {
     return [];
   }
 
-  /** What stands for `{block}` and `{blocks.name}` alone on its line inside an import. */
+  /** The replacement of `{block}` or `{blocks.name}` alone on its line inside an import. */
   #inserted({ words, block }: Line, scope: Scope): readonly Line[] | null {
     const [word] = words;
     if (word === undefined || !word.plain || words.length > 1 || block !== null) return null;
@@ -275,7 +275,7 @@ class Expander {
     }
     const bytes = this.#read(where.path);
     if (bytes instanceof Error) {
-      // A snippet of this name may stand behind the fault.
+      // A snippet with this name may come after the fault.
       if (this.#isCut) return this.#doubt();
       const names = [...this.#snippets.keys()];
       const near = nearestName(target.text, names);
@@ -305,7 +305,7 @@ class Expander {
     }
   }
 
-  /** The files that an import names, each as the operator would name it. */
+  /** The files that an import names, each with the name for the operator. */
   #filesOf(target: Word): FileName[] {
     const { source } = target.span;
     const { path, isPattern, isRefused } = importTarget(target.text, source);
@@ -323,7 +323,7 @@ class Expander {
   }
 }
 
-/** Snippets that import each other many times over can grow without end: nothing more is read. */
+/** Snippets that import each other many times can grow without limit; nothing more is read. */
 class TooLarge extends Error {
   readonly span: Span;
 

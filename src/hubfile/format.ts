@@ -16,7 +16,7 @@ export function formatHubfile(text: string, file = 'Hubfile'): string {
 }
 
 /**
- * The text of a file, which is UTF-8 or nothing.
+ * The text of a file, which must be UTF-8.
  * @throws {ConfigError} `invalid-config` at the first byte that is not.
  */
 export function hubfileText(bytes: Uint8Array, file: string): string {
@@ -51,11 +51,11 @@ class Layout {
   #out = '';
   #depth = 0;
   #last: Last = 'nothing';
-  /** The line that is being written is an `import` outside of all blocks. */
+  /** Whether the current line is an `import` outside of all blocks. */
   #topImport = false;
   /** The last word as it is written. */
   #lastWord = '';
-  /** A block outside of all others has ended on the line that is being written. */
+  /** Whether a top-level block has ended on the current line. */
   #siteEnded = false;
 
   constructor(text: string) {
@@ -74,7 +74,7 @@ class Layout {
     return this.#out === '' ? '' : `${this.#out}\n`;
   }
 
-  /** A word that would swallow the line break if a misplaced } were moved to the next line. */
+  /** Whether a word would swallow the line break if a misplaced } were moved to the next line. */
   #holdsLine({ newlines }: Lexeme): boolean {
     if (newlines > 0 || this.#last !== 'word') return false;
     return this.#lastWord.endsWith('\\') || this.#lastWord.startsWith('<<');

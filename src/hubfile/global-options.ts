@@ -150,7 +150,7 @@ const OPTIONS: OptionTable<GlobalOptions> = {
   debug: (cursor, { log: known }) => ({ log: changed(cursor, known, 'level', 'debug') }),
 };
 
-/** The settings with one changed, of which the place is remembered beside those of the others. */
+/** The settings with one field changed; its place is recorded together with those of the others. */
 function changed<Settings extends object, Name extends keyof Settings & string>(
   cursor: Cursor,
   before: Settings,
@@ -184,7 +184,7 @@ function admin(cursor: Cursor): AdminOptions | 'off' {
   return cursor.origins.of(cursor.span, { ...address, ...options });
 }
 
-/** `gateway`, `gateway:2029`, or as a Caddyfile may have it `http://gateway:2029`. */
+/** `gateway`, `gateway:2029`, or as in a Caddyfile `http://gateway:2029`. */
 function origin(cursor: Cursor, word: Word): string {
   const host = word.text.toLowerCase().replace(/^(?:https?:)?\/\//, '');
   if (!isAdminOrigin(host)) badValue(cursor, word, 'a host such as gateway or gateway:2029');
@@ -196,7 +196,7 @@ function listenAddress(cursor: Cursor, expected: string): ListenAddress | 'off' 
   if (word.text === 'off') return 'off';
   const address = hostAndPort(word.text);
   if (address === null) return badValue(cursor, word, expected);
-  // Without a host it is not for the whole network: the admin API can do everything.
+  // Without a host, it is not open to the whole network, because the admin API can do everything.
   const host = address.host === '' ? 'localhost' : address.host;
   return cursor.origins.of(cursor.span, { ...address, host });
 }
@@ -223,8 +223,8 @@ function externalAccount(cursor: Cursor): GlobalOptions['acme']['externalAccount
 }
 
 /**
- * Caddy keeps what its API is given unless this is off, and starts with it by `--resume`; its Caddyfile
- * takes `off` alone. Here the file alone is the configuration.
+ * Caddy stores what its API receives unless this is off, and uses it with `--resume`; its Caddyfile accepts
+ * only `off`. Here, the file alone is the configuration.
  */
 function persistConfig(cursor: Cursor): Record<string, never> {
   const word = cursor.peek();
@@ -266,7 +266,7 @@ function url(cursor: Cursor): string {
   return isCollectorUrl(word.text) ? word.text : badValue(cursor, word, 'an http or https URL');
 }
 
-/** `storage <directory>`, or as a Caddyfile has it: `storage file_system <directory>`. */
+/** `storage <directory>`, or as in a Caddyfile `storage file_system <directory>`. */
 function storage(cursor: Cursor): string {
   if (cursor.left > 1 && cursor.peek()?.text === 'file_system') cursor.optional();
   return name(cursor, 'a directory');
@@ -289,7 +289,7 @@ const LOG: OptionTable<GlobalOptions['log']> = {
 const ALL_REQUESTS =
   'name the log: log <name> { include http.log.access … } has the requests of all sites';
 
-/** What the gateway has to say; Caddy calls this log `default`. */
+/** The gateway's own log, which Caddy calls `default`. */
 function gatewayLog(cursor: Cursor, known: GlobalOptions['log']): GlobalOptions['log'] {
   cursor.optional();
   return cursor.options(known, LOG, {
@@ -297,7 +297,7 @@ function gatewayLog(cursor: Cursor, known: GlobalOptions['log']): GlobalOptions[
   });
 }
 
-/** A log with a name has lines that logs of sites have. */
+/** A log with a name contains lines of sites' logs. */
 function requestLog(
   cursor: Cursor,
   others: GlobalOptions['requestLogs'],
@@ -318,14 +318,14 @@ function requestLog(
     include: (option) => ({ include: logScopes(option) }),
     exclude: (option) => ({ exclude: logScopes(option) }),
   });
-  // What it includes may be what was wrong.
+  // The invalid part may be what it includes.
   if (read.include.length > 0 || cursor.problems.errors > errors) return read;
   const hint =
     "include http.log.access or http.log.access.NAME; the gateway's own messages are in log { … }";
   return cursor.fail(cursor.span, 'missing-option', `log ${name} needs include`, hint);
 }
 
-/** What other loggers of Caddy say is found here, by how their names begin. */
+/** Where the messages of Caddy's other loggers are found here, by the beginning of their names. */
 const OTHER_LOGGERS: Readonly<Record<string, string>> = {
   'http.log.error': 'failed requests are in http.log.access: include it with level error',
   'http.handlers': 'requests are in http.log.access, and the reasons of failures in log { … }',
@@ -363,7 +363,7 @@ function readServers(
   return { listeners: [...listeners, listener(cursor, word, listeners)] };
 }
 
-/** `servers <address> { … }`, of one listener. */
+/** `servers <address> { … }`, for one listener. */
 function listener(
   cursor: Cursor,
   word: Word,

@@ -1,4 +1,4 @@
-/** All that the block takes, as the documents and the editor show it. */
+/** All options of the block, for the documents and the editor. */
 export const globalUsage = `
 {
     admin off

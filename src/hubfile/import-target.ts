@@ -2,7 +2,7 @@ import { dirname, isAbsolute, join, resolve } from 'node:path';
 import type { Word } from './parser.ts';
 import type { Problems } from './problems.ts';
 
-/** What an `import` names that is not a snippet. */
+/** The target of an `import` that is not a snippet. */
 export interface ImportTarget {
   /** Absolute: a path, or a pattern of paths. */
   readonly path: string;
@@ -11,13 +11,13 @@ export interface ImportTarget {
   readonly isRefused: boolean;
 }
 
-/** The importing file, as the operator named it and as a path. */
+/** The importing file, with its name for the operator and its path. */
 export interface ImportingFile {
   readonly file: string;
   readonly path: string;
 }
 
-/** More imports make no configuration; nor do some within each other deeper than this. */
+/** Most imports, and deepest nesting of imports, of a configuration. */
 export const MAX_IMPORTS = 10_000;
 export const MAX_IMPORT_DEPTH = 100;
 
@@ -25,7 +25,7 @@ export const MAX_IMPORT_DEPTH = 100;
 export function importTarget(text: string, importing: ImportingFile): ImportTarget {
   // A pattern that ends with ** means every file.
   const path = resolve(dirname(importing.path), text.replace(/(?<=^|\/)\*\*$/, '**/*'));
-  // `**` stands as a directory of its own; a name may have one star beside it.
+  // `**` must be a path segment of its own; in addition, a name may contain one star.
   const rest = text.replace(/(?<=^|\/)\*\*(?:\/|$)/, '');
   return {
     path,
@@ -34,7 +34,7 @@ export function importTarget(text: string, importing: ImportingFile): ImportTarg
   };
 }
 
-/** A path as the operator would name it: relative where the import was. */
+/** The name of a path for the operator: relative if the import was. */
 export function shownPath(path: string, text: string, importing: ImportingFile): string {
   const base = dirname(importing.path);
   if (isAbsolute(text) || !path.startsWith(`${base}/`)) return path;
@@ -44,7 +44,7 @@ export function shownPath(path: string, text: string, importing: ImportingFile):
 const WHOLE = /^\{args\[(-?\d*):(-?\d*)\]\}$/;
 const INDEX = /\{args(?:\[([^\]{}]*)\]|\.(\d+))\}/g;
 
-/** What an `import` passes to the snippet or file that it imports. */
+/** The arguments that an `import` passes to the imported snippet or file. */
 export class Arguments {
   readonly #words: readonly Word[];
 
@@ -52,7 +52,10 @@ export class Arguments {
     this.#words = words;
   }
 
-  /** A word with `{args[0]}` and `{args[0:2]}` replaced; what cannot be replaced stays, with a warning. */
+  /**
+   * A word with `{args[0]}` and `{args[0:2]}` replaced. Placeholders that cannot be replaced stay, with a
+   * warning.
+   */
   putInto(word: Word, problems: Problems): Word[] {
     const whole = WHOLE.exec(word.text);
     if (whole !== null) {

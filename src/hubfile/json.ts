@@ -1,10 +1,10 @@
-// JSON is read by our own code. `jsonc-parser` was tried: it descends without a bound on depth, and
-// its package can be neither imported by name in Node nor bundled.
+// JSON is parsed here. `jsonc-parser` does not fit: it recurses without a limit on depth, and its package can
+// be neither imported by name in Node nor bundled.
 
 import type { DataMember, DataNode, SourceRange } from '../config/shape.ts';
 import { TextProblem } from './source.ts';
 
-/** Objects and lists within each other. */
+/** Deepest nesting of objects and lists. */
 const MAX_DEPTH = 100;
 
 const SPACE = /[ \t\n\r]*/y;
@@ -14,7 +14,7 @@ const WORD = /true|false|null/y;
 const WORDS = { true: true, false: false, null: null } as const;
 
 /**
- * JSON (RFC 8259) with the place of every value. A name may stand once in an object.
+ * Parses JSON (RFC 8259) and records the place of every value. A name may occur once in an object.
  * @throws {TextProblem} `bad-json` at the first fault
  */
 export function readJson(text: string): DataNode {
@@ -55,7 +55,7 @@ class JsonReader {
         return this.#string();
       default: {
         const word = this.#match(WORD);
-        // The pattern matches the names of this table only.
+        // The pattern matches only the names of this table.
         if (word !== null) return WORDS[word as keyof typeof WORDS];
         const number = this.#match(NUMBER);
         return number === null ? this.#fail('expected a value') : Number(number);
@@ -87,7 +87,7 @@ class JsonReader {
     return items;
   }
 
-  /** What stands between an opening character and `close`, separated by commas. */
+  /** The items between an opening character and `close`, separated by commas. */
   #separated(close: string, item: () => void): void {
     this.#at += 1;
     this.#match(SPACE);
@@ -113,7 +113,7 @@ class JsonReader {
       const value: unknown = JSON.parse(written);
       return String(value);
     } catch {
-      // The pattern finds where the text ends; what may stand in it is JSON.parse's to say.
+      // The pattern finds the end of the string; JSON.parse checks its content.
       return this.#fail('this text contains a line break or an invalid escape', start);
     }
   }

@@ -3,18 +3,18 @@ import { TextProblem, variableAt } from './source.ts';
 /** One piece of a text between white space. */
 export interface Lexeme {
   readonly kind: 'plain' | 'quoted' | 'backtick' | 'heredoc' | 'comment';
-  /** The value: quotes, escapes and heredoc indentation are gone. */
+  /** The value, without quotes, escapes and heredoc indentation. */
   readonly text: string;
   readonly start: number;
   readonly end: number;
-  /** Newlines between the lexeme before and this one, not counting those after a backslash. */
+  /** Newlines between the previous lexeme and this one, not counting those after a backslash. */
   readonly newlines: number;
-  /** A backslash joined this lexeme's line to the one before. */
+  /** Whether a backslash joined this lexeme's line to the previous one. */
   readonly continued: boolean;
 }
 
 interface Reading {
-  /** `{$VAR}` is still in the text and is kept whole, whatever it contains. */
+  /** Whether `{$VAR}` is still in the text and is kept whole, whatever it contains. */
   readonly variables: boolean;
 }
 
@@ -25,7 +25,7 @@ const HEREDOC_MARKER = /^[A-Za-z0-9_-]+$/;
 const MARKER_CHARACTER = /[A-Za-z0-9_-]/;
 
 /**
- * Splits a text into its words and comments, as a Caddyfile is split.
+ * Splits a text into its words and comments, in the same way as a Caddyfile.
  * @throws {TextProblem} `unclosed-quote`, `unclosed-heredoc`, `bad-heredoc`, each at its opening.
  */
 export function lex(text: string, reading: Reading): Lexeme[] {
@@ -54,7 +54,7 @@ export function lex(text: string, reading: Reading): Lexeme[] {
   return lexemes;
 }
 
-/** A backslash at the end of a line; blanks behind it cannot be seen and make no difference. */
+/** A backslash at the end of a line. Blanks after it are invisible and make no difference. */
 function isContinuation(text: string, at: number): boolean {
   CONTINUATION.lastIndex = at;
   return CONTINUATION.test(text);
@@ -75,7 +75,7 @@ function readLexeme(text: string, at: number, reading: Reading): Piece {
   }
 }
 
-/** The offset behind the character, or behind the whole `{$VAR}`, at an offset. */
+/** The offset after the character, or after the whole `{$VAR}`, at an offset. */
 function step(text: string, at: number, reading: Reading): number {
   if (reading.variables && text[at] === '{' && text[at + 1] === '$') {
     return at + (variableAt(text, at)?.length ?? 1);
@@ -102,7 +102,7 @@ function readQuoted(text: string, start: number, reading: Reading): Piece {
   };
 }
 
-/** Only `\"` escapes; every other backslash stays. */
+/** Only `\"` is an escape; every other backslash stays. */
 function unescape(pair: string, character: string): string {
   return character === '"' ? '"' : pair;
 }
@@ -156,7 +156,7 @@ function readHeredoc(text: string, start: number, reading: Reading): Piece | nul
   return { kind: 'heredoc', text: stripped.join('\n'), end: closer.start + marker.length };
 }
 
-/** The first line that begins, but for its indentation, with the marker as a word of its own. */
+/** The first line that begins, after its indentation, with the marker as a word of its own. */
 function findCloser(
   text: string,
   bodyStart: number,

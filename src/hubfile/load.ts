@@ -9,17 +9,17 @@ import { Problems } from './problems.ts';
 
 export type { LoadedConfig } from './loaded.ts';
 
-/** What a configuration is written in. */
+/** The language of a configuration. */
 export type Language = 'hubfile' | 'yaml' | 'json';
 
-/** What a file is written in, by its extension. */
+/** The language of a file, by its extension. */
 export function languageOf(file: string): Language {
   if (/\.ya?ml$/i.test(file)) return 'yaml';
   return /\.json$/i.test(file) ? 'json' : 'hubfile';
 }
 
 /**
- * Reads what can be read of a configuration; `{env.X}` and `{file.X}` are still in it, and checks
+ * Reads as much of a configuration as possible. `{env.X}` and `{file.X}` are not resolved yet, and checks
  * across fields are not made (`resolvePlaceholders`, `checkConfig`).
  */
 export function read(
@@ -34,7 +34,7 @@ export function read(
 }
 
 /**
- * {@link read} for those who want all or nothing.
+ * Calls {@link read} and throws if there is an error.
  * @throws {ConfigError} `invalid-config`, with every problem of the file, if it has an error.
  */
 export function load(

@@ -9,37 +9,37 @@ import {
 import { locate, type Origins, placeOf } from './place.ts';
 import type { Problems } from './problems.ts';
 
-/** A configuration, and what is known of the text that it was read from. */
+/** A configuration, with information about the text that it was read from. */
 export interface LoadedConfig {
   readonly config: Config;
   readonly warnings: readonly Problem[];
   /** Absolute paths of the files that were read. */
   readonly files: readonly string[];
-  /** Words that stood in variables of the environment (`{$VAR}`): not to be printed. */
+  /** Words from variables of the environment (`{$VAR}`), which must not be printed. */
   readonly fromEnvironment: readonly string[];
   /** Absolute patterns of imports; a new file that matches one changes the configuration. */
   readonly globs: readonly string[];
-  /** Where an object or list of the configuration, or a field of it, was written. */
+  /** The place at which an object or list of the configuration, or a field of it, was written. */
   placeOf(about: object, field?: string): Place | undefined;
   /** A problem with its place and excerpt, as far as they are known. */
   problemAt(about: object | null, problem: UnplacedProblem, where?: SourceLocation): Problem;
 }
 
-/** What could be read of a text, right or wrong. */
+/** Everything that could be read of a text, with or without errors. */
 export interface ReadConfig extends LoadedConfig {
   /** Errors and warnings, in the order in which they were found. */
   readonly problems: readonly Problem[];
   /**
-   * The configuration without the sites that have errors of their own: what else seems wrong with
-   * those may only be what could not be read. Without any site where errors are not of a site, and
-   * with the default options where errors are in the options.
+   * The configuration without the sites that have errors: further problems of those may only be due to the
+   * parts that could not be read. Without any site if there are errors outside of sites, and with the default
+   * options if there are errors in the options.
    */
   readonly sound: Config;
-  /** All of which the parts are there, sound or not: what looks at one part alone may look at it. */
+  /** All sites and options that are complete, with or without errors: checks of single parts can use it. */
   readonly readable: Config;
 }
 
-/** Freezes what was read and keeps what is known of its text. */
+/** Freezes the result and keeps the information about its text. */
 export function loaded(
   config: Config,
   problems: Problems,

@@ -12,14 +12,14 @@ export function logName(cursor: Cursor): string {
     : badValue(cursor, word, 'a name of letters, digits, _ and -');
 }
 
-/** As Caddy writes them, in capitals too. */
+/** Caddy's names, also in capitals. */
 export function logLevel(cursor: Cursor): LogOptions['level'] {
   const word = cursor.argument('a level');
   const levels = ['debug', 'info', 'warn', 'error'] as const;
   return choiceOf(cursor, { ...word, text: word.text.toLowerCase() }, levels);
 }
 
-/** Where a log goes: `stderr`, `stdout`, or `file` with the options of its block. */
+/** The destination of a log: `stderr`, `stdout`, or `file` with the options of its block. */
 export function logOutput(cursor: Cursor): Pick<LogOptions, 'output' | 'roll' | 'mode'> {
   const kind = oneOf(cursor, ['stderr', 'stdout', 'file']);
   if (kind !== 'file') return { output: kind, ...DEFAULT_FILE };

@@ -14,7 +14,7 @@ export class NamedMatchers {
   readonly #table: DirectiveTable;
   readonly #own = new Map<string, { matcher: RequestMatcher | null; line: Line }>();
 
-  /** @param mayLack the block could not be read wholly: an unknown matcher may be defined there */
+  /** @param mayLack whether a part of the block could not be read: an unknown matcher may be defined there */
   constructor(
     table: DirectiveTable,
     outer: NamedMatchers | null,
@@ -41,13 +41,13 @@ export class NamedMatchers {
       const message = `the matcher ${cursor.name} is defined already, at ${first}`;
       cursor.fail(cursor.span, 'duplicate-matcher', message);
     }
-    // A faulty definition counts as one, so that its uses are not reported as well.
+    // An invalid definition counts as one, so that its uses are not reported as well.
     this.#own.set(cursor.name, { matcher: null, line: cursor.line });
     const matcher = namedAfter(matcherOf(cursor, this.#table), cursor);
     this.#own.set(cursor.name, { matcher, line: cursor.line });
   }
 
-  /** The matcher that a word such as `@api` names. */
+  /** The matcher for a word such as `@api`. */
   find(cursor: Cursor, word: Word): RequestMatcher | null {
     const found = this.#get(word.text);
     if (found !== undefined) return found.matcher;
@@ -55,7 +55,7 @@ export class NamedMatchers {
     const near = nearestName(word.text, this.#names());
     const hint =
       near === undefined ? `define it: ${word.text} path /example/*` : `did you mean \`${near}\`?`;
-    // The rest of the directive is still looked at.
+    // The rest of the directive is still checked.
     const message = `unknown matcher ${cursor.quote(word)}`;
     cursor.problems.error(word.span, 'unknown-matcher', message, hint);
     return null;
@@ -117,7 +117,7 @@ function wordExpression({ span }: Cursor): Word {
   return { text: 'expression', plain: true, replaced: false, span };
 }
 
-/** One condition of a matcher; what it says twice in one line counts as "any of". */
+/** One condition of a matcher. Several values in one line mean "any of". */
 function conditionOf(cursor: Cursor, table: DirectiveTable): MatchCondition[] {
   const { matchers } = table.registry;
   const known = Object.hasOwn(matchers, cursor.name) ? matchers[cursor.name] : undefined;
@@ -135,7 +135,7 @@ function conditionOf(cursor: Cursor, table: DirectiveTable): MatchCondition[] {
   return cursor.fail(cursor.span, 'unknown-condition', `unknown condition "${cursor.name}"`, hint);
 }
 
-/** Conditions of one kind (and field) that are given several times are one: any of their values. */
+/** Several conditions of the same kind (and field) are combined to one with any of their values. */
 function mergeConditions(
   conditions: readonly MatchCondition[],
   table: DirectiveTable,

@@ -9,9 +9,9 @@ import type { Line, Word } from './parser.ts';
 import { placeOf } from './place.ts';
 import type { Problems } from './problems.ts';
 
-/** Steps that a named route may come to, with those of the routes that it invokes. */
+/** Most steps of a named route, including those of the routes that it invokes. */
 const MAX_STEPS = 10_000;
-/** Routes of which each invokes the next. */
+/** Longest chain of routes that invoke each other. */
 const MAX_DEPTH = 100;
 
 interface NamedRoute {
@@ -19,17 +19,17 @@ interface NamedRoute {
   readonly line: Line;
   /** null before they have been read. */
   routes: readonly RouteConfig[] | null;
-  /** How many there are, those inside them included. */
+  /** Number of routes, including nested ones. */
   steps: number;
 }
 
 /** Reads the directives of a named route. */
 export type ReadRoutes = (lines: readonly Line[], named: NamedRoutes) => readonly RouteConfig[];
 
-/** The routes `&(name) { … }` of a file, which its sites and they themselves may `invoke`. */
+/** The routes `&(name) { … }` of a file, which sites and other named routes can `invoke`. */
 export class NamedRoutes {
   readonly #routes = new Map<string, NamedRoute>();
-  /** Those that are being read, each invoked by the one before. */
+  /** The routes that are being read, each invoked by the previous one. */
   readonly #open: NamedRoute[] = [];
   readonly #read: ReadRoutes;
   readonly #mayLack: boolean;
@@ -42,7 +42,7 @@ export class NamedRoutes {
       problems,
       registry,
     }: {
-      /** The file could not be read wholly: an unknown route may be defined there. */
+      /** Whether a part of the file could not be read: an unknown route may be defined there. */
       readonly mayLack: boolean;
       readonly problems: Problems;
       readonly registry: ConfigRegistry;
@@ -58,7 +58,7 @@ export class NamedRoutes {
     }
   }
 
-  /** What the route of this name does. */
+  /** The steps of the route with this name. */
   find(cursor: Cursor, word: Word): readonly RouteConfig[] {
     const route = this.#routes.get(word.text);
     if (route === undefined) return this.#mayLack ? [] : this.#failUnknown(cursor, word);
@@ -113,7 +113,7 @@ export class NamedRoutes {
   }
 }
 
-/** The name in `&(name)` at the beginning of a file's line; null for any other line. */
+/** The name in `&(name)` at the beginning of a top-level line; null for any other line. */
 export function namedRoute({ words: [first, second] }: Line): string | null {
   if (first === undefined || !first.plain || second !== undefined) return null;
   return /^&\(([^()]+)\)$/.exec(first.text)?.[1] ?? null;

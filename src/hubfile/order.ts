@@ -3,13 +3,13 @@ import type { Cursor } from './cursor.ts';
 import { oneOf } from './values.ts';
 import type { DirectivePlaces, DirectiveTable } from './directive-table.ts';
 
-/** What one directive of a block gave. */
+/** The result of one directive in a block. */
 export interface OrderedStep {
   readonly directive: string;
   readonly routes: readonly RouteConfig[];
 }
 
-/** `order <directive> first|last|before|after [<directive>]`, of the global options. */
+/** `order <directive> first|last|before|after [<directive>]` of the global options. */
 export function reordered(
   cursor: Cursor,
   places: DirectivePlaces,
@@ -76,7 +76,7 @@ function sorted(steps: readonly OrderedStep[], table: DirectiveTable): OrderedSt
   return isLast ? bySpecificity(steps).reverse() : bySpecificity(steps);
 }
 
-/** Paths are compared only with paths; other matchers keep their places among them. */
+/** Paths are compared only with paths; other matchers keep their positions among them. */
 function bySpecificity(steps: readonly OrderedStep[]): OrderedStep[] {
   const matched = steps.filter((step) => matcherOf(step) !== null);
   const unmatched = steps.filter((step) => matcherOf(step) === null);

@@ -6,7 +6,7 @@ import { rawRange, type Source, TextProblem } from './source.ts';
 export interface Word {
   readonly text: string;
   readonly plain: boolean;
-  /** Part of it came from a `{$VAR}`; problems must not quote it. */
+  /** Whether part of it came from a `{$VAR}`, so that problems must not quote it. */
   readonly replaced: boolean;
   readonly span: Span;
 }
@@ -17,15 +17,15 @@ export interface Line {
   readonly words: readonly Word[];
   readonly block: readonly Line[] | null;
   readonly span: Span;
-  /** A fault ended the text before its block did. */
+  /** Whether a fault ended the text before the end of its block. */
   readonly unfinished: boolean;
 }
 
-/** What could be read of a text. */
+/** Everything that could be read of a text. */
 export interface Parsed {
-  /** Those before the first fault; the blocks that it stands in are unfinished. */
+  /** The lines before the first fault; the blocks around it are unfinished. */
   readonly lines: readonly Line[];
-  /** Where the text or its structure is broken; nothing behind that was read. */
+  /** The faults of the text or its structure; nothing after them was read. */
   readonly faults: readonly TextProblem[];
 }
 
@@ -37,19 +37,19 @@ interface OpenBlock {
   readonly lines: Line[];
 }
 
-/** Whether a text holds sites, or directives to be put into one. */
+/** Whether a text contains sites, or directives to be inserted into one. */
 export type Content = 'sites' | 'directives';
 
 /**
- * Turns a text into its tree of lines. A site may put its `{` on the next line, and its addresses
- * may go on after a comma.
+ * Parses a text to its tree of lines. The `{` of a site may be on the next line, and its addresses may
+ * continue after a comma.
  */
 export function parse(source: Source, content: Content): Parsed {
   const { lines, fault } = lexedLines(source);
   return new Parser(source, content).parse(lines, fault);
 }
 
-/** The words of each line; after a fault, of each line before the one that it is on. */
+/** The words of each line; with a fault, only the lines before the one that contains it. */
 function lexedLines(source: Source): { lines: Lexeme[][]; fault: TextProblem | null } {
   const reading = { variables: false };
   try {
@@ -57,7 +57,7 @@ function lexedLines(source: Source): { lines: Lexeme[][]; fault: TextProblem | n
   } catch (thrown) {
     if (!(thrown instanceof TextProblem)) throw thrown;
     const at = rawRange(source, thrown.at, thrown.at + 1).start;
-    // A word in place of what cannot be read ends up on the line that is to be left out.
+    // A word in place of the unreadable text marks the line that is left out.
     const before = linesOf(lex(`${source.text.slice(0, thrown.at)}_`, reading));
     const fault = new TextProblem(thrown.code, at, thrown.message, thrown.hint);
     return { lines: before.slice(0, -1), fault };
@@ -69,11 +69,11 @@ class Parser {
   readonly #content: Content;
   readonly #top: Line[] = [];
   readonly #open: OpenBlock[] = [];
-  /** Addresses without a block: the rest of the text is the site's. */
+  /** Addresses without a block: the rest of the text belongs to the site. */
   #braceless: boolean;
-  /** The line that made it so, until another follows. */
+  /** The line with these addresses, until another line follows. */
   #addresses: Line | null = null;
-  /** The first block whose } is indented otherwise: if one is never closed, it is probably this. */
+  /** The first block whose } has a different indentation. If one is never closed, it is probably this. */
   #suspect: Lexeme | null = null;
 
   constructor(source: Source, content: Content) {
@@ -106,7 +106,7 @@ class Parser {
     return { lines: again.#finished(fault), faults: [fault] };
   }
 
-  /** @throws {TextProblem} At the first place where the structure is broken. */
+  /** @throws {TextProblem} at the first position with a broken structure. */
   #read(lines: readonly (readonly Lexeme[])[], isCut: boolean): void {
     let pending: Lexeme[] = [];
     for (const line of lines) {
@@ -118,7 +118,7 @@ class Parser {
     if (pending.length > 0 && !isCut) this.#line(pending);
   }
 
-  /** Up to where a block that is never closed was meant to end, to judge by the indentation. */
+  /** The lines up to the probable end of a block that is never closed, according to the indentation. */
   #linesInside(opening: Lexeme, lines: readonly (readonly Lexeme[])[]): readonly Lexeme[][] {
     const outer = this.#indentation(opening).length;
     const end = lines.findIndex(
@@ -130,7 +130,7 @@ class Parser {
     return (end === -1 ? lines : lines.slice(0, end)).map((line) => [...line]);
   }
 
-  /** What there is before a fault. */
+  /** The lines before a fault. */
   #finished(fault: TextProblem): Line[] {
     const wasOpen = this.#open.length > 0;
     for (let block = this.#open.pop(); block !== undefined; block = this.#open.pop()) {
@@ -142,7 +142,7 @@ class Parser {
     const isAfterSite = bare > 0 && lines.slice(0, bare).some(isSite);
     // These may have been meant for the site above, or for one whose { is still to come.
     if (isAfterSite) lines.splice(bare);
-    // Either all of the text is one site, or a } too many closed the last one too early.
+    // Either the whole text is one site, or an additional } closed the last one too early.
     const broken = bare !== -1 && !isAfterSite ? bare : lines.length - 1;
     const isTooEarly = !wasOpen && fault.code === 'unexpected-brace';
     if (broken === bare || isTooEarly) {
@@ -183,7 +183,7 @@ class Parser {
   }
 
   #separateBrace(brace: Lexeme): TextProblem {
-    // The line above lacks its block, which is not a mistake of its own.
+    // The line above is missing its block, which is not a separate mistake.
     (this.#open.at(-1)?.lines ?? this.#top).pop();
     const hint = 'only a site may have its { on the next line';
     return this.#fault('misplaced-brace', brace, '{ must end the line of its directive', hint);
@@ -276,7 +276,7 @@ class Parser {
   }
 }
 
-/** Not the options, and no snippet. */
+/** Neither the options nor a snippet. */
 function isSite({ words: [first], block }: Line): boolean {
   return first !== undefined && block !== null && !/^\(.*\)$/.test(first.text);
 }
@@ -285,7 +285,7 @@ function isBrace(lexeme: Lexeme, brace: '{' | '}'): boolean {
   return lexeme.kind === 'plain' && lexeme.text === brace;
 }
 
-/** The words of each logical line; comments are gone, but the line they end has ended. */
+/** The words of each logical line. Comments are removed, but they still end their lines. */
 function linesOf(lexemes: readonly Lexeme[]): Lexeme[][] {
   const lines: Lexeme[][] = [];
   let ended = true;

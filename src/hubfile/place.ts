@@ -2,7 +2,7 @@ import type { Place, Problem, UnplacedProblem } from '../config/problem.ts';
 import { hideMembers, hideSecrets } from './secrecy.ts';
 import type { Source } from './source.ts';
 
-/** A stretch of an original text, and the imports by which it was reached. */
+/** A range of an original text, and the imports that led to it. */
 export interface Span {
   readonly source: Source;
   /** Offsets into `source.raw`. */
@@ -33,7 +33,7 @@ function spotOf(span: Span): Omit<Place, 'importedFrom'> {
   return { file, line: lineOf(span), column };
 }
 
-/** Code points: what an editor counts as columns. */
+/** Code points, which editors count as columns. */
 function countCharacters(text: string): number {
   return Array.from(text).length;
 }
@@ -55,18 +55,18 @@ function chainOf(innermost: ImportStep | null): Omit<Place, 'importedFrom'>[] {
   return chain;
 }
 
-/** The finding with its place and the line it is on, secrets hidden, a caret under the spot. */
+/** The finding with its place and its line, with secrets hidden and a caret below the range. */
 export function locate(finding: UnplacedProblem, span: Span): Problem {
   return { ...finding, place: placeOf(span), excerpt: excerptOf(span) };
 }
 
-/** What may be shown of a span: its text as it is written, unless it could be a secret. */
+/** The part of a span that may be shown: its text as it is written, unless it could be a secret. */
 export function visibleText(span: Span): string {
   const { text, start, end } = visibleLine(span);
   return text.slice(start, end);
 }
 
-/** The line on which a span begins, secrets hidden, and where the span lies on it. */
+/** The line on which a span begins, with secrets hidden, and the position of the span on it. */
 function visibleLine(span: Span): ReturnType<typeof hideSecrets> {
   const { raw, language } = span.source;
   const hide = language === 'data' ? hideMembers : hideSecrets;
@@ -84,7 +84,7 @@ function excerptOf(span: Span): string {
   const before = countCharacters(text.slice(0, shown.start - cut));
   const marked = countCharacters(text.slice(shown.start - cut, Math.max(0, shown.end - cut)));
   const caret = ' '.repeat(before) + '^'.repeat(Math.max(1, marked));
-  // Control characters of a configuration must not reach a terminal as such.
+  // Control characters in a configuration must not be sent to a terminal.
   return `    ${text.replaceAll(/\t/g, ' ').replaceAll(/\p{Cc}/gu, '·')}\n    ${caret}`;
 }
 
@@ -93,7 +93,7 @@ interface Origin {
   readonly fields: ReadonlyMap<string, Span>;
 }
 
-/** Remembers where each object of a configuration was written, and each field of it. */
+/** Records where each object of a configuration, and each field of it, was written. */
 export class Origins {
   readonly #origins = new WeakMap<object, Origin>();
 
@@ -101,19 +101,19 @@ export class Origins {
     this.#origins.set(about, { span, fields });
   }
 
-  /** Marks and gives back an object. */
+  /** Records the place of an object and returns it. */
   of<Part extends object>(span: Span, about: Part): Part {
     this.mark(about, span);
     return about;
   }
 
-  /** `copy` was written where `about` was. */
+  /** `copy` gets the place of `about`. */
   follow(copy: object, about: object): void {
     const origin = this.#origins.get(about);
     if (origin !== undefined) this.#origins.set(copy, origin);
   }
 
-  /** `copy` was written where `before` was, but for a field. */
+  /** `copy` gets the place of `before`, except for one field. */
   change(copy: object, before: object, field: string, at: Span): void {
     const known = this.#origins.get(before);
     const fields = new Map([...(known?.fields ?? []), [field, at] as const]);
@@ -121,8 +121,8 @@ export class Origins {
   }
 
   /**
-   * What was not marked itself was written where the object is that holds it. What several hold is
-   * a default, or stands for itself, and is left alone.
+   * Objects without a place get the place of the object that contains them. Objects that several others
+   * contain are defaults or have a place of their own, and are left alone.
    */
   inherit(root: object): void {
     const found = new Map<object, Span | null>();

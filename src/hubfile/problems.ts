@@ -1,7 +1,7 @@
 import { ConfigError, hasError, type Problem, type UnplacedProblem } from '../config/problem.ts';
 import { locate, type Span } from './place.ts';
 
-/** Thrown to leave a directive that cannot be understood; what it says is reported, and reading goes on. */
+/** Thrown to leave a directive that cannot be understood. It is reported, and reading continues. */
 export class LineProblem extends Error {
   readonly finding: UnplacedProblem;
   readonly span: Span;
@@ -15,7 +15,7 @@ export class LineProblem extends Error {
 
 const MAX_PROBLEMS = 200;
 
-/** Gathers everything that is wrong or dubious while a configuration is read. */
+/** Collects all errors and warnings while a configuration is read. */
 export class Problems {
   readonly #all: Problem[] = [];
   #errors = 0;
@@ -33,7 +33,7 @@ export class Problems {
     if (this.#all.length < MAX_PROBLEMS) this.#all.push(problem);
   }
 
-  /** The result of a reading, or undefined when it ended in a fault, which is then reported. */
+  /** The result of `read`, or undefined if it ended with a fault, which is then reported. */
   attempt<Result>(read: () => Result): Result | undefined {
     try {
       return read();
@@ -48,7 +48,7 @@ export class Problems {
     return [...this.#all];
   }
 
-  /** How many errors there are; a problem beyond the bound counts too. */
+  /** The number of errors, including those beyond the limit. */
   get errors(): number {
     return this.#errors;
   }

@@ -13,9 +13,8 @@ import { decodeText, type Source, TextProblem } from './source.ts';
 import { readYaml } from './yaml.ts';
 
 /**
- * Reads a configuration that is written as YAML or JSON: the shape that `adapt` prints, in which
- * everything may be left out that has a default. `{$VAR}` is of the Hubfile alone; `{env.X}` and
- * `{file.X}` are as everywhere.
+ * Reads a configuration in YAML or JSON, in the format of `adapt`. Every member with a default may be left
+ * out. `{$VAR}` exists only in the Hubfile; `{env.X}` and `{file.X}` work everywhere.
  */
 export function readData(
   file: string,
@@ -47,7 +46,7 @@ export function readData(
           inClear: false,
         });
   const { options, sites } = config ?? { options: defaultOptions, sites: [] };
-  // A wrong value is not there: above the sites it may be what one of them needs.
+  // An invalid value is missing. Outside of the sites, one of the sites may need it.
   const whole = problems.errors === inSites;
   const good = whole
     ? { options, sites: sites.filter((site) => sound.has(site)) }

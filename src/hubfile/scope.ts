@@ -15,31 +15,31 @@ import type { Cursor } from './cursor.ts';
 import type { Line, Word } from './parser.ts';
 import type { Span } from './place.ts';
 
-/** What the directives of a site have said so far. */
+/** The settings of a site from the directives read so far. */
 export interface SiteDraft {
   hub: HubConfig | null;
   readonly moreHubs: HubConfig[];
-  /** `off` is not the same as never mentioned. */
+  /** `off` is different from not mentioned. */
   discovery: DiscoveryConfig | 'off' | null;
   tls: TlsConfig | null;
   bind: readonly BindAddress[];
   readonly accessLogs: AccessLogConfig[];
   errorRoutes: readonly RouteConfig[];
-  /** Where each directive was written that may be given once. */
+  /** The places of directives that may occur only once. */
   readonly once: Map<string, Span>;
-  /** The last group of `handle` blocks that was numbered. */
+  /** The number of the last group of `handle` blocks. */
   lastGroup: number;
 }
 
 /** Whether directives run in the documented order or as they are written. */
 export type RunningOrder = 'documented' | 'written';
 
-/** Where a directive stands. */
+/** The context of a directive. */
 export interface Scope {
   readonly site: SiteDraft;
-  /** The matchers that `@name` may stand for here. */
+  /** The matchers that `@name` can refer to here. */
   readonly matchers: { find(cursor: Cursor, word: Word): RequestMatcher | null };
-  /** Directly in the site, not in a `handle` or `route`. */
+  /** Whether it is directly in the site, not in a `handle` or `route`. */
   readonly top: boolean;
   /** The group of the `handle` blocks in this block. */
   readonly group: number;
@@ -51,43 +51,43 @@ export interface Scope {
   named(cursor: Cursor, name: Word): readonly RouteConfig[];
 }
 
-/** How one directive of a site is written. */
+/** The syntax of one directive of a site. */
 export interface DirectiveSyntax {
-  /** All that it takes, as the documents and the editor show it; four spaces for each block. */
+  /** All its arguments and options, for the documents and the editor; four spaces for each block. */
   readonly usage: string;
   /** What it does, in a few words of Markdown. */
   readonly summary: string;
-  /** What it was called before; understood, with a warning. */
+  /** Former names; accepted with a warning. */
   readonly oldNames?: readonly string[];
-  /** Runs right after this one; needed for names that the running order of Caddy does not have. */
+  /** Runs right after this one. Required for names that are not in Caddy's order. */
   readonly after?: string;
-  /** Shares the place of this one, so that only how specific they are counts between the two. */
+  /** Shares the position of this one, so that only specificity counts between the two. */
   readonly besides?: string;
   /** The most specific one runs last and has the last word; of equal ones the first written. */
   readonly specificLast?: true;
   /** Its block holds directives. */
   readonly holdsDirectives?: true;
-  /** It configures the site as a whole and may only stand directly in it. */
+  /** Whether it configures the site as a whole, and is only allowed directly in it. */
   readonly siteOnly?: boolean;
-  /** One counts per site. */
+  /** Whether it may occur only once per site. */
   readonly once?: boolean;
-  /** Gives the steps that it adds to the site; a site-wide directive writes into the draft. */
+  /** Returns the steps that it adds to the site; a site-wide directive writes into the draft. */
   read(cursor: Cursor, scope: Scope): readonly RouteConfig[];
 }
 
-/** How one kind of condition is written. */
+/** The syntax of one kind of condition. */
 export interface ConditionSyntax<Condition extends { readonly kind: string }> {
-  /** What it takes, for the documents and the editor; a line for each form. */
+  /** Its arguments, for the documents and the editor; one line for each form. */
   readonly usage: string;
-  /** What it holds for, in a few words of Markdown. */
+  /** What it matches, in a few words of Markdown. */
   readonly summary: string;
-  /** What one line says, several conditions if all of them must hold. */
+  /** Reads one line; returns several conditions if all of them must hold. */
   read(cursor: Cursor, nested: (cursor: Cursor) => RequestMatcher): MatchCondition[];
-  /** Two of one kind as one that holds for either; null if each must hold. */
+  /** Combines two conditions of the same kind to one that holds for either; null if both must hold. */
   merge?(a: Condition, b: Condition): Condition | null;
 }
 
-/** The matcher at the beginning of a directive's arguments; null if every request is meant. */
+/** The matcher at the beginning of a directive's arguments; null if it applies to every request. */
 export function takeMatcher(cursor: Cursor, scope: Scope): RequestMatcher | null {
   const word = cursor.peek();
   if (word === undefined || !word.plain) return null;
@@ -104,12 +104,12 @@ export function takeMatcher(cursor: Cursor, scope: Scope): RequestMatcher | null
   return scope.matchers.find(cursor, word);
 }
 
-/** A path that stands alone is the target, not a matcher without one. */
+/** A path alone is the target, not a matcher without a target. */
 export function matcherBeforeTarget(cursor: Cursor, scope: Scope): RequestMatcher | null {
   return cursor.left === 1 ? null : takeMatcher(cursor, scope);
 }
 
-/** A step of the site, written where the directive stands. */
+/** A step of the site, with the place of the directive. */
 export function step(
   cursor: Cursor,
   matcher: RequestMatcher | null,

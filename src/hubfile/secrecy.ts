@@ -12,9 +12,9 @@ const SECRET_WORDS = new Set([
   'eab',
   'zerossl',
 ]);
-/** Their first argument is a provider, and what follows it often a token. */
+/** Their first argument is a provider, often followed by a token. */
 const PROVIDER_WORDS = new Set(['dns', 'acme_dns']);
-/** A header field as directives name it, or a parameter with its value. */
+/** A header field in the notation of directives, or a parameter with its value. */
 const FIELD = /^[+\-?>]?([\w-]+)(?::|=.*)?$/;
 const PLACEHOLDER = /^\{[^{}"\s:]+\}$/;
 const ALGORITHM = /^(?:[A-Za-z]{2,5}\d{1,4}|[Ee]d(?:DSA|25519)|none)$/;
@@ -22,10 +22,10 @@ const WORD = /"(?:\\.|[^"\\])*"?|`[^`]*`?|[^\s"`]\S*/g;
 /** A stray line of a key, or a token: long, without dots, of mixed letters and digits. */
 const KEY_MATERIAL =
   /(?<![\w+/-])(?=[\w+/-]*[a-z])(?=[\w+/-]*[A-Z])(?=[\w+/-]*\d)[\w+/-]{40,}={0,2}/g;
-/** Up to the end of the line: where an unquoted or unclosed value ends cannot be known. */
+/** Up to the end of the line, because the end of an unquoted or unclosed value is unknown. */
 const SECRET_MEMBER =
   /(?<=(?:^|[\s{,-])["']?(?:key|macKey|clientSecret|secret|value)["']?\s*:\s*)(?!["']?\{(?:env|file)\.[^{}"']*\}["']?[\s,}]*$)[^\s{].*$/g;
-/** Of bcrypt and argon2. */
+/** Hashes of bcrypt and argon2. */
 const PASSWORD_HASH = /\$(?:2[abxy]|argon2\w*)\$\S+/g;
 const USER_INFO = /(?<=:\/\/)[^\s/@"`]+(?=@)/g;
 const HIDDEN = '[…]';
@@ -35,20 +35,20 @@ interface Range {
   readonly end: number;
 }
 
-/** Whether what follows a directive's name may be a secret. */
+/** Whether the arguments of a directive may be secret. */
 export function isSecretWord(name: string): boolean {
   return SECRET_WORDS.has(name);
 }
 
 /**
- * A line without what could be secret: the argument of `jwt` and its like, the values of
- * credential headers, user info in URLs. The marked range is carried over to the new text.
+ * A line without possible secrets: the argument of `jwt` and similar words, the values of credential headers,
+ * user info in URLs. The marked range is mapped to the new text.
  */
 export function hideSecrets(line: string, mark: Range): Range & { readonly text: string } {
   return hideRanges(line, mark, secretRanges(line));
 }
 
-/** A line of YAML or JSON without the values of members that could be secrets. */
+/** A line of YAML or JSON without the values of members that could be secret. */
 export function hideMembers(line: string, mark: Range): Range & { readonly text: string } {
   const ranges = [SECRET_MEMBER, USER_INFO, KEY_MATERIAL, PASSWORD_HASH].flatMap((pattern) =>
     [...line.matchAll(pattern)].map(toRange),
@@ -80,7 +80,7 @@ function hideRanges(
   return { text, start: Math.min(start, text.length), end: Math.min(end, text.length) };
 }
 
-/** Where an offset comes to lie when a range is replaced by the sign for hidden text. */
+/** The new position of an offset when a range is replaced by the sign for hidden text. */
 function moved(current: number, original: number, range: Range, hiddenAt: number): number {
   if (original <= range.start) return current;
   const behind = Math.max(0, original - range.end);
@@ -101,8 +101,8 @@ function secretRanges(line: string): Range[] {
   if (opener !== -1) {
     const provider = PROVIDER_WORDS.has(words[opener]?.text ?? '');
     const values = words.slice(opener + (provider ? 2 : 1));
-    // A secret with spaces in it may have been written without quotes, so what follows the first
-    // word is shown only if it is plainly an algorithm.
+    // A secret with spaces may have been written without quotes, so the words after the first one are shown
+    // only if they are clearly an algorithm.
     const algorithm = values.length === 2 && ALGORITHM.test(values[1]?.text ?? '');
     const secret = algorithm ? values.slice(0, 1) : values;
     ranges.push(...secret.filter(({ text }) => text !== '{' && !PLACEHOLDER.test(text)));
@@ -110,7 +110,7 @@ function secretRanges(line: string): Range[] {
   return ranges.sort((a, b) => a.start - b.start);
 }
 
-/** The first word may be a directive of such a name: `token mint`. */
+/** The first word may be a directive with such a name: `token mint`. */
 function isSecretField(word: string, index: number): boolean {
   const name = FIELD.exec(word)?.[1];
   return name !== undefined && (index > 0 || !isDirective(name)) && isSecretName(name);

@@ -14,15 +14,15 @@ import type { Line, Word } from './parser.ts';
 import type { Problems } from './problems.ts';
 import type { DirectiveSyntax, RunningOrder, Scope, SiteDraft } from './scope.ts';
 
-/** A site as it is written. */
+/** The lines of a site. */
 export interface SiteLines {
   readonly head: Line;
   readonly body: readonly Line[];
-  /** Whether all of it could be read so far; else what seems to be missing may be there. */
+  /** Whether all lines so far could be read. Otherwise, anything missing may be among the unreadable ones. */
   readonly isThere: boolean;
 }
 
-/** What all sites of a file share while they are read. */
+/** The state that all sites of a file share while they are read. */
 export interface SiteReading {
   readonly table: DirectiveTable;
   readonly problems: Problems;
@@ -30,7 +30,7 @@ export interface SiteReading {
   readonly named: NamedRoutes;
 }
 
-/** Reads the named routes of a file; what is wrong with them is reported, invoked or not. */
+/** Reads the named routes of a file. Their problems are reported, whether they are invoked or not. */
 export function readNamedRoutes(
   lines: readonly Line[],
   { mayLack, places }: { readonly mayLack: boolean; readonly places: DirectivePlaces },
@@ -59,14 +59,14 @@ export function readNamedRoutes(
   });
 }
 
-/** Turns a site's head and directives into its configuration; what is wrong with it is reported. */
+/** Converts a site's head and directives to its configuration, and reports its problems. */
 export function readSite(
   { head, body, isThere }: SiteLines,
   { ports, defaults }: { readonly ports: SchemePorts; readonly defaults: SiteDefaults },
   { table, problems, origins, named }: SiteReading,
 ): SiteConfig {
   const words = problems.attempt(() => addressWords(head.words)) ?? [];
-  // `hub.` or `http://hub` is a host of that name.
+  // `hub.` or `http://hub` is a host with that name.
   const directive = words.find(({ text }) => table.isDirective(text));
   if (directive !== undefined) refuseDirective(directive, problems);
   const draft = emptyDraft();
@@ -114,7 +114,7 @@ function emptyDraft(): SiteDraft {
   };
 }
 
-/** On by default in a site that has a hub. */
+/** On by default for a site with a hub. */
 function discoveryOf({ discovery, hub }: SiteDraft): SiteConfig['discovery'] {
   if (discovery === 'off') return null;
   return discovery ?? (hub === null ? null : defaultDiscovery);
@@ -138,7 +138,7 @@ class SiteReader {
     this.#named = named;
   }
 
-  /** The steps of a block of directives. Its matchers are known in the blocks inside it. */
+  /** The steps of a block of directives. Its matchers are also known in the blocks inside it. */
   block(
     lines: readonly Line[],
     order: RunningOrder,
@@ -191,7 +191,7 @@ class SiteReader {
     return directive.read(cursor, scope);
   }
 
-  /** Of what is unfinished, blocks of directives hold some that are not. */
+  /** If an unfinished line is a block of directives, the complete directives in it can be read. */
   #isReadable({ unfinished, words: [first] }: Line): boolean {
     return !unfinished || this.#table.find(first?.text ?? '')?.holdsDirectives === true;
   }

@@ -1,38 +1,38 @@
 /**
- * A text of configuration as it was written (`raw`) and as it is read (`text`), after `{$VAR}` has
- * been replaced. Offsets of the outside world are always into `raw`, so that a problem points at
- * what the operator sees, and an excerpt never shows the value of a variable.
+ * A configuration text as it was written (`raw`) and as it is read (`text`), after `{$VAR}` has been
+ * replaced. External offsets always refer to `raw`, so that a problem points at the text that the operator
+ * sees, and an excerpt never shows the value of a variable.
  */
 export interface Source {
-  /** As shown to the operator. */
+  /** Name for the operator. */
   readonly file: string;
   /** Absolute; relative imports start from its directory. */
   readonly path: string;
   readonly raw: string;
   readonly text: string;
   readonly pieces: readonly Piece[];
-  /** The words that variables of the environment brought in, if they are long enough to matter. */
+  /** The words that came from environment variables, if they are long enough to matter. */
   readonly fromEnvironment: readonly string[];
-  /** What is hidden in excerpts depends on how secrets are written. */
+  /** The hiding of secrets in excerpts depends on the notation. */
   readonly language: 'hubfile' | 'data';
 }
 
-/** A stretch of `text` and the stretch of `raw` it came from. */
+/** A range of `text` and the range of `raw` that it came from. */
 interface Piece {
   readonly start: number;
   readonly rawStart: number;
   readonly rawEnd: number;
   readonly replaced: boolean;
-  /** The variable that it was, where that is not set and nothing stands in for it. */
+  /** The name of the variable, if it is not set and has no default. */
   readonly unset?: string;
 }
 
-/** A fault that stops the reading of one text. `at` is an offset into its `raw`. */
+/** A fault that ends the reading of one text. `at` is an offset into its `raw`. */
 export class TextProblem extends Error {
   readonly code: string;
   readonly at: number;
   readonly hint: string | undefined;
-  /** Where the same stood before, in the same text. */
+  /** The position of the first occurrence in the same text. */
   readonly first: number | undefined;
 
   constructor(code: string, at: number, message: string, hint?: string, first?: number) {
@@ -51,14 +51,17 @@ export const MAX_SOURCE_BYTES = 4 * 1024 * 1024;
 const VARIABLE = /\{\$([^\n{}:]*)(?::([^}]*))?\}/y;
 const LONE_CR_OR_NUL = /\r(?!\n)|\0/;
 
-/** A byte order mark that an editor has put behind blank space is none of the first word's. */
+/**
+ * Removes a byte order mark that an editor has put after blank space, so that it does not become part of the
+ * first word.
+ */
 export function withoutMark(text: string): string {
   return text.replace(/^[\s\uFEFF]+/, (blank) => blank.replaceAll('\uFEFF', ' '));
 }
 
 /**
- * UTF-8 with or without a byte order mark, lines ended by LF or CRLF; the result has LF only.
- * The problem, if there is one, comes with as much text as could be read.
+ * Decodes UTF-8 with or without a byte order mark, with LF or CRLF. The result has only LF. If there is a
+ * problem, it is returned together with all the text that could be read.
  */
 export function decodeText(bytes: Uint8Array): { text: string; fault?: TextProblem } {
   if (bytes.length > MAX_SOURCE_BYTES) {
@@ -81,7 +84,7 @@ export function decodeText(bytes: Uint8Array): { text: string; fault?: TextProbl
   }
 }
 
-/** @throws {TextProblem} `bad-character` at what belongs into no text. */
+/** @throws {TextProblem} `bad-character` at a character that must not occur in a text. */
 export function checkText(text: string): void {
   const bad = LONE_CR_OR_NUL.exec(text);
   if (bad === null) return;
@@ -100,7 +103,7 @@ function validPrefix(bytes: Uint8Array): number {
     if (decodes(bytes.subarray(0, middle), true)) good = middle;
     else bad = middle;
   }
-  // The end of the prefix may be the beginning of a character that never completes.
+  // The end of the prefix may be the beginning of an incomplete character.
   while (good > 0 && !decodes(bytes.subarray(0, good), false)) good--;
   return good;
 }
@@ -110,12 +113,15 @@ function decodes(bytes: Uint8Array, mayContinue: boolean): boolean {
     new TextDecoder('utf-8', { fatal: true }).decode(bytes, { stream: mayContinue });
     return true;
   } catch {
-    // The only thing that a fatal decoder throws is "not valid", which is the answer here.
+    // The only error of a fatal decoder is "not valid", which is the result here.
     return false;
   }
 }
 
-/** Replaces `{$VAR}` and `{$VAR:default}` everywhere, once; a default stands in for unset or empty. */
+/**
+ * Replaces `{$VAR}` and `{$VAR:default}` everywhere, once. A default is used if the variable is unset or
+ * empty.
+ */
 export function makeSource(
   where: { file: string; path: string },
   raw: string,
@@ -157,7 +163,7 @@ export function makeSource(
   };
 }
 
-/** Shorter ones are no secrets, and hiding them would blot out what has nothing to do with them. */
+/** Shorter words are not secrets, and hiding them would hide unrelated text. */
 const SHORTEST_HIDDEN = 4;
 
 function wordsIn(value: string): string[] {
@@ -184,7 +190,7 @@ function valueOf(variable: Variable, env: Environment): string {
   return value.replaceAll('\r\n', '\n');
 }
 
-/** Where a stretch of `text` was written in `raw`. */
+/** The range of `raw` for a range of `text`. */
 export function rawRange(
   source: Source,
   start: number,

@@ -1,18 +1,18 @@
-/** A stretch of a text that is replaced; nothing is inserted where it is empty. */
+/** A range of a text that is replaced; an empty range inserts text. */
 export interface TextEdit {
   readonly start: number;
   readonly end: number;
   readonly text: string;
 }
 
-/** A changed text that knows where each of its characters stood. */
+/** A changed text with the original position of each of its characters. */
 export interface EditedText {
   readonly text: string;
-  /** The offset in the text before of one in the changed text; of what is new that of its edit. */
+  /** Maps an offset of the changed text to the original text; new text maps to its edit. */
   before(at: number): number;
 }
 
-/** Of edits within each other the outer one counts; what is inserted before one stays before it. */
+/** Of nested edits, the outer one applies. Text that is inserted before an edit stays before it. */
 export function editText(text: string, edits: readonly TextEdit[]): EditedText {
   const isNew = ({ start, end }: TextEdit): number => (start === end ? 0 : 1);
   const ordered = [...edits].sort(

@@ -1,4 +1,7 @@
-/** Directives of a Caddyfile, and of well-known plug-ins, that hubgate lacks, each with what does its work. */
+/**
+ * Directives of a Caddyfile, and of well-known plug-ins, that hubgate does not have, each with the
+ * alternative.
+ */
 export const unsupportedDirectives: Readonly<Record<string, string>> = {
   acme_server: 'hubgate issues certificates only for itself; use a separate certificate authority',
   authenticate: 'use forward_auth with a program for logging in',
@@ -15,14 +18,14 @@ export const unsupportedDirectives: Readonly<Record<string, string>> = {
   vulcain: 'let the app send Link: rel=preload',
 };
 
-/** Conditions of a Caddyfile that hubgate lacks, each with what does its work. */
+/** Conditions of a Caddyfile that hubgate does not have, each with the alternative. */
 export const unsupportedConditions: Readonly<Record<string, string>> = {
   tls: 'use protocol https instead',
 };
 
 /**
- * Options of a Caddyfile that hubgate lacks, by the block in which they stand, each with what does
- * their work; an option with a syntax of its own is never looked for here.
+ * Options of a Caddyfile that hubgate does not have, by their block, each with the alternative. An option
+ * with a syntax of its own is never looked up here.
  */
 const CADDY_OPTIONS: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   'the global options': {
@@ -90,7 +93,9 @@ const CADDY_OPTIONS: Readonly<Record<string, Readonly<Record<string, string>>>> 
   },
 };
 
-/** What does the work of an option that hubgate lacks; undefined for one that Caddy has not either. */
+/**
+ * The alternative to an option that hubgate does not have; undefined for one that Caddy does not have either.
+ */
 export function insteadOfOption(owner: string, option: string): string | undefined {
   const options = Object.hasOwn(CADDY_OPTIONS, owner) ? CADDY_OPTIONS[owner] : undefined;
   return options !== undefined && Object.hasOwn(options, option) ? options[option] : undefined;

@@ -82,7 +82,7 @@ export function name(cursor: Cursor, expected: string): string {
   return word.text === '' ? badValue(cursor, word, expected) : word.text;
 }
 
-/** A list of texts that remembers where it was written, so that a check can point at it. */
+/** A list of texts whose place is recorded, so that a check can point at it. */
 export function list(cursor: Cursor, expected: string): readonly string[] {
   const words = cursor.several(expected).map((word) => word.text);
   return cursor.origins.of(cursor.span, words);
@@ -135,7 +135,7 @@ export function badValue(cursor: Cursor, word: Word, expected: string): never {
   return cursor.fail(word.span, 'bad-value', message, hint);
 }
 
-/** The files that are to be tried, one of the words or several. */
+/** The files to try, from one or several words. */
 export function triedFiles(cursor: Cursor, words: readonly Word[]): readonly string[] {
   return words.map((word) =>
     isTriedFile(word.text)
@@ -148,13 +148,13 @@ export function tryPolicy(cursor: Cursor): TryPolicy {
   return oneOf(cursor, TRY_POLICIES);
 }
 
-/** Complains about a status that has no effect where it stands. */
+/** Reports a status that has no effect at its position. */
 export function checkTried(cursor: Cursor, files: readonly string[], policy: TryPolicy): void {
   const message = misplacedStatus(files, policy);
   if (message !== null) cursor.fail(cursor.span, 'misplaced-status', message);
 }
 
-/** The field, value and replacement that a cursor is at. */
+/** The field, value and replacement at a cursor. */
 export function headerOperation(cursor: Cursor, of: 'request' | 'response'): HeaderOperation {
   const field = cursor.argument('a header field');
   const value = cursor.optional();

@@ -1,20 +1,20 @@
 import { type Lexeme, lex } from './lexer.ts';
 import type { DirectiveTable } from './directive-table.ts';
 
-/** A line of a text as it is written, with its block: what is to be changed in place. */
+/** A line of a text as it is written, with its block, for changes in place. */
 export interface WrittenLine {
-  /** Offsets of its first character, and behind its last one: the `}` of its block if it has one. */
+  /** Offsets of its first character, and after its last one: the `}` of its block if it has one. */
   readonly start: number;
   readonly end: number;
   readonly words: readonly Lexeme[];
-  /** Offset behind the `{` of its block; of a site without braces, behind its addresses. */
+  /** Offset after the `{` of its block; for a site without braces, after its addresses. */
   readonly blockStart: number | null;
   readonly inner: readonly WrittenLine[];
   readonly outer: WrittenLine | null;
 }
 
 /**
- * The lines of a text whose structure is sound; `{$VAR}` is a word as it stands.
+ * The lines of a text with a valid structure; `{$VAR}` stays as a word.
  * @throws {TextProblem} as {@link lex}
  */
 export function writtenLines(text: string, table: DirectiveTable): readonly WrittenLine[] {
@@ -77,7 +77,7 @@ type Draft = {
       : WrittenLine[Name];
 };
 
-/** Addresses may have their `{` on the next line. */
+/** The `{` of addresses may be on the next line. */
 function isHead(line: Draft | undefined, open: Draft | null): boolean {
   return open === null && line?.blockStart === null && line.words[0]?.text !== 'import';
 }
@@ -104,7 +104,7 @@ function isBrace({ kind, text }: Lexeme, brace: '{' | '}'): boolean {
   return kind === 'plain' && text === brace;
 }
 
-/** Its first word, if nothing is quoted: what a directive or an option is called. */
+/** Its first word, unless it is quoted: the name of a directive or an option. */
 export function nameOf({ words: [first] }: WrittenLine): string {
   return first?.kind === 'plain' ? first.text : '';
 }

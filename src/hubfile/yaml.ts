@@ -13,14 +13,14 @@ import {
 import type { DataMember, DataNode, SourceRange } from '../config/shape.ts';
 import { TextProblem } from './source.ts';
 
-/** Mappings and lists within each other. */
+/** Deepest nesting of mappings and lists. */
 const MAX_DEPTH = 100;
-/** Values of a document with its aliases replaced by what they stand for. */
+/** Most values of a document with its aliases replaced. */
 const MAX_NODES = 100_000;
 
 /**
- * YAML 1.2 with the place of every value. Aliases are allowed as long as the document stays small
- * without them; merge keys (`<<`) are not part of YAML 1.2.
+ * Parses YAML 1.2 and records the place of every value. Aliases are allowed as long as the document stays
+ * small when they are replaced. Merge keys (`<<`) are not part of YAML 1.2.
  * @throws {TextProblem} `bad-yaml` at the first fault
  */
 export function readYaml(text: string): DataNode {
@@ -35,13 +35,13 @@ export function readYaml(text: string): DataNode {
 
 function parse(text: string): Document.Parsed | undefined {
   const tokens = [...new Parser().parse(text)];
-  // The composer recurses, and beyond some depth it would take the whole process with it.
+  // The composer is recursive, and beyond some depth it would end the whole process.
   for (const token of tokens) checkDepth(token);
   const composer = new Composer({
     version: '1.2',
     schema: 'core',
     merge: false,
-    // Its check compares each key with all others; ours is below.
+    // The library's check compares each key with all others; the check below is faster.
     uniqueKeys: false,
     prettyErrors: false,
     logLevel: 'silent',
@@ -77,7 +77,7 @@ function offsetOf(token: CST.Token): number {
 }
 
 class YamlReader {
-  /** What has been read, for aliases; a node that is being read is not in it yet. */
+  /** The values that have been read, for aliases. A node that is being read is not included yet. */
   readonly #anchors = new Map<string, { readonly node: DataNode; readonly size: number }>();
   #size = 0;
 
@@ -108,7 +108,7 @@ class YamlReader {
     }
     const value: unknown = isScalar(node) ? node.value : undefined;
     if (value === null || ['string', 'number', 'boolean'].includes(typeof value)) {
-      // One of the four types that have just been asked for.
+      // One of the four types that have just been checked.
       return value as string | number | boolean | null;
     }
     throw new TextProblem(
@@ -121,7 +121,7 @@ class YamlReader {
   #members(map: YAMLMap): ReadonlyMap<string, DataMember> {
     const members = new Map<string, DataMember>();
     for (const { key, value } of map.items) {
-      // Keys and values of a parsed mapping are nodes; a value that is left out is null.
+      // Keys and values of a parsed mapping are nodes; a missing value is null.
       const [name, written] = [key as Node, value as Node | null];
       const at = stretchOf(name);
       if (!isScalar(name) || typeof name.value !== 'string') {
@@ -150,7 +150,7 @@ function stretchOf({ range }: Node): SourceRange {
   return { start: range?.[0] ?? 0, end: range?.[1] ?? 0 };
 }
 
-/** The library ends some messages with a piece of the text, which may be a secret. */
+/** The library ends some messages with a part of the text, which may be a secret. */
 function withoutSource(message: string): string {
   return message.split(/: |\n/, 1)[0] ?? '';
 }

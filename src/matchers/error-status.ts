@@ -32,7 +32,7 @@ const syntax: ConditionSyntax<ErrorStatusCondition> = {
   merge: (a, b) => ({ ...a, statuses: [...a.statuses, ...b.statuses] }),
 };
 
-/** Outside of error routes there is not an error, and nothing holds. */
+/** Outside of error routes there is no error, and nothing matches. */
 function compile({ statuses }: ErrorStatusCondition): Predicate {
   const matches = statusMatcher(statuses);
   return (exchange) => matches(statusOf(exchange));

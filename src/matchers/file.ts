@@ -12,10 +12,10 @@ export interface FileCondition {
   readonly kind: 'file';
   /** null: the `root` of the site. */
   readonly root: string | null;
-  /** Paths below the root, with placeholders; the last maybe `=404`. */
+  /** Paths below the root, with placeholders; the last one may be `=404`. */
   readonly files: readonly string[];
   readonly policy: TryPolicy;
-  /** Ends of names after which the rest of the path is not a file's: `.php`. */
+  /** Ends of names after which the rest of the path does not belong to the file: `.php`. */
   readonly splitPath: readonly string[];
 }
 
@@ -70,7 +70,7 @@ const syntax: ConditionSyntax<FileCondition> = {
   },
 };
 
-/** Which file it is stays in `{file_match.relative}` and its like. */
+/** The file that was found is stored in `{file_match.relative}` and similar placeholders. */
 function compile(
   condition: FileCondition,
   _compileMatcher: CompileMatcher,

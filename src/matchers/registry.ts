@@ -9,7 +9,7 @@ import * as syntax from './request/syntax.ts';
 import { varsRegexp } from './vars-regexp.ts';
 import { vars } from './vars.ts';
 
-/** Every condition, by its name in a Hubfile, which is its `kind` in the configuration. */
+/** All conditions, by their names in a Hubfile, which are their `kind` in the configuration. */
 export const matchers: { readonly [Kind in keyof ConditionKinds]: Matcher<ConditionKinds[Kind]> } =
   {
     client_ip: { data: data.clientIp, syntax: syntax.clientIp, compile: predicates.clientIp },

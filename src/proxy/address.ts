@@ -2,25 +2,25 @@ import { isIP } from 'node:net';
 import { HubgateError } from '../kernel/error.ts';
 import { requireUrl } from '../kernel/parse-url.ts';
 
-/** Where an upstream listens. */
+/** The address of an upstream. */
 export interface UpstreamAddress {
-  /** Names the upstream in logs, in the registry and in `{upstream_hostport}`. */
+  /** Identifies the upstream in logs, in the registry and in `{upstream_hostport}`. */
   readonly hostport: string;
   readonly protocol: 'http:' | 'https:';
-  /** Whether HTTP/2 is spoken without having been negotiated (RFC 9113 §3.3). */
+  /** Whether HTTP/2 is used without negotiation (RFC 9113 §3.3). */
   readonly http2: boolean;
   /** Name or IP address, IPv6 without brackets; `localhost` for a socket file. */
   readonly hostname: string;
   readonly port: number;
-  /** What `Host` says to the upstream when it names the upstream itself. */
+  /** The value of `Host` for requests that name the upstream itself. */
   readonly authority: string;
-  /** The socket file of `unix:/path`; else null. */
+  /** The socket file of `unix:/path`; otherwise null. */
   readonly socketPath: string | null;
 }
 
 /**
- * Reads `http://host:port`, `https://host:port` or `unix:/path`; `h2c://host:port` and
- * `unix+h2c:/path` for HTTP/2 without TLS.
+ * Parses `http://host:port`, `https://host:port` or `unix:/path`; `h2c://host:port` and `unix+h2c:/path` for
+ * HTTP/2 without TLS.
  *
  * @throws HubgateError `invalid-upstream`
  */

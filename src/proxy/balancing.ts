@@ -4,12 +4,12 @@ import type { Exchange } from '../http/exchange.ts';
 import type { Upstream } from './upstreams.ts';
 import type { BalancingPolicy } from './proxy-config.ts';
 
-/** Chooses among the upstreams that may take a request; undefined when there is none. */
+/** Chooses among the available upstreams; undefined if there are none. */
 export type Balance = (exchange: Exchange, candidates: readonly Upstream[]) => Choice | undefined;
 
 export interface Choice {
   readonly upstream: Upstream;
-  /** A Set-Cookie value that brings the client back to the same upstream. */
+  /** A Set-Cookie value that leads the client back to the same upstream. */
   readonly cookie?: string;
 }
 
@@ -71,7 +71,9 @@ function roundRobin(): Balance {
   };
 }
 
-/** Turns are spread: 3 to 1 is a, a, b, a. One without weight is chosen where nobody else is left. */
+/**
+ * Turns are spread: 3 to 1 results in a, a, b, a. An upstream without weight is chosen if no other is left.
+ */
 function weighted(weights: ReadonlyMap<Upstream, number>): Balance {
   const credit = new Map<Upstream, number>();
   return (_, candidates) => {
@@ -93,7 +95,7 @@ function weighted(weights: ReadonlyMap<Upstream, number>): Balance {
   }
 }
 
-/** The cookie holds a keyed hash of the upstream's address, which would otherwise be disclosed. */
+/** The cookie contains a keyed hash of the upstream's address, which would otherwise be disclosed. */
 function sticky(name: string, secret: string, fallback: Balance): Balance {
   const marks = new WeakMap<Upstream, string>();
   const mark = (upstream: Upstream): string => {
@@ -124,7 +126,7 @@ function pickRandom(candidates: readonly Upstream[], random: () => number): Upst
   return candidates[Math.floor(random() * candidates.length)];
 }
 
-/** That many different ones, or all where there are fewer. */
+/** This many different ones, or all if there are fewer. */
 function pickSeveral(
   candidates: readonly Upstream[],
   count: number,
@@ -138,7 +140,7 @@ function pickSeveral(
   return picked;
 }
 
-/** Rendezvous hashing: an upstream that leaves moves only the keys that were its own. */
+/** Rendezvous hashing: if an upstream is removed, only its own keys move. */
 function byHash(key: string, candidates: readonly Upstream[]): Upstream | undefined {
   let best: Upstream | undefined;
   let highest = -1;
@@ -152,7 +154,7 @@ function byHash(key: string, candidates: readonly Upstream[]): Upstream | undefi
   return best;
 }
 
-/** FNV-1a with the final mix of MurmurHash3, without which similar keys stay together. */
+/** FNV-1a with the final mix of MurmurHash3, without which similar keys would have similar hashes. */
 function hash(text: string): number {
   let h = 0x811c9dc5;
   for (let i = 0; i < text.length; i += 1) h = Math.imul(h ^ text.charCodeAt(i), 0x01000193);

@@ -1,48 +1,49 @@
-// A source is paused above a high-water mark and resumed below a low one, for every protocol and in
-// both directions. It is not paused whenever a write returns false: the HTTP client joins
-// everything that has come in meanwhile when it resumes, and many short pauses would make that
-// quadratic.
+// A source is paused above a high-water mark and resumed below a low one, for every protocol and in both
+// directions. It is not paused whenever a write returns false: when the HTTP client resumes, it joins
+// everything that has arrived in the meantime, and many short pauses would make that quadratic.
 
 import type { Writable } from 'node:stream';
 import { NARROW_READ_BYTES, upstreamReads } from './upstream-reads.ts';
 import { upstreamWrites } from './upstream-writes.ts';
 
-/** Bytes between which a source is held, and goes on. */
+/** Thresholds in bytes for pausing and resuming a source. */
 interface Marks {
-  /** Bytes that may wait to be taken from one body; beyond, its source is held. */
+  /** Bytes of one body that may wait to be read. Beyond it, its source is paused. */
   readonly high: number;
   /**
-   * Waiting bytes at which a held source goes on. What lies between the two must be no less than one read
-   * of a connection brings: the HTTP client joins all that has come meanwhile when it goes on, and would
-   * join more and more of it.
+   * Waiting bytes at which a paused source is resumed. The difference between the two must be at least the
+   * size of one read of a connection. Otherwise the HTTP client, which joins everything that has arrived when
+   * it resumes, would join more and more.
    */
   readonly low: number;
 }
 
 export const WIDE_MARKS: Marks = { high: 256 * 1024, low: 64 * 1024 };
-/** For all bodies while many are taken slowly: no second read for a client whose connection takes no more. */
+/**
+ * For all bodies while many are read slowly: no second read for a client whose connection accepts no more.
+ */
 export const NARROW_MARKS: Marks = { high: NARROW_READ_BYTES / 2, low: 0 };
 
-/** What a body is read from. */
+/** The source of a body. */
 export interface Source {
   pause(): unknown;
   resume(): unknown;
 }
 
-/** Who is told how a body flows. */
+/** The listener for the flow of a body. */
 export interface FlowListener {
-  /** The source is held: its silence is not fault of its own. */
+  /** The source is paused, so its silence is not a fault. */
   held(): void;
-  /** Something of what waits has been taken while the source is held. */
+  /** Some of the waiting data has been read while the source is paused. */
   taken(): void;
-  /** The source goes on. */
+  /** The source is resumed. */
   freed(): void;
 }
 
 /**
- * Writes a body piece by piece, and holds its source where too much of it waits. What `Writable.write`
- * says of single pieces is not asked: a source that is held and let go with each of them costs more than
- * what it gives.
+ * Writes a body piece by piece, and pauses its source if too much of it waits. The results of
+ * `Writable.write` for single pieces are ignored, because pausing and resuming for each of them costs more
+ * than it saves.
  */
 export class BodyFlow {
   readonly #body: Writable;
@@ -57,7 +58,7 @@ export class BodyFlow {
     this.#body = body;
     this.#source = source;
     this.#listener = listener;
-    // Not every body that is broken off says of each piece that it waits no more.
+    // Some aborted bodies do not report for each piece that it no longer waits.
     body.once('close', () => {
       upstreamReads.wait(-this.#waiting);
       this.#isClosed = true;
@@ -74,18 +75,18 @@ export class BodyFlow {
     return this.#isHeld;
   }
 
-  /** @param whole what the chunk is the last part of, and whose memory nobody reads once it is taken */
+  /** @param whole the memory of which the chunk is the last part, and which nothing reads after the write */
   write(chunk: Buffer, whole: Buffer | null = null): void {
     this.#waiting += chunk.length;
     if (!this.#isClosed) upstreamReads.wait(chunk.length);
     upstreamReads.pass(chunk, this.#body, (error) => {
       this.#took(chunk.length);
-      // After a failure it is not known whether the system still reads from it.
+      // After a failure, it is unknown whether the system still reads from it.
       if (whole !== null && !(error instanceof Error)) upstreamWrites.release(whole);
     });
     const limits = marks();
     if (this.#isHeld || this.#waiting <= limits.high) return;
-    // The system has taken all of it, and says so in a moment. Above wide marks that may be too much.
+    // The system has accepted all of it and will report that soon. With wide marks, it may be too much.
     if (limits === NARROW_MARKS && this.#body.writableLength === 0) return;
     this.#isHeld = true;
     this.#source.pause();

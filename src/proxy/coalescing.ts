@@ -1,6 +1,6 @@
-// Requests are coalesced beside the upstream, behind every rule of the site. The key is everything
-// that the upstream sees. The upstream's response is shared as it came, and each request applies
-// its own response rules.
+// Requests are coalesced next to the upstream, after every rule of the site. The key is everything that the
+// upstream sees. The upstream's response is shared unchanged, and each request applies its own response
+// rules.
 
 import { type Clock, pause } from '../kernel/clock.ts';
 import type { Exchange } from '../http/exchange.ts';
@@ -15,37 +15,37 @@ import type {
 } from './shared-response.ts';
 import { fits, isShareable } from './shareable.ts';
 
-/** Keys at a time whose answers are asked for or kept. */
+/** Keys at the same time whose responses are requested or kept. */
 const MAX_FLIGHTS = 1_000;
-/** Requests of one proxy that wait for the answer of another; those beyond make their own. */
+/** Requests of one proxy that wait for the response to another. Further ones are forwarded themselves. */
 const MAX_WAITING = 10_000;
-/** How long a request waits for the answer of another, in milliseconds. */
+/** How long a request waits for the response to another, in milliseconds. */
 const MAX_WAIT_MS = 5_000;
-/** What it costs to let one go on, in steps of a slice: ten of them go in one turn. */
+/** Cost of releasing one request, in steps of the scheduler: ten of them are released in one turn. */
 const RELEASE_STEPS = 10_000;
 
-/** A request that may share its answer. */
+/** A request that may share its response. */
 export interface CoalescedRequest {
   readonly exchange: Exchange;
-  /** Equal for requests that an upstream cannot tell apart. */
+  /** Equal for requests that an upstream cannot distinguish. */
   readonly key: string;
-  /** The fields that an upstream sees of it. */
+  /** The fields of the request that an upstream sees. */
   readonly fields: HeaderList;
-  /** How long others are waited for before it is made, in milliseconds; it takes nobody in after. */
+  /** How long other requests may join before this one is sent, in milliseconds; none can join afterwards. */
   readonly gatherMs: number;
-  /** Without that: how long its answer is given to others, from when it is asked for. */
+  /** If it is 0: how long the response is shared, from the time of its request. */
   readonly keepMs: number;
-  /** What of the fields of its answer others are given; null for an answer of one client. */
+  /** Returns the fields of the response for other clients; null for the response of one client. */
   readonly forOthers: (fields: HeaderList) => HeaderList | null;
 }
 
-/** What becomes of a request. */
+/** The role of a request. */
 export type Part =
-  /** It is made, and others wait for its answer. */
+  /** It is sent, and others wait for its response. */
   | { readonly kind: 'lead'; readonly recorder: ResponseRecorder }
-  /** The answer of another is its answer; the hold is to be released. */
+  /** It gets the response to another request; the hold must be released. */
   | { readonly kind: 'follow'; readonly answer: SharedResponse; readonly hold: SharedResponseHold }
-  /** It is made for itself. */
+  /** It is sent for itself. */
   | { readonly kind: 'alone' };
 
 const ALONE: Part = { kind: 'alone' };
@@ -56,9 +56,9 @@ interface Follower {
 }
 
 /**
- * Request coalescing: of concurrent requests with one key one is made, and the others get its
- * answer. It stands beside the upstream, so each has passed all rules of its site, and what is added
- * to an answer is added for each.
+ * Request coalescing: of concurrent requests with the same key, one is sent, and the others get its response.
+ * It happens next to the upstream, so each request has passed all rules of its site, and changes of the
+ * response are applied for each of them.
  */
 export class RequestCoalescer {
   readonly #memory: SharedResponseMemory;
@@ -73,7 +73,7 @@ export class RequestCoalescer {
     this.#clock = clock;
   }
 
-  /** Resolves once it is known what becomes of a request; soon where its client leaves. */
+  /** Resolves when the role of a request is known; soon if its client leaves. */
   async join(request: CoalescedRequest): Promise<Part> {
     const flight = this.#flights.get(request.key);
     if (flight !== undefined) return this.#follow(flight, request);
@@ -108,21 +108,21 @@ export class RequestCoalescer {
   }
 }
 
-/** The requests of one key: one that is made, and those that wait for its answer. */
+/** The requests with one key: one that is sent, and those that wait for its response. */
 class Flight implements Task {
   readonly #memory: SharedResponseMemory;
   readonly #scheduler: Scheduler;
   readonly #clock: Clock;
   readonly #vacate: () => void;
   #state: 'asking' | 'refused' | SharedResponse = 'asking';
-  /** In the order in which they came. */
+  /** In the order of arrival. */
   readonly #followers = new Set<Follower>();
   #stopWaiting: () => void = () => {};
   #isOpen = true;
-  /** Keeps the answer for those that come. */
+  /** Keeps the response for later requests. */
   #hold: SharedResponseHold | null = null;
 
-  /** @param vacate called when nobody is left: the next request of the key makes its own flight */
+  /** @param vacate called when no request is left: the next one with the key creates its own flight */
   constructor(
     memory: SharedResponseMemory,
     scheduler: Scheduler,
@@ -139,7 +139,7 @@ class Flight implements Task {
     return this.#state === 'asking';
   }
 
-  /** Makes a request that of all: its answer goes to those that wait. */
+  /** Makes a request the leader: its response goes to those that wait. */
   lead({ exchange, fields, forOthers }: CoalescedRequest): Part {
     this.#stopWaiting();
     this.#stopWaiting = this.#clock.after(MAX_WAIT_MS, () => this.#settle('refused'));
@@ -169,13 +169,13 @@ class Flight implements Task {
     });
   }
 
-  /** From now on nobody comes any more. */
+  /** From now on, no further request joins. */
   close(): void {
     this.#isOpen = false;
     if (this.#followers.size === 0) this.#hold?.release();
   }
 
-  /** Lets some of those go on that wait, and says whether there are more. */
+  /** Releases some of the waiting requests, and returns whether there are more. */
   run(budget: Budget): boolean {
     const state = this.#state;
     for (const follower of this.#followers) {
@@ -200,7 +200,7 @@ class Flight implements Task {
     this.#scheduler.add(this);
   }
 
-  /** The client of the one that was made has left: the next of those that wait takes its place. */
+  /** The client of the leader has left: the next waiting request takes its place. */
   #promote(): void {
     if (this.#state !== 'asking') return;
     const [next] = this.#followers;

@@ -6,10 +6,10 @@ import { Http2Sessions, isNoHttp2 } from './http2-sessions.ts';
 import { isSafe } from './forward-error.ts';
 import type { DialTarget } from './upgrade-request.ts';
 
-/** Milliseconds after which an upstream that chose HTTP/1.1 is asked again whether it speaks HTTP/2. */
+/** Milliseconds after which an upstream that has selected HTTP/1.1 is offered HTTP/2 again. */
 const CHOICE_AGE_MS = 300_000;
 
-/** `trustPool` holds the PEM certificates that HTTPS is verified against; null: the platform's. */
+/** `trustPool` contains the PEM certificates that HTTPS is verified against; null: those of the platform. */
 export function openConnections(
   address: UpstreamAddress,
   settings: TransportSettings,
@@ -40,7 +40,8 @@ class Http1Connections implements Connections {
     try {
       await this.#pool.forward(request, sink);
     } catch (error) {
-      // Such an upstream would say 100 again: asked in the other way, it may. A body is gone.
+      // Such an upstream would send 100 again; with the other method it may. A body has already been
+      // consumed.
       if (body !== null || !isSafe(method) || !isUnaskedContinue(error)) throw error;
       await forwardOnDedicatedConnection(this.#target, request, sink);
     }
@@ -55,7 +56,7 @@ class Http1Connections implements Connections {
   }
 }
 
-/** HTTP/2 where the upstream chooses it in the handshake (RFC 7301), else HTTP/1.1. */
+/** HTTP/2 if the upstream selects it in the handshake (RFC 7301), otherwise HTTP/1.1. */
 class EitherVersion implements Connections {
   readonly #http1: Http1Connections;
   readonly #http2: Http2Sessions;

@@ -14,13 +14,13 @@ import { permittedTrailers } from './trailers.ts';
 import { type DialTarget, tlsOptions } from './upgrade-request.ts';
 
 /**
- * Exchanges one request that the HTTP client of the others cannot: one that ends in trailer fields
- * (RFC 9112 §7.1.2), that expects 100 (RFC 9110 §10.1.1), or whose upstream sends 100 unasked. It
- * gets a connection of its own, that `max_conns_per_host` does not count. Resolves when the
- * response is complete; back-pressure holds both ways.
+ * Exchanges one request that the ordinary HTTP client cannot: one that ends with trailer fields (RFC 9112
+ * §7.1.2), that expects 100 (RFC 9110 §10.1.1), or whose upstream sends an unexpected 100. It gets a
+ * connection of its own, which does not count for `max_conns_per_host`. Resolves when the response is
+ * complete; back-pressure works in both directions.
  *
  * @throws ForwardError
- * @throws HttpError with which the body ended; whatever the sink throws
+ * @throws HttpError with which the body ended; the errors of the sink
  */
 export function forwardOnDedicatedConnection(
   target: DialTarget,
@@ -53,7 +53,7 @@ class LoneExchange {
     this.#sink = sink;
     this.#lifecycle = new RequestLifecycle(request, resolve, reject, () => {
       this.#stopWaiting();
-      // Of no more use either way: the request may not have been read to its end.
+      // Of no further use in either case: the request may not have been read completely.
       this.#outgoing?.destroy();
     });
   }
@@ -70,7 +70,7 @@ class LoneExchange {
     const lifecycle = this.#lifecycle;
     this.#outgoing = outgoing;
     outgoing.once('socket', (socket) => {
-      // Node writes a head with Expect by the default, and fields are bytes.
+      // Node writes a head with Expect in the default encoding, but fields are bytes.
       socket.setDefaultEncoding('latin1');
       const connected = 'encrypted' in socket ? 'secureConnect' : 'connect';
       socket.once(connected, () => lifecycle.guard(() => this.#begin(outgoing)));
@@ -82,7 +82,7 @@ class LoneExchange {
       });
     });
     outgoing.once('response', (response) => lifecycle.guard(() => this.#receive(response)));
-    // Once the response has begun, it is the response that tells whether it is complete.
+    // Once the response has begun, the response itself shows whether it is complete.
     outgoing.on('error', (error) => {
       if (lifecycle.phase !== 'responding') lifecycle.fail(error);
     });
@@ -92,21 +92,21 @@ class LoneExchange {
     });
   }
 
-  /** Takes the body only now, so that a request that nobody could be given can go elsewhere. */
+  /** Takes the body only now. A request that no upstream received can then be sent to another one. */
   #begin(outgoing: ClientRequest): void {
     const { headers, clock } = this.#request;
     this.#lifecycle.phase = 'sent';
     this.#lifecycle.limit(0);
     if (!headers.has('expect')) this.#wantBody(outgoing);
     else {
-      // The head has gone out by itself: Node sends one with Expect at once.
+      // The head has already been sent: Node sends one with Expect at once.
       this.#stopWaiting = clock.after(CONTINUE_WAIT_MS, () =>
         this.#lifecycle.guard(() => this.#wantBody(outgoing)),
       );
     }
   }
 
-  /** Once; a 100 that comes late, again or unasked says nothing new. */
+  /** Once; a late, repeated or unexpected 100 has no further effect. */
   #wantBody(outgoing: ClientRequest): void {
     if (this.#isBodyWanted) return;
     this.#isBodyWanted = true;
@@ -139,7 +139,7 @@ class LoneExchange {
       throw broken('The upstream switched protocols without an upgrade request');
     this.#lifecycle.phase = 'responding';
     this.#lifecycle.limit(0);
-    // RFC 9110 §10.1.1: answered so, the request needs no body.
+    // RFC 9110 §10.1.1: with a final response, the request needs no body.
     this.#stopWaiting();
     const body = this.#sink.onHead(statusCode, HeaderList.fromRaw(rawHeaders), '1.1');
     if (body === null) this.#lifecycle.finish();
@@ -190,7 +190,7 @@ function openRequest(target: DialTarget, request: ForwardRequest): ClientRequest
   }
 }
 
-/** Chunks whatever length was declared where trailer fields follow: only they can carry them. */
+/** In chunks, whatever length was declared, if trailer fields follow: only chunks can carry them. */
 function framing({ headers, body, contentLength }: ForwardRequest): string[] {
   if (body === null) return [];
   if (contentLength === null || headers.has('trailer')) return ['Transfer-Encoding', 'chunked'];

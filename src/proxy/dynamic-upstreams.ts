@@ -4,28 +4,28 @@ import type { Clock } from '../kernel/clock.ts';
 import { HubgateError } from '../kernel/error.ts';
 import type { DynamicConfig } from './proxy-config.ts';
 
-/** Upstreams of one list; what the DNS says beyond is left out. */
+/** Most upstreams of one list; further ones in the DNS response are left out. */
 export const MAX_DYNAMIC_UPSTREAMS = 256;
 
-/** How soon a lookup that failed is tried again, unless it is refreshed more often. */
+/** How soon a failed lookup is repeated, unless the refresh interval is shorter. */
 const RETRY_MS = 5_000;
 
-/** Times that a server of names is asked before a lookup has failed. */
+/** How often a name server is asked before a lookup counts as failed. */
 const TRIES = 2;
 
-/** Who uses the list. */
+/** A user of the list. */
 export interface DynamicListener {
-  /** The upstreams have changed; null when none are known any more. */
+  /** The upstreams have changed; null if none are known any more. */
   changed(origins: readonly string[] | null): void;
-  /** A lookup has failed, and the list is the old one, as long as it is kept. */
+  /** A lookup has failed. The old list is used as long as it is kept. */
   failed(error: unknown): void;
 }
 
-/** Upstreams that the DNS names, looked up again and again; reloads share them. */
+/** Upstreams from the DNS, looked up regularly; shared across reloads. */
 export class DynamicUpstreams {
-  /** Origins as `parseUpstream` takes them; null when none are known. */
+  /** Origins in the format of `parseUpstream`; null if none are known. */
   origins: readonly string[] | null = null;
-  /** Settled when the first lookup is over, however it ended. */
+  /** Resolved when the first lookup has ended, successfully or not. */
   readonly ready: Promise<void>;
   readonly #config: DynamicConfig;
   readonly #clock: Clock;
@@ -43,7 +43,7 @@ export class DynamicUpstreams {
     this.ready = this.#refresh();
   }
 
-  /** The returned function takes the listener back. */
+  /** Adds a listener. The returned function removes it. */
   listen(listener: DynamicListener): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
@@ -84,14 +84,14 @@ export class DynamicUpstreams {
     for (const listener of this.#listeners) listener.changed(null);
   }
 
-  /** Milliseconds for which the old list is kept; one that is gone already needs none. */
+  /** Milliseconds for which the old list is kept; 0 if there is none any more. */
   #graceLeft(): number {
     const { graceMs } = this.#config;
     if (graceMs === null || this.#failingSince === null || this.origins === null) return Infinity;
     return Math.max(0, this.#failingSince + graceMs - this.#clock.monotonic());
   }
 
-  /** @throws Error of the lookup; HubgateError `no-upstreams` where there are none */
+  /** @throws Error of the lookup; HubgateError `no-upstreams` if there are none */
   async #lookUp(): Promise<readonly string[]> {
     const { kind, scheme } = this.#config;
     const places = kind === 'a' ? await this.#addresses() : await this.#services();
@@ -104,7 +104,7 @@ export class DynamicUpstreams {
     throw new HubgateError('no-upstreams', 'The DNS has no upstream');
   }
 
-  /** Sorted, so that an answer in another order changes nothing. */
+  /** Sorted, so that a response in another order changes nothing. */
   async #addresses(): Promise<readonly { readonly host: string; readonly port: number }[]> {
     const config = this.#config;
     if (config.kind !== 'a') return [];
@@ -153,7 +153,7 @@ export class DynamicUpstreams {
   }
 }
 
-/** Not `.`, which says that there is no such service, nor what could not be called. */
+/** Neither `.`, which means that there is no such service, nor an invalid name. */
 function isServer(name: string): boolean {
   return /^[a-z0-9_-]+(\.[a-z0-9_-]+)*$/i.test(name);
 }

@@ -78,8 +78,8 @@ export function switchHttp2(
 }
 
 /**
- * RFC 9113 §8.5: any 2xx tells the client that its tunnel is there. The page with which an app answers
- * who asks for a WebSocket in vain would be read as frames of one.
+ * RFC 9113 §8.5: any 2xx tells the client that its tunnel is open. If an app responds to a WebSocket request
+ * with an ordinary page, the client would read the page as WebSocket frames.
  */
 function refusalsOnly(sink: UpgradeSink): ForwardSink {
   return {

@@ -1,14 +1,13 @@
 import { HttpError } from '../http/errors.ts';
 import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
 
-/** How far the exchange with an upstream had come when it failed. */
+/** The phase in which the exchange with an upstream failed. */
 export type ForwardPhase = 'unsent' | 'sent' | 'responding';
 
 /**
- * An exchange with an upstream that failed: `upstream-timeout`, `upstream-broken`,
- * `unsendable-request` when the request is at fault, `upstream-aborted` when the client left,
- * `upstream-busy` when too many wait for a connection, `upstream-refused` when the upstream says that
- * it has not processed the request.
+ * A failed exchange with an upstream: `upstream-timeout`, `upstream-broken`, `unsendable-request` for an
+ * invalid request, `upstream-aborted` if the client left, `upstream-busy` if too many requests wait for a
+ * connection, `upstream-refused` if the upstream reports that it has not processed the request.
  */
 export class ForwardError extends HubgateError {
   readonly phase: ForwardPhase;
@@ -35,7 +34,7 @@ const UNSENDABLE = new Set([
   'UND_ERR_REQ_CONTENT_LENGTH_MISMATCH',
 ]);
 
-/** What an exchange failed with, `error` having ended it; an HttpError is the body's and stays. */
+/** The error of an exchange that ended with `error`. An HttpError comes from the body and is kept. */
 export function exchangeFailure(
   error: Error,
   phase: ForwardPhase,

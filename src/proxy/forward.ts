@@ -21,19 +21,24 @@ import { Semaphore } from '../kernel/semaphore.ts';
 import { upstreamReads } from './upstream-reads.ts';
 import { upstreamWrites } from './upstream-writes.ts';
 
-/** Bytes of an unwanted response body that are read to keep the connection. */
+/** Bytes of an unwanted response body that are read in order to keep the connection. */
 const MAX_DISCARDED_BYTES = 64 * 1024;
 
-/** HTTP/1.1 connections to one upstream. The only place that knows the HTTP client. */
+/** HTTP/1.1 connections to one upstream. This is the only code that uses the HTTP client. */
 export class ConnectionPool implements Connections {
   readonly #pool: Pool;
   readonly #serverName: string;
-  /** null: no limit. Requests queue here and not in the HTTP client, so that a client that leaves also leaves the queue. */
+  /**
+   * null: no limit. Requests queue here and not in the HTTP client, so that a client that leaves is also
+   * removed from the queue.
+   */
   readonly #turns: Semaphore | null;
-  /** TLS copies what it writes. */
+  /** Without TLS, written memory is not copied; TLS copies it. */
   readonly #isPlain: boolean;
 
-  /** `trustPool` holds the PEM certificates that HTTPS is verified against; null: the platform's. */
+  /**
+   * `trustPool` contains the PEM certificates that HTTPS is verified against; null: those of the platform.
+   */
   constructor(address: UpstreamAddress, settings: TransportSettings, trustPool: string | null) {
     this.#serverName = settings.tlsServerName ?? address.hostname;
     const limit = settings.maxConnectionsPerHost;
@@ -95,7 +100,7 @@ export class ConnectionPool implements Connections {
         path: request.target,
         headers: framedFields(request),
         body: request.body,
-        // Else the client's Host would be the name that the certificate is checked against.
+        // Otherwise the certificate would be checked against the client's Host.
         servername: this.#serverName,
       };
       this.#pool.dispatch(options, handler);
@@ -104,13 +109,13 @@ export class ConnectionPool implements Connections {
 
   close(): void {
     this.#pool.close().catch(() => {
-      // Only says that the pool has been destroyed meanwhile.
+      // Only reports that the pool has been destroyed in the meantime.
     });
   }
 
   destroy(): void {
     this.#pool.destroy().catch(() => {
-      // Only says that the pool has been destroyed before.
+      // Only reports that the pool has been destroyed before.
     });
   }
 }
@@ -125,7 +130,7 @@ function dialer(
     rejectUnauthorized: !settings.tlsInsecureSkipVerify,
     ...(trustPool === null ? {} : { ca: trustPool }),
     ...(address.socketPath === null ? {} : { socketPath: address.socketPath }),
-    // TLS brings 16 KiB at a time, in a buffer of that size.
+    // TLS delivers 16 KiB at a time, in a buffer of that size.
     ...(address.protocol === 'http:' ? upstreamReads.socketOptions : {}),
     allowH2: false,
   });
@@ -141,14 +146,14 @@ function dialer(
   const name = settings.tlsServerName;
   return (options, done) => {
     const { servername: _, ...rest } = options;
-    // Without a name the connector takes the upstream's, and none for an IP address.
+    // Without a name, the connector uses the upstream's own, and none for an IP address.
     dial(name === null ? rest : { ...rest, servername: name }, done);
   };
 }
 
 /**
- * Whether the HTTP client took offence at a 100 that nobody had asked for, which RFC 9110 §15.2
- * obliges to parse: it says no more than this. Nothing of the response had come before.
+ * Whether the HTTP client has refused an unexpected 100, which RFC 9110 §15.2 requires it to parse. Its error
+ * contains nothing else. No part of the response had arrived before.
  */
 export function isUnaskedContinue(error: unknown): boolean {
   return (
@@ -160,26 +165,26 @@ export function isUnaskedContinue(error: unknown): boolean {
 }
 
 /**
- * Whether the HTTP client took offence at a length that frames nothing, once all of the body had
- * come: the one of a response without content (RFC 9110 §8.6), or one among the trailer fields
- * (§6.5.1). Those are lost with it.
+ * Whether the HTTP client has refused a length that frames nothing after the whole body had arrived: that of
+ * a response without content (RFC 9110 §8.6), or one among the trailer fields (§6.5.1). The trailer fields
+ * are then lost.
  */
 function isStrayLength(error: Error, framing: 'none' | 'chunks' | 'other'): boolean {
   switch (framing) {
     case 'none':
       return codeOf(error) === 'UND_ERR_RES_CONTENT_LENGTH_MISMATCH';
     case 'chunks':
-      // No field follows the head but behind the last chunk, so that the body cannot be cut short.
+      // After the head, a field can only follow the last chunk, so the body cannot be incomplete.
       return error.name === 'HTTPParserError' && error.message.includes(STRAY_LENGTH);
     case 'other':
       return false;
   }
 }
 
-/** How the parser that the HTTP client embeds refuses a length among trailer fields. */
+/** The error of the HTTP client's embedded parser for a length among trailer fields. */
 const STRAY_LENGTH = "Content-Length can't be present with Transfer-Encoding";
 
-/** The fields with the one framing that the message gets; the client writes the chunked one. */
+/** The fields with the one framing of the message; the client itself writes the chunked one. */
 function framedFields(request: ForwardRequest): string[] {
   const fields = request.headers.toRaw();
   if (request.contentLength !== null) fields.push('Content-Length', request.contentLength);
@@ -199,10 +204,10 @@ class ForwardHandler implements Dispatcher.DispatchHandler {
   #flow: BodyFlow | null = null;
   #framing: 'none' | 'chunks' | 'other' = 'other';
   #discarded = 0;
-  /** What a callback of ours threw: it ends the exchange and goes to the caller. */
+  /** An error that a callback has thrown. It ends the exchange and is passed to the caller. */
   #thrown: { readonly error: unknown } | undefined;
   #settled = false;
-  /** Ends the wait for a client that takes nothing. */
+  /** Ends the wait for a client that reads nothing. */
   #stopStall: () => void = () => {};
 
   constructor(
@@ -255,8 +260,8 @@ class ForwardHandler implements Dispatcher.DispatchHandler {
   #flowTo(body: Writable, controller: Dispatcher.DispatchController): BodyFlow {
     const source = {
       pause: () => controller.pause(),
-      // Told in the middle of what another answer of the same connection does with its parser, which
-      // no other one may run in.
+      // This may be called while the parser handles another response of the same connection, and the parser
+      // must not run recursively.
       resume: () => queueMicrotask(() => controller.resume()),
     };
     const awaitTaking = (): void => {
@@ -317,7 +322,7 @@ class ForwardHandler implements Dispatcher.DispatchHandler {
       this.#controller.abort(abortReason());
       return;
     }
-    // Still queued behind others: the queue lets it go when its turn comes.
+    // It is still queued behind others. The queue removes it in its turn.
     this.#settle();
     this.#reject(new ForwardError('upstream-aborted', 'unsent', abortReason()));
   };

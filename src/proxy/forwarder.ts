@@ -20,12 +20,12 @@ import { type Tunnels, wantsWebSocket } from './tunnels.ts';
 interface ForwarderOptions {
   readonly clock: Clock;
   readonly expand: Expand;
-  /** What upstreams are asked for; null: what the client asks for. */
+  /** The target of requests to upstreams; null: the client's target. */
   readonly target: ((exchange: Exchange) => string) | null;
   readonly tunnels: Tunnels;
-  /** Peers whose forwarded fields are believed. */
+  /** Peers whose forwarded fields are trusted. */
   readonly trusted: AddressSet;
-  /** PEM certificates that HTTPS is verified against; null: the platform's. */
+  /** PEM certificates that HTTPS is verified against; null: those of the platform. */
   readonly trustPool: string | null;
 }
 
@@ -34,11 +34,11 @@ interface Attempt {
   readonly exchange: Exchange;
   readonly address: UpstreamAddress;
   readonly connections: Connections;
-  /** As {@link Forwarder.bodyOf} says. */
+  /** See {@link Forwarder.bodyOf}. */
   readonly body: LeasedBody | null;
 }
 
-/** Makes of an exchange what an upstream is asked, and asks it the way it wants to be asked. */
+/** Converts an exchange to a request to an upstream, and sends it in the way that the upstream requires. */
 export class Forwarder {
   readonly #config: ReverseProxyConfig;
   readonly #options: ForwarderOptions;
@@ -56,12 +56,12 @@ export class Forwarder {
     return this.#config.method ?? method;
   }
 
-  /** What is read of the client's body for one attempt; null where none is sent. */
+  /** Returns the client's body for one attempt; null if none is sent. */
   bodyOf(exchange: Exchange): LeasedBody | null {
     const { method } = this.#config;
     if (!exchange.hasBody || method === 'GET' || method === 'HEAD') return null;
     return exchange.lendBody({
-      // RFC 9110 §10.1.1: the client sends its body once the upstream asks for it.
+      // RFC 9110 §10.1.1: the client sends its body when the upstream asks for it.
       onWanted: () => wantBody(exchange),
       stall: this.#stall,
     });
@@ -70,7 +70,7 @@ export class Forwarder {
   /**
    * Resolves when the response is complete.
    *
-   * @throws HttpError at once, for a request that cannot be sent so
+   * @throws HttpError at once, for a request that cannot be sent
    * @throws ForwardError, HttpError as {@link Connections.forward}
    */
   forward(attempt: Attempt, response: UpstreamResponse): Promise<void> {
@@ -96,7 +96,7 @@ export class Forwarder {
       contentLength: exchange.headers.get('content-length') ?? null,
       trailers: () => {
         const list = exchange.trailers();
-        // What is deleted from the head must not come in by the back door.
+        // A field that is removed from the head must not arrive in the trailers.
         this.#headerUp(list, expand);
         return list;
       },
@@ -106,7 +106,7 @@ export class Forwarder {
     return connections.forward(request, response);
   }
 
-  /** What an upstream would see of an exchange. */
+  /** Everything that an upstream would see of an exchange. */
   questionOf(exchange: Exchange, address: UpstreamAddress): UpstreamQuestion {
     const headers = this.#fieldsOf(exchange, address, exchange.hasBody);
     const { fastcgi } = this.#config;
@@ -156,7 +156,7 @@ export class Forwarder {
   }
 }
 
-/** For an upstream that takes nothing; 0 means no limit. */
+/** The limit for an upstream that reads nothing; 0 means no limit. */
 function writeLimit(limitMs: number, clock: Clock): WaitLimit | null {
   if (limitMs === 0) return null;
   const over = (): Error =>
@@ -164,17 +164,17 @@ function writeLimit(limitMs: number, clock: Clock): WaitLimit | null {
   return { limitMs, clock, over };
 }
 
-/** What a search for files has split off, where the path has nothing behind the script. */
+/** The remainder from a search for files, if the path has nothing after the script. */
 function remainderOf({ variables }: Exchange): string {
   return variables.get('fastcgi.path_info') ?? variables.get('file_match.remainder') ?? '';
 }
 
-/** As the client spelled it, if that is asked for and nothing has rewritten it. */
+/** As the client spelled it, if that is configured and no rewrite has changed it. */
 function spelledTarget({ target, originalTarget, rawTarget }: Exchange): string {
   return target === originalTarget ? (rawTarget ?? target) : target;
 }
 
-/** @throws HttpError 400 for one that is not UTF-8 */
+/** @throws HttpError 400 if it is not UTF-8 */
 function decodedPath(target: string): string {
   try {
     return decodeURIComponent(target.split('?', 1)[0] ?? '');

@@ -6,24 +6,24 @@ import type { Exchange } from '../http/exchange.ts';
 
 export type TransportSettings = ReverseProxyConfig['transport'];
 
-/** Bytes of a response head; the same as the gateway lets its clients send. */
+/** Largest response head in bytes; the same limit as for the requests of clients. */
 export const MAX_HEAD_BYTES = 80 * 1024;
 
 /**
- * Milliseconds in which an upstream may say what it thinks of an expectation. RFC 9110 §10.1.1 lets
- * nobody wait for ever: there are upstreams that know nothing of 100.
+ * Milliseconds in which an upstream may react to an expectation. RFC 9110 §10.1.1 forbids waiting forever,
+ * because some upstreams do not know 100.
  */
 export const CONTINUE_WAIT_MS = 1000;
 
-/** Requests that wait for a connection to one upstream; those beyond are refused with 503. */
+/** Requests that wait for a connection to one upstream. Further ones are refused with 503. */
 export const MAX_WAITING_REQUESTS = 1_000;
 
-/** How long a client may take nothing of a response that waits for it. */
+/** How long a client may leave a waiting response unread. */
 export const MAX_STALL_MS = 120_000;
 
 /**
- * A request as it goes to the upstream: `headers` hold no field that frames it. With `Expect` among
- * them the body waits until the upstream asks for it.
+ * A request to the upstream; `headers` contain no field that frames it. If they contain `Expect`, the body
+ * waits until the upstream asks for it.
  */
 export interface ForwardRequest {
   readonly method: string;
@@ -32,22 +32,22 @@ export interface ForwardRequest {
   readonly body: Readable | null;
   /** The length that the client declared; null sends a body in chunks. */
   readonly contentLength: string | null;
-  /** The fields that `Trailer` announces, complete once the body has ended. */
+  /** The fields that `Trailer` announces; complete when the body has ended. */
   trailers(): HeaderList;
   readonly client: RequestingClient;
   readonly clock: Clock;
 }
 
-/** How a response was received; of HTTP/1.0 the HTTP client does not tell. */
+/** The protocol of a response. The HTTP client does not report HTTP/1.0. */
 export type ReceivedProtocol = '1.1' | '2.0';
 
-/** Takes the response. */
+/** Receives the response. */
 export interface ForwardSink {
   /** A 1xx response. */
   onInformation(status: number, headers: HeaderList, received: ReceivedProtocol): void;
   /**
-   * The head; returns where the body goes, or null when it is not wanted. `isWhole`: the head was said to
-   * be all of the response.
+   * The head. Returns the stream for the body, or null if the body is not wanted. `isWhole`: the response
+   * consists only of the head.
    */
   onHead(
     status: number,
@@ -55,25 +55,25 @@ export interface ForwardSink {
     received: ReceivedProtocol,
     isWhole?: boolean,
   ): Writable | null;
-  /** The complete body has been written to `body`, which is to be ended. */
+  /** The complete body has been written to `body`, which must now be ended. */
   onEnd(body: Writable, trailers: HeaderList): void;
 }
 
-/** The connections to one upstream, whatever version of HTTP they speak. */
+/** The connections to one upstream, with any version of HTTP. */
 export interface Connections {
   /**
-   * Exchanges one request. Resolves when the response is complete; back-pressure holds both ways.
-   * Where connections are limited it waits for one, until the client leaves.
+   * Exchanges one request. Resolves when the response is complete; back-pressure works in both directions. If
+   * connections are limited, it waits for one, until the client leaves.
    *
-   * @throws ForwardError; `upstream-busy` when too many wait
-   * @throws HttpError with which the body ended; whatever the sink throws
+   * @throws ForwardError; `upstream-busy` if too many wait
+   * @throws HttpError with which the body ended; the errors of the sink
    */
   forward(request: ForwardRequest, sink: ForwardSink): Promise<void>;
-  /** Lets exchanges under way finish, then closes. */
+  /** Lets exchanges in progress finish, then closes. */
   close(): void;
-  /** Breaks every exchange off. */
+  /** Aborts every exchange. */
   destroy(): void;
 }
 
-/** Who waits for the response, as an exchange tells of it. */
+/** The client that waits for the response, from the view of an exchange. */
 export type RequestingClient = Pick<Exchange, 'abandoned' | 'onAbandoned'>;

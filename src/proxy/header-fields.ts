@@ -7,7 +7,7 @@ import type { UpstreamAddress } from './address.ts';
 import type { ReceivedProtocol } from './forwarding.ts';
 import { announcedTrailers } from './trailers.ts';
 
-/** The name under which the gateway stands in `Via` (RFC 9110 §7.6.3). */
+/** The gateway's name in `Via` (RFC 9110 §7.6.3). */
 const VIA_NAME = 'hubgate';
 
 /** Fields that concern one connection only (RFC 9110 §7.6.1). */
@@ -24,8 +24,8 @@ const HOP_BY_HOP = new Set([
 ]);
 
 /**
- * The fields of the request as the upstream gets them, before `header_up` and without framing but
- * for a `Trailer` where trailer fields are to follow the body. `Expect` stays where there is one.
+ * The fields of the request for the upstream, before `header_up` and without framing, except for a `Trailer`
+ * if trailer fields follow the body. An existing `Expect` is kept.
  */
 export function upstreamRequestFields(
   exchange: Exchange,
@@ -34,9 +34,9 @@ export function upstreamRequestFields(
 ): HeaderList {
   const headers = exchange.headers.clone();
   const wantsTrailers = headers.combined('te')?.toLowerCase().includes('trailers') ?? false;
-  // Those that `Connection` nominates are gone since the exchange began.
+  // The fields that `Connection` nominates were removed when the exchange began.
   headers.deleteWhere((key) => HOP_BY_HOP.has(key));
-  // We frame the message ourselves, and know one expectation only.
+  // The gateway frames the message itself, and knows only one expectation.
   for (const name of ['content-length', 'expect', 'trailer']) headers.delete(name);
   const trailers = announcedTrailers(exchange);
   if (trailers.length > 0) headers.append('Trailer', trailers.join(', '));
@@ -45,15 +45,15 @@ export function upstreamRequestFields(
   if (!trusted(exchange.remoteAddress)) dropForwardedFields(headers);
   appendForwarded(headers, exchange);
   headers.append('Via', `${exchange.httpVersion} ${VIA_NAME}`);
-  // A server behind TLS chooses its certificate and site by name: its own, as Caddy does.
+  // A server behind TLS selects its certificate and site by name, so it gets its own name, as in Caddy.
   const keepsHost = address.protocol === 'http:' && exchange.host !== '';
   headers.set('Host', keepsHost ? exchange.host : address.authority);
   return headers;
 }
 
-/** The fields of a response as the client gets them, before `header_down`. */
+/** The fields of a response for the client, before `header_down`. */
 export function clientResponseFields(headers: HeaderList, received: ReceivedProtocol): HeaderList {
-  // RFC 9112 §6.3: with a transfer coding the length is not the body's.
+  // RFC 9112 §6.3: with a transfer coding, the length is not that of the body.
   if (headers.has('transfer-encoding')) headers.delete('content-length');
   dropNominated(headers);
   headers.deleteWhere((key) => HOP_BY_HOP.has(key));
@@ -61,7 +61,7 @@ export function clientResponseFields(headers: HeaderList, received: ReceivedProt
   return headers;
 }
 
-/** RFC 9110 §10.1.1: an HTTP/1.0 client cannot be told to go on, whatever it expects. */
+/** RFC 9110 §10.1.1: an HTTP/1.0 client cannot receive a 100, whatever it expects. */
 function mayExpect(exchange: Exchange): boolean {
   const { hasBody, httpVersion, upgrade } = exchange;
   return hasBody && httpVersion !== '1.0' && upgrade === null && expectsContinue(exchange);
@@ -74,7 +74,7 @@ function appendForwarded(headers: HeaderList, exchange: Exchange): void {
     const forwardedFor = chain ? `${chain}, ${remoteAddress}` : remoteAddress;
     headers.set('X-Forwarded-For', forwardedFor);
   }
-  // What is still there comes from a trusted proxy, who knows better.
+  // A remaining field comes from a trusted proxy, whose information is better.
   if (!headers.has('x-forwarded-proto')) headers.append('X-Forwarded-Proto', exchange.scheme);
   if (!headers.has('x-forwarded-host')) headers.append('X-Forwarded-Host', exchange.host);
   const forwarded = headers.combined('forwarded');

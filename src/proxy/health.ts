@@ -9,16 +9,16 @@ import { statusMatcher } from '../config/well-formed.ts';
 import type { Upstream } from './upstreams.ts';
 import type { ReverseProxyConfig } from './proxy-config.ts';
 
-/** Bytes of an answer that are read to be compared. */
+/** Bytes of a response that are read for the comparison. */
 const MAX_BODY_BYTES = 64 * 1024;
 
 type PassiveHealth = ReverseProxyConfig['passiveHealth'];
 export type ActiveHealth = NonNullable<ReverseProxyConfig['activeHealth']>;
 
-/** Whether an upstream may be given a request. */
+/** Whether an upstream may get a request. */
 export type IsAvailable = (upstream: Upstream) => boolean;
 
-/** `checkKey` names the active check whose verdict counts; null when there is none. */
+/** `checkKey` identifies the active check that counts; null if there is none. */
 export function availability(
   passive: PassiveHealth,
   checkKey: string | null,
@@ -33,7 +33,7 @@ export function availability(
   };
 }
 
-/** What a response says about its upstream. */
+/** The verdict about an upstream from its response. */
 export function passiveVerdict(
   passive: PassiveHealth,
 ): (status: number, latencyMs: number) => 'healthy' | 'failed' {
@@ -44,21 +44,21 @@ export function passiveVerdict(
     bad(status) || (limitMs > 0 && latencyMs > limitMs) ? 'failed' : 'healthy';
 }
 
-/** Names an active check, so that proxies which check alike share the verdict. */
+/** Identifies an active check, so that proxies with the same check share its verdict. */
 export function activeCheckKey(check: ActiveHealth): string {
   return JSON.stringify({ ...check, intervalMs: 0, timeoutMs: 0 });
 }
 
 export interface ActiveCheckTarget {
   readonly upstream: Upstream;
-  /** Where the check goes: the upstream, or another port of its host. */
+  /** Connections for the check: to the upstream, or to another port of its host. */
   readonly pool: Connections;
   readonly host: string;
 }
 
 /**
- * Asks each upstream at once and then `intervalMs` after each answer. So many bad answers in a row as
- * `fails` says take it out, so many good ones as `passes` bring it back. Returns what stops the checks.
+ * Checks each upstream at once, and then `intervalMs` after each response. `fails` bad responses in a row
+ * remove it, and `passes` good ones bring it back. Returns a function that stops the checks.
  */
 export function startActiveChecks(
   check: ActiveHealth,
@@ -115,7 +115,7 @@ function report(
   }
 }
 
-/** Waits for the answer to a check, until its time is up. */
+/** Waits for the response to a check, until its time is up. */
 class CheckTimeout implements RequestingClient {
   abandoned = false;
   #listener: () => void = () => {};
@@ -133,7 +133,7 @@ class CheckTimeout implements RequestingClient {
   }
 }
 
-/** Resolves to what is wrong, or null. Never rejects. */
+/** Resolves to a description of the fault, or null. Never rejects. */
 async function probe(
   check: ActiveHealth,
   target: ActiveCheckTarget,
@@ -175,7 +175,7 @@ async function probe(
   try {
     await target.pool.forward(request, sink);
   } catch (error) {
-    // A body that does not end says nothing against the status before it.
+    // A body that does not end does not invalidate the status before it.
     const hasAll = seen !== 0 && (pattern === null || text.length > MAX_BODY_BYTES);
     if (!hasAll && (seen === 0 || isGood(seen))) {
       return client.abandoned ? `no answer within ${check.timeoutMs} ms` : messageOf(error);

@@ -1,5 +1,5 @@
-// Node reports the end of a response for a reset and for a lost connection too. Only END_STREAM
-// counts as the end here.
+// Node also reports the end of a response after a reset or a lost connection. Here, only END_STREAM counts as
+// the end.
 
 import { type ClientHttp2Stream, constants, type OutgoingHttpHeaders } from 'node:http2';
 import type { Readable } from 'node:stream';
@@ -14,11 +14,11 @@ import { permittedTrailers } from './trailers.ts';
 import type { DialTarget } from './upgrade-request.ts';
 
 /**
- * Exchanges one request over a stream of a session (RFC 9113 §8.1). Resolves when the response is
- * complete; back-pressure holds both ways.
+ * Exchanges one request over a stream of a session (RFC 9113 §8.1). Resolves when the response is complete;
+ * back-pressure works in both directions.
  *
- * @throws ForwardError; `upstream-refused` for a request that the upstream says it has not processed
- * @throws HttpError with which the body ended; whatever the sink throws
+ * @throws ForwardError; `upstream-refused` for a request that the upstream reports as not processed
+ * @throws HttpError with which the body ended; the errors of the sink
  */
 export function forwardByHttp2(
   session: Http2Session,
@@ -79,7 +79,7 @@ class Http2Exchange {
       });
     } catch (error) {
       const { destroyed, closed } = this.#session.session;
-      // The session may have gone since it was chosen.
+      // The session may have ended since it was selected.
       if (destroyed || closed) throw new ForwardError('upstream-refused', 'unsent', error);
       throw new ForwardError('unsendable-request', 'unsent', error);
     }
@@ -101,8 +101,8 @@ class Http2Exchange {
   }
 
   /**
-   * Node ends what is read also where a stream was reset or its connection was lost: only what is
-   * pushed while the stream is not closed is the peer's own END_STREAM.
+   * Node also ends the readable side if a stream was reset or its connection lost. Only an end while the
+   * stream is not closed is the peer's own END_STREAM.
    */
   #noteCompleteness(stream: ClientHttp2Stream): void {
     const push = stream.push.bind(stream);
@@ -122,7 +122,7 @@ class Http2Exchange {
       fields.deleteWhere((key) => key.startsWith(':'));
       return fields;
     };
-    // The third argument, the fields as they came, is missing in the types.
+    // The third argument, the fields in their original form, is missing in the types.
     const on = (event: string, listener: (...all: unknown[]) => void): void => {
       stream.on(event, (...all: unknown[]) => this.#lifecycle.guard(() => listener(...all)));
     };
@@ -147,7 +147,7 @@ class Http2Exchange {
     else this.#stopWaiting = clock.after(CONTINUE_WAIT_MS, () => this.#wantBody(stream));
   }
 
-  /** Once; a 100 that comes late, again or unasked says nothing new. */
+  /** Once; a late, repeated or unexpected 100 has no further effect. */
   #wantBody(stream: ClientHttp2Stream): void {
     if (this.#isBodyWanted || this.#lifecycle.settled) return;
     this.#isBodyWanted = true;
@@ -176,7 +176,7 @@ class Http2Exchange {
     const { readTimeoutMs } = this.#target.settings;
     this.#lifecycle.phase = 'responding';
     this.#lifecycle.limit(0);
-    // RFC 9110 §10.1.1: answered so, the request needs no body.
+    // RFC 9110 §10.1.1: with a final response, the request needs no body.
     this.#stopWaiting();
     const body = this.#sink.onHead(status, headers, '2.0', isWhole);
     if (body === null) {
@@ -186,7 +186,7 @@ class Http2Exchange {
     body.on('error', (error) => this.#lifecycle.fail(clientLeft(error)));
     this.#lifecycle.awaitBody(readTimeoutMs);
     const source = {
-      // Node drops what a stream holds when its connection ends: the rest, at most a window, is taken.
+      // Node drops the data of a stream when its connection ends, so the rest, at most a window, is read.
       pause: () => this.#isComplete || stream.pause(),
       resume: () => stream.resume(),
     };
@@ -211,7 +211,7 @@ class Http2Exchange {
     } else this.#lifecycle.fail(error);
   }
 
-  /** RFC 9113 §8.7: what has been refused, or came after the last stream that was dealt with. */
+  /** RFC 9113 §8.7: a stream that was refused, or that comes after the last processed one. */
   #isUnprocessed({ id, rstCode }: ClientHttp2Stream): boolean {
     if (rstCode === constants.NGHTTP2_REFUSED_STREAM) return true;
     return id === undefined || id > this.#session.lastStream;
@@ -222,7 +222,7 @@ class Http2Exchange {
     this.#lifecycle.limit(this.#target.settings.responseHeaderTimeoutMs, 'no response');
   }
 
-  /** RFC 9113 §8.1: what is not wanted any more is told, so that the upstream stops. */
+  /** RFC 9113 §8.1: the upstream is notified that the response is no longer wanted, so that it stops. */
   #close(): void {
     this.#stopWaiting();
     const stream = this.#stream;

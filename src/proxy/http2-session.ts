@@ -11,22 +11,22 @@ import { connect as connectTls, TLSSocket } from 'node:tls';
 import { MAX_HEAD_BYTES } from './forwarding.ts';
 import { type DialTarget, KEEP_ALIVE_PROBE_MS, tlsOptions } from './upgrade-request.ts';
 
-/** Streams that one session has at once, whatever more the upstream allows. */
+/** Concurrent streams of one session, even if the upstream allows more. */
 const MAX_STREAMS = 100;
 
-/** How often a session with open streams is looked at. */
+/** How often a session with open streams is checked. */
 const WATCH_INTERVAL_MS = 30_000;
 
 /**
- * Looks without a sign of life between two pings: servers of gRPC break sessions off that ask more
- * often than every five minutes.
+ * Checks without a sign of life between two pings. gRPC servers close sessions with pings more often than
+ * every five minutes.
  */
 const LOOKS_BETWEEN_PINGS = 11;
 
-/** One HTTP/2 session, with what its peer has said about it. */
+/** One HTTP/2 session, with the facts that its peer has announced. */
 export class Http2Session {
   readonly session: ClientHttp2Session;
-  /** Streams above have not been processed (RFC 9113 §6.8); so the peer has said when it went away. */
+  /** Streams above this one have not been processed (RFC 9113 §6.8), according to the peer's GOAWAY. */
   lastStream = Number.POSITIVE_INFINITY;
   #streams = 0;
   #heard = false;
@@ -37,7 +37,7 @@ export class Http2Session {
   readonly #keepAliveMs: number;
   readonly #onRoom: () => void;
 
-  /** `onRoom` is told when a stream has ended, `onGone` when no more can be opened. */
+  /** `onRoom` is called when a stream has ended, `onGone` when no more can be opened. */
   constructor(
     session: ClientHttp2Session,
     keepAliveMs: number,
@@ -52,7 +52,7 @@ export class Http2Session {
       onGone();
     });
     session.on('remoteSettings', onRoom);
-    // The streams are told too, and they tell whom it concerns.
+    // The streams get the error too, and report it.
     session.on('error', () => {});
     session.once('close', () => {
       this.#stopWatch?.();
@@ -67,7 +67,7 @@ export class Http2Session {
     return !closed && !destroyed && this.#streams < Math.min(MAX_STREAMS, allowed);
   }
 
-  /** Counts one stream more; it is to be given back. */
+  /** Counts one more stream, which must be released. */
   take(clock: Clock): void {
     this.#streams += 1;
     this.#stopIdle();
@@ -80,7 +80,7 @@ export class Http2Session {
     this.#onRoom();
   }
 
-  /** Whatever comes says that the upstream is there. */
+  /** Any received data shows that the upstream is alive. */
   heard(): void {
     this.#heard = true;
   }
@@ -118,23 +118,26 @@ export class Http2Session {
   }
 }
 
-/** Bytes of a response that may be on their way to a client that takes none, and of all of a session. */
+/**
+ * Bytes of a response that may be in transit to a client that reads nothing, and of all responses of a
+ * session.
+ */
 const STREAM_WINDOW = 256 * 1024;
 const SESSION_WINDOW = 4 * 1024 * 1024;
 
-/** Fields of one head. */
+/** Most fields of one head. */
 const MAX_FIELDS = 1_000;
 
-/** Megabytes that Node spends on one session beside the bodies. */
+/** Megabytes that Node may use for one session in addition to the bodies. */
 const MAX_SESSION_MEMORY_MB = 16;
 
-/** What is offered to an upstream behind TLS (RFC 7301). */
+/** The protocols that are offered to an upstream behind TLS (RFC 7301). */
 export type Offer = readonly ('h2' | 'http/1.1')[];
 
 /**
- * A session with an upstream that has told its settings (RFC 9113 §3.4), so that its limits are
- * known before the first request; one that allows no stream yet is waited for. Calls back once; the
- * returned function gives up.
+ * Opens a session with an upstream and waits for its settings (RFC 9113 §3.4), so that its limits are known
+ * before the first request. If it does not allow a stream yet, it waits until it does. Calls back once. The
+ * returned function cancels it.
  */
 export function dialHttp2(
   target: DialTarget,
@@ -188,7 +191,7 @@ export function dialHttp2(
   return () => fail(new HubgateError('upstream-aborted', 'The connection is no longer needed'));
 }
 
-/** Whether the upstream has chosen, or only knows, another version. */
+/** Whether the upstream has selected, or only supports, another version. */
 export function saysNoHttp2(error: unknown): boolean {
   return error instanceof HubgateError && error.code === 'no-http2';
 }
@@ -210,5 +213,5 @@ function noHttp2(message: string): HubgateError {
 }
 
 function ignore(): void {
-  // The failure has been told.
+  // The failure has already been reported.
 }

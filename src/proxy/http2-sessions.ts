@@ -10,7 +10,7 @@ import { dialHttp2, Http2Session, type Offer, saysNoHttp2 } from './http2-sessio
 import { forwardByHttp2 } from './http2-forward.ts';
 import type { DialTarget } from './upgrade-request.ts';
 
-/** Sessions with one upstream where `max_conns_per_host` says nothing. */
+/** Most sessions with one upstream if `max_conns_per_host` is not set. */
 const MAX_SESSIONS = 100;
 
 interface Waiter {
@@ -19,15 +19,15 @@ interface Waiter {
 }
 
 /**
- * HTTP/2 sessions with one upstream: as many as its requests need streams, within
- * `max_conns_per_host`. One is dialed at a time; whom no stream can be given waits.
+ * HTTP/2 sessions with one upstream: as many as its requests need streams, within `max_conns_per_host`. One
+ * is opened at a time. Requests without a free stream wait.
  */
 export class Http2Sessions implements Connections {
   readonly #target: DialTarget;
   readonly #offer: Offer;
   readonly #maxSessions: number;
   readonly #sessions = new Set<Http2Session>();
-  /** Gone for new requests, but with streams that still run. */
+  /** Closed for new requests, but with streams that are still open. */
   readonly #leaving = new Set<Http2Session>();
   readonly #waiting = new Set<Waiter>();
   #stopDial: (() => void) | null = null;
@@ -60,7 +60,7 @@ export class Http2Sessions implements Connections {
     for (const session of [...this.#sessions, ...this.#leaving]) session.session.destroy();
   }
 
-  /** @throws ForwardError `upstream-busy`, `upstream-aborted`, and why there is not a connection */
+  /** @throws ForwardError `upstream-busy`, `upstream-aborted`, and the reason why there is no connection */
   #take({ client, clock }: ForwardRequest): Promise<Http2Session> {
     const free = this.#free();
     if (free !== undefined && this.#waiting.size === 0) {
@@ -142,7 +142,7 @@ export class Http2Sessions implements Connections {
     });
   }
 
-  /** Nobody waits for an upstream that cannot be reached. */
+  /** If an upstream cannot be reached, no request waits for it. */
   #refuse(error: Error): void {
     const waiting = [...this.#waiting];
     this.#waiting.clear();
@@ -157,7 +157,7 @@ export class Http2Sessions implements Connections {
   }
 }
 
-/** Whether a request was not sent because the upstream speaks another version only. */
+/** Whether a request was not sent because the upstream supports only another version. */
 export function isNoHttp2(error: unknown): boolean {
   return error instanceof ForwardError && saysNoHttp2(error.cause);
 }

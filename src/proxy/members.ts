@@ -7,7 +7,7 @@ interface Member {
   readonly release: () => void;
 }
 
-/** The upstreams of one proxy, which may change while it runs. */
+/** The upstreams of one proxy, which can change while it runs. */
 export class Members {
   readonly #registry: UpstreamRegistry;
   readonly #settings: TransportSettings;
@@ -16,7 +16,7 @@ export class Members {
   #known: ReadonlyMap<string, Member> = new Map();
   #connections: ReadonlyMap<Upstream, Connections> = new Map();
 
-  /** `verdict` is what the proxy thinks of an upstream. */
+  /** `verdict` is the proxy's judgement about an upstream. */
   constructor(
     registry: UpstreamRegistry,
     settings: TransportSettings,
@@ -35,7 +35,7 @@ export class Members {
   }
 
   /**
-   * From now on it is these. Exchanges under way with those that leave come to their end.
+   * Replaces the upstreams. Exchanges in progress with removed upstreams finish.
    *
    * @throws HubgateError `invalid-upstream`
    */
@@ -53,12 +53,12 @@ export class Members {
     this.#connections = connections;
   }
 
-  /** What they do is no longer judged. */
+  /** Their results are no longer judged. */
   forget(): void {
     for (const { upstream } of this.#known.values()) upstream.verdicts.delete(this.#verdict);
   }
 
-  /** Lets go of all of them. */
+  /** Releases all of them. */
   release(): void {
     for (const { release } of this.#known.values()) release();
   }

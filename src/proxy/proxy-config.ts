@@ -2,7 +2,7 @@ import type { ResponseMatcher } from '../config/response-matcher.ts';
 import type { HeaderOperation, RouteConfig, RequestMatcher } from '../config/routes.ts';
 import type { Secret } from '../kernel/secret.ts';
 
-/** How much more than another an upstream may be given. */
+/** Largest ratio of the weights of two upstreams. */
 export const MAX_WEIGHT = 10_000;
 
 const SECOND = 1000;
@@ -18,10 +18,10 @@ export interface ReverseProxyConfig {
   readonly dynamic: DynamicConfig | null;
   readonly loadBalancing: {
     readonly policy: BalancingPolicy;
-    /** Total time for tries on other upstreams; 0 means one try per upstream is not repeated. */
+    /** Total time for attempts with other upstreams; 0 means one attempt per upstream, without repetition. */
     readonly tryDurationMs: number;
     readonly tryIntervalMs: number;
-    /** Tries after the first that one request gets at most; null: only the time limits them. */
+    /** Most further attempts of one request after the first; null: limited only by time. */
     readonly retries: number | null;
     /** Requests that are repeated whatever their method, and no others; null: those that are safe. */
     readonly retryMatch: readonly RequestMatcher[] | null;
@@ -35,9 +35,9 @@ export interface ReverseProxyConfig {
     readonly status: string;
     readonly headers: readonly { readonly name: string; readonly value: string }[];
     readonly method: string;
-    /** What the first 64 KiB of the answer must match, in RE2 syntax; null: anything will do. */
+    /** Pattern that the first 64 KiB of the response must match, in RE2 syntax; null: any response. */
     readonly body: { readonly pattern: string } | null;
-    /** Bad answers in a row that take an upstream out, and good ones that bring it back. */
+    /** Bad responses in a row that remove an upstream, and good ones that bring it back. */
     readonly fails: number;
     readonly passes: number;
   } | null;
@@ -47,22 +47,22 @@ export interface ReverseProxyConfig {
     readonly maxFails: number;
     /** Statuses, or classes such as `5xx`, that count as failures. */
     readonly unhealthyStatus: readonly string[];
-    /** 0 means latency does not count. */
+    /** 0 means that latency does not count. */
     readonly unhealthyLatencyMs: number;
-    /** Requests at once beyond which an upstream counts as unhealthy; 0 means no limit. */
+    /** Concurrent requests beyond which an upstream counts as unhealthy; 0 means no limit. */
     readonly unhealthyRequestCount: number;
   };
-  /** What upstreams are asked instead of the client's method; with GET and HEAD they get no body. */
+  /** The method of requests to upstreams, instead of the client's; with GET and HEAD, no body is sent. */
   readonly method: string | null;
-  /** The target that upstreams are asked for instead, with placeholders, as in `rewrite`. */
+  /** The target of requests to upstreams, with placeholders, as in `rewrite`. */
   readonly rewrite: string | null;
   readonly headerUp: readonly HeaderOperation[];
   readonly headerDown: readonly HeaderOperation[];
-  /** Accepted for Caddy's sake: responses are always flushed as they come. */
+  /** Accepted for compatibility with Caddy: responses are always flushed at once. */
   readonly flushIntervalMs: number;
   /** Longest life of an upgraded connection; 0 means no limit. */
   readonly streamTimeoutMs: number;
-  /** How long upgraded connections outlive the configuration that opened them; 0 means for ever. */
+  /** How long upgraded connections outlive the configuration that opened them; 0 means no limit. */
   readonly streamCloseDelayMs: number;
   readonly trustedProxies: readonly string[];
   readonly transport: {
@@ -73,15 +73,15 @@ export interface ReverseProxyConfig {
     readonly writeTimeoutMs: number;
     /** How long an idle connection is kept; 0 closes it after each exchange. */
     readonly keepAliveMs: number;
-    /** Sessions of HTTP/2 count as connections; 0 means 100 of them. */
+    /** HTTP/2 sessions count as connections; 0 means 100 of them. */
     readonly maxConnectionsPerHost: number;
-    /** What is offered to upstreams behind TLS; to `h2c://` HTTP/2 alone is spoken. */
+    /** Versions that are offered to upstreams behind TLS. For `h2c://`, only HTTP/2 is used. */
     readonly versions: readonly HttpVersion[];
     readonly tlsInsecureSkipVerify: boolean;
     readonly tlsServerName: string | null;
     readonly tlsTrustPoolFile: string | null;
   };
-  /** How a server of scripts is spoken to; null: by HTTP. */
+  /** How a FastCGI server is addressed; null: with HTTP. */
   readonly fastcgi: FastcgiConfig | null;
   readonly handleResponse: readonly (ResponseMatcher & {
     /** What the status becomes while the response passes; null: the routes answer instead. */
@@ -93,9 +93,9 @@ export interface ReverseProxyConfig {
 type HttpVersion = '1.1' | '2';
 
 export interface FastcgiConfig {
-  /** The site's files as the server of scripts sees them; null: the `root` of the site. */
+  /** The site's files from the view of the FastCGI server; null: the `root` of the site. */
   readonly root: string | null;
-  /** Ends of the names of scripts; what follows one in a path is `PATH_INFO`. */
+  /** Ends of the names of scripts; the part of a path after one is `PATH_INFO`. */
   readonly splitPath: readonly string[];
   /** Further parameters, with placeholders. */
   readonly env: readonly { readonly name: string; readonly value: string }[];
@@ -173,11 +173,11 @@ interface DynamicSettings {
   readonly name: string;
   readonly scheme: 'http' | 'https' | 'h2c';
   readonly refreshMs: number;
-  /** Addresses of servers of names, with a port where it is not 53; empty: those of the system. */
+  /** Addresses of name servers, with a port unless it is 53; empty: those of the system. */
   readonly resolvers: readonly string[];
-  /** How long each of two tries to reach one may take. */
+  /** Time limit for each of two attempts to reach one. */
   readonly dialTimeoutMs: number;
-  /** How long the old list is kept when lookups fail; null: until one succeeds. */
+  /** How long the old list is kept if lookups fail; null: until one succeeds. */
   readonly graceMs: number | null;
 }
 

@@ -5,8 +5,8 @@ import { type ForwardRequest, MAX_STALL_MS } from './forwarding.ts';
 import { exchangeFailure, ForwardError, type ForwardPhase } from './forward-error.ts';
 
 /**
- * The course of one exchange with an upstream, whatever protocol it is made by: one time limit at a
- * time, a client that may leave, and an end that is told once.
+ * The course of one exchange with an upstream, with any protocol: one time limit at a time, a client that may
+ * leave, and an end that is reported once.
  */
 export class RequestLifecycle {
   phase: ForwardPhase = 'unsent';
@@ -21,7 +21,7 @@ export class RequestLifecycle {
   readonly #flows: BodyFlow[] = [];
   #settled = false;
 
-  /** `close` lets go of what the exchange holds, once it is over. */
+  /** `close` releases the resources of the exchange when it has ended. */
   constructor(
     request: Pick<ForwardRequest, 'client' | 'clock'>,
     resolve: () => void,
@@ -38,7 +38,7 @@ export class RequestLifecycle {
     return this.#settled;
   }
 
-  /** Runs `task` unless the client has left, and ends the exchange when it leaves later. */
+  /** Runs `task` unless the client has left, and ends the exchange if it leaves later. */
   start(task: () => void): void {
     const { client } = this.#request;
     if (client.abandoned) {
@@ -49,7 +49,7 @@ export class RequestLifecycle {
     this.guard(task);
   }
 
-  /** Starts the one time limit that holds now, in milliseconds; 0 for none. */
+  /** Starts the one active time limit, in milliseconds; 0 for none. */
   limit(ms: number, missing = ''): void {
     this.#stopLimit();
     if (ms === 0 || this.#settled) return;
@@ -58,14 +58,14 @@ export class RequestLifecycle {
     });
   }
 
-  /** The time within which more of the response must come; 0 for none. */
+  /** The time within which more of the response must arrive; 0 for none. */
   awaitBody(ms: number): void {
     this.limit(ms, 'no further data of the response');
   }
 
   /**
-   * Writes a piece of the response's body to the client. Where that takes no more the source waits,
-   * and its silence is not fault of its own; a client that takes nothing at all is closed.
+   * Writes a piece of the response body to the client. If the client accepts no more, the source waits, and
+   * its silence is not a fault. A client that reads nothing at all is disconnected.
    */
   pass(chunk: Buffer, body: Writable, source: Source, readTimeoutMs: number): void {
     if (this.#settled) return;
@@ -105,8 +105,9 @@ export class RequestLifecycle {
   }
 
   /**
-   * Writes the request's body to an upstream, with back-pressure. While that takes no more, it may as well
-   * answer: `held` begins the wait for it. `write` says how a chunk goes out. Its memory is given back then.
+   * Writes the request body to an upstream, with back-pressure. While the upstream accepts no more, it may
+   * respond instead: `held` begins the wait for that. `write` writes a chunk. Afterwards, the memory of the
+   * chunk is released.
    */
   send(
     body: Readable,
@@ -135,7 +136,7 @@ export class RequestLifecycle {
     });
   }
 
-  /** What a callback of ours throws ends the exchange and goes to the caller. */
+  /** An error of a callback ends the exchange and is passed to the caller. */
   guard(task: () => void): void {
     if (this.#settled) return;
     try {
@@ -153,12 +154,12 @@ export class RequestLifecycle {
     this.#resolve();
   }
 
-  /** Ends it with what the failure means to the caller: a ForwardError, or the body's HttpError. */
+  /** Ends the exchange with the error for the caller: a ForwardError, or the body's HttpError. */
   fail(error: Error): void {
     this.reject(exchangeFailure(error, this.phase, this.#request.client.abandoned));
   }
 
-  /** Ends it with just that. */
+  /** Ends the exchange with exactly this error. */
   reject(error: unknown): void {
     if (this.#settled) return;
     this.#settle();

@@ -8,22 +8,22 @@ import {
   type SharedResponseMemory,
 } from './shared-response.ts';
 
-/** What is decided with the answer that is recorded; exactly one of the last three is called, once. */
+/** Decisions about the recorded response. Exactly one of the last three functions is called, once. */
 export interface Recording {
   readonly isShareable: (head: AnswerHead) => boolean;
-  /** What of the fields of its head or trailers others are given; null for an answer of one client. */
+  /** Returns the fields of its head or trailers for other clients; null for the response of one client. */
   readonly forOthers: (fields: HeaderList) => HeaderList | null;
-  /** It is complete. */
+  /** Called when it is complete. */
   readonly answered: (answer: SharedResponse) => void;
-  /** It is not for others, too large, or broken off. */
+  /** Called if it must not be shared, is too large, or was aborted. */
   readonly refused: () => void;
-  /** The client has left before it was complete. */
+  /** Called if the client has left before it was complete. */
   readonly left: () => void;
 }
 
 /**
- * Records the answer of an upstream while it goes to the client of one request. Up to the bound of
- * an answer the upstream is read as fast as it sends: a client that reads slowly holds nobody up.
+ * Records the response of an upstream while it is sent to the client of one request. Up to the size limit of
+ * a response, the upstream is read as fast as it sends: a client that reads slowly does not delay others.
  */
 export class ResponseRecorder {
   readonly #memory: SharedResponseMemory;
@@ -45,7 +45,7 @@ export class ResponseRecorder {
     this.#recording = recording;
   }
 
-  /** An upstream has answered. */
+  /** The head of the upstream's response has arrived. */
   head(head: AnswerHead, hostport: string): void {
     if (this.#isSettled) return;
     const { status, received } = head;
@@ -60,12 +60,12 @@ export class ResponseRecorder {
     this.#answer = new SharedResponse(this.#memory, kept, this.#request, hostport);
   }
 
-  /** Something else answers instead. */
+  /** Another handler responds instead. */
   refuse(): void {
     this.#settle(this.#recording.refused);
   }
 
-  /** Where the upstream's body is written, so that it is recorded on its way to `body`. */
+  /** Returns the stream for the upstream's body, which is recorded on its way to `body`. */
   tee(body: Writable): Writable {
     const answer = this.#answer;
     if (answer === null) return body;
@@ -82,12 +82,12 @@ export class ResponseRecorder {
     });
     for (const event of ['finish', 'close']) body.once(event, hold.release);
     body.once('close', () => recording.destroy());
-    // Told to the writer by `close`; unheard it would end the process.
+    // `close` notifies the writer. Without a listener, the error would end the process.
     recording.on('error', () => {});
     return recording;
   }
 
-  /** The upstream's answer is complete. */
+  /** The upstream's response is complete. */
   complete(trailers: HeaderList): void {
     const answer = this.#answer;
     if (answer === null) return;
@@ -96,12 +96,12 @@ export class ResponseRecorder {
     else this.#settle(() => this.#recording.answered(answer));
   }
 
-  /** The request is over, whatever has come of it. */
+  /** The request has ended, with any result. */
   close(): void {
     this.#settle(this.#exchange.abandoned ? this.#recording.left : this.#recording.refused);
   }
 
-  /** A copy of its own, as the memory that is read into may be larger; null where it is not kept. */
+  /** A separate copy, because the memory of the read may be larger; null if it is not kept. */
   #keep(answer: SharedResponse, chunk: Buffer): Buffer | null {
     if (this.#isSettled) return null;
     const piece = Buffer.from(chunk);
@@ -118,7 +118,7 @@ export class ResponseRecorder {
   }
 }
 
-/** All that was kept has been taken: the body is one like any other. */
+/** Everything that was kept has been read: from now on, the body is an ordinary one. */
 function goOn(hold: SharedResponseHold, done: () => void): void {
   hold.release();
   done();

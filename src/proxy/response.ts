@@ -58,7 +58,7 @@ function refuseStatus(status: number): void {
 }
 
 /**
- * RFC 9112 §6.1: nobody here undoes another coding than chunks, and the field is not passed on.
+ * RFC 9112 §6.1: only chunked is decoded here, and the field is not forwarded.
  *
  * @throws ForwardError `upstream-broken`
  */
@@ -73,9 +73,9 @@ function unreadable(what: string): ForwardError {
   return new ForwardError('upstream-broken', 'sent', cause);
 }
 
-/** Passes the response of one upstream to the client. */
+/** Sends the response of one upstream to the client. */
 export class UpstreamResponse implements UpgradeSink {
-  /** The routes that are to answer instead, once the exchange with the upstream is over. */
+  /** The routes that respond instead when the exchange with the upstream has ended. */
   interceptor: Handler | null = null;
   readonly #exchange: Exchange;
   readonly #choice: Pick<Choice, 'cookie'>;
@@ -106,7 +106,7 @@ export class UpstreamResponse implements UpgradeSink {
 
   onInformation(status: number, headers: HeaderList, received: ReceivedProtocol): void {
     refuseStatus(status);
-    // 100 is for us: the client's own expectation is answered when its body is wanted.
+    // 100 is for the gateway: the client's own expectation is handled when its body is read.
     if (status !== 100) {
       this.#exchange.inform(status, clientResponseFields(headers, received));
     }
@@ -125,7 +125,7 @@ export class UpstreamResponse implements UpgradeSink {
     const answer = this.#rules.intercept(status, headers);
     if (answer === null) return this.#begin({ ...this.#head(status, headers, received), isWhole });
     if (typeof answer === 'number') {
-      // RFC 9110 §8.6: such a length is that of a body which has not come.
+      // RFC 9110 §8.6: such a length is that of a body that is not sent.
       if (status === 204 || status === 304) headers.delete('content-length');
       return this.#begin({ ...this.#head(answer, headers, received), isWhole });
     }

@@ -40,12 +40,12 @@ export interface ReverseProxyOptions {
   readonly registry: UpstreamRegistry;
   readonly log: Logger;
   readonly clock: Clock;
-  /** Numbers from 0 up to but not including 1, for balancing. */
+  /** Returns numbers from 0 up to but not including 1, for balancing. */
   readonly random: () => number;
   readonly expand: Expand;
-  /** Peers whose forwarded fields are believed, beside those of the configuration. */
+  /** Peers whose forwarded fields are trusted, in addition to those of the configuration. */
   readonly trusted: AddressSet;
-  /** What upstreams are asked for; null: what the client asks for. */
+  /** The target of requests to upstreams; null: the client's target. */
   readonly target: ((exchange: Exchange) => string) | null;
   /** Compiles the routes of `handle_response`. */
   readonly compileRoutes: (routes: readonly RouteConfig[]) => Handler;
@@ -54,20 +54,20 @@ export interface ReverseProxyOptions {
   /** Whether a request may be sent twice; null: where its method is safe. */
   readonly mayRetry: ((exchange: Exchange) => Promise<boolean>) | null;
   readonly scheduler: Scheduler;
-  /** Which requests may share an answer; null where none may. */
+  /** Which requests may share a response; null if none may. */
   readonly sharing: RequestSharing | null;
-  /** Of all answers that are shared in this process. */
+  /** Memory of all shared responses in this process. */
   readonly sharedResponseMemory: SharedResponseMemory;
 }
 
-/** What one attempt came to: the routes that take over, or why it may have to be repeated. */
+/** The result of one attempt: the routes that take over, or why it may have to be repeated. */
 type Outcome =
   | { readonly kind: 'answered'; readonly interceptor: Handler | null }
   | { readonly kind: 'failed'; readonly failure: ForwardError; readonly consumed: boolean };
 
 const NONE_TRIED: ReadonlySet<Upstream> = new Set();
 
-/** One `reverse_proxy` of one generation; the state of its upstreams outlives it. */
+/** One `reverse_proxy` of one generation. The state of its upstreams outlives it. */
 export class ReverseProxy {
   readonly #config: ReverseProxyConfig;
   readonly #clock: Clock;
@@ -130,9 +130,9 @@ export class ReverseProxy {
   }
 
   /**
-   * Answers with what an upstream answers.
+   * Responds with the response of an upstream.
    *
-   * @throws HttpError 502, 503, 504; 499 when the client left before the response began
+   * @throws HttpError 502, 503, 504; 499 if the client left before the response began
    */
   readonly handle: Handler = async (exchange, next) => {
     refuseUnforwardable(exchange);
@@ -148,7 +148,7 @@ export class ReverseProxy {
     }
   };
 
-  /** Stops the health checks and lets go of the upstreams once the last exchange is over. */
+  /** Stops the health checks, and releases the upstreams when the last exchange has ended. */
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
@@ -175,7 +175,7 @@ export class ReverseProxy {
     });
   }
 
-  /** Answers as if the upstream had answered this very request. */
+  /** Responds as if the upstream had responded to this very request. */
   async #replay(
     exchange: Exchange,
     next: Next,
@@ -228,7 +228,7 @@ export class ReverseProxy {
       if (failure !== null) choice.upstream.measures.retries += 1;
       const outcome = await this.#attempt(exchange, next, choice, recorder);
       if (outcome.kind === 'answered') {
-        // Where nobody answers in the end, that is told instead.
+        // If no upstream responds in the end, that is reported instead.
         if (failure !== null) {
           const fields = about(exchange, { error: failure.message });
           exchange.log.warn('an upstream failed, and another attempt succeeded', fields);
@@ -243,7 +243,7 @@ export class ReverseProxy {
       left -= 1;
       const before = tried;
       tried = new Set(before).add(choice.upstream);
-      // It may have closed a kept connection at that very moment: a new one deserves a try.
+      // The upstream may have closed a kept connection at that very moment, so a new one is worth an attempt.
       const isStale = failure.phase === 'sent' || failure.code === 'upstream-refused';
       if (isStale && !repeated && this.#choose(exchange, tried) === undefined) {
         repeated = true;
@@ -315,19 +315,19 @@ export class ReverseProxy {
     } else if (error.code === 'unsendable-request') {
       exchange.log.debug('the request cannot be forwarded', fields);
     } else if (error.code === 'upstream-refused') {
-      // One that goes away, or has too much to do, says so: that is not fault of its own.
+      // An upstream that is closing or overloaded reports that itself, so it does not count as a failure.
       exchange.log.debug('the upstream did not accept the request', fields);
     } else {
       upstream.measures.failures += 1;
       upstream.recordFailure(this.#clock.monotonic());
-      // Before an answer has begun, whoever answers for it says so.
+      // Before a response has begun, the handler that responds to the error logs it.
       if (exchange.begun)
         exchange.log.warn('the upstream broke its answer off', about(exchange, fields));
       else exchange.log.debug('the upstream failed', fields);
     }
   }
 
-  /** Those that are named stand in while the DNS says nothing. */
+  /** The configured upstreams are used while the DNS returns none. */
   #follow(dynamic: DynamicUpstreams, { log }: ReverseProxyOptions): () => void {
     const { upstreams } = this.#config;
     const name = this.#config.dynamic?.name ?? '';
@@ -369,11 +369,12 @@ export class ReverseProxy {
   }
 }
 
-/** Requests that no upstream can be sent as they are. */
+/** Refuses requests that cannot be sent to any upstream. */
 function refuseUnforwardable(exchange: Exchange): void {
   if (exchange.upgrade !== null) {
     if (wantsWebSocket(exchange)) return;
-    // Node stops reading the message at such a head, so its body cannot be told from what follows.
+    // Node stops reading the message after such a head, so its body cannot be distinguished from the data
+    // after it.
     if (exchange.hasBody) throw new HttpError(400, 'an upgrade with a body');
   }
   if (exchange.method === 'CONNECT') throw new HttpError(501, 'CONNECT is not forwarded');

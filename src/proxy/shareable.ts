@@ -4,14 +4,14 @@ import { isIP } from 'node:net';
 import type { Exchange } from '../http/exchange.ts';
 
 /**
- * Heuristically cacheable (RFC 9110 §15.1), with content that pages show; and 304, which answers
- * only requests with the same conditions.
+ * Heuristically cacheable statuses (RFC 9110 §15.1) with content for pages; and 304, which is only used for
+ * requests with the same conditions.
  */
 const STATUSES = new Set([200, 203, 304, 404, 410]);
 
 /**
- * Whether a shared cache may hand an answer to others without asking again (RFC 9111 §3, §4.2). To
- * those with cookies only where the app says so: few say `Vary: Cookie` that should.
+ * Whether a shared cache may use a response for others without validation (RFC 9111 §3, §4.2). For clients
+ * with cookies, only if the app permits it, because few apps send the `Vary: Cookie` that they should.
  *
  * @param request the fields of the request, as the upstream has seen them
  */
@@ -33,7 +33,7 @@ export function isShareable(
 }
 
 /**
- * Whether an answer is one to this request as well (RFC 9111 §4.1).
+ * Whether a response is valid for this request as well (RFC 9111 §4.1).
  *
  * @param answered the fields of the request that was answered, as the upstream has seen them
  */
@@ -57,31 +57,31 @@ function listOf(value: string | undefined): string[] {
   return members.filter((member) => member !== '');
 }
 
-/** What an upstream is asked, as far as it can tell requests apart by it. */
+/** A request to an upstream, as far as the upstream can distinguish requests by it. */
 export interface UpstreamQuestion {
   readonly method: string;
   readonly target: string;
-  /** As they reach the upstream. */
+  /** In the form in which they reach the upstream. */
   readonly headers: HeaderList;
-  /** Of FastCGI, beside the fields; else none. */
+  /** For FastCGI, in addition to the fields; otherwise empty. */
   readonly parameters: ReadonlyMap<string, string>;
 }
 
-/** Of FastCGI: the address that `X-Forwarded-For` has over HTTP. */
+/** For FastCGI: the address that `X-Forwarded-For` contains over HTTP. */
 const ADDRESS_PARAMETERS = new Set(['REMOTE_ADDR', 'REMOTE_HOST', 'REMOTE_PORT']);
 
 /**
- * The key of all requests that an upstream cannot tell apart: everything that it sees, so that
- * nobody can have an answer made for others by a field that the app forgot in `Vary`, and the
- * identity that the gateway has established. Left out are only
+ * The key of all requests that an upstream cannot distinguish: everything that it sees, and the identity that
+ * the gateway has established. So no client can get a response that depends on a field that the app forgot in
+ * `Vary`. Only these are left out:
  *
- * - the value of `Cookie`: an answer is given to requests with other cookies only where the app
- *   itself calls it `public`, and does not vary by them;
- * - the client's address, where it is nothing but addresses: every client has another one;
- * - `traceparent`, where the gateway itself has written it.
+ * - the value of `Cookie`: a response is used for requests with other cookies only if the app itself calls it
+ *   `public`, and it does not vary by them;
+ * - the client's address, if it consists only of addresses, because it differs for every client;
+ * - `traceparent`, if the gateway itself has written it.
  *
- * null for a request whose answer is nobody else's: with a body, with `Authorization` (RFC 9111
- * §3.5), for a part of the content, for another protocol.
+ * null for a request whose response cannot be shared: with a body, with `Authorization` (RFC 9111 §3.5), for
+ * a part of the content, for another protocol.
  */
 export function requestKey(exchange: Exchange, question: UpstreamQuestion): string | null {
   const { method, target, headers, parameters } = question;

@@ -8,40 +8,40 @@ import { MAX_STALL_MS } from './forwarding.ts';
 import { requestKey, type UpstreamQuestion } from './shareable.ts';
 import type { SharedResponse, SharedResponseHold } from './shared-response.ts';
 
-/** Bytes of a shared answer that are handed at a time to a client that takes no more. */
+/** Bytes of a shared response that are written at a time to a client that accepts no more. */
 const PIECE_BYTES = 16 * 1024;
 
-/** Which requests of a site ask the same at the same time. */
+/** Which concurrent requests of a site are equal. */
 export interface RequestSharing {
-  /** null for a request that shares with nobody, and is not spread either. */
+  /** null for a request that is neither shared nor delayed. */
   groupOf(exchange: Exchange): RequestGroup | null;
-  /** Waits before a request of a group that is made for itself. */
+  /** Waits before a request of a group that is sent for itself. */
   spread(exchange: Exchange): Promise<void>;
   /**
-   * What of the fields of an answer, in its head or its trailers, others are given; null where they
-   * make it the answer of one client.
+   * The fields of a response, in its head or its trailers, for other clients; null if they make it the
+   * response of one client.
    */
   forOthers(fields: HeaderList): HeaderList | null;
-  /** A request got the answer of another. */
+  /** Called when a request got the response to another. */
   shared(): void;
 }
 
 interface RequestGroup {
-  /** Requests of different groups share no answer. */
+  /** Requests of different groups share no response. */
   readonly name: string;
   readonly gatherMs: number;
   readonly keepMs: number;
 }
 
-/** How one proxy makes a request, and answers it. */
+/** How one proxy sends a request, and responds to it. */
 export interface Forwarding {
-  /** What an upstream would be asked; null where none is known. */
+  /** The request that an upstream would get; null if none is known. */
   readonly questionOf: (exchange: Exchange) => UpstreamQuestion | null;
   readonly ask: (recorder: ResponseRecorder | null) => Promise<void>;
   readonly replay: (answer: SharedResponse, hold: SharedResponseHold) => Promise<void>;
 }
 
-/** Makes a request, or answers it with what another one was answered. */
+/** Forwards a request, or responds with the response to another one. */
 export async function shareForwarding(
   exchange: Exchange,
   sharing: RequestSharing,
@@ -85,8 +85,8 @@ export async function shareForwarding(
 }
 
 /**
- * Writes the body of an answer, as fast as it is taken, and resolves when all of it has left or
- * nobody takes any more.
+ * Writes the body of a response, as fast as it is read. Resolves when all of it has been sent, or when
+ * nothing reads it any more.
  */
 export async function writeShared(
   { chunks }: SharedResponse,
@@ -113,7 +113,7 @@ function piecesOf(chunk: Buffer): Buffer[] {
   return pieces;
 }
 
-/** Whether an event comes; false where the body closes before. */
+/** Whether an event is emitted; false if the body closes before. */
 function told(
   body: Writable,
   event: 'drain' | 'finish',

@@ -1,12 +1,12 @@
 import type { HeaderList } from '../http/header-list.ts';
 import type { ReceivedProtocol } from './forwarding.ts';
 
-/** Bytes of all answers of this process that are being shared, however slowly they are read. */
+/** Bytes of all responses that are being shared in this process, however slowly they are read. */
 const MAX_HELD_BYTES = 64 * 1024 * 1024;
-/** Bytes of one of them. */
+/** Largest shared response, in bytes. */
 const MAX_ANSWER_BYTES = 1024 * 1024;
 
-/** The head of an upstream's answer, as the upstream has sent it. */
+/** The head of an upstream's response, as the upstream has sent it. */
 export interface AnswerHead {
   readonly status: number;
   readonly headers: HeaderList;
@@ -14,8 +14,8 @@ export interface AnswerHead {
 }
 
 /**
- * The memory of the answers that are shared. When it is full the oldest answer gives way: readers
- * that have fallen so far behind are cut off.
+ * The memory of the shared responses. When it is full, the oldest response is removed: readers that are so
+ * far behind are disconnected.
  */
 export class SharedResponseMemory {
   readonly #maxBytes: number;
@@ -27,12 +27,12 @@ export class SharedResponseMemory {
     this.#maxBytes = maxBytes;
   }
 
-  /** What is held now, in bytes. */
+  /** Bytes that are stored now. */
   get bytes(): number {
     return this.#bytes;
   }
 
-  /** Whether there is room for more of an answer. */
+  /** Whether there is space for more of a response. */
   grow(answer: SharedResponse, bytes: number): boolean {
     while (this.#bytes + bytes > this.#maxBytes) {
       const oldest = this.#oldestBut(answer);
@@ -55,10 +55,10 @@ export class SharedResponseMemory {
   }
 }
 
-/** An upstream's answer that is kept while somebody reads it, or may still ask for it. */
+/** An upstream's response that is kept while clients read it, or may still request it. */
 export class SharedResponse {
   readonly head: AnswerHead;
-  /** The request that it answers, as the upstream has seen its fields. */
+  /** The request, with its fields as the upstream has seen them. */
   readonly request: HeaderList;
   /** `host:port` of the upstream. */
   readonly hostport: string;
@@ -81,12 +81,12 @@ export class SharedResponse {
     this.hostport = hostport;
   }
 
-  /** Whether it has had to give way to others. */
+  /** Whether it has been removed in favour of others. */
   get isCut(): boolean {
     return this.#isCut;
   }
 
-  /** Keeps another piece; false where there is no room for it. */
+  /** Stores another piece; returns false if there is no space for it. */
   add(chunk: Buffer): boolean {
     const size = this.bytes + chunk.length;
     if (this.#isCut || size > MAX_ANSWER_BYTES) return false;
@@ -96,7 +96,7 @@ export class SharedResponse {
     return true;
   }
 
-  /** Keeps the answer in memory until the hold is released. */
+  /** Keeps the response in memory until the hold is released. */
   hold(): SharedResponseHold {
     const hold = new SharedResponseHold(() => {
       if (this.#holds.delete(hold) && this.#holds.size === 0) this.#memory.forget(this);
@@ -105,7 +105,7 @@ export class SharedResponse {
     return hold;
   }
 
-  /** Lets go of the bytes, and of all that still read them. */
+  /** Releases the bytes, and disconnects everything that still reads them. */
   cut(): void {
     this.#isCut = true;
     const holds = [...this.#holds];
@@ -115,7 +115,7 @@ export class SharedResponse {
   }
 }
 
-/** The claim of one reader on an answer. */
+/** The claim of one reader on a response. */
 export class SharedResponseHold {
   readonly release: () => void;
   #onCut: () => void = () => {};
@@ -124,7 +124,7 @@ export class SharedResponseHold {
     this.release = release;
   }
 
-  /** Says what ends the reading where the answer has to give way. */
+  /** Sets the function that ends the reading if the response is removed. */
   onCut(end: () => void): void {
     this.#onCut = end;
   }

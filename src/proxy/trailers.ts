@@ -2,8 +2,8 @@ import type { Exchange } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';
 
 /**
- * Fields that no trailer may bring (RFC 9110 §6.5.1): they frame or route the message, modify the
- * request, authenticate, control the response or say how the content is to be read.
+ * Fields that are not allowed in trailers (RFC 9110 §6.5.1): they frame or route the message, modify the
+ * request, authenticate, control the response or describe how to process the content.
  */
 const FORBIDDEN = new Set([
   'age',
@@ -41,12 +41,12 @@ const FORBIDDEN = new Set([
   'x-request-id',
 ]);
 
-/** Conditions, and what proxies say of the client. */
+/** Conditions, and the information of proxies about the client. */
 const FORBIDDEN_PREFIXES = ['if-', 'x-forwarded-'];
 
 /**
- * The names of the trailer fields to announce to the upstream; empty for a request that brings none
- * on, or whose framing cannot carry any (RFC 9112 §6.5, §7.1.2).
+ * The names of the trailer fields to announce to the upstream; empty for a request that announces none, or
+ * whose framing cannot carry any (RFC 9112 §6.5, §7.1.2).
  */
 export function announcedTrailers(exchange: Exchange): string[] {
   const { headers, hasBody, httpVersion, upgrade } = exchange;
@@ -58,7 +58,7 @@ export function announcedTrailers(exchange: Exchange): string[] {
   );
 }
 
-/** Those of `trailers` that `head` announces; none may say again what the head says. */
+/** The fields of `trailers` that `head` announces; none of them may repeat a field of the head. */
 export function permittedTrailers(head: HeaderList, trailers: HeaderList): HeaderList {
   const announced = new Set(names(head.combined('trailer')).map(lowerCase));
   const permitted = trailers.clone();
@@ -66,7 +66,7 @@ export function permittedTrailers(head: HeaderList, trailers: HeaderList): Heade
   return permitted;
 }
 
-/** Removes what no trailer may bring. */
+/** Removes fields that are not allowed in trailers. */
 export function dropForbiddenTrailers(trailers: HeaderList): void {
   trailers.deleteWhere(isForbidden);
 }

@@ -4,7 +4,7 @@ import type { Clock } from '../kernel/clock.ts';
 import { switchHttp2 } from './extended-connect.ts';
 import type { TunnelEnds, UpgradeSink, UpgradeTarget } from './upgrade-request.ts';
 
-/** Whether the exchange asks for a WebSocket, the one protocol that is switched to. */
+/** Whether the exchange asks for a WebSocket, the only supported protocol for upgrades. */
 export function wantsWebSocket(exchange: Exchange): boolean {
   const { upgrade } = exchange;
   if (upgrade === null) return false;
@@ -14,7 +14,7 @@ export function wantsWebSocket(exchange: Exchange): boolean {
   );
 }
 
-/** http-proxy-3 is loaded for the first WebSocket: commands that only read a configuration never need it. */
+/** http-proxy-3 is loaded for the first WebSocket; commands that only read a configuration never need it. */
 async function switchHttp1(
   exchange: Exchange,
   upgrade: Extract<UpgradeRequest, { kind: 'http1' }>,
@@ -31,7 +31,7 @@ export class Tunnels {
   readonly #streamTimeoutMs: number;
   readonly #closeDelayMs: number;
   readonly #open = new Set<() => void>();
-  /** When {@link close} was called, in monotonic milliseconds. */
+  /** Time of the call of {@link close}, in monotonic milliseconds. */
   #closedAt: number | null = null;
 
   /** Both in milliseconds, 0 for no limit: the longest life, and the time left after `close`. */
@@ -41,7 +41,7 @@ export class Tunnels {
     this.#closeDelayMs = limits.streamCloseDelayMs;
   }
 
-  /** Ends after the configured delay what is open, or opens by then. */
+  /** Ends all tunnels after the configured delay, including those that open in the meantime. */
   close(): void {
     if (this.#closeDelayMs === 0) return;
     this.#closedAt = this.#clock.monotonic();
@@ -52,8 +52,8 @@ export class Tunnels {
   }
 
   /**
-   * Asks the upstream to switch. Resolves when the connection has ended, or when the upstream's
-   * refusal has been passed on.
+   * Asks the upstream to switch. Resolves when the connection has ended, or when the upstream's refusal has
+   * been sent to the client.
    *
    * @throws ForwardError
    */

@@ -10,16 +10,18 @@ import { BodyFlow } from './body-flow.ts';
 import type { ForwardSink, RequestingClient, TransportSettings } from './forwarding.ts';
 import { ForwardError, type ForwardPhase } from './forward-error.ts';
 
-/** Silence after which the system asks whether a peer still lives; a dead one is gone in 40 s. */
+/**
+ * Silence after which the system probes whether a peer is still alive; a dead one is detected within 40 s.
+ */
 export const KEEP_ALIVE_PROBE_MS = 30_000;
 
-/** Takes the response to an upgrade: the switch itself, or what the upstream says instead. */
+/** Receives the response to an upgrade: the switch itself, or another response of the upstream. */
 export interface UpgradeSink extends ForwardSink {
-  /** The head for the client, made from the fields of the upstream's 101. */
+  /** The head for the client, created from the fields of the upstream's 101. */
   switched(headers: HeaderList): ResponseHead;
 }
 
-/** An upstream and how it is to be reached. */
+/** An upstream and the settings for reaching it. */
 export interface DialTarget {
   readonly address: UpstreamAddress;
   readonly settings: TransportSettings;
@@ -29,7 +31,7 @@ export interface DialTarget {
 export interface UpgradeTarget extends DialTarget {
   /** Path and query. */
   readonly path: string;
-  /** Fields of the request, hop-by-hop ones removed. */
+  /** Fields of the request, without hop-by-hop ones. */
   readonly headers: HeaderList;
 }
 
@@ -39,7 +41,7 @@ export interface TunnelEnds {
   readonly upstream: Duplex;
 }
 
-/** Without a name given, the upstream's own; none for an address, which the SNI cannot carry. */
+/** Without a given name, the upstream's own; none for an address, which the SNI cannot contain. */
 export function tlsOptions({ address, settings, trustPool }: DialTarget): {
   servername: string;
   ca?: string;
@@ -48,7 +50,7 @@ export function tlsOptions({ address, settings, trustPool }: DialTarget): {
   return { servername: name, ...(trustPool === null ? {} : { ca: trustPool }) };
 }
 
-/** Failures, time limits and refusals of an upgrade request until it is answered. */
+/** Handles failures, time limits and refusals of an upgrade request until there is a response. */
 export function awaitSwitch(
   request: ClientRequest,
   { settings }: UpgradeTarget,
@@ -141,7 +143,7 @@ function passRefusal(
   });
 }
 
-/** What leaves one side dead must not leave the other open. */
+/** If one side closes, the other must not stay open. */
 export function joinEnds(client: Duplex, upstream: Duplex): void {
   client.on('error', () => upstream.destroy());
   upstream.on('error', () => breakOff(client));
@@ -149,6 +151,6 @@ export function joinEnds(client: Duplex, upstream: Duplex): void {
     if (upstream instanceof Socket) upstream.destroySoon();
     else upstream.destroy();
   });
-  // The listener has seen to the client's: of an HTTP/2 connection there is only a stream here.
+  // The listener has already done this for the client's connection. For HTTP/2, there is only a stream here.
   if (upstream instanceof Socket) upstream.setKeepAlive(true, KEEP_ALIVE_PROBE_MS);
 }

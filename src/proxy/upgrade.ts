@@ -11,7 +11,7 @@ import {
 } from './upgrade-request.ts';
 import type { Duplex } from 'node:stream';
 
-/** HTTP/1.1: http-proxy-3 makes the request and joins the sockets. */
+/** HTTP/1.1: http-proxy-3 sends the request and joins the sockets. */
 export function switchHttp1(
   exchange: Exchange,
   { request, socket, head: early }: Extract<UpgradeRequest, { kind: 'http1' }>,
@@ -27,12 +27,12 @@ export function switchHttp1(
   // One per request, so that its events need no correlation.
   const proxy = createProxyServer({});
   proxy.on('error', () => {
-    // Errors of the sockets: both are watched to their end.
+    // Errors of the sockets: the ends of both are watched.
   });
   const pending = new PendingClient(socket, early);
   return new Promise((resolve, reject) => {
     proxy.once('proxyReqWs', (upstreamRequest) => {
-      // Registered before http-proxy-3's own, which writes the head that is in `response.headers`.
+      // Registered before the listener of http-proxy-3, which writes the head in `response.headers`.
       upstreamRequest.once('upgrade', (response, upstream) => {
         try {
           const head = sink.switched(HeaderList.fromRaw(response.rawHeaders));
@@ -44,7 +44,8 @@ export function switchHttp1(
           joinEnds(socket, upstream);
           resolve({ client: socket, upstream });
         } catch (error) {
-          // Thrown here it would end the process. http-proxy-3 goes on with what then is closed.
+          // If it were thrown here, it would end the process. http-proxy-3 continues with sockets that are
+          // then closed.
           response.headers = Object.create(null);
           exchange.abort();
           socket.destroy();
@@ -53,7 +54,7 @@ export function switchHttp1(
         }
       });
       queueMicrotask(() => {
-        // http-proxy-3 would destroy the client's socket on errors and hang on broken refusals.
+        // http-proxy-3 would destroy the client's socket on errors, and hang on aborted refusals.
         upstreamRequest.removeAllListeners('response');
         upstreamRequest.removeAllListeners('error');
         awaitSwitch(upstreamRequest, target, exchange, sink, resolve, reject);
@@ -76,7 +77,9 @@ export function switchHttp1(
   });
 }
 
-/** http-proxy-3 writes the head as UTF-8: text is handed over so that its bytes come out as they were. */
+/**
+ * http-proxy-3 writes the head as UTF-8, so text is passed in such a way that the original bytes are written.
+ */
 function utf8Record(headers: HeaderList): Record<string, string | string[]> {
   // The upstream chooses the names.
   const record: Record<string, string | string[]> = Object.create(null);
@@ -89,19 +92,22 @@ function utf8Record(headers: HeaderList): Record<string, string | string[]> {
   return record;
 }
 
-/** Bytes that a client may send before its upgrade is answered, for which it is to wait (RFC 6455 §4.1). */
+/**
+ * Bytes that a client may send before the response to its upgrade, for which it is supposed to wait (RFC 6455
+ * §4.1).
+ */
 const MAX_EARLY_BYTES = 64 * 1024;
 
 /**
- * Reads a connection whose upgrade is pending: only who reads notices that the client leaves, and what waits
- * for an upstream that never answers would wait with both sockets for ever.
+ * Reads a connection with a pending upgrade. Only a reader notices that the client leaves. Otherwise, a
+ * request to an upstream that never responds would keep both sockets open forever.
  */
 class PendingClient {
   readonly #socket: Duplex;
   readonly #early: Buffer[];
   #bytes: number;
 
-  /** `early` came with the head of the request. */
+  /** `early` arrived with the head of the request. */
   constructor(socket: Duplex, early: Buffer) {
     this.#socket = socket;
     this.#early = [early];
@@ -110,7 +116,7 @@ class PendingClient {
     socket.resume();
   }
 
-  /** Reads no more, and gives back what has come. */
+  /** Stops reading, and returns the received data to the socket. */
   release(): void {
     const socket = this.#socket;
     socket.off('data', this.#onData).off('end', this.#onEnd);
@@ -124,7 +130,7 @@ class PendingClient {
     if (this.#bytes > MAX_EARLY_BYTES) this.#socket.destroy();
   };
 
-  /** Who ends its side of a WebSocket that is not there yet has no use for it. */
+  /** A client that ends its side of a pending WebSocket does not want it any more. */
   readonly #onEnd = (): void => {
     this.#socket.destroy();
   };

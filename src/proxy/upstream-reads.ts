@@ -3,28 +3,30 @@ import type { Writable } from 'node:stream';
 import { givesBack } from '../http/writable-stream.ts';
 
 /**
- * Bytes that one read of a connection to an upstream brings at most; Node's own 64 KiB cost a sixth more of
- * a download's CPU.
+ * Most bytes of one read of a connection to an upstream; Node's own 64 KiB cost a sixth more of a download's
+ * CPU time.
  */
 export const READ_BYTES = 128 * 1024;
-/** The same while many clients take their responses slowly, each of which holds two or three reads here. */
+/**
+ * The same while many clients read their responses slowly; each of them keeps two or three reads in memory.
+ */
 export const NARROW_READ_BYTES = 32 * 1024;
 /**
- * Bodies on their way, from which on reads are narrow: whether its client is slow shows only when the system
- * takes no more for it, and then as much is held here as was read.
+ * Number of bodies in transit from which reads are narrow. A slow client is only detected when the system
+ * accepts no more for it, and by then as much as one read is in memory.
  */
 export const MAX_WIDE_BODIES = 64;
-/** Bytes of all bodies that wait to be taken, from which on reads are narrow. */
+/** Waiting bytes of all bodies from which reads are narrow. */
 export const MAX_WIDE_WAITING_BYTES = 8 * 1024 * 1024;
-/** Bytes that a connection to an upstream keeps for whoever has paused it, beside one read. */
+/** Bytes that a paused connection to an upstream stores, in addition to one read. */
 const CONNECTION_BUFFER_BYTES = 16 * 1024;
-/** Bytes that wait to be written to a connection to an upstream before the client of the body is held. */
+/** Bytes that wait to be written to a connection to an upstream before the client of the body is paused. */
 const WRITE_BUFFER_BYTES = 128 * 1024;
 
-/** Buffers of each of the two sizes that wait to be filled again; together at most 6 MiB. */
+/** Bytes of spare buffers of each of the two sizes; together at most 6 MiB. */
 const MAX_SPARE_BYTES = 3 * 1024 * 1024;
 
-/** From here on a read is worth a buffer that can be used again, however little of it is filled. */
+/** From this size on, a read is worth a reusable buffer, however little of it is filled. */
 const LEAST_REUSED_BYTES = NARROW_READ_BYTES / 4;
 
 interface UpstreamSocketOptions {
@@ -35,10 +37,10 @@ interface UpstreamSocketOptions {
 }
 
 /**
- * What is read from upstreams. All connections read into one place, from which each read is copied
- * at once: a small one to where small buffers lie together, a large one to a buffer that is filled
- * again when its bytes have left. A buffer for each read, which Node makes by itself, is memory
- * outside the heap that only the collector gives back: a download made it run every 32 MB.
+ * Reads from upstreams. All connections read into the same memory, from which each read is copied at once: a
+ * small one into a shared pool of small buffers, a large one into a buffer that is reused when its bytes have
+ * been sent. Node itself allocates a buffer for each read. That memory is outside the heap, and only the
+ * garbage collector releases it: a download made it run every 32 MB.
  */
 class UpstreamReads {
   readonly #landing = Buffer.allocUnsafeSlow(READ_BYTES);
@@ -47,35 +49,35 @@ class UpstreamReads {
     [READ_BYTES, []],
     [NARROW_READ_BYTES, []],
   ]);
-  /** Bytes with which those that are used again were filled last. */
+  /** The number of bytes that each reusable buffer last contained. */
   readonly #filled = new WeakMap<ArrayBufferLike, number>();
   #made = 0;
   #waiting = 0;
   #bodies = 0;
-  /** Whether the connection that asks where to read has just read. */
+  /** Whether the connection that asks for a buffer has just read. */
   #hasRead = false;
 
-  /** Buffers that had to be made. */
+  /** Number of buffers that had to be allocated. */
   get made(): number {
     return this.#made;
   }
 
-  /** Bytes of all bodies that wait to be taken. */
+  /** Bytes of all bodies that wait to be read. */
   get waiting(): number {
     return this.#waiting;
   }
 
-  /** Whether so many bodies are on their way, or so much of them waits, that each is given little. */
+  /** Whether so many bodies are in transit, or so much data waits, that each gets only a little. */
   get isNarrow(): boolean {
     return this.#bodies > MAX_WIDE_BODIES || this.#waiting > MAX_WIDE_WAITING_BYTES;
   }
 
-  /** Counts bytes that wait to be taken, or, below 0, that do so no more. */
+  /** Counts bytes that begin to wait or, if negative, that have stopped waiting. */
   wait(bytes: number): void {
     this.#waiting += bytes;
   }
 
-  /** Counts a body that is on its way; returns what ends it. */
+  /** Counts a body in transit. The returned function ends that. */
   begin(): () => void {
     this.#bodies += 1;
     return () => {
@@ -83,24 +85,24 @@ class UpstreamReads {
     };
   }
 
-  /** How a socket is told to read here: options of `net.connect`. */
+  /** Options of `net.connect` for sockets that read here. */
   readonly socketOptions: UpstreamSocketOptions = {
     onread: {
-      // Asked for when a connection begins, and after each read.
+      // Called when a connection begins, and after each read.
       buffer: () => this.#nextLanding(),
       callback: readBy((bytes) => this.#copy(bytes)),
     },
-    // Else it would be the same for both.
+    // Otherwise it would be the same for both.
     highWaterMark: undefined,
     readableHighWaterMark: CONNECTION_BUFFER_BYTES,
     writableHighWaterMark: WRITE_BUFFER_BYTES,
   };
 
   /**
-   * Writes a chunk of a response to `body`. The buffer of one that is a whole large read is filled
-   * again once it has been sent, unless the body may keep something of it.
+   * Writes a chunk of a response to `body`. If the chunk is a whole large read, its buffer is reused when it
+   * has been sent, unless the body may keep a part of it.
    *
-   * @param taken called when the body has taken it, or has failed
+   * @param taken called when the body has accepted it, or has failed
    */
   pass(chunk: Buffer, body: Writable, taken: (error?: Error | null) => void): void {
     if (this.#filled.get(chunk.buffer) !== chunk.length || !givesBack(body)) {
@@ -109,12 +111,15 @@ class UpstreamReads {
     }
     body.write(chunk, (error) => {
       taken(error);
-      // After a failure it is not known whether the system still reads from it.
+      // After a failure, it is unknown whether the system still reads from it.
       if (!(error instanceof Error)) this.#keep(Buffer.from(chunk.buffer));
     });
   }
 
-  /** The first read of a connection is narrow: those that begin at once do not know of each other yet. */
+  /**
+   * The first read of a connection is narrow, because connections that begin at the same time do not know of
+   * each other yet.
+   */
   #nextLanding(): Buffer {
     const isFirst = !this.#hasRead;
     this.#hasRead = false;
@@ -128,7 +133,7 @@ class UpstreamReads {
       this.#landing.copy(small, 0, 0, bytes);
       return small;
     }
-    // What is kept for a slow client takes no more room than it needs.
+    // Data that is kept for a slow client uses no more memory than it needs.
     const size = bytes <= NARROW_READ_BYTES ? NARROW_READ_BYTES : READ_BYTES;
     const filled = this.#spare.get(size)?.pop() ?? this.#make(size);
     this.#landing.copy(filled, 0, 0, bytes);
@@ -147,7 +152,7 @@ class UpstreamReads {
   }
 }
 
-/** Of all upstreams in this process. */
+/** For all upstreams in this process. */
 export const upstreamReads = new UpstreamReads();
 
 /** Node calls it as a method of the socket that has read. */

@@ -1,36 +1,36 @@
-// Node makes a buffer outside the heap for each piece of a request's body, up to 64 KiB. Left to the
-// collector, that memory is never warm, its pages come and go, and V8 marks the whole heap for it: more
-// than half of an upload's processor time. So the memory of a piece is given back as soon as the system
-// has taken the piece.
+// Node allocates a buffer outside the heap for each piece of a request body, up to 64 KiB. If the garbage
+// collector has to release this memory, it is never in the CPU cache, its pages are mapped again and again,
+// and V8 marks the whole heap: more than half of an upload's CPU time. So the memory of a piece is released
+// as soon as the system has accepted the piece.
 
 import { Socket } from 'node:net';
 import type { Readable } from 'node:stream';
 import { MessageChannel } from 'node:worker_threads';
 
-/** From here on the memory of a piece is worth giving back by itself. */
+/** From this size on, the memory of a piece is worth releasing individually. */
 const LEAST_RELEASED_BYTES = 8 * 1024;
-/** Bytes of pieces that come in one turn of the event loop and are written to an upstream at once. */
+/** Bytes of pieces from one turn of the event loop that are written to an upstream at once. */
 const GATHERED_BYTES = 64 * 1024;
-/** Delivers nothing: the memory that is transferred to a closed port is free at once. */
+/** It delivers nothing: memory that is transferred to a closed port is freed at once. */
 const { port1: closedPort } = new MessageChannel();
 closedPort.close();
 
 type Done = (error?: Error | null) => void;
 
-/** What is written to upstreams, of the bodies of requests. */
+/** Writes of request bodies to upstreams. */
 class UpstreamWrites {
-  /** Pieces that nobody reads once they are written. */
+  /** Pieces that nothing reads after they are written. */
   readonly #owned = new WeakSet<ArrayBufferLike>();
   #releasedBytes = 0;
 
-  /** Bytes of pieces whose memory was given back. */
+  /** Bytes of pieces whose memory was released. */
   get releasedBytes(): number {
     return this.#releasedBytes;
   }
 
-  /** Whoever reads a body keeps none of its pieces: to be called before its reader listens. */
+  /** Declares that no reader of a body keeps its pieces. Must be called before its reader listens. */
   own(body: Readable): void {
-    // Else the first listener makes it flow.
+    // Otherwise the first listener makes it flow.
     body.pause();
     body.on('data', this.#own);
   }
@@ -39,7 +39,7 @@ class UpstreamWrites {
     if (piece.length >= LEAST_RELEASED_BYTES && ownsMemory(piece)) this.#owned.add(piece.buffer);
   };
 
-  /** Gives back what is written to a connection, and gathers the pieces of one turn. */
+  /** Releases the memory of writes to a connection, and joins the pieces of one turn. */
   watch(socket: Socket): void {
     const { _write: write, _writev: writev } = Socket.prototype;
     socket._write = (piece: unknown, encoding, done): void => {
@@ -58,13 +58,13 @@ class UpstreamWrites {
   #after(done: Done, pieces: readonly Buffer[]): Done {
     return (error) => {
       done(error);
-      // After a failure it is not known whether the system still reads from it.
+      // After a failure, it is unknown whether the system still reads from it.
       if (error instanceof Error) return;
       for (const piece of pieces) this.release(piece);
     };
   }
 
-  /** Gives the memory of a piece back to the system, which nobody may read any more. */
+  /** Returns the memory of a piece to the system. Nothing may read it any more. */
   release(piece: Buffer): void {
     if (piece.length < LEAST_RELEASED_BYTES || !ownsMemory(piece)) return;
     const { buffer } = piece;
@@ -75,17 +75,17 @@ class UpstreamWrites {
   }
 }
 
-/** Of all upstreams in this process. */
+/** For all upstreams in this process. */
 export const upstreamWrites = new UpstreamWrites();
 
-/** Small buffers lie together in one memory. */
+/** Small buffers share one memory block. */
 function ownsMemory(piece: Buffer): boolean {
   return piece.length === piece.buffer.byteLength;
 }
 
 /**
- * Makes one write of the pieces that come in one turn. The first one goes out at once; TLS and HTTP/2 bring
- * some more of 16 KiB each, and a write costs as much as what it moves.
+ * Joins the pieces of one turn to one write. The first one is sent at once. TLS and HTTP/2 deliver further
+ * ones of 16 KiB each, and a write costs as much as copying the data.
  */
 function gatherWrites(socket: Socket): void {
   const { uncork } = Socket.prototype;
@@ -103,7 +103,7 @@ function gatherWrites(socket: Socket): void {
       hasWritten = true;
       setImmediate(flush);
     } else if (!isEnough && !isHeld) {
-      // What has been corked stays so until the end of the turn, or until there is enough.
+      // Corked data stays until the end of the turn, or until there is enough of it.
       isHeld = true;
       return;
     } else if (isEnough && isHeld) {

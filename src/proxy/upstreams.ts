@@ -7,20 +7,20 @@ import type { Connections, TransportSettings } from './forwarding.ts';
 import type { DynamicConfig } from './proxy-config.ts';
 import { Histogram, SECONDS } from '../kernel/measures.ts';
 
-/** Failures remembered of one upstream; more say nothing new. */
+/** Remembered failures of one upstream; more would give no further information. */
 const MAX_FAILURES = 1_000;
 
-/** One upstream as all who use it know it, over reloads. */
+/** One upstream, shared by all its users, across reloads. */
 export class Upstream {
   readonly address: UpstreamAddress;
   /** Requests and upgraded connections in progress. */
   inFlight = 0;
   readonly measures = new UpstreamMeasures();
-  /** What each proxy that uses it thinks of it. */
+  /** The verdict of each proxy that uses it. */
   readonly verdicts = new Set<(upstream: Upstream) => boolean>();
-  /** Active checks, by what they check, whose last answer was bad. */
+  /** Active checks, by their keys, whose last response was bad. */
   readonly failingChecks = new Set<string>();
-  /** By what they check: good answers in a row, or, below 0, bad ones. */
+  /** By key of the check: the number of good responses in a row or, if negative, of bad ones. */
   readonly checkRuns = new Map<string, number>();
   /** Monotonic milliseconds, oldest first. */
   readonly #failures: number[] = [];
@@ -29,7 +29,7 @@ export class Upstream {
     this.address = address;
   }
 
-  /** Whether all of them would give it a request. */
+  /** Whether every proxy that uses it would send it a request. */
   get isAvailable(): boolean {
     for (const verdict of this.verdicts) if (!verdict(this)) return false;
     return true;
@@ -40,7 +40,7 @@ export class Upstream {
     this.#failures.push(nowMs);
   }
 
-  /** Failures at or after that monotonic moment. */
+  /** Failures at or after that monotonic time. */
   failuresSince(momentMs: number): number {
     let count = 0;
     for (let i = this.#failures.length - 1; i >= 0; i -= 1) {
@@ -52,9 +52,9 @@ export class Upstream {
 }
 
 /**
- * What outlives a reload: the state of upstreams by address, and their connections by address and
- * transport settings. A new generation takes its leases before the old one releases, so that neither health
- * nor open connections are lost in between.
+ * Everything that outlives a reload: the state of upstreams by address, and their connections by address and
+ * transport settings. A new generation takes its leases before the old one releases its own, so that neither
+ * health nor open connections are lost in between.
  */
 export class UpstreamRegistry {
   readonly #upstreams = new InstantLeases<Upstream>(() => {});
@@ -77,7 +77,7 @@ export class UpstreamRegistry {
     return this.#pools.acquire(key, () => openConnections(address, settings, trustPool));
   }
 
-  /** The old list is there for a new generation, while its own first lookup runs. */
+  /** The old list is available to a new generation while its own first lookup runs. */
   leaseDynamic(config: DynamicConfig, clock: Clock): InstantLease<DynamicUpstreams> {
     return this.#dynamic.acquire(JSON.stringify(config), () => new DynamicUpstreams(config, clock));
   }
@@ -87,25 +87,25 @@ export class UpstreamRegistry {
     return this.#upstreams.values();
   }
 
-  /** Breaks off every connection to every upstream. */
+  /** Aborts every connection to every upstream. */
   destroy(): void {
     for (const pool of this.#pools.values()) pool.destroy();
   }
 }
 
-/** Also by the protocol: one that has changed to `h2c` is another upstream. */
+/** Includes the protocol: an upstream that has changed to `h2c` is another one. */
 function originOf({ protocol, hostport, http2 }: UpstreamAddress): string {
   return `${protocol}//${hostport}${http2 ? ' by HTTP/2' : ''}`;
 }
 
 export const STATUS_CLASSES = ['1xx', '2xx', '3xx', '4xx', '5xx'] as const;
 
-/** What is counted of one upstream. */
+/** The counters of one upstream. */
 class UpstreamMeasures {
-  /** Attempts that were repeated with it, after it or another had failed. */
+  /** Attempts with it that were repetitions, after it or another upstream had failed. */
   retries = 0;
   failures = 0;
-  /** Until the head of its answer. */
+  /** Time until the head of its response. */
   readonly latency = new Histogram(SECONDS);
   readonly responses = new Float64Array(STATUS_CLASSES.length);
 

@@ -6,16 +6,16 @@ import { isIP } from 'node:net';
 
 export interface AdminAnswer {
   readonly status: number;
-  /** Printed as JSON, but for text. */
+  /** Printed as JSON, unless it is text. */
   readonly body: unknown;
   readonly type?: string;
-  /** The method that it would take (RFC 9110 §10.2.1). */
+  /** The allowed method (RFC 9110 §10.2.1). */
   readonly allow?: string;
-  /** Runs when the answer is on its way. */
+  /** Runs when the response is on its way. */
   readonly after?: () => void;
 }
 
-/** A port on which the gateway speaks of itself. */
+/** A port for status and administration of the gateway. */
 export class AdminServer {
   readonly #option: 'admin' | 'metrics';
   readonly #address: ListenAddress;
@@ -36,7 +36,7 @@ export class AdminServer {
   }
 
   /**
-   * @param option the global option that asks for it
+   * @param option the global option that configures it
    * @throws HubgateError `listen-failed`
    */
   static async open(
@@ -50,7 +50,7 @@ export class AdminServer {
     return server;
   }
 
-  /** Where it listens, with the port that the system has chosen for 0. */
+  /** The address of the listener, with the port that the system has chosen for 0. */
   get address(): ListenAddress {
     const bound = this.#server?.address();
     const port = typeof bound === 'object' ? bound?.port : undefined;
@@ -73,14 +73,14 @@ export class AdminServer {
     this.#server = server;
   }
 
-  /** Leaves the port to another; what is in flight is answered. */
+  /** Releases the port for another listener. Requests in progress get their responses. */
   suspend(): void {
     this.#server?.close();
     this.#server?.closeIdleConnections();
     this.#server = null;
   }
 
-  /** Answers what is in flight, and no more. */
+  /** Finishes requests in progress, and accepts no more. */
   async close(): Promise<void> {
     const server = this.#server;
     if (server === null) return;
@@ -118,7 +118,7 @@ export class AdminServer {
       ...(allow === undefined ? {} : { allow }),
       'cache-control': 'no-store',
       'x-content-type-options': 'nosniff',
-      // The server may be closing, and whoever asks here asks seldom.
+      // The server may be closing, and requests here are rare.
       connection: 'close',
     });
     response.end(request.method === 'HEAD' ? undefined : text);
@@ -129,10 +129,10 @@ const LOOPBACK = ['localhost', '127.0.0.1', '[::1]'];
 const ANY_INTERFACE = ['0.0.0.0', '::'];
 
 /**
- * Why a request may not come from the operator; null when it may. A page in his browser must not
- * administer the gateway: `Host` has to be a name of the listener, or one of `origins` (else a
- * foreign name that was rebound to it would do), and what a browser says of where a request comes
- * from has to be the listener as well.
+ * The reason why a request may not come from the operator; null if it may. A page in the operator's browser
+ * must not administer the gateway. So `Host` must be a name of the listener or one of `origins`; otherwise a
+ * foreign name that was rebound to it would be accepted. If the browser states the origin of the request,
+ * that must be the listener as well.
  */
 export function adminRefusal(
   { headers }: Pick<IncomingMessage, 'headers'>,
@@ -150,7 +150,7 @@ export function adminRefusal(
 
 const FOREIGN = 'pages of other origins may not use the admin API';
 
-/** The port may be mapped, so only the name counts, but for an origin that has one. */
+/** The port may be mapped, so only the name counts, except for an entry of `origins` with a port. */
 function isOwnHost(host: string, { host: own, origins }: AdminOptions): boolean {
   const name = host.replace(/:\d{1,5}$/, '');
   if (LOOPBACK.includes(name) || name === bracketed(own.toLowerCase())) return true;

@@ -10,40 +10,40 @@ import { parseUrl } from '../kernel/parse-url.ts';
 import type { GatewayStatus } from './gateway.ts';
 import type { LoadPreview } from './load-preview.ts';
 
-/** A configuration that somebody has posted. */
+/** A configuration that a client has posted. */
 export interface PostedConfig {
   readonly text: Uint8Array;
   readonly language: 'hubfile' | 'yaml' | 'json';
-  /** The file that it is the content of; imports are relative to it. null: of none. */
+  /** The file with this content; imports are relative to it. null: no file. */
   readonly file: string | null;
 }
 
-/** What the admin API does to the process that it is part of. */
+/** The functions of its process that the admin API calls. */
 export interface AdminControls {
-  /** The configuration in force as data, without secrets. */
+  /** The active configuration as data, without secrets. */
   config(): unknown;
   status(): Promise<GatewayStatus>;
   /** Whether the process has begun to stop. */
   draining(): boolean;
-  /** What a person who watches wants to see together. */
+  /** The report for a person that watches the gateway. */
   report(): Promise<StatusReport>;
-  /** What is counted, of all processes. */
+  /** The metrics of all processes. */
   families(): Promise<readonly Family[]>;
-  /** Why the last load failed; null when it went well. */
+  /** The problems of the last load; null if it succeeded. */
   lastError(): readonly Problem[] | null;
-  /** Loads a configuration and says what that has changed, or why it is refused. */
+  /** Loads a configuration and returns what has changed, or why it is refused. */
   load(posted: PostedConfig): Promise<LoadOutcome>;
-  /** Says what loading it would do, or why it is refused. */
+  /** Returns what loading it would change, or why it is refused. */
   dryRun(posted: PostedConfig): Promise<LoadOutcome>;
   /** Begins to stop the gateway. */
   stop(): void;
 }
 
-/** What a load has come to, or would. */
+/** The result of a load or a dry run. */
 export interface LoadOutcome {
-  /** Errors where it is refused, else warnings. */
+  /** Errors if it is refused, otherwise warnings. */
   readonly problems: readonly Problem[];
-  /** null where it is refused. */
+  /** null if it is refused. */
   readonly changes: LoadPreview | null;
 }
 
@@ -55,10 +55,10 @@ const LANGUAGES: Readonly<Record<string, PostedConfig['language']>> = {
   'application/x-yaml': 'yaml',
   'text/yaml': 'yaml',
 };
-/** As the reference hub has it, for its probes, where there is a hub with its profile. */
+/** The paths of the reference hub's probes, for a hub with its profile. */
 const HEALTH = /^\/(hub|mercure)\/health(?:\/([A-Za-z0-9._~-]{1,64}))?\/(ready|live)\/?$/;
 
-/** The same of the gateway itself, whose sites are served while a hub is out of order. */
+/** The same for the gateway itself, which serves sites even while a hub does not work. */
 const GATEWAY_HEALTH = '/health/ready';
 
 interface AdminRequest<Controls = AdminControls> {
@@ -73,10 +73,10 @@ type Endpoints<Controls> = Readonly<
   Record<string, { readonly method: 'GET' | 'POST'; readonly answer: Endpoint<Controls> }>
 >;
 
-/** What those need who watch. */
+/** The functions for monitoring. */
 type Watched = Pick<AdminControls, 'status' | 'families' | 'draining'>;
 
-/** What tells and changes nothing. */
+/** Endpoints that change nothing. */
 const READ_ONLY: Endpoints<Watched> = {
   [GATEWAY_HEALTH]: { method: 'GET', answer: ({ controls }) => gatewayHealth(controls) },
   '/metrics': {
@@ -120,8 +120,8 @@ const ENDPOINTS: Endpoints<AdminControls> = {
 };
 
 /**
- * Opens the admin API. Who reaches its port may do everything, so it belongs on a loopback address;
- * browsers are kept out by {@link adminRefusal}.
+ * Opens the admin API. Any client that reaches its port can do everything, so it belongs on a loopback
+ * address. {@link adminRefusal} rejects browsers.
  *
  * @throws HubgateError `listen-failed`
  */
@@ -137,7 +137,7 @@ export function openAdmin(
 }
 
 /**
- * Opens a listener for those who watch the gateway: metrics and health, for whoever reaches it.
+ * Opens a listener for monitoring: metrics and health, for any client that reaches it.
  *
  * @throws HubgateError `listen-failed`
  */
@@ -208,7 +208,7 @@ async function readPosted({ url, request }: AdminRequest): Promise<PostedConfig 
   return { text, language, file: url.searchParams.get('file') };
 }
 
-/** As data, and as a person reads it: with the line and the caret. */
+/** A problem as data and as text for a person, with the line and the caret. */
 function told(problem: Problem) {
   return { ...problemData(problem), text: describeProblem(problem) };
 }
@@ -217,7 +217,7 @@ async function readBody(request: IncomingMessage): Promise<Buffer | null> {
   const chunks: Buffer[] = [];
   let size = 0;
   for await (const chunk of request) {
-    // A request without an encoding gives buffers.
+    // A request without an encoding yields buffers.
     const bytes = chunk as Buffer;
     size += bytes.length;
     if (size > MAX_BODY_BYTES) return null;
@@ -252,7 +252,10 @@ async function healthOf(
   return { status: 503, body: { status: 'error', error: fault } };
 }
 
-/** Sites are served while a hub's log is away, so that is said and is not a fault. */
+/**
+ * Sites are served while the history of a hub is unavailable, so that is reported as degraded and is not a
+ * fault.
+ */
 async function gatewayHealth(controls: Watched): Promise<AdminAnswer> {
   const status = await controls.status();
   const draining = controls.draining();

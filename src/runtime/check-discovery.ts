@@ -18,14 +18,14 @@ import { checkTokenIdentity, checkTokenMint } from './check-tokens.ts';
 import { type HubPlace, placeOfHub } from './hub-place.ts';
 import { parseUrl, requireUrl } from '../kernel/parse-url.ts';
 
-/** Whether what sites announce exists, and whether their tokens get to the hub and are good there. */
+/** Checks that announced hubs exist, and that tokens reach the hub and are valid there. */
 export function checkDiscovery(config: Config, report: Report): void {
   for (const site of config.sites) {
     const { discovery } = site;
     if (discovery === null) continue;
     const place = placeOfHub(site, config);
     if (place === null) {
-      // A site without a hub of its own that names none is reported with the configuration.
+      // A site that has no hub and names none is reported together with the configuration.
       if (discovery.hub !== null) report(discovery, noSuchHub(discovery.hub), { field: 'hub' });
       continue;
     }
@@ -95,7 +95,7 @@ function checkCookie(
   }
 }
 
-/** Whether the operator has said something about the cookie. */
+/** Whether the operator has set an option of the cookie. */
 function changesCookie({ cookie }: DiscoveryConfig): boolean {
   const { fromHeader, sameSite } = defaultDiscovery.cookie;
   return cookie.fromHeader !== fromHeader || cookie.sameSite !== sameSite || cookie.domain !== null;
@@ -137,7 +137,7 @@ function checkTokenSource(
   }
 }
 
-/** What the gateway announces itself it puts into the log of a hub of its own. */
+/** The gateway can announce changes only to a hub of its own, because it writes them to the hub's history. */
 function checkChanges(
   site: SiteConfig,
   discovery: DiscoveryConfig,
@@ -170,7 +170,9 @@ function reportVisibility(changes: ChangesConfig, sign: string | null, report: R
   report(changes, { ...error('changes-visibility', message, hint), severity: 'warning' });
 }
 
-/** Aliases of a site, forms of an alias, characters of a form: the script's tag has all of them in it. */
+/**
+ * Most aliases of a site, forms of an alias, and characters of a form: the script's tag contains all of them.
+ */
 const MAX_ALIASES = 16;
 const MAX_FORMS = 8;
 const MAX_FORM_LENGTH = 256;
@@ -205,7 +207,7 @@ function namesIn(form: string): string[] {
   return [...form.matchAll(/\{(\w+)\}/g)].map(([, name = '']) => name);
 }
 
-/** Why requests to a site may be taken to carry credentials; null when nothing tells so. */
+/** The reason to assume that requests to a site have credentials; null if there is none. */
 function signOfCredentials(
   { tls, routes }: SiteConfig,
   { tokenSource }: DiscoveryConfig,

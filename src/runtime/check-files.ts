@@ -25,15 +25,15 @@ import { parseUrl } from '../kernel/parse-url.ts';
 import { certificateOrigin } from '../tls/certificate-policy.ts';
 import { historyNames } from './history-names.ts';
 
-/** The content of the file at an absolute path; throws if it cannot be read. */
+/** Returns the content of the file at an absolute path; throws if it cannot be read. */
 export type ReadFile = (path: string) => Uint8Array;
 
-/** Whether the file of roots that the options name can be used. */
+/** Checks that the file of roots in the options can be used. */
 export function checkOptionFiles({ acme }: GlobalOptions, read: ReadFile, report: Report): void {
   new FileCheck(read, report).roots(acme, 'rootFile', acme.rootFile);
 }
 
-/** Whether the certificates, keys and trust pools that a site names are there and can be used. */
+/** Checks that the certificates, keys and trust pools of a site exist and can be used. */
 export function checkSiteFiles(site: SiteConfig, read: ReadFile, report: Report): void {
   const check = new FileCheck(read, report);
   const { source, clientAuth } = site.tls;
@@ -93,7 +93,7 @@ class FileCheck {
     this.#unusable(source, field, `cannot use the ${fault.of} ${file}: ${fault.reason}`);
   }
 
-  /** Browsers refuse a certificate that is for others. */
+  /** Browsers refuse a certificate for other names. */
   #names(
     source: object & { readonly certFile: string },
     cert: string,
@@ -136,7 +136,7 @@ class FileCheck {
   }
 }
 
-/** Whether a log can be written where it is to go. Looks only: nothing is made. */
+/** Checks that a log can be written at its path. Nothing is created. */
 export function checkLogFile(log: LogOptions | AccessLogConfig, report: Report): void {
   const { output } = log;
   if (output === null || output === 'stderr' || output === 'stdout') return;
@@ -156,14 +156,17 @@ function whyUnwritable(path: string): string | null {
   return whyNoDirectory(dirname(path));
 }
 
-/** Missing directories are made when the log is opened, below the first that is there. */
+/** Missing directories are created when the log is opened, below the first existing one. */
 function whyNoDirectory(path: string): string | null {
   const found = look(path);
   if (found === null) return path === dirname(path) ? null : whyNoDirectory(dirname(path));
   return found === 'unknown' || found.isDirectory() ? null : `${path} is not a directory`;
 }
 
-/** null for what is not there; who may not look here may still run the gateway as somebody else. */
+/**
+ * Returns null if the path does not exist. If the current user has no access, the gateway may still run as
+ * another user.
+ */
 function look(path: string): Stats | 'unknown' | null {
   try {
     return statSync(path);
@@ -173,7 +176,7 @@ function look(path: string): Stats | 'unknown' | null {
   }
 }
 
-/** Whether certificates, keys and history can be kept where they are to be. Nothing is made. */
+/** Checks that certificates, keys and history can be stored at their path. Nothing is created. */
 export function checkStorage(options: GlobalOptions, report: Report): void {
   const path = resolve(options.storage ?? defaultStorage());
   const fault = faultOf(path);
@@ -189,7 +192,7 @@ interface Fault {
   readonly reason: string;
 }
 
-/** Missing directories are made, below the first that is there. */
+/** Missing directories are created below the first existing one. */
 function faultOf(path: string): Fault | null {
   try {
     if (!statSync(path).isDirectory())
@@ -204,13 +207,13 @@ function faultOf(path: string): Fault | null {
       case 'EROFS':
         return { severity: 'error', reason: `${path} is on a read-only file system` };
       default:
-        // Whoever runs the gateway may be somebody else.
+        // The gateway may run as another user.
         return { severity: 'warning', reason: `the current user may not write to ${path}` };
     }
   }
 }
 
-/** Whether every HTTPS address can get the certificate that it is to have. */
+/** Checks that every HTTPS address can get its certificate. */
 export function checkCertificates({ options, sites }: Config, report: Report): void {
   let ordered = false;
   for (const { addresses, tls } of sites) {
@@ -260,8 +263,8 @@ function checkProvider({ provider }: DnsChallengeConfig, report: Report): void {
 }
 
 /**
- * Whether the histories that a project had when it was last in force still belong to a hub, and whether it
- * shares one with another project.
+ * Checks that the histories of a project from its last run still belong to a hub, and that it does not share
+ * one with another project.
  *
  * @param project the configuration file, absolute
  */

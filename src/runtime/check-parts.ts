@@ -18,8 +18,8 @@ import { checkListenerServers } from './listener-servers.ts';
 import { checkHubsOfSite, checkPatterns } from './check-routes.ts';
 
 /**
- * Whether the patterns can be compiled, and the files used, that a configuration names: each can
- * be told on its own, whatever is wrong beside it.
+ * Checks the patterns and files that a configuration names. Each can be checked on its own, whatever else is
+ * wrong.
  */
 export function checkNamed({ options, sites }: Config, read: ReadFile, report: Report): void {
   checkOptionFiles(options, read, report);
@@ -34,10 +34,10 @@ export function checkNamed({ options, sites }: Config, read: ReadFile, report: R
 }
 
 /**
- * What only the parts of a gateway can tell of a configuration, without opening any: whether its
- * keys can be used, its tokens are good for its hubs, and its names can get certificates.
+ * Checks what only the parts of a gateway can determine, without opening any: whether its keys can be used,
+ * its tokens are valid for its hubs, and its names can get certificates.
  *
- * @param complete whether every site is there, or only those that nothing is wrong with so far
+ * @param complete whether all sites are included, or only those without errors so far
  */
 export function checkParts(config: Config, complete: boolean, report: Report): void {
   const { options, sites } = config;
@@ -48,14 +48,14 @@ export function checkParts(config: Config, complete: boolean, report: Report): v
     checkHubKeys(hub, report);
     checkLegacyReader(hub, report);
   }
-  // A hub that another site announces may be one of those that are not here.
+  // A hub that another site announces may belong to a site that is not included.
   const ofOneSite = sites.filter(({ discovery }) => discovery?.hub === null);
   checkDiscovery(complete ? config : { options, sites: ofOneSite }, report);
   checkCertificates(config, report);
   if (complete) checkListenerServers(config, report);
 }
 
-/** Whether a hub's keys can be used. */
+/** Checks that a hub's keys can be used. */
 export function checkHubKeys({ issuers, legacy }: HubConfig, report: Report): void {
   for (const { publisher, subscriber } of [...issuers, legacy]) {
     if (publisher !== null) checkKeySource(publisher, report);

@@ -15,19 +15,19 @@ import {
   shortName,
 } from '../site/placeholder-names.ts';
 
-/** Members in which braces mean something else. */
+/** Members in which braces have another meaning. */
 const OTHER_LANGUAGES = new Set(['pattern', 'search']);
 
 /** The beginning of a placeholder that is not closed before the next brace or the end. */
 const UNCLOSED =
   /(?<!\\)\{(?:http\.|header\.|query\.|cookie\.|path\.|env\.|vars\.|re\.|host\b|uri\b|remote_host\b)[\w.-]*(?![\w.-]|[^{}]*\})/g;
 
-/** Members that decide whom a route concerns. */
+/** Members that decide which requests a route applies to. */
 const MATCHERS = new Set(['matcher', 'matchers']);
 
 /**
- * Whether what looks like a placeholder of the request is one: what is not stays in the text as it is,
- * and nobody would notice. In a matcher that is an error, for a guard there would never match.
+ * Checks that everything that looks like a placeholder of the request is one. Other text in braces stays
+ * unchanged, which would go unnoticed. In a matcher it is an error, because a guard would never match.
  */
 export function checkPlaceholders(site: SiteConfig, report: Report): void {
   const { routes, errorRoutes, discovery } = site;
@@ -51,11 +51,11 @@ interface Looking {
   readonly report: Report;
   readonly isKnown: (name: string) => boolean;
   readonly isMatcher: boolean;
-  /** Whether the site verifies certificates of clients. */
+  /** Whether the site verifies client certificates. */
   readonly hasCertificates: boolean;
 }
 
-/** What `map` gives a value is a placeholder of the site. */
+/** The names that `map` sets are placeholders of the site. */
 function mappedNames(routes: readonly RouteConfig[]): ReadonlySet<string> {
   return new Set(
     everyRoute(routes, registry).flatMap(({ handler }) =>
@@ -64,7 +64,7 @@ function mappedNames(routes: readonly RouteConfig[]): ReadonlySet<string> {
   );
 }
 
-/** @param about what of the configuration it is part of, of which the place is known */
+/** @param about the part of the configuration that contains it and whose place is known */
 function look(value: unknown, about: object, looking: Looking): void {
   if (typeof value === 'string') {
     for (const name of namesIn(value)) {
@@ -81,7 +81,7 @@ function look(value: unknown, about: object, looking: Looking): void {
     return;
   }
   if (typeof value !== 'object' || value === null || value instanceof Secret) return;
-  // Of a list of texts nothing is known but where the whole of it was written.
+  // For a list of texts, only the place of the whole list is known.
   const place = Array.isArray(value) ? about : value;
   for (const [name, member] of Object.entries(value)) {
     if (OTHER_LANGUAGES.has(name)) continue;
@@ -93,7 +93,10 @@ function isUnverified(name: string, { hasCertificates }: Looking): boolean {
   return !hasCertificates && shortName(name).startsWith(CERTIFICATE) && isPlaceholder(name);
 }
 
-/** Braces around one short word may be text of another language; near a placeholder's name they hardly are. */
+/**
+ * Braces around one short word may be text in another language, but hardly so if the word resembles the name
+ * of a placeholder.
+ */
 function isMisspelt(name: string): boolean {
   return /^[a-z_]{3,}$/.test(name) && nearestName(name, placeholdersLike(name)) !== undefined;
 }

@@ -16,7 +16,7 @@ import { HubgateError } from '../kernel/error.ts';
 import { defaultHub } from '../config/defaults.ts';
 import { hubPath } from './hub-place.ts';
 
-/** Handlers that answer every request that reaches them. */
+/** Handlers that respond to every request that reaches them. */
 const ANSWERING: readonly HandlerConfig['kind'][] = [
   'reverse_proxy',
   'file_server',
@@ -26,7 +26,10 @@ const ANSWERING: readonly HandlerConfig['kind'][] = [
   'redir',
 ];
 
-/** Whether the routes of a site do what they look like: nothing here keeps a gateway from starting. */
+/**
+ * Warns about routes of a site that do not do what they seem to do. Nothing here prevents a gateway from
+ * starting.
+ */
 export function checkRoutes(
   { routes, errorRoutes }: SiteConfig,
   machine: Machine | undefined,
@@ -40,7 +43,7 @@ export function checkRoutes(
   }
 }
 
-/** A route behind one that answers everything never runs. */
+/** A route after one that responds to everything never runs. */
 function checkReach(routes: readonly RouteConfig[], report: Report): void {
   const last = routes.findIndex(({ matcher, handler }) => matcher === null && answers(handler));
   const first = routes[last]?.handler.kind;
@@ -94,7 +97,7 @@ function checkCodings(
   });
 }
 
-/** Whether every regular expression of a site is one of RE2. */
+/** Checks that every regular expression of a site is valid RE2. */
 export function checkPatterns(site: SiteConfig, report: Report): void {
   const routes = everyRoute([...site.routes, ...site.errorRoutes], registry);
   const matchers = [
@@ -121,7 +124,9 @@ function checkPattern(part: object, report: Report): void {
   }
 }
 
-/** Whether the further hubs of a site can be told apart: by name, and by who reaches which. */
+/**
+ * Checks that the further hubs of a site are distinct, by their names and by the requests that reach them.
+ */
 export function checkHubsOfSite(site: SiteConfig, report: Report): void {
   const { hub, moreHubs, routes } = site;
   for (const further of moreHubs) {
@@ -143,14 +148,14 @@ export function checkHubsOfSite(site: SiteConfig, report: Report): void {
   checkPaths(site, report);
 }
 
-/** Side by side for every request, the first takes what is at or below its path. */
+/** If two hubs apply to every request, the first one handles its path and everything below it. */
 function checkPaths({ hub, moreHubs, routes }: SiteConfig, report: Report): void {
   const before: HubConfig[] = [];
   for (const { matcher, handler } of routes) {
     if (handler.kind !== 'hub' || matcher !== null) continue;
     const { name } = handler;
     const [here, namesake] = name === null ? [hub] : moreHubs.filter((each) => each.name === name);
-    // Two of one name are reported already.
+    // Two hubs with the same name have already been reported.
     if (here === undefined || here === null || namesake !== undefined) continue;
     const other = before.find((each) => isBelow(hubPath(here), hubPath(each)));
     if (other !== undefined) {

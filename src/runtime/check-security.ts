@@ -9,11 +9,11 @@ import { nearestName } from '../config/nearest.ts';
 import { isCipher, isCurve, TLS12_CIPHERS } from '../tls/handshake-policy.ts';
 
 /**
- * Whether a `forward_auth` for every request stands before the hub. The hub has tokens of its own:
- * a publisher with a good one, and a browser whose session the service no longer knows, would be
- * rejected before the hub has seen it.
+ * Warns if a `forward_auth` for every request comes before the hub. The hub has tokens of its own: a
+ * publisher with a valid token, or a browser whose session the service no longer knows, would be rejected
+ * before the request reaches the hub.
  *
- * @param name that of a further hub of the site; null for the first
+ * @param name of a further hub of the site; null for the first
  */
 export function checkGuards(
   hub: HubConfig,
@@ -36,7 +36,7 @@ export function checkGuards(
   }
 }
 
-/** Those that every request to the hub passes; null where the hub is not among these routes. */
+/** The guards that every request to the hub passes; null if the hub is not among these routes. */
 function guardsBeforeHub(
   routes: readonly RouteConfig[],
   name: string | null,
@@ -52,7 +52,7 @@ function guardsBeforeHub(
   return null;
 }
 
-/** Addresses that nobody reaches from elsewhere, and those that stand for all of a machine. */
+/** Addresses that cannot be reached from other machines, and those that mean all interfaces. */
 const isInternal = addressSet([
   'private_ranges',
   '100.64.0.0/10',
@@ -63,7 +63,7 @@ const isInternal = addressSet([
   '::',
 ]);
 
-/** Says aloud what the pages for trying things out open to everybody who reaches the site. */
+/** Warns about what the demonstration pages open to every client that reaches the site. */
 export function checkPlayground(
   hub: HubConfig,
   { addresses, bind }: SiteConfig,
@@ -116,7 +116,7 @@ function bare(host: string): string {
 
 const CURVES = ['X25519', 'secp256r1', 'secp384r1', 'secp521r1'];
 
-/** Whether OpenSSL knows the suites and curves that a site names. */
+/** Checks that OpenSSL knows the suites and curves of a site. */
 export function checkHandshake(tls: TlsConfig, report: Report): void {
   for (const name of tls.ciphers.filter((one) => !isCipher(one))) {
     report(tls, unknown('cipher suite', name, TLS12_CIPHERS), { field: 'ciphers' });

@@ -37,10 +37,10 @@ interface SigningKey {
 }
 
 /**
- * Whether the hub would accept what `token mint` makes. Its first user would find out otherwise,
- * by a 401 that does not say why.
+ * Checks that the hub would accept the tokens of `token mint`. Otherwise its first user would find out, with
+ * a 401 that does not give the reason.
  *
- * @param hub null for one elsewhere, of which nothing is known
+ * @param hub null for an external hub, about which nothing is known
  */
 export function checkTokenMint(mint: TokenMintConfig, hub: HubConfig | null, report: Report): void {
   const key = readKey(mint, report);
@@ -78,7 +78,7 @@ function unknownIssuer({ issuer }: TokenMintConfig, { issuers }: HubConfig): Unp
   return error('mint-refused', message, hint);
 }
 
-/** The browser sends its cookie with every subscription, so subscribers' keys come into it always. */
+/** The browser sends its cookie with every subscription, so the keys of subscribers always matter. */
 function rolesOf({ publish, publishUrlPattern }: TokenMintConfig, hub: HubConfig): readonly Role[] {
   const verifiesSubscribers =
     hub.legacy.subscriber !== null || hub.issuers.some(({ subscriber }) => subscriber !== null);
@@ -108,7 +108,7 @@ function checkRole(
 function whyNotVerified(source: KeySource, role: Role, key: SigningKey): string | null {
   const { algorithm, material } = key;
   if (source.kind === 'jwks') {
-    // The set itself is fetched later; what it can never verify is known now.
+    // The set itself is fetched later, but which algorithms it can never verify is known now.
     const accepted = source.algorithms.length === 0 ? JWKS_ALGORITHMS : source.algorithms;
     return accepted.includes(algorithm) ? null : notAccepted(role, algorithm, accepted);
   }
@@ -122,7 +122,7 @@ function whyNotVerified(source: KeySource, role: Role, key: SigningKey): string 
     : `its ${role} key is different`;
 }
 
-/** null for a key that cannot be used: that is reported where it stands. */
+/** null for a key that cannot be used, which is reported elsewhere. */
 function readKeys(source: Extract<KeySource, { kind: 'jwt' }>) {
   try {
     return staticKeySet(source);
@@ -136,7 +136,7 @@ function notAccepted(role: Role, algorithm: string, accepted: readonly string[])
   return `it verifies ${role}s with ${accepted.join(', ')}, not with ${algorithm}`;
 }
 
-/** The grants as they are with some plain value in each placeholder. */
+/** Checks the grants with a plain value in place of each placeholder. */
 function checkGrants(mint: TokenMintConfig, hub: HubConfig, report: Report): void {
   const grants = compileGrants(mint)((template) =>
     template.replace(/\\\{|\{[A-Za-z_][^{}\s]*\}/g, (match) => (match === '\\{' ? '{' : 'x')),
@@ -166,9 +166,9 @@ type Source = NonNullable<DiscoveryConfig['tokenSource']>;
 const CHOSEN = 'client-chosen-identity';
 
 /**
- * Whether the texts that name a user in a token read only what the gateway establishes itself, or
- * what the app answers. While requests run nothing else is read, whatever a configuration says; here
- * it is told where a text could never be filled, or could be filled by the client.
+ * Checks that the texts that identify a user in a token use only values that the gateway establishes itself,
+ * or that the app sends. At run time, other values are never used, whatever the configuration contains. This
+ * check reports texts that could never be filled, or that a client could fill.
  */
 export function checkTokenIdentity(
   site: SiteConfig,
@@ -220,7 +220,7 @@ function establishedBy({ routes, errorRoutes }: SiteConfig) {
   );
 }
 
-/** Whether clients choose by which name they ask for the site. */
+/** Whether clients choose the name with which they request the site. */
 function hasManyHosts({ addresses }: SiteConfig): boolean {
   return addresses.some(({ host }) => host === '' || host.startsWith('*.'));
 }
@@ -284,7 +284,7 @@ function badSubject(name: string): UnplacedProblem {
   };
 }
 
-/** What a site itself makes of a field of the app's answer, before the token is made of it. */
+/** Reports how a site itself changes a field of the app's response before the token is created from it. */
 function checkAnswerField(field: string, site: SiteConfig, source: Source, report: Report): void {
   const routes = [...site.routes, ...site.errorRoutes];
   for (const operation of operationsOn(field.toLowerCase(), routes)) {
@@ -315,7 +315,7 @@ function takenAway(field: string, { kind }: Source): UnplacedProblem {
   };
 }
 
-/** Each source once, however often the texts read it. */
+/** Each source once, however often the texts use it. */
 function unique(sources: readonly IdentitySource[]): IdentitySource[] {
   return [...new Map(sources.map((one) => [JSON.stringify(one), one])).values()];
 }

@@ -34,14 +34,14 @@ import { noAnnouncements } from './hub-core.ts';
 import { readyHub, type ReadyHub, type ReadyHubs } from './hub-setup.ts';
 import type { Resources } from './resources.ts';
 
-/** An announced hub with what its tokens must say. */
+/** An announced hub with the requirements for its tokens. */
 interface Announcement {
   readonly hub: AnnouncedHub;
   readonly detailType: string;
   readonly audience: (exchange: Exchange) => string;
 }
 
-/** What runs around the routes of a site for the sake of discovery; the first is the outermost. */
+/** The handlers for discovery around the routes of a site; the first is the outermost. */
 export async function discoveryHandlers(
   site: SiteConfig,
   config: Config,
@@ -94,7 +94,7 @@ function hubRequestOf(own: readonly ReadyHub[]): (exchange: Exchange) => boolean
   return (exchange) => below.some((isIt) => isIt(exchange));
 }
 
-/** The requests of live pages because of updates; null where no page is live. */
+/** Coordinates the fetches of live pages after updates; null if no page is live. */
 export function liveRefetches(
   site: SiteConfig,
   config: Config,
@@ -124,7 +124,7 @@ function personalFieldsOf({ cookie, tokenSource: source }: DiscoveryConfig): rea
   return [cookie.fromHeader, ...responseFieldsIn(templates)];
 }
 
-/** Updates that the gateway makes of the app's answers. */
+/** Publishes updates that result from the app's responses. */
 function speakingForTheApp(
   { publish, changes, aliases }: DiscoveryConfig,
   hub: AnnouncedHub,
@@ -137,7 +137,7 @@ function speakingForTheApp(
   const handlers: Handler[] = [];
   if (publish) handlers.push(createPublishedAnswers({ hub, concerns, announce }));
   const topicOf = createTopicOf(aliases, normalized);
-  /** Those that stand before one have what they are for. */
+  /** Earlier entries take precedence for their requests. */
   const earlier: ((exchange: Exchange) => boolean)[] = [];
   for (const config of changes) {
     const matches = compileRequestMatcher(config.matcher, matchers);
@@ -164,7 +164,7 @@ function speakingForTheApp(
   return handlers;
 }
 
-/** What is between app and gateway stays there: the token's header, and the mark of the session. */
+/** Keeps data between app and gateway from leaving: the token's header, and the mark of the session. */
 function keepInside(fromHeader: string, cookieNames: readonly string[]): Handler {
   return (exchange, next) => {
     for (const name of [fromHeader, PUBLISH_FIELD, DATA_FIELD]) exchange.withhold(name);
@@ -174,8 +174,7 @@ function keepInside(fromHeader: string, cookieNames: readonly string[]): Handler
 }
 
 /**
- * What stands next to whatever answers for the app, so that its pages become live; null where they
- * do not.
+ * The handler next to the one that responds for the app. It makes the app's pages live; null if they are not.
  *
  * @throws HubgateError `no-live-script`
  */
@@ -205,7 +204,7 @@ export function livePagesHandler(
   return createLivePages({ hub: announcement.hub, concerns, version, settings });
 }
 
-/** What the operator says of live pages, as attributes of their script. */
+/** The operator's settings for live pages, as attributes of their script. */
 function liveSettings(
   { aliases, live }: DiscoveryConfig,
   hub: AnnouncedHub,
@@ -251,7 +250,7 @@ function onThisSite(hub: ReadyHub): Announcement {
   const { path } = hub;
   return {
     ...announced(hub, path, (pageHost) => pageHost),
-    // The identity of the hub as this client contacts it, if none is pinned.
+    // The identity of the hub for this client's request, unless one is configured.
     audience: ({ scheme, host }) => hub.config.resourceIdentifier ?? `${scheme}://${host}${path}`,
   };
 }
@@ -295,7 +294,7 @@ function announced(
   return { hub, detailType: config.detailType ?? profile.detailType };
 }
 
-/** Under the rules of every publication, but with no token and no socket. */
+/** With the rules of every publication, but without a token and a connection. */
 async function publishTo(
   hub: ReadyHub['core']['hub'],
   { topics, data, private: isPrivate, id, type }: AnnouncedUpdate,
@@ -306,7 +305,7 @@ async function publishTo(
   await hub.publish(publication.update, publication.topics);
 }
 
-/** A hub of which only the URL is known; its path tells which names it goes by. */
+/** A hub of which only the URL is known. Its path determines the profile of its names. */
 function elsewhere(url: string, host: string): Announcement {
   const { pathname } = requireUrl(url);
   const profile = Object.values(profiles).find(({ path }) => path === pathname) ?? profiles.hub;

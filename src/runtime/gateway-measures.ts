@@ -4,18 +4,21 @@ import { ConnectionMeasures } from '../server/connection-measures.ts';
 import type { SpanCounts } from './otlp-export.ts';
 import { siteFamilies, SiteMeasures } from '../site/site-measures.ts';
 
-/** The label of requests that no site was there for. */
+/** The label of requests that belong to no site. */
 const NO_SITE = 'none';
 
-/** What a process counts, over its configurations. */
+/** The counters of a process, across its configurations. */
 export class GatewayMeasures {
   readonly connections = new ConnectionMeasures();
   readonly spans: SpanCounts = { exported: 0, dropped: 0 };
-  /** Configurations that have been put in force. */
+  /** Number of configurations that have been activated. */
   generation = 0;
   #sites = new Map<string, SiteMeasures>();
 
-  /** Those of a site, or of no site; a site of the same name goes on where the one before it was. */
+  /**
+   * The counters of a site, or those without a site. A site with the same name continues the counters of its
+   * predecessor.
+   */
   site(site: Pick<SiteConfig, 'addresses'> | null): SiteMeasures {
     const label = site === null ? NO_SITE : siteLabel(site);
     const measures = this.#sites.get(label) ?? new SiteMeasures();
@@ -23,7 +26,7 @@ export class GatewayMeasures {
     return measures;
   }
 
-  /** Forgets sites that are no longer configured: their number is the configuration's. */
+  /** Removes sites that are no longer configured, so that their number is bounded by the configuration. */
   keep(sites: readonly Pick<SiteConfig, 'addresses'>[]): void {
     const labels = new Set([NO_SITE, ...sites.map(siteLabel)]);
     this.#sites = new Map([...this.#sites].filter(([label]) => labels.has(label)));
@@ -47,7 +50,7 @@ export class GatewayMeasures {
   }
 }
 
-/** The first address of a site as it is configured: never what a client has sent. */
+/** The first address of a site as configured: never a value that a client has sent. */
 export function siteLabel({ addresses: [first] }: Pick<SiteConfig, 'addresses'>): string {
   if (first === undefined) return '';
   const { scheme, host, port } = first;

@@ -33,67 +33,66 @@ export interface Gateway {
    */
   start(): Promise<void>;
   /**
-   * Swaps to another configuration in one step: requests in flight finish on the old one, hub
-   * streams stay open unless the change concerns them. On any error the old one keeps serving.
+   * Swaps to another configuration in one step. Requests in progress finish with the old one. Hub streams
+   * stay open unless the change concerns them. On any error, the old configuration stays active.
    *
-   * @param wanted what the report is to say beside
+   * @param wanted optional contents of the report
    * @throws as {@link start}
    */
   reload(config: Config, wanted?: ReportWanted): Promise<ReloadReport>;
   /**
-   * The first half of a reload: builds another configuration and binds its ports, and serves it
-   * only when it is told to. For several gateways that change together or not at all. Until it is
-   * decided, further loads wait.
+   * The first half of a reload: builds another configuration and binds its ports, but serves it only after
+   * `commit`. For several gateways that change together or not at all. Further loads wait for the decision.
    *
    * @throws as {@link start}
    */
   prepare(config: Config): Promise<PreparedLoad>;
   /**
-   * Says what a reload would do. Everything is built as for one, the ports included, and given up
-   * again; logs, histories and authorities are not made for it, and nothing is ordered.
+   * Returns what a reload would do. Everything is built as for a reload, including the ports, and then
+   * discarded. Logs, histories and authorities are not created, and nothing is ordered.
    *
    * @throws as {@link start}
    */
   dryRun(config: Config): Promise<LoadPreview>;
   /**
-   * Stops accepting, ends the hub's streams, and waits at most `gracePeriodMs` for what is in
-   * flight. Calling it again returns the same promise; an aborted signal cuts the wait short.
+   * Stops accepting, ends the hub's streams, and waits at most `gracePeriodMs` for requests in progress.
+   * Another call returns the same promise. An aborted signal ends the wait early.
    */
   stop(signal?: AbortSignal): Promise<void>;
-  /** The ports that are bound. */
+  /** The bound ports. */
   readonly listeners: readonly BoundListener[];
-  /** What the configuration in force has come to. */
+  /** The status of the active configuration. */
   status(): Promise<GatewayStatus>;
-  /** The hubs' streams of which most waits, the slowest first. */
+  /** The hub streams with the most waiting data, the slowest first. */
   slowest(): Promise<readonly SlowSubscriber[]>;
-  /** What is counted, of this gateway and its process; several may have one name, and add up. */
+  /** The metrics of this gateway and its process. Families with the same name are to be added up. */
   families(): Promise<readonly Family[]>;
 }
 
 export interface GatewayStatus {
   readonly hubs: readonly RunningHub[];
-  /** Those of the sites, with those of the authority of this machine. */
+  /** The certificates of the sites and of this machine's own authority. */
   readonly certificates: readonly CertificateInUse[];
-  /** Whether a configuration is in force. */
+  /** Whether a configuration is active. */
   readonly serving: boolean;
-  /** Whether the event loop of a process does not keep time. */
+  /** Whether the event loop of a process is late. */
   readonly late: boolean;
 }
 
 export interface BoundListener {
-  /** Interface; empty for all, and where there is a socket instead. */
+  /** Interface; empty for all interfaces and for a socket. */
   readonly host: string;
   /** 0 for a Unix socket. */
   readonly port: number;
-  /** `unix//path` or `fd/3`, as in `bind`; null for a port of an interface. */
+  /** `unix//path` or `fd/3`, in the notation of `bind`; null for a port of an interface. */
   readonly socket: string | null;
   readonly secure: boolean;
 }
 
 export interface ReloadReport {
-  /** Hub streams that end because the new configuration no longer allows them. */
+  /** Hub streams that end because the new configuration does not allow them. */
   readonly endingStreams: number;
-  /** What {@link Gateway.rehearse} would have said, of this very load; only where it is wanted. */
+  /** The result that {@link Gateway.dryRun} would have had for this load; only if it is wanted. */
   readonly changes?: LoadPreview;
 }
 
@@ -101,28 +100,28 @@ export interface ReportWanted {
   readonly changes: boolean;
 }
 
-/** A configuration that is ready to be served. One of its functions is called, once. */
+/** A configuration that is ready to be served. Exactly one of its functions is called, once. */
 export interface PreparedLoad {
-  /** @throws HubgateError `listen-failed` where a port of the old configuration could not change hands */
+  /** @throws HubgateError `listen-failed` if a port of the old configuration could not be taken over */
   commit(wanted?: ReportWanted): Promise<ReloadReport>;
   discard(): Promise<void>;
 }
 
-/** What is live: a generation with the listeners it is served on. */
+/** The active generation with its listeners. */
 interface Current {
   readonly config: Config;
   readonly generation: Generation;
   readonly listeners: readonly OpenListener[];
 }
 
-/** What a reload has replaced, until all that was under way on it has come to its end. */
+/** A generation that a reload has replaced, until everything in progress on it has ended. */
 interface Retired {
   readonly listeners: readonly OpenListener['lease']['value'][];
   readonly closed: Promise<void>;
 }
 
 /**
- * Makes a gateway of a configuration. Nothing is opened before `start`.
+ * Creates a gateway from a configuration. Nothing is opened before `start`.
  *
  * @example
  * const gateway = createGateway(config);
@@ -134,7 +133,7 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
   let current: Current | null = null;
   const retired = new Set<Retired>();
   let stopping: Promise<void> | null = null;
-  /** Loads run one after the other: each swaps what the one before has left. */
+  /** Loads run one after the other: each replaces the result of the previous one. */
   let queue: Promise<unknown> = Promise.resolve();
 
   async function load(next: Config, wanted?: ReportWanted): Promise<ReloadReport> {
@@ -152,7 +151,7 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
         let told: Pick<ReloadReport, 'changes'> = {};
         try {
           taken = await takePorts(ports, around);
-          // What it changes can be told only of what is still there.
+          // The changes must be determined while the old generation still exists.
           if (wanted?.changes === true) told = { changes: previewLoad(current, loaded, ports) };
           changes = readyAll(taken.listeners, loaded.generation);
         } catch (error) {
@@ -160,7 +159,7 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
           await giveBack(loaded);
           throw error;
         }
-        // From here on there is no way back.
+        // From here on, the load can no longer fail.
         return { ...swap({ ...loaded, listeners: taken.listeners }, changes), ...told };
       },
       discard: () => giveBack(loaded),
@@ -216,7 +215,7 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
     await Promise.all([...listeners.map(({ lease }) => lease.release()), generation.release()]);
   }
 
-  /** Builds in its turn, and holds back the next until somebody has decided. */
+  /** Builds in its turn, and delays the next load until there is a decision. */
   function prepare(next: Config): Promise<PreparedLoad> {
     return new Promise((resolve, reject) => {
       void enqueue(async () => {
@@ -241,7 +240,7 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
     });
   }
 
-  /** What is under way comes to its end; a stop waits for it too. */
+  /** Everything in progress finishes; a stop waits for it too. */
   function retire(old: Current, { log }: Resources): void {
     const closings = [
       ...old.listeners.map(({ lease }) => lease.release()),
@@ -290,7 +289,7 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
       const first = initial;
       if (first === null) return;
       await enqueue(() => load(first));
-      // It is not to be kept beyond its time.
+      // Released, so that it does not stay in memory.
       initial = null;
     },
     reload: (next, wanted) => enqueue(() => load(next, wanted)),
@@ -332,9 +331,9 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
 }
 
 /**
- * Makes what each listener needs to serve a generation; nothing is changed yet.
+ * Prepares the service of each listener for a generation; nothing is changed yet.
  *
- * @throws what Node throws where a server cannot be made
+ * @throws the error of Node, if a server cannot be created
  */
 function readyAll(
   listeners: readonly OpenListener[],
@@ -353,7 +352,7 @@ function readyAll(
   }
 }
 
-/** Streams of hubs that the next generation has no more. */
+/** The number of streams on hubs that the next generation does not have. */
 function streamsOf(old: Generation | undefined, { cores }: Generation): number {
   const ending = [...(old?.cores.keys() ?? [])].filter((core) => !cores.has(core));
   return ending.reduce((sum, { hub }) => sum + hub.counts.connected, 0);

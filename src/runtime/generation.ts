@@ -40,41 +40,43 @@ export interface EndingStreams {
   readonly why: string;
 }
 
-/** A configuration as it runs. Nothing in it changes; a reload makes another. */
+/** A running configuration. It never changes; a reload creates another one. */
 export interface Generation {
   serviceFor(planned: PlannedListener): {
     readonly service: Service;
     readonly fallback: Certificate | null;
   };
   readonly hubs: readonly RunningHub[];
-  /** The streams of its hubs of which most waits. */
+  /** The streams of its hubs with the most waiting data. */
   slowest(): Promise<readonly SlowSubscriber[]>;
-  /** What is told of its hubs. */
+  /** The metrics of its hubs. */
   families(): Promise<readonly Family[]>;
-  /** The logs with the streams of these hubs, and their sites; another generation may have some of them. */
+  /**
+   * The histories with the streams of these hubs, and their sites. Another generation may share some of them.
+   */
   readonly cores: ReadonlyMap<HubCore, string>;
-  /** Names of histories that the configuration in force has, and this one has not. */
+  /** Names of histories that the active configuration has and this one does not have. */
   readonly historiesLeftBehind: readonly string[];
   certificates(): readonly CertificateInUse[];
-  /** Ends the hub streams that this configuration does not allow, and says how many. */
+  /** Ends the hub streams that this configuration does not allow, and returns their number. */
   reauthorise(): number;
-  /** Those that `reauthorise` would end. */
+  /** The streams that `reauthorise` would end. */
   refusedStreams(): readonly EndingStreams[];
   /** The certificates that `begin` would order at once. */
   orders(): readonly CertificateOrder[];
   /**
-   * From now on it is the one in force: the names of its histories are kept, and certificates are
-   * ordered, as the ports are open on which authorities will ask.
+   * Makes this the active generation: the names of its histories are stored, and certificates are ordered.
+   * The ports must be open, because authorities connect to them.
    */
   begin(): void;
-  /** Gives back what is leased. Requests in flight keep what they use. */
+  /** Releases all leases. Requests in progress keep what they use. */
   release(): Promise<void>;
 }
 
 /**
- * Builds everything that a configuration needs, short of its ports.
+ * Builds everything that a configuration needs, except its ports.
  *
- * @throws HubgateError for whatever cannot be opened; nothing is left open then
+ * @throws HubgateError for anything that cannot be opened; nothing is left open then
  */
 export async function buildGeneration(config: Config, resources: Resources): Promise<Generation> {
   const scope = new Scope();
@@ -224,7 +226,8 @@ function createService(
     if (site === undefined) return siteless;
     const admitted =
       policies?.admits(site, handshake?.policyId ?? null) ?? site.tls.clientAuth === null;
-    // A site that asks for no certificate takes connections of others, and nothing that was proven to them.
+    // A site without client certificates also accepts connections of other sites, but ignores the certificate
+    // that was verified for them.
     if (admitted && site.tls.clientAuth !== null) {
       exchange.identity.certificate = handshake?.certificate ?? null;
     }
@@ -251,12 +254,12 @@ function createService(
   };
 }
 
-/** Answers where no site of the port has the name. */
+/** Responds if no site of the port has the name. */
 function nowhere(planned: PlannedListener): SiteHandler {
   return (exchange) => (redirect(planned, exchange) ?? misdirected)(exchange);
 }
 
-/** The site of a name that has only an HTTPS port. */
+/** Redirects for a name that has only an HTTPS port. */
 function redirect({ redirects }: PlannedListener, { host }: Exchange): SiteHandler | undefined {
   if (redirects.size === 0) return undefined;
   const name = hostname(host);
@@ -309,8 +312,8 @@ function runningHub({ config, core }: ReadyHub): RunningHub {
 const PATH = /^\/\.well-known\/acme-challenge\/([A-Za-z0-9_-]+)$/;
 
 /**
- * Answers HTTP-01 challenges (RFC 8555 §8.3) before anything else of a listener does. What is none
- * of ours goes on: an app behind may get certificates of its own.
+ * Responds to HTTP-01 challenges (RFC 8555 §8.3) before any other handler of a listener. Unknown challenges
+ * are passed on, because an app behind the gateway may get certificates of its own.
  */
 function answerChallenges(handle: SiteHandler, challenges: Challenges): SiteHandler {
   return async (exchange) => {

@@ -5,21 +5,21 @@ import type { HandshakePolicies } from '../server/tls-endpoint.ts';
 import { type HandshakePolicy, openHandshakePolicy } from '../tls/handshake-policy.ts';
 import type { PlannedSite } from './listen-plan.ts';
 
-/** How handshakes go on one listener, and which requests a connection may carry after it. */
+/** The handshake policies of one listener, and which requests a connection may carry after its handshake. */
 export interface Handshakes extends HandshakePolicies {
   /**
-   * Whether a request for a site may come over a connection. A site with client certificates takes
-   * only those whose client it has asked for one itself: the name in a request need not be the one
-   * in the handshake, and the connection may be older than the trust pool (RFC 9110 §15.5.20).
+   * Whether a connection may carry a request for a site. A site with client certificates accepts only
+   * connections on which it has requested the certificate itself. The name in a request may differ from the
+   * one in the handshake, and the connection may be older than the trust pool (RFC 9110 §15.5.20).
    */
   admits(site: SiteConfig, policyId: string | null): boolean;
 }
 
 /**
- * Reads what the sites of a listener ask of handshakes.
+ * Opens the handshake policies of a listener's sites.
  *
- * @param siteOf the site of a host, the same for server names as for requests
- * @throws what {@link openHandshakePolicy} throws
+ * @param siteOf the site of a host, the same for server names and for requests
+ * @throws the errors of {@link openHandshakePolicy}
  */
 export async function openHandshakes(
   sites: readonly PlannedSite[],
@@ -32,7 +32,8 @@ export async function openHandshakes(
   const own = unique(bySite.values());
   const [only] = own;
   const open = own.find(({ clientAuth }) => clientAuth === null);
-  // For names of no site, whose handshakes fail, and for addresses of none: nothing is asked there.
+  // For names without a site, whose handshakes fail, and for addresses without a site. No client certificate
+  // is requested there.
   const other =
     own.length === 1 && only !== undefined
       ? only

@@ -5,23 +5,23 @@ import type { RunningHub, SlowSubscriber } from './running-hub.ts';
 import type { Family } from '../kernel/measures.ts';
 import type { LoadCounts } from './metrics.ts';
 
-/** How long a log may take to prove that it works, before it counts as out of reach. */
+/** How long a history may take to prove that it works before it counts as unreachable. */
 export const CHECK_PATIENCE_MS = 2_000;
 
-/** What an orchestrator asks: may it be sent requests; is there any use in keeping it. */
+/** The questions of an orchestrator: can the process receive requests, and is it worth keeping it running? */
 export type HealthQuestion = 'ready' | 'live';
 
 export interface HealthState extends Pick<GatewayStatus, 'late' | 'serving'> {
-  /** The hubs that are asked about. */
+  /** The hubs to check. */
   readonly hubs: readonly RunningHub[];
-  /** Whether it is stopping. */
+  /** Whether the process is stopping. */
   readonly draining: boolean;
 }
 
 /**
- * What is wrong, in words without detail; null when nothing is. Ready is who serves, does not stop,
- * keeps time and reaches its logs. Live is whom a new start could not help: what is away may come
- * back, but a log that has been closed under a gateway which does not stop stays closed.
+ * Describes what is wrong, without details; null if nothing is. A process is ready if it serves, is not
+ * stopping, keeps time and reaches its histories. A process is live if a restart could not help: an
+ * unavailable store may return, but a history that was closed while the gateway is not stopping stays closed.
  */
 export async function healthFault(
   question: HealthQuestion,
@@ -37,7 +37,7 @@ export async function healthFault(
     await Promise.all(hubs.map((hub) => within(CHECK_PATIENCE_MS, hub.check(), clock)));
     return null;
   } catch (error) {
-    // The log of the transport has the cause.
+    // The log of the transport contains the cause.
     if (question === 'live' && codeOf(error) !== 'transport-closed') return null;
     return 'transport health check failed';
   }
@@ -56,17 +56,17 @@ async function within(patienceMs: number, check: Promise<void>, clock: Clock): P
   }
 }
 
-/** What `GET /status` of the admin API answers: what a person who watches wants to see together. */
+/** The response to `GET /status` of the admin API: the report for a person that watches the gateway. */
 export interface StatusReport {
   readonly version: string;
   /** Milliseconds since the Unix epoch. */
   readonly time: number;
   readonly ready: boolean;
-  /** Why it is not; null when it is. */
+  /** The reason why it is not ready; null if it is. */
   readonly fault: string | null;
   readonly loads: LoadCounts;
-  /** What `GET /metrics` tells, as data. */
+  /** The contents of `GET /metrics`, as data. */
   readonly metrics: readonly Family[];
-  /** The streams of which most waits, of all hubs. */
+  /** The streams with the most waiting data, of all hubs. */
   readonly slowest: readonly SlowSubscriber[];
 }

@@ -10,22 +10,22 @@ import { HubgateError } from '../kernel/error.ts';
 import type { History } from '../transports/history.ts';
 import { openHistory } from '../transports/registry.ts';
 
-/** Under which name each hub keeps its history. */
+/** The name of each hub's history. */
 export interface HistoryNames {
   readonly of: (site: SiteConfig, hub: HubConfig) => string;
-  /** Each name with what its hub is known by. */
+  /** Each name with the identities of its hub. */
   readonly known: readonly (readonly [name: string, identities: readonly string[]])[];
-  /** Names of histories that this project had when it was last in force, and has no more. */
+  /** Names of histories that this project had in its last run and no longer has. */
   readonly leftBehind: readonly string[];
-  /** Histories that another project, which is still there, had when it was last in force. */
+  /** Histories that another existing project had in its last run. */
   readonly shared: readonly (readonly [name: string, project: string])[];
 }
 
-/** What is remembered in `<storage>/history/names.json`. */
+/** The contents of `<storage>/history/names.json`. */
 interface Kept {
-  /** Names by the projects that had them when they were last in force; those used last come last. */
+  /** Names by the projects that had them in their last run; the most recently used projects are last. */
   readonly projects: Readonly<Record<string, readonly string[]>>;
-  /** Names by what their hubs were known by: `name` of the hub, addresses of its site. */
+  /** Names by the identities of their hubs: `name` of the hub, addresses of its site. */
   readonly names: Readonly<Record<string, string>>;
 }
 
@@ -34,15 +34,14 @@ const MAX_PROJECTS = 100;
 /** Former addresses that are remembered. */
 const MAX_REMEMBERED = 10_000;
 
-/** The file that a configuration was read from tells the projects apart that share a storage; '' for none. */
+/** The configuration file, which identifies the project if several share a storage; '' for none. */
 export function projectOf({ options }: Config): string {
   return options.hiddenFiles[0] ?? '';
 }
 
 /**
- * A history is named after the first address that its site ever had. The name survives while the
- * hub keeps its `name`, or its site one of its addresses; a further hub of a site is known by its `name`
- * alone.
+ * A history is named after the first address that its site ever had. The name stays while the hub keeps its
+ * `name`, or its site one of its addresses. A further hub of a site is identified only by its `name`.
  */
 export function historyNames(
   config: Config,
@@ -62,7 +61,7 @@ export function historyNames(
       const name = Object.hasOwn(kept.names, identity) ? kept.names[identity] : undefined;
       return name ?? (hasHistory(one, identity, storage) ? identity : []);
     });
-  // Where an address has moved to another site, the history stays with the one that it is named after.
+  // If an address has moved to another site, the history stays with the site that it is named after.
   for (const mine of [true, false]) {
     for (const one of hubs) {
       if (of.has(one)) continue;
@@ -91,7 +90,7 @@ export function historyNames(
   };
 }
 
-/** Remembers the names of the configuration that is now in force. */
+/** Stores the names of the active configuration. */
 export function keepHistoryNames({ known }: HistoryNames, storage: string, project: string): void {
   const before = readKept(storage);
   const present = known.flatMap(([name, identities]) => identities.map((one) => [one, name]));
@@ -119,7 +118,7 @@ function identities({ site, hub, further }: HubOfSite): readonly string[] {
   return [...named, ...site.addresses.map((address) => siteName({ addresses: [address] }))];
 }
 
-/** One of a version that remembered no names. */
+/** Whether a history exists from a version that did not store names. */
 function hasHistory({ hub }: HubOfSite, name: string, storage: string): boolean {
   const directory = encodeURIComponent(`${name} ${hub.path ?? ''}`.trim());
   return existsSync(join(storage, 'history', directory));
@@ -144,7 +143,7 @@ function readKept(storage: string): Kept {
       names: Object.fromEntries(entriesOf(names).map(([key, name]) => [key, String(name)])),
     };
   } catch {
-    // Absent, or not ours: nothing is remembered then.
+    // Absent, or not written by hubgate: no names are known then.
     return NOTHING;
   }
 }
@@ -162,11 +161,11 @@ function fileOf(storage: string): string {
 export type { History, HistoryEntry } from '../transports/history.ts';
 
 /**
- * Opens what a hub of a configuration has kept, beside or without the gateway that serves it.
+ * Opens the history of a hub in a configuration, while its gateway runs or not.
  *
- * @param wanted the name of the hub or of its site; null when there is only one
+ * @param wanted the name of the hub or of its site; null if there is only one
  * @param storage directory of the gateway's storage, absolute
- * @throws HubgateError `invalid-argument` when it is not clear which; what opening throws
+ * @throws HubgateError `invalid-argument` if it is not clear which hub is meant; errors of opening
  */
 export async function openHistoryOf(
   config: Config,

@@ -13,53 +13,60 @@ import type { TimerWheel } from '../kernel/timer-wheel.ts';
 import { openTransport } from '../transports/registry.ts';
 import { type HubSignals, parseStreamSignal, type StreamSignal } from './peer-workers.ts';
 
-/** Streams that a reload ends are spread over this time, so that their clients do not return at once. */
+/**
+ * Time over which a reload spreads the ends of streams, so that their clients do not all reconnect at once.
+ */
 export const SPREAD_MS = 10_000;
 
-/** A hub's log with its open streams: what a reload keeps. */
+/** A hub's history with its open streams: the part that a reload keeps. */
 export interface HubCore {
   readonly hub: Hub;
   readonly transport: Transport;
   readonly connections: ConnectionCounter;
   readonly announcements: AnnouncementCounts;
-  /** Ends the streams of a token in all workers and on all machines; returns how many ended in this process. */
+  /**
+   * Ends the streams of a token in all workers and on all machines. Returns how many ended in this process.
+   */
   revoke(tokenId: string): number;
   /** Ends the streams of a browser session in all workers and on all machines. */
   signOut(session: string): void;
-  /** Other workers no longer reach this hub. */
+  /** Disconnects this hub from the other workers. */
   detach(): void;
 }
 
-/** Everything that makes two hubs the same hub over a reload. */
+/** Everything that makes two hubs the same hub across a reload. */
 export interface HubCoreKey {
   readonly site: string;
   readonly profile: Profile;
   readonly path: string;
   readonly base: string;
-  /** With its place: nothing is left to be made up. */
+  /** Including its location: no defaults are left to be filled in. */
   readonly transport: TransportConfig;
 }
 
 export interface HubCoreDependencies {
   readonly signals: HubSignals;
   readonly clock: Clock;
-  /** One for all hubs of the process, as the slices. */
+  /** One for all hubs of the process, like the scheduler. */
   readonly wheel: TimerWheel;
   readonly scheduler: Scheduler;
   readonly log: Logger;
 }
 
-/** Of the time that a stop may take, the share over which streams end: the rest is for their last bytes. */
+/** The fraction of the time for a stop during which streams end. The rest is for their last bytes. */
 const DRAIN_SHARE = 0.8;
-/** So many milliseconds for each stream: few end at once, and whoever comes back finds room. */
+/** Milliseconds for each stream: a few streams end at once, and reconnecting clients find capacity. */
 const MS_PER_STREAM = 10;
 
-/** Over how many milliseconds the streams of a gateway that stops are ended. */
+/** The time over which a stopping gateway ends its streams, in milliseconds. */
 export function drainSpread(streams: number, withinMs: number): number {
   return streams === 1 ? 0 : Math.min(withinMs * DRAIN_SHARE, streams * MS_PER_STREAM);
 }
 
-/** The pool in which hub cores live; `stoppingWithinMs` is asked when one closes: null where others stay. */
+/**
+ * Creates the pool of hub cores. `stoppingWithinMs` is called when a core closes; null if the gateway
+ * continues.
+ */
 export function createHubCores(
   stoppingWithinMs: () => number | null,
   log: Logger,
@@ -80,7 +87,10 @@ export function createHubCores(
   });
 }
 
-/** @throws HubgateError `transport-failed`, `history-too-new`; a damaged history is a log that refuses */
+/**
+ * @throws HubgateError `transport-failed`, `history-too-new`. A damaged history is opened as one that refuses
+ * every operation
+ */
 export async function openHubCore(
   key: HubCoreKey,
   { signals, clock, wheel, scheduler, log }: HubCoreDependencies,
@@ -127,7 +137,10 @@ export function noAnnouncements(): AnnouncementCounts {
   };
 }
 
-/** The name of a core in its pool. A memory log is one site's; a store is whoever's names it. */
+/**
+ * The name of a core in its pool. A history in memory belongs to one site; a store is shared by all hubs that
+ * name it.
+ */
 export function hubCoreName({ site, profile, path, base, transport }: HubCoreKey): string {
   return JSON.stringify([
     isShared(transport) ? '' : site,
@@ -135,7 +148,7 @@ export function hubCoreName({ site, profile, path, base, transport }: HubCoreKey
     path,
     base,
     Object.entries(transport),
-    // A password in it makes another transport, and must not be in a name.
+    // A different password means a different transport, but the password must not be in a name.
     createHash('sha256')
       .update(storeOf(transport)?.id ?? '')
       .digest('hex'),

@@ -11,7 +11,7 @@ import {
 } from '../kernel/measures.ts';
 import type { RunningHubCounts } from './running-hub.ts';
 
-/** A hub under the name that its series have. */
+/** A hub with the name in its series. */
 export interface NamedHub {
   readonly name: string;
   readonly profile: 'hub' | 'mercure';
@@ -20,7 +20,8 @@ export interface NamedHub {
 }
 
 /**
- * What is told of a hub. Hubs of one name have the same series: who prints them adds them up.
+ * The metrics of a hub. Hubs with the same name have the same series, which are added up when they are
+ * printed.
  */
 export async function hubFamilies({ name, profile, counts, hub }: NamedHub): Promise<Family[]> {
   const { measures } = hub;
@@ -139,7 +140,7 @@ export async function hubFamilies({ name, profile, counts, hub }: NamedHub): Pro
   ];
 }
 
-/** Under the names that dashboards of the reference hub ask for: without labels, all hubs together. */
+/** With the names that dashboards of the reference hub use: without labels, for all hubs together. */
 function mercureFamilies({ connected, subscribers, updates }: HubCounts): readonly Family[] {
   return [
     gauge('mercure_subscribers_connected', 'As hub_subscribers_connected.', connected),

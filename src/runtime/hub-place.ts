@@ -6,7 +6,7 @@ import { profiles } from '../hub/profile.ts';
 import { parseUrl, requireUrl } from '../kernel/parse-url.ts';
 import { placeTransport } from '../transports/registry.ts';
 
-/** Where the hub is that a site announces. */
+/** The location of the hub that a site announces. */
 export type HubPlace =
   | { readonly kind: 'own'; readonly hub: HubConfig }
   | {
@@ -19,8 +19,8 @@ export type HubPlace =
   | { readonly kind: 'elsewhere'; readonly host: string; readonly url: string };
 
 /**
- * This site's hub, one of this site by its path, another site's by its address (`hub.example.com`, with port where there are
- * several, or as URL), or one elsewhere by its URL; null when there is none by that name.
+ * This site's hub, one of this site by its path, one of another site by its address (`hub.example.com`, with
+ * port if there are several, or as URL), or an external one by its URL; null if there is none with that name.
  */
 export function placeOfHub(site: SiteConfig, config: Config): HubPlace | null {
   const named = site.discovery?.hub ?? null;
@@ -33,7 +33,7 @@ export function placeOfHub(site: SiteConfig, config: Config): HubPlace | null {
     for (const address of other.addresses) {
       const origin = originOf(address, config);
       const url = origin + hubPath(hub);
-      // Further hubs are known by their URLs only.
+      // Further hubs are identified only by their URLs.
       const names = further ? [url] : namesOf(address, origin, url);
       if (!names.includes(named.toLowerCase())) continue;
       if (other === site) return { kind: 'own', hub };
@@ -60,13 +60,13 @@ function originOf({ scheme, host, port }: SiteAddress, { options }: Config): str
   return `${scheme}://${name}${actual === standard ? '' : `:${actual}`}`;
 }
 
-/** Tells sites apart: the first address. */
+/** Identifies a site: its first address. */
 export function siteName({ addresses }: Pick<SiteConfig, 'addresses'>): string {
   const [first] = addresses;
   return first === undefined ? '' : `${first.scheme}://${first.host}:${first.port ?? ''}`;
 }
 
-/** The settings of a hub's transport with the place of its log, of which `site` is the name. */
+/** The settings of a hub's transport with the location of its history; `site` is the name of the history. */
 export function placedTransport(site: string, hub: HubConfig, storage: string): TransportConfig {
   return placeTransport(hub.transport, { storage, hub: `${site} ${hub.path ?? ''}`.trim() });
 }

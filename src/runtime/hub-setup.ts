@@ -34,20 +34,20 @@ import { createHash } from 'node:crypto';
 import { existsSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 
-/** What a hub needs from around it. */
+/** The parts of the gateway that a hub needs. */
 export interface HubSurroundings {
-  /** Tells hubs of a gateway apart: the name of the history. */
+  /** Identifies the hub within the gateway: the name of the history. */
   readonly site: string;
   /** Directory of the gateway's storage, absolute. */
   readonly storage: string;
-  /** What the key of its playground is made with; null where that is not known. */
+  /** Salt for the key of its playground; null if it is not known. */
   readonly playgroundSalt: string | null;
   readonly hubCores: LeasePool<HubCore>;
-  /** Then no log is opened that is not open already. */
+  /** If true, no history is opened that is not open already. */
   readonly dryRun: boolean;
   readonly keySets: LeasePool<Jwks>;
   readonly signals: HubSignals;
-  /** One for all hubs of the process, as the slices. */
+  /** One for all hubs of the process, like the scheduler. */
   readonly wheel: TimerWheel;
   readonly scheduler: Scheduler;
   readonly clock: Clock;
@@ -55,39 +55,39 @@ export interface HubSurroundings {
   readonly log: Logger;
 }
 
-/** The pool in which JWK Sets live: a reload keeps what was fetched. */
+/** Creates the pool of JWK Sets, so that a reload keeps the fetched keys. */
 export function createKeySets(): LeasePool<Jwks> {
   return new LeasePool<Jwks>((jwks) => jwks.close());
 }
 
-/** A hub with its settings of one generation. */
+/** A hub with its settings in one generation. */
 export interface ReadyHub {
   readonly config: HubConfig;
   readonly profile: Profile;
   readonly path: string;
   readonly cookieName: string;
   readonly core: HubCore;
-  /** null where it has not been built. */
+  /** null if it has not been built. */
   readonly liveScript: BrowserScript | null;
   readonly handle: Handler;
-  /** Ends the streams that these settings no longer allow, and says how many. */
+  /** Ends the streams that these settings do not allow, and returns their number. */
   reauthorise(): number;
-  /** How many streams `reauthorise` would end. */
+  /** The number of streams that `reauthorise` would end. */
   countRefused(): ReturnType<Hub['countRefused']>;
 }
 
 /** The hubs of each site, in the order of its configuration. */
 export type ReadyHubs = ReadonlyMap<SiteConfig, readonly ReadyHub[]>;
 
-/** A hub of a site as it runs. */
+/** The running hub of a site. */
 export function readyHub(hubs: ReadyHubs, site: SiteConfig, hub: HubConfig): ReadyHub | undefined {
   return hubs.get(site)?.[hubsOf(site).indexOf(hub)];
 }
 
 /**
- * Opens a hub; what it leases is given back when `scope` closes.
+ * Opens a hub. Its leases are released when `scope` closes.
  *
- * @throws HubgateError for keys that cannot be used, a history that cannot be opened
+ * @throws HubgateError for keys that cannot be used, or a history that cannot be opened
  */
 export async function setUpHub(
   written: HubConfig,
@@ -179,12 +179,12 @@ export async function setUpHub(
   };
 }
 
-/** A log that leaves nothing behind. */
+/** A history in memory, which leaves nothing behind. */
 function standIn(key: HubCoreKey): HubCoreKey {
   return { ...key, transport: transportKinds.memory.defaults };
 }
 
-/** What a demonstration wants and nobody else should have. */
+/** Settings for a demonstration, which no other hub should have. */
 function asPlayground(config: HubConfig): HubConfig {
   return {
     ...config,
@@ -198,7 +198,7 @@ function asPlayground(config: HubConfig): HubConfig {
   };
 }
 
-/** What verifying a hub's tokens needs; for the hub itself and for `token inspect`. */
+/** The options for verifying a hub's tokens; for the hub itself and for `token inspect`. */
 export async function openVerification(
   config: HubConfig,
   around: Pick<HubSurroundings, 'keySets' | 'clock' | 'scheduler' | 'log' | 'playgroundSalt'>,
@@ -217,15 +217,15 @@ export async function openVerification(
   };
 }
 
-/** How `topic=` subscribes; it needs no reader of tokens. */
+/** How `topic=` is handled, independent of the token reader. */
 function topicsOf({ protocolVersionCompatibility, legacyForms }: HubConfig): LegacyTopics | null {
   const { topics, templates } = legacyForms;
   return protocolVersionCompatibility !== null && topics ? { templates } : null;
 }
 
-/** A stream stays while what let it in is still configured. */
+/** A stream stays open while the issuer or the option that admitted it is still configured. */
 function stillAllowed({ anonymous }: HubConfig, { issuerKeys }: TokenVerifier): MayStayOpen {
-  // It outlives its generation, so it holds no more of it than it needs.
+  // It outlives its generation, so it keeps as little of it as possible in memory.
   return ({ issuerKey }) => (issuerKey === null ? anonymous : issuerKeys.has(issuerKey));
 }
 
@@ -274,14 +274,14 @@ async function openKeys(
 
 function originOf(url: string): string {
   const { protocol, host } = requireUrl(url);
-  // As written: an explicit default port is another identity than none.
+  // As written: with an explicit default port, the identity is different.
   const written = /^[a-z][a-z0-9+.-]*:\/\/([^/?#]+)/i.exec(url)?.[1]?.toLowerCase();
   return `${protocol}//${written ?? host}`;
 }
 
 /**
- * Counts the requests that only a hub of 0.x lets in, so that its operator sees when nobody needs
- * it any more; the log tells the first, the tenth, the hundredth and so on.
+ * Counts the requests that only a hub of 0.x accepts, so that its operator sees when the option is no longer
+ * needed. The first, the tenth, the hundredth one and so on are logged.
  */
 function countLegacyTokens(
   counts: Pick<HubCounts, 'legacyTokens'>,
@@ -296,17 +296,17 @@ function countLegacyTokens(
   };
 }
 
-/** The script of live pages as it was built; null where it was not. */
+/** The built script of live pages; null if it was not built. */
 function readLiveScript(): BrowserScript | null {
   return readScript(import.meta.resolve('#live-script'));
 }
 
-/** `hubgate/client` as one file; null where it was not built. */
+/** `hubgate/client` as one file; null if it was not built. */
 function readClientScript(): BrowserScript | null {
   return readScript(import.meta.resolve('#client-script'));
 }
 
-/** The script of the debugger's page; null where it was not built. */
+/** The script of the debugger's page; null if it was not built. */
 function readDebuggerScript(): BrowserScript | null {
   return readScript(import.meta.resolve('#debugger-script'));
 }

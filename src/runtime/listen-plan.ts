@@ -3,15 +3,15 @@ import type { BindAddress, Config, SiteAddress, SiteConfig } from '../config/con
 import { HubgateError } from '../kernel/error.ts';
 import { certificateOrigin } from '../tls/certificate-policy.ts';
 
-/** One listener that a configuration needs, and who is served there. */
+/** A listener that a configuration needs, and the sites that it serves. */
 export interface PlannedListener {
   /** An empty host stands for all interfaces. */
   readonly bind: BindAddress;
-  /** null where it does not matter: on Unix sockets, and on those that the gateway was handed. */
+  /** null if it does not matter: on Unix sockets, and on sockets that the gateway has inherited. */
   readonly port: number | null;
   readonly secure: boolean;
   readonly sites: readonly PlannedSite[];
-  /** Hosts that are sent to their HTTPS port, where no site of this listener has the name. */
+  /** Hosts that are redirected to their HTTPS port, if no site of this listener has the name. */
   readonly redirects: ReadonlyMap<string, number>;
 }
 
@@ -30,9 +30,9 @@ interface Draft {
 }
 
 /**
- * Which ports the sites need. An HTTPS site also gets a redirect on the HTTP port, unless a site
- * is there by that name or redirects are off; then the port is there for challenges only, if ACME
- * gives the site's certificate, and with `auto_https off` it is not opened for either.
+ * Plans the ports that the sites need. An HTTPS site also gets a redirect on the HTTP port, unless a site has
+ * that name there or redirects are off. In that case the port is opened only for challenges, if ACME provides
+ * the site's certificate. With `auto_https off` it is not opened at all.
  *
  * @throws HubgateError `listener-conflict` for HTTP and HTTPS on one port
  */
@@ -78,7 +78,7 @@ export function planListeners(config: Config): PlannedListener[] {
     for (const site of config.sites) {
       for (const { scheme, host, port } of site.addresses) {
         if (scheme !== 'https' || host === '') continue;
-        // The port may be taken by an HTTPS site: then there is nothing to redirect from.
+        // If an HTTPS site has the port, there is nothing to redirect from.
         for (const bind of interfacesOf(site)) {
           if (drafts.get(listenerKey({ bind, port: httpPort }))?.secure === true) continue;
           // In front of an https_port of its own there is something that leads 443 to it.
@@ -92,7 +92,7 @@ export function planListeners(config: Config): PlannedListener[] {
     for (const site of config.sites) {
       if (!site.addresses.some((address) => isOrdered(address, site, config))) continue;
       for (const bind of interfacesOf(site)) {
-        // Opened for HTTP-01 challenges; where an HTTPS site has the port, TLS-ALPN-01 must do.
+        // Opened for HTTP-01 challenges. If an HTTPS site has the port, only TLS-ALPN-01 is possible.
         const taken = drafts.get(listenerKey({ bind, port: httpPort }))?.secure === true;
         if (!taken) draft(bind, httpPort, false);
       }
@@ -104,13 +104,13 @@ export function planListeners(config: Config): PlannedListener[] {
   }));
 }
 
-/** Whether ACME is to give the certificate of an address. */
+/** Whether ACME provides the certificate of an address. */
 function isOrdered({ scheme, host }: SiteAddress, { tls }: SiteConfig, config: Config): boolean {
   if (scheme !== 'https') return false;
   return ['acme', 'on-demand'].includes(certificateOrigin(host, tls, config.options).kind);
 }
 
-/** What two plans for the same listener have in common. */
+/** A key that is equal for two plans of the same listener. */
 export function listenerKey({ bind, port }: Pick<PlannedListener, 'bind' | 'port'>): string {
   switch (bind.kind) {
     case 'host':
@@ -126,7 +126,7 @@ function placesOf({ bind }: SiteConfig): readonly BindAddress[] {
   return bind.length === 0 ? [{ kind: 'host', host: '' }] : bind;
 }
 
-/** Those that have ports: only there can HTTP be served beside HTTPS. */
+/** The interfaces with ports: only there can HTTP be served in addition to HTTPS. */
 function interfacesOf(site: SiteConfig): readonly BindAddress[] {
   return placesOf(site).filter(({ kind }) => kind === 'host');
 }

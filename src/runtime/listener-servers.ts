@@ -4,7 +4,7 @@ import type { Report } from '../config/problem.ts';
 import { HubgateError } from '../kernel/error.ts';
 import { planListeners, type PlannedListener } from './listen-plan.ts';
 
-/** How a listener serves: as its own `servers <address>` says, else as the general one. */
+/** The options of a listener: those of its own `servers <address>`, else the general ones. */
 export function serversAt(
   { servers, listeners }: Config['options'],
   { bind, port }: Pick<PlannedListener, 'bind' | 'port'>,
@@ -14,15 +14,15 @@ export function serversAt(
   return own?.servers ?? servers;
 }
 
-/** The configuration as one listener, or the sites of one, have it. */
+/** The configuration with the options of one listener. */
 export function configAt(config: Config, servers: ServerOptions): Config {
   const { options } = config;
   return options.servers === servers ? config : { ...config, options: { ...options, servers } };
 }
 
 /**
- * How the listeners of a site serve, of which the site itself needs whom to believe; all agree on that,
- * or {@link checkListenerServers} has said so.
+ * The options of a site's listeners. The site itself needs only the trusted proxies, which are the same on
+ * all of them; otherwise {@link checkListenerServers} has reported it.
  */
 export function serversOf(
   site: SiteConfig,
@@ -33,7 +33,7 @@ export function serversOf(
   return listener === undefined ? options.servers : serversAt(options, listener);
 }
 
-/** Whether every `servers <address>` is of a listener, and none divides a site. */
+/** Checks that every `servers <address>` belongs to a listener, and that none of them splits a site. */
 export function checkListenerServers(config: Config, report: Report): void {
   const { options } = config;
   if (options.listeners.length === 0) return;
@@ -67,7 +67,7 @@ export function checkListenerServers(config: Config, report: Report): void {
   }
 }
 
-/** None where they conflict, which is told elsewhere. */
+/** Empty if listeners conflict, which is reported elsewhere. */
 function listenersOf(config: Config): readonly PlannedListener[] {
   try {
     return planListeners(config);

@@ -8,9 +8,9 @@ import type { EndingStreams, Generation } from './generation.ts';
 import { listenerKey, type PlannedListener } from './listen-plan.ts';
 import type { OpenListener, OpenPorts } from './open-ports.ts';
 
-/** What loading a configuration would do, or has done. */
+/** What loading a configuration would change, or has changed. */
 export interface LoadPreview {
-  /** By their addresses. */
+  /** Sites by their addresses. */
   readonly sites: {
     readonly added: readonly string[];
     readonly removed: readonly string[];
@@ -29,7 +29,7 @@ export interface LoadPreview {
   readonly certificates: readonly CertificateOrder[];
 }
 
-/** Of a configuration that says what the one in force says. */
+/** The preview of a configuration that equals the active one. */
 export const NO_CHANGE: LoadPreview = {
   sites: { added: [], removed: [], changed: [] },
   listeners: { opened: [], closed: [], changed: [], handedOver: [] },
@@ -38,13 +38,13 @@ export const NO_CHANGE: LoadPreview = {
   certificates: [],
 };
 
-/** A configuration with what it has been built into. */
+/** A configuration with the generation built from it. */
 interface Built {
   readonly config: Config;
   readonly generation: Generation;
 }
 
-/** @param current null before the first configuration serves */
+/** @param current null before the first configuration is active */
 export function previewLoad(
   current: (Built & { readonly listeners: readonly OpenListener[] }) | null,
   next: Built,
@@ -59,7 +59,7 @@ export function previewLoad(
   };
 }
 
-/** Sums what the processes of one gateway say of the same load; they differ in their streams only. */
+/** Adds up the previews of one load from the processes of a gateway; only their streams differ. */
 export function sumPreviews([first, ...others]: readonly [
   LoadPreview,
   ...LoadPreview[],
@@ -84,7 +84,7 @@ function changesOfSites(before: Config | null, after: Config): LoadPreview['site
   };
 }
 
-/** What is configured for each address, as text. */
+/** The configuration for each address, as text. */
 function sitesByAddress(config: Config | null): ReadonlyMap<string, string> {
   if (config === null) return new Map();
   return new Map(
@@ -95,7 +95,7 @@ function sitesByAddress(config: Config | null): ReadonlyMap<string, string> {
   );
 }
 
-/** Without its addresses: one more is not a change of the others. */
+/** Without its addresses: adding an address does not change the others. */
 function siteText(config: Config, site: SiteConfig): string {
   const alone = { ...config, sites: [{ ...site, addresses: [] }] };
   return JSON.stringify(encodeConfig(alone, registry, { showSecrets: true, brief: false }));

@@ -1,12 +1,11 @@
-// Counters lie where things happen, in fields whose labels are known beforehand, so counting costs
-// one addition. prom-client is loaded at the first question, and adds up and prints what all
-// workers have counted. Its own histograms and process metrics are not used: they look up labels at
-// each observation.
+// Counters are fields of the objects that count. Their labels are known in advance, so counting costs one
+// addition. prom-client is loaded at the first request, and adds up and prints the counters of all workers.
+// Its own histograms and process metrics are not used, because they look up labels at each observation.
 
 import { counter, type Family, gauge, type Labels } from '../kernel/measures.ts';
 import type { CertificateInUse } from '../tls/certificate.ts';
 
-/** How the loads of configurations have gone. */
+/** The results of the loads of configurations. */
 export interface LoadCounts {
   readonly succeeded: number;
   readonly failed: number;
@@ -19,30 +18,30 @@ export interface LoadCounts {
 /** The Prometheus text exposition format 0.0.4. */
 export const METRICS_TYPE = 'text/plain; version=0.0.4; charset=utf-8';
 
-/** Series of certificates; a catch-all site may have more, of which those that end first are told. */
+/** Most series of certificates. If a catch-all site has more, those that expire first are included. */
 const MAX_CERTIFICATES = 200;
-/** Characters of the label `names`; a certificate may have a hundred names. */
+/** Characters of the label `names`; a certificate can have a hundred names. */
 const MAX_NAMES_LENGTH = 256;
 
-/** What Prometheus reads. Families of one name, of several processes or hubs, become one. */
+/** The text for Prometheus. Families with the same name, of several processes or hubs, are combined. */
 export async function metricsText(families: readonly Family[]): Promise<string> {
   return (await aggregated(families)).metrics();
 }
 
-/** Families of which each name is there once. */
+/** Combines families, so that each name occurs only once. */
 export async function addedUp(families: readonly Family[]): Promise<readonly Family[]> {
   const added: unknown = await (await aggregated(families)).getMetricsAsJSON();
-  // What the library has made of families are families.
+  // The library's results are families again.
   return added as readonly Family[];
 }
 
 async function aggregated(families: readonly Family[]) {
-  // Loaded when somebody asks for the first time.
+  // Loaded at the first request.
   const { default: prometheus } = await import('prom-client');
   return prometheus.AggregatorRegistry.aggregate([[...families]]);
 }
 
-/** Of several with the same labels (one on each port, say) the one that ends first. */
+/** Of several certificates with the same labels (for example one per port), the one that expires first. */
 export function certificateFamily(certificates: readonly CertificateInUse[]): Family {
   const series = new Map<string, readonly [Labels, number]>();
   for (const { names, authority, notAfter } of certificates.toSorted(byEnd)) {

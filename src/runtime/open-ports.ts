@@ -9,25 +9,27 @@ export interface OpenListener {
   readonly lease: Lease<Listener>;
 }
 
-/** The ports of a configuration before it is served. */
+/** The ports of a configuration before it is active. */
 export interface OpenPorts {
   readonly plan: readonly PlannedListener[];
   readonly listeners: readonly OpenListener[];
-  /** Those that are bound at commit, when our own listeners that have the port now have left it. */
+  /** Ports that are bound at commit, after the gateway's own listeners have released them. */
   readonly handedOver: readonly {
     readonly planned: PlannedListener;
     readonly from: readonly OpenListener[];
   }[];
 }
 
-/** A port that several processes share is free when the last of them has left it: they have so long. */
+/**
+ * A port that several processes share is free when the last of them has released it. This is the time limit.
+ */
 const HAND_OVER_MS = 5_000;
 const RETRY_MS = 20;
 
 /**
- * Binds what a configuration needs. A port that an own listener has at another address (`bind` was
- * added, say) cannot be bound beside it; when that listener goes with the old configuration, it
- * changes hands at commit.
+ * Binds the ports of a configuration. If one of the gateway's own listeners has the port at another address
+ * (for example because `bind` was added), both cannot be bound at once. If that listener ends with the old
+ * configuration, the port is taken over at commit.
  *
  * @throws HubgateError `listen-failed`; nothing is left open then
  */
@@ -57,16 +59,16 @@ export async function openPorts(
   }
 }
 
-/** All ports of a configuration, those that have changed hands too. */
+/** All ports of a configuration, including those that were taken over. */
 export interface TakenPorts {
   /** In the order of the plan. */
   readonly listeners: readonly OpenListener[];
-  /** Gives those that have changed hands back to the listeners that had them. */
+  /** Returns the ports that were taken over to their previous listeners. */
   undo(): Promise<void>;
 }
 
 /**
- * Binds the ports that change hands. Between the two listeners the system refuses connections, for no
+ * Binds the ports that are taken over. Between the two listeners, the system refuses connections, for no
  * longer than binding takes.
  *
  * @throws HubgateError `listen-failed`; the old listeners have their ports again then
@@ -124,7 +126,7 @@ function overlap(one: PlannedListener, other: PlannedListener): boolean {
   return one.bind.kind === 'host' && other.bind.kind === 'host' && one.port === other.port;
 }
 
-/** Whether another program, or this one, has the port. */
+/** Whether another program, or this one, uses the port. */
 export function isTaken(error: unknown): boolean {
   return error instanceof HubgateError && codeOf(error.cause) === 'EADDRINUSE';
 }

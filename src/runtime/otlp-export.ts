@@ -1,5 +1,5 @@
-// OTLP's JSON is one page of documentation, and OpenTelemetry's library brings a registry of its
-// own for what is one POST every two seconds.
+// OTLP's JSON format fits on one page of documentation. OpenTelemetry's library has a registry of its own,
+// which is too much for one POST every two seconds.
 
 import type { Clock } from '../kernel/clock.ts';
 import { messageOf } from '../kernel/error.ts';
@@ -7,22 +7,22 @@ import type { Logger } from '../kernel/log.ts';
 import { requireUrl } from '../kernel/parse-url.ts';
 import type { Span, SpanSink } from '../site/tracing.ts';
 
-/** Spans that wait to be sent; more are dropped. */
+/** Spans that wait to be sent; further ones are dropped. */
 export const MAX_WAITING_SPANS = 4_096;
 /** Spans of one request, and how long the first of them waits for others. */
 const BATCH_SPANS = 512;
 const BATCH_MS = 2_000;
-/** How long a collector may take to answer. */
+/** How long a collector may take to respond. */
 const TIMEOUT_MS = 10_000;
 
-/** What has become of spans. */
+/** Counters of sent and dropped spans. */
 export interface SpanCounts {
   exported: number;
   dropped: number;
 }
 
 export interface OtlpOptions {
-  /** Of the collector; without a path, `/v1/traces` is meant. */
+  /** URL of the collector; without a path, `/v1/traces` is used. */
   readonly url: string;
   readonly counts: SpanCounts;
   readonly clock: Clock;
@@ -31,8 +31,9 @@ export interface OtlpOptions {
 }
 
 /**
- * Sends spans to a collector by OTLP over HTTP, as JSON. A collector that is slow or away costs
- * spans, which are counted, and nothing else: one request at a time, a bounded queue, no second try.
+ * Sends spans to a collector with OTLP over HTTP, as JSON. If a collector is slow or unavailable, spans are
+ * lost and counted, without any other effect: there is one request at a time, a bounded queue, and no second
+ * attempt.
  *
  * @see https://opentelemetry.io/docs/specs/otlp/#otlphttp
  */
@@ -61,7 +62,7 @@ export class OtlpExport implements SpanSink {
     else this.#cancel ??= this.#options.clock.after(BATCH_MS, () => this.#begin());
   }
 
-  /** Sends what waits, and resolves when that is done or given up. */
+  /** Sends the waiting spans, and resolves when that has succeeded or failed. */
   async close(): Promise<void> {
     while (this.#waiting.length > 0 || this.#sending !== null) {
       this.#begin();
@@ -99,7 +100,7 @@ export class OtlpExport implements SpanSink {
       this.#failing = false;
     } catch (error) {
       counts.dropped += batch.length;
-      // Said once, and once more when it goes on.
+      // Logged once, and once more when it works again.
       if (!this.#failing) {
         log.warn('Spans cannot be exported; they are dropped until they can', {
           collector: this.#url,
@@ -134,12 +135,12 @@ function encodeSpan(span: Span): unknown {
     startTimeUnixNano: nanoseconds(span.startMs),
     endTimeUnixNano: nanoseconds(span.endMs),
     attributes: attributes(span.attributes),
-    // STATUS_CODE_ERROR, for statuses of the server's own fault.
+    // STATUS_CODE_ERROR, for statuses that mean a fault of the server.
     ...(span.isError ? { status: { code: 2 } } : {}),
   };
 }
 
-/** 64 bit integers are decimal texts. */
+/** 64-bit integers are decimal strings. */
 function nanoseconds(ms: number): string {
   return String(BigInt(Math.round(ms * 1000)) * 1000n);
 }

@@ -5,7 +5,7 @@ export type StreamSignal =
   | { readonly kind: 'revoked'; readonly tokenId: string }
   | { readonly kind: 'signed-out'; readonly session: string };
 
-/** What one process tells the others about a hub that they share; `core` is the hub's name. */
+/** A message between processes about a hub that they share; `core` is the hub's name. */
 export type Signal = { readonly core: string } & (
   | { readonly kind: 'appended' }
   | StreamSignal
@@ -13,7 +13,7 @@ export type Signal = { readonly core: string } & (
   | { readonly kind: 'counted'; readonly counted: Counted }
 );
 
-/** What another machine has sent; null for what this version does not know. */
+/** Parses a signal from another machine; null if this version does not know it. */
 export function parseStreamSignal(message: string): StreamSignal | null {
   try {
     const { kind, tokenId, session } = Object(JSON.parse(message));
@@ -21,25 +21,25 @@ export function parseStreamSignal(message: string): StreamSignal | null {
     if (kind === 'signed-out' && typeof session === 'string') return { kind, session };
     return null;
   } catch {
-    // A later version may write something else.
+    // A later version may send something else.
     return null;
   }
 }
 
 /** The other processes that serve the same configuration: the workers of one gateway. */
 export interface PeerWorkers {
-  /** Tells all others; one that is not there yet misses it. */
+  /** Sends a signal to all others. A process that has not started yet misses it. */
   send(signal: Signal): void;
-  /** Is told what the others send, from now on. One listener. */
+  /** Sets the single listener for signals of the others. */
   receive(listener: (signal: Signal) => void): void;
 }
 
-/** Passes the signals of siblings to the hubs that they are about. */
+/** Passes the signals of other workers to their hubs. */
 export class HubSignals {
   readonly #peerWorkers: PeerWorkers | null;
   readonly #hubs = new Map<string, (signal: Signal) => void>();
 
-  /** @param siblings null for a process that serves alone */
+  /** @param peerWorkers null for a single process */
   constructor(peerWorkers: PeerWorkers | null) {
     this.#peerWorkers = peerWorkers;
     peerWorkers?.receive((signal) => this.#hubs.get(signal.core)?.(signal));
@@ -49,7 +49,7 @@ export class HubSignals {
     this.#peerWorkers?.send(signal);
   }
 
-  /** Gives a hub the signals of its name until the returned function is called. */
+  /** Passes a hub the signals with its name until the returned function is called. */
   join(core: string, listener: (signal: Signal) => void): () => void {
     this.#hubs.set(core, listener);
     return () => {

@@ -13,13 +13,13 @@ const SALT_BYTES = 32;
 export type Salts = Readonly<Record<string, string>>;
 
 /**
- * What the playgrounds' keys are made with: random, and the same for as long as a hub has the option.
- * So its tokens end with it, and do not come back with it.
+ * The salts for the playgrounds' keys: random, and constant for as long as a hub has the option. So the
+ * tokens become invalid when the option is removed, and stay invalid if it is added again.
  */
 export class PlaygroundSalts {
   #kept: Salts = {};
 
-  /** Those of the configuration in force, and new ones for what it has not. */
+  /** The salts of the active configuration, and new ones for hubs that do not have one yet. */
   for(config: Config): Salts {
     return Object.fromEntries(
       allHubs(config).flatMap((one) => {
@@ -30,13 +30,13 @@ export class PlaygroundSalts {
     );
   }
 
-  /** These are of the configuration in force now. */
+  /** Stores the salts of the configuration that is now active. */
   keep(salts: Salts): void {
     this.#kept = salts;
   }
 }
 
-/** Whose salt it is; a hub under another address is another playground. */
+/** The name of the hub's salt; a hub with another address is another playground. */
 export function saltName({ site, hub, further }: HubOfSite): string {
   return `${siteName(site)} ${hubPath(hub)}${further ? ` ${hub.name}` : ''}`;
 }
@@ -45,11 +45,11 @@ const ISSUER = 'urn:hubgate:playground';
 const KEY_BYTES = 32;
 
 /**
- * What the playground signs with and is verified with: a key of its own, so that its tokens end
- * with the option. It is made of the hub's secret and of a salt, which all workers have; null
- * without a subscriber's HMAC secret.
+ * The issuer of the playground, which signs and verifies with a key of its own, so that its tokens end with
+ * the option. The key is derived from the hub's secret and a salt that all workers share; null without an
+ * HMAC secret for subscribers.
  *
- * @param salt null for who cannot know it: another process
+ * @param salt null in another process, which cannot know it
  */
 export function playgroundIssuer(
   config: HubConfig,

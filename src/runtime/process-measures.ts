@@ -17,7 +17,7 @@ const GC_KINDS: Readonly<Record<number, string>> = {
   [constants.NODE_PERFORMANCE_GC_WEAKCB]: 'weakcb',
 };
 
-/** What is told of this process: processor, memory, event loop, garbage collection. */
+/** The metrics of this process: processor, memory, event loop, garbage collection. */
 export class ProcessMeasures {
   readonly loop: LoopWatch;
   readonly #collections = new Map(
@@ -76,20 +76,20 @@ export class ProcessMeasures {
   }
 
   #collected(entry: PerformanceEntry): void {
-    // Node says which kind it was, which its types do not know.
+    // Node provides the kind of garbage collection, but its types do not declare it.
     const { detail } = entry as { detail?: { kind?: number } };
     const kind = GC_KINDS[detail?.kind ?? 0] ?? '';
     this.#collections.get(kind)?.observe(entry.duration / 1000);
   }
 }
 
-/** null where there is not a limit, or the system does not tell. */
+/** null if there is no limit, or if the system does not report one. */
 function maxDescriptors(): number | null {
   try {
     const limits = readFileSync('/proc/self/limits', 'utf8');
     return Number(/^Max open files +(\d+)/m.exec(limits)?.[1] ?? Number.NaN) || null;
   } catch {
-    // Only Linux tells.
+    // Only Linux reports it.
     return null;
   }
 }
@@ -98,21 +98,21 @@ function openDescriptors(): number | null {
   try {
     return readdirSync('/proc/self/fd').length;
   } catch {
-    // Only Linux tells.
+    // Only Linux reports it.
     return null;
   }
 }
 
-/** How often it is looked whether the event loop keeps time. */
+/** How often the delay of the event loop is measured. */
 const TICK_MS = 100;
-/** A turn that began so much too late makes the process late… */
+/** A turn that begins this much too late makes the process late… */
 export const MAX_DELAY_MS = 1000;
-/** …for so long after it. */
+/** …for this long afterwards. */
 export const LATE_FOR_MS = 5000;
 
 /**
- * Watches how late the turns of the event loop begin. Node's own histogram is emptied by whoever
- * reads it, which two who watch cannot share.
+ * Measures how late the turns of the event loop begin. Reading Node's own histogram resets it, so two readers
+ * cannot share it.
  */
 export class LoopWatch {
   readonly delay = new Histogram(SECONDS);

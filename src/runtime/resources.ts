@@ -29,21 +29,23 @@ import { ProcessMeasures } from './process-measures.ts';
 import { countPeers, HubSignals, type PeerWorkers } from './peer-workers.ts';
 
 export interface GatewayOptions {
-  /** @default a logger that says nothing */
+  /** @default a logger that writes nothing */
   readonly log?: Logger;
-  /** Opens the log that a site's `log` names, and closes it with the site. @default the gateway's own */
+  /** Opens the log that a site's `log` names, and closes it with the site. @default the gateway's own log */
   readonly openLog?: (options: LogOptions) => { readonly log: Logger; close(): void };
-  /** @default the system's */
+  /** @default the system's clock */
   readonly clock?: Clock;
-  /** Other processes that serve the same. @default none */
+  /** Other processes that serve the same configuration. @default none */
   readonly peerWorkers?: PeerWorkers;
-  /** Salts of the playgrounds of what is built next, where several processes share them. @default its own */
+  /**
+   * Returns the playgrounds' salts for the next generation, if several processes share them. @default its own
+   */
   readonly playgroundSalts?: () => Salts;
-  /** From 0 up to 1; spreads deadlines and balances. @default Math.random */
+  /** Returns a number from 0 up to 1, for spreading deadlines and load. @default Math.random */
   readonly random?: () => number;
 }
 
-/** What outlives a configuration, leased by those that use it. */
+/** Everything that outlives a configuration, leased by its users. */
 export interface Resources {
   readonly log: Logger;
   readonly openLog: NonNullable<GatewayOptions['openLog']>;
@@ -56,10 +58,10 @@ export interface Resources {
   readonly managed: ManagedCertificates;
   readonly hubCores: LeasePool<HubCore>;
   readonly keySets: LeasePool<Jwks>;
-  /** Tokens that sources have given, by all that decides what one gives. */
+  /** Tokens from token sources, by everything that determines the result of a source. */
   readonly tokenCaches: LeasePool<TokenCache>;
   readonly playgrounds: PlaygroundSalts;
-  /** Those of a configuration that is being built. */
+  /** The salts for a configuration that is being built. */
   saltsFor(config: Config): Salts;
   readonly signals: HubSignals;
   readonly wheel: TimerWheel;
@@ -69,13 +71,13 @@ export interface Resources {
   readonly rateLimits: RateLimits;
   readonly measures: GatewayMeasures;
   readonly process: ProcessMeasures;
-  /** The listener is bound, and ready to speak what is planned as soon as it has a service. */
+  /** The listener is bound, and ready for the planned protocols as soon as it has a service. */
   leaseListener(planned: PlannedListener): Promise<Lease<Listener>>;
   /** Whether other processes serve the same ports. */
   readonly hasSiblings: boolean;
-  /** What is built is looked at and thrown away: nothing is written, logged or ordered. */
+  /** Whether the generation is only built for inspection: nothing is written, logged or ordered. */
   readonly dryRun: boolean;
-  /** Set once, when the gateway goes: what is open then has so many milliseconds. */
+  /** Set once, when the gateway stops: the time limit for everything that is still open, in milliseconds. */
   stoppingWithinMs: number | null;
 }
 
@@ -84,7 +86,7 @@ export function storageOf({ storage }: Config['options']): string {
   return resolve(storage ?? defaultStorage());
 }
 
-/** Opens nothing yet but the storage directory. */
+/** Opens nothing yet, except the storage directory. */
 export function openResources(config: Config, options: GatewayOptions): Resources {
   const { log = silentLogger, clock = systemClock, random = Math.random } = options;
   const { openLog = () => ({ log, close: () => {} }) } = options;
@@ -162,14 +164,14 @@ function makeStorage(directory: string): void {
   }
 }
 
-/** The same for a configuration that is only tried. */
+/** The same resources for a dry run. */
 export function rehearsing(resources: Resources): Resources {
   return {
     ...resources,
     dryRun: true,
     log: silentLogger,
     openLog: () => ({ log: silentLogger, close: () => {} }),
-    // Bound, but not ready for TLS: the keys of its tickets would be written.
+    // Bound, but not ready for TLS, because the keys of its tickets would be written.
     leaseListener: (planned) => resources.leaseListener({ ...planned, secure: false }),
   };
 }

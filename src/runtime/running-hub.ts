@@ -1,36 +1,36 @@
 import type { AnnouncementCounts } from '../discovery/announced-hub.ts';
 import type { HubCounts, SlowStream } from '../hub/hub-measures.ts';
 
-/** What is counted of a hub: in its core, and where the gateway speaks for the app. */
+/** The counters of a hub: those of its core, and those of its announcements. */
 export type RunningHubCounts = HubCounts & AnnouncementCounts;
 
 export type RevocationReach = 'here' | 'everywhere';
 
-/** A hub of the running configuration, as its operator sees it. */
+/** A hub of the active configuration, from the view of its operator. */
 export interface RunningHub {
-  /** Label of the configuration; several hubs without one are all `default`. */
+  /** Name in the configuration; all hubs without one have the name `default`. */
   readonly name: string;
   readonly profile: 'hub' | 'mercure';
   readonly counts: Readonly<RunningHubCounts>;
-  /** @throws HubgateError when its transport does not work */
+  /** @throws HubgateError if its transport does not work */
   check(): Promise<void>;
   /**
-   * Ends the streams that were opened with the token of this `jti`, and says how many there were here.
+   * Ends the streams that were opened with the token of this `jti`, and returns how many there were here.
    *
-   * @param reach whether other machines are told
+   * @param reach whether other machines are notified
    */
   revoke(tokenId: string, reach: RevocationReach): Promise<number>;
 }
 
-/** A stream of which much waits, and the name of its hub. */
+/** A stream with much waiting data, and the name of its hub. */
 export interface SlowSubscriber extends SlowStream {
   readonly hub: string;
 }
 
-/** Slow streams that are told of. */
+/** Slow streams that are reported. */
 const SLOWEST = 10;
 
-/** Those of which most waits first. */
+/** The streams with the most waiting data first. */
 export function slowestOf(streams: readonly SlowSubscriber[]): readonly SlowSubscriber[] {
   return streams.toSorted((a, b) => b.bytes - a.bytes).slice(0, SLOWEST);
 }

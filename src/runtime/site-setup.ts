@@ -18,7 +18,7 @@ import { siteLabel } from './gateway-measures.ts';
 import type { ReadyHubs } from './hub-setup.ts';
 import type { Resources } from './resources.ts';
 
-/** A site as one handler: discovery around its routes, the hub among them. */
+/** Creates one handler for a site: discovery around its routes, which include the hub. */
 export async function setUpSite(
   site: SiteConfig,
   config: Config,
@@ -78,7 +78,10 @@ export async function setUpSite(
   return enabled ? traceSite(logged, siteLabel(site), spans, clock) : logged;
 }
 
-/** The site's own logs, where they name an output, else the gateway's; and those that have lines of theirs. */
+/**
+ * Opens the site's own logs, or the gateway's if they name no output; and the logs of the global options that
+ * include their lines.
+ */
 function openAccessLogs(
   { accessLogs }: SiteConfig,
   { options }: Config,
@@ -106,7 +109,7 @@ function openAccessLogs(
   });
 }
 
-/** A scope means the log of its name and all below it. */
+/** A scope means the log with its name and all logs below it. */
 function takesLinesOf({ include, exclude }: RequestLogOptions, name: string | null): boolean {
   const own = name === null ? 'http.log.access' : `http.log.access.${name}`;
   const has = (scope: string): boolean => own === scope || own.startsWith(`${scope}.`);

@@ -4,27 +4,27 @@ import { bindAddressText } from '../config/bind-address.ts';
 import type { BindAddress } from '../config/config.ts';
 import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
 
-/** Where a server listens. */
+/** The address that a server listens on. */
 export interface ListenPlace {
   /** An empty host stands for all interfaces. */
   readonly bind: BindAddress;
-  /** 0 lets the system choose. Only matters to hosts. */
+  /** 0 lets the system choose. Ignored for Unix sockets and descriptors. */
   readonly port: number;
 }
 
 type UnixAddress = Extract<BindAddress, { kind: 'unix' }>;
 
 /**
- * Begins to listen. The file of a Unix socket goes when the server closes; one that a dead process
+ * Begins to listen. The file of a Unix socket is removed when the server closes. A file that a dead process
  * has left is replaced.
  *
- * @throws HubgateError `listen-failed`, saying what to do about the usual causes
+ * @throws HubgateError `listen-failed`; its message has the fix for the usual causes
  */
 export async function bindServer(server: Server, place: ListenPlace): Promise<void> {
   const { bind, port } = place;
   try {
     if (bind.kind === 'unix') await bindUnix(server, bind);
-    // A descriptor is a socket that listens already.
+    // A descriptor is a socket that already listens.
     else if (bind.kind === 'fd') await listen(server, { fd: bind.fd });
     else await listen(server, { ...(bind.host === '' ? {} : { host: bind.host }), port });
   } catch (cause) {
@@ -44,7 +44,7 @@ async function bindUnix(server: Server, address: UnixAddress): Promise<void> {
 }
 
 async function listenWithMode(server: Server, { path, mode }: UnixAddress): Promise<void> {
-  // The file is made before `listen` returns: nobody ever finds it with a wider mode.
+  // `listen` creates the file before it returns, so the file never has a wider mode.
   const before = process.umask(0o777 & ~mode);
   const listening = listen(server, { path });
   process.umask(before);
@@ -61,7 +61,7 @@ function listen(server: Server, options: ListenOptions | { readonly fd: number }
   });
 }
 
-/** Whether a socket's file is there and nobody listens to it. */
+/** Whether the file of a socket exists while no process listens on it. */
 async function isAbandoned(path: string): Promise<boolean> {
   if (!lstatSync(path).isSocket()) return false;
   return new Promise((resolve) => {

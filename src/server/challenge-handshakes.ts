@@ -3,23 +3,23 @@ import { HubgateError } from '../kernel/error.ts';
 import type { Certificate } from '../tls/certificate.ts';
 import type { CertificateSource } from '../tls/certificates.ts';
 
-/** What an authority offers, and nothing else, when it looks for a TLS-ALPN-01 answer (RFC 8737 §4). */
+/** The only protocol that an authority offers when it validates a TLS-ALPN-01 challenge (RFC 8737 §4). */
 export const ACME_TLS = 'acme-tls/1';
 
 /**
- * Handshakes by which an authority looks for the answer to a challenge. OpenSSL settles the
- * protocol before the certificate in TLS 1.3, and after it in TLS 1.2: there the answer is kept
- * ready beside the ordinary certificate until it is known which of them is wanted.
+ * Handshakes in which an authority validates a TLS-ALPN-01 challenge. OpenSSL selects the protocol before the
+ * certificate in TLS 1.3, but after it in TLS 1.2. For TLS 1.2 the certificate of the challenge is prepared
+ * in addition to the ordinary one until the protocol is known.
  */
 export class ChallengeHandshakes {
-  /** Have asked for a challenge before their certificate was looked for. */
+  /** Connections that asked for the protocol before their certificate was selected. */
   readonly #asked = new WeakSet<TLSSocket>();
-  /** Whose certificate was looked for first, with the answer there would be. */
+  /** Connections whose certificate was selected first, each with the certificate of a pending challenge. */
   readonly #prepared = new WeakMap<TLSSocket, Certificate | null>();
-  /** Have got the answer in place of an ordinary certificate, as there is none yet. */
+  /** Connections that got the certificate of a challenge because there is no ordinary one yet. */
   readonly #provisional = new WeakSet<TLSSocket>();
 
-  /** Takes the turn of the protocol; null when it is none of an authority's. */
+  /** Selects the protocol; null if the handshake is not one of an authority. */
   protocol(socket: TLSSocket, offered: readonly string[]): typeof ACME_TLS | 'refused' | null {
     if (offered.length !== 1 || offered[0] !== ACME_TLS) return null;
     const answer = this.#prepared.get(socket);
@@ -30,9 +30,9 @@ export class ChallengeHandshakes {
   }
 
   /**
-   * Takes the turn of the certificate.
+   * Selects the certificate.
    *
-   * @throws HubgateError `no-challenge` when none is pending, else as the source does
+   * @throws HubgateError `no-challenge` if none is pending, or the error of the source
    */
   async certificate(
     socket: TLSSocket,
@@ -56,7 +56,7 @@ export class ChallengeHandshakes {
     }
   }
 
-  /** Whether the connection is of no other use, now that its handshake is done. */
+  /** Whether the connection has no further use once its handshake is complete. */
   isOver(socket: TLSSocket): boolean {
     return socket.alpnProtocol === ACME_TLS || this.#provisional.has(socket);
   }

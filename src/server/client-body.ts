@@ -1,20 +1,23 @@
-// HTTP clients destroy the bodies that they are given, which must not close the client's
-// connection. So an upstream reads from a stream of its own, made when it first reads, and the next
-// attempt gets whatever the last one did not take. A client that sends nothing, and an upstream
-// that takes nothing, are noticed here.
+// HTTP clients destroy the bodies that they are given, which must not close the connection of the client. So
+// an upstream reads from a stream of its own. The stream is created when it is first read, and the next
+// attempt gets everything that the previous one did not read. A client that sends nothing, or an upstream
+// that reads nothing, is detected here.
 
 import { Readable } from 'node:stream';
 import type { BodyLease, LeasedBody, WaitLimit } from '../http/exchange.ts';
 import { HubgateError } from '../kernel/error.ts';
 
-/** Bytes that have come and the reader has not taken yet, beside those that the connection holds. */
+/**
+ * Bytes that have arrived and that the reader has not read yet, in addition to those in the connection's
+ * buffers.
+ */
 const MAX_BUFFERED_BYTES = 64 * 1024;
-/** Bytes of small chunks that are handed on together. */
+/** Bytes of small chunks that are passed on together. */
 const GATHERED_BYTES = 16 * 1024;
 
 /**
- * The body of a request for one reader, who may destroy it without taking the client's connection
- * along; neither the client nor the reader may let the other wait for too long.
+ * The body of a request for one reader. The reader may destroy it without closing the client's connection.
+ * Neither the client nor the reader can let the other wait for too long.
  */
 export class ClientBody extends Readable implements LeasedBody {
   consumed = false;
@@ -23,14 +26,14 @@ export class ClientBody extends Readable implements LeasedBody {
   readonly #silence: WaitWatch | null;
   readonly #stall: WaitWatch | null;
   #isAttached = false;
-  /** A chunk has been handed on in this turn: those that follow in it are gathered. */
+  /** A chunk has been passed on in this turn. Further chunks of the turn are collected. */
   #isGathering = false;
   #gathered: Buffer[] = [];
   #gatheredBytes = 0;
 
   /**
-   * @param silence how long the client may send nothing while more is wanted
-   * @param loan null for who reads it last: what he leaves is read and dropped
+   * @param silence how long the client may send nothing while the reader wants more
+   * @param loan null for the last reader: what it leaves is read and discarded
    */
   constructor(source: Readable, silence: WaitLimit | null, loan: BodyLease | null) {
     super({ highWaterMark: MAX_BUFFERED_BYTES });
@@ -40,7 +43,7 @@ export class ClientBody extends Readable implements LeasedBody {
     const end = (error: Error): void => void this.destroy(error);
     this.#silence = silence === null ? null : new WaitWatch(silence, end);
     this.#stall = stall === null ? null : new WaitWatch(stall, end);
-    // Nobody may be listening when the answer has begun.
+    // Nothing may be listening any more once the response has begun.
     this.on('error', ignore);
   }
 
@@ -58,18 +61,18 @@ export class ClientBody extends Readable implements LeasedBody {
     const source = this.#source;
     source.off('data', this.#onData).off('end', this.#onEnd).off('close', this.#onClose);
     if (this.#isAttached && !source.readableEnded) {
-      // What nobody wants is read and dropped, so that the connection can go on.
+      // What no reader wants is read and discarded, so that the connection can continue.
       if (this.#loan === null) source.resume();
       else source.pause();
     }
     done(error);
   }
 
-  /** False where nothing more comes. */
+  /** Returns false if nothing more will arrive. */
   #attach(): boolean {
     this.#isAttached = true;
     const source = this.#source;
-    // Never removed: what a leaving client makes the source emit must not end the process.
+    // Never removed: an error that the source emits when the client leaves must not end the process.
     if (!source.listeners('error').includes(ignore)) source.on('error', ignore);
     if (source.readableEnded) {
       this.#onEnd();
@@ -89,18 +92,19 @@ export class ClientBody extends Readable implements LeasedBody {
     this.#silence?.end();
     if (!this.#isGathering) {
       this.#isGathering = true;
-      // Node runs what is due in the next tick between the chunks of one packet.
+      // Not `process.nextTick`: Node runs its callbacks between the chunks of one packet.
       afterTurn(this.#onTurn);
       this.#handOn(chunk);
       return;
     }
     if (chunk.length >= GATHERED_BYTES) {
-      // Not worth a copy.
+      // Too large to be worth a copy.
       this.#handOnGathered();
       this.#handOn(chunk);
       return;
     }
-    // A client may send thousands of chunks in one packet, each of which would be a write elsewhere.
+    // A client may send thousands of chunks in one packet. Without this, each would be a write of its own to
+    // the upstream.
     this.#gathered.push(chunk);
     this.#gatheredBytes += chunk.length;
     if (this.#gatheredBytes >= GATHERED_BYTES) this.#handOnGathered();
@@ -141,7 +145,7 @@ export class ClientBody extends Readable implements LeasedBody {
   };
 }
 
-/** What is to be done once this turn of the event loop is over: one callback for all bodies. */
+/** Tasks for the end of this turn of the event loop, with one callback for all bodies. */
 let due: (() => void)[] = [];
 
 function afterTurn(task: () => void): void {
@@ -157,8 +161,8 @@ function runDue(): void {
 function ignore(): void {}
 
 /**
- * Watches waits that begin and end with every piece of a body. One timer is looked at when it
- * fires, so that a piece sets none.
+ * Measures waits that begin and end with every piece of a body. There is one timer, whose deadline is checked
+ * when it fires, so that a piece does not set a timer.
  */
 export class WaitWatch {
   readonly #limit: WaitLimit;
@@ -167,7 +171,7 @@ export class WaitWatch {
   #since = 0;
   #cancel: (() => void) | null = null;
 
-  /** `end` is called with what `limit` makes of a wait that was too long. */
+  /** `end` is called with the error that `limit` creates when a wait was too long. */
   constructor(limit: WaitLimit, end: (error: Error) => void) {
     this.#limit = limit;
     this.#end = end;
@@ -183,7 +187,7 @@ export class WaitWatch {
     this.#isWaiting = false;
   }
 
-  /** Leaves no timer behind. */
+  /** Cancels the timer. */
   close(): void {
     this.#isWaiting = false;
     this.#cancel?.();

@@ -1,15 +1,15 @@
 import type { Socket } from 'node:net';
 import type { Clock } from '../kernel/clock.ts';
 
-/** What a client says first (RFC 8446 §4.1.2), as far as it decides who takes the handshake. */
+/** The parts of a ClientHello (RFC 8446 §4.1.2) that decide which server takes the handshake. */
 interface ClientHello {
-  /** null where none was sent, or the message cannot be read: then OpenSSL refuses it. */
+  /** null if none was sent, or if the message cannot be read. In that case OpenSSL refuses it. */
   readonly serverName: string | null;
 }
 
-/** A longer message is taken for one without a server name; those of browsers have about 2 KB. */
+/** A longer message counts as one without a server name. Browsers send about 2 KB. */
 const MAX_HELLO_BYTES = 16 * 1024;
-/** The time for it, as for the handshake as a whole. */
+/** Time until the message is complete; the same as for the whole handshake. */
 const HELLO_TIMEOUT_MS = 10_000;
 
 const HANDSHAKE_RECORD = 22;
@@ -18,7 +18,7 @@ const SERVER_NAME_EXTENSION = 0;
 const HOST_NAME = 0;
 const VERSION_AND_RANDOM_BYTES = 2 + 32;
 
-/** Looks at the first message of a connection, and puts it back for who speaks TLS. */
+/** Reads the first message of a connection, and puts it back for the TLS server. */
 export function readClientHello(
   socket: Socket,
   clock: Clock,
@@ -39,11 +39,11 @@ export function readClientHello(
   };
   const onEnd = (): void => void socket.destroy();
   socket.on('data', onData).once('end', onEnd).once('close', cancel);
-  // Whoever has read before (a PROXY protocol header, say) may have paused it.
+  // Code that has read before (for example a PROXY protocol header) may have paused it.
   socket.resume();
 }
 
-/** Reads a ClientHello off the first bytes of a connection; null when there are too few. */
+/** Reads a ClientHello from the first bytes of a connection; null if there are too few. */
 export function parseClientHello(bytes: Buffer): ClientHello | null {
   const fragments: Buffer[] = [];
   let at = 0;
@@ -83,7 +83,7 @@ function serverNameOf(body: Buffer): string | null {
   }
 }
 
-/** RFC 6066 §3: a list of names, of which only host names were ever defined. */
+/** RFC 6066 §3: a list of names. Host names are the only kind that was ever defined. */
 function hostNameOf(extension: Buffer): string | null {
   const names = vector(extension, 0, 2).content;
   if (names[0] !== HOST_NAME) return null;

@@ -1,15 +1,15 @@
 import { counter, type Family, gauge } from '../kernel/measures.ts';
 
-/** Why a connection was closed before anything was read from it. */
+/** The reason why a connection was closed before anything was read from it. */
 type TurnedAway = 'full' | 'client' | 'not_ready';
 
-/** What is counted of the connections of all listeners. */
+/** Counters for the connections of all listeners. */
 export class ConnectionMeasures {
   accepted = 0;
   open = 0;
   failedHandshakes = 0;
   readonly turnedAway: Record<TurnedAway, number> = { full: 0, client: 0, not_ready: 0 };
-  /** By what {@link handshake} was told; its values are OpenSSL's. */
+  /** By the arguments of {@link handshake}; their values are OpenSSL's. */
   readonly #handshakes = new Map<string, { labels: Record<string, string>; count: number }>();
 
   handshake(version: string, resumed: boolean, protocol: string): void {

@@ -3,23 +3,25 @@ import type { TLSSocket } from 'node:tls';
 import { ClientCertificate } from '../http/client-certificate.ts';
 import { type HandshakePolicy, isVerified } from '../tls/handshake-policy.ts';
 
-/** What a handshake has settled for all requests of its connection. */
+/** The properties that a handshake has settled for all requests of its connection. */
 export interface Handshake {
   readonly policyId: string;
   /** `TLSv1.3`, say. */
   readonly tlsVersion: string;
-  /** What the client has proven who it is by; null where nobody has verified it. */
+  /** The verified certificate of the client; null if it was not verified. */
   readonly certificate: ClientCertificate | null;
 }
 
-/** A property rather than a map by socket: the sockets of HTTP/2 requests are proxies of the real one. */
+/**
+ * A property rather than a map by socket, because the sockets of HTTP/2 requests are proxies of the real one.
+ */
 const HANDSHAKE = Symbol('what the handshake has settled');
 
 interface Marked {
   [HANDSHAKE]?: Handshake;
 }
 
-/** Notes what a connection's handshake has settled, once its client is accepted. */
+/** Records what a connection's handshake has settled, once its client is accepted. */
 export function rememberHandshake(
   socket: TLSSocket & Marked,
   { id, clientAuth }: HandshakePolicy,
@@ -33,7 +35,7 @@ export function rememberHandshake(
   };
 }
 
-/** What the handshake of a connection has settled; null without TLS. */
+/** Returns what the handshake of a connection has settled; null without TLS. */
 export function handshakeOf(socket: Socket & Marked): Handshake | null {
   return socket[HANDSHAKE] ?? null;
 }

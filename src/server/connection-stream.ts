@@ -1,12 +1,14 @@
-// An event stream over HTTP/1.1 has its connection to itself. Once its head is written it leaves
-// Node's server, parser and messages included, and is the socket from then on. So one framed Buffer
-// goes to every socket as it is. Behind an earlier response, over HTTP/1.0, encoded or delayed, a
-// stream is an ordinary body instead.
+// An event stream over HTTP/1.1 has its connection to itself. Once its head is written, it leaves Node's
+// server, including the parser and the messages, and writes to the socket directly. So one framed Buffer goes
+// to every socket unchanged. If a stream comes after an earlier response, uses HTTP/1.0, or is encoded or
+// delayed, it is an ordinary body instead.
 
 import type { Socket } from 'node:net';
 import type { ResponseStream, StreamListener } from '../http/exchange.ts';
 
-/** Whose stream a socket carries: found so, no stream needs functions of its own. */
+/**
+ * The stream that a socket carries. Shared functions find it here, so a stream needs no functions of its own.
+ */
 const STREAM = Symbol('stream on this connection');
 
 interface Carrier {
@@ -16,8 +18,8 @@ interface Carrier {
 const LAST_CHUNK = Buffer.from('0\r\n\r\n');
 
 /**
- * The chunked body of the last response of an HTTP/1.1 connection (RFC 9112 §7.1), which it has for
- * itself: nothing else is read from or written to it.
+ * The chunked body of the last response of an HTTP/1.1 connection (RFC 9112 §7.1). It has the connection to
+ * itself: nothing else reads from it or writes to it.
  */
 export class ConnectionStream implements ResponseStream {
   readonly framing = 'chunked';
@@ -27,7 +29,7 @@ export class ConnectionStream implements ResponseStream {
   #isOver = false;
   #isClosed = false;
 
-  /** `onLeave` is told when the connection closes before the end. */
+  /** `onLeave` is called when the connection closes before the end. */
   constructor(socket: Socket, onLeave: (() => void) | null) {
     this.#socket = socket;
     this.#onLeave = onLeave;

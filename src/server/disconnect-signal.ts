@@ -1,12 +1,12 @@
-/** Who is told once when a client leaves before its response is complete. */
+/** The listeners that are called once if a client leaves before its response is complete. */
 export class DisconnectSignal {
-  /** Most have one. */
+  /** Most signals have only one. */
   #listener: (() => void) | null = null;
   #others: Set<() => void> | null = null;
   #abort: AbortController | undefined;
   #isOver = false;
 
-  /** Told at once after the departure; the returned function takes it back. */
+  /** Adds a listener. It is called soon if the client has left already. The returned function removes it. */
   tell(listener: () => void): () => void {
     if (this.#isOver) {
       queueMicrotask(listener);

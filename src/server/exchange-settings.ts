@@ -6,18 +6,20 @@ import type { Logger } from '../kernel/log.ts';
 import type { Peer } from './peers.ts';
 import type { Handshake } from './connection-policy.ts';
 
-/** What all exchanges of a service have in common. */
+/** The settings that all exchanges of a service have in common. */
 export interface ExchangeSettings {
   readonly log: Logger;
-  /** The address of the client behind trusted proxies; null takes the connection's. */
+  /**
+   * Determines the client's address when there are trusted proxies; null for the address of the connection.
+   */
   readonly clientAddress: ((headers: HeaderList, peer: string) => string) | null;
-  /** What of a request stays as the client wrote it. */
+  /** The parts of a request that stay as the client wrote them. */
   readonly keeps: Pick<ServerOptions, 'forwardRawPath' | 'underscoresInHeaders'>;
-  /** How long a client may be silent in the middle of a body; null for as long as it likes. */
+  /** How long a client may be silent in the middle of a body; null for no limit. */
   readonly silence: { readonly limitMs: number; readonly clock: Clock } | null;
 }
 
-/** What is known of a connection beside the request. */
+/** The properties of a connection, independent of the request. */
 export interface ExchangeConnection {
   readonly secure: boolean;
   /** null without TLS. */
@@ -26,10 +28,10 @@ export interface ExchangeConnection {
   readonly upgrade: UpgradeRequest | null;
 }
 
-/** Where either protocol delivers what it has read and not refused. */
+/** The destination of requests that a protocol has read and not refused. */
 export interface RequestSink {
-  /** Those of the service in force; null where there is none. */
+  /** The settings of the active service; null if there is none. */
   settings(): ExchangeSettings | null;
-  /** @param handshake of its connection; null without TLS */
+  /** @param handshake the one of its connection; null without TLS */
   take(exchange: Exchange, handshake: Handshake | null): void;
 }

@@ -1,12 +1,12 @@
-// A connection has one deadline until its first request, for the PROXY header, the TLS handshake
-// and the head together (`read_header`). The handshake may take 10 s of it. Then the limits of the
-// protocol apply.
+// Until its first request, a connection has one deadline for the PROXY header, the TLS handshake and the head
+// together (`read_header`). The handshake may take at most 10 s of it. Afterwards the limits of the protocol
+// apply.
 
 import type { Socket } from 'node:net';
 import type { Clock } from '../kernel/clock.ts';
 import { carrierOf } from './node-internals.ts';
 
-/** On the socket that was accepted, which TLS speaks through. */
+/** Set on the accepted socket, which is below the TLS socket. */
 const DEADLINE = Symbol('deadline of the first request');
 
 interface Deadline {
@@ -19,8 +19,8 @@ interface Carrier {
 }
 
 /**
- * Gives a connection that was just accepted its time until the first request: PROXY protocol
- * header, TLS handshake and the head of the request together. 0 milliseconds for no limit.
+ * Sets the deadline of a new connection until its first request: for the PROXY protocol header, the TLS
+ * handshake and the head of the request together. 0 milliseconds means no limit.
  */
 export function expectFirstRequest(socket: Socket & Carrier, limitMs: number, clock: Clock): void {
   if (limitMs === 0) return;
@@ -28,20 +28,20 @@ export function expectFirstRequest(socket: Socket & Carrier, limitMs: number, cl
   socket[DEADLINE] = { cancel, expire: () => socket.destroy() };
 }
 
-/** Says how a connection ends when its time is up, now that a protocol is spoken on it. */
+/** Sets how the connection is closed at its deadline, now that its protocol is known. */
 export function onNoRequest(socket: Socket, expire: () => void): void {
   const deadline = deadlineOf(socket);
   if (deadline !== undefined) deadline.expire = expire;
 }
 
-/** A request has come, or the connection is gone. */
+/** Cancels the deadline: a request has arrived, or the connection has closed. */
 export function forgetDeadline(socket: Socket): void {
   const deadline = deadlineOf(socket);
   if (deadline === undefined) return;
   deadline.cancel();
   const carrier: Socket & Carrier = carrierOf(socket);
-  // Not deleted: a socket that has lost a property is a hash table from then on, slower to use and
-  // three times as large.
+  // Not deleted: V8 turns a socket that has lost a property into a hash table, which is slower and three
+  // times as large.
   carrier[DEADLINE] = undefined;
 }
 

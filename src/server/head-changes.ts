@@ -1,5 +1,5 @@
-// A transform of a head may return a promise, for instance while a token is requested. Whatever is
-// written meanwhile is held back, bounded by the stream's high-water mark.
+// A transform of a head can return a promise, for instance while it requests a token. Data that is written in
+// the meantime is held back, up to the stream's high-water mark.
 
 import type { BodyWrapper, HeadTransform, ResponseHead } from '../http/exchange.ts';
 import { HeaderList } from '../http/header-list.ts';
@@ -7,7 +7,7 @@ import { Writable } from 'node:stream';
 
 type TrailerReader = (trailers: HeaderList) => void;
 
-/** What handlers want changed in the heads of one exchange; most want little. */
+/** The changes to the heads of one exchange that handlers have registered. Most exchanges have few. */
 export class HeadChanges {
   readonly #transforms: HeadTransform[] = [];
   #withheld: string[] | null = null;
@@ -27,7 +27,7 @@ export class HeadChanges {
     this.#trailerReaders.push(read);
   }
 
-  /** Shows the trailer fields to those who read them, once, and removes what is withheld. */
+  /** Passes the trailer fields to their readers, once, and removes the withheld fields. */
   applyTrailers(trailers: HeaderList): void {
     if (trailers.isEmpty) return;
     const readers = this.#trailerReaders;
@@ -36,14 +36,14 @@ export class HeadChanges {
     this.drop(trailers);
   }
 
-  /** Removes what is withheld. */
+  /** Removes the withheld fields. */
   drop(headers: HeaderList): void {
     if (this.#withheld !== null) for (const name of this.#withheld) headers.delete(name);
   }
 
   /**
-   * Runs the transforms, once even when one throws, and collects the wrappers, innermost first.
-   * After one that waits the others run when it is done.
+   * Runs the transforms, each once even if one throws, and collects the wrappers, innermost first. If a
+   * transform returns a promise, the others run when it has resolved.
    */
   apply(head: ResponseHead, wrappers: BodyWrapper[]): Promise<void> | undefined {
     for (let next = this.#transforms.pop(); next !== undefined; next = this.#transforms.pop()) {
@@ -55,11 +55,11 @@ export class HeadChanges {
   }
 }
 
-/** Whether a response has no content (RFC 9110 §15); puts the length right that its head gives. */
+/** Whether a response has no content (RFC 9110 §15). Corrects the length in its head. */
 export function isBodyless(method: string, { status, headers }: ResponseHead): boolean {
   switch (status) {
     case 204:
-      // RFC 9110 §8.6: what is lawful for HEAD and 304 is not for 204.
+      // RFC 9110 §8.6 allows this for HEAD and 304, but not for 204.
       headers.delete('content-length');
       return true;
     case 205:
@@ -72,7 +72,7 @@ export function isBodyless(method: string, { status, headers }: ResponseHead): b
   }
 }
 
-/** Takes a body that is not to be sent, and ends with it. */
+/** Returns a stream that discards a body, and that ends the real body when it ends. */
 export function discarding(body: Writable): Writable {
   return new Writable({
     write: (_chunk, _encoding, done) => done(),
@@ -84,14 +84,14 @@ export function discarding(body: Writable): Writable {
 }
 
 export interface DeferredBodyOptions {
-  /** Sends the head, and resolves to where the body goes. */
+  /** Sends the head, and resolves to the stream for the body. */
   readonly begin: () => Promise<Writable>;
   readonly end: (body: Writable, trailers: HeaderList) => void;
-  /** The head could not be sent. */
+  /** Called if the head could not be sent. */
   readonly fail: (error: unknown) => void;
 }
 
-/** Where a body is written whose head still waits. */
+/** The body of a response while its head is still being prepared. */
 export class DeferredBody {
   readonly body: Writable;
   #trailers = new HeaderList();
@@ -111,7 +111,7 @@ export class DeferredBody {
           },
         );
       },
-      // What the client does not take any more is told by the exchange's signal.
+      // The exchange's signal reports a client that reads no further.
       write: (chunk: Buffer, _encoding, done) => {
         if (sent === undefined) done();
         else sent.write(chunk, () => done());

@@ -10,7 +10,7 @@ import type { RequestTarget } from './strict-request.ts';
 import type { ProtocolAdapter } from './protocol-adapter.ts';
 import type { Socket } from 'node:net';
 
-/** Gives a connection to the last response on it; false where it stays with its server. */
+/** Detaches a connection for its last response. Returns false if the connection stays with its server. */
 export type LeaveConnection = (request: IncomingMessage, response: ServerResponse) => boolean;
 
 /** A request that Node's HTTP/1.1 server has read. */
@@ -27,7 +27,7 @@ export class Http1Adapter implements ProtocolAdapter {
   readonly #response: ServerResponse;
   readonly #leaveConnection: LeaveConnection | null;
 
-  /** @param leaveConnection asked by a stream that wants the connection for itself; null: never */
+  /** @param leaveConnection called for a stream that wants the connection to itself; null: never */
   constructor(
     request: IncomingMessage,
     response: ServerResponse,
@@ -46,14 +46,15 @@ export class Http1Adapter implements ProtocolAdapter {
     const headers = HeaderList.fromRaw(request.rawHeaders);
     this.headers = headers;
     this.host = authority ?? headers.get('host') ?? '';
-    // RFC 9112 §3.2.2: the authority wins over a differing Host.
+    // RFC 9112 §3.2.2: the authority takes precedence over a different Host.
     if (authority !== null && authority !== '') headers.set('host', authority);
     this.hasBody =
       headers.has('transfer-encoding') || Number(headers.get('content-length') ?? 0) > 0;
     dropNominated(headers);
-    // A write to a client that has left is told by its departure; unheard it would end the process.
+    // The departure of the client already reports a failed write. Without a listener, the error would end the
+    // process.
     response.on('error', ignore);
-    // Its turn has not come.
+    // Its turn has not come yet.
     if (response.socket === null) closeWithConnection(request.socket, response);
   }
 
@@ -78,20 +79,21 @@ export class Http1Adapter implements ProtocolAdapter {
   }
 
   prepare(_head: ResponseHead, isStream: boolean): void {
-    // An event stream ends when the client or the gateway goes: who comes again connects again.
+    // An event stream ends when the client or the gateway goes away. A client that returns opens a new
+    // connection.
     if (isStream && this.#leaveConnection !== null) this.#response.shouldKeepAlive = false;
   }
 
   send({ status, headers }: ResponseHead, isBodyless: boolean, isRead: boolean): Writable {
     const response = this.#response;
-    // Node throws for a Trailer field where it sends no chunks.
+    // Node throws for a Trailer field on a response without chunks.
     if (isBodyless || this.httpVersion === '1.0' || headers.has('content-length')) {
       headers.delete('trailer');
     }
-    // RFC 9110 §10.1.1: whether the body still follows cannot be known, so neither where it ends.
+    // RFC 9110 §10.1.1: it is unknown whether the body will still be sent, so its end is unknown too.
     if (!isRead) response.shouldKeepAlive = false;
     response.writeHead(status, headers.toRaw());
-    // Not flushHeaders(): Node would write the head as UTF-8 and so mangle bytes beyond ASCII.
+    // Not flushHeaders(): Node would write the head as UTF-8 and corrupt bytes beyond ASCII.
     response.write('', 'latin1');
     return response;
   }
@@ -99,7 +101,7 @@ export class Http1Adapter implements ProtocolAdapter {
   stream(body: Writable, disconnect: DisconnectSignal | undefined): ResponseStream | null {
     const response = this.#response;
     const { socket } = response;
-    // One whose turn has not come yet has no socket: earlier answers of the connection go first.
+    // A response whose turn has not come has no socket: earlier responses of the connection go first.
     if (body !== response || !response.chunkedEncoding || socket === null) return null;
     if (this.#leaveConnection?.(this.#request, response) !== true) return null;
     return new ConnectionStream(
@@ -116,28 +118,28 @@ export class Http1Adapter implements ProtocolAdapter {
   }
 
   breakOff(): void {
-    // A body that only the end of the connection delimits looks complete after an orderly end.
+    // A body that is delimited only by the end of the connection would look complete after an orderly close.
     if (this.httpVersion === '1.0') {
       const carrier = carrierOf(this.#request.socket);
-      // A Unix socket, which has no address, knows no reset, and Node throws.
+      // A Unix socket, which has no address, cannot be reset: Node throws.
       if (carrier.remoteAddress !== undefined) carrier.resetAndDestroy();
     }
     this.#response.destroy();
   }
 
   discardRequest(): void {
-    // The response no longer holds the connection that waits for the rest.
+    // The response no longer holds the connection, which waits for the rest of the request.
     this.#request.socket.destroy();
   }
 }
 
-/** Leaves as soon as the parser has come to its end; until then the server still has its listeners. */
+/** Detaches the connection when the parser has finished. Until then, the server still has its listeners. */
 export function leaveServer(request: IncomingMessage, response: ServerResponse): boolean {
   const { socket } = response;
   if (socket === null) return false;
   setImmediate(() => {
     if (!releaseConnection(request, response)) return;
-    // What the client still says is for nobody: it is dropped, and its end noticed.
+    // Nothing reads what the client still sends. It is discarded, so that the end is noticed.
     socket.resume();
   });
   return true;
@@ -145,19 +147,19 @@ export function leaveServer(request: IncomingMessage, response: ServerResponse):
 
 function ignore(): void {}
 
-/** Of each connection the responses that had to wait for the answers to earlier requests. */
+/** The responses of each connection that had to wait for responses to earlier requests. */
 const queued = new WeakMap<Socket, Set<ServerResponse>>();
 
 /**
- * Closes a response whose turn has not come with its connection. Node closes only the one whose turn
- * it is: whatever is written to the others, and what they wait for, would be held for nobody.
+ * Closes a response together with its connection if its turn has not come. Node closes only the response
+ * whose turn it is. Data for the others, and their handlers, would wait forever.
  */
 function closeWithConnection(socket: Socket, response: ServerResponse): void {
   const known = queued.get(socket);
   const all = known ?? new Set();
   if (known === undefined) {
     queued.set(socket, all);
-    // One for all of a connection.
+    // One listener for all responses of a connection.
     socket.once('close', () => {
       for (const one of all) closeUnlessItsTurn(one);
     });
@@ -172,28 +174,28 @@ function closeUnlessItsTurn(response: ServerResponse): void {
   response.emit('close');
 }
 
-/** Bytes that may wait for a client to read them before it gets no more informational responses. */
+/** Bytes that may wait for a client. Beyond them, it gets no more informational responses. */
 const MAX_WAITING_BYTES = 64 * 1024;
 
 /** RFC 9110 §5.1. */
 const NAME = /^[\w!#$%&'*+.^`|~-]+$/;
-/** RFC 9110 §5.5: bytes, of the control characters the tab only. */
+/** RFC 9110 §5.5: bytes; the tab is the only control character. */
 const VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
 
 /**
- * Sends a 1xx response before the head of `response` over HTTP/1.1; names keep their case. Node's
- * own ways would drop most of them, or their fields.
+ * Sends a 1xx response before the head of `response` over HTTP/1.1. Names keep their case. Node's own
+ * functions would drop most such responses, or their fields.
  */
 function informHttp1(response: ServerResponse, status: number, headers: HeaderList): void {
   if (status === 100) {
-    // Node closes the connection of a client that waits for 100 unless it has sent that itself.
+    // Node closes the connection of a client that waits for 100 unless Node has sent the 100 itself.
     response.writeContinue();
     return;
   }
   if (response.writableLength > MAX_WAITING_BYTES) return;
   let head = `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}\r\n`;
   for (const [name, value] of headers) {
-    // What could end the line would begin another response.
+    // A line break in a field would begin another response.
     if (NAME.test(name) && VALUE.test(value)) head += `${name}: ${value}\r\n`;
   }
   writeAhead(response, `${head}\r\n`);

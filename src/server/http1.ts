@@ -29,12 +29,12 @@ import type { RequestSink } from './exchange-settings.ts';
 import { ServerExchange } from './server-exchange.ts';
 import { hasUnknownMethod, judgeHttp1, MAX_FIELDS, type RequestTarget } from './strict-request.ts';
 
-/** How often the server looks for requests that take too long. */
+/** How often the server checks for requests that take too long. */
 const TIMEOUT_CHECK_MS = 1000;
-/** What a refused client gets to read the refusal, before the connection is cut. */
+/** Time that a refused client has to read the refusal before the connection is cut. */
 const LINGER_MS = 2000;
 
-/** HTTP/1.1 with one set of limits, fed with connections. */
+/** HTTP/1.1 with one set of limits. Connections are passed to it. */
 export class Http1 {
   readonly #server: Server;
   readonly #reception: RequestSink;
@@ -42,7 +42,10 @@ export class Http1 {
   readonly #sockets = new Set<Socket>();
   /** The newest response of each connection. */
   readonly #responses = new WeakMap<Duplex, ServerResponse>();
-  /** Where something was refused: nobody can say what its next bytes are, so nothing is read (RFC 9112 §9.6). */
+  /**
+   * Connections with a refusal. The meaning of further bytes is unknown, so nothing more is read (RFC 9112
+   * §9.6).
+   */
   readonly #refused = new WeakSet<Duplex>();
   readonly #pipelined = new PipelinedRequests();
   readonly #stopped = new StoppedParsers();
@@ -55,18 +58,19 @@ export class Http1 {
     const server = createServer({
       maxHeaderSize: limits.maxHeaderSize,
       headersTimeout: readHeaderMs,
-      // Bodies are bounded by silence, not by their whole duration: uploads may be long.
+      // Bodies are limited by silence, not by their whole duration, because uploads can be long.
       requestTimeout: 0,
       keepAliveTimeout: idleMs,
       connectionsCheckingInterval: Math.min(TIMEOUT_CHECK_MS, readHeaderMs || TIMEOUT_CHECK_MS),
       insecureHTTPParser: false,
-      // Node would answer and read on; a request without Host is refused like others here.
+      // Node would respond and continue to read. Here, a request without Host is refused like other invalid
+      // ones.
       requireHostHeader: false,
     });
     server.timeout = 0;
-    // Node would drop those beyond without a word: one more lets them be noticed.
+    // Node would silently drop the fields beyond the limit. With one more, the excess is noticed.
     server.maxHeadersCount = MAX_FIELDS + 1;
-    // A client that waits for 100 gets it when somebody reads its body, not before.
+    // A client that waits for 100 gets it when a handler reads its body, not before.
     for (const event of ['request', 'checkContinue', 'checkExpectation']) {
       server.on(event, (request: IncomingMessage, response: ServerResponse) =>
         this.#take(request, response),
@@ -88,7 +92,7 @@ export class Http1 {
 
   readonly #forget = sharedListener((socket) => void this.#sockets.delete(socket));
 
-  /** Lets what is in flight finish and closes each connection after it. */
+  /** Lets requests in progress finish, and closes each connection afterwards. */
   drain(): void {
     this.#draining = true;
     this.#server.keepAliveTimeout = 1;
@@ -96,14 +100,14 @@ export class Http1 {
       this.#server,
       [...this.#sockets].filter((socket) => !this.#responses.has(socket)),
     );
-    // The head of what is under way has promised to keep the connection: it ends all the same, or
-    // the next request would be answered on it that this gateway is no longer there for.
+    // The head of the response in progress has promised to keep the connection. The connection is closed
+    // nevertheless. Otherwise the next request would arrive when this gateway is gone.
     for (const socket of this.#sockets) {
       this.#unanswered(socket)?.once('finish', () => endWhenWritten(socket));
     }
   }
 
-  /** Stops watching the limits. For when the last connection is gone. */
+  /** Stops watching the limits. Called when the last connection is gone. */
   close(): void {
     this.#server.close();
   }
@@ -121,7 +125,7 @@ export class Http1 {
     const verdict = judgeHttp1(request);
     if (typeof verdict !== 'number') this.#deliver(request, response, verdict, null);
     else {
-      // Through the response, so that earlier requests on the connection get their answers first.
+      // Through the response, so that earlier requests on the connection get their responses first.
       this.#refused.add(socket);
       response.shouldKeepAlive = false;
       response.writeHead(verdict, { 'content-length': '0' }).end();
@@ -129,16 +133,16 @@ export class Http1 {
   }
 
   /**
-   * An upgrade to a protocol that is spoken here is answered like any request: only a handler that
-   * takes it over speaks the other protocol. Other upgrades are ignored (RFC 9110 §7.8).
+   * An upgrade to a supported protocol is treated like any request; the connection changes its protocol only
+   * when a handler takes it over. Other upgrades are ignored (RFC 9110 §7.8).
    */
   #takeUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
     if (this.#refused.has(socket)) return;
     forgetDeadline(request.socket);
-    // Node gives up its care of the socket here: once, however often a client asks.
+    // Node removes its error listener here. This listener is added once, however often a client asks.
     socket.off('error', destroyItself).on('error', destroyItself);
     if (this.#unanswered(socket) !== undefined) {
-      // Nobody speaks the other protocol before the answers in this one have come.
+      // The protocol cannot change before the earlier responses have been sent.
       this.#refuseInTurn(socket, 400);
       return;
     }
@@ -148,7 +152,7 @@ export class Http1 {
       return;
     }
     if (!asksForWebSocket(request)) {
-      // Node stops reading the message at such a head, whether or not a body follows it.
+      // Node stops reading the message after such a head, whether or not a body follows.
       socket.removeAllListeners('timeout');
       socket.unshift(Buffer.concat([withoutUpgrade(request), head]));
       this.#server.emit('connection', socket);
@@ -156,7 +160,7 @@ export class Http1 {
     }
     const response = new ServerResponse(request);
     response.shouldKeepAlive = false;
-    // The socket of an HTTP/1.1 server is a net.Socket, which the type of the event does not say.
+    // The socket of an HTTP/1.1 server is a net.Socket, although the type of the event does not declare it.
     response.assignSocket(socket as Socket);
     response.once('finish', () => socket.end());
     const release = (): void => response.detachSocket(request.socket);
@@ -191,17 +195,17 @@ export class Http1 {
     this.#reception.take(new ServerExchange(adapter, settings, connection), handshake);
   }
 
-  /** Lets the newest response have its connection, of which no other request is taken then. */
+  /** Gives the connection to the newest response. No further request is accepted on it. */
   readonly #leave: LeaveConnection = (request, response) => {
     const { socket } = request;
     if (this.#responses.get(socket) !== response || this.#refused.has(socket)) return false;
     this.#refused.add(socket);
-    // It would keep the response, and with it the request, as long as the connection lives.
+    // The map would keep the response, and with it the request, as long as the connection lives.
     this.#responses.delete(socket);
     return leaveServer(request, response);
   };
 
-  /** RFC 9112 §2.2: what cannot be parsed is refused, and the connection closed. */
+  /** RFC 9112 §2.2: a message that cannot be parsed is refused, and the connection closed. */
   #malformed(error: Error, socket: Duplex): void {
     if (this.#refused.has(socket)) return;
     if (codeOf(error) === 'HPE_PAUSED' && socket instanceof Socket) {
@@ -212,7 +216,7 @@ export class Http1 {
       socket.destroy();
       return;
     }
-    // More of what a parser has stopped at.
+    // More bytes for a stopped parser.
     if (this.#stopped.has(socket)) {
       if (!this.#stopped.add(socket, packetOf(error))) this.#refuseInTurn(socket, 400);
       return;
@@ -220,7 +224,8 @@ export class Http1 {
     const status = statusOf(error);
     const latest = this.#unanswered(socket);
     const fixed = mendedQuery(error);
-    // A client that has its answer may send the next request before the answer counts as sent here.
+    // A client that has received its response can send the next request before the response counts as sent
+    // here.
     const isGiven = latest?.req.complete === true && latest.writableEnded;
     if ((latest === undefined || isGiven) && socket instanceof Socket && fixed instanceof Buffer) {
       this.#parseAgain(socket, fixed, latest);
@@ -230,15 +235,15 @@ export class Http1 {
       this.#refuseInTurn(socket, status, typeof fixed === 'string' ? fixed : '');
       return;
     }
-    // The one that is being answered is itself the broken one.
+    // The request that is being answered is itself the malformed one.
     if (latest.headersSent) socket.destroy();
     else this.#refuse(socket, status);
   }
 
   /**
-   * Gives a connection another parser, which begins with these bytes.
+   * Gives a connection a new parser, which begins with these bytes.
    *
-   * @param latest the answer that is still being sent; undefined where nothing is under way
+   * @param latest the response that is still being sent; undefined if there is none
    */
   #parseAgain(socket: Socket, bytes: Buffer, latest: ServerResponse | undefined): void {
     this.#stopped.begin(socket, bytes);
@@ -251,7 +256,7 @@ export class Http1 {
       giveConnection(this.#server, socket);
       socket.resume();
     };
-    // The parser is still running here.
+    // The old parser is still running here.
     if (latest === undefined) setImmediate(again);
     else latest.once('close', () => setImmediate(again));
   }
@@ -261,7 +266,7 @@ export class Http1 {
     return latest?.writableFinished === false ? latest : undefined;
   }
 
-  /** Refuses once the good requests before have their answers. */
+  /** Refuses after the responses to the earlier valid requests. */
   #refuseInTurn(socket: Duplex, status: number, reason = ''): void {
     if (this.#refused.has(socket)) return;
     this.#refused.add(socket);
@@ -274,12 +279,13 @@ export class Http1 {
     }
   }
 
-  /** Says the last word on a connection. */
+  /** Sends a refusal, which is the last response of the connection. */
   #refuse(socket: Duplex, status: number, reason = ''): void {
     this.#refused.add(socket);
     const head = `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\nConnection: close`;
     socket.end(`${head}\r\nContent-Length: ${reason.length}\r\n\r\n${reason}`);
-    // Closed while bytes arrive, it would be reset, and the refusal might never be read (RFC 9112 §9.6).
+    // If it were closed while bytes arrive, it would be reset, and the client might never read the refusal
+    // (RFC 9112 §9.6).
     if (socket instanceof Socket) goOnReading(socket);
     socket.resume();
     const cancel = this.#clock.after(LINGER_MS, () => socket.destroy());
@@ -291,13 +297,13 @@ function destroyItself(this: Duplex): void {
   this.destroy();
 }
 
-/** An orderly end, of which the client's own need not be waited for. */
+/** An orderly close that does not wait for the client's own. */
 function endWhenWritten(socket: Duplex): void {
   if (socket instanceof Socket) socket.destroySoon();
   else socket.end();
 }
 
-/** Whether a WebSocket handshake pretends to have content, which nobody reads the same way. */
+/** Whether a WebSocket handshake announces content, which different implementations read differently. */
 function hasStrayBody(request: IncomingMessage): boolean {
   const { headers } = request;
   const hasBody =
@@ -320,17 +326,17 @@ function statusOf(error: Error): number {
   }
 }
 
-/** Fields that only matter to an upgrade; the second is that of the HTTP/2 upgrade (RFC 7540 §3.2.1). */
+/** Fields that only matter to an upgrade. The second one belongs to the HTTP/2 upgrade (RFC 7540 §3.2.1). */
 const UPGRADE_FIELDS = new Set(['upgrade', 'http2-settings']);
 
-/** Whether a request asks for the one protocol that is spoken here beside HTTP (RFC 6455 §4.1). */
+/** Whether a request asks for the one supported protocol besides HTTP (RFC 6455 §4.1). */
 function asksForWebSocket({ method, httpVersion, headers }: IncomingMessage): boolean {
   return (
     method === 'GET' && httpVersion === '1.1' && headers.upgrade?.toLowerCase() === 'websocket'
   );
 }
 
-/** The head of a request as it came, but for the wish to upgrade. */
+/** The original head of a request, without the fields of the upgrade. */
 function withoutUpgrade({ method, url, httpVersion, rawHeaders }: IncomingMessage): Buffer {
   const lines = [`${method} ${url} HTTP/${httpVersion}`];
   for (let i = 0; i + 1 < rawHeaders.length; i += 2) {

@@ -12,9 +12,9 @@ import type { ProtocolAdapter } from './protocol-adapter.ts';
 /** A request as an HTTP/2 server reads it. */
 export interface Http2Request {
   readonly stream: ServerHttp2Stream;
-  /** Alternating names and values as they came, pseudo-header fields included. */
+  /** Alternating names and values in their original order, including pseudo-header fields. */
   readonly rawHeaders: readonly string[];
-  /** Where the body is read from: the stream, or what somebody has put before it. */
+  /** The source of the body: the stream, or a stream in front of it. */
   readonly body: Readable;
   readonly target: RequestTarget;
 }
@@ -30,10 +30,10 @@ export class Http2Adapter implements ProtocolAdapter {
   readonly hasBody: boolean;
   readonly body: Readable;
   readonly #stream: ServerHttp2Stream;
-  /** Those of the request. */
+  /** Trailer fields of the request. */
   #trailers: readonly string[] = [];
   #mayHaveTrailers = false;
-  /** What follows the body; null where its end is the end of the stream. */
+  /** Trailer fields of the response; null if its body ends with the stream. */
   #ending: HeaderList | null = null;
 
   constructor({ stream, rawHeaders, body, target }: Http2Request) {
@@ -44,7 +44,7 @@ export class Http2Adapter implements ProtocolAdapter {
     this.target = target.target;
     this.spelledTarget = target.spelled;
     this.headers = headers;
-    // RFC 9113 §8.3.1: the authority wins over a differing Host.
+    // RFC 9113 §8.3.1: the authority takes precedence over a different Host.
     this.host = authority ?? headers.get('host') ?? '';
     if (this.host !== '') headers.set('host', this.host);
     this.hasBody = !stream.endAfterHeaders;
@@ -62,7 +62,7 @@ export class Http2Adapter implements ProtocolAdapter {
   get abandoned(): boolean {
     const { aborted, closed, destroyed, rstCode, writableFinished } = this.#stream;
     if (!closed && !destroyed) return false;
-    // A stream that the client reset reports its writable side as finished nevertheless.
+    // A stream that the client has reset reports its writable side as finished nevertheless.
     return aborted || rstCode !== constants.NGHTTP2_NO_ERROR || !writableFinished;
   }
 
@@ -80,19 +80,19 @@ export class Http2Adapter implements ProtocolAdapter {
   }
 
   prepare({ headers }: ResponseHead, isStream: boolean): void {
-    // Nobody knows before its end, unless its length is known (RFC 9112 §7.1.2).
+    // Trailers are possible until the end, unless the length is known (RFC 9112 §7.1.2).
     this.#mayHaveTrailers = !isStream && !headers.has('content-length');
   }
 
   send(head: ResponseHead, isBodyless: boolean, isRead: boolean): Writable {
     const stream = this.#stream;
     if (stream.destroyed || stream.closed) return stream;
-    // RFC 9110 §15: a client treats a status beyond 599 as 500; HTTP/2 here cannot carry it.
+    // RFC 9110 §15: a client treats a status beyond 599 as 500; HTTP/2 cannot carry it here.
     const fields = responseFields(head.status > 599 ? 500 : head.status, head.headers);
     if (isBodyless) stream.respond(fields, { endStream: true });
     else if (this.#mayHaveTrailers) {
       stream.respond(fields, { waitForTrailers: true });
-      // Where it is mounted Node's own response would send some as well, which ends the process.
+      // On a foreign server, Node's own response would send trailers as well, which ends the process.
       stream.removeAllListeners('wantTrailers').once('wantTrailers', () => {
         stream.sendTrailers(this.#ending === null ? {} : http2Fields(this.#ending));
       });

@@ -4,35 +4,35 @@ import type { Clock } from '../kernel/clock.ts';
 import { HubgateError } from '../kernel/error.ts';
 import { bytesBeforeStuckWrite } from './node-internals.ts';
 
-/** How often a connection is checked. A write that does not move between two checks ends it. */
+/** Interval between two checks of a connection. A write that does not progress between two checks ends it. */
 const LOOK_INTERVAL_MS = 5_000;
 /** Checks between two probes. A connection with streams that was silent since the last probe gets a PING. */
 const LOOKS_PER_PROBE = 6;
 
 /**
- * Streams that end before they are answered. A browser that leaves a page may give up a hundred at
- * once; who does it all the time makes the apps behind us work for nothing (CVE-2023-44487), also by
- * making us reset them (CVE-2025-8671).
+ * Streams that end before they are answered. A browser that leaves a page may cancel a hundred at once. A
+ * client that cancels all the time makes the apps work for nothing (CVE-2023-44487), also if it provokes
+ * resets (CVE-2025-8671).
  */
 const BROKEN_STREAMS = { burst: 400, perSecond: 40 };
 /**
- * PING and SETTINGS frames, each of which is to be answered (CVE-2019-9512, CVE-2019-9515). gRPC
- * clients measure their path with one PING for each turn of it.
+ * PING and SETTINGS frames, each of which requires a response (CVE-2019-9512, CVE-2019-9515). gRPC clients
+ * measure their path with one PING per round trip.
  */
 const CONTROL_FRAMES = { burst: 2000, perSecond: 1000 };
 
 export interface SessionLimits {
-  /** How long a connection may stay without a stream; 0 means no limit. */
+  /** How long a connection may stay without streams; 0 means no limit. */
   readonly idleMs: number;
-  /** The connection itself; null where the session is of a server that is not ours. */
+  /** The connection itself; null if the session belongs to a foreign server. */
   readonly socket: Socket | null;
   readonly clock: Clock;
 }
 
 /**
- * Watches an HTTP/2 connection beyond what nghttp2 does, which limits concurrent streams, header
- * blocks, CONTINUATION frames and answers that nobody takes. One that goes too far ends with an
- * error of its session.
+ * Watches an HTTP/2 connection in addition to nghttp2, which limits concurrent streams, header blocks,
+ * CONTINUATION frames and responses that are not read. A connection that exceeds a limit ends with an error
+ * of its session.
  */
 export function guardSession(session: ServerHttp2Session, limits: SessionLimits): void {
   const { clock } = limits;
@@ -60,7 +60,7 @@ export function guardSession(session: ServerHttp2Session, limits: SessionLimits)
   session.once('close', () => life.end());
 }
 
-/** Ends a connection that nobody uses, and one whose client has left. */
+/** Closes an unused connection, and one whose client has left. */
 class SessionLife {
   readonly #session: ServerHttp2Session;
   readonly #limits: SessionLimits;
@@ -68,9 +68,9 @@ class SessionLife {
   #streams = 0;
   #bytesRead = 0;
   #isAsked = false;
-  /** The bytes that had left the connection when a write of it seemed stuck; null if none did. */
+  /** The bytes that had left the connection when a write seemed stuck; null if none did. */
   #stuckAt: number | null = null;
-  /** Looks since the number of streams became 1 or 0. */
+  /** Checks since the number of streams became 1 or 0. */
   #looks = 0;
   #cancelLook: () => void = () => {};
   #cancelIdle: () => void = () => {};
@@ -125,7 +125,7 @@ class SessionLife {
     });
   }
 
-  /** Why the client must be gone; null if it may be there. */
+  /** The reason why the client must be gone; null if it may still be there. */
   #whyGone(): string | null {
     const { socket } = this.#limits;
     const before = this.#stuckAt;
@@ -135,11 +135,11 @@ class SessionLife {
     }
     if (this.#looks % LOOKS_PER_PROBE !== 0) return null;
     if (this.#streams > 0) return this.#isSilent() ? 'The client does not answer' : null;
-    // A session that has no streams closes as soon as what it has written is sent.
+    // A session without streams closes as soon as its written data is sent.
     return this.#session.closed ? 'The client does not read the end of its connection' : null;
   }
 
-  /** An event stream may be silent for ever, so the client is asked. Any byte counts as an answer. */
+  /** An event stream may be silent forever, so the client gets a PING. Any byte counts as a response. */
   #isSilent(): boolean {
     const { socket } = this.#session;
     const isSilent = socket.bytesRead === this.#bytesRead;
@@ -148,7 +148,7 @@ class SessionLife {
     this.#isAsked = isSilent;
     if (isSilent) {
       this.#session.ping(() => {
-        // The answer is noticed by its bytes; without one the next probe ends the connection.
+        // The response is noticed by its bytes. Without one, the next probe ends the connection.
       });
     }
     return false;
@@ -156,13 +156,13 @@ class SessionLife {
 }
 
 interface Rate {
-  /** What may be taken at once. */
+  /** Capacity of the bucket. */
   readonly burst: number;
-  /** What comes back. */
+  /** Units that are added per second. */
   readonly perSecond: number;
 }
 
-/** How often something may still happen (a token bucket). */
+/** A rate limit (a token bucket). */
 class RateBudget {
   readonly #rate: Rate;
   readonly #clock: Clock;
@@ -176,7 +176,7 @@ class RateBudget {
     this.#countedAt = clock.monotonic();
   }
 
-  /** Takes one; false when nothing is left. */
+  /** Takes one unit. Returns false if none is left. */
   take(): boolean {
     const now = this.#clock.monotonic();
     const back = ((now - this.#countedAt) / 1000) * this.#rate.perSecond;

@@ -2,7 +2,7 @@ import type { ServerHttp2Stream } from 'node:http2';
 import { breakOff } from '../http/body-end.ts';
 import type { ResponseStream, StreamListener } from '../http/exchange.ts';
 
-/** Whose stream it is: found so, no stream needs functions of its own. */
+/** The response of a stream. Shared functions find it here, so a response needs no functions of its own. */
 const STREAM = Symbol('response of this stream');
 
 interface Carrier {
@@ -17,7 +17,7 @@ export class Http2Stream implements ResponseStream {
   #isOver = false;
   #isClosed = false;
 
-  /** The head has been sent, or the stream is gone. */
+  /** The head has already been sent, or the stream is closed. */
   constructor(stream: ServerHttp2Stream) {
     this.#stream = stream;
     this.#stream[STREAM] = this;

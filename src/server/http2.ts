@@ -23,21 +23,21 @@ import type { RequestSink } from './exchange-settings.ts';
 import { UploadWindows, WIDE_WINDOW_BYTES } from './upload-windows.ts';
 import { judgeHttp2, MAX_FIELDS, reasonFor, type RequestHead } from './strict-request.ts';
 
-/** Streams of one connection at once. */
+/** Concurrent streams of one connection. */
 const MAX_CONCURRENT_STREAMS = 250;
-/** Frames and streams that break the protocol before a connection is ended. */
+/** Invalid frames and streams before a connection is closed. */
 const MAX_FAULTS = 100;
 
-/** Of all connections of this process. */
+/** Upload windows of all connections of this process. */
 const uploadWindows = new UploadWindows();
 
-/** HTTP/2 with one set of limits, fed with connections. */
+/** HTTP/2 with one set of limits. Connections are passed to it. */
 export class Http2 {
   readonly #limits: ServerOptions;
   readonly #server: Http2Server;
   readonly #sessions = new Set<ServerHttp2Session>();
   readonly #begun = new BegunRequests();
-  /** What the session that is being made is made of: of its socket it only shows a proxy. */
+  /** The socket of the session that is being created. The session itself shows only a proxy of it. */
   #accepting: Socket | null = null;
   readonly #reception: RequestSink;
   readonly #clock: Clock;
@@ -71,7 +71,7 @@ export class Http2 {
     this.#accepting = null;
   }
 
-  /** Tells clients to go (GOAWAY) once what is in flight has finished. */
+  /** Asks clients to leave (GOAWAY) when requests in progress have finished. */
   drain(): void {
     for (const session of this.#sessions) session.close();
   }
@@ -90,7 +90,7 @@ export class Http2 {
       peer: peerOf(socket),
       handshake: handshakeOf(socket),
     };
-    // Node hands the fields over as they came beside the record of them.
+    // Node passes the fields in their original order in addition to the record of them.
     session.on(
       'stream',
       (stream: ServerHttp2Stream, _record: unknown, _flags: unknown, raw: readonly string[]) => {
@@ -137,7 +137,7 @@ export class Http2 {
   }
 }
 
-/** What is known of a connection once and for all. */
+/** The constant properties of a connection. */
 interface Carrier {
   readonly secure: boolean;
   readonly peer: Peer;
@@ -162,7 +162,7 @@ function requestHead(rawHeaders: readonly string[]): Http2RequestHead {
   return { httpVersion: '2.0', method, url, protocol, rawHeaders };
 }
 
-/** An extended CONNECT (RFC 8441 §4); null for one that asks for a TCP tunnel. */
+/** An extended CONNECT (RFC 8441 §4); null for a request for a TCP tunnel. */
 function tunnelOf(
   { protocol }: Http2RequestHead,
   stream: ServerHttp2Stream,

@@ -1,5 +1,5 @@
-// A listener binds its port while a configuration is built, because binding may fail. It holds at
-// most 1,000 connections until it has a service. The service decides whether TLS is spoken.
+// A listener binds its port while a configuration is built, because binding may fail. It holds at most 1,000
+// connections until it has a service. The service decides whether TLS is used.
 
 import { createServer, type Server, type Socket } from 'node:net';
 import type { BindAddress, ServerOptions } from '../config/config.ts';
@@ -24,10 +24,10 @@ import type { Handshake } from './connection-policy.ts';
 import { sharedListener } from './node-internals.ts';
 import { type HandshakePolicies, type Protocol, TlsEndpoint } from './tls-endpoint.ts';
 
-/** What a listener does with what it accepts. A reload replaces it in one step. */
+/** The function of a listener: what it does with its connections. A reload replaces it in one step. */
 export interface Service {
   /**
-   * Answers one exchange; never throws.
+   * Handles one exchange; never throws.
    *
    * @param handshake the one of its connection; null without TLS
    */
@@ -38,13 +38,13 @@ export interface Service {
   readonly limits: ServerOptions;
   /** The peers whose connections begin with a PROXY protocol header. */
   readonly sendsProxyHeader: AddressSet;
-  /** The client's address behind trusted proxies; null for the peer's own. */
+  /** Determines the client's address when there are trusted proxies; null for the address of the peer. */
   readonly clientAddress: ((headers: HeaderList, peer: string) => string) | null;
 }
 
-/** A service that a listener could have. One of its functions is called, once. */
+/** A prepared service of a listener. Exactly one of its functions is called, once. */
 export interface ServiceChange {
-  /** From the next handshake and the next request on, the service answers. */
+  /** The service handles requests from the next handshake and the next request on. */
   begin(): void;
   discard(): void;
 }
@@ -52,7 +52,7 @@ export interface ServiceChange {
 export interface ListenerOptions {
   /** An empty host stands for all interfaces. */
   readonly bind: BindAddress;
-  /** 0 lets the system choose. Only matters to hosts. */
+  /** 0 lets the system choose. Ignored for Unix sockets and descriptors. */
   readonly port: number;
   readonly ticketKeys: TicketKeys;
   readonly measures: ConnectionMeasures;
@@ -61,20 +61,20 @@ export interface ListenerOptions {
 }
 
 /**
- * Small pieces leave at once (Nagle's algorithm would hold an event back until the one before it is
- * acknowledged), and the system asks silent peers whether they still live; a dead one is gone in 40 s.
+ * Small pieces are sent at once (Nagle's algorithm would hold an event back until the one before it is
+ * acknowledged). The system probes silent peers; a dead peer is detected within 40 s.
  */
 const SOCKET_OPTIONS = { noDelay: true, keepAlive: true, keepAliveInitialDelay: 30_000 };
 
-/** How long a connection may have sent nothing when its listener closes. */
+/** How long a connection without any data is kept when its listener closes. */
 const LATE_REQUEST_MS = 1_000;
-/** Connections that wait for a service to answer them; those that come beyond are closed. */
+/** Connections that wait for a service. Further connections are closed. */
 const MAX_HELD_CONNECTIONS = 1_000;
 
 /**
- * An open port that speaks HTTP/1.1 and, with TLS, HTTP/2. Whether it speaks TLS is the service's
- * to say, so a reload can change it. It is bound before a configuration is complete, for binding may
- * fail; what comes until it has a service waits for one.
+ * An open port for HTTP/1.1 and, with TLS, HTTP/2. The service decides whether TLS is used, so a reload can
+ * change it. The port is bound before a configuration is complete, because binding may fail. Connections wait
+ * until there is a service.
  */
 export class Listener {
   readonly #options: ListenerOptions;
@@ -82,17 +82,17 @@ export class Listener {
   readonly #clock: Clock;
   /** null while another listener has the port. */
   #server: Server | null = null;
-  /** Of servers that have stopped accepting: until their last connection is gone. */
+  /** Servers that have stopped accepting, until their last connection is gone. */
   readonly #closing: Promise<void>[] = [];
-  /** null where no TLS is spoken. */
+  /** null without TLS. */
   #tls: TlsEndpoint | null = null;
   readonly #sockets = new Set<Socket>();
-  /** Accepted before there was a service. */
+  /** Connections that were accepted before there was a service. */
   readonly #held = new Set<Socket>();
   readonly #peers = new Peers();
-  /** Whether connections are rejected; said once each time. */
+  /** Whether connections are being rejected; logged once each time. */
   #isFull = false;
-  /** The newest last; older ones serve the connections that they have. */
+  /** The newest is the last. The older ones serve their existing connections. */
   readonly #protocols: Protocols[] = [];
   #service: Service | null = null;
   #settings: ExchangeSettings | null = null;
@@ -106,7 +106,7 @@ export class Listener {
   /**
    * Binds the port.
    *
-   * @throws HubgateError `listen-failed`, saying what to do about the usual causes
+   * @throws HubgateError `listen-failed`; its message has the fix for the usual causes
    */
   static async open(options: ListenerOptions): Promise<Listener> {
     const listener = new Listener(options);
@@ -128,7 +128,7 @@ export class Listener {
     this.#server = server;
   }
 
-  /** Leaves the port to another listener, from this moment on; connections stay. */
+  /** Releases the port for another listener at once. Connections stay open. */
   suspend(): void {
     const server = this.#server;
     this.#server = null;
@@ -136,7 +136,7 @@ export class Listener {
     this.#closing.push(new Promise((resolve) => server.close(() => resolve())));
   }
 
-  /** Gets what it takes to speak TLS, for a service that does. */
+  /** Prepares the TLS endpoint for a service that uses TLS. */
   async prepareTls(): Promise<void> {
     if (this.#tls !== null) return;
     const { ticketKeys, measures, clock, log } = this.#options;
@@ -153,18 +153,17 @@ export class Listener {
     this.#tls = tls;
   }
 
-  /** Port that is bound; null for a Unix socket. */
+  /** The bound port; null for a Unix socket. */
   get port(): number | null {
     const address = this.#server?.address() ?? null;
     return address === null || typeof address === 'string' ? null : (address.port ?? null);
   }
 
   /**
-   * Makes what this service needs to answer, and changes nothing yet: several listeners change together
-   * or not at all.
+   * Prepares a service without any visible change yet: several listeners change together or not at all.
    *
    * @param fallback certificate for clients that send no server name
-   * @throws what Node throws where it cannot make a server of it
+   * @throws the error of Node, if it cannot create a server
    */
   ready(service: Service, fallback: Certificate | null): ServiceChange {
     const { clientAddress, limits, policies } = service;
@@ -195,7 +194,7 @@ export class Listener {
     this.#tls = null;
   }
 
-  /** Null where those in force have the same limits. */
+  /** Returns null if the active protocols have the same limits. */
   #protocolsFor(limits: ServerOptions, changesSecurity: boolean): Protocols | null {
     const newest = this.#protocols.at(-1);
     const sameLimits = JSON.stringify(newest?.limits) === JSON.stringify(limits);
@@ -211,7 +210,7 @@ export class Listener {
     );
   }
 
-  /** Connections that speak as the port no longer does finish what they are at. */
+  /** Connections that still use the old security of the port finish their current requests. */
   #renewProtocols(next: Protocols, changesSecurity: boolean): void {
     const newest = this.#protocols.at(-1);
     newest?.retire(() => this.#protocols.splice(this.#protocols.indexOf(newest), 1));
@@ -221,22 +220,22 @@ export class Listener {
 
   #take(exchange: Exchange, handshake: Handshake | null): void {
     const service = this.#service;
-    // A request that came just when the port began to speak otherwise (RFC 9110 §15.5.20).
+    // A request that arrived just when the port changed between TLS and plain text (RFC 9110 §15.5.20).
     if (service !== null && (handshake === null) !== (service.policies === null)) {
       answerError(exchange, 421);
     } else service?.handle(exchange, handshake);
   }
 
   /**
-   * Stops accepting, lets what is in flight finish, and resolves when the last connection is gone.
-   * HTTP/2 clients are told to go (GOAWAY).
+   * Stops accepting, lets requests in progress finish, and resolves when the last connection is gone. HTTP/2
+   * clients are asked to leave (GOAWAY).
    */
   async close(): Promise<void> {
     this.suspend();
     this.#tls?.close();
     for (const protocols of this.#protocols) protocols.drain();
     for (const socket of this.#held) socket.destroy();
-    // Who was accepted a moment ago has sent a request that is on its way, or lies here unread.
+    // A request on a connection that was just accepted may still be in transit or unread.
     const cut = this.#clock.after(LATE_REQUEST_MS, () => {
       for (const socket of this.#sockets) if (socket.bytesRead === 0) socket.destroy();
     });
@@ -298,11 +297,11 @@ export class Listener {
     });
   }
 
-  /** Takes a connection whose other end is known; `named` is what the PROXY protocol says of it. */
+  /** Accepts a connection whose peer is known; `named` is the peer in the PROXY protocol header. */
   #admit(socket: Socket, named: Peer | null, { limits, policies }: Service): void {
     const { address } = this.#peers.add(socket, named);
     const { maxConnectionsPerClient: most } = limits;
-    // A Unix socket does not tell its clients apart.
+    // The clients of a Unix socket cannot be told apart.
     if (most > 0 && address !== '' && this.#peers.connectionsOf(address) > most) {
       this.#log.debug('A client has too many connections', { address });
       this.#turnAway(socket, 'client');

@@ -9,8 +9,8 @@ import { requestTarget } from './strict-request.ts';
 import type { ProtocolAdapter } from './protocol-adapter.ts';
 
 /**
- * The exchange of a request that somebody else's server has read, through Node's HTTP/2
- * compatibility layer as well. Its connection stays with that server.
+ * Creates the exchange of a request that a foreign server has read, also through Node's HTTP/2 compatibility
+ * layer. The connection stays with that server.
  */
 export function mountedExchange(
   request: IncomingMessage | Http2ServerRequest,
@@ -34,13 +34,13 @@ function wireOf(
   response: ServerResponse | Http2ServerResponse,
 ): ProtocolAdapter {
   const { url = '/' } = request;
-  // What can be read in two ways is not of the hub.
+  // A target that two readers could read differently never belongs to the hub.
   const target = requestTarget(url) ?? { authority: null, target: url, spelled: url };
   if (isHttp2(request)) {
     const { stream, rawHeaders } = request;
     return new Http2Adapter({ stream, rawHeaders, body: request, target });
   }
-  // The two always come together, which their types do not say.
+  // Request and response always come as a pair, which their types do not express.
   return new Http1Adapter(request, response as ServerResponse, target, null);
 }
 

@@ -5,11 +5,11 @@ import { Socket } from 'node:net';
 import type { Server as TlsServer } from 'node:tls';
 
 /**
- * What is used of Node beyond its documentation: here and nowhere else. The test of this file fails
- * on a version of Node where any of it has changed.
+ * This is the only module that uses undocumented parts of Node. Its test fails on a version of Node in which
+ * any of them has changed.
  */
 
-/** Gives a server that never listens a connection as if it had accepted it. */
+/** Passes a connection to a server that never listens, as if the server had accepted it. */
 export function giveConnection(server: HttpServer | Http2Server | TlsServer, socket: Socket): void {
   server.emit('connection', socket);
 }
@@ -18,11 +18,10 @@ type Listening = (errno: number, handle: { close(): void } | null) => void;
 type GetServer = (server: { _handle: unknown }, query: object, done: Listening) => void;
 
 /**
- * Lets the workers of a cluster share a listening socket by its address alone. Node tells them apart
- * by how often each has tried to listen there as well: one that has failed once more than another
- * would ask for a socket of its own, and be told that the port is taken. And it keeps the socket of
- * an attempt that failed, which the next one would be given. Does nothing in a process that is no
- * worker.
+ * Lets the workers of a cluster share a listening socket by its address alone. Node also distinguishes the
+ * sockets by how often each worker has tried to listen there. A worker that has failed once more than another
+ * would ask for a socket of its own, and get the error that the port is in use. Node also keeps the socket of
+ * a failed attempt, and would give it to the next one. Does nothing in a process that is not a worker.
  */
 export function shareByAddress(): void {
   const internals: { _getServer?: GetServer } = cluster as { _getServer?: GetServer };
@@ -36,14 +35,15 @@ export function shareByAddress(): void {
   };
 }
 
-/** Makes a server that never listens watch the time limits of its connections. */
+/** Makes a server that never listens enforce the time limits of its connections. */
 export function watchLimits(server: HttpServer): void {
   server.emit('listening');
 }
 
 /**
- * Closes the connections of a server that wait for another request. From Node 26 on its own function
- * takes those as well whose first request is still on its way: they are named, and stay.
+ * Closes the idle connections of a server, which wait for another request. From Node 26 on, Node's own
+ * function would also close connections whose first request is still in transit. These are passed in
+ * `unasked` and stay open.
  */
 export function closeIdle(server: HttpServer, unasked: readonly Socket[]): void {
   for (const socket of unasked) socket.destroy = () => socket;
@@ -51,16 +51,16 @@ export function closeIdle(server: HttpServer, unasked: readonly Socket[]): void 
   for (const socket of unasked) Reflect.deleteProperty(socket, 'destroy');
 }
 
-/** What carries the bytes of a connection: for TLS the socket beneath. */
+/** The socket that carries the bytes of a connection: with TLS, the socket below it. */
 export function carrierOf(socket: Socket): Socket {
   const parent = '_parent' in socket ? socket._parent : null;
   return parent instanceof Socket ? parent : socket;
 }
 
 /**
- * The bytes that have left a TLS connection while TLS holds something back although the connection below it has
- * nothing to write; null otherwise. Where the number is the same some seconds later, the write never ends: before
- * Node 26 a connection of HTTP/2 may come to that when its client leaves. Reading is paused for that write, so
+ * The bytes that have left a TLS connection if TLS holds data back although the connection below has nothing
+ * to write; null otherwise. If the number is the same some seconds later, the write never ends. Before Node
+ * 26, this can happen to an HTTP/2 connection when its client leaves. Reading is paused for that write, so
  * nothing reports the end of the connection.
  */
 export function bytesBeforeStuckWrite(socket: Socket): number | null {
@@ -78,28 +78,28 @@ function memberOf(object: unknown, name: string): unknown {
   return typeof object === 'object' && object !== null ? Reflect.get(object, name) : undefined;
 }
 
-/** How Node itself writes heads of its own: behind the answers to earlier requests of the connection. */
+/** Node's own function for writing heads: after the responses to earlier requests of the connection. */
 interface WritesInTurn {
   _writeRaw(data: string, encoding: 'latin1'): boolean;
 }
 
-/** Writes bytes ahead of the head of a response, in its turn. */
+/** Writes bytes before the head of a response, in its turn. */
 export function writeAhead(response: ServerResponse, bytes: string): void {
-  // Node's types leave it out; the documented writes are for the head and the body only.
+  // Missing in Node's types; the documented functions write only the head and the body.
   (response as ServerResponse & WritesInTurn)._writeRaw(bytes, 'latin1');
 }
 
-/** What an HTTP server's connection is parsed by, which the types leave out. */
+/** The parser of an HTTP server's connection, which is missing in the types. */
 interface Parser {
-  /** Told of each head, by the parser; what it returns says how the parser goes on. */
+  /** Called by the parser for each head. The returned number tells the parser how to continue. */
   onIncoming(request: IncomingMessage, shouldKeepAlive: boolean): number;
   resume(): void;
   execute(bytes: Buffer): unknown;
 }
 
-/** Go on: so Node's own callback says of every message but an upgrade. */
+/** Continue: Node's own callback returns this for every message except an upgrade. */
 const GO_ON = 0;
-/** Stop, and say by `clientError` where: the number of llhttp's error `HPE_PAUSED`. */
+/** Stop, and report the position in `clientError`: the number of llhttp's error `HPE_PAUSED`. */
 const STOP = 21;
 
 function parserOf(socket: Socket): Parser | null {
@@ -109,9 +109,9 @@ function parserOf(socket: Socket): Parser | null {
 }
 
 /**
- * Makes the parser of an HTTP server's connection stop behind a head for which `mustStop` holds once it
- * has been told of; the server learns of it by `clientError`, with the code `HPE_PAUSED`. From the next
- * head on.
+ * Makes the parser of an HTTP server's connection stop after a head if `mustStop` returns true when that head
+ * has been delivered. The server gets a `clientError` with the code `HPE_PAUSED`. Takes effect with the next
+ * head.
  */
 export function stopParsingWhen(socket: Socket, mustStop: () => boolean): void {
   const parser = parserOf(socket);
@@ -124,8 +124,8 @@ export function stopParsingWhen(socket: Socket, mustStop: () => boolean): void {
 }
 
 /**
- * Stops reading a connection whose parser has stopped and left `rest`. Whoever reads a body or writes an
- * answer would have it go on: until {@link goOnReading} nobody can.
+ * Stops reading a connection whose parser has stopped and left `rest`. Reading a body or writing a response
+ * would normally resume it. Until {@link goOnReading}, nothing can.
  */
 export function stopReading(socket: Socket, rest: Buffer): void {
   socket.pause();
@@ -133,21 +133,21 @@ export function stopReading(socket: Socket, rest: Buffer): void {
   socket.resume = () => socket;
   const parser = parserOf(socket);
   parser?.resume();
-  // It finds that the message of this head is complete, if it is.
+  // Lets the parser find that the message of this head is complete, if it is.
   parser?.execute(NOTHING);
 }
 
 const NOTHING = Buffer.alloc(0);
 
-/** Goes on where {@link stopReading} has stopped, unless Node itself waits for the client to take answers. */
+/** Resumes reading after {@link stopReading}, unless Node itself waits for the client to read responses. */
 export function goOnReading(socket: Socket): void {
   Reflect.deleteProperty(socket, 'resume');
   if (!socket.destroyed && Reflect.get(socket, '_paused') !== true) socket.resume();
 }
 
-/** Events for which an HTTP server listens on its sockets. */
+/** Events of its sockets that an HTTP server listens for. */
 const HTTP_EVENTS = ['data', 'end', 'drain', 'error', 'timeout', 'pause', 'resume'] as const;
-/** Its functions that listen; what others have added stays. */
+/** The names of its listeners. Listeners of other code stay. */
 const HTTP_LISTENERS = new Set([
   'bound socketOnData',
   'bound socketOnEnd',
@@ -161,23 +161,23 @@ const HTTP_LISTENERS = new Set([
 const HTTP_CLOSE = new Set(['bound socketOnClose']);
 
 /**
- * Takes the connection of a response whose head has been written away from its HTTP server, which
- * forgets it with its parser and both messages, as it does for an upgrade. What the client sends
- * from now on is for the caller. Not to be called while the parser runs. False, and nothing has
- * changed, when the connection is not as it is known.
+ * Detaches the connection of a response whose head has been written. The HTTP server releases the connection
+ * together with its parser and both messages, as it does for an upgrade. Everything that the client sends
+ * from now on is for the caller. Must not be called while the parser runs. Returns false, without any change,
+ * if the connection is not in the expected state.
  */
 export function releaseConnection(request: IncomingMessage, response: ServerResponse): boolean {
   const { socket } = response;
   if (socket === null || socket.destroyed || parserCloseOf(socket) === undefined) return false;
   response.detachSocket(socket);
-  // Its request is under way and would be destroyed: this one without its socket.
+  // Its request is in progress and would be destroyed, so its socket is removed first.
   Reflect.set(request, 'socket', null);
   return releaseParser(socket);
 }
 
 /**
- * The same for a connection on which nothing is under way. What was read of it and not parsed is the
- * caller's to keep.
+ * Does the same for a connection without a request in progress. The caller has to keep the bytes that were
+ * read but not parsed.
  */
 export function releaseParser(socket: Socket): boolean {
   const onClose = parserCloseOf(socket);
@@ -190,17 +190,17 @@ export function releaseParser(socket: Socket): boolean {
   Reflect.deleteProperty(socket, 'resume');
   socket.off('close', onClose);
   closeQuietly(socket, onClose);
-  // The server's own, which watch for others that read: a closure each.
+  // The server's own methods detect other readers, with one closure each.
   const { addListener, on, prependListener } = Socket.prototype;
   Object.assign(socket, { addListener, on, prependListener });
-  // Whatever comes next reads by itself.
+  // The next reader resumes the socket itself.
   socket.setTimeout(0);
   return true;
 }
 
 /**
- * Node frees the parser, and destroys the requests that are under way, each with an error for nobody:
- * its stack would be the dearest thing of a stream that is opened.
+ * Node frees the parser and destroys the requests in progress, each with an error that nothing reads. The
+ * stack trace of that error would be the largest cost of opening a stream.
  */
 function closeQuietly(socket: Socket, onClose: Listener): void {
   const { stackTraceLimit } = Error;
@@ -224,8 +224,8 @@ function isOneOf(names: ReadonlySet<string>, listener: unknown): listener is Lis
 }
 
 /**
- * A listener that many sockets share, told which of them it was: a function for each, and what
- * `once` makes beside it, would be held as long as the connection.
+ * A listener that many sockets share, with the socket as its argument. A function for each socket, plus the
+ * wrapper that `once` creates, would stay in memory as long as the connection.
  */
 export function sharedListener<Args extends readonly unknown[]>(
   handle: (socket: Socket, ...args: Args) => void,

@@ -2,14 +2,16 @@ import type { Socket } from 'node:net';
 import { plainAddress } from '../http/forwarded.ts';
 import { carrierOf } from './node-internals.ts';
 
-/** The address of a connection's other end, or the one that a PROXY protocol header names for it. */
+/** The address of a connection's other end, or the address in a PROXY protocol header. */
 export interface Peer {
   /** Empty for a Unix socket. */
   readonly address: string;
   readonly port: number;
 }
 
-/** A property, like that of the handshake policy: the sockets of HTTP/2 requests are proxies of the real one. */
+/**
+ * A property, like the handshake policy, because the sockets of HTTP/2 requests are proxies of the real one.
+ */
 const PEER = Symbol('who is at the other end');
 
 interface Marked {
@@ -19,15 +21,18 @@ interface Marked {
 const NOBODY: Peer = { address: '', port: 0 };
 
 /**
- * Who is at the other end of the open connections of a listener, and how many each has. What a PROXY
- * protocol header says is written on the socket that was accepted, and found again from the one that TLS
- * makes of it. An address and a port would not tell connections apart: where a machine has two addresses,
- * one client may come from the same port to both.
+ * The peers of a listener's open connections, and the number of connections of each. The address in a PROXY
+ * protocol header is stored on the accepted socket, and found again from the TLS socket above it. An address
+ * and a port would not identify a connection: if a machine has two addresses, one client can connect to both
+ * from the same port.
  */
 export class Peers {
   readonly #connections = new Map<string, number>();
 
-  /** Notes a connection until it closes, and says who it is; `named` is what a PROXY protocol header says. */
+  /**
+   * Records a connection until it closes, and returns its peer; `named` is the peer in a PROXY protocol
+   * header.
+   */
   add(socket: Socket & Marked, named: Peer | null): Peer {
     const peer = named ?? endOf(socket);
     const { address } = peer;
@@ -42,8 +47,8 @@ export class Peers {
   }
 
   /**
-   * Writes on the socket that requests will have who is at its other end. False when the connection
-   * has closed meanwhile: then it must not pass for one of the proxy that made it.
+   * Stores the peer on the socket that requests will have. Returns false if the connection has closed in the
+   * meantime. Otherwise its peer would seem to be the proxy that opened it.
    */
   mark(socket: Socket & Marked): boolean {
     const carrier: Socket & Marked = carrierOf(socket);
@@ -58,7 +63,10 @@ export class Peers {
   }
 }
 
-/** What {@link Peers.mark} has written; nobody when an HTTP/2 connection is gone already. */
+/**
+ * Returns the peer that {@link Peers.mark} has stored, or an empty one if an HTTP/2 connection is already
+ * gone.
+ */
 export function peerOf(socket: Socket & Marked): Peer {
   return socket[PEER] ?? NOBODY;
 }

@@ -1,7 +1,6 @@
-// Node keeps a message and a response for each pipelined request, so their number is bounded:
-// behind 250 that wait nothing is parsed or read, and at most 8 begin in one turn of the event
-// loop. A write for one of them may emit `drain` for another; nothing may resume a parser from
-// inside it.
+// Node keeps a message and a response for each pipelined request, so their number is bounded. When 250 wait,
+// nothing more is parsed or read, and at most 8 begin in one turn of the event loop. A write for one of them
+// may emit `drain` for another; a parser must never be resumed from inside it.
 
 import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
@@ -9,31 +8,32 @@ import { goOnReading, stopParsingWhen, stopReading } from './node-internals.ts';
 import type { Duplex } from 'node:stream';
 
 /**
- * Requests of one connection that wait behind one whose answer has not gone out; as many as streams in
- * HTTP/2. What comes behind them is not parsed, nor is it read.
+ * Requests of one connection that wait for earlier responses to be sent; as many as there can be streams in
+ * HTTP/2. Beyond them, nothing is parsed or read.
  */
 export const MAX_PIPELINED = 250;
-/** Waiting requests at which a connection is read again. */
+/** Number of waiting requests at which the connection is read again. */
 const RESUMED_PIPELINED = 125;
 
 interface Connection {
   readonly socket: Socket;
-  /** Requests whose answers have not gone out. */
+  /** Requests whose responses have not been sent. */
   unsent: number;
-  /** The turn in which requests were begun last, and how many of them. */
+  /** The turn in which requests were last begun, and their number. */
   turn: number;
   begun: number;
-  /** It is not read until more answers have gone out, or another turn has come. */
+  /** The connection is not read until more responses have been sent, or until the next turn. */
   isStopped: boolean;
-  /** Nothing more that comes on it is for anybody. */
+  /** Everything else that arrives on it is ignored. */
   isOver: boolean;
-  /** Whether its parser asks before it goes on. */
+  /** Whether its parser asks before it continues. */
   isBounded: boolean;
 }
 
 /**
- * Bounds what a client makes of a connection by sending requests ahead of their answers: those that wait,
- * and those that are begun in one turn of the event loop. Node itself would parse all that it has read.
+ * Bounds the memory and time that a client can use by sending requests without waiting for responses: the
+ * requests that wait, and those that begin in one turn of the event loop. Node itself would parse everything
+ * that it has read.
  */
 export class PipelinedRequests {
   readonly #connections = new WeakMap<object, Connection>();
@@ -46,7 +46,7 @@ export class PipelinedRequests {
     this.#turns = new Turns(later);
   }
 
-  /** Notes a request whose head has just been parsed: to be called from there. */
+  /** Records a request. Called when its head has just been parsed. */
   begin(socket: Socket, response: ServerResponse): void {
     const connection = this.#connectionOf(socket);
     const turn = this.#turns.now();
@@ -60,18 +60,18 @@ export class PipelinedRequests {
       connection.unsent -= 1;
       if (connection.isStopped && connection.unsent === RESUMED_PIPELINED) this.#goOn(connection);
     });
-    // Most clients wait for each answer, and are not asked about.
+    // Most clients wait for each response. For them, the parser need not ask.
     if (connection.begun > 1 || connection.unsent > 1) this.#bound(connection);
   }
 
-  /** Nothing more of what a client sends on it is for anybody; to be called from the parser. */
+  /** Ignores everything else that the client sends on it. Called from the parser. */
   end(socket: Socket): void {
     const connection = this.#connectionOf(socket);
     connection.isOver = true;
     this.#bound(connection);
   }
 
-  /** The parser has stopped where it was told to; what it has left waits. */
+  /** The parser has stopped as requested. The bytes that it has left wait. */
   stopped(socket: Socket, rest: Buffer): void {
     const connection = this.#connectionOf(socket);
     if (connection.isOver) return;
@@ -120,13 +120,13 @@ export class PipelinedRequests {
 }
 
 /**
- * Requests of one connection that are begun in one turn of the event loop, at some 0.2 ms each: what
- * a client has sent in one go is begun in so many turns as it takes.
+ * Requests of one connection that begin in one turn of the event loop, at about 0.2 ms each. If a client has
+ * sent more at once, the rest begins in the following turns.
  */
 export const MAX_BEGUN = 8;
 
 interface BeginningConnection {
-  /** The turn in which requests were begun last, and how many of them. */
+  /** The turn in which requests were last begun, and their number. */
   turn: number;
   begun: number;
   readonly waiting: (() => void)[];
@@ -144,7 +144,10 @@ export class BegunRequests {
     this.#turns = new Turns(later);
   }
 
-  /** Begins a request: now, or in a later turn. `begin` must not throw, and looks whether its client is still there. */
+  /**
+   * Begins a request, now or in a later turn. `begin` must not throw, and checks whether its client is still
+   * there.
+   */
   begin(of: object, begin: () => void): void {
     const connection = this.#connectionOf(of);
     if (connection.waiting.length > 0) {
@@ -174,7 +177,7 @@ export class BegunRequests {
   }
 
   #goOn(connection: BeginningConnection): void {
-    // Those that come meanwhile are behind these.
+    // Requests that are added in the meantime come after these.
     const some = connection.waiting.slice(0, MAX_BEGUN);
     for (const begin of some) begin();
     connection.waiting.splice(0, some.length);
@@ -185,7 +188,7 @@ export class BegunRequests {
 /** Calls back in the next turn of the event loop. */
 export type Later = (turn: () => void) => void;
 
-/** Tells whether two moments belong to one turn of the event loop. */
+/** Determines whether two moments belong to the same turn of the event loop. */
 export class Turns {
   readonly #later: Later;
   #turn = 0;
@@ -195,7 +198,7 @@ export class Turns {
     this.#later = later;
   }
 
-  /** The number of this turn: all that is asked until the next callback belongs to it. */
+  /** The number of this turn. All calls until the next callback belong to it. */
   now(): number {
     if (!this.#isOpen) {
       this.#isOpen = true;
@@ -209,12 +212,12 @@ export class Turns {
 }
 
 /**
- * Bytes of one connection that may come in the turn in which its parser has stopped. Node reads 64 KiB
- * at a time; a connection over TLS hands over record by record what one read has brought.
+ * Bytes of one connection that may arrive in the turn in which its parser has stopped. Node reads 64 KiB at a
+ * time. A TLS connection delivers what one read has returned record by record.
  */
 export const MAX_STOPPED_BYTES = 128 * 1024;
 
-/** What has come of connections whose parser has just stopped, until another one is given it. */
+/** The bytes that have arrived on connections with a stopped parser, until a new parser gets them. */
 export class StoppedParsers {
   readonly #packets = new WeakMap<Duplex, Buffer[]>();
 
@@ -226,7 +229,7 @@ export class StoppedParsers {
     return this.#packets.has(socket);
   }
 
-  /** Adds what comes behind; false where that is too much, and nothing is kept any more. */
+  /** Adds further bytes. Returns false if they are too many; then nothing is kept any more. */
   add(socket: Duplex, bytes: Buffer): boolean {
     const packets = this.#packets.get(socket);
     if (packets === undefined) return false;
@@ -236,7 +239,7 @@ export class StoppedParsers {
     return false;
   }
 
-  /** All that has come, in order, once; null where nothing is kept. */
+  /** Returns all bytes that have arrived, in order, once; null if nothing is kept. */
   take(socket: Duplex): Buffer | null {
     const packets = this.#packets.get(socket);
     this.#packets.delete(socket);

@@ -3,11 +3,11 @@ import type { ResponseHead, ResponseStream } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import type { DisconnectSignal } from './disconnect-signal.ts';
 
-/** One request as a protocol brings it and the way of its response: what differs between protocols. */
+/** One request and the means to send its response: everything that differs between the protocols. */
 export interface ProtocolAdapter {
   readonly httpVersion: '1.0' | '1.1' | '2.0';
   readonly method: string;
-  /** The authority that counts; empty when the request had none. */
+  /** The effective authority; empty if the request had none. */
   readonly host: string;
   /** Path and query in their canonical form. */
   readonly target: string;
@@ -15,29 +15,29 @@ export interface ProtocolAdapter {
   readonly spelledTarget: string;
   readonly headers: HeaderList;
   readonly hasBody: boolean;
-  /** Where the body is read from. */
+  /** The source of the body. */
   readonly body: Readable;
   /** Trailer fields of the request; complete once its body has ended. */
   trailers(): HeaderList;
   /** Whether the client has left before the response was complete. */
   readonly abandoned: boolean;
-  /** Lets somebody know when that happens. */
+  /** Sets the signal that is triggered when that happens. */
   tell(disconnect: DisconnectSignal): void;
-  /** Sends a 1xx response, where the protocol has them. */
+  /** Sends a 1xx response, if the protocol has them. */
   inform(status: number, headers: HeaderList): void;
-  /** Told which head will be sent, as its handler has made it. */
+  /** Called with the head of the handler before the head is sent. */
   prepare(head: ResponseHead, isStream: boolean): void;
   /**
-   * Sends the head and returns where the body goes. Without `isRead` the rest of the request is not
-   * waited for.
+   * Sends the head and returns the stream for the body. Without `isRead`, the rest of the request is not
+   * awaited.
    */
   send(head: ResponseHead, isBodyless: boolean, isRead: boolean): Writable;
-  /** What costs least to write to after the head of a stream; null where that is `body` itself. */
+  /** The cheapest way to write a stream after its head; null if that is `body` itself. */
   stream(body: Writable, disconnect: DisconnectSignal | undefined): ResponseStream | null;
-  /** Before the body ends; dropped where the protocol cannot carry them. */
+  /** Called before the body ends. The fields are dropped if the protocol cannot carry them. */
   sendTrailers(trailers: HeaderList): void;
-  /** Breaks the response off, so that the client cannot take it for complete. */
+  /** Aborts the response, so that the client does not regard it as complete. */
   breakOff(): void;
-  /** The response has begun, and the rest of the request will not come. */
+  /** The response has begun, and the rest of the request will not arrive. */
   discardRequest(): void;
 }

@@ -6,7 +6,7 @@ import { Http1 } from './http1.ts';
 import { Http2 } from './http2.ts';
 import type { RequestSink } from './exchange-settings.ts';
 
-/** The two protocols with one set of limits, fed with connections that a listener has accepted. */
+/** Both protocols with one set of limits. Connections that a listener has accepted are passed to it. */
 export class Protocols {
   readonly limits: ServerOptions;
   readonly #http1: Http1;
@@ -20,31 +20,31 @@ export class Protocols {
     this.#http2 = new Http2(limits, reception, clock, log);
   }
 
-  /** Speaks HTTP/1.1 on a connection. */
+  /** Serves HTTP/1.1 on a connection. */
   acceptHttp1(socket: Socket): void {
     this.#count(socket);
     this.#http1.accept(socket);
   }
 
-  /** Speaks HTTP/2 on a connection whose TLS handshake has agreed on it. */
+  /** Serves HTTP/2 on a connection whose TLS handshake has selected it. */
   acceptHttp2(socket: Socket): void {
     this.#count(socket);
     this.#http2.accept(socket);
   }
 
-  /** No more connections come: closes when the last one is gone, and says so. */
+  /** No more connections will arrive. Closes when the last one is gone, and calls `onIdle`. */
   retire(onIdle: () => void): void {
     this.#onIdle = onIdle;
     this.#closeWhenIdle();
   }
 
-  /** Lets what is in flight finish and closes each connection after it. */
+  /** Lets requests in progress finish, and closes each connection afterwards. */
   drain(): void {
     this.#http1.drain();
     this.#http2.drain();
   }
 
-  /** For when the last connection is gone. */
+  /** Called when the last connection is gone. */
   close(): void {
     this.#http1.close();
   }

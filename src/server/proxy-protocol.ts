@@ -4,14 +4,17 @@ import { HubgateError } from '../kernel/error.ts';
 import type { Peer } from './peers.ts';
 
 /**
- * The PROXY protocol, versions 1 and 2, by which a proxy says on whose behalf it connects.
+ * The PROXY protocol, versions 1 and 2, in which a proxy names the client that it connects for.
  *
  * @see https://www.haproxy.org/download/3.0/doc/proxy-protocol.txt
  */
 
-/** Bytes of the longest version 1 header, its end included (§2.1). */
+/** Bytes of the longest version 1 header, including its line end (§2.1). */
 export const MAX_V1_BYTES = 107;
-/** Bytes of addresses and extensions of a version 2 header. The format allows 65,535, nobody sends so many. */
+/**
+ * Bytes of addresses and extensions of a version 2 header. The format allows 65,535, but no proxy sends that
+ * many.
+ */
 export const MAX_V2_PAYLOAD_BYTES = 4096;
 
 const V1_START = Buffer.from('PROXY ', 'latin1');
@@ -20,15 +23,15 @@ const V2_FIXED_BYTES = 16;
 const CRLF = '\r\n';
 
 export interface ProxyHeader {
-  /** Who connected to the proxy; null where it speaks for itself or does not say. */
+  /** The client of the proxy; null if the proxy connects for itself or does not name a client. */
   readonly source: Peer | null;
-  /** Bytes of the header; what follows belongs to the connection. */
+  /** Bytes of the header. The bytes after it belong to the connection. */
   readonly length: number;
 }
 
 /**
- * Reads the header at the beginning of a connection; null when more bytes are needed, of which
- * there are never more than the bounds above.
+ * Reads the header at the beginning of a connection; null if more bytes are needed. A header is never longer
+ * than the bounds above.
  *
  * @throws HubgateError `bad-proxy-header`
  */
@@ -42,13 +45,16 @@ export interface HeaderReading {
   /** Milliseconds for the whole header; 0 means no limit. */
   readonly timeoutMs: number;
   readonly clock: Clock;
-  /** Takes the header once it is off the connection, which then stands still with the rest. */
+  /**
+   * Called when the header has been removed from the connection. The connection is then paused, with the rest
+   * unread.
+   */
   readonly onHeader: (header: ProxyHeader) => void;
-  /** Told why the connection, which is destroyed, cannot be used. */
+  /** Called with the reason why the connection cannot be used. The connection is destroyed. */
   readonly onRefuse: (error: HubgateError) => void;
 }
 
-/** Takes the header off a connection that nobody has read from. */
+/** Removes the header from a connection that nothing has read from. */
 export function readProxyHeader(socket: Socket, reading: HeaderReading): void {
   const { timeoutMs, clock, onHeader, onRefuse } = reading;
   let received: Buffer = Buffer.alloc(0);
@@ -91,11 +97,11 @@ function attempt(bytes: Buffer): ProxyHeader | null | HubgateError {
 }
 
 function takeChunk(socket: Socket): Buffer | null {
-  // Without an encoding a socket reads buffers, which its type does not say.
+  // Without an encoding, a socket reads buffers, although its type does not declare that.
   return socket.read() as Buffer | null;
 }
 
-/** Whether these bytes are, or may become, a text that begins so. */
+/** Whether these bytes are, or can become, a text with this beginning. */
 function startsLike(bytes: Buffer, start: Buffer): boolean {
   const length = Math.min(bytes.length, start.length);
   return bytes.subarray(0, length).equals(start.subarray(0, length));
@@ -106,7 +112,7 @@ function parseVersion1(bytes: Buffer): ProxyHeader | null {
   const text = bytes.subarray(0, MAX_V1_BYTES).toString('latin1');
   const end = text.indexOf(CRLF);
   const control = text.search(/[^\x20-\x7e]/);
-  // A CR may still be followed by its LF.
+  // A CR at the end may still be followed by its LF.
   if (end === -1 && control !== -1 && !(control === text.length - 1 && text.endsWith('\r'))) {
     throw bad('its line contains a control character');
   }
@@ -139,7 +145,7 @@ function isPort(text: string): boolean {
   return /^(?:0|[1-9]\d{0,4})$/.test(text) && Number(text) <= 65_535;
 }
 
-/** What the binary header says: who speaks, in which family (§2.2). */
+/** Fields of the binary header: the command and the address family (§2.2). */
 const LOCAL = 0x20;
 const PROXY = 0x21;
 const UNSPECIFIED = 0x00;
@@ -147,7 +153,7 @@ const TCP4 = 0x11;
 const TCP6 = 0x21;
 const UNIX_STREAM = 0x31;
 
-/** Bytes of both addresses, with their ports where they have some. */
+/** Bytes of both addresses, with ports if the family has them. */
 const ADDRESS_BYTES: Readonly<Record<number, number>> = {
   [TCP4]: 12,
   [TCP6]: 36,
@@ -183,7 +189,7 @@ function sourceOf(family: number, payload: Buffer): Peer | null {
   return peer(groups.join(':'), 6, payload.readUInt16BE(32));
 }
 
-/** The address in its canonical form, as sockets tell theirs. */
+/** The address in its canonical form, the same as that of a socket. */
 function peer(text: string, version: 4 | 6, port: number): Peer {
   const { address } = new SocketAddress({ address: text, family: `ipv${version}` });
   return { address, port };

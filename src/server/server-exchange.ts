@@ -30,7 +30,7 @@ import { DisconnectSignal } from './disconnect-signal.ts';
 import type { ExchangeConnection, ExchangeSettings } from './exchange-settings.ts';
 import type { ProtocolAdapter } from './protocol-adapter.ts';
 
-/** The {@link Exchange} of a request that a server has read, over whichever protocol it came. */
+/** The {@link Exchange} of a request that a server has read, over either protocol. */
 export class ServerExchange implements Exchange {
   readonly scheme: 'http' | 'https';
   readonly httpVersion: '1.0' | '1.1' | '2.0';
@@ -63,17 +63,17 @@ export class ServerExchange implements Exchange {
   #taken: Writable | null = null;
   #id: string | undefined;
   #log: Logger | undefined;
-  /** What is read instead of the wire's, once somebody has asked for it or put another there. */
+  /** The body for readers, once one has been requested or set, instead of the protocol's own. */
   #body: Readable | null = null;
   /** The body as it was lent: the first that was given bytes, or the last. */
   #leased: LeasedBody | null = null;
   #held: DeferredBody | null = null;
   #disconnect: DisconnectSignal | undefined;
-  /** The client holds its body back until it is told to go on. */
+  /** The client holds its body back until it gets 100 Continue. */
   #awaitsContinue: boolean;
   #status = 0;
   #isStream = false;
-  /** The rest of the body is not waited for. */
+  /** The rest of the body is not awaited. */
   #isSilent = false;
 
   constructor(
@@ -117,7 +117,7 @@ export class ServerExchange implements Exchange {
     if (this.#body !== null) return this.#body;
     const { body } = this.#adapter;
     const silence = this.#silence();
-    // Of one that has ended, or will not come, nothing is waited for.
+    // There is nothing to wait for if the body has ended or will not arrive.
     const isPlain = silence === null || body.readableEnded || this.#isSilent;
     this.#body = isPlain ? body : new ClientBody(body, silence, null);
     return this.#body;
@@ -151,7 +151,7 @@ export class ServerExchange implements Exchange {
     return this.#adapter.abandoned;
   }
 
-  /** RFC 9110 §15.5.9: whoever reads the body answers 408, if there is still somebody to answer. */
+  /** RFC 9110 §15.5.9: the reader of the body responds with 408 if the response has not begun. */
   forgoBody(): void {
     if (this.begun) this.#adapter.discardRequest();
     else this.#isSilent = true;
@@ -268,8 +268,8 @@ export class ServerExchange implements Exchange {
   }
 
   /**
-   * Without names that have `_`, by default: to programs that make variables of fields (RFC 3875
-   * §4.1.18) `X_User` is `X-User`, which the gateway may set or take away.
+   * By default, without names that contain `_`. For programs that turn fields into variables (RFC 3875
+   * §4.1.18), `X_User` is the same as `X-User`, which the gateway may set or remove.
    */
   #kept(fields: HeaderList): HeaderList {
     if (!this.#settings.keeps.underscoresInHeaders) fields.deleteWhere((key) => key.includes('_'));
@@ -320,7 +320,7 @@ export class ServerExchange implements Exchange {
   #send(head: ResponseHead, wrappers: readonly BodyWrapper[]): Writable {
     this.#changes.drop(head.headers);
     if (head.isUnchanged === true) dropFieldsOfContent(head.headers);
-    // What wraps a body may have something to say of an empty one.
+    // A body wrapper may add data to an empty body.
     const isWhole = head.isWhole === true && wrappers.length === 0 && this.httpVersion === '2.0';
     const bodyless = isBodyless(this.originalMethod, head) || isWhole;
     const body = this.#adapter.send(head, bodyless, !this.#awaitsContinue && !this.#isSilent);
@@ -330,7 +330,7 @@ export class ServerExchange implements Exchange {
     return wrappers.reduce<Writable>((inner, wrap) => wrap(inner), body);
   }
 
-  /** What a stream comes to is counted by those who write it. */
+  /** The code that writes a stream counts its bytes. */
   #measure(headers: HeaderList, body: Writable): void {
     if (this.#isStream) return;
     const length = headers.get('content-length');

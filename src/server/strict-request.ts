@@ -4,27 +4,30 @@ import { canonicalTarget } from '../http/canonical-target.ts';
 
 /** Bytes of a request target; a 64 KiB token in its query fits. */
 const MAX_TARGET_BYTES = 72 * 1024;
-/** Bytes of a path, which matchers and rewrites look at; the largest of the hub names a topic of 4 KiB. */
+/**
+ * Bytes of a path, which matchers and rewrites process. The longest path of the hub contains a topic of 4
+ * KiB.
+ */
 const MAX_PATH_BYTES = 16 * 1024;
-/** Fields of one message. Cookies may come in a field each over HTTP/2. */
+/** Fields of one message. Over HTTP/2, each cookie may be a field of its own. */
 export const MAX_FIELDS = 256;
 
-/** Why a query was refused. */
+/** The reason for the refusal of a query. */
 export const NOT_UTF8 = 'The query of the request is not UTF-8\n';
 const AMBIGUOUS_PATH = 'The path of the request can be read in two ways\n';
 
-/** What is known of a request before anybody handles it. */
+/** The data of a request before a handler gets it. */
 export interface RequestHead {
   readonly httpVersion: string;
   readonly method?: string | undefined;
   readonly url?: string | undefined;
-  /** Alternating names and values as they came, those of pseudo-header fields included. */
+  /** Alternating names and values in their original order, including pseudo-header fields. */
   readonly rawHeaders: readonly string[];
 }
 
 /**
- * Visible ASCII but `#`: a fragment is never sent, and who cuts it off sees another path. In the
- * query also bytes beyond ASCII, which curl sends as they are typed; see {@link asciiTarget}.
+ * Visible ASCII except `#`: a fragment is never sent, and readers that cut it off see another path. The query
+ * can also contain bytes beyond ASCII, which curl sends as they are typed; see {@link asciiTarget}.
  */
 const TARGET = /^[\x21-\x22\x24-\x3e\x40-\x7e]+(?:\?[\x21-\x22\x24-\x7e\x80-\xff]*)?$/;
 const BEYOND_ASCII = /[\x80-\xff]/;
@@ -32,16 +35,16 @@ const BEYOND_ASCII = /[\x80-\xff]/;
 const ABSOLUTE = /^https?:\/\/([^/?]*)(?:[/?]|$)/i;
 /** A name or address with an optional port. Narrower than RFC 3986: no `,` or `%` in a name. */
 const HOST = /^(?:\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._~-]{1,255})(?::\d{0,5})?$/;
-/** Whatever could be a method (RFC 9110 §5.6.2). */
+/** Any valid method (RFC 9110 §5.6.2). */
 const METHOD = /^[!#$%&'*+.^_`|~\w-]+$/;
-/** Those that Node's parser of HTTP/1.1 takes; they are case-sensitive (§9.1). */
+/** The methods that Node's HTTP/1.1 parser accepts; they are case-sensitive (§9.1). */
 const KNOWN_METHODS: ReadonlySet<string> = new Set([...METHODS, 'QUERY']);
-/** The beginning of a request with a method; that of an HTTP/2 preface is not one. */
+/** The beginning of a request line with a method; an HTTP/2 preface does not match. */
 const METHOD_OF_LINE = /^(?!PRI )([!#$%&'*+.^_`|~\w-]{1,64}) \S/;
 
-/** What a request asks for, however its target was written. */
+/** The target of a request, independent of its form. */
 export interface RequestTarget {
-  /** Of the absolute form (RFC 9112 §3.2.2); null for others. */
+  /** The authority of the absolute form (RFC 9112 §3.2.2); null for other forms. */
   readonly authority: string | null;
   /** Path and query in their canonical form. */
   readonly target: string;
@@ -49,12 +52,12 @@ export interface RequestTarget {
   readonly spelled: string;
 }
 
-/** A status that refuses, or what is asked for. */
+/** The status of a refusal, or the accepted target. */
 export type Verdict = number | RequestTarget;
 
 /**
- * Refuses a request whose head two readers could understand in two ways (RFC 9112 §11.2), or that is
- * larger than anybody's. What Node's parser refuses by itself is not looked for again.
+ * Refuses a request if two readers could understand its head differently (RFC 9112 §11.2), or if it is larger
+ * than any legitimate one. What Node's parser refuses by itself is not checked again.
  */
 export function judgeHttp1(head: RequestHead): Verdict {
   return verdict(head, isGoodHttp1);
@@ -65,13 +68,13 @@ export function judgeHttp2(head: RequestHead): Verdict {
   return verdict(head, isGoodHttp2);
 }
 
-/** What a client that may be fixed is told with a refusal; most refusals say nothing. */
+/** The text of a refusal for clients that can be fixed. Most refusals have none. */
 export function reasonFor({ url = '' }: RequestHead): string {
   if (!isQueryUtf8(url)) return NOT_UTF8;
   return isTargetText(url) && requestTarget(url) === null ? AMBIGUOUS_PATH : '';
 }
 
-/** null where two readers may read the path in two ways. */
+/** Returns null if two readers could read the path differently. */
 export function requestTarget(url: string): RequestTarget | null {
   const [, authority = null] = ABSOLUTE.exec(url) ?? [];
   const rest = authority === null ? url : url.slice(url.indexOf('//') + 2 + authority.length);
@@ -81,20 +84,20 @@ export function requestTarget(url: string): RequestTarget | null {
 }
 
 /**
- * Whether a parser that stopped at a method has stopped at one that it does not know (RFC 9110 §9.1), so
- * that the answer is 501 over either protocol.
+ * Whether a parser has stopped at a method that it does not know (RFC 9110 §9.1). The response is then 501,
+ * as over HTTP/2.
  */
 export function hasUnknownMethod(line: string): boolean {
   const method = METHOD_OF_LINE.exec(line)?.[1];
   return method !== undefined && !KNOWN_METHODS.has(method);
 }
 
-/** Whether a target has only characters that it may have, or bytes beyond ASCII in its query. */
+/** Whether a target contains only allowed characters, or bytes beyond ASCII in its query. */
 export function isTargetText(target: string): boolean {
   return TARGET.test(target);
 }
 
-/** A target whose query has its bytes beyond ASCII percent-encoded, as it should have been sent. */
+/** A target with the bytes beyond ASCII in its query percent-encoded, as the client should have sent it. */
 export function asciiTarget(target: string): string {
   if (!BEYOND_ASCII.test(target)) return target;
   return target.replace(
@@ -118,7 +121,7 @@ function verdict(
   const { method = '' } = head;
   if (!METHOD.test(method) || !isGood(head, fields)) return 400;
   if (!KNOWN_METHODS.has(method)) return 501;
-  // RFC 9110 §10.1.1. HTTP/1.0 knows no expectations.
+  // RFC 9110 §10.1.1. HTTP/1.0 has no expectations.
   const expectations = head.httpVersion === '1.0' ? [] : fields.all('expect');
   if (!expectations.every((one) => one.toLowerCase() === '100-continue')) return 417;
   return requestTarget(url) ?? 400;
@@ -130,15 +133,15 @@ function pathLength(url: string): number {
 }
 
 function isGoodHttp1(head: RequestHead, fields: Fields): boolean {
-  // llhttp also reads 0.9 and 2.0.
+  // llhttp also accepts 0.9 and 2.0.
   const isOld = head.httpVersion === '1.0';
   if (!isOld && head.httpVersion !== '1.1') return false;
   const hosts = fields.all('host');
   if (hosts.length > 1 || (hosts.length === 0 && !isOld)) return false;
   if (!hosts.every((host) => HOST.test(host))) return false;
   if (!isTarget(head)) return false;
-  // RFC 9112 §6.1: other codings than chunked, and chunked more than once, are read differently by
-  // different servers, and HTTP/1.0 has none.
+  // RFC 9112 §6.1: servers treat other codings than chunked, and chunked more than once, differently.
+  // HTTP/1.0 has no transfer codings.
   const codings = fields.all('transfer-encoding');
   if (codings.length > 0 && (isOld || codings.length > 1)) return false;
   if (codings.some((coding) => coding.toLowerCase() !== 'chunked')) return false;
@@ -149,7 +152,7 @@ function isGoodHttp1(head: RequestHead, fields: Fields): boolean {
 function isGoodHttp2(head: RequestHead, fields: Fields): boolean {
   const authorities = fields.all(':authority');
   const hosts = fields.all('host');
-  // RFC 9113 §8.3.1: neither user information nor a Host that says something else.
+  // RFC 9113 §8.3.1: user information is not allowed, nor a Host that differs.
   if (!authorities.concat(hosts).every((host) => HOST.test(host))) return false;
   const names = new Set(authorities.concat(hosts).map((host) => host.toLowerCase()));
   if (names.size > 1 || hosts.length > 1) return false;
@@ -157,7 +160,7 @@ function isGoodHttp2(head: RequestHead, fields: Fields): boolean {
   return isTunnel || (!ABSOLUTE.test(head.url ?? '') && isTarget(head));
 }
 
-/** RFC 9112 §3.2: the origin and the absolute form, and for OPTIONS the asterisk. */
+/** RFC 9112 §3.2: the origin form, the absolute form, and the asterisk for OPTIONS. */
 function isTarget({ method, url = '' }: RequestHead): boolean {
   if (!isTargetText(url) || !isQueryUtf8(url)) return false;
   if (url.startsWith('/')) return true;
@@ -171,7 +174,7 @@ function areGoodLengths(lengths: readonly string[]): boolean {
   return lengths.length === 1 && /^\d+$/.test(length) && Number.isSafeInteger(Number(length));
 }
 
-/** The values of fields by name, of few names and many fields. */
+/** The values of selected fields by name; a message may have many other fields. */
 class Fields {
   readonly #raw: readonly string[];
 

@@ -1,5 +1,5 @@
-// OpenSSL has one certificate per key type and would present the server's own instead of the chosen
-// one. So clients that send a name reach a TLS server without a certificate of its own.
+// OpenSSL has one certificate per key type, and would present the server's own certificate instead of the
+// selected one. So clients that send a name reach a TLS server without a certificate of its own.
 
 import type { Socket } from 'node:net';
 import {
@@ -24,54 +24,54 @@ import type { ConnectionMeasures } from './connection-measures.ts';
 import { handshakeOf, rememberHandshake } from './connection-policy.ts';
 import { giveConnection } from './node-internals.ts';
 
-/** What is spoken on a connection, as ALPN names it (RFC 7301). */
+/** The protocol of a connection, with its ALPN name (RFC 7301). */
 export type Protocol = 'h2' | 'http/1.1';
 
 /** The preferred one first. */
 const PROTOCOLS: readonly Protocol[] = ['h2', 'http/1.1'];
 
-/** The handshakes of the configuration in force. */
+/** The handshake policies of the active configuration. */
 export interface HandshakePolicies {
-  /** At least one; those that a connection may be given. */
+  /** All policies that a connection can get; at least one. */
   readonly all: readonly HandshakePolicy[];
-  /** The policy for a server name or, where the client sends none, for the address it came to. */
+  /** The policy for a server name or, if the client sends none, for its destination address. */
   policyFor(name: string): HandshakePolicy;
 }
 
 export interface TlsEndpointOptions {
-  /** Asked at each handshake; null where no configuration is in force. */
+  /** Called for each handshake; returns null if no configuration is active. */
   readonly certificates: () => CertificateSource | null;
   readonly protocols: () => readonly ('h1' | 'h2')[];
   readonly ticketKeys: Pick<TicketKeys, 'follow'>;
   readonly measures: ConnectionMeasures;
-  /** Takes a connection whose handshake is done. */
+  /** Takes a connection whose handshake is complete. */
   readonly onSecure: (socket: TLSSocket, protocol: Protocol) => void;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
 /**
- * The two servers of a policy. OpenSSL keeps one certificate for each type of key: one that a server
- * has by itself is presented instead of the one that was chosen for a name, where that has another
- * type of key. So the server for clients that send a name has none.
+ * The two servers of a policy. OpenSSL keeps one certificate for each key type. If a server has a certificate
+ * of its own, OpenSSL presents it instead of the selected one when the key types differ. So the server for
+ * clients that send a name has none.
  */
 interface PolicyServers {
   readonly named: Server;
   readonly unnamed: Server;
 }
 
-/** Limits of a TLS handshake, before any configuration is asked. */
+/** Limit of a TLS handshake, before any configuration applies. */
 const HANDSHAKE_TIMEOUT_MS = 10_000;
-/** How often the certificate for clients without a server name is asked for again. */
+/** How often the certificate for clients without a server name is requested again. */
 const FALLBACK_REFRESH_MS = 60 * 60 * 1000;
 
 /**
- * The TLS side of a listener, fed with connections that it has accepted. The protocol is chosen by
- * ALPN here rather than by Node's `allowHTTP1`, which ignores the header limit on Node 20.
+ * The TLS side of a listener, which passes its connections to it. The protocol is selected by ALPN here,
+ * because Node's `allowHTTP1` ignores the header limit on Node 20.
  */
 export class TlsEndpoint {
   readonly #options: TlsEndpointOptions;
-  /** By policy; they never listen, and are given each connection. */
+  /** By policy. They never listen; each connection is passed to one of them. */
   #servers: ReadonlyMap<string, PolicyServers> = new Map();
   readonly #challenges = new ChallengeHandshakes();
   #policies: HandshakePolicies | null = null;
@@ -84,7 +84,7 @@ export class TlsEndpoint {
     this.#options = options;
   }
 
-  /** Gets what outlives a configuration. */
+  /** Opens what outlives a configuration. */
   async open(): Promise<void> {
     this.#stopFollowing = await this.#options.ticketKeys.follow((keys) => {
       this.#ticketKeys = keys;
@@ -95,7 +95,7 @@ export class TlsEndpoint {
     });
   }
 
-  /** Ends what goes on by itself; handshakes that have begun may finish. */
+  /** Ends all periodic work. Handshakes that have begun may finish. */
   close(): void {
     this.#closed = true;
     this.#stopFollowing();
@@ -103,10 +103,10 @@ export class TlsEndpoint {
   }
 
   /**
-   * Makes the servers; what it returns lets them hold from the next handshake on.
+   * Creates the servers. The returned function activates them for the next handshake.
    *
    * @param fallback certificate for clients that send no server name
-   * @throws what Node throws where it cannot make a server of a policy or of the certificate
+   * @throws the error of Node, if it cannot create a server with a policy or with the certificate
    */
   ready(policies: HandshakePolicies, fallback: Certificate | null): () => void {
     const servers = new Map(
@@ -122,7 +122,7 @@ export class TlsEndpoint {
     };
   }
 
-  /** Asks for the fallback again when there may be another. */
+  /** Requests the fallback certificate again when it may have changed. */
   #follow(policies: HandshakePolicies, fallback: Certificate | null): void {
     this.#stopRefreshing();
     const refresh = (): void => void this.#refresh(policies, fallback);
@@ -155,11 +155,11 @@ export class TlsEndpoint {
     const server = createServer({
       ...policy.options,
       ...fallback,
-      // Node's own would differ between processes, and sessions would not be resumed.
+      // Node's default would differ between processes, and sessions would not be resumed.
       sessionIdContext: policy.id,
       ...(this.#ticketKeys === null ? {} : { ticketKeys: this.#ticketKeys }),
       requestCert: policy.clientAuth !== null,
-      // Who is refused, and why, is said below.
+      // Clients are refused below, with a reason.
       rejectUnauthorized: false,
       handshakeTimeout: HANDSHAKE_TIMEOUT_MS,
       ALPNCallback: function (this: TLSSocket, { protocols }) {
@@ -220,11 +220,11 @@ export class TlsEndpoint {
     return this.#challenges.certificate(socket, serverName, certificates);
   }
 
-  /** Certificates are renewed while a configuration stays. */
+  /** Certificates are renewed while a configuration stays active. */
   async #refresh(policies: HandshakePolicies, before: Certificate | null): Promise<void> {
     try {
       const fallback = (await this.#options.certificates()?.fallback()) ?? before;
-      // Meanwhile another configuration may have come, or the end.
+      // In the meantime, another configuration may have become active, or the endpoint may have closed.
       if (this.#policies === policies && !this.#closed) this.ready(policies, fallback)();
     } catch (error) {
       this.#options.log.warn('The certificate for clients without a server name is not renewed', {
@@ -239,29 +239,29 @@ export class TlsEndpoint {
   }
 }
 
-/** Without a server there is not a configuration in force. */
+/** Without a server, no configuration is active. */
 function handOver(socket: Socket, server: Server | undefined): void {
   if (server === undefined) socket.destroy();
   else giveConnection(server, socket);
 }
 
-/** Contexts, and server names, that are kept; a catch-all site has a certificate for each name that is asked for. */
+/** Contexts and server names that are kept. A catch-all site has a certificate for each requested name. */
 export const MAX_CONTEXTS = 1_000;
 
 /**
- * The secure contexts of one handshake policy, one for each certificate. Making one parses chain and
- * key, which costs more than the rest of the handshake, and it stays as long as any connection that
- * was made with it.
+ * The secure contexts of one handshake policy, one for each certificate. Creating one parses the chain and
+ * the key, which costs more than the rest of the handshake. A context stays in memory as long as any
+ * connection that was created with it.
  */
 export class SecureContexts {
   readonly #options: SecureContextOptions;
   readonly #create: (options: SecureContextOptions) => SecureContext;
-  /** By the chain. The one that was made first is the first. */
+  /** By chain. The oldest is the first. */
   readonly #contexts = new Map<string, SecureContext>();
   /** The chain that was last presented for a server name. */
   readonly #chains = new Map<string, string>();
 
-  /** `create` is Node's own where it is not given. */
+  /** `create` defaults to Node's own function. */
   constructor(
     options: SecureContextOptions,
     create: (options: SecureContextOptions) => SecureContext = createSecureContext,
@@ -270,7 +270,7 @@ export class SecureContexts {
     this.#create = create;
   }
 
-  /** Lets go of the context of the certificate that the name had before. */
+  /** Releases the context of the previous certificate of the name. */
   contextFor(serverName: string, { cert, key }: Certificate): SecureContext {
     const before = this.#chains.get(serverName);
     if (before !== undefined && before !== cert) this.#contexts.delete(before);

@@ -1,32 +1,32 @@
-// Node returns the connection's flow-control window as soon as bytes arrive, so only the windows of
-// the streams bound what waits. They are wide until too much waits in total, which is counted here.
+// Node returns the connection's flow-control window as soon as bytes arrive, so only the windows of the
+// streams bound the waiting data. They are wide until too much data waits in total, which is counted here.
 
 import { constants, type ServerHttp2Session, type ServerHttp2Stream } from 'node:http2';
 import { HubgateError } from '../kernel/error.ts';
 
 /**
- * Bytes of one request's body that may be on their way or wait to be taken (RFC 9113 §6.9): enough for
- * 20 MB a second over 50 ms. A narrow window is that of the protocol itself.
+ * Bytes of one request's body that may be in transit or wait for the reader (RFC 9113 §6.9): enough for 20 MB
+ * a second over 50 ms. A narrow window has the protocol's default size.
  */
 export const WIDE_WINDOW_BYTES = 1024 * 1024;
 export const NARROW_WINDOW_BYTES = 65_535;
-/** Bytes of all bodies of a connection that may be on their way; Node counts none that wait here. */
+/** Bytes of all bodies of a connection that may be in transit. Node does not count those that wait here. */
 export const CONNECTION_WINDOW_BYTES = 4 * 1024 * 1024;
 
-/** Bytes that wait for upstreams: of one connection, or of all, at which windows become narrow. */
+/** Bytes that wait for upstreams, of one connection or of all. At this limit, windows become narrow. */
 export const MAX_WAITING_OF_CONNECTION = 4 * 1024 * 1024;
 const MAX_WAITING_IN_TOTAL = 64 * 1024 * 1024;
-/** Windows become wide again where no more than this part of it waits. */
+/** Windows become wide again when at most this fraction of the limit waits. */
 const WIDE_AGAIN = 1 / 4;
 /**
- * Waiting bytes at which a connection is ended: more than who heeds its narrow windows can send, 250
- * requests with 64 KiB each and what was on its way before.
+ * Waiting bytes at which a connection is closed. A client that respects its narrow windows can never reach
+ * it: 250 requests with 64 KiB each, and what was in transit before.
  */
 export const MAX_UNHEEDED_OF_CONNECTION = 32 * 1024 * 1024;
 
 /**
- * The windows that clients get for their uploads over HTTP/2. Bodies that upstreams take slowly wait here,
- * and Node bounds each of them by its window alone: where too much waits windows become narrow.
+ * The flow-control windows of clients for their uploads over HTTP/2. Bodies that upstreams read slowly wait
+ * here, and Node bounds each of them only by its window. So windows become narrow when too much waits.
  */
 export class UploadWindows {
   #total = 0;
@@ -47,7 +47,7 @@ export class UploadWindows {
     });
   }
 
-  /** What a body is pushed is what has come; Node tells of it only where somebody reads. */
+  /** Counts all bytes that are pushed into a body, because Node emits events only while something reads. */
   #count(stream: ServerHttp2Stream, windows: ConnectionWindows): void {
     let known = 0;
     const note = (waiting: number): void => {
@@ -98,7 +98,9 @@ class ConnectionWindows {
     this.#session = session;
   }
 
-  /** Of streams to come, and of those there are by the difference (RFC 9113 §6.9.2). */
+  /**
+   * Sets the window of future streams, and changes that of existing ones by the difference (RFC 9113 §6.9.2).
+   */
   announce(initialWindowSize: number): void {
     if (!this.#session.destroyed) this.#session.settings({ initialWindowSize });
   }

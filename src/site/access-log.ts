@@ -8,9 +8,9 @@ import type { SiteHandler } from './site.ts';
 /** A log of a site. */
 export interface AccessLog {
   readonly name: string | null;
-  /** Whether it has the requests that are given to no log by name. */
+  /** Whether it includes a request that is not assigned to a log by name. */
   readonly concerns: (exchange: Exchange) => boolean;
-  /** It has those only that are given to it by name. */
+  /** Whether it includes only requests that are assigned to it by name. */
   readonly onlyNamed: boolean;
   readonly writers: readonly Logger[];
 }
@@ -18,14 +18,14 @@ export interface AccessLog {
 interface AccessLogging {
   readonly logs: readonly AccessLog[];
   readonly clock: Clock;
-  /** Header fields with credentials are written as they are. */
+  /** Whether header fields with credentials are written in clear. */
   readonly logCredentials: boolean;
 }
 
 /**
- * Writes a line for each exchange when it is over; for what stays open (an event stream, another
- * protocol) one at its start as well. Who reads the log must not be able to act for a user, so
- * tokens and cookies are left out. The names of the fields are those of OpenTelemetry.
+ * Writes a line for each exchange when it has ended. For an exchange that stays open (an event stream,
+ * another protocol), it also writes one at the start. A reader of the log must not be able to act for a user,
+ * so tokens and cookies are left out. The names of the fields are those of OpenTelemetry.
  *
  * @see https://opentelemetry.io/docs/specs/semconv/http/http-spans/
  */
@@ -76,7 +76,7 @@ export function logAccess(
   };
 }
 
-/** Each once, though several logs go there. */
+/** Each writer once, even if several logs use it. */
 function writersFor(exchange: Exchange, logs: readonly AccessLog[]): readonly Logger[] {
   if (isLogSkipped(exchange)) return [];
   const names = namesOfLogs(exchange);
@@ -125,12 +125,12 @@ function responseFields({ status, responseBytes, upstream }: Exchange): LogField
   };
 }
 
-/** To the microsecond. */
+/** Rounded to the microsecond. */
 function seconds(ms: number): number {
   return Math.round(ms * 1000) / 1_000_000;
 }
 
-/** A stream is open long after it has been answered: it tells itself when it is over. */
+/** A stream stays open long after its response has begun, so it reports its end itself. */
 function watchStreams(
   exchange: Exchange,
   over: (more: LogFields) => void,
@@ -197,7 +197,7 @@ function shownTarget({ originalTarget }: Exchange): string {
   return withoutSecretParts(originalTarget.slice(0, MAX_SHOWN), HIDDEN);
 }
 
-/** A `Referer` and its like may hold what stood in the address bar. */
+/** A `Referer` and similar fields may contain the URL of the address bar. */
 function shownHeaders(
   headers: HeaderList,
   logCredentials: boolean,
@@ -205,7 +205,7 @@ function shownHeaders(
   const shown: Record<string, string[]> = Object.create(null);
   for (const [name, value] of headers) {
     const key = name.toLowerCase();
-    // Ours, and told by its parts already.
+    // It is the gateway's own, and its parts are logged already.
     if (key === 'traceparent') continue;
     const isSecret = isSecretName(key);
     const shownValue = value.slice(0, MAX_SHOWN);
@@ -220,14 +220,14 @@ function shownHeaders(
   return shown;
 }
 
-/** Stands for what is not to be told. */
+/** Replaces values that must not be logged. */
 export const HIDDEN = 'REDACTED';
-/** Longest target or value that a line repeats, in characters. */
+/** Longest target or value in a line, in characters. */
 export const MAX_SHOWN = 1024;
 
 const SKIPPED = 'log_skip';
 const NAMES = 'log_name';
-/** Behind it stands the name of a field; no placeholder has a space in it. */
+/** Followed by the name of a field. No placeholder contains a space. */
 const APPENDED = 'log_append ';
 
 /** Keeps a request out of the access logs. */
@@ -239,17 +239,17 @@ function isLogSkipped({ variables }: Exchange): boolean {
   return variables.has(SKIPPED);
 }
 
-/** From now on it is for the logs of these names, and for no other. */
+/** Assigns the request to the logs with these names, and to no other. */
 export function nameLogs({ variables }: Exchange, names: readonly string[]): void {
   variables.set(NAMES, names.join(' '));
 }
 
-/** null where nobody has named any. */
+/** null if no handler has named any. */
 function namesOfLogs({ variables }: Exchange): readonly string[] | null {
   return variables.get(NAMES)?.split(' ') ?? null;
 }
 
-/** Puts a field into the lines of the request. */
+/** Adds a field to the lines of the request. */
 export function appendToLog({ variables }: Exchange, field: string, value: string): void {
   variables.set(APPENDED + field, value);
 }

@@ -3,18 +3,18 @@ import type { Exchange } from '../http/exchange.ts';
 const VARIABLE = 'err.status_code';
 const MESSAGE = 'err.message';
 
-/** In an error route the status that it makes the page of; else 0. */
+/** In an error route, the status of the error; otherwise 0. */
 export function errorStatus({ variables }: Exchange): number {
   return Number(variables.get(VARIABLE) ?? 0);
 }
 
-/** Tells the routes below which error they are run for. */
+/** Records the status of the error for the routes that run because of it. */
 export function setErrorStatus({ variables }: Exchange, status: number): void {
   variables.set(VARIABLE, String(status));
 }
 
 /**
- * What an error route may say of its error, beside its status.
+ * Records the details of an error for error routes, in addition to its status.
  *
  * @param message the text for clients; empty if there is none
  */

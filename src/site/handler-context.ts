@@ -11,7 +11,7 @@ import type { UpstreamRegistry } from '../proxy/upstreams.ts';
 import type { ConditionRegistry } from './matchers.ts';
 import type { HidesFile } from './site-files.ts';
 
-/** What a site needs of the registry of directives and matchers. */
+/** The parts of the registry of directives and matchers that a site needs. */
 interface HandlerRegistry {
   readonly directives: Readonly<
     Record<
@@ -25,47 +25,47 @@ interface HandlerRegistry {
   readonly matchers: ConditionRegistry;
 }
 
-/** What handlers need of the site and the gateway that they are part of. */
+/** The parts of the site and the gateway that handlers need. */
 export interface SiteContext {
   readonly registry: HandlerRegistry;
   readonly expand: Expand;
   readonly log: Logger;
   readonly clock: Clock;
-  /** One for all of the process; for work that grows with what a client asks for. */
+  /** The scheduler of the process, for work that grows with a client's input. */
   readonly scheduler: Scheduler;
   /** Numbers from 0 up to but not including 1. */
   readonly random: () => number;
   /** Upstreams outlive the configurations that name them. */
   readonly upstreams: UpstreamRegistry;
-  /** What `rate_limit` has counted, which outlives configurations too. */
+  /** The counts of `rate_limit`, which also outlive configurations. */
   readonly rateLimits: RateLimits;
-  /** Counts that all nodes of the site's hub share; null where its transport has none. */
+  /** Counts that all nodes of the site's hub share; null if its transport has none. */
   readonly sharedCounts: SharedCounts | null;
-  /** Peers whose forwarded fields are believed. */
+  /** Peers whose forwarded fields are trusted. */
   readonly trusted: AddressSet;
-  /** A hub of the site, by name, or the first; it passes on what is not the hub's. */
+  /** A hub of the site by its name, or the first one. It passes on requests that are not for the hub. */
   readonly hubHandler: (name: string | null) => Handler;
-  /** Which requests to an upstream may share an answer; null where none may. */
+  /** Which requests to an upstream may share a response; null if none may. */
   readonly sharing: RequestSharing | null;
-  /** Of the answers that are shared, in all of this process. */
+  /** Memory of the shared responses, in this process. */
   readonly sharedResponseMemory: SharedResponseMemory;
   /** Puts what the gateway adds to the site's pages around a handler that answers with them. */
   readonly besidePages: (handler: Handler) => Handler;
-  /** Whether no site may show a file. */
+  /** Whether a file must not be served by any site. */
   readonly hidesFile: HidesFile;
-  /** Whether logs have header fields with credentials as they are. */
+  /** Whether logs contain header fields with credentials in clear. */
   readonly logCredentials: boolean;
-  /** Called once, when the configuration is retired. */
+  /** Registers a function that is called once, when the configuration is retired. */
   readonly defer: (close: () => void) => void;
 }
 
 export interface HandlerContext extends SiteContext {
-  /** Compiles routes inside of a handler. */
+  /** Compiles routes inside a handler. */
   readonly compileRoutes: (routes: readonly RouteConfig[]) => Handler;
 }
 
 /**
- * What a directive does: the face of it that runs. Called once per configuration; what can be
- * computed from the configuration alone is computed then.
+ * The part of a directive that runs. Called once per configuration, so that everything that depends only on
+ * the configuration is computed once.
  */
 export type CompileHandler<Config> = (config: Config, context: HandlerContext) => Handler;

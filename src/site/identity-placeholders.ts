@@ -4,27 +4,29 @@ import { CERTIFICATE, isPlaceholder, PLACEHOLDER, shortName } from './placeholde
 import { expandPlaceholders, hostValue } from './placeholders.ts';
 import { type ConfigRegistry, dataOf, everyRoute, type RouteConfig } from '../config/routes.ts';
 
-/** Families of placeholders that say nothing of the client, or what the gateway knows of its site. */
+/**
+ * Families of placeholders that say nothing about the client, or only what the gateway knows about its site.
+ */
 const NEUTRAL = /^(?:host$|labels\.|time\.|system\.)/;
 
-/** What a placeholder of a text that names a user reads. */
+/** The source of a placeholder in a text that identifies a user. */
 export type IdentitySource =
   /** A fact of the exchange: `user`, or `field` of an authorizing service. */
   | { readonly kind: 'user' }
   | { readonly kind: 'field'; readonly name: string }
-  /** What the verified certificate of the client says. */
+  /** A value of the client's verified certificate. */
   | { readonly kind: 'certificate'; readonly name: string }
-  /** A field of the app's answer. */
+  /** A field of the app's response. */
   | { readonly kind: 'answer'; readonly name: string }
-  /** The time, this machine, the host of the site. */
+  /** The time, this machine, or the host of the site. */
   | { readonly kind: 'neutral'; readonly name: string }
-  /** Whatever else a request has: the client chooses it. */
+  /** Anything else in a request: the client chooses it. */
   | { readonly kind: 'client'; readonly name: string };
 
 const HEADER = 'header.';
 const ANSWER = 'http.response.header.';
 
-/** What the placeholders of a text read; what is not a placeholder is left out. */
+/** The sources of the placeholders in a text. Other text is ignored. */
 export function identitySources(template: string): IdentitySource[] {
   return [...template.matchAll(PLACEHOLDER)].flatMap(([, name]) =>
     name === undefined ? [] : (sourceOf(name) ?? []),
@@ -44,9 +46,9 @@ function sourceOf(long: string): IdentitySource | null {
 }
 
 /**
- * Fills a text that names a user from the identity of the exchange and from the app's answer, and
- * from nothing else. null where the text reads a fact that no handler has established for this
- * request, or something that the client chooses.
+ * Fills in a text that identifies a user, only from the identity of the exchange and from the app's response.
+ * Returns null if the text uses a fact that no handler has established for this request, or a value that the
+ * client chooses.
  */
 export function expandIdentity(
   template: string,
@@ -72,7 +74,7 @@ function valueOf(source: IdentitySource, exchange: Exchange, response: HeaderLis
     case 'user':
       return identity.user;
     case 'certificate': {
-      // One without such a name proves nothing about it.
+      // A certificate without such a name proves nothing about it.
       const value = identity.certificate?.value(source.name) ?? '';
       return value === '' ? null : value;
     }
@@ -92,15 +94,15 @@ function valueOf(source: IdentitySource, exchange: Exchange, response: HeaderLis
   }
 }
 
-/** The text of a field value, which holds bytes. */
+/** The text of a field value, which consists of bytes. */
 function text(value: string): string {
   return fieldUtf8(value) ?? value;
 }
 
 /**
- * Fields that stay even where a route of the site replaces them: those by which a client proves its
- * identity itself, which an authorizing service and the hub need, and those that route and frame the
- * message. They are not a fact of the exchange until the route has replaced them.
+ * Fields that stay even if a route of the site replaces them: those with which a client proves its identity,
+ * which an authorizing service and the hub need, and those that route and frame the message. They count as a
+ * fact of the exchange only after the route has replaced them.
  */
 const KEPT: ReadonlySet<string> = new Set([
   'authorization',
@@ -115,7 +117,7 @@ const KEPT: ReadonlySet<string> = new Set([
   'upgrade',
 ]);
 
-/** The request fields, in lower case, by which some route of a site tells the app the user. */
+/** The request fields, in lower case, with which a route of a site passes the user to the app. */
 export function identityFields(
   routes: readonly RouteConfig[],
   registry: ConfigRegistry,
@@ -128,10 +130,9 @@ export function identityFields(
 }
 
 /**
- * Removes what a client sends in the fields by which the gateway tells the app the user, before
- * anything else looks at the request: on requests that no such route concerns, and where an error
- * comes before it, the app must not take the client's word for the gateway's. Trailer fields are
- * held to the same.
+ * Removes the fields with which the gateway passes the user to the app from the client's request, before
+ * anything else reads the request. Some requests reach the app without such a route, or after an earlier
+ * error. The app must not mistake the client's value for the gateway's. The same applies to trailer fields.
  */
 export function removeClaimedIdentity(fields: ReadonlySet<string>): Handler | null {
   const removed = new Set([...fields].filter((name) => !KEPT.has(name)).map(dashed));
@@ -153,7 +154,7 @@ function without(list: string, removed: ReadonlySet<string>): string {
     .trim();
 }
 
-/** Apps that make variables of fields (RFC 3875 §4.1.18) read `X_User` as `X-User`. */
+/** Apps that turn fields into variables (RFC 3875 §4.1.18) read `X_User` as `X-User`. */
 export function dashed(key: string): string {
   return key.replaceAll('_', '-');
 }

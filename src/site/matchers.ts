@@ -3,7 +3,7 @@ import type { Exchange } from '../http/exchange.ts';
 import type { HidesFile } from './site-files.ts';
 
 /**
- * The predicate of a matcher; null matches every request. Captures of regular expressions become
+ * Compiles the predicate of a matcher; null matches every request. Captures of regular expressions become
  * `{re.NAME.N}`, or `{re.N}` without a name.
  *
  * @throws HubgateError `invalid-pattern`, `invalid-address-range`
@@ -19,8 +19,8 @@ export function compileMatcher(
 }
 
 /**
- * The same for who cannot wait. A condition that asks files does not hold here; a configuration
- * that has one in such a place is refused before (`file-matcher`).
+ * The same for callers that cannot wait. A condition that looks up files is false here. A configuration with
+ * such a condition in this place is refused earlier (`file-matcher`).
  */
 export function compileRequestMatcher(
   matcher: RequestMatcher | null,
@@ -45,23 +45,23 @@ function compileCondition(
   );
 }
 
-// A condition answers with a boolean. Only `file` answers with a promise, and only then does a
-// route wait. Discovery cannot wait, so it takes no matcher with `file`.
+// A condition returns a boolean. Only `file` returns a promise, and only then does a route wait. Discovery
+// cannot wait, so it accepts no matcher with `file`.
 
-/** Whether something holds: at once where the request alone tells, later where files must be asked. */
+/** Whether something holds: at once if the request alone decides, later if files must be looked up. */
 export type Held = boolean | Promise<boolean>;
 
 /**
- * Whether a condition holds for a request, as far as it has come.
+ * Whether a condition holds for a request in its current state.
  *
- * @throws HttpError where a condition refuses the request (`file` with `=404`)
+ * @throws HttpError if a condition refuses the request (`file` with `=404`)
  */
 export type Predicate = (exchange: Exchange) => Held;
 
-/** Compiles a matcher inside of a condition. */
+/** Compiles a matcher inside a condition. */
 export type CompileMatcher = (matcher: RequestMatcher) => Predicate;
 
-/** What a condition tests: the face of a matcher that runs. Called once per configuration. */
+/** The part of a matcher that runs: it compiles a condition. Called once per configuration. */
 export type CompileCondition<Condition> = (
   condition: Condition,
   compileMatcher: CompileMatcher,
@@ -79,7 +79,10 @@ export type ConditionRegistry = Readonly<
   >
 >;
 
-/** Whether all of them hold; asked in their order, and at once as long as each answers at once. */
+/**
+ * Whether all of them hold. They are evaluated in their order, and synchronously as long as each returns at
+ * once.
+ */
 export function allHold(predicates: readonly Predicate[], exchange: Exchange, from = 0): Held {
   for (const [index, predicate] of predicates.entries()) {
     if (index < from) continue;

@@ -49,7 +49,7 @@ const REQUEST_NAMES = [
   'tls_client_certificate_der_base64',
 ] as const;
 
-/** What the certificate of a client says, where its site has verified it. */
+/** The values of a client's certificate, if its site has verified it. */
 export const CERTIFICATE = 'tls_client_';
 const ALTERNATIVE_NAME = /^tls_client_san\.(?:dns_names|emails|ips|uris)\.\d{1,3}$/;
 
@@ -70,7 +70,7 @@ const SYSTEM_NAMES = [
   'system.slash',
 ] as const;
 
-/** What begins so has a name of its own behind it. */
+/** Prefixes that are followed by a further name. */
 const FAMILIES = [
   'header.',
   'query.',
@@ -85,10 +85,10 @@ const FAMILIES = [
   'file.',
 ] as const;
 
-/** What begins so has a number behind it. */
+/** Prefixes that are followed by a number. */
 const NUMBERED = ['path.', 'labels.'] as const;
 
-/** The long names of Caddy, and what they are called here. */
+/** Caddy's long names, and their names here. */
 const LONG_NAMES: Readonly<Record<string, string>> = Object.assign(Object.create(null), {
   'http.request.host': 'host',
   'http.request.hostport': 'hostport',
@@ -138,12 +138,12 @@ const LONG_FAMILIES: readonly (readonly [long: string, short: string])[] = [
   ['http.request.tls.client.', CERTIFICATE],
 ];
 
-/** What Caddy knows without a dot in its name, and this gateway has no data for. */
+/** Caddy's names without a dot for which this gateway has no data. */
 const ELSEWHERE = /^tls_[a-z_0-9]+$/;
 
 const SHORT_NAMES: readonly string[] = [...REQUEST_NAMES, ...TIME_NAMES, ...SYSTEM_NAMES];
 
-/** The short name for a long one; any other is its own. */
+/** The short name for a long one; any other name is returned unchanged. */
 export function shortName(name: string): string {
   if (name.startsWith('file.match.')) return `file_match.${name.slice('file.match.'.length)}`;
   if (!name.startsWith('http.')) return name;
@@ -153,7 +153,7 @@ export function shortName(name: string): string {
   return family === undefined ? name : family[1] + name.slice(family[0].length);
 }
 
-/** Whether requests give it a value, some of them at least. */
+/** Whether at least some requests give it a value. */
 export function isPlaceholder(name: string): boolean {
   const short = shortName(name);
   if (SHORT_NAMES.includes(short) || ALTERNATIVE_NAME.test(short)) return true;
@@ -164,12 +164,12 @@ export function isPlaceholder(name: string): boolean {
   return numbered !== undefined && /^\d{1,3}$/.test(short.slice(numbered.length));
 }
 
-/** Whether whoever wrote it can only have meant a placeholder. */
+/** Whether it can only be meant as a placeholder. */
 export function looksLikePlaceholder(name: string): boolean {
   return name.includes('.') || ELSEWHERE.test(name);
 }
 
-/** Names that whoever wrote this one may have meant; those of a family end as it does. */
+/** Similar names that may have been meant. Those of a family keep its ending. */
 export function placeholdersLike(name: string): readonly string[] {
   const dot = name.lastIndexOf('.') + 1;
   const [family, rest] = [name.slice(0, dot), name.slice(dot)];

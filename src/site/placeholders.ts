@@ -7,7 +7,7 @@ import { CERTIFICATE, isPlaceholder, PLACEHOLDER, shortName } from './placeholde
 import os from 'node:os';
 import { sep } from 'node:path';
 
-/** Parts of a path that `{path.N}` can name. */
+/** Parts of a path that `{path.N}` can refer to. */
 const MAX_PATH_PARTS = 1_000;
 /** Labels of a host (RFC 1035 §2.3.4: 255 bytes). */
 const MAX_LABELS = 128;
@@ -26,7 +26,7 @@ export const expandPlaceholders: Expand = (template, exchange, response, encode)
   });
 };
 
-/** Where a variable of `vars` is kept among those of the exchange. */
+/** The key of a `vars` variable among those of the exchange. */
 export function variableKey(name: string): string {
   return name === 'root' ? name : `vars.${name}`;
 }
@@ -152,7 +152,7 @@ export function queryOf(exchange: Exchange): URLSearchParams {
   return new URLSearchParams(queryText(exchange));
 }
 
-/** `example.com:8443` as `example.com`, `[::1]:80` as `::1`; lower case, without a final dot. */
+/** Converts `example.com:8443` to `example.com`, `[::1]:80` to `::1`; lower case, without a final dot. */
 export function hostname(host: string): string {
   const bare = host.startsWith('[')
     ? host.slice(1, Math.max(1, host.indexOf(']')))
@@ -205,16 +205,19 @@ function responseField(
   return exchange.variables.get(`http.response.header.${field.toLowerCase()}`);
 }
 
-/** The text of a field value, which holds bytes; empty when there is none. */
+/** The text of a field value, which consists of bytes; empty if there is none. */
 function text(value: string | undefined): string {
   return value === undefined ? '' : (fieldUtf8(value) ?? value);
 }
 
-// Placeholders that have nothing to do with the request: the time, and this machine.
+// Placeholders that do not depend on the request: the time, and this machine.
 
 const MONTHS = ['Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun', 'Jul', 'Aug', 'Sep', 'Oct', 'Nov', 'Dec'];
 
-/** Go's names for what Node calls otherwise, so that files written for Caddy mean the same. */
+/**
+ * Go's names for architectures that Node names differently, so that files written for Caddy have the same
+ * meaning.
+ */
 const ARCHITECTURES: Readonly<Record<string, string>> = { x64: 'amd64', ia32: '386' };
 const SYSTEMS: Readonly<Record<string, string>> = { win32: 'windows' };
 
@@ -238,7 +241,7 @@ export function timeValue(name: string, now = new Date()): string | undefined {
   }
 }
 
-/** `system.hostname` and its like. */
+/** `system.hostname` and similar ones. */
 function systemValue(name: string): string | undefined {
   switch (name) {
     case 'system.hostname':
@@ -256,7 +259,7 @@ function systemValue(name: string): string | undefined {
   }
 }
 
-/** As web servers have always written it: `22/Nov/2026:05:00:00 +0000`. */
+/** The common log format of web servers: `22/Nov/2026:05:00:00 +0000`. */
 function commonLog(now: Date): string {
   const [day, time = ''] = now.toISOString().split(/[T.]/);
   const [year, month, date] = (day ?? '').split('-');

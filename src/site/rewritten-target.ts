@@ -3,7 +3,7 @@ import { canonicalRewrite } from '../http/canonical-target.ts';
 import { decodePath, pathOf } from '../http/request-path.ts';
 import { PLACEHOLDER, shortName } from './placeholder-names.ts';
 
-/** What `{?query}` has in its braces begins no query. */
+/** The question mark in the braces of `{?query}` begins no query. */
 export const QUERY_MARK = /(?<!\{)\?/;
 
 /** The target that `to` makes of a request: `/path`, `?query` or both; the part that is not named stays. */
@@ -17,7 +17,7 @@ export function rewrittenTarget(template: string, expand: Expand): (exchange: Ex
   return (exchange) => {
     const before = pathOf(exchange);
     const beforeQuery = exchange.target.slice(before.length + 1);
-    // A placeholder such as {uri} brings a query of its own.
+    // A placeholder such as {uri} contains a query of its own.
     const [newPath = '', brought = ''] =
       path === '' ? [before] : expand(path, exchange).split(/\?(.*)/s);
     const written = query === null ? beforeQuery : queryFrom(query, exchange, expand);
@@ -26,13 +26,13 @@ export function rewrittenTarget(template: string, expand: Expand): (exchange: Ex
   };
 }
 
-/** What stands in them is percent-encoded as the client sent it; all others are plain text. */
+/** Their values are percent-encoded as the client sent them; all others are plain text. */
 const ENCODED = /^(?:orig_)?path$|^dir$|^file$|^path\./;
 
 /**
- * A query as it is written in a configuration, with its placeholders filled in: what one brings is
- * a part of a name or a value, and can begin no other parameter. Only a whole `{query}` between two
- * `&` is as the request has it. What is empty between two `&` is left out.
+ * A query of the configuration with its placeholders filled in. The value of a placeholder is part of a name
+ * or a value, and cannot begin another parameter. Only a whole `{query}` between two `&` is inserted as it is
+ * in the request. Empty parts between two `&` are left out.
  */
 export function queryFrom(template: string, exchange: Exchange, expand: Expand): string {
   return template
@@ -41,7 +41,7 @@ export function queryFrom(template: string, exchange: Exchange, expand: Expand):
       if (isWholeQuery(part)) return expand(part, exchange);
       return part.replace(PLACEHOLDER, (placeholder: string, name: string | undefined) => {
         const value = expand(placeholder, exchange);
-        // What is not a placeholder, or is a brace, was written so.
+        // Text that is not a placeholder, or a literal brace, stays as it was written.
         if (name === undefined || value === placeholder) return value;
         return queryEncoded(ENCODED.test(shortName(name)) ? decodePath(value) : value);
       });
@@ -54,7 +54,7 @@ function isWholeQuery(part: string): boolean {
   return part.startsWith('{') && part.endsWith('}') && shortName(part.slice(1, -1)) === 'query';
 }
 
-/** As forms write it: a space is a plus sign. */
+/** In the encoding of forms: a space is a plus sign. */
 function queryEncoded(value: string): string {
   return new URLSearchParams([['', value]]).toString().slice(1);
 }

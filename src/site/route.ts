@@ -11,10 +11,10 @@ interface Step {
 }
 
 /**
- * Compiles routes to one handler that runs those that match, in their order, until one answers.
- * A matcher is asked when its turn comes, so it sees what earlier routes rewrote.
+ * Compiles routes to one handler. It runs the routes that match, in their order, until one responds. A
+ * matcher is evaluated in its turn, so it sees the rewrites of earlier routes.
  *
- * @throws HubgateError `invalid-pattern`, `invalid-address-range`, and what the handlers throw
+ * @throws HubgateError `invalid-pattern`, `invalid-address-range`, and the errors of the handlers
  */
 export function compileRoutes(routes: readonly RouteConfig[], site: SiteContext): Handler {
   const context = { ...site, compileRoutes: (inner: typeof routes) => compileRoutes(inner, site) };
@@ -48,7 +48,7 @@ interface Run {
 /** Of routes without groups: nobody adds to it. */
 const NO_GROUPS = new Set<string>();
 
-/** Without an await of its own: most steps pass a request on, each of them would cost a frame. */
+/** Without an await of its own, because most steps pass a request on, and each would cost a frame. */
 function runFrom(run: Run, start: number): void | Promise<void> {
   const { steps, takenGroups, exchange } = run;
   for (let i = start; i < steps.length; i += 1) {

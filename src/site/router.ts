@@ -1,10 +1,10 @@
 import type { SiteAddress } from '../config/config.ts';
 import { hostname } from './placeholders.ts';
 
-/** Where requests come in: one scheme per port. */
+/** Where requests arrive: one scheme per port. */
 export interface Entrance {
   readonly scheme: 'http' | 'https';
-  /** null where addresses are served whatever their port. */
+  /** null if addresses are served whatever their port. */
   readonly port: number | null;
   /** The ports of addresses without one. */
   readonly defaultPorts: { readonly http: number; readonly https: number };
@@ -16,9 +16,9 @@ export interface RoutedSite<T> {
 }
 
 /**
- * Finds the site of a host on one listener: the exact name, else the wildcard of its domain, else
- * the site for any host. Sites that do not listen at the entrance are left out. `host` is what the
- * client sent, a port included.
+ * Finds the site of a host on one listener: the exact name, else the wildcard of its domain, else the site
+ * for any host. Sites that do not listen there are left out. `host` is the value that the client sent,
+ * including a port.
  */
 export function createSiteRouter<T>(
   sites: readonly RoutedSite<T>[],

@@ -8,16 +8,16 @@ import type { Exchange } from '../http/exchange.ts';
 import { decodePath, splitAfter } from '../http/request-path.ts';
 import { expandPlaceholders } from './placeholders.ts';
 
-/** A file or directory below a root, whose real path no symlink leads out of it. */
+/** A file or directory below a root; no symlink leads its real path out of the root. */
 export interface SiteFile {
   readonly path: string;
   readonly stats: Stats;
 }
 
-/** Characters; no system has longer paths. */
+/** In characters; no system has longer paths. */
 const MAX_PATH = 4096;
 
-/** The names of a decoded path; null for one that no file of a site can have: dotfiles and `..`. */
+/** The names in a decoded path; null if no file of a site can have it: dotfiles and `..`. */
 export function siteNames(path: string): string[] | null {
   if (path.includes('\0') || path.length > MAX_PATH) return null;
   const names = path.split('/').filter((name) => name !== '' && name !== '.');
@@ -25,7 +25,7 @@ export function siteNames(path: string): string[] | null {
   return names.every(isAllowed) ? names : null;
 }
 
-/** @throws HttpError 404 where it cannot be read */
+/** @throws HttpError 404 if it cannot be read */
 export async function realRoot(directory: string): Promise<string> {
   try {
     return await realpath(resolve(directory));
@@ -35,10 +35,10 @@ export async function realRoot(directory: string): Promise<string> {
   }
 }
 
-/** Whether no site may show a file, which is named by its real path: the configuration. */
+/** Whether a file must not be served by any site, by its real path: the files of the configuration. */
 export type HidesFile = (path: string) => boolean;
 
-/** Of files that are given by their paths, whichever links lead to them. */
+/** For files that are given by their paths, whatever links lead to them. */
 export function hidingFiles(paths: readonly string[]): HidesFile {
   const hidden = new Set(paths.flatMap((path) => [resolve(path), realPathOf(path)]));
   return (path) => hidden.has(path);
@@ -48,14 +48,14 @@ function realPathOf(path: string): string {
   try {
     return realpathSync(path);
   } catch {
-    // Not there: standard input, say.
+    // It does not exist, for example standard input.
     return resolve(path);
   }
 }
 
 /**
- * @throws HttpError 404 for what is not there, hidden or outside of the root, 403 for what may not be
- * read
+ * @throws HttpError 404 for a file that does not exist, is hidden or is outside of the root, 403 for one
+ * without read permission
  */
 export async function siteFile(
   root: string,
@@ -72,7 +72,7 @@ export async function siteFile(
   }
 }
 
-/** What the client is told of a file that cannot be opened. */
+/** The error for the client if a file cannot be opened. */
 export function unreadable(cause: unknown): HttpError {
   const code = codeOf(cause);
   if (code === 'EACCES' || code === 'EPERM') {
@@ -88,21 +88,24 @@ export function noSuchFile(): HttpError {
 export interface FileSearch {
   /** null: the `root` of the site. Placeholders are filled in. */
   readonly root: string | null;
-  /** Paths below the root, with placeholders; one that is written with `/` at its end is a directory. Last maybe `=404`. */
+  /**
+   * Paths below the root, with placeholders. A path with `/` at its end is a directory. The last one may be
+   * `=404`.
+   */
   readonly files: readonly string[];
   readonly policy: TryPolicy;
-  /** Ends of names after which the rest of the path is not a file's: `.php`. */
+  /** Ends of names after which the rest of the path does not belong to the file: `.php`. */
   readonly splitPath: readonly string[];
 }
 
 export interface TriedFile {
-  /** Which of the files it is. */
+  /** Index of the selected file. */
   readonly index: number;
-  /** Below the root: `/docs/`, decoded; a directory ends with `/`. */
+  /** Relative to the root: `/docs/`, decoded; a directory ends with `/`. */
   readonly relative: string;
   readonly absolute: string;
   readonly type: 'file' | 'directory';
-  /** What came after the split. */
+  /** The part after the split. */
   readonly remainder: string;
 }
 
@@ -111,10 +114,10 @@ interface Candidate extends TriedFile {
 }
 
 /**
- * Looks which of some files there is, and leaves it in `{file_match.…}`. What `file_server` would
- * not show does not exist here either.
+ * Looks up which of the given files exists, and stores it in `{file_match.…}`. A file that `file_server`
+ * would not serve does not exist here either.
  *
- * @throws HttpError with the status of `=404` where nothing before it was found
+ * @throws HttpError with the status of `=404` if none before it was found
  */
 export async function tryFiles(
   exchange: Exchange,

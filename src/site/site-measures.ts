@@ -12,7 +12,7 @@ import {
 } from '../kernel/measures.ts';
 import type { SiteHandler } from './site.ts';
 
-/** Methods with a series of their own; what a client makes up is `other`. */
+/** Methods with a series of their own; any other method of a client is `other`. */
 const METHODS = [
   'GET',
   'HEAD',
@@ -26,14 +26,14 @@ const METHODS = [
   'other',
 ] as const;
 const OTHER = METHODS.length - 1;
-/** `none`: the client left before there was an answer. */
+/** `none`: the client left before there was a response. */
 const CLASSES = ['none', '1xx', '2xx', '3xx', '4xx', '5xx'] as const;
 
 const methodIndex: ReadonlyMap<string, number> = new Map(
   METHODS.map((method, index) => [method, index]),
 );
 
-/** What is counted of the requests of one site. */
+/** The counters for the requests of one site. */
 export class SiteMeasures {
   inFlight = 0;
   readonly latency = new Histogram(SECONDS);
@@ -47,7 +47,7 @@ export class SiteMeasures {
     this.#requests[index] = (this.#requests[index] ?? 0) + 1;
   }
 
-  /** Those that there have been. */
+  /** The number of requests so far. */
   requests(site: string): Series {
     return [...this.#requests].flatMap((value, index) => {
       if (value === 0) return [];
@@ -59,8 +59,8 @@ export class SiteMeasures {
 }
 
 /**
- * Counts what a site answers: when its handler is done, that is when the body has been handed over
- * or, for an event stream, when it is open.
+ * Counts the responses of a site when its handler is done: when the body has been passed on or, for an event
+ * stream, when it is open.
  */
 export function measureSite(inner: SiteHandler, measures: SiteMeasures, clock: Clock): SiteHandler {
   return async (exchange) => {

@@ -9,17 +9,17 @@ import { describeError, setErrorStatus } from './error-status.ts';
 import { compileRoutes } from './route.ts';
 import { SubExchange } from './sub-exchange.ts';
 
-/** nginx's status for a client that left; it is in logs only. */
+/** nginx's status for a client that has left; it appears only in logs. */
 const CLIENT_LEFT = 499;
 
-/** Answers every request of a site, whatever happens. Never rejects. */
+/** Responds to every request of a site, whatever happens. Never rejects. */
 export type SiteHandler = (exchange: Exchange) => Promise<void>;
 
 /**
- * Compiles a site. What its routes throw is answered by its error routes, else by the phrase of the
- * status and the request's id; what nobody answers is 404.
+ * Compiles a site. The response to an error of its routes comes from its error routes; without any, it
+ * contains the phrase of the status and the request's id. If no route responds, the status is 404.
  *
- * @throws HubgateError what {@link compileRoutes} throws
+ * @throws HubgateError the errors of {@link compileRoutes}
  */
 export function compileSite(
   site: { readonly routes: readonly RouteConfig[]; readonly errorRoutes: readonly RouteConfig[] },
@@ -39,7 +39,7 @@ export function compileSite(
   };
 }
 
-/** A handler around those of a site, where what is thrown outside its routes is answered too. Never rejects. */
+/** Wraps the handlers of a site, so that errors outside its routes get a response too. Never rejects. */
 export function answerErrors(handler: SiteHandler, clock: Clock): SiteHandler {
   return async (exchange) => {
     try {

@@ -19,9 +19,9 @@ import type { Logger } from '../kernel/log.ts';
 export interface SubRequest {
   readonly method: string;
   readonly target: string;
-  /** Its own copy, or those of the other request itself. */
+  /** A copy, or those of the original request itself. */
   readonly variables: Map<string, string>;
-  /** Whose answer it is, if it goes to the client; null leaves that to whoever answers. */
+  /** The source of the response, if it goes to the client; null leaves that to the handler that responds. */
   readonly source: ResponseHead['source'] | null;
   /** It has the body of the other request, of which nobody has read anything. */
   readonly hasBody?: boolean;
@@ -198,7 +198,7 @@ export class SubExchange implements Exchange {
       : new WritableStream(taken, this);
   }
 
-  /** Where an intercepted body goes; null where the answer is the client's. */
+  /** The destination of an intercepted body; null if the response goes to the client. */
   #taken(head: ResponseHead): Writable | null {
     const taken = this.#intercept?.(head) ?? null;
     if (taken !== null) this.#intercepted = head.status;

@@ -5,14 +5,14 @@ import { PLACEHOLDER } from './placeholder-names.ts';
 import { expandPlaceholders } from './placeholders.ts';
 import { compilePattern, matchable } from '../http/linear-regexp.ts';
 
-/** Whether a text is like a pattern. */
+/** Whether a text matches a pattern. */
 export type IsLike = (text: string) => boolean;
 
 /**
- * A pattern whose placeholders are filled in for each request: what one brings in stands for itself,
- * whatever wildcards are in it. Without placeholders it is compiled once.
+ * A pattern whose placeholders are filled in for each request. Their values are literal, even if they contain
+ * wildcards. Without placeholders, the pattern is compiled once.
  *
- * @param decode given for patterns with escapes: what it makes of them stands for itself too
+ * @param decode given for patterns with escapes: its results are literal too
  */
 export function filledIn(
   template: string,
@@ -39,7 +39,7 @@ export function filledIn(
 
 const ESCAPES = /(?:%[0-9A-Fa-f]{2})+/g;
 
-/** A text in pieces: what the expression finds is literal. */
+/** Splits a text into pieces; matches of the expression are literal. */
 function divided(
   text: string,
   found: RegExp,
@@ -57,7 +57,8 @@ function divided(
 }
 
 /**
- * `*` at the beginning and at the end is any text; elsewhere it stands for itself. As Caddy's `header`.
+ * `*` at the beginning and at the end means any text; elsewhere it is literal. The same as in Caddy's
+ * `header`.
  */
 export function likeAtEdges(pieces: readonly GlobPiece[]): IsLike {
   const [before, text, after] = withoutStars(pieces);
@@ -67,8 +68,8 @@ export function likeAtEdges(pieces: readonly GlobPiece[]): IsLike {
 }
 
 /**
- * As Caddy's `path`: with no other `*` than one at the beginning, one at the end or both, these are any
- * text, and all else stands for itself; other patterns are globs. Letters count whatever their case.
+ * The same as in Caddy's `path`. If the only `*` is at the beginning, at the end or both, it means any text,
+ * and everything else is literal. Other patterns are globs. Matching is case-insensitive.
  */
 export function likePath(written: readonly GlobPiece[]): IsLike {
   const pieces = written.map((piece) => ({ ...piece, text: piece.text.toLowerCase() }));
@@ -82,7 +83,10 @@ export function likePath(written: readonly GlobPiece[]): IsLike {
   return isPlain ? likeAtEdges(pieces) : compileGlob(pieces);
 }
 
-/** How a pattern wants to see a path: `//` and `%2F` are themselves for whoever writes them. */
+/**
+ * The form of a path that a pattern is compared with: if the pattern contains `//` or `%2F`, they are
+ * literal.
+ */
 export function viewFor(pattern: string): (path: string) => string {
   const decode = decoderFor(pattern);
   return pattern.includes('//')
@@ -94,7 +98,7 @@ export function decoderFor(pattern: string): (path: string) => string {
   return /%2f/i.test(pattern) ? decodeButSlashes : decodePath;
 }
 
-/** `%2F` stays, and `%25` too, so that none comes of `%252F`. */
+/** `%2F` stays, and `%25` too, so that `%252F` does not become `%2F`. */
 function decodeButSlashes(path: string): string {
   return path
     .split(/(%2f|%25)/i)

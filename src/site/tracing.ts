@@ -3,12 +3,12 @@ import { traceRequest } from '../http/trace-context.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { SiteHandler } from './site.ts';
 
-/** A request that has been answered, as a trace knows it. */
+/** A completed request in a trace. */
 export interface Span {
   readonly traceId: string;
   readonly spanId: string;
   readonly parentId: string | null;
-  /** The method: a path would be without bound. */
+  /** The method, because paths are unlimited in number. */
   readonly name: string;
   /** Milliseconds since the Unix epoch. */
   readonly startMs: number;
@@ -17,12 +17,12 @@ export interface Span {
   readonly attributes: Readonly<Record<string, string | number>>;
 }
 
-/** Where spans go; what it cannot take it drops. */
+/** The destination of spans. It drops those that it cannot accept. */
 export interface SpanSink {
   add(span: Span): void;
 }
 
-/** Continues or begins a trace (W3C Trace Context), and tells the sink, if there is one, of its span. */
+/** Continues or begins a trace (W3C Trace Context), and passes its span to the sink, if there is one. */
 export function traceSite(
   inner: SiteHandler,
   site: string,
@@ -55,7 +55,7 @@ export function traceSite(
   };
 }
 
-/** Neither the query nor a header: they may hold secrets, and what goes elsewhere stays there. */
+/** Neither the query nor headers: they may contain secrets, and the data leaves this machine. */
 function attributesOf(exchange: Exchange, site: string): Span['attributes'] {
   const { upstream, tlsVersion, originalTarget, httpVersion } = exchange;
   const [path = ''] = originalTarget.slice(0, MAX_PATH).split('?', 1);

@@ -10,12 +10,12 @@ import type {
 import { defaultAcmeIssuer, defaultOptions } from '../config/defaults.ts';
 import type { UnplacedProblem } from '../config/problem.ts';
 
-/** Where the certificate of a name comes from. */
+/** The origin of the certificate for a name. */
 export type CertificateOrigin =
   | { readonly kind: 'files'; readonly certFile: string; readonly keyFile: string }
-  /** The local authority; `warning` where the operator may expect another. */
+  /** The local authority. `warning` is set if the operator may expect another one. */
   | { readonly kind: 'local'; readonly warning?: UnplacedProblem }
-  /** Asked one after the other; the directories of each are at least one. */
+  /** Asked one after the other. Each has at least one directory. */
   | { readonly kind: 'acme'; readonly authorities: readonly (AcmeOptions | 'local')[] }
   /** For the names that clients ask for, under these conditions. */
   | {
@@ -23,10 +23,10 @@ export type CertificateOrigin =
       readonly authorities: readonly (AcmeOptions | 'local')[];
       readonly onDemand: OnDemandOptions;
     }
-  /** What is asked for cannot be had. */
+  /** The configuration asks for a certificate that cannot be obtained. */
   | { readonly kind: 'none'; readonly error: UnplacedProblem };
 
-/** Names that no public authority certifies; so it is with names of one label. */
+/** Names that no public authority certifies. The same is true for names with one label. */
 const LOCAL_NAME = /(?:^|\.)(?:localhost|local|internal|home\.arpa)$/;
 const WITHOUT_ASK: CertificateOrigin = {
   kind: 'none',
@@ -41,8 +41,8 @@ const WILDCARD_HINT =
   'wildcard names need the DNS challenge: write dns <provider> in tls, or acme_dns; or give certificate files: tls <cert> <key>';
 
 /**
- * Decides where the certificate of one HTTPS host of a site comes from: `tls` of the site, then
- * `local_certs`, then whether public authorities certify such a name at all.
+ * Decides where the certificate of an HTTPS host of a site comes from. It depends first on the site's `tls`,
+ * then on `local_certs`, then on whether public authorities certify such a name at all.
  *
  * @param host DNS name, wildcard or IP address; empty for any
  */
@@ -53,7 +53,7 @@ export function certificateOrigin(
 ): CertificateOrigin {
   if (!tls.onDemand) return originOf(host, tls, options);
   if (options.onDemand === null) return WITHOUT_ASK;
-  // Any name may be asked for there, and none is a wildcard.
+  // Clients can ask for any name here, and none of these names is a wildcard.
   const name = host === '' || host.startsWith('*.') ? `any.${host.slice(2) || 'example'}` : host;
   const origin = originOf(name, tls, options);
   const { onDemand } = options;
@@ -86,7 +86,7 @@ function originOf(
     case 'issuers':
       return byIssuers(host, source.issuers, { ...acme, dns: proof });
     case 'auto': {
-      // Who names a provider for this site wants ACME for it, as Caddy has it.
+      // A provider in a site's `tls` selects ACME for it, as in Caddy.
       if (dns === null && (localCerts || !isPublicName(host))) return { kind: 'local' };
       if (host === '') return { kind: 'local' };
       if (host.startsWith('*.') && proof === null) {
@@ -97,7 +97,7 @@ function originOf(
   }
 }
 
-/** Of several issuers those remain that can certify such a name. */
+/** Of several issuers, only those that can certify the name remain. */
 function byIssuers(
   host: string,
   issuers: readonly CertificateIssuer[],
@@ -115,7 +115,7 @@ function byIssuers(
   return none('acme-wildcard', `no certificate for ${host}`);
 }
 
-/** An issuer that names its directory has only its own key of an external account. */
+/** If an issuer has a directory of its own, the global key of an external account does not apply to it. */
 function authorityWith(
   { directory, email, rootFile, externalAccount, challenges, dns }: AcmeIssuerConfig,
   acme: AcmeOptions,
@@ -138,7 +138,7 @@ export function isPublicName(host: string): boolean {
   return isIP(host) === 0 && host.includes('.') && !LOCAL_NAME.test(host);
 }
 
-/** No directory means the default one. */
+/** Without a directory, the default one is meant. */
 function withDefaults(acme: AcmeOptions): AcmeOptions {
   const { directories } = acme;
   return directories.length > 0 ? acme : { ...acme, directories: defaultOptions.acme.directories };

@@ -5,20 +5,26 @@ import { type KeyPair, readKeyPair } from './certificate.ts';
 
 /** A certificate in the storage. */
 export interface StoredCertificate {
-  /** Who signed it: `local`, or the host of an ACME directory. */
+  /** The issuer: `local`, or the host of an ACME directory. */
   readonly authority: string;
   readonly file: string;
-  /** DNS names and IP addresses that it is for. */
+  /** DNS names and IP addresses of the certificate. */
   readonly names: readonly string[];
   /** Milliseconds since the epoch. */
   readonly notBefore: number;
   readonly notAfter: number;
 }
 
-/** Its certificates are believed by whoever trusts this machine, not by the public. */
+/**
+ * The name of the local authority. Clients that trust this machine accept its certificates, the public does
+ * not.
+ */
 const LOCAL = 'local';
 
-/** Certificates that the gateway got for itself, one file each, key first: `<storage>/certificates/<authority>/<name>.pem`, 0600. */
+/**
+ * Certificates that the gateway has obtained itself, one file each, key first:
+ * `<storage>/certificates/<authority>/<name>.pem`, 0600.
+ */
 export class CertificateStore {
   readonly #directory: string;
 
@@ -26,15 +32,15 @@ export class CertificateStore {
     this.#directory = join(storage, 'certificates');
   }
 
-  /** The certificate of exactly these names; null when there is none, or none that can be used. */
+  /** The certificate for exactly these names; null if there is none, or none that can be used. */
   async read(authority: string, names: readonly string[]): Promise<KeyPair | null> {
     const text = await readIfPresent(this.#file(authority, names));
     return text === null ? null : parse(text);
   }
 
   /**
-   * Of the certificates of exactly these names that public authorities have given, the one that lasts
-   * longest; null when none lasts beyond `now`, milliseconds since the epoch.
+   * Of the certificates that public authorities have issued for exactly these names, the one that expires
+   * last; null if none is valid beyond `now`, in milliseconds since the epoch.
    */
   async readOfAny(
     names: readonly string[],
@@ -48,12 +54,12 @@ export class CertificateStore {
     return best;
   }
 
-  /** In one step: a reader sees the old certificate with its key or the new one with its own. */
+  /** Written in one step: a reader sees the old certificate with its key, or the new one with its own. */
   async write(authority: string, names: readonly string[], pair: KeyPair): Promise<void> {
     await writePrivate(this.#file(authority, names), `${pair.key.trimEnd()}\n${pair.chain}`);
   }
 
-  /** All that can be read, by authority and file. */
+  /** All certificates that can be read, by authority and file. */
   async list(): Promise<StoredCertificate[]> {
     const found: StoredCertificate[] = [];
     for (const authority of await namesIn(this.#directory)) {
@@ -83,7 +89,10 @@ export function certificateNames(pem: string): string[] {
     .map((entry) => entry.replace(/^(?:DNS|IP Address):/, ''));
 }
 
-/** What was not written by us, or is damaged, is as good as absent: another takes its place. */
+/**
+ * A file that is damaged, or was not written by hubgate, is treated as absent. Another certificate replaces
+ * it.
+ */
 function parse(text: string): KeyPair | null {
   const certificate = text.indexOf('-----BEGIN CERTIFICATE-----');
   return readKeyPair(text.slice(certificate), text.slice(0, certificate));

@@ -1,6 +1,6 @@
 import { createPrivateKey, X509Certificate } from 'node:crypto';
 
-/** What a handshake presents; how it goes otherwise, a `HandshakePolicy` says. */
+/** The certificate that a handshake presents. A `HandshakePolicy` contains everything else. */
 export interface Certificate {
   /** The chain, leaf first, PEM. */
   readonly cert: string;
@@ -10,23 +10,23 @@ export interface Certificate {
 /** The certificates of one site. */
 export interface SiteCertificates {
   /**
-   * @param mayWait for one that is on its way; else it is as if there were none
-   * @throws HubgateError when there is none yet
+   * @param mayWait whether to wait for a certificate in progress; otherwise it counts as missing
+   * @throws HubgateError if there is none yet
    */
   certificateFor(names: readonly string[], mayWait?: boolean): Promise<Certificate>;
-  /** For clients that send no name; null when there is none yet. */
+  /** For clients that send no name; null if there is none yet. */
   fallbackFor(names: readonly string[]): Promise<Certificate | null>;
-  /** Those that have been read, or issued until now. */
+  /** The certificates that have been read or issued so far. */
   inUse(): readonly CertificateInUse[];
 }
 
-/** A certificate that the gateway uses now, as its operator sees it. */
+/** A certificate in use, as the operator sees it. */
 export interface CertificateInUse {
-  /** DNS names and IP addresses that it is for; of an authority, its common name. */
+  /** DNS names and IP addresses of the certificate; for an authority, its common name. */
   readonly names: readonly string[];
-  /** Who signed it: `files`, `local`, or the host of an ACME directory. */
+  /** The issuer: `files`, `local`, or the host of an ACME directory. */
   readonly authority: string;
-  /** End of its life in milliseconds since the epoch. */
+  /** End of its validity in milliseconds since the epoch. */
   readonly notAfter: number;
 }
 
@@ -39,7 +39,7 @@ export interface KeyPair {
   readonly notAfter: number;
 }
 
-/** A chain with its key and the dates of its leaf; null when they do not belong together, or are none. */
+/** A chain with its key and the dates of its leaf; null if they do not belong together or cannot be read. */
 export function readKeyPair(chain: string, key: string): KeyPair | null {
   try {
     const leaf = new X509Certificate(chain);
@@ -56,7 +56,7 @@ export function readKeyPair(chain: string, key: string): KeyPair | null {
   }
 }
 
-/** From here on, in the last third of its life, a certificate is to be replaced. */
+/** The time from which a certificate is replaced: the beginning of the last third of its life. */
 export function renewalTime({
   notBefore,
   notAfter,

@@ -1,5 +1,5 @@
-// Clients that send no server name, because they connect to an IP address, get a certificate for
-// the addresses of the sites, or of this machine for a catch-all site.
+// Clients that connect to an IP address send no server name. They get a certificate for the addresses of the
+// sites, or for those of this machine if there is a catch-all site.
 
 import { isIP } from 'node:net';
 import { networkInterfaces } from 'node:os';
@@ -21,30 +21,30 @@ import {
 import { readCertificates } from './file-certificates.ts';
 import { type LocalAuthority, localCertificates } from './local-authority.ts';
 
-/** Gives the certificate of a handshake. */
+/** Provides the certificate for a handshake. */
 export interface CertificateSource {
   /**
    * The certificate for the server name that a client sent.
    *
-   * @throws HubgateError `no-certificate` when no site has that name, `certificate-pending` while
-   *   its site waits for one
-   * @param mayWait for one that is on its way: not who is proving the name meanwhile
+   * @throws HubgateError `no-certificate` if no site has that name, `certificate-pending` while its site
+   * waits for one
+   * @param mayWait whether to wait for a certificate in progress; false while an authority validates the name
    */
   certificateFor(serverName: string, mayWait?: boolean): Promise<Certificate>;
-  /** The answer to a TLS-ALPN-01 challenge for a server name; null when none is pending. */
+  /** The certificate that answers a TLS-ALPN-01 challenge for a server name; null if none is pending. */
   challengeFor(serverName: string): Promise<Certificate | null>;
   /**
-   * The certificate for clients that send no name, as those do that were given an IP address: all
-   * addresses that the sites name, or the first site's. null when there is none.
+   * The certificate for clients that send no name because they connect to an IP address. It is for all
+   * addresses of the sites; without addresses it is the one of the first site. null if there is none.
    */
   fallback(): Promise<Certificate | null>;
-  /** Calls `follower` when {@link fallback} has another; the returned function ends that. */
+  /** Calls `follower` when {@link fallback} changes. The returned function unsubscribes it. */
   onFallback(follower: () => void): () => void;
-  /** Those that have been read, or issued until now. */
+  /** The certificates that have been read or issued so far. */
   certificates(): readonly CertificateInUse[];
-  /** What `begin` would order at once: names, and the authorities that may be asked. */
+  /** The names that `begin` would order at once, each with the authorities that may be asked. */
   orders(): readonly CertificateOrder[];
-  /** From now on certificates are ordered: the ports are open, on which authorities will ask. */
+  /** Orders certificates from now on. The ports must be open, because authorities connect to them. */
   begin(): void;
 }
 
@@ -53,7 +53,7 @@ export interface CertificateOrder {
   readonly authorities: readonly string[];
 }
 
-/** A site as far as its certificate is concerned. */
+/** The parts of a site that concern its certificate. */
 export interface CertifiedSite {
   readonly addresses: readonly SiteAddress[];
   readonly tls: TlsConfig;
@@ -64,22 +64,22 @@ export interface CertificateTools {
   readonly authority: LocalAuthority;
   readonly store: CertificateStore;
   readonly managed: ManagedCertificates;
-  /** Then the local authority is not made where there is none. */
+  /** If true, a missing local authority is not created. */
   readonly dryRun?: boolean;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
-/** What a client may ask a certificate for: labels of letters, digits, hyphens (RFC 6066 §3). */
+/** A server name that a client may send: labels of letters, digits, hyphens (RFC 6066 §3). */
 const SERVER_NAME = /^(?=.{1,253}$)[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*$/;
 
 /**
- * Opens the certificates of some sites that share a listener: files are read now, certificates of
- * the local authority are issued when a client asks for them, those of public ones are ordered in
- * the background after `begin`. The scope gives back what is claimed.
+ * Opens the certificates of the sites that share a listener. Files are read now. The local authority issues
+ * its certificates when a client asks for them. Public authorities get their orders in the background after
+ * `begin`. The scope releases what is claimed.
  *
  * @throws HubgateError `certificate-unusable` for files that cannot be read or do not fit together,
- *   `acme-wildcard` or `acme-any-host` for what ACME cannot certify
+ * `acme-wildcard` or `acme-any-host` for names that ACME cannot certify
  */
 export async function openCertificates(
   sites: readonly CertifiedSite[],
@@ -128,7 +128,7 @@ export async function openCertificates(
       }
     }
   }
-  // Only for who needs it: what is wrong with its files concerns nobody else.
+  // Only if a host needs it: damaged files of the authority must not affect other configurations.
   if (tools.dryRun !== true && [...byHost.values()].includes(local))
     await tools.authority.prepare();
   const challenged = new Set([...ordered.keys()].map(challengeName));
@@ -137,7 +137,7 @@ export async function openCertificates(
     const parent = `*${name.slice(Math.max(0, name.indexOf('.')))}`;
     return byHost.get(name) ?? byHost.get(parent) ?? byHost.get('');
   };
-  // Another process of the same storage may be ordering it.
+  // Another process that shares the storage may be ordering it.
   const onDemandOf = (name: string): OnDemandCertificates | undefined => {
     const certificates = SERVER_NAME.test(name) ? certificatesOf(name) : undefined;
     return certificates && onDemand.get(certificates);
@@ -154,7 +154,7 @@ export async function openCertificates(
     },
     async challengeFor(serverName) {
       const name = serverName.toLowerCase();
-      // Looked up for our own names only: who else asks costs no file access.
+      // Looked up for the names of this listener only, so that other names cause no file access.
       const ours = challenged.has(name) || onDemandOf(name) !== undefined;
       const answer = ours ? await managed.challenges.certificate(name) : null;
       return answer && { cert: answer.chain, key: answer.key };
@@ -185,7 +185,10 @@ function secureHosts(addresses: readonly SiteAddress[]): string[] {
   return addresses.flatMap(({ scheme, host }) => (scheme === 'https' ? [host] : []));
 }
 
-/** All addresses with the certificates of the first, else the catch-all site, else the first host. */
+/**
+ * The addresses that have the same certificates as the first address; else the catch-all site; else the first
+ * host.
+ */
 function hostsOfFallback(byHost: ReadonlyMap<string, SiteCertificates>): readonly string[] {
   const [address] = [...byHost.keys()].filter((host) => isIP(host) !== 0);
   if (address !== undefined) {
@@ -197,7 +200,10 @@ function hostsOfFallback(byHost: ReadonlyMap<string, SiteCertificates>): readonl
   return byHost.has('') ? [''] : [...byHost.keys()].slice(0, 1);
 }
 
-/** What a catch-all site may be called by who sends no name: this machine's own addresses. */
+/**
+ * The names under which clients without a server name can reach a catch-all site: `localhost` and the
+ * addresses of this machine.
+ */
 function ownNames(): string[] {
   const addresses = Object.values(networkInterfaces()).flatMap((list) => list ?? []);
   return ['localhost', ...addresses.map(({ address }) => address.replace(/%.*$/, ''))];

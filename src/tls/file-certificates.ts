@@ -7,7 +7,7 @@ import type { SiteCertificates } from './certificate.ts';
 import { certificateNames } from './certificate-store.ts';
 
 /**
- * Reads the certificate that a site names.
+ * Reads the certificate files of a site.
  *
  * @throws HubgateError `certificate-unusable` for files that cannot be read or do not fit together
  */
@@ -31,14 +31,14 @@ export async function readCertificates(
   }
 }
 
-/** Why a certificate and a key cannot be used. */
+/** The reason why a certificate and a key cannot be used. */
 export interface PairFault {
-  /** Which of the two it is. */
+  /** The part that has the fault. */
   readonly of: 'certificate' | 'key';
   readonly reason: string;
 }
 
-/** What keeps a certificate and a key, both PEM, from being used together; null for nothing. */
+/** Checks whether a certificate and a key, both PEM, can be used together. Returns null if they can. */
 export function pairFault(cert: string, key: string): PairFault | null {
   const certificate = attempt(() => new X509Certificate(cert));
   if (certificate === null) return { of: 'certificate', reason: 'it has no certificate in PEM' };
@@ -64,17 +64,17 @@ export function pairFault(cert: string, key: string): PairFault | null {
 export function coversHost(cert: string, host: string): boolean {
   const certificate = new X509Certificate(cert);
   if (isIP(host) !== 0) return certificate.checkIP(host) !== undefined;
-  // That of a wildcard is good for any name below it.
+  // A certificate for a wildcard is valid for any name below it.
   const name = host.replace(/^\*\./, 'any-name.');
   return certificate.checkHost(name, { subject: 'never' }) !== undefined;
 }
 
-/** null where OpenSSL refuses; its own words would say nothing to an operator. */
+/** Returns null if OpenSSL refuses the input. OpenSSL's own message would not help an operator. */
 function attempt<T>(read: () => T): T | null {
   try {
     return read();
   } catch {
-    // Whoever asks says what is missing.
+    // The caller reports which file is missing.
     return null;
   }
 }

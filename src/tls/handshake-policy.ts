@@ -7,26 +7,26 @@ import { HubgateError, messageOf } from '../kernel/error.ts';
 export type ClientAuthMode = NonNullable<TlsConfig['clientAuth']>['mode'];
 
 /**
- * How a handshake goes, but for the certificate that it presents. OpenSSL settles all this before
- * it asks for that certificate, so each policy has a TLS server of its own.
+ * The properties of a handshake, apart from the certificate that it presents. OpenSSL settles them before it
+ * asks for that certificate, so each policy has a TLS server of its own.
  */
 export interface HandshakePolicy {
   /**
-   * 32 hexadecimal digits, the same for what settles the same. It is the session id context: a
-   * session is resumed only under the policy that it began with. With client certificates it
-   * differs by site and by the content of the trust pool as well.
+   * 32 hexadecimal digits, the same for policies with the same properties. It is the session id context: a
+   * session is resumed only under the policy that it began with. With client certificates, it also differs by
+   * site and by the content of the trust pool.
    */
   readonly id: string;
   readonly options: SecureContextOptions;
-  /** What may be spoken, the preferred protocol first; empty: what the listener speaks. */
+  /** The protocols to offer, the preferred one first; empty for those of the listener. */
   readonly alpn: TlsConfig['alpn'];
-  /** What is asked of the client; null for nothing. */
+  /** What the client must present; null for nothing. */
   readonly clientAuth: ClientAuthMode | null;
 }
 
 /**
- * What TLS 1.2 may use unless `ciphers` says otherwise: forward secrecy and authenticated
- * encryption only (RFC 9325 §4.2).
+ * The suites of TLS 1.2 unless `ciphers` sets others: forward secrecy and authenticated encryption only (RFC
+ * 9325 §4.2).
  */
 export const TLS12_CIPHERS: readonly string[] = [
   'ECDHE-ECDSA-AES128-GCM-SHA256',
@@ -37,7 +37,9 @@ export const TLS12_CIPHERS: readonly string[] = [
   'ECDHE-RSA-CHACHA20-POLY1305',
 ];
 
-/** OpenSSL's own. They have to be named: Node turns TLS 1.3 off where a list has none of it. */
+/**
+ * OpenSSL's defaults. They have to be listed, because Node turns off TLS 1.3 if a list has no suite of it.
+ */
 const TLS13_CIPHERS: readonly string[] = [
   'TLS_AES_256_GCM_SHA384',
   'TLS_CHACHA20_POLY1305_SHA256',
@@ -47,10 +49,10 @@ const TLS13_CIPHERS: readonly string[] = [
 const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g;
 
 /**
- * Reads what a site asks of handshakes.
+ * Reads the handshake settings of a site.
  *
  * @throws HubgateError `trust-pool-unusable` for a file that cannot be read or has no certificate,
- *   `tls-unusable` for cipher suites or curves that OpenSSL does not know
+ * `tls-unusable` for cipher suites or curves that OpenSSL does not know
  */
 export async function openHandshakePolicy(
   tls: TlsConfig,
@@ -83,7 +85,7 @@ export async function openHandshakePolicy(
   };
 }
 
-/** What a list leaves out, TLS 1.2 or TLS 1.3, has its default. */
+/** If a list has no suite of TLS 1.2 or none of TLS 1.3, that version keeps its default. */
 function cipherList(named: readonly string[]): string {
   const newer = named.filter((name) => name.startsWith('TLS_'));
   const older = named.filter((name) => !name.startsWith('TLS_'));
@@ -94,9 +96,9 @@ function cipherList(named: readonly string[]): string {
 }
 
 /**
- * The certificates of a text, each as PEM.
+ * The certificates in a string, each as PEM.
  *
- * @throws Error for a text without any, or with one that cannot be read
+ * @throws Error if it contains none, or one that cannot be read
  */
 export function certificatesIn(text: string): readonly string[] {
   const certificates = text.match(CERTIFICATE) ?? [];
@@ -116,7 +118,7 @@ async function readTrustPool(file: string): Promise<readonly string[]> {
   }
 }
 
-/** Suites of TLS 1.3; their names are the same everywhere. */
+/** Suites of TLS 1.3. OpenSSL and the standard use the same names for them. */
 const TLS13 = new Set([
   'TLS_AES_256_GCM_SHA384',
   'TLS_CHACHA20_POLY1305_SHA256',
@@ -128,7 +130,7 @@ const TLS13 = new Set([
 const STANDARD =
   /^TLS_(?:(ECDHE)_(ECDSA|RSA)|RSA)_WITH_(?:AES_(128|256)_(GCM|CBC)_(SHA\d*)|(CHACHA20_POLY1305)(?:_SHA256)?)$/;
 
-/** A suite as OpenSSL calls it, where it is written with the name of the standard, as in a Caddyfile. */
+/** OpenSSL's name of a suite. A Caddyfile contains the name of the standard. */
 function openSslCipher(name: string): string {
   const [all, exchange, signature, bits, mode, digest] = STANDARD.exec(name) ?? [];
   if (all === undefined) return name;
@@ -154,22 +156,22 @@ function isAccepted(options: Parameters<typeof createSecureContext>[0]): boolean
     createSecureContext(options);
     return true;
   } catch {
-    // OpenSSL says only that nothing fits.
+    // OpenSSL only reports that no suite fits.
     return false;
   }
 }
 
-/** The side of a TLS connection that tells who the client is. */
+/** The parts of a TLS connection that identify the client. */
 export interface ClientIdentity {
   getPeerX509Certificate(): X509Certificate | undefined;
   readonly authorized: boolean;
-  /** A code of OpenSSL, which Node declares as an Error. */
+  /** An error code of OpenSSL, which Node's types declare as an Error. */
   readonly authorizationError: unknown;
 }
 
 /**
- * Why a client must not go on after its handshake; null when it may. The certificate is looked at
- * before `authorized`, which Node sets on a resumed session of TLS 1.3 that has none.
+ * The reason why a client is rejected after its handshake; null if it is accepted. The certificate is checked
+ * before `authorized`, because Node sets `authorized` on a resumed TLS 1.3 session that has no certificate.
  */
 export function refusalReason(client: ClientIdentity, mode: ClientAuthMode): string | null {
   const given = client.getPeerX509Certificate() !== undefined;
@@ -187,7 +189,7 @@ export function refusalReason(client: ClientIdentity, mode: ClientAuthMode): str
   }
 }
 
-/** Whether the client has proven who it is: its certificate was looked at, and is one of the trust pool. */
+/** Whether the client has proven its identity: its certificate was verified and belongs to the trust pool. */
 export function isVerified(client: ClientIdentity, mode: ClientAuthMode): boolean {
   const verifies = mode === 'verify_if_given' || mode === 'require_and_verify';
   return verifies && client.getPeerX509Certificate() !== undefined && client.authorized;

@@ -4,20 +4,23 @@ import { join } from 'node:path';
 import { codeOf, messageOf } from '../kernel/error.ts';
 import { certificateNames, CertificateStore } from './certificate-store.ts';
 
-/** A certificate as an operator reads of it. */
+/** A certificate in the listing for the operator. */
 export interface ListedCertificate {
-  /** DNS names and IP addresses; of an authority, its common name. */
+  /** DNS names and IP addresses; for an authority, its common name. */
   readonly names: readonly string[];
   /** `files`, `local`, or the host of an ACME directory. */
   readonly authority: string;
   /** Milliseconds since the epoch; null for a file that cannot be read. */
   readonly notAfter: number | null;
   readonly file: string;
-  /** Why it cannot be read; null when it can. */
+  /** The reason why it cannot be read; null if it can. */
   readonly problem: string | null;
 }
 
-/** What the gateway got for itself, with the root and the intermediate of its own authority. */
+/**
+ * The certificates that the gateway has obtained itself, with the root and the intermediate of its own
+ * authority.
+ */
 export async function certificatesInStorage(storage: string): Promise<ListedCertificate[]> {
   const own = await Promise.all(
     ['root', 'intermediate'].map((name) =>
@@ -26,7 +29,7 @@ export async function certificatesInStorage(storage: string): Promise<ListedCert
   );
   const stored = await new CertificateStore(storage).list();
   return [
-    // There is not an authority before a site needs it.
+    // The authority is only created when a site needs it.
     ...own.filter(({ problem }) => problem !== ABSENT),
     ...stored.map(({ names, authority, notAfter, file }) => ({
       names,

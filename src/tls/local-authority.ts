@@ -23,13 +23,12 @@ const DAY_MS = 24 * 60 * 60 * 1000;
 const ROOT_MS = 3650 * DAY_MS;
 const INTERMEDIATE_MS = 365 * DAY_MS;
 const LEAF_MS = 7 * DAY_MS;
-/** For clients whose clocks are behind. */
+/** For clients whose clocks are slow. */
 const BACKDATE_MS = 60 * 60 * 1000;
 
 /**
- * An authority of this machine for names that no public one certifies: a root that the operator
- * may trust, and an intermediate that signs short-lived leaves. Its files lie in
- * `<storage>/pki/local`, 0600.
+ * An authority of this machine for names that no public one certifies: a root that the operator may trust,
+ * and an intermediate that signs short-lived leaves. Its files are in `<storage>/pki/local`, 0600.
  */
 export class LocalAuthority {
   readonly #directory: string;
@@ -45,12 +44,12 @@ export class LocalAuthority {
     this.#log = log;
   }
 
-  /** File of the root certificate, for clients that shall trust it. */
+  /** File of the root certificate, for clients that are to trust it. */
   get rootFile(): string {
     return join(this.#directory, 'root.crt');
   }
 
-  /** Its own certificates, as far as they have been loaded. */
+  /** The certificates of the authority itself that have been loaded so far. */
   certificates(): readonly CertificateInUse[] {
     return this.#own.map(({ certificate }) => ({
       names: [commonNameOf(certificate)],
@@ -59,7 +58,7 @@ export class LocalAuthority {
     }));
   }
 
-  /** Makes the root and the intermediate where they are missing or about to expire. */
+  /** Creates the root and the intermediate if they are missing or about to expire. */
   async prepare(): Promise<void> {
     await this.#intermediate();
   }
@@ -73,7 +72,7 @@ export class LocalAuthority {
     return { chain: `${made.pem}${signer.pem}`, key: made.key, notBefore: now, notAfter };
   }
 
-  /** Whether a chain is of the present intermediate. */
+  /** Whether the present intermediate has signed a chain. */
   async hasSigned(chain: string): Promise<boolean> {
     const { certificate } = await this.#intermediate();
     return new X509Certificate(chain).verify(certificate.publicKey);
@@ -82,7 +81,7 @@ export class LocalAuthority {
   #intermediate(): Promise<Signer> {
     this.#signer ??= this.#loadIntermediate();
     const current = this.#signer;
-    // A failure (a full disk, say) is not remembered; nor is a signer that has grown old.
+    // Neither a failure (for example a full disk) nor a signer that is about to expire is kept.
     return current.then(
       (signer) => {
         if (this.#fresh(signer.certificate)) return signer;
@@ -99,7 +98,8 @@ export class LocalAuthority {
   async #loadIntermediate(): Promise<Signer> {
     const present = await this.#readBoth();
     if (present !== null) return present;
-    // Processes that share the storage must not each make a root: clients would trust one of them.
+    // Processes that share the storage must not create a root each, because clients would trust only one of
+    // them.
     const lock = join(this.#directory, 'lock.d');
     return StorageLock.during(lock, this.#clock, this.#log, async () => {
       const made = await this.#readBoth();
@@ -111,7 +111,7 @@ export class LocalAuthority {
     });
   }
 
-  /** The intermediate, when it is fresh and the root's; else null. */
+  /** The intermediate if it is fresh and signed by the root; else null. */
   async #readBoth(): Promise<Signer | null> {
     const [root, signer] = [await this.#read('root'), await this.#read('intermediate')];
     const usable =
@@ -133,19 +133,19 @@ export class LocalAuthority {
     const subject = `CN=hubgate local ${name} ${year}, O=hubgate`;
     const notAfter = this.#clock.now() + lifetimeMs;
     const { pem, key } = await this.#request({ kind: 'authority', subject, by }, notAfter);
-    // The key first: a certificate whose key is missing would be useless.
+    // The key is written first, because a certificate without its key would be useless.
     await writePrivate(join(this.#directory, `${name}.key`), key);
     await writePrivate(join(this.#directory, `${name}.crt`), pem);
     return { certificate: new X509Certificate(pem), pem, key };
   }
 
-  /** Loads the library only now: a start with certificates that are still good makes none. */
+  /** Imports the library only now. If all certificates are still valid, the gateway starts without it. */
   async #request(request: CertificateRequest, notAfter: number): Promise<Made> {
     const { makeCertificate } = await import('./make-certificate.ts');
     return makeCertificate(request, { notBefore: this.#clock.now() - BACKDATE_MS, notAfter });
   }
 
-  /** @throws HubgateError `authority-damaged` for files that hold something else */
+  /** @throws HubgateError `authority-damaged` if the files contain something else */
   async #read(name: string): Promise<Signer | null> {
     const certFile = join(this.#directory, `${name}.crt`);
     const keyFile = join(this.#directory, `${name}.key`);
@@ -160,7 +160,7 @@ export class LocalAuthority {
     return { certificate, pem, key };
   }
 
-  /** In the last third of its life a certificate is replaced. */
+  /** In the last third of its life, a certificate is replaced. */
   #fresh({ validFrom, validTo }: X509Certificate): boolean {
     const end = Date.parse(validTo);
     return end - this.#clock.now() > (end - Date.parse(validFrom)) / 3;
@@ -191,7 +191,9 @@ function damaged(file: string, why: string, cause?: unknown): HubgateError {
 export interface LocalCertificatesOptions {
   readonly authority: LocalAuthority;
   readonly store: CertificateStore;
-  /** Names of the configuration: only for these are certificates stored, as clients choose others. */
+  /**
+   * Names of the configuration. Only their certificates are stored, because clients choose the other names.
+   */
   readonly hosts: ReadonlySet<string>;
   readonly clock: Clock;
   readonly log: Logger;
@@ -200,18 +202,18 @@ export interface LocalCertificatesOptions {
 interface IssuedCertificate {
   readonly names: readonly string[];
   readonly pair: Promise<KeyPair>;
-  /** Milliseconds since the epoch; null until it is signed. */
+  /** Milliseconds since the epoch; null until the certificate is signed. */
   notAfter: number | null;
 }
 
 /** The name of the local authority in the storage. */
 const LOCAL = 'local';
-/** Names for which a site without a name of its own has been contacted. */
+/** Names under which clients have contacted a site without a name of its own. */
 const MAX_ISSUED = 1000;
 
 /**
- * Certificates of the local authority, issued when a client asks for them and renewed in the last
- * third of their life. Those of the configuration's names outlive a restart.
+ * Certificates of the local authority, issued when a client asks for them and renewed in the last third of
+ * their life. Those for names of the configuration outlive a restart.
  */
 export function localCertificates(options: LocalCertificatesOptions): SiteCertificates {
   const issued = new Map<string, IssuedCertificate>();
@@ -248,7 +250,7 @@ async function findOrIssue(
   log.debug('Issued a certificate of the local authority', { names });
   if (stored) {
     await store.write(LOCAL, names, pair).catch((error: unknown) => {
-      // It serves as well from memory; only a restart will issue another.
+      // The certificate in memory is as good. Only a restart will issue another one.
       log.warn('A certificate cannot be stored', { names, error: messageOf(error) });
     });
   }

@@ -1,4 +1,4 @@
-// Decorator metadata that @peculiar/x509 reads while it loads: this import must stay first.
+// Decorator metadata that @peculiar/x509 reads while it loads, so this import must stay first.
 import 'reflect-metadata';
 import { webcrypto } from 'node:crypto';
 import { isIP } from 'node:net';
@@ -17,13 +17,13 @@ import {
   X509CertificateGenerator,
 } from '@peculiar/x509';
 
-/** Who signs, PEM. */
+/** The issuer's certificate and key, PEM. */
 export interface Issuer {
   readonly pem: string;
   readonly key: string;
 }
 
-/** What is to be made. */
+/** The kind of certificate to create. */
 export type CertificateRequest =
   | { readonly kind: 'authority'; readonly subject: string; readonly by: Issuer | null }
   | { readonly kind: 'leaf'; readonly names: readonly string[]; readonly by: Issuer }
@@ -36,7 +36,7 @@ export interface Validity {
   readonly notAfter: number;
 }
 
-/** A certificate with its private key (PKCS #8), PEM with a line end. */
+/** A certificate with its private key (PKCS #8), PEM with a trailing line break. */
 export interface Made {
   readonly pem: string;
   readonly key: string;
@@ -47,8 +47,8 @@ const ALGORITHM = { name: 'ECDSA', namedCurve: 'P-256', hash: 'SHA-256' };
 const ACME_IDENTIFIER = '1.3.6.1.5.5.7.1.31';
 
 /**
- * Makes a key and a certificate for it. The only file that loads @peculiar/x509, which costs more
- * than the rest of a start: import it when something is to be made.
+ * Creates a key and a certificate for it. This is the only file that loads @peculiar/x509, which takes longer
+ * than the rest of a start. Import it only when a certificate has to be created.
  */
 export async function makeCertificate(
   request: CertificateRequest,

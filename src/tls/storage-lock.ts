@@ -10,40 +10,40 @@ import { createPrivate, namesIn, readIfPresent, writePrivate } from './storage.t
 interface Holder {
   readonly host: string;
   readonly pid: number;
-  /** Of one acquisition. */
+  /** Identifies one acquisition. */
   readonly owner: string;
-  /** When the generation was made, in milliseconds since the epoch. */
+  /** Time at which the generation was created, in milliseconds since the epoch. */
   readonly since: number;
   /**
-   * Milliseconds since the epoch; 0 when the lock was released. The clocks of machines that share a
-   * storage agree to some seconds.
+   * Milliseconds since the epoch; 0 if the lock was released. The clocks of machines that share a storage
+   * must agree within a few seconds.
    */
   readonly expires: number;
 }
 
-/** One file of the lock, as it was read. */
+/** One file of the lock, with its content. */
 interface Generation {
   readonly number: number;
   readonly holder: Holder | null;
   readonly expires: number;
 }
 
-/** A holder that has not been heard of for this long is gone. */
+/** A holder that has not refreshed the lock for this long counts as gone. */
 const LOCK_MS = 60_000;
-/** How often a holder is heard of. */
+/** How often a holder refreshes the lock. */
 const HEARTBEAT_MS = 15_000;
-/** An attempt that lasts longer is given up: it may have read files that are gone by now. */
+/** An attempt that takes longer is abandoned, because the files that it has read may be gone by now. */
 const MAX_ATTEMPT_MS = LOCK_MS / 2;
-/** For how long a generation stays after the next one was made. */
+/** For how long a generation stays after the next one was created. */
 const KEEP_MS = 2 * LOCK_MS;
-/** Old generations that one acquisition removes at most. */
+/** Most old generations that one acquisition removes. */
 const MAX_REMOVALS = 8;
-/** How often a waiting process looks whether the lock is free. */
+/** How often a waiting process checks whether the lock is free. */
 const POLL_MS = 100;
-/** After how long it logs that it waits. */
+/** Time after which a process logs that it waits. */
 const TELL_MS = 500;
 
-/** The operations on files that a lock is made of. A test puts pauses between them. */
+/** The file operations of a lock. A test puts pauses between them. */
 export interface LockFiles {
   readonly namesIn: typeof namesIn;
   readonly readIfPresent: typeof readIfPresent;
@@ -55,14 +55,16 @@ const STORAGE: LockFiles = { namesIn, readIfPresent, createPrivate, writePrivate
 
 /**
  * Mutual exclusion of all processes, on all machines, that share a storage. The lock is a directory of
- * numbered files, its generations. The highest number counts; its file names the holder, who keeps it fresh.
+ * numbered files, its generations. The file with the highest number is the valid one. It names the holder,
+ * which refreshes it regularly.
  *
  * Why there is one holder at a time:
- * 1. The highest file is never removed, and a lower one only {@link KEEP_MS} after the next was made.
- * 2. A contender lists the files, finds the highest released or expired, and creates the next number where there
- *    is none. An attempt that lasts longer than {@link MAX_ATTEMPT_MS} is given up.
- * 3. Within that time nothing is removed that was the highest or came later (1). So the number was free when the
- *    attempt began, and it goes to one contender.
+ * 1. The highest file is never removed, and a lower one is removed no earlier than {@link KEEP_MS} after the
+ *    next was created.
+ * 2. A contender lists the files, finds the highest one released or expired, and creates the next number
+ *    unless it exists. An attempt that takes longer than {@link MAX_ATTEMPT_MS} is abandoned.
+ * 3. Within that time, no file is removed that was the highest or came later (1). So the number was free when
+ *    the attempt began, and exactly one contender gets it.
  * 4. A holder that sees a higher number, or whose time has run out, has lost the lock.
  */
 export class StorageLock {
@@ -90,7 +92,7 @@ export class StorageLock {
     this.#files = files;
   }
 
-  /** Resolves to null while another has it. */
+  /** Resolves to null while another process holds the lock. */
   static async acquire(
     directory: string,
     clock: Clock,
@@ -124,7 +126,10 @@ export class StorageLock {
     return lock;
   }
 
-  /** Runs a task when nobody else does; the wait is as long as the others'. */
+  /**
+   * Runs a task while holding the lock. The wait for the lock has no limit of its own: it takes as long as
+   * the other holders do.
+   */
   static async during<T>(
     directory: string,
     clock: Clock,
@@ -143,7 +148,9 @@ export class StorageLock {
     }
   }
 
-  /** Aborted when another has taken the lock over, as after a long sleep of this machine. */
+  /**
+   * Aborted when another process has taken over the lock, for example after this machine has slept for long.
+   */
   get lost(): AbortSignal {
     return this.#lost.signal;
   }
@@ -171,7 +178,7 @@ export class StorageLock {
     const inTime = this.#clock.now() < this.#holder.expires;
     if (inTime && (await this.#isNewest())) {
       await this.#write({ ...this.#holder, expires: this.#clock.now() + LOCK_MS });
-      // Another may have found it expired while it was written.
+      // Another process may have found it expired while it was being written.
       if (await this.#isNewest()) {
         this.#beatLater();
         return;
@@ -195,7 +202,7 @@ export class StorageLock {
   }
 }
 
-/** Logs whom it waits for. */
+/** Logs the holder that it waits for. */
 async function tellHolder(directory: string, log: Logger): Promise<void> {
   const holder = (await newest(directory, STORAGE))?.holder ?? null;
   log.warn('Waiting for a lock of another process; hubgate takes it over if that process is gone', {
@@ -210,13 +217,13 @@ async function tellHolder(directory: string, log: Logger): Promise<void> {
   });
 }
 
-/** `tell` is called once, when the wait is longer than a moment. */
+/** Calls `tell` once, if the wait is longer than a moment. */
 async function waitFor<T>(
   attempt: () => Promise<T | null>,
   clock: Clock,
   tell: () => Promise<void>,
 ): Promise<T> {
-  // The clock's timers keep no process alive, and at the start nothing else does.
+  // The clock's timers do not keep the process alive, and at the start nothing else does.
   const alive = setInterval(() => {}, HEARTBEAT_MS);
   try {
     for (let tries = 1; ; tries += 1) {
@@ -230,14 +237,14 @@ async function waitFor<T>(
   }
 }
 
-/** The generation that counts; null before the first. */
+/** The valid generation; null before the first. */
 async function newest(directory: string, files: LockFiles): Promise<Generation | null> {
   for (;;) {
     const number = (await numbersIn(directory, files)).at(-1);
     if (number === undefined) return null;
     const path = join(directory, String(number));
     const text = await files.readIfPresent(path);
-    // It was superseded and removed between the two: the next list is another.
+    // It was superseded and removed in between, so the list is read again.
     if (text === null) continue;
     const holder = holderOf(text);
     return { number, holder, expires: holder?.expires ?? (await modified(path)) + LOCK_MS };
@@ -253,7 +260,7 @@ async function numbersIn(directory: string, files: LockFiles): Promise<readonly 
     .sort((a, b) => a - b);
 }
 
-/** Removes the oldest generations whose successor has been there for long. */
+/** Removes the oldest generations whose successors have existed for long enough. */
 async function removeSuperseded(directory: string, now: number, files: LockFiles): Promise<void> {
   const numbers = await numbersIn(directory, files);
   for (const [index, number] of numbers.slice(0, MAX_REMOVALS).entries()) {
@@ -274,7 +281,7 @@ async function modified(file: string): Promise<number> {
   }
 }
 
-/** null for a text that is not a whole lock. */
+/** Returns null if the text is not a complete lock. */
 function holderOf(text: string): Holder | null {
   try {
     const value: unknown = JSON.parse(text);

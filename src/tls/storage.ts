@@ -14,13 +14,13 @@ import { dirname, join } from 'node:path';
 import { codeOf } from '../kernel/error.ts';
 import { homedir } from 'node:os';
 
-/** How a file system says that it knows no hard links. */
+/** Error codes of file systems that do not support hard links. */
 const NO_LINKS = ['EPERM', 'ENOTSUP', 'EOPNOTSUPP', 'ENOSYS'];
 
-/** How a file system, or Windows, says that it synchronises no directories. */
+/** Error codes of file systems, and of Windows, that cannot synchronise directories. */
 const NO_DIRECTORY_SYNC = ['EPERM', 'EACCES', 'EISDIR', 'EINVAL', 'ENOTSUP'];
 
-/** Reads a text file; null when there is none. */
+/** Reads a text file; null if it does not exist. */
 export async function readIfPresent(path: string): Promise<string | null> {
   try {
     return await readFile(path, 'utf8');
@@ -30,7 +30,7 @@ export async function readIfPresent(path: string): Promise<string | null> {
   }
 }
 
-/** The names in a directory, sorted; none where there is no such directory. */
+/** The names in a directory, sorted; empty if the directory does not exist. */
 export async function namesIn(directory: string): Promise<string[]> {
   try {
     return (await readdir(directory)).toSorted();
@@ -40,7 +40,7 @@ export async function namesIn(directory: string): Promise<string[]> {
   }
 }
 
-/** Writes a private file (0600, its directories 0700) so that readers see all of it or none. */
+/** Writes a private file (0600, its directories 0700). Readers see all of it or nothing. */
 export async function writePrivate(path: string, text: string): Promise<void> {
   await mkdir(dirname(path), { recursive: true, mode: 0o700 });
   const temporary = `${path}.${randomBytes(6).toString('hex')}`;
@@ -54,7 +54,10 @@ export async function writePrivate(path: string, text: string): Promise<void> {
   }
 }
 
-/** What is not on the disk before it gets its name may be an empty file after a power failure. */
+/**
+ * Data must be on the disk before the file gets its name. Otherwise the file may be empty after a power
+ * failure.
+ */
 async function writeDurably(path: string, text: string): Promise<void> {
   const file = await open(path, 'wx', 0o600);
   try {
@@ -65,7 +68,7 @@ async function writeDurably(path: string, text: string): Promise<void> {
   }
 }
 
-/** Keeps the name itself, where the file system can. */
+/** Makes the name durable too, if the file system can. */
 async function syncDirectory(path: string): Promise<void> {
   try {
     const directory = await open(path, 'r');
@@ -79,7 +82,7 @@ async function syncDirectory(path: string): Promise<void> {
   }
 }
 
-/** The same for a file that must not be there yet; false, and nothing done, when it is. */
+/** Does the same for a file that must not exist yet. Returns false, without any change, if it exists. */
 export async function createPrivate(path: string, text: string): Promise<boolean> {
   await mkdir(dirname(path), { recursive: true, mode: 0o700 });
   const temporary = `${path}.${randomBytes(6).toString('hex')}`;
@@ -95,7 +98,7 @@ export async function createPrivate(path: string, text: string): Promise<boolean
   }
 }
 
-/** A link appears with all of its content; some network file systems know only copies. */
+/** A link appears together with its whole content. Some network file systems support only copies. */
 async function linkOrCopy(from: string, to: string): Promise<void> {
   try {
     await link(from, to);
@@ -111,7 +114,9 @@ export function defaultStorage(): string {
   return join(data, 'hubgate');
 }
 
-/** What is safe as a file name everywhere; a hash where names are many, long or strange. */
+/**
+ * Converts a name to a file name that is safe everywhere. It is a hash if names are many, long or unusual.
+ */
 export function fileName(names: readonly string[]): string {
   const [name = ''] = names;
   const plain = name.replace(/^\*/, 'wildcard').replace(/:(?=\d+$)/, '-');

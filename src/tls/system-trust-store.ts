@@ -8,10 +8,10 @@ import { namesIn } from './storage.ts';
 const DEBIAN_DIRECTORY = '/usr/local/share/ca-certificates';
 const FEDORA_DIRECTORY = '/etc/pki/ca-trust/source/anchors';
 
-/** Absolute path of a program; null when it is not installed. */
+/** Absolute path of a program; null if it is not installed. */
 type FindProgram = (program: string) => Promise<string | null>;
 
-/** The store that all programs of a machine share; null when it is of no kind known here. */
+/** The store that all programs of a machine share; null if it is of an unknown kind. */
 async function systemStore(
   platform: NodeJS.Platform,
   find: FindProgram,
@@ -36,10 +36,10 @@ async function debianStore(update: string): Promise<TrustStore> {
   return {
     name: "the system's store",
     obstacle: writable ? null : 'permission',
-    // The name has the fingerprint in it, so the file is of this root.
+    // The name contains the fingerprint, so the file belongs to this root.
     has: (root) => isAllowed(fileOf(root), constants.F_OK),
     install: (root) => [['install', '-m', '0644', root.file, fileOf(root)], [update]],
-    // Without --fresh a link to what is gone stays in /etc/ssl/certs.
+    // Without --fresh, a link to a removed file stays in /etc/ssl/certs.
     remove: (root) => [
       ['rm', '-f', fileOf(root)],
       [update, '--fresh'],
@@ -47,7 +47,7 @@ async function debianStore(update: string): Promise<TrustStore> {
   };
 }
 
-/** Stores of systems on which nobody has tried this: the operator is told the commands. */
+/** Stores of systems that have not been tested. The operator gets the commands instead. */
 const BY_HAND = { obstacle: 'by-hand', has: async () => null } as const;
 
 const FEDORA: TrustStore = {
@@ -91,30 +91,30 @@ const WINDOWS: TrustStore = {
   remove: ({ serialNumber }) => [['certutil', '-delstore', 'Root', serialNumber]],
 };
 
-/** Whether this process may do something with a path. */
+/** Whether this process has the given access to a path. */
 async function isAllowed(path: string, mode: number): Promise<boolean> {
   try {
     await access(path, mode);
     return true;
   } catch {
-    // Absent or forbidden: either way it cannot be used.
+    // Absent or forbidden: either way, it cannot be used.
     return false;
   }
 }
 
-/** What decides which stores there are. */
+/** The parts of the environment that decide which stores exist. */
 export interface TrustSurroundings {
   readonly platform: NodeJS.Platform;
-  /** Home directory, where browsers have their databases. */
+  /** Home directory, which contains the databases of browsers. */
   readonly home: string;
-  /** As `PATH` has it. */
+  /** In the format of `PATH`. */
   readonly path: string;
 }
 
-/** Where programs of the administrator are, which the PATH of others often leaves out. */
+/** Directories of administrator programs, which other users often do not have in their PATH. */
 const SYSTEM_PROGRAMS = ['/usr/sbin', '/sbin', '/usr/bin', '/bin'];
 
-/** The stores of the system and, on Linux, of the user's browsers. Nothing is changed. */
+/** Finds the stores of the system and, on Linux, of the user's browsers. Changes nothing. */
 export async function findTrustStores(surroundings: TrustSurroundings): Promise<FoundStores> {
   const find = (program: string): Promise<string | null> => findProgram(program, surroundings);
   const system = await systemStore(surroundings.platform, find);
@@ -139,11 +139,11 @@ async function findProgram(name: string, { path }: TrustSurroundings): Promise<s
   return null;
 }
 
-/** Profiles of browsers of one user. */
+/** Browser profiles of one user. */
 const MAX_DATABASES = 50;
 const TIMEOUT_MS = 10_000;
 
-/** The databases that Chromium and Firefox of a user trust; `certutil` changes them. */
+/** The databases that a user's Chromium and Firefox trust; `certutil` changes them. */
 async function findNssDatabases(home: string, certutil: string | null): Promise<FoundStores> {
   const profiles = join(home, '.mozilla', 'firefox');
   const databases = [

@@ -7,19 +7,19 @@ import type { Logger } from '../kernel/log.ts';
 import { createPrivate, readIfPresent } from './storage.ts';
 
 /**
- * How long tickets are sealed with the same keys. Node takes one set at a time, so that tickets
- * from before a rotation lead to a full handshake; they are valid for 300 s anyway.
+ * How long tickets are sealed with the same keys. Node accepts one set at a time, so tickets from before a
+ * rotation lead to a full handshake. Tickets are valid for only 300 s anyway.
  */
 export const TICKET_KEYS_MS = 12 * 60 * 60 * 1000;
 
-/** As `tls.Server.setTicketKeys` takes them. */
+/** The length that `tls.Server.setTicketKeys` requires. */
 const KEY_BYTES = 48;
 
 /**
  * The keys that seal session tickets, the same for all processes and nodes that share a storage:
- * `<storage>/tls/ticket-keys/<period>`, 0600. Who first needs the keys of a period makes them, and
- * those of the periods before are deleted, so that a recorded connection cannot be opened later
- * with what is on the disk.
+ * `<storage>/tls/ticket-keys/<period>`, 0600. The first process that needs the keys of a period creates them.
+ * The keys of earlier periods are deleted, so that keys on the disk cannot decrypt a connection that was
+ * recorded earlier.
  */
 export class TicketKeys {
   readonly #directory: string;
@@ -36,9 +36,9 @@ export class TicketKeys {
   }
 
   /**
-   * Tells the keys, 48 bytes, before it resolves and at each rotation. Call what it resolves to
-   * when they are no longer needed: with the last follower the rotation ends. Never rejects: where
-   * the storage cannot be used, this process has keys of its own, and the log says so.
+   * Passes the keys (48 bytes) to the follower before it resolves, and at each rotation. Call the function
+   * that it resolves to when the keys are no longer needed; without followers the rotation ends. Never
+   * rejects: if the storage cannot be used, this process creates keys of its own and logs that.
    */
   async follow(take: (keys: Buffer) => void): Promise<() => void> {
     this.#followers.add(take);
@@ -66,7 +66,7 @@ export class TicketKeys {
   async #load(): Promise<Buffer> {
     const period = Math.floor(this.#clock.now() / TICKET_KEYS_MS);
     try {
-      // One whose clock is ahead may have begun the next period.
+      // A process whose clock is ahead may have begun the next period.
       const keys = (await this.#read(period + 1)) ?? (await this.#readOrMake(period));
       await this.#deleteBefore(period);
       return keys;

@@ -3,16 +3,16 @@ import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { namesIn, readIfPresent, writePrivate } from './storage.ts';
 
-/** A program with its arguments; no shell reads it. */
+/** A program with its arguments, run without a shell. */
 export type CommandLine = readonly [program: string, ...args: string[]];
 
-/** A place where roots are kept that programs of this machine trust. */
+/** A place with roots that programs of this machine trust. */
 export interface TrustStore {
-  /** As it is named to the operator. */
+  /** The name that the operator sees. */
   readonly name: string;
-  /** Why this process cannot change it; null when it can. */
+  /** Why this process cannot change it; null if it can. */
   readonly obstacle: 'permission' | 'by-hand' | null;
-  /** null where that cannot be found out. */
+  /** Whether the root is in it; null if that cannot be determined. */
   has(root: TrustedRoot): Promise<boolean | null>;
   install(root: TrustedRoot): readonly CommandLine[];
   remove(root: TrustedRoot): readonly CommandLine[];
@@ -20,11 +20,11 @@ export interface TrustStore {
 
 export interface FoundStores {
   readonly stores: readonly TrustStore[];
-  /** Stores that are there and cannot be used, each with the fix. */
+  /** Stores that exist but cannot be used, each with the fix. */
   readonly missing: readonly string[];
 }
 
-/** A root that this machine is to trust, or not any more. */
+/** A root that this machine is to trust, or to trust no longer. */
 export interface TrustedRoot {
   /** PEM. */
   readonly file: string;
@@ -35,8 +35,8 @@ export interface TrustedRoot {
 }
 
 /**
- * The roots of a storage that have been put into trust stores, `<storage>/pki/trusted/<label>.crt`:
- * what has been replaced since can still be taken out of them.
+ * The roots of a storage that have been put into trust stores, `<storage>/pki/trusted/<label>.crt`. Roots
+ * that have been replaced since can still be removed from the stores.
  */
 export class TrustedRoots {
   readonly #directory: string;
@@ -45,7 +45,7 @@ export class TrustedRoots {
     this.#directory = join(storage, 'pki', 'trusted');
   }
 
-  /** Remembers a root before the first store has it. */
+  /** Records a root before it is put into the first store. */
   async add(pem: string): Promise<void> {
     const { label } = trustedRoot(pem, '');
     await writePrivate(join(this.#directory, `${label}.crt`), pem);
@@ -61,7 +61,7 @@ export class TrustedRoots {
     return roots;
   }
 
-  /** Forgets a root that no store has any more. */
+  /** Deletes the record of a root that no store contains any more. */
   async delete({ label }: TrustedRoot): Promise<void> {
     await rm(join(this.#directory, `${label}.crt`), { force: true });
   }
@@ -72,7 +72,7 @@ export class TrustedRoots {
   }
 }
 
-/** What stores know a certificate by. */
+/** The values by which stores identify a certificate. */
 export function trustedRoot(pem: string, file: string): TrustedRoot {
   const { fingerprint256, serialNumber } = new X509Certificate(pem);
   const digits = fingerprint256.replaceAll(':', '').toLowerCase().slice(0, 16);

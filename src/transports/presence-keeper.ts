@@ -1,7 +1,7 @@
-// Each process holds a lease of 15 s on its presence entries. Any process that finds an expired
-// lease removes its entries, some at a time, in the transaction that saw them, and claims their
-// announcement for 15 s in the same step. Another process announces them under the same id if the
-// claim runs out. So events and API agree.
+// Each process holds a lease of 15 s for its entries on the presence board. Any process that finds an expired
+// lease removes the entries of that process, some at a time, in the transaction in which it saw them. In the
+// same step it claims their announcement for 15 s. If the claim expires, another process announces them with
+// the same id. So events and API agree.
 
 import { randomUUID } from 'node:crypto';
 import type { SubscriptionRecord } from '../hub/presence.ts';
@@ -10,21 +10,24 @@ import type { Clock } from '../kernel/clock.ts';
 import { codeOf, messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
 
-/** How long a process is believed to live after it was last heard of, and a claim to announce holds. */
+/** How long a process counts as alive after its last heartbeat, and how long a claim to announce is valid. */
 export const LEASE_MS = 15_000;
-/** How often it says that it lives, and looks for those that no longer do. */
+/** How often a process renews its lease, and looks for expired ones. */
 const HEARTBEAT_MS = 5_000;
 
-/** A subscriber of this process, as it is entered. */
+/** A subscriber of this process, in the form in which it is stored. */
 export interface OwnEntry {
   readonly subscriber: string;
   readonly records: readonly SubscriptionRecord[];
-  /** Milliseconds since the Unix epoch, and a number that orders what came within one of them. */
+  /** Milliseconds since the Unix epoch, and a number that orders arrivals within one of them. */
   readonly since: number;
   readonly order: number;
 }
 
-/** What this process has promised to announce of a subscriber: whether it is there, under a name. */
+/**
+ * The change of a subscriber that this process has promised to announce: whether it is present, with a name
+ * for the change.
+ */
 export interface Claim<Key> {
   readonly key: Key;
   readonly name: string;
@@ -32,60 +35,69 @@ export interface Claim<Key> {
   readonly records: readonly SubscriptionRecord[];
 }
 
-/** The store of a board. Each function is one step of it, or as many as it has entries. */
+/** The store of a board. Each function is one step of it, or as many steps as there are entries. */
 export interface PresenceStore<Key> {
-  /** Entered or taken off in one step. */
+  /** Entries that are added or removed in one step. */
   readonly atOnce: number;
   /**
-   * Enters subscribers of this process that are not there, and renews its lease. Says of each whether
-   * it is new, was there, or is new while somebody has claimed to announce what it is.
+   * Enters subscribers of this process that are not present, and renews its lease. Returns for each whether
+   * it is new, was present, or is new while a process has claimed to announce its state.
    */
   enter(entries: readonly OwnEntry[]): Promise<readonly ('new' | 'there' | 'claimed')[]>;
-  /** Takes subscribers of this process off, and claims those that nobody else has claimed. */
+  /** Removes subscribers of this process, and claims those that no other process has claimed. */
   leave(subscribers: readonly string[], name: string): Promise<readonly Claim<Key>[]>;
   /**
-   * Renews the lease where `renews`, takes off some of what a dead process has entered, and claims
-   * that and whatever somebody else has claimed and not announced in time.
+   * Renews the lease if `renews` is true, removes some entries of dead processes, and claims their
+   * announcement, together with expired claims of others.
    */
   beat(
     name: string,
     renews: boolean,
   ): Promise<{ readonly lived: boolean; readonly claimed: readonly Claim<Key>[] }>;
-  /** Has been announced. Claims again, under the name, what has become something else meanwhile. */
+  /**
+   * Marks changes as announced. Subscribers whose state has changed again in the meantime are claimed again,
+   * with this name.
+   */
   settle(claims: readonly Claim<Key>[], name: string): Promise<readonly Claim<Key>[]>;
 }
 
 interface PresenceKeeperOptions<Key> {
   readonly store: PresenceStore<Key>;
-  /** Whether subscribers may come while the store is away, to be entered and announced later. */
+  /** Whether subscribers may arrive while the store is unavailable, to be entered and announced later. */
   readonly mayBeAway: boolean;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
 interface Own extends OwnEntry {
-  /** Of its coming, for who announces it. */
+  /** Name of the arrival, for its announcement. */
   name: string;
-  /** Nobody can have been told of that. */
+  /** No process can have announced this arrival. */
   isNew: boolean;
 }
 
 /**
- * Keeps the subscribers of this process on a board, and sees that what is announced is what the board
- * says. Whoever takes a subscriber off claims its announcement in that same step, and the claim lasts
- * until what was announced is what the board says; meanwhile nobody else announces anything of that
- * subscriber. So neither a process that dies nor a store that goes away leaves something untold, and
- * of one that was taken for dead and comes back is told first that it went.
+ * Keeps the subscribers of this process on a board, and makes the announcements agree with the board. The
+ * process that removes a subscriber claims its announcement in the same step. The claim lasts until the
+ * announced state is the state on the board; in the meantime, no other process announces anything about that
+ * subscriber. So nothing stays unannounced, even if a process dies or the store becomes unavailable. If a
+ * subscriber counted as dead and returns, its departure is announced first.
  */
 export class PresenceKeeper<Key> {
   readonly #options: PresenceKeeperOptions<Key>;
   readonly #own = new Map<string, Own>();
-  /** Of those, whose coming has not been announced: at most what came while the store was away. */
+  /**
+   * The subscribers of this process whose arrival has not been announced: at most those that arrived while
+   * the store was unavailable.
+   */
   readonly #pending = new Set<string>();
   readonly #telling = new Set<string>();
-  /** Could not be taken off: at most what was on the board when the store went away. */
+  /**
+   * Subscribers that could not be removed: at most those that were on the board when the store became
+   * unavailable.
+   */
   readonly #gone = new Set<string>();
-  /** Comings and goings. */
+  /** Arrivals and departures in progress. */
   readonly #underway = new Set<Promise<unknown>>();
   #order = 0;
   #changed: (change: PresenceChange) => Promise<void> = async () => {};
@@ -128,8 +140,8 @@ export class PresenceKeeper<Key> {
   }
 
   /**
-   * Brings the board up to date with what has come and gone while the store was away. What is returned
-   * announces that, as soon as the log can be appended to.
+   * Updates the board with the arrivals and departures that happened while the store was unavailable. The
+   * returned function announces them when the history accepts entries again.
    */
   async restore(): Promise<() => void> {
     const claims = await this.#takeOff([...this.#gone]);
@@ -140,12 +152,15 @@ export class PresenceKeeper<Key> {
     };
   }
 
-  /** Resolves when all who have come and gone are told of; what was claimed of others is left to others. */
+  /**
+   * Resolves when all arrivals and departures are announced. Claims for subscribers of other processes are
+   * left to others.
+   */
   async close(): Promise<void> {
     this.#closed = true;
     this.#stopHeartbeat();
     while (this.#underway.size > 0) await Promise.allSettled(this.#underway);
-    // What could not be taken off before is gone with this process, and is to be told.
+    // Subscribers that could not be removed earlier end with this process, and must be announced.
     const left = [...this.#gone, ...this.#own.keys()];
     await this.#announce(await this.#takeOff(left), true);
   }
@@ -170,7 +185,7 @@ export class PresenceKeeper<Key> {
     await this.#announce(await this.#takeOff([...this.#gone]), false);
     for (let more = true; more && !this.#closed; ) {
       const { lived, claimed } = await store.beat(randomUUID(), this.#own.size > 0);
-      // It was taken for dead, when it was only slow, or the store has lost it.
+      // This process counted as dead although it was only slow, or the store has lost its lease.
       if (!lived) await this.#enterAgain();
       await this.#tellUntold([...this.#pending]);
       await this.#announce(claimed, false);
@@ -254,14 +269,14 @@ export class PresenceKeeper<Key> {
   }
 }
 
-/** What was claimed under one name is one change. */
+/** Claims with the same name are one change. */
 function changesOf<Key>(claims: readonly Claim<Key>[]): readonly Omit<PresenceChange, 'isNew'>[] {
   const changes = new Map<
     string,
     { active: boolean; name: string; records: SubscriptionRecord[] }
   >();
   for (const { name, active, records } of claims) {
-    // A name of a step may be of some who are there and of some who are not.
+    // The name of a step may belong to subscribers that are present and to others that are not.
     const key = `${active} ${name}`;
     const change = changes.get(key) ?? { active, name, records: [] };
     change.records.push(...records);

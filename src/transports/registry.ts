@@ -8,28 +8,28 @@ import type { Scheduler } from '../kernel/scheduler.ts';
 import { openDespiteDamage } from './damaged-log.ts';
 import type { History } from './history.ts';
 
-/** What a transport is given beside its settings. */
+/** The parts of the process that a transport needs in addition to its settings. */
 export interface TransportSurroundings {
-  /** To be called when an update was added, so that workers who share the log can be woken. */
+  /** Called when an update was added, so that workers with the same history can be woken. */
   readonly appended: () => void;
   readonly scheduler: Scheduler;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
-/** What makes the place of a log where the configuration leaves it open. */
+/** The values that determine the location of a history if the configuration leaves it open. */
 export interface TransportPlace {
   /** Directory of the gateway's storage, absolute. */
   readonly storage: string;
-  /** Tells the hubs of a gateway apart, and is the same on every machine. */
+  /** Identifies a hub of the gateway; the same on every machine. */
   readonly hub: string;
 }
 
 interface TransportOpener<Settings extends TransportConfig> {
-  /** The settings with everything that was left open. */
+  /** The settings with everything filled in that was left open. */
   place(settings: Settings, place: TransportPlace): Settings;
   open(settings: Settings, around: TransportSurroundings): Promise<Transport>;
-  /** Opens what is kept for the operator; absent where nothing is kept. */
+  /** Opens the stored history for the operator; absent if nothing is stored. */
   openHistory?(settings: Settings, clock: Clock): Promise<History>;
 }
 
@@ -39,7 +39,7 @@ type TransportOpeners = {
   >;
 };
 
-/** Each library is loaded when the first hub wants it. */
+/** Each library is loaded when the first hub needs it. */
 const openers: TransportOpeners = {
   memory: {
     place: (settings) => settings,
@@ -80,12 +80,15 @@ const openers: TransportOpeners = {
   },
 };
 
-/** The settings of a transport with its place: a directory, or the names of its keys. */
+/** The settings of a transport with its location: a directory, or the names of its keys. */
 export function placeTransport(settings: TransportConfig, place: TransportPlace): TransportConfig {
   return openerOf(settings).place(settings, place);
 }
 
-/** @throws HubgateError `transport-failed`, `history-too-new`; a damaged history is a log that refuses */
+/**
+ * @throws HubgateError `transport-failed`, `history-too-new`. A damaged history is opened as one that refuses
+ * every operation
+ */
 export function openTransport(
   settings: TransportConfig,
   around: TransportSurroundings,
@@ -93,7 +96,10 @@ export function openTransport(
   return openerOf(settings).open(settings, around);
 }
 
-/** @throws HubgateError `not-supported` for a transport that keeps nothing, `transport-failed`, `history-damaged`, `history-too-new` */
+/**
+ * @throws HubgateError `not-supported` for a transport that stores nothing, `transport-failed`,
+ * `history-damaged`, `history-too-new`
+ */
 export async function openHistory(settings: TransportConfig, clock: Clock): Promise<History> {
   const history = await openerOf(settings).openHistory?.(settings, clock);
   if (history !== undefined) return history;

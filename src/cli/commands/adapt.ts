@@ -28,7 +28,7 @@ interface AdaptFlags extends Omit<ConfigSource, 'config' | 'adapter'> {
 const DESCRIPTION =
   'print a configuration as JSON or YAML, without default values; or a Caddyfile as a Hubfile';
 
-/** `hubgate adapt`: a configuration in another notation. What it prints means the same. */
+/** `hubgate adapt`: prints a configuration in another notation, with the same meaning. */
 export function adaptCommand(output: Output): Command {
   const adapters = ['hubfile', 'yaml', 'json', 'caddyfile'];
   return withConfigSource(new Command('adapt'), { adapters, standard: null })
@@ -67,7 +67,7 @@ function ofCaddyfile({ to, ...flags }: AdaptFlags, output: Output): string {
 }
 
 function data({ adapter, config = 'Hubfile', to = 'json', ...flags }: AdaptFlags, output: Output) {
-  // `caddyfile` has been dealt with.
+  // `caddyfile` has already been handled.
   const source =
     adapter === undefined || adapter === 'caddyfile' ? { config } : { config, adapter };
   const read = readWritten(source, environmentOf(flags));
@@ -85,7 +85,7 @@ function data({ adapter, config = 'Hubfile', to = 'json', ...flags }: AdaptFlags
   return text;
 }
 
-/** What is printed names its schema, so that editors complete and check it. */
+/** The output names its schema, so that editors can complete and check it. */
 function print(value: unknown, to: Notation, pretty: boolean): string {
   const schema = import.meta.resolve('#config-schema');
   if (to === 'yaml') {
@@ -96,9 +96,9 @@ function print(value: unknown, to: Notation, pretty: boolean): string {
 }
 
 /**
- * Reads a Caddyfile, `-` for standard input, as a Hubfile.
+ * Reads a Caddyfile, or standard input for `-`, as a Hubfile.
  *
- * @throws {ConfigError} where it is not a Caddyfile, or a variable is missing
+ * @throws {ConfigError} if it is not a valid Caddyfile, or if a variable is missing
  */
 export function adaptedCaddyfile(config: string, environment: Environment): AdaptedCaddyfile {
   const file = config === '-' ? '(standard input)' : config;

@@ -8,7 +8,7 @@ const SCRIPTS: Readonly<Record<string, (commands: readonly Completed[]) => strin
   powershell: powershellCompletion,
 };
 
-/** `hubgate completion`: a script that teaches a shell the commands, their options and choices. */
+/** `hubgate completion`: prints a script with which a shell completes commands, options and choices. */
 export function completionCommand(program: Command, output: Output): Command {
   return new Command('completion')
     .description('print a completion script, for instance: source <(hubgate completion bash)')
@@ -19,13 +19,13 @@ export function completionCommand(program: Command, output: Output): Command {
     });
 }
 
-/** A command as a shell completes it. */
+/** A command in a completion script. */
 interface Completed {
-  /** What is typed after `hubgate`: one word, or two for a command of a command. */
+  /** The words after `hubgate`: one, or two for a subcommand. */
   readonly words: readonly string[];
   readonly description: string;
   readonly options: readonly CompletedOption[];
-  /** Words that may follow: its own commands, or the choices of its argument. */
+  /** Words that may follow: its subcommands, or the choices of its argument. */
   readonly following: readonly string[];
 }
 
@@ -38,7 +38,7 @@ interface CompletedOption {
 
 const HELP: CompletedOption = { name: '--help', description: 'show help', value: 'none' };
 
-/** All commands of a program, those of commands after their own. */
+/** All commands of a program; subcommands follow their parents. */
 function completedCommands(program: Command, before: readonly string[] = []): readonly Completed[] {
   return program.commands.flatMap((command) => {
     const words = [...before, command.name()];
@@ -57,12 +57,12 @@ function completedCommands(program: Command, before: readonly string[] = []): re
   });
 }
 
-/** The commands that come first after `hubgate`. */
+/** The commands that come directly after `hubgate`. */
 function firstWords(commands: readonly Completed[]): readonly Completed[] {
   return commands.filter(({ words }) => words.length === 1);
 }
 
-/** A word of a POSIX shell or of fish that means only itself. */
+/** Quotes a text for a POSIX shell or fish. */
 function quoted(text: string): string {
   return `'${text.replaceAll("'", "'\\''")}'`;
 }
@@ -77,7 +77,7 @@ function choices({ argChoices }: Argument): readonly string[] {
   return argChoices ?? [];
 }
 
-/** A completion script for bash; file names complete where nothing else does. */
+/** A completion script for bash. If nothing else fits, it completes file names. */
 function bashCompletion(commands: readonly Completed[]): string {
   // The longest first: `token inspect` begins with `token`.
   const longestFirst = commands.toSorted((a, b) => b.words.length - a.words.length);
@@ -138,7 +138,7 @@ compdef _hubgate hubgate
 function zshBranch({ words, options, following }: Completed): string {
   const first = following.length === 0 ? [] : [quoted(`1: :(${following.join(' ')})`)];
   const specs = [...options.map(zshOption), ...first, quoted('*:file:_files')];
-  // _arguments takes the first word for the command.
+  // _arguments takes the first word as the command.
   return `	"${words.join(' ')} "*)
 		shift ${words.length} words
 		(( CURRENT -= ${words.length} ))
@@ -149,7 +149,7 @@ function zshBranch({ words, options, following }: Completed): string {
 function zshOption({ name, description, value }: CompletedOption): string {
   const text = `[${description.replaceAll(/[[\]:\\]/g, ' ')}]`;
   if (value === 'none') return quoted(`${name}${text}`);
-  // Given any number of times: many options may be repeated.
+  // Any number of times, because many options can be repeated.
   return quoted(`*${name}=${text}: :${value === 'any' ? '_files' : `(${value.join(' ')})`}`);
 }
 
@@ -180,7 +180,7 @@ function lines({ words, options, following }: Completed, all: readonly Completed
   ];
 }
 
-/** In this command, and not in a command of it. */
+/** The condition for being in this command, but not in one of its subcommands. */
 function conditionOf(words: readonly string[], all: readonly Completed[]): string {
   const below = all.filter(
     (other) => other.words.length > words.length && other.words[0] === words[0],
@@ -229,7 +229,7 @@ function entry({ words, options, following }: Completed): string {
   return `    ${word(words.join(' '))} = @{ Words = @(${offered}); Values = @{ ${values} } }`;
 }
 
-/** A word that means only itself. */
+/** Quotes a text for PowerShell. */
 function word(text: string): string {
   return `'${text.replaceAll("'", "''")}'`;
 }

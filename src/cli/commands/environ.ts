@@ -5,7 +5,7 @@ import { packageVersion } from './version.ts';
 
 const SECRET_VARIABLE = /KEY|SECRET|TOKEN|PASS|CREDENTIAL|AUTH|COOKIE|PRIVATE|DSN|_URL$/i;
 
-/** `hubgate environ`: where and in what surroundings the program runs. */
+/** `hubgate environ`: prints the program's location and environment. */
 export function environCommand(output: Output): Command {
   return new Command('environ')
     .description('print the version, the paths and the environment; secrets are left out')

@@ -6,7 +6,7 @@ import { languageOf } from '../../hubfile/load.ts';
 import { HubgateError, messageOf } from '../../kernel/error.ts';
 import { EXIT, type Output } from '../terminal.ts';
 
-/** Lines removed and added between two texts; beyond it everything counts as changed. */
+/** Most lines that are removed and added between two texts. Beyond it, everything counts as changed. */
 const MAX_EDITS = 2_000;
 
 interface FmtFlags {
@@ -15,7 +15,7 @@ interface FmtFlags {
   readonly check?: true;
 }
 
-/** `hubgate fmt`: a Hubfile in its canonical layout. */
+/** `hubgate fmt`: prints a Hubfile in its canonical layout. */
 export function fmtCommand(output: Output): Command {
   return new Command('fmt')
     .description('print a Hubfile in its canonical layout')
@@ -67,7 +67,10 @@ function read(file: string): Uint8Array {
   }
 }
 
-/** Every line of two texts, behind ` ` where both have it, `-` where only the first, `+` the second. */
+/**
+ * All lines of two texts, each with a prefix: ` ` if both have it, `-` if only the first has it, `+` if only
+ * the second has it.
+ */
 function lineDiff(before: string, after: string): string {
   const [old, young] = [before.split('\n'), after.split('\n')];
   const changes = diffArrays(old, young, { maxEditLength: MAX_EDITS }) ?? [

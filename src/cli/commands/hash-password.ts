@@ -33,14 +33,14 @@ export function hashPasswordCommand(output: Output): Command {
 
 export const ALGORITHMS = ['bcrypt', 'argon2id'] as const;
 
-/** bcrypt's work: 2 to the power of it; as long as a login may take, and no longer. */
+/** bcrypt's cost is 2 to this power. It is as high as the time of a login allows. */
 const BCRYPT_COST = 12;
-/** What OWASP recommends at least: 19 MiB, twice. */
+/** OWASP's minimum recommendation: 19 MiB, two iterations. */
 const ARGON2ID = { memorySize: 19 * 1024, iterations: 2, parallelism: 1, hashLength: 32 };
-/** Bytes of a password that bcrypt looks at. */
+/** Bytes of a password that bcrypt uses. */
 export const BCRYPT_BYTES = 72;
 
-/** A hash of a password with a salt of its own, as `basic_auth` takes it. */
+/** A hash of a password with its own salt, in a format that `basic_auth` accepts. */
 export async function hashPassword(
   password: string,
   algorithm: (typeof ALGORITHMS)[number],

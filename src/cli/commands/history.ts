@@ -28,10 +28,10 @@ interface ImportFlags extends HistoryFlags {
 
 /** Updates that are imported in one transaction. */
 const IMPORTED_AT_ONCE = 256;
-/** Characters of them, at most, unless one alone has more. */
+/** Most characters in one transaction, unless a single update has more. */
 const IMPORTED_CHARACTERS = 4 * 1024 * 1024;
 
-/** `hubgate history`: what a hub keeps, for its operator. */
+/** `hubgate history`: lets the operator export and import what a hub stores. */
 export function historyCommand(output: Output): Command {
   const history = new Command('history').description(
     'inspect, back up and repair the history of a hub',
@@ -151,9 +151,9 @@ function importCommand(output: Output): Command {
 }
 
 /**
- * The ids that are not imported again; some 100 bytes of memory for each update that is kept.
+ * The ids that are not imported again. They need about 100 bytes of memory for each stored update.
  *
- * @throws HubgateError `history-not-empty` where nobody has said what to do with updates that are there
+ * @throws HubgateError `history-not-empty` if there are updates and no flag decides about them
  */
 async function existingIds(
   history: History,
@@ -178,7 +178,7 @@ async function mustSkip(updates: number, file: string): Promise<boolean> {
   return !/^no?$/i.test(await onTerminal((ask) => ask(question, 'yes')));
 }
 
-/** What is imported, a text for each update. */
+/** The lines to import, one for each update. */
 function linesOf(file: string, { fromBolt, bucket }: ImportFlags): AsyncIterable<string> {
   if (fromBolt === true) return Readable.from(boltTexts(file, bucket));
   const input = file === '-' ? process.stdin : createReadStream(file);

@@ -30,7 +30,7 @@ const ENV_FILE = 'hubgate.env';
 /** 256 bits: as strong as HS256. */
 const KEY_BYTES = 32;
 
-/** `hubgate init`: a Hubfile for an app, and its keys in a file of their own. */
+/** `hubgate init`: creates a Hubfile for an app, with its keys in a file of their own. */
 export function initCommand(output: Output): Command {
   return new Command('init')
     .description('write a Hubfile for an app, and an env file with its keys')
@@ -101,11 +101,11 @@ async function mayEverybody(ask: Ask): Promise<boolean> {
   }
 }
 
-/** How a shell starts this program: an installation in a project is not in the path of its shells. */
+/** The shell command that starts this program. An installation in a project is not in the PATH of a shell. */
 function howToStart(environment: NodeJS.ProcessEnv): string {
   const isInPath = (environment['PATH'] ?? '')
     .split(delimiter)
-    // npm puts these in front for the programs that it starts.
+    // npm adds these directories for the programs that it starts.
     .filter((directory) => !directory.endsWith(join('node_modules', '.bin')))
     .some((directory) => existsSync(join(directory, 'hubgate')));
   return isInPath ? 'hubgate' : 'npx hubgate';
@@ -115,7 +115,7 @@ function newKey(): string {
   return randomBytes(KEY_BYTES).toString('base64url');
 }
 
-/** @throws {ConfigError} for an address or an upstream that is none: nothing is written then */
+/** @throws {ConfigError} for an invalid address or upstream; nothing is written then */
 function check(
   text: string,
   file: string,
@@ -143,11 +143,11 @@ function envText(keys: Readonly<Record<string, string>>, hubfile: string): strin
 
 type File = readonly [name: string, text: string];
 
-/** Both or none. */
+/** Writes both files or none. */
 function writeBoth([env, envContent]: File, [hubfile, content]: File): void {
   writeNew(env, envContent);
   try {
-    // Without secrets: the account of the service reads it too.
+    // Without secrets, so the account of the service can read it too.
     writeNew(hubfile, content, 0o644);
   } catch (thrown) {
     rmSync(env, { force: true });

@@ -12,10 +12,12 @@ interface ListFlags extends ConfigSource {
 
 const HOUR_MS = 60 * 60 * 1000;
 const DAY_MS = 24 * HOUR_MS;
-/** Names in one row of the table; JSON has them all. */
+/** Names in one row of the table; the JSON output has all of them. */
 const MAX_NAMES = 3;
 
-/** `hubgate list-certificates`: what is in the storage and what the configuration names. */
+/**
+ * `hubgate list-certificates`: lists the certificates in the storage and those that the configuration names.
+ */
 export function listCertificatesCommand(output: Output): Command {
   return withConfigSource(new Command('list-certificates'))
     .description('list the certificates in the storage and in the configuration, with their expiry')
@@ -83,7 +85,7 @@ function remaining(ms: number): string {
   return `in ${count} ${unit}${count === 1 ? '' : 's'}`;
 }
 
-/** What cannot be read comes first: it needs the operator now. */
+/** Files that cannot be read come first: they need the operator's attention now. */
 function endOf({ notAfter }: ListedCertificate): number {
   return notAfter ?? 0;
 }

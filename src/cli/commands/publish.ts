@@ -85,13 +85,13 @@ export function hubAccess(flags: {
   };
 }
 
-/** Why a hub, or what was taken for one, did not do what it was asked to. */
+/** The error for a hub, or another server, that did not do what was requested. */
 export function refusedBy(
   { hub }: HubAccess,
   { statusCode: status = 0, headers }: IncomingMessage,
   answer: string,
 ): HubgateError {
-  // Too many, or out of order for the moment: another try may succeed.
+  // Too many requests, or a temporary failure: another try may succeed.
   const code = status === 429 || status >= 500 ? 'hub-unavailable' : 'hub-refused';
   const said = isPage({ headers }) ? 'a page' : answer;
   const advice = adviceFor(status, headers.location);
@@ -102,7 +102,7 @@ function isPage({ headers }: Pick<IncomingMessage, 'headers'>): boolean {
   return /html/i.test(headers['content-type'] ?? '');
 }
 
-/** Why an answer of 200 is none of a hub. */
+/** The error for a response with status 200 that is not from a hub. */
 export function noHub({ hub }: HubAccess, { headers }: IncomingMessage): HubgateError {
   const type = headers['content-type'] ?? 'nothing';
   return new HubgateError(

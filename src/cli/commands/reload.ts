@@ -20,8 +20,8 @@ const MEDIA_TYPES = {
 } as const;
 
 /**
- * `hubgate reload`: gives a running gateway a configuration. The gateway checks it, in its own
- * environment and with its own files, before it changes anything.
+ * `hubgate reload`: sends a configuration to a running gateway. The gateway checks it, in its own environment
+ * and with its own files, before it changes anything.
  */
 export function reloadCommand(output: Output): Command {
   return withConfigSource(new Command('reload'))
@@ -51,9 +51,9 @@ export function reloadCommand(output: Output): Command {
     });
 }
 
-/** What a load has done, or would do. */
+/** Prints what a load has done, or would do. */
 function printChanges(body: unknown, flags: ReloadFlags, output: Output): void {
-  // A gateway of an earlier version loads without a word.
+  // An earlier version of the gateway loads without a report.
   if (typeof body !== 'object' || body === null || !('sites' in body)) return;
   if (flags.json === true) {
     output.result(JSON.stringify(body));
@@ -84,14 +84,14 @@ function read(file: string): Uint8Array {
   }
 }
 
-/** A problem as the admin API sends it, with its excerpt. */
+/** A problem in the format of the admin API, with its excerpt. */
 function describe(data: unknown): string {
   if (typeof data !== 'object' || data === null) return String(data);
   if ('text' in data) return String(data.text);
   return 'message' in data ? String(data.message) : JSON.stringify(data);
 }
 
-/** A preview as the admin API sends it. */
+/** A preview in the format of the admin API. */
 interface PreviewData {
   readonly sites: Readonly<Record<'added' | 'removed' | 'changed', readonly string[]>>;
   readonly listeners: Readonly<Record<'opened' | 'closed' | 'changed', readonly string[]>> & {
@@ -109,7 +109,7 @@ interface PreviewData {
   }[];
 }
 
-/** What a load would do, a line for each; none for nothing. */
+/** The effects of a load, one line each; empty if there are none. */
 export function previewLines(body: unknown): readonly string[] {
   // What answers there is a gateway of this version: another knows no such path.
   const { sites, listeners, streams, histories_left_behind, certificates } = body as PreviewData;

@@ -14,7 +14,7 @@ interface ReverseProxyFlags {
   readonly dev?: true;
 }
 
-/** `hubgate reverse-proxy`: a gateway without a file. */
+/** `hubgate reverse-proxy`: runs a gateway without a configuration file. */
 export function reverseProxyCommand(output: Output): Command {
   return new Command('reverse-proxy')
     .description('run a gateway in front of an app, without a configuration file')
@@ -30,7 +30,7 @@ export function reverseProxyCommand(output: Output): Command {
     )
     .action(async (flags: ReverseProxyFlags) => {
       const text = Buffer.from(hubfileOf(flags));
-      // Outside of --dev an unset key stays unset, and the problem says so.
+      // Without --dev, an unset key stays unset and is reported as a problem.
       const environment = flags.dev === true ? { ...demoKeys(), ...process.env } : process.env;
       if (flags.dev === true) for (const line of devLines(flags.from)) output.note(line);
       const { runGateway } = await import('../run-gateway.ts');
@@ -43,7 +43,7 @@ export function reverseProxyCommand(output: Output): Command {
     });
 }
 
-/** Where a developer finds the site, whom to trust, and how to come by a token. */
+/** Hints for a developer: the site's address, the authority to trust, and how to get a token. */
 function devLines(from: string): string[] {
   const url = urlOf(from);
   return [
@@ -55,13 +55,13 @@ function devLines(from: string): string[] {
   ];
 }
 
-/** A port alone is plain HTTP, as in a Hubfile. */
+/** A port alone means plain HTTP, as in a Hubfile. */
 function urlOf(from: string): string {
   if (from.startsWith(':')) return `http://localhost${from}`;
   return from.includes('://') ? from : `https://${from}`;
 }
 
-/** Whoever knows the key may publish, and everybody knows it. */
+/** The demo key is public, and anyone who knows it may publish. So only this machine can connect. */
 function loopback(): string {
   const addresses = Object.values(networkInterfaces()).flatMap((each) => each ?? []);
   return addresses.some(({ address }) => address === '::1') ? '127.0.0.1 [::1]' : '127.0.0.1';
@@ -71,7 +71,7 @@ function demoKeys(): Record<string, string> {
   return { [DEV.keyVariable]: DEV.demoSecret, [DEV.subscriberKeyVariable]: DEV.demoSecret };
 }
 
-/** The Hubfile that the flags stand for. */
+/** The Hubfile that is equivalent to the flags. */
 function hubfileOf({ from, to, hub, dev }: ReverseProxyFlags): string {
   for (const word of [from, ...to]) {
     if (!/^[^\s{}"`#<\\]+$/.test(word)) {
@@ -82,7 +82,7 @@ function hubfileOf({ from, to, hub, dev }: ReverseProxyFlags): string {
   return [
     '{',
     '\tadmin off',
-    // Who names a port may not be allowed to open port 80.
+    // A user that names a port may lack the privilege to open port 80.
     ...(hasPort ? ['\tauto_https disable_redirects'] : []),
     ...(dev === true ? ['\tlocal_certs'] : []),
     '}',

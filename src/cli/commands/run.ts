@@ -12,7 +12,7 @@ interface RunFlags extends ConfigSource {
   readonly pidfile?: string;
 }
 
-/** `hubgate run`: the gateway in the foreground, until SIGINT or SIGTERM. */
+/** `hubgate run`: runs the gateway in the foreground until SIGINT or SIGTERM. */
 export function runCommand(): Command {
   return withConfigSource(new Command('run'))
     .description('run the gateway and follow changes of its configuration')
@@ -30,7 +30,10 @@ async function run(flags: RunFlags): Promise<void> {
   await runGateway({ read, source, environment, watch, pidfile });
 }
 
-/** Reads the configuration and its variables each time again; standard input can be read only once. */
+/**
+ * Each call reads the configuration and its variables again, except for standard input, which can be read
+ * only once.
+ */
 function readerOf(flags: RunFlags): ReadConfig {
   const { envfile } = flags;
   const envPath = envfile === undefined ? null : resolve(envfile);

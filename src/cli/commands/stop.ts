@@ -17,10 +17,10 @@ interface StopFlags extends ConfigSource {
   readonly wait?: true;
 }
 
-/** How often a gateway that stops is asked whether it is still there, in milliseconds. */
+/** How often `stop` checks whether the gateway is still running, in milliseconds. */
 const POLL_MS = 200;
 
-/** `hubgate stop`: ends a running gateway, which finishes what is in flight. */
+/** `hubgate stop`: stops a running gateway, which finishes requests in progress. */
 export function stopCommand(output: Output): Command {
   return withConfigSource(new Command('stop'))
     .description('stop the running gateway')
@@ -38,7 +38,7 @@ export function stopCommand(output: Output): Command {
     });
 }
 
-/** Resolves when the admin API no longer answers: it is closed last. */
+/** Resolves when the admin API no longer responds; it is closed last. */
 async function gone(address: string): Promise<void> {
   for (;;) {
     try {

@@ -26,14 +26,14 @@ interface SubscribeFlags {
 }
 
 interface FollowedPosition extends StreamPosition {
-  /** Whether the hub has answered before. */
+  /** Whether the hub has responded before. */
   connected: boolean;
 }
 
 const DEFAULT_RETRY_MS = 1000;
 const MAX_ANSWER_BYTES = 64 * 1024;
 
-/** `hubgate subscribe`: prints events as they come, and goes on where a broken stream ended. */
+/** `hubgate subscribe`: prints events as they arrive, and continues where an interrupted stream ended. */
 export function subscribeCommand(output: Output): Command {
   return new Command('subscribe')
     .description('print the updates of a hub as they arrive')
@@ -67,7 +67,7 @@ export function subscribeCommand(output: Output): Command {
     });
 }
 
-/** The events of one connection; ends when it ends, unless the hub refuses. */
+/** The events of one connection. Ends with the connection; throws if the hub refuses. */
 async function* eventsFrom(
   access: HubAccess,
   url: URL,
@@ -96,7 +96,8 @@ async function* eventsFrom(
     position.connected = true;
     yield* parseEventStream(response, position);
   } catch (error) {
-    // A hub that never answered is the wrong one; one that did will be back. A refusal is final.
+    // A hub that has never responded has a wrong address. One that has responded will be back. A refusal is
+    // final.
     if (codeOf(error) === 'hub-refused' || !position.connected) throw error;
     output.note(`The stream broke: ${messageOf(error)}. Reconnecting after the last event.`);
   } finally {

@@ -36,7 +36,7 @@ interface TokenFlags {
   readonly pretty?: true;
 }
 
-/** `hubgate token`: makes an access token; nothing but the token goes to standard output. */
+/** `hubgate token`: creates an access token. Standard output contains nothing but the token. */
 export function tokenCommand(output: Output): Command {
   return new Command('token')
     .addCommand(inspectCommand(output))
@@ -150,7 +150,10 @@ function failed(message: string): HubgateError {
   return new HubgateError('cannot-mint', message);
 }
 
-/** `hubgate token inspect`: which check of the hub a token fails and how to fix it, and what it grants. */
+/**
+ * `hubgate token inspect`: shows which check of the hub a token fails, how to fix it, and what the token
+ * grants.
+ */
 export function inspectCommand(output: Output): Command {
   return withConfigSource(new Command('inspect'))
     .description('explain whether a hub of a configuration accepts a token')
@@ -164,7 +167,8 @@ export function inspectCommand(output: Output): Command {
     .option('--topic <topic>', 'also check that the grants cover this topic')
     .option('--json', 'print it as JSON')
     .action(async (token: string, _flags: unknown, command: Command) => {
-      // Of the options that `token` has too, commander gives the parent's; these are ours.
+      // For options that `token` has too, commander passes the values of the parent. These are the
+      // subcommand's own.
       const flags = command.opts<InspectFlags>();
       const text = token === '-' ? readFileSync(0, 'utf8').trim() : token;
       const { inspect } = await import('../token-inspection.ts');

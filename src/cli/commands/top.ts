@@ -24,7 +24,7 @@ const HOME = '\u001b[H';
 const CLEAR_LINE = '\u001b[K';
 const CLEAR_REST = '\u001b[J';
 
-/** `hubgate top`: what a running gateway does, live. */
+/** `hubgate top`: shows the activity of a running gateway. */
 export function topCommand(output: Output): Command {
   return withConfigSource(new Command('top'))
     .description('show what a running gateway does: rates, hubs, upstreams, slow subscribers')
@@ -62,7 +62,7 @@ async function watch(
     await new Promise((resolve) => setTimeout(resolve, interval * 1000));
     const now = await report(address);
     const overview = overviewOf(new Reading(before, now));
-    // A terminal that does not report its size has 0 columns. It may have been resized meanwhile.
+    // A terminal that does not report its size has 0 columns. It may also have been resized.
     const columns = isTTY ? process.stdout.columns || null : null;
     show(
       json === true
@@ -74,7 +74,9 @@ async function watch(
   }
 }
 
-/** Draws over what was drawn before, on a screen of its own; what was there comes back at the end. */
+/**
+ * Draws each overview over the previous one, on a separate screen. The original screen returns at the end.
+ */
 async function onScreen(
   run: (show: (lines: readonly string[]) => void) => Promise<void>,
 ): Promise<void> {
@@ -90,7 +92,7 @@ async function onScreen(
     await Promise.race([
       stopped,
       run((lines) => {
-        // A terminal that does not tell its size has 0 rows.
+        // A terminal that does not report its size has 0 rows.
         const shown = lines.slice(0, stdout.rows || undefined).map((line) => line + CLEAR_LINE);
         stdout.write(HOME + shown.join('\r\n') + CLEAR_REST);
       }),
@@ -107,6 +109,6 @@ async function report(address: string): Promise<StatusReport> {
   const { body } = answer;
   if (answer.status !== 200 || typeof body !== 'object' || body === null || !('metrics' in body))
     throw new HubgateError('no-gateway', refusalText(address, answer));
-  // What our own admin API answers.
+  // The response of hubgate's own admin API.
   return body as StatusReport;
 }

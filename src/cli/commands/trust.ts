@@ -100,7 +100,7 @@ export function untrustCommand(output: Output): Command {
     });
 }
 
-/** Those that were put into stores, and the present one, which an older storage may not have noted. */
+/** The roots that were put into stores, and the present one, which an older storage may not have recorded. */
 async function rootsOf(storage: string, trusted: TrustedRoots): Promise<TrustedRoot[]> {
   const noted = await trusted.list();
   const { rootFile } = new LocalAuthority(storage, systemClock);

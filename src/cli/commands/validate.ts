@@ -8,7 +8,7 @@ interface ValidateFlags extends ConfigSource {
   readonly json?: true;
 }
 
-/** `hubgate validate`: all that `run` checks, without binding a port or asking the network. */
+/** `hubgate validate`: performs all checks of `run`, without binding a port or using the network. */
 export function validateCommand(output: Output): Command {
   return withConfigSource(new Command('validate'))
     .description('check a configuration and print every mistake with its place')

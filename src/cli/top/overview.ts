@@ -1,7 +1,7 @@
 import type { SlowSubscriber } from '../../runtime/running-hub.ts';
 import type { Reading } from './reading.ts';
 
-/** What `hubgate top` shows, as `--json` prints it. Rates are of each second, durations seconds. */
+/** The data that `hubgate top` shows and `--json` prints. Rates are per second, durations are in seconds. */
 export interface Overview {
   readonly version: string;
   readonly ready: boolean;
@@ -16,7 +16,7 @@ export interface Overview {
     readonly failures: number;
   };
   readonly process: {
-    /** Processors in use. */
+    /** Number of processors in use. */
     readonly processors: number;
     readonly memoryBytes: number;
     readonly loopDelayP99: number | null;
@@ -25,7 +25,7 @@ export interface Overview {
     readonly open: number;
     readonly accepted: number;
     readonly handshakes: number;
-    /** The share of handshakes that resumed a session; null without handshakes. */
+    /** The fraction of handshakes that resumed a session; null without handshakes. */
     readonly resumed: number | null;
   };
   readonly sites: readonly {

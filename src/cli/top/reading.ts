@@ -1,7 +1,7 @@
 import type { Sample } from '../../kernel/measures.ts';
 import type { StatusReport } from '../../runtime/health.ts';
 
-/** Two reports of a gateway, one after the other: what there is, and how fast it grows. */
+/** Two consecutive reports of a gateway: current values, and how fast they grow. */
 export class Reading {
   readonly report: StatusReport;
   readonly #now: ReadonlyMap<string, readonly Sample[]>;
@@ -21,24 +21,24 @@ export class Reading {
     return [...new Set(found)];
   }
 
-  /** The series with these labels, added up. */
+  /** The sum of the series with these labels. */
   sum(name: string, labels: Sample['labels'] = {}): number {
     return total(this.#now, name, labels);
   }
 
-  /** How much they have grown each second. What began again has grown from 0. */
+  /** Their growth per second. A counter that has been reset has grown from 0. */
   rate(name: string, labels: Sample['labels'] = {}): number {
     const [now, before] = [this.sum(name, labels), total(this.#before, name, labels)];
     return (now < before ? now : now - before) / this.#seconds;
   }
 
-  /** The mean of what a distribution was told meanwhile; null when that was nothing. */
+  /** The mean of a distribution between the two reports; null if it has no new values. */
   mean(name: string, labels: Sample['labels'] = {}): number | null {
     const count = this.rate(`${name}_count`, labels);
     return count === 0 ? null : this.rate(`${name}_sum`, labels) / count;
   }
 
-  /** The bound that the given share of what a distribution was told meanwhile does not exceed. */
+  /** The bound that the given fraction of a distribution's new values does not exceed. */
   percentile(name: string, share: number, labels: Sample['labels'] = {}): number | null {
     const count = this.rate(`${name}_count`, labels);
     if (count === 0) return null;

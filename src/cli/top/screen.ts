@@ -5,14 +5,14 @@ const BOLD = '\u001b[1m';
 const RED = '\u001b[31m';
 const RESET = '\u001b[0m';
 
-/** Of the terminal. */
+/** Size of the terminal. */
 export interface Screen {
-  /** null: as wide as it takes. */
+  /** null: no limit. */
   readonly columns: number | null;
   readonly coloured: boolean;
 }
 
-/** The overview as lines of text, none of which a terminal would break inside of a word. */
+/** The overview as lines of text that fit the terminal, so that it does not break them inside a word. */
 export function screenOf(overview: Overview, address: string, screen: Screen): string[] {
   const columns = screen.columns ?? Number.POSITIVE_INFINITY;
   const paint = (code: string, text: string): string =>
@@ -96,7 +96,7 @@ export function screenOf(overview: Overview, address: string, screen: Screen): s
   ];
 }
 
-/** A subscriber chooses a part of what is shown of him. */
+/** A subscriber chooses parts of the text that is shown about it. */
 function oneLine(text: string): string {
   return printable(text.replace(/[\t\n]/g, ' '));
 }
@@ -121,15 +121,15 @@ function wrapped(line: string, columns: number): string[] {
   return [...lines, current];
 }
 
-/** Where continued lines begin. */
+/** Indentation of continued lines. */
 const INDENT = '  ';
 
 function visibleLength(text: string): number {
-  // Of a colour nothing is seen.
+  // Colour codes take no space.
   return text.replaceAll(BOLD, '').replaceAll(RED, '').replaceAll(RESET, '').length;
 }
 
-/** A table as several that fit below each other, each with the first column. */
+/** Splits a table into several that fit below each other, each with the first column. */
 function folded(rows: readonly (readonly string[])[], columns: number): (readonly string[])[][] {
   const widths = (rows[0] ?? []).map((_, at) =>
     Math.max(...rows.map((row) => row[at]?.length ?? 0)),
@@ -153,7 +153,7 @@ function folded(rows: readonly (readonly string[])[], columns: number): (readonl
 /** Between columns. */
 const GAP = '  ';
 
-/** The first column to the left, the others to the right. */
+/** Aligns the first column to the left, the others to the right. */
 function aligned(rows: readonly (readonly string[])[]): string[] {
   const widths = (rows[0] ?? []).map((_, column) =>
     Math.max(...rows.map((row) => (row[column] ?? '').length)),

@@ -1,7 +1,7 @@
 import { dirname } from 'node:path';
 import { type FSWatcher, watch } from 'chokidar';
 
-/** Hints at changes of directories that are asked for; some changes come without a hint. */
+/** Reports possible changes of watched directories; some changes are not reported. */
 export interface DirectoryEvents {
   add(directory: string): void;
   delete(directory: string): void;
@@ -9,27 +9,26 @@ export interface DirectoryEvents {
 }
 
 export interface DirectoryListener {
-  /** Whether something at this path matters; whatever does not is not looked at. */
+  /** Whether something at this path matters. Other paths are ignored. */
   isWanted(path: string): boolean;
-  /**
-   * @param listed whether something was added or removed, and not only written
-   */
+  /** @param listed whether something was added or removed, not only written */
   changed(path: string, listed: boolean): void;
   failed(error: unknown): void;
 }
 
-/** The system's own events, by chokidar. */
+/** The system's own events, through chokidar. */
 export function systemEvents(listener: DirectoryListener): DirectoryEvents {
-  // Made with the first directory: a gateway without a file to watch needs none.
+  // Created with the first directory: a gateway without watched files does not need it.
   let watcher: FSWatcher | null = null;
   const open = (): FSWatcher =>
     watch([], {
-      // The directories, not what links in them lead to: a link that is swapped is an event of its directory.
+      // Watches the directories, not the targets of links in them: replacing a link is an event of its
+      // directory.
       depth: 0,
       followSymlinks: false,
       ignoreInitial: true,
       persistent: false,
-      // It would hold removals back for a moment; the watch waits for quiet by itself.
+      // It would delay removals for a moment; the file watcher waits for quiet itself.
       atomic: false,
       ignored: (path) => !listener.isWanted(path),
     })
@@ -51,8 +50,8 @@ export function systemEvents(listener: DirectoryListener): DirectoryEvents {
 }
 
 /**
- * Which directories are watched. One that is replaced by another of the same name is watched again, and
- * none before it has answered: to watch one that hangs would hold a thread.
+ * The watched directories. If one is replaced by another with the same name, it is watched again. A directory
+ * is watched only after it has responded, because watching one that hangs would occupy a thread.
  */
 export class WatchedDirectories {
   readonly #events: DirectoryEvents;
@@ -62,7 +61,7 @@ export class WatchedDirectories {
     this.#events = events;
   }
 
-  /** @param identity of the directory; null where there is none */
+  /** @param identity of the directory; null if it does not exist */
   see(directory: string, identity: string | null, nowMs: number): void {
     if (this.#watched.get(directory)?.identity === identity) return;
     this.#delete(directory);
@@ -71,12 +70,14 @@ export class WatchedDirectories {
     this.#events.add(directory);
   }
 
-  /** Since when the directory of a path is watched, in monotonic milliseconds; never: infinity. */
+  /**
+   * Since when the directory of a path is watched, in monotonic milliseconds; infinity if it is not watched.
+   */
   sinceMs(path: string): number {
     return this.#watched.get(dirname(path))?.sinceMs ?? Number.POSITIVE_INFINITY;
   }
 
-  /** Stops watching all but these. */
+  /** Stops watching all others. */
   keep(directories: ReadonlySet<string>): void {
     for (const directory of this.#watched.keys())
       if (!directories.has(directory)) this.#delete(directory);

@@ -1,7 +1,6 @@
-// chokidar watches the directories and gives hints. Every two seconds the watch also looks at
-// dates, sizes and identities, because some changes cause no hint (mounted files, network drives).
-// Only files where these differ are read. A drive that hangs costs one thread of Node's four and
-// delays no other file.
+// chokidar watches the directories and gives hints. Every two seconds, the watcher also checks dates, sizes
+// and identities, because some changes cause no hint (mounted files, network drives). Only files in which
+// these differ are read. A drive that hangs costs one of Node's four threads and delays no other file.
 
 import { dirname } from 'node:path';
 import type { Clock } from '../../kernel/clock.ts';
@@ -15,46 +14,46 @@ import {
 } from './directory-events.ts';
 import { Devices, type Interest, systemDisk, type WatchDisk, WatchedPath } from './watched-path.ts';
 
-/** What a configuration was read from. */
+/** The files and directories that a configuration was read from. */
 export interface WatchedFiles {
-  /** Absolute paths, also of files that do not exist yet. */
+  /** Absolute paths, including those of files that do not exist yet. */
   readonly files: readonly string[];
-  /** Directories in which a new file may count. */
+  /** Directories in which a new file may matter. */
   readonly directories: readonly string[];
 }
 
-/** Digests by path; that of a directory ends with `/`. */
+/** Digests by path; the path of a directory ends with `/`. */
 export type ReadDigests = ReadonlyMap<string, string>;
 
 export interface WatchOptions {
   /**
-   * Called when the content has changed and been quiet for a moment; calls never overlap.
+   * Called when the content has changed and has been quiet for a moment; calls never overlap.
    *
-   * @param unanswered files that do not answer: to read them would block. Once they do, there is
-   *   another call.
+   * @param unanswered files that do not respond: reading them would block. When they respond, the function is
+   * called again.
    */
   readonly onChange: (unanswered: readonly string[]) => Promise<void>;
   readonly clock: Clock;
   readonly log: Logger;
-  /** @default the system's */
+  /** @default the system's file access */
   readonly disk?: WatchDisk;
-  /** @default the system's */
+  /** @default the system's events */
   readonly events?: (listener: DirectoryListener) => DirectoryEvents;
 }
 
-/** Writes that follow each other so quickly are one save. */
+/** Writes that follow each other within this time count as one save. */
 const QUIET_MS = 100;
-/** A file that never comes to rest is read after this time all the same. */
+/** A file that keeps changing is read after this time nevertheless. */
 const PATIENCE_MS = 1_000;
-/** All paths are looked at in this time, or at one in each {@link PACE_MS}, whichever takes longer. */
+/** All paths are checked in this time, or one path per {@link PACE_MS}, whichever takes longer. */
 const POLL_MS = 2_000;
 const PACE_MS = 5;
 
 /**
- * Watches the content of files, not their dates: a save by renaming, a swapped symlink (as
- * Kubernetes does it) and a plain write are the same, and touching a file is nothing. The system's
- * watches of the directories are hints; where it tells nothing (a bind-mounted file, a network drive)
- * dates, size and identity are looked at from time to time. Only what differs in them is read.
+ * Watches the content of files, not their dates. A save by renaming, a replaced symlink (as in Kubernetes)
+ * and a plain write are treated alike; touching a file has no effect. The system's events of the directories
+ * are hints. Because some changes cause no event (a bind-mounted file, a network drive), dates, sizes and
+ * identities are also checked from time to time. Only files in which these differ are read.
  */
 export class FileWatcher {
   readonly #options: WatchOptions;
@@ -62,20 +61,20 @@ export class FileWatcher {
   readonly #directories: WatchedDirectories;
   #watched: WatchedFiles = { files: [], directories: [] };
   #paths: ReadonlyMap<string, WatchedPath> = new Map();
-  /** What is in each directory, itself included. */
+  /** The watched paths in each directory, including the directory itself. */
   #byDirectory: ReadonlyMap<string, readonly WatchedPath[]> = new Map();
-  /** To be looked at when it is quiet. */
+  /** Paths to check when it is quiet. */
   readonly #hinted = new Set<WatchedPath>();
-  /** Seen to differ before the system told. */
+  /** Paths that differed before the system reported a change. */
   readonly #untold = new Set<WatchedPath>();
-  /** The system has told of them since the last change was: their looks may still be under way. */
+  /** Paths that the system has reported since the last change. Their checks may still be in progress. */
   readonly #hintedSince = new Set<WatchedPath>();
   #firstHintMs: number | null = null;
   #cancelQuiet: () => void = () => {};
   #cancelPoll: () => void = () => {};
   #announcedPolling = false;
   #announcedFailure = false;
-  /** A change was told while something did not answer. */
+  /** A change was reported while some file did not respond. */
   #owed = false;
   #running: Promise<void> = Promise.resolve();
   #closed = false;
@@ -106,12 +105,12 @@ export class FileWatcher {
   }
 
   /**
-   * Watches these files from now on, instead of those before.
+   * Watches these files from now on, instead of the previous ones.
    *
-   * @param read what was read of them: what differs from it is told
+   * @param read digests of what was read; any difference counts as a change
    */
   watch(watched: WatchedFiles, read: ReadDigests = new Map()): void {
-    // A reload that ends after the watch would keep the process alive for ever.
+    // A reload that ends after the watch would keep the process alive forever.
     if (this.#closed) return;
     if (JSON.stringify(watched) !== JSON.stringify(this.#watched)) this.#take(watched);
     for (const [file, digest] of read) {
@@ -120,7 +119,7 @@ export class FileWatcher {
     }
   }
 
-  /** Stops, after a reload that is under way. */
+  /** Stops, after a reload that is in progress. */
   async close(): Promise<void> {
     this.#closed = true;
     this.#cancelQuiet();
@@ -136,12 +135,12 @@ export class FileWatcher {
     const paths = new Map<string, WatchedPath>();
     const add = (path: string, interest: Interest): void => {
       const key = keyOf(path, interest);
-      // What is known of a file stays known: a change since it was read must still be told.
+      // Known digests are kept, so that a change since the last read is still reported.
       paths.set(key, before.get(key) ?? new WatchedPath(path, interest));
     };
     for (const file of watched.files) add(file, 'content');
     for (const directory of watched.directories) add(directory, 'names');
-    // The directories, not the files: a file that is replaced would take its watch along.
+    // Watches the directories, not the files: the watch of a file ends when the file is replaced.
     for (const file of watched.files) {
       const directory = dirname(file);
       if (!paths.has(keyOf(directory, 'names'))) add(directory, 'identity');
@@ -158,7 +157,7 @@ export class FileWatcher {
     const paths = [...watched.values()];
     this.#cancelPoll = this.#options.clock.after(delayMs, () => {
       void this.#devices.ask(paths).then(() => {
-        // Another watch has its own.
+        // A newer call has its own paths.
         if (this.#closed || watched !== this.#paths) return;
         const different = paths.filter((path) => path.differs && !this.#hinted.has(path));
         for (const path of different) if (!this.#hintedSince.has(path)) this.#untold.add(path);
@@ -168,7 +167,9 @@ export class FileWatcher {
     });
   }
 
-  /** The directories themselves, the files, and whatever is new where a new file may count. */
+  /**
+   * The directories themselves, the files, and anything new in a directory in which a new file may matter.
+   */
   #isWanted(path: string): boolean {
     if (this.#byDirectory.has(path)) return true;
     const inside = this.#byDirectory.get(dirname(path)) ?? [];
@@ -177,7 +178,7 @@ export class FileWatcher {
 
   #hint(path: string, listed: boolean): void {
     const inside = this.#byDirectory.get(path) ?? this.#byDirectory.get(dirname(path)) ?? [];
-    // A file that is added may be what a link beside it leads to.
+    // An added file may be the target of a link next to it.
     const meant = listed ? inside : inside.filter((one) => one.path === path);
     for (const one of meant) {
       this.#untold.delete(one);

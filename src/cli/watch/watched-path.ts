@@ -4,29 +4,31 @@ import type { Clock } from '../../kernel/clock.ts';
 import type { BigIntStats } from 'node:fs';
 import { readdir, readFile, stat } from 'node:fs/promises';
 
-/** The coarsest dates of a file system (FAT): what was written within it may have the same date. */
+/** Resolution of the coarsest file dates (FAT). Writes within this time may have the same date. */
 const DATE_MS = 2_000;
 
-/** Nothing is there, or nobody may read it; an editor may be replacing it. */
+/** The file does not exist or cannot be read; an editor may be replacing it. */
 const ABSENT = '';
 
-/** What is to be known of a path: what is in the file, what the directory lists, or which directory it is. */
+/**
+ * What the watch compares: the content of a file, the names in a directory, or the identity of a directory.
+ */
 export type Interest = 'content' | 'names' | 'identity';
 
-/** A path of which changes are to be told. */
+/** A path whose changes are reported. */
 export class WatchedPath {
   readonly path: string;
   readonly interest: Interest;
-  /** The drive it is on; a directory stands for it until that is known. */
+  /** Its drive; the directory takes its place until the drive is known. */
   device: string;
-  /** Which file it is; null for none. */
+  /** Identity of the file; null if it does not exist. */
   identity: string | null = null;
-  /** The digest that was last told; null: none yet. */
+  /** The digest that was last reported; null if there is none yet. */
   #told: string | null = null;
   #found: string | null = null;
   #stamp: string | null = null;
   #stampSeenMs = 0;
-  /** Whether another content would have another stamp. */
+  /** Whether different content would have a different stamp. */
   #settled = false;
 
   constructor(path: string, interest: Interest) {
@@ -35,24 +37,24 @@ export class WatchedPath {
     this.device = dirname(path);
   }
 
-  /** Whether it is another than was last told. */
+  /** Whether the current digest differs from the reported one. */
   get differs(): boolean {
     return this.#found !== this.#told;
   }
 
-  /** What it is now has been told. */
+  /** Marks the current digest as reported. */
   tell(): void {
     this.#told = this.#found;
   }
 
-  /** Somebody has read this, and knows it. */
+  /** Records a digest that the caller has read and knows. */
   know(digest: string): void {
     this.#told = digest;
     if (this.#found !== digest) this.#stamp = null;
     this.#found = digest;
   }
 
-  /** Reads it if its dates, size or identity have changed. What is seen first is taken as told. */
+  /** Reads it if its dates, size or identity have changed. The first digest counts as reported. */
   async look(disk: WatchDisk, clock: Clock): Promise<void> {
     const stats = await disk.stat(this.path).catch(() => null);
     if (stats !== null) this.device = String(stats.dev);
@@ -83,12 +85,12 @@ export class WatchedPath {
   }
 }
 
-/** @param content null for a file that is not there */
+/** @param content null for a file that does not exist */
 export function digestOf(content: Uint8Array | null): string {
   return content === null ? ABSENT : createHash('sha256').update(content).digest('hex');
 }
 
-/** @param names what a directory lists */
+/** @param names the names in a directory */
 export function digestOfNames(names: readonly string[]): string {
   return digestOf(Buffer.from(names.toSorted().join('\0')));
 }
@@ -99,10 +101,10 @@ function stampOf(stats: Stats | null): string {
   return [dev, ino, size, mtimeNs, ctimeNs].join();
 }
 
-/** What is known of a file without reading it. */
+/** The properties of a file that are known without reading it. */
 export type Stats = Pick<BigIntStats, 'dev' | 'ino' | 'size' | 'mtimeNs' | 'ctimeNs' | 'mtimeMs'>;
 
-/** What a watch asks of the disk, where any answer may be late or never come. */
+/** The file access of a watch. Any call may take long or never return. */
 export interface WatchDisk {
   /** Follows symlinks. */
   stat(path: string): Promise<Stats>;
@@ -116,39 +118,42 @@ export const systemDisk: WatchDisk = {
   readdir: (path) => readdir(path),
 };
 
-/** Paths that are asked for at a time, each of another drive. Node has four threads for this, and other needs. */
+/**
+ * Paths that are checked at the same time, each on another drive. Node has four threads for this, which are
+ * also needed elsewhere.
+ */
 const WIDTH = 2;
-/** Devices that may owe an answer at a time; each holds a thread. */
+/** Devices that may be unresponsive at the same time; each occupies a thread. */
 const MAX_UNRESPONSIVE = 2;
-/** A drive that does not answer within this is left alone until it does. */
+/** A drive that does not respond in this time is left alone until it does. */
 const PATIENCE_MS = 2_000;
 
 export interface DevicesOptions {
   readonly clock: Clock;
   readonly ask: (path: WatchedPath) => Promise<void>;
   readonly onUnresponsive: (path: string) => void;
-  /** One that was silent has answered. */
+  /** Called when an unresponsive drive has responded. */
   readonly onAnswer: (path: string) => void;
 }
 
-/** Asks for paths, drive by drive: one that hangs (a network drive) holds up nothing but itself. */
+/** Checks paths, drive by drive: a drive that hangs (a network drive) delays only itself. */
 export class Devices {
   readonly #options: DevicesOptions;
-  /** Rounds run one after the other: two would ask the same drive. */
+  /** Rounds run one after the other. Two at a time would access the same drive. */
   #round: Promise<void> = Promise.resolve();
-  /** What is still owed, by drive. */
+  /** The pending path of each unresponsive drive. */
   readonly #unresponsive = new Map<string, string>();
 
   constructor(options: DevicesOptions) {
     this.#options = options;
   }
 
-  /** Paths that were asked for and have not answered in time. */
+  /** Paths that were checked and have not responded in time. */
   get unanswered(): readonly string[] {
     return [...this.#unresponsive.values()];
   }
 
-  /** Asks for each once, but for those of silent drives. */
+  /** Checks each path once, except on unresponsive drives. */
   ask(paths: readonly WatchedPath[]): Promise<void> {
     this.#round = this.#round.then(() => this.#askAll(paths));
     return this.#round;

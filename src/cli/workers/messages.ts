@@ -6,11 +6,11 @@ import type { Signal } from '../../runtime/peer-workers.ts';
 import type { Family } from '../../kernel/measures.ts';
 import type { CertificateInUse } from '../../tls/certificate.ts';
 
-/** What the main process asks of a worker. Each is answered with what {@link Answers} says. */
+/** A request of the main process to a worker. {@link Answers} has the type of each reply. */
 export type Order =
-  /** Build this configuration, as {@link encodeConfig} writes it, secrets in clear. */
+  /** Build this configuration, in the format of {@link encodeConfig}, with secrets in clear. */
   | { readonly kind: 'prepare'; readonly config: string; readonly salts: Salts }
-  /** Say what loading it would do. */
+  /** Report what loading it would do. */
   | { readonly kind: 'dryRun'; readonly config: string }
   | { readonly kind: 'commit'; readonly wanted: ReportWanted }
   | { readonly kind: 'discard' }
@@ -46,7 +46,7 @@ export interface WorkerStatus {
   readonly late: boolean;
 }
 
-/** Why an order failed. */
+/** The reason why an order failed. */
 interface Failure {
   readonly code: string;
   readonly message: string;
@@ -57,7 +57,7 @@ export type ToWorker =
   | { readonly kind: 'signal'; readonly signal: Signal };
 
 export type FromWorker =
-  /** What was sent before is lost. */
+  /** Sent when the worker listens; earlier messages would be lost. */
   | { readonly kind: 'ready' }
   | { readonly kind: 'answer'; readonly id: number; readonly value: unknown }
   | { readonly kind: 'failure'; readonly id: number; readonly failure: Failure }

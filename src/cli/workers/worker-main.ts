@@ -1,4 +1,4 @@
-// The program of a worker process: a gateway that does what the main process orders.
+// The program of a worker process: a gateway that executes the orders of the main process.
 import type { Config } from '../../config/config.ts';
 import { registry } from '../../directives/registry.ts';
 import { decodeEncoded } from '../../config/serialize.ts';
@@ -21,9 +21,9 @@ const logs = new Logs();
 const signals = handleUserSignals();
 let running: { readonly gateway: Gateway; readonly log: ConfigurableLogger } | null = null;
 let prepared: Prepared | null = null;
-/** All is closed, as the main process has ordered. */
+/** Everything is closed, as the main process has ordered. */
 let isStopped = false;
-/** Of the configuration that was prepared last. */
+/** Salts of the configuration that was prepared last. */
 let salts: Salts = {};
 const listeners: Parameters<PeerWorkers['receive']>[0][] = [];
 const peerWorkers: PeerWorkers = {
@@ -90,8 +90,8 @@ process.on('message', (message: ToWorker) => {
   else void apply(message.id, message.order);
 });
 tell({ kind: 'ready' });
-// The main process is gone, so nobody would reload or stop this one. Before the listener of node:cluster, which
-// exits: an exit would wait for writes that are in flight here, and so for itself.
+// The main process is gone, so nothing could reload or stop this process. This runs before the listener of
+// node:cluster, which exits. That exit would wait for writes in progress here, and so for itself.
 process.prependOnceListener('disconnect', () => {
   if (!isStopped) killThisProcess();
 });
@@ -100,7 +100,7 @@ type OrderOf<Kind extends Order['kind']> = Extract<Order, { kind: Kind }>;
 
 async function apply(id: number, order: Order): Promise<void> {
   try {
-    // The table has, for each kind, a function that takes the orders of that kind.
+    // The table has, for each kind, a function for the orders of that kind.
     const act = HANDLERS[order.kind] as (order: Order) => Promise<unknown>;
     tell({ kind: 'answer', id, value: await act(order) });
   } catch (error) {

@@ -1,6 +1,6 @@
-// Each worker accepts from the shared socket itself (`SCHED_NONE`, to be set before
-// `setupPrimary`). The main process reads and watches the configuration and answers the admin API.
-// A reload is prepared by all workers and then committed by all, or discarded by all.
+// Each worker accepts from the shared socket itself (`SCHED_NONE`, which must be set before `setupPrimary`).
+// The main process reads and watches the configuration and serves the admin API. A reload is prepared by all
+// workers and then committed by all, or discarded by all.
 
 import cluster from 'node:cluster';
 import { availableParallelism } from 'node:os';
@@ -32,7 +32,7 @@ import type { Signal } from '../../runtime/peer-workers.ts';
 import type { WorkerStatus } from './messages.ts';
 import { Worker } from './worker.ts';
 
-/** A worker that ends is replaced after this; one that ends again and again, after twice as long each time. */
+/** Delay before a worker that has ended is replaced. If workers end again and again, it doubles each time. */
 const MIN_RESTART_MS = 100;
 const MAX_RESTART_MS = 30_000;
 const NOTHING_ELSE: ReportWanted = { changes: false };
@@ -42,19 +42,19 @@ const WORKER = fileURLToPath(import.meta.resolve('#worker'));
 export interface WorkerPoolOptions {
   readonly clock: Clock;
   readonly log: Logger;
-  /** What a worker runs, absolute. @default the gateway's own program */
+  /** The program of a worker, absolute. @default the gateway's own program */
   readonly program?: string;
 }
 
-/** How many processes the configuration asks for. */
+/** The number of processes in the configuration. */
 export function workerCount({ workers }: GlobalOptions): number {
   return workers === 'auto' ? availableParallelism() : workers;
 }
 
 /**
- * A gateway of several processes that share its listeners: each takes the connections that it has
- * time for. A reload is built by every worker before the first one serves it,
- * and given up by all if one of them cannot build it.
+ * A gateway of several processes that share its listeners. Each worker accepts connections when it has time.
+ * Every worker builds a reload before the first one serves it. If one of them cannot build it, all discard
+ * it.
  */
 export class WorkerPool implements Omit<Gateway, 'prepare'> {
   readonly #count: number;
@@ -63,7 +63,7 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
   readonly #process: ProcessMeasures;
   readonly #workers = new Set<Worker>();
   readonly #playgrounds = new PlaygroundSalts();
-  /** What workers run, or are to run. */
+  /** The configuration that workers run, or are about to run. */
   #config: Config;
   #listeners: readonly BoundListener[] = [];
   #restartMs = MIN_RESTART_MS;
@@ -77,15 +77,15 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
     this.#clock = clock;
     this.#process = new ProcessMeasures(clock);
     this.#log = log;
-    // Workers take connections from the listening socket themselves. One that this process hands
-    // over is lost, neither answered nor closed, when its worker dies on the way. To be said before
-    // the set-up, which freezes it.
+    // Workers accept connections from the listening socket themselves. If this process passed a connection to
+    // a worker that ends in the meantime, the connection would be lost, neither served nor closed. Must be
+    // set before the set-up, which freezes it.
     cluster.schedulingPolicy = cluster.SCHED_NONE;
     cluster.setupPrimary({ exec: program, args: [] });
     process.on('SIGUSR1', () => {
       for (const worker of this.#workers) worker.reopenLogs();
     });
-    // Whatever ends the main process ends its workers.
+    // Whatever ends the main process also ends its workers.
     process.once('exit', () => {
       for (const worker of this.#workers) worker.kill();
     });
@@ -103,7 +103,7 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
   reload(config: Config, wanted: ReportWanted = NOTHING_ELSE): Promise<ReloadReport> {
     return this.#enqueue(async () => {
       const running = [...this.#workers];
-      // At the start, and where the configuration in force ends every worker that tries to serve it.
+      // At the start, or if the active configuration ends every worker that tries to serve it.
       const fresh = running.length === 0 ? this.#forkAll() : [];
       try {
         const report = await this.#load([...running, ...fresh], config, wanted);
@@ -122,7 +122,7 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
       const [first, ...others] = this.#workers;
       if (first === undefined) throw new HubgateError('no-worker', 'No worker is running');
       const dryRun = (worker: Worker) => worker.order({ kind: 'dryRun', config: text });
-      // The first alone: what cannot be built is tried once.
+      // Only the first worker: a configuration that cannot be built is tried once.
       const told = await dryRun(first);
       return sumPreviews([told, ...(await Promise.all(others.map(dryRun)))]);
     });
@@ -144,7 +144,7 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
         status: await worker.order({ kind: 'status' }).catch(() => null),
       })),
     );
-    // One that has just been started or has just ended says nothing yet.
+    // A worker that has just been started or has just ended has no status.
     const told = all.flatMap(({ worker, status }) => (status === null ? [] : [{ worker, status }]));
     const [first] = told;
     return {
@@ -184,10 +184,10 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
     const prepare = (worker: Worker) => worker.order({ kind: 'prepare', config: text, salts });
     try {
       const [first, ...others] = workers;
-      // The first alone: what only one can do (replace the socket file of a dead process) is done
-      // when the others come, and what cannot be built is tried once.
+      // The first one alone. Work that only one worker can do (replacing the socket file of a dead process)
+      // is then done before the others begin, and a configuration that cannot be built is tried once.
       if (first !== undefined) await prepare(first);
-      // All are waited for: one that is still building could not be told to give up.
+      // Waits for all: a worker that is still building cannot process an order to discard.
       const built = await Promise.allSettled(others.map(prepare));
       const failed = built.find((result) => result.status === 'rejected');
       if (failed !== undefined) throw failed.reason;
@@ -199,11 +199,11 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
       workers.map((worker) => worker.order({ kind: 'commit', wanted })),
     );
     const failures = committed.flatMap((result) => (result.status === 'rejected' ? result : []));
-    // What none could commit is not in force: they keep serving what they have served.
+    // If no worker could commit it, it is not active: all keep serving the previous one.
     const [failure] = failures;
     if (failure !== undefined && failures.length === workers.length) throw failure.reason;
     this.#playgrounds.keep(salts);
-    // One that could not is replaced by another, which runs what all run.
+    // A worker that could not commit is replaced by one that runs the same configuration as the others.
     for (const [number, { status }] of committed.entries()) {
       if (status === 'rejected') workers[number]?.kill();
     }
@@ -246,7 +246,7 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
   }
 
   async #replace(): Promise<void> {
-    // A reload may have started all again.
+    // A reload may have started all of them again.
     if (this.#stopping !== null || this.#workers.size >= this.#count) return;
     const worker = this.#fork();
     try {
@@ -257,7 +257,7 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
       this.#log.info('A worker was replaced', { pid: worker.pid });
     } catch (error) {
       this.#log.error('A worker could not be started', { error: messageOf(error) });
-      // Its end brings the next try.
+      // Its end triggers the next attempt.
       await endOf(worker);
     }
   }
@@ -293,12 +293,12 @@ async function endOf(worker: Worker): Promise<void> {
   await worker.ended();
 }
 
-/** A configuration on its way to a worker. */
+/** Encodes a configuration for a worker. */
 function textOf(config: Config): string {
   return JSON.stringify(encodeConfig(config, registry, { showSecrets: true, brief: false }));
 }
 
-/** A hub as all workers together have it. */
+/** The status of a hub over all workers. */
 function hubOf(
   { name, profile }: Pick<RunningHub, 'name' | 'profile'>,
   number: number,
@@ -328,9 +328,9 @@ function hubOf(
     async revoke(tokenId, reach) {
       const revoke = ({ worker }: { readonly worker: Worker }, how: RevocationReach) =>
         worker.order({ kind: 'revoke', hub: number, tokenId, reach: how }).catch(() => null);
-      // Here first, so that each counts its own.
+      // First in every worker, so that each counts its own streams.
       const here = await Promise.all(told.map((one) => revoke(one, 'here')));
-      // One tells the others; where it has ended meanwhile, the next.
+      // One worker notifies the other nodes. If it has ended in the meantime, the next one does.
       for (const one of reach === 'everywhere' ? told : []) {
         if ((await revoke(one, 'everywhere')) !== null) break;
       }

@@ -9,18 +9,18 @@ interface Waiting {
   readonly reject: (error: Error) => void;
 }
 
-/** A worker process as the main process sees it. */
+/** A worker process from the view of the main process. */
 export class Worker {
   readonly #process: ClusterWorker;
   readonly #waiting = new Map<number, Waiting>();
-  /** Sent once the worker listens; what is sent before is lost. */
+  /** Sent when the worker listens; earlier messages would be lost. */
   #unsent: ToWorker[] | null = [];
   #orders = 0;
   #gone = false;
 
   /**
-   * @param onSignal told what the worker wants its siblings to know
-   * @param onExit told once, when the process has ended
+   * @param onSignal called with a signal from the worker for its siblings
+   * @param onExit called once, when the process has ended
    */
   constructor(
     process: ClusterWorker,
@@ -33,7 +33,7 @@ export class Worker {
       else if (message.kind === 'signal') onSignal(message.signal);
       else this.#answered(message);
     });
-    // Without a listener a broken channel would end the main process; the exit tells it as well.
+    // Without a listener, a broken channel would end the main process. The exit reports it as well.
     process.on('error', () => {});
     process.once('exit', () => {
       this.#gone = true;
@@ -48,7 +48,7 @@ export class Worker {
     return this.#process.process.pid;
   }
 
-  /** @throws HubgateError as the worker says, or `worker-ended` */
+  /** @throws HubgateError from the worker, or `worker-ended` */
   async order<Kind extends Order['kind']>(
     order: Extract<Order, { kind: Kind }>,
   ): Promise<Answers[Kind]> {
@@ -59,16 +59,16 @@ export class Worker {
       this.#waiting.set(id, { resolve, reject });
     });
     this.#send({ kind: 'order', id, order });
-    // The worker answers each kind of order with its type: see worker-main.
+    // The worker replies to each kind of order with its type: see worker-main.
     return (await answer) as Answers[Kind];
   }
 
   signal(signal: Signal): void {
-    // A worker that is not there yet reads what was signalled when it opens its hubs.
+    // A worker that does not listen yet reads earlier signals when it opens its hubs.
     if (!this.#gone && this.#unsent === null) this.#send({ kind: 'signal', signal });
   }
 
-  /** Has it begin its log files again; one that is only starting opens them later. */
+  /** Makes it reopen its log files. A worker that is just starting opens them later. */
   reopenLogs(): void {
     if (!this.#gone && this.#unsent === null) this.#process.process.kill('SIGUSR1');
   }
@@ -94,7 +94,7 @@ export class Worker {
       this.#unsent.push(message);
       return;
     }
-    // What cannot be sent is answered by the exit that follows.
+    // If it cannot be sent, the exit that follows rejects the order.
     this.#process.send(message, () => {});
   }
 

@@ -1,13 +1,13 @@
 /*
- * Which child of the last answer is which of the next: by `id`, then by what is equal, then by
- * attributes that work as keys, then by name and position.
+ * Matches the children of the last response with those of the next: by `id`, then by equality, then by
+ * attributes that act as keys, then by name and position.
  */
 const IDS = ['id', 'data-id', 'data-key', 'key'];
 const KEYS = ['name', 'action', 'for', 'value', 'href', 'src'];
-/** Comparisons of words between two places that are matched; beyond it position decides. */
+/** Comparisons of words between two matched positions. Beyond it, the position decides. */
 const MAX_COMPARISONS = 2500;
 
-/** The old node of each new one that has one. */
+/** The old node for each new node that has one. */
 export function matchChildren(old: readonly Node[], next: readonly Node[]): Map<Node, Node> {
   const matches = new Map<Node, Node>();
   const free = new Set(old);
@@ -15,7 +15,7 @@ export function matchChildren(old: readonly Node[], next: readonly Node[]): Map<
     matches.set(two, one);
     free.delete(one);
   };
-  /** Those with one key are taken in their order, so a key may be there twice. */
+  /** Nodes with the same key are matched in their order, so a key may occur several times. */
   const by = (keyOf: (node: Node) => string): void => {
     const queues = new Map<string, Node[]>();
     for (const one of free) {
@@ -36,7 +36,7 @@ export function matchChildren(old: readonly Node[], next: readonly Node[]): Map<
       ? ''
       : `${node.nodeName} ${key} ${(node as Element).getAttribute(key)}`;
   });
-  // What is left stands between others that are matched.
+  // The remaining nodes are between matched ones.
   const rest = (from: number, to: number, ones: readonly Node[]): void => {
     let left = next.slice(from, to).filter((two) => !matches.has(two));
     const mine = ones.filter((one) => free.has(one));
@@ -61,18 +61,18 @@ export function matchChildren(old: readonly Node[], next: readonly Node[]): Map<
       [start, position] = [end + 1, at + 1];
     }
   }
-  // Or has changed its place and its content at once.
+  // Nodes that have changed both their position and their content.
   rest(0, next.length, old);
   return matches;
 }
 
-/** What an element is known by; another one must not take its place. */
+/** The identity of an element. A different element must not take its place. */
 function idOf(node: Node): string {
   if (!(node instanceof Element)) return '';
   return IDS.map((name) => node.getAttribute(name)).find(Boolean) ?? '';
 }
 
-/** How many words two nodes have in common. */
+/** The number of words that two nodes have in common. */
 function likeness(one: Node, two: Node): number {
   const words = new Set(textOf(one).split(/\W+/));
   return textOf(two)

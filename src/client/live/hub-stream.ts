@@ -4,13 +4,13 @@ export interface HubStreamOptions {
   readonly address: URL;
   readonly topics: readonly string[];
   readonly relation: string;
-  /** The last update that the page knows; null when it knows none. */
+  /** The last update that the page knows; null if it knows none. */
   readonly cursor: () => string | null;
   readonly signal: AbortSignal;
   readonly update: (update: Update) => void;
-  /** The page may have missed something. */
+  /** Called when the page may have missed something. */
   readonly outdated: () => void;
-  /** Gets a new token, where the last one was refused. */
+  /** Gets a new token after the last one was refused. */
   readonly renew: () => Promise<Response>;
 }
 
@@ -19,7 +19,7 @@ const EARLIEST = 'earliest';
 const FIRST_WAIT_MS = 500;
 const LONGEST_WAIT_MS = 30_000;
 
-/** Listens to a hub over lost connections until `signal` is aborted. */
+/** Follows a hub across lost connections until `signal` is aborted. */
 export async function followHub(options: HubStreamOptions): Promise<void> {
   const { address, topics, relation, cursor, signal, update, outdated, renew } = options;
   let wait = FIRST_WAIT_MS;
@@ -34,7 +34,7 @@ export async function followHub(options: HubStreamOptions): Promise<void> {
       if (stream.status === 401) await renew();
       if (stream.ok && stream.body !== null) {
         wait = FIRST_WAIT_MS;
-        // The history no longer reaches back that far.
+        // The history no longer reaches back to the cursor.
         const isLost = stream.headers.get(`${relation}-Last-Event-ID`) === EARLIEST;
         if (known === null || (isLost && known !== EARLIEST)) outdated();
         await readEvents(stream.body, {
@@ -45,9 +45,9 @@ export async function followHub(options: HubStreamOptions): Promise<void> {
         });
       }
     } catch {
-      // Whatever went wrong, all there is to do is to try again.
+      // Whatever the error, the only reaction is another attempt.
     }
-    // Pages that lost the same hub must not come back in the same moment.
+    // Pages that lost the same hub must not reconnect at the same moment.
     if (!signal.aborted) await sleep(wait * (0.5 + Math.random()));
     wait = Math.min(wait * 2, LONGEST_WAIT_MS);
   }

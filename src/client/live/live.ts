@@ -2,10 +2,10 @@ import { mayLeave } from './visitor-state.ts';
 import { patch, type Withheld } from './three-way-patch.ts';
 
 /*
- * What `discovery { live }` puts into pages: it follows the page's URL, and whatever else the page
- * names, and on an update fetches the page again and shows what the server has changed.
- * It keeps one stream, one timer, the id of the last update and the last answer of the server;
- * nothing grows with time.
+ * The script that `discovery { live }` inserts into pages. It follows the page's URL and any other topics
+ * that the page names. After an update it fetches the page again and shows what the server has changed. It
+ * keeps one stream, one timer, the id of the last update and the last response of the server; nothing grows
+ * with time.
  */
 import { hubOfPage } from '../discovery.ts';
 import type { Update } from '../events.ts';
@@ -14,14 +14,14 @@ import { parsePage, recordBody, snapshot, trustServer } from './sent-document.ts
 import { createTopicOf, type PageAlias } from '../page-topics.ts';
 import { isOfOthers, type Topics, topicsOfPage } from './topics.ts';
 
-/** A burst is one refetch: so long after its first update, and never more often. */
+/** A burst of updates causes one fetch, this long after the first update, and never more often. */
 const PAUSE_MS = 50;
 const LONGEST_PAUSE_MS = 30_000;
-/** How long a hidden page keeps its stream: coming back soon costs nothing. */
+/** How long a hidden page keeps its stream, so that a quick return costs nothing. */
 const HIDDEN_MS = 10_000;
 
 const script = document.currentScript;
-// Another version of this script may have come with another page.
+// Another page may have loaded another version of this script.
 if (script instanceof HTMLScriptElement && !('hubLive' in window)) {
   Object.assign(window, { hubLive: true });
   const { dataset } = script;
@@ -41,9 +41,9 @@ function start(
     noticeStyle,
   }: DOMStringMap,
 ): void {
-  /** The URL of what was sent; scripts may have given the page another one since. */
+  /** The URL of the sent page; scripts may have changed the URL since. */
   let page = document.URL.split('#', 1)[0] ?? '';
-  /** What the server sent last, while some of it is withheld. */
+  /** The last response of the server, while parts of it are withheld. */
   let pending: string | null = null;
   let isBack = false;
   let cursor = hubOfPage(relation, document.URL)?.cursor ?? null;
@@ -56,7 +56,7 @@ function start(
   let isOutdated = false;
   let tag: string | null = null;
 
-  /** The gateway counts what is withheld from pages, each reason once for each. */
+  /** The gateway counts pages with withheld changes. Each page reports each reason once. */
   const reported = new Set<string>();
   const tellGateway = (reason: keyof Withheld | 'gone'): void => {
     if (report === undefined || reported.has(reason)) return;
@@ -79,11 +79,11 @@ function start(
       signal: stream.signal,
       update,
       outdated: () => {
-        // The hub knows no more than this page what is new since.
+        // Updates are missing from the history, so this cursor is useless.
         cursor = null;
         refetchSoon();
       },
-      // A page brings a new cookie; what it shows is of no interest then.
+      // Fetching the page renews the cookie; its content does not matter here.
       renew: () => fetch(location.href, { cache: 'no-cache' }),
     });
   };
@@ -93,7 +93,7 @@ function start(
     stream = null;
   };
 
-  /** The page may name others than before, or be another. */
+  /** The page may name other topics than before, or may be another page. */
   const check = (): void => {
     if (document.hidden) return;
     clearTimeout(hidden);
@@ -119,7 +119,7 @@ function start(
     timer = 0;
     isFetching = true;
     isOutdated = false;
-    // Offline, or the app is: the page stays as it is until it can be fetched.
+    // If the browser or the app is offline, the page stays as it is until it can be fetched.
     const failed = await show().catch(() => true);
     pause = failed ? Math.min(pause * 2, LONGEST_PAUSE_MS) : PAUSE_MS;
     isFetching = false;
@@ -127,7 +127,7 @@ function start(
     check();
   };
 
-  /** Fetches the page and shows it; true when the app could not give it now. */
+  /** Fetches the page and shows it. Resolves to true if the app could not serve it now. */
   const show = async (): Promise<boolean> => {
     const asked = page;
     const response = await fetch(asked, {
@@ -136,10 +136,11 @@ function start(
     });
     if (response.status > 499) return true;
     const text = await response.text();
-    // Meanwhile a library may have gone to another page without leaving this document.
+    // In the meantime, a library may have moved to another page without leaving this document.
     if (asked !== page) return false;
     if (!response.ok || response.redirected) {
-      // Gone, or not for this visitor any more: what the browser makes of it, unless something would be lost.
+      // The page is gone, or no longer accessible to this visitor. The browser shows the result, unless data
+      // would be lost.
       if (mayLeave()) location.reload();
       else {
         tellGateway('gone');
@@ -169,9 +170,9 @@ function start(
     return withheld;
   };
 
-  /** Nobody may be at work any more where something was withheld. */
+  /** The visitor may have finished in the parts where changes were withheld. */
   const applyAgain = (): void => {
-    // The form is reset, and the focus elsewhere, once the event is over.
+    // The form is reset and the focus moved only after the event.
     setTimeout(() => {
       if (pending !== null && !isFetching) void apply(pending, parsePage(pending));
     });
@@ -183,10 +184,13 @@ function start(
     }
   };
 
-  /** Where scripts have gone elsewhere, nobody reads what was sent. */
+  /**
+   * Whether the browser is still at the path of the fetched page. After a script has navigated elsewhere, its
+   * changes do not matter.
+   */
   const isHere = (): boolean => new URL(page).pathname === location.pathname;
 
-  /** A library may have replaced the page by what the server sent for another URL. */
+  /** A library may have replaced the page with the server's response for another URL. */
   const checkPage = (): void => {
     const url = location.href.split('#', 1)[0] ?? '';
     if (url !== page) {
@@ -212,7 +216,7 @@ function start(
     rest();
     check();
   });
-  // What was kept of an earlier visit is as old as that visit.
+  // Everything that was stored during an earlier visit is as old as that visit.
   addEventListener('popstate', () => {
     isBack = true;
     refetchSoon();
@@ -226,7 +230,7 @@ function start(
   check();
 }
 
-/** Says whether nobody prevents what comes after. */
+/** Dispatches an event. Returns whether no listener has prevented the next step. */
 function tell(name: string, detail: object): boolean {
   const event = new CustomEvent(`hub:${name}`, { detail, bubbles: true, cancelable: true });
   return document.dispatchEvent(event);
@@ -234,39 +238,39 @@ function tell(name: string, detail: object): boolean {
 
 let lastTitle = document.title;
 
-/** Shows what the server has changed, but for what the visitor and scripts are doing. */
+/** Shows what the server has changed, except where the visitor or a script is active. */
 export async function morphPage(sent: Node, fetched: Document): Promise<Withheld> {
   let withheld: Withheld = { visitor: 0, script: 0 };
   const apply = (): void => {
-    // A script may count in it what is new.
+    // A script may show the number of new items in the title.
     if (document.title === lastTitle) document.title = fetched.title;
     lastTitle = fetched.title;
     withheld = patch(sent, fetched.body);
-    // It knows only of elements that it has looked at.
+    // htmx knows only the elements that it has processed.
     (window as { htmx?: { process(element: Element): void } }).htmx?.process(document.body);
   };
-  // While a transition runs the page takes no input.
+  // While a transition runs, the page accepts no input.
   const isStill = mayLeave() && !matchMedia('(prefers-reduced-motion: reduce)').matches;
   if (document.hidden || !isStill || !('startViewTransition' in document)) apply();
   else {
     const { ready, updateCallbackDone } = document.startViewTransition(apply);
-    // Another one takes its place where the page moves on: the change is made all the same.
+    // Another transition replaces it if the page changes again. The change is made nevertheless.
     ready.catch(() => {});
     await updateCallbackDone;
   }
   return withheld;
 }
 
-/** The style has no specificity, so that any rule of the page wins. */
+/** The style has no specificity, so any rule of the page overrides it. */
 const STYLE =
   ':where(#hub-stale){position:fixed;inset:auto 1em 1em auto;z-index:9999;padding:.5em 1em;border:1px solid;border-radius:.5em;background:Canvas;color:CanvasText;font:14px sans-serif}';
 
 let isShown = false;
 
 /**
- * Says quietly that the page is no longer what the server sends, and offers to load it. The page can
- * set the text by `<meta name="hub-stale" content="…">`, and the style by `#hub-stale`; the Hubfile can set both
- * for all pages. Text is shown as text, and declarations can only be those of this element.
+ * Shows a discreet notice that the page is outdated, with a button that loads it. The page can set the text
+ * with `<meta name="hub-stale" content="…">`, and the style with `#hub-stale`. The Hubfile can set both for
+ * all pages. Text is inserted as text, and declarations apply only to this element.
  */
 export function showNotice(ofSite?: string, style = ''): void {
   if (isShown) return;
@@ -279,7 +283,7 @@ export function showNotice(ofSite?: string, style = ''): void {
   notice.style.cssText = style;
   notice.setAttribute('aria-live', 'polite');
   notice.onclick = () => location.reload();
-  // A policy that forbids inline styles lets this one be.
+  // A policy that forbids inline styles allows this one.
   const sheet = new CSSStyleSheet();
   sheet.replaceSync(STYLE);
   document.adoptedStyleSheets.push(sheet);

@@ -1,23 +1,21 @@
-// The script blocks the parser because it records what the server sends while the browser parses
-// it. Without the server's last answer, a removal by the server looks the same as an addition by a
-// script.
+// The script blocks the parser because it records what the server sends while the browser parses it. Without
+// the server's last response, a removal by the server looks the same as an addition by a script.
 
 /*
- * What the server has sent for this page view, as a tree of its own.
+ * The document that the server has sent for this page view, as a separate tree.
  *
- * A morph that knows only the page and the new answer takes whatever scripts have built for something
- * that the server has removed. So the script keeps the last answer of the server, and applies what
- * differs between that one and the next.
+ * A morph that knows only the page and the new response would treat anything that scripts have added as
+ * removed by the server. So the script keeps the last response of the server, and applies the difference
+ * between that one and the next.
  *
- * Where does the first answer come from? A second request would double the load, and its answer is of
- * another moment; the HTTP cache does not keep `no-store`, which editors say. The page itself is read
- * instead, while the browser builds it. This script is a blocking one at the end of the head, so it runs
- * before the body exists. HTML performs a microtask checkpoint before a script of the page runs, and
- * another one when it has run. So the records of a MutationObserver come in pieces that are either the
- * parser's or a script's: `document.currentScript` tells which. What timers and promises insert while
- * the page is still being parsed comes without a script. It counts as the parser's only where the parser
- * stands, at the end of what it has read. Recording ends when the document is `interactive`, before
- * deferred scripts and modules run.
+ * Where does the first response come from? A second request would double the load and return a later state.
+ * The HTTP cache does not keep `no-store`, which editors send. Instead, the script reads the page itself
+ * while the browser builds it. It is a blocking script at the end of the head, so it runs before the body
+ * exists. HTML performs a microtask checkpoint before a script of the page runs, and another one after it. So
+ * each batch of MutationObserver records belongs either to the parser or to a script:
+ * `document.currentScript` tells which. Nodes that timers and promises insert while the page is being parsed
+ * arrive without a current script. They count as the parser's only at its current position, the end of what
+ * it has read. Recording ends when the document is `interactive`, before deferred scripts and modules run.
  */
 
 /** The node of the page for a node that the server has sent. */
@@ -25,7 +23,7 @@ export const shownFor = new WeakMap<Node, Node>();
 /** The node that the server has sent for a node of the page. */
 export const sentFor = new WeakMap<Node, Node>();
 
-/** Where nothing is loaded and nothing runs. */
+/** A document in which nothing is loaded and nothing runs. */
 const inert = document.implementation.createHTMLDocument('');
 
 export function pair(sent: Node, shown: Node): void {
@@ -39,7 +37,7 @@ export function isElement(node: Node | null | undefined): node is Element {
 
 /** A copy of a node of the page without its children. */
 function record(shown: Node): Node {
-  // Its content is text here and elements in a document that is parsed without scripting.
+  // Its content is text here, but elements in a document that is parsed without scripting.
   const isSkipped = shown.nodeName === 'NOSCRIPT';
   const sent = isSkipped ? inert.createComment('') : inert.importNode(shown);
   if (isElement(sent)) sent.removeAttribute('nonce');
@@ -47,7 +45,7 @@ function record(shown: Node): Node {
   return sent;
 }
 
-/** Takes the page as it is for what the server has sent. */
+/** Takes the current page as the document that the server has sent. */
 export function snapshot(shown: Node): Node {
   const sent = record(shown);
   if (isElement(sent)) {
@@ -57,7 +55,7 @@ export function snapshot(shown: Node): Node {
   return sent;
 }
 
-/** The content of a template belongs to another document; no script in it comes along. */
+/** The content of a template belongs to another document. Scripts in it are not copied. */
 export function copyTemplate(to: Node, from: Node): void {
   if (!(to instanceof HTMLTemplateElement) || !(from instanceof HTMLTemplateElement)) return;
   const content = to.content.ownerDocument.importNode(from.content, true);
@@ -71,9 +69,12 @@ export function copyTemplate(to: Node, from: Node): void {
 export function recordBody(): Promise<Node> {
   if (document.readyState !== 'loading') return Promise.resolve(snapshot(document.body));
   let body: Node | null = document.body && snapshot(document.body);
-  /** The parser has inserted it last. */
+  /** The node that the parser has inserted last. */
   let last: Node | null = body;
-  /** What it had inserted last into the table before which it puts what does not belong there. */
+  /**
+   * The node inserted last into a table. The parser moves content that is not allowed in the table in front
+   * of it.
+   */
   let inTable: Node | null = null;
 
   const isParsers = (sent: Node | undefined): sent is Node =>
@@ -94,7 +95,7 @@ export function recordBody(): Promise<Node> {
       if (table?.contains(last) === true) inTable = last;
       let next = nextSibling;
       while (next !== null && sentFor.get(next)?.parentNode !== parent) next = next.nextSibling;
-      // What is nested wrongly it moves later.
+      // The parser may move wrongly nested nodes later.
       last = sentFor.get(shown) ?? record(shown);
       parent.insertBefore(last, next === null ? null : (sentFor.get(next) ?? null));
     }
@@ -123,7 +124,7 @@ export function recordBody(): Promise<Node> {
   });
 }
 
-/** What would keep the text of an element from being read as tags, and `noscript`, which is to. */
+/** Comments, elements whose text is not parsed as tags, `noscript` elements, and single tags. */
 const TAGS =
   /<!--[^]*?(?:--!?>|$)|<(script|style|textarea|title|xmp|iframe|noembed|noframes)\b[^]*?(?:<\/\1|$)|<noscript\b[^]*?(?:<\/noscript[^>]*>|$)|<\/?[a-z](?:"[^"]*"|'[^']*'|[^>"'])*>/gi;
 
@@ -133,7 +134,7 @@ interface Policies {
 
 let trust = (text: string): string => text;
 
-/** What the page's own server says of its own page is what the page trusts. */
+/** The page trusts what its own server sends. */
 export function trustServer(): void {
   const policies = (window as { trustedTypes?: Policies }).trustedTypes;
   const policy = policies?.createPolicy('hubgate', { createHTML: trust });
@@ -141,19 +142,19 @@ export function trustServer(): void {
 }
 
 /**
- * Parses an answer of the server as the browser has parsed the page, that is, with scripting on: the
- * content of `noscript` is not an element there, and must not become one by a morph.
+ * Parses a response of the server in the way the browser has parsed the page, with scripting enabled. The
+ * content of `noscript` is then not parsed as elements, and a morph must not turn it into elements.
  */
 export function parsePage(text: string): Document {
   const plain = text.replace(TAGS, (tag) => (/^<noscript/i.test(tag) ? '<!---->' : tag));
   const page = new DOMParser().parseFromString(trust(plain), 'text/html');
   for (const element of page.querySelectorAll('[nonce]')) element.removeAttribute('nonce');
-  // The browser has made a shadow root of it.
+  // The browser has converted it to a shadow root.
   for (const template of page.querySelectorAll('template[shadowrootmode]')) template.remove();
   return page;
 }
 
-/** A script that the browser would run, and what acts like one as soon as it stands in the page. */
+/** A script that the browser would run, or an element that acts like one when it is inserted. */
 export function isActive(node: Node): boolean {
   if (!isElement(node)) return false;
   if (node.localName === 'meta') return node.hasAttribute('http-equiv');
@@ -164,7 +165,7 @@ export function isActive(node: Node): boolean {
   );
 }
 
-/** A copy of what the server sends new, to be shown; null for what must not come alive by it. */
+/** A copy of a new node from the server, for display; null if it would become active by insertion. */
 export function show(sent: Node): Node | null {
   if (isActive(sent)) return null;
   const shown = document.importNode(sent);

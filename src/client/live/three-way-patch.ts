@@ -1,7 +1,7 @@
 /*
- * Applies to the page what differs between two answers of the server, and only where the page still
- * is what the server had sent. What is withheld stays in the old answer as it was: once the page is
- * back at it (a form is reset, a script takes its changes away), the next patch applies it.
+ * Applies the difference between two responses of the server to the page, but only where the page is still as
+ * the server sent it. Withheld changes stay out of the stored old response. So when the page returns to that
+ * state (a form is reset, a script removes its changes), the next patch applies them.
  */
 import { isBlank, matchChildren } from './child-matching.ts';
 import {
@@ -15,17 +15,17 @@ import {
 } from './sent-document.ts';
 import { formOf, isAtWork, isBusy, showDefaults } from './visitor-state.ts';
 
-/** How often something that the server has changed is not shown: the visitor is at work, or a script was. */
+/** The number of changes by the server that are not shown because the visitor is active or a script was. */
 export interface Withheld {
   visitor: number;
   script: number;
 }
 
 /**
- * Turns the last answer of the server into the next one, and the page with it.
+ * Turns the last response of the server into the next one, and the page with it.
  *
- * @param sent is changed with the page, and keeps what is withheld as it was
- * @param next is used up
+ * @param sent is changed with the page, except for withheld changes
+ * @param next is consumed
  */
 export function patch(sent: Node, next: Node): Withheld {
   const withheld = { visitor: 0, script: 0 };
@@ -36,7 +36,7 @@ export function patch(sent: Node, next: Node): Withheld {
 function patchNode(sent: Node, next: Node, withheld: Withheld): void {
   if (isEqual(sent, next)) return;
   const shown = shownFor.get(sent);
-  // Whatever a script says is said once, when it runs.
+  // A script acts only once, when it runs.
   if (isActive(sent) || isActive(next) || shown?.nodeName === 'NOSCRIPT') return;
   if (shown?.isConnected !== true) withheld.script += 1;
   else if (isElement(sent) && isElement(next) && isElement(shown)) {
@@ -63,7 +63,7 @@ function patchElement(sent: Element, next: Element, shown: Element, withheld: Wi
   showDefaults(shown);
 }
 
-/** A field outside of its form is a part of it all the same. */
+/** A field outside of its form still belongs to it. */
 function isHeld(shown: Element): boolean {
   const form = formOf(shown);
   if (form === null || (form !== shown && form.contains(shown))) return false;
@@ -85,7 +85,8 @@ function patchAttributes(sent: Element, next: Element, shown: Element, withheld:
     if (was === is) continue;
     if (seen === was) setAttribute(shown, name, is);
     else if (name === 'class') {
-      // Scripts show by classes what is open, chosen, loaded: each class is a thing of its own.
+      // Scripts use classes to show that something is open, selected or loaded, so each class is treated
+      // individually.
       shown.classList.remove(...[...sent.classList].filter((one) => !next.classList.contains(one)));
       shown.classList.add(...[...next.classList].filter((one) => !sent.classList.contains(one)));
     } else if (seen !== is) {
@@ -132,7 +133,7 @@ function patchChildren(sent: Element, next: Element, shown: Element, withheld: W
       if (place.moves.has(one)) move(one, sent, shown, last);
       last = one;
     } else {
-      // The form that its visitor works in may have another id by now; it is not shown twice.
+      // The form in which the visitor works may have another id by now. It must not be shown twice.
       const names = fieldsIn(two);
       const at = names === '' ? -1 : kept.findIndex((old) => fieldsIn(old) === names);
       if (at !== -1) {
@@ -159,14 +160,16 @@ function fieldsIn(node: Node): string {
     .trim();
 }
 
-/** Whether scripts have taken the place over: nothing of the server's is left in it, but something else is. */
+/**
+ * Whether scripts have taken over the content: nothing from the server is left, but something else is there.
+ */
 function isScripts(children: readonly Node[], shown: Element): boolean {
   const mine = children.filter((one) => !isBlank(one) && !isActive(one));
   if (mine.some((one) => shownFor.get(one)?.parentNode === shown)) return false;
   return mine.length > 0 || [...shown.childNodes].some((one) => !isBlank(one) && !sentFor.has(one));
 }
 
-/** Takes a node away as the server did; says whether the last answer is without it now. */
+/** Removes a node as the server did. Returns whether the last response is now without it. */
 function remove(sent: Node, parent: Element, withheld: Withheld): boolean {
   const shown = shownFor.get(sent);
   if (shown?.isConnected === true) {
@@ -182,7 +185,7 @@ function remove(sent: Node, parent: Element, withheld: Withheld): boolean {
   return true;
 }
 
-/** Where the next sibling of a node goes: behind it, or before all others of the server. */
+/** The position for the next sibling of a node: after it, or before all other nodes from the server. */
 function nextOf(last: Node | null, parent: Element, ofPage: boolean): Node | null {
   if (last !== null) {
     for (let one: Node | null = last; one !== null; one = one.previousSibling) {
@@ -197,7 +200,7 @@ function nextOf(last: Node | null, parent: Element, ofPage: boolean): Node | nul
 function insert(next: Node, sent: Element, shown: Element, last: Node | null): void {
   const place = nextOf(last, shown, true);
   sent.insertBefore(next, nextOf(last, sent, false));
-  // A script may have shown already what the server says now.
+  // A script may already show what the server sends now.
   if (place !== null && !sentFor.has(place) && place.isEqualNode(next)) adopt(next, place);
   else {
     const copy = show(next);
@@ -217,7 +220,7 @@ function move(one: Node, sent: Element, shown: Element, last: Node | null): void
   const node = shownFor.get(one);
   if (node?.parentNode === shown) {
     const place = nextOf(last, shown, true);
-    // What moves by it keeps focus, frames and whatever plays.
+    // `moveBefore` keeps focus, frames and running media.
     const mover = shown as { moveBefore?(node: Node, next: Node | null): void };
     if (mover.moveBefore === undefined) shown.insertBefore(node, place);
     else mover.moveBefore(node, place);
@@ -225,7 +228,7 @@ function move(one: Node, sent: Element, shown: Element, last: Node | null): void
   sent.insertBefore(one, nextOf(last, sent, false));
 }
 
-/** The fewest nodes that have to move for the order of the server; none where a script has sorted. */
+/** The smallest set of nodes that have to move for the server's order; empty if a script has sorted them. */
 function orderOf(
   before: readonly Node[],
   after: readonly Node[],
@@ -246,7 +249,7 @@ function orderOf(
 }
 
 function longestIncreasing<T>(items: readonly T[], valueOf: (item: T) => number): T[] {
-  /** By length: the smallest end of all sequences of that length. */
+  /** By length: the smallest end of all sequences with that length. */
   const ends: number[] = [];
   const before: number[] = [];
   items.forEach((item, index) => {
@@ -268,7 +271,7 @@ function longestIncreasing<T>(items: readonly T[], valueOf: (item: T) => number)
   return found;
 }
 
-/** Whether the page shows just what the server has sent, and the visitor has done nothing there. */
+/** Whether the page shows exactly what the server has sent, and the visitor has changed nothing there. */
 function isAsSent(sent: Node, shown: Node): boolean {
   if (shownFor.get(sent) !== shown) return false;
   if (!isElement(sent) || !isElement(shown)) {
@@ -281,7 +284,7 @@ function isAsSent(sent: Node, shown: Node): boolean {
 function isSame(sent: Node, shown: Element): boolean {
   if (!isElement(sent)) return false;
   const names = new Set([...sent.getAttributeNames(), ...shown.getAttributeNames()]);
-  // Nonces are hidden from scripts; a visitor opens and closes.
+  // Nonces are hidden from scripts; `open` is changed by visitors.
   for (const name of ['nonce', 'open']) names.delete(name);
   for (const name of names) if (sent.getAttribute(name) !== shown.getAttribute(name)) return false;
   if (sent instanceof HTMLTemplateElement) return sent.innerHTML === shown.innerHTML;
@@ -299,7 +302,7 @@ function isVisitorAt(shown: Element): boolean {
   return [shown, ...shown.querySelectorAll('*')].some((one) => isBusy(one) || isHeld(one));
 }
 
-/** As far as the server is concerned; the content of templates does not count for `isEqualNode`. */
+/** Equality from the view of the server. `isEqualNode` ignores the content of templates. */
 function isEqual(sent: Node, next: Node): boolean {
   if (!sent.isEqualNode(next)) return false;
   const mayDiffer =

@@ -3,22 +3,24 @@ import type { Update } from '../events.ts';
 import { type PageTopic, queryMark, type TopicOf } from '../page-topics.ts';
 
 export interface Topics {
-  /** Those that the page has, or names, as the gateway announces them. */
+  /**
+   * The topics of the page itself and those that it names, in the form in which the gateway announces them.
+   */
   readonly named: readonly PageTopic[];
-  /** Those that it asks the hub for. */
+  /** The topics of the subscription. */
   readonly followed: readonly string[];
 }
 
-/** Topics of one page. */
+/** Most topics of one page. */
 const MAX_TOPICS = 100;
 
 /**
- * What a page follows: its own URL, those that the app calls canonical or self, in the page or in the
- * fields of its answer, and what `data-hub-topic` names; each as it is written, for publishers that name
- * it, and as `changes` announces it. A short link (`/?p=7`) is one more where an alias knows its query:
- * all short links of a site have one path, which is often that of its front page.
+ * The topics of a page: its own URL, the URLs that the app names as canonical or self in the page or in the
+ * fields of its response, and those in `data-hub-topic`. Each is used as it is written, for publishers that
+ * use that form, and as `changes` announces it. A short link (`/?p=7`) is added if an alias knows its query,
+ * because all short links of a site have the same path, often that of its front page.
  *
- * @param origin by which the gateway knows this site
+ * @param origin the site's origin as the gateway knows it
  */
 export function topicsOfPage(origin: string, topicOf: TopicOf): Topics {
   const { href, pathname, search } = location;
@@ -47,7 +49,10 @@ export function topicsOfPage(origin: string, topicOf: TopicOf): Topics {
   return { named, followed: [...new Set(followed)] };
 }
 
-/** What the gateway has read in the fields of the answer, as long as the page is still the one that was loaded. */
+/**
+ * The names that the gateway has found in the fields of the response. They are valid as long as the loaded
+ * page is shown.
+ */
 function namesInFields(): string[] {
   const { name = '', serverTiming = [] } = navigation() ?? {};
   if (name.split('#', 1)[0] !== location.href.split('#', 1)[0]) return [];
@@ -56,7 +61,7 @@ function namesInFields(): string[] {
   );
 }
 
-/** Whether an update of the gateway is of other queries than all that the page names. */
+/** Whether an update of the gateway concerns only other queries than those that the page names. */
 export function isOfOthers({ type, data }: Update, { named }: Topics): boolean {
   if (type !== 'change') return false;
   try {
@@ -68,12 +73,12 @@ export function isOfOthers({ type, data }: Update, { named }: Topics): boolean {
     return (
       concerned.length > 0 &&
       concerned.every(({ marks, mark }) => {
-        // Without a query, a page is about all of them; without one, a change is of all of them.
+        // A page without a query is about all queries, and so is a change without one.
         return mark !== '' && !marks.includes('') && !marks.includes(mark);
       })
     );
   } catch {
-    // What a publisher has made of it.
+    // The publisher has sent other data.
     return false;
   }
 }

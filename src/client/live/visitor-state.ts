@@ -1,45 +1,45 @@
 /*
- * What the visitor of the page is doing: typing, choosing, playing. A form is one thing here: what
- * its user has not touched in it, such as a hidden revision or a token, belongs to what was typed.
+ * The visitor's activity: typing, selecting, playing. A form is treated as a whole: untouched parts of it,
+ * such as a hidden revision or a token, belong to what was typed.
  */
 import { sentFor } from './sent-document.ts';
 
-/** Forms that their user has touched, and fields without a form; `sent` once their script has taken them. */
+/** Forms that the visitor has touched, and fields without a form; `sent` once a script has sent them. */
 const touched = new WeakMap<Element, 'touched' | 'sent'>();
 
 const EDITORS = 'iframe,canvas,[contenteditable]';
 
-/** The form of a field; of any other element the one around it. */
+/** The form of a field; for any other element the surrounding one. */
 export function formOf(element: Element): Element | null {
-  // A field of a form may be called "form".
+  // A field of a form may have the name "form".
   if (element.localName === 'form') return element;
   return (element as HTMLInputElement).form ?? element.closest('form');
 }
 
 function onEdit({ target, type }: Event): void {
   if (!(target instanceof Element)) return;
-  // A field that was reset tells of a change when it is left.
+  // A field that was reset fires a change event when it loses the focus.
   if (type === 'input' || isChanged(target)) touched.set(formOf(target) ?? target, 'touched');
 }
 
 for (const type of ['input', 'change']) document.addEventListener(type, onEdit, true);
 document.addEventListener('reset', ({ target }) => touched.delete(target as Element), true);
-// After all others: whether a script has taken the form is known then.
+// Runs after all other listeners, when it is known whether a script has taken the form.
 addEventListener('submit', ({ target, defaultPrevented }) => {
   if (defaultPrevented) {
     if (touched.has(target as Element)) touched.set(target as Element, 'sent');
   } else touched.delete(target as Element);
 });
 
-/** Whether the visitor is at work in a form, so that all of it has to stay. */
+/** Whether the visitor is active in a form, so that all of it must stay. */
 export function isAtWork(form: Element, isAsSent: () => boolean): boolean {
   const state = touched.get(form);
   if (state === 'touched' || (state === 'sent' && !isAsSent())) return true;
   const fields = [...document.querySelectorAll('input,textarea,select')];
   const isUsed = (field: Element): boolean => isChanged(field) || isFocused(field);
-  // Whoever reads a field to change it decides by what stands there.
+  // A visitor that reads a field in order to change it relies on its current value.
   if (fields.some((field) => formOf(field) === form && isUsed(field))) return true;
-  // Editors that scripts have made say nothing of what is typed in them.
+  // Editors that scripts have created do not report what is typed in them.
   return [...form.querySelectorAll(EDITORS)].some((editor) => !sentFor.has(editor));
 }
 
@@ -50,7 +50,7 @@ export function isBusy(element: Element): boolean {
   return isTouched || isFocused(element) || isChanged(element);
 }
 
-/** Whether nothing would be lost with the page. */
+/** Whether the page can be left without losing data. */
 export function mayLeave(): boolean {
   return (
     ![...document.querySelectorAll(FIELDS)].some(
@@ -61,7 +61,7 @@ export function mayLeave(): boolean {
 
 const FIELDS = 'input:not([type=hidden]),textarea,select,audio,video,[contenteditable]';
 
-/** A field, an editor or a frame that has the focus; links and buttons may change under it. */
+/** A field, an editor or a frame with the focus. Links and buttons may change while they have it. */
 function isFocused(element: Element): boolean {
   return (
     element === document.activeElement &&
@@ -69,7 +69,7 @@ function isFocused(element: Element): boolean {
   );
 }
 
-/** Whether a field holds something else than the server has put into it. */
+/** Whether a field contains something else than the value from the server. */
 function isChanged(field: Element): boolean {
   if (field instanceof HTMLInputElement) {
     const { value, defaultValue, checked, defaultChecked, files } = field;
@@ -85,12 +85,12 @@ function isChanged(field: Element): boolean {
   return false;
 }
 
-/** The value of others is their attribute, or files. */
+/** The value of other fields is their attribute, or files. */
 function isTyped({ type }: HTMLInputElement): boolean {
   return !/^(?:hidden|submit|button|reset|image|checkbox|radio|file)$/.test(type);
 }
 
-/** The browser has made another value of the attribute: `type=number value=x` is empty. */
+/** The browser has changed the value of the attribute: `type=number value=x` is empty. */
 function isCleaned({ type, defaultValue, value }: HTMLInputElement): boolean {
   const fresh = document.createElement('input');
   fresh.type = type;
@@ -102,7 +102,7 @@ function lines(text: string): string {
   return text.replace(/\r\n?/g, '\n');
 }
 
-/** Whether the server has chosen this option. */
+/** Whether the server has selected this option. */
 function isChosen(option: HTMLOptionElement, select: HTMLSelectElement): boolean {
   const options = [...select.options];
   if (select.multiple) return option.defaultSelected;
@@ -112,7 +112,7 @@ function isChosen(option: HTMLOptionElement, select: HTMLSelectElement): boolean
   return option === chosen;
 }
 
-/** Shows in fields whose visitor has done nothing what the server has put into them. */
+/** Shows the server's values in fields that the visitor has not changed. */
 export function showDefaults(field: Element): void {
   if (field instanceof HTMLInputElement) {
     if (isTyped(field) && field.value !== field.defaultValue) {

@@ -1,21 +1,21 @@
 import type { Clock } from '../../kernel/clock.ts';
 
-/** Wrong passwords of one client within the window, before it has to wait. */
+/** Wrong passwords of one client within the window. Then it has to wait. */
 const MAX_FAILURES = 20;
 const WINDOW_MS = 60_000;
-/** Checks of one client at once. */
+/** Concurrent checks of one client. */
 const MAX_AT_ONCE = 4;
-/** Clients that are remembered; beyond it the one that has been quiet longest is forgotten. */
+/** Clients that are remembered; beyond it, the one with the longest inactivity is forgotten. */
 const MAX_CLIENTS = 10_000;
 
 interface Client {
   failures: number;
-  /** When the window of these failures began; by the monotonic clock. */
+  /** Time at which the window of these failures began, by the monotonic clock. */
   since: number;
   atOnce: number;
 }
 
-/** What checks of passwords may cost each client of one `basic_auth`. */
+/** Limits the password checks of each client of one `basic_auth`. */
 export class Attempts {
   readonly #clock: Clock;
   readonly #clients = new Map<string, Client>();
@@ -24,7 +24,7 @@ export class Attempts {
     this.#clock = clock;
   }
 
-  /** How long a client has to wait before its next check; 0 if not at all. */
+  /** Milliseconds until a client may cause its next check; 0 if it need not wait. */
   waitMs(address: string): number {
     const client = this.#current(address);
     if (client.atOnce >= MAX_AT_ONCE) return 1_000;

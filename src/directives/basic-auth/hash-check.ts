@@ -1,7 +1,7 @@
-// Checking a bcrypt hash takes up to seconds of CPU, and no library does it in short steps, so
-// threads do it. Client networks take fair turns, and addresses that have logged in before have
-// every other turn. Correct passwords are remembered as digests under a key of the process, so that
-// a page and its parts cost one check.
+// Checking a bcrypt hash takes up to seconds of CPU time, and no library does it in short steps, so threads
+// do it. Client networks take fair turns, and addresses that have logged in before get every other turn.
+// Correct passwords are remembered as digests under a key of the process, so that a page and its parts cost
+// one check.
 
 import { once } from 'node:events';
 import { availableParallelism } from 'node:os';
@@ -12,30 +12,32 @@ import { HttpError } from '../../http/errors.ts';
 import { codeOf } from '../../kernel/error.ts';
 import { FairQueue } from '../../kernel/fair-queue.ts';
 
-/** Threads that check passwords at most; one core is left to everything else, where there are several. */
+/** Most threads that check passwords. If there are several cores, one is left to everything else. */
 const MAX_THREADS = 4;
-/** Checks that wait for a thread, of known addresses and of others each. */
+/** Checks that wait for a thread, separately for known addresses and for others. */
 const MAX_WAITING = 256;
-/** Addresses from which a right password has come; the one that is longest ago is forgotten first. */
+/**
+ * Addresses that have sent a correct password; the one whose last success is longest ago is forgotten first.
+ */
 const MAX_KNOWN = 10_000;
 
-/** What a thread is asked. */
+/** A request to a thread. */
 export interface Question {
   readonly password: string;
   readonly hash: string;
 }
 
 /**
- * The checks of passwords in this process. A check takes up to seconds of a processor, so threads of
- * their own make them, in fair turns: one of each client network, then the next of each. Addresses
- * from which a right password has come have every other turn, whoever else tries.
+ * The password checks of this process. A check takes up to seconds of CPU time, so separate threads do it, in
+ * fair turns: one check of each client network, then the next of each. Addresses that have sent a correct
+ * password get every other turn, however many others try.
  */
 export class PasswordChecks {
   readonly #ask: (question: Question) => Promise<boolean>;
   readonly #queue: FairQueue;
   readonly #known = new Set<string>();
 
-  /** @param places how many are asked at once */
+  /** @param places number of concurrent checks */
   constructor(ask: (question: Question) => Promise<boolean>, places: number) {
     this.#ask = ask;
     this.#queue = new FairQueue({
@@ -47,10 +49,10 @@ export class PasswordChecks {
   }
 
   /**
-   * Whether a password has a hash, which {@link hashAlgorithm} knows.
+   * Whether a password matches a hash, whose algorithm {@link hashAlgorithm} knows.
    *
    * @param address of the client
-   * @throws HttpError 503 when too many are waiting
+   * @throws HttpError 503 if too many checks are waiting
    */
   async matches(question: Question, address: string): Promise<boolean> {
     const isKnown = this.#known.has(clientNetwork(address));
@@ -62,7 +64,7 @@ export class PasswordChecks {
     }
   }
 
-  /** A right password has come from an address. */
+  /** Records that a correct password has come from an address. */
   remember(address: string): void {
     const client = clientNetwork(address);
     this.#known.delete(client);
@@ -83,12 +85,12 @@ export class PasswordChecks {
   }
 }
 
-/** Threads that have nothing to do. */
+/** Idle threads. */
 const idle: Worker[] = [];
 
 async function askThread(question: Question): Promise<boolean> {
   const thread = idle.pop() ?? startThread();
-  // Rejects where the thread fails; the next check starts a new one.
+  // Rejects if the thread fails; the next check starts a new one.
   const answered = once(thread, 'message');
   thread.postMessage(question);
   const [answer]: unknown[] = await answered;
@@ -96,11 +98,11 @@ async function askThread(question: Question): Promise<boolean> {
   return answer === true;
 }
 
-/** From the build, also where the rest runs from source: threads load no TypeScript. */
+/** From the build, even if the rest runs from source, because threads load no TypeScript. */
 function startThread(): Worker {
   const started = new Worker(fileURLToPath(import.meta.resolve('#password-thread')));
   started.unref();
-  // Told to whoever waits for an answer; unheard it would end the process.
+  // Callers that wait for a result are notified. Without a listener, the error would end the process.
   started.on('error', () => {
     const at = idle.indexOf(started);
     if (at !== -1) idle.splice(at, 1);
@@ -108,7 +110,7 @@ function startThread(): Worker {
   return started;
 }
 
-/** All of this process. */
+/** The checks of the whole process. */
 export const passwordChecks = new PasswordChecks(
   askThread,
   Math.max(1, Math.min(MAX_THREADS, availableParallelism() - 1)),

@@ -2,7 +2,7 @@ import { parentPort } from 'node:worker_threads';
 import { argon2Verify, bcryptVerify } from 'hash-wasm';
 import type { Question } from './hash-check.ts';
 
-/** bcrypt uses only no more, in every implementation. */
+/** bcrypt uses only this many bytes, in every implementation. */
 const BCRYPT_BYTES = 72;
 
 parentPort?.on('message', (question: Question) => {
@@ -16,7 +16,7 @@ async function check({ password, hash }: Question): Promise<boolean> {
     const bytes = Buffer.from(password, 'utf8').subarray(0, BCRYPT_BYTES);
     return await bcryptVerify({ password: bytes, hash });
   } catch {
-    // A hash that the library does not take fits no password.
+    // A hash that the library rejects matches no password.
     return false;
   }
 }

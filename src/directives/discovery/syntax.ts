@@ -152,7 +152,7 @@ const optionsOf = (scope: Scope): OptionTable<DiscoveryConfig> => ({
   },
 });
 
-/** Goes into every page. */
+/** It becomes part of every page. */
 const MAX_NOTICE = 500;
 
 function shortText(cursor: Cursor, word: Word): string {
@@ -164,7 +164,7 @@ function path(cursor: Cursor, word: Word): string {
   return word.text.startsWith('/') ? word.text : badValue(cursor, word, 'a path such as /logout');
 }
 
-/** Goes into a quoted string of the Link header. */
+/** It becomes part of a quoted string of the Link header. */
 function attribute(cursor: Cursor, expected: string): string {
   const word = cursor.argument(expected);
   return /^[\x20\x21\x23-\x5b\x5d-\x7e]+$/.test(word.text)

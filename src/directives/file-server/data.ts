@@ -10,11 +10,11 @@ export interface FileServerConfig {
   readonly hide: readonly string[];
   /** Whether a directory without an index is listed. */
   readonly browse: boolean;
-  /** Encodings whose files lie beside the plain ones, in the order of preference. */
+  /** Encodings whose files are next to the plain ones, in the order of preference. */
   readonly precompressed: readonly Precompressed[];
-  /** Of every answer with a file; null: what the request asks for. */
+  /** Status of every response with a file; null: according to the request. */
   readonly status: number | null;
-  /** Whether a request for what is not there goes on instead of failing. */
+  /** Whether a request for a missing file is passed on instead of failing. */
   readonly passThru: boolean;
   /** Whether directories end with a slash, and files do not: others are redirected. */
   readonly canonicalUris: boolean;

@@ -2,10 +2,10 @@ import { resolve, sep } from 'node:path';
 import { compileGlob } from '../../kernel/glob.ts';
 import type { Exchange, Expand } from '../../http/exchange.ts';
 
-/** Whether a file or directory of these names, from the root on, is not to be seen. */
+/** Whether a file or directory with these names, from the root on, is hidden. */
 export type IsHidden = (names: readonly string[]) => boolean;
 
-/** The directory of the files, as it is configured and as its links lead. */
+/** The directory of the files: the configured path, and the path after its links are resolved. */
 interface Root {
   readonly directory: string;
   readonly real: string;
@@ -17,13 +17,13 @@ interface Pattern {
 }
 
 interface Patterns {
-  /** Of one name, wherever it stands below the root. */
+  /** Patterns for a single name, anywhere below the root. */
   readonly ofNames: readonly Pattern[];
-  /** Absolute: of a file, or of a directory with all that is in it. */
+  /** Absolute patterns: for a file, or for a directory with everything in it. */
   readonly ofPaths: readonly Pattern[];
 }
 
-/** `hide`, as Caddy reads it: what has a slash is a path, which is relative to the working directory. */
+/** `hide`, with Caddy's rules: an entry with a slash is a path, relative to the working directory. */
 export function hiddenBy(
   patterns: readonly string[],
   expand: Expand,
@@ -49,7 +49,7 @@ function patternsOf(patterns: readonly string[]): Patterns {
   };
 }
 
-/** One that is not a glob is a name or path as it is written. */
+/** An entry that is not a valid glob is a literal name or path. */
 function compiled(text: string): Pattern {
   try {
     const like = compileGlob([{ text, isLiteral: false }]);
@@ -59,7 +59,7 @@ function compiled(text: string): Pattern {
   }
 }
 
-/** No wildcard is a slash, so of the directories above a path only one can be like a pattern. */
+/** A wildcard never matches a slash, so only one of the directories above a path can match a pattern. */
 function isBelowOne(path: string, patterns: readonly Pattern[]): boolean {
   const names = path.split(sep);
   return patterns.some(({ text, matches }) => {
@@ -68,7 +68,7 @@ function isBelowOne(path: string, patterns: readonly Pattern[]): boolean {
   });
 }
 
-/** What a placeholder brings in is not a wildcard. */
+/** The value of a placeholder contains no wildcards. */
 function literal(value: string): string {
   return value.replace(/[*?[\\]/g, '\\$&');
 }

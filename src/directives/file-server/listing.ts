@@ -10,9 +10,9 @@ import { queryOf } from '../../site/placeholders.ts';
 import { type HidesFile, siteFile, siteNames, unreadable } from '../../site/site-files.ts';
 import type { IsHidden } from './hidden-names.ts';
 
-/** Entries of a directory that are listed; what is beyond is only counted as being there. */
+/** Entries of a directory that are listed. The page only mentions that there are more. */
 const MAX_ENTRIES = 10_000;
-/** Entries that are looked at at once. */
+/** Entries that are looked up at the same time. */
 const AT_ONCE = 32;
 
 export interface ListedDirectory {
@@ -23,7 +23,7 @@ export interface ListedDirectory {
   readonly status: number | null;
 }
 
-/** Lists a directory, as a page or as JSON (RFC 9110 §12.5.1), in the order that the query asks for. */
+/** Lists a directory, as a page or as JSON (RFC 9110 §12.5.1), in the order of the query. */
 export async function answerListing(
   exchange: Exchange,
   directory: ListedDirectory,
@@ -85,7 +85,7 @@ async function entriesOf({
   return { entries, isComplete };
 }
 
-/** null for what has gone, is hidden, cannot be read, or leads out of the root. */
+/** Returns null if the entry has been removed, is hidden, cannot be read, or leads out of the root. */
 async function entryOf(
   root: string,
   names: readonly string[],
@@ -106,7 +106,7 @@ async function entryOf(
       isSymlink,
     };
   } catch {
-    // What the client could not fetch is not shown to him.
+    // A client does not see what it could not fetch.
     return null;
   }
 }
@@ -129,11 +129,11 @@ function comparison(sort: Sort): (a: Entry, b: Entry) => number {
 
 const DIGITS = /\d+/y;
 
-/** Numbers inside of names by their value: `chapter 2` before `chapter 10`. */
+/** Compares numbers in names by their value: `chapter 2` comes before `chapter 10`. */
 export function compareNaturally(a: string, b: string): number {
   let at = 0;
   while (at < a.length && a[at] === b[at]) at += 1;
-  // A number may have begun before the first difference.
+  // A number may begin before the first difference.
   while (at > 0 && isDigit(a, at - 1)) at -= 1;
   const [one, other] = [digitsAt(a, at), digitsAt(b, at)];
   if (one === '' || other === '') return compare(a.slice(at), b.slice(at));
@@ -165,7 +165,7 @@ function whole(text: string | null): number | null {
   return text !== null && /^\d{1,6}$/.test(text) ? Number(text) : null;
 }
 
-/** The members that Caddy's listing has. */
+/** The members of Caddy's listing. */
 function asJson({ name, size, modified, mode, isDirectory, isSymlink }: Entry): string {
   return JSON.stringify({
     name,
@@ -183,9 +183,9 @@ const SORTS = ['namedirfirst', 'name', 'size', 'time'] as const;
 type Sort = (typeof SORTS)[number];
 
 interface Entry {
-  /** Of a directory with `/` at its end. */
+  /** The name of a directory ends with `/`. */
   readonly name: string;
-  /** The name in lower case, by which it is sorted. */
+  /** The name in lower case, for sorting. */
   readonly folded: string;
   /** Bytes. */
   readonly size: number;
@@ -202,13 +202,13 @@ interface Listing {
   readonly order: 'asc' | 'desc';
 }
 
-/** A part of the path, with where it leads; null for the listed directory itself. */
+/** A part of the path with its link; null for the listed directory itself. */
 interface Crumb {
   readonly text: string;
   readonly href: string | null;
 }
 
-/** The path that the client sees, decoded: a prefix that was stripped is part of it. */
+/** The path that the client sees, decoded, including a prefix that was removed. */
 function visiblePath({ originalTarget }: Exchange): string {
   return decodePath(pathOf({ target: originalTarget }));
 }
@@ -216,7 +216,7 @@ function visiblePath({ originalTarget }: Exchange): string {
 /** Links lead up to the root of the files, not above it. */
 function crumbsOf(path: string, names: readonly string[]): readonly Crumb[] {
   const below = names.map((name) => `${name}/`).join('');
-  // What was rewritten to another name has no directories of its own.
+  // If the path was rewritten to another name, its directories are unknown.
   if (names.length === 0 || !path.endsWith(`/${below}`)) return [{ text: path, href: null }];
   const top = path.slice(0, path.length - below.length);
   return [top, ...names.map((name) => `${name}/`)].map((text, index) => ({
@@ -225,21 +225,21 @@ function crumbsOf(path: string, names: readonly string[]): readonly Crumb[] {
   }));
 }
 
-/** Relative, so that no name is taken for a scheme. */
+/** Relative, so that no name can be mistaken for a scheme. */
 function entryUrl(name: string): string {
   const bare = name.endsWith('/') ? name.slice(0, -1) : name;
   return `./${encodeURIComponent(bare)}${bare === name ? '' : '/'}`;
 }
 
-/** Entries that are sorted in one go. */
+/** Entries that are sorted at once. */
 const RUN = 500;
-/** About what a comparison of two names costs, in steps, and how many of them an entry of a run needs. */
+/** Approximate cost of comparing two names, in steps, and number of comparisons for each entry of a run. */
 const COMPARISON_STEPS = 15;
 const RUN_COMPARISONS = 9;
-/** About what the text of an entry costs, in steps. */
+/** Approximate cost of the text of an entry, in steps. */
 const TEXT_STEPS = 300;
 
-/** Sorts as `Array.prototype.sort` does; yields when nothing is left of the budget. */
+/** Sorts like `Array.prototype.sort`; yields when the budget is used up. */
 export function* sorted<T>(
   items: readonly T[],
   compare: (a: T, b: T) => number,
@@ -283,7 +283,7 @@ function* merge<T>(
   return merged.concat(others.slice(other));
 }
 
-/** The texts of all items; yields when nothing is left of the budget. */
+/** The texts of all items; yields when the budget is used up. */
 export function* texts<T>(
   items: readonly T[],
   textOf: (item: T) => string,
@@ -305,7 +305,7 @@ const COLUMNS: readonly (readonly [sort: Sort, title: string, style: string])[] 
 ];
 
 /**
- * A directory as a table, sorted by links; no script.
+ * A directory as a table that is sorted by links, without a script.
  *
  * @param rows of its entries; see {@link row}
  */

@@ -1,6 +1,6 @@
-// Files are not sent by the package `send`: it opens a path a second time after looking at it, so
-// that a symlink may come in between, and its entity tags are weak, which rules out `If-Match` and
-// `If-Range` (RFC 9110 §13.1).
+// Files are not sent by the package `send`: it opens a path a second time after checking it, so that a
+// symlink may be inserted in between. Its entity tags are weak, which rules out `If-Match` and `If-Range`
+// (RFC 9110 §13.1).
 
 import { constants } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
@@ -22,12 +22,12 @@ import type { Writable } from 'node:stream';
 import { pourInto } from '../../http/body-end.ts';
 import { givesBack } from '../../http/writable-stream.ts';
 
-/** A FIFO must not hold the opening up; what is behind the last link has been resolved already. */
+/** A FIFO must not block the opening. All links have already been resolved. */
 const OPEN_FLAGS = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
 
 const ENDINGS: Readonly<Record<Precompressed, string>> = { br: '.br', zstd: '.zst', gzip: '.gz' };
 
-/** Where encoded files may lie beside the plain one. */
+/** The encodings whose files may be next to the plain one. */
 export interface Representations {
   readonly root: string;
   readonly names: readonly string[];
@@ -36,7 +36,7 @@ export interface Representations {
   readonly precompressed: readonly Precompressed[];
 }
 
-/** Answers with a file, or with the encoded one beside it that the client prefers. */
+/** Responds with a file, or with the encoded one next to it that the client prefers. */
 export async function serveFile(
   exchange: Exchange,
   path: string,
@@ -75,7 +75,7 @@ export async function serveFile(
   }
 }
 
-/** The preferred one first; what is not there leaves the next. */
+/** The preferred one first; if it does not exist, the next one is tried. */
 async function encodedFile(
   exchange: Exchange,
   { root, names, isHidden, hidesFile, precompressed }: Representations,
@@ -91,7 +91,7 @@ async function encodedFile(
   return null;
 }
 
-/** Loaded with the first file: a gateway that serves none has no use for 2,500 types in its memory. */
+/** Loaded with the first file: a gateway that serves no files does not need 2,500 types in memory. */
 let mediaTypes: Promise<typeof MimeTypes> | undefined;
 
 function typeField(type: string | null): { readonly 'content-type'?: string } {
@@ -120,23 +120,23 @@ async function send(
   try {
     await pourFile(file, content, body);
   } catch (error) {
-    // A client that left needs no answer any more; a file that shrank must not look complete.
+    // A client that has left needs no response; a file that has shrunk must not look complete.
     exchange.log.debug('A file was not sent completely', { error: messageOf(error) });
     exchange.abort();
   }
 }
 
 /**
- * Bytes that one read of a file brings at most, and that a client who takes it slowly holds here. Each
- * read is a visit to a thread: with 64 KiB a download costs about a third more.
+ * Most bytes of one read of a file, which stay in memory while a client reads slowly. Each read uses a
+ * thread: with 64 KiB, a download costs about a third more.
  */
 export const FILE_READ_BYTES = 256 * 1024;
 
 /**
- * Writes a part of a file to a body, and ends that. One buffer is filled again and again where the body
- * keeps nothing of it.
+ * Writes a part of a file to a body, and ends the body. The same buffer is filled again and again if the body
+ * does not keep it.
  *
- * @throws Error when the file became shorter while it was read; whatever `pourInto` throws
+ * @throws Error if the file became shorter while it was read; the errors of `pourInto`
  */
 async function pourFile(file: FileHandle, part: ByteRange, body: Writable): Promise<void> {
   const isGivenBack = givesBack(body);

@@ -9,7 +9,7 @@ import { Secret } from '../../kernel/secret.ts';
 import type { Cursor, OptionTable } from '../../hubfile/cursor.ts';
 import { choiceOf, count, duration, flag, name, oneOf } from '../../hubfile/values.ts';
 
-/** Transports of other hubs, and what comes closest. */
+/** Transports of other hubs, and the closest equivalents. */
 const INSTEAD: Readonly<Record<string, string>> = { bolt: 'lmdb', local: 'memory' };
 
 /**

@@ -36,7 +36,7 @@ declare module '../../config/routes.ts' {
   }
 }
 
-/** What a parameter of a script may be called. */
+/** A valid name of a script's parameter. */
 export function isParameterName(name: string): boolean {
   return /^[A-Za-z_][A-Za-z0-9_]*$/.test(name);
 }
@@ -159,7 +159,7 @@ function reverseProxyShape(
       rewrite: nullable(text('a path or a query', (to) => /^[/?{]/.test(to))),
       headerUp: anyHeaderOperations,
       headerDown: anyHeaderOperations,
-      // -1 is Caddy's "at once", which is how it always is.
+      // -1 is Caddy's "at once", which is the only behaviour here.
       flushIntervalMs: duration({ min: -1 }),
       streamTimeoutMs: duration(),
       streamCloseDelayMs: duration(),
@@ -181,13 +181,13 @@ function reverseProxyShape(
   );
 }
 
-/** Upstreams have no default: they must be given. */
+/** Upstreams have no default: they are required. */
 function withoutUpstreams(): Partial<Omit<ReverseProxyConfig, 'kind'>> {
   const { kind: _kind, upstreams: _upstreams, ...defaults } = defaultReverseProxy;
   return defaults;
 }
 
-/** What a placeholder brought into an upstream must still be an origin. */
+/** After a placeholder is filled in, an upstream must still be an origin. */
 function checkUpstreams(proxy: ReverseProxyConfig, report: Report): void {
   if (proxy.fastcgi !== null) checkFastcgi(proxy, report);
   checkWeights(proxy, report);
@@ -240,7 +240,7 @@ function isCleartext({ upstreams, dynamic: named }: ReverseProxyConfig): boolean
   return named?.scheme === 'http' || upstreams.some((one) => /^(http|unix):/.test(one));
 }
 
-/** What cannot be, where upstreams come and go; each where it is written, as the rest may stay. */
+/** Reports what is not possible with dynamic upstreams, each at its place, because the rest may stay. */
 function checkDynamic(proxy: ReverseProxyConfig, report: Report): void {
   const { dynamic: about, activeHealth, fastcgi } = proxy;
   if (about === null) return;
@@ -273,7 +273,7 @@ function checkWeights(proxy: ReverseProxyConfig, report: Report): void {
   }
 }
 
-/** What is spoken by HTTP only. */
+/** Options that exist only for HTTP. */
 function checkFastcgi(proxy: ReverseProxyConfig, report: Report): void {
   const { upstreams, activeHealth } = proxy;
   const about = upstreams;
@@ -326,7 +326,7 @@ const dynamic = byKind<DynamicConfig>({
   srv: object(dynamicSettings, defaultDynamic),
 });
 
-/** RFC 2181 §11 allows more, but nobody calls a server so. */
+/** RFC 2181 §11 allows more, but servers do not have such names. */
 export function isDnsName(text: string): boolean {
   return text.length <= 253 && /^[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*\.?$/.test(text);
 }

@@ -119,7 +119,7 @@ function versions(option: Cursor): readonly ('ipv4' | 'ipv6')[] {
   return words.map((word: Word) => choiceOf(option, word, ['ipv4', 'ipv6'] as const));
 }
 
-/** As `node:dns` takes them. */
+/** In the format of `node:dns`. */
 function resolvers(option: Cursor): readonly string[] {
   return option.several('the address of a name server').map((word) => {
     const address = word.text.replace(/^udp\//, '');

@@ -22,7 +22,7 @@ export function proxyTransport(
     : fastcgiTransport(cursor, sofar.transport);
 }
 
-/** What concerns TLS means that upstreams speak it. */
+/** An option of TLS implies that upstreams use TLS. */
 function httpTransport(
   cursor: Cursor,
   known: Transport,
@@ -88,7 +88,7 @@ function fastcgiTransport(
   return { transport: settings, fastcgi };
 }
 
-/** The options of FastCGI, which `php_fastcgi` has too. */
+/** The options of FastCGI, which `php_fastcgi` also has. */
 export const FASTCGI_OPTIONS: OptionTable<FastcgiDraft> = {
   root: (option) => ({ root: name(option, 'a directory') }),
   split: (option) => ({ splitPath: list(option, 'the end of a name such as .php') }),
@@ -119,7 +119,7 @@ function parameter(option: Cursor): FastcgiConfig['env'][number] {
   return { name: word.text, value: text(option, 'a value') };
 }
 
-/** `versions <1.1|2|h2c…>`; `h2c` is HTTP/2 alone, as it is not negotiated. */
+/** `versions <1.1|2|h2c…>`; `h2c` is HTTP/2 only, because it is not negotiated. */
 function versions(cursor: Cursor): Pick<Transport, 'versions'> & { readonly h2c: boolean } {
   const words = cursor.several('1.1, 2 or h2c');
   for (const word of words) {
@@ -145,7 +145,7 @@ function keepAlive(cursor: Cursor): number {
   return 0;
 }
 
-/** Where 0 would not mean "no limit" but nonsense. */
+/** For durations of which 0 would not mean "no limit" but make no sense. */
 export function positiveDuration(cursor: Cursor): number {
   const word = cursor.peek();
   const ms = duration(cursor);

@@ -8,16 +8,16 @@ const UPSTREAM =
 const HOST = /^[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*\.?$/;
 const MAX_RANGE = 1000;
 
-/** What options of the transport say of the scheme of the upstreams. */
+/** The options of the transport that determine the scheme of the upstreams. */
 export interface TransportWords {
   readonly tls: boolean;
   readonly h2c: boolean;
 }
 
 /**
- * Upstreams as absolute origins: `host:port`, `http://…`, `https://…`, `unix//path`, and a range
- * of ports such as `host:8001-8003`. All have one scheme; a Unix socket speaks plain HTTP. `h2c://`
- * and `unix+h2c//path`, or `versions h2c`, mean HTTP/2 without TLS.
+ * Upstreams as absolute origins: `host:port`, `http://…`, `https://…`, `unix//path`, and a range of ports
+ * such as `host:8001-8003`. All have the same scheme; a Unix socket uses plain HTTP. `h2c://` and
+ * `unix+h2c//path`, or `versions h2c`, mean HTTP/2 without TLS.
  */
 export function upstreamsOf(
   to: readonly { readonly cursor: Cursor; readonly words: readonly Word[] }[],
@@ -35,7 +35,7 @@ export function upstreamsOf(
     cursor.fail(word.span, 'mixed-schemes', message, hint);
   }
   const upstreams = found.flatMap(({ origins }) => origins);
-  // One word is pointed at; of several it is not known which a problem will be about.
+  // A problem can point at a single word. Of several, it is unknown which one it will be about.
   const [only] = found.length === 1 ? found : [];
   if (only !== undefined) only.cursor.origins.mark(upstreams, only.word.span);
   return upstreams;
@@ -92,7 +92,7 @@ function originsOf(cursor: Cursor, word: Word, { tls, h2c }: TransportWords): re
     cursor.fail(word.span, 'bad-upstream', message, 'write versions 2');
   }
   const host = hostOf(cursor, word, hostText, portText);
-  // `{env.APP}` may bring its port with it.
+  // `{env.APP}` may contain its port.
   if (host.startsWith('{') && portText === undefined) return [`${scheme}://${host}`];
   return portsOf(cursor, word, portText, scheme).map((port) => `${scheme}://${host}:${port}`);
 }
@@ -124,7 +124,7 @@ function portsOf(
 function bad(cursor: Cursor, word: Word): never {
   const message = `${cursor.quote(word)} is not a valid upstream address`;
   const { source, start, end } = word.span;
-  // One that is empty leaves nothing of itself in the word.
+  // An empty variable leaves nothing in the word.
   const hint = source.raw.slice(start, end + 2).includes('{$')
     ? 'part of it comes from a variable: is it set? Write a default as {$NAME:value}'
     : word.text.includes('{')

@@ -94,7 +94,7 @@ function without(
   return all.filter((each) => each !== type);
 }
 
-/** Settings of a challenge beside `dns`, which may come later. */
+/** Settings of a challenge in addition to `dns`, which may come later. */
 export function dnsOptions<
   Draft extends { readonly dnsSettings: Partial<DnsSettings> | null },
 >(): OptionTable<Draft> {
@@ -102,7 +102,7 @@ export function dnsOptions<
     Object.entries(DNS_SETTINGS).map(([option, set]) => [
       option,
       (cursor: Cursor, { dnsSettings }: Draft) =>
-        // The draft's own member with more in it.
+        // The draft's own member, with further settings.
         ({
           dnsSettings: { ...dnsSettings, ...set(cursor, defaultDnsChallenge) },
         }) as Partial<Draft>,

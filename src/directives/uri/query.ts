@@ -9,15 +9,15 @@ type Parameter = readonly [name: string, value: string];
 type Parameters = readonly Parameter[];
 type Change = (parameters: Parameters, exchange: Exchange) => Parameters;
 
-/** Parameters of a query that is changed; as many as the hub takes pairs of a form. */
+/** Most parameters of a changed query; the same as the hub's limit for the pairs of a form. */
 const MAX_PARAMETERS = 1100;
-/** The order in which they are made, whatever that in which they are written. */
+/** The order in which the changes are applied, whatever the order in which they are written. */
 const ORDER: readonly QueryChange['kind'][] = ['rename', 'set', 'add', 'replace', 'delete'];
 
 /**
- * Changes the parameters of a query, which keep their order: those that are renamed or set stay
- * where the first of the name was, new ones come last. A query in which nothing changes stays as it
- * is; else all of it is encoded as forms encode it.
+ * Changes the parameters of a query, which keep their order. Renamed or set parameters stay at the position
+ * of the first with that name; new ones come last. A query without changes stays as it is; otherwise, all of
+ * it is encoded in the way of forms.
  */
 export function changeQuery(
   changes: readonly QueryChange[],
@@ -113,11 +113,11 @@ export type UriChange =
       /** 0 means all. */
       readonly limit: number;
     }
-  /** Of the path; RE2 syntax. */
+  /** Applies to the path; RE2 syntax. */
   | { readonly kind: 'path_regexp'; readonly pattern: string; readonly replacement: string }
   | { readonly kind: 'query'; readonly changes: readonly QueryChange[] };
 
-/** A change of the parameters of one name; `*` where `replace` means those of any name. */
+/** A change of the parameters with one name; `*` in `replace` means those with any name. */
 export type QueryChange =
   | { readonly kind: 'rename'; readonly name: string; readonly to: string }
   | { readonly kind: 'set' | 'add'; readonly name: string; readonly value: string }

@@ -95,7 +95,7 @@ export function isPathPattern(text: string): boolean {
   return /^[/*{]/.test(text) && text.split(/(?<!\\)\{[^{}]*\}/).every(isGlob);
 }
 
-/** Names in placeholders keep their letters. */
+/** Names in placeholders keep their case. */
 export function lowerCaseHost(text: string): string {
   return text.replace(/\{[^{}]*\}|[^{}]+/g, (part) =>
     part.startsWith('{') ? part : part.toLowerCase(),

@@ -91,7 +91,7 @@ export function not(condition: NotCondition, compileMatcher: CompileMatcher): Pr
   return (exchange) => allHold(absent, exchange);
 }
 
-/** Without values the field must be there; a value may begin or end with `*`. */
+/** Without values, the field must be present. A value may begin or end with `*`. */
 function compileHeader(name: string, values: readonly string[]): Predicate {
   const isHost = name.toLowerCase() === 'host';
   const wanted = values.map((value) => filledIn(value, isHost ? likePath : likeAtEdges));
@@ -117,7 +117,7 @@ function compileQuery(name: string, values: readonly string[]): Predicate {
   };
 }
 
-/** `http`, `https`, `grpc`, `http/1.0`, `http/1.1`, `http/2`; a `+` at the end takes later ones too. */
+/** `http`, `https`, `grpc`, `http/1.0`, `http/1.1`, `http/2`; a `+` at the end includes later versions. */
 function compileProtocol(protocol: string): Predicate {
   const wanted = protocol.toLowerCase();
   if (wanted === 'http' || wanted === 'https') return (exchange) => exchange.scheme === wanted;
@@ -133,7 +133,7 @@ function compileProtocol(protocol: string): Predicate {
 
 /** One `*` stands for one label. */
 function hostPattern(pieces: readonly GlobPiece[]): IsLike {
-  // No host has NUL in it, so a star that a placeholder brings in is like nothing.
+  // No host contains NUL, so a star from a placeholder never matches.
   const pattern = pieces
     .map(({ text, isLiteral }) => (isLiteral ? text.replaceAll('*', '\0') : text))
     .join('');

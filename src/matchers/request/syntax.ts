@@ -61,7 +61,7 @@ export const header: ConditionSyntax<HeaderCondition> = {
   read: readHeader,
   merge(a, b) {
     if (a.name.toLowerCase() !== b.name.toLowerCase()) return null;
-    // One of them asks for presence only: with "any of", that is the weaker condition.
+    // One of them only requires presence, which is the weaker condition with "any of".
     const anyValue = a.values.length === 0 || b.values.length === 0;
     return { ...a, values: anyValue ? [] : [...a.values, ...b.values] };
   },
@@ -184,7 +184,7 @@ function marked<Condition extends MatchCondition>(
   return condition;
 }
 
-/** Caddy once took a client's own word for its address here. */
+/** Caddy once trusted the client's own value for its address here. */
 function ofPeer(cursor: Cursor): readonly string[] {
   const word = cursor.peek();
   if (word?.text === 'forwarded') {

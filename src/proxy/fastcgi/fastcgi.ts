@@ -1,5 +1,5 @@
-// No FastCGI client for Node is maintained, so this is our own. Each request has one connection,
-// and the end of the connection is the end of everything that belongs to the request.
+// No FastCGI client for Node is maintained, so this one is hubgate's own. Each request has one connection,
+// and the end of the connection ends everything that belongs to the request.
 
 import { connect, type Socket } from 'node:net';
 import type { Readable, Writable } from 'node:stream';
@@ -24,18 +24,18 @@ import {
   streamRecords,
 } from './records.ts';
 
-/** Bytes of what a script complains about that go to the log, for each request. */
+/** Bytes of a script's error output that are logged, for each request. */
 const MAX_STDERR_BYTES = 16 * 1024;
 
-/** Bytes of a body without a declared length, which scripts must be told beforehand. */
+/** Largest body without a declared length, in bytes: scripts need the length in advance. */
 const MAX_UNSIZED_BYTES = 1024 * 1024;
 
 export interface FastcgiRequest {
   readonly method: string;
-  /** Parameters of the request, but for the length of its body. */
+  /** Parameters of the request, except for the length of its body. */
   readonly parameters: ReadonlyMap<string, string>;
   readonly body: Readable | null;
-  /** null: the body is read first, since a script reads only as much as was declared. */
+  /** null: the body is read first, because a script reads only as much as was declared. */
   readonly contentLength: string | null;
   readonly client: RequestingClient;
   readonly clock: Clock;
@@ -48,11 +48,12 @@ export interface FastcgiTarget {
 }
 
 /**
- * Has one request answered by a FastCGI server, over a connection of its own. Resolves when the
- * response is complete; back-pressure holds both ways.
+ * Exchanges one request with a FastCGI server, over a connection of its own. Resolves when the response is
+ * complete; back-pressure works in both directions.
  *
  * @throws ForwardError
- * @throws HttpError with which the body ended, 413 for one too long to be read first; whatever the sink throws
+ * @throws HttpError with which the body ended, 413 for one that is too long to be read first; the errors of
+ * the sink
  */
 export async function forwardByFastcgi(
   target: FastcgiTarget,
@@ -77,7 +78,7 @@ async function sizedBody({ body, contentLength }: FastcgiRequest): Promise<{
   if (contentLength !== null) return { body, contentLength };
   const chunks: Buffer[] = [];
   let bytes = 0;
-  // A stream without an encoding gives buffers.
+  // A stream without an encoding yields buffers.
   for await (const chunk of body as AsyncIterable<Buffer>) {
     bytes += chunk.length;
     if (bytes > MAX_UNSIZED_BYTES) {
@@ -97,7 +98,7 @@ class FastcgiExchange {
   readonly #head = new HeadReader();
   #socket: Socket | undefined;
   #body: Writable | null = null;
-  /** Bytes of the response's body that are still to come; null where its length is not known. */
+  /** Bytes of the response body that are still expected; null if its length is not known. */
   #left: number | null = null;
   #isBodiless = false;
   #stderr = '';
@@ -193,7 +194,7 @@ class FastcgiExchange {
         this.#end(content[4] ?? 0);
         return;
       default:
-      // Of the management of servers we ask nothing.
+      // Management records are not requested.
     }
   }
 

@@ -6,26 +6,26 @@ import { splitAfter } from '../../http/request-path.ts';
 import { HubgateError } from '../../kernel/error.ts';
 import { ForwardError } from '../forward-error.ts';
 
-/** Bytes of all parameters of one request. */
+/** Largest size of all parameters of one request, in bytes. */
 const MAX_PARAMETER_BYTES = 256 * 1024;
 
-/** What a script is told of its request beside the fields: paths decoded, all of them text. */
+/** The properties of a request for a script, in addition to the fields: decoded paths, all of them text. */
 export interface ScriptRequest {
-  /** Directory of the site's files, as the server of the script sees it. */
+  /** Directory of the site's files, from the view of the server of the script. */
   readonly root: string;
   /** The path of the script below the root, beginning with `/`. */
   readonly scriptName: string;
   readonly pathInfo: string;
-  /** What the configuration sets, the last word. */
+  /** Values from the configuration, which override all others. */
   readonly env: ReadonlyMap<string, string>;
 }
 
 /**
- * The environment of a script (RFC 3875 §4.1). `Proxy` is left out, since programs take
- * `HTTP_PROXY` for their own proxy (CVE-2016-5385); so are names that would be another's
+ * The environment of a script (RFC 3875 §4.1). `Proxy` is left out, because programs use `HTTP_PROXY` as the
+ * address of their own proxy (CVE-2016-5385). Names that could be confused with others are left out too
  * (`X_Real_IP`). The address is that of the client behind trusted proxies.
  *
- * @throws ForwardError `unsendable-request` when they are too long
+ * @throws ForwardError `unsendable-request` if they are too long
  */
 export function scriptParameters(
   exchange: Exchange,
@@ -39,7 +39,7 @@ export function scriptParameters(
   const secure = exchange.scheme === 'https';
   const user = exchange.identity.user ?? undefined;
   const parameters = new Map<string, string>();
-  // First, so that no field can take the place of what follows.
+  // First, so that no field can override the following parameters.
   for (const [name, value] of fieldParameters(headers)) parameters.set(name, value);
   const known: Readonly<Record<string, string>> = {
     GATEWAY_INTERFACE: 'CGI/1.1',
@@ -85,17 +85,17 @@ function translated(directory: string, pathInfo: string): { PATH_TRANSLATED?: st
   return path.startsWith(below) ? { PATH_TRANSLATED: path } : {};
 }
 
-/** Fields that frame the message, or are given otherwise. */
+/** Fields that frame the message, or that are passed in another way. */
 const OWN = new Set(['content-length', 'content-type', 'expect', 'te', 'trailer', 'proxy']);
 
 function fieldParameters(headers: HeaderList): Map<string, string> {
   const found = new Map<string, string>();
   headers.forEach((key, value) => {
-    // Any other letter becomes _ too, and so the name of another field.
+    // Any other character would become _ too, and so the name of another field.
     if (OWN.has(key) || !/^[a-z0-9-]+$/.test(key)) return;
     const name = `HTTP_${key.replaceAll('-', '_').toUpperCase()}`;
     const known = found.get(name);
-    // RFC 9113 §8.2.3: crumbs of a cookie are one.
+    // RFC 9113 §8.2.3: cookie crumbs are joined.
     const separator = key === 'cookie' ? '; ' : ', ';
     found.set(name, known === undefined ? value : `${known}${separator}${value}`);
   });
@@ -103,9 +103,9 @@ function fieldParameters(headers: HeaderList): Map<string, string> {
 }
 
 /**
- * Divides a decoded path where the name of the script ends.
+ * Splits a decoded path after the name of the script.
  *
- * @throws HttpError 404 for one that no script can have
+ * @throws HttpError 404 for a path that no script can have
  */
 export function scriptOf(
   path: string,

@@ -13,10 +13,10 @@ export const RECORD = {
   stderr: 7,
 } as const;
 
-/** One request per connection, so one number is enough. */
+/** There is one request per connection, so one number is sufficient. */
 const REQUEST_ID = 1;
 const HEADER_BYTES = 8;
-/** Content of one record; its length has 16 bits. */
+/** Longest content of one record; its length has 16 bits. */
 const MAX_CONTENT = 65_528;
 
 export interface FastcgiRecord {
@@ -24,24 +24,24 @@ export interface FastcgiRecord {
   readonly content: Buffer;
 }
 
-/** The beginning of a request in the role of a responder, after which the server closes the connection. */
+/** Begins a request in the role of a responder; the server closes the connection after the response. */
 export function beginRequest(): Buffer {
   return record(RECORD.beginRequest, Buffer.from([0, 1, 0, 0, 0, 0, 0, 0]));
 }
 
-/** Bytes of a stream in as many records as they need. */
+/** Splits bytes of a stream into as many records as needed. */
 export function streamRecords(type: number, content: Buffer): Buffer {
   return Buffer.concat([...recordContents(content)].map((part) => record(type, part)));
 }
 
-/** What of a stream goes into one record each. */
+/** The contents of the single records of a stream. */
 export function* recordContents(content: Buffer): Generator<Buffer> {
   for (let at = 0; at < content.length; at += MAX_CONTENT) {
     yield content.subarray(at, at + MAX_CONTENT);
   }
 }
 
-/** The empty record with which a stream ends. */
+/** The empty record that ends a stream. */
 export function endOfStream(type: number): Buffer {
   return record(type, Buffer.alloc(0));
 }
@@ -50,14 +50,14 @@ function record(type: number, content: Buffer): Buffer {
   return Buffer.concat([recordHeader(type, content.length), content]);
 }
 
-/** What goes before the content of a record. */
+/** The header of a record. */
 export function recordHeader(type: number, contentLength: number): Buffer {
   const header = Buffer.from([1, type, 0, REQUEST_ID, 0, 0, 0, 0]);
   header.writeUInt16BE(contentLength, 4);
   return header;
 }
 
-/** Parameters as pairs of lengths, names and values (§3.4); all are byte strings. */
+/** Encodes parameters as pairs of lengths, names and values (§3.4); all are byte strings. */
 export function encodedPairs(pairs: ReadonlyMap<string, string>): Buffer {
   const parts: Buffer[] = [];
   for (const [name, value] of pairs) {
@@ -74,11 +74,11 @@ function length(bytes: number): Buffer {
   return long;
 }
 
-/** Reads records out of the chunks of a connection; holds at most one that is not complete. */
+/** Reads records from the chunks of a connection. It stores at most one incomplete record. */
 export class RecordReader {
   #rest: Buffer = Buffer.alloc(0);
 
-  /** @throws HubgateError `upstream-broken` for what is not a record of our request */
+  /** @throws HubgateError `upstream-broken` for anything that is not a record of this request */
   *read(chunk: Buffer): Generator<FastcgiRecord> {
     let bytes = this.#rest.length === 0 ? chunk : Buffer.concat([this.#rest, chunk]);
     while (bytes.length >= HEADER_BYTES) {
@@ -103,14 +103,14 @@ export interface ScriptHead {
   readonly rest: Buffer;
 }
 
-/** Gathers the head of a script's response (RFC 3875 §6.2, §6.3). */
+/** Collects the head of a script's response (RFC 3875 §6.2, §6.3). */
 export class HeadReader {
   #bytes: Buffer = Buffer.alloc(0);
 
   /**
-   * The head once it is complete; until then null.
+   * The head when it is complete; null until then.
    *
-   * @throws HubgateError `upstream-broken` for one that is too long, or none
+   * @throws HubgateError `upstream-broken` for a head that is too long or invalid
    */
   read(chunk: Buffer): ScriptHead | null {
     const from = Math.max(0, this.#bytes.length - 3);

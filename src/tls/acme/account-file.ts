@@ -5,7 +5,7 @@ import { HubgateError } from '../../kernel/error.ts';
 import { createPrivate, fileName, readIfPresent, writePrivate } from '../storage.ts';
 import { requireUrl } from '../../kernel/parse-url.ts';
 
-/** What makes two accounts with an authority the same. */
+/** The fields that identify an account with an authority: two accounts with the same values are the same. */
 export interface AccountIdentity {
   /** URL of the directory. */
   readonly directory: string;
@@ -17,7 +17,7 @@ export interface AccountIdentity {
 export interface AccountKey {
   /** PKCS #8, PEM. */
   readonly key: string;
-  /** URL of the account; null until the authority has told it. */
+  /** URL of the account; null until the authority has returned it. */
   readonly url: string | null;
 }
 
@@ -33,7 +33,7 @@ export class AccountFile {
     this.#file = join(storage, 'acme', host, `account-${digest.slice(0, 16)}.json`);
   }
 
-  /** The key that is there, or a new one: of several processes at once, all get the same. */
+  /** The existing key, or a new one. If several processes ask at once, all get the same key. */
   async open(): Promise<AccountKey> {
     const present = await this.#read();
     if (present !== null) return present;

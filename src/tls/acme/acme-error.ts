@@ -1,22 +1,24 @@
 import { codeOf, HubgateError, messageOf } from '../../kernel/error.ts';
 
-/** Why there is not a certificate, and what may be done about it. */
+/** The reason why a certificate could not be obtained, and what can be done about it. */
 interface AcmeFailure {
-  /** Type of the problem without its prefix (RFC 8555 §6.7): `rateLimited`; null when there is none. */
+  /**
+   * Type of the problem without its prefix (RFC 8555 §6.7), for example `rateLimited`; null if there is none.
+   */
   readonly problem?: string | null;
-  /** What the authority asks to wait (RFC 8555 §6.6). */
+  /** The time that the authority asks the client to wait (RFC 8555 §6.6). */
   readonly retryAfterMs?: number | null;
   readonly cause?: unknown;
 }
 
-/** Longest text that is taken over from an authority, in characters. */
+/** Longest text that is copied from a response of an authority, in characters. */
 const MAX_DETAIL = 300;
 
 /**
- * An authority that could not be reached (`acme-unreachable`), refused (`acme-refused`), did not
- * find its challenge answered (`acme-challenge-failed`) or took too long (`acme-timeout`); a record that could not be written or
- * seen (`acme-dns-failed`); or one
- * that was not asked, because the name does not lead here (`acme-name-elsewhere`).
+ * The authority could not be reached (`acme-unreachable`), refused the order (`acme-refused`), could not
+ * validate the challenge (`acme-challenge-failed`) or took too long (`acme-timeout`). Or a DNS record could
+ * not be written or seen (`acme-dns-failed`). Or no authority was asked, because the name does not lead to
+ * this gateway (`acme-name-elsewhere`).
  */
 export class AcmeError extends HubgateError {
   readonly problem: string | null;
@@ -30,7 +32,7 @@ export class AcmeError extends HubgateError {
   }
 }
 
-/** Whatever was thrown on the way to a certificate, as an {@link AcmeError}. */
+/** Converts any error on the way to a certificate to an {@link AcmeError}. */
 export function asAcmeError(thrown: unknown): AcmeError {
   if (thrown instanceof AcmeError) return thrown;
   return new AcmeError(codeOf(thrown) ?? 'acme-failed', messageOf(thrown), { cause: thrown });
@@ -56,7 +58,7 @@ const CURES: Readonly<Record<string, string>> = {
     'this authority does not issue certificates for this name: use tls internal, or certificate files',
 };
 
-/** What to do about the commonest causes; null where nothing general can be said. */
+/** What to do about the most common causes; null if nothing general can be said. */
 export function fixFor({ code, problem, cause }: AcmeError): string | null {
   if (problem !== null) return Object.hasOwn(CURES, problem) ? (CURES[problem] ?? null) : null;
   if (code === 'acme-dns-failed') return 'check dns or acme_dns, and the rights at the provider';

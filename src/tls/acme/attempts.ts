@@ -1,33 +1,39 @@
 import { rm } from 'node:fs/promises';
 import { readIfPresent, writePrivate } from '../storage.ts';
 
-/** What has been tried in vain for a certificate. */
+/** The failed attempts to obtain a certificate. */
 export interface Attempts {
   /** Failures since the last success. */
   readonly count: number;
-  /** Not before this is it tried again; milliseconds since the epoch. */
+  /** The earliest time of the next attempt, in milliseconds since the epoch. */
   readonly nextAttempt: number;
   readonly error: string;
-  /** Digest of the settings that it was tried with; with others it is tried again. */
+  /** Digest of the settings of the attempt. If the settings change, the certificate is ordered again. */
   readonly settings: string;
 }
 
 const MIN_BACKOFF_MS = 60_000;
 const HOUR_MS = 60 * 60 * 1000;
-/** From this failure on, hours: an authority forgives five failed validations of a name per hour. */
+/**
+ * From this failure on, the waits are hours. An authority tolerates five failed validations of a name per
+ * hour.
+ */
 const PATIENT_FROM = 3;
-/** Longest wait where no authority was asked: whoever fixes his DNS should not wait for hours. */
+/**
+ * Longest wait if no authority was asked. An operator who has corrected the DNS should not wait for hours.
+ */
 export const UNASKED_BACKOFF_MS = 5 * 60_000;
 export const MAX_BACKOFF_MS = 6 * 60 * 60 * 1000;
-/** Longest wait that an authority may ask for. */
+/** Longest wait that an authority can ask for. */
 export const LONGEST_BACKOFF_MS = 24 * 60 * 60 * 1000;
 
 /**
- * Milliseconds until the next attempt after so many failures: a minute, two, an hour, then doubled
- * each time; a random part of a quarter is taken off so that many names do not come at once.
+ * Milliseconds until the next attempt after this many failures: one minute, two minutes, an hour, then twice
+ * as long each time. Up to a quarter is subtracted at random, so that many names are not ordered at the same
+ * moment.
  *
  * @param random from 0 up to 1
- * @param retryAfterMs what the authority has asked for
+ * @param retryAfterMs the wait that the authority has asked for
  */
 export function backoff(failures: number, random: number, retryAfterMs: number | null): number {
   const full =
@@ -38,7 +44,7 @@ export function backoff(failures: number, random: number, retryAfterMs: number |
   return Math.max(own, Math.min(retryAfterMs ?? 0, LONGEST_BACKOFF_MS));
 }
 
-/** null when there is nothing to remember, or only of other settings. */
+/** Reads the failed attempts; null if there are none, or only attempts with other settings. */
 export async function readAttempts(file: string, settings: string): Promise<Attempts | null> {
   const text = await readIfPresent(file);
   const attempts = text === null ? null : parse(text);
@@ -63,7 +69,7 @@ function parse(text: string): Attempts | null {
     if (typeof count !== 'number' || typeof nextAttempt !== 'number') return null;
     return { count, nextAttempt, error: String(error), settings: String(settings) };
   } catch {
-    // Not ours, or damaged: as good as absent.
+    // Damaged, or not written by hubgate: treated as absent.
     return null;
   }
 }

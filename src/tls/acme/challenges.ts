@@ -8,12 +8,12 @@ import { createHash } from 'node:crypto';
 import { isIP } from 'node:net';
 import { requireUrl } from '../../kernel/parse-url.ts';
 
-/** A way to prove that a name is ours. */
+/** A way to prove control of a name. */
 export type ChallengeType = FileChallengeType | 'dns-01';
-/** Those that are answered from this class's files. */
+/** The types that are answered from the files of this class. */
 export type FileChallengeType = AcmeOptions['challenges'][number];
 
-/** What an authority wants to find under a name. */
+/** A challenge: what an authority expects to find under a name. */
 export interface Challenge {
   readonly type: FileChallengeType;
   /** DNS name or IP address. */
@@ -25,13 +25,13 @@ export interface Challenge {
 
 type Answer = Readonly<Record<string, unknown>>;
 
-/** Longest time that a challenge is answered, should nobody withdraw it. */
+/** Longest time for which a challenge is answered if nothing withdraws it. */
 const CHALLENGE_MS = 60 * 60 * 1000;
 const TOKEN = /^[A-Za-z0-9_-]{1,256}$/;
 
 /**
- * Answers to pending challenges, as files of the storage: whichever process or machine an authority
- * asks, it can answer, if only it shares the storage. `<storage>/acme/challenges/<type>/<name>`.
+ * Responses to pending challenges, as files in the storage: `<storage>/acme/challenges/<type>/<name>`. An
+ * authority can ask any process or machine that shares the storage.
  */
 export class Challenges {
   readonly #directory: string;
@@ -42,7 +42,7 @@ export class Challenges {
     this.#clock = clock;
   }
 
-  /** Makes the answer ready, and returns what takes it away. */
+  /** Stores the response. The returned function removes it. */
   async publish({ type, name, token, keyAuthorization }: Challenge): Promise<() => Promise<void>> {
     await this.#sweep(type);
     const now = this.#clock.now();
@@ -56,14 +56,14 @@ export class Challenges {
     return () => rm(file, { force: true });
   }
 
-  /** The body of an HTTP-01 answer (RFC 8555 §8.3); null for tokens that are none, or not ours. */
+  /** The body of an HTTP-01 response (RFC 8555 §8.3); null for an invalid or unknown token. */
   async keyAuthorization(token: string): Promise<string | null> {
     if (!TOKEN.test(token)) return null;
     const answer = await this.#read(this.#file('http-01', token));
     return typeof answer?.['keyAuthorization'] === 'string' ? answer['keyAuthorization'] : null;
   }
 
-  /** The certificate of a TLS-ALPN-01 answer for a server name; null when none is pending. */
+  /** The certificate of a TLS-ALPN-01 response for a server name; null if no challenge is pending. */
   async certificate(serverName: string): Promise<Pick<KeyPair, 'chain' | 'key'> | null> {
     const answer = await this.#read(this.#file('tls-alpn-01', serverName));
     const { chain, key } = answer ?? {};
@@ -83,11 +83,11 @@ export class Challenges {
     return Number(expires) > this.#clock.now();
   }
 
-  /** Takes away what a process has left that ended in the middle of an order. */
+  /** Removes the files of a process that ended in the middle of an order. */
   async #sweep(type: FileChallengeType): Promise<void> {
     for (const name of await namesIn(join(this.#directory, type))) {
       const file = join(this.#directory, type, name);
-      // What cannot be read may be about to be written by another.
+      // Another process may be writing a file that cannot be read yet.
       const answer = await readAnswer(file).catch(() => null);
       if (answer !== null && !this.#pending(answer)) await rm(file, { force: true });
     }
@@ -96,15 +96,15 @@ export class Challenges {
 
 async function readAnswer(file: string): Promise<Answer | null> {
   const text = await readIfPresent(file);
-  // Files here are written whole, by this class only; each member is checked where it is used.
+  // Only this class writes these files, and always as a whole. Each member is checked where it is used.
   return text === null ? null : (JSON.parse(text) as Answer);
 }
 
 const DAY_MS = 24 * 60 * 60 * 1000;
 
 /**
- * The self-signed certificate that answers a TLS-ALPN-01 challenge (RFC 8737 §3): for exactly one
- * name or address, with the digest of the key authorization in a critical extension.
+ * Creates the self-signed certificate that answers a TLS-ALPN-01 challenge (RFC 8737 §3). It is for exactly
+ * one name or address and has the digest of the key authorization in a critical extension.
  */
 async function challengeCertificate(
   name: string,
@@ -122,8 +122,8 @@ async function challengeCertificate(
 }
 
 /**
- * The server name with which an authority asks for the TLS-ALPN-01 answer: the name itself, and
- * for an address the name of its reverse lookup (RFC 8738 §6).
+ * The server name with which an authority asks for the TLS-ALPN-01 response: the name itself, or for an
+ * address the name of its reverse lookup (RFC 8738 §6).
  */
 export function challengeName(name: string): string {
   switch (isIP(name)) {

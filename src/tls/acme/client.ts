@@ -11,19 +11,19 @@ import { AcmeError } from './acme-error.ts';
 import type { ChallengeType } from './challenges.ts';
 import { problemOf, requestDirectory, type RequestOptions } from './directory-request.ts';
 
-/** Who asks which authority. */
+/** An account with an authority, and how to reach that authority. */
 export interface AcmeAccount {
   /** URL of the directory. */
   readonly directory: string;
   readonly email: string | null;
-  /** PEM of a private directory's root, believed beside the public ones. */
+  /** Root of a private directory, PEM; trusted in addition to the public ones. */
   readonly root: string | null;
   readonly externalAccount: AcmeOptions['externalAccount'];
-  /** At least one, in the order in which they are tried. */
+  /** At least one, in the order of the attempts. */
   readonly challenges: readonly ChallengeType[];
-  /** How `dns-01` is done. */
+  /** How `dns-01` writes its records. */
   readonly dns: DnsChallengeConfig | null;
-  /** The external account is for this authority, whether or not it says that it needs one. */
+  /** Whether the external account is used even if the authority does not require one. */
   readonly alwaysBind: boolean;
 }
 
@@ -32,27 +32,27 @@ export interface AcmeClientOptions {
   readonly storage: string;
   readonly clock: Clock;
   readonly signal: AbortSignal;
-  /** Makes an answer ready for the authority, and returns what takes it away. */
+  /** Makes the response available to the authority. The returned function removes it. */
   readonly publish: (proof: ChallengeProof) => Promise<() => Promise<void>>;
 }
 
-/** What an authority wants to find, and where. */
+/** What an authority expects to find, and where. */
 export interface ChallengeProof {
   readonly type: ChallengeType;
   /** DNS name without `*.`, or IP address. */
   readonly name: string;
   readonly token: string;
-  /** Of `dns-01`, its digest (RFC 8555 §8.4). */
+  /** The key authorization; for `dns-01`, its digest (RFC 8555 §8.4). */
   readonly keyAuthorization: string;
 }
 
-/** A certificate as it was issued, PEM. */
+/** A certificate as the authority issued it, PEM. */
 export interface IssuedChain {
   readonly chain: string;
   readonly key: string;
 }
 
-/** What acme-client keeps to itself: the one method through which a client sends. */
+/** Internals of acme-client: the one method through which a client sends its requests. */
 interface ClientInside {
   readonly http: {
     request(url: string, method: string, options?: RequestOptions): Promise<unknown>;
@@ -61,22 +61,22 @@ interface ClientInside {
 }
 
 /**
- * Loads acme-client when it is first needed. The library is CommonJS: in the bundle, its namespace has
- * only `default`, while Node's own loader also finds the names. So nobody reads the names.
+ * Loads acme-client when it is first needed. The library is CommonJS. In the bundle its namespace has only
+ * `default`; Node's own loader also finds the names. So only `default` is used.
  */
 async function loadAcmeClient(): Promise<Pick<typeof Acme, 'Client' | 'crypto'>> {
   const { default: library } = await import('acme-client');
   return library;
 }
 
-/** How often a request is sent again because its nonce was used up. */
+/** How often a request is sent again because its nonce was already used. */
 const MAX_NONCE_RETRIES = 10;
 const FIRST_POLL_MS = 250;
 const MAX_POLL_MS = 5000;
 
 /**
- * Orders a certificate for one DNS name or IP address, proving by this type of challenge that it is
- * ours. The account is made when there is none.
+ * Orders a certificate for one DNS name or IP address, and proves control of it with this type of challenge.
+ * Creates the account if there is none.
  *
  * @throws AcmeError, or the reason of the signal
  */
@@ -95,7 +95,7 @@ export async function orderCertificate(
     return await order.run();
   } catch (error) {
     if (!(error instanceof AcmeError) || error.problem !== 'accountDoesNotExist') throw error;
-    // The authority has forgotten all accounts, as private ones do that begin again.
+    // The authority no longer knows the account. This happens when a private authority starts afresh.
     await order.forgetAccount();
     return await order.run();
   } finally {
@@ -140,7 +140,7 @@ class CertificateOrder {
     return { chain: await client.getCertificate(done), key };
   }
 
-  /** The next run makes the account again, with the same key. */
+  /** The next run creates the account again, with the same key. */
   async forgetAccount(): Promise<void> {
     const { key } = await this.#file.open();
     await this.#file.write({ key, url: null });
@@ -164,8 +164,8 @@ class CertificateOrder {
     try {
       await client.createAccount({ termsOfServiceAgreed: true, ...contact });
     } catch (error) {
-      // An account of this key that was there already the library updates at once, which servers may
-      // refuse when nothing changes: what is needed of it, its URL, is known by then.
+      // If an account with this key exists, the library updates it at once. Some servers refuse an update
+      // that changes nothing. By then the URL of the account is known, and nothing else is needed.
       if (!hasAccount(client)) throw error;
     }
     await this.#file.write({ key, url: client.getAccountUrl() });
@@ -176,13 +176,14 @@ class CertificateOrder {
     accountKey: string,
     rest: Omit<ConstructorParameters<typeof Client>[0], 'directoryUrl' | 'accountKey'>,
   ): Promise<Client> {
-    // Only now: a gateway that orders nothing does not load the library, nor its HTTP client.
+    // Imported only now: a gateway that orders nothing loads neither the library nor its HTTP client.
     const { Client: AcmeClient } = await loadAcmeClient();
     const { directory } = this.#options.account;
     const client = new AcmeClient({ directoryUrl: directory, accountKey, ...rest });
-    // The library sends through one global axios instance, whose settings all clients would share,
-    // and which repeats what fails for over a minute: roots, deadline and retries are ours here.
-    // Its type does not tell of the member, the version is pinned, and tests issue through it.
+    // The library sends through one global axios instance. All clients would share its settings, and it
+    // repeats failed requests for over a minute. So roots, deadline and retries are implemented here instead.
+    // The library's types do not declare the member; the version is pinned, and tests issue certificates
+    // through it.
     const { http } = client as unknown as ClientInside;
     http.request = (address, method, request = {}) => this.#send(address, method, request);
     http.maxBadNonceRetries = MAX_NONCE_RETRIES;
@@ -194,7 +195,10 @@ class CertificateOrder {
     return requestDirectory(url, method, request, { agent: this.#agent, clock, signal });
   }
 
-  /** Of several directories the key belongs to those that ask for one (RFC 8555 §7.1.1). */
+  /**
+   * If there are several directories, the key is for those that require an external account (RFC 8555
+   * §7.1.1).
+   */
   async #bindingWanted(): Promise<boolean> {
     const { alwaysBind, directory } = this.#options.account;
     if (alwaysBind) return true;
@@ -237,7 +241,7 @@ class CertificateOrder {
     }
   }
 
-  /** Asks until the status is another than these; the signal is the bound. */
+  /** Polls until the status is none of these; the signal bounds the wait. */
   async #until<T extends { readonly status: string }>(
     read: () => Promise<T>,
     pending: readonly string[],
@@ -257,7 +261,7 @@ function hasAccount(client: Client): boolean {
   try {
     return client.getAccountUrl() !== '';
   } catch {
-    // How the library says that there is none.
+    // The library throws if there is no account URL yet.
     return false;
   }
 }

@@ -5,11 +5,11 @@ import { messageOf } from '../../kernel/error.ts';
 import { AcmeError } from './acme-error.ts';
 import { requireUrl } from '../../kernel/parse-url.ts';
 
-/** An answer as the ACME library reads it. */
+/** A response in the form that the ACME library reads. */
 export interface DirectoryAnswer {
   readonly status: number;
   readonly headers: IncomingHttpHeaders;
-  /** JSON that has been parsed, or text. */
+  /** Parsed JSON, or text. */
   readonly data: unknown;
 }
 
@@ -19,17 +19,17 @@ export interface RequestOptions {
 }
 
 export interface DirectoryConnection {
-  /** Knows the roots by which the directory is believed. */
+  /** Has the roots that the directory is verified with. */
   readonly agent: Agent;
   readonly clock: Clock;
   readonly signal: AbortSignal;
 }
 
-/** Longest wait for one answer of a directory. */
+/** Longest wait for one response of a directory. */
 const REQUEST_TIMEOUT_MS = 30_000;
-/** Longest answer; certificate chains have some ten thousand bytes. */
+/** Largest response, in bytes; certificate chains have some ten thousand bytes. */
 const MAX_ANSWER_BYTES = 1024 * 1024;
-/** RFC 8555 §6.5: the library answers it by trying again with another nonce. */
+/** RFC 8555 §6.5: the library reacts to it with another attempt and a new nonce. */
 const BAD_NONCE = 'badNonce';
 
 /**
@@ -54,7 +54,7 @@ export async function requestDirectory(
     return accepted(response, parseBody(await readBody(response), response.headers));
   } catch (cause) {
     if (cause instanceof AcmeError) throw cause;
-    // An AbortSignal tells by its reason why it was aborted; the error of the request does not.
+    // The reason of the AbortSignal says why the request was aborted; the error of the request does not.
     signal.throwIfAborted();
     const { host } = requireUrl(url);
     if (timeout.signal.aborted) throw new AcmeError('acme-timeout', `${host} does not answer`);
@@ -90,7 +90,7 @@ async function readBody(response: IncomingMessage): Promise<string> {
   const chunks: Buffer[] = [];
   let size = 0;
   for await (const chunk of response) {
-    // A response without an encoding gives buffers.
+    // Without an encoding, the response yields buffers.
     const bytes = chunk as Buffer;
     size += bytes.length;
     if (size > MAX_ANSWER_BYTES) throw new AcmeError('acme-refused', 'A response is too long');
@@ -105,7 +105,7 @@ function parseBody(text: string, headers: IncomingHttpHeaders): unknown {
     const parsed: unknown = JSON.parse(text);
     return parsed;
   } catch {
-    // Of no use to anybody: whoever needs a member of it says that it is missing.
+    // Invalid JSON stays text. Code that needs a member of it reports that the member is missing.
     return text;
   }
 }
@@ -121,7 +121,7 @@ function accepted({ statusCode = 0, headers }: IncomingMessage, data: unknown): 
   });
 }
 
-/** A problem document (RFC 8555 §6.7), wherever it stands. */
+/** Reads a problem document (RFC 8555 §6.7), from a response or from a member of one. */
 export function problemOf(data: unknown): {
   readonly type: string | null;
   readonly detail: string | null;
@@ -132,7 +132,10 @@ export function problemOf(data: unknown): {
   return { type: type?.replace(/^urn:ietf:params:acme:error:/, '') ?? null, detail };
 }
 
-/** Milliseconds that a `Retry-After` of seconds says (RFC 9110 §10.2.3); dates are left to our own back-off. */
+/**
+ * The milliseconds of a `Retry-After` in seconds (RFC 9110 §10.2.3). For dates, the gateway's own back-off
+ * applies.
+ */
 function retryAfter(field: string | undefined): number | null {
   return field !== undefined && /^\d{1,7}$/.test(field) ? Number(field) * 1000 : null;
 }

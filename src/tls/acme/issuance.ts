@@ -1,5 +1,5 @@
-// A certificate has issuers that are tried in order. Each has its account, roots and challenges;
-// the local authority is one of them.
+// A certificate has issuers that are tried in order. Each has its own account, roots and challenges. The
+// local authority can be one of them.
 
 import { isIP } from 'node:net';
 import type { OnDemandOptions } from '../../config/config.ts';
@@ -13,14 +13,14 @@ import type { Challenges, ChallengeType } from './challenges.ts';
 import { type AcmeAccount, type ChallengeProof, orderCertificate } from './client.ts';
 import { requireUrl } from '../../kernel/parse-url.ts';
 
-/** What is wanted, and of whom: the issuers in the order in which they are tried. */
+/** The requested certificate, and the issuers in the order of the attempts. */
 export interface CertificateRequest {
   /** DNS name or IP address. */
   readonly name: string;
   readonly issuers: readonly Issuer[];
-  /** Where it is tried first, whose certificate nobody wants; null for nowhere. */
+  /** Account for a dry run, whose certificate is discarded; null for no dry run. */
   readonly staging: AcmeAccount | null;
-  /** Who is asked each time whether it may be ordered; null: nobody. */
+  /** The settings of the permission check before each order; null for no check. */
   readonly onDemand: OnDemandOptions | null;
 }
 
@@ -36,17 +36,17 @@ export interface IssuanceTools {
 }
 
 export interface IssuedCertificate {
-  /** Host of the directory that gave it. */
+  /** Host of the directory of the authority that issued it. */
   readonly authority: string;
   readonly pair: KeyPair;
 }
 
-/** Longest time for one order; validation from several places of the world takes its time. */
+/** Longest time for one order. Validation from several places in the world takes a while. */
 const ORDER_TIMEOUT_MS = 3 * 60_000;
 
 /**
- * Gets a certificate from the first authority that gives one. With each, the challenges are tried
- * one after the other, on a new order each: one that has failed ends its order (RFC 8555 §7.1.6).
+ * Gets a certificate from the first authority that issues one. With each authority, the challenges are tried
+ * one after the other, each with a new order, because a failed challenge ends its order (RFC 8555 §7.1.6).
  *
  * @throws AcmeError of the last authority, or the reason of the signal
  */
@@ -76,7 +76,10 @@ export async function obtainCertificate(
   throw last;
 }
 
-/** What fails where nothing is counted would fail where it is. */
+/**
+ * Orders from the staging directory first, which counts no failures. What fails there would also fail in
+ * production.
+ */
 async function dryRun(
   request: CertificateRequest,
   tools: IssuanceTools,
@@ -91,7 +94,7 @@ async function dryRun(
   });
 }
 
-/** The name under which an authority's certificates are kept: the host of its directory. */
+/** The name under which the certificates of an authority are stored: the host of its directory. */
 export function authorityOf(issuer: Issuer): string {
   return issuer === 'local' ? 'local' : requireUrl(issuer.directory).host;
 }
@@ -154,7 +157,7 @@ async function order(
   }
 }
 
-/** What the answers of a DNS challenge may take beside. */
+/** The additional time that a DNS challenge needs. */
 function waitOf({ dns }: AcmeAccount): number {
   if (dns === null) return 0;
   const { provider, propagationDelayMs, propagationTimeoutMs } = dns;
@@ -170,12 +173,12 @@ async function publish(
   if (type !== 'dns-01') return tools.challenges.publish({ type, name, token, keyAuthorization });
   if (dns === null)
     throw new AcmeError('acme-dns-failed', `No DNS provider is configured for ${name}`);
-  // Only now: who uses no provider does not load them.
+  // Imported only now: gateways without a DNS provider do not load this code.
   const { publishRecord } = await import('./dns/dns-challenge.ts');
   return publishRecord(name, keyAuthorization, dns, tools);
 }
 
-/** IPv6 addresses are written in several ways. */
+/** One IPv6 address can be written in several ways. */
 function sameName(one: string, other: string): boolean {
   if (one.toLowerCase() === other) return true;
   return isIP(one) === 6 && isIP(other) === 6 && ipv6(one) === ipv6(other);

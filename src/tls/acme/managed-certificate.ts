@@ -36,18 +36,18 @@ export interface ManagedCertificateTools extends IssuanceTools, OrderChecks {
   readonly random: () => number;
 }
 
-/** How long a name is left to another process that is ordering it. */
+/** How long an order for a name is left to the process that has begun it. */
 const OTHERS_ORDER_MS = 2000;
-/** The time is looked at this often at least: clocks are set, machines sleep. */
+/** Longest time between two looks at the clock: clocks are set, and machines sleep. */
 const RECHECK_MS = 60 * 60 * 1000;
 /** Renewals are spread over this part of a certificate's last third. */
 const RENEWAL_SPREAD = 1 / 4;
-/** A name whose certificate is not there yet is complained about at most this often. */
+/** Shortest time between two warnings about a name that has no certificate yet. */
 const COMPLAINT_MS = 60_000;
 
 /**
- * The certificate of one name, got from an authority and kept fresh for as long as a configuration
- * wants it. Whoever shakes hands gets what is there at the moment.
+ * The certificate of one name, ordered from an authority and renewed for as long as a configuration needs it.
+ * A handshake gets the current certificate.
  */
 export class ManagedCertificate {
   readonly #request: CertificateRequest;
@@ -58,7 +58,7 @@ export class ManagedCertificate {
   readonly #followers = new Set<() => void>();
   readonly #waiting = new Set<() => void>();
   #issued: IssuedCertificate | null = null;
-  /** What is served is of an authority that is no longer asked. */
+  /** Whether the current certificate is from an authority that is no longer configured. */
   #borrowed = false;
   #renewAt = 0;
   #attempts: Attempts | null = null;
@@ -66,7 +66,7 @@ export class ManagedCertificate {
   #running: Promise<void> = Promise.resolve();
   #cancel: () => void = () => {};
   #complainedAt: number | null = null;
-  /** The name is left to another process, and the log has said so. */
+  /** Whether another process is ordering the certificate, and this has been logged. */
   #left = false;
 
   private constructor(request: CertificateRequest, tools: ManagedCertificateTools) {
@@ -76,7 +76,7 @@ export class ManagedCertificate {
     this.#settings = settingsOf(request);
   }
 
-  /** Reads what the storage has; orders nothing before {@link begin}. */
+  /** Reads the certificate in the storage. Nothing is ordered before {@link begin}. */
   static async open(
     request: CertificateRequest,
     tools: ManagedCertificateTools,
@@ -90,15 +90,18 @@ export class ManagedCertificate {
     return this.#request.name;
   }
 
-  /** What is there, even if it has expired: its renewal goes on, and a name may be better than none. */
+  /**
+   * The current certificate, even if it has expired: it is still being renewed, and an expired certificate
+   * can be better than none.
+   */
   get current(): IssuedCertificate | null {
     return this.#issued;
   }
 
   /**
-   * What a handshake presents.
+   * Returns the certificate for a handshake.
    *
-   * @throws HubgateError `certificate-pending` while there is none yet; the log says so
+   * @throws HubgateError `certificate-pending` while there is none yet, which is logged
    */
   require(): IssuedCertificate {
     if (this.#issued !== null) return this.#issued;
@@ -121,30 +124,30 @@ export class ManagedCertificate {
     return this.#due() <= this.#clock.now();
   }
 
-  /** Whether an order of it is on its way, here or in another process. */
+  /** Whether an order is in progress, here or in another process. */
   get isUnderWay(): boolean {
     return this.#begun && !this.#closing.signal.aborted && (this.isDue || this.#left);
   }
 
-  /** Resolves when the attempt that is on its way has ended, well or not; at once where none is. */
+  /** Resolves when the attempt in progress has ended, successfully or not; at once if there is none. */
   settled(): Promise<void> {
     if (this.#closing.signal.aborted || (!this.isDue && !this.#left)) return Promise.resolve();
     return new Promise((resolve) => this.#waiting.add(resolve));
   }
 
-  /** Calls `follower` whenever there is another; the returned function ends that. */
+  /** Calls `follower` whenever the certificate changes. The returned function unsubscribes it. */
   onChange(follower: () => void): () => void {
     this.#followers.add(follower);
     return () => void this.#followers.delete(follower);
   }
 
-  /** The authorities that `begin` would ask at once; none where it has begun, or can wait. */
+  /** The authorities that `begin` would ask at once; none if it has been called, or if no order is due. */
   get wouldAsk(): readonly string[] {
     const waits = this.#issued !== null && this.#renewAt > this.#clock.now();
     return this.#begun || waits ? [] : this.#request.issuers.map(authorityOf);
   }
 
-  /** From now on orders and renews; calling it again does nothing. */
+  /** Orders and renews the certificate from now on; another call does nothing. */
   begin(): void {
     if (this.#begun) return;
     this.#begun = true;
@@ -159,7 +162,7 @@ export class ManagedCertificate {
     this.#plan();
   }
 
-  /** Ends an order that is on its way. */
+  /** Aborts an order in progress. */
   async close(): Promise<void> {
     this.#closing.abort(new HubgateError('certificate-unwanted', `${this.name} is not wanted`));
     this.#cancel();
@@ -178,11 +181,11 @@ export class ManagedCertificate {
     this.#cancel = this.#clock.after(Math.min(delayMs, RECHECK_MS), () => this.#plan());
   }
 
-  /** When it is to be ordered; milliseconds since the epoch. */
+  /** Time of the next order, in milliseconds since the epoch. */
   #due(): number {
     const wanted = this.#issued === null ? 0 : this.#renewAt;
     const next = this.#attempts?.nextAttempt ?? 0;
-    // Further away than any back-off: the clock has been set back since.
+    // Later than any back-off allows: the clock has been set back since.
     return next - this.#clock.now() > LONGEST_BACKOFF_MS ? wanted : Math.max(wanted, next);
   }
 
@@ -219,14 +222,14 @@ export class ManagedCertificate {
     this.#planIn(waitMs);
   }
 
-  /** false when another process has the name under way. */
+  /** Returns false if another process is ordering the certificate. */
   async #underLock(): Promise<boolean> {
     const { storage, log } = this.#tools;
     const lock = await StorageLock.acquire(this.#file('locks', 'lock.d'), this.#clock, log);
     if (lock === null) return false;
     this.#left = false;
     try {
-      // Another may have got it, or have failed, since we looked last.
+      // Another process may have got it, or may have failed, since the last look.
       const before = this.#issued;
       await this.#read();
       if (this.#due() > this.#clock.now()) {
@@ -237,7 +240,7 @@ export class ManagedCertificate {
       const signal = AbortSignal.any([this.#closing.signal, lock.lost]);
       const request = await checkedRequest(this.#request, this.#tools, signal);
       const issued = await obtainCertificate(request, { ...this.#tools, storage }, signal);
-      // Served even if it cannot be stored: another would use up what the authority allows.
+      // Used even if it cannot be stored, because another order would count against the authority's limits.
       this.#adopt(issued);
       await this.#tools.store.write(issued.authority, [this.name], issued.pair);
       await this.#succeeded(issued);
@@ -259,7 +262,7 @@ export class ManagedCertificate {
       await forgetAttempts(this.#file('attempts', 'json'));
       return;
     }
-    // Ordering it again at once would bring another that is as old by this clock.
+    // Another order would bring another certificate that has expired by this clock.
     log.warn('A new certificate has already expired: is the clock of this machine right?', {
       name: this.name,
     });
@@ -297,7 +300,7 @@ export class ManagedCertificate {
     await writeAttempts(this.#file('attempts', 'json'), this.#attempts);
   }
 
-  /** What a log line tells of earlier attempts. */
+  /** The description of earlier attempts in a log line. */
   #retry(): { readonly error?: string; readonly nextAttempt?: string } {
     if (this.#attempts === null) return {};
     const { error, nextAttempt } = this.#attempts;
@@ -308,7 +311,8 @@ export class ManagedCertificate {
     const { store } = this.#tools;
     for (const authority of new Set(this.#request.issuers.map(authorityOf))) {
       const pair = await store.read(authority, [this.name]);
-      // Of several authorities the one that was asked last has given what lasts longest.
+      // If several authorities have issued certificates, the one that was asked last issued the one that
+      // expires last.
       const known = this.#borrowed ? null : this.#issued;
       if (pair !== null && pair.notAfter > (known?.pair.notAfter ?? 0)) {
         this.#adopt({ authority, pair });
@@ -318,7 +322,10 @@ export class ManagedCertificate {
     this.#attempts = await readAttempts(this.#file('attempts', 'json'), this.#settings);
   }
 
-  /** One of an authority that is no longer asked is served until the present one has delivered. */
+  /**
+   * The certificate of an authority that is no longer configured is used until the present one has issued
+   * another.
+   */
   async #borrow(): Promise<void> {
     const found = await this.#tools.store.readOfAny([this.name], this.#clock.now());
     if (found === null) return;
@@ -346,7 +353,7 @@ export class ManagedCertificate {
   }
 }
 
-/** Digest of all that a request says. */
+/** Digest of all fields of a request. */
 export function settingsOf(request: CertificateRequest): string {
   const text = JSON.stringify(request, function (this: Record<string, unknown>, name, value) {
     const before = this[name];

@@ -28,23 +28,23 @@ export interface ManagedCertificatesOptions {
   readonly log: Logger;
   /** From 0 up to 1. */
   readonly random: () => number;
-  /** How it is seen whether a name leads here; it is not looked where this is null. */
+  /** The check whether a name leads to this gateway; null for no check. */
   readonly nameCheck: NameCheck | null;
 }
 
-/** Orders on their way at once; the other names wait. */
+/** Orders in progress at the same time; the other names wait. */
 const MAX_ORDERS = 4;
 
 /**
- * The certificates that this gateway gets from authorities. They outlive a configuration: what two
- * of them want is held by both, and what none wants any more is no longer renewed.
+ * The certificates that this gateway gets from authorities. They outlive a configuration. A certificate that
+ * two configurations use is held by both. A certificate that no configuration uses any more is not renewed.
  */
 export class ManagedCertificates {
-  /** What listeners answer while an order is on its way. */
+  /** The responses of the listeners to pending challenges. */
   readonly challenges: Challenges;
-  /** Of names that no configuration has. */
+  /** For names that are not in a configuration. */
   readonly permissions: Permissions;
-  /** Of what a configuration has under way for such names. */
+  /** Passes orders in progress for such names to another configuration. */
   readonly handover = new Handover();
   readonly #tools: ManagedCertificateTools;
   readonly #pool = new LeasePool<ManagedCertificate>((certificate) => certificate.close());
@@ -57,10 +57,10 @@ export class ManagedCertificates {
   }
 
   /**
-   * Claims the certificate of a name. What the storage has is there at once; the rest is ordered
-   * when somebody calls `begin` on it.
+   * Claims the certificate of a name. A certificate in the storage is available at once. Otherwise it is
+   * ordered when `begin` is called on it.
    *
-   * @param onDemand who is asked whether it may be ordered, now and when it is renewed
+   * @param onDemand settings of the permission check, now and at each renewal
    *
    * @throws HubgateError `bad-acme-directory`, or `certificate-unusable` for a root that cannot be read
    */
@@ -82,7 +82,7 @@ export class ManagedCertificates {
   }
 }
 
-/** Authorities with what they are to be asked with, or the gateway's own. */
+/** Settings of the ACME authorities, or the gateway's own authority. */
 export type CertificateAuthority = AcmeOptions | 'local';
 
 async function issuersOf(
@@ -102,7 +102,7 @@ async function issuersOf(
   };
   return {
     issuers: directories.map(account),
-    // Keys of accounts are for the authority that they were given for.
+    // The key of an external account belongs to one authority, which is not the staging directory.
     staging: staging === null ? null : { ...account(staging), alwaysBind: false },
   };
 }
@@ -119,7 +119,7 @@ async function readRoot(file: string): Promise<string> {
   }
 }
 
-/** The certificate of one host, got by ACME: always the one of its name. */
+/** The certificate of one host, obtained with ACME. It is always the one for its name. */
 export function managedCertificates(managed: ManagedCertificate): SiteCertificates {
   const presented = ({ pair }: IssuedCertificate) => ({ cert: pair.chain, key: pair.key });
   return {
@@ -133,23 +133,23 @@ export function managedCertificates(managed: ManagedCertificate): SiteCertificat
   };
 }
 
-/** A configuration that serves: it takes the orders that an older one has under way. */
+/** An active configuration, which can take over the orders of an older one. */
 interface Successor {
-  /** Holds the certificate of a name, if the name is still one of its own and allowed; else null. */
+  /** Holds the certificate of a name if this configuration still allows the name; else returns null. */
   adopt(name: string): Promise<ManagedCertificate | null>;
 }
 
-/** Those that may take over what a configuration that goes has under way. */
+/** The configurations that can take over the orders in progress of a configuration that is replaced. */
 class Handover {
   readonly #all = new Set<Successor>();
 
-  /** From now on it is asked; the returned function ends that. */
+  /** Adds a configuration. The returned function removes it. */
   add(successor: Successor): () => void {
     this.#all.add(successor);
     return () => void this.#all.delete(successor);
   }
 
-  /** Asks the newest first; null where none takes it. */
+  /** Asks the newest configuration first. Returns null if none takes the certificate. */
   async adopt(name: string): Promise<ManagedCertificate | null> {
     for (const successor of [...this.#all].reverse()) {
       const adopted = await successor.adopt(name);

@@ -7,16 +7,16 @@ import { codeOf } from '../../kernel/error.ts';
 import { AcmeError } from './acme-error.ts';
 import { challengeName, type Challenges, type FileChallengeType } from './challenges.ts';
 
-/** How it is seen whether a name leads here. */
+/** The means to check whether a name leads to this gateway. */
 export interface NameCheck {
-  /** Addresses of a name; throws as `dns.lookup` does. */
+  /** Returns the addresses of a name; throws like `dns.lookup`. */
   readonly lookup: (name: string) => Promise<readonly string[]>;
-  /** Ports at which authorities look. */
+  /** Ports that authorities connect to. */
   readonly httpPort: number;
   readonly httpsPort: number;
 }
 
-/** With the resolver of this machine, at the ports of RFC 8555 §8.3 and RFC 8737 §3. */
+/** Uses the resolver of this machine and the ports of RFC 8555 §8.3 and RFC 8737 §3. */
 export const publicNameCheck: NameCheck = {
   lookup: async (name) => (await lookup(name, { all: true })).map(({ address }) => address),
   httpPort: 80,
@@ -26,21 +26,21 @@ export const publicNameCheck: NameCheck = {
 /** Code of the error for a name that leads elsewhere. */
 export const NAME_ELSEWHERE = 'acme-name-elsewhere';
 
-/** For one address to answer. */
+/** Time for one address to respond. */
 const ANSWER_MS = 5_000;
-/** Addresses of a name that are looked at. */
+/** Addresses of a name that are checked. */
 const MAX_ADDRESSES = 4;
 const ACME_PROTOCOL = 'acme-tls/1';
 
 type Finding = 'here' | 'elsewhere' | 'unknown';
 
 /**
- * Looks whether a name leads to this gateway, as an authority will, before one is asked: failed
- * validations are limited. What cannot be known from here, because this machine does not reach its
- * own public address, say, is for the authority to find out.
+ * Checks whether a name leads to this gateway, in the way an authority does. This comes before the order,
+ * because authorities limit failed validations. Some names cannot be checked from here, for example if this
+ * machine cannot reach its own public address. Then only the authority can find out.
  *
- * @throws AcmeError `acme-name-elsewhere` where the name has no address, or others answer under it;
- *   the reason of the signal
+ * @throws AcmeError `acme-name-elsewhere` if the name has no address, or if other servers respond under it;
+ * the reason of the signal
  */
 export async function checkName(
   name: string,
@@ -67,7 +67,7 @@ export async function checkName(
   );
 }
 
-/** None where the resolver does not answer: then nothing is known. */
+/** Empty if the resolver does not respond. Then nothing is known. */
 async function addressesOf(name: string, check: NameCheck): Promise<readonly string[]> {
   try {
     return (await check.lookup(name)).slice(0, MAX_ADDRESSES);
@@ -110,7 +110,9 @@ async function ask(
   }
 }
 
-/** An error, and a redirect that an authority would follow, say nothing. */
+/**
+ * Asks one address over HTTP. An error proves nothing, nor does a redirect that an authority would follow.
+ */
 function askHttp(
   place: { readonly host: string; readonly port: number; readonly path: string },
   name: string,
@@ -138,7 +140,9 @@ function askHttp(
   });
 }
 
-/** The certificate of a challenge is believed by nobody; that it is ours is what is looked at. */
+/**
+ * No client would trust the certificate of a challenge. Only whether it is the gateway's own matters here.
+ */
 function askTls(
   host: string,
   port: number,
@@ -161,7 +165,7 @@ function askTls(
     signal.addEventListener('abort', () => done('unknown'), { once: true });
     let connected = false;
     socket.once('connect', () => (connected = true));
-    // Who refuses such a handshake is a server that knows nothing of the challenge.
+    // A server that refuses such a handshake does not know the challenge.
     socket.once('error', () => done(connected ? 'elsewhere' : 'unknown'));
     socket.once('close', () => done('unknown'));
     socket.once('secureConnect', () => {

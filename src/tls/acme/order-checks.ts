@@ -11,10 +11,10 @@ export interface OrderChecks {
 type Tools = OrderChecks & Pick<IssuanceTools, 'challenges' | 'log'>;
 
 /**
- * What is asked of whom, once all has been looked at that would make an order fail. A name that
- * leads elsewhere is for the own authority alone, if it is named.
+ * Checks everything that would make an order fail, and returns the request to send. If the name leads
+ * elsewhere, only the local authority remains, provided that it is among the issuers.
  *
- * @throws AcmeError `on-demand-refused`, and that of the name
+ * @throws AcmeError `on-demand-refused`, or the error of the name check
  */
 export async function checkedRequest(
   request: CertificateRequest,
@@ -38,7 +38,7 @@ export async function checkedRequest(
   }
 }
 
-/** What was allowed once need not be so when it is renewed. */
+/** Checked for each order, because a permission may have been withdrawn before a renewal. */
 async function checkPermission(
   { name, onDemand }: CertificateRequest,
   { permissions }: Tools,
@@ -47,7 +47,7 @@ async function checkPermission(
   throw new AcmeError('on-demand-refused', `on_demand_tls: ${name} may have no certificate`);
 }
 
-/** A private authority may know the name otherwise than this machine does. */
+/** Checks the name, except for private authorities, which may resolve it differently from this machine. */
 async function checkWhereItLeads(
   { name, issuers }: CertificateRequest,
   { nameCheck, challenges }: Tools,
@@ -57,7 +57,7 @@ async function checkWhereItLeads(
   if (nameCheck === null || first === undefined || first === 'local') return;
   if (issuers.some((each) => each !== 'local' && each.root !== null)) return;
   const types = first.challenges.filter((type) => type !== 'dns-01');
-  // Proven by DNS, a name may lead anywhere.
+  // With `dns-01`, the name may lead anywhere.
   if (types.length < first.challenges.length) return;
   await checkName(name, types, challenges, nameCheck, signal);
 }

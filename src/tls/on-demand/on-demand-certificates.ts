@@ -1,6 +1,6 @@
-// Permission for a certificate on demand is asked twice: by the handshake, before anything is held
-// or stored, and by each order, so that a renewal needs permission too. A reload hands the orders
-// under way over to the newest configuration.
+// Permission for an on-demand certificate is checked twice: in the handshake, before anything is held or
+// stored, and in each order, so that a renewal needs permission too. A reload passes the orders in progress
+// to the newest configuration.
 
 import type { OnDemandOptions } from '../../config/config.ts';
 import type { Clock } from '../../kernel/clock.ts';
@@ -26,34 +26,40 @@ export interface OnDemandCertificatesOptions {
 }
 
 export interface OnDemandCertificates extends SiteCertificates {
-  /** Holds the certificate of a name that another has held, if it is allowed; else null. */
+  /**
+   * Takes over the certificate of a name from another configuration, if the name is allowed; else returns
+   * null.
+   */
   adopt(name: string): Promise<ManagedCertificate | null>;
-  /** Gives all back; orders that are on their way go to the heirs of {@link ManagedCertificates}. */
+  /** Releases all certificates. The orders in progress go to a successor of {@link ManagedCertificates}. */
   close(): Promise<void>;
 }
 
-/** Longest time that a handshake waits for its certificate: less than it may take altogether. */
+/**
+ * Longest time that a handshake waits for its certificate. It is shorter than the limit of the whole
+ * handshake.
+ */
 const HANDSHAKE_WAIT_MS = 8_000;
-/** Certificates of one site that are held at once; of the others the storage keeps a copy. */
+/** Certificates that one site holds at the same time. The others are only in the storage. */
 const MAX_HELD = 1_000;
-/** Handshakes of one site that wait at once. */
+/** Handshakes of one site that wait at the same time. */
 const MAX_WAITING = 1_000;
 
 /**
- * Certificates of names that a site is called by and the configuration does not have: got when a client
- * first asks for one, if the operator's app allows it, while the handshake waits.
+ * Certificates for names that clients use for a site but that are not in the configuration. A certificate is
+ * obtained when a client first asks for it, if the operator's app allows it, while the handshake waits.
  */
 export function onDemandCertificates(options: OnDemandCertificatesOptions): OnDemandCertificates {
   const { onDemand, authorities, managed, clock, log, maxHeld = MAX_HELD } = options;
-  /** The one that was asked for longest ago is the first. */
+  /** The least recently used entry is the first. */
   const held = new Map<string, Promise<Lease<ManagedCertificate>>>();
-  /** Of those that are held, what has been opened. */
+  /** The certificates of these leases that have been opened. */
   const values = new Set<ManagedCertificate>();
   let waiting = 0;
   let closed = false;
 
   const giveBack = async (lease: Promise<Lease<ManagedCertificate>>): Promise<void> => {
-    // Who could not be had need not be given back.
+    // A lease that failed need not be released.
     await lease.then(
       (one) => {
         values.delete(one.value);
@@ -169,7 +175,7 @@ function refused(name: string): HubgateError {
   return new HubgateError('on-demand-refused', `${name} may have no certificate`);
 }
 
-/** @throws HubgateError `certificate-pending` when it takes longer */
+/** @throws HubgateError `certificate-pending` if it takes longer */
 function within<T>(limitMs: number, clock: Clock, promise: Promise<T>): Promise<T> {
   return new Promise((resolve, reject) => {
     const cancel = clock.after(limitMs, () => {

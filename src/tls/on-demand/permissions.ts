@@ -4,36 +4,41 @@ import { HubgateError, messageOf } from '../../kernel/error.ts';
 import { requireUrl } from '../../kernel/parse-url.ts';
 import { Semaphore } from '../../kernel/semaphore.ts';
 
-/** For one answer. */
+/** Time for one response. */
 const ASK_MS = 5_000;
-/** Questions on their way at once; the others wait, up to as many. */
+/** Requests in progress at the same time. As many others can wait. */
 const MAX_ASKING = 16;
 const MAX_WAITING = 256;
-/** Answers that are remembered, and for how long: anyone may make us ask. */
+/** Remembered answers, and for how long. The number is limited because any client can cause a request. */
 const MAX_ANSWERS = 10_000;
 const ALLOWED_MS = 10 * 60_000;
 const REFUSED_MS = 60_000;
-/** After who is asked has failed. */
+/** How long a failure of the ask service is remembered. */
 const FAILED_MS = 5_000;
-/** A host name as authorities certify it (RFC 1123 §2.1); of several labels, so that no machine is meant. */
+/**
+ * A host name that authorities certify (RFC 1123 §2.1). It has several labels, so it does not name a local
+ * machine.
+ */
 const HOST_NAME =
   /^(?=.{1,253}$)[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)+$/;
 
 interface Answer {
   readonly result: Promise<boolean>;
-  /** Whether the answer is there, and was no. */
+  /** Whether the answer has arrived and was negative. */
   refused: boolean;
   /** Monotonic; milliseconds. */
   until: number;
 }
 
-/** Whether certificates may be got for names that no configuration has, as the operator's app says. */
+/**
+ * Whether certificates may be obtained for names that are not in a configuration. The operator's app decides.
+ */
 export class Permissions {
   readonly #clock: Clock;
   readonly #queue = new Semaphore(MAX_ASKING);
   readonly #answers = new Map<string, Answer>();
   #asking = 0;
-  /** When orders have begun, the oldest first; monotonic. */
+  /** Start times of orders, the oldest first; monotonic. */
   #begun: number[] = [];
 
   constructor(clock: Clock) {
@@ -41,10 +46,10 @@ export class Permissions {
   }
 
   /**
-   * Asks by `GET <ask>?domain=<name>`: 2xx allows it, any other status does not.
+   * Asks with `GET <ask>?domain=<name>`: 2xx allows the name, any other status does not.
    *
-   * @param name in lower case, as a client has sent it
-   * @throws HubgateError `on-demand-ask-failed` when there is not an answer
+   * @param name in lower case, as the client sent it
+   * @throws HubgateError `on-demand-ask-failed` if there is no response
    */
   allows(name: string, { ask }: OnDemandOptions): Promise<boolean> {
     if (!isHostName(name)) return Promise.resolve(false);
@@ -57,7 +62,7 @@ export class Permissions {
     return this.#remember(key, this.#ask(name, ask));
   }
 
-  /** Whether it is known without asking, and without looking at files, that there will be none. */
+  /** Whether a refusal is known without a request and without file access. */
   refuses(name: string, { ask }: OnDemandOptions): boolean {
     return !isHostName(name) || this.#known(`${ask} ${name}`)?.refused === true;
   }
@@ -67,7 +72,7 @@ export class Permissions {
     return answer !== undefined && answer.until > this.#clock.monotonic() ? answer : undefined;
   }
 
-  /** Takes one of the orders that may begin within the interval; false when there is none left. */
+  /** Uses one of the orders that may begin within the interval. Returns false if none is left. */
   mayOrder({ intervalMs, burst }: OnDemandOptions): boolean {
     if (intervalMs === 0) return true;
     const now = this.#clock.monotonic();
@@ -117,7 +122,7 @@ export class Permissions {
   }
 }
 
-/** With a last label that is not a number, as an address has it. */
+/** The last label is not a number, as it would be in an IP address. */
 function isHostName(name: string): boolean {
   return HOST_NAME.test(name) && !/^\d+$/.test(name.slice(name.lastIndexOf('.') + 1));
 }

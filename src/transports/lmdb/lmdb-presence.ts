@@ -48,7 +48,8 @@ interface Claimed {
 }
 
 /**
- * Key of an entry in the list of a matcher, by its digest, or with '' in the list of all; ordered by arrival.
+ * Key of an entry in the list of a matcher, identified by its digest, or '' for the list of all subscribers;
+ * ordered by arrival.
  */
 type Place = [list: string, since: number, order: number, process: string, subscriber: string];
 
@@ -68,11 +69,11 @@ export class LmdbPresence implements PresenceBoard {
   readonly #clock: Clock;
   readonly #keeper: PresenceKeeper<Key>;
   readonly #entries: Database<Entry, Key>;
-  /** The lists; all is said by the key. */
+  /** The lists; the key contains everything. */
   readonly #lists: Database<boolean, Place>;
-  /** Subscribers whose coming or going somebody has claimed to announce. */
+  /** Subscribers whose arrival or departure a process has claimed to announce. */
   readonly #departed: Database<Claimed, Key>;
-  /** Process → when its lease runs out. */
+  /** Process → expiry of its lease. */
   readonly #leases: Database<number, string>;
   readonly #process = randomUUID();
   #closed = false;
@@ -122,7 +123,7 @@ export class LmdbPresence implements PresenceBoard {
     this.#keeper.watch(listener);
   }
 
-  /** Takes this process off the board. */
+  /** Removes this process from the board. */
   async close(): Promise<void> {
     try {
       await this.#keeper.close();
@@ -134,7 +135,7 @@ export class LmdbPresence implements PresenceBoard {
 
   #page(after: string | null, limit: number, matcher?: PresenceMatcher): PresencePage {
     const list = matcher === undefined ? '' : listOf(matcherName(matcher));
-    // One more than a page: it is where the next one begins.
+    // One more than a page: the position at which the next page begins.
     const places = this.#lists.getKeys({
       start: after === null ? [list] : placeOf(after),
       end: [list, LAST],
@@ -182,7 +183,7 @@ export class LmdbPresence implements PresenceBoard {
   #settle(claims: readonly Claim<Key>[], name: string): readonly Claim<Key>[] {
     return claims.flatMap(({ key, active }) => {
       const claimed = this.#departed.get(key);
-      // Whoever has taken the claim over settles it.
+      // The process that has taken over the claim settles it.
       if (claimed === undefined) return [];
       const entry = this.#entries.get(key);
       if ((entry !== undefined) === active) {
@@ -194,13 +195,13 @@ export class LmdbPresence implements PresenceBoard {
     });
   }
 
-  /** Whether there is a dead process, or something that nobody has announced. */
+  /** Whether there is a dead process, or a change that has not been announced. */
   #hasDeparted(): boolean {
     const isDue = Array.from(this.#departed.getRange({ limit: 1 })).length > 0;
     return isDue || Array.from(this.#leases.getKeys()).some((process) => !this.#lives(process));
   }
 
-  /** Takes subscribers of dead processes off, and claims what whoever had claimed it has not done. */
+  /** Removes subscribers of dead processes, and takes over expired claims. */
   #claimDeparted(name: string): readonly Claim<Key>[] {
     const now = this.#clock.now();
     const due: [Key, Claimed][] = [];
@@ -219,7 +220,7 @@ export class LmdbPresence implements PresenceBoard {
     return claimed;
   }
 
-  /** Those that are off the board now, but for what somebody is announcing already. */
+  /** Claims the announcement of removed subscribers, unless another process is already announcing them. */
   #claim(gone: readonly (readonly [Key, Entry])[], name: string): readonly Claim<Key>[] {
     return gone.flatMap(([key, { records }]) =>
       this.#departed.get(key) === undefined
@@ -235,7 +236,7 @@ export class LmdbPresence implements PresenceBoard {
     return { key, name, active, records: recordsOf({ records }) };
   }
 
-  /** Takes subscribers of a process off, and with the last of them its lease. */
+  /** Removes subscribers of a process, and its lease together with the last of them. */
   #remove(process: string, most: number): readonly (readonly [Key, Entry])[] {
     const range = { start: [process, ''] as Key, end: [process, LAST] as Key, limit: most };
     const found = Array.from(this.#entries.getRange(range));
@@ -275,11 +276,11 @@ export class LmdbPresence implements PresenceBoard {
     }
   }
 
-  /** What has no checksum may be impossible to read. */
+  /** Data without a checksum may be unreadable. */
   #read<Value>(read: () => Value): Value {
     this.#refuseClosed();
     try {
-      // What is read in one turn is one snapshot, which may be older than another process's commit.
+      // All reads of one turn use the same snapshot, which may be older than another process's commit.
       this.#root.resetReadTxn();
       return read();
     } catch (cause) {
@@ -292,7 +293,7 @@ export class LmdbPresence implements PresenceBoard {
   }
 }
 
-/** Behind every subscriber's id, which is a URN. */
+/** Sorts after every subscriber's id, which is a URN. */
 const LAST = '\u{10ffff}';
 
 function placesOf([process, subscriber]: Key, entry: Entry): Place[] {
@@ -305,12 +306,12 @@ function listOf(name: string): string {
   return createHash('sha256').update(name).digest('base64url');
 }
 
-/** A key as the page before has given it. */
+/** A key from the previous page. */
 function placeOf(after: string): Place {
   return JSON.parse(after) as Place;
 }
 
 function recordsOf({ records }: Pick<Entry, 'records'>): readonly SubscriptionRecord[] {
-  // Written by enter, which was given such records.
+  // Written by `enter`, which gets such records.
   return JSON.parse(records) as readonly SubscriptionRecord[];
 }

@@ -8,61 +8,67 @@ import type { Scheduler } from '../../kernel/scheduler.ts';
 import { checkPages } from './page-check.ts';
 import { processIsEnding, uncut } from '../../kernel/process-end.ts';
 
-/** The log, its ids, its events, its tail; who is subscribed, in lists too, and the processes that say so. */
+/**
+ * The history, its ids, its events, its tail; the subscribers, their lists, their announcements, and the
+ * leases of their processes.
+ */
 const MAX_DATABASES = 8;
-/** Of what is stored. A store of a later version is left alone. */
+/** Version of the stored format. A store with a later version is not touched. */
 const FORMAT = 1;
-/** From the first presence event on: versions that know format 1 alone take evicted events for damage. */
+/**
+ * Used from the first presence event on, because code that knows only format 1 treats evicted events as
+ * damage.
+ */
 const FORMAT_WITH_EVENTS = 2;
 const TAIL = 'tail';
 const FORMAT_KEY = 'format';
 const PROBE_KEY = 'probe';
-/** What a disk says that may be well again without anybody changing the configuration. */
+/** Errors of a disk that may disappear without a change of the configuration. */
 const DISK_FAULTS = ['EDQUOT', 'EIO', 'ENOSPC', 'EROFS'] as const;
-/** As LMDB says it, and as Node does. */
+/** The codes of LMDB and those of Node. */
 const diskFaults = new Set<unknown>(DISK_FAULTS.flatMap((name) => [name, constants.errno[name]]));
 
-/** When it was written, and the room that it took. */
+/** The time of the write, and the space that it used. */
 interface Probe {
   readonly now: number;
   readonly room: Buffer;
 }
 
-/** How far the log has come. */
+/** The end of the history. */
 export interface Tail {
   readonly position: number;
   readonly eventId: string;
-  /** How many updates there ever were, presence events not counted. */
+  /** The number of updates ever stored, without presence events. */
   readonly updates: number;
-  /** Id of the last of them; empty before the first. */
+  /** Id of the last update; empty before the first. */
   readonly updateId: string;
-  /** Positions of the newest entries that were evicted. */
+  /** Positions of the newest evicted entries. */
   readonly evicted: Evicted;
 }
 
-/** Before there were presence events, position and id said all. */
+/** Before there were presence events, position and id were sufficient. */
 type StoredTail = Pick<Tail, 'position' | 'eventId'> & Partial<Tail>;
 
 /** The databases of a history. */
 export interface LmdbStore {
   readonly root: RootDatabase;
   readonly file: string;
-  /** Position → update, as `stored-update.ts` has it. */
+  /** Position → update, encoded by `stored-update.ts`. */
   readonly log: Database<Buffer, number>;
-  /** Id → positions, ascending: an id may be used again. */
+  /** Id → positions, ascending, because an id can be used again. */
   readonly ids: Database<number, string>;
-  /** Positions of the presence events in the log. */
+  /** Positions of the presence events in the history. */
   readonly events: Database<boolean, number>;
   readonly tail: { get(): Tail | undefined; put(tail: Tail): void };
-  /** Says, inside a transaction, that there are presence events from now on. */
+  /** Records, inside a transaction, that there are presence events from now on. */
   expectEvents(): void;
-  /** Writes so many bytes that mean nothing in the place of those before, inside a transaction. */
+  /** Replaces the previous filler with this many bytes, inside a transaction, to test writing. */
   probe(now: number, bytes: number): void;
 }
 
 /**
- * Opens the history in a directory; made with mode 0700 when it is missing, its files with 0600. Every
- * page of the file that is in use is checked first.
+ * Opens the history in a directory. A missing directory is created with mode 0700, its files with 0600.
+ * First, every page of the file that is in use is checked.
  *
  * @throws HubgateError `transport-failed`, `history-damaged`, `history-unavailable`, `history-too-new`
  */
@@ -106,7 +112,7 @@ function databasesOf(root: RootDatabase, file: string): LmdbStore {
   const end = readable(() => meta.get(TAIL));
   const position = typeof end === 'object' && 'position' in end ? end.position : 0;
   for (const newest of log.getKeys({ limit: 1, reverse: true })) {
-    // What came next would be stored in the place of what there is.
+    // The next update would overwrite an existing one.
     if (newest > position) throw damagedEnd('there are updates after it');
   }
   return {
@@ -125,12 +131,14 @@ function databasesOf(root: RootDatabase, file: string): LmdbStore {
     expectEvents() {
       if (meta.get(FORMAT_KEY) === FORMAT) meta.putSync(FORMAT_KEY, FORMAT_WITH_EVENTS);
     },
-    // What is as before might not be written.
+    // An unchanged value might not be written.
     probe: (now, bytes) => meta.putSync(PROBE_KEY, { now, room: Buffer.alloc(bytes) }),
   };
 }
 
-/** Without presence events each position is an update, and all before the first one were evicted. */
+/**
+ * Without presence events, each position is an update, and all positions before the first one were evicted.
+ */
 function wholeTail(tail: StoredTail, log: Database<Buffer, number>): Tail {
   const { position, eventId, updates = position, updateId = eventId, evicted } = tail;
   if (evicted !== undefined) return { position, eventId, updates, updateId, evicted };
@@ -175,18 +183,17 @@ function openingError(path: string, cause: unknown): HubgateError {
 }
 
 /**
- * Runs `change` in a write transaction, and takes all of it back when it throws or the commit
- * fails. Resolves when it is committed; on disk it is when `root.flushed` has resolved. The process does
- * not end before both.
+ * Runs `change` in a write transaction, and rolls it back if it throws or the commit fails. Resolves when it
+ * is committed; it is on disk when `root.flushed` has resolved. The process does not end before both.
  *
- * @throws what `change` throws; HubgateError `commit-failed` with what the system said,
- *   `transport-closed` at the end of the process
+ * @throws any error of `change`; HubgateError `commit-failed` with the system's message, `transport-closed`
+ * at the end of the process
  */
 export async function write<Result>(root: RootDatabase, change: () => Result): Promise<Result> {
   if (processIsEnding()) throw new HubgateError('transport-closed', 'The process is ending');
-  // A child transaction: only that is taken back by lmdb-js when its callback throws.
+  // A child transaction, because lmdb-js rolls back only such a one when its callback throws.
   const written = root.childTransaction(() => {
-    // It makes a second promise for the same commit, which nobody else would catch.
+    // This creates a second promise for the same commit, which nothing else would catch.
     root.committed.then(ignore, ignore);
     return change();
   });
@@ -201,7 +208,7 @@ export async function write<Result>(root: RootDatabase, change: () => Result): P
   }
 }
 
-/** lmdb-js says why a commit failed in a promise that rejects a little later. */
+/** lmdb-js reports the reason of a failed commit in a promise that rejects a little later. */
 async function reasonOf(error: unknown): Promise<unknown> {
   if (!(error instanceof Error) || !('commitError' in error)) return error;
   try {

@@ -1,5 +1,5 @@
-// A position is assigned inside the write transaction, so several processes may share a history.
-// Each watches the file for what others have added, and workers wake each other.
+// A position is assigned inside the write transaction, so several processes can share a history. Each watches
+// the file for entries of the others, and workers wake each other.
 
 import { watch } from 'node:fs';
 import { setImmediate as nextTurn } from 'node:timers/promises';
@@ -24,27 +24,27 @@ import { addEntries, evictableLog, isEvicted } from './stored-log.ts';
 import { decodeStored, storedHead, type StoredHead } from './stored-update.ts';
 
 export interface LmdbTransportOptions extends Retention {
-  /** Directory of the history; made with mode 0700 when it is missing. */
+  /** Directory of the history; created with mode 0700 if it is missing. */
   readonly path: string;
-  /** `commit`: an acknowledged update is on disk. `async`: the disk follows soon after. */
+  /** `commit`: an acknowledged update is on disk. `async`: it is written to the disk soon afterwards. */
   readonly durability: 'commit' | 'async';
-  /** Told when an update was added, so that others who share the history can be woken. */
+  /** Called when an update was added, so that other processes with the same history can be woken. */
   readonly appended?: () => void;
-  /** Those of the process; the store is checked in them when it is opened. */
+  /** The scheduler of the process; the store is checked in its turns when it is opened. */
   readonly scheduler?: Scheduler;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
-/** How often the log is asked for what others have added, where the file cannot be watched. */
+/** How often the history is checked for entries of other processes, if the file cannot be watched. */
 const POLL_MS = 100;
 /** Handed out in one turn of the event loop, of what others have added. */
 const ENTRIES_AT_ONCE = 256;
 
 /**
- * A log on disk. Positions are given inside the transaction that stores the updates, so several
- * processes may share it. With durability `commit` nothing is handed out or acknowledged before it
- * has been flushed to the disk.
+ * A history on disk. Positions are assigned inside the transaction that stores the updates, so several
+ * processes can share it. With durability `commit`, nothing is delivered or acknowledged before it has been
+ * flushed to the disk.
  *
  * @throws HubgateError `transport-failed`, `history-damaged`, `history-unavailable`, `history-too-new`
  */
@@ -55,7 +55,7 @@ export async function openLmdbTransport(options: LmdbTransportOptions): Promise<
 class LmdbTransport implements Transport {
   readonly presence: LmdbPresence;
   readonly #store: LmdbStore;
-  /** Of the last group, where it could not be stored. */
+  /** Size of the last group if it could not be stored; otherwise 0. */
   #refusedBytes = 0;
   readonly #options: LmdbTransportOptions;
   readonly #commits: GroupCommit;
@@ -67,7 +67,7 @@ class LmdbTransport implements Transport {
   #overtaken: (missed: Missed) => void = () => {};
   #closing: Promise<void> | undefined;
   #isClosed = false;
-  /** A group of this process is being stored: it hands out what there is when it is done. */
+  /** A group of this process is being stored. Afterwards, all new entries are delivered. */
   #storing = false;
   #advancing = false;
   #stopWatching: () => void = () => {};
@@ -142,8 +142,8 @@ class LmdbTransport implements Transport {
   async check(): Promise<void> {
     this.#refuseClosed();
     try {
-      // A write, not only a transaction: an empty one succeeds on a full disk. And where an update
-      // did not fit it is not enough that less does.
+      // A real write, because an empty transaction succeeds on a full disk. If an update did not fit, a
+      // smaller write is not a sufficient test.
       const { root, probe } = this.#store;
       const now = this.#options.clock.now();
       const refused = this.#refusedBytes;
@@ -175,13 +175,14 @@ class LmdbTransport implements Transport {
       throw storingError(cause);
     } finally {
       this.#storing = false;
-      // What others have stored behind that group may have been told of meanwhile.
+      // In the meantime, a wake-up for entries that others have stored after that group may have been
+      // ignored.
       this.wake();
     }
     this.#options.appended?.();
   }
 
-  /** Runs inside the write transaction: one writer at a time, of all processes. */
+  /** Runs inside the write transaction: there is one writer at a time, over all processes. */
   #put(group: readonly Update[]): { stored: readonly LogEntry[]; oldest: Oldest | null } {
     const now = this.#options.clock.now();
     const { stored, end } = addEntries(
@@ -196,7 +197,10 @@ class LmdbTransport implements Transport {
     return { stored, oldest };
   }
 
-  /** What this process has stored, after what others have stored before it: a slice of that in each turn. */
+  /**
+   * Delivers the entries that this process has stored, after those that others have stored before them: one
+   * slice of those in each turn.
+   */
   async #handOut(stored: readonly LogEntry[]): Promise<void> {
     const [first] = stored;
     const last = stored.at(-1);
@@ -204,13 +208,13 @@ class LmdbTransport implements Transport {
     if (this.#position < first.position - 1) this.#refresh();
     while (this.#position < first.position - 1) {
       this.#step(first.position - 1);
-      // Seldom more than one step: others wake this process for each of theirs.
+      // Rarely more than one step, because others wake this process for each of their entries.
       await nextTurn();
     }
     this.#give(stored, last.position, last.update.id);
   }
 
-  /** Hands out what others have committed, a slice in each turn of the event loop. */
+  /** Delivers entries that other processes have committed, one slice in each turn of the event loop. */
   #advance(): void {
     if (this.#storing || this.#advancing) return;
     this.#refresh();
@@ -229,7 +233,7 @@ class LmdbTransport implements Transport {
     });
   }
 
-  /** What this process reads in one turn is one snapshot, which may be older than a commit. */
+  /** All reads of one turn use the same snapshot, which may be older than a commit. */
   #refresh(): void {
     this.#store.root.resetReadTxn();
   }
@@ -377,7 +381,7 @@ class LmdbTransport implements Transport {
   }
 
   async #finish(): Promise<void> {
-    // Removed subscribers are logged.
+    // Removed subscribers are announced in the history.
     await this.presence.close().catch((error: unknown) => {
       this.#options.log.warn('The presence of this process could not be removed', {
         error: messageOf(error),

@@ -110,16 +110,16 @@ export function childOf(view: DataView, node: number): number {
 }
 
 /*
- * What LMDB writes, as lmdb-js builds it: data version 2, 64 bits, little-endian. Offsets within a
- * page count from behind its header.
+ * The format that LMDB writes in lmdb-js: data version 2, 64 bits, little-endian. Offsets within a page begin
+ * after its header. The numbers are sizes in bytes.
  *
- * page      number 8, transaction 8, (of a list of fixed values) 2, flags 2, then for a tree
- *           lower 2, upper 2, offsets of the nodes 2 each; for a large value the number of pages 4
- * node      low half of the size 2, high half 2, flags 2, size of the key 2, key, value;
- *           in a branch the three first are the number of the child
- * tree      (size of a page) 4, flags 2, depth 2, pages of branches 8, of leaves 8, of large values
- *           8, entries 8, root 8
- * meta      magic 4, version 4, address 8, size of the map 8, tree of what is free, tree of the
+ * page      number 8, transaction 8, (of a list of fixed values) 2, flags 2, then for a tree lower 2,
+ *           upper 2, offsets of the nodes 2 each; for a large value the number of pages 4
+ * node      low half of the size 2, high half 2, flags 2, size of the key 2, key, value; in a branch, the
+ *           first three are the number of the child
+ * tree      (size of a page) 4, flags 2, depth 2, number of branch pages 8, of leaf pages 8, of pages of
+ *           large values 8, entries 8, root 8
+ * meta      magic 4, version 4, address 8, size of the map 8, tree of the free pages, tree of the
  *           databases, last page 8, transaction 8, boot 8
  */
 

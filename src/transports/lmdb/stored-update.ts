@@ -6,14 +6,13 @@ import { HubgateError } from '../../kernel/error.ts';
  * version   1 byte
  * accepted  8 bytes, milliseconds since the Unix epoch as a double
  * checksum  4 bytes, CRC-32 of everything else
- * id        2 bytes of length; its text, in UTF-8, stands behind what version 2 adds
- * kind      1 byte, in version 2: 1 for a presence event
- * before    8 bytes, in version 2: how many updates there ever were before it, as a double
+ * id        2 bytes of length; its text, in UTF-8, follows the fields of version 2
+ * kind      1 byte, only in version 2: 1 for a presence event
+ * before    8 bytes, only in version 2: number of updates ever stored before it, as a double
  * rest      JSON: [topics, data, private, type, retry]
  *
- * The id stands in front, so that evicting an update does not decode it. The checksum is there
- * because LMDB has none: a flipped bit must not reach a subscriber. Version 1 has nothing but updates before
- * it, and is written where that is so.
+ * The id comes first, so that eviction does not decode the update. The checksum is needed because LMDB has
+ * none: a flipped bit must not reach a subscriber. Version 1 is written if all entries before it are updates.
  */
 const VERSION = 1;
 const VERSION_WITH_EVENTS = 2;

@@ -9,21 +9,24 @@ import { decodeEntry, listOf, placeOf, type StoredEntry } from './stored-entry.t
 import type { Session } from './session.ts';
 import type { StoredLog } from './stored-log.ts';
 
-/** How long one read waits for the next entry; then the log is looked at whether it is still the same. */
+/**
+ * How long one read waits for the next entry. Afterwards, the reader checks whether the history is still the
+ * same.
+ */
 const BLOCK_MS = 5000;
-/** Entries handed out at once. */
+/** Entries that are delivered at once. */
 const ENTRIES_AT_ONCE = 128;
-/** Read when a process begins, so that it knows what it would have to go back to. */
+/** Entries that a starting process reads, so that it knows its way back if the end is lost. */
 const REMEMBERED = 1000;
-/** How long one question waits for the replicas. */
+/** How long one command waits for the replicas. */
 const WAIT_MS = 2000;
 
 interface BlockingReaderOptions {
   readonly keys: HubKeys;
-  /** Replicas that must have an entry before it is handed out. */
+  /** Replicas that must have an entry before it is delivered. */
   readonly replicas: number;
   readonly storedLog: StoredLog;
-  /** Written by this reader alone. */
+  /** Written only by this reader. */
   readonly handedOut: HandedOut;
   readonly readBacks: ReadBacks;
   readonly signals: RedisSignals;
@@ -31,15 +34,15 @@ interface BlockingReaderOptions {
 }
 
 /**
- * Reads the log, blocking, and hands out what comes. After every connection, every few seconds and
- * where an entry does not follow the one before it, it is made sure that the log is the one that
- * was read; what replaces a lost end is handed out in its place.
+ * Reads the history with blocking commands, and delivers new entries. After every connection, every few
+ * seconds, and if an entry does not follow the previous one, it verifies that this is the history that it has
+ * read. Entries that replace a lost end are delivered as well.
  */
 export class BlockingReader {
   readonly #options: BlockingReaderOptions;
-  /** Is given what comes, in the order of the log. */
+  /** Called with new entries, in the order of the history. */
   deliver: (entries: readonly LogEntry[]) => void = () => {};
-  /** Is told what was evicted before it could be handed out. */
+  /** Called with what was evicted before it could be delivered. */
   overtaken: (missed: Missed) => void = () => {};
 
   constructor(options: BlockingReaderOptions) {
@@ -47,7 +50,7 @@ export class BlockingReader {
   }
 
   /**
-   * Takes the log as it is: its end is where this process begins.
+   * Accepts the current history; this process begins at its end.
    *
    * @throws HubgateError `history-too-new`
    */
@@ -61,7 +64,7 @@ export class BlockingReader {
     handedOut.remember(await storedLog.newest(session, range, REMEMBERED));
   }
 
-  /** Hands out what comes until the session is lost; resolves to why. */
+  /** Delivers new entries until the session is lost; resolves to the reason. */
   async follow(session: Session): Promise<string> {
     const { keys, handedOut, signals } = this.#options;
     signals.flush();
@@ -89,8 +92,8 @@ export class BlockingReader {
   }
 
   /**
-   * Makes sure that the log is the one that was read. Where it has lost its end, goes back to the
-   * last entry that both have; true when it had to.
+   * Verifies that this is the history that was read. If it has lost its end, the reader goes back to the last
+   * common entry and resolves to true.
    */
   async reconcile(session: Session): Promise<boolean> {
     const { storedLog, handedOut, readBacks, log } = this.#options;
@@ -108,13 +111,13 @@ export class BlockingReader {
     const streams = listOf(reply).map((stream) => listOf(stream));
     const told = listOf(streams.find(([name]) => name === keys.signals)?.[1]);
     signals.take(told);
-    // Nothing is handed out to those whose end has been told of before it.
+    // All earlier signals are read first, so that nothing is delivered to streams that a signal has ended.
     if (told.length === ENTRIES_AT_ONCE) await signals.catchUp(session);
     const own = streams.find(([name]) => name === keys.log);
     const entries = listOf(own?.[1]).map(decodeEntry);
     const [first] = entries;
     if (first === undefined || !handedOut.isFollowedBy(first)) {
-      // Nothing came, or something that does not follow what was read.
+      // Nothing arrived, or an entry that does not follow what was read.
       if (await this.reconcile(session)) return;
       if (first === undefined) {
         signals.flush();
@@ -129,7 +132,10 @@ export class BlockingReader {
     readBacks.settle(handedOut);
   }
 
-  /** What was evicted in front of these entries or between them, since others are further than this process. */
+  /**
+   * What was evicted before or between these entries, because other processes are further ahead than this
+   * one.
+   */
   async #missed(session: Session, entries: readonly StoredEntry[]): Promise<Missed | null> {
     const { storedLog, handedOut } = this.#options;
     const [first, last] = [entries.at(0), entries.at(-1)];
@@ -139,7 +145,7 @@ export class BlockingReader {
     return missedBetween(stored, first.position, await storedLog.evicted(session));
   }
 
-  /** An entry that is handed out must not be lost with the primary. */
+  /** Waits for the replicas: an entry that is delivered must not be lost with the primary. */
   async #untilReplicated(session: Session): Promise<void> {
     const { keys, replicas } = this.#options;
     for (;;) {
@@ -152,19 +158,19 @@ export class BlockingReader {
   }
 }
 
-/** Where a log that has lost its end differs from what was read. */
+/** The difference between a history that has lost its end and what was read. */
 export interface LostEnd {
-  /** The last stored position that both have. */
+  /** The last common stored position. */
   readonly common: number;
-  /** Entries that were read and are gone. */
+  /** Number of entries that were read and are gone. */
   readonly lost: number;
-  /** Entries that are there instead. */
+  /** Number of entries that have replaced them. */
   readonly replaced: number;
 }
 
 /**
- * Looks whether the log is still the one that was read; null when it is, or when that cannot be
- * told any more and need not be.
+ * Compares the history with what was read. Returns null if it is the same, or if a comparison is neither
+ * possible nor necessary.
  */
 export async function findLostEnd(
   session: Session,
@@ -177,7 +183,7 @@ export async function findLostEnd(
   if (stored === 0) return null;
   if (top >= stored) {
     const [nearest] = await log.newest(session, [recent.oldest, stored], 1);
-    // Evicted before this process had read on: then it cannot be compared, and need not be.
+    // Evicted before this process has read further: a comparison is neither possible nor necessary.
     const known = nearest === undefined ? undefined : recent.keyAt(nearest.position);
     if (known === undefined || nearest?.key === known) return null;
   }
@@ -185,7 +191,7 @@ export async function findLostEnd(
   return { common, lost: stored - common, replaced: top - common };
 }
 
-/** The last position, at most `end`, at which the log has what was read from it. */
+/** The last position, at most `end`, at which the history contains the entry that was read. */
 async function commonEnd(
   session: Session,
   log: StoredLog,
@@ -194,13 +200,13 @@ async function commonEnd(
 ): Promise<number> {
   let low = Math.min(end, Math.max(0, recent.oldest - 1));
   let high = end;
-  // Entries name their predecessors, so what two logs have in common is a beginning of both.
+  // Entries name their predecessors, so the common part of two histories is a beginning of both.
   while (low < high) {
     const middle = Math.ceil((low + high) / 2);
     const [below] = await log.newest(session, [low + 1, middle], 1);
     const [above] = below === undefined ? await log.page(session, [middle + 1, high], 1, 1) : [];
     const entry = below ?? above;
-    // Nobody gets anything from there any more, so it does not matter what it was.
+    // Nothing before it is delivered any more, so its entries do not matter.
     if (entry === undefined) return high;
     if (entry.key === recent.keyAt(entry.position)) low = entry.position;
     else high = entry.position - 1;

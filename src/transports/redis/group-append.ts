@@ -12,16 +12,19 @@ import { appendArguments, placeOf } from './stored-entry.ts';
 
 /** How long a group waits for its replicas. */
 const WAIT_MS = 2000;
-/** How long a group whose answer was lost is tried again. */
+/** How long a group is retried if its reply was lost. */
 const RETRY_MS = 8000;
-/** Evicted beyond what is appended, so that a lowered limit never blocks the server. */
+/**
+ * Entries that are evicted beyond the number of appended ones, so that a lowered limit never blocks the
+ * server.
+ */
 const EVICTED_EXTRA = 64;
 
 interface GroupAppendOptions {
   readonly keys: HubKeys;
-  /** Updates kept; 0 keeps all. */
+  /** Updates to keep; 0 keeps all. */
   readonly maxLength: number;
-  /** Milliseconds that an update is kept; 0 keeps it for ever. */
+  /** Milliseconds to keep an update; 0 keeps it forever. */
   readonly maxAgeMs: number;
   readonly replicas: number;
   readonly sessions: Sessions;
@@ -30,7 +33,9 @@ interface GroupAppendOptions {
   readonly clock: Clock;
 }
 
-/** Stores a group of updates once, however often its answer is lost, and sees that it is read back. */
+/**
+ * Stores a group of updates exactly once, however often the reply is lost, and waits until it is read back.
+ */
 export class GroupAppend {
   readonly #options: GroupAppendOptions;
 
@@ -39,10 +44,9 @@ export class GroupAppend {
   }
 
   /**
-   * Resolves when the reader has handed out the whole group.
+   * Resolves when the reader has delivered the whole group.
    *
-   * @throws HubgateError `transport-failed` when it is not stored, `transport-uncertain` when
-   * nobody can say
+   * @throws HubgateError `transport-failed` if it is not stored, `transport-uncertain` if that is unknown
    */
   async store(group: readonly Update[]): Promise<void> {
     const { clock, sessions, handedOut } = this.#options;
@@ -55,7 +59,7 @@ export class GroupAppend {
     for (;;) {
       const session = mayBeStored ? await sessions.next(end) : sessions.live();
       if (session === null) throw uncertain('Redis disconnected before it answered');
-      // A log that has lost its end stores it at positions that there were before.
+      // A history that has lost its end stores the group at earlier positions.
       since = Math.min(since, handedOut.stored);
       try {
         const position = await this.#append(session, [
@@ -74,7 +78,7 @@ export class GroupAppend {
           const why = `The update could not be stored: Redis says ${message}`;
           throw new HubgateError('transport-failed', why, { cause: error });
         }
-        // The answer is lost: the next attempt looks whether it was stored.
+        // The reply is lost. The next attempt checks whether the group was stored.
         mayBeStored = true;
         if (!isNotDone) session.close();
         else if (!session.isLost) throw uncertain(`Redis says ${message}`);
@@ -87,7 +91,7 @@ export class GroupAppend {
     return [String(maxLength), String(maxAgeMs), String(group.length + EVICTED_EXTRA)];
   }
 
-  /** The position of the last of the group, once as many replicas have it as must. */
+  /** The position of the last entry of the group, when enough replicas have it. */
   async #append(session: Session, args: readonly string[]): Promise<number> {
     const { keys, replicas } = this.#options;
     const places = appendedKeys(keys);
@@ -96,7 +100,7 @@ export class GroupAppend {
     return Number.parseInt(String(place), 10);
   }
 
-  /** Others wait for their turn: this one waits for its reader no longer than until `end`. */
+  /** Other groups are waiting, so this one waits for its reader only until `end`. */
   async #readBack(position: number, key: string, end: number): Promise<void> {
     const { clock, handedOut, readBacks } = this.#options;
     if (handedOut.has(position, key)) return;

@@ -3,8 +3,8 @@ import type { StoredEntry } from './stored-entry.ts';
 import type { LogEnd } from './stored-log.ts';
 
 /**
- * What this process has handed out of the log: how far it is, in the positions of the store and in
- * those that the hub sees, and the keys by which the log is known again.
+ * What this process has delivered of the history: the last position, both in the store and from the view of
+ * the hub, and the keys that identify the history.
  */
 export class HandedOut {
   readonly positions = new Positions();
@@ -14,12 +14,12 @@ export class HandedOut {
   #lastEventId: string | null = null;
   #lastUpdateId: string | null = null;
 
-  /** Position of the last entry as it is stored. */
+  /** Stored position of the last entry. */
   get stored(): number {
     return this.#stored;
   }
 
-  /** Position of the last entry as the hub sees it. */
+  /** Position of the last entry from the view of the hub. */
   get position(): number {
     return this.#position;
   }
@@ -33,27 +33,27 @@ export class HandedOut {
     return this.#lastUpdateId;
   }
 
-  /** Key of the last entry, where it is known. */
+  /** Key of the last entry, if it is known. */
   get lastKey(): string | undefined {
     return this.recent.keyAt(this.#stored);
   }
 
-  /** Whether the entry with this key was handed out at this stored position. */
+  /** Whether the entry with this key was delivered at this stored position. */
   has(position: number, key: string): boolean {
     return this.#stored >= position && this.recent.keyAt(position) === key;
   }
 
-  /** Whether an entry is the next one of the log that was read. */
+  /** Whether an entry is the next one of the history that was read. */
   isFollowedBy(entry: StoredEntry): boolean {
     return entry.position === this.#stored + 1 && entry.previous === (this.lastKey ?? '');
   }
 
-  /** An entry as the hub sees it. */
+  /** An entry from the view of the hub. */
   seen({ position, update }: StoredEntry): LogEntry {
     return { position: this.positions.seen(position), update };
   }
 
-  /** What is there when the process begins is the past. */
+  /** Begins at the end that a starting process finds. Earlier entries are not delivered. */
   beginAt({ position, key, id, updateId }: LogEnd): void {
     this.#stored = position;
     this.#position = position;
@@ -63,14 +63,14 @@ export class HandedOut {
       this.recent.add(position, { key, id, isEvent: id !== updateId });
   }
 
-  /** Learns the keys of entries that were there before. */
+  /** Records the keys of earlier entries. */
   remember(entries: readonly StoredEntry[]): void {
     for (const { position, key, update } of entries) {
       this.recent.add(position, { key, id: update.id, isEvent: update.presence === true });
     }
   }
 
-  /** Goes on to the last of these, and says how the hub sees them. */
+  /** Advances to the last of these entries, and returns them from the view of the hub. */
   advance(entries: readonly StoredEntry[]): readonly LogEntry[] {
     const last = entries.at(-1);
     if (last === undefined) return [];
@@ -83,7 +83,7 @@ export class HandedOut {
     return entries.map((entry) => this.seen(entry));
   }
 
-  /** Goes back to the stored position `common`: the entries behind it are lost. */
+  /** Goes back to the stored position `common`; the entries after it are lost. */
   goBackTo(common: number): void {
     this.positions.rewind(common, this.#position);
     this.recent.forgetAfter(common);
@@ -93,32 +93,32 @@ export class HandedOut {
   }
 }
 
-// Redis may lose the end of its log in a failover. Each entry has a random key and names the one
-// before it, so every node notices. Entries that replace lost ones get positions of their own, and
-// to the hub the lost ones look evicted.
+// Redis may lose the end of a history in a failover. Each entry has a random key and contains the key of its
+// predecessor, so every node notices. Entries that replace lost ones get positions of their own. For the hub,
+// the lost ones seem to be evicted.
 
-/** A stretch of the stored log, and how far the positions that the hub sees are ahead of it. */
+/** A section of the stored history, and how far the hub's positions are ahead of it. */
 interface Segment {
   readonly first: number;
-  /** Including; Infinity for the newest. */
+  /** Inclusive; Infinity for the newest. */
   readonly last: number;
   readonly shift: number;
 }
 
 /**
- * Positions as the hub sees them. A store that fails over may give a position twice; here what
- * replaces a lost entry gets the next free position, so that they only grow.
+ * Positions from the view of the hub. After a failover, a store may assign a position twice. Here, an entry
+ * that replaces a lost one gets the next free position, so that positions only grow.
  */
 export class Positions {
   #segments: readonly Segment[] = [{ first: 1, last: Infinity, shift: 0 }];
 
-  /** Where the hub sees a stored position. */
+  /** The hub's position for a stored position. */
   seen(stored: number): number {
     const segment = this.#segments.findLast(({ first }) => first <= stored);
     return stored + (segment?.shift ?? 0);
   }
 
-  /** The first stored position that the hub sees behind `seen`. */
+  /** The first stored position after the hub's position `seen`. */
   after(seen: number): number {
     for (const { first, last, shift } of this.#segments) {
       if (last + shift > seen) return Math.max(first, seen - shift + 1);
@@ -126,7 +126,7 @@ export class Positions {
     return seen + 1;
   }
 
-  /** Everything behind the stored position `common` is lost; what comes is seen behind `newest`. */
+  /** Everything after the stored position `common` is lost. For the hub, new entries come after `newest`. */
   rewind(common: number, newest: number): void {
     const kept = this.#segments
       .filter(({ first }) => first <= common)
@@ -135,17 +135,17 @@ export class Positions {
   }
 }
 
-/** Kept to find out how much of the log another server has. */
+/** Keys that are kept in order to find out how much of the history another server has. */
 const CAPACITY = 8192;
 
 interface RecentEntry {
   readonly key: string;
   readonly id: string;
-  /** A presence event. */
+  /** Whether it is a presence event. */
   readonly isEvent: boolean;
 }
 
-/** Keys and ids of the entries that were handed out last, by their stored position. */
+/** Keys and ids of the entries that were delivered last, by their stored position. */
 class RecentEntries {
   readonly capacity = CAPACITY;
   readonly #entries = new Map<number, RecentEntry>();
@@ -164,12 +164,12 @@ class RecentEntries {
     return this.#entries.get(position)?.id ?? null;
   }
 
-  /** Id of the last that is not a presence event; null where none is known. */
+  /** Id of the last entry that is not a presence event; null if it is unknown. */
   lastUpdateId(): string | null {
     return [...this.#entries.values()].findLast(({ isEvent }) => !isEvent)?.id ?? null;
   }
 
-  /** The oldest position that is known; 1 when none is. */
+  /** The oldest known position; 1 if there is none. */
   get oldest(): number {
     for (const position of this.#entries.keys()) return position;
     return 1;

@@ -1,37 +1,39 @@
-/** The keys of a hub. One hash tag holds them together, so a cluster keeps them on one node. */
+/** The keys of a hub. They share one hash tag, so that a cluster keeps them on one node. */
 export interface HubKeys {
-  /** Stream: the log. An entry's id is its position and `-1`. */
+  /** Stream: the history. An entry's id is its position and `-1`. */
   readonly log: string;
   /** Hash: id → position of the earliest kept entry with it. */
   readonly ids: string;
-  /** Sorted set of further entries with an id that was there already: `id NUL position`. */
+  /** Sorted set of further entries with an existing id: `id NUL position`. */
   readonly repeated: string;
   /**
-   * Hash: version, position, key and id of the last entry, id of the last that is not a presence event, positions of
-   * what was evicted last, and a counter of the presence board.
+   * Hash: version; position, key and id of the last entry; id of the last entry that is not a presence event;
+   * positions of the newest evicted entries; a counter of the presence board.
    */
   readonly meta: string;
-  /** List: positions of the presence events in the log, the oldest first. */
+  /** List: positions of the presence events in the history, the oldest first. */
   readonly events: string;
-  /** Sorted set: `process subscriber` by the order of coming. */
+  /** Sorted set: `process subscriber` in the order of arrival. */
   readonly present: string;
   /** Hash: `process subscriber` → its records as JSON. */
   readonly records: string;
-  /** Sorted set without scores, so that a process' subscribers are found. */
+  /** Sorted set without scores, for finding the subscribers of a process. */
   readonly owned: string;
   /** Sorted set without scores: `digest order process subscriber`, by the digests of matchers. */
   readonly matched: string;
-  /** Sorted set: process by when its lease runs out, in milliseconds of the server's clock. */
+  /** Sorted set: process by the expiry of its lease, in milliseconds of the server's clock. */
   readonly processes: string;
-  /** Hash: `process subscriber` that is off the board → its departure, until it has been announced. */
+  /**
+   * Hash: `process subscriber` that was removed from the board → its departure, until it has been announced.
+   */
   readonly departed: string;
-  /** Sorted set: `process subscriber` by until when somebody announces its departure. */
+  /** Sorted set: `process subscriber` by the expiry of the claim to announce its departure. */
   readonly claims: string;
-  /** Stream: what is told to all nodes. */
+  /** Stream: signals for all nodes. */
   readonly signals: string;
-  /** Prefix of hashes: what has been counted of a key of `rate_limit`. */
+  /** Prefix of hashes: the counts for a key of `rate_limit`. */
   readonly counts: string;
-  /** Written to before it is waited for replicas, and to prove that writing works. */
+  /** Written before waiting for replicas, and to check that writing works. */
   readonly probe: string;
 }
 
@@ -56,7 +58,7 @@ export function hubKeys(stream: string): HubKeys {
   };
 }
 
-/** What the append script changes, in its order. */
+/** The keys that the append script changes, in its order. */
 export function appendedKeys({ log, ids, repeated, meta, events }: HubKeys): readonly string[] {
   return [log, ids, repeated, meta, events];
 }

@@ -8,7 +8,7 @@ import { HubgateError, messageOf } from '../../kernel/error.ts';
 const CONNECT_TIMEOUT_MS = 3000;
 const ANSWER_TIMEOUT_MS = 3000;
 
-/** Where a store is, as the configuration has it. */
+/** The location of a store in the configuration. */
 export interface RedisPlace {
   readonly urls: readonly Secret[];
   readonly sentinel: string | null;
@@ -16,33 +16,33 @@ export interface RedisPlace {
   readonly trustPoolFile: string | null;
 }
 
-/** One connection. It never reconnects by itself: who uses it looks for the primary again. */
+/** One connection. It never reconnects by itself: its user looks for the primary again. */
 export interface RedisConnection {
   /**
-   * A server that does not answer in time is taken for gone.
+   * A server that does not reply in time counts as gone.
    *
-   * @throws the error of the server, or that the connection is lost
+   * @throws the error of the server, or the loss of the connection
    */
   command(timeoutMs: number, ...args: string[]): Promise<unknown>;
-  /** Told once when it is lost; not when it is closed. */
+  /** Sets the listener that is called once when the connection is lost; not when it is closed. */
   onLost(listener: () => void): void;
   close(): void;
 }
 
-/** How a connection is made. */
+/** The options of a connection. */
 interface Means {
   readonly ca: string | null;
   readonly clock: Clock;
 }
 
-/** Opens connections to one server, the one that takes writes. */
+/** Opens a connection to one server, the one that accepts writes. */
 export type ConnectPrimary = () => Promise<RedisConnection>;
 
 /**
- * Finds the server that takes writes for a key: the one that is configured, the one that sentinels
- * name, or the one of the key's slot.
+ * Finds the server that accepts writes for a key: the configured one, the one that sentinels name, or the one
+ * with the key's slot.
  *
- * @throws HubgateError `transport-failed` with what each address has said
+ * @throws HubgateError `transport-failed` with the error of each address
  */
 export async function findPrimary(
   place: RedisPlace,
@@ -86,7 +86,7 @@ async function namedBySentinel(url: URL, name: string, means: Means): Promise<UR
     if (!Array.isArray(address)) throw new Error(`this sentinel does not know ${name}`);
     const [host, port] = address;
     const primary = at(url, String(host), String(port));
-    // A sentinel may name a server that does not know yet, or no longer, that it is the primary.
+    // A sentinel may name a server that is not the primary yet, or is no longer the primary.
     const connection = await connect(primary, means);
     try {
       const role = await connection.command(ANSWER_TIMEOUT_MS, 'ROLE');
@@ -102,7 +102,7 @@ async function namedBySentinel(url: URL, name: string, means: Means): Promise<UR
   }
 }
 
-/** Sentinels often have no users although their servers do. */
+/** Sentinels often have no users, although their servers do. */
 async function connectSentinel(url: URL, means: Means): Promise<RedisConnection> {
   try {
     return await connect(url, means);
@@ -126,7 +126,8 @@ async function ofSlot(url: URL, key: string, means: Means): Promise<URL> {
       const [first, last, primary] = range;
       if (slot < Number(first) || slot > Number(last) || !Array.isArray(primary)) continue;
       const [host, port] = primary;
-      // A node that does not know its own name leaves it to who has asked.
+      // A node that does not know its own name expects the client to use the address that it has connected
+      // to.
       return at(url, typeof host === 'string' && host !== '' ? host : url.hostname, String(port));
     }
     throw new Error(`no node of the cluster has slot ${slot}`);
@@ -160,7 +161,7 @@ async function connect(url: URL, { ca, clock }: Means): Promise<RedisConnection>
     if (isOver) return;
     isOver = true;
     destroy(client);
-    // What was asked on a connection that is gone may never be answered or refused.
+    // On a lost connection, a pending command may never be settled.
     for (const reject of asked) reject(new Error('the connection is lost'));
   };
   const lose = (): void => {
@@ -168,7 +169,7 @@ async function connect(url: URL, { ca, clock }: Means): Promise<RedisConnection>
     end();
     lost();
   };
-  // Without a listener the process would end.
+  // Without a listener, the process would end.
   client.on('error', lose);
   client.on('end', lose);
   try {
@@ -181,7 +182,7 @@ async function connect(url: URL, { ca, clock }: Means): Promise<RedisConnection>
     command: (timeoutMs, ...args) =>
       new Promise((resolve, reject) => {
         asked.add(reject);
-        // A network that was cut says nothing at all.
+        // A network that was cut reports nothing at all.
         const stop = clock.after(timeoutMs, lose);
         client
           .sendCommand(args)
@@ -203,6 +204,6 @@ function destroy(client: { destroy(): void }): void {
   try {
     client.destroy();
   } catch {
-    // It throws when the connection is gone already, which is what is wanted.
+    // It throws if the connection is already gone, which is the intended state.
   }
 }

@@ -4,13 +4,13 @@ import type { HandedOut } from './handed-out.ts';
 
 interface ReadBack {
   readonly position: number;
-  /** Of the entry that has to be there; null for any. */
+  /** Key of the expected entry; null for any. */
   readonly key: string | null;
   readonly resolve: () => void;
   readonly reject: (error: unknown) => void;
 }
 
-/** Those who wait until the reader has come to a position of the log. */
+/** The callers that wait until the reader has reached a position of the history. */
 export class ReadBacks {
   readonly #clock: Clock;
   readonly #waiting = new Set<ReadBack>();
@@ -20,9 +20,9 @@ export class ReadBacks {
   }
 
   /**
-   * Resolves when the reader has handed out the entry with this key, or any, at this position.
+   * Resolves when the reader has delivered the entry with this key, or any entry, at this position.
    *
-   * @throws `tooLate` after `limitMs`; HubgateError `transport-uncertain` when the entry is lost
+   * @throws `tooLate` after `limitMs`; HubgateError `transport-uncertain` if the entry is lost
    */
   wait(
     { position, key }: Pick<ReadBack, 'position' | 'key'>,
@@ -50,7 +50,7 @@ export class ReadBacks {
     });
   }
 
-  /** Tells those who waited for what has been handed out by now. */
+  /** Resolves the waits for entries that have been delivered by now. */
   settle(handedOut: HandedOut): void {
     for (const waiting of this.#waiting) {
       const { position, key } = waiting;
@@ -61,7 +61,7 @@ export class ReadBacks {
     }
   }
 
-  /** Everything behind this stored position is lost. */
+  /** Rejects the waits for everything after this stored position, which is lost. */
   loseBehind(position: number): void {
     for (const waiting of this.#waiting) {
       if (waiting.position <= position) continue;
@@ -70,7 +70,7 @@ export class ReadBacks {
     }
   }
 
-  /** Nothing is read any more. */
+  /** Rejects all waits, because nothing is read any more. */
   end(): void {
     const why = uncertain('it was not read back before the end');
     for (const { reject } of this.#waiting) reject(why);
@@ -80,7 +80,7 @@ export class ReadBacks {
 
 const LOST = 'the log has lost it';
 
-/** Of an append that nobody can say whether it was carried out. */
+/** The error for an append with an unknown result. */
 export function uncertain(why: string): HubgateError {
   return new HubgateError(
     'transport-uncertain',

@@ -11,7 +11,7 @@ import { randomBytes } from 'node:crypto';
 
 const AT_ONCE = 256;
 
-/** Opens the log of a hub in Redis for its operator; gateways may be using it. */
+/** Opens the history of a hub in Redis for its operator. Gateways may be using it. */
 export async function openRedisHistory(
   place: RedisPlace & { readonly stream: string },
   clock: Clock,
@@ -54,7 +54,7 @@ class RedisHistory implements History {
     }
   }
 
-  /** The server says when it has accepted them. */
+  /** The server assigns the time of acceptance. */
   async add(entries: readonly HistoryEntry[]): Promise<void> {
     const updates = entries.flatMap(({ update }) => appendArguments(update));
     const args = [randomBytes(12).toString('base64url'), '', '0', '0', '0', ...updates];
@@ -90,7 +90,7 @@ class RedisHistory implements History {
     return Number((await this.#session.command('HGET', this.#keys.meta, 'position')) ?? 0);
   }
 
-  /** Up to where the log ends now; what is evicted meanwhile is left out. */
+  /** Up to the current end of the history. Entries that are evicted in the meantime are left out. */
   async *#pages(): AsyncIterable<readonly unknown[]> {
     const end = await this.#end();
     for (let from = 0; from < end; ) {

@@ -22,26 +22,27 @@ import type { HubKeys } from './keys.ts';
 import { BEAT, ENTER, LEAVE, QUIT, type Script, SETTLE } from './scripts.ts';
 import type { Session } from './session.ts';
 
-/** Entered, read or taken off in one step. */
+/** Entries that are added, read or removed in one step. */
 const AT_ONCE = 500;
 
 interface RedisPresenceOptions {
   readonly keys: HubKeys;
   readonly process: string;
-  /** @throws while Redis is away */
+  /** @throws while Redis is unavailable */
   readonly session: () => Session;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
 /**
- * A board in Redis. Each process holds a lease, measured by the server's clock; whoever finds one
- * that has run out takes the entries of that process off, in the same step, so that nobody else does.
+ * A presence board in Redis. Each process holds a lease, measured by the server's clock. A process that finds
+ * an expired lease removes the entries of its process in the same step, so that no other process does the
+ * same.
  */
 export class RedisPresence implements PresenceBoard {
   readonly #options: RedisPresenceOptions;
   readonly #keeper: PresenceKeeper<string>;
-  /** The one that is to be used next, while the board is restored by it. */
+  /** The next session, while the board is being restored with it. */
   #next: Session | null = null;
   #closed = false;
 
@@ -93,8 +94,8 @@ export class RedisPresence implements PresenceBoard {
   }
 
   /**
-   * Brings the board up to date by a session that is not in use yet. What is returned announces that; it
-   * needs the log.
+   * Updates the board through a session that is not in use yet. The returned function announces the changes;
+   * it needs the history.
    */
   async restore(session: Session): Promise<() => void> {
     this.#next = session;
@@ -105,7 +106,7 @@ export class RedisPresence implements PresenceBoard {
     }
   }
 
-  /** Takes this process off the board, if the store is there; else its lease does. */
+  /** Removes this process from the board if the store is available; otherwise its lease expires. */
   async close(): Promise<void> {
     if (this.#closed) return;
     const { keys, process } = this.#options;
@@ -130,7 +131,7 @@ export class RedisPresence implements PresenceBoard {
       '0',
       String(limit),
     );
-    // Members and scores by turns.
+    // Members and scores alternate.
     const flat = texts(reply);
     return flat.flatMap((member, index) =>
       index % 2 === 0 ? { member, cursor: flat[index + 1] ?? '' } : [],
@@ -143,7 +144,7 @@ export class RedisPresence implements PresenceBoard {
       ...['ZRANGEBYLEX', keys.matched, after === null ? `[${digest} ` : `(${after}`],
       ...[`(${digest}!`, 'LIMIT', '0', String(limit)],
     );
-    // The digest and the number of its coming stand before the member.
+    // The digest and the number of the arrival come before the member.
     return texts(reply).map((cursor) => ({
       cursor,
       member: cursor.split(' ').slice(2).join(' '),
@@ -205,13 +206,13 @@ function touchedKeys(keys: HubKeys): readonly string[] {
   return [keys.present, keys.records, keys.owned, keys.matched, keys.processes];
 }
 
-/** `process subscriber`, and what the next page begins behind. */
+/** `process subscriber`, and the position after which the next page begins. */
 interface Place {
   readonly member: string;
   readonly cursor: string;
 }
 
-/** A line of the digests of its matchers, by which scripts find it in their lists, then JSON. */
+/** A line with the digests of its matchers, with which scripts find it in their lists, then JSON. */
 function entryOf(records: readonly SubscriptionRecord[]): string {
   const digests = [...matcherNames(records)].map(digestOf);
   return `${digests.join(' ')}\n${JSON.stringify(records)}`;
@@ -223,11 +224,11 @@ function digestOf(name: string): string {
 
 function recordsOf(entry: unknown): readonly SubscriptionRecord[] {
   if (typeof entry !== 'string') return [];
-  // Written by entryOf, which was given such records.
+  // Written by entryOf, which gets such records.
   return JSON.parse(entry.slice(entry.indexOf('\n') + 1)) as readonly SubscriptionRecord[];
 }
 
-/** @param reply member and claim by turns, as the scripts give them */
+/** @param reply member and claim alternate, as the scripts return them */
 function claimsOf(reply: unknown): readonly Claim<string>[] {
   const claims: Claim<string>[] = [];
   const flat = texts(reply);

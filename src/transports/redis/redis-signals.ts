@@ -3,26 +3,29 @@ import type { HubKeys } from './keys.ts';
 import { listOf } from './stored-entry.ts';
 import type { Session } from './session.ts';
 
-/** Signals that the store keeps for nodes that are away for a while. */
+/** Signals that the store keeps for nodes that are unavailable for a while. */
 const KEPT = 10_000;
-/** Read in one step. */
+/** Signals that are read in one step. */
 const AT_ONCE = 1_000;
-/** Signals that wait here while Redis is away. */
+/** Signals that wait here while Redis is unavailable. */
 const WAITING = 10_000;
 
 interface RedisSignalsOptions {
   readonly keys: HubKeys;
   readonly process: string;
-  /** @throws while Redis is away */
+  /** @throws while Redis is unavailable */
   readonly session: () => Session;
 }
 
-/** What is told to the hubs of all nodes, by a stream beside the log: who was away reads it later. */
+/**
+ * Signals to the hubs of all nodes, in a stream next to the history. Nodes that were unavailable read them
+ * later.
+ */
 export class RedisSignals implements TransportSignals {
   readonly #options: RedisSignalsOptions;
   #waiting: string[] = [];
   #listener: (message: string) => void = () => {};
-  /** Place of the last signal that was read. */
+  /** Stream id of the last signal that was read. */
   last = '0';
 
   constructor(options: RedisSignalsOptions) {
@@ -40,7 +43,7 @@ export class RedisSignals implements TransportSignals {
     this.#listener = listener;
   }
 
-  /** What was told before is not a concern of a process that had no streams then. */
+  /** Earlier signals do not concern a process that had no streams at the time. */
   async begin(session: Session): Promise<void> {
     const { signals } = this.#options.keys;
     const newest = await session.command('XREVRANGE', signals, '+', '-', 'COUNT', '1');
@@ -48,7 +51,10 @@ export class RedisSignals implements TransportSignals {
     this.last = Array.isArray(entry) ? String(entry[0]) : '0';
   }
 
-  /** Passes on all that has been told meanwhile; from then on the log may be handed out. */
+  /**
+   * Delivers all signals that have arrived in the meantime. Only then may entries of the history be
+   * delivered.
+   */
   async catchUp(session: Session): Promise<void> {
     const { signals } = this.#options.keys;
     for (let count = AT_ONCE; count === AT_ONCE; ) {
@@ -60,14 +66,14 @@ export class RedisSignals implements TransportSignals {
     }
   }
 
-  /** Sends what waits, and keeps what could not be sent. */
+  /** Sends the waiting signals, and keeps those that could not be sent. */
   flush(): void {
     const messages = this.#waiting;
     this.#waiting = [];
     for (const message of messages) this.send(message);
   }
 
-  /** Passes on entries of the stream, but for those of this process. */
+  /** Delivers entries of the stream, except those of this process. */
   take(entries: readonly unknown[]): void {
     for (const entry of entries) {
       if (!Array.isArray(entry)) continue;

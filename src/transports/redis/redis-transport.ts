@@ -21,27 +21,28 @@ import { StoredLog } from './stored-log.ts';
 export interface RedisTransportOptions extends RedisPlace {
   /** Prefix of the hub's keys. */
   readonly stream: string;
-  /** Updates kept; 0 keeps all. */
+  /** Updates to keep; 0 keeps all. */
   readonly maxLength: number;
-  /** Milliseconds that an update is kept; 0 keeps it for ever. */
+  /** Milliseconds to keep an update; 0 keeps it forever. */
   readonly maxAgeMs: number;
-  /** Replicas that must have an update before it is handed out and acknowledged. */
+  /** Replicas that must have an update before it is delivered and acknowledged. */
   readonly replicas: number;
   readonly random: () => number;
   readonly clock: Clock;
-  /** Turns the heartbeat of presence; the other clock when it is left out. */
+  /** Clock for the heartbeat of presence; defaults to the other clock. */
   readonly presenceClock?: Clock;
   readonly log: Logger;
 }
 
-/** How long a client waits whose cursor another node has given out already. */
+/** How long a client waits if another node has already delivered the entry of its cursor. */
 const CATCH_UP_MS = 5000;
 
 /**
- * A log in Redis or Valkey that the hubs of many machines share. One connection reads, blocking,
- * for this process; what it has read is handed out. After every connection, and every few seconds,
- * it is made sure that the log is the one that was read: each entry has a random key and names the
- * one before it. Where it is not, the log has lost its end, and what replaced that is handed out.
+ * A history in Redis or Valkey that the hubs of many machines share. One connection reads, with blocking
+ * commands, for this process, and the entries that it reads are delivered. After every connection, and every
+ * few seconds, the reader verifies that this is the history that was read: each entry has a random key and
+ * contains that of its predecessor. If not, the history has lost its end, and the entries that replace it are
+ * delivered.
  *
  * @throws HubgateError `transport-failed`, `history-too-new`
  */
@@ -81,7 +82,7 @@ class RedisTransport implements Transport {
     const read = { keys, replicas, handedOut, readBacks };
     this.#reader = new BlockingReader({ ...read, storedLog, signals, log });
     const append = new GroupAppend({ ...read, maxLength, maxAgeMs, sessions, clock });
-    // A group must not evict what it has added before the reader has seen it.
+    // A group must not evict its own entries before the reader has seen them.
     const most = maxLength === 0 ? Infinity : maxLength;
     this.#commits = new GroupCommit((group) => append.store(group), clock, most);
     this.signals = signals;
@@ -91,12 +92,12 @@ class RedisTransport implements Transport {
     this.#readBacks = readBacks;
   }
 
-  /** Connects for the first time; what the log holds by then is the past. */
+  /** Connects for the first time. Entries that exist by then are not delivered. */
   open(): Promise<void> {
     return this.#sessions.open({
       begin: (session) => this.#reader.begin(session),
       resume: async (session) => {
-        // First: replays go on as soon as the session is in use.
+        // Must be first: replays continue as soon as the session is in use.
         await this.signals.catchUp(session);
         await this.#reader.reconcile(session);
         this.#announce = await this.presence.restore(session);
@@ -147,7 +148,7 @@ class RedisTransport implements Transport {
     if (!isPossibleId(eventId)) return null;
     const stored = await this.#sessions.ask((session) => this.#storedLog.find(session, eventId));
     if (stored === null) return null;
-    // Another node has handed it out already; who goes on behind it must not be given it again.
+    // Another node has already delivered it. A client that continues after it must not get it again.
     if (stored > this.#handedOut.stored) await this.#reached(stored);
     return this.#handedOut.positions.seen(stored);
   }
@@ -174,7 +175,7 @@ class RedisTransport implements Transport {
   };
 
   wake(): void {
-    // Nobody has to: the reader is told by the server.
+    // Not needed: the server notifies the reader.
   }
 
   async check(): Promise<void> {
@@ -188,16 +189,16 @@ class RedisTransport implements Transport {
   }
 
   async #finish(): Promise<void> {
-    // A session that lives finishes what was appended; a lost one is not followed by another.
+    // An active session completes pending appends; a lost one is not replaced any more.
     this.#sessions.openNoMore();
-    // Who has left is told of in the log.
+    // Departures are announced in the history.
     await this.presence.close();
     this.#isClosed = true;
     await this.#commits.drained();
     await this.#sessions.close();
   }
 
-  /** @throws HubgateError `transport-failed` when the reader does not get there in time */
+  /** @throws HubgateError `transport-failed` if the reader does not reach it in time */
   async #reached(position: number): Promise<void> {
     const behind = new HubgateError('transport-failed', 'This node is behind the history in Redis');
     await this.#readBacks.wait({ position, key: null }, CATCH_UP_MS, behind);

@@ -2,20 +2,20 @@ import { createHash } from 'node:crypto';
 import { SHARED_PRESENCE_EVENTS_KEPT } from '../../hub/transport.ts';
 import { MAX_ID_BYTES } from '../../hub/update.ts';
 
-/** Of what is stored. A store of a later version is left alone. */
+/** Version of the stored format. A store with a later version is not touched. */
 export const FORMAT = 1;
 
-/** A step that Redis takes as a whole or not at all. */
+/** A step that Redis executes completely or not at all. */
 export interface Script {
   readonly text: string;
   readonly sha: string;
 }
 
 /*
- * Appends a group. KEYS: log, ids, repeated, meta, events.
- * ARGV: group key, position after which an earlier attempt may stand or '', updates kept or 0,
- * milliseconds kept or 0, how many to evict at most, then id, rest and 1 for a presence event or '' of each update.
- * Returns the position of the last one.
+ * Appends a group. KEYS: log, ids, repeated, meta, events. ARGV: group key; position after which an earlier
+ * attempt may be stored, or ''; updates to keep, or 0; milliseconds to keep them, or 0; most entries to
+ * evict; then for each update its id, the rest, and 1 for a presence event or ''. Returns the position of the
+ * last one.
  */
 export const APPEND = script(`
 local log, ids, repeated, meta, events = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -97,7 +97,8 @@ return place(position)
 `);
 
 /*
- * Reads a page. KEYS: log. ARGV: first and last place, how many, and after how many bytes it ends.
+ * Reads a page. KEYS: log. ARGV: first and last stream id, number of entries, and the bytes after which the
+ * page ends.
  */
 export const READ = script(`
 local page, bytes, from = {}, 0, ARGV[1]
@@ -114,7 +115,7 @@ end
 return page
 `);
 
-/* The places of a member in the lists of its matchers, by the digests in the first line of its entry. */
+/* The positions of a member in the lists of its matchers, by the digests in the first line of its entry. */
 const PLACES = `
 local function places(entry, order, member)
   local found = {}
@@ -125,7 +126,7 @@ local function places(entry, order, member)
 end
 `;
 
-/* Takes a member off and returns its entry. KEYS begin with: present, records, owned, matched. */
+/* Removes a member and returns its entry. KEYS begin with: present, records, owned, matched. */
 const TAKE_OFF = `${PLACES}
 local function take_off(member)
   local entry, order = redis.call('HGET', KEYS[2], member), redis.call('ZSCORE', KEYS[1], member)
@@ -140,9 +141,9 @@ end
 `;
 
 /*
- * Enters subscribers. KEYS: present, records, owned, matched, processes, departed, meta.
- * ARGV: process, milliseconds of its lease, then subscriber and entry of each. Returns of each whether it
- * is new, was there, or is new while somebody has claimed to announce what it is.
+ * Enters subscribers. KEYS: present, records, owned, matched, processes, departed, meta. ARGV: process,
+ * milliseconds of its lease, then subscriber and entry of each. Returns for each whether it is new, was
+ * present, or is new while a process has claimed to announce its state.
  */
 export const ENTER = script(`${PLACES}
 local clock = redis.call('TIME')
@@ -163,7 +164,7 @@ end
 return states
 `);
 
-/* Claims to announce a member, unless somebody has; adds it and its claim to a list. */
+/* Claims to announce a member, unless another process has; adds it and its claim to a list. */
 const CLAIM = `
 local function claim(departed, claims, member, text, till, list)
   if redis.call('HSETNX', departed, member, text) == 0 then return end
@@ -174,9 +175,10 @@ end
 `;
 
 /*
- * Takes subscribers off, and claims to announce it. KEYS: present, records, owned, matched, processes,
+ * Removes subscribers, and claims to announce that. KEYS: present, records, owned, matched, processes,
  * departed, claims. ARGV: process, milliseconds of a claim, a name for it, subscribers. Returns member and
- * claim by turns; a claim is its name, with + before it if the member is there, a line break, and the entry.
+ * claim alternately. A claim is its name, with + before it if the member is present, a line break, and the
+ * entry.
  */
 export const LEAVE = script(`${TAKE_OFF}${CLAIM}
 local clock = redis.call('TIME')
@@ -191,10 +193,10 @@ return claimed
 `);
 
 /*
- * Renews a lease where there is one to be, takes off some of what a dead process has entered, and claims what
- * is to be announced: what is taken off now, and what whoever had claimed it has not announced in time.
- * KEYS as of LEAVE. ARGV: process, milliseconds of its lease, a name for these claims, how many at most, 1
- * where the lease is renewed. Returns whether it was still there, then claims as LEAVE does.
+ * Renews a lease if requested, removes some entries of dead processes, and claims the pending announcements:
+ * those of the removed entries, and those with an expired claim. KEYS as for LEAVE. ARGV: process,
+ * milliseconds of its lease, a name for these claims, their maximum number, 1 if the lease is renewed.
+ * Returns whether the lease still existed, then claims as LEAVE does.
  */
 export const BEAT = script(`${TAKE_OFF}${CLAIM}
 local clock = redis.call('TIME')
@@ -227,9 +229,9 @@ return {lived, claimed}
 `);
 
 /*
- * Members have been announced as there or not. What is so still is settled; of what is not, the claim goes on
- * under a new name. KEYS: records, departed, claims. ARGV: milliseconds of a claim, a name, then member and 1
- * or 0 by turns. Returns claims as LEAVE does.
+ * Marks members as announced, either as present or as absent. If the state is still the same, the claim is
+ * settled; otherwise it continues with a new name. KEYS: records, departed, claims. ARGV: milliseconds of a
+ * claim, a name, then member and 1 or 0 alternately. Returns claims as LEAVE does.
  */
 export const SETTLE = script(`
 local clock = redis.call('TIME')
@@ -255,8 +257,8 @@ return claimed
 `);
 
 /*
- * Takes a process off of which nothing is to be announced. KEYS begin with: present, records, owned, matched,
- * processes. ARGV: process, how many subscribers at most.
+ * Removes a process without any announcement. KEYS begin with: present, records, owned, matched, processes.
+ * ARGV: process, most subscribers to remove.
  */
 export const QUIT = script(`${TAKE_OFF}
 local members = redis.call('ZRANGEBYLEX', KEYS[3], '[' .. ARGV[1] .. ' ', '(' .. ARGV[1] .. '!', 'LIMIT', 0, ARGV[2])
@@ -266,9 +268,9 @@ return #members
 `);
 
 /*
- * Counts an event in a sliding window. KEYS: the key's hash. ARGV: milliseconds of a window, most
- * events within its length. Returns what the window that runs and the one before it held, and how
- * many milliseconds ago the former began; the event is counted where it is allowed.
+ * Counts an event in a sliding window. KEYS: the key's hash. ARGV: milliseconds of a window, most events
+ * within its length. Returns the counts of the current and the previous window, and how many milliseconds ago
+ * the current one began. The event is counted only if it is allowed.
  */
 export const COUNT = script(`
 local window, events = tonumber(ARGV[1]), tonumber(ARGV[2])

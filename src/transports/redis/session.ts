@@ -3,7 +3,7 @@ import { HubgateError, messageOf } from '../../kernel/error.ts';
 import { findPrimary, type RedisConnection, type RedisPlace } from './primary.ts';
 import { type Script, SCRIPTS } from './scripts.ts';
 
-/** A server that does not answer a command for this long is taken for gone. */
+/** A server that does not reply to a command for this long counts as gone. */
 const COMMAND_TIMEOUT_MS = 3000;
 
 /** The connections to one primary, until the first of them is lost. */
@@ -12,7 +12,7 @@ export class Session {
   readonly #commands: RedisConnection;
   /** For appends, which may wait for replicas. */
   readonly #appends: RedisConnection;
-  /** For the one that blocks. */
+  /** For blocking commands. */
   readonly #reader: RedisConnection;
   #isLost = false;
 
@@ -53,7 +53,7 @@ export class Session {
     return this.command('EVALSHA', sha, String(keys.length), ...keys, ...args);
   }
 
-  /** Appends by a script; the second value is what `WAIT` for `replicas` has said. */
+  /** Appends with a script. The second value is the reply of `WAIT` for `replicas`. */
   async append(
     { sha }: Script,
     keys: readonly string[],
@@ -65,13 +65,13 @@ export class Session {
     const script = ['EVALSHA', sha, String(keys.length), ...keys, ...args];
     const appended = this.#appends.command(timeoutMs, ...script);
     if (replicas === 0) return [await appended, 0];
-    // On the same connection and at once: it waits for what this connection has written.
+    // On the same connection and at once, because it waits for the writes of this connection.
     const waited = this.#appends.command(timeoutMs, 'WAIT', String(replicas), String(waitMs));
     const [reply, count] = await Promise.all([appended, waited]);
     return [reply, Number(count)];
   }
 
-  /** On the connection that blocks; it may take as long as it says. */
+  /** Sends a command on the connection for blocking commands. It may take as long as its argument allows. */
   block(blockMs: number, ...args: string[]): Promise<unknown> {
     return this.#reader.command(blockMs + COMMAND_TIMEOUT_MS, ...args);
   }
@@ -82,20 +82,20 @@ export class Session {
   }
 }
 
-/** What a server says of a command that it has not carried out. */
+/** Error codes of commands that the server has not executed. */
 const NOT_DONE =
   /^(?:READONLY|MOVED|ASK|CLUSTERDOWN|TRYAGAIN|LOADING|MASTERDOWN|NOREPLICAS|NOSCRIPT|UNBLOCKED|BUSY|OOM|MISCONF|NOPERM|NOAUTH|WRONGTYPE|TOONEW)/;
-/** Of these, those that another server, or this one a little later, would carry out. */
+/** Those of them that another server, or this one a little later, would execute. */
 const ELSEWHERE =
   /^(?:READONLY|MOVED|ASK|CLUSTERDOWN|TRYAGAIN|LOADING|MASTERDOWN|NOSCRIPT|UNBLOCKED)/;
 
-/** What is known of a command that has failed. */
+/** The known facts about a failed command. */
 export interface RedisError {
-  /** In the server's words, or in those of the lost connection. */
+  /** The message of the server, or of the lost connection. */
   readonly message: string;
-  /** The server says that it has not carried it out; else nobody knows. */
+  /** The server reports that it has not executed the command; otherwise that is unknown. */
   readonly isNotDone: boolean;
-  /** Another server would carry it out: this session is of no more use. */
+  /** Another server would execute it, so this session is of no further use. */
   readonly isElsewhere: boolean;
 }
 
@@ -105,8 +105,8 @@ export function refusalOf(error: unknown): RedisError {
 }
 
 /**
- * Redis 6 wraps what a command in a script was refused with; it refuses only the first that writes,
- * so nothing has been carried out then either.
+ * The message of an error. Redis 6 wraps the error of a command in a script. It refuses only the first
+ * command that writes, so nothing has been executed in that case either.
  */
 function saidOf(error: unknown): string {
   const message = messageOf(error);

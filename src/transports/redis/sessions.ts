@@ -1,5 +1,5 @@
-// `@redis/client` never reconnects by itself here. A session is three connections to one primary;
-// when it is lost, `Sessions` looks for the primary again.
+// `@redis/client` never reconnects by itself here. A session consists of three connections to one primary.
+// When it is lost, `Sessions` looks for the primary again.
 
 import type { Clock } from '../../kernel/clock.ts';
 import { HubgateError, messageOf } from '../../kernel/error.ts';
@@ -10,21 +10,21 @@ import { refusalOf, Session } from './session.ts';
 const MIN_BACKOFF_MS = 50;
 const MAX_BACKOFF_MS = 2000;
 
-/** What a process does with its sessions. */
+/** How a process uses its sessions. */
 export interface SessionUse {
-  /** With the first, before it is used. */
+  /** Called with the first session before it is used. */
   begin(session: Session): Promise<void>;
-  /** With each that follows a lost one, before it is used. */
+  /** Called with each session that follows a lost one, before it is used. */
   resume(session: Session): Promise<void>;
-  /** Uses it until it is lost; resolves to why. */
+  /** Uses a session until it is lost; resolves to the reason. */
   follow(session: Session): Promise<string>;
-  /** None follows any more. */
+  /** Called when no further session follows. */
   ended(): void;
 }
 
 interface SessionsOptions {
   readonly place: RedisPlace;
-  /** A key of the log: in a cluster it decides which server it is. */
+  /** A key of the history. In a cluster, it determines the server. */
   readonly key: string;
   readonly clock: Clock;
   readonly random: () => number;
@@ -45,9 +45,9 @@ export class Sessions {
   }
 
   /**
-   * Connects for the first time, and keeps connected from then on.
+   * Connects for the first time, and stays connected from then on.
    *
-   * @throws HubgateError `transport-failed`, and what `use.begin` throws
+   * @throws HubgateError `transport-failed`, and the errors of `use.begin`
    */
   async open(use: SessionUse): Promise<void> {
     const session = await this.#connect();
@@ -60,13 +60,13 @@ export class Sessions {
     this.#living = this.#liveOn(session, use);
   }
 
-  /** @throws HubgateError `transport-failed` while Redis is away */
+  /** @throws HubgateError `transport-failed` while Redis is unavailable */
   live(): Session {
     if (this.#current !== null && !this.#current.isLost) return this.#current;
     throw new HubgateError('transport-failed', 'Redis is unreachable');
   }
 
-  /** The session that follows a lost one; null when none comes until `end` on the clock. */
+  /** The session that follows a lost one; null if there is none until `end` on the monotonic clock. */
   async next(end: number): Promise<Session | null> {
     const { clock } = this.#options;
     while (this.#current === null || this.#current.isLost) {
@@ -84,9 +84,9 @@ export class Sessions {
   }
 
   /**
-   * Asks on the session that lives.
+   * Runs a request on the active session.
    *
-   * @throws HubgateError `transport-failed`, and what the question makes of a reply
+   * @throws HubgateError `transport-failed`, and the errors of the request
    */
   async ask<Reply>(question: (session: Session) => Promise<Reply>): Promise<Reply> {
     const reply = question(this.live());
@@ -100,14 +100,14 @@ export class Sessions {
     }
   }
 
-  /** The session that lives is the last. */
+  /** The active session is the last one. */
   openNoMore(): void {
     this.#closing = true;
     this.#stopBackoff();
     this.#tellWaiters();
   }
 
-  /** After {@link openNoMore}. */
+  /** Must be called after {@link openNoMore}. */
   async close(): Promise<void> {
     this.#current?.close();
     await this.#living;
@@ -126,7 +126,7 @@ export class Sessions {
       if (session !== null) {
         const began = clock.monotonic();
         await this.#use(session, use);
-        // One that is lost at once would be lost again: what it reads may be what is wrong.
+        // A session that is lost at once would be lost again, because the cause may be what it reads.
         if (clock.monotonic() - began >= MAX_BACKOFF_MS) failures = 0;
       }
       if (this.#closing) break;
@@ -135,7 +135,7 @@ export class Sessions {
       failures += 1;
       session = await this.#reopen(failures, use);
       if (this.#closing) {
-        // Whoever closes has had none to close.
+        // `close` was called before this session existed.
         session?.close();
         break;
       }
@@ -170,7 +170,7 @@ export class Sessions {
     }
   }
 
-  /** Longer each time, and at random, so that the nodes of a hub do not come at once. */
+  /** The wait grows, and is random, so that the nodes of a hub do not reconnect at the same moment. */
   async #backOff(failures: number): Promise<void> {
     const { clock, random } = this.#options;
     const longest = Math.min(MAX_BACKOFF_MS, MIN_BACKOFF_MS * 2 ** failures);

@@ -6,23 +6,23 @@ type Rest = [Update['topics'], string, boolean, string | null, string | null];
 /** An entry of the stream. */
 export interface StoredEntry {
   readonly position: number;
-  /** Its own, random: it tells it from another that is given the same position later. */
+  /** Random key. It distinguishes the entry from another one that gets the same position later. */
   readonly key: string;
-  /** That of the entry before it; empty for the first. */
+  /** The key of the previous entry; empty for the first. */
   readonly previous: string;
-  /** When it was accepted: milliseconds since the Unix epoch, of the server's clock. */
+  /** Time of acceptance, in milliseconds since the Unix epoch, by the server's clock. */
   readonly at: number;
   readonly update: Update;
 }
 
-/** An update as the append script takes it. */
+/** An update as arguments of the append script. */
 export function appendArguments(
   update: Update,
 ): readonly [id: string, rest: string, isEvent: string] {
   return [update.id, encodeRest(update), update.presence === true ? '1' : ''];
 }
 
-/** What is stored beside the id. */
+/** The data that are stored in addition to the id. */
 function encodeRest({ topics, data, private: secret, type, retry }: Update): string {
   const rest: Rest = [[...topics], data, secret, type, retry];
   return JSON.stringify(rest);
@@ -31,7 +31,7 @@ function encodeRest({ topics, data, private: secret, type, retry }: Update): str
 /** @throws HubgateError `history-damaged` */
 export function decodeEntry(reply: unknown): StoredEntry {
   try {
-    // The shape that the append script has written: k, p, a, i, u with their values, and e for a presence event.
+    // The format of the append script: k, p, a, i, u with their values, and e for a presence event.
     const [place, fields] = reply as [string, string[]];
     const [, key = '', , previous = '', , at = '', , id = '', , json = '', mark] = fields;
     const [topics, data, secret, type, retry] = JSON.parse(json) as Rest;
@@ -45,12 +45,12 @@ export function decodeEntry(reply: unknown): StoredEntry {
   }
 }
 
-/** The id that the stream has for a position. */
+/** The stream id for a position. */
 export function placeOf(position: number): string {
   return `${position}-1`;
 }
 
-/** The elements of a reply that is a list; none where it is something else. */
+/** The elements of a reply that is a list; empty for any other reply. */
 export function listOf(reply: unknown): readonly unknown[] {
   return Array.isArray(reply) ? reply : [];
 }

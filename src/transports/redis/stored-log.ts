@@ -5,7 +5,7 @@ import { decodeEntry, listOf, placeOf, type StoredEntry, textOf } from './stored
 import { FORMAT, READ } from './scripts.ts';
 import type { Session } from './session.ts';
 
-/** The last entry of a log; position 0 and no key before the first. */
+/** The last entry of a history; position 0 and no key before the first. */
 export interface LogEnd {
   readonly position: number;
   readonly key: string | null;
@@ -14,7 +14,7 @@ export interface LogEnd {
   readonly updateId: string | null;
 }
 
-/** The log as it lies in Redis: questions, each with one answer, on the session that is named. */
+/** The history as stored in Redis. Each method is one query on the given session. */
 export class StoredLog {
   readonly #keys: HubKeys;
 
@@ -38,13 +38,13 @@ export class StoredLog {
     return { position: Number(position ?? 0), key: textOf(key), id: textOf(id), updateId };
   }
 
-  /** The earliest kept position of an id; null when there is none. */
+  /** The earliest kept position of an id; null if there is none. */
   async find(session: Session, eventId: string): Promise<number | null> {
     const found = await session.command('HGET', this.#keys.ids, eventId);
     return typeof found === 'string' ? Number(found) : null;
   }
 
-  /** Positions of the newest entries that were evicted. */
+  /** Positions of the newest evicted entries. */
   async evicted(session: Session): Promise<Evicted> {
     const { meta, log } = this.#keys;
     const reply = await session.command('HMGET', meta, 'evictedUpdates', 'evictedEvents');
@@ -52,12 +52,12 @@ export class StoredLog {
     if (updates !== null && updates !== undefined) {
       return { updates: Number(updates), events: Number(events ?? 0) };
     }
-    // Written before there were presence events: what is missing in front was evicted.
+    // Written before there were presence events: missing entries at the front were evicted.
     const [oldest] = listOf(await session.command('XRANGE', log, '-', '+', 'COUNT', '1'));
     return { updates: oldest === undefined ? 0 : decodeEntry(oldest).position - 1, events: 0 };
   }
 
-  /** From the first of two positions to the second, as many as `limit` and `bytes` allow. */
+  /** Reads from the first of two positions to the second, as far as `limit` and `bytes` allow. */
   async page(
     session: Session,
     [first, last]: readonly [first: number, last: number],
@@ -68,7 +68,7 @@ export class StoredLog {
     return listOf(await session.run(READ, [this.#keys.log], range)).map(decodeEntry);
   }
 
-  /** The newest from the first of two positions to the second, oldest first, at most `limit`. */
+  /** Reads the newest entries between two positions, oldest first, at most `limit`. */
   async newest(
     session: Session,
     [first, last]: readonly [first: number, last: number],
@@ -87,7 +87,7 @@ export class StoredLog {
   }
 }
 
-/** Lua reads no Infinity. */
+/** Lua cannot parse Infinity. */
 function finite(bytes: number): string {
   return String(Math.min(bytes, Number.MAX_SAFE_INTEGER));
 }

@@ -47,7 +47,7 @@ export function changes(cursor: Cursor, scope: Scope): ChangesConfig {
   return settings;
 }
 
-/** A path with `*` is not a topic: what comes after it is announced for requests of such paths. */
+/** A path with `*` is not a topic: the topics after it are announced for requests to such paths. */
 function also(
   cursor: Cursor,
   sofar: ChangesConfig,

@@ -3,12 +3,12 @@ import { codeOf, messageOf } from '../../../kernel/error.ts';
 import { AcmeError } from '../acme-error.ts';
 import type { DnsProvider } from './provider.ts';
 
-/** For one update. */
+/** Time for one update. */
 const UPDATE_MS = 10_000;
 
 /**
- * The API of acme-dns (github.com/joohoi/acme-dns, "Update endpoint"). The server keeps the last two
- * texts of a subdomain by itself, so nothing is taken away.
+ * The API of acme-dns (github.com/joohoi/acme-dns, "Update endpoint"). The server keeps only the last two TXT
+ * values of a subdomain, so nothing has to be removed.
  */
 export function acmeDnsProvider(config: AcmeDnsConfig): DnsProvider {
   return {
@@ -41,7 +41,7 @@ async function send(
       'content-type': 'application/json',
     },
     body: JSON.stringify({ subdomain, txt }),
-    // The credentials are for this server.
+    // Never followed: the credentials are for this server only.
     redirect: 'error',
     signal,
   });
@@ -49,7 +49,7 @@ async function send(
   return response.status;
 }
 
-/** Without the address: it may be one that nobody else is to know. */
+/** Without the address, which may be secret. */
 function failed(message: string, cause?: unknown): AcmeError {
   return new AcmeError('acme-dns-failed', `The acme-dns server ${message}`, { cause });
 }

@@ -8,7 +8,7 @@ import { untilPropagated } from './propagation.ts';
 import type { ChallengeRecord, DnsProvider } from './provider.ts';
 import { rfc2136Provider } from './rfc2136.ts';
 
-/** To take a record away, which nobody waits for but who stops the gateway. */
+/** Time to remove a record. Only a gateway that is stopping waits for this. */
 const CLEANUP_MS = 30_000;
 
 export interface DnsChallengeTools {
@@ -18,8 +18,9 @@ export interface DnsChallengeTools {
 }
 
 /**
- * Proves a name by its TXT record (RFC 8555 §8.4): once this resolves, the record can be seen. What it
- * returns takes the record away, and never rejects: the certificate may be there by then.
+ * Proves control of a name with a TXT record (RFC 8555 §8.4). When this resolves, the record is visible. The
+ * returned function removes the record and never rejects, because the certificate may have been issued by
+ * then.
  *
  * @param name without `*.`
  * @param value base64url of the digest of the key authorization
@@ -52,7 +53,7 @@ export async function publishRecord(
     await untilPropagated(record, config, clock, signal);
     return withdraw;
   } catch (error) {
-    // What failed may have written it all the same.
+    // A failed attempt may still have written the record.
     await withdraw();
     throw error;
   }

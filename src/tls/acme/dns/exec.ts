@@ -5,14 +5,14 @@ import { messageOf } from '../../../kernel/error.ts';
 import { AcmeError } from '../acme-error.ts';
 import type { ChallengeRecord, DnsProvider } from './provider.ts';
 
-/** What is kept of what a program says, in bytes; an error shows the first of it. */
+/** Bytes that are kept of a program's output; an error shows the beginning of it. */
 const MAX_OUTPUT = 4096;
-/** For its output to be read, once it has ended. */
+/** Time to read the rest of the output after the program has ended. */
 const LAST_WORDS_MS = 1000;
-/** What a program finds of the gateway's own environment: nothing in which keys are. */
+/** Variables of the gateway's own environment that a program inherits. None of them contains keys. */
 const INHERITED = ['PATH', 'HOME', 'LANG', 'TZ', 'TMPDIR', 'SystemRoot'];
 
-/** Runs a program for each record; no shell reads its arguments. */
+/** Runs a program for each record, without a shell. */
 export function execProvider(config: ExecConfig): DnsProvider {
   const run = async (
     action: 'present' | 'cleanup',
@@ -58,7 +58,7 @@ function environment(
 }
 
 interface Outcome {
-  /** Exit status, or why there is none. */
+  /** Exit status, or the reason why there is none. */
   readonly code: number | string;
   readonly output: string;
 }
@@ -69,7 +69,7 @@ function runProgram(
   signal: AbortSignal,
 ): Promise<Outcome> {
   return new Promise((resolve) => {
-    // A group of its own: with it ends what it has started.
+    // A process group of its own, so that the program's children end with it.
     const child = spawn(program, args, { env, detached: true, stdio: ['ignore', 'pipe', 'pipe'] });
     let output = '';
     for (const stream of [child.stdout, child.stderr]) {
@@ -85,7 +85,7 @@ function runProgram(
     });
     child.once('exit', (status, killed) => {
       code = status ?? `was ended by ${killed}`;
-      // What it has left in the background may hold its output open for ever.
+      // Processes that it has left in the background may hold its output open forever.
       const cancel = systemClock.after(LAST_WORDS_MS, () => {
         child.stdout.destroy();
         child.stderr.destroy();
@@ -105,7 +105,7 @@ function kill(child: ChildProcess): void {
   try {
     process.kill(-child.pid, 'SIGKILL');
   } catch {
-    // It has ended by itself.
+    // The program has already ended.
   }
 }
 

@@ -1,6 +1,6 @@
-// DNS messages are our own code. `dns-packet` was tried: it cannot write the class NONE, by which
-// an update removes a record (RFC 2136 §2.5.4), and does not say where the signature of a response
-// begins (RFC 8945 §5.3).
+// DNS messages are encoded and decoded here. `dns-packet` does not fit: it cannot write the class NONE, with
+// which an update removes a record (RFC 2136 §2.5.4), and it does not report where the signature of a
+// response begins (RFC 8945 §5.3).
 
 /** Types and classes of records (RFC 1035 §3.2, RFC 2136 §2.4, RFC 8945 §4.2). */
 export const TYPE = { SOA: 6, TXT: 16, TSIG: 250 } as const;
@@ -12,11 +12,11 @@ const HEADER_BYTES = 12;
 /** Bytes of a name and of its labels (RFC 1035 §2.3.4). */
 const MAX_NAME = 255;
 const MAX_LABEL = 63;
-/** Records of an answer that are read; answers to our questions have few. */
+/** Most records of a response that are read; responses to the questions of this module have few. */
 const MAX_RECORDS = 256;
 
 export interface DnsRecord {
-  /** Lower case, without a dot behind it. */
+  /** Lower case, without a trailing dot. */
   readonly name: string;
   readonly type: number;
   readonly class: number;
@@ -24,11 +24,11 @@ export interface DnsRecord {
   readonly data: Buffer;
 }
 
-/** What is sent: one question, or the zone of an update; and at most one record to change. */
+/** A request: one question, or an update of a zone with at most one changed record. */
 export interface DnsRequest {
   readonly id: number;
   readonly kind: keyof typeof OPCODE;
-  /** Name in question, or of the zone. */
+  /** Name in the question, or name of the zone. */
   readonly name: string;
   readonly update: DnsRecord | null;
 }
@@ -38,11 +38,11 @@ export interface DnsResponse {
   readonly code: number;
   readonly answers: readonly DnsRecord[];
   readonly authorities: readonly DnsRecord[];
-  /** The last record of all where it is a TSIG, and where it begins. */
+  /** The last record if it is a TSIG, and the offset at which it begins. */
   readonly signature: { readonly record: DnsRecord; readonly start: number } | null;
 }
 
-/** A question for the SOA of a name, or an update of a zone; without a signature. */
+/** Encodes a question for the SOA of a name, or an update of a zone, without a signature. */
 export function encodeRequest({ id, kind, name, update }: DnsRequest): Buffer {
   const header = Buffer.alloc(HEADER_BYTES);
   header.writeUInt16BE(id, 0);
@@ -59,9 +59,9 @@ export function encodeRecord({ name, type, class: group, ttl, data }: DnsRecord)
 }
 
 /**
- * In lower case and without compression, as signatures want it (RFC 8945 §4.3.3).
+ * Encodes a name in lower case and without compression, as signatures require (RFC 8945 §4.3.3).
  *
- * @throws RangeError for what is not a name
+ * @throws RangeError if it is not a valid name
  */
 export function encodeName(name: string): Buffer {
   const labels = name.toLowerCase().replace(/\.$/, '').split('.');
@@ -75,7 +75,7 @@ export function encodeName(name: string): Buffer {
   return wire;
 }
 
-/** The data of a TXT record of one string of at most 255 bytes. */
+/** The data of a TXT record with one string of at most 255 bytes. */
 export function textData(value: string): Buffer {
   const bytes = Buffer.from(value, 'latin1');
   if (bytes.length > 255) throw new RangeError('too long a text for one string of a TXT record');
@@ -94,7 +94,7 @@ function uint32(value: number): Buffer {
   return bytes;
 }
 
-/** @throws RangeError for what is not a response, or one that goes beyond its end */
+/** @throws RangeError if it is not a response, or if it points beyond its end */
 export function decodeResponse(message: Buffer): DnsResponse {
   const flags = message.readUInt16BE(2);
   if ((flags & RESPONSE_BIT) === 0) throw new RangeError('no response');
@@ -120,7 +120,7 @@ export function decodeResponse(message: Buffer): DnsResponse {
   };
 }
 
-/** Reads names and records; whatever lies beyond the end is a RangeError of the Buffer. */
+/** Reads names and records. A read beyond the end is a RangeError of the Buffer. */
 export class MessageReader {
   at = HEADER_BYTES;
   readonly #message: Buffer;
@@ -153,7 +153,7 @@ export class MessageReader {
     return this.#message.subarray(this.at - length, this.at);
   }
 
-  /** Pointers lead to what is before them, so that none leads in a circle (RFC 1035 §4.1.4). */
+  /** A pointer only leads to an earlier offset, so pointers cannot form a circle (RFC 1035 §4.1.4). */
   name(): string {
     const labels: string[] = [];
     let total = 1;

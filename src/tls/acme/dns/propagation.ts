@@ -6,18 +6,18 @@ import type { ChallengeRecord } from './provider.ts';
 
 const FIRST_POLL_MS = 500;
 const MAX_POLL_MS = 5000;
-/** For one answer of one server. */
+/** Time for one response of one server. */
 const ANSWER_MS = 5000;
-/** Steps of a name that leads on by CNAME. */
+/** CNAME records that are followed for one name. */
 const MAX_ALIASES = 8;
 /** Name servers of a zone that are asked. */
 const MAX_SERVERS = 8;
 
 /**
- * Waits until a record can be seen: by all `resolvers`, or else by all name servers of its zone, which
- * have nothing remembered that has changed since.
+ * Waits until a record is visible: on all `resolvers`, or without any on all name servers of the zone, which
+ * have no outdated cache.
  *
- * @throws AcmeError `acme-dns-failed` when it cannot be seen in time; the reason of the signal
+ * @throws AcmeError `acme-dns-failed` if it does not become visible in time; the reason of the signal
  */
 export async function untilPropagated(
   record: ChallengeRecord,
@@ -44,7 +44,7 @@ export async function untilPropagated(
   }
 }
 
-/** Those of some servers that do not show the record. */
+/** The servers that do not show the record. */
 async function serversWithout(
   name: string,
   value: string,
@@ -59,7 +59,7 @@ async function serversWithout(
   return shown.flat();
 }
 
-/** The servers that are responsible for the name; the machine's resolver where they cannot be found. */
+/** The servers that are responsible for the name, or the machine's resolver if they cannot be found. */
 async function zoneServersWithout({ name, value }: ChallengeRecord): Promise<readonly string[]> {
   const resolver = resolverAt([]);
   const final = await withoutAliases(resolver, name);
@@ -107,7 +107,7 @@ function withPort(server: string): string {
   return host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`;
 }
 
-/** No record and no answer are the same here: it is asked again. */
+/** A missing record and a missing response are treated alike: the question is repeated. */
 function nothing(): [] {
   return [];
 }

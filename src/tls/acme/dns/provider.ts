@@ -1,6 +1,6 @@
 /** The TXT record of a challenge (RFC 8555 §8.4). */
 export interface ChallengeRecord {
-  /** Whole name, without a dot behind it. */
+  /** Full name, without a trailing dot. */
   readonly name: string;
   /** Base64url of a SHA-256 digest. */
   readonly value: string;
@@ -8,12 +8,12 @@ export interface ChallengeRecord {
 }
 
 /**
- * Who can write TXT records. Several records of one name may be there at once: that of a name and that
- * of its wildcard are the same. Both are bounded by themselves, also in time.
+ * A service or program that writes TXT records. Several records of one name can exist at once: a name and its
+ * wildcard use the same record name. Both methods limit their own time and memory.
  */
 export interface DnsProvider {
   /** @throws AcmeError `acme-dns-failed`, or the reason of the signal */
   present(record: ChallengeRecord, signal: AbortSignal): Promise<void>;
-  /** Takes exactly this record away; no error where it is gone. */
+  /** Removes exactly this record. A record that does not exist is not an error. */
   cleanup(record: ChallengeRecord, signal: AbortSignal): Promise<void>;
 }

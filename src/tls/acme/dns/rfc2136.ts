@@ -1,5 +1,5 @@
-// Dynamic updates and their signatures are our own code, over TCP, because no maintained library
-// verifies the responses.
+// Dynamic updates and their signatures are implemented here, over TCP, because no maintained library verifies
+// the responses.
 
 import { randomInt } from 'node:crypto';
 import { connect } from 'node:net';
@@ -19,7 +19,7 @@ import {
 import type { ChallengeRecord, DnsProvider } from './provider.ts';
 import { openResponse, signRequest, type TsigKey } from './tsig.ts';
 
-/** For one question or update, connecting included. */
+/** Time for one question or update, including the connection. */
 const EXCHANGE_MS = 10_000;
 
 /** Response codes (RFC 1035 §4.1.1, RFC 2136 §2.2). */
@@ -39,7 +39,8 @@ const CODES = [
 const [NO_ERROR, NAME_ERROR] = [0, 3];
 
 /**
- * Dynamic updates (RFC 2136) over TCP, each signed (RFC 8945): who is asked is known by its signature.
+ * Dynamic updates (RFC 2136) over TCP, each with a signature (RFC 8945). The signature of the response
+ * authenticates the server.
  */
 export function rfc2136Provider(config: Rfc2136Config): DnsProvider {
   const change = async (
@@ -60,7 +61,7 @@ export function rfc2136Provider(config: Rfc2136Config): DnsProvider {
   };
 }
 
-/** Whoever serves a zone names it in what it says about the names in it (RFC 2308 §3). */
+/** The server of a zone names the zone in its responses about names of the zone (RFC 2308 §3). */
 async function findZone(name: string, config: Rfc2136Config, signal: AbortSignal): Promise<string> {
   const labels = name.split('.');
   let last = '';
@@ -109,7 +110,7 @@ function failed({ server }: Rfc2136Config, message: string, cause?: unknown): Ac
   return new AcmeError('acme-dns-failed', `The name server ${server} ${message}`, { cause });
 }
 
-/** One message there, one back, each with its length before it (RFC 1035 §4.2.2). */
+/** Sends one message and reads one, each with its length in front (RFC 1035 §4.2.2). */
 function sendOverTcp(
   server: { readonly host: string; readonly port: number },
   message: Buffer,
@@ -119,7 +120,7 @@ function sendOverTcp(
     const socket = connect(server);
     const stop = (): void => void socket.destroy(new Error('given up'));
     signal.addEventListener('abort', stop, { once: true });
-    // At most the 65,535 bytes that a length can say, and what else a chunk brings.
+    // At most the 65,535 bytes that the length field allows, plus the rest of one chunk.
     let received = Buffer.alloc(0);
     socket.on('connect', () => socket.write(Buffer.concat([uint16(message.length), message])));
     socket.on('data', (chunk) => {

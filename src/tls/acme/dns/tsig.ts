@@ -21,10 +21,10 @@ export interface SignedRequest {
   readonly mac: Buffer;
 }
 
-/** How far the clocks of both may be apart, in seconds (RFC 8945 §10). */
+/** Largest difference between the clocks of both sides, in seconds (RFC 8945 §10). */
 const FUDGE_S = 300;
 const DIGESTS = { 'hmac-sha256': 'sha256', 'hmac-sha512': 'sha512' } as const;
-/** Codes that say why a signature is not accepted (RFC 8945 §3). */
+/** Codes for the reasons why a signature is rejected (RFC 8945 §3). */
 const ERRORS: Readonly<Record<number, string>> = {
   16: 'BADSIG: the key is wrong',
   17: 'BADKEY: the server does not know the key by this name and algorithm',
@@ -32,7 +32,7 @@ const ERRORS: Readonly<Record<number, string>> = {
   22: 'BADTRUNC: the signature is too short',
 };
 
-/** The message with its signature (RFC 8945 §5.1). */
+/** Signs a message (RFC 8945 §5.1). */
 export function signRequest(message: Buffer, key: TsigKey, nowMs: number): SignedRequest {
   const time = uint48(Math.floor(nowMs / 1000));
   const variables = signedVariables(key, time, FUDGE_S, 0, Buffer.alloc(0));
@@ -54,9 +54,9 @@ export function signRequest(message: Buffer, key: TsigKey, nowMs: number): Signe
 }
 
 /**
- * The response, which is signed for exactly this request (RFC 8945 §5.3).
+ * Reads and verifies a response, whose signature belongs to exactly this request (RFC 8945 §5.3).
  *
- * @throws RangeError for one that is not
+ * @throws RangeError if the response is invalid
  */
 export function openResponse(
   message: Buffer,
@@ -67,7 +67,7 @@ export function openResponse(
   const response = decodeResponse(message);
   if (response.id !== request.message.readUInt16BE(0)) throw new RangeError('another response');
   if (response.signature === null) {
-    // Who does not know the key cannot sign: what it says is believed as far as it is a refusal.
+    // A server that does not know the key cannot sign. Its unsigned response is accepted only as a refusal.
     if (response.code !== 0) return response;
     throw new RangeError('the response is not signed');
   }
