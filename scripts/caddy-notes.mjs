@@ -31,7 +31,7 @@ export const notes = {
     bind: 'the same, and sockets that it was handed (fd/)',
     encode: 'br too; br and gzip unless they are named',
     file_server: 'dotfiles do not exist but for .well-known; a link may not lead out of the root',
-    forward_auth: 'the fields that it copies are taken off the request of the client always',
+    forward_auth: 'the fields that it copies are always removed from the request of the client',
     handle_errors: 'the same, with statuses; error_status is the matcher of a status',
     log: 'the same, without filters of fields',
     php_fastcgi: 'split on .php; the root as PHP-FPM sees it is that of root',

@@ -84,7 +84,7 @@ function row(title, template, name) {
 /** Nothing is said to be the same that no case compares. */
 function sayingOf(note, isProven) {
   if (isProven) return note;
-  return note.replace(/^the same/, 'is read; no case compares it');
+  return note.replace(/^the same/, 'supported; not compared by a case');
 }
 
 function cell(text) {

@@ -51,13 +51,13 @@ export interface HandlerData<Handler extends { readonly kind: string }> {
     inner: Shape<readonly RouteConfig[]>,
     matcher: Shape<RequestMatcher>,
   ): Shape<Omit<Handler, 'kind'>>;
-  /** Routes that a request goes through where the handler stands. */
+  /** Routes that a request passes through at the position of the handler. */
   nested?(handler: Handler): readonly RouteConfig[];
   /** Routes that replace a response that the handler has received. */
   answering?(handler: Handler): readonly RouteConfig[];
   /** Of the handlers of one kind side by side with one group, only the first that matches runs. */
   group?(handler: Handler): number | null;
-  /** Parts with a `pattern` in RE2 syntax, whose place in the file is known by the part. */
+  /** Parts with a `pattern` in RE2 syntax. The place in the file is known for each part. */
   patterns?(handler: Handler): readonly object[];
   /** Changes of the response's fields that happen before discovery sees them. */
   responseFields?(handler: Handler): readonly HeaderOperation[];

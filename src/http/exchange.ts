@@ -53,7 +53,7 @@ export interface Exchange {
   lendBody(loan: BodyLease): LeasedBody | null;
   /** Whether nobody has been given bytes of the body yet, so that another can still have all of it. */
   readonly isBodyWhole: boolean;
-  /** False when the message cannot have a body (no length, no transfer coding, HTTP/2 END_STREAM). */
+  /** False if the message cannot have a body (no length, no transfer coding, HTTP/2 END_STREAM). */
   readonly hasBody: boolean;
   /** Trailer fields of the request; complete once `body` has ended. */
   trailers(): HeaderList;
@@ -111,7 +111,7 @@ export interface Exchange {
    * looks first. A connection that is taken over is looked at by nobody.
    */
   interceptHead(look: HeadInterceptor): () => void;
-  /** Changes the head just before it is sent. The last registered runs first. */
+  /** Registers a change of the head just before it is sent. The last one registered runs first. */
   onHead(transform: HeadTransform): void;
   /** Withholds a field from the client: in informational responses, the head and the trailers. */
   withhold(name: string): void;
@@ -144,7 +144,7 @@ export interface Exchange {
   abort(): void;
 }
 
-/** On which terms a body is lent. */
+/** The conditions under which a body is lent. */
 export interface BodyLease {
   /** Called once, when the reader first asks for bytes. */
   readonly onWanted: () => void;
@@ -228,7 +228,7 @@ export interface ResponseHead {
   readonly source: 'upstream' | 'gateway';
   /** Fields of the same name that were {@link Exchange.preset} stand before those of the app. */
   readonly isBesidePreset?: true;
-  /** The answer to an extended CONNECT whose tunnel is there. */
+  /** The response to an extended CONNECT that opens a tunnel. */
   readonly opensTunnel?: true;
   /** A 304 with all fields of its 200. The fields that describe the content are removed when it is sent. */
   readonly isUnchanged?: boolean;
@@ -249,7 +249,7 @@ export type HeadTransform = (head: ResponseHead) => BodyWrapper | Promise<void> 
 /** Where the body of a response goes that is not for the client; null lets it pass. */
 export type HeadInterceptor = (head: ResponseHead) => Writable | null;
 
-/** Takes where the encoded bytes go and returns where the plain bytes are written. */
+/** Takes the destination of the encoded bytes and returns the stream for the plain bytes. */
 export type BodyWrapper = (body: Writable) => Writable;
 
 /**
@@ -257,7 +257,10 @@ export type BodyWrapper = (body: Writable) => Writable;
  */
 export type Handler = (exchange: Exchange, next: Next) => void | Promise<void>;
 
-/** Runs the handlers after this one: done, or resolved, when one has answered or the last passed. */
+/**
+ * Runs the handlers after this one. Returns or resolves when one of them has responded, or when the last one
+ * has called its `next`.
+ */
 export type Next = () => void | Promise<void>;
 
 /**

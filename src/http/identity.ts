@@ -41,7 +41,7 @@ export class Identity {
     this.#fields?.delete(field.toLowerCase());
   }
 
-  /** Different for different identities. */
+  /** A key that differs for different identities. */
   get key(): string {
     const fields = [...(this.#fields ?? NOBODY)].sort(([one], [other]) => (one < other ? -1 : 1));
     return JSON.stringify([this.#user, fields, this.certificate?.fingerprint ?? null]);

@@ -133,7 +133,7 @@ export function createForeignOrigin(
     const origin = exchange.headers.get('origin')?.toLowerCase();
     if (origin === undefined || allowed.find(origin) !== undefined) return false;
     if (exchange.headers.get('sec-fetch-site') === 'same-origin') return false;
-    // Whatever its scheme: TLS may end before the gateway.
+    // With any scheme, because TLS may end before the gateway.
     const isOwn = origin.replace(/^[a-z]+:\/\//, '') === exchange.originalHost.toLowerCase();
     if (isOwn || publicOrigins.includes(origin)) return false;
     const found = origin.slice(0, MAX_SHOWN);

@@ -37,7 +37,7 @@ export interface SiteDefaults {
   readonly bind: readonly BindAddress[];
 }
 
-/** The directives that a Hubfile may use: by their names, and in the order in which they run. */
+/** The directives of a Hubfile, by name and in the order of execution. */
 export class DirectiveTable {
   readonly registry: SyntaxRegistry;
   /** The order of directives, unless the global option `order` changes it. */

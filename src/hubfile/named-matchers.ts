@@ -84,7 +84,7 @@ function namedAfter(matcher: RequestMatcher, { name, span, origins }: Cursor): R
   return origins.of(span, conditions);
 }
 
-/** What follows `@name` or `not`: one condition on the line, or a block of them. */
+/** The part after `@name` or `not`: one condition on the line, or a block of them. */
 export function matcherOf(cursor: Cursor, table: DirectiveTable): RequestMatcher {
   if (cursor.left === 0) {
     if (!cursor.hasBlock || cursor.line.block?.length === 0) {

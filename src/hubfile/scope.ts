@@ -45,7 +45,7 @@ export interface Scope {
   readonly group: number;
   /** The matcher that the arguments of a line say, or its block. */
   conditions(cursor: Cursor): RequestMatcher;
-  /** Reads a block of directives that stands in this scope. */
+  /** Reads a block of directives in this scope. */
   routes(lines: readonly Line[], order: RunningOrder): readonly RouteConfig[];
   /** The steps of the route `&(name)`. */
   named(cursor: Cursor, name: Word): readonly RouteConfig[];
@@ -65,7 +65,7 @@ export interface DirectiveSyntax {
   readonly besides?: string;
   /** The most specific one runs last and has the last word; of equal ones the first written. */
   readonly specificLast?: true;
-  /** Its block holds directives. */
+  /** Whether its block contains directives. */
   readonly holdsDirectives?: true;
   /** Whether it configures the site as a whole, and is only allowed directly in it. */
   readonly siteOnly?: boolean;

@@ -71,7 +71,7 @@ export function readSite(
   if (directive !== undefined) refuseDirective(directive, problems);
   const draft = emptyDraft();
   const reader = new SiteReader(draft, defaults.places, { table, problems, origins, named });
-  // The block of a directive holds something else.
+  // The block belongs to a directive and contains something else.
   const lines = directive !== undefined && head.block !== null ? [] : body;
   const routes = reader.block(lines, 'documented', new NamedMatchers(table, null, !isThere));
   const schemes = { ...ports, secure: draft.tls !== null };

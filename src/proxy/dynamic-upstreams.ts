@@ -143,7 +143,7 @@ export class DynamicUpstreams {
     return { promise, cancel };
   }
 
-  /** By their priority (RFC 2782); who is to be served more is for `lb_policy` to say. */
+  /** Sorted by priority (RFC 2782). The weights are left to `lb_policy`. */
   async #services(): Promise<readonly { readonly host: string; readonly port: number }[]> {
     const records = await this.#resolver.resolveSrv(this.#config.name);
     return records

@@ -14,7 +14,7 @@ export interface ReverseProxyConfig {
   readonly upstreams: readonly string[];
   /** Where placeholders in upstreams may lead: hosts, `*.domain`, either with a port, and address ranges. */
   readonly upstreamsAllow: readonly string[];
-  /** Upstreams that the DNS names; `upstreams` stand in while it names none. */
+  /** Upstreams from the DNS; `upstreams` are used while it returns none. */
   readonly dynamic: DynamicConfig | null;
   readonly loadBalancing: {
     readonly policy: BalancingPolicy;
@@ -84,7 +84,7 @@ export interface ReverseProxyConfig {
   /** How a FastCGI server is addressed; null: with HTTP. */
   readonly fastcgi: FastcgiConfig | null;
   readonly handleResponse: readonly (ResponseMatcher & {
-    /** What the status becomes while the response passes; null: the routes answer instead. */
+    /** The status that replaces the one of the response; null: the routes respond instead. */
     readonly replaceStatus: number | null;
     readonly routes: readonly RouteConfig[];
   })[];

@@ -22,10 +22,10 @@ interface Interception {
   readonly copies: boolean;
 }
 
-/** What a proxy does to the responses of its upstreams. */
+/** The changes of a proxy to the responses of its upstreams. */
 export interface ResponseRules {
   readonly headerDown: ApplyOperations;
-  /** The routes that answer instead of the upstream, or the status with which its response passes. */
+  /** The routes that respond instead of the upstream, or the status that replaces that of its response. */
   intercept(status: number, headers: HeaderList): Interception | number | null;
   readonly expand: Expand;
 }
@@ -52,7 +52,7 @@ export function compileResponseRules(
   };
 }
 
-/** @throws ForwardError `upstream-broken`; RFC 9110 §15: statuses begin with 100 */
+/** @throws ForwardError `upstream-broken`; RFC 9110 §15: statuses begin at 100 */
 function refuseStatus(status: number): void {
   if (status < 100) throw unreadable(`status ${status}`);
 }
@@ -85,7 +85,7 @@ export class UpstreamResponse implements UpgradeSink {
   readonly #next: Next;
   /** The body that waits for the decision of routes. */
   #held: HeldBody | null = null;
-  /** Where the client's bytes go, where what is written is recorded on its way. */
+  /** The body to the client, and the stream that records the written data on its way. */
   #recorded: { readonly tee: Writable; readonly body: Writable } | null = null;
 
   constructor(

@@ -116,7 +116,7 @@ export function liveRefetches(
   return createLiveRefetches({ hub, concerns, windowMs, topicOf, clock, random, personalFields });
 }
 
-/** The fields by which the app hands a user's token out, or names the user of one. */
+/** The fields in which the app passes a user's token, or identifies the user for one. */
 function personalFieldsOf({ cookie, tokenSource: source }: DiscoveryConfig): readonly string[] {
   if (source === null) return [cookie.fromHeader];
   const subject = source.kind === 'exchange' ? source.subjectToken : null;

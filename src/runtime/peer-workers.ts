@@ -1,6 +1,6 @@
 import type { Counted, CountPeers } from '../http/rate-limits.ts';
 
-/** What ends streams of a hub, wherever they are. */
+/** A signal that ends streams of a hub, in all processes. */
 export type StreamSignal =
   | { readonly kind: 'revoked'; readonly tokenId: string }
   | { readonly kind: 'signed-out'; readonly session: string };
@@ -9,7 +9,7 @@ export type StreamSignal =
 export type Signal = { readonly core: string } & (
   | { readonly kind: 'appended' }
   | StreamSignal
-  /** Of a zone of `rate_limit`, whose name stands for the hub's. */
+  /** For a zone of `rate_limit`, whose name takes the place of the hub's. */
   | { readonly kind: 'counted'; readonly counted: Counted }
 );
 

@@ -129,7 +129,7 @@ export class ServerExchange implements Exchange {
 
   lendBody(loan: BodyLease): LeasedBody | null {
     if (!this.hasBody) return null;
-    // What has been asked for before has the limit of silence itself.
+    // A body that was requested earlier already has the limit for silence.
     const leased =
       this.#body === null
         ? new ClientBody(this.#adapter.body, this.#silence(), loan)
@@ -226,7 +226,8 @@ export class ServerExchange implements Exchange {
     this.#refuseSecondHead();
     const taken = this.#interceptors === null ? null : this.#takenBy(this.#interceptors, head);
     if (taken !== null) return taken;
-    // RFC 9113 §8.5: any 2xx tells the client that its tunnel is there, and what follows is of it.
+    // RFC 9113 §8.5: any 2xx tells the client that its tunnel is open, and everything after it belongs to the
+    // tunnel.
     if (this.upgrade?.kind === 'http2' && head.opensTunnel !== true && isSuccess(head.status)) {
       head.status = 501;
     }

@@ -49,7 +49,7 @@ export interface SiteContext {
   readonly sharing: RequestSharing | null;
   /** Memory of the shared responses, in this process. */
   readonly sharedResponseMemory: SharedResponseMemory;
-  /** Puts what the gateway adds to the site's pages around a handler that answers with them. */
+  /** Adds what the gateway inserts into the site's pages to a handler that serves them. */
   readonly besidePages: (handler: Handler) => Handler;
   /** Whether a file must not be served by any site. */
   readonly hidesFile: HidesFile;

@@ -165,7 +165,7 @@ function port({ host }: Exchange): string {
   return /:(\d+)$/.exec(host)?.[1] ?? '';
 }
 
-/** The path up to its last slash, which belongs to the directory, and what comes after it. */
+/** The path up to its last slash, which belongs to the directory, and the part after it. */
 function splitPath(exchange: Pick<Exchange, 'target'>): {
   readonly dir: string;
   readonly file: string;

@@ -6,7 +6,10 @@ import { PLACEHOLDER, shortName } from './placeholder-names.ts';
 /** The question mark in the braces of `{?query}` begins no query. */
 export const QUERY_MARK = /(?<!\{)\?/;
 
-/** The target that `to` makes of a request: `/path`, `?query` or both; the part that is not named stays. */
+/**
+ * The target of a request after a rewrite to `to`: `/path`, `?query` or both. The part that is not given
+ * stays.
+ */
 export function rewrittenTarget(template: string, expand: Expand): (exchange: Exchange) => string {
   // A fragment is for clients, and never part of a request (RFC 9110 §7.1).
   const [written = ''] = template.split('#', 1);

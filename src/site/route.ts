@@ -6,7 +6,7 @@ import { compileMatcher, type Predicate } from './matchers.ts';
 interface Step {
   readonly matches: Predicate;
   readonly handler: Handler;
-  /** Of the steps with one group only the first that matches runs. */
+  /** Of the steps with the same group, only the first that matches runs. */
   readonly group: string | null;
 }
 
@@ -37,7 +37,7 @@ function groupOf(handler: HandlerConfig, { registry }: SiteContext): string | nu
   return group === null ? null : `${handler.kind} ${group}`;
 }
 
-/** One request on its way through routes. */
+/** The state of one request in its routes. */
 interface Run {
   readonly steps: readonly Step[];
   readonly takenGroups: Set<string>;
@@ -45,7 +45,7 @@ interface Run {
   readonly next: Next;
 }
 
-/** Of routes without groups: nobody adds to it. */
+/** For routes without groups: nothing is ever added to it. */
 const NO_GROUPS = new Set<string>();
 
 /** Without an await of its own, because most steps pass a request on, and each would cost a frame. */

@@ -25,7 +25,7 @@ export interface SubRequest {
   readonly source: ResponseHead['source'] | null;
   /** It has the body of the other request, of which nobody has read anything. */
   readonly hasBody?: boolean;
-  /** Takes the head; null leaves it to the client's own exchange. */
+  /** Receives the head; null leaves it to the client's own exchange. */
   readonly intercept: ((head: ResponseHead) => Writable | null) | null;
 }
 
@@ -48,7 +48,7 @@ export class SubExchange implements Exchange {
   readonly remotePort: number;
   readonly clientAddress: string;
   readonly hasBody: boolean;
-  /** That of the request which it is made for. */
+  /** The identity of the original request. */
   readonly identity: Identity;
   readonly variables: Map<string, string>;
   readonly upgrade: UpgradeRequest | null = null;

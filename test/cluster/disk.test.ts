@@ -148,7 +148,7 @@ describe('the disk of a history', () => {
     execFileSync('mount', ['-o', 'remount,ro', place]);
 
     const hub = await start(test, history);
-    assert.match(hub.process.output, /not used while its disk is as it is \(Read-only file system/);
+    assert.match(hub.process.output, /cannot be used because of its disk \(Read-only file system/);
     assert.equal(await hub.publish('b'), 503);
     assert.equal(await hub.ready(), 503);
     assert.equal(await hub.gatewayStatus(), 'degraded');

@@ -111,7 +111,7 @@ interface PreviewData {
 
 /** The effects of a load, one line each; empty if there are none. */
 export function previewLines(body: unknown): readonly string[] {
-  // What answers there is a gateway of this version: another knows no such path.
+  // The response is from a gateway of this version; others do not have this path.
   const { sites, listeners, streams, histories_left_behind, certificates } = body as PreviewData;
   const rows: (readonly [string, string])[] = [
     ...sites.added.map((site) => ['site added', site] as const),

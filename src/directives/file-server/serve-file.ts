@@ -66,7 +66,7 @@ export async function serveFile(
       },
       takesRanges: true,
     };
-    // As the page of an error the file has the error's status, and nothing of it is conditional.
+    // As an error page, the file has the error's status, and conditions do not apply.
     const answered = status ?? (errorStatus(exchange) || null);
     const { head, content } = selectResponse(exchange, representation, answered);
     await send(exchange, file, head, content);

@@ -38,7 +38,7 @@ export interface LmdbTransportOptions extends Retention {
 
 /** How often the history is checked for entries of other processes, if the file cannot be watched. */
 const POLL_MS = 100;
-/** Handed out in one turn of the event loop, of what others have added. */
+/** Entries of other processes that are delivered in one turn of the event loop. */
 const ENTRIES_AT_ONCE = 256;
 
 /**

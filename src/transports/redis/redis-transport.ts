@@ -64,7 +64,7 @@ class RedisTransport implements Transport {
   readonly #commits: GroupCommit;
   #closing: Promise<void> | undefined;
   #isClosed = false;
-  /** What has come and gone while Redis was away. */
+  /** Announces the arrivals and departures that happened while Redis was unavailable. */
   #announce: () => void = () => {};
 
   constructor(options: RedisTransportOptions) {
