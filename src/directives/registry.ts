@@ -4,6 +4,7 @@ import { matchers } from '../matchers/registry.ts';
 import type { Directive, HandlerDirective } from './directive.ts';
 import { abort } from './abort.ts';
 import { bind } from './bind.ts';
+import { cache } from './cache.ts';
 import { discovery as discoverySyntax } from './discovery/syntax.ts';
 import { encode } from './encode.ts';
 import { error } from './error.ts';
@@ -47,6 +48,7 @@ export const directives: Readonly<Record<string, Directive>> & {
   abort,
   basic_auth: basicAuth,
   bind,
+  cache,
   discovery: { syntax: discoverySyntax },
   encode,
   error,

@@ -5,7 +5,7 @@ import { type RateZone, verdictOf } from '../http/rate-limits.ts';
 import { withoutSecretParts } from '../kernel/secret.ts';
 import { parseUrl } from '../kernel/parse-url.ts';
 import type { AnnouncedHub, AnnouncementCounts } from './announced-hub.ts';
-import { requestUrl } from './request-url.ts';
+import { requestUrl } from '../http/request-url.ts';
 
 /** Why a live page is not what the server sends, as its script says and as it is counted. */
 const REASONS = {

@@ -1,4 +1,5 @@
 import type { Exchange } from './exchange.ts';
+import { parseHttpDate } from './http-date.ts';
 
 /** What a request can make conditions about. */
 export interface Validators {
@@ -72,8 +73,8 @@ export function listsTag(field: string, etag: string, comparison: 'strong' | 'we
 
 /** Seconds of an HTTP date; null for what is none, which is ignored. */
 function dateOf(field: string | undefined): number | null {
-  const ms = field === undefined || !/^[A-Za-z]{3},/.test(field) ? Number.NaN : Date.parse(field);
-  return Number.isNaN(ms) ? null : seconds(ms);
+  const ms = field === undefined ? null : parseHttpDate(field);
+  return ms === null ? null : seconds(ms);
 }
 
 /** HTTP dates have no fractions. */

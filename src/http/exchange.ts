@@ -122,7 +122,15 @@ export interface Exchange {
   end(body: Writable, trailers: HeaderList): void;
   /** Breaks the response off, so that the client cannot take it for complete. */
   abort(): void;
+  /**
+   * Told by whatever decides by more than method, URL and the fields that `Vary` names: by these
+   * request fields, by who asks, or by a file. There only where an answer may be kept for others.
+   */
+  readonly dependsOn?: (on: Dependence) => void;
 }
+
+/** What an answer depends on that a cache does not see. */
+export type Dependence = { readonly field: string } | 'client' | 'file';
 
 /** On which terms a body is lent. */
 export interface BodyLease {
@@ -221,8 +229,11 @@ export type BodyWrapper = (body: Writable) => Writable;
 /** Answers the exchange, or passes it on. Throwing an {@link HttpError} answers with its status. */
 export type Handler = (exchange: Exchange, next: Next) => void | Promise<void>;
 
-/** Runs the handlers after this one: done, or resolved, when one has answered or the last passed. */
-export type Next = () => void | Promise<void>;
+/**
+ * Runs the handlers after this one: done, or resolved, when one has answered or the last passed.
+ * They are given the same exchange, or the one that stands for it from here on.
+ */
+export type Next = (exchange?: Exchange) => void | Promise<void>;
 
 /**
  * Replaces the `{…}` placeholders of a text by what this exchange makes of them; those of the

@@ -69,6 +69,13 @@ export interface Transport {
   readonly signals?: TransportSignals;
   /** Counts beside the log that all nodes share, where the store can. */
   readonly counts?: TransportCounts;
+  /**
+   * Resolves when the tail has handed out all that anybody can have been handed by the time of the call; null where
+   * it has already. Absent where nobody else can add anything.
+   *
+   * @throws HubgateError `transport-closed`, or `transport-failed` when the log cannot be asked
+   */
+  caughtUp?(): Promise<void> | null;
   /** Looks at once for what other processes have added, instead of at the next time by itself. */
   wake(): void;
   /**

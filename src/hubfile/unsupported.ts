@@ -3,7 +3,6 @@ export const unsupportedDirectives: Readonly<Record<string, string>> = {
   acme_server: 'hubgate issues certificates only to itself; run a certificate authority beside it',
   authenticate: 'use forward_auth with a program that signs people in',
   authorize: 'use forward_auth with a program that signs people in, or basic_auth',
-  cache: 'put a cache in front of the gateway, or let the app send Cache-Control',
   copy_response:
     'reverse_proxy { header_down } and replace_status change an answer, handle_response replaces it',
   copy_response_headers: 'use header_down in reverse_proxy to choose what the client sees',

@@ -89,7 +89,7 @@ export async function discoveryHandlers(
   return handlers;
 }
 
-function hubRequestOf(own: readonly ReadyHub[]): (exchange: Exchange) => boolean {
+export function hubRequestOf(own: readonly ReadyHub[]): (exchange: Exchange) => boolean {
   const below = own.map(({ path }) => isWithin(path));
   return (exchange) => below.some((isIt) => isIt(exchange));
 }
@@ -117,7 +117,10 @@ export function liveRefetches(
 }
 
 /** The fields by which the app hands a user's token out, or names the user of one. */
-function personalFieldsOf({ cookie, tokenSource: source }: DiscoveryConfig): readonly string[] {
+export function personalFieldsOf({
+  cookie,
+  tokenSource: source,
+}: DiscoveryConfig): readonly string[] {
   if (source === null) return [cookie.fromHeader];
   const subject = source.kind === 'exchange' ? source.subjectToken : null;
   const templates = [...grantTemplates(source), ...(subject === null ? [] : [subject])];

@@ -1,4 +1,8 @@
+import type { PurgeOrder } from '../cache/response-caches.ts';
 import type { Counted, CountPeers } from '../http/rate-limits.ts';
+
+/** Stands for the name of a hub where all caches of a process are meant. */
+export const CACHES = 'caches';
 
 /** What ends streams of a hub, wherever they are. */
 export type StreamSignal =
@@ -9,6 +13,8 @@ export type StreamSignal =
 export type Signal = { readonly core: string } & (
   | { readonly kind: 'appended' }
   | StreamSignal
+  /** Of all caches; see {@link CACHES}. */
+  | { readonly kind: 'changed'; readonly names: readonly string[] }
   /** Of a zone of `rate_limit`, whose name stands for the hub's. */
   | { readonly kind: 'counted'; readonly counted: Counted }
 );
@@ -22,6 +28,20 @@ export function parseStreamSignal(message: string): StreamSignal | null {
     return null;
   } catch {
     // A later version may write something else.
+    return null;
+  }
+}
+
+/** What another machine orders its siblings to drop; null for another message. */
+export function parsePurgeSignal(message: string): PurgeOrder | null {
+  try {
+    const { kind, order } = Object(JSON.parse(message));
+    if (kind !== 'purge') return null;
+    const { kind: what, name, pattern } = Object(order);
+    if (what === 'name' && typeof name === 'string') return { kind: what, name };
+    if (what === 'pattern' && typeof pattern === 'string') return { kind: what, pattern };
+    return what === 'all' ? { kind: what } : null;
+  } catch {
     return null;
   }
 }

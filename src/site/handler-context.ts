@@ -7,6 +7,7 @@ import type { Logger } from '../kernel/log.ts';
 import type { Scheduler } from '../kernel/scheduler.ts';
 import type { SharedResponseMemory } from '../proxy/shared-response.ts';
 import type { RequestSharing } from '../proxy/shared-forwarding.ts';
+import type { CacheContext } from '../cache/cache-context.ts';
 import type { UpstreamRegistry } from '../proxy/upstreams.ts';
 import type { ConditionRegistry } from './matchers.ts';
 import type { HidesFile } from './site-files.ts';
@@ -49,6 +50,8 @@ export interface SiteContext {
   readonly sharing: RequestSharing | null;
   /** Of the answers that are shared, in all of this process. */
   readonly sharedResponseMemory: SharedResponseMemory;
+  /** What caches of the site need. */
+  readonly caching: CacheContext;
   /** Puts what the gateway adds to the site's pages around a handler that answers with them. */
   readonly besidePages: (handler: Handler) => Handler;
   /** Whether no site may show a file. */

@@ -38,6 +38,8 @@ export interface LmdbTransportOptions extends Retention {
 
 /** How often the log is asked for what others have added, where the file cannot be watched. */
 const POLL_MS = 100;
+/** How long somebody waits until what others have added was handed out. */
+const CATCH_UP_MS = 5_000;
 /** Handed out in one turn of the event loop, of what others have added. */
 const ENTRIES_AT_ONCE = 256;
 
@@ -134,6 +136,27 @@ class LmdbTransport implements Transport {
       this.#advance();
     } catch (error) {
       this.#options.log.error('What others have added cannot be read', { error: messageOf(error) });
+    }
+  }
+
+  caughtUp(): Promise<void> | null {
+    this.#refuseClosed();
+    this.wake();
+    const end = this.#store.tail.get()?.position ?? 0;
+    return end <= this.#position ? null : this.#reached(end);
+  }
+
+  async #reached(end: number): Promise<void> {
+    const { clock } = this.#options;
+    const lastMs = clock.monotonic() + CATCH_UP_MS;
+    while (this.#position < end) {
+      if (clock.monotonic() > lastMs) {
+        throw new HubgateError('transport-failed', 'This process is behind the history');
+      }
+      // A group of this process may be on its way to the disk; what others have stored comes behind it.
+      await nextTurn();
+      this.#refuseClosed();
+      this.wake();
     }
   }
 

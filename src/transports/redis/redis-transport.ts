@@ -63,6 +63,9 @@ class RedisTransport implements Transport {
   readonly #commits: GroupCommit;
   #closing: Promise<void> | undefined;
   #isClosed = false;
+  /** The last question where the log ends, and the one after it that several ask together. */
+  #look: Promise<void> = Promise.resolve();
+  #nextLook: Promise<void> | null = null;
   /** What has come and gone while Redis was away. */
   #announce: () => void = () => {};
 
@@ -172,6 +175,23 @@ class RedisTransport implements Transport {
       return { current, previous, elapsedMs };
     },
   };
+
+  caughtUp(): Promise<void> {
+    this.#refuseClosed();
+    // What was asked before this call may not know of what somebody has heard since; what is asked next does.
+    this.#nextLook ??= (async () => {
+      await this.#look.catch(() => {});
+      this.#nextLook = null;
+      this.#look = this.#catchUp();
+      await this.#look;
+    })();
+    return this.#nextLook;
+  }
+
+  async #catchUp(): Promise<void> {
+    const { position } = await this.#sessions.ask((session) => this.#storedLog.end(session));
+    if (position > this.#handedOut.stored) await this.#reached(position);
+  }
 
   wake(): void {
     // Nobody has to: the reader is told by the server.

@@ -1,8 +1,8 @@
 // A transform of a head may return a promise, for instance while a token is requested. Whatever is
 // written meanwhile is held back, bounded by the stream's high-water mark.
 
-import type { BodyWrapper, HeadTransform, ResponseHead } from '../http/exchange.ts';
-import { HeaderList } from '../http/header-list.ts';
+import type { BodyWrapper, HeadTransform, ResponseHead } from './exchange.ts';
+import { HeaderList } from './header-list.ts';
 import { Writable } from 'node:stream';
 
 type TrailerReader = (trailers: HeaderList) => void;
