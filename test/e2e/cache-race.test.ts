@@ -21,22 +21,28 @@ const TAG = 'page';
 interface App {
   readonly port: number;
   version: number;
-  readonly asked: number;
+  /** Holds answers back until the returned function is called. */
+  hold(): () => void;
+  /** Resolves when so many requests have come. */
+  isAsked(count: number): Promise<void>;
 }
 
 /** An app with one page that says which version it is, as of when it was asked; some answers take a while. */
 async function startApp(test: TestContext): Promise<App> {
   let asked = 0;
-  const app = { port: 0, version: 0 };
+  let held: Promise<void> = Promise.resolve();
+  const waiting: { readonly count: number; readonly go: () => void }[] = [];
   const server = createServer((_request, response: ServerResponse) => {
     asked += 1;
+    for (const { count, go } of waiting) if (asked >= count) go();
     const body = String(app.version);
-    const answer = (): void => {
+    const answer = async (): Promise<void> => {
+      await held;
       response.writeHead(200, { 'Cache-Control': 'public, max-age=3600', 'Surrogate-Key': TAG });
       response.end(body);
     };
     if (asked % 3 === 0) setTimeout(answer, 2);
-    else answer();
+    else void answer();
   });
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
@@ -45,12 +51,23 @@ async function startApp(test: TestContext): Promise<App> {
     server.close();
   });
   const { port } = server.address() as AddressInfo;
-  return Object.assign(app, {
+  const app: App = {
     port,
-    get asked() {
-      return asked;
+    version: 0,
+    hold() {
+      let release: () => void = () => {};
+      held = new Promise((resolve) => {
+        release = resolve;
+      });
+      return () => release();
     },
-  });
+    isAsked: (count) =>
+      new Promise((go) => {
+        if (asked >= count) go();
+        else waiting.push({ count, go });
+      }),
+  };
+  return app;
 }
 
 /** Starts a gateway with a cache and a hub; resolves with its origin. */
@@ -96,18 +113,6 @@ http://127.0.0.1:${port} {
 /** Nobody who has heard of an update may get an older page, from any of the nodes. */
 async function race(test: TestContext, app: App, origins: readonly string[]): Promise<void> {
   const [first = '', last = first] = [origins[0], origins.at(-1)];
-  const hub = `${first}/.well-known/hub`;
-  const token = await signToken(KEY, {
-    iss: HUB,
-    aud: HUB,
-    authorization_details: [
-      {
-        type: 'urn:hub:authorization-detail',
-        actions: ['publish'],
-        topics: [{ match: '*' }],
-      },
-    ],
-  });
   const stream = await openStream(test, `${last}/.well-known/hub?match=${TAG}`);
   assert.equal(stream.status, 200, stream.text);
   const alone = { headers: [['Connection', 'close']] } as const;
@@ -124,18 +129,11 @@ async function race(test: TestContext, app: App, origins: readonly string[]): Pr
     for (let version = 1; version <= ROUNDS; version += 1) {
       app.version = version;
       const id = String(version);
-      const published = send(hub, {
-        method: 'POST',
-        headers: [
-          ['Authorization', `Bearer ${token}`],
-          ['Content-Type', 'application/x-www-form-urlencoded'],
-        ],
-        body: `topic=${TAG}&id=${id}&data=x`,
-      });
+      const published = publish(first, id);
       await stream.untilId(id);
       const pages = await Promise.all(origins.map((origin) => send(`${origin}/page`, alone)));
       for (const { body } of pages) assert.ok(Number(body) >= version, `${body} after ${version}`);
-      assert.equal((await published).status, 200);
+      assert.equal(await published, 200);
     }
   } finally {
     isOver = true;
@@ -144,7 +142,53 @@ async function race(test: TestContext, app: App, origins: readonly string[]): Pr
   assert.ok(hits > 0, 'nothing was answered from the cache');
 }
 
+/** A token that may publish everything. */
+function publisherToken(): Promise<string> {
+  return signToken(KEY, {
+    iss: HUB,
+    aud: HUB,
+    authorization_details: [
+      {
+        type: 'urn:hub:authorization-detail',
+        actions: ['publish'],
+        topics: [{ match: '*' }],
+      },
+    ],
+  });
+}
+
+/** Publishes an update with the topic of the page. */
+async function publish(origin: string, id: string): Promise<number> {
+  const { status } = await send(`${origin}/.well-known/hub`, {
+    method: 'POST',
+    headers: [
+      ['Authorization', `Bearer ${await publisherToken()}`],
+      ['Content-Type', 'application/x-www-form-urlencoded'],
+    ],
+    body: `topic=${TAG}&id=${id}&data=x`,
+  });
+  return status;
+}
+
 describe('cache, raced by updates', () => {
+  it('keeps no answer that the app began before the update, and lets nobody join it', async (test) => {
+    const app = await startApp(test);
+    const origin = await startNode(test, app, 'transport memory', 1);
+    const release = app.hold();
+    app.version = 1;
+    const old = send(`${origin}/page`);
+    await app.isAsked(1);
+    const joined = send(`${origin}/page`);
+    app.version = 2;
+    assert.equal(await publish(origin, 'x'), 200);
+    const next = send(`${origin}/page`);
+    release();
+    assert.equal((await old).body, '1');
+    await joined;
+    assert.equal((await next).body, '2');
+    assert.equal((await send(`${origin}/page`)).body, '2');
+  });
+
   it('gives nobody an older page than an update told of, on one process', async (test) => {
     const app = await startApp(test);
     await race(test, app, [await startNode(test, app, 'transport memory', 1)]);
