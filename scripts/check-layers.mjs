@@ -31,7 +31,7 @@ const MAY_IMPORT = {
       ' ',
     ),
   client: [],
-  cli: 'doors directives runtime hubfile auth config kernel tls hub'.split(' '),
+  cli: 'cache doors directives runtime hubfile auth config kernel tls hub'.split(' '),
   doors:
     'cache directives runtime hubfile auth config proxy kernel hub hub-http transports http server'.split(
       ' ',

@@ -1,5 +1,6 @@
 import { compileWildcard } from '../http/linear-regexp.ts';
 import { type InstantLease, InstantLeases } from '../kernel/lease.ts';
+import { counter, type Family, gauge } from '../kernel/measures.ts';
 import { Budget, type Scheduler, TURN_STEPS } from '../kernel/scheduler.ts';
 import { purgeName } from './purge-names.ts';
 import { type CacheCounts, type PurgeReason, ResponseStore } from './response-store.ts';
@@ -31,6 +32,15 @@ export class ResponseCaches {
   readonly #stores = new Set<ResponseStore>();
   readonly #leases: InstantLeases<ResponseStore>;
   readonly #scheduler: Scheduler;
+  readonly #counts: CacheCounts = {
+    hits: 0,
+    misses: 0,
+    stale: 0,
+    collapsed: 0,
+    bypassed: 0,
+    evicted: 0,
+    purged: { update: 0, method: 0, admin: 0, missed: 0 },
+  };
   readonly #logs = new Set<PurgingLog>();
   /** Grows with each purge. */
   #moment = 0;
@@ -48,7 +58,7 @@ export class ResponseCaches {
   /** The store of this name, which lasts as long as somebody has a lease of it. */
   acquire(name: string, maxBytes: number): InstantLease<ResponseStore> {
     return this.#leases.acquire(name, () => {
-      const store = new ResponseStore(maxBytes, this.#scheduler);
+      const store = new ResponseStore(maxBytes, this.#scheduler, this.#counts);
       this.#stores.add(store);
       return store;
     });
@@ -132,12 +142,33 @@ export class ResponseCaches {
   }
 
   /** What all caches have done, and hold. */
-  counts(): { readonly bytes: number; readonly entries: number; readonly counts: CacheCounts }[] {
-    return [...this.#stores].map(({ bytes, entries, counts }) => ({
-      bytes,
-      entries,
-      counts,
-    }));
+  families(): readonly Family[] {
+    const { hits, misses, stale, collapsed, bypassed, evicted, purged } = this.#counts;
+    const stores = [...this.#stores];
+    const outcomes = { hit: hits, stale, miss: misses, collapsed, bypass: bypassed };
+    return [
+      counter(
+        'hubgate_cache_requests_total',
+        'Requests that came to a cache, by how they were answered.',
+        Object.entries(outcomes).map(([outcome, value]) => [{ outcome }, value]),
+      ),
+      counter(
+        'hubgate_cache_purged_total',
+        'Answers that a cache has dropped because they were not current any more, by why.',
+        Object.entries(purged).map(([reason, value]) => [{ reason }, value]),
+      ),
+      counter('hubgate_cache_evicted_total', 'Answers that have given way to others.', evicted),
+      gauge(
+        'hubgate_cache_entries',
+        'Answers that are kept.',
+        stores.reduce((sum, { entries }) => sum + entries, 0),
+      ),
+      gauge(
+        'hubgate_cache_bytes',
+        'Memory of these answers.',
+        stores.reduce((sum, { bytes }) => sum + bytes, 0),
+      ),
+    ];
   }
 
   async #purgePattern(pattern: string): Promise<number> {

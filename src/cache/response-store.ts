@@ -13,9 +13,10 @@ const MAX_UNSHARED = 10_000;
 /** For how long that is, in milliseconds. */
 const UNSHARED_MS = 10_000;
 
-export type PurgeReason = 'update' | 'method' | 'admin' | 'missed' | 'replaced';
+/** An update, a request that changes something, an administrator, or updates that nobody has seen. */
+export type PurgeReason = 'update' | 'method' | 'admin' | 'missed';
 
-/** What a cache has done since it was opened. */
+/** What the caches of a process have done. */
 export interface CacheCounts {
   hits: number;
   misses: number;
@@ -34,15 +35,7 @@ export interface CacheCounts {
  * than the cache may have; that is done in slices, so a little more may be there for a moment.
  */
 export class ResponseStore implements Task {
-  readonly counts: CacheCounts = {
-    hits: 0,
-    misses: 0,
-    stale: 0,
-    collapsed: 0,
-    bypassed: 0,
-    evicted: 0,
-    purged: { update: 0, method: 0, admin: 0, missed: 0, replaced: 0 },
-  };
+  readonly counts: CacheCounts;
   readonly #maxBytes: number;
   readonly #scheduler: Scheduler;
   #byKey = new Map<string, StoredResponse[]>();
@@ -53,7 +46,8 @@ export class ResponseStore implements Task {
   /** Until when a key is known for responses that are not shared; the oldest first. */
   readonly #unshared = new Map<string, number>();
 
-  constructor(maxBytes: number, scheduler: Scheduler) {
+  constructor(maxBytes: number, scheduler: Scheduler, counts: CacheCounts) {
+    this.counts = counts;
     this.#maxBytes = maxBytes;
     this.#scheduler = scheduler;
   }
