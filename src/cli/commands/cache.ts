@@ -50,7 +50,7 @@ function purgeCommand(output: Output): Command {
         all === true ? { all: '' } : tag === undefined ? { [kind]: url ?? '' } : { tag },
       );
       const address = addressOf(flags, command);
-      const answer = await postToAdmin(address, `/cache/purge?${query}`);
+      const answer = await postToAdmin(address, `/cache/purge?${query.toString()}`);
       if (!isDone(answer)) throw new HubgateError('purge-failed', refusalText(address, answer));
       const { purged } = Object(answer.body);
       output.result(`purged ${purged}`);
