@@ -58,6 +58,9 @@ export class ArrivingBody {
   readonly #readers = new Set<BodyReader>();
   #goOn: (() => void) | null = null;
   #stopStall: () => void = () => {};
+  /** Resolves when it is complete, or nobody gets more of it. */
+  readonly settled: Promise<void>;
+  #tellSettled: () => void = () => {};
   /** Of a complete answer; empty before. */
   trailers: HeaderList | null = null;
 
@@ -72,6 +75,9 @@ export class ArrivingBody {
     this.#memory = memory;
     this.#clock = clock;
     this.#told = told;
+    this.settled = new Promise((resolve) => {
+      this.#tellSettled = resolve;
+    });
     this.input = new Writable({
       write: (chunk: Buffer, _encoding, done) => this.#take(chunk, done),
       final: (done) => {
@@ -226,6 +232,7 @@ export class ArrivingBody {
 
   #settle(): void {
     this.#giveBack();
+    this.#tellSettled();
     this.#stopStall();
     const goOn = this.#goOn;
     this.#goOn = null;

@@ -85,10 +85,13 @@ export class Flight implements Task {
   }
 
   /**
-   * Asks the app. `outcome` resolves when it is known what becomes of it, `finished` when the app has
-   * been asked and has answered; that rejects with what the handlers throw.
+   * Asks the app. `outcome` resolves when it is known what becomes of it, `finished` when the handlers
+   * are done, and rejects with what they throw; `over` when its answer is here as well.
    */
-  ask(exchange: Exchange, next: Next): { outcome: Promise<Outcome>; finished: Promise<void> } {
+  ask(
+    exchange: Exchange,
+    next: Next,
+  ): { outcome: Promise<Outcome>; finished: Promise<void>; over: Promise<void> } {
     const outcome = new Promise<Outcome>((resolve) => {
       this.#first = resolve;
     });
@@ -141,8 +144,8 @@ export class Flight implements Task {
       }
     })();
     // Whoever is answered by others does not ask how it ended.
-    finished.catch(() => {});
-    return { outcome, finished };
+    const over = finished.catch(() => {}).then(() => arriving.body?.settled);
+    return { outcome, finished, over };
   }
 
   /** Resolves with what it has come to, or soon after the client has left. */

@@ -181,16 +181,21 @@ export class ResponseCache {
     if (flight === undefined || this.#isOutdated(flight, exchange)) {
       return this.#lead(request, flight !== undefined || this.#flights.size < MAX_FLIGHTS);
     }
-    const { moment } = caches;
+    // It counts as a request of its own, so that no purge is forgotten until it is answered.
+    const moment = caches.began();
+    const isAnswered = await this.#wait(request, flight, moment).finally(() => caches.ended());
+    if (!isAnswered) await this.#lead(request, false);
+  }
+
+  async #wait(request: Request, flight: Flight, moment: number): Promise<boolean> {
     this.#waiting += 1;
     let outcome: Outcome;
     try {
-      outcome = await flight.join(exchange);
+      outcome = await flight.join(request.exchange);
     } finally {
       this.#waiting -= 1;
     }
-    const isAnswered = await this.#follow(request, flight, outcome, moment);
-    if (!isAnswered) await this.#lead(request, false);
+    return this.#follow(request, flight, outcome, moment);
   }
 
   /** Answers with what another request was answered; false where that is not for this one. */
@@ -248,9 +253,8 @@ export class ResponseCache {
         ? exchange.headers.clone()
         : withoutConditions(exchange.headers, validated(stored));
     const flight = this.#flightOf(request, headers, stored, isJoinable);
-    const { outcome, finished } = flight.ask(exchange, next);
-    const ended = (): void => caches.ended();
-    finished.then(ended, ended);
+    const { outcome, finished, over } = flight.ask(exchange, next);
+    void over.then(() => caches.ended());
     const come = await outcome;
     if (come.kind !== 'failed' && come.kind !== 'left') store.counts.misses += 1;
     switch (come.kind) {
@@ -288,9 +292,7 @@ export class ResponseCache {
     if (this.#flights.size >= MAX_FLIGHTS) return;
     const headers = withoutConditions(exchange.headers, validated(stored));
     const flight = this.#flightOf({ ...request, stored: null }, headers, stored, true, true);
-    const { finished } = flight.ask(exchange, next);
-    const ended = (): void => caches.ended();
-    finished.then(ended, ended);
+    void flight.ask(exchange, next).over.then(() => caches.ended());
   }
 
   #flightOf(
