@@ -223,7 +223,10 @@ export class ArrivingBody {
     if (this.#state !== 'open') return;
     this.#state = 'complete';
     if (this.#isWhole) {
-      const whole = Buffer.concat(this.#chunks);
+      // Not of the pool of small buffers, which would be kept with it.
+      const whole = Buffer.alloc(this.#bytes);
+      let at = 0;
+      for (const chunk of this.#chunks) at += chunk.copy(whole, at);
       this.#told.complete(whole);
     }
     this.#settle();

@@ -64,7 +64,7 @@ export function hasValidator({ headers, status }: StoredResponse): boolean {
 }
 
 /** What it takes of memory beside its body and its texts: objects, and places in the indexes. */
-const OVERHEAD = 1_024;
+const OVERHEAD = 1_600;
 /** Of each name: its place in the index, and a set of its own. */
 const NAME_OVERHEAD = 200;
 
