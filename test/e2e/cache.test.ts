@@ -254,6 +254,63 @@ handle /limited {
     assert.equal(seen.length, 2);
   });
 
+  it('keeps live pages with their script, and purges them by what requests change', async (test) => {
+    const { ask, seen } = await startCached(
+      test,
+      (request, response, count) => {
+        if (request.method === 'POST') {
+          response.writeHead(204).end();
+          return;
+        }
+        const type = { 'Content-Type': 'text/html', ETag: `"v${count}"` };
+        fresh(response, `<html><body>page ${count}</body></html>`, type);
+      },
+      `hub {
+	anonymous
+	cookie_name hub
+}
+discovery {
+	changes public
+	live
+}
+cache
+encode gzip`,
+    );
+    const first = await ask('/a');
+    const hit = await ask('/a');
+    assert.match(hit.body, /<script src="[^"]*live\.js.*page 1/s);
+    assert.equal(hit.headers['cache-status'], 'hubgate; hit; ttl=60');
+    assert.equal(hit.headers.etag, first.headers.etag);
+    const unchanged = await ask('/a', { headers: [['If-None-Match', String(hit.headers.etag)]] });
+    assert.deepEqual([unchanged.status, seen.length], [304, 1]);
+    // The cursor is that of the request, not of the page as it was stored.
+    assert.match(String(first.headers.link), /last-event-id="earliest"/);
+    assert.equal((await ask('/b', { method: 'POST', body: 'x' })).status, 204);
+    await until(async () => !String((await ask('/a')).headers.link).includes('earliest'));
+    assert.match((await ask('/a')).body, /page 1/);
+    const query = await ask('/a?x=1');
+    assert.match(query.body, /page 3/);
+    await ask('/a', { method: 'POST', body: 'x' });
+    assert.match((await ask('/a')).body, /page 5/);
+    await until(async () => /page 6/.test((await ask('/a?x=1')).body));
+    const refetched = await ask('/a', { headers: [['Hub-Live', 'urn:any']] });
+    assert.match(refetched.body, /page 5/);
+  });
+
+  it('answers error routes, and its own refusals, as without it', async (test) => {
+    const { ask } = await startCached(
+      test,
+      (_request, response) => response.destroy(),
+      'cache {\nttl 1m\n}\nhandle_errors {\nrespond "error {err.status_code}"\n}',
+    );
+    for (let round = 0; round < 2; round += 1) {
+      const failed = await ask('/a');
+      assert.deepEqual([failed.status, failed.body], [502, 'error 502']);
+    }
+    const nothing = await ask('/a', { headers: [['Cache-Control', 'only-if-cached']] });
+    assert.deepEqual([nothing.status, nothing.body], [504, 'error 504']);
+  });
+
   it('keeps what is stored over a reload that leaves the site as it is', async (test) => {
     const { ask, gateway, site } = await startCached(test, (_request, response, count) =>
       fresh(response, `answer ${count}`),
