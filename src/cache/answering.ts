@@ -43,7 +43,10 @@ export function answerHead(
   if (isUnchanged(exchange, headers)) {
     return { head: { status: 304, headers, source, isUnchanged: true }, content: null };
   }
-  const range = size === null ? null : requestedRange(exchange, strongValidators(headers), size);
+  const range =
+    size === null || !exchange.headers.has('range')
+      ? null
+      : requestedRange(exchange, strongValidators(headers), size);
   if (range === null) return { head: { status, headers, source }, content: 'all' };
   if (range === 'unsatisfiable') {
     for (const name of ['content-type', 'content-encoding', 'etag']) headers.delete(name);
@@ -58,6 +61,8 @@ export function answerHead(
 
 /** Whether a 200 with these fields is what the client has already (RFC 9110 §13.1.2, §13.1.3). */
 export function isUnchanged(exchange: Pick<Exchange, 'headers'>, headers: HeaderList): boolean {
+  const asked = exchange.headers;
+  if (!asked.has('if-none-match') && !asked.has('if-modified-since')) return false;
   const etag = headers.get('etag')?.replace(/^W\//, '') ?? 'none';
   // RFC 9111 §4.3.2: without Last-Modified the date of the response stands in.
   const date = parseHttpDate(headers.get('date') ?? '');

@@ -1,6 +1,5 @@
 import type { Exchange } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';
-import { Identity } from '../http/identity.ts';
 import { parseCacheControl } from './cache-control.ts';
 
 /** Characters of `Accept-Encoding`; a longer one is asked by nobody who wants a page. */
@@ -9,7 +8,7 @@ const MAX_ACCEPT_ENCODING = 256;
 const MAX_KEY = 8_192;
 
 /** By these a request can be another one to some apps than its method and URL say. */
-const OVERRIDES = [
+const OVERRIDES = new Set([
   'x-original-url',
   'x-rewrite-url',
   'x-original-host',
@@ -22,13 +21,15 @@ const OVERRIDES = [
   'x-forwarded-scheme',
   'x-forwarded-path',
   'x-forwarded-server',
-];
+]);
 
 /** What a trusted proxy says of the request: the app makes links of it. */
-const FORWARDED = ['x-forwarded-host', 'x-forwarded-proto', 'x-forwarded-port', 'forwarded'];
-
-/** The identity of those whom the gateway does not know. */
-const NOBODY = new Identity().key;
+const FORWARDED = new Set([
+  'x-forwarded-host',
+  'x-forwarded-proto',
+  'x-forwarded-port',
+  'forwarded',
+]);
 
 /** What a request asks a cache. */
 export interface CacheQuestion {
@@ -49,41 +50,59 @@ export function cacheQuestion(
   const { headers, target } = exchange;
   if (exchange.hasBody) return { bypass: 'body' };
   if (!target.startsWith('/')) return { bypass: 'target' };
-  for (const name of OVERRIDES) if (headers.has(name)) return { bypass: 'override' };
-  for (const name of ['if-match', 'if-unmodified-since']) {
-    if (headers.has(name)) return { bypass: 'condition' };
-  }
-  if (isStreamAsked(headers)) return { bypass: 'stream' };
-  if ((headers.combined('accept-encoding')?.length ?? 0) > MAX_ACCEPT_ENCODING) {
-    return { bypass: 'accept-encoding' };
-  }
-  const control = headers.has('cache-control')
-    ? parseCacheControl(headers.combined('cache-control'))
-    : null;
-  if (control?.has('no-store') === true) return { bypass: 'request-no-store' };
-  const key = keyOf(exchange, varyOn);
+  const fields = readFields(headers);
+  if (fields.bypass !== null) return { bypass: fields.bypass };
+  const key = keyOf(exchange, fields.forwarded, varyOn);
   if (key.length > MAX_KEY) return { bypass: 'key' };
   return {
     key,
-    onlyIfCached: control?.has('only-if-cached') === true,
+    onlyIfCached: fields.onlyIfCached,
   };
 }
 
-function isStreamAsked(headers: HeaderList): boolean {
-  return headers.get('accept')?.trim().toLowerCase() === 'text/event-stream';
+interface AskingFields {
+  bypass: string | null;
+  onlyIfCached: boolean;
+  /** What a trusted proxy says, as part of a key. */
+  forwarded: string;
 }
 
-function keyOf(exchange: Exchange, varyOn: readonly string[]): string {
-  const { scheme, host, target, originalTarget, headers, identity } = exchange;
+/** In one pass: this is done for each request. */
+function readFields(headers: HeaderList): AskingFields {
+  const found: AskingFields = { bypass: null, onlyIfCached: false, forwarded: '' };
+  headers.forEach((name, value) => {
+    switch (name) {
+      case 'if-match':
+      case 'if-unmodified-since':
+        found.bypass = 'condition';
+        break;
+      case 'accept':
+        if (value.trim().toLowerCase() === 'text/event-stream') found.bypass = 'stream';
+        break;
+      case 'accept-encoding':
+        if (value.length > MAX_ACCEPT_ENCODING) found.bypass = 'accept-encoding';
+        break;
+      case 'cache-control': {
+        const control = parseCacheControl(value);
+        if (control.has('no-store')) found.bypass = 'request-no-store';
+        if (control.has('only-if-cached')) found.onlyIfCached = true;
+        break;
+      }
+      default:
+        if (OVERRIDES.has(name)) found.bypass = 'override';
+        else if (FORWARDED.has(name)) found.forwarded += `\n${name}:${value}`;
+    }
+  });
+  return found;
+}
+
+function keyOf(exchange: Exchange, forwarded: string, varyOn: readonly string[]): string {
+  const { scheme, host, target, originalTarget, identity } = exchange;
   let key = `${scheme}://${host.toLowerCase()}${target}`;
   // A handler behind may look at what was asked for before it was rewritten.
   if (originalTarget !== target) key += `\n<${originalTarget}`;
-  for (const name of FORWARDED) {
-    const value = headers.combined(name);
-    if (value !== undefined) key += `\n${name}:${value}`;
-  }
-  const who = identity.key;
-  if (who !== NOBODY) key += `\n@${who}`;
+  key += forwarded;
+  if (!identity.isUnknown) key += `\n@${identity.key}`;
   for (const value of varyOn) key += `\n+${value}`;
   return key;
 }

@@ -141,25 +141,17 @@ export class ResponseCache {
     const isUsable = found !== null && found !== 'no-variant' && isForRequest(found, headers);
     const stored = isUsable ? found : null;
     const why = found === null ? 'uri-miss' : stored === null ? 'vary-miss' : 'stale';
-    const request: Request = {
-      exchange,
-      next,
-      key,
-      group: this.#groupOf(exchange, key),
-      stored,
-      why,
-    };
-    if (stored !== null) {
-      const reuse = reuseOf(stored, clock.now());
-      if (reuse === 'fresh') {
-        store.counts.hits += 1;
-        return this.#give(exchange, stored, 'hit', 'hit');
-      }
-      if (reuse === 'while-revalidating' && method === 'GET') {
-        store.counts.stale += 1;
-        this.#revalidate(request, stored);
-        return this.#give(exchange, stored, 'stale', 'hit');
-      }
+    const reuse = stored === null ? null : reuseOf(stored, clock.now());
+    if (stored !== null && reuse === 'fresh') {
+      store.counts.hits += 1;
+      return this.#give(exchange, stored, 'hit', 'hit');
+    }
+    const group = this.#groupOf(exchange, key);
+    const request: Request = { exchange, next, key, group, stored, why };
+    if (stored !== null && reuse === 'while-revalidating' && method === 'GET') {
+      store.counts.stale += 1;
+      this.#revalidate(request, stored);
+      return this.#give(exchange, stored, 'stale', 'hit');
     }
     // RFC 9111 §5.2.1.7.
     if (onlyIfCached) throw new HttpError(504, 'nothing is stored that would answer');

@@ -193,12 +193,13 @@ async function loaded(
   return { status: 200, body: { ...changesData(changes), warnings: problems.map(told) } };
 }
 
-function changesData({ historiesLeftBehind, listeners, ...rest }: LoadPreview) {
+function changesData({ historiesLeftBehind, cachesEmptied, listeners, ...rest }: LoadPreview) {
   const { handedOver, ...others } = listeners;
   return {
     ...rest,
     listeners: { ...others, handed_over: handedOver },
     histories_left_behind: historiesLeftBehind,
+    caches_emptied: cachesEmptied,
   };
 }
 

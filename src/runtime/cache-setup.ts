@@ -26,7 +26,7 @@ export function cacheContext(
   { caches, arrivingBytes, signals }: Resources,
   scope: Scope,
 ): CacheContext {
-  const digest = digestOf(site);
+  const digest = cacheDigest(site);
   let opened = 0;
   return {
     caches,
@@ -49,7 +49,7 @@ export function cacheContext(
 }
 
 /** All that decides what a site answers: where it changes, what was kept means nothing any more. */
-function digestOf({ addresses, routes, errorRoutes, discovery }: SiteConfig): string {
+export function cacheDigest({ addresses, routes, errorRoutes, discovery }: SiteConfig): string {
   const text = JSON.stringify([addresses, routes, errorRoutes, discovery]);
   return createHash('sha256').update(text).digest('base64url');
 }

@@ -255,15 +255,17 @@ handle /limited {
   });
 
   it('keeps live pages with their script, and purges them by what requests change', async (test) => {
+    let version = 1;
     const { ask, seen } = await startCached(
       test,
-      (request, response, count) => {
+      (request, response) => {
         if (request.method === 'POST') {
+          if (request.url !== '/b') version += 1;
           response.writeHead(204).end();
           return;
         }
-        const type = { 'Content-Type': 'text/html', ETag: `"v${count}"` };
-        fresh(response, `<html><body>page ${count}</body></html>`, type);
+        const type = { 'Content-Type': 'text/html', ETag: `"v${version}"` };
+        fresh(response, `<html><body>page ${version}</body></html>`, type);
       },
       `hub {
 	anonymous
@@ -288,13 +290,13 @@ encode gzip`,
     assert.equal((await ask('/b', { method: 'POST', body: 'x' })).status, 204);
     await until(async () => !String((await ask('/a')).headers.link).includes('earliest'));
     assert.match((await ask('/a')).body, /page 1/);
-    const query = await ask('/a?x=1');
-    assert.match(query.body, /page 3/);
+    assert.match((await ask('/a?x=1')).body, /page 1/);
     await ask('/a', { method: 'POST', body: 'x' });
-    assert.match((await ask('/a')).body, /page 5/);
-    await until(async () => /page 6/.test((await ask('/a?x=1')).body));
+    assert.match((await ask('/a')).body, /page 2/);
+    // The update that the gateway makes of this names the page, whatever its query is.
+    await until(async () => (await ask('/a?x=1')).body.includes('page 2'));
     const refetched = await ask('/a', { headers: [['Hub-Live', 'urn:any']] });
-    assert.match(refetched.body, /page 5/);
+    assert.match(refetched.body, /page 2/);
   });
 
   it('answers error routes, and its own refusals, as without it', async (test) => {

@@ -102,6 +102,7 @@ interface PreviewData {
     readonly why: string;
   }[];
   readonly histories_left_behind: readonly string[];
+  readonly caches_emptied: readonly string[];
   readonly certificates: readonly {
     readonly name: string;
     readonly authorities: readonly string[];
@@ -111,7 +112,8 @@ interface PreviewData {
 /** What a load would do, a line for each; none for nothing. */
 export function previewLines(body: unknown): readonly string[] {
   // What answers there is a gateway of this version: another knows no such path.
-  const { sites, listeners, streams, histories_left_behind, certificates } = body as PreviewData;
+  const { sites, listeners, streams, histories_left_behind, caches_emptied, certificates } =
+    body as PreviewData;
   const rows: (readonly [string, string])[] = [
     ...sites.added.map((site) => ['site added', site] as const),
     ...sites.removed.map((site) => ['site removed', site] as const),
@@ -124,6 +126,7 @@ export function previewLines(body: unknown): readonly string[] {
     ),
     ...streams.map(({ hub, count, why }) => ['streams end', `${count} of ${hub}: ${why}`] as const),
     ...histories_left_behind.map((name) => ['history left behind', name] as const),
+    ...caches_emptied.map((site) => ['cache emptied', site] as const),
     ...certificates.map(
       ({ name, authorities }) =>
         ['certificate ordered', `${name} of ${authorities.join(', else ')}`] as const,
