@@ -48,6 +48,7 @@ export class FetchExchange implements Exchange {
   readonly identity: Identity;
   readonly variables: Map<string, string>;
   readonly upgrade = null;
+  readonly standsFor: Exchange;
   /** Request fields by which something was decided on the way, in lower case. */
   readonly decidingFields = new Set<string>();
   /** What it depends on beside, so that it is for nobody else; null: nothing. */
@@ -67,6 +68,7 @@ export class FetchExchange implements Exchange {
   /** @param isBackground nobody waits for the answer */
   constructor(parent: Exchange, headers: HeaderList, sink: FetchSink, isBackground: boolean) {
     this.#parent = parent;
+    this.standsFor = parent;
     this.#sink = sink;
     this.#isAlone = isBackground;
     this.scheme = parent.scheme;

@@ -21,8 +21,11 @@ export interface Freshness {
   readonly ifErrorMs: number;
 }
 
-/** Statuses for which a cache may make a time up (RFC 9110 §15.1), but for 206. */
-const HEURISTIC = new Set([200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501]);
+/**
+ * Statuses for which a cache may make a time up (RFC 9110 §15.1), but for 206, and but for refusals of a
+ * request: by a field that the app refuses, somebody could take the page from all others.
+ */
+const HEURISTIC = new Set([200, 203, 204, 300, 301, 308, 404, 410]);
 
 /**
  * RFC 9111 §4.2.1: `s-maxage`, `max-age`, `Expires`, and only then what the operator says.

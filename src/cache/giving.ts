@@ -45,11 +45,12 @@ function hasBody({ status }: StoredResponse): boolean {
   return status !== 204 && status !== 205;
 }
 
-/** Gives a client an answer that is on its way, as it comes. */
+/** Gives a client an answer that is on its way, as it comes; its trailers are for the first alone. */
 export async function giveArriving(
   exchange: Exchange,
   { stored, body: arriving }: SharedAnswer,
   status: string,
+  isFirst: boolean,
 ): Promise<void> {
   const { head, content } = answerHead(exchange, stored, null);
   const ageMs = stored.initialAgeMs;
@@ -64,5 +65,6 @@ export async function giveArriving(
     return;
   }
   const isComplete = await arriving.sendTo(body, () => exchange.abort());
-  if (isComplete) exchange.end(body, arriving.trailers?.clone() ?? new HeaderList());
+  const trailers = isFirst ? arriving.trailers?.clone() : undefined;
+  if (isComplete) exchange.end(body, trailers ?? new HeaderList());
 }

@@ -89,8 +89,9 @@ export class ResponseCache {
       namesOfTags,
       refused: ({ exchange, key, renewing }, status) => {
         store.markUnshared(this.#groupOf(exchange, key), clock.now());
-        // A newer answer that is not kept says that the older one is not current.
-        if (renewing !== null && status < 500) store.remove(renewing);
+        // A newer answer that is not kept says that the older one is not current; but not that to somebody known.
+        const isCurrent = renewing === null || status >= 500 || isKnown(exchange);
+        if (!isCurrent) store.remove(renewing);
       },
     });
   }
@@ -212,7 +213,7 @@ export class ResponseCache {
         store.counts.collapsed += 1;
         this.#options.note(exchange, 'collapsed');
         const status = `fwd=${why}; fwd-status=${answer.stored.status}; collapsed`;
-        await giveArriving(exchange, answer, status);
+        await giveArriving(exchange, answer, status, false);
         return true;
       }
       case 'renewed':
@@ -253,7 +254,7 @@ export class ResponseCache {
       case 'answer': {
         note(exchange, 'miss');
         const status = `fwd=${why}; fwd-status=${come.answer.stored.status}; stored`;
-        await giveArriving(exchange, come.answer, status);
+        await giveArriving(exchange, come.answer, status, true);
         return;
       }
       case 'renewed': {
@@ -336,10 +337,9 @@ export class ResponseCache {
     return caches.wasPurgedSince(moment, namesOf(exchange, exchange.headers));
   }
 
-  #groupOf({ headers }: Exchange, key: string): string {
-    const isKnown = headers.has('cookie') || headers.has('authorization');
-    const variant = variantKey(this.#options.store.knownVary(key), headers);
-    return `${key}\n${isKnown ? 'known' : ''}\n${variant}`;
+  #groupOf(exchange: Exchange, key: string): string {
+    const variant = variantKey(this.#options.store.knownVary(key), exchange.headers);
+    return `${key}\n${isKnown(exchange) ? 'known' : ''}\n${variant}`;
   }
 
   #give(
@@ -360,6 +360,11 @@ export class ResponseCache {
     await this.#give(exchange, stored, 'stale', 'hit; fwd=stale');
     return true;
   }
+}
+
+/** Whether the app may know who asks. */
+function isKnown({ headers }: Exchange): boolean {
+  return headers.has('cookie') || headers.has('authorization');
 }
 
 /** The validators of a stored response that the app can be asked by. */

@@ -77,9 +77,14 @@ export class ResponseCaches {
    */
   caughtUp(): Promise<unknown> | null {
     let waiting: Promise<void>[] | null = null;
-    for (const log of this.#logs) {
-      const behind = log.caughtUp();
-      if (behind !== null) (waiting ??= []).push(behind);
+    try {
+      for (const log of this.#logs) {
+        const behind = log.caughtUp();
+        if (behind !== null) (waiting ??= []).push(behind);
+      }
+    } catch (error) {
+      for (const one of waiting ?? []) one.catch(() => {});
+      return Promise.reject(error);
     }
     return waiting === null ? null : Promise.all(waiting);
   }

@@ -63,7 +63,7 @@ export function createLiveRefetches(options: LiveRefetchesOptions): {
       // After an update has told them, a page that asks next gets the answer too; one that does not
       // know what it has missed gets only what was asked for after it came.
       groupOf(exchange) {
-        const name = causes.get(exchange);
+        const name = causes.get(exchange.standsFor ?? exchange);
         if (name === undefined) return null;
         const gathers = name === '';
         return { name, gatherMs: gathers ? windowMs : 0, keepMs: gathers ? 0 : windowMs };

@@ -127,6 +127,8 @@ export interface Exchange {
    * request fields, by who asks, or by a file. There only where an answer may be kept for others.
    */
   readonly dependsOn?: (on: Dependence) => void;
+  /** The request of a client that it stands for as a whole; absent on that request itself. */
+  readonly standsFor?: Exchange;
 }
 
 /** What an answer depends on that a cache does not see. */

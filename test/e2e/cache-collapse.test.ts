@@ -211,6 +211,21 @@ describe('cache, many requests for the same', () => {
     for (const other of others) assert.equal((await other).body, 'own');
   });
 
+  it('leaves live pages that it does not keep to what they share of an update', async (test) => {
+    const app = await SlowApp.start(
+      test,
+      'hub {\nanonymous\ncookie_name hub\n}\ndiscovery {\nchanges public\nlive\n}\ncache',
+    );
+    const headers = [['Hub-Live', 'urn:update']] as const;
+    const first = send(`${app.url}/a`, { headers });
+    const { response } = await app.question(1);
+    const others = Array.from({ length: 20 }, () => send(`${app.url}/a`, { headers }));
+    await app.handled();
+    response.writeHead(200, { 'Content-Type': 'text/plain' }).end('shown');
+    for (const one of [first, ...others]) assert.equal((await one).body, 'shown');
+    assert.equal(app.questions.length, 1);
+  });
+
   it('asks no longer where nobody waits any more', async (test) => {
     const app = await SlowApp.start(test);
     const only = get(`${app.url}/a`, { agent: false });

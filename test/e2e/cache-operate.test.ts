@@ -146,5 +146,9 @@ describe('operating a cache', () => {
       states = await there.states('/a');
     }
     assert.deepEqual(states, ['fwd=uri-miss']);
+    // Without the log nobody knows what is new: the app does.
+    await redis.kill();
+    const { status, headers } = await send(`${there.site}/a`);
+    assert.deepEqual([status, headers['cache-status']], [200, 'hubgate; fwd=bypass; detail=log']);
   });
 });

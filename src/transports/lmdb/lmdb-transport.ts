@@ -142,6 +142,8 @@ class LmdbTransport implements Transport {
   caughtUp(): Promise<void> | null {
     this.#refuseClosed();
     this.wake();
+    // While this process stores something, nothing is read above.
+    this.#refresh();
     const end = this.#store.tail.get()?.position ?? 0;
     return end <= this.#position ? null : this.#reached(end);
   }

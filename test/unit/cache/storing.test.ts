@@ -82,6 +82,7 @@ describe('what a cache may keep', () => {
     assert.equal(verdict({}, {}, 200, rules), 5_000);
     assert.equal(verdict({}, {}, 404, rules), 5_000);
     assert.equal(verdict({}, {}, 500, rules), 'no-freshness');
+    assert.equal(verdict({}, {}, 405, rules), 'no-freshness');
     assert.equal(verdict({ Expires: '0' }, {}, 200, rules), 'no-freshness');
     assert.equal(verdict({ 'Cache-Control': 'max-age=1' }, {}, 200, rules), 1_000);
     assert.equal(verdict({}, { Cookie: 'a=b' }, 200, rules), 'cookie');
