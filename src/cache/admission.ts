@@ -110,7 +110,7 @@ export class Admission {
     const { status, source } = head;
     const { headers, freshness, revalidatesAlways, isForEveryone, tags } = verdict;
     const vary = [...new Set([...verdict.vary, ...fetch.decidingFields])].sort();
-    // RFC 9110 §6.6.1: without it, each answer from here would be dated anew.
+    // RFC 9110 §6.6.1: without it, each answer from here would get a date of its own.
     if (!headers.has('date')) headers.set('Date', new Date(nowMs).toUTCString());
     const names = new Set([
       ...this.#options.namesOf(exchange, headers),

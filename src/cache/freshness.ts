@@ -6,7 +6,7 @@ import { type CacheDirectives, splitList } from './cache-control.ts';
 export interface FreshnessRules {
   /** How long a response is fresh that names no time; null: it is not kept. */
   readonly ttlMs: number | null;
-  /** How long a stale response may be used while it is asked for anew, or where that fails. */
+  /** How long a stale response may be used while it is asked for again, or where that fails. */
   readonly staleMs: number;
 }
 

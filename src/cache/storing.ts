@@ -29,7 +29,7 @@ export type StoringVerdict =
   | {
       readonly kind: 'stored';
       readonly freshness: Freshness;
-      /** It must be asked for anew each time (RFC 9111 §5.2.2.4). */
+      /** It must be asked for again each time (RFC 9111 §5.2.2.4). */
       readonly revalidatesAlways: boolean;
       /** Whether a request with a cookie or with credentials may be given it. */
       readonly isForEveryone: boolean;
