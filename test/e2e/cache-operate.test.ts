@@ -125,6 +125,14 @@ describe('operating a cache', () => {
     assert.match(body, /^hubgate_cache_entries\{?.*\}? ?6$/m);
     assert.match(place.gateway.output, /"hubgate\.cache":"hit"/);
     assert.match(place.gateway.output, /"hubgate\.cache":"miss"/);
+    // A request that changes something is heard of by all workers.
+    await send(`${place.site}/a/1`, { method: 'POST', body: 'x' });
+    let left = '';
+    for (let round = 0; round < 1_000 && !left.endsWith(' 4'); round += 1) {
+      const { body: now } = await send(`http://${admin}/metrics`);
+      left = /^hubgate_cache_entries\{?.*$/m.exec(now)?.[0] ?? '';
+    }
+    assert.match(left, / 4$/);
     const refused = await send(`http://${admin}/cache/purge?url=`, { method: 'POST' });
     assert.equal(refused.status, 400);
     const nothing = startProcess(test, [cli, 'cache', 'purge', '--address', admin]);
