@@ -33,6 +33,7 @@ export const unsupportedConditions: Readonly<Record<string, string>> = {
  */
 const CADDY_OPTIONS: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   'the global options': {
+    cache: 'write ttl and stale in the cache of each site',
     cert_lifetime: 'certificates last as long as their authority says',
     dns: 'name the provider in acme_dns, or in tls { dns … }',
     ech: 'leave it out: Node offers no Encrypted Client Hello',
