@@ -109,7 +109,8 @@ export class Admission {
   ): StoredResponse {
     const { status, source } = head;
     const { headers, freshness, revalidatesAlways, isForEveryone, tags } = verdict;
-    const vary = [...new Set([...verdict.vary, ...fetch.decidingFields])].sort();
+    const implied = impliedVary(head.headers);
+    const vary = [...new Set([...verdict.vary, ...implied, ...fetch.decidingFields])].sort();
     // RFC 9110 §6.6.1: without it, each answer from here would get a date of its own.
     if (!headers.has('date')) headers.set('Date', new Date(nowMs).toUTCString());
     const names = new Set([
@@ -133,6 +134,15 @@ export class Admission {
       initialAgeMs: initialAge(head.headers, requestMs, nowMs),
     };
   }
+}
+
+/** The request fields that an answer has plainly been made by, though its `Vary` may not name them. */
+function impliedVary(headers: HeaderList): readonly string[] {
+  const allowed = headers.get('access-control-allow-origin');
+  return [
+    ...(headers.has('content-encoding') ? ['accept-encoding'] : []),
+    ...(allowed === undefined || allowed === '*' ? [] : ['origin']),
+  ];
 }
 
 const NOTHING = Buffer.alloc(0);

@@ -97,10 +97,12 @@ function readFields(headers: HeaderList): AskingFields {
 }
 
 function keyOf(exchange: Exchange, forwarded: string, varyOn: readonly string[]): string {
-  const { scheme, host, target, originalTarget, identity } = exchange;
+  const { scheme, host, target, originalTarget, rawTarget, identity } = exchange;
   let key = `${scheme}://${host.toLowerCase()}${target}`;
   // A handler behind may look at what was asked for before it was rewritten.
   if (originalTarget !== target) key += `\n<${originalTarget}`;
+  // The app may be given what the client has spelled.
+  if (rawTarget !== null && rawTarget !== originalTarget) key += `\n=${rawTarget}`;
   key += forwarded;
   if (!identity.isUnknown) key += `\n@${identity.key}`;
   for (const value of varyOn) key += `\n+${value}`;

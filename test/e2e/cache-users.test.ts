@@ -178,7 +178,10 @@ describe('cache, with users who have signed in', () => {
   it('lets no field of a request poison what others get', async (test) => {
     const app = createServer((request, response) => {
       const { headers, method, url } = request;
-      response.writeHead(200, { 'Cache-Control': 'public, max-age=60' });
+      response.writeHead(200, {
+        'Cache-Control': 'public, max-age=60',
+        ...(headers.origin === undefined ? {} : { 'Access-Control-Allow-Origin': headers.origin }),
+      });
       // An app that goes by what it should not.
       response.end(JSON.stringify({ method, url, headers }));
     });
@@ -213,6 +216,16 @@ describe('cache, with users who have signed in', () => {
       const { body } = await send(url);
       assert.ok(!body.includes(evil), `${name}: ${body}`);
     }
+    // An app that answers by Origin and Accept-Encoding, and says so nowhere.
+    const own = `http://127.0.0.1:${port}/reflected`;
+    await send(own, {
+      headers: [
+        ['Origin', `https://${evil}`],
+        ['Accept-Encoding', 'gzip'],
+      ],
+    });
+    const other = await send(own);
+    assert.ok(!JSON.stringify(other.headers).includes(evil));
     // RFC 9110 §9.3.1: content of a GET means nothing, but an app may read it.
     const url = `http://127.0.0.1:${port}/body`;
     await send(url, { headers: [['Content-Length', '4']], body: 'evil' });
