@@ -1,3 +1,7 @@
+// The decisions are our own code. http-cache-semantics 4.3 was tried beside the suite of caches: it takes
+// dates that are not HTTP dates and keeps `Vary: , *`, and it knows neither targeted fields, nor
+// `must-understand`, nor `private` with the names of fields.
+
 import type { HeaderList } from '../http/header-list.ts';
 import {
   type CacheDirectives,
