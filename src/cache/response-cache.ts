@@ -106,7 +106,8 @@ export class ResponseCache {
     if ('bypass' in question) {
       return this.#pass(exchange, next, `fwd=bypass; detail=${question.bypass}`);
     }
-    const behind = caches.caughtUp();
+    // Where there is nothing to share, the app is asked now, and knows what is new.
+    const behind = this.#hasSomething(exchange, question.key) ? caches.caughtUp() : null;
     if (behind === null) return this.#answer(exchange, next, question);
     return behind.then(
       () => this.#answer(exchange, next, question),
@@ -335,6 +336,10 @@ export class ResponseCache {
       return caches.wasPurgedSince(moment, outcome.answer.stored.names);
     }
     return caches.wasPurgedSince(moment, namesOf(exchange, exchange.headers));
+  }
+
+  #hasSomething(exchange: Exchange, key: string): boolean {
+    return this.#options.store.has(key) || this.#flights.has(this.#groupOf(exchange, key));
   }
 
   #groupOf(exchange: Exchange, key: string): string {

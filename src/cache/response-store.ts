@@ -74,6 +74,11 @@ export class ResponseStore implements Task {
     return 'no-variant';
   }
 
+  /** Whether there is a response to a key, of whatever variant. */
+  has(key: string): boolean {
+    return this.#byKey.has(key);
+  }
+
   /** The fields by which responses to a key have varied. */
   knownVary(key: string): readonly string[] {
     return this.#byKey.get(key)?.[0]?.vary ?? [];
