@@ -3,7 +3,14 @@ import { availableParallelism } from 'node:os';
 import { setTimeout as after } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { type BenchContext, percentile } from './context.ts';
-import { type BenchGateway, type Front, GATEWAYS, startApp, startHubgate } from './gateways.ts';
+import {
+  type BenchGateway,
+  CACHES,
+  type Front,
+  GATEWAYS,
+  startApp,
+  startHubgate,
+} from './gateways.ts';
 import { makeRequests } from './load/generators.ts';
 import { cpuOf, installed, residentOf } from './processes.ts';
 
@@ -25,6 +32,25 @@ export async function proxy(context: BenchContext): Promise<void> {
     await requests(context, gateway, 'proxied 1 KiB, TLS', durationMs);
     await http2(context, gateway, durationMs);
   });
+}
+
+/** `cache`: a response of 1 KiB and one of 20 KiB that are kept, one core each; Caddy asks the app each time. */
+export async function cache(context: BenchContext): Promise<void> {
+  const durationMs = context.amount(8000);
+  for (const [size, path] of [
+    ['1 KiB', '/'],
+    ['20 KiB', '/page'],
+  ] as const) {
+    for (const tls of [false, true]) {
+      const work = `cached ${size}${tls ? ', TLS' : ''}`;
+      const front = { tls, cores: 1, cached: true };
+      const measure = async (gateway: BenchGateway): Promise<void> => {
+        await requests(context, gateway, work, durationMs, path);
+        if (tls) await http2(context, gateway, durationMs, `cached ${size}, HTTP/2`, path);
+      };
+      await eachGateway(context, front, measure, CACHES);
+    }
+  }
 }
 
 /** `throughput`: as each program runs out of the box, and hubgate with a worker for each core. */
@@ -53,12 +79,13 @@ async function requests(
   gateway: BenchGateway,
   work: string,
   durationMs: number,
+  path = '/',
 ): Promise<void> {
   await after(IDLE_MS);
   const idle = residentOf(gateway.pid);
-  await load(gateway, WARM_UP_MS);
+  await load(gateway, WARM_UP_MS, path);
   const before = cpuOf(gateway.pid);
-  const { answers, delaysUs } = await load(gateway, durationMs);
+  const { answers, delaysUs } = await load(gateway, durationMs, path);
   const spent = cpuOf(gateway.pid) - before;
   context.note(work, gateway.name, 'µs of CPU', spent / answers);
   context.note(`${work}: p99`, gateway.name, 'ms', percentile(delaysUs, 0.99) / 1000);
@@ -66,8 +93,8 @@ async function requests(
   context.note(`${work}: memory after`, gateway.name, 'MB', residentOf(gateway.pid) / 1024);
 }
 
-async function load(gateway: BenchGateway, durationMs: number) {
-  const request = get('/', gateway);
+async function load(gateway: BenchGateway, durationMs: number, path = '/') {
+  const request = get(path, gateway);
   const { port, caFile } = gateway;
   const report = await makeRequests({
     port,
@@ -85,6 +112,8 @@ async function http2(
   context: BenchContext,
   { name, pid, port }: BenchGateway,
   durationMs: number,
+  work = 'proxied 1 KiB, HTTP/2',
+  path = '/',
 ): Promise<void> {
   const h2load = installed('h2load');
   if (h2load === null) {
@@ -92,7 +121,7 @@ async function http2(
     return;
   }
   const run = async (count: number): Promise<void> => {
-    const load = ['-c', '8', '-m', '16', '-n', String(count), `https://localhost:${port}/`];
+    const load = ['-c', '8', '-m', '16', '-n', String(count), `https://localhost:${port}${path}`];
     const { stdout } = await promisify(execFile)(h2load, load);
     if (!stdout.includes(`${count} succeeded`)) throw new Error(`${name}: ${stdout.slice(-1000)}`);
   };
@@ -100,7 +129,7 @@ async function http2(
   await run(count);
   const before = cpuOf(pid);
   await run(count);
-  context.note('proxied 1 KiB, HTTP/2', name, 'µs of CPU', (cpuOf(pid) - before) / count);
+  context.note(work, name, 'µs of CPU', (cpuOf(pid) - before) / count);
 }
 
 /** `download`: 200 MB in one response. */

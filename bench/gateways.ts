@@ -22,12 +22,17 @@ export interface Front {
   readonly appPort: number;
   /** Processes or threads; null for what the program does by itself. */
   readonly cores: number | null;
+  /** Whether it keeps what the app answers, where it can. */
+  readonly cached?: boolean;
 }
 
 type Start = (context: BenchContext, front: Front) => Promise<BenchGateway | null>;
 
 /** hubgate and its peers, in the order in which they are measured. */
 export const GATEWAYS: readonly Start[] = [startHubgate, startCaddy, startNginx, startHaproxy];
+
+/** Those that keep answers, and Caddy, which does not. */
+export const CACHES: readonly Start[] = [startHubgate, startCaddy, startNginx];
 
 /** The app, in a process of its own. */
 export async function startApp(): Promise<RunningProgram & { readonly port: number }> {
@@ -40,7 +45,7 @@ export async function startApp(): Promise<RunningProgram & { readonly port: numb
 /** With a hub and discovery, as its users run it. */
 export async function startHubgate(
   context: BenchContext,
-  { tls, appPort, cores }: Front,
+  { tls, appPort, cores, cached = false }: Front,
 ): Promise<BenchGateway> {
   const { cert, key } = certificate(context);
   const port = await freePort();
@@ -71,6 +76,7 @@ ${origin} {
 		cookie_name hub_token
 	}
 	discovery
+	${cached ? 'cache {\n\t\tttl 1d\n\t}' : ''}
 	reverse_proxy 127.0.0.1:${appPort}
 }
 `,
@@ -117,7 +123,7 @@ ${tls ? 'https' : 'http'}://localhost:${port} {
 
 async function startNginx(
   context: BenchContext,
-  { tls, appPort, cores }: Front,
+  { tls, appPort, cores, cached = false }: Front,
 ): Promise<BenchGateway | null> {
   const nginx = installed('nginx');
   if (nginx === null) return missing(context, 'nginx');
@@ -137,12 +143,13 @@ http {
 	client_max_body_size 0;
 	proxy_request_buffering off;
 	${['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map((one) => `${one}_temp_path ${directory};`).join('\n\t')}
+	${cached ? `proxy_cache_path ${directory}/cache keys_zone=pages:10m;` : ''}
 	keepalive_requests 1000000000;
 	upstream app { server 127.0.0.1:${appPort}; keepalive 128; keepalive_requests 1000000000; }
 	server {
 		listen 127.0.0.1:${port}${tls ? ' ssl http2' : ''};
 		${tls ? `ssl_certificate ${cert}; ssl_certificate_key ${key};` : ''}
-		location / { proxy_pass http://app; proxy_http_version 1.1; proxy_set_header Connection ""; }
+		location / { proxy_pass http://app; proxy_http_version 1.1; proxy_set_header Connection ""; ${cached ? 'proxy_cache pages; proxy_cache_valid 1d;' : ''} }
 	}
 }
 `,

@@ -4,7 +4,7 @@ import { writeFileSync } from 'node:fs';
 import { cpus } from 'node:os';
 import { parseArgs } from 'node:util';
 import { BenchContext, type Figure, rounded } from './context.ts';
-import { download, proxy, throughput } from './gateway-work.ts';
+import { cache, download, proxy, throughput } from './gateway-work.ts';
 import { burst, fanout, memory, publish, replay, subscribe } from './hub-work.ts';
 import { match } from './match.ts';
 import { nodes } from './nodes.ts';
@@ -18,6 +18,7 @@ const WORKS: Readonly<Record<string, (context: BenchContext) => Promise<void>>> 
   publish,
   match,
   proxy,
+  cache,
   download,
   transfer,
   throughput,

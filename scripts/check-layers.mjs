@@ -20,19 +20,20 @@ const MAY_IMPORT = {
   'hub-http': ['kernel', 'http', 'hub', 'auth', 'debugger'],
   discovery: ['kernel', 'config', 'http', 'auth', 'client'],
   proxy: ['kernel', 'config', 'http'],
-  site: ['kernel', 'config', 'http', 'proxy'],
+  cache: ['kernel', 'http'],
+  site: ['kernel', 'config', 'http', 'proxy', 'cache'],
   matchers: ['kernel', 'config', 'hubfile', 'http', 'proxy', 'site'],
-  directives: ['kernel', 'config', 'hubfile', 'http', 'proxy', 'site', 'matchers'],
+  directives: ['kernel', 'config', 'hubfile', 'http', 'proxy', 'cache', 'site', 'matchers'],
   tls: ['kernel', 'config'],
   server: ['kernel', 'config', 'http', 'tls'],
   runtime:
-    'client kernel config directives matchers hub transports auth http hub-http discovery proxy site tls server'.split(
+    'cache client kernel config directives matchers hub transports auth http hub-http discovery proxy site tls server'.split(
       ' ',
     ),
   client: [],
-  cli: 'doors directives runtime hubfile auth config kernel tls hub'.split(' '),
+  cli: 'cache doors directives runtime hubfile auth config kernel tls hub'.split(' '),
   doors:
-    'directives runtime hubfile auth config proxy kernel hub hub-http transports http server'.split(
+    'cache directives runtime hubfile auth config proxy kernel hub hub-http transports http server'.split(
       ' ',
     ),
 };

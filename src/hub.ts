@@ -15,6 +15,7 @@ import { type Clock, systemClock } from './kernel/clock.ts';
 import { type Logger, silentLogger } from './kernel/log.ts';
 import { Scope } from './kernel/scope.ts';
 import { Secret } from './kernel/secret.ts';
+import { ResponseCaches } from './cache/response-caches.ts';
 import { Scheduler } from './kernel/scheduler.ts';
 import { TimerWheel } from './kernel/timer-wheel.ts';
 import { checkHubKeys } from './runtime/check-parts.ts';
@@ -134,6 +135,7 @@ export async function createHub(options: HubOptions): Promise<MountedHub> {
   checkHubKeys(config, (_about, problem) => problems.push(problem));
   if (problems.some(({ severity }) => severity === 'error')) throw new ConfigError(problems);
   const scope = new Scope();
+  const scheduler = new Scheduler();
   const around = {
     site: '',
     storage: resolve('.'),
@@ -141,7 +143,8 @@ export async function createHub(options: HubOptions): Promise<MountedHub> {
     keySets: createKeySets(),
     signals: new HubSignals(null),
     wheel: new TimerWheel(clock),
-    scheduler: new Scheduler(),
+    scheduler,
+    caches: new ResponseCaches(scheduler),
     clock,
     random: Math.random,
     dryRun: false,

@@ -3,6 +3,7 @@ import { createServer } from 'node:http';
 
 const [port = '0'] = process.argv.slice(2);
 const small = Buffer.alloc(1024, 'x');
+const page = Buffer.alloc(20 * 1024, 'z');
 const piece = Buffer.alloc(64 * 1024, 'y');
 const LARGE_PIECES = 3200;
 
@@ -12,8 +13,9 @@ const server = createServer((request, response) => {
     return;
   }
   if (request.url !== '/large') {
-    response.writeHead(200, { 'Content-Type': 'text/plain', 'Content-Length': small.length });
-    response.end(small);
+    const body = request.url === '/page' ? page : small;
+    response.writeHead(200, { 'Content-Type': 'text/plain', 'Content-Length': body.length });
+    response.end(body);
     return;
   }
   response.writeHead(200, { 'Content-Length': piece.length * LARGE_PIECES });

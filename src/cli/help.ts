@@ -17,6 +17,7 @@ const PAGES: Readonly<Record<string, string>> = {
   subscribe: 'docs/tutorial.md',
   trust: 'docs/development.md',
   untrust: 'docs/development.md',
+  cache: 'docs/cache.md',
   history: 'docs/scaling.md',
   completion: 'docs/install.md',
 };
@@ -38,6 +39,11 @@ const EXAMPLES: Readonly<Record<string, readonly string[]>> = {
   reload: ['hubgate reload', 'hubgate reload --dry-run'],
   stop: ['hubgate stop', 'hubgate stop --address localhost:2030'],
   top: ['hubgate top', 'hubgate top --once --json'],
+  'cache purge': [
+    "hubgate cache purge 'https://example.com/blog/*'",
+    'hubgate cache purge --tag spring-sale',
+  ],
+  'cache stats': ['hubgate cache stats'],
   'reverse-proxy': ['hubgate reverse-proxy --from :8080 --to localhost:3000 --hub'],
   token: [
     "hubgate token --dev --subscribe '*'",

@@ -54,6 +54,7 @@ const COMMANDS = {
   reload: async (output) => (await import('./commands/reload.ts')).reloadCommand(output),
   stop: async (output) => (await import('./commands/stop.ts')).stopCommand(output),
   top: async (output) => (await import('./commands/top.ts')).topCommand(output),
+  cache: async (output) => (await import('./commands/cache.ts')).cacheCommand(output),
   'reverse-proxy': async (output) =>
     (await import('./commands/reverse-proxy.ts')).reverseProxyCommand(output),
   token: async (output) => (await import('./commands/token.ts')).tokenCommand(output),

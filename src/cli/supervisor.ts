@@ -272,6 +272,7 @@ export class Supervisor {
     lastError: () => this.#lastError,
     load: (posted) => this.#load(posted),
     dryRun: (posted) => this.#dryRun(posted),
+    purge: (order) => this.gateway.purge(order, 'everywhere'),
     stop: () => this.#options.onStop(),
   };
 

@@ -215,6 +215,8 @@ function compile({ realm, accounts }: BasicAuthConfig, { clock }: HandlerContext
   };
 
   return async (exchange, next) => {
+    // Nobody passes by it: what is kept would be given to others without asking.
+    exchange.dependsOn?.('client');
     exchange.identity.user = null;
     const given = credentialsOf(exchange.headers.get('authorization') ?? '');
     if (given === null || !(await isRight(given, exchange))) {

@@ -132,6 +132,8 @@ function compile({ proxy, uri, copyHeaders }: ForwardAuthConfig, context: Handle
   const isCopied = new Set(copyHeaders.map(({ to }) => dashed(to.toLowerCase())));
   const ask = reverseProxy.compile({ ...proxy, headerUp }, context);
   return async (exchange, next) => {
+    // Nobody passes by it: what is kept would be given to others without asking.
+    exchange.dependsOn?.('client');
     exchange.headers.deleteWhere((key) => isCopied.has(dashed(key)));
     for (const { to } of copyHeaders) exchange.identity.withdraw(to);
     const answer: { granted: HeaderList | null } = { granted: null };

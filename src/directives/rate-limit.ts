@@ -194,6 +194,8 @@ function compile({ zones }: RateLimitConfig, context: HandlerContext): Handler {
   };
 
   return async (exchange, next) => {
+    // Nobody passes by it: what is kept would be given to others without asking.
+    exchange.dependsOn?.('client');
     const asked = leased.map((zone) => ({ zone, key: keyOf(zone.key, exchange, expand) }));
     // A request that is refused in one zone is counted in none, as far as this can be determined here.
     const refused = asked.find(

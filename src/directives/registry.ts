@@ -4,6 +4,7 @@ import { matchers } from '../matchers/registry.ts';
 import type { Directive, HandlerDirective } from './directive.ts';
 import { abort } from './abort.ts';
 import { bind } from './bind.ts';
+import { cache } from './cache.ts';
 import { copyResponse } from './copy-response.ts';
 import { copyResponseHeaders } from './copy-response-headers.ts';
 import { discovery as discoverySyntax } from './discovery/syntax.ts';
@@ -51,6 +52,7 @@ export const directives: Readonly<Record<string, Directive>> & {
   abort,
   basic_auth: basicAuth,
   bind,
+  cache,
   copy_response: copyResponse,
   copy_response_headers: copyResponseHeaders,
   discovery: { syntax: discoverySyntax },

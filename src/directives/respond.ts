@@ -73,6 +73,7 @@ const syntax: DirectiveSyntax = {
 function compile({ status, body, close }: RespondConfig, { expand }: HandlerContext): Handler {
   return (exchange) => {
     const text = expand(body, exchange);
+    if (text !== body) exchange.dependsOn?.('client');
     answer(
       exchange,
       status ?? (errorStatus(exchange) || 200),

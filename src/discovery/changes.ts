@@ -7,7 +7,7 @@ import { readAlong } from './answer-body.ts';
 import { Debouncer } from './debouncer.ts';
 import { linkedPage } from './link.ts';
 import { type PageTopic, queryMark, type TopicOf } from '../client/page-topics.ts';
-import { requestUrl } from './request-url.ts';
+import { requestUrl } from '../http/request-url.ts';
 import { parseUrl, requireUrl } from '../kernel/parse-url.ts';
 
 export interface ChangesOptions {

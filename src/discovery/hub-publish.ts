@@ -1,5 +1,10 @@
 import { fieldUtf8 } from '../http/header-list.ts';
-import { type BareItem, FieldSyntaxError, type Member, parseMembers } from './structured-field.ts';
+import {
+  type BareItem,
+  FieldSyntaxError,
+  type Member,
+  parseMembers,
+} from '../http/structured-field.ts';
 import { parseUrl } from '../kernel/parse-url.ts';
 
 /** The fields with which an app publishes in its response. The names are the same in both profiles. */

@@ -6,7 +6,7 @@ import { about, type Exchange, type Handler, type ResponseHead } from '../http/e
 import type { HeaderList } from '../http/header-list.ts';
 import { recode, type Recoding } from '../http/representation.ts';
 import type { AnnouncedHub } from './announced-hub.ts';
-import { isDestinationOfPages, requestUrl } from './request-url.ts';
+import { isDestinationOfPages, requestUrl } from '../http/request-url.ts';
 import { askPolicies, metaPolicy } from './content-security-policy.ts';
 import { canDecode, injecting, type MakeScript } from './injection.ts';
 import { parseUrl, requireUrl } from '../kernel/parse-url.ts';

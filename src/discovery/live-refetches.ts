@@ -4,7 +4,7 @@ import type { HeaderList } from '../http/header-list.ts';
 import type { AnnouncedHub } from './announced-hub.ts';
 import { DATA_FIELD, PUBLISH_FIELD } from './hub-publish.ts';
 import type { TopicOf } from '../client/page-topics.ts';
-import { requestUrl } from './request-url.ts';
+import { requestUrl } from '../http/request-url.ts';
 
 export interface LiveRefetchesOptions {
   readonly hub: AnnouncedHub;
@@ -64,7 +64,7 @@ export function createLiveRefetches(options: LiveRefetchesOptions): {
       // If a page does not know which updates it has missed, it shares only a response that was requested
       // after its own request had arrived.
       groupOf(exchange) {
-        const name = causes.get(exchange);
+        const name = causes.get(exchange.standsFor ?? exchange);
         if (name === undefined) return null;
         const gathers = name === '';
         return { name, gatherMs: gathers ? windowMs : 0, keepMs: gathers ? 0 : windowMs };

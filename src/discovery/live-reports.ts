@@ -5,7 +5,7 @@ import { type RateZone, verdictOf } from '../http/rate-limits.ts';
 import { withoutSecretParts } from '../kernel/secret.ts';
 import { parseUrl } from '../kernel/parse-url.ts';
 import type { AnnouncedHub, AnnouncementCounts } from './announced-hub.ts';
-import { requestUrl } from './request-url.ts';
+import { requestUrl } from '../http/request-url.ts';
 
 /** Why a live page differs from what the server sends: the words of its script, and their counters. */
 const REASONS = {

@@ -4,7 +4,7 @@ import type { AnnouncedHub } from './announced-hub.ts';
 import { type Announce, withoutQuery } from './changed-urls.ts';
 import { readAlong } from './answer-body.ts';
 import { type AskedUpdate, DATA_FIELD, PUBLISH_FIELD, readHubPublish } from './hub-publish.ts';
-import { requestUrl } from './request-url.ts';
+import { requestUrl } from '../http/request-url.ts';
 
 export interface PublishedAnswersOptions {
   readonly hub: AnnouncedHub;

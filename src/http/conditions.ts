@@ -1,4 +1,5 @@
 import type { Exchange } from './exchange.ts';
+import { parseHttpDate } from './http-date.ts';
 
 /** The properties of a representation that the conditions of a request refer to. */
 export interface Validators {
@@ -75,8 +76,8 @@ export function listsTag(field: string, etag: string, comparison: 'strong' | 'we
 
 /** Seconds of an HTTP date; null for an invalid date, which is ignored. */
 function dateOf(field: string | undefined): number | null {
-  const ms = field === undefined || !/^[A-Za-z]{3},/.test(field) ? Number.NaN : Date.parse(field);
-  return Number.isNaN(ms) ? null : seconds(ms);
+  const ms = field === undefined ? null : parseHttpDate(field);
+  return ms === null ? null : seconds(ms);
 }
 
 /** HTTP dates have no fractions. */

@@ -142,7 +142,17 @@ export interface Exchange {
   end(body: Writable, trailers: HeaderList): void;
   /** Aborts the response, so that the client does not regard it as complete. */
   abort(): void;
+  /**
+   * Told by whatever decides by more than method, URL and the fields that `Vary` names: by these
+   * request fields, by who asks, or by a file. There only where an answer may be kept for others.
+   */
+  readonly dependsOn?: (on: Dependence) => void;
+  /** The request of a client that it stands for as a whole; absent on that request itself. */
+  readonly standsFor?: Exchange;
 }
+
+/** Something that a response depends on and that a cache does not see. */
+export type Dependence = { readonly field: string } | 'client' | 'file';
 
 /** The conditions under which a body is lent. */
 export interface BodyLease {
@@ -258,10 +268,11 @@ export type BodyWrapper = (body: Writable) => Writable;
 export type Handler = (exchange: Exchange, next: Next) => void | Promise<void>;
 
 /**
+/**
  * Runs the handlers after this one. Returns or resolves when one of them has responded, or when the last one
- * has called its `next`.
+ * has called its `next`. They get the same exchange, or the one that replaces it from here on.
  */
-export type Next = () => void | Promise<void>;
+export type Next = (exchange?: Exchange) => void | Promise<void>;
 
 /**
  * Replaces the `{…}` placeholders in a template with their values for this exchange. Placeholders of the

@@ -41,6 +41,11 @@ export class Identity {
     this.#fields?.delete(field.toLowerCase());
   }
 
+  /** Whether no identity has been established. */
+  get isUnknown(): boolean {
+    return this.#user === null && this.#fields === null && this.certificate === null;
+  }
+
   /** A key that differs for different identities. */
   get key(): string {
     const fields = [...(this.#fields ?? NOBODY)].sort(([one], [other]) => (one < other ? -1 : 1));

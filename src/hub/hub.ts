@@ -15,7 +15,7 @@ import type { PresenceMatcher, PresencePage } from './presence-board.ts';
 import { Revocation } from './revocation.ts';
 import type { Subscriber, SubscriberOptions } from './subscriber.ts';
 import type { Topic } from './topic.ts';
-import type { Transport } from './transport.ts';
+import type { LogEntry, Transport } from './transport.ts';
 import { EARLIEST, type Update } from './update.ts';
 
 /** Subscribers whose subscriptions are read in one go. */
@@ -30,6 +30,14 @@ export interface HubOptions {
   /** Default: the one of the process. */
   readonly scheduler: Scheduler;
   readonly log: Logger;
+  /** Told of what comes by the log before anybody else is, and of what was evicted before it came. */
+  readonly observer?: LogObserver;
+}
+
+/** Whoever has to know of an update before those who subscribe. */
+export interface LogObserver {
+  received(entries: readonly LogEntry[]): void;
+  missed(): void;
 }
 
 export interface SubscribeOptions extends SubscriberOptions {
@@ -68,7 +76,7 @@ export class Hub {
   readonly #admission = new Admission();
   readonly #revocation: Revocation;
 
-  constructor({ transport, names, clock, wheel, scheduler, log }: HubOptions) {
+  constructor({ transport, names, clock, wheel, scheduler, log, observer }: HubOptions) {
     this.#transport = transport;
     this.#names = names;
     this.#clock = clock;
@@ -94,8 +102,14 @@ export class Hub {
     this.#presencePublisher = presencePublisher;
     this.#streams = streams;
     transport.tail(
-      (entries) => streams.delivery.dispatch(entries),
-      (missed) => streams.overtaken(missed),
+      (entries) => {
+        observer?.received(entries);
+        streams.delivery.dispatch(entries);
+      },
+      (missed) => {
+        if (missed === 'updates') observer?.missed();
+        streams.overtaken(missed);
+      },
     );
   }
 

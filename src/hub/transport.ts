@@ -71,6 +71,13 @@ export interface Transport {
   readonly signals?: TransportSignals;
   /** Counters that all nodes share, if the store has them. */
   readonly counts?: TransportCounts;
+  /**
+   * Resolves when the tail has passed on everything that any process can have passed on by the time of the call; null if it
+   * already has. Absent if no other process can add entries.
+   *
+   * @throws HubgateError `transport-closed`, or `transport-failed` if the history cannot be asked
+   */
+  caughtUp?(): Promise<void> | null;
   /** Checks at once for entries of other processes, instead of at the next regular check. */
   wake(): void;
   /**

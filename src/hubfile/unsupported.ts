@@ -6,7 +6,6 @@ export const unsupportedDirectives: Readonly<Record<string, string>> = {
   acme_server: 'hubgate issues certificates only for itself; use a separate certificate authority',
   authenticate: 'use forward_auth with a program for logging in',
   authorize: 'use forward_auth with a program for logging in, or basic_auth',
-  cache: 'put a cache in front of the gateway, or let the app send Cache-Control',
   fs: 'use root with a directory of this machine',
   metrics: 'metrics are at /metrics of the admin API, or use the global option metrics <address>',
   php: 'use php_fastcgi with a PHP-FPM',
@@ -29,6 +28,7 @@ export const unsupportedConditions: Readonly<Record<string, string>> = {
  */
 const CADDY_OPTIONS: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   'the global options': {
+    cache: 'write ttl and stale in the cache of each site',
     cert_lifetime: 'the authority chooses the lifetime of certificates',
     dns: 'configure the provider in acme_dns, or in tls { dns … }',
     ech: 'leave it out: Node offers no Encrypted Client Hello',

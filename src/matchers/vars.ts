@@ -44,6 +44,8 @@ const syntax: ConditionSyntax<VarsCondition> = {
 function compile({ variable, values }: VarsCondition): Predicate {
   const key = variableKey(variable);
   return (exchange) => {
+    // Whatever set it may have looked at who asks.
+    exchange.dependsOn?.('client');
     const value = variable.includes('{')
       ? expandPlaceholders(variable, exchange)
       : (exchange.variables.get(key) ?? '');

@@ -89,7 +89,7 @@ function refusalsOnly(sink: UpgradeSink): ForwardSink {
         throw new ForwardError(
           'upstream-broken',
           'sent',
-          new Error(`${status} instead of a switch of protocols of protocols`),
+          new Error(`${status} instead of a switch of protocols of protocols of protocols`),
         );
       }
       return sink.onHead(status, headers, received);

@@ -1,4 +1,5 @@
 import type { IncomingMessage } from 'node:http';
+import type { PurgeOrder } from '../cache/response-caches.ts';
 import type { AdminOptions, ListenAddress } from '../config/config.ts';
 import { describeProblem, type Problem, problemData } from '../config/problem.ts';
 import type { Logger } from '../kernel/log.ts';
@@ -35,6 +36,8 @@ export interface AdminControls {
   load(posted: PostedConfig): Promise<LoadOutcome>;
   /** Returns what loading it would change, or why it is refused. */
   dryRun(posted: PostedConfig): Promise<LoadOutcome>;
+  /** Drops what caches keep, here and on other machines, and says how much that was here. */
+  purge(order: PurgeOrder): Promise<number>;
   /** Begins to stop the gateway. */
   stop(): void;
 }
@@ -117,6 +120,7 @@ const ENDPOINTS: Endpoints<AdminControls> = {
     answer: ({ controls }) => ({ status: 200, body: {}, after: () => controls.stop() }),
   },
   '/hub/revoke': { method: 'POST', answer: revoke },
+  '/cache/purge': { method: 'POST', answer: purge },
 };
 
 /**
@@ -189,12 +193,13 @@ async function loaded(
   return { status: 200, body: { ...changesData(changes), warnings: problems.map(told) } };
 }
 
-function changesData({ historiesLeftBehind, listeners, ...rest }: LoadPreview) {
+function changesData({ historiesLeftBehind, cachesEmptied, listeners, ...rest }: LoadPreview) {
   const { handedOver, ...others } = listeners;
   return {
     ...rest,
     listeners: { ...others, handed_over: handedOver },
     histories_left_behind: historiesLeftBehind,
+    caches_emptied: cachesEmptied,
   };
 }
 
@@ -232,6 +237,22 @@ async function revoke({ url, controls }: AdminRequest): Promise<AdminAnswer> {
   const { hubs } = await controls.status();
   const ended = await Promise.all(hubs.map((hub) => hub.revoke(tokenId, 'everywhere')));
   return { status: 200, body: { ended: ended.reduce((sum, count) => sum + count, 0) } };
+}
+
+async function purge({ url, controls }: AdminRequest): Promise<AdminAnswer> {
+  const orders = [...url.searchParams].flatMap(([name, value]) => orderOf(name, value));
+  const [order] = orders;
+  if (order === undefined || orders.length > 1) {
+    return refusal(400, 'name one of url, tag, pattern and all');
+  }
+  return { status: 200, body: { purged: await controls.purge(order) } };
+}
+
+function orderOf(name: string, value: string): PurgeOrder[] {
+  if (name === 'all') return [{ kind: 'all' }];
+  if (value === '') return [];
+  if (name === 'url' || name === 'tag') return [{ kind: 'name', name: value }];
+  return name === 'pattern' ? [{ kind: 'pattern', pattern: value }] : [];
 }
 
 async function healthOf(

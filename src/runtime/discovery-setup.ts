@@ -89,7 +89,7 @@ export async function discoveryHandlers(
   return handlers;
 }
 
-function hubRequestOf(own: readonly ReadyHub[]): (exchange: Exchange) => boolean {
+export function hubRequestOf(own: readonly ReadyHub[]): (exchange: Exchange) => boolean {
   const below = own.map(({ path }) => isWithin(path));
   return (exchange) => below.some((isIt) => isIt(exchange));
 }
@@ -117,7 +117,10 @@ export function liveRefetches(
 }
 
 /** The fields in which the app passes a user's token, or identifies the user for one. */
-function personalFieldsOf({ cookie, tokenSource: source }: DiscoveryConfig): readonly string[] {
+export function personalFieldsOf({
+  cookie,
+  tokenSource: source,
+}: DiscoveryConfig): readonly string[] {
   if (source === null) return [cookie.fromHeader];
   const subject = source.kind === 'exchange' ? source.subjectToken : null;
   const templates = [...grantTemplates(source), ...(subject === null ? [] : [subject])];

@@ -1,6 +1,7 @@
 import { bindAddressText } from '../config/bind-address.ts';
 import type { Config } from '../config/config.ts';
 import { HubgateError, messageOf } from '../kernel/error.ts';
+import type { PurgeOrder } from '../cache/response-caches.ts';
 import type { Family } from '../kernel/measures.ts';
 import { upstreamFamilies } from '../proxy/upstream-families.ts';
 import type { ServiceChange } from '../server/listener.ts';
@@ -22,7 +23,7 @@ import {
   type Resources,
   storageOf,
 } from './resources.ts';
-import type { RunningHub, SlowSubscriber } from './running-hub.ts';
+import type { RevocationReach, RunningHub, SlowSubscriber } from './running-hub.ts';
 
 /** A running gateway. */
 export interface Gateway {
@@ -67,6 +68,8 @@ export interface Gateway {
   slowest(): Promise<readonly SlowSubscriber[]>;
   /** The metrics of this gateway and its process. Families with the same name are to be added up. */
   families(): Promise<readonly Family[]>;
+  /** Drops what is kept, in this process or on all machines, and says how much that was here. */
+  purge(order: PurgeOrder, reach: RevocationReach): Promise<number>;
 }
 
 export interface GatewayStatus {
@@ -319,13 +322,20 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
     slowest: async () => (await current?.generation.slowest()) ?? [],
     async families() {
       if (current === null || resources === null) return [];
-      const { measures, process, upstreams } = resources;
+      const { measures, process, upstreams, caches } = resources;
       return [
         ...measures.families(),
         ...upstreamFamilies(upstreams.upstreams()),
+        ...caches.families(),
         ...(await current.generation.families()),
         ...process.families(),
       ];
+    },
+    async purge(order, reach) {
+      if (reach === 'everywhere') {
+        for (const core of current?.generation.cores.keys() ?? []) core.purgeElsewhere(order);
+      }
+      return (await resources?.caches.order(order)) ?? 0;
     },
   };
 }

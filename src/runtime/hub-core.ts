@@ -1,7 +1,8 @@
 import { createHash } from 'node:crypto';
 import { isShared, storeOf, type TransportConfig } from '../config/transports.ts';
 import type { AnnouncementCounts } from '../discovery/announced-hub.ts';
-import { Hub } from '../hub/hub.ts';
+import type { PurgeOrder, ResponseCaches } from '../cache/response-caches.ts';
+import { Hub, type LogObserver } from '../hub/hub.ts';
 import type { Profile } from '../hub/profile.ts';
 import type { Transport } from '../hub/transport.ts';
 import { ConnectionCounter } from '../hub-http/connection-counter.ts';
@@ -11,7 +12,12 @@ import type { Logger } from '../kernel/log.ts';
 import type { Scheduler } from '../kernel/scheduler.ts';
 import type { TimerWheel } from '../kernel/timer-wheel.ts';
 import { openTransport } from '../transports/registry.ts';
-import { type HubSignals, parseStreamSignal, type StreamSignal } from './peer-workers.ts';
+import {
+  type HubSignals,
+  parsePurgeSignal,
+  parseStreamSignal,
+  type StreamSignal,
+} from './peer-workers.ts';
 
 /**
  * Time over which a reload spreads the ends of streams, so that their clients do not all reconnect at once.
@@ -30,6 +36,8 @@ export interface HubCore {
   revoke(tokenId: string): number;
   /** Ends the streams of a browser session in all workers and on all machines. */
   signOut(session: string): void;
+  /** Makes the caches on other machines drop responses. */
+  purgeElsewhere(order: PurgeOrder): void;
   /** Disconnects this hub from the other workers. */
   detach(): void;
 }
@@ -51,6 +59,7 @@ export interface HubCoreDependencies {
   readonly wheel: TimerWheel;
   readonly scheduler: Scheduler;
   readonly log: Logger;
+  readonly caches: ResponseCaches;
 }
 
 /** The fraction of the time for a stop during which streams end. The rest is for their last bytes. */
@@ -93,13 +102,15 @@ export function createHubCores(
  */
 export async function openHubCore(
   key: HubCoreKey,
-  { signals, clock, wheel, scheduler, log }: HubCoreDependencies,
+  { signals, clock, wheel, scheduler, log, caches }: HubCoreDependencies,
 ): Promise<HubCore> {
   const core = hubCoreName(key);
   const appended = (): void => signals.send({ core, kind: 'appended' });
   const transport = await openTransport(key.transport, { appended, scheduler, clock, log });
   const names = { profile: key.profile, hubPath: key.path, base: key.base };
-  const hub = new Hub({ transport, names, clock, wheel, scheduler, log });
+  const observer = purgingObserver(caches);
+  const hub = new Hub({ transport, names, clock, wheel, scheduler, log, observer });
+  const leaveCaches = caches.join({ caughtUp: () => transport.caughtUp?.() ?? null });
   const apply = (signal: StreamSignal): number =>
     signal.kind === 'revoked' ? hub.revoke(signal.tokenId) : hub.signOut(signal.session);
   const tellAll = (signal: StreamSignal): number => {
@@ -110,6 +121,12 @@ export async function openHubCore(
   transport.signals?.receive((message) => {
     const signal = parseStreamSignal(message);
     if (signal !== null) apply(signal);
+    const order = parsePurgeSignal(message);
+    if (order !== null) void caches.order(order);
+  });
+  const leavePeers = signals.join(core, (signal) => {
+    if (signal.kind === 'appended') transport.wake();
+    else if (signal.kind === 'revoked' || signal.kind === 'signed-out') apply(signal);
   });
   return {
     hub,
@@ -118,10 +135,23 @@ export async function openHubCore(
     announcements: noAnnouncements(),
     revoke: (tokenId) => tellAll({ kind: 'revoked', tokenId }),
     signOut: (session) => void tellAll({ kind: 'signed-out', session }),
-    detach: signals.join(core, (signal) => {
-      if (signal.kind === 'appended') transport.wake();
-      else if (signal.kind !== 'counted') apply(signal);
-    }),
+    purgeElsewhere: (order) => transport.signals?.send(JSON.stringify({ kind: 'purge', order })),
+    detach: () => {
+      leavePeers();
+      leaveCaches();
+    },
+  };
+}
+
+/** Drops what an update names before anybody is given it: whoever fetches because of it gets what is new. */
+function purgingObserver(caches: ResponseCaches): LogObserver {
+  return {
+    received: (entries) => {
+      for (const { update } of entries) {
+        if (update.presence !== true) caches.purge(update.topics, 'update');
+      }
+    },
+    missed: () => void caches.purgeAll('missed'),
   };
 }
 

@@ -6,6 +6,7 @@ import {
   type TokenVerifierOptions,
   type TrustedIssuer,
 } from '../auth/verify.ts';
+import type { ResponseCaches } from '../cache/response-caches.ts';
 import type { HubConfig, KeySource, SiteConfig } from '../config/config.ts';
 import { hubsOf } from '../config/sites.ts';
 import { transportKinds } from '../config/transports.ts';
@@ -50,6 +51,7 @@ export interface HubSurroundings {
   /** One for all hubs of the process, like the scheduler. */
   readonly wheel: TimerWheel;
   readonly scheduler: Scheduler;
+  readonly caches: ResponseCaches;
   readonly clock: Clock;
   readonly random: () => number;
   readonly log: Logger;
@@ -95,7 +97,7 @@ export async function setUpHub(
   scope: Scope,
 ): Promise<ReadyHub> {
   const config = written.playground ? asPlayground(written) : written;
-  const { clock, wheel, scheduler, random, log, site, signals } = around;
+  const { clock, wheel, scheduler, random, log, site, signals, caches } = around;
   const profile = profiles[config.profile];
   const path = config.path ?? profile.path;
   const base = hubBase(config.resourceIdentifier, path);
@@ -106,7 +108,7 @@ export async function setUpHub(
   const isOpen = around.hubCores.has(hubCoreName(wanted));
   const key = around.dryRun && !isOpen ? standIn(wanted) : wanted;
   const lease = await around.hubCores.acquire(hubCoreName(key), () =>
-    openHubCore(key, { signals, clock, wheel, scheduler, log }),
+    openHubCore(key, { signals, clock, wheel, scheduler, log, caches }),
   );
   scope.defer(() => lease.release());
   const core = lease.value;

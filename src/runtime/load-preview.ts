@@ -1,6 +1,8 @@
 import { registry } from '../directives/registry.ts';
 import { bindAddressText } from '../config/bind-address.ts';
 import type { Config, SiteConfig } from '../config/config.ts';
+import { everyRoute } from '../config/routes.ts';
+import { cacheDigest } from './cache-setup.ts';
 import { encodeConfig } from '../config/serialize.ts';
 import { siteAddressText } from '../config/sites.ts';
 import type { CertificateOrder } from '../tls/certificates.ts';
@@ -27,6 +29,8 @@ export interface LoadPreview {
   /** Names of histories that no hub would have any more. */
   readonly historiesLeftBehind: readonly string[];
   readonly certificates: readonly CertificateOrder[];
+  /** Addresses of sites whose caches begin empty. */
+  readonly cachesEmptied: readonly string[];
 }
 
 /** The preview of a configuration that equals the active one. */
@@ -36,6 +40,7 @@ export const NO_CHANGE: LoadPreview = {
   streams: [],
   historiesLeftBehind: [],
   certificates: [],
+  cachesEmptied: [],
 };
 
 /** A configuration with the generation built from it. */
@@ -56,6 +61,7 @@ export function previewLoad(
     streams: [...streamsOfRemovedHubs(current, next), ...next.generation.refusedStreams()],
     historiesLeftBehind: next.generation.historiesLeftBehind,
     certificates: next.generation.orders(),
+    cachesEmptied: emptiedCaches(current?.config ?? null, next.config),
   };
 }
 
@@ -99,6 +105,17 @@ function sitesByAddress(config: Config | null): ReadonlyMap<string, string> {
 function siteText(config: Config, site: SiteConfig): string {
   const alone = { ...config, sites: [{ ...site, addresses: [] }] };
   return JSON.stringify(encodeConfig(alone, registry, { showSecrets: true, brief: false }));
+}
+
+function emptiedCaches(before: Config | null, after: Config): string[] {
+  const kept = new Set(after.sites.map(cacheDigest));
+  return (before?.sites ?? [])
+    .filter((site) => hasCache(site) && !kept.has(cacheDigest(site)))
+    .map(({ addresses }) => addresses.map(siteAddressText).join(', '));
+}
+
+function hasCache({ routes }: SiteConfig): boolean {
+  return everyRoute(routes, registry).some(({ handler }) => handler.kind === 'cache');
 }
 
 function changesOfListeners(

@@ -1,4 +1,8 @@
+import type { PurgeOrder } from '../cache/response-caches.ts';
 import type { Counted, CountPeers } from '../http/rate-limits.ts';
+
+/** Stands in place of the name of a hub for a signal to all caches of a process. */
+export const CACHES = 'caches';
 
 /** A signal that ends streams of a hub, in all processes. */
 export type StreamSignal =
@@ -9,6 +13,8 @@ export type StreamSignal =
 export type Signal = { readonly core: string } & (
   | { readonly kind: 'appended' }
   | StreamSignal
+  /** For all caches; see {@link CACHES}. */
+  | { readonly kind: 'changed'; readonly names: readonly string[] }
   /** For a zone of `rate_limit`, whose name takes the place of the hub's. */
   | { readonly kind: 'counted'; readonly counted: Counted }
 );
@@ -22,6 +28,20 @@ export function parseStreamSignal(message: string): StreamSignal | null {
     return null;
   } catch {
     // A later version may send something else.
+    return null;
+  }
+}
+
+/** What another machine orders its siblings to drop; null for another message. */
+export function parsePurgeSignal(message: string): PurgeOrder | null {
+  try {
+    const { kind, order } = Object(JSON.parse(message));
+    if (kind !== 'purge') return null;
+    const { kind: what, name, pattern } = Object(order);
+    if (what === 'name' && typeof name === 'string') return { kind: what, name };
+    if (what === 'pattern' && typeof pattern === 'string') return { kind: what, pattern };
+    return what === 'all' ? { kind: what } : null;
+  } catch {
     return null;
   }
 }

@@ -11,6 +11,8 @@ import { Scheduler } from '../kernel/scheduler.ts';
 import { TimerWheel } from '../kernel/timer-wheel.ts';
 import { RateLimits } from '../http/rate-limits.ts';
 import { SharedResponseMemory } from '../proxy/shared-response.ts';
+import { ArrivingBytes } from '../cache/arriving-body.ts';
+import { ResponseCaches } from '../cache/response-caches.ts';
 import { UpstreamRegistry } from '../proxy/upstreams.ts';
 import { Listener } from '../server/listener.ts';
 import { shareByAddress } from '../server/node-internals.ts';
@@ -26,7 +28,7 @@ import { GatewayMeasures } from './gateway-measures.ts';
 import { listenerKey, type PlannedListener } from './listen-plan.ts';
 import { PlaygroundSalts, type Salts } from './playground-keys.ts';
 import { ProcessMeasures } from './process-measures.ts';
-import { countPeers, HubSignals, type PeerWorkers } from './peer-workers.ts';
+import { CACHES, countPeers, HubSignals, type PeerWorkers } from './peer-workers.ts';
 
 export interface GatewayOptions {
   /** @default a logger that writes nothing */
@@ -68,6 +70,9 @@ export interface Resources {
   readonly scheduler: Scheduler;
   readonly upstreams: UpstreamRegistry;
   readonly sharedResponseMemory: SharedResponseMemory;
+  readonly caches: ResponseCaches;
+  /** Of the bodies that caches receive. */
+  readonly arrivingBytes: ArrivingBytes;
   readonly rateLimits: RateLimits;
   readonly measures: GatewayMeasures;
   readonly process: ProcessMeasures;
@@ -98,6 +103,11 @@ export function openResources(config: Config, options: GatewayOptions): Resource
   const store = new CertificateStore(storage);
   const signals = new HubSignals(options.peerWorkers ?? null);
   const authority = new LocalAuthority(storage, clock, log);
+  const scheduler = new Scheduler();
+  const caches = new ResponseCaches(scheduler);
+  signals.join(CACHES, (signal) => {
+    if (signal.kind === 'changed') caches.purge(signal.names, 'method');
+  });
   const resources: Resources = {
     log,
     openLog,
@@ -122,9 +132,11 @@ export function openResources(config: Config, options: GatewayOptions): Resource
     saltsFor: options.playgroundSalts ?? ((next) => resources.playgrounds.for(next)),
     signals,
     wheel: new TimerWheel(clock),
-    scheduler: new Scheduler(),
+    scheduler,
     upstreams: new UpstreamRegistry(),
     sharedResponseMemory: new SharedResponseMemory(),
+    caches,
+    arrivingBytes: new ArrivingBytes(),
     rateLimits: new RateLimits(
       clock,
       options.peerWorkers === undefined ? null : countPeers(signals),

@@ -13,7 +13,13 @@ import { hidingFiles } from '../site/site-files.ts';
 import { measureSite } from '../site/site-measures.ts';
 import { type SpanSink, traceSite } from '../site/tracing.ts';
 import { answerErrors, compileSite, type SiteHandler } from '../site/site.ts';
-import { discoveryHandlers, livePagesHandler, liveRefetches } from './discovery-setup.ts';
+import { cacheContext } from './cache-setup.ts';
+import {
+  discoveryHandlers,
+  hubRequestOf,
+  livePagesHandler,
+  liveRefetches,
+} from './discovery-setup.ts';
 import { siteLabel } from './gateway-measures.ts';
 import type { ReadyHubs } from './hub-setup.ts';
 import type { Resources } from './resources.ts';
@@ -48,6 +54,7 @@ export async function setUpSite(
     },
     sharing: refetches?.sharing ?? null,
     sharedResponseMemory: resources.sharedResponseMemory,
+    caching: cacheContext(site, hubRequestOf(hubs.get(site) ?? []), resources, scope),
     besidePages: (pages) =>
       livePages === null
         ? pages

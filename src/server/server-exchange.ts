@@ -24,7 +24,7 @@ import { countWrites, WritableStream } from '../http/writable-stream.ts';
 import type { TraceContext } from '../http/trace-context.ts';
 import { HubgateError, messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
-import { DeferredBody, discarding, HeadChanges, isBodyless } from './head-changes.ts';
+import { DeferredBody, discarding, HeadChanges, isBodyless } from '../http/head-changes.ts';
 import { ClientBody } from './client-body.ts';
 import { DisconnectSignal } from './disconnect-signal.ts';
 import type { ExchangeConnection, ExchangeSettings } from './exchange-settings.ts';

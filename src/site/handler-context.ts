@@ -7,6 +7,7 @@ import type { Logger } from '../kernel/log.ts';
 import type { Scheduler } from '../kernel/scheduler.ts';
 import type { SharedResponseMemory } from '../proxy/shared-response.ts';
 import type { RequestSharing } from '../proxy/shared-forwarding.ts';
+import type { CacheContext } from '../cache/cache-context.ts';
 import type { UpstreamRegistry } from '../proxy/upstreams.ts';
 import type { ConditionRegistry } from './matchers.ts';
 import type { HidesFile } from './site-files.ts';
@@ -49,6 +50,8 @@ export interface SiteContext {
   readonly sharing: RequestSharing | null;
   /** Memory of the shared responses, in this process. */
   readonly sharedResponseMemory: SharedResponseMemory;
+  /** What the caches of the site need. */
+  readonly caching: CacheContext;
   /** Adds what the gateway inserts into the site's pages to a handler that serves them. */
   readonly besidePages: (handler: Handler) => Handler;
   /** Whether a file must not be served by any site. */

@@ -60,12 +60,19 @@ function runFrom(run: Run, start: number): void | Promise<void> {
     if (held === false) continue;
     return held.then((holds) => (holds ? runStep(run, step, i) : runFrom(run, i + 1)));
   }
-  return run.next();
+  return run.next(exchange);
 }
 
 function runStep(run: Run, { group, handler }: Step, index: number): void | Promise<void> {
   if (group !== null) run.takenGroups.add(group);
-  return handler(run.exchange, () => runFrom(run, index + 1));
+  return handler(run.exchange, (other) =>
+    runFrom(other === undefined || other === run.exchange ? run : fork(run, other), index + 1),
+  );
+}
+
+/** The rest of a run for another exchange; it may be run more than once. */
+function fork(run: Run, exchange: Exchange): Run {
+  return { ...run, exchange, takenGroups: new Set(run.takenGroups) };
 }
 
 function compileHandler(config: HandlerConfig, context: HandlerContext): Handler {

@@ -52,6 +52,7 @@ export class SubExchange implements Exchange {
   readonly identity: Identity;
   readonly variables: Map<string, string>;
   readonly upgrade: UpgradeRequest | null = null;
+  readonly dependsOn: NonNullable<Exchange['dependsOn']>;
   readonly #parent: Exchange;
   readonly #source: SubRequest['source'];
   readonly #intercept: SubRequest['intercept'];
@@ -86,6 +87,7 @@ export class SubExchange implements Exchange {
     this.clientAddress = parent.clientAddress;
     this.identity = parent.identity;
     this.variables = request.variables;
+    this.dependsOn = (on) => parent.dependsOn?.(on);
   }
 
   get id(): string {

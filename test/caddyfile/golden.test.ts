@@ -48,6 +48,7 @@ const io = withFiles(diskIo(env), {
 
 /** What Debian's Caddy 2.6 refuses of them, and why. */
 const NOT_OF_CADDY_2_6: Readonly<Record<string, string>> = {
+  'cache-handler': 'needs a plug-in',
   'api-platform': 'needs the reference hub',
   'behind-a-balancer': 'trusted_proxies came with 2.6.3',
   'franken-like': 'needs FrankenPHP',

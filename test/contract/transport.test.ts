@@ -388,6 +388,20 @@ for (const implementation of implementations) {
       assert.deepEqual(ids(seen[0] ?? []), ids(seen[1] ?? []));
     });
 
+    it('says when all is handed out that anybody can have been handed, also while it stores', async (test) => {
+      const log = await implementation.log(test, { size: 100_000 });
+      if (log === null) return;
+      const [one, other] = [await open(log, test), await open(log, test)];
+      const seen = collect(other);
+      for (let round = 1; round <= 30; round += 1) {
+        const own = other.append(update(`own-${round}`));
+        await one.append(update(`${round}`));
+        await other.caughtUp?.();
+        assert.ok(ids(seen).includes(`${round}`), `round ${round}`);
+        await own;
+      }
+    });
+
     it('K-578: keeps its updates, its position and its last event id over a restart', async (test) => {
       const log = await implementation.log(test, { size: 2 });
       if (log === null) return;

@@ -32,8 +32,8 @@ describe('hubgate --help', () => {
       ([, name = '']) => name,
     );
     assert.ok(commands.length > 15);
-    for (const name of [...commands, 'token inspect', 'history export']) {
-      if (name === 'help' || name === 'history') continue;
+    for (const name of [...commands, 'token inspect', 'history export', 'cache purge']) {
+      if (name === 'help' || name === 'history' || name === 'cache') continue;
       const help = (await runCommand([...name.split(' '), '--help'])).stdout;
       assert.match(help, new RegExp(`\nExamples:\n  [^\n]*hubgate ${name}`), name);
       const [, page = ''] = /\nMore in (\S+) of the package\.\n$/.exec(help) ?? [];

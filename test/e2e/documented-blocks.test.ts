@@ -29,6 +29,9 @@ const BLOCKS: Readonly<Record<string, Readonly<Record<string, Carried>>>> = {
     'curl -sI': { by: 'test/e2e/first-hour.test.ts' },
     'npm test': { parsed: 'is what runs this' },
   },
+  'docs/cache.md': {
+    'hubgate cache purge': { parsed: 'cache-operate.test.ts runs them at a gateway of its own' },
+  },
   'docs/contributing.md': { 'npm test': { parsed: 'is what runs this' } },
   'docs/development.md': { NODE_EXTRA_CA_CERTS: { run: publishFromAnApp } },
   'docs/from-mercure.md': {

@@ -39,5 +39,6 @@ describe('commands of the documents', () => {
 
 const NESTED = new Set([
   'token inspect',
+  ...['purge', 'stats'].map((name) => `cache ${name}`),
   ...['stats', 'export', 'import', 'compact', 'verify'].map((name) => `history ${name}`),
 ]);

@@ -65,6 +65,7 @@ https://b.localhost:${secure} {\n\ttls internal\n}
         ],
         certificates: [{ name: 'new.example.com', authorities: ['127.0.0.1:1'] }],
         histories_left_behind: [],
+        caches_emptied: [`http://127.0.0.1:${port}`],
       });
       assert.deepEqual(listeners, {
         opened: [`http://127.0.0.1:${other}`, `https://*:${secure}`],
@@ -142,7 +143,8 @@ async function start(test: TestContext, workers: number) {
 `;
   const sites = `http://127.0.0.1:${port} {
 	bind 127.0.0.1
-${HUB('anonymous')}	respond old
+${HUB('anonymous')}	cache
+	respond old
 }
 http://127.0.0.1:${second} {
 	bind 127.0.0.1

@@ -103,6 +103,7 @@ interface PreviewData {
     readonly why: string;
   }[];
   readonly histories_left_behind: readonly string[];
+  readonly caches_emptied: readonly string[];
   readonly certificates: readonly {
     readonly name: string;
     readonly authorities: readonly string[];
@@ -112,7 +113,8 @@ interface PreviewData {
 /** The effects of a load, one line each; empty if there are none. */
 export function previewLines(body: unknown): readonly string[] {
   // The response is from a gateway of this version; others do not have this path.
-  const { sites, listeners, streams, histories_left_behind, certificates } = body as PreviewData;
+  const { sites, listeners, streams, histories_left_behind, caches_emptied, certificates } =
+    body as PreviewData;
   const rows: (readonly [string, string])[] = [
     ...sites.added.map((site) => ['site added', site] as const),
     ...sites.removed.map((site) => ['site removed', site] as const),
@@ -125,6 +127,7 @@ export function previewLines(body: unknown): readonly string[] {
     ),
     ...streams.map(({ hub, count, why }) => ['streams end', `${count} of ${hub}: ${why}`] as const),
     ...histories_left_behind.map((name) => ['history left behind', name] as const),
+    ...caches_emptied.map((site) => ['cache emptied', site] as const),
     ...certificates.map(
       ({ name, authorities }) =>
         ['certificate ordered', `${name} of ${authorities.join(', else ')}`] as const,

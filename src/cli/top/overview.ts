@@ -55,7 +55,33 @@ export interface Overview {
     readonly longestLag: number;
     readonly refusals: number;
   }[];
+  /** null where nothing has come to a cache. */
+  readonly cache: {
+    readonly requests: number;
+    /** The share of requests that were answered without the app; null without requests. */
+    readonly hits: number | null;
+    readonly purged: number;
+    readonly entries: number;
+    readonly bytes: number;
+  } | null;
   readonly slowest: readonly SlowSubscriber[];
+}
+
+function cacheOf(reading: Reading): Overview['cache'] {
+  const name = 'hubgate_cache_requests_total';
+  if (reading.sum(name) === 0) return null;
+  const requests = reading.rate(name);
+  const answered = ['hit', 'stale', 'collapsed'].reduce(
+    (sum, outcome) => sum + reading.rate(name, { outcome }),
+    0,
+  );
+  return {
+    requests,
+    hits: requests === 0 ? null : answered / requests,
+    purged: reading.rate('hubgate_cache_purged_total'),
+    entries: reading.sum('hubgate_cache_entries'),
+    bytes: reading.sum('hubgate_cache_bytes'),
+  };
 }
 
 export function overviewOf(reading: Reading): Overview {
@@ -114,6 +140,7 @@ export function overviewOf(reading: Reading): Overview {
       longestLag: reading.sum('hub_stream_lag_seconds', { hub, percentile: 'max' }),
       refusals: reading.rate('hub_refusals_total', { hub }),
     })),
+    cache: cacheOf(reading),
     slowest: report.slowest,
   };
 }

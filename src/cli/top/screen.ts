@@ -33,6 +33,12 @@ export function screenOf(overview: Overview, address: string, screen: Screen): s
     `processors ${process.processors.toFixed(2)}, memory ${bytes(process.memoryBytes)}, event loop p99 ${duration(process.loopDelayP99)}`,
     `connections ${connections.open}, new ${rate(connections.accepted)}/s, TLS handshakes ${rate(connections.handshakes)}/s, resumed ${share(connections.resumed)}`,
   ];
+  const { cache } = overview;
+  if (cache !== null) {
+    head.push(
+      `cache ${rate(cache.requests)}/s, without the app ${share(cache.hits)}, purged ${rate(cache.purged)}/s, answers ${cache.entries} in ${bytes(cache.bytes)}`,
+    );
+  }
   const table = (title: string, heads: readonly string[], rows: readonly string[][]): string[] =>
     rows.length === 0
       ? []

@@ -1,3 +1,4 @@
+import type { PurgeOrder } from '../../cache/response-caches.ts';
 import type { RevocationReach, RunningHub, SlowSubscriber } from '../../runtime/running-hub.ts';
 import type { Salts } from '../../runtime/playground-keys.ts';
 import type { LoadPreview } from '../../runtime/load-preview.ts';
@@ -25,6 +26,7 @@ export type Order =
       readonly tokenId: string;
       readonly reach: RevocationReach;
     }
+  | { readonly kind: 'purge'; readonly order: PurgeOrder; readonly reach: RevocationReach }
   | { readonly kind: 'stop' };
 
 export interface Answers {
@@ -37,6 +39,7 @@ export interface Answers {
   readonly slowest: readonly SlowSubscriber[];
   readonly check: null;
   readonly revoke: number;
+  readonly purge: number;
   readonly stop: null;
 }
 

@@ -77,6 +77,7 @@ const HANDLERS: {
   async revoke({ hub, tokenId, reach }) {
     return (await hubAt(hub)).revoke(tokenId, reach);
   },
+  purge: ({ order, reach }) => started().gateway.purge(order, reach),
   async stop() {
     await stop();
     return null;

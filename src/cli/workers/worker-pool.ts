@@ -5,6 +5,7 @@
 import cluster from 'node:cluster';
 import { availableParallelism } from 'node:os';
 import { fileURLToPath } from 'node:url';
+import type { PurgeOrder } from '../../cache/response-caches.ts';
 import type { Config, GlobalOptions } from '../../config/config.ts';
 import { registry } from '../../directives/registry.ts';
 import { encodeConfig } from '../../config/serialize.ts';
@@ -172,6 +173,18 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
       ...this.#process.families(),
       ...told.flat(),
     ];
+  }
+
+  async purge(order: PurgeOrder, reach: RevocationReach): Promise<number> {
+    const workers = [...this.#workers];
+    const purge = (worker: Worker, how: RevocationReach) =>
+      worker.order({ kind: 'purge', order, reach: how }).catch(() => null);
+    // Here first, so that each counts its own; then one tells the other machines.
+    const here = await Promise.all(workers.map((worker) => purge(worker, 'here')));
+    for (const worker of reach === 'everywhere' ? workers : []) {
+      if ((await purge(worker, 'everywhere')) !== null) break;
+    }
+    return sum(here.map((count) => count ?? 0));
   }
 
   async #load(

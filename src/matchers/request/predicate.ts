@@ -62,10 +62,12 @@ export function header(condition: HeaderCondition): Predicate {
 
 export function headerRegexp(condition: HeaderRegexpCondition): Predicate {
   const capture = capturing(condition.pattern, condition.name);
-  return (exchange) =>
-    exchange.headers
+  return (exchange) => {
+    exchange.dependsOn?.({ field: condition.header });
+    return exchange.headers
       .getAll(condition.header)
       .some((value) => capture(fieldUtf8(value) ?? value, exchange));
+  };
 }
 
 export function query(condition: QueryCondition): Predicate {
@@ -78,12 +80,18 @@ export function protocol(condition: ProtocolCondition): Predicate {
 
 export function remoteIp(condition: RemoteIpCondition): Predicate {
   const contains = addressSet(condition.ranges);
-  return (exchange) => contains(exchange.remoteAddress);
+  return (exchange) => {
+    exchange.dependsOn?.('client');
+    return contains(exchange.remoteAddress);
+  };
 }
 
 export function clientIp(condition: ClientIpCondition): Predicate {
   const contains = addressSet(condition.ranges);
-  return (exchange) => contains(exchange.clientAddress);
+  return (exchange) => {
+    exchange.dependsOn?.('client');
+    return contains(exchange.clientAddress);
+  };
 }
 
 export function not(condition: NotCondition, compileMatcher: CompileMatcher): Predicate {
@@ -98,11 +106,13 @@ function compileHeader(name: string, values: readonly string[]): Predicate {
   if (isHost) {
     return (exchange) => wanted.some((like) => like(exchange)(exchange.host.toLowerCase()));
   }
-  if (values.length === 0) return (exchange) => exchange.headers.has(name);
-  return (exchange) =>
-    exchange.headers
+  return (exchange) => {
+    exchange.dependsOn?.({ field: name });
+    if (values.length === 0) return exchange.headers.has(name);
+    return exchange.headers
       .getAll(name)
       .some((value) => wanted.some((like) => like(exchange)(fieldUtf8(value) ?? value)));
+  };
 }
 
 function compileQuery(name: string, values: readonly string[]): Predicate {
@@ -122,13 +132,18 @@ function compileProtocol(protocol: string): Predicate {
   const wanted = protocol.toLowerCase();
   if (wanted === 'http' || wanted === 'https') return (exchange) => exchange.scheme === wanted;
   if (wanted === 'grpc') {
-    return (exchange) =>
-      exchange.headers.get('content-type')?.startsWith('application/grpc') === true;
+    return (exchange) => {
+      exchange.dependsOn?.({ field: 'content-type' });
+      return exchange.headers.get('content-type')?.startsWith('application/grpc') === true;
+    };
   }
   const orLater = wanted.endsWith('+');
   const version = Number(wanted.replace(/^http\/|\+$/g, ''));
-  return ({ httpVersion }) =>
-    orLater ? Number(httpVersion) >= version : Number(httpVersion) === version;
+  return (exchange) => {
+    exchange.dependsOn?.('client');
+    const asked = Number(exchange.httpVersion);
+    return orLater ? asked >= version : asked === version;
+  };
 }
 
 /** One `*` stands for one label. */

@@ -38,6 +38,8 @@ export interface LmdbTransportOptions extends Retention {
 
 /** How often the history is checked for entries of other processes, if the file cannot be watched. */
 const POLL_MS = 100;
+/** How long a caller waits until entries of other processes have been delivered. */
+const CATCH_UP_MS = 5_000;
 /** Entries of other processes that are delivered in one turn of the event loop. */
 const ENTRIES_AT_ONCE = 256;
 
@@ -136,6 +138,29 @@ class LmdbTransport implements Transport {
       this.#options.log.error('Updates of other processes cannot be read', {
         error: messageOf(error),
       });
+    }
+  }
+
+  caughtUp(): Promise<void> | null {
+    this.#refuseClosed();
+    this.wake();
+    // While this process stores something, nothing is read above.
+    this.#refresh();
+    const end = this.#store.tail.get()?.position ?? 0;
+    return end <= this.#position ? null : this.#reached(end);
+  }
+
+  async #reached(end: number): Promise<void> {
+    const { clock } = this.#options;
+    const lastMs = clock.monotonic() + CATCH_UP_MS;
+    while (this.#position < end) {
+      if (clock.monotonic() > lastMs) {
+        throw new HubgateError('transport-failed', 'This process is behind the history');
+      }
+      // A group of this process may be on its way to the disk; what others have stored comes behind it.
+      await nextTurn();
+      this.#refuseClosed();
+      this.wake();
     }
   }
 

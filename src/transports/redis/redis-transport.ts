@@ -64,6 +64,9 @@ class RedisTransport implements Transport {
   readonly #commits: GroupCommit;
   #closing: Promise<void> | undefined;
   #isClosed = false;
+  /** The last request for the end of the history, and the next one, which several callers share. */
+  #look: Promise<void> = Promise.resolve();
+  #nextLook: Promise<void> | null = null;
   /** Announces the arrivals and departures that happened while Redis was unavailable. */
   #announce: () => void = () => {};
 
@@ -173,6 +176,23 @@ class RedisTransport implements Transport {
       return { current, previous, elapsedMs };
     },
   };
+
+  caughtUp(): Promise<void> {
+    this.#refuseClosed();
+    // What was asked before this call may not know of what somebody has heard since; what is asked next does.
+    this.#nextLook ??= (async () => {
+      await this.#look.catch(() => {});
+      this.#nextLook = null;
+      this.#look = this.#catchUp();
+      await this.#look;
+    })();
+    return this.#nextLook;
+  }
+
+  async #catchUp(): Promise<void> {
+    const { position } = await this.#sessions.ask((session) => this.#storedLog.end(session));
+    if (position > this.#handedOut.stored) await this.#reached(position);
+  }
 
   wake(): void {
     // Not needed: the server notifies the reader.

@@ -47,6 +47,7 @@ describe('text of others on a terminal', () => {
       sites: [],
       upstreams: [],
       hubs: [],
+      cache: null,
       slowest: [{ id: `${ESCAPES}\n`, hub: 'h', bytes: 1, waitingMs: 1 }],
     };
     for (const each of screenOf(overview, 'localhost', { columns: null, coloured: false }))

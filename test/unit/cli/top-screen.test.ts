@@ -34,6 +34,7 @@ const OVERVIEW: Overview = {
       ...{ longestQueueBytes: 1e6, longestLag: 1234, refusals: 0 },
     },
   ],
+  cache: null,
   slowest: [],
 };
 

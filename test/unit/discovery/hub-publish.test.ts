@@ -3,7 +3,7 @@ import { request as httpRequest, type RequestListener } from 'node:http';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import { readHubPublish } from '../../../src/discovery/hub-publish.ts';
-import { parseMembers } from '../../../src/discovery/structured-field.ts';
+import { parseMembers } from '../../../src/http/structured-field.ts';
 import { fields as valuesOf, HUB, type Site, startSite } from './site.ts';
 
 const BASE = 'https://example.com/shop?x=1';

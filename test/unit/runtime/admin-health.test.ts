@@ -52,6 +52,7 @@ describe('admin API: health', () => {
         lastError: () => null,
         load: async () => ({ problems: [], changes: null }),
         dryRun: async () => ({ problems: [], changes: null }),
+        purge: async () => 0,
         stop: () => {},
       },
       silentLogger,

@@ -7,6 +7,8 @@ import { profiles } from '../../../src/hub/profile.ts';
 import { hubBase } from '../../../src/hub/topic.ts';
 import { type HubCore, openHubCore } from '../../../src/runtime/hub-core.ts';
 import { HubSignals, type PeerWorkers, type Signal } from '../../../src/runtime/peer-workers.ts';
+import { ResponseCaches } from '../../../src/cache/response-caches.ts';
+import { Scheduler } from '../../../src/kernel/scheduler.ts';
 import { processAround } from '../../support/core-hub.ts';
 import { TestClock } from '../../support/test-clock.ts';
 import { removeWith } from '../../support/temporary-directory.ts';
@@ -45,7 +47,7 @@ async function openCore(
       },
     },
     // The clock stands: nothing is found by polling.
-    { signals, ...processAround(new TestClock()) },
+    { signals, caches: new ResponseCaches(new Scheduler()), ...processAround(new TestClock()) },
   );
   test.after(async () => {
     core.detach();

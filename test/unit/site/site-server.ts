@@ -4,6 +4,7 @@ import type { HandlerConfig, RequestMatcher, RouteConfig } from '../../../src/co
 import type { Handler } from '../../../src/http/exchange.ts';
 import { type Clock, systemClock } from '../../../src/kernel/clock.ts';
 import { Scheduler } from '../../../src/kernel/scheduler.ts';
+import { standaloneCaching } from '../../support/caching.ts';
 import { silentLogger } from '../../../src/kernel/log.ts';
 import { SharedResponseMemory } from '../../../src/proxy/shared-response.ts';
 import { UpstreamRegistry } from '../../../src/proxy/upstreams.ts';
@@ -37,6 +38,7 @@ export async function serveSite(
 ): Promise<SiteServer> {
   const upstreams = new UpstreamRegistry();
   const closing: (() => void)[] = [];
+  const scheduler = new Scheduler();
   const site = compileSite(
     { routes, errorRoutes: more.errorRoutes ?? [] },
     {
@@ -44,7 +46,8 @@ export async function serveSite(
       expand: expandPlaceholders,
       log: silentLogger,
       clock: more.clock ?? systemClock,
-      scheduler: new Scheduler(),
+      scheduler,
+      caching: standaloneCaching(scheduler),
       sharing: null,
       sharedResponseMemory: new SharedResponseMemory(),
       random: Math.random,

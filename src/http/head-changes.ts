@@ -1,8 +1,8 @@
 // A transform of a head can return a promise, for instance while it requests a token. Data that is written in
 // the meantime is held back, up to the stream's high-water mark.
 
-import type { BodyWrapper, HeadTransform, ResponseHead } from '../http/exchange.ts';
-import { HeaderList } from '../http/header-list.ts';
+import type { BodyWrapper, HeadTransform, ResponseHead } from './exchange.ts';
+import { HeaderList } from './header-list.ts';
 import { Writable } from 'node:stream';
 
 type TrailerReader = (trailers: HeaderList) => void;

@@ -1,6 +1,6 @@
-import type { Exchange } from '../http/exchange.ts';
+import type { Exchange } from './exchange.ts';
 import { parseUrl } from '../kernel/parse-url.ts';
-import type { HeaderList } from '../http/header-list.ts';
+import type { HeaderList } from './header-list.ts';
 
 /** The URL with which the gateway was requested; null for a target that is not a path. */
 export function requestUrl({ scheme, host, originalTarget }: Exchange): URL | null {

@@ -1,0 +1,110 @@
+import type { Exchange } from '../http/exchange.ts';
+import type { HeaderList } from '../http/header-list.ts';
+import { parseCacheControl } from './cache-control.ts';
+
+/** Characters of `Accept-Encoding`; a longer one is asked by nobody who wants a page. */
+const MAX_ACCEPT_ENCODING = 256;
+/** Characters of a key; a longer one is not stored. */
+const MAX_KEY = 8_192;
+
+/** By these a request can be another one to some apps than its method and URL say. */
+const OVERRIDES = new Set([
+  'x-original-url',
+  'x-rewrite-url',
+  'x-original-host',
+  'x-host',
+  'x-http-host-override',
+  'x-http-method',
+  'x-http-method-override',
+  'x-method-override',
+  'x-forwarded-prefix',
+  'x-forwarded-scheme',
+  'x-forwarded-path',
+  'x-forwarded-server',
+]);
+
+/** What a trusted proxy says of the request: the app makes links of it. */
+const FORWARDED = new Set([
+  'x-forwarded-host',
+  'x-forwarded-proto',
+  'x-forwarded-port',
+  'forwarded',
+]);
+
+/** What a request asks a cache. */
+export interface CacheQuestion {
+  /** Equal for requests for the same thing, whatever its variant. */
+  readonly key: string;
+  readonly onlyIfCached: boolean;
+}
+
+/**
+ * What a request asks a cache, or why none is asked. The key is what the app sees after all rewriting:
+ * scheme, host, path and query as they are, what a trusted proxy says, the identity that the gateway
+ * has established, and what the operator adds.
+ */
+export function cacheQuestion(
+  exchange: Exchange,
+  varyOn: readonly string[],
+): CacheQuestion | { readonly bypass: string } {
+  const { headers, target } = exchange;
+  if (exchange.hasBody) return { bypass: 'body' };
+  if (!target.startsWith('/')) return { bypass: 'target' };
+  const fields = readFields(headers);
+  if (fields.bypass !== null) return { bypass: fields.bypass };
+  const key = keyOf(exchange, fields.forwarded, varyOn);
+  if (key.length > MAX_KEY) return { bypass: 'key' };
+  return {
+    key,
+    onlyIfCached: fields.onlyIfCached,
+  };
+}
+
+interface AskingFields {
+  bypass: string | null;
+  onlyIfCached: boolean;
+  /** What a trusted proxy says, as part of a key. */
+  forwarded: string;
+}
+
+/** In one pass: this is done for each request. */
+function readFields(headers: HeaderList): AskingFields {
+  const found: AskingFields = { bypass: null, onlyIfCached: false, forwarded: '' };
+  headers.forEach((name, value) => {
+    switch (name) {
+      case 'if-match':
+      case 'if-unmodified-since':
+        found.bypass = 'condition';
+        break;
+      case 'accept':
+        if (value.trim().toLowerCase() === 'text/event-stream') found.bypass = 'stream';
+        break;
+      case 'accept-encoding':
+        if (value.length > MAX_ACCEPT_ENCODING) found.bypass = 'accept-encoding';
+        break;
+      case 'cache-control': {
+        const control = parseCacheControl(value);
+        if (control.has('no-store')) found.bypass = 'request-no-store';
+        if (control.has('only-if-cached')) found.onlyIfCached = true;
+        break;
+      }
+      default:
+        if (OVERRIDES.has(name)) found.bypass = 'override';
+        else if (FORWARDED.has(name)) found.forwarded += `\n${name}:${value}`;
+    }
+  });
+  return found;
+}
+
+function keyOf(exchange: Exchange, forwarded: string, varyOn: readonly string[]): string {
+  const { scheme, host, target, originalTarget, rawTarget, identity } = exchange;
+  let key = `${scheme}://${host.toLowerCase()}${target}`;
+  // A handler behind may look at what was asked for before it was rewritten.
+  if (originalTarget !== target) key += `\n<${originalTarget}`;
+  // The app may be given what the client has spelled.
+  if (rawTarget !== null && rawTarget !== originalTarget) key += `\n=${rawTarget}`;
+  key += forwarded;
+  if (!identity.isUnknown) key += `\n@${identity.key}`;
+  for (const value of varyOn) key += `\n+${value}`;
+  return key;
+}

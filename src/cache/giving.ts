@@ -1,0 +1,70 @@
+import type { Exchange } from '../http/exchange.ts';
+import { HeaderList } from '../http/header-list.ts';
+import type { Clock } from '../kernel/clock.ts';
+import { addCacheStatus, answerHead } from './answering.ts';
+import { sendWhole } from './arriving-body.ts';
+import type { SharedAnswer } from './flight.ts';
+import { ageOf, type StoredResponse, timeLeft } from './stored-response.ts';
+
+/** Gives a client what is stored. */
+export function giveStored(
+  exchange: Exchange,
+  stored: StoredResponse,
+  status: string,
+  clock: Clock,
+): void | Promise<void> {
+  const nowMs = clock.now();
+  const { head, content } = answerHead(
+    exchange,
+    stored,
+    hasBody(stored) ? stored.body.length : null,
+  );
+  head.headers.set('Age', String(Math.floor(ageOf(stored, nowMs) / 1000)));
+  addCacheStatus(head.headers, `${status}; ttl=${Math.floor(timeLeft(stored, nowMs) / 1000)}`);
+  const body = exchange.begin(head);
+  if (content === null || exchange.method === 'HEAD') {
+    body.end();
+    return undefined;
+  }
+  const whole =
+    content === 'all' ? stored.body : stored.body.subarray(content.start, content.end + 1);
+  if (whole.length <= AT_ONCE_BYTES) {
+    body.end(whole);
+    return undefined;
+  }
+  return sendWhole(whole, body, clock, () => exchange.abort()).then((isSent) => {
+    if (isSent) body.end();
+  });
+}
+
+/** A body that is handed over at once, in bytes. */
+const AT_ONCE_BYTES = 64 * 1024;
+
+/** RFC 9110 §8.6: 204 has no length. */
+function hasBody({ status }: StoredResponse): boolean {
+  return status !== 204 && status !== 205;
+}
+
+/** Gives a client an answer that is on its way, as it comes; its trailers are for the first alone. */
+export async function giveArriving(
+  exchange: Exchange,
+  { stored, body: arriving }: SharedAnswer,
+  status: string,
+  isFirst: boolean,
+): Promise<void> {
+  const { head, content } = answerHead(exchange, stored, null);
+  const ageMs = stored.initialAgeMs;
+  if (ageMs >= 1000) head.headers.set('Age', String(Math.floor(ageMs / 1000)));
+  addCacheStatus(
+    head.headers,
+    `${status}; ttl=${Math.floor((stored.freshness.lifetimeMs - ageMs) / 1000)}`,
+  );
+  const body = exchange.begin(head);
+  if (content === null || exchange.method === 'HEAD') {
+    body.end();
+    return;
+  }
+  const isComplete = await arriving.sendTo(body, () => exchange.abort());
+  const trailers = isFirst ? arriving.trailers?.clone() : undefined;
+  if (isComplete) exchange.end(body, trailers ?? new HeaderList());
+}

@@ -1,0 +1,378 @@
+import { HttpError } from '../http/errors.ts';
+import type { Exchange, Expand, Handler, Next } from '../http/exchange.ts';
+import type { HeaderList } from '../http/header-list.ts';
+import type { Clock } from '../kernel/clock.ts';
+import type { Scheduler } from '../kernel/scheduler.ts';
+import { Admission } from './admission.ts';
+import { addCacheStatus, withoutConditions } from './answering.ts';
+import type { ArrivingBytes } from './arriving-body.ts';
+import { type CacheQuestion, cacheQuestion } from './cache-question.ts';
+import { Flight, type Outcome } from './flight.ts';
+import { giveArriving, giveStored } from './giving.ts';
+import { changedNames } from './purge-names.ts';
+import type { ResponseCaches } from './response-caches.ts';
+import type { ResponseStore } from './response-store.ts';
+import {
+  hasValidator,
+  helpsAfterError,
+  isForRequest,
+  reuseOf,
+  type StoredResponse,
+} from './stored-response.ts';
+import { dropFieldsForCaches } from './storing.ts';
+import { variantKey } from './variant.ts';
+
+/** Requests to the app at a time that others can join. */
+const MAX_FLIGHTS = 1_000;
+/** Requests of one cache that wait for the answer to another; those beyond are made themselves. */
+const MAX_WAITING = 10_000;
+
+interface CacheSettings {
+  /** How long what names no time is fresh; null: it is not kept. */
+  readonly ttlMs: number | null;
+  readonly staleMs: number;
+  /** Bytes. */
+  readonly maxBody: number;
+  /** Texts with placeholders. */
+  readonly varyOn: readonly string[];
+}
+
+export interface ResponseCacheOptions {
+  readonly settings: CacheSettings;
+  readonly store: ResponseStore;
+  readonly caches: ResponseCaches;
+  readonly memory: ArrivingBytes;
+  readonly scheduler: Scheduler;
+  readonly clock: Clock;
+  readonly expand: Expand;
+  /** Fields, in lower case, that make an answer that of one client, or one to be handled once. */
+  readonly personalFields: readonly string[];
+  /** All names by which an answer to a request is purged, but for its tags. */
+  readonly namesOf: (exchange: Exchange, headers: HeaderList) => readonly string[];
+  readonly namesOfTags: (exchange: Exchange, tags: readonly string[]) => readonly string[];
+  /** What a request has changed is not current any more, here and wherever the same is stored. */
+  readonly changed: (names: readonly string[]) => void;
+  /** Tells the log of the request what the cache has done. */
+  readonly note: (exchange: Exchange, outcome: CacheOutcome) => void;
+}
+
+/** How a request was answered. */
+export type CacheOutcome = 'hit' | 'stale' | 'miss' | 'revalidated' | 'collapsed' | 'bypass';
+
+/** A request that a cache answers. */
+interface Request {
+  readonly exchange: Exchange;
+  readonly next: Next;
+  readonly key: string;
+  /** Requests of one group ask the same, as far as that is known before they are answered. */
+  readonly group: string;
+  /** What is stored and fits, but is not fresh. */
+  readonly stored: StoredResponse | null;
+  /** Why the app is asked, as `Cache-Status` says it (RFC 9211 §2.2). */
+  readonly why: string;
+}
+
+/** A shared cache (RFC 9111) in front of whatever answers behind it. */
+export class ResponseCache {
+  readonly #options: ResponseCacheOptions;
+  readonly #admission: Admission;
+  readonly #flights = new Map<string, Flight>();
+  #waiting = 0;
+
+  constructor(options: ResponseCacheOptions) {
+    this.#options = options;
+    const { settings, store, clock, personalFields, namesOf, namesOfTags } = options;
+    this.#admission = new Admission({
+      ...settings,
+      personalFields,
+      namesOf,
+      namesOfTags,
+      refused: ({ exchange, key, renewing }, status) => {
+        store.markUnshared(this.#groupOf(exchange, key), clock.now());
+        // A newer answer that is not kept says that the older one is not current; but not that to somebody known.
+        const isCurrent = renewing === null || status >= 500 || isKnown(exchange);
+        if (!isCurrent) store.remove(renewing);
+      },
+    });
+  }
+
+  readonly handle: Handler = (exchange, next) => {
+    const { method, upgrade } = exchange;
+    if (upgrade !== null) return next();
+    if (method !== 'GET' && method !== 'HEAD') return this.#pass(exchange, next, 'fwd=method');
+    const { settings, expand, caches } = this.#options;
+    const varyOn = settings.varyOn.map((text) => expand(text, exchange));
+    const question = cacheQuestion(exchange, varyOn);
+    if ('bypass' in question) {
+      return this.#pass(exchange, next, `fwd=bypass; detail=${question.bypass}`);
+    }
+    // Where there is nothing to share, the app is asked now, and knows what is new.
+    const behind = this.#hasSomething(exchange, question.key) ? caches.caughtUp() : null;
+    if (behind === null) return this.#answer(exchange, next, question);
+    return behind.then(
+      () => this.#answer(exchange, next, question),
+      // Nobody knows what has been published: the app does.
+      () => this.#pass(exchange, next, 'fwd=bypass; detail=log'),
+    );
+  };
+
+  /** Lets the app answer for itself; what it has changed is forgotten (RFC 9111 §4.4). */
+  #pass(exchange: Exchange, next: Next, status: string): void | Promise<void> {
+    const { store, changed, note } = this.#options;
+    store.counts.bypassed += 1;
+    note(exchange, 'bypass');
+    exchange.onHead((head) => {
+      if (head.status < 200) return undefined;
+      const names = changedNames(exchange, head);
+      if (names.length > 0) changed(names);
+      dropFieldsForCaches(head.headers);
+      addCacheStatus(head.headers, status);
+      return undefined;
+    });
+    return next();
+  }
+
+  #answer(
+    exchange: Exchange,
+    next: Next,
+    { key, onlyIfCached }: CacheQuestion,
+  ): void | Promise<void> {
+    const { store, clock } = this.#options;
+    const { method, headers } = exchange;
+    const found = store.find(key, headers);
+    const isUsable = found !== null && found !== 'no-variant' && isForRequest(found, headers);
+    const stored = isUsable ? found : null;
+    const why = found === null ? 'uri-miss' : stored === null ? 'vary-miss' : 'stale';
+    const reuse = stored === null ? null : reuseOf(stored, clock.now());
+    if (stored !== null && reuse === 'fresh') {
+      store.counts.hits += 1;
+      return this.#give(exchange, stored, 'hit', 'hit');
+    }
+    const group = this.#groupOf(exchange, key);
+    const request: Request = { exchange, next, key, group, stored, why };
+    if (stored !== null && reuse === 'while-revalidating' && method === 'GET') {
+      store.counts.stale += 1;
+      this.#revalidate(request, stored);
+      return this.#give(exchange, stored, 'stale', 'hit');
+    }
+    // RFC 9111 §5.2.1.7.
+    if (onlyIfCached) throw new HttpError(504, 'nothing is stored that would answer');
+    if (method === 'HEAD') return this.#pass(exchange, next, `fwd=${why}; detail=head`);
+    if (stored === null && headers.has('range')) {
+      return this.#pass(exchange, next, `fwd=${why}; detail=range`);
+    }
+    return this.#ask(request);
+  }
+
+  /** Joins a request to the app that is under way, or makes one. */
+  async #ask(request: Request): Promise<void> {
+    const { store, caches, clock } = this.#options;
+    const { exchange, group } = request;
+    if (store.isUnshared(group, clock.now()) || this.#waiting >= MAX_WAITING) {
+      return this.#lead(request, false);
+    }
+    const flight = this.#flights.get(group);
+    if (flight === undefined || this.#isOutdated(flight, exchange)) {
+      return this.#lead(request, flight !== undefined || this.#flights.size < MAX_FLIGHTS);
+    }
+    // It counts as a request of its own, so that no purge is forgotten until it is answered.
+    const moment = caches.began();
+    const isAnswered = await this.#wait(request, flight, moment).finally(() => caches.ended());
+    if (!isAnswered) await this.#lead(request, false);
+  }
+
+  async #wait(request: Request, flight: Flight, moment: number): Promise<boolean> {
+    this.#waiting += 1;
+    let outcome: Outcome;
+    try {
+      outcome = await flight.join(request.exchange);
+    } finally {
+      this.#waiting -= 1;
+    }
+    return this.#follow(request, flight, outcome, moment);
+  }
+
+  /** Answers with what another request was answered; false where that is not for this one. */
+  async #follow(
+    { exchange, stored, why }: Request,
+    flight: Flight,
+    outcome: Outcome,
+    moment: number,
+  ): Promise<boolean> {
+    const { store, caches } = this.#options;
+    const isFor = (response: StoredResponse): boolean =>
+      response.variant === variantKey(response.vary, exchange.headers) &&
+      isForRequest(response, exchange.headers) &&
+      // It may have come after a purge of which the app did not know yet.
+      (moment === flight.moment || !caches.wasPurgedSince(flight.moment, response.names));
+    switch (outcome.kind) {
+      case 'left':
+        return true;
+      case 'answer': {
+        const { answer } = outcome;
+        if (!answer.body.isWhole || !isFor(answer.stored)) return false;
+        store.counts.collapsed += 1;
+        this.#options.note(exchange, 'collapsed');
+        const status = `fwd=${why}; fwd-status=${answer.stored.status}; collapsed`;
+        await giveArriving(exchange, answer, status, false);
+        return true;
+      }
+      case 'renewed':
+        if (!outcome.isShared || !isFor(outcome.stored)) return false;
+        store.counts.collapsed += 1;
+        await this.#give(
+          exchange,
+          outcome.stored,
+          'collapsed',
+          'fwd=stale; fwd-status=304; collapsed',
+        );
+        return true;
+      case 'failed':
+        if (await this.#giveAfterError(exchange, stored)) return true;
+        if (outcome.error instanceof HttpError && outcome.error.status >= 500) throw outcome.error;
+        return false;
+      case 'passed':
+      case 'unanswered':
+        return false;
+    }
+  }
+
+  /** Asks the app, and answers with what it says. */
+  async #lead(request: Request, isJoinable: boolean): Promise<void> {
+    const { exchange, next, stored, why } = request;
+    const { store, caches, note } = this.#options;
+    // What is known to be for one client is asked for with the conditions of that client.
+    const headers =
+      stored === null && !isJoinable
+        ? exchange.headers.clone()
+        : withoutConditions(exchange.headers, validated(stored));
+    const flight = this.#flightOf(request, headers, stored, isJoinable);
+    const { outcome, finished, over } = flight.ask(exchange, next);
+    void over.then(() => caches.ended());
+    const come = await outcome;
+    if (come.kind !== 'failed' && come.kind !== 'left') store.counts.misses += 1;
+    switch (come.kind) {
+      case 'answer': {
+        note(exchange, 'miss');
+        const status = `fwd=${why}; fwd-status=${come.answer.stored.status}; stored`;
+        await giveArriving(exchange, come.answer, status, true);
+        return;
+      }
+      case 'renewed': {
+        const status = `fwd=stale; fwd-status=304${come.isShared ? '; stored' : ''}`;
+        await this.#give(exchange, come.stored, 'revalidated', status);
+        return;
+      }
+      case 'failed':
+        if (await this.#giveAfterError(exchange, stored)) return;
+        await finished;
+        throw come.error;
+      case 'passed':
+      case 'unanswered':
+        note(exchange, 'miss');
+        await finished;
+        return;
+      case 'left':
+        return;
+    }
+  }
+
+  /** Asks the app whether a stale response is still the one, while the stale one is used. */
+  #revalidate(request: Request, stored: StoredResponse): void {
+    const { exchange, next, group } = request;
+    const { caches } = this.#options;
+    const known = this.#flights.get(group);
+    if (known !== undefined && !this.#isOutdated(known, exchange)) return;
+    if (this.#flights.size >= MAX_FLIGHTS) return;
+    const headers = withoutConditions(exchange.headers, validated(stored));
+    const flight = this.#flightOf({ ...request, stored: null }, headers, stored, true, true);
+    void flight.ask(exchange, next).over.then(() => caches.ended());
+  }
+
+  #flightOf(
+    { exchange, key, group, stored, why }: Request,
+    headers: HeaderList,
+    renewing: StoredResponse | null,
+    isJoinable: boolean,
+    isBackground = false,
+  ): Flight {
+    const { store, caches, clock, scheduler, memory, settings, personalFields } = this.#options;
+    const asked = { exchange, key, requestMs: clock.now(), why, fallback: stored, renewing };
+    const keep = (answer: StoredResponse, body: Buffer): void => {
+      if (caches.wasPurgedSince(flight.moment, answer.names)) return;
+      store.put({ ...answer, body });
+      store.markShared(group);
+    };
+    const flight: Flight = new Flight({
+      moment: caches.began(),
+      headers,
+      isBackground,
+      maxBytes: settings.maxBody,
+      memory,
+      clock,
+      scheduler,
+      decide: (head, fetch) => {
+        const decision = this.#admission.decide(head, fetch, asked, clock.now());
+        if (decision.kind === 'renew' && decision.isShared)
+          keep(decision.stored, decision.stored.body);
+        return decision;
+      },
+      complete: (answer, body, trailers) => {
+        if (!personalFields.some((name) => trailers?.has(name) === true)) keep(answer, body);
+      },
+      closed: () => {
+        if (this.#flights.get(group) === flight) this.#flights.delete(group);
+      },
+    });
+    if (isJoinable) this.#flights.set(group, flight);
+    return flight;
+  }
+
+  /** Whether what a request to the app will bring is older than what somebody may know. */
+  #isOutdated({ moment, outcome }: Flight, exchange: Exchange): boolean {
+    const { caches, namesOf } = this.#options;
+    if (caches.moment === moment) return false;
+    if (outcome?.kind === 'answer') {
+      return caches.wasPurgedSince(moment, outcome.answer.stored.names);
+    }
+    return caches.wasPurgedSince(moment, namesOf(exchange, exchange.headers));
+  }
+
+  #hasSomething(exchange: Exchange, key: string): boolean {
+    return this.#options.store.has(key) || this.#flights.has(this.#groupOf(exchange, key));
+  }
+
+  #groupOf(exchange: Exchange, key: string): string {
+    const variant = variantKey(this.#options.store.knownVary(key), exchange.headers);
+    return `${key}\n${isKnown(exchange) ? 'known' : ''}\n${variant}`;
+  }
+
+  #give(
+    exchange: Exchange,
+    stored: StoredResponse,
+    outcome: CacheOutcome,
+    status: string,
+  ): void | Promise<void> {
+    this.#options.note(exchange, outcome);
+    return giveStored(exchange, stored, status, this.#options.clock);
+  }
+
+  /** RFC 5861 §4: whether a stale response has stood in for an app that fails. */
+  async #giveAfterError(exchange: Exchange, stored: StoredResponse | null): Promise<boolean> {
+    const { store, clock } = this.#options;
+    if (stored === null || exchange.begun || !helpsAfterError(stored, clock.now())) return false;
+    store.counts.stale += 1;
+    await this.#give(exchange, stored, 'stale', 'hit; fwd=stale');
+    return true;
+  }
+}
+
+/** Whether the app may know who asks. */
+function isKnown({ headers }: Exchange): boolean {
+  return headers.has('cookie') || headers.has('authorization');
+}
+
+/** The validators of a stored response that the app can be asked by. */
+function validated(stored: StoredResponse | null): HeaderList | null {
+  return stored !== null && hasValidator(stored) ? stored.headers : null;
+}

@@ -1,0 +1,216 @@
+import { compileWildcard } from '../http/linear-regexp.ts';
+import { type InstantLease, InstantLeases } from '../kernel/lease.ts';
+import { counter, type Family, gauge } from '../kernel/measures.ts';
+import { Budget, type Scheduler, TURN_STEPS } from '../kernel/scheduler.ts';
+import { purgeName } from './purge-names.ts';
+import { type CacheCounts, type PurgeReason, ResponseStore } from './response-store.ts';
+
+/** Names whose last purge is known, while requests are under way. */
+const MAX_RECENT = 10_000;
+/** What looking at one name costs, in steps. */
+const LOOK_STEPS = 50;
+
+/** What is to be dropped. */
+export type PurgeOrder =
+  /** A URL, a topic or a tag, exactly. */
+  | { readonly kind: 'name'; readonly name: string }
+  /** A URL with `*` for any characters. */
+  | { readonly kind: 'pattern'; readonly pattern: string }
+  | { readonly kind: 'all' };
+
+/** A log whose updates purge what is stored here. */
+export interface PurgingLog {
+  /** Resolves when all that was in the log when this was called has purged; null where it has already. */
+  caughtUp(): Promise<void> | null;
+}
+
+/**
+ * All caches of the process, and what was purged lately. The log of each hub is the bus: every
+ * process sees each update in order, and drops for itself what the update names.
+ */
+export class ResponseCaches {
+  readonly #stores = new Set<ResponseStore>();
+  readonly #leases: InstantLeases<ResponseStore>;
+  readonly #scheduler: Scheduler;
+  readonly #counts: CacheCounts = {
+    hits: 0,
+    misses: 0,
+    stale: 0,
+    collapsed: 0,
+    bypassed: 0,
+    evicted: 0,
+    purged: { update: 0, method: 0, admin: 0, missed: 0 },
+  };
+  readonly #logs = new Set<PurgingLog>();
+  /** Grows with each purge. */
+  #moment = 0;
+  /** The moment of the last purge of a name, while a request is under way. */
+  readonly #recent = new Map<string, number>();
+  /** All purges up to this moment may have been forgotten, or dropped everything. */
+  #forgottenUntil = 0;
+  #underWay = 0;
+
+  constructor(scheduler: Scheduler) {
+    this.#scheduler = scheduler;
+    this.#leases = new InstantLeases((store) => void this.#stores.delete(store));
+  }
+
+  /** The store of this name, which lasts as long as somebody has a lease of it. */
+  acquire(name: string, maxBytes: number): InstantLease<ResponseStore> {
+    return this.#leases.acquire(name, () => {
+      const store = new ResponseStore(maxBytes, this.#scheduler, this.#counts);
+      this.#stores.add(store);
+      return store;
+    });
+  }
+
+  /** From now on a log purges; the returned function ends that. */
+  join(log: PurgingLog): () => void {
+    this.#logs.add(log);
+    return () => this.#logs.delete(log);
+  }
+
+  /**
+   * Resolves when all updates have purged that anybody can have heard of; null where they have.
+   *
+   * @throws HubgateError where a log cannot be asked
+   */
+  caughtUp(): Promise<unknown> | null {
+    let waiting: Promise<void>[] | null = null;
+    try {
+      for (const log of this.#logs) {
+        const behind = log.caughtUp();
+        if (behind !== null) (waiting ??= []).push(behind);
+      }
+    } catch (error) {
+      for (const one of waiting ?? []) one.catch(() => {});
+      return Promise.reject(error);
+    }
+    return waiting === null ? null : Promise.all(waiting);
+  }
+
+  /** The moment at which a request to the app begins; call {@link ended} when it is over. */
+  began(): number {
+    this.#underWay += 1;
+    return this.#moment;
+  }
+
+  ended(): void {
+    this.#underWay -= 1;
+    if (this.#underWay > 0) return;
+    this.#recent.clear();
+    this.#forgottenUntil = 0;
+  }
+
+  get moment(): number {
+    return this.#moment;
+  }
+
+  /** Whether one of the names was purged since a request began, as far as that is known. */
+  wasPurgedSince(moment: number, names: readonly string[]): boolean {
+    if (this.#moment === moment) return false;
+    if (this.#forgottenUntil > moment) return true;
+    return names.some((name) => (this.#recent.get(name) ?? 0) > moment);
+  }
+
+  /** Drops what has one of these names, in the turn in which it is called. */
+  purge(names: readonly string[], reason: PurgeReason): number {
+    if (this.#stores.size === 0) return 0;
+    let dropped = 0;
+    for (const text of names) {
+      const name = purgeName(text);
+      this.#note(name);
+      for (const store of this.#stores) dropped += store.purge(name, reason);
+    }
+    return dropped;
+  }
+
+  /** Drops everything. */
+  purgeAll(reason: PurgeReason): number {
+    this.#moment += 1;
+    this.#forgottenUntil = this.#moment;
+    let dropped = 0;
+    for (const store of this.#stores) dropped += store.clear(reason);
+    return dropped;
+  }
+
+  /** What an administrator orders; a pattern is looked for in slices. */
+  async order(order: PurgeOrder): Promise<number> {
+    switch (order.kind) {
+      case 'name':
+        return this.purge([order.name], 'admin');
+      case 'all':
+        return this.purgeAll('admin');
+      case 'pattern':
+        return this.#purgePattern(order.pattern);
+    }
+  }
+
+  /** What all caches have done, and hold. */
+  families(): readonly Family[] {
+    const { hits, misses, stale, collapsed, bypassed, evicted, purged } = this.#counts;
+    const stores = [...this.#stores];
+    const outcomes = { hit: hits, stale, miss: misses, collapsed, bypass: bypassed };
+    return [
+      counter(
+        'hubgate_cache_requests_total',
+        'Requests to a cache, by outcome.',
+        Object.entries(outcomes).map(([outcome, value]) => [{ outcome }, value]),
+      ),
+      counter(
+        'hubgate_cache_purged_total',
+        'Stored responses that were purged, by reason.',
+        Object.entries(purged).map(([reason, value]) => [{ reason }, value]),
+      ),
+      counter(
+        'hubgate_cache_evicted_total',
+        'Stored responses that were evicted for others.',
+        evicted,
+      ),
+      gauge(
+        'hubgate_cache_entries',
+        'Stored responses.',
+        stores.reduce((sum, { entries }) => sum + entries, 0),
+      ),
+      gauge(
+        'hubgate_cache_bytes',
+        'Memory of the stored responses.',
+        stores.reduce((sum, { bytes }) => sum + bytes, 0),
+      ),
+    ];
+  }
+
+  async #purgePattern(pattern: string): Promise<number> {
+    const isLike = compileWildcard(purgeName(pattern), 'any');
+    // What is under way may get names that nobody knows yet.
+    this.#moment += 1;
+    this.#forgottenUntil = this.#moment;
+    let dropped = 0;
+    const budget = new Budget(TURN_STEPS);
+    for (const store of this.#stores) {
+      for (const name of store.names()) {
+        if (budget.isSpent) {
+          await new Promise((resolve) => setImmediate(resolve));
+          budget.left = TURN_STEPS;
+        }
+        budget.spend(LOOK_STEPS);
+        if (isLike(name)) dropped += store.purge(name, 'admin');
+      }
+    }
+    return dropped;
+  }
+
+  #note(name: string): void {
+    this.#moment += 1;
+    if (this.#underWay === 0) return;
+    this.#recent.delete(name);
+    if (this.#recent.size >= MAX_RECENT) {
+      for (const [oldest, moment] of this.#recent) {
+        this.#recent.delete(oldest);
+        this.#forgottenUntil = Math.max(this.#forgottenUntil, moment);
+        break;
+      }
+    }
+    this.#recent.set(name, this.#moment);
+  }
+}

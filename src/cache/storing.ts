@@ -1,0 +1,201 @@
+// The decisions are our own code. http-cache-semantics 4.3 was tried beside the suite of caches: it takes
+// dates that are not HTTP dates and keeps `Vary: , *`, and it knows neither targeted fields, nor
+// `must-understand`, nor `private` with the names of fields.
+
+import type { HeaderList } from '../http/header-list.ts';
+import {
+  type CacheDirectives,
+  parseCacheControl,
+  splitList,
+  TARGETED_FIELDS,
+  targetedDirectives,
+} from './cache-control.ts';
+import { type Freshness, freshnessOf, type FreshnessRules } from './freshness.ts';
+
+/** What the app was asked, as far as it decides about storing. */
+export interface StoringRequest {
+  readonly headers: HeaderList;
+}
+
+export interface StoringResponse {
+  readonly status: number;
+  readonly headers: HeaderList;
+}
+
+export interface StoringRules extends FreshnessRules {
+  /** Fields, in lower case, that make a response that of one client, or one that is to be handled once. */
+  readonly personalFields: readonly string[];
+}
+
+/** Whether a response may be kept, and on which terms; `detail` says why it may not. */
+export type StoringVerdict =
+  | { readonly kind: 'refused'; readonly detail: string }
+  | {
+      readonly kind: 'stored';
+      readonly freshness: Freshness;
+      /** It must be asked for again each time (RFC 9111 §5.2.2.4). */
+      readonly revalidatesAlways: boolean;
+      /** Whether a request with a cookie or with credentials may be given it. */
+      readonly isForEveryone: boolean;
+      /** Fields of the request, in lower case, that chose it (RFC 9111 §4.1). */
+      readonly vary: readonly string[];
+      /** Its fields as they are kept. */
+      readonly headers: HeaderList;
+      /** Names by which it can be purged. */
+      readonly tags: readonly string[];
+    };
+
+/** Statuses whose caching requirements are met here (RFC 9111 §5.2.2.3). */
+const UNDERSTOOD = new Set([
+  200, 203, 204, 300, 301, 302, 303, 307, 308, 400, 401, 403, 404, 405, 410, 414, 500, 501, 502,
+  503, 504,
+]);
+/** Request fields that a response may vary by. */
+const MAX_VARY = 16;
+/** Tags of a response; one with more could not be purged by all of them, so it is not kept. */
+const MAX_TAGS = 256;
+/** Characters of a tag. */
+const MAX_TAG = 1024;
+
+/** RFC 9111 §3.1: of one connection, or to a proxy alone; and what is computed for each response. */
+const NOT_KEPT = new Set([
+  'age',
+  'connection',
+  'keep-alive',
+  'proxy-authenticate',
+  'proxy-authentication-info',
+  'proxy-authorization',
+  'proxy-connection',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+]);
+
+const SPACED_TAGS = ['surrogate-key', 'xkey'];
+const LISTED_TAGS = ['cache-tags', 'cache-tag'];
+/** Fields for the cache alone: they never reach a client. */
+export const FIELDS_FOR_CACHES: readonly string[] = [
+  ...TARGETED_FIELDS,
+  ...SPACED_TAGS,
+  ...LISTED_TAGS,
+];
+
+/** RFC 9111 §3, for a shared cache, of a response to a GET without a body. */
+export function mayStore(
+  request: StoringRequest,
+  response: StoringResponse,
+  rules: StoringRules,
+  nowMs: number,
+): StoringVerdict {
+  const { status, headers } = response;
+  // 206 is never stored, and a 304 is no response of its own.
+  if (status < 200 || status === 206 || status === 304) return refused(`status-${status}`);
+  if (headers.has('set-cookie')) return refused('set-cookie');
+  for (const name of rules.personalFields) if (headers.has(name)) return refused('personal');
+  const targeted = targetedDirectives(headers);
+  const directives = targeted ?? parseCacheControl(headers.combined('cache-control'));
+  const forbidden = forbids(status, directives);
+  if (forbidden !== null) return refused(forbidden);
+
+  const vary = varyOf(headers);
+  if (vary === null) return refused('vary');
+  const tags = tagsOf(headers);
+  if (tags === null) return refused('tags');
+  const isShared = directives.has('public') || directives.has('s-maxage');
+  const whose = isOfOneClient(request.headers, directives, isShared || targeted !== null, isShared);
+  if (whose !== null) return refused(whose);
+
+  const freshness = freshnessOf(status, headers, directives, targeted !== null, rules, nowMs);
+  const noCache = directives.fields('no-cache');
+  const revalidatesAlways = noCache === 'all';
+  const hasValidator = headers.has('etag') || headers.has('last-modified');
+  const names = freshness.isExplicit || revalidatesAlways;
+  const isUsable = freshness.lifetimeMs > 0 && !revalidatesAlways;
+  if (!isUsable && !(names && hasValidator)) return refused('no-freshness');
+  return {
+    kind: 'stored',
+    freshness,
+    revalidatesAlways,
+    isForEveryone: freshness.isExplicit || isShared,
+    vary,
+    headers: keptFields(headers, [
+      ...(noCache === 'all' ? [] : (noCache ?? [])),
+      ...privateFields(directives),
+    ]),
+    tags,
+  };
+}
+
+function refused(detail: string): StoringVerdict {
+  return { kind: 'refused', detail };
+}
+
+function forbids(status: number, directives: CacheDirectives): string | null {
+  // RFC 9111 §5.2.2.3: must-understand takes no-store back where the status is understood.
+  const understands = directives.has('must-understand');
+  if (understands && !UNDERSTOOD.has(status)) return 'must-understand';
+  if (directives.has('no-store') && !understands) return 'no-store';
+  if (directives.fields('private') === 'all') return 'private';
+  return null;
+}
+
+/**
+ * RFC 9111 §3.5: what was asked for with credentials is for others only where the response says so.
+ * For cookies the RFC has no such rule; few apps say `Vary: Cookie` that should, so it is the same.
+ */
+function isOfOneClient(
+  request: HeaderList,
+  directives: CacheDirectives,
+  isShared: boolean,
+  isPublic: boolean,
+): string | null {
+  if (request.has('authorization')) {
+    return isPublic || directives.has('must-revalidate') ? null : 'authorization';
+  }
+  return request.has('cookie') && !isShared ? 'cookie' : null;
+}
+
+/** RFC 9111 §4.1; null for `*`, and for more than is kept. */
+function varyOf(headers: HeaderList): string[] | null {
+  const names = splitList(headers.combined('vary') ?? '').map((name) => name.toLowerCase());
+  const unique = [...new Set(names)].sort();
+  return unique.includes('*') || unique.length > MAX_VARY ? null : unique;
+}
+
+/** RFC 9111 §5.2.2.7: of `private="…"` only these fields are of one client. */
+function privateFields(directives: CacheDirectives): readonly string[] {
+  const named = directives.fields('private');
+  return named === null || named === 'all' ? [] : named;
+}
+
+/** The fields of a response without those that are not kept, or are for caches alone. */
+function keptFields(headers: HeaderList, named: readonly string[]): HeaderList {
+  const kept = headers.clone();
+  kept.deleteWhere(
+    (key) => NOT_KEPT.has(key) || named.includes(key) || FIELDS_FOR_CACHES.includes(key),
+  );
+  return kept;
+}
+
+/** Of all fields that name tags; null for more than are kept, or for one that is too long. */
+function tagsOf(headers: HeaderList): readonly string[] | null {
+  if (!FIELDS_FOR_CACHES.some((name) => headers.has(name))) return [];
+  const tags: string[] = [];
+  const read = (names: readonly string[], separator: RegExp): void => {
+    for (const name of names) {
+      for (const field of headers.getAll(name)) {
+        tags.push(...field.split(separator, MAX_TAGS + 1).filter((tag) => tag !== ''));
+      }
+    }
+  };
+  read(SPACED_TAGS, /[\s,]+/);
+  read(LISTED_TAGS, /\s*,\s*/);
+  const isTooMuch = tags.length > MAX_TAGS || tags.some((tag) => tag.length > MAX_TAG);
+  return isTooMuch ? null : [...new Set(tags.map((tag) => tag.trim()))];
+}
+
+/** Removes what is for caches alone from a head that goes on. */
+export function dropFieldsForCaches(headers: HeaderList): void {
+  for (const name of FIELDS_FOR_CACHES) headers.delete(name);
+}

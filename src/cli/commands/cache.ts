@@ -1,0 +1,99 @@
+import { Command } from 'commander';
+import { HubgateError } from '../../kernel/error.ts';
+import type { StatusReport } from '../../runtime/health.ts';
+import {
+  adminAddressOf,
+  getFromAdmin,
+  isDone,
+  postToAdmin,
+  refusalText,
+} from '../admin-request.ts';
+import { type ConfigSource, withConfigSource } from '../config-source.ts';
+import { configIfAny } from '../storage.ts';
+import type { Output } from '../terminal.ts';
+
+interface CacheFlags extends ConfigSource {
+  readonly address?: string;
+}
+
+interface PurgeFlags extends CacheFlags {
+  readonly tag?: string;
+  readonly all?: true;
+}
+
+interface StatsFlags extends CacheFlags {
+  readonly json?: true;
+}
+
+/** `hubgate cache`: what a running gateway keeps. */
+export function cacheCommand(output: Output): Command {
+  return new Command('cache')
+    .description('look at what a running gateway keeps, and drop some of it')
+    .addCommand(purgeCommand(output))
+    .addCommand(statsCommand(output));
+}
+
+function purgeCommand(output: Output): Command {
+  return atGateway('purge')
+    .description('drop answers: of a URL, of all URLs that a pattern with * fits, or with a tag')
+    .argument('[url]', 'URL, or a pattern such as https://example.com/blog/*')
+    .option('--tag <tag>', 'drop what has this tag')
+    .option('--all', 'drop everything')
+    .action(async (url: string | undefined, flags: PurgeFlags, command: Command) => {
+      const { tag, all } = flags;
+      const given = [url, tag, all].filter((one) => one !== undefined);
+      if (given.length !== 1) {
+        throw new HubgateError('invalid-argument', 'Name a URL, a pattern, --tag or --all');
+      }
+      const kind = url?.includes('*') === true ? 'pattern' : 'url';
+      const query = new URLSearchParams(
+        all === true ? { all: '' } : tag === undefined ? { [kind]: url ?? '' } : { tag },
+      );
+      const address = addressOf(flags, command);
+      const answer = await postToAdmin(address, `/cache/purge?${query.toString()}`);
+      if (!isDone(answer)) throw new HubgateError('purge-failed', refusalText(address, answer));
+      const { purged } = Object(answer.body);
+      output.result(`purged ${purged}`);
+    });
+}
+
+function statsCommand(output: Output): Command {
+  return atGateway('stats')
+    .description('show what is kept, and how requests were answered')
+    .option('--json', 'print JSON')
+    .action(async (flags: StatsFlags, command: Command) => {
+      const address = addressOf(flags, command);
+      const answer = await getFromAdmin(address, '/status');
+      if (!isDone(answer)) throw new HubgateError('status-failed', refusalText(address, answer));
+      // The admin API of this version has answered.
+      const stats = statsOf(answer.body as StatusReport);
+      if (flags.json === true) output.result(JSON.stringify(stats));
+      else for (const [name, value] of Object.entries(stats)) output.result(`${name} ${value}`);
+    });
+}
+
+/** What is counted of caches, by short names. */
+function statsOf({ metrics }: StatusReport): Record<string, number> {
+  const stats: Record<string, number> = {};
+  for (const { name, values } of metrics) {
+    const [, what] = /^hubgate_cache_(\w+?)(?:_total)?$/.exec(name) ?? [];
+    if (what === undefined) continue;
+    for (const { labels, value } of values) {
+      const key = [what, ...Object.values(labels)].join(' ');
+      stats[key] = (stats[key] ?? 0) + value;
+    }
+  }
+  return stats;
+}
+
+function atGateway(name: string): Command {
+  return withConfigSource(new Command(name)).option(
+    '--address <host:port>',
+    'admin address of the gateway (default: the one in the file)',
+  );
+}
+
+function addressOf(flags: CacheFlags, command: Command): string {
+  const config = flags.address === undefined ? configIfAny(flags, command) : null;
+  return adminAddressOf(flags.address, config?.options);
+}

@@ -1,0 +1,158 @@
+import type { HandlerData } from '../config/routes.ts';
+import { list as listShape, nullable, object } from '../config/shape.ts';
+import {
+  duration as durationShape,
+  size as sizeShape,
+  text as textShape,
+} from '../config/shape-values.ts';
+import { ResponseCache } from '../cache/response-cache.ts';
+import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
+import { duration, list, size } from '../hubfile/values.ts';
+import type { Handler } from '../http/exchange.ts';
+import { appendToLog } from '../site/access-log.ts';
+import type { HandlerContext } from '../site/handler-context.ts';
+import type { HandlerDirective } from './directive.ts';
+
+export interface CacheConfig {
+  readonly kind: 'cache';
+  /** How long an answer is fresh that names no time; null: it is not kept. */
+  readonly ttlMs: number | null;
+  /** How long a stale answer may stand in, where the app does not say. */
+  readonly staleMs: number;
+  /** Bytes of all that is kept. */
+  readonly maxSize: number;
+  /** Bytes of one body. */
+  readonly maxBody: number;
+  /** Texts with placeholders: requests for which they differ share nothing. */
+  readonly varyOn: readonly string[];
+}
+
+const MIB = 1024 * 1024;
+const defaults = {
+  ttlMs: null,
+  staleMs: 0,
+  maxSize: 64 * MIB,
+  maxBody: 8 * MIB,
+  varyOn: [],
+} as const;
+
+const data: HandlerData<CacheConfig> = {
+  shape: () =>
+    object(
+      {
+        ttlMs: nullable(durationShape({ min: 1 })),
+        staleMs: durationShape(),
+        maxSize: sizeShape({ min: 1 }),
+        maxBody: sizeShape({ min: 1 }),
+        varyOn: listShape(textShape('a text such as {cookie.lang}')),
+      },
+      defaults,
+    ),
+  check(cache, report) {
+    if (cache.maxBody <= cache.maxSize) return;
+    const message = 'max_body is more than max_size: no such body could be kept';
+    report(cache, { severity: 'error', code: 'body-beyond-size', message });
+  },
+};
+
+declare module '../config/routes.ts' {
+  interface HandlerKinds {
+    cache: CacheConfig;
+  }
+}
+
+const USAGE = `
+cache [<matcher>] {
+    ttl <duration>
+    stale <duration>
+    max_size <size>
+    max_body <size>
+    vary_on <text…>
+}
+`;
+
+const KEY = 'what is asked for decides: scheme, host, path, query, Vary; add to it with vary_on';
+const MEMORY = 'answers are kept in memory, at most max_size of them';
+const PURGE = 'updates purge what they name; further: hubgate cache purge, POST /cache/purge';
+
+const syntax: DirectiveSyntax = {
+  usage: USAGE,
+  summary: 'keeps answers as long as they are current, and purges what an update names',
+  after: 'request_header',
+  read(cursor, scope) {
+    const matcher = takeMatcher(cursor, scope);
+    const start: CacheConfig = { kind: 'cache', ...defaults };
+    const config = cursor.options(
+      start,
+      {
+        ttl: (option) => ({ ttlMs: duration(option) }),
+        stale: (option) => ({ staleMs: duration(option) }),
+        max_size: (option) => ({ maxSize: size(option) }),
+        max_body: (option) => ({ maxBody: size(option) }),
+        vary_on: (option, { varyOn }) => ({
+          varyOn: [...varyOn, ...list(option, 'a text such as {cookie.lang}')],
+        }),
+      },
+      {
+        repeatable: ['vary_on'],
+        unsupported: {
+          allowed_http_verbs: 'GET and HEAD are kept, as RFC 9111 has it',
+          allowed_additional_status_codes: 'what the app allows is kept, whatever its status is',
+          api: PURGE,
+          badger: MEMORY,
+          cache_keys: KEY,
+          cache_name: 'the name in Cache-Status is hubgate',
+          cdn: PURGE,
+          default_cache_control: 'use ttl, or header ?Cache-Control in the route',
+          disable_coalescing: 'what is not shared is not waited for',
+          etcd: MEMORY,
+          headers: 'use vary_on {header.NAME}',
+          key: KEY,
+          max_cacheable_body_bytes: 'it is max_body here',
+          log_level: 'use the global option log',
+          mode: 'the cache goes by RFC 9111',
+          nats: MEMORY,
+          nuts: MEMORY,
+          olric: MEMORY,
+          otter: MEMORY,
+          redis: MEMORY,
+          regex: 'use a matcher: cache @notAdmin',
+          simplefs: MEMORY,
+          storers: MEMORY,
+          surrogate_keys: 'let the app send Surrogate-Key, Cache-Tags or xkey',
+          timeout: 'use transport { response_header_timeout } of reverse_proxy',
+        },
+      },
+    );
+    cursor.end();
+    return [step(cursor, matcher, config)];
+  },
+};
+
+/** Marks requests that a cache has seen: only the first that matches looks at one. */
+const SEEN = 'hubgate.cache';
+
+function compile(config: CacheConfig, context: HandlerContext): Handler {
+  const { clock, scheduler, expand, caching } = context;
+  const cache = new ResponseCache({
+    settings: config,
+    store: caching.openStore(config.maxSize),
+    caches: caching.caches,
+    memory: caching.memory,
+    scheduler,
+    clock,
+    expand,
+    personalFields: caching.personalFields,
+    namesOf: caching.namesOf,
+    namesOfTags: caching.namesOfTags,
+    changed: caching.changed,
+    note: (exchange, outcome) => appendToLog(exchange, 'hubgate.cache', outcome),
+  });
+  return (exchange, next) => {
+    if (exchange.variables.has(SEEN) || caching.isHubRequest(exchange)) return next();
+    exchange.variables.set(SEEN, '');
+    return cache.handle(exchange, next);
+  };
+}
+
+export const cache: HandlerDirective<CacheConfig> = { data, syntax, compile };

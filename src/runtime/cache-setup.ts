@@ -1,0 +1,95 @@
+import { createHash } from 'node:crypto';
+import type { CacheContext } from '../cache/cache-context.ts';
+import { purgeName, purgeNameOf } from '../cache/purge-names.ts';
+import { createTopicOf } from '../client/page-topics.ts';
+import type { DiscoveryConfig, SiteConfig } from '../config/config.ts';
+import { DATA_FIELD, PUBLISH_FIELD } from '../discovery/hub-publish.ts';
+import { linkedPages } from '../discovery/link.ts';
+import type { Exchange } from '../http/exchange.ts';
+import type { HeaderList } from '../http/header-list.ts';
+import { requestUrl } from '../http/request-url.ts';
+import { parseUrl, requireUrl } from '../kernel/parse-url.ts';
+import type { Scope } from '../kernel/scope.ts';
+import { personalFieldsOf } from './discovery-setup.ts';
+import { CACHES } from './peer-workers.ts';
+import type { Resources } from './resources.ts';
+
+/** The field by which an app hands out a token, where no discovery names another. */
+const TOKEN_FIELD = 'Hub-Access-Token';
+/** Other names of its page that an answer may have, beside its URL. */
+const MAX_OTHER_NAMES = 8;
+
+/** What the caches of a site need. */
+export function cacheContext(
+  site: SiteConfig,
+  isHubRequest: (exchange: Exchange) => boolean,
+  { caches, arrivingBytes, signals }: Resources,
+  scope: Scope,
+): CacheContext {
+  const digest = cacheDigest(site);
+  let opened = 0;
+  return {
+    caches,
+    memory: arrivingBytes,
+    openStore(maxBytes) {
+      opened += 1;
+      const lease = caches.acquire(`${digest} ${opened}`, maxBytes);
+      scope.defer(() => lease.release());
+      return lease.value;
+    },
+    personalFields: fieldsOfOneClient(site.discovery),
+    namesOf: namesOf(site.discovery),
+    namesOfTags,
+    changed(names) {
+      caches.purge(names, 'method');
+      signals.send({ core: CACHES, kind: 'changed', names });
+    },
+    isHubRequest,
+  };
+}
+
+/** All that decides what a site answers: where it changes, what was kept means nothing any more. */
+export function cacheDigest({ addresses, routes, errorRoutes, discovery }: SiteConfig): string {
+  const text = JSON.stringify([addresses, routes, errorRoutes, discovery]);
+  return createHash('sha256').update(text).digest('base64url');
+}
+
+function fieldsOfOneClient(discovery: DiscoveryConfig | null): readonly string[] {
+  const fields = discovery === null ? [TOKEN_FIELD] : personalFieldsOf(discovery);
+  return [...fields, PUBLISH_FIELD, DATA_FIELD].map((name) => name.toLowerCase());
+}
+
+/**
+ * The URL of a page, the topic that it has, and the names that the app gives it: by each of them an
+ * update may tell that it has changed.
+ */
+function namesOf(discovery: DiscoveryConfig | null): CacheContext['namesOf'] {
+  const topicOf = createTopicOf(discovery?.aliases ?? [], (url) => requireUrl(url).href);
+  return (exchange: Exchange, headers: HeaderList) => {
+    const url = requestUrl(exchange);
+    if (url === null) return [];
+    const names = new Set([
+      purgeNameOf(url),
+      purgeName(topicOf(url).topic),
+      // Topics may be relative to their hub.
+      url.pathname,
+      url.pathname + url.search,
+    ]);
+    const others = [...linkedPages(headers), headers.get('content-location') ?? ''];
+    for (const other of others.slice(0, MAX_OTHER_NAMES)) {
+      const named = other === '' ? null : parseUrl(other, url.href);
+      if (named !== null) names.add(purgeNameOf(named));
+    }
+    return [...names];
+  };
+}
+
+/** As they are, and what is a path as a URL of the site too: publishers name things by their URLs. */
+function namesOfTags(exchange: Exchange, tags: readonly string[]): readonly string[] {
+  if (tags.length === 0) return tags;
+  const asked = requestUrl(exchange);
+  return tags.flatMap((tag) => {
+    const url = asked !== null && tag.startsWith('/') ? parseUrl(tag, asked.href) : null;
+    return url === null ? [purgeName(tag)] : [tag, purgeNameOf(url)];
+  });
+}

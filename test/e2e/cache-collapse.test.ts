@@ -1,0 +1,254 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { Agent, createServer, get, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { describe, it, type TestContext } from 'node:test';
+import { freePort } from '../support/free-port.ts';
+import { startLibraryGateway } from '../support/gateway.ts';
+import { send } from '../support/http.ts';
+import { silentLogger } from '../support/installed-package.ts';
+import { TestClock } from '../support/test-clock.ts';
+
+/** A request that the app has been given, and answers when the test says so. */
+interface Question {
+  readonly request: IncomingMessage;
+  readonly response: ServerResponse;
+}
+
+/** An app whose every answer the test gives, behind a cache. */
+class SlowApp {
+  readonly questions: Question[] = [];
+  readonly url: string;
+  readonly clock: TestClock;
+  #waiting: (() => void)[] = [];
+
+  private constructor(url: string, clock: TestClock) {
+    this.url = url;
+    this.clock = clock;
+  }
+
+  static async start(test: TestContext, directives = 'cache'): Promise<SlowApp> {
+    const port = await freePort();
+    const clock = new TestClock(Date.parse('2026-01-01T00:00:00Z'));
+    const app = new SlowApp(`http://127.0.0.1:${port}`, clock);
+    const server = createServer((request, response) => {
+      app.questions.push({ request, response });
+      for (const go of app.#waiting.splice(0)) go();
+    });
+    server.listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    test.after(() => {
+      server.closeAllConnections();
+      server.close();
+    });
+    const { port: own } = server.address() as AddressInfo;
+    const site = `${app.url} {\n${directives}\nrespond /ping pong\nreverse_proxy 127.0.0.1:${own}\n}\n`;
+    await startLibraryGateway(test, site, undefined, silentLogger, clock);
+    return app;
+  }
+
+  /** The question of this number, as soon as it has come. */
+  async question(number: number): Promise<Question> {
+    for (;;) {
+      const found = this.questions[number - 1];
+      if (found !== undefined) return found;
+      await new Promise<void>((go) => this.#waiting.push(go));
+    }
+  }
+
+  /** What was sent before has been read by the gateway: it answers later requests itself meanwhile. */
+  async handled(): Promise<void> {
+    for (let i = 0; i < 10; i += 1) await send(`${this.url}/ping`);
+  }
+
+  /** A client that reads when the test wants it to; without an agent, so that it can leave. */
+  open(path: string): Promise<IncomingMessage> {
+    return new Promise((resolve, reject) => {
+      get(`${this.url}${path}`, { agent: false }, resolve).on('error', reject);
+    });
+  }
+}
+
+/** Resolves when a message is over, in good order or not. */
+function closed(message: IncomingMessage): Promise<void> {
+  return new Promise((resolve) => {
+    message.on('error', () => {});
+    message.once('close', resolve);
+  });
+}
+
+const SHARED = { 'Cache-Control': 'public, max-age=60' } as const;
+const CLIENTS = 1_000;
+
+describe('cache, many requests for the same', () => {
+  it('makes one request to the app for a thousand, when it is asked first and when it is stale', async (test) => {
+    const app = await SlowApp.start(test);
+    const agent = new Agent({ maxSockets: CLIENTS });
+    test.after(() => agent.destroy());
+    const ask = (): Promise<string> =>
+      new Promise((resolve, reject) => {
+        get(`${app.url}/a`, { agent }, (response) => {
+          let text = '';
+          response.setEncoding('utf8').on('data', (chunk: string) => (text += chunk));
+          response.on('end', () => resolve(text));
+        }).on('error', reject);
+      });
+    for (let round = 1; round <= 2; round += 1) {
+      const answers = Array.from({ length: CLIENTS }, ask);
+      const { response } = await app.question(round);
+      // One more asks by a connection of its own: by the time it is there, so are most of the others.
+      const late = ask();
+      await app.handled();
+      response.writeHead(200, SHARED).end(`answer ${round}`);
+      assert.deepEqual(
+        new Set(await Promise.all([...answers, late])),
+        new Set([`answer ${round}`]),
+      );
+      assert.equal(app.questions.length, round);
+      app.clock.advance(61_000);
+    }
+  });
+
+  it('gives those who wait the body as it arrives', async (test) => {
+    const app = await SlowApp.start(test);
+    const first = app.open('/a');
+    const { response } = await app.question(1);
+    const second = app.open('/a');
+    await app.handled();
+    response.writeHead(200, SHARED).write('beginning');
+    for (const client of [await first, await second]) {
+      const [chunk] = await once(client, 'data');
+      assert.equal(String(chunk), 'beginning');
+    }
+    response.end('end');
+    for (const client of [await first, await second]) await once(client, 'end');
+    assert.equal((await send(`${app.url}/a`)).body, 'beginningend');
+    assert.equal(app.questions.length, 1);
+  });
+
+  it('keeps the answer of a client that has left, and gives it to others who wait', async (test) => {
+    const app = await SlowApp.start(test);
+    const first = get(`${app.url}/a`, { agent: false });
+    first.on('error', () => {});
+    const { response, request } = await app.question(1);
+    const second = app.open('/a');
+    // The second waits for the first: it has not asked the app.
+    await app.handled();
+    first.destroy();
+    response.writeHead(200, SHARED).write('beginning');
+    const client = await second;
+    assert.equal(request.destroyed, false);
+    client.destroy();
+    response.end('end');
+    await once(response, 'close');
+    assert.equal((await send(`${app.url}/a`)).body, 'beginningend');
+  });
+
+  it('lets a slow reader hold nobody up', async (test) => {
+    const app = await SlowApp.start(test);
+    const first = app.open('/a');
+    const { response } = await app.question(1);
+    const body = Buffer.alloc(6 * 1024 * 1024, 'x');
+    response.writeHead(200, SHARED).end(body);
+    // It has its head and reads nothing else.
+    const slow = await first;
+    await once(response, 'close');
+    const { body: got, headers } = await send(`${app.url}/a`);
+    assert.equal(got.length, body.length);
+    assert.match(String(headers['cache-status']), /hit|collapsed/);
+    let size = 0;
+    for await (const chunk of slow) size += chunk.length;
+    assert.equal(size, body.length);
+    assert.equal(app.questions.length, 1);
+  });
+
+  it('passes on what turns out to be longer than it keeps', async (test) => {
+    const app = await SlowApp.start(test, 'cache {\nmax_body 100KiB\n}');
+    const answer = send(`${app.url}/a`);
+    const { response } = await app.question(1);
+    response.writeHead(200, SHARED);
+    const body = 'x'.repeat(1024 * 1024);
+    for (let at = 0; at < body.length; at += 64 * 1024)
+      response.write(body.slice(at, at + 64 * 1024));
+    response.end();
+    assert.equal((await answer).body.length, body.length);
+    const again = send(`${app.url}/a`);
+    (await app.question(2)).response.writeHead(200, SHARED).end('short');
+    assert.equal((await again).body, 'short');
+  });
+
+  it('breaks off with the app, and keeps nothing of that', async (test) => {
+    const app = await SlowApp.start(test);
+    const first = app.open('/a');
+    const { response } = await app.question(1);
+    const second = app.open('/a');
+    await app.handled();
+    response.writeHead(200, SHARED).write('beginning');
+    const clients = [await first, await second];
+    const endings = clients.map(async (client) => {
+      client.resume();
+      await closed(client);
+      return client.complete;
+    });
+    response.destroy();
+    assert.deepEqual(await Promise.all(endings), [false, false]);
+    const again = send(`${app.url}/a`);
+    (await app.question(2)).response.writeHead(200, SHARED).end('whole');
+    assert.equal((await again).body, 'whole');
+  });
+
+  it('lets nobody wait for what is not shared, once that is known', async (test) => {
+    const app = await SlowApp.start(test);
+    const first = send(`${app.url}/a`);
+    (await app.question(1)).response.writeHead(200, { 'Cache-Control': 'private' }).end('one');
+    await first;
+    const others = [send(`${app.url}/a`), send(`${app.url}/a`)];
+    // Both have reached the app before either is answered.
+    const questions = [await app.question(2), await app.question(3)];
+    for (const { response } of questions) {
+      response.writeHead(200, { 'Cache-Control': 'private' }).end('own');
+    }
+    for (const other of others) assert.equal((await other).body, 'own');
+  });
+
+  it('leaves live pages that it does not keep to what they share of an update', async (test) => {
+    const app = await SlowApp.start(
+      test,
+      'hub {\nanonymous\ncookie_name hub\n}\ndiscovery {\nchanges public\nlive\n}\ncache',
+    );
+    const headers = [['Hub-Live', 'urn:update']] as const;
+    const first = send(`${app.url}/a`, { headers });
+    const { response } = await app.question(1);
+    const others = Array.from({ length: 20 }, () => send(`${app.url}/a`, { headers }));
+    await app.handled();
+    response.writeHead(200, { 'Content-Type': 'text/plain' }).end('shown');
+    for (const one of [first, ...others]) assert.equal((await one).body, 'shown');
+    assert.equal(app.questions.length, 1);
+  });
+
+  it('asks no longer where nobody waits any more', async (test) => {
+    const app = await SlowApp.start(test);
+    const only = get(`${app.url}/a`, { agent: false });
+    only.on('error', () => {});
+    const { request } = await app.question(1);
+    const gone = closed(request);
+    only.destroy();
+    await gone;
+    const next = send(`${app.url}/a`);
+    (await app.question(2)).response.writeHead(200, SHARED).end('next');
+    assert.equal((await next).body, 'next');
+  });
+
+  it('tells all who wait of an app that fails', async (test) => {
+    const app = await SlowApp.start(test);
+    const answers = [send(`${app.url}/a`)];
+    const { response } = await app.question(1);
+    answers.push(send(`${app.url}/a`), send(`${app.url}/a`));
+    await app.handled();
+    response.destroy();
+    // The proxy tries once more, as a kept connection may have been closed at that moment.
+    (await app.question(2)).response.destroy();
+    const statuses = await Promise.all(answers.map(async (answer) => (await answer).status));
+    assert.deepEqual(statuses, [502, 502, 502]);
+  });
+});

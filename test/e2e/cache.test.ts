@@ -1,0 +1,328 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { describe, it, type TestContext } from 'node:test';
+import { freePort } from '../support/free-port.ts';
+import { startLibraryGateway, type TestLibraryGateway } from '../support/gateway.ts';
+import { type Answer, type RawRequest, send } from '../support/http.ts';
+import { silentLogger } from '../support/installed-package.ts';
+import { TestClock } from '../support/test-clock.ts';
+
+type Respond = (request: IncomingMessage, response: ServerResponse, count: number) => void;
+
+interface Cached {
+  readonly gateway: TestLibraryGateway;
+  readonly clock: TestClock;
+  /** Requests that the app has seen. */
+  readonly seen: IncomingMessage[];
+  ask(path: string, options?: RawRequest): Promise<Answer>;
+  site(directives: string): string;
+}
+
+/** A gateway with a cache in front of an app. */
+async function startCached(
+  test: TestContext,
+  respond: Respond,
+  directives = 'cache',
+): Promise<Cached> {
+  const seen: IncomingMessage[] = [];
+  const app = createServer((request, response) => {
+    seen.push(request);
+    respond(request, response, seen.length);
+  });
+  app.listen(0, '127.0.0.1');
+  await once(app, 'listening');
+  test.after(() => {
+    app.closeAllConnections();
+    app.close();
+  });
+  const { port: appPort } = app.address() as AddressInfo;
+  const port = await freePort();
+  const site = (lines: string): string =>
+    `http://127.0.0.1:${port} {\n${lines}\nreverse_proxy 127.0.0.1:${appPort}\n}\n`;
+  const clock = new TestClock(Date.parse('2026-01-01T00:00:00Z'));
+  const gateway = await startLibraryGateway(test, site(directives), undefined, silentLogger, clock);
+  const ask = (path: string, options?: RawRequest): Promise<Answer> =>
+    send(`http://127.0.0.1:${port}${path}`, options);
+  return { gateway, clock, seen, ask, site };
+}
+
+function fresh(response: ServerResponse, body: string, fields: Record<string, string> = {}): void {
+  response.writeHead(200, { 'Cache-Control': 'public, max-age=60', Date: DATE, ...fields });
+  response.end(body);
+}
+
+/** Asks again and again, at most a thousand times. */
+async function until(holds: () => Promise<boolean>): Promise<void> {
+  for (let round = 0; round < 1_000; round += 1) if (await holds()) return;
+  assert.fail('it never held');
+}
+
+const DATE = 'Thu, 01 Jan 2026 00:00:00 GMT';
+
+describe('cache', () => {
+  it('answers with what it has kept, says so, and asks again when it is stale', async (test) => {
+    const { ask, clock } = await startCached(test, (_request, response, count) =>
+      fresh(response, `answer ${count}`),
+    );
+    const first = await ask('/a');
+    assert.deepEqual(
+      [first.body, first.headers['cache-status'], first.headers.age],
+      ['answer 1', 'hubgate; fwd=uri-miss; fwd-status=200; stored; ttl=60', undefined],
+    );
+    clock.advance(20_000);
+    const second = await ask('/a');
+    assert.deepEqual(
+      [second.body, second.headers['cache-status'], second.headers.age],
+      ['answer 1', 'hubgate; hit; ttl=40', '20'],
+    );
+    clock.advance(40_000);
+    assert.equal((await ask('/a')).body, 'answer 2');
+  });
+
+  it('answers HEAD, conditions and ranges from what is stored', async (test) => {
+    const { ask, seen } = await startCached(test, (_request, response) =>
+      fresh(response, '0123456789', { ETag: '"v1"' }),
+    );
+    await ask('/a');
+    const head = await ask('/a', { method: 'HEAD' });
+    assert.deepEqual([head.status, head.headers['content-length'], head.body], [200, '10', '']);
+    const unchanged = await ask('/a', { headers: [['If-None-Match', 'W/"v1"']] });
+    assert.deepEqual([unchanged.status, unchanged.headers.etag, unchanged.body], [304, '"v1"', '']);
+    const part = await ask('/a', { headers: [['Range', 'bytes=2-4']] });
+    assert.deepEqual(
+      [part.status, part.body, part.headers['content-range'], part.headers['content-length']],
+      [206, '234', 'bytes 2-4/10', '3'],
+    );
+    const none = await ask('/a', { headers: [['Range', 'bytes=20-']] });
+    assert.deepEqual([none.status, none.headers['content-range']], [416, 'bytes */10']);
+    assert.equal(seen.length, 1);
+  });
+
+  it('renews a stored answer by a 304 of the app', async (test) => {
+    const { ask, clock, seen } = await startCached(test, (request, response, count) => {
+      if (request.headers['if-none-match'] === '"v1"') {
+        response.writeHead(304, { 'Cache-Control': 'max-age=60', ETag: '"v1"', 'X-Count': count });
+        response.end();
+      } else fresh(response, 'hello', { ETag: '"v1"', 'X-Count': String(count) });
+    });
+    await ask('/a');
+    clock.advance(61_000);
+    const renewed = await ask('/a');
+    assert.deepEqual(
+      [renewed.status, renewed.body, renewed.headers['x-count']],
+      [200, 'hello', '2'],
+    );
+    assert.match(String(renewed.headers['cache-status']), /fwd=stale; fwd-status=304; stored/);
+    assert.equal((await ask('/a')).headers['x-count'], '2');
+    assert.equal(seen.length, 2);
+  });
+
+  it('keeps nothing that names no time, but for the time of ttl and for those who are not known', async (test) => {
+    const { ask, seen } = await startCached(
+      test,
+      (_request, response, count) => response.end(`answer ${count}`),
+      'cache /kept/* {\nttl 1m\n}\ncache',
+    );
+    await ask('/a');
+    assert.match(String((await ask('/a')).headers['cache-status']), /detail=no-freshness/);
+    assert.equal(seen.length, 2);
+    await ask('/kept/a');
+    assert.equal((await ask('/kept/a')).body, 'answer 3');
+    const known = await ask('/kept/a', { headers: [['Cookie', 'session=1']] });
+    assert.equal(known.body, 'answer 4');
+    assert.match(String(known.headers['cache-status']), /detail=cookie/);
+    assert.equal((await ask('/kept/a')).body, 'answer 3');
+  });
+
+  it('uses what is stale while it asks for a newer answer, and where the app fails', async (test) => {
+    let isBroken = false;
+    const { ask, clock, seen } = await startCached(
+      test,
+      (_request, response, count) => {
+        if (isBroken) response.writeHead(503).end('broken');
+        else response.writeHead(200, { 'Cache-Control': 'max-age=10' }).end(`answer ${count}`);
+      },
+      'cache {\nstale 1m\n}',
+    );
+    await ask('/a');
+    clock.advance(15_000);
+    const stale = await ask('/a');
+    assert.deepEqual(
+      [stale.body, stale.headers['cache-status']],
+      ['answer 1', 'hubgate; hit; ttl=-5'],
+    );
+    await until(async () => (await ask('/a')).body === 'answer 2');
+    isBroken = true;
+    clock.advance(15_000);
+    const asked = seen.length;
+    assert.equal((await ask('/a')).body, 'answer 2');
+    await until(async () => {
+      await ask('/a');
+      return seen.length > asked;
+    });
+    assert.equal((await ask('/a')).body, 'answer 2');
+    clock.advance(60_000);
+    assert.deepEqual([(await ask('/a')).status], [503]);
+  });
+
+  it('forgets what a request has changed', async (test) => {
+    const { ask } = await startCached(test, (request, response, count) => {
+      if (request.method === 'GET') fresh(response, `answer ${count}`);
+      else response.writeHead(303, { Location: '/list' }).end();
+    });
+    await ask('/a');
+    await ask('/list');
+    await ask('/a', { method: 'POST', body: 'x' });
+    assert.equal((await ask('/a')).body, 'answer 4');
+    assert.equal((await ask('/list')).body, 'answer 5');
+  });
+
+  it('takes what is for caches alone off before the client', async (test) => {
+    const { ask, seen } = await startCached(test, (_request, response) =>
+      fresh(response, 'hello', {
+        'Cache-Control': 'no-store',
+        'CDN-Cache-Control': 'max-age=60',
+        'Surrogate-Control': 'max-age=5',
+        'Surrogate-Key': 'one two',
+        'Cache-Tags': 'three',
+        xkey: 'four',
+      }),
+    );
+    for (let round = 0; round < 2; round += 1) {
+      const { headers } = await ask('/a');
+      const named = [
+        'cdn-cache-control',
+        'surrogate-control',
+        'surrogate-key',
+        'cache-tags',
+        'xkey',
+      ];
+      assert.deepEqual(
+        named.filter((name) => name in headers),
+        [],
+      );
+      assert.equal(headers['cache-control'], 'no-store');
+    }
+    assert.equal(seen.length, 1);
+  });
+
+  it('lets nobody pass by an access rule inside of it', async (test) => {
+    const { ask } = await startCached(
+      test,
+      (_request, response, count) => fresh(response, `answer ${count}`),
+      `cache {
+	ttl 1m
+}
+handle /inside {
+	@here remote_ip 127.0.0.1
+	respond @here "for those who are here"
+}
+handle /limited {
+	rate_limit {
+		zone all {
+			events 1
+			window 1h
+		}
+	}
+}`,
+    );
+    const inside = await ask('/inside');
+    assert.deepEqual([inside.status, inside.body], [200, 'for those who are here']);
+    assert.match(String(inside.headers['cache-status']), /detail=client/);
+    assert.equal((await ask('/limited')).status, 200);
+    assert.equal((await ask('/limited')).status, 429);
+  });
+
+  it('keeps an answer per coding, compressed once', async (test) => {
+    const body = 'A page that is long enough. '.repeat(100);
+    const { ask, seen } = await startCached(
+      test,
+      (_request, response) => fresh(response, body, { 'Content-Type': 'text/html', ETag: '"v1"' }),
+      'cache\nencode gzip',
+    );
+    const gzip = { headers: [['Accept-Encoding', 'gzip']] } as const;
+    await ask('/a', gzip);
+    const hit = await ask('/a', gzip);
+    assert.deepEqual(
+      [hit.headers['content-encoding'], hit.headers['cache-status']],
+      ['gzip', 'hubgate; hit; ttl=60'],
+    );
+    assert.equal((await ask('/a')).body, body);
+    assert.equal((await ask('/a')).headers['content-encoding'], undefined);
+    assert.equal(seen.length, 2);
+  });
+
+  it('keeps live pages with their script, and purges them by what requests change', async (test) => {
+    let version = 1;
+    const { ask, seen } = await startCached(
+      test,
+      (request, response) => {
+        if (request.method === 'POST') {
+          if (request.url !== '/b') version += 1;
+          response.writeHead(204).end();
+          return;
+        }
+        const type = { 'Content-Type': 'text/html', ETag: `"v${version}"` };
+        fresh(response, `<html><body>page ${version}</body></html>`, type);
+      },
+      `hub {
+	anonymous
+	cookie_name hub
+}
+discovery {
+	changes public
+	live
+}
+cache
+encode gzip`,
+    );
+    const first = await ask('/a');
+    const hit = await ask('/a');
+    assert.match(hit.body, /<script src="[^"]*live\.js.*page 1/s);
+    assert.equal(hit.headers['cache-status'], 'hubgate; hit; ttl=60');
+    assert.equal(hit.headers.etag, first.headers.etag);
+    const unchanged = await ask('/a', { headers: [['If-None-Match', String(hit.headers.etag)]] });
+    assert.deepEqual([unchanged.status, seen.length], [304, 1]);
+    // The cursor is that of the request, not of the page as it was stored.
+    assert.match(String(first.headers.link), /last-event-id="earliest"/);
+    assert.equal((await ask('/b', { method: 'POST', body: 'x' })).status, 204);
+    await until(async () => !String((await ask('/a')).headers.link).includes('earliest'));
+    assert.match((await ask('/a')).body, /page 1/);
+    assert.match((await ask('/a?x=1')).body, /page 1/);
+    await ask('/a', { method: 'POST', body: 'x' });
+    assert.match((await ask('/a')).body, /page 2/);
+    // The update that the gateway makes of this names the page, whatever its query is.
+    await until(async () => (await ask('/a?x=1')).body.includes('page 2'));
+    const refetched = await ask('/a', { headers: [['Hub-Live', 'urn:any']] });
+    assert.match(refetched.body, /page 2/);
+  });
+
+  it('answers error routes, and its own refusals, as without it', async (test) => {
+    const { ask } = await startCached(
+      test,
+      (_request, response) => response.destroy(),
+      'cache {\nttl 1m\n}\nhandle_errors {\nrespond "error {err.status_code}"\n}',
+    );
+    for (let round = 0; round < 2; round += 1) {
+      const failed = await ask('/a');
+      assert.deepEqual([failed.status, failed.body], [502, 'error 502']);
+    }
+    const nothing = await ask('/a', { headers: [['Cache-Control', 'only-if-cached']] });
+    assert.deepEqual([nothing.status, nothing.body], [504, 'error 504']);
+  });
+
+  it('keeps what is stored over a reload that leaves the site as it is', async (test) => {
+    const { ask, gateway, site } = await startCached(test, (_request, response, count) =>
+      fresh(response, `answer ${count}`),
+    );
+    await ask('/a');
+    await gateway.reload(
+      `${site('cache')}\nhttp://127.0.0.2:${await freePort()} {\nrespond ok\n}\n`,
+    );
+    assert.equal((await ask('/a')).body, 'answer 1');
+    await gateway.reload(site('cache\nheader X-New yes'));
+    assert.equal((await ask('/a')).body, 'answer 2');
+  });
+});

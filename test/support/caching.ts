@@ -1,0 +1,24 @@
+import { ArrivingBytes } from '../../src/cache/arriving-body.ts';
+import type { CacheContext } from '../../src/cache/cache-context.ts';
+import { purgeNameOf } from '../../src/cache/purge-names.ts';
+import { ResponseCaches } from '../../src/cache/response-caches.ts';
+import { requestUrl } from '../../src/http/request-url.ts';
+import type { Scheduler } from '../../src/kernel/scheduler.ts';
+
+/** What caches need, for a site without a hub. */
+export function standaloneCaching(scheduler: Scheduler): CacheContext {
+  const caches = new ResponseCaches(scheduler);
+  return {
+    caches,
+    memory: new ArrivingBytes(),
+    openStore: (maxBytes) => caches.acquire(String(Math.random()), maxBytes).value,
+    personalFields: ['hub-access-token', 'hub-publish'],
+    namesOf: (exchange) => {
+      const url = requestUrl(exchange);
+      return url === null ? [] : [purgeNameOf(url)];
+    },
+    namesOfTags: (_exchange, tags) => tags,
+    changed: (names) => void caches.purge(names, 'method'),
+    isHubRequest: () => false,
+  };
+}

@@ -1,0 +1,104 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { ResponseCaches } from '../../../src/cache/response-caches.ts';
+import type { ResponseStore } from '../../../src/cache/response-store.ts';
+import { sizeOf, type StoredResponse } from '../../../src/cache/stored-response.ts';
+import { variantKey } from '../../../src/cache/variant.ts';
+import { HeaderList } from '../../../src/http/header-list.ts';
+import { Budget, Scheduler } from '../../../src/kernel/scheduler.ts';
+
+function stored(key: string, more: Partial<StoredResponse> = {}): StoredResponse {
+  return {
+    key,
+    vary: [],
+    variant: '',
+    status: 200,
+    headers: new HeaderList(),
+    hidden: new HeaderList(),
+    source: 'upstream',
+    body: Buffer.alloc(1_000),
+    names: [key],
+    freshness: { lifetimeMs: 1, isExplicit: true, whileRevalidateMs: 0, ifErrorMs: 0 },
+    revalidatesAlways: false,
+    isForEveryone: true,
+    responseMs: 0,
+    initialAgeMs: 0,
+    ...more,
+  };
+}
+
+const NOTHING = new HeaderList();
+
+function open(maxBytes = 1_000_000): { caches: ResponseCaches; store: ResponseStore } {
+  const caches = new ResponseCaches(new Scheduler());
+  return { caches, store: caches.acquire('a', maxBytes).value };
+}
+
+describe('the store of a cache', () => {
+  it('lets what was used least recently go, some in a slice', () => {
+    const size = sizeOf(stored('/0000'));
+    const { store } = open(100 * size);
+    for (let i = 0; i < 100; i += 1) store.put(stored(`/${String(i).padStart(4, '0')}`));
+    store.find('/0000', NOTHING);
+    for (let i = 100; i < 110; i += 1) store.put(stored(`/${String(i).padStart(4, '0')}`));
+    assert.equal(store.run(new Budget(1_000)), true);
+    store.run(new Budget(1_000_000));
+    assert.deepEqual([store.entries, store.bytes], [100, 100 * size]);
+    assert.equal(typeof store.find('/0000', NOTHING), 'object');
+    assert.equal(store.find('/0001', NOTHING), null);
+    assert.equal(store.counts.evicted, 10);
+  });
+
+  it('holds so many variants of a URL, and finds the one that fits', () => {
+    const { store } = open();
+    const ask = (language: string): HeaderList => HeaderList.of({ 'Accept-Language': language });
+    const vary = ['accept-language'];
+    for (let i = 0; i < 40; i += 1) {
+      store.put(stored('/a', { vary, variant: variantKey(vary, ask(`l${i}`)) }));
+    }
+    assert.equal(store.entries, 32);
+    assert.equal(store.find('/a', ask('l0')), 'no-variant');
+    assert.equal(typeof store.find('/a', ask('L39')), 'object');
+  });
+
+  it('holds nothing that is larger than itself', () => {
+    const { store } = open(500);
+    store.put(stored('/a'));
+    assert.deepEqual([store.entries, store.bytes], [0, 0]);
+  });
+});
+
+describe('purging', () => {
+  it('drops by URL whatever its scheme is, by tag and by pattern', async () => {
+    const { caches, store } = open();
+    const put = (): void => {
+      store.put(stored('1', { names: ['//example.com/a', 'tag'] }));
+      store.put(stored('2', { names: ['//example.com/b', 'tag'] }));
+      store.put(stored('3', { names: ['//example.com/b/c'] }));
+    };
+    put();
+    assert.equal(caches.purge(['https://example.com/a'], 'update'), 1);
+    put();
+    assert.equal(caches.purge(['HTTP://EXAMPLE.COM/a', 'none'], 'update'), 1);
+    put();
+    assert.equal(caches.purge(['tag'], 'update'), 2);
+    put();
+    assert.equal(await caches.order({ kind: 'pattern', pattern: 'https://example.com/b*' }), 2);
+    assert.equal(await caches.order({ kind: 'all' }), 1);
+    assert.deepEqual([store.entries, store.bytes], [0, 0]);
+  });
+
+  it('is remembered while a request is under way, up to a bound', () => {
+    const { caches } = open();
+    const moment = caches.began();
+    caches.purge(['a'], 'update');
+    assert.equal(caches.wasPurgedSince(moment, ['a']), true);
+    assert.equal(caches.wasPurgedSince(moment, ['b']), false);
+    assert.equal(caches.wasPurgedSince(caches.moment, ['a']), false);
+    for (let i = 0; i < 10_001; i += 1) caches.purge([`x${i}`], 'update');
+    // Nobody knows any more what was purged.
+    assert.equal(caches.wasPurgedSince(moment, ['b']), true);
+    caches.ended();
+    assert.equal(caches.wasPurgedSince(caches.began(), ['b']), false);
+  });
+});

@@ -1,0 +1,110 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { mayStore } from '../../../src/cache/storing.ts';
+import { HeaderList } from '../../../src/http/header-list.ts';
+
+const NOW = Date.parse('2026-01-01T00:00:00Z');
+const RULES = { ttlMs: null, staleMs: 0, personalFields: ['hub-access-token'] };
+
+type Fields = Readonly<Record<string, string | readonly string[]>>;
+
+/** Milliseconds for which an answer is fresh; or why it is not kept. */
+function verdict(
+  response: Fields,
+  request: Fields = {},
+  status = 200,
+  rules = {},
+): number | string {
+  const found = mayStore(
+    { headers: HeaderList.of(request) },
+    { status, headers: HeaderList.of({ Date: 'Thu, 01 Jan 2026 00:00:00 GMT', ...response }) },
+    { ...RULES, ...rules },
+    NOW,
+  );
+  return found.kind === 'refused' ? found.detail : found.freshness.lifetimeMs;
+}
+
+/** What the answer says, what was asked, and what is made of it. */
+const TABLE: readonly (readonly [response: Fields, request: Fields, expected: number | string])[] =
+  [
+    [{ 'Cache-Control': 'max-age=60' }, {}, 60_000],
+    [{ 'Cache-Control': 'max-age=60, s-maxage=5' }, {}, 5_000],
+    [{ 'Cache-Control': 'max-age=60, max-age=30' }, {}, 30_000],
+    [{ 'Cache-Control': 'max-age="60"' }, {}, 60_000],
+    [{ 'Cache-Control': "max-age='60'" }, {}, 'no-freshness'],
+    [{ 'Cache-Control': 'max-age =60' }, {}, 'no-freshness'],
+    [{ 'Cache-Control': 'x="max-age=60", max-age=5' }, {}, 5_000],
+    [{ Expires: 'Thu, 01 Jan 2026 00:01:00 GMT' }, {}, 60_000],
+    [{ Expires: '0' }, {}, 'no-freshness'],
+    [{ 'Cache-Control': 'no-store, max-age=60' }, {}, 'no-store'],
+    [{ 'Cache-Control': 'no-store, must-understand, max-age=60' }, {}, 60_000],
+    [{ 'Cache-Control': 'private, max-age=60' }, {}, 'private'],
+    [{ 'Cache-Control': 'private="x", max-age=60' }, {}, 60_000],
+    [{ 'Cache-Control': 'no-cache' }, {}, 'no-freshness'],
+    [{ 'Cache-Control': 'no-cache', ETag: '"a"' }, {}, 0],
+    [{ 'Cache-Control': 'no-store', 'CDN-Cache-Control': 'max-age=60' }, {}, 60_000],
+    [{ 'Cache-Control': 'max-age=60', 'CDN-Cache-Control': 'no-store' }, {}, 'no-store'],
+    [{ 'Cache-Control': 'max-age=60', 'CDN-Cache-Control': 'max-age=9, &&' }, {}, 60_000],
+    [{ 'Cache-Control': 'max-age=60', 'Surrogate-Control': 'max-age=9' }, {}, 9_000],
+    [{ 'Cache-Control': 'max-age=60', 'Surrogate-Control': 'content="ESI/1.0"' }, {}, 60_000],
+    [{ 'Cache-Control': 'public, max-age=60', 'Set-Cookie': 'a=b' }, {}, 'set-cookie'],
+    [{ 'Cache-Control': 'public, max-age=60', 'Hub-Access-Token': 'x' }, {}, 'personal'],
+    [{ 'Cache-Control': 'max-age=60', Vary: 'Accept, *' }, {}, 'vary'],
+    [{ 'Cache-Control': 'max-age=60' }, { Cookie: 'a=b' }, 'cookie'],
+    [{ 'Cache-Control': 'public, max-age=60' }, { Cookie: 'a=b' }, 60_000],
+    [{ 'Cache-Control': 's-maxage=60' }, { Cookie: 'a=b' }, 60_000],
+    [{ 'Cache-Control': 'max-age=60' }, { Authorization: 'x' }, 'authorization'],
+    [{ 'Cache-Control': 'max-age=60, must-revalidate' }, { Authorization: 'x' }, 60_000],
+    [{ 'Cache-Control': 'public, max-age=60' }, { Authorization: 'x' }, 60_000],
+    [{ 'Cache-Control': 'max-age=60', 'Cache-Tags': 'x,'.repeat(257) }, {}, 'tags'],
+    [{ 'Cache-Control': 'max-age=60', xkey: 'x'.repeat(1025) }, {}, 'tags'],
+    [{}, {}, 'no-freshness'],
+  ];
+
+describe('what a cache may keep', () => {
+  for (const [response, request, expected] of TABLE) {
+    it(`${JSON.stringify(response).slice(0, 100)} asked with ${JSON.stringify(request)}: ${expected}`, () => {
+      assert.equal(verdict(response, request), expected);
+    });
+  }
+
+  it('is any status but 206 and 304 where the answer names a time', () => {
+    const fields = { 'Cache-Control': 'max-age=60' };
+    assert.equal(verdict(fields, {}, 599), 60_000);
+    assert.equal(verdict(fields, {}, 206), 'status-206');
+    assert.equal(verdict(fields, {}, 304), 'status-304');
+    const understands = { 'Cache-Control': 'max-age=60, no-store, must-understand' };
+    assert.equal(verdict(understands, {}, 599), 'must-understand');
+  });
+
+  it('has the time of ttl where it names none, and its status allows that', () => {
+    const rules = { ttlMs: 5_000 };
+    assert.equal(verdict({}, {}, 200, rules), 5_000);
+    assert.equal(verdict({}, {}, 404, rules), 5_000);
+    assert.equal(verdict({}, {}, 500, rules), 'no-freshness');
+    assert.equal(verdict({}, {}, 405, rules), 'no-freshness');
+    assert.equal(verdict({ Expires: '0' }, {}, 200, rules), 'no-freshness');
+    assert.equal(verdict({ 'Cache-Control': 'max-age=1' }, {}, 200, rules), 1_000);
+    assert.equal(verdict({}, { Cookie: 'a=b' }, 200, rules), 'cookie');
+  });
+
+  it('is kept without what is for one connection, one client, or caches alone', () => {
+    const headers = HeaderList.of({
+      'Cache-Control': 'max-age=60, private="x-own", no-cache="x-new"',
+      'Surrogate-Key': 'one two',
+      'Cache-Tags': 'three, four',
+      Age: '5',
+      'Proxy-Authenticate': 'x',
+      'X-Own': '1',
+      'X-New': '2',
+      'X-Kept': '3',
+    });
+    const found = mayStore({ headers: new HeaderList() }, { status: 200, headers }, RULES, NOW);
+    assert.ok(found.kind === 'stored');
+    assert.deepEqual(
+      [...found.headers].map(([name]) => name),
+      ['Cache-Control', 'X-Kept'],
+    );
+    assert.deepEqual(found.tags, ['one', 'two', 'three', 'four']);
+  });
+});
