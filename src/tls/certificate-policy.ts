@@ -111,7 +111,7 @@ function byIssuers(
   if (authorities.length > 0 && authorities.every((one) => one === 'local'))
     return { kind: 'local' };
   if (authorities.length > 0) return { kind: 'acme', authorities };
-  if (host === '') return none('acme-any-host', 'a site without a host cannot have a certificate');
+  if (host === '') return none('acme-any-host', 'no certificate for a site without a host');
   return none('acme-wildcard', `no certificate for ${host}`);
 }
 

@@ -100,7 +100,7 @@ describe('the certificate of a client as its identity', () => {
       [guard.replace('subject', 'sujet'), /error: {tls_client_sujet} is not a placeholder/],
       [
         `http://127.0.0.1:1 {\n${hub('{tls_client_subject}')}\trespond ok\n}\n`,
-        /error: this site verifies no client certificates, so {tls_client_subject} names nobody/,
+        /error: this site verifies no client certificates, so {tls_client_subject} is always empty and no token is issued/,
       ],
     ] as const) {
       writeFileSync(file, text);

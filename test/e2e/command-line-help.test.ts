@@ -36,7 +36,7 @@ describe('hubgate --help', () => {
       if (name === 'help' || name === 'history' || name === 'cache') continue;
       const help = (await runCommand([...name.split(' '), '--help'])).stdout;
       assert.match(help, new RegExp(`\nExamples:\n  [^\n]*hubgate ${name}`), name);
-      const [, page = ''] = /\nMore in (\S+) of the package\.\n$/.exec(help) ?? [];
+      const [, page = ''] = /\nSee (\S+) of the package\.\n$/.exec(help) ?? [];
       assert.ok(page !== '' && existsSync(join(root, page)), `${name}: ${page}`);
     }
   });
@@ -87,10 +87,13 @@ describe('a hub that cannot be reached is told of by what to check', () => {
       ...['publish', '--hub', `http://localhost:${port}/`, '--topic', 'a'],
     ]);
     assert.deepEqual([published.code, published.stdout], [1, '']);
-    assert.match(published.stderr, /answered with text\/html, as no hub does; is it the URL/);
+    assert.match(
+      published.stderr,
+      /answered with text\/html, which a hub never does; is it the URL/,
+    );
     const subscribed = await subscribe(`http://localhost:${port}/`);
     assert.deepEqual([subscribed.code, subscribed.stdout], [1, '']);
-    assert.match(subscribed.stderr, /answered with text\/html, as no hub does/);
+    assert.match(subscribed.stderr, /answered with text\/html, which a hub never does/);
     const moved = await subscribe(`http://localhost:${port}/moved`);
     assert.match(moved.stderr, /308: a page — it redirects to https:\/\/localhost:8443\/hub/);
   });
@@ -106,7 +109,7 @@ describe('a hub that cannot be reached is told of by what to check', () => {
     const asked = { method: 'GET', url: hub, headers: {}, body: null, signal } as const;
     await assert.rejects(requestHub(access, { ...asked, timeoutMs: 20 }), {
       code: 'hub-unreachable',
-      message: /took the connection and said nothing \(No answer within 0\.02 s\)/,
+      message: /accepted the connection but sent nothing \(No answer within 0\.02 s\)/,
     });
   });
 

@@ -55,7 +55,7 @@ describe('hubgate history', () => {
     assert.equal((await history(['import', file], hubfile)).code, 0);
     const refused = await history(['import', file], hubfile);
     assert.notEqual(refused.code, 0);
-    assert.match(refused.stderr, /has 2 updates already: give --skip-existing .* or --append/);
+    assert.match(refused.stderr, /has 2 updates already: pass --skip-existing .* or --append/);
     assert.deepEqual(await ids(), ['a', 'b']);
     await write('a', 'b', 'c');
     const { stderr } = await history(['import', '--skip-existing', file], hubfile);

@@ -89,7 +89,7 @@ describe('hubgate init', () => {
     writeFileSync(first.hubfile, 'mine');
     const refused = await runCommand(['init', '--yes', '--output', first.hubfile]);
     assert.equal(refused.code, 1);
-    assert.match(refused.stderr, /Hubfile is there already/);
+    assert.match(refused.stderr, /Hubfile exists already/);
     assert.equal(readFileSync(first.hubfile, 'utf8'), 'mine');
     assert.ok(!existsSync(first.envFile));
     const second = fresh();

@@ -57,8 +57,8 @@ describe('hubgate adapt --adapter caddyfile', () => {
     const { code, stdout, stderr } = await adapt('--config', partly);
     assert.equal(code, 3);
     assert.match(stderr, /Partly:2:2: left out: the directive push is not supported by hubgate\n/);
-    assert.match(stderr, /\n {2}browsers no longer support pushes/);
-    assert.match(stderr, /\n1 item is left out, and a comment in the Hubfile/);
+    assert.match(stderr, /\n {2}browsers no longer support push/);
+    assert.match(stderr, /\n1 item is left out and marked by a comment in the Hubfile/);
     assert.match(stdout, /\n\t# push\n\trespond ok\n/);
   });
 
@@ -68,7 +68,7 @@ describe('hubgate adapt --adapter caddyfile', () => {
     assert.equal((await runCommand(['validate', '--config', output])).code, 0);
     const again = await adapt('--config', caddyfile, '--output', output);
     assert.equal(again.code, 1);
-    assert.match(again.stderr, /Written is there already/);
+    assert.match(again.stderr, /Written exists already/);
     assert.match(readFileSync(output, 'utf8'), /# push/);
   });
 

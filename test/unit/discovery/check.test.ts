@@ -75,7 +75,7 @@ describe('load: would the hub accept what token mint makes?', () => {
     [
       'an issuer that the hub does not trust',
       { mint: GOOD.replace(ISSUER, `${ISSUER}/`) },
-      /trusts no issuer https:\/\/issuer\.example\//,
+      /does not trust the issuer https:\/\/issuer\.example\//,
     ],
     [
       'another secret',

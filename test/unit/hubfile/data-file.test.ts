@@ -100,7 +100,7 @@ describe('a configuration written as YAML or JSON', () => {
       ['a.json', '{"options": tru}', 'a.json:1:13: error: expected a value'],
       ['a.json', '{"options": 01}', 'a.json:1:13: error: expected a value'],
       ['a.json', '{} {}', 'a.json:1:4: error: unexpected text after the value'],
-      ['a.json', '{"a": "x\ny"}', 'a.json:1:7: error: this text holds a line break'],
+      ['a.json', '{"a": "x\ny"}', 'a.json:1:7: error: this text contains a line break'],
       ['a.json', '{"a": "x', 'a.json:1:7: error: this text is not closed'],
       ['a.json', '', 'a.json:1:1: error: expected a value'],
       ['a.json', '[1]', 'a.json:1:1: error: expected an object with members, not a list'],
@@ -110,10 +110,10 @@ describe('a configuration written as YAML or JSON', () => {
       [
         'a.yaml',
         'options: {}\n---\nsites: []\n',
-        'a.yaml:2:1: error: a configuration is one document',
+        'a.yaml:2:1: error: a configuration is a single document',
       ],
       ['a.yaml', 'options: !!js/function "x"\n', 'a.yaml:1:10: error: Unresolved tag'],
-      ['a.yaml', 'options: *nope\n', 'a.yaml:1:10: error: this alias stands for nothing'],
+      ['a.yaml', 'options: *nope\n', 'a.yaml:1:10: error: this alias refers to nothing'],
       ['a.yaml', '1: x\n', 'a.yaml:1:1: error: expected a name'],
     ] as const) {
       const found = refused(file, text);

@@ -10,11 +10,11 @@ describe('where certificates come from, checked before anything is opened', () =
         'example.com, *.example.com {\n\ttls ops@example.com\n\trespond ok\n}\n\nhttps:// {\n\ttls {\n\t\tissuer acme\n\t}\n}\n',
       ),
       [
-        'Hubfile:1:14: error: ACME gives no certificate for *.example.com',
+        'Hubfile:1:14: error: ACME issues no certificate for *.example.com',
         '    example.com, *.example.com {',
         '                 ^^^^^^^^^^^^^',
         '  wildcard names need the DNS challenge: write dns <provider> in tls, or acme_dns; or give certificate files: tls <cert> <key>',
-        'Hubfile:6:1: error: ACME gives a site without a host cannot have a certificate',
+        'Hubfile:6:1: error: ACME issues no certificate for a site without a host',
         '    https:// {',
         '    ^^^^^^^^',
         '  give the site a host name, or use tls internal',
