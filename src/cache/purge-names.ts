@@ -7,14 +7,23 @@ import { parseUrl } from '../kernel/parse-url.ts';
  * behind another proxy the gateway may be asked by http for what the app publishes as https.
  */
 export function purgeName(text: string): string {
+  if (text.startsWith('/')) return withCanonicalEscapes(text);
   if (!/^https?:/i.test(text)) return text;
   const url = parseUrl(text);
   return url === null ? text : purgeNameOf(url);
 }
 
-/** The same of a URL that has been parsed. */
+/** The same for a parsed URL. */
 export function purgeNameOf({ host, pathname, search }: URL): string {
-  return `//${host}${pathname}${search}`;
+  return withCanonicalEscapes(`//${host}${pathname}${search}`);
+}
+
+/** `%c3` and `%C3`, `%7E` and `~` name the same page (RFC 3986 §6.2.2). */
+function withCanonicalEscapes(text: string): string {
+  return text.replaceAll(/%([0-9a-f]{2})/gi, (escape, digits: string) => {
+    const character = String.fromCharCode(Number.parseInt(digits, 16));
+    return /[\w.~-]/.test(character) ? character : escape.toUpperCase();
+  });
 }
 
 /** Methods that change nothing (RFC 9110 §9.2.1, RFC 4918, RFC 10008). */

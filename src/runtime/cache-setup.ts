@@ -72,8 +72,8 @@ function namesOf(discovery: DiscoveryConfig | null): CacheContext['namesOf'] {
       purgeNameOf(url),
       purgeName(topicOf(url).topic),
       // Topics may be relative to their hub.
-      url.pathname,
-      url.pathname + url.search,
+      purgeName(url.pathname),
+      purgeName(url.pathname + url.search),
     ]);
     const others = [...linkedPages(headers), headers.get('content-location') ?? ''];
     for (const other of others.slice(0, MAX_OTHER_NAMES)) {
@@ -90,6 +90,6 @@ function namesOfTags(exchange: Exchange, tags: readonly string[]): readonly stri
   const asked = requestUrl(exchange);
   return tags.flatMap((tag) => {
     const url = asked !== null && tag.startsWith('/') ? parseUrl(tag, asked.href) : null;
-    return url === null ? [purgeName(tag)] : [tag, purgeNameOf(url)];
+    return url === null ? [purgeName(tag)] : [purgeName(tag), purgeNameOf(url)];
   });
 }

@@ -273,7 +273,7 @@ describe('a name is looked at before an authority is asked for it', () => {
     const { log, acquire } = await setUp(test, 0, check);
     (await acquire()).begin();
     const { fields } = await log.says('No certificate');
-    assert.match(String(fields['error']), /at 127\.0\.0\.1, where another server answers/);
+    assert.match(String(fields['error']), /points to 127\.0\.0\.1, where another server answers/);
     assert.match(String(fields['fix']), /point its DNS records to this machine/);
   });
 
