@@ -62,6 +62,35 @@ async function until(holds: () => Promise<boolean>): Promise<void> {
 const DATE = 'Thu, 01 Jan 2026 00:00:00 GMT';
 
 describe('cache', () => {
+  it('leaves fields of header to each response, as without a cache', async (test) => {
+    const directives = [
+      'header Content-Type text/html',
+      'header X-Both gateway',
+      'header X-Id {uuid}',
+      '@cached path /app /text',
+      'cache @cached {\nttl 1m\n}',
+      'respond /text* <p>',
+    ].join('\n');
+    const { ask, seen } = await startCached(
+      test,
+      (_request, response) => fresh(response, 'app', { 'X-Both': 'app' }),
+      directives,
+    );
+    for (const path of ['/app', '/text']) {
+      const ids = new Set<unknown>();
+      const plain = await ask(`${path}?uncached`, { headers: [['Cache-Control', 'no-store']] });
+      for (let round = 0; round < 3; round += 1) {
+        const { headers } = await ask(path);
+        assert.equal(headers['content-type'], plain.headers['content-type'], path);
+        assert.equal(headers['x-both'], plain.headers['x-both'], path);
+        ids.add(headers['x-id']);
+      }
+      assert.equal(ids.size, 3, path);
+      assert.equal((await ask(path)).headers['cache-status']?.includes('hit'), true, path);
+    }
+    assert.equal(seen.length, 2);
+  });
+
   it('answers with what it has kept, says so, and asks again when it is stale', async (test) => {
     const { ask, clock } = await startCached(test, (_request, response, count) =>
       fresh(response, `answer ${count}`),
