@@ -14,17 +14,17 @@ import {
 } from './storing.ts';
 import { variantKey } from './variant.ts';
 
-/** What the app was asked for, and what is there already. */
+/** A request to the app, and what is already stored for it. */
 export interface Asked {
   readonly exchange: Exchange;
   readonly key: string;
   /** In milliseconds. */
   readonly requestMs: number;
-  /** Why it was asked, as `Cache-Status` says it. */
+  /** The reason for the request, as in `Cache-Status`. */
   readonly why: string;
-  /** Given instead, where the app fails. */
+  /** Sent instead if the app fails. */
   readonly fallback: StoredResponse | null;
-  /** What the app was asked about, if it is still the same. */
+  /** The stored response that the request revalidates. */
   readonly renewing: StoredResponse | null;
 }
 
@@ -33,11 +33,14 @@ export interface AdmissionOptions extends StoringRules {
   readonly maxBody: number;
   readonly namesOf: (exchange: Exchange, headers: HeaderList) => readonly string[];
   readonly namesOfTags: (exchange: Exchange, tags: readonly string[]) => readonly string[];
-  /** An answer is for one client alone; what it was asked about is not current any more. */
+  /**
+   * Called when a response is for one client only. The response that it revalidated is then no longer
+   * current.
+   */
   readonly refused: (asked: Asked, status: number) => void;
 }
 
-/** Decides about the answers of the app: which are kept, and how they go on. */
+/** Decides which responses of the app are stored, and how each one is delivered. */
 export class Admission {
   readonly #options: AdmissionOptions;
 
@@ -111,7 +114,7 @@ export class Admission {
     const { headers, freshness, revalidatesAlways, isForEveryone, tags } = verdict;
     const implied = impliedVary(head.headers);
     const vary = [...new Set([...verdict.vary, ...implied, ...fetch.decidingFields])].sort();
-    // RFC 9110 §6.6.1: without it, each answer from here would get a date of its own.
+    // RFC 9110 §6.6.1: without this date, each delivery would get a date of its own.
     if (!headers.has('date')) headers.set('Date', new Date(nowMs).toUTCString());
     const names = new Set([
       ...this.#options.namesOf(exchange, headers),
@@ -136,7 +139,7 @@ export class Admission {
   }
 }
 
-/** The request fields that an answer has plainly been made by, though its `Vary` may not name them. */
+/** Request fields on which a response obviously depends, although its `Vary` may not name them. */
 function impliedVary(headers: HeaderList): readonly string[] {
   const allowed = headers.get('access-control-allow-origin');
   return [
@@ -147,7 +150,7 @@ function impliedVary(headers: HeaderList): readonly string[] {
 
 const NOTHING = Buffer.alloc(0);
 
-/** With the age that a 304 brings, not that of what it renews. */
+/** With the age of the 304, not that of the response that it renews. */
 function agedAs(headers: HeaderList, renewal: HeaderList): HeaderList {
   const age = renewal.get('age');
   if (age === undefined) headers.delete('age');
@@ -164,8 +167,8 @@ function hiddenFields(headers: HeaderList): HeaderList {
 }
 
 /**
- * The head of an answer for one client. Its own conditions may not have reached the app, so they are
- * looked at here.
+ * The head of a response for one client. The conditions of that client may not have reached the app, so they
+ * are evaluated here.
  */
 function passedHead(exchange: Exchange, head: ResponseHead, status: string): ResponseHead {
   dropFieldsForCaches(head.headers);

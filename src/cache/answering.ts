@@ -6,14 +6,14 @@ import { parseHttpDate } from '../http/http-date.ts';
 /** The name by which `Cache-Status` names this cache (RFC 9211 §2). */
 const NAME = 'hubgate';
 
-/** Adds what the cache has done to what caches behind it have said. */
+/** Adds the result of this cache after those of caches closer to the app. */
 export function addCacheStatus(headers: HeaderList, status: string): void {
   const before = headers.combined('cache-status');
   const own = `${NAME}; ${status}`;
   headers.set('Cache-Status', before === undefined ? own : `${before}, ${own}`);
 }
 
-/** A response that is given to a client, stored or on its way. */
+/** A response for a client, stored or arriving. */
 export interface Given {
   readonly status: number;
   readonly headers: HeaderList;
@@ -22,15 +22,15 @@ export interface Given {
 
 export interface AnswerHead {
   readonly head: ResponseHead;
-  /** The bytes of the content that follow; null for none. */
+  /** The range of the content that follows; null for no content. */
   readonly content: ByteRange | 'all' | null;
 }
 
 /**
- * The head by which a client is given a response, by the conditions and the range of its request
- * (RFC 9111 §4.3.2).
+ * The head of a response for a client, according to the conditions and the range of its request (RFC 9111
+ * §4.3.2).
  *
- * @param size of the content in bytes; null where it is not known yet, and no range is answered
+ * @param size of the content in bytes; null if it is unknown, and then ranges are ignored
  */
 export function answerHead(
   exchange: Pick<Exchange, 'method' | 'headers'>,
@@ -38,7 +38,7 @@ export function answerHead(
   size: number | null,
 ): AnswerHead {
   const headers = fields.clone();
-  // As the answer of the app itself would be sent.
+  // With the same marks as a response that comes from the app.
   const origin: Pick<ResponseHead, 'source' | 'isBesidePreset'> =
     source === 'upstream' ? { source, isBesidePreset: true } : { source };
   if (size !== null) headers.set('Content-Length', String(size));
@@ -62,17 +62,17 @@ export function answerHead(
   return { head: { status: 206, headers, ...origin }, content: range };
 }
 
-/** Whether a 200 with these fields is what the client has already (RFC 9110 §13.1.2, §13.1.3). */
+/** Whether the client already has a 200 with these fields (RFC 9110 §13.1.2, §13.1.3). */
 export function isUnchanged(exchange: Pick<Exchange, 'headers'>, headers: HeaderList): boolean {
   const asked = exchange.headers;
   if (!asked.has('if-none-match') && !asked.has('if-modified-since')) return false;
   const etag = headers.get('etag')?.replace(/^W\//, '') ?? 'none';
-  // RFC 9111 §4.3.2: without Last-Modified the date of the response stands in.
+  // RFC 9111 §4.3.2: without Last-Modified, the date of the response is used.
   const date = parseHttpDate(headers.get('date') ?? '');
   return evaluateConditions(exchange, { etag, modifiedMs: modifiedMs(headers) ?? date }) === 304;
 }
 
-/** RFC 9110 §13.1.5: parts are put together by strong validators alone. */
+/** RFC 9110 §13.1.5: only strong validators allow a client to combine parts. */
 function strongValidators(headers: HeaderList): { etag: string; modifiedMs: number | null } {
   const etag = headers.get('etag') ?? '';
   return { etag: etag.startsWith('"') ? etag : 'weak', modifiedMs: modifiedMs(headers) };
@@ -85,7 +85,7 @@ function modifiedMs(headers: HeaderList): number | null {
 
 const CONDITIONS = ['if-none-match', 'if-modified-since', 'if-range', 'range'];
 
-/** The fields with which the app is asked for all of a response, or whether it is still the stored one. */
+/** Request fields that ask the app for a complete response, or whether the stored one is still current. */
 export function withoutConditions(request: HeaderList, stored: HeaderList | null): HeaderList {
   const headers = request.clone();
   for (const name of CONDITIONS) headers.delete(name);
@@ -105,7 +105,7 @@ const NOT_UPDATED = new Set([
   'via',
 ]);
 
-/** The fields of a stored response, renewed by those of a 304. */
+/** The fields of a stored response, updated with those of a 304. */
 export function renewedFields(stored: HeaderList, renewal: HeaderList): HeaderList {
   const renewed = stored.clone();
   const names = new Set<string>();

@@ -2,18 +2,18 @@ import { Writable } from 'node:stream';
 import type { HeaderList } from '../http/header-list.ts';
 import type { Clock } from '../kernel/clock.ts';
 
-/** Bytes of all bodies that arrive in this process and are held whole. */
+/** Bytes of all arriving bodies in this process that are held completely. */
 const MAX_ARRIVING_BYTES = 64 * 1024 * 1024;
-/** Bytes of a body that is not held whole, between the app and those who read it. */
+/** Bytes of a body that is not held completely, between the app and its readers. */
 const WINDOW_BYTES = 256 * 1024;
-/** Bytes that are handed to a client at a time. */
+/** Bytes that are written to a client at a time. */
 const PIECE_BYTES = 64 * 1024;
-/** How long a client may take nothing of a body that waits for it, in milliseconds. */
+/** How long a client may read nothing of an available body, in milliseconds. */
 const MAX_STALL_MS = 120_000;
-/** The same where others wait for it. */
+/** The same if other readers wait for it. */
 const MAX_STALL_OF_MANY_MS = 10_000;
 
-/** The memory of all bodies that arrive. */
+/** The memory of all arriving bodies. */
 export class ArrivingBytes {
   #bytes = 0;
 
@@ -28,28 +28,28 @@ export class ArrivingBytes {
   }
 }
 
-/** What ends the reading of one reader. */
+/** Ends one reader. */
 interface BodyReader {
-  /** The chunk that is next. */
+  /** The next chunk. */
   at: number;
   wake(): void;
   cut(): void;
 }
 
 /**
- * A body on its way from the app to all who read it. Up to a bound it is held whole and comes as
- * fast as the app sends: a client that reads slowly holds nobody up, and one that leaves spoils
- * nothing. Beyond the bound it goes at the pace of its readers, and is not kept.
+ * A body on its way from the app to all its readers. Up to a limit it is held completely and arrives as fast
+ * as the app sends: a slow client delays nobody, and a client that leaves spoils nothing. Beyond the limit it
+ * flows at the speed of its readers and is not stored.
  */
 export class ArrivingBody {
-  /** Where the app's bytes are written. */
+  /** Receives the bytes of the app. */
   readonly input: Writable;
   readonly #maxBytes: number;
   readonly #memory: ArrivingBytes;
   readonly #clock: Clock;
   readonly #told: { complete(body: Buffer): void; failed(): void; tooLarge(): void };
   #chunks: Buffer[] = [];
-  /** Chunks that have been let go of in front. */
+  /** Chunks at the front that have been released. */
   #gone = 0;
   #bytes = 0;
   #held = 0;
@@ -58,13 +58,13 @@ export class ArrivingBody {
   readonly #readers = new Set<BodyReader>();
   #goOn: (() => void) | null = null;
   #stopStall: () => void = () => {};
-  /** Resolves when it is complete, or nobody gets more of it. */
+  /** Resolves when it is complete, or when nobody receives more of it. */
   readonly settled: Promise<void>;
   #tellSettled: () => void = () => {};
-  /** Of a complete answer; empty before. */
+  /** Trailers of a complete response; empty before. */
   trailers: HeaderList | null = null;
 
-  /** @param maxBytes of a body that is held whole */
+  /** @param maxBytes limit for a body that is held completely */
   constructor(
     maxBytes: number,
     memory: ArrivingBytes,
@@ -92,12 +92,12 @@ export class ArrivingBody {
     this.input.on('error', () => {});
   }
 
-  /** Whether somebody who begins to read now gets all of it. */
+  /** Whether a reader that begins now receives all of it. */
   get isWhole(): boolean {
     return this.#isWhole && this.#state !== 'failed';
   }
 
-  /** The app has broken it off, or nobody wants it. */
+  /** The app has aborted it, or nobody wants it. */
   fail(): void {
     if (this.#state !== 'open') return;
     this.#state = 'failed';
@@ -108,10 +108,10 @@ export class ArrivingBody {
   }
 
   /**
-   * Writes all of it to a client as it comes, and resolves when the last byte has been handed over:
-   * true where it is complete.
+   * Writes all of it to a client as it arrives. Resolves when the last byte has been passed on: to true if
+   * the body is complete.
    *
-   * @param giveUp is called where the client takes nothing, or the body is broken off
+   * @param giveUp called if the client reads nothing, or if the body is aborted
    */
   async sendTo(body: Writable, giveUp: () => void): Promise<boolean> {
     const state = { isCut: false };
@@ -167,7 +167,7 @@ export class ArrivingBody {
       done();
       return;
     }
-    // A copy of its own, as the memory that is read into may be larger.
+    // A copy, because the buffer of the read may be larger.
     this.#chunks.push(Buffer.from(chunk));
     this.#bytes += chunk.length;
     if (this.#isWhole) {
@@ -189,7 +189,7 @@ export class ArrivingBody {
     this.#told.tooLarge();
   }
 
-  /** Lets go of what all have read, and lets the app go on. */
+  /** Releases what all readers have received, and lets the app continue. */
   #release(): void {
     if (this.#isWhole) return;
     let first = this.#gone + this.#chunks.length;
@@ -209,7 +209,7 @@ export class ArrivingBody {
     return this.#chunks.reduce((sum, { length }) => sum + length, 0);
   }
 
-  /** Those that have fallen furthest behind are cut off where others wait for them. */
+  /** Disconnects the readers that are furthest behind if others wait for them. */
   #awaitReaders(): void {
     const limitMs = this.#readers.size > 1 ? MAX_STALL_OF_MANY_MS : MAX_STALL_MS;
     this.#stopStall();
@@ -223,7 +223,7 @@ export class ArrivingBody {
     if (this.#state !== 'open') return;
     this.#state = 'complete';
     if (this.#isWhole) {
-      // Not of the pool of small buffers, which would be kept with it.
+      // Not from the pool of small buffers, which would stay in memory with it.
       const whole = Buffer.alloc(this.#bytes);
       let at = 0;
       for (const chunk of this.#chunks) at += chunk.copy(whole, at);
@@ -249,9 +249,9 @@ export class ArrivingBody {
 }
 
 /**
- * Writes a body that is there as a whole, at the pace of its reader; true where all was handed over.
+ * Writes a complete body at the speed of its reader. Resolves to true if all of it was passed on.
  *
- * @param giveUp is called where the client takes nothing
+ * @param giveUp called if the client reads nothing
  */
 export async function sendWhole(
   whole: Buffer,

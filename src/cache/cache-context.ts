@@ -4,21 +4,24 @@ import type { ArrivingBytes } from './arriving-body.ts';
 import type { ResponseCaches } from './response-caches.ts';
 import type { ResponseStore } from './response-store.ts';
 
-/** What the caches of a site need of the gateway that they are part of. */
+/** What the caches of a site need from the gateway. */
 export interface CacheContext {
   readonly caches: ResponseCaches;
-  /** Of all bodies that arrive in this process. */
+  /** The memory of all arriving bodies in this process. */
   readonly memory: ArrivingBytes;
-  /** The next store of the site, in the order in which its caches stand; it outlives a reload that leaves the site as it is. */
+  /**
+   * The next store of the site, in the order of its caches. It survives a reload that does not change the
+   * site.
+   */
   readonly openStore: (maxBytes: number) => ResponseStore;
-  /** Fields of answers, in lower case, that make one that of one client, or one to be handled once. */
+  /** Response fields, in lower case, that make a response personal, or one that must be handled once. */
   readonly personalFields: readonly string[];
-  /** All names by which an answer to a request is purged, but for its tags. */
+  /** All names by which the response to a request is purged, except for its tags. */
   readonly namesOf: (exchange: Exchange, headers: HeaderList) => readonly string[];
-  /** The names that its tags give it. */
+  /** The names from its tags. */
   readonly namesOfTags: (exchange: Exchange, tags: readonly string[]) => readonly string[];
-  /** Forgets what a request has changed, here and at the siblings. */
+  /** Drops what a request has changed, in this process and in the other workers. */
   readonly changed: (names: readonly string[]) => void;
-  /** Whether a request is the hub's own. */
+  /** Whether a request is for the hub. */
   readonly isHubRequest: (exchange: Exchange) => boolean;
 }

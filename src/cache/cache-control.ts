@@ -1,9 +1,9 @@
 import type { HeaderList } from '../http/header-list.ts';
 import { parseMembers } from '../http/structured-field.ts';
 
-/** Directives of a field that are looked at. */
+/** Maximum number of directives of a field that are read. */
 const MAX_DIRECTIVES = 64;
-/** RFC 9111 §1.2.2: a longer time than this is this. */
+/** RFC 9111 §1.2.2: longer times are limited to this. */
 const MAX_SECONDS = 2_147_483_648;
 
 const TOKEN = String.raw`[!#$%&'*+.^_\x60|~0-9A-Za-z-]+`;
@@ -23,8 +23,8 @@ export class CacheDirectives {
   }
 
   /**
-   * The time that a directive gives, in seconds; null where it is absent. Of several the shortest
-   * holds, and one that nobody can read makes a response stale (RFC 9111 §4.2.1).
+   * The time of a directive in seconds; null if it is absent. Among several the shortest applies, and an
+   * invalid one makes a response stale (RFC 9111 §4.2.1).
    */
   seconds(name: string): number | null {
     const values = this.#values.get(name);
@@ -32,7 +32,7 @@ export class CacheDirectives {
     return Math.min(...values.map(deltaSeconds));
   }
 
-  /** The fields that `no-cache` or `private` names; `all` where it names none; null where it is absent. */
+  /** The fields of `no-cache` or `private`; `all` if it names none; null if it is absent. */
   fields(name: string): readonly string[] | 'all' | null {
     const values = this.#values.get(name);
     if (values === undefined) return null;
@@ -43,13 +43,13 @@ export class CacheDirectives {
   }
 }
 
-/** RFC 9111 §1.2.2: digits alone; the suite of caches shows what else is sent. */
+/** RFC 9111 §1.2.2: only digits. The suite of caches shows what else is sent. */
 function deltaSeconds(value: string | null): number {
   if (value === null || !/^\d+$/.test(value)) return 0;
   return Math.min(Number(value), MAX_SECONDS);
 }
 
-/** RFC 9111 §5.2. A directive that is not written as one is left out; commas in quotes divide nothing. */
+/** RFC 9111 §5.2. Invalid directives are ignored; commas in quotes separate nothing. */
 export function parseCacheControl(field: string | undefined): CacheDirectives {
   const values = new Map<string, (string | null)[]>();
   for (const part of splitList(field ?? '').slice(0, MAX_DIRECTIVES)) {
@@ -60,18 +60,18 @@ export function parseCacheControl(field: string | undefined): CacheDirectives {
   return new CacheDirectives(values);
 }
 
-/** The fields that only caches of this kind obey, and that nobody behind them is told. */
+/** Fields for caches of this kind only, which are not passed on. */
 export const TARGETED_FIELDS: readonly string[] = ['cdn-cache-control', 'surrogate-control'];
 
 /**
- * What a response says to shared caches that stand before its server (RFC 9213 §2.2): with it,
- * `Cache-Control` and `Expires` mean nothing here. null where it says nothing that can be read.
+ * The directives for shared caches in front of the origin server (RFC 9213 §2.2). If there are any,
+ * `Cache-Control` and `Expires` do not apply here. null if there are none, or if they are invalid.
  */
 export function targetedDirectives(headers: HeaderList): CacheDirectives | null {
   return dictionary(headers.combined('cdn-cache-control')) ?? surrogate(headers);
 }
 
-/** RFC 9213 §2.1: a Dictionary; one that is not is as if it were absent. */
+/** RFC 9213 §2.1: a Dictionary; an invalid one counts as absent. */
 function dictionary(field: string | undefined): CacheDirectives | null {
   if (field === undefined) return null;
   try {
@@ -92,7 +92,10 @@ function dictionary(field: string | undefined): CacheDirectives | null {
   }
 }
 
-/** The older field of the Edge Architecture; what it says of other things than storing is not for caches. */
+/**
+ * The older field of the Edge Architecture. Its directives about other things than storing do not concern
+ * caches.
+ */
 function surrogate(headers: HeaderList): CacheDirectives | null {
   if (!headers.has('surrogate-control')) return null;
   const directives = parseCacheControl(headers.combined('surrogate-control'));
@@ -105,7 +108,7 @@ function add(values: Map<string, (string | null)[]>, name: string, value: string
   else known.push(value);
 }
 
-/** The members of a list (RFC 9110 §5.6.1), trimmed, without empty ones. */
+/** The members of a list (RFC 9110 §5.6.1), trimmed and without empty ones. */
 export function splitList(field: string): string[] {
   const members = field.includes('"')
     ? (field.match(/(?:"(?:[^"\\]|\\.)*"|[^",])+/g) ?? [])

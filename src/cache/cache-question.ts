@@ -2,12 +2,12 @@ import type { Exchange } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import { parseCacheControl } from './cache-control.ts';
 
-/** Characters of `Accept-Encoding`; a longer one is asked by nobody who wants a page. */
+/** Characters of `Accept-Encoding`. No client for pages sends a longer one. */
 const MAX_ACCEPT_ENCODING = 256;
-/** Characters of a key; a longer one is not stored. */
+/** Characters of a key. A response with a longer key is not stored. */
 const MAX_KEY = 8_192;
 
-/** By these a request can be another one to some apps than its method and URL say. */
+/** Fields with which some apps read a request differently from its method and URL. */
 const OVERRIDES = new Set([
   'x-original-url',
   'x-rewrite-url',
@@ -23,7 +23,7 @@ const OVERRIDES = new Set([
   'x-forwarded-server',
 ]);
 
-/** What a trusted proxy says of the request: the app makes links of it. */
+/** What a trusted proxy says about the request; apps create links from it. */
 const FORWARDED = new Set([
   'x-forwarded-host',
   'x-forwarded-proto',
@@ -31,17 +31,17 @@ const FORWARDED = new Set([
   'forwarded',
 ]);
 
-/** What a request asks a cache. */
+/** The question that a request asks a cache. */
 export interface CacheQuestion {
-  /** Equal for requests for the same thing, whatever its variant. */
+  /** Equal for requests for the same resource, whatever the variant. */
   readonly key: string;
   readonly onlyIfCached: boolean;
 }
 
 /**
- * What a request asks a cache, or why none is asked. The key is what the app sees after all rewriting:
- * scheme, host, path and query as they are, what a trusted proxy says, the identity that the gateway
- * has established, and what the operator adds.
+ * The question that a request asks a cache, or the reason why the cache is not asked. The key contains what
+ * the app sees after all rewrites: scheme, host, path and query unchanged, the statements of a trusted proxy,
+ * the identity that the gateway has established, and the values that the operator adds.
  */
 export function cacheQuestion(
   exchange: Exchange,
@@ -63,11 +63,11 @@ export function cacheQuestion(
 interface AskingFields {
   bypass: string | null;
   onlyIfCached: boolean;
-  /** What a trusted proxy says, as part of a key. */
+  /** The statements of a trusted proxy as part of a key. */
   forwarded: string;
 }
 
-/** In one pass: this is done for each request. */
+/** In one pass, because this runs for every request. */
 function readFields(headers: HeaderList): AskingFields {
   const found: AskingFields = { bypass: null, onlyIfCached: false, forwarded: '' };
   headers.forEach((name, value) => {
@@ -99,9 +99,9 @@ function readFields(headers: HeaderList): AskingFields {
 function keyOf(exchange: Exchange, forwarded: string, varyOn: readonly string[]): string {
   const { scheme, host, target, originalTarget, rawTarget, identity } = exchange;
   let key = `${scheme}://${host.toLowerCase()}${target}`;
-  // A handler behind may look at what was asked for before it was rewritten.
+  // A later handler may look at the target before its rewrite.
   if (originalTarget !== target) key += `\n<${originalTarget}`;
-  // The app may be given what the client has spelled.
+  // The app may receive the path as the client spelled it.
   if (rawTarget !== null && rawTarget !== originalTarget) key += `\n=${rawTarget}`;
   key += forwarded;
   if (!identity.isUnknown) key += `\n@${identity.key}`;

@@ -18,20 +18,22 @@ import { withPreset } from '../http/preset-fields.ts';
 import { messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
 
-/** Where the answer goes. */
+/** The destination of the response. */
 export interface FetchSink {
-  /** Where the body is written, or the head with which the answer goes to the client of the request. */
+  /**
+   * Returns the stream for the body, or the head with which the response goes to the client of the request.
+   */
   take(head: ResponseHead): { readonly body: Writable } | { readonly pass: ResponseHead };
   /** The body is complete; its end follows. */
   trailers(trailers: HeaderList): void;
-  /** It is broken off. */
+  /** The body was aborted. */
   broken(): void;
 }
 
 /**
- * What the app is asked on behalf of one request, or of many: the same client, but a body, an answer
- * and an end of its own. What handlers behind the cache make of the head is done here, so what comes
- * out is what they would have sent.
+ * The request to the app on behalf of one or more clients: it has the client of the first request, but its
+ * own body, response and end. Changes that handlers behind the cache make to the head are applied here, so
+ * the result is what they would have sent.
  */
 export class FetchExchange implements Exchange {
   readonly scheme: 'http' | 'https';
@@ -50,15 +52,18 @@ export class FetchExchange implements Exchange {
   body: Readable = Readable.from([]);
   readonly hasBody = false;
   readonly isBodyWhole = false;
-  /** Those of the request itself, and those that handlers behind the cache add. Only the latter become part of the answer. */
+  /**
+   * The preset fields of the request itself, and those that handlers behind the cache add. Only the latter
+   * become part of the stored response.
+   */
   readonly preset: HeaderList;
   readonly identity: Identity;
   readonly variables: Map<string, string>;
   readonly upgrade = null;
   readonly standsFor: Exchange;
-  /** Request fields by which something was decided on the way, in lower case. */
+  /** Request fields that decided something on the way, in lower case. */
   readonly decidingFields = new Set<string>();
-  /** What it depends on beside, so that it is for nobody else; null: nothing. */
+  /** Something else on which the response depends, so that it cannot be shared; null if there is nothing. */
   unsharedBy: 'client' | 'file' | null = null;
   readonly #parent: Exchange;
   readonly #sink: FetchSink;
@@ -75,7 +80,7 @@ export class FetchExchange implements Exchange {
   #held: DeferredBody | null = null;
   #upstream: UpstreamVisit | null = null;
 
-  /** @param isBackground nobody waits for the answer */
+  /** @param isBackground no client waits for the response */
   constructor(parent: Exchange, headers: HeaderList, sink: FetchSink, isBackground: boolean) {
     this.#parent = parent;
     this.standsFor = parent;
@@ -115,7 +120,7 @@ export class FetchExchange implements Exchange {
     return this.#isAbandoned;
   }
 
-  /** Nobody wants the answer any more. */
+  /** No client wants the response any longer. */
   abandon(): void {
     if (this.#isAbandoned) return;
     this.#isAbandoned = true;

@@ -7,55 +7,58 @@ import { ArrivingBody, type ArrivingBytes } from './arriving-body.ts';
 import { FetchExchange } from './fetch-exchange.ts';
 import type { StoredResponse } from './stored-response.ts';
 
-/** How long a request waits for the answer to another, in milliseconds. */
+/** How long a request waits for the response to another one, in milliseconds. */
 const MAX_WAIT_MS = 30_000;
-/** What it costs to let one go on, in steps of a slice: ten of them go in one turn. */
+/** Cost of letting one waiting request continue, in steps: ten of them continue in one turn. */
 const RELEASE_STEPS = 10_000;
 
-/** An answer that others may have; its body is on its way. */
+/** A response that can be shared. Its body is arriving. */
 export interface SharedAnswer {
-  /** It as it will be stored, but for the body. */
+  /** The response as it will be stored, without its body. */
   readonly stored: StoredResponse;
   readonly body: ArrivingBody;
 }
 
-/** What a request to the app has come to. */
+/** The outcome of a request to the app. */
 export type Outcome =
   | { readonly kind: 'answer'; readonly answer: SharedAnswer }
-  /** The stored response is still the one, with the fields of the 304; `isShared`: for others too. */
+  /**
+   * The stored response is still current, with the fields of the 304. `isShared` means that others may have
+   * it too.
+   */
   | { readonly kind: 'renewed'; readonly stored: StoredResponse; readonly isShared: boolean }
-  /** It has gone to the client that asked first. */
+  /** The response went to the client that asked first. */
   | { readonly kind: 'passed' }
-  /** Nobody has answered. */
+  /** No handler has responded. */
   | { readonly kind: 'unanswered' }
-  /** The app has failed: with an error of the gateway's, or null where it said so itself. */
+  /** The app has failed: with an error of the gateway, or null if the app itself reported it. */
   | { readonly kind: 'failed'; readonly error: unknown }
-  /** Whoever waited waits no longer. */
+  /** The waiting client has left. */
   | { readonly kind: 'left' };
 
-/** What is decided about the answer of a flight when its head comes. */
+/** The decision about a response when its head arrives. */
 export type Decision =
   | { readonly kind: 'share'; readonly stored: StoredResponse }
   | { readonly kind: 'renew'; readonly stored: StoredResponse; readonly isShared: boolean }
   | { readonly kind: 'pass'; readonly head: ResponseHead }
-  /** What is stored is used instead. */
+  /** The stored response is used instead. */
   | { readonly kind: 'discard' };
 
 interface FlightOptions {
-  /** The moment of the last purge when it began. */
+  /** The moment of the last purge before it began. */
   readonly moment: number;
-  /** What the app is asked. */
+  /** The request fields for the app. */
   readonly headers: HeaderList;
-  /** Nobody waits for it. */
+  /** No client waits for it. */
   readonly isBackground: boolean;
   readonly maxBytes: number;
   readonly memory: ArrivingBytes;
   readonly clock: Clock;
   readonly scheduler: Scheduler;
   readonly decide: (head: ResponseHead, fetch: FetchExchange) => Decision;
-  /** The whole body of an answer is here, and the trailers are nobody's own. */
+  /** Called when the body is complete, with its trailers. */
   readonly complete: (stored: StoredResponse, body: Buffer, trailers: HeaderList | null) => void;
-  /** Nobody can join it any more. */
+  /** Called when no further request can join it. */
   readonly closed: () => void;
 }
 
@@ -63,7 +66,7 @@ interface Waiting {
   go(outcome: Outcome): void;
 }
 
-/** One request to the app on behalf of all who ask the same meanwhile. */
+/** One request to the app on behalf of all requests for the same resource that arrive in the meantime. */
 export class Flight implements Task {
   readonly moment: number;
   readonly #options: FlightOptions;
@@ -79,14 +82,14 @@ export class Flight implements Task {
     this.moment = options.moment;
   }
 
-  /** What it has come to so far; null while nobody knows. */
+  /** The outcome so far; null while it is unknown. */
   get outcome(): Outcome | null {
     return this.#outcome;
   }
 
   /**
-   * Asks the app. `outcome` resolves when it is known what becomes of it, `finished` when the handlers
-   * are done, and rejects with what they throw; `over` when its answer is here as well.
+   * Sends the request. `outcome` resolves when the outcome is known, `finished` when the handlers are done
+   * (or rejects with what they throw), and `over` when the response has arrived completely as well.
    */
   ask(
     exchange: Exchange,
@@ -112,7 +115,8 @@ export class Flight implements Task {
               this.#settle({ ...decision, kind: 'renewed' });
             } else {
               this.#settle({ kind: 'failed', error: null });
-              // What follows is not wanted; later, as the handler is in the middle of its answer.
+              // The rest is not wanted. This happens later, because the handler is in the middle of its
+              // response.
               setImmediate(() => fetch.abandon());
             }
             return { body: discarding() };
@@ -143,12 +147,12 @@ export class Flight implements Task {
         this.#isOver = true;
       }
     })();
-    // Whoever is answered by others does not ask how it ended.
+    // Requests that joined do not ask how it ended.
     const over = finished.catch(() => {}).then(() => arriving.body?.settled);
     return { outcome, finished, over };
   }
 
-  /** Resolves with what it has come to, or soon after the client has left. */
+  /** Resolves to the outcome, or soon after the client has left. */
   join(exchange: Exchange): Promise<Outcome> {
     if (this.#outcome !== null) return Promise.resolve(this.#outcome);
     return new Promise((resolve) => {
@@ -173,7 +177,7 @@ export class Flight implements Task {
     return this.#waiting.size;
   }
 
-  /** Lets some of those go on that wait, and says whether there are more. */
+  /** Lets some of the waiting requests continue, and returns whether there are more. */
   run(budget: Budget): boolean {
     const outcome = this.#outcome;
     if (outcome === null) return false;
@@ -223,7 +227,7 @@ export class Flight implements Task {
     this.#abandonIfUnwanted();
   }
 
-  /** Before it is known that others may have the answer, it is asked for only as long as somebody waits. */
+  /** Until it is known that the response can be shared, the request continues only while a client waits. */
   #abandonIfUnwanted(): void {
     if (this.#outcome !== null || this.#isOver || !this.#isFirstGone) return;
     if (this.#options.isBackground || this.#waiting.size > 0) return;

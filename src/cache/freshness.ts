@@ -2,35 +2,35 @@ import { parseHttpDate } from '../http/http-date.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import { type CacheDirectives, splitList } from './cache-control.ts';
 
-/** What a directive `cache` says of responses that say nothing themselves. */
+/** The settings of `cache` for responses without directives of their own. */
 export interface FreshnessRules {
-  /** How long a response is fresh that names no time; null: it is not kept. */
+  /** How long a response without a time is fresh; null: it is not stored. */
   readonly ttlMs: number | null;
-  /** How long a stale response may be used while it is asked for again, or where that fails. */
+  /** How long a stale response can be used while it is revalidated, or if that fails. */
   readonly staleMs: number;
 }
 
-/** How long a response is fresh, and what is allowed after that. */
+/** How long a response is fresh, and how it can be used after that. */
 export interface Freshness {
   readonly lifetimeMs: number;
-  /** The response itself names the time. */
+  /** Whether the response itself has a time. */
   readonly isExplicit: boolean;
-  /** How long it may be used while a newer one is asked for (RFC 5861 §3). */
+  /** How long it can be used while it is revalidated (RFC 5861 §3). */
   readonly whileRevalidateMs: number;
-  /** How long it may be used where the app fails (RFC 5861 §4). */
+  /** How long it can be used if the app fails (RFC 5861 §4). */
   readonly ifErrorMs: number;
 }
 
 /**
- * Statuses for which a cache may make a time up (RFC 9110 §15.1), but for 206, and but for refusals of a
- * request: by a field that the app refuses, somebody could take the page from all others.
+ * Statuses for which a cache may choose a time (RFC 9110 §15.1), except for 206 and for statuses that reject
+ * a request: a client could send a field that the app rejects, and so take the page from all others.
  */
 const HEURISTIC = new Set([200, 203, 204, 300, 301, 308, 404, 410]);
 
 /**
- * RFC 9111 §4.2.1: `s-maxage`, `max-age`, `Expires`, and only then what the operator says.
+ * RFC 9111 §4.2.1: `s-maxage`, `max-age`, `Expires`, and then the setting of the operator.
  *
- * @param isTargeted the directives are of a field for caches like this, so `Expires` is not for it
+ * @param isTargeted the directives are from a field for caches like this one, so `Expires` does not apply
  */
 export function freshnessOf(
   status: number,
@@ -52,7 +52,7 @@ export function freshnessOf(
   };
 }
 
-/** RFC 9111 §5.3: what is not a date has expired; so has what was sent twice. */
+/** RFC 9111 §5.3: an invalid date has expired, and so has a field that was sent twice. */
 function expiresAfter(headers: HeaderList, nowMs: number): number | null {
   const fields = headers.getAll('expires');
   if (fields.length === 0) return null;
@@ -60,7 +60,10 @@ function expiresAfter(headers: HeaderList, nowMs: number): number | null {
   return expires === null ? 0 : Math.max(0, expires - dateOf(headers, nowMs));
 }
 
-/** RFC 9111 §4.2.4: what must be revalidated is not used stale, unless the response says how long it may. */
+/**
+ * RFC 9111 §4.2.4: a response that must be revalidated is not used stale, unless it says for how long it may
+ * be.
+ */
 function staleWindow(
   name: string,
   directives: CacheDirectives,
@@ -70,23 +73,23 @@ function staleWindow(
   if (forbidden.some((one) => directives.has(one))) return 0;
   const seconds = directives.seconds(name);
   if (seconds !== null) return seconds * 1000;
-  // RFC 9111 §5.2.2.10: s-maxage alone means proxy-revalidate too.
+  // RFC 9111 §5.2.2.10: s-maxage implies proxy-revalidate.
   return directives.has('s-maxage') ? 0 : staleMs;
 }
 
-/** When the app made it; one without a date was made when it came (RFC 9110 §6.6.1). */
+/** When the app created it; without a date, when it arrived (RFC 9110 §6.6.1). */
 function dateOf(headers: HeaderList, receivedMs: number): number {
   return parseHttpDate(headers.get('date') ?? '', receivedMs) ?? receivedMs;
 }
 
-/** RFC 9111 §4.2.3: how old a response was when it came, in milliseconds. */
+/** RFC 9111 §4.2.3: the age of a response at its arrival, in milliseconds. */
 export function initialAge(headers: HeaderList, requestMs: number, responseMs: number): number {
   const apparentMs = Math.max(0, responseMs - dateOf(headers, responseMs));
   const correctedMs = ageField(headers) * 1000 + (responseMs - requestMs);
   return Math.max(apparentMs, correctedMs);
 }
 
-/** RFC 9111 §5.1: the first value counts, and one that is not a number counts nothing. Seconds. */
+/** RFC 9111 §5.1: the first value applies, and one that is not a number is ignored. In seconds. */
 function ageField(headers: HeaderList): number {
   const [first = ''] = splitList(headers.combined('age') ?? '');
   return /^\d+$/.test(first) ? Number(first) : 0;

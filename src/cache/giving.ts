@@ -6,7 +6,7 @@ import { sendWhole } from './arriving-body.ts';
 import type { SharedAnswer } from './flight.ts';
 import { ageOf, type StoredResponse, timeLeft } from './stored-response.ts';
 
-/** Gives a client what is stored. */
+/** Sends a stored response to a client. */
 export function giveStored(
   exchange: Exchange,
   stored: StoredResponse,
@@ -37,15 +37,15 @@ export function giveStored(
   });
 }
 
-/** A body that is handed over at once, in bytes. */
+/** Bytes of a body that is written at once. */
 const AT_ONCE_BYTES = 64 * 1024;
 
-/** RFC 9110 §8.6: 204 has no length. */
+/** RFC 9110 §8.6: a 204 has no length. */
 function hasBody({ status }: StoredResponse): boolean {
   return status !== 204 && status !== 205;
 }
 
-/** Gives a client an answer that is on its way, as it comes; its trailers are for the first alone. */
+/** Sends an arriving response to a client. Only the first client gets its trailers. */
 export async function giveArriving(
   exchange: Exchange,
   { stored, body: arriving }: SharedAnswer,

@@ -3,8 +3,8 @@ import { requestUrl } from '../http/request-url.ts';
 import { parseUrl } from '../kernel/parse-url.ts';
 
 /**
- * The name by which a topic, a URL or a tag drops what is stored. The scheme of a URL does not count:
- * behind another proxy the gateway may be asked by http for what the app publishes as https.
+ * The name by which a topic, a URL or a tag purges stored responses. The scheme of a URL is ignored: behind
+ * another proxy, the gateway may receive requests over http for what the app publishes as https.
  */
 export function purgeName(text: string): string {
   if (text.startsWith('/')) return withCanonicalEscapes(text);
@@ -30,8 +30,8 @@ function withCanonicalEscapes(text: string): string {
 const SAFE_METHODS = new Set(['GET', 'HEAD', 'OPTIONS', 'TRACE', 'QUERY', 'PROPFIND', 'REPORT']);
 
 /**
- * The names of what is no longer current once a request has changed something (RFC 9111 §4.4): its
- * URL, and those of `Location` and `Content-Location` on the same host. None where it has not.
+ * The names of what is no longer current after a request has changed something (RFC 9111 §4.4): its URL, and
+ * those of `Location` and `Content-Location` on the same host. Empty if it has changed nothing.
  */
 export function changedNames(
   exchange: Exchange,

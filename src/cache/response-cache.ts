@@ -22,13 +22,13 @@ import {
 import { dropFieldsForCaches } from './storing.ts';
 import { variantKey } from './variant.ts';
 
-/** Requests to the app at a time that others can join. */
+/** Most requests to the app at a time that others can join. */
 const MAX_FLIGHTS = 1_000;
-/** Requests of one cache that wait for the answer to another; those beyond are made themselves. */
+/** Requests of one cache that wait for the response to another one. Further requests go to the app. */
 const MAX_WAITING = 10_000;
 
 interface CacheSettings {
-  /** How long what names no time is fresh; null: it is not kept. */
+  /** How long a response without a time is fresh; null: it is not stored. */
   readonly ttlMs: number | null;
   readonly staleMs: number;
   /** Bytes. */
@@ -45,14 +45,14 @@ export interface ResponseCacheOptions {
   readonly scheduler: Scheduler;
   readonly clock: Clock;
   readonly expand: Expand;
-  /** Fields, in lower case, that make an answer that of one client, or one to be handled once. */
+  /** Response fields, in lower case, that make a response personal, or one that must be handled once. */
   readonly personalFields: readonly string[];
-  /** All names by which an answer to a request is purged, but for its tags. */
+  /** All names by which the response to a request is purged, except for its tags. */
   readonly namesOf: (exchange: Exchange, headers: HeaderList) => readonly string[];
   readonly namesOfTags: (exchange: Exchange, tags: readonly string[]) => readonly string[];
-  /** What a request has changed is not current any more, here and wherever the same is stored. */
+  /** Drops what a request has changed, wherever it is stored. */
   readonly changed: (names: readonly string[]) => void;
-  /** Tells the log of the request what the cache has done. */
+  /** Writes the outcome to the access log of the request. */
   readonly note: (exchange: Exchange, outcome: CacheOutcome) => void;
 }
 
@@ -64,15 +64,15 @@ interface Request {
   readonly exchange: Exchange;
   readonly next: Next;
   readonly key: string;
-  /** Requests of one group ask the same, as far as that is known before they are answered. */
+  /** Requests of one group are for the same resource, as far as this is known before they are answered. */
   readonly group: string;
-  /** What is stored and fits, but is not fresh. */
+  /** The stored response that matches, but is not fresh. */
   readonly stored: StoredResponse | null;
-  /** Why the app is asked, as `Cache-Status` says it (RFC 9211 §2.2). */
+  /** Why the app is asked, as in `Cache-Status` (RFC 9211 §2.2). */
   readonly why: string;
 }
 
-/** A shared cache (RFC 9111) in front of whatever answers behind it. */
+/** A shared cache (RFC 9111) in front of later handlers. */
 export class ResponseCache {
   readonly #options: ResponseCacheOptions;
   readonly #admission: Admission;
@@ -89,7 +89,8 @@ export class ResponseCache {
       namesOfTags,
       refused: ({ exchange, key, renewing }, status) => {
         store.markUnshared(this.#groupOf(exchange, key), clock.now());
-        // A newer answer that is not kept says that the older one is not current; but not that to somebody known.
+        // A newer response that is not stored means that the older one is no longer current. This does not
+        // apply to a newer response for a known client.
         const isCurrent = renewing === null || status >= 500 || isKnown(exchange);
         if (!isCurrent) store.remove(renewing);
       },
@@ -106,17 +107,17 @@ export class ResponseCache {
     if ('bypass' in question) {
       return this.#pass(exchange, next, `fwd=bypass; detail=${question.bypass}`);
     }
-    // Where there is nothing to share, the app is asked now, and knows what is new.
+    // If there is nothing to share, the app is asked at once, because it knows the current state.
     const behind = this.#hasSomething(exchange, question.key) ? caches.caughtUp() : null;
     if (behind === null) return this.#answer(exchange, next, question);
     return behind.then(
       () => this.#answer(exchange, next, question),
-      // Nobody knows what has been published: the app does.
+      // It is unknown what has been published, so the app must answer.
       () => this.#pass(exchange, next, 'fwd=bypass; detail=log'),
     );
   };
 
-  /** Lets the app answer for itself; what it has changed is forgotten (RFC 9111 §4.4). */
+  /** Passes the request to the app. What it changes is dropped (RFC 9111 §4.4). */
   #pass(exchange: Exchange, next: Next, status: string): void | Promise<void> {
     const { store, changed, note } = this.#options;
     store.counts.bypassed += 1;
@@ -164,7 +165,7 @@ export class ResponseCache {
     return this.#ask(request);
   }
 
-  /** Joins a request to the app that is under way, or makes one. */
+  /** Joins a request to the app that is in progress, or sends one. */
   async #ask(request: Request): Promise<void> {
     const { store, caches, clock } = this.#options;
     const { exchange, group } = request;
@@ -175,7 +176,7 @@ export class ResponseCache {
     if (flight === undefined || this.#isOutdated(flight, exchange)) {
       return this.#lead(request, flight !== undefined || this.#flights.size < MAX_FLIGHTS);
     }
-    // It counts as a request of its own, so that no purge is forgotten until it is answered.
+    // It counts as a request of its own, so that no purge is forgotten before it is answered.
     const moment = caches.began();
     const isAnswered = await this.#wait(request, flight, moment).finally(() => caches.ended());
     if (!isAnswered) await this.#lead(request, false);
@@ -192,7 +193,7 @@ export class ResponseCache {
     return this.#follow(request, flight, outcome, moment);
   }
 
-  /** Answers with what another request was answered; false where that is not for this one. */
+  /** Answers with the response to another request. Returns false if it is not for this one. */
   async #follow(
     { exchange, stored, why }: Request,
     flight: Flight,
@@ -203,7 +204,7 @@ export class ResponseCache {
     const isFor = (response: StoredResponse): boolean =>
       response.variant === variantKey(response.vary, exchange.headers) &&
       isForRequest(response, exchange.headers) &&
-      // It may have come after a purge of which the app did not know yet.
+      // This request may have arrived after a purge that the app did not know about yet.
       (moment === flight.moment || !caches.wasPurgedSince(flight.moment, response.names));
     switch (outcome.kind) {
       case 'left':
@@ -237,11 +238,11 @@ export class ResponseCache {
     }
   }
 
-  /** Asks the app, and answers with what it says. */
+  /** Asks the app, and answers with its response. */
   async #lead(request: Request, isJoinable: boolean): Promise<void> {
     const { exchange, next, stored, why } = request;
     const { store, caches, note } = this.#options;
-    // What is known to be for one client is asked for with the conditions of that client.
+    // A response that is known to be for one client is requested with the conditions of that client.
     const headers =
       stored === null && !isJoinable
         ? exchange.headers.clone()
@@ -277,7 +278,7 @@ export class ResponseCache {
     }
   }
 
-  /** Asks the app whether a stale response is still the one, while the stale one is used. */
+  /** Revalidates a stale response while it is being used. */
   #revalidate(request: Request, stored: StoredResponse): void {
     const { exchange, next, group } = request;
     const { caches } = this.#options;
@@ -328,7 +329,7 @@ export class ResponseCache {
     return flight;
   }
 
-  /** Whether what a request to the app will bring is older than what somebody may know. */
+  /** Whether the response to a request in progress will be older than what this client may know. */
   #isOutdated({ moment, outcome }: Flight, exchange: Exchange): boolean {
     const { caches, namesOf } = this.#options;
     if (caches.moment === moment) return false;
@@ -357,7 +358,7 @@ export class ResponseCache {
     return giveStored(exchange, stored, status, this.#options.clock);
   }
 
-  /** RFC 5861 §4: whether a stale response has stood in for an app that fails. */
+  /** RFC 5861 §4: uses a stale response in place of an app that fails. Returns whether there was one. */
   async #giveAfterError(exchange: Exchange, stored: StoredResponse | null): Promise<boolean> {
     const { store, clock } = this.#options;
     if (stored === null || exchange.begun || !helpsAfterError(stored, clock.now())) return false;
@@ -367,12 +368,12 @@ export class ResponseCache {
   }
 }
 
-/** Whether the app may know who asks. */
+/** Whether the app may recognize the client. */
 function isKnown({ headers }: Exchange): boolean {
   return headers.has('cookie') || headers.has('authorization');
 }
 
-/** The validators of a stored response that the app can be asked by. */
+/** The validators of a stored response with which the app can be asked. */
 function validated(stored: StoredResponse | null): HeaderList | null {
   return stored !== null && hasValidator(stored) ? stored.headers : null;
 }

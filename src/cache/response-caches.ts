@@ -5,28 +5,28 @@ import { Budget, type Scheduler, TURN_STEPS } from '../kernel/scheduler.ts';
 import { purgeName } from './purge-names.ts';
 import { type CacheCounts, type PurgeReason, ResponseStore } from './response-store.ts';
 
-/** Names whose last purge is known, while requests are under way. */
+/** Names whose last purge is remembered while requests are in progress. */
 const MAX_RECENT = 10_000;
-/** What looking at one name costs, in steps. */
+/** Cost of checking one name, in steps. */
 const LOOK_STEPS = 50;
 
-/** What is to be dropped. */
+/** What an administrator wants to purge. */
 export type PurgeOrder =
-  /** A URL, a topic or a tag, exactly. */
+  /** Exactly one URL, topic or tag. */
   | { readonly kind: 'name'; readonly name: string }
-  /** A URL with `*` for any characters. */
+  /** A URL in which `*` stands for any characters. */
   | { readonly kind: 'pattern'; readonly pattern: string }
   | { readonly kind: 'all' };
 
-/** A log whose updates purge what is stored here. */
+/** A history whose updates purge what is stored here. */
 export interface PurgingLog {
-  /** Resolves when all that was in the log when this was called has purged; null where it has already. */
+  /** Resolves when everything in the history at the time of the call has purged; null if it already has. */
   caughtUp(): Promise<void> | null;
 }
 
 /**
- * All caches of the process, and what was purged lately. The log of each hub is the bus: every
- * process sees each update in order, and drops for itself what the update names.
+ * All caches of the process, and their recent purges. The history of each hub is the bus: every process sees
+ * each update in order, and drops by itself what the update names.
  */
 export class ResponseCaches {
   readonly #stores = new Set<ResponseStore>();
@@ -42,11 +42,11 @@ export class ResponseCaches {
     purged: { update: 0, method: 0, admin: 0, missed: 0 },
   };
   readonly #logs = new Set<PurgingLog>();
-  /** Grows with each purge. */
+  /** Increases with each purge. */
   #moment = 0;
-  /** The moment of the last purge of a name, while a request is under way. */
+  /** The moment of the last purge of a name, while requests are in progress. */
   readonly #recent = new Map<string, number>();
-  /** All purges up to this moment may have been forgotten, or dropped everything. */
+  /** All purges up to this moment may have been forgotten, or have dropped everything. */
   #forgottenUntil = 0;
   #underWay = 0;
 
@@ -55,7 +55,7 @@ export class ResponseCaches {
     this.#leases = new InstantLeases((store) => void this.#stores.delete(store));
   }
 
-  /** The store of this name, which lasts as long as somebody has a lease of it. */
+  /** The store with this name, which exists as long as it is leased. */
   acquire(name: string, maxBytes: number): InstantLease<ResponseStore> {
     return this.#leases.acquire(name, () => {
       const store = new ResponseStore(maxBytes, this.#scheduler, this.#counts);
@@ -64,16 +64,16 @@ export class ResponseCaches {
     });
   }
 
-  /** From now on a log purges; the returned function ends that. */
+  /** Lets a history purge from now on; the returned function ends that. */
   join(log: PurgingLog): () => void {
     this.#logs.add(log);
     return () => this.#logs.delete(log);
   }
 
   /**
-   * Resolves when all updates have purged that anybody can have heard of; null where they have.
+   * Resolves when all updates that any client can have received have purged; null if they already have.
    *
-   * @throws HubgateError where a log cannot be asked
+   * @throws HubgateError if a history cannot be asked
    */
   caughtUp(): Promise<unknown> | null {
     let waiting: Promise<void>[] | null = null;
@@ -89,7 +89,7 @@ export class ResponseCaches {
     return waiting === null ? null : Promise.all(waiting);
   }
 
-  /** The moment at which a request to the app begins; call {@link ended} when it is over. */
+  /** The moment at which a request to the app begins. Call {@link ended} when it is over. */
   began(): number {
     this.#underWay += 1;
     return this.#moment;
@@ -106,14 +106,14 @@ export class ResponseCaches {
     return this.#moment;
   }
 
-  /** Whether one of the names was purged since a request began, as far as that is known. */
+  /** Whether one of the names may have been purged since a request began. */
   wasPurgedSince(moment: number, names: readonly string[]): boolean {
     if (this.#moment === moment) return false;
     if (this.#forgottenUntil > moment) return true;
     return names.some((name) => (this.#recent.get(name) ?? 0) > moment);
   }
 
-  /** Drops what has one of these names, in the turn in which it is called. */
+  /** Drops what has one of these names, within this turn of the event loop. */
   purge(names: readonly string[], reason: PurgeReason): number {
     if (this.#stores.size === 0) return 0;
     let dropped = 0;
@@ -134,7 +134,7 @@ export class ResponseCaches {
     return dropped;
   }
 
-  /** What an administrator orders; a pattern is looked for in slices. */
+  /** Purges by order of an administrator. A pattern is searched in slices. */
   async order(order: PurgeOrder): Promise<number> {
     switch (order.kind) {
       case 'name':
@@ -146,7 +146,7 @@ export class ResponseCaches {
     }
   }
 
-  /** What all caches have done, and hold. */
+  /** Metrics of all caches. */
   families(): readonly Family[] {
     const { hits, misses, stale, collapsed, bypassed, evicted, purged } = this.#counts;
     const stores = [...this.#stores];
@@ -182,7 +182,7 @@ export class ResponseCaches {
 
   async #purgePattern(pattern: string): Promise<number> {
     const isLike = compileWildcard(purgeName(pattern), 'any');
-    // What is under way may get names that nobody knows yet.
+    // Responses in progress may get names that are not known yet.
     this.#moment += 1;
     this.#forgottenUntil = this.#moment;
     let dropped = 0;

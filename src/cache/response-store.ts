@@ -4,35 +4,38 @@ import { addTo, deleteFrom } from '../kernel/set-map.ts';
 import { sizeOf, type StoredResponse } from './stored-response.ts';
 import { variantKey } from './variant.ts';
 
-/** Variants of one URL; the one that was stored first gives way. */
+/** Variants of one URL. Beyond this limit, the one that was stored first is evicted. */
 const MAX_VARIANTS = 32;
-/** What letting one response go costs, in steps. */
+/** Cost of evicting one response, in steps. */
 const EVICT_STEPS = 500;
-/** Keys of which it is remembered that their responses are not shared. */
+/** Keys that are remembered because their responses are not shared. */
 const MAX_UNSHARED = 10_000;
-/** For how long that is, in milliseconds. */
+/** How long they are remembered, in milliseconds. */
 const UNSHARED_MS = 10_000;
 
-/** An update, a request that changes something, an administrator, or updates that nobody has seen. */
+/**
+ * Purged by an update, by a request that changes something, by an administrator, or because of missed
+ * updates.
+ */
 export type PurgeReason = 'update' | 'method' | 'admin' | 'missed';
 
-/** What the caches of a process have done. */
+/** Counters of the caches of a process. */
 export interface CacheCounts {
   hits: number;
   misses: number;
-  /** Answered with what was stale. */
+  /** Answered with a stale response. */
   stale: number;
-  /** Answered with the answer of another request. */
+  /** Answered with the response to another request. */
   collapsed: number;
-  /** Sent to the app without being looked up. */
+  /** Passed to the app without a look-up. */
   bypassed: number;
   evicted: number;
   readonly purged: Record<PurgeReason, number>;
 }
 
 /**
- * The responses of one cache, in memory. What was used least recently gives way when there is more
- * than the cache may have; that is done in slices, so a little more may be there for a moment.
+ * The responses of one cache, in memory. The least recently used are evicted when the cache exceeds its
+ * limit. Eviction runs in slices, so the limit may be exceeded for a moment.
  */
 export class ResponseStore implements Task {
   readonly counts: CacheCounts;
@@ -43,7 +46,7 @@ export class ResponseStore implements Task {
   /** The least recently used first. */
   #used = new Map<StoredResponse, number>();
   #bytes = 0;
-  /** Until when a key is known for responses that are not shared; the oldest first. */
+  /** How long a key is remembered as not shared; the oldest first. */
   readonly #unshared = new Map<string, number>();
 
   constructor(maxBytes: number, scheduler: Scheduler, counts: CacheCounts) {
@@ -60,7 +63,7 @@ export class ResponseStore implements Task {
     return this.#used.size;
   }
 
-  /** The variant that fits a request; what was used is used again. */
+  /** The variant that matches a request. Finding it counts as a use. */
   find(key: string, request: HeaderList): StoredResponse | 'no-variant' | null {
     const variants = this.#byKey.get(key);
     if (variants === undefined) return null;
@@ -74,17 +77,17 @@ export class ResponseStore implements Task {
     return 'no-variant';
   }
 
-  /** Whether there is a response to a key, of whatever variant. */
+  /** Whether there is a response with this key, in any variant. */
   has(key: string): boolean {
     return this.#byKey.has(key);
   }
 
-  /** The fields by which responses to a key have varied. */
+  /** The fields by which responses with this key have varied. */
   knownVary(key: string): readonly string[] {
     return this.#byKey.get(key)?.[0]?.vary ?? [];
   }
 
-  /** Keeps a response in the place of the variant that it is. */
+  /** Stores a response in place of the same variant. */
   put(stored: StoredResponse): void {
     const size = sizeOf(stored);
     if (size > this.#maxBytes) return;
@@ -99,7 +102,7 @@ export class ResponseStore implements Task {
       this.#drop(oldest);
       this.counts.evicted += 1;
     }
-    // The newest first: where two fit, the newer one is used (RFC 9111 §4.1).
+    // The newest first: if two match, the newer one is used (RFC 9111 §4.1).
     this.#byKey.set(stored.key, [stored, ...(this.#byKey.get(stored.key) ?? [])]);
     for (const name of stored.names) addTo(this.#byName, name, stored);
     this.#used.set(stored, size);
@@ -107,7 +110,7 @@ export class ResponseStore implements Task {
     if (this.#bytes > this.#maxBytes) this.#scheduler.add(this);
   }
 
-  /** Lets the least recently used go, some in a slice. */
+  /** Evicts the least recently used, in slices. */
   run(budget: Budget): boolean {
     for (const stored of this.#used.keys()) {
       if (this.#bytes <= this.#maxBytes) return false;
@@ -119,7 +122,7 @@ export class ResponseStore implements Task {
     return false;
   }
 
-  /** Drops all that has this name, and says how much that was. */
+  /** Drops all responses with this name, and returns their number. */
   purge(name: string, reason: PurgeReason): number {
     const named = this.#byName.get(name);
     if (named === undefined) return 0;
@@ -129,7 +132,7 @@ export class ResponseStore implements Task {
     return all.length;
   }
 
-  /** Drops one that has turned out to be old. */
+  /** Drops a response that is no longer current. */
   remove(stored: StoredResponse): void {
     if (this.#used.has(stored)) this.#drop(stored);
   }
@@ -150,7 +153,7 @@ export class ResponseStore implements Task {
     return this.#byName.keys();
   }
 
-  /** Whether requests of a key need not wait for each other, as their responses are not shared. */
+  /** Whether requests with this key need not wait for each other, because their responses are not shared. */
   isUnshared(key: string, nowMs: number): boolean {
     const untilMs = this.#unshared.get(key);
     if (untilMs === undefined) return false;
@@ -166,7 +169,7 @@ export class ResponseStore implements Task {
     this.#unshared.set(key, nowMs + UNSHARED_MS);
   }
 
-  /** A response of the key has turned out to be shared. */
+  /** A response with this key can be shared after all. */
   markShared(key: string): void {
     this.#unshared.delete(key);
   }

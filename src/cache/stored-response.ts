@@ -2,16 +2,16 @@ import type { HeaderList } from '../http/header-list.ts';
 import type { ResponseHead } from '../http/exchange.ts';
 import type { Freshness } from './freshness.ts';
 
-/** A response that is kept, with all that decides about its use. It does not change. */
+/** A stored response with everything that decides about its use. It never changes. */
 export interface StoredResponse {
-  /** Of all responses to requests for the same thing. */
+  /** The same for all responses to requests for the same resource. */
   readonly key: string;
   readonly vary: readonly string[];
-  /** The values of the fields that it varies by, of the request that it answered. */
+  /** The values of the fields by which it varies, from its request. */
   readonly variant: string;
   readonly status: number;
   readonly headers: HeaderList;
-  /** The fields that only caches are told. */
+  /** The fields that are only for caches. */
   readonly hidden: HeaderList;
   readonly source: ResponseHead['source'];
   readonly body: Buffer;
@@ -20,7 +20,7 @@ export interface StoredResponse {
   readonly freshness: Freshness;
   readonly revalidatesAlways: boolean;
   readonly isForEveryone: boolean;
-  /** When it came, and how old it was then; milliseconds. */
+  /** The time of its arrival and its age at that time, in milliseconds. */
   readonly responseMs: number;
   readonly initialAgeMs: number;
 }
@@ -30,45 +30,48 @@ export function ageOf({ initialAgeMs, responseMs }: StoredResponse, nowMs: numbe
   return initialAgeMs + Math.max(0, nowMs - responseMs);
 }
 
-/** How long it is still fresh, in milliseconds; negative where it is not any more. */
+/** How long it will be fresh, in milliseconds; negative if it is stale. */
 export function timeLeft(stored: StoredResponse, nowMs: number): number {
   return stored.freshness.lifetimeMs - ageOf(stored, nowMs);
 }
 
-/** Whether a stored response may be used without asking, RFC 9111 §4. */
+/** Whether a stored response can be used without asking the app (RFC 9111 §4). */
 export type Reuse = 'fresh' | 'while-revalidating' | 'after-validation';
 
 export function reuseOf(stored: StoredResponse, nowMs: number): Reuse {
   if (stored.revalidatesAlways) return 'after-validation';
   const leftMs = timeLeft(stored, nowMs);
   if (leftMs > 0) return 'fresh';
-  // The age goes in whole seconds, so a window does: one of a second must not last for two.
+  // Ages are in whole seconds, and so are the windows: a window of one second must not last for two.
   return leftMs + stored.freshness.whileRevalidateMs > 0
     ? 'while-revalidating'
     : 'after-validation';
 }
 
-/** Whether it may be used because the app has failed (RFC 5861 §4). */
+/** Whether it can be used because the app has failed (RFC 5861 §4). */
 export function helpsAfterError(stored: StoredResponse, nowMs: number): boolean {
   return timeLeft(stored, nowMs) + stored.freshness.ifErrorMs > 0;
 }
 
-/** Whether a request may be given it: what is fresh by the operator's word only, to nobody who is known. */
+/**
+ * Whether a request may receive it. A response that is fresh only because of the operator's setting is not
+ * for known clients.
+ */
 export function isForRequest({ isForEveryone }: StoredResponse, request: HeaderList): boolean {
   return isForEveryone || !(request.has('cookie') || request.has('authorization'));
 }
 
-/** Whether the app can be asked if it is still the same. */
+/** Whether the app can be asked if it is still current. */
 export function hasValidator({ headers, status }: StoredResponse): boolean {
   return status === 200 && (headers.has('etag') || headers.has('last-modified'));
 }
 
-/** What it takes of memory beside its body and its texts: objects, and places in the indexes. */
+/** Memory in addition to its body and its strings: objects, and places in the indexes. */
 const OVERHEAD = 1_600;
-/** Of each name: its place in the index, and a set of its own. */
+/** Memory of each name: its place in the index, and its set. */
 const NAME_OVERHEAD = 200;
 
-/** Bytes of memory, roughly. */
+/** Approximate bytes of memory. */
 export function sizeOf({ key, variant, headers, body, names }: StoredResponse): number {
   let size = OVERHEAD + body.length + 2 * (key.length + variant.length);
   headers.forEach((name, value) => {

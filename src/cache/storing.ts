@@ -1,6 +1,6 @@
-// The decisions are our own code. http-cache-semantics 4.3 was tried beside the suite of caches: it takes
-// dates that are not HTTP dates and keeps `Vary: , *`, and it knows neither targeted fields, nor
-// `must-understand`, nor `private` with the names of fields.
+// These decisions are our own code. http-cache-semantics 4.3 was compared: it accepts dates that are not HTTP
+// dates, stores `Vary: , *`, and knows neither targeted fields, nor `must-understand`, nor `private` with
+// field names.
 
 import type { HeaderList } from '../http/header-list.ts';
 import {
@@ -12,7 +12,7 @@ import {
 } from './cache-control.ts';
 import { type Freshness, freshnessOf, type FreshnessRules } from './freshness.ts';
 
-/** What the app was asked, as far as it decides about storing. */
+/** The parts of a request to the app that decide about storing. */
 export interface StoringRequest {
   readonly headers: HeaderList;
 }
@@ -23,41 +23,44 @@ export interface StoringResponse {
 }
 
 export interface StoringRules extends FreshnessRules {
-  /** Fields, in lower case, that make a response that of one client, or one that is to be handled once. */
+  /** Response fields, in lower case, that make a response personal, or one that must be handled once. */
   readonly personalFields: readonly string[];
 }
 
-/** Whether a response may be kept, and on which terms; `detail` says why it may not. */
+/** Whether a response can be stored, and under which conditions; otherwise `detail` is the reason. */
 export type StoringVerdict =
   | { readonly kind: 'refused'; readonly detail: string }
   | {
       readonly kind: 'stored';
       readonly freshness: Freshness;
-      /** It must be asked for again each time (RFC 9111 §5.2.2.4). */
+      /** It must be revalidated before each use (RFC 9111 §5.2.2.4). */
       readonly revalidatesAlways: boolean;
-      /** Whether a request with a cookie or with credentials may be given it. */
+      /** Whether a request with a cookie or with credentials may receive it. */
       readonly isForEveryone: boolean;
-      /** Fields of the request, in lower case, that chose it (RFC 9111 §4.1). */
+      /** Request fields, in lower case, that selected it (RFC 9111 §4.1). */
       readonly vary: readonly string[];
-      /** Its fields as they are kept. */
+      /** Its fields as they are stored. */
       readonly headers: HeaderList;
       /** Names by which it can be purged. */
       readonly tags: readonly string[];
     };
 
-/** Statuses whose caching requirements are met here (RFC 9111 §5.2.2.3). */
+/** Statuses whose caching requirements this cache fulfils (RFC 9111 §5.2.2.3). */
 const UNDERSTOOD = new Set([
   200, 203, 204, 300, 301, 302, 303, 307, 308, 400, 401, 403, 404, 405, 410, 414, 500, 501, 502,
   503, 504,
 ]);
-/** Request fields that a response may vary by. */
+/** Maximum number of request fields by which a response may vary. */
 const MAX_VARY = 16;
-/** Tags of a response; one with more could not be purged by all of them, so it is not kept. */
+/** Tags of a response. One with more could not be purged by all of them, so it is not stored. */
 const MAX_TAGS = 256;
 /** Characters of a tag. */
 const MAX_TAG = 1024;
 
-/** RFC 9111 §3.1: of one connection, or to a proxy alone; and what is computed for each response. */
+/**
+ * RFC 9111 §3.1: fields of one connection, fields for a proxy only, and fields that are computed for each
+ * response.
+ */
 const NOT_KEPT = new Set([
   'age',
   'connection',
@@ -74,14 +77,14 @@ const NOT_KEPT = new Set([
 
 const SPACED_TAGS = ['surrogate-key', 'xkey'];
 const LISTED_TAGS = ['cache-tags', 'cache-tag'];
-/** Fields for the cache alone: they never reach a client. */
+/** Fields for the cache only. They never reach a client. */
 export const FIELDS_FOR_CACHES: readonly string[] = [
   ...TARGETED_FIELDS,
   ...SPACED_TAGS,
   ...LISTED_TAGS,
 ];
 
-/** RFC 9111 §3, for a shared cache, of a response to a GET without a body. */
+/** RFC 9111 §3, for a shared cache and the response to a GET without a body. */
 export function mayStore(
   request: StoringRequest,
   response: StoringResponse,
@@ -89,7 +92,7 @@ export function mayStore(
   nowMs: number,
 ): StoringVerdict {
   const { status, headers } = response;
-  // 206 is never stored, and a 304 is no response of its own.
+  // A 206 is never stored, and a 304 is not a response of its own.
   if (status < 200 || status === 206 || status === 304) return refused(`status-${status}`);
   if (headers.has('set-cookie')) return refused('set-cookie');
   for (const name of rules.personalFields) if (headers.has(name)) return refused('personal');
@@ -132,7 +135,7 @@ function refused(detail: string): StoringVerdict {
 }
 
 function forbids(status: number, directives: CacheDirectives): string | null {
-  // RFC 9111 §5.2.2.3: must-understand takes no-store back where the status is understood.
+  // RFC 9111 §5.2.2.3: must-understand overrides no-store if the status is understood.
   const understands = directives.has('must-understand');
   if (understands && !UNDERSTOOD.has(status)) return 'must-understand';
   if (directives.has('no-store') && !understands) return 'no-store';
@@ -141,8 +144,8 @@ function forbids(status: number, directives: CacheDirectives): string | null {
 }
 
 /**
- * RFC 9111 §3.5: what was asked for with credentials is for others only where the response says so.
- * For cookies the RFC has no such rule; few apps say `Vary: Cookie` that should, so it is the same.
+ * RFC 9111 §3.5: a response to a request with credentials can be shared only if it says so. The RFC has no
+ * such rule for cookies, but few apps send the `Vary: Cookie` that they should, so the same rule applies.
  */
 function isOfOneClient(
   request: HeaderList,
@@ -156,20 +159,20 @@ function isOfOneClient(
   return request.has('cookie') && !isShared ? 'cookie' : null;
 }
 
-/** RFC 9111 §4.1; null for `*`, and for more than is kept. */
+/** RFC 9111 §4.1; null for `*`, and for more fields than the limit. */
 function varyOf(headers: HeaderList): string[] | null {
   const names = splitList(headers.combined('vary') ?? '').map((name) => name.toLowerCase());
   const unique = [...new Set(names)].sort();
   return unique.includes('*') || unique.length > MAX_VARY ? null : unique;
 }
 
-/** RFC 9111 §5.2.2.7: of `private="…"` only these fields are of one client. */
+/** RFC 9111 §5.2.2.7: with `private="…"` only these fields are personal. */
 function privateFields(directives: CacheDirectives): readonly string[] {
   const named = directives.fields('private');
   return named === null || named === 'all' ? [] : named;
 }
 
-/** The fields of a response without those that are not kept, or are for caches alone. */
+/** The fields of a response without those that are not stored, or that are only for caches. */
 function keptFields(headers: HeaderList, named: readonly string[]): HeaderList {
   const kept = headers.clone();
   kept.deleteWhere(
@@ -178,7 +181,7 @@ function keptFields(headers: HeaderList, named: readonly string[]): HeaderList {
   return kept;
 }
 
-/** Of all fields that name tags; null for more than are kept, or for one that is too long. */
+/** The tags of all fields for tags; null if there are too many, or if one is too long. */
 function tagsOf(headers: HeaderList): readonly string[] | null {
   if (!FIELDS_FOR_CACHES.some((name) => headers.has(name))) return [];
   const tags: string[] = [];
@@ -195,7 +198,7 @@ function tagsOf(headers: HeaderList): readonly string[] | null {
   return isTooMuch ? null : [...new Set(tags.map((tag) => tag.trim()))];
 }
 
-/** Removes what is for caches alone from a head that goes on. */
+/** Removes the fields for caches from a head that is passed on. */
 export function dropFieldsForCaches(headers: HeaderList): void {
   for (const name of FIELDS_FOR_CACHES) headers.delete(name);
 }

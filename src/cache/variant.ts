@@ -2,17 +2,17 @@ import { hash } from 'node:crypto';
 import type { HeaderList } from '../http/header-list.ts';
 import { splitList } from './cache-control.ts';
 
-/** Characters of a value that a key has in it; of a longer one it has the digest. */
+/** Characters of a value in a key. Longer values are replaced with their digest. */
 const MAX_VALUE = 256;
 
-/** Their values mean what they mean to the byte. */
+/** Fields whose values are compared byte for byte. */
 const OPAQUE = new Set(['authorization', 'cookie', 'user-agent', 'referer']);
-/** Names of languages and codings: their case does not matter (RFC 9110 §8.4.1, §8.5.1). */
+/** Names of languages and codings are case-insensitive (RFC 9110 §8.4.1, §8.5.1). */
 const CASELESS = new Set(['accept', 'accept-charset', 'accept-encoding', 'accept-language']);
 
 /**
- * What tells the variants of a response apart (RFC 9111 §4.1): the values of the fields that it
- * varies by. Values that mean the same are the same.
+ * Distinguishes the variants of a response (RFC 9111 §4.1): the values of the fields by which it varies.
+ * Values with the same meaning are equal.
  */
 export function variantKey(names: readonly string[], request: HeaderList): string {
   return names.length === 0 ? '' : names.map((name) => valueOf(name, request)).join('\n');
@@ -20,7 +20,7 @@ export function variantKey(names: readonly string[], request: HeaderList): strin
 
 function valueOf(name: string, request: HeaderList): string {
   const value = request.combined(name);
-  // A field that is absent is another value than an empty one.
+  // An absent field differs from an empty one.
   if (value === undefined) return '-';
   const normal = OPAQUE.has(name) ? value : normalized(name, value);
   return `=${normal.length > MAX_VALUE ? hash('sha256', normal, 'base64url') : normal}`;
@@ -28,7 +28,7 @@ function valueOf(name: string, request: HeaderList): string {
 
 function normalized(name: string, value: string): string {
   const members = splitList(CASELESS.has(name) ? value.toLowerCase() : value);
-  // Codings without weights are a set; servers choose by an order of their own.
+  // Codings without weights are a set, because servers choose in an order of their own.
   if (name === 'accept-encoding' && !value.includes(';')) members.sort();
   return members.join(',');
 }
