@@ -1,6 +1,6 @@
 import type { Exchange, ResponseHead } from '../http/exchange.ts';
 import { HeaderList } from '../http/header-list.ts';
-import { addCacheStatus, isUnchanged, renewedFields } from './answering.ts';
+import { addCacheStatus, isUnchanged, renewedFields } from './conditional-response.ts';
 import type { FetchExchange } from './fetch-exchange.ts';
 import type { Decision } from './flight.ts';
 import { initialAge } from './freshness.ts';
@@ -11,7 +11,7 @@ import {
   mayStore,
   type StoringRules,
   type StoringVerdict,
-} from './storing.ts';
+} from './storage-policy.ts';
 import { variantKey } from './variant.ts';
 
 /** A request to the app, and what is already stored for it. */

@@ -4,11 +4,11 @@ import type { HeaderList } from '../http/header-list.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { Scheduler } from '../kernel/scheduler.ts';
 import { Admission } from './admission.ts';
-import { addCacheStatus, withoutConditions } from './answering.ts';
+import { addCacheStatus, withoutConditions } from './conditional-response.ts';
 import type { ArrivingBytes } from './arriving-body.ts';
-import { type CacheQuestion, cacheQuestion } from './cache-question.ts';
+import { type CacheQuestion, cacheQuestion } from './cache-key.ts';
 import { Flight, type Outcome } from './flight.ts';
-import { giveArriving, giveStored } from './giving.ts';
+import { giveArriving, giveStored } from './send-response.ts';
 import { changedNames } from './purge-names.ts';
 import type { ResponseCaches } from './response-caches.ts';
 import type { ResponseStore } from './response-store.ts';
@@ -19,7 +19,7 @@ import {
   reuseOf,
   type StoredResponse,
 } from './stored-response.ts';
-import { dropFieldsForCaches } from './storing.ts';
+import { dropFieldsForCaches } from './storage-policy.ts';
 import { variantKey } from './variant.ts';
 
 /** Most requests to the app at a time that others can join. */

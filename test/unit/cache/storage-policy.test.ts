@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { mayStore } from '../../../src/cache/storing.ts';
+import { mayStore } from '../../../src/cache/storage-policy.ts';
 import { HeaderList } from '../../../src/http/header-list.ts';
 
 const NOW = Date.parse('2026-01-01T00:00:00Z');

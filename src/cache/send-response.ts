@@ -1,7 +1,7 @@
 import type { Exchange } from '../http/exchange.ts';
 import { HeaderList } from '../http/header-list.ts';
 import type { Clock } from '../kernel/clock.ts';
-import { addCacheStatus, answerHead } from './answering.ts';
+import { addCacheStatus, answerHead } from './conditional-response.ts';
 import { sendWhole } from './arriving-body.ts';
 import type { SharedAnswer } from './flight.ts';
 import { ageOf, type StoredResponse, timeLeft } from './stored-response.ts';
