@@ -43,7 +43,7 @@ const LIBRARY_PLACE = {
   'acme-client': ['tls/acme/client.ts'],
   undici: ['proxy/forward.ts'],
   'http-proxy-3': ['proxy/upgrade.ts'],
-  chokidar: ['cli/watch/directory-events.ts'],
+  chokidar: ['cli/watch/file-watcher.ts'],
   jose: ['auth/'],
   'urlpattern-polyfill': ['hub/pattern/'],
   'uri-template': ['hub/pattern/'],

@@ -2,12 +2,12 @@ import assert from 'node:assert/strict';
 import { dirname } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
-import type {
-  DirectoryEvents,
-  DirectoryListener,
-} from '../../../src/cli/watch/directory-events.ts';
+import {
+  type DirectoryEvents,
+  type DirectoryListener,
+  FileWatcher,
+} from '../../../src/cli/watch/file-watcher.ts';
 import { digestOf, type Stats, type WatchDisk } from '../../../src/cli/watch/watched-path.ts';
-import { FileWatcher } from '../../../src/cli/watch/file-watcher.ts';
 import { RecordedLog } from '../../support/recorded-log.ts';
 import { TestClock } from '../../support/test-clock.ts';
 
