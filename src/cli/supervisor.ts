@@ -6,9 +6,20 @@ import { encodeConfig } from '../config/serialize.ts';
 import { ConfigError, describeProblem, type Problem } from '../config/problem.ts';
 import { codeOf, messageOf } from '../kernel/error.ts';
 import type { AdminControls, LoadOutcome, PostedConfig } from '../runtime/admin.ts';
-import { createGateway, type Gateway, type ReloadReport, type ReportWanted } from '../runtime/gateway.ts';
+import {
+  createGateway,
+  type Gateway,
+  type ReloadReport,
+  type ReportWanted,
+} from '../runtime/gateway.ts';
 import { type LoadPreview, NO_CHANGE } from '../runtime/load-preview.ts';
-import { addedUp, buildFamily, certificateFamily, type LoadCounts, loadFamilies } from '../runtime/metrics.ts';
+import {
+  addedUp,
+  buildFamily,
+  certificateFamily,
+  type LoadCounts,
+  loadFamilies,
+} from '../runtime/metrics.ts';
 import { healthFault, type StatusReport } from '../runtime/health.ts';
 import { packageVersion } from './commands/version.ts';
 import type { Family } from '../kernel/measures.ts';

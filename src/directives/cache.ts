@@ -15,15 +15,15 @@ import type { HandlerDirective } from './directive.ts';
 
 export interface CacheConfig {
   readonly kind: 'cache';
-  /** How long an answer is fresh that names no time; null: it is not kept. */
+  /** How long a response without a time is fresh; null: it is not stored. */
   readonly ttlMs: number | null;
-  /** How long a stale answer may stand in, where the app does not say. */
+  /** How long a stale response may be used if the app does not say. */
   readonly staleMs: number;
-  /** Bytes of all that is kept. */
+  /** Maximum memory of the stored responses, in bytes. */
   readonly maxSize: number;
-  /** Bytes of one body. */
+  /** Maximum size of one body, in bytes. */
   readonly maxBody: number;
-  /** Texts with placeholders: requests for which they differ share nothing. */
+  /** Values with placeholders. Requests with different values share nothing. */
   readonly varyOn: readonly string[];
 }
 
@@ -129,7 +129,7 @@ const syntax: DirectiveSyntax = {
   },
 };
 
-/** Marks requests that a cache has seen: only the first that matches looks at one. */
+/** Marks requests that a cache has handled: only the first matching cache handles a request. */
 const SEEN = 'hubgate.cache';
 
 function compile(config: CacheConfig, context: HandlerContext): Handler {

@@ -12,7 +12,7 @@ import type { HandlerDirective } from './directive.ts';
 
 export interface CopyResponseHeadersConfig {
   readonly kind: 'copy_response_headers';
-  /** Which fields; empty: all. */
+  /** The fields to copy; empty means all. */
   readonly include: readonly string[];
   readonly exclude: readonly string[];
 }
@@ -59,7 +59,7 @@ function fields(cursor: Cursor): string[] {
   return cursor.several('a header field').map((word) => headerName(cursor, word));
 }
 
-/** Fields of the upstream's response, for whatever answers instead. */
+/** Copies fields of the upstream's response to the response that is sent instead. */
 function compile({ include, exclude }: CopyResponseHeadersConfig): Handler {
   const wanted = new Set(include.map((name) => name.toLowerCase()));
   const left = new Set(exclude.map((name) => name.toLowerCase()));

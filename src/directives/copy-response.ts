@@ -10,7 +10,7 @@ import type { HandlerDirective } from './directive.ts';
 
 export interface CopyResponseConfig {
   readonly kind: 'copy_response';
-  /** null: that of the upstream. */
+  /** null: the status of the upstream. */
   readonly status: number | null;
 }
 
@@ -47,7 +47,7 @@ const syntax: DirectiveSyntax = {
   },
 };
 
-/** Answers with what the routes are run for. */
+/** Sends the response for which the routes run. */
 function compile({ status }: CopyResponseConfig): Handler {
   return (exchange) => {
     const response = interceptedResponse(exchange);

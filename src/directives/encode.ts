@@ -16,20 +16,20 @@ import type { HandlerDirective } from './directive.ts';
 
 export interface EncodeConfig {
   readonly kind: 'encode';
-  /** In the order of preference. */
+  /** In order of preference. */
   readonly encodings: readonly Encoding[];
   /** Bytes. */
   readonly minimumLength: number;
-  /** From 1, the fastest, to 9; null: 6. */
+  /** From 1, the fastest, to 9; null means 6. */
   readonly gzipLevel: number | null;
   readonly zstdLevel: ZstdLevel;
-  /** Which answers are encoded; null: those of types that are text, or like it. */
+  /** The responses to encode; null means those with a type that is text or similar. */
   readonly match: ResponseMatcher | null;
 }
 
 type ZstdLevel = keyof typeof ZSTD_LEVELS;
 
-/** As levels of the library. */
+/** As levels of the zstd library. */
 const ZSTD_LEVELS = { fastest: 1, default: 3, better: 7, best: 11 } as const;
 
 const defaults = {

@@ -17,9 +17,12 @@ import type { HandlerDirective } from './directive.ts';
 export interface HeaderConfig {
   readonly kind: 'header';
   readonly operations: readonly HeaderOperation[];
-  /** Done when the response is there, to its own fields too; else at once, before there are any. */
+  /**
+   * Whether the change waits for the response and also applies to its own fields; otherwise it happens at
+   * once, before there are any.
+   */
   readonly isDeferred: boolean;
-  /** Which responses are changed. */
+  /** The responses to change. */
   readonly match: ResponseMatcher;
 }
 
@@ -51,7 +54,7 @@ header [<matcher>] {
 }
 `;
 
-/** What a directive has said so far. */
+/** The settings of a directive so far. */
 interface Draft {
   readonly operations: HeaderOperation[];
   isDeferred: boolean;
@@ -59,9 +62,8 @@ interface Draft {
 }
 
 /**
- * Nothing in front sets, `+` adds, `-` deletes (`*` at either end), `?` sets what is missing, `>` sets
- * when the response is there. One line of a block that needs the response defers the whole block; `?`
- * is a step of its own.
+ * No prefix sets, `+` adds, `-` deletes (`*` at either end), `?` sets a missing field, and `>` sets when the
+ * response is there. One line that needs the response defers the whole block; `?` is a step of its own.
  */
 const syntax: DirectiveSyntax = {
   usage: USAGE,
@@ -112,7 +114,7 @@ function fieldLine(draft: Draft, line: Cursor): void {
   shifted.end();
 }
 
-/** `header [<matcher>] …`: on the response that comes, or on what is set before it. */
+/** `header [<matcher>] …`: changes the response when it is there, or the preset fields before. */
 function compile(
   { operations, isDeferred, match }: HeaderConfig,
   { expand }: HandlerContext,
@@ -128,7 +130,7 @@ function compile(
   return (exchange, next) => {
     const error = errorStatus(exchange);
     exchange.onHead(({ status, headers }) => {
-      // What waits for a response is not for the page of an error that came instead.
+      // Changes that wait for a response do not apply to an error page that is sent instead.
       if (errorStatus(exchange) === error && matches(status, headers)) {
         apply(headers, (template) => expand(template, exchange, headers));
       }

@@ -76,7 +76,7 @@ const syntax: DirectiveSyntax = {
   },
 };
 
-/** Of the rules only the first that is for the response counts. */
+/** Only the first rule that matches the response applies. */
 function compile(config: InterceptConfig, { compileRoutes }: HandlerContext): Handler {
   const rules = config.handleResponse.map((one) => ({
     matches: compileResponseMatcher(one),
@@ -96,7 +96,7 @@ function compile(config: InterceptConfig, { compileRoutes }: HandlerContext): Ha
       }
       taken.routes = rule.routes;
       const { variables, preset } = exchange;
-      // What answers instead has its other fields as well.
+      // The response that is sent instead also has the other fields of the replaced one.
       preset.deleteWhere((key) => head.headers.has(key) && !OF_THE_BODY.has(key));
       variables.set('resp.status_code', String(head.status));
       for (const [name] of head.headers) {

@@ -33,8 +33,9 @@ const syntax: DirectiveSyntax = {
 };
 
 /**
- * What the client sent stays its body, and decides how the answer is framed: the answer to HEAD has no
- * body whatever the method has become. A value that is not a method changes nothing.
+ * The request keeps the body that the client sent. The client's own method decides how the response is
+ * framed: a response to HEAD has no body, whatever the new method is. A value that is not a method changes
+ * nothing.
  */
 function compile({ method }: MethodConfig, { expand }: HandlerContext): Handler {
   return (exchange, next) => {

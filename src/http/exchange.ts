@@ -24,12 +24,12 @@ export interface Exchange {
   /** The scheme of the connection itself; forwarded headers never change it. */
   readonly scheme: 'http' | 'https';
   readonly httpVersion: '1.0' | '1.1' | '2.0';
-  /** As `method` has changed it; {@link originalMethod} is what the client sent. */
+  /** The method after changes by the directive `method`; {@link originalMethod} is the client's. */
   method: string;
   readonly originalMethod: string;
-  /** `Host` or `:authority` as sent, by which the site was found; empty when the request had none. */
+  /** `Host` or `:authority` as the client sent it; it selected the site. Empty if the request had none. */
   readonly originalHost: string;
-  /** The same as `request_header Host` has changed it: for placeholders, matchers and upstreams. */
+  /** The same after changes by `request_header Host`, for placeholders, matchers and upstreams. */
   host: string;
   /** Path and query of the request in their canonical form (`canonical-target.ts`), still encoded. */
   readonly originalTarget: string;
@@ -51,7 +51,7 @@ export interface Exchange {
    * cannot have a body.
    */
   lendBody(loan: BodyLease): LeasedBody | null;
-  /** Whether nobody has been given bytes of the body yet, so that another can still have all of it. */
+  /** Whether no reader has received bytes of the body, so that another one can still get all of it. */
   readonly isBodyWhole: boolean;
   /** False if the message cannot have a body (no length, no transfer coding, HTTP/2 END_STREAM). */
   readonly hasBody: boolean;
@@ -101,14 +101,15 @@ export interface Exchange {
   /** The sent status; 0 before. */
   readonly status: number;
   /**
-   * Fields of the response from handlers that pass the request on. Whatever the response says itself
-   * under the same name takes their place, but for `Vary` and where the head says otherwise.
+   * Response fields that handlers set before there is a response. Fields with the same name in the response
+   * replace them, except for `Vary` and unless the head says otherwise.
    */
   readonly preset: HeaderList;
   /**
-   * Looks at a head before it is sent, and before anybody changes it. Whoever returns a stream takes the response: its
-   * body goes there, and the exchange has not begun once the returned function is called. The last registered
-   * looks first. A connection that is taken over is looked at by nobody.
+   * Looks at a head before it is sent and before anything changes it. If the function returns a stream, it
+   * takes the response: the body goes there, and the exchange has not begun after the returned function is
+   * called. The last registered function looks first. It does not see the head of a connection that is taken
+   * over.
    */
   interceptHead(look: HeadInterceptor): () => void;
   /** Registers a change of the head just before it is sent. The last one registered runs first. */
@@ -143,11 +144,11 @@ export interface Exchange {
   /** Aborts the response, so that the client does not regard it as complete. */
   abort(): void;
   /**
-   * Told by whatever decides by more than method, URL and the fields that `Vary` names: by these
-   * request fields, by who asks, or by a file. There only where an answer may be kept for others.
+   * Called by handlers that decide by more than the method, the URL and the fields in `Vary`: by these
+   * request fields, by the client, or by a file. Present only if the response may be stored for others.
    */
   readonly dependsOn?: (on: Dependence) => void;
-  /** The request of a client that it stands for as a whole; absent on that request itself. */
+  /** The client's request that this exchange replaces completely; absent on that request itself. */
   readonly standsFor?: Exchange;
 }
 
@@ -236,7 +237,7 @@ export interface ResponseHead {
    * hubgate itself.
    */
   readonly source: 'upstream' | 'gateway';
-  /** Fields of the same name that were {@link Exchange.preset} stand before those of the app. */
+  /** Preset fields ({@link Exchange.preset}) with the same name stand before those of this response. */
   readonly isBesidePreset?: true;
   /** The response to an extended CONNECT that opens a tunnel. */
   readonly opensTunnel?: true;
@@ -256,7 +257,7 @@ export interface ResponseHead {
  */
 export type HeadTransform = (head: ResponseHead) => BodyWrapper | Promise<void> | undefined;
 
-/** Where the body of a response goes that is not for the client; null lets it pass. */
+/** Returns the destination of a body that is not for the client; null lets the response pass. */
 export type HeadInterceptor = (head: ResponseHead) => Writable | null;
 
 /** Takes the destination of the encoded bytes and returns the stream for the plain bytes. */
@@ -267,7 +268,6 @@ export type BodyWrapper = (body: Writable) => Writable;
  */
 export type Handler = (exchange: Exchange, next: Next) => void | Promise<void>;
 
-/**
 /**
  * Runs the handlers after this one. Returns or resolves when one of them has responded, or when the last one
  * has called its `next`. They get the same exchange, or the one that replaces it from here on.

@@ -7,12 +7,12 @@ const IMF_FIXDATE = new RegExp(`^${DAY}, (\\d{2}) ([a-z]{3}) (\\d{4}) ${TIME} gm
 const RFC_850 = new RegExp(`^${LONG_DAY}, (\\d{2})-([a-z]{3})-(\\d{2}) ${TIME} gmt$`);
 const ASCTIME = new RegExp(`^${DAY} ([a-z]{3}) ([ \\d]\\d) ${TIME} (\\d{4})$`);
 
-/** A two-digit year that is further ahead than this belongs to the last century (RFC 9110 §5.6.7). */
+/** A two-digit year that is further in the future than this belongs to the last century (RFC 9110 §5.6.7). */
 const MAX_YEARS_AHEAD = 50;
 
 /**
- * Milliseconds since the epoch of an HTTP date in one of its three forms (RFC 9110 §5.6.7); null for
- * anything else. Case does not matter: some servers write it wrong, and nothing else can be meant.
+ * The time of an HTTP date in one of its three forms (RFC 9110 §5.6.7), in milliseconds since the Unix epoch;
+ * null for anything else. Case is ignored, because some servers write it wrong and the meaning is clear.
  */
 export function parseHttpDate(text: string, nowMs = Date.now()): number | null {
   const field = text.trim().toLowerCase();

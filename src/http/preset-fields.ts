@@ -1,7 +1,7 @@
 import type { ResponseHead } from './exchange.ts';
 import type { HeaderList } from './header-list.ts';
 
-/** Fields of which a message has one: with two of them clients take the first, or none. */
+/** Fields that a message has only once. With two of them, clients use the first one or none. */
 const SINGLE = new Set([
   'content-length',
   'content-location',
@@ -14,7 +14,7 @@ const SINGLE = new Set([
   'retry-after',
 ]);
 
-/** Fields that are wrong for another body than their own. */
+/** Fields that describe one particular body. */
 export const OF_THE_BODY: ReadonlySet<string> = new Set([
   'accept-ranges',
   'content-encoding',
@@ -27,8 +27,8 @@ export const OF_THE_BODY: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * Puts fields that were set before a response was there in front of those that it has itself. Those of
- * the gateway's own answers take the place of set ones; an app's stand beside them.
+ * Adds the preset fields of an exchange in front of the fields of its response. Fields of hubgate's own
+ * responses replace preset fields with the same name; fields of the app stand beside them.
  */
 export function withPreset({ headers, isBesidePreset }: ResponseHead, preset: HeaderList): void {
   if (preset.isEmpty) return;

@@ -1,5 +1,5 @@
-// A Caddyfile may give a site a path: `example.com/api/* { … }`. Such blocks are parts of the site
-// without one: of all that match, the one with the longest path handles the request.
+// A Caddyfile may give a site a path: `example.com/api/* { … }`. Such blocks are parts of the site without a
+// path. Among all that match, the one with the longest path handles the request.
 
 import { isDeepStrictEqual } from 'node:util';
 import type { SiteAddress, SiteConfig } from '../config/config.ts';
@@ -10,7 +10,7 @@ import type { Line } from './parser.ts';
 import type { Origins } from './place.ts';
 import type { Problems } from './problems.ts';
 
-/** A site that was read, the path that its addresses had, and whether all of it is there. */
+/** A parsed site, the path of its addresses, and whether it was parsed completely. */
 export interface PartOfSite {
   readonly site: SiteConfig;
   readonly path: string | null;
@@ -19,12 +19,14 @@ export interface PartOfSite {
 
 const PATH = /^((?:[a-z][a-z0-9+.-]*:\/\/)?(?:\[[^\]]*\]|[^:/[\]{}]*)(?::\d*)?)(\/(?!\/).+)$/i;
 
-/** Takes the path off the addresses of a site; null where they have none, or not the same one. */
+/**
+ * Removes the path from the addresses of a site and returns it; null if they have none, or different ones.
+ */
 export function dividedHead(head: Line): { readonly head: Line; readonly path: string } | null {
   const parts = head.words.map(({ text }) => PATH.exec(text.replace(/,$/, '')));
   const paths = new Set(parts.map((part) => part?.[2] ?? null));
   const [path = null] = paths;
-  // A path alone is a site that lacks its address.
+  // A path without an address: the address of the site is missing.
   if (paths.size !== 1 || path === null || parts.some((part) => part?.[1] === '')) return null;
   const words = head.words.map((word, index) => {
     const comma = word.text.endsWith(',') ? ',' : '';
@@ -33,7 +35,7 @@ export function dividedHead(head: Line): { readonly head: Line; readonly path: s
   return { head: { ...head, words }, path };
 }
 
-/** Reports what is said in a part of a site and concerns the whole. */
+/** Reports directives in a part of a site that apply to the whole site. */
 export function checkPart(
   site: SiteConfig,
   defaults: SiteDefaults,
@@ -56,7 +58,7 @@ export function checkPart(
   }
 }
 
-/** One site for those that differ by a path alone, where the first of them stands. */
+/** Joins sites that differ only in their paths, at the place of the first one. */
 export function joinedSites(
   parts: readonly PartOfSite[],
   origins: Origins,
@@ -67,7 +69,7 @@ export function joinedSites(
     const hasPaths = parts.some(
       ({ site, path }) => path !== null && keyOf(site.addresses) === addresses,
     );
-    // Two whole sites of one address are for the checks to find.
+    // Later checks report two whole sites with the same address.
     const key = hasPaths ? addresses : String(index);
     groups.set(key, [...(groups.get(key) ?? []), part]);
   }
@@ -99,7 +101,7 @@ function lengthOf({ path }: PartOfSite): number {
   return path?.replace(/\*$/, '').length ?? 0;
 }
 
-/** Of those side by side only the first that matches runs. */
+/** Among neighbouring blocks, only the first that matches runs. */
 function handled(routes: readonly RouteConfig[], path: string | null): RouteConfig {
   const matcher: RequestMatcher | null = path === null ? null : [{ kind: 'path', paths: [path] }];
   return { matcher, handler: { kind: 'handle', group: 0, routes } };

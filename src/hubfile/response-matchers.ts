@@ -6,7 +6,7 @@ import type { Line } from './parser.ts';
 import { placeOf, type Span } from './place.ts';
 import { headerName, statusClasses } from './values.ts';
 
-/** The `@name` matchers of a `reverse_proxy` or `intercept` block: they look at responses, not at requests. */
+/** The `@name` matchers of a `reverse_proxy` or `intercept` block. They match responses, not requests. */
 export class ResponseMatchers {
   readonly #named = new Map<string, ResponseMatcher>();
   readonly #places = new Map<string, Span>();
@@ -47,7 +47,7 @@ export class ResponseMatchers {
   }
 }
 
-/** `status <status…>` or `header <field> [<value>]` behind a name, or several of them in its block. */
+/** Parses `status <status…>` or `header <field> [<value>]` after a name, or several of them in a block. */
 export function readResponseMatcher(cursor: Cursor): ResponseMatcher {
   const table: OptionTable<ResponseMatcher> = {
     status: (option) => ({ status: statusClasses(option) }),

@@ -9,7 +9,7 @@ import type { Matcher } from './matcher.ts';
 
 export interface ExpressionCondition {
   readonly kind: 'expression';
-  /** In CEL, with placeholders. */
+  /** A CEL expression with placeholders. */
   readonly expression: string;
 }
 
@@ -40,7 +40,7 @@ const syntax: ConditionSyntax<ExpressionCondition> = {
   read(cursor) {
     const words = cursor.several('an expression');
     const [first] = words;
-    // Quotes of the Hubfile are gone from single words; those of CEL stand inside.
+    // The Hubfile parser has removed the quotes of single words; CEL's quotes are inside of them.
     const expression = words
       .map((word) => (word.plain || words.length === 1 ? word.text : JSON.stringify(word.text)))
       .join(' ');

@@ -1,22 +1,22 @@
-// `copy_response` sends the response that its routes were run for. They run when the head is there: what the
-// upstream writes waits, one piece of it, until they have decided.
+// `copy_response` sends the response for which its routes run. They run when the head has arrived. One chunk
+// of the body may wait until they have decided.
 
 import { Writable } from 'node:stream';
 import type { Exchange, ResponseHead } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';
 
-/** A response of an upstream in front of which routes run. */
+/** A response of an upstream for which routes run. */
 export interface InterceptedResponse {
   readonly status: number;
-  /** As the client would get them. */
+  /** The fields as the client would receive them. */
   readonly headers: HeaderList;
-  /** Sends it, with this status; null where its body is not kept. */
+  /** Sends it with this status; null if its body is not kept. */
   readonly send: ((status: number) => void) | null;
 }
 
 const intercepted = new WeakMap<Exchange, InterceptedResponse>();
 
-/** What the routes of an exchange are run for; undefined outside of `handle_response`. */
+/** The response for which the routes of an exchange run; undefined outside of `handle_response`. */
 export function interceptedResponse(exchange: Exchange): InterceptedResponse | undefined {
   return intercepted.get(exchange);
 }
@@ -25,9 +25,9 @@ export function intercept(exchange: Exchange, response: InterceptedResponse): vo
   intercepted.set(exchange, response);
 }
 
-/** Where the body of a response goes that waits for a decision. */
+/** The destination of a body that waits for a decision. */
 export class HeldBody extends Writable {
-  /** Where it goes; null: nowhere; undefined: that is not decided yet. */
+  /** The stream that receives it; null: it is discarded; undefined: not decided yet. */
   #target: Writable | null | undefined;
   #decided: (() => void) | null = null;
 
@@ -42,17 +42,17 @@ export class HeldBody extends Writable {
     this.#when(done);
   }
 
-  /** Begins the response that it is the body of. */
+  /** Begins the response with this body. */
   sendTo(exchange: Exchange, head: ResponseHead): void {
     this.#decide(exchange.begin(head));
   }
 
-  /** What was not sent is dropped. */
+  /** A body that was not sent is discarded. */
   drop(): void {
     if (this.#target === undefined) this.#decide(null);
   }
 
-  /** Ends what it was sent to, once all is written. */
+  /** Ends its destination after everything has been written. */
   finish(end: (target: Writable) => void): void {
     this.end(() => {
       if (this.#target) end(this.#target);

@@ -14,9 +14,9 @@ import { personalFieldsOf } from './discovery-setup.ts';
 import { CACHES } from './peer-workers.ts';
 import type { Resources } from './resources.ts';
 
-/** The field by which an app hands out a token, where no discovery names another. */
+/** The field with which an app passes a token, if discovery sets no other. */
 const TOKEN_FIELD = 'Hub-Access-Token';
-/** Other names of its page that an answer may have, beside its URL. */
+/** Maximum number of names of a response in addition to its URL. */
 const MAX_OTHER_NAMES = 8;
 
 /** What the caches of a site need. */
@@ -48,7 +48,9 @@ export function cacheContext(
   };
 }
 
-/** All that decides what a site answers: where it changes, what was kept means nothing any more. */
+/**
+ * Everything that decides about the responses of a site. If it changes, stored responses are no longer valid.
+ */
 export function cacheDigest({ addresses, routes, errorRoutes, discovery }: SiteConfig): string {
   const text = JSON.stringify([addresses, routes, errorRoutes, discovery]);
   return createHash('sha256').update(text).digest('base64url');
@@ -59,10 +61,7 @@ function fieldsOfOneClient(discovery: DiscoveryConfig | null): readonly string[]
   return [...fields, PUBLISH_FIELD, DATA_FIELD].map((name) => name.toLowerCase());
 }
 
-/**
- * The URL of a page, the topic that it has, and the names that the app gives it: by each of them an
- * update may tell that it has changed.
- */
+/** The URL of a page, its topic, and the names that the app gives it. An update may name any of them. */
 function namesOf(discovery: DiscoveryConfig | null): CacheContext['namesOf'] {
   const topicOf = createTopicOf(discovery?.aliases ?? [], (url) => requireUrl(url).href);
   return (exchange: Exchange, headers: HeaderList) => {
@@ -71,7 +70,7 @@ function namesOf(discovery: DiscoveryConfig | null): CacheContext['namesOf'] {
     const names = new Set([
       purgeNameOf(url),
       purgeName(topicOf(url).topic),
-      // Topics may be relative to their hub.
+      // Topics may be relative to the hub.
       purgeName(url.pathname),
       purgeName(url.pathname + url.search),
     ]);
@@ -84,7 +83,7 @@ function namesOf(discovery: DiscoveryConfig | null): CacheContext['namesOf'] {
   };
 }
 
-/** As they are, and what is a path as a URL of the site too: publishers name things by their URLs. */
+/** The tags themselves, and those that are paths also as URLs of the site, because publishers use URLs. */
 function namesOfTags(exchange: Exchange, tags: readonly string[]): readonly string[] {
   if (tags.length === 0) return tags;
   const asked = requestUrl(exchange);

@@ -23,15 +23,15 @@ export interface SubRequest {
   readonly variables: Map<string, string>;
   /** The source of the response, if it goes to the client; null leaves that to the handler that responds. */
   readonly source: ResponseHead['source'] | null;
-  /** It has the body of the other request, of which nobody has read anything. */
+  /** Whether it has the body of the original request, of which nothing has been read. */
   readonly hasBody?: boolean;
   /** Receives the head; null leaves it to the client's own exchange. */
   readonly intercept: ((head: ResponseHead) => Writable | null) | null;
 }
 
 /**
- * A request on behalf of another one: the same client, but a method and target of
- * its own, and no body unless it is given the other's. Its answer goes to the client unless it is intercepted.
+ * A request on behalf of another one: the same client, but its own method and target, and no body unless it
+ * gets that of the original. Its response goes to the client unless it is intercepted.
  */
 export class SubExchange implements Exchange {
   readonly scheme: 'http' | 'https';
@@ -57,7 +57,7 @@ export class SubExchange implements Exchange {
   readonly #source: SubRequest['source'];
   readonly #intercept: SubRequest['intercept'];
   readonly #transforms: HeadTransform[] = [];
-  /** What goes to the client has the fields that are set for the client. */
+  /** A response for the client has the fields that were set for the client. */
   readonly preset: HeaderList;
   #intercepted = 0;
   #ownBody: Readable | null = null;

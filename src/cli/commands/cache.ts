@@ -25,7 +25,7 @@ interface StatsFlags extends CacheFlags {
   readonly json?: true;
 }
 
-/** `hubgate cache`: what a running gateway keeps. */
+/** `hubgate cache`: the stored responses of a running gateway. */
 export function cacheCommand(output: Output): Command {
   return new Command('cache')
     .description('look at what a running gateway keeps, and drop some of it')
@@ -65,14 +65,14 @@ function statsCommand(output: Output): Command {
       const address = addressOf(flags, command);
       const answer = await getFromAdmin(address, '/status');
       if (!isDone(answer)) throw new HubgateError('status-failed', refusalText(address, answer));
-      // The admin API of this version has answered.
+      // The response is from the admin API of this version.
       const stats = statsOf(answer.body as StatusReport);
       if (flags.json === true) output.result(JSON.stringify(stats));
       else for (const [name, value] of Object.entries(stats)) output.result(`${name} ${value}`);
     });
 }
 
-/** What is counted of caches, by short names. */
+/** The metrics of caches, by short names. */
 function statsOf({ metrics }: StatusReport): Record<string, number> {
   const stats: Record<string, number> = {};
   for (const { name, values } of metrics) {

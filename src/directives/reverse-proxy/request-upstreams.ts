@@ -1,5 +1,5 @@
-// Upstreams whose address has placeholders of the request. A request must not choose where the gateway
-// connects: what comes out is compared with `upstreams_allow`, and a file without it is refused.
+// Upstreams whose addresses contain placeholders of the request. A request must not choose where the gateway
+// connects, so each result is compared with `upstreams_allow`, and a file without that option is refused.
 
 import { isIP } from 'node:net';
 import { isAddressRange } from '../../config/well-formed.ts';
@@ -10,19 +10,22 @@ import { parseUpstream } from '../../proxy/address.ts';
 import type { ReverseProxyConfig } from '../../proxy/proxy-config.ts';
 import type { ReverseProxy } from '../../proxy/reverse-proxy.ts';
 
-/** Proxies of one directive that are kept at once; the one that was not used for longest goes. */
+/** Proxies of one directive that are kept. Beyond this limit, the least recently used one is closed. */
 export const MAX_REQUEST_UPSTREAMS = 256;
 
 const ADDRESS =
   /^(?:(?:https?|h2c):\/\/)?(?:\[[0-9a-f:.]{2,45}\]|[a-z0-9_-]+(?:\.[a-z0-9_-]+)*\.?)(?::\d{1,5})?$/i;
 const ALLOWED = /^(?:\*\.)?[a-z0-9_-]+(?:\.[a-z0-9_-]+)*(?::\d{1,5})?$/i;
 
-/** Whether a word says which upstreams a request may name: a host, `*.domain`, either with a port, or a range. */
+/**
+ * Whether a word is valid in `upstreams_allow`: a host or `*.domain`, both with an optional port, or an
+ * address range.
+ */
 export function isAllowedUpstream(word: string): boolean {
   return isAddressRange(word) || ALLOWED.test(word);
 }
 
-/** Whether an upstream is made for each request. */
+/** Whether the address of an upstream depends on the request. */
 export function hasRequestPlaceholder(upstream: string): boolean {
   return /\{(?!(?:env|file)\.)[^{}]+\}/.test(upstream);
 }
@@ -47,7 +50,7 @@ function compileAllowed(words: readonly string[]): Allows {
   };
 }
 
-/** One `reverse_proxy` whose upstreams requests name: a proxy for each list of them. */
+/** A `reverse_proxy` whose upstreams depend on the request, with a proxy for each resulting list. */
 export class RequestUpstreams {
   readonly #templates: readonly string[];
   readonly #allows: Allows;
@@ -66,7 +69,7 @@ export class RequestUpstreams {
     this.#make = make;
   }
 
-  /** @throws HttpError 502 where a request names what is no upstream, or is not allowed; whatever the proxy throws */
+  /** @throws HttpError 502 if the result is not a valid upstream or not allowed; what the proxy throws */
   readonly handle: Handler = (exchange, next) => {
     const origins = this.#templates.map((template) => this.#origin(template, exchange));
     return this.#proxyTo(origins).handle(exchange, next);

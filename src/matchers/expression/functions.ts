@@ -3,13 +3,13 @@ import { isAddressRange, PRIVATE_RANGES, TRY_POLICIES } from '../../config/well-
 import { defaultFile } from '../file.ts';
 import { isPathPattern, lowerCaseHost, PROTOCOLS } from '../request/data.ts';
 
-/** A value that is written out in an expression. */
+/** A constant in an expression. */
 export type Constant =
   | string
   | readonly Constant[]
   | { readonly [member: string]: Constant | undefined };
 
-/** The matchers that an expression can call, and whether they take texts or members. */
+/** The matchers that an expression can call, and whether they take strings or a map. */
 export const MATCHER_FUNCTIONS: Readonly<Record<string, 'texts' | 'map'>> = {
   client_ip: 'texts',
   file: 'map',
@@ -26,7 +26,7 @@ export const MATCHER_FUNCTIONS: Readonly<Record<string, 'texts' | 'map'>> = {
   vars_regexp: 'texts',
 };
 
-/** The condition that a call stands for; null where it cannot be. */
+/** The condition of a call; null if the arguments are invalid. */
 export function conditionOf(name: string, args: readonly Constant[]): MatchCondition | null {
   const [first] = args;
   if (MATCHER_FUNCTIONS[name] === 'map') {
@@ -88,11 +88,11 @@ function ofMembers(
     else conditions.push({ kind: 'header', name: key, values });
   }
   const [only] = conditions;
-  // All of them must hold: what is not the contrary.
+  // All of them must hold. Expressed as the negation of their negations.
   return conditions.length === 1 && only !== undefined ? only : allOf(conditions);
 }
 
-/** One condition for several: not the contrary of all of them. */
+/** One condition for several: not the negation of all of them. */
 function allOf(conditions: RequestMatcher): MatchCondition {
   return { kind: 'not', matchers: [[{ kind: 'not', matchers: [conditions] }]] };
 }

@@ -1,7 +1,7 @@
-// CEL by @marcbachmann/cel-js: it has no dependencies, checks types and takes its bounds as options.
-// @bufbuild/cel brings an engine for regular expressions and the messages of Protocol Buffers along, of
-// which nothing is needed here. Time is bounded by the size of an expression, by the length of lists, and
-// by how deep macros are nested; regular expressions run in linear time (`linear-regexp.ts`).
+// CEL is implemented by @marcbachmann/cel-js. It has no dependencies, checks types, and has options for its
+// limits. @bufbuild/cel would add a regular expression engine and Protocol Buffers messages, which are not
+// needed here. Time is bounded by the size of an expression, by the length of lists, and by the nesting of
+// macros. Regular expressions run in linear time (`linear-regexp.ts`).
 
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { Environment } from '@marcbachmann/cel-js';
@@ -15,12 +15,12 @@ import { shortName } from '../../site/placeholder-names.ts';
 import { expandPlaceholders } from '../../site/placeholders.ts';
 import { conditionOf, type Constant, MATCHER_FUNCTIONS } from './functions.ts';
 
-/** Characters of an expression. */
+/** Maximum length of an expression, in characters. */
 const MAX_LENGTH = 16 * 1024;
 const MAX_ARGUMENTS = 16;
-/** Elements of a list, also of one that `split` makes of a value. */
+/** Maximum number of elements of a list, including one that `split` creates. */
 const MAX_LIST = 200;
-/** A macro (`exists`, `map`, …) inside another: at most MAX_LIST² steps. */
+/** Maximum nesting of macros (`exists`, `map`, …): at most MAX_LIST² steps. */
 const MAX_MACRO_DEPTH = 2;
 const LIMITS = {
   maxAstNodes: 1000,
@@ -31,14 +31,17 @@ const LIMITS = {
 };
 
 const MACROS: ReadonlySet<unknown> = new Set(['all', 'exists', 'exists_one', 'filter', 'map']);
-/** What the library does with V8's regular expressions or without a bound, and what stands for it. */
+/**
+ * Functions that the library implements with V8's regular expressions or without a limit, and their
+ * replacements.
+ */
 const REPLACED: Readonly<Record<string, string>> = { matches: 're2_matches', split: 'short_split' };
 
-/** A text in quotes, a placeholder, a method that has another name here, a call, or a bracket. */
+/** A string, a placeholder, a method with another name in the library, a call, or a bracket. */
 const TOKEN =
   /[rR]?(?:"""[\s\S]*?"""|'''[\s\S]*?'''|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')|\{([A-Za-z][\w.-]*)\}|\.\s*(matches|split)(?=\s*\()|([A-Za-z_]\w*)\s*\(|[()]/g;
 
-/** What of a request is a number; all else is text. */
+/** Placeholders whose values are numbers; all others are strings. */
 const NUMBERS: ReadonlySet<string> = new Set([
   'err.status_code',
   'rp.status_code',
@@ -47,7 +50,7 @@ const NUMBERS: ReadonlySet<string> = new Set([
   'time.now.unix_ms',
 ]);
 
-/** For which request functions are called; the file system makes some of them wait. */
+/** The request for which functions are called. Functions that use the file system return promises. */
 interface Evaluation {
   readonly exchange: Exchange;
   readonly predicates: ReadonlyMap<string, Predicate>;
@@ -98,14 +101,14 @@ function environment(): Environment {
 
 let environmentOnce: Environment | undefined;
 
-/** An expression that was parsed. */
+/** A parsed expression. */
 export interface Expression {
-  /** The matchers that it calls as functions, by how it calls them. */
+  /** The matchers that it calls as functions, by the text of the call. */
   readonly conditions: ReadonlyMap<string, MatchCondition>;
   /**
-   * Whether it holds.
+   * Evaluates the expression for a request.
    *
-   * @throws HttpError 500 where it has no value: one that guards something must not be passed by so
+   * @throws HttpError 500 if it has no value, so that nobody can bypass a guard that way
    */
   holds(exchange: Exchange, predicates: ReadonlyMap<string, Predicate>): Held;
 }
@@ -139,7 +142,7 @@ export function parseExpression(text: string): Expression {
   };
 }
 
-/** The text with functions for what is not CEL. What matchers are called with stays a text. */
+/** The text with functions in place of everything that is not CEL. Arguments of matchers stay strings. */
 function sourceOf(text: string): string {
   const calls: boolean[] = [];
   return text.replace(TOKEN, (token: string, name?: string, method?: string, called?: string) => {
@@ -163,7 +166,7 @@ function parsed(environment: Environment, source: string): ReturnType<Environmen
   }
 }
 
-/** The first line: below it the library shows the text, which may hold a secret. */
+/** Only the first line: the library shows the text of the expression below it, which may contain a secret. */
 function plainMessage(error: unknown): string {
   return (messageOf(error).split('\n', 1)[0] ?? '').slice(0, 200);
 }
@@ -172,7 +175,7 @@ function invalid(why: string): HubgateError {
   return new HubgateError('invalid-expression', `The expression cannot be used: ${why}`);
 }
 
-/** A part of an expression: its operator and operands, as the library has them. */
+/** A node of an expression in the library's representation: its operator and its operands. */
 interface Part {
   readonly op: string;
   readonly args: unknown;
@@ -182,13 +185,13 @@ function isPart(value: unknown): value is Part {
   return typeof value === 'object' && value !== null && 'op' in value && 'args' in value;
 }
 
-/** What an expression needs beside the library. */
+/** What an expression needs in addition to the library. */
 interface Found {
   readonly conditions: Map<string, MatchCondition>;
   readonly patterns: Map<string, Pattern>;
 }
 
-/** Finds the matchers and regular expressions, and refuses what has no bound. */
+/** Finds the matchers and regular expressions, and rejects parts without a limit. */
 function look(value: unknown, depth: number, found: Found): void {
   if (Array.isArray(value)) for (const each of value) look(each, depth, found);
   if (!isPart(value)) return;
@@ -225,7 +228,7 @@ function constants(values: unknown): Constant[] | null {
   return read.every((one) => one !== null) ? read : null;
 }
 
-/** The value of a part that is written out; null for any other. A placeholder stays one. */
+/** The value of a constant node; null for any other node. A placeholder stays one. */
 function constant(value: unknown): Constant | null {
   if (!isPart(value)) return null;
   const { op, args } = value;
