@@ -120,7 +120,7 @@ describe('the first hour of a user without privileges, with an empty home', () =
     await serves(user, next);
   });
 
-  it('init without a terminal says which answers it needs', async (test) => {
+  it('init without a terminal says which flags it needs', async (test) => {
     const user = ordinaryUser(test, 'global');
     if (user === null) return;
     const { code, stderr } = await user.run(`yes '' | hubgate init`);
