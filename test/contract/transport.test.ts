@@ -155,7 +155,7 @@ for (const implementation of implementations) {
       assert.deepEqual(await transport.read(4, 100), []);
     });
 
-    it('ends a page at the requested position, but returns at least one update', async (test) => {
+    it('ends a page at the requested number of bytes, but returns at least one update', async (test) => {
       const transport = await opened(implementation, test);
       if (transport === null) return;
       await transport.append({ ...update('large'), data: LARGE });

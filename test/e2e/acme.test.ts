@@ -173,7 +173,7 @@ describe('a new authority', () => {
     (await handshake(ports.httpsPort, 'a.example.com', await next.issuingRoot())).destroy();
   });
 
-  it('is not used when a staging authority fails, nor with a challenge that is disabled', async (test) => {
+  it('receives no order while the staging authority fails, nor for a disabled challenge', async (test) => {
     if (!hasPebble(test)) return;
     const ports = await freePorts();
     const storage = new SharedStorage(test);

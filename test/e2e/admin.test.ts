@@ -331,7 +331,7 @@ describe('hubgate reload and stop', () => {
     assert.equal((await send(site)).body, 'imported');
   });
 
-  it('reload sends one request, so that the configuration is built once, also to an older gateway', async (test) => {
+  it('reload sends a single request, also to an older gateway, so that the configuration is built once', async (test) => {
     const { file } = await start(test);
     const asked: string[] = [];
     const older = createServer((request, response) => {

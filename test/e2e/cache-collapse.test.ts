@@ -211,7 +211,7 @@ describe('cache, concurrent requests for the same URL', () => {
     for (const other of others) assert.equal((await other).body, 'own');
   });
 
-  it('does not collapse live pages that it does not store, which share the fetches of an update', async (test) => {
+  it('lets live pages that it does not store share one fetch per update', async (test) => {
     const app = await SlowApp.start(
       test,
       'hub {\nanonymous\ncookie_name hub\n}\ndiscovery {\nchanges public\nlive\n}\ncache',

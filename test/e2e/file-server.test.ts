@@ -204,7 +204,7 @@ describe('file_server', () => {
     }
   });
 
-  it('answers conditional requests in the order of RFC 9110 §13.2.2', async (test) => {
+  it('evaluates conditional requests in the order of RFC 9110 §13.2.2', async (test) => {
     const { get } = await serve(test, plain);
     const { headers } = await get('/digits.txt');
     const etag = String(headers.etag);

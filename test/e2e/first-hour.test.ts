@@ -48,7 +48,7 @@ describe('the first hour of a user without privileges, with an empty home', () =
     assert.equal(running.process.child.exitCode, 0, running.process.output);
   });
 
-  it('the README: npm start, and what it says to do', async (test) => {
+  it('the README: npm start, and the commands that follow', async (test) => {
     const user = ordinaryUser(test, 'checkout');
     if (user === null) return;
     const ports = await otherPorts(['8443', '8080']);

@@ -176,7 +176,7 @@ describe('hubgate history', () => {
     assert.equal((await again.read(0, 100)).length, 5);
   });
 
-  it('requires the name of the hub if there are several, and rejects lines that are not updates', async (test) => {
+  it('rejects an unknown hub, and lines that are not updates', async (test) => {
     const { directory, hubfile } = await setUp(test);
     const unknown = await history(['stats', '--hub', 'other.example'], hubfile);
     assert.equal(unknown.code, 64);

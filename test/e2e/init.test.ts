@@ -108,7 +108,7 @@ describe('hubgate init', () => {
     assert.ok(!existsSync(hubfile));
   });
 
-  it('writes nothing for an invalid address, and accepts only a single word as an address', async () => {
+  it('rejects an address that is invalid or more than one word, and writes nothing', async () => {
     for (const flags of [
       ['--site', 'a b'],
       ['--site', 'example.com {\n\tabort\n}'],

@@ -57,7 +57,7 @@ for (const [name, file] of Object.entries(files)) {
       assert.match(place.gateway.output, /cookie mercureAuthorization, strings, topics, templates/);
     });
 
-    it('serves the same pages beside the hub as the file in the container image', async () => {
+    it('serves the same paths beside the hub as the configuration of the container image', async () => {
       const { origin } = new URL(place.url);
       for (const [path, status] of [
         ['/healthz', 200],

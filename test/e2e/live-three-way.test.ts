@@ -334,7 +334,7 @@ line</pre><math><mi>x</mi></math><button><p>in a button</button><dl><dt>a<dd>b</
     assert.equal(await page.evaluate('window.isStale'), undefined);
   });
 
-  it('does not offer a reload when a script that many pages share has changed another of them', async (test) => {
+  it('fetches nothing when a server script with many pages has changed another page', async (test) => {
     const executable = chromiumPath(test);
     if (executable === null) return;
     const asked: string[] = [];

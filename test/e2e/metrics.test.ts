@@ -182,7 +182,7 @@ describe('metrics (issue 14)', () => {
     assert.match(body, /^hubgate_http_requests_total\{site=".*",method="GET",status="5xx"\} 1$/m);
   });
 
-  it('have the names of the reference hub in `profile mercure`, which needs no labels', async (test) => {
+  it('have the names of the reference hub, without labels, in `profile mercure`', async (test) => {
     const { admin } = await start(test);
     const body = await text(admin);
     for (const name of ['subscribers_connected', 'subscribers_total', 'updates_total']) {

@@ -42,7 +42,7 @@ describe('the package (npm pack)', () => {
   });
   after(() => rm(directory, { recursive: true, force: true }));
 
-  it('contains the documents and the deployment files, but no marks or source maps of the build', () => {
+  it('contains the documents and the deployment files, but no build markers or source maps', () => {
     for (const name of [
       ...['README.md', 'LICENSE', 'CHANGELOG.md', 'Hubfile.example', 'docs/hubfile.md'],
       ...[

@@ -33,7 +33,7 @@ describe('the files that a command loads', () => {
     });
   }
 
-  it('are not kept in memory with two bytes per character', async () => {
+  it('contain only Latin-1, so that no program takes two bytes per character in memory', async () => {
     const wide: string[] = [];
     for (const name of await readdir(join(packageDirectory, 'dist'), { recursive: true })) {
       if (!name.endsWith('.js')) continue;
