@@ -47,7 +47,7 @@ async function gatewayOf(
 }
 
 describe('gRPC', () => {
-  it('grpc-go: its client finds every case as without a gateway', async (test) => {
+  it('grpc-go: its client gets the same results as without a gateway', async (test) => {
     const server = installedApplication(test, 'go/bin/server');
     const client = server && installedApplication(test, 'go/bin/client');
     if (server === null || client === null) return;
@@ -67,7 +67,7 @@ describe('gRPC', () => {
     }
   });
 
-  it('grpcio: its client finds every case as without a gateway', async (test) => {
+  it('grpcio: its client gets the same results as without a gateway', async (test) => {
     const python = installedApplication(test, 'python/bin/python');
     if (python === null) return;
     const cases = join(root, 'test/apps/grpc_cases.py');

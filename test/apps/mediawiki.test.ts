@@ -93,7 +93,7 @@ describe('MediaWiki', () => {
     });
   }
 
-  it('shows an edit under each URL of its page, and asks for no other page', async (test) => {
+  it('shows an edit under each URL of its page, and fetches no other page', async (test) => {
     const their = await wiki(test, DISCOVERY);
     if (their === null) return;
     const { origin, reader } = their;
@@ -122,7 +122,7 @@ describe('MediaWiki', () => {
     assert.deepEqual(quiet, []);
   });
 
-  it('keeps the filters of recent changes, which its scripts build', async (test) => {
+  it('keeps the filters of recent changes, which scripts build', async (test) => {
     const their = await wiki(test, DISCOVERY);
     if (their === null) return;
     const { origin, reader } = their;

@@ -81,7 +81,7 @@ describe('rclone over WebDAV', () => {
     ['HTTP/1.1', ['--disable-http2']],
     ['HTTP/2.0', []],
   ] as const) {
-    it(`copies, checks, synchronises and moves files with odd names, over ${name}`, async (test) => {
+    it(`copies, checks, synchronises and moves files with unusual names, over ${name}`, async (test) => {
       const dav = await webdav(test, version);
       if (dav === null) return;
       const { place, served, rclone } = dav;
@@ -113,7 +113,7 @@ describe('rclone over WebDAV', () => {
       assert.deepEqual(readdirSync(served), ['other']);
     });
 
-    it(`carries a file of ${LARGE_MIB} MiB there and back, and parts of it, over ${name}`, async (test) => {
+    it(`uploads and downloads a file of ${LARGE_MIB} MiB, and parts of it, over ${name}`, async (test) => {
       const dav = await webdav(test, version);
       if (dav === null) return;
       const { place, served, rclone } = dav;

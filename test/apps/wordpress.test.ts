@@ -128,7 +128,7 @@ const PARAGRAPH = (text: string): string =>
   `<!-- wp:paragraph --><p>${text}</p><!-- /wp:paragraph -->`;
 
 describe('WordPress', () => {
-  it('keeps the block editor, while another one saves the post that is edited in it', async (test) => {
+  it('keeps the block editor open while another user saves the same post', async (test) => {
     const their = await blog(test, DISCOVERY);
     if (their === null) return;
     const { origin, reader, writer } = their;
@@ -154,7 +154,7 @@ describe('WordPress', () => {
     assert.match(await title.innerText(), /and more than that/);
   });
 
-  it('shows what is saved in the editor on the page and the front page', async (test) => {
+  it('shows a change saved in the editor on the page and the front page', async (test) => {
     const their = await blog(test, DISCOVERY);
     if (their === null) return;
     const { origin, reader, writer } = their;
@@ -169,7 +169,7 @@ describe('WordPress', () => {
     assert.deepEqual(said, []);
   });
 
-  it('shows a comment to a reader who writes one', async (test) => {
+  it('shows a new comment to a reader who is writing one', async (test) => {
     const their = await blog(test, DISCOVERY);
     if (their === null) return;
     const { origin, reader, writer } = their;

@@ -85,11 +85,11 @@ function compare(file: string, text: string): void {
   assert.equal(text, existsSync(file) ? readFileSync(file, 'utf8') : '');
 }
 
-describe('a Caddyfile becomes a Hubfile', () => {
+describe('a Caddyfile that is converted to a Hubfile', () => {
   for (const name of cases) {
     const file = `${name}.caddyfile`;
 
-    it(`${name}: what comes out loads, and what does not is told`, () => {
+    it(`${name}: loads, and everything left out is reported`, () => {
       const caddyfile = readFileSync(file, 'utf8');
       const { text, leftOut, notes } = adaptCaddyfile(
         caddyfile,
@@ -109,7 +109,7 @@ describe('a Caddyfile becomes a Hubfile', () => {
       assert.deepEqual(errors, []);
     });
 
-    it(`${name}: is what Caddy 2.6 reads, or says why it is not`, (test) => {
+    it(`${name}: is accepted by Caddy 2.6, or says why not`, (test) => {
       const caddy = programPath(test, 'caddy');
       if (caddy === null) return;
       const text = readFileSync(file, 'utf8').replaceAll(
@@ -127,8 +127,8 @@ describe('a Caddyfile becomes a Hubfile', () => {
   }
 });
 
-describe('a hub whose keys this machine has not set', () => {
-  it('is kept, and it is said', () => {
+describe('a hub whose keys are not set on this machine', () => {
+  it('is kept, with a note', () => {
     const hub = 'mercure {\n\t\tpublisher_jwt {env.NOT_SET_HERE}\n\t\tanonymous\n\t}';
     const { text, leftOut, notes } = adaptCaddyfile(
       `a.localhost {\n\t${hub}\n}\n`,
@@ -143,14 +143,14 @@ describe('a hub whose keys this machine has not set', () => {
   });
 });
 
-describe('whatever the golden Hubfiles have wrong', () => {
+describe('an error from the golden Hubfiles', () => {
   const folder = join(here, '../hubfile');
   const wrong = readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter(
     (name) =>
       name.endsWith('.hubfile') && existsSync(join(folder, name.replace(/hubfile$/, 'err'))),
   );
 
-  it('is left out, so that the rest loads, or refused as a whole', () => {
+  it('is left out, so that the rest loads, or the file is rejected as a whole', () => {
     assert.ok(wrong.length > 50, `${wrong.length} files`);
     let fixed = 0;
     for (const name of wrong) {

@@ -105,7 +105,7 @@ function smallDisk(test: TestContext): string | null {
 }
 
 describe('the disk of a history', () => {
-  it('is full, and has room again: nothing acknowledged is lost, streams stay, it goes on by itself', async (test) => {
+  it('is full, and has space again: nothing acknowledged is lost, streams stay open, and the hub recovers by itself', async (test) => {
     const place = smallDisk(test);
     if (place === null) return;
     const hub = await start(test, join(place, 'history'));
@@ -138,7 +138,7 @@ describe('the disk of a history', () => {
     assert.deepEqual(await replay.untilId('last'), acknowledged);
   });
 
-  it('is read-only: the hub answers 503 and says why, other sites are served, and it goes on when it can be written', async (test) => {
+  it('is read-only: the hub responds 503 with the reason, other sites are served, and it recovers when the disk is writable', async (test) => {
     const place = smallDisk(test);
     if (place === null) return;
     const history = join(place, 'history');
@@ -165,7 +165,7 @@ describe('the disk of a history', () => {
     assert.equal(await hub.process.end(), 0);
   });
 
-  it('has changed a byte: the hub answers 503 and says why, other sites are served, and it goes on with a copy', async (test) => {
+  it('has a corrupt byte: the hub responds 503 with the reason, other sites are served, and it recovers with a copy', async (test) => {
     const history = join(await temporaryDirectory(test), 'history');
     const first = await start(test, history);
     assert.equal(await first.publish('a'), 200);

@@ -27,9 +27,9 @@ interface Running {
   readonly hub: string;
 }
 
-describe(`a second SIGTERM however soon after the first, ${ROUNDS} rounds`, () => {
+describe(`a second SIGTERM at any moment after the first, ${ROUNDS} rounds`, () => {
   for (const [moment, until] of MOMENTS) {
-    it(`${moment}: it ends with a code, and by no signal`, {
+    it(`${moment}: the process exits with a code, not by a signal`, {
       timeout: ROUNDS * ROUND_MS,
     }, async (test) => {
       const place = await temporaryDirectory(test);
@@ -51,8 +51,8 @@ describe(`a second SIGTERM however soon after the first, ${ROUNDS} rounds`, () =
   }
 });
 
-describe(`the end of a process while it writes to LMDB, ${ROUNDS} rounds`, () => {
-  it('the main process is killed: no worker stays, and the next start serves at once', {
+describe(`a process that ends while it writes to LMDB, ${ROUNDS} rounds`, () => {
+  it('the main process is killed: no worker remains, and the next start serves at once', {
     timeout: ROUNDS * ROUND_MS,
   }, async (test) => {
     const directory = await temporaryDirectory(test);
@@ -69,7 +69,7 @@ describe(`the end of a process while it writes to LMDB, ${ROUNDS} rounds`, () =>
   });
 
   for (const workers of [1, 2]) {
-    it(`a second signal under load ends it with code 2, and others go on: ${workers} workers`, {
+    it(`a second signal under load ends it with code 2, and other processes continue: ${workers} workers`, {
       timeout: ROUNDS * ROUND_MS,
     }, async (test) => {
       const directory = await temporaryDirectory(test);

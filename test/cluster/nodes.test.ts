@@ -17,8 +17,8 @@ const SUBSCRIBERS = Number(process.env['HUBGATE_CLUSTER_SUBSCRIBERS'] ?? 100);
 const KEY = 'the key of publishers and subscribers, long enough';
 const RESOURCE = 'https://hub.example/.well-known/hub';
 
-describe(`three gateways that are one hub, ${SUBSCRIBERS} subscribers that wander`, () => {
-  it('on one Redis: gateways and Redis are killed, a network is cut; each gets exactly what was stored', async (test) => {
+describe(`three gateways that form one hub, ${SUBSCRIBERS} subscribers that move between them`, () => {
+  it('on one Redis: gateways and Redis are killed, a network is cut; each subscriber gets exactly what was stored', async (test) => {
     const redis = await startRedis(test, test, ['appendonly yes', 'appendfsync always']);
     if (redis === null) return;
     const relay = await startRelay(test, redis.port);
@@ -39,7 +39,7 @@ describe(`three gateways that are one hub, ${SUBSCRIBERS} subscribers that wande
     await cluster.checkAll();
   });
 
-  it('on a primary that fails over: with durability replicated nothing acknowledged is missing', async (test) => {
+  it('on a primary that fails over: nothing acknowledged is missing with durability replicated', async (test) => {
     const [primary, replica] = [await startRedis(test, test), await startRedis(test, test)];
     if (primary === null || replica === null) return;
     replica.command('REPLICAOF', '127.0.0.1', String(primary.port));

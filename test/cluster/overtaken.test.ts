@@ -16,15 +16,15 @@ const RESOURCE = `https://hub.example${HUB_PATH}`;
 const KEPT = 10;
 const PASSING = 60;
 
-describe('a gateway that is halted for longer than the store keeps updates', () => {
-  it('on Redis: ends its streams, and tells clients that come back', async (test) => {
+describe('a gateway that is paused for longer than the store keeps updates', () => {
+  it('on Redis: closes its streams, and reports the gap to clients that reconnect', async (test) => {
     const redis = await startRedis(test, test);
     if (redis === null) return;
     const limits = `url ${redis.url}\n\t\t\tstream test\n\t\t\tmax_length ${KEPT}`;
     await isHalted(test, `redis {\n\t\t\t${limits}`);
   });
 
-  it('on LMDB: ends its streams, and tells clients that come back', async (test) => {
+  it('on LMDB: closes its streams, and reports the gap to clients that reconnect', async (test) => {
     const history = join(await temporaryDirectory(test), 'history');
     await isHalted(test, `lmdb {\n\t\t\tpath ${history}\n\t\t\tsize ${KEPT}`);
   });

@@ -27,9 +27,9 @@ interface Record {
   readonly active: boolean;
 }
 
-describe('presence over the end of gateways: what the events say last is what the API says', () => {
+describe('presence when gateways end: the last event of each subscription matches the API', () => {
   for (let round = 0; round < ROUNDS; round += 1) {
-    it(`on one Redis: killed, stopped, halted, cut off, Redis away; round ${round}`, async (test) => {
+    it(`on one Redis: killed, stopped, paused, disconnected, Redis down; round ${round}`, async (test) => {
       const redis = await startRedis(test, test);
       if (redis === null) return;
       const cluster = await start(test, round, redis);

@@ -30,8 +30,8 @@ interface Node {
   readonly process: string;
 }
 
-describe('presence: what the log says last of each subscription is what the board says', () => {
-  it('of a node that was silent for longer than its lease: gone once, back once', async (test) => {
+describe('presence: the last event of each subscription in the history matches the board', () => {
+  it('of a node that was silent for longer than its lease: one leave event, one return event', async (test) => {
     const place = await start(test);
     if (place === null) return;
     const [silent, other] = place.nodes;
@@ -51,7 +51,7 @@ describe('presence: what the log says last of each subscription is what the boar
     }
   });
 
-  it('of streams that come and go while their node has no Redis', async (test) => {
+  it('of streams that connect and disconnect while their node has no Redis', async (test) => {
     const place = await start(test);
     if (place === null) return;
     const [away] = place.nodes;
@@ -72,7 +72,7 @@ describe('presence: what the log says last of each subscription is what the boar
     );
   });
 
-  it('of one that leaves while it is entered again', async (test) => {
+  it('of a subscriber that leaves while it is entered again', async (test) => {
     const place = await start(test);
     if (place === null) return;
     const [silent, other] = place.nodes;
@@ -90,7 +90,7 @@ describe('presence: what the log says last of each subscription is what the boar
   });
 
   for (let round = 0; round < ROUNDS; round += 1) {
-    it(`whatever happens to ${NODES} nodes: cut, half open, silent, killed, Redis away; round ${round}`, async (test) => {
+    it(`whatever happens to ${NODES} nodes: disconnected, half open, silent, killed, Redis down; round ${round}`, async (test) => {
       const place = await start(test);
       if (place === null) return;
       const random = randomOf(round);

@@ -12,8 +12,8 @@ const RESOURCE = 'https://hub.example/.well-known/hub';
 /** Of each hub in each process. */
 const CONNECTIONS = 3;
 
-describe('a gateway whose Redis is away, as docs/scaling.md has it', () => {
-  it('refuses publishes, keeps streams, and lets those in that bring no cursor', {
+describe('a gateway whose Redis is down, as docs/scaling.md describes it', () => {
+  it('refuses publishes, keeps streams open, and accepts subscribers without a cursor', {
     timeout: 60_000,
   }, async (test) => {
     const redis = await startRedis(test, test);

@@ -24,8 +24,8 @@ const [rights] = documentedBlocks('docs/scaling.md')
   .filter(({ language, text }) => language === 'text' && text.startsWith('user hub '))
   .map(({ text }) => text.trim().replace('{chat}', '{test}').replace('PASSWORD', 'secret'));
 
-describe('Redis as others run it', () => {
-  it('takes a password, and a user who may do nothing else', async (test) => {
+describe('common Redis deployments', () => {
+  it('work with a password, and with a user that has only the necessary permissions', async (test) => {
     assert.ok(rights !== undefined);
     const redis = await startRedis(test, test, [rights, 'user default off']);
     if (redis === null) return;
@@ -37,7 +37,7 @@ describe('Redis as others run it', () => {
     );
   });
 
-  it('is spoken to by TLS, and verified with the authorities that are named', async (test) => {
+  it('work over TLS, verified with the configured authorities', async (test) => {
     const directory = await mkdtemp(join(tmpdir(), 'hubgate-redis-tls-'));
     removeWith(test, directory);
     const authority = createClientAuthority(directory, 'root');
@@ -59,7 +59,7 @@ describe('Redis as others run it', () => {
     await assert.rejects(open(test, { urls }), /self-signed|unable to verify/i);
   });
 
-  it('is a cluster: the node of the slot is found, and followed when another takes it over', async (test) => {
+  it('work as a cluster: the gateway finds the node of the slot, and follows when another takes it over', async (test) => {
     const nodes: RedisServer[] = [];
     for (let count = 0; count < 3; count += 1) {
       const node = await startRedis(test, test, [

@@ -17,8 +17,8 @@ import { startRelay } from '../support/relay.ts';
 import { TestClock } from '../support/test-clock.ts';
 import { onBoard } from '../support/board.ts';
 
-describe('a log in Redis whose answers are lost', () => {
-  it('stores nothing twice when an append is tried again', async (test) => {
+describe('a history in Redis whose replies are lost', () => {
+  it('stores nothing twice when an append is retried', async (test) => {
     const redis = await startRedis(test, test);
     if (redis === null) return;
     keepAlive(test);
@@ -37,7 +37,7 @@ describe('a log in Redis whose answers are lost', () => {
     assert.equal(redis.command('XLEN', '{test}:log'), '5');
   });
 
-  it('says that the outcome is unknown when Redis does not come back in time', async (test) => {
+  it('reports an unknown outcome when Redis does not return in time', async (test) => {
     const redis = await startRedis(test, test);
     if (redis === null) return;
     keepAlive(test);
@@ -56,8 +56,8 @@ describe('a log in Redis whose answers are lost', () => {
   });
 });
 
-describe('a log in Redis that goes away', () => {
-  it('refuses at once, although what it has stored last was never read back', async (test) => {
+describe('a history in Redis that becomes unavailable', () => {
+  it('refuses at once, although its last stored update was never read back', async (test) => {
     const redis = await startRedis(test, test);
     if (redis === null) return;
     keepAlive(test);
@@ -81,7 +81,7 @@ describe('a log in Redis that goes away', () => {
     assert.deepEqual(ids(seen), ['a']);
   });
 
-  it('lets a client wait whose cursor it has not read yet, not for ever, and skips nothing', async (test) => {
+  it('makes a client wait whose cursor it has not read yet, for a limited time, and skips nothing', async (test) => {
     const redis = await startRedis(test, test);
     if (redis === null) return;
     keepAlive(test);
@@ -106,7 +106,7 @@ describe('a log in Redis that goes away', () => {
     assert.deepEqual(ids(seen), ['a', 'b']);
   });
 
-  it('hands out what was acknowledged meanwhile, once and in order', async (test) => {
+  it('delivers what was acknowledged in the meantime, once and in order', async (test) => {
     const redis = await startRedis(test, test);
     if (redis === null) return;
     keepAlive(test);
@@ -130,7 +130,7 @@ describe('a log in Redis that goes away', () => {
     );
   });
 
-  it('tells all that others have signalled meanwhile before it hands out what came after it', async (test) => {
+  it('reports all signals of other nodes before it delivers the updates that followed them', async (test) => {
     const redis = await startRedis(test, test);
     if (redis === null) return;
     keepAlive(test);
@@ -163,7 +163,7 @@ describe('a log in Redis that goes away', () => {
     assert.deepEqual(new Set(seen), new Set([...signals, 'a', ...more, 'b']));
   });
 
-  it('keeps all that it has acknowledged when it is killed and keeps an append-only file', async (test) => {
+  it('keeps everything that it has acknowledged when Redis is killed and has an append-only file', async (test) => {
     const redis = await startRedis(test, test, ['appendonly yes', 'appendfsync always']);
     if (redis === null) return;
     keepAlive(test);
@@ -202,8 +202,8 @@ describe('a log in Redis that goes away', () => {
   });
 });
 
-describe('a log in Redis that loses its end', () => {
-  it('goes back to what both have, and hands out what has replaced the rest', async (test) => {
+describe('a history in Redis that loses its end', () => {
+  it('returns to the last common update, and delivers what has replaced the rest', async (test) => {
     const redis = await startRedis(test, test);
     if (redis === null) return;
     keepAlive(test);
@@ -231,7 +231,7 @@ describe('a log in Redis that loses its end', () => {
     assert.equal(await transport.find('d'), 6);
   });
 
-  it('begins again when all is lost', async (test) => {
+  it('starts over when everything is lost', async (test) => {
     const redis = await startRedis(test, test);
     if (redis === null) return;
     keepAlive(test);
@@ -254,8 +254,8 @@ describe('a log in Redis that loses its end', () => {
   });
 });
 
-describe('a log in Redis with replicas', () => {
-  it('acknowledges nothing, and hands out nothing, that only the primary has', async (test) => {
+describe('a history in Redis with replicas', () => {
+  it('neither acknowledges nor delivers an update that only the primary has', async (test) => {
     const [primary, replica] = [await startRedis(test, test), await startRedis(test, test)];
     if (primary === null || replica === null) return;
     keepAlive(test);
@@ -274,7 +274,7 @@ describe('a log in Redis with replicas', () => {
     assert.deepEqual(ids(seen), ['a', 'b', 'c']);
   });
 
-  it('follows a failover that a sentinel decides, and loses nothing that it has acknowledged', async (test) => {
+  it('follows a failover that a sentinel decides, and loses nothing acknowledged', async (test) => {
     const [primary, replica] = [await startRedis(test, test), await startRedis(test, test)];
     if (primary === null || replica === null) return;
     keepAlive(test);
@@ -322,8 +322,8 @@ describe('a log in Redis with replicas', () => {
   });
 });
 
-describe('a log in Redis and its nodes', () => {
-  it('leaves alone what a later version has written', async (test) => {
+describe('a history in Redis and its nodes', () => {
+  it('leaves data of a later version unchanged', async (test) => {
     const redis = await startRedis(test, test);
     if (redis === null) return;
     const transport = await open(test, { urls: urlsOf(redis.port) });
@@ -336,7 +336,7 @@ describe('a log in Redis and its nodes', () => {
     });
   });
 
-  it('opens no session that was still being opened when it was closed', async (test) => {
+  it('opens no session when it is closed while opening one', async (test) => {
     const redis = await startRedis(test, test);
     if (redis === null) return;
     keepAlive(test);
@@ -370,7 +370,7 @@ describe('a log in Redis and its nodes', () => {
     assert.equal(opened[0]?.isLost, true);
   });
 
-  it('comes back less and less often where each session is lost at once', async (test) => {
+  it('reconnects at growing intervals when each session is lost at once', async (test) => {
     const redis = await startRedis(test, test);
     if (redis === null) return;
     keepAlive(test);
@@ -396,7 +396,7 @@ describe('a log in Redis and its nodes', () => {
     assert.deepEqual(delays.slice(0, 8), [50, 100, 200, 400, 800, 1600, 2000, 2000]);
   });
 
-  it('keeps nobody on the board who has left while it was away', async (test) => {
+  it('removes subscribers from the board that left while Redis was down', async (test) => {
     const redis = await startRedis(test, test);
     if (redis === null) return;
     keepAlive(test);
@@ -420,7 +420,7 @@ describe('a log in Redis and its nodes', () => {
     assert.deepEqual(names, ['stays']);
   });
 
-  it('tells the others what was revoked, those too that were away', async (test) => {
+  it('reports revocations to the other nodes, including those that were disconnected', async (test) => {
     const redis = await startRedis(test, test);
     if (redis === null) return;
     keepAlive(test);
@@ -442,7 +442,7 @@ describe('a log in Redis and its nodes', () => {
     assert.deepEqual([atOne, atTwo], [['third'], ['first', 'second']]);
   });
 
-  it('takes the subscriptions of a dead node off, and tells exactly one of the others', async (test) => {
+  it('removes the subscriptions of a dead node, and notifies exactly one of the others', async (test) => {
     const redis = await startRedis(test, test);
     if (redis === null) return;
     keepAlive(test);
@@ -480,7 +480,7 @@ describe('a log in Redis and its nodes', () => {
     assert.equal(told.length, 700);
   });
 
-  it('forgets by the clock of the server what is too old', async (test) => {
+  it('evicts old updates by the clock of the server', async (test) => {
     const redis = await startRedis(test, test);
     if (redis === null) return;
     keepAlive(test);

@@ -13,9 +13,9 @@ import { temporaryDirectory } from '../support/temporary-directory.ts';
 const KEY = 'the key of publishers and subscribers, long enough';
 const RESOURCE = 'https://hub.example/.well-known/hub';
 
-describe('a token that is revoked by the admin API of one gateway', () => {
+describe('a token that is revoked through the admin API of one gateway', () => {
   for (const workers of [1, 2]) {
-    it(`ends its streams at the others: ${workers} workers`, async (test) => {
+    it(`loses its streams on the other gateways: ${workers} workers`, async (test) => {
       const redis = await startRedis(test, test);
       if (redis === null) return;
       const [here, there] = [
@@ -31,7 +31,7 @@ describe('a token that is revoked by the admin API of one gateway', () => {
     });
   }
 
-  it('ends them at one that was cut off, before it delivers what came after', async (test) => {
+  it('loses them on a gateway that was disconnected, before it delivers later updates', async (test) => {
     const redis = await startRedis(test, test);
     if (redis === null) return;
     const relay = await startRelay(test, redis.port);

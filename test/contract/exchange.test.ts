@@ -83,7 +83,7 @@ for (const { name, ask, port, serve } of WAYS) {
       ]);
     });
 
-    it('joins other fields that occur twice, where the protocol wants one (RFC 9110 §5.3)', async () => {
+    it('joins other fields that occur twice, if the protocol requires one (RFC 9110 §5.3)', async () => {
       await using server = await serve(
         respond(200, { 'Content-Type': 'text/plain', Age: ['1', '1'], 'X-Two': ['1', '2'] }, 'x'),
       );
@@ -128,7 +128,7 @@ for (const { name, ask, port, serve } of WAYS) {
       });
     }
 
-    it('keeps Content-Length and discards the body in answers to HEAD (RFC 9110 §9.3.2)', async () => {
+    it('keeps Content-Length and discards the body in responses to HEAD (RFC 9110 §9.3.2)', async () => {
       await using server = await serve(respond(200, { 'Content-Length': '9' }, 'forbidden'));
       const answer = await ask(port(server), { method: 'HEAD' });
       assert.equal(answer.headers['content-length'], '9');
@@ -159,7 +159,7 @@ for (const { name, ask, port, serve } of WAYS) {
       assert.equal(answer.body, 'x');
     });
 
-    it('lets the client see an aborted response as broken', async () => {
+    it('makes an aborted response look incomplete to the client', async () => {
       await using server = await serve((exchange) => {
         const body = exchange.begin({ status: 200, headers: new HeaderList(), source: 'gateway' });
         body.write('half', () => exchange.abort());
@@ -186,7 +186,7 @@ for (const { name, ask, port, serve } of WAYS) {
       assert.equal(answer.headers['x-seen'], 'second, first');
     });
 
-    it('gives a response to whoever intercepts its head, and answers with another one then', async () => {
+    it('hands the response to an interceptor of its head, which then sends another one', async () => {
       const seen: unknown[] = [];
       await using server = await serve(async (exchange, next) => {
         const dropped = new PassThrough().resume();
@@ -205,7 +205,7 @@ for (const { name, ask, port, serve } of WAYS) {
       assert.deepEqual(seen, [true, 500, false, 0]);
     });
 
-    it('puts fields that were set before in front of those of an app, and leaves its own alone', async () => {
+    it('puts fields that were set earlier before those of an app, and keeps its own unchanged', async () => {
       await using server = await serve((exchange) => {
         for (const name of ['X-Both', 'Content-Type', 'Vary']) exchange.preset.append(name, 'set');
         const isBesidePreset = exchange.target.startsWith('/app');
@@ -235,7 +235,7 @@ for (const { name, ask, port, serve } of WAYS) {
       assert.deepEqual(server.faults, []);
     });
 
-    it('answers a status beyond 599 without throwing (RFC 9110 §15)', async () => {
+    it('sends a status beyond 599 without throwing (RFC 9110 §15)', async () => {
       await using server = await serve(respond(999, {}, 'x'));
       const answer = await ask(port(server));
       assert.ok(answer.status === 999 || answer.status === 500, String(answer.status));
@@ -261,7 +261,7 @@ for (const { name, ask, port, serve } of WAYS) {
       assert.deepEqual(answer.trailers, { 'x-sum': '42' });
     });
 
-    it('holds the response back for a transform that has to ask first', async () => {
+    it('delays the response for an asynchronous transform', async () => {
       await using server = await serve((exchange) => {
         exchange.onHead(async (head) => {
           await turn();
@@ -277,7 +277,7 @@ for (const { name, ask, port, serve } of WAYS) {
       assert.equal(answer.body, 'one two');
     });
 
-    it('wraps the body in the order in which transforms ran, each inside the one before', async () => {
+    it('wraps the body in the order of the transforms, each inside the previous one', async () => {
       await using server = await serve((exchange) => {
         for (const mark of ['a', 'b']) {
           exchange.onHead(() => (body) => {
@@ -293,7 +293,7 @@ for (const { name, ask, port, serve } of WAYS) {
       assert.equal((await ask(port(server))).body, 'a(b(x))');
     });
 
-    it('lends its body, if it has one, to one reader after another until somebody takes it', async () => {
+    it('lends its body, if it has one, to one reader after another until one consumes it', async () => {
       await using server = await serve(async (exchange, next) => {
         const loan = { onWanted: () => {}, stall: null };
         exchange.lendBody(loan)?.destroy();
@@ -311,7 +311,7 @@ for (const { name, ask, port, serve } of WAYS) {
       assert.deepEqual(server.faults, []);
     });
 
-    it('leaves what a reader has not been given to who reads the body itself', async () => {
+    it('leaves the rest of a lent body to the code that reads the body itself', async () => {
       await using server = await serve(async (exchange, next) => {
         exchange.lendBody({ onWanted: () => {}, stall: null })?.destroy();
         const { body } = exchange;
@@ -322,7 +322,7 @@ for (const { name, ask, port, serve } of WAYS) {
       assert.equal((await ask(port(server), { method: 'POST', body: 'hello' })).body, expected);
     });
 
-    it('knows its status, and that it has begun', async () => {
+    it('reports its status, and whether the response has begun', async () => {
       const seen: unknown[] = [];
       await using server = await serve((exchange) => {
         seen.push(exchange.status, exchange.begun);
@@ -335,7 +335,7 @@ for (const { name, ask, port, serve } of WAYS) {
       assert.deepEqual(seen.slice(0, 4), [0, false, 201, true]);
     });
 
-    it('tells once that the client has left, also who asks later, and not who no longer wants it', async () => {
+    it('notifies listeners once that the client has left, including late ones, but not removed ones', async () => {
       const told: string[] = [];
       const { promise, resolve } = deferred();
       await using server = await serve(async (exchange) => {

@@ -239,7 +239,7 @@ for (const way of WAYS) {
       }
     }
 
-    it('says how what is written is to be framed', () =>
+    it('reports how its body is framed', () =>
       opened(async (stream) => {
         assert.equal(stream.framing, way.framing);
       }));
@@ -265,7 +265,7 @@ for (const way of WAYS) {
         assert.equal(heard.closes, 1);
       }));
 
-    it('breaks off so that the client notices', () =>
+    it('aborts so that the client notices', () =>
       opened(async (stream, client) => {
         const heard = new Heard();
         stream.listen(heard);
@@ -277,7 +277,7 @@ for (const way of WAYS) {
         assert.equal(heard.closes, 1);
       }));
 
-    it('tells once that the client has left', () =>
+    it('reports once that the client has left', () =>
       opened(async (stream, client) => {
         const heard = new Heard();
         stream.listen(heard);
@@ -291,7 +291,7 @@ for (const way of WAYS) {
         assert.equal(heard.closes, 1);
       }));
 
-    it('tells who listens late that the client had left before', () =>
+    it('notifies late listeners that the client has already left', () =>
       opened(async (stream, client) => {
         stream.write(frame(stream, 'one;'));
         await client.received('one;');
@@ -310,7 +310,7 @@ for (const way of WAYS) {
         assert.equal(first.closes, 1);
       }));
 
-    it('says when the client takes no more, what waits, and when it goes on', () =>
+    it('reports when the client stops reading, how much is buffered, and when it continues', () =>
       opened(async (stream, client) => {
         const heard = new Heard();
         stream.listen(heard);
@@ -335,7 +335,7 @@ for (const way of WAYS) {
 }
 
 describe('a response stream', { timeout: DEADLINE_MS }, () => {
-  it('sends a second head for nobody', async () => {
+  it('never sends a second head', async () => {
     let code = '';
     await using server = await serveExchanges((exchange) => {
       const head: ResponseHead = { status: 200, headers: new HeaderList(), source: 'gateway' };

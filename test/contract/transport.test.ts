@@ -18,7 +18,7 @@ for (const implementation of implementations) {
   const { name, isShared, hasAge, keptEvents } = implementation;
 
   describe(`transport ${name}: order`, () => {
-    it('hands out every append in order, then resolves it', async (test) => {
+    it('delivers every append in order, then resolves it', async (test) => {
       const transport = await opened(implementation, test);
       if (transport === null) return;
       const seen = collect(transport);
@@ -33,7 +33,7 @@ for (const implementation of implementations) {
       );
     });
 
-    it('knows its position and last event id, none before the first update', async (test) => {
+    it('knows its position and last event id, which are empty before the first update', async (test) => {
       const transport = await opened(implementation, test);
       if (transport === null) return;
       assert.equal(transport.position, 0);
@@ -43,7 +43,7 @@ for (const implementation of implementations) {
       assert.equal(transport.lastEventId, 'a');
     });
 
-    it('gives back every field of an update unchanged', async (test) => {
+    it('returns every field of an update unchanged', async (test) => {
       const transport = await opened(implementation, test);
       if (transport === null) return;
       const full: Update = {
@@ -63,7 +63,7 @@ for (const implementation of implementations) {
       ]);
     });
 
-    it('B-181 B-193: replay goes over into live without gap or duplicate while others publish', async (test) => {
+    it('B-181 B-193: switches from replay to live without gap or duplicate while others publish', async (test) => {
       const transport = await opened(implementation, test);
       if (transport === null) return;
       const total = 400;
@@ -101,7 +101,7 @@ for (const implementation of implementations) {
   });
 
   describe(`transport ${name}: cursors`, () => {
-    it('finds the position of any id that is kept', async (test) => {
+    it('finds the position of any id in the history', async (test) => {
       const transport = await opened(implementation, test);
       if (transport === null) return;
       const all = Array.from({ length: 50 }, (_, index) => `id ${index} é`);
@@ -111,7 +111,7 @@ for (const implementation of implementations) {
       }
     });
 
-    it('B-186: knows neither what never was nor what is longer than an id may be', async (test) => {
+    it('B-186: finds neither an id that never existed nor one that is too long', async (test) => {
       const transport = await opened(implementation, test);
       if (transport === null) return;
       const longest = 'é'.repeat(MAX_ID_BYTES / 2);
@@ -122,7 +122,7 @@ for (const implementation of implementations) {
       }
     });
 
-    it('B-194 L11: finds the earliest kept of several updates with one id', async (test) => {
+    it('B-194 L11: finds the earliest remaining update of several with the same id', async (test) => {
       const transport = await opened(implementation, test, { size: 4 });
       if (transport === null) return;
       for (const id of ['a', 'twice', 'b', 'twice']) await transport.append(update(id));
@@ -146,7 +146,7 @@ for (const implementation of implementations) {
       assert.equal(await transport.find('É'), null);
     });
 
-    it('reads what follows a position, as much as was asked for', async (test) => {
+    it('reads what follows a position, up to the requested amount', async (test) => {
       const transport = await opened(implementation, test);
       if (transport === null) return;
       for (const id of ['a', 'b', 'c', 'd']) await transport.append(update(id));
@@ -155,7 +155,7 @@ for (const implementation of implementations) {
       assert.deepEqual(await transport.read(4, 100), []);
     });
 
-    it('ends a page where it is asked to, but gives at least one update', async (test) => {
+    it('ends a page at the requested number of bytes, but returns at least one update', async (test) => {
       const transport = await opened(implementation, test);
       if (transport === null) return;
       await transport.append({ ...update('large'), data: LARGE });
@@ -171,7 +171,7 @@ for (const implementation of implementations) {
   });
 
   describe(`transport ${name}: limits`, () => {
-    it('forgets what exceeds its size, and keeps positions', async (test) => {
+    it('evicts what exceeds its size, and keeps positions', async (test) => {
       const transport = await opened(implementation, test, { size: 2 });
       if (transport === null) return;
       const seen = collect(transport);
@@ -189,7 +189,7 @@ for (const implementation of implementations) {
       assert.equal(transport.lastEventId, 'd');
     });
 
-    it('forgets what is older than its age when the next update comes', {
+    it('evicts what exceeds its age when the next update arrives', {
       skip: !hasAge,
     }, async (test) => {
       let now = Date.now();
@@ -204,7 +204,7 @@ for (const implementation of implementations) {
       assert.deepEqual(ids(await transport.read(0, 10)), ['new']);
     });
 
-    it('refuses publishers when too much waits for the store, and stores what it took', {
+    it('refuses publishers when too much is queued for the store, and stores what it accepted', {
       skip: !isShared,
     }, async (test) => {
       const transport = await opened(implementation, test);
@@ -224,7 +224,7 @@ for (const implementation of implementations) {
       await transport.append(update('after'));
     });
 
-    it('hands out and reads in slices, however much there is', async (test) => {
+    it('delivers and reads in slices, however much there is', async (test) => {
       const log = await implementation.log(test, { size: 0 + 100_000 });
       if (log === null) return;
       const [writer, reader] = [await open(log, test), isShared ? await open(log, test) : null];
@@ -247,7 +247,7 @@ for (const implementation of implementations) {
   });
 
   describe(`transport ${name}: presence events`, () => {
-    it('never push an update out, and are bounded themselves', async (test) => {
+    it('never evict an update, and are bounded themselves', async (test) => {
       const log = await implementation.log(test, { size: 1000 });
       if (log === null) return;
       const transport = await open(log, test);
@@ -295,7 +295,7 @@ for (const implementation of implementations) {
       if (isShared) await check(await open(log, test));
     });
 
-    it('go with the updates around them when those are evicted, and never outlast one behind them', async (test) => {
+    it('are evicted with the updates around them, and never outlast a later one', async (test) => {
       const log = await implementation.log(test, { size: 3 });
       if (log === null) return;
       const transport = await open(log, test);
@@ -328,7 +328,7 @@ for (const implementation of implementations) {
       assert.equal(await transport.find('same'), null);
     });
 
-    it('come back as what they are', async (test) => {
+    it('are read back as presence events', async (test) => {
       const transport = await opened(implementation, test, { size: 10 });
       if (transport === null) return;
       const seen = collect(transport);
@@ -342,8 +342,8 @@ for (const implementation of implementations) {
     });
   });
 
-  describe(`transport ${name}: several that share it`, { skip: !isShared }, () => {
-    it('gives all the same order, each update once', async (test) => {
+  describe(`transport ${name}: several processes that share it`, { skip: !isShared }, () => {
+    it('gives all of them the same order, each update once', async (test) => {
       const log = await implementation.log(test, { size: 100_000 });
       if (log === null) return;
       const all = [await open(log, test), await open(log, test), await open(log, test)];
@@ -370,7 +370,7 @@ for (const implementation of implementations) {
       for (const other of others) assert.deepEqual(other, first);
     });
 
-    it('is told of what others add while it stores something of its own', async (test) => {
+    it('is notified of what others add while it stores an update of its own', async (test) => {
       const log = await implementation.log(test, { size: 100_000 });
       if (log === null) return;
       const all = [await open(log, test), await open(log, test), await open(log, test)];
@@ -388,7 +388,7 @@ for (const implementation of implementations) {
       assert.deepEqual(ids(seen[0] ?? []), ids(seen[1] ?? []));
     });
 
-    it('says when all is handed out that anybody can have been handed, also while it stores', async (test) => {
+    it('reports when it has delivered everything that any process can have delivered, even while it stores', async (test) => {
       const log = await implementation.log(test, { size: 100_000 });
       if (log === null) return;
       const [one, other] = [await open(log, test), await open(log, test)];
@@ -402,7 +402,7 @@ for (const implementation of implementations) {
       }
     });
 
-    it('K-578: keeps its updates, its position and its last event id over a restart', async (test) => {
+    it('K-578: keeps its updates, its position and its last event id across a restart', async (test) => {
       const log = await implementation.log(test, { size: 2 });
       if (log === null) return;
       const first = await log.open();
@@ -421,8 +421,8 @@ for (const implementation of implementations) {
     });
   });
 
-  describe(`transport ${name}: a process that is away for longer than the log keeps`, () => {
-    it('is told that updates were evicted, before it is handed out what stands behind them', async (test) => {
+  describe(`transport ${name}: a process that is paused for longer than the history keeps updates`, () => {
+    it('is notified that updates were evicted, before it receives the later ones', async (test) => {
       const log = await implementation.log(test, { size: 10 });
       if (log?.appendElsewhere === undefined) return test.skip('no other process can append');
       const { handed, comes, log: transport } = await attended(log, test);
@@ -437,7 +437,7 @@ for (const implementation of implementations) {
       assert.equal(handed.filter((one) => typeof one === 'string').length, missed.length);
     });
 
-    it('is told of presence events apart, and is handed out every update', async (test) => {
+    it('is notified of evicted presence events separately, and receives every update', async (test) => {
       const log = await implementation.log(test, { size: 100_000 });
       if (log?.appendElsewhere === undefined) return test.skip('no other process can append');
       const { handed, comes, log: transport } = await attended(log, test);
@@ -466,7 +466,7 @@ for (const implementation of implementations) {
       ]);
     });
 
-    it('is told of nothing where all that it had not read is kept', async (test) => {
+    it('is not notified if everything that it had not read is still there', async (test) => {
       const log = await implementation.log(test, { size: 100 });
       if (log?.appendElsewhere === undefined) return test.skip('no other process can append');
       const { handed, comes, log: transport } = await attended(log, test);
@@ -481,7 +481,7 @@ for (const implementation of implementations) {
   });
 
   describe(`transport ${name}: failure`, () => {
-    it('gives nobody an update whose storing has failed, and goes on when it can', async (test) => {
+    it('delivers no update that could not be stored, and continues when storing works again', async (test) => {
       const log = await implementation.log(test, { size: 100_000 });
       if (log?.breakStore === undefined) return test.skip('it cannot fail');
       const [transport, other] = [await open(log, test), await open(log, test)];
@@ -517,7 +517,7 @@ for (const implementation of implementations) {
       assert.deepEqual(await transport.read(0, 10), seen);
     });
 
-    it('K-590: refuses everything after close, and closes twice without complaint', async (test) => {
+    it('K-590: refuses everything after close, and can be closed twice', async (test) => {
       const transport = await opened(implementation, test, { size: 10 });
       if (transport === null) return;
       await transport.check();
@@ -529,7 +529,7 @@ for (const implementation of implementations) {
       await assert.rejects(transport.check(), { code: 'transport-closed' });
     });
 
-    it('finishes what was appended when it is closed', async (test) => {
+    it('finishes pending appends when it is closed', async (test) => {
       const log = await implementation.log(test, { size: 100_000 });
       if (log === null) return;
       const transport = await log.open();
@@ -547,7 +547,7 @@ for (const implementation of implementations) {
   });
 
   describe(`transport ${name}: presence`, () => {
-    it('has a board of who is subscribed, in the order of coming', async (test) => {
+    it('lists the subscribers on a board, in the order of their arrival', async (test) => {
       const transport = await opened(implementation, test);
       if (transport === null) return;
       const { presence } = transport;
@@ -568,7 +568,7 @@ for (const implementation of implementations) {
       assert.deepEqual(await onBoard(presence), [subscription('a', 'one')]);
     });
 
-    it('is read page by page, each subscriber once', async (test) => {
+    it('is read page by page, with each subscriber once', async (test) => {
       const transport = await opened(implementation, test);
       if (transport === null) return;
       const { presence } = transport;
@@ -590,7 +590,7 @@ for (const implementation of implementations) {
       assert.deepEqual(sizes, [10, 10, 5]);
     });
 
-    it('shows nobody who has gone, however few they are', async (test) => {
+    it('does not show subscribers that have left, however few remain', async (test) => {
       const transport = await opened(implementation, test);
       if (transport === null) return;
       const { presence } = transport;
@@ -607,7 +607,7 @@ for (const implementation of implementations) {
       }
     });
 
-    it('finds who has a matcher, and one subscriber, without looking at the others', async (test) => {
+    it('finds the subscribers with a matcher, and a single subscriber, without scanning the others', async (test) => {
       const transport = await opened(implementation, test);
       if (transport === null) return;
       const { presence } = transport;
@@ -638,7 +638,7 @@ for (const implementation of implementations) {
       assert.deepEqual(await presence.of('urn:s3'), []);
     });
 
-    it('shows who stays exactly once, though others go while it is read', async (test) => {
+    it('shows remaining subscribers exactly once, although others leave while it is read', async (test) => {
       const transport = await opened(implementation, test);
       if (transport === null) return;
       const { presence } = transport;

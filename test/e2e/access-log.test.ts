@@ -8,7 +8,7 @@ import { cli, startProcess } from '../support/process.ts';
 import { removeWith } from '../support/temporary-directory.ts';
 
 describe('access log', () => {
-  it('writes a line for each exchange, without what opens doors', async (test) => {
+  it('writes a line for each exchange, without credentials', async (test) => {
     const directory = await mkdtemp(join(tmpdir(), 'hubgate-access-'));
     removeWith(test, directory);
     const port = await freePort();

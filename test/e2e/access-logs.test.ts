@@ -8,7 +8,7 @@ import { cli, startProcess } from '../support/process.ts';
 import { temporaryDirectory } from '../support/temporary-directory.ts';
 
 describe('access logs', () => {
-  it('have each the lines of its hosts, its level and its name, with what log_append adds', async (test) => {
+  it('each contain the lines of their hosts, at their level and under their name, with the fields of log_append', async (test) => {
     const directory = await temporaryDirectory(test);
     const port = await freePort();
     const file = (name: string): string => join(directory, `${name}.log`);
@@ -75,7 +75,7 @@ ${log('a', 'hostnames a.localhost')}${log('errors', 'level error')}${log('audit'
     );
   });
 
-  it('have what handle_errors says of a request', async (test) => {
+  it('contain the responses of handle_errors', async (test) => {
     const directory = await temporaryDirectory(test);
     const port = await freePort();
     const file = join(directory, 'access.log');

@@ -13,7 +13,7 @@ const WILDCARD = 'example.com, *.example.com {\n\trespond hello\n}\n';
 
 describe('the DNS challenge (RFC 8555 §8.4)', () => {
   for (const [algorithm, name] of Object.entries(KNOT_KEYS)) {
-    it(`rfc2136: a wildcard by a signed update of Knot, ${algorithm} (RFC 2136, RFC 8945)`, async (test) => {
+    it(`rfc2136: gets a wildcard certificate with a signed update to Knot, ${algorithm} (RFC 2136, RFC 8945)`, async (test) => {
       if (!hasPebble(test)) return;
       const knot = await startKnot(test);
       if (knot === null) return;
@@ -43,7 +43,7 @@ describe('the DNS challenge (RFC 8555 §8.4)', () => {
     });
   }
 
-  it('rfc2136: a key that the server does not know, and a secret that is another', async (test) => {
+  it('rfc2136: reports a key that the server does not know, and a wrong secret', async (test) => {
     if (!hasPebble(test)) return;
     const knot = await startKnot(test);
     if (knot === null) return;
@@ -64,7 +64,7 @@ describe('the DNS challenge (RFC 8555 §8.4)', () => {
     }
   });
 
-  it('acme-dns: the record is told to its API, and found by a CNAME', async (test) => {
+  it('acme-dns: sends the record to its API, and finds it through a CNAME', async (test) => {
     if (!hasPebble(test)) return;
     const api = await startAcmeDns(test);
     const { log, port, pebble } = await start(test, {
@@ -90,7 +90,7 @@ describe('the DNS challenge (RFC 8555 §8.4)', () => {
     assert.equal(JSON.stringify(log.lines).includes(api.password), false);
   });
 
-  it('exec: a program of the operator, for one site, with nothing of the environment but what it is given', async (test) => {
+  it('exec: runs a program of the operator, for one site, with only the environment that it is given', async (test) => {
     if (!hasPebble(test)) return;
     const directory = await temporaryDirectory(test);
     const program = join(directory, 'hook');
@@ -148,7 +148,7 @@ fetch(process.env.RECORDS + (action === 'present' ? '/set-txt' : '/clear-txt'), 
     assert.equal(JSON.stringify(log.lines).includes('s3cret'), false);
   });
 
-  it('exec: what a program says on failing is told, without its secrets and not at any length', async (test) => {
+  it('exec: logs the output of a program that fails, without its secrets and truncated', async (test) => {
     if (!hasPebble(test)) return;
     const directory = await temporaryDirectory(test);
     const program = join(directory, 'hook');
@@ -167,7 +167,7 @@ fetch(process.env.RECORDS + (action === 'present' ? '/set-txt' : '/clear-txt'), 
     assert.equal(JSON.stringify(log.lines).includes('s3cret'), false);
   });
 
-  it('exec: a program that does not end is ended, with what it has started', async (test) => {
+  it('exec: kills a program that does not exit, and the processes that it has started', async (test) => {
     if (!hasPebble(test)) return;
     const directory = await temporaryDirectory(test);
     const program = join(directory, 'hook');
@@ -184,7 +184,7 @@ fetch(process.env.RECORDS + (action === 'present' ? '/set-txt' : '/clear-txt'), 
     assert.ok(!existsSync(status) || / Z /.test(readFileSync(status, 'utf8')), 'it is gone');
   });
 
-  it('a record that is not visible is not shown to the authority, and is taken away', async (test) => {
+  it('removes a record that does not become visible, without asking the authority to validate it', async (test) => {
     if (!hasPebble(test)) return;
     const directory = await temporaryDirectory(test);
     const program = join(directory, 'hook');

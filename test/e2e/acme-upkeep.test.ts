@@ -15,8 +15,8 @@ import { TurnedClock } from '../support/turned-clock.ts';
 const DAY_MS = 24 * 60 * 60 * 1000;
 const SITE = 'a.example.com {\n\trespond hello\n}\n';
 
-describe('certificates by ACME, kept', () => {
-  it('are renewed in the last third of their life, and the next handshake has the new one', async (test) => {
+describe('maintenance of ACME certificates', () => {
+  it('renews them in the last third of their lifetime, and uses the new one for the next handshake', async (test) => {
     if (!hasPebble(test)) return;
     const ports = await freePorts();
     const storage = new SharedStorage(test);
@@ -46,7 +46,7 @@ describe('certificates by ACME, kept', () => {
     assert.equal(pebble.orders(), 2);
   });
 
-  it('come from the second authority while the first is down', async (test) => {
+  it('gets them from the second authority while the first is down', async (test) => {
     if (!hasPebble(test)) return;
     const ports = await freePorts();
     const pebble = await startPebble(test, ports);
@@ -65,7 +65,7 @@ describe('certificates by ACME, kept', () => {
     await serialOf(ports.httpsPort, await pebble.issuingRoot());
   });
 
-  it('are ordered once by gateways that share a storage; any of them answers', async (test) => {
+  it('orders them once for gateways that share a storage, and any gateway answers the challenge', async (test) => {
     if (!hasPebble(test)) return;
     const [first, second] = [await freePorts(), await freePorts()];
     const storage = new SharedStorage(test);
@@ -93,7 +93,7 @@ describe('certificates by ACME, kept', () => {
 });
 
 describe('a site that waits for its certificate', () => {
-  it('hinders no other site, no start and no reload, and is told of once a minute', async (test) => {
+  it('does not block other sites, startup or a reload, and is logged once a minute', async (test) => {
     const ports = await freePorts();
     const authority = await silentAuthority(test);
     const storage = new SharedStorage(test);

@@ -20,7 +20,7 @@ const EAB = `acme_eab {\n\t\tkey_id ${EXTERNAL_ACCOUNT.keyId}\n\t\tmac_key ${EXT
 const SITE = 'a.example.com {\n\trespond hello\n}\n';
 
 describe('ACME', () => {
-  it('HTTP-01: a certificate that a client believes, with an external account and refused nonces (RFC 8555 §7.3.4, §8.3)', async (test) => {
+  it('HTTP-01: gets a certificate that a client trusts, with an external account and rejected nonces (RFC 8555 §7.3.4, §8.3)', async (test) => {
     if (!hasPebble(test)) return;
     const ports = await freePorts();
     const storage = new SharedStorage(test);
@@ -57,7 +57,7 @@ describe('ACME', () => {
     assert.equal(text.includes(EXTERNAL_ACCOUNT.macKey), false);
   });
 
-  it('TLS-ALPN-01: the same without an HTTP port (RFC 8737)', async (test) => {
+  it('TLS-ALPN-01: does the same without an HTTP port (RFC 8737)', async (test) => {
     if (!hasPebble(test)) return;
     const ports = await freePorts();
     const pebble = await startPebble(test, {
@@ -91,7 +91,7 @@ describe('ACME', () => {
     );
   });
 
-  it('an address gets one too, which clients without a server name are given (RFC 8738)', async (test) => {
+  it('gets a certificate for an IP address, and serves it to clients that send no server name (RFC 8738)', async (test) => {
     if (!hasPebble(test)) return;
     const ports = await freePorts();
     const pebble = await startPebble(test, {
@@ -110,7 +110,7 @@ describe('ACME', () => {
     socket.destroy();
   });
 
-  it('an account is made once, and again when the authority has forgotten it', async (test) => {
+  it('creates an account once, and again when the authority has forgotten it', async (test) => {
     if (!hasPebble(test)) return;
     const ports = await freePorts();
     const storage = new SharedStorage(test);
@@ -139,8 +139,8 @@ describe('ACME', () => {
   });
 });
 
-describe('another authority', () => {
-  it('is asked at once, and the certificate of the former one is served until it delivers', async (test) => {
+describe('a new authority', () => {
+  it('is asked at once, while the certificate of the previous one is served until it delivers', async (test) => {
     if (!hasPebble(test)) return;
     const ports = await freePorts();
     const storage = new SharedStorage(test);
@@ -173,7 +173,7 @@ describe('another authority', () => {
     (await handshake(ports.httpsPort, 'a.example.com', await next.issuingRoot())).destroy();
   });
 
-  it('is spared by a staging one, and by a challenge that is switched off', async (test) => {
+  it('receives no order while the staging authority fails, nor for a disabled challenge', async (test) => {
     if (!hasPebble(test)) return;
     const ports = await freePorts();
     const storage = new SharedStorage(test);
@@ -209,9 +209,9 @@ describe('another authority', () => {
   });
 });
 
-describe('answers to challenges', () => {
+describe('responses to challenges', () => {
   for (const version of ['-tls1_2', '-tls1_3']) {
-    it(`openssl ${version}: who asks for acme-tls/1 gets the answer, all others the certificate (RFC 8737 §4)`, async (test) => {
+    it(`openssl ${version}: a client that asks for acme-tls/1 gets the challenge certificate, all others get the site’s (RFC 8737 §4)`, async (test) => {
       if (!hasPebble(test)) return;
       const ports = await freePorts();
       const storage = new SharedStorage(test);
@@ -252,7 +252,7 @@ describe('answers to challenges', () => {
       assert.match(stranger, /no peer certificate available/);
     });
 
-    it(`openssl ${version}: the answer is given while the site has no certificate yet, and nothing else`, async (test) => {
+    it(`openssl ${version}: only the challenge is answered while the site has no certificate yet`, async (test) => {
       const ports = await freePorts();
       const storage = new SharedStorage(test);
       await startAcmeGateway({
@@ -282,7 +282,7 @@ describe('answers to challenges', () => {
     });
   }
 
-  it('HTTP-01: before redirects and sites, and only what is pending', async (test) => {
+  it('HTTP-01: come before redirects and sites, and only for pending challenges', async (test) => {
     const ports = await freePorts();
     const storage = new SharedStorage(test);
     await startAcmeGateway({

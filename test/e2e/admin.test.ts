@@ -58,7 +58,7 @@ describe('the admin API (hubfile.md §6)', () => {
     assert.equal(body.includes(KEY), false);
   });
 
-  it('is called what `origins` says as well, and tells of it where it refuses', async (test) => {
+  it('also accepts the names in `origins`, and mentions that option when it refuses a request', async (test) => {
     const { file, hubfile, address, admin, process } = await start(test);
     const named = { headers: [['Host', 'Hubgate:2029']] } as const;
     const refused = await send(`${admin}/metrics`, named);
@@ -90,7 +90,7 @@ describe('the admin API (hubfile.md §6)', () => {
     }
   });
 
-  it('on all interfaces believes addresses, and no names', async (test) => {
+  it('accepts IP addresses but no host names when it listens on all interfaces', async (test) => {
     const { address, file, hubfile, process, admin } = await start(test);
     await writeFile(file, hubfile('respond first', `0.0.0.0:${address.split(':')[1]}`));
     process.child.kill('SIGHUP');
@@ -134,7 +134,7 @@ describe('the admin API (hubfile.md §6)', () => {
     }
   });
 
-  it('loads a Hubfile, YAML and JSON, and keeps the old one if it is refused', async (test) => {
+  it('loads a Hubfile, YAML and JSON, and keeps the old configuration if the new one is rejected', async (test) => {
     const { admin, site, directory, hubfile, address } = await start(test);
     const body = async (): Promise<string> => (await send(site)).body;
     assert.equal(
@@ -186,7 +186,7 @@ describe('the admin API (hubfile.md §6)', () => {
     assert.equal((await send(`${admin}/config/last-error`)).status, 404);
   });
 
-  it('refuses what is not a configuration: 415, 413, 405, 404', async (test) => {
+  it('refuses a request that does not carry a configuration: 415, 413, 405, 404', async (test) => {
     const { admin, hubfile } = await start(test);
     assert.equal((await post(`${admin}/load`, hubfile('respond x'), 'text/plain')).status, 415);
     const large = '#'.repeat(4 * 1024 * 1024 + 1);
@@ -196,7 +196,7 @@ describe('the admin API (hubfile.md §6)', () => {
     assert.equal((await send(`${admin}/constructor`)).status, 404);
   });
 
-  it('moves when its address changes, and stays where it is when the new one is taken', async (test) => {
+  it('moves when its address changes, and stays where it is when the new one is in use', async (test) => {
     const { admin, hubfile } = await start(test);
     const other = await start(test);
     const taken = await post(`${admin}/load`, hubfile('respond x', other.address), 'text/hubfile');
@@ -226,7 +226,7 @@ describe('the admin API (hubfile.md §6)', () => {
     await assert.rejects(send(`http://127.0.0.1:${next}/config`), { code: 'ECONNREFUSED' });
   });
 
-  it('run fails and says why when the address is taken', async (test) => {
+  it('makes run fail with a reason when the address is in use', async (test) => {
     const { directory, file } = await start(test);
     const { code, stderr } = await runCommand(['run', '--config', file]);
     assert.equal(code, 1);
@@ -234,7 +234,7 @@ describe('the admin API (hubfile.md §6)', () => {
     assert.ok(directory);
   });
 
-  it('K-594 K-595 K-597: tells the health of all hubs and of each', async (test) => {
+  it('K-594 K-595 K-597: reports the health of all hubs and of each', async (test) => {
     const { admin } = await start(test, hub('name news'));
     for (const path of ['ready', 'live', 'news/ready', 'news/live', 'news/ready/', 'ready/']) {
       const { status, body, headers } = await send(`${admin}/hub/health/${path}`);
@@ -286,7 +286,7 @@ describe('the admin API (hubfile.md §6)', () => {
     assert.equal(running.child.exitCode, null);
   });
 
-  it('ends the streams of a token that is revoked', async (test) => {
+  it('closes the streams of a token that is revoked', async (test) => {
     const { admin, site } = await start(
       test,
       hub().replace('publisher {', `subscriber {\n\t\t\t\tjwt ${KEY}\n\t\t\t}\n\t\t\tpublisher {`),
@@ -311,7 +311,7 @@ describe('the admin API (hubfile.md §6)', () => {
 });
 
 describe('hubgate reload and stop', () => {
-  it('reload loads a file with what it imports, or prints why not and fails', async (test) => {
+  it('reload loads a file with its imports, or prints the reason and fails', async (test) => {
     const { directory, file, address, site, hubfile } = await start(test);
     await writeFile(join(directory, 'part'), 'respond imported\n');
     await writeFile(file, hubfile('import part'));
@@ -331,7 +331,7 @@ describe('hubgate reload and stop', () => {
     assert.equal((await send(site)).body, 'imported');
   });
 
-  it('reload is one request, so that the configuration is built once; an older gateway says no more', async (test) => {
+  it('reload sends a single request, also to an older gateway, so that the configuration is built once', async (test) => {
     const { file } = await start(test);
     const asked: string[] = [];
     const older = createServer((request, response) => {
@@ -348,7 +348,7 @@ describe('hubgate reload and stop', () => {
     assert.deepEqual([code, stdout, asked], [0, '', ['POST /load']]);
   });
 
-  it('say that there is not a gateway; a wrong address is a usage error', async (test) => {
+  it('report that no gateway is running; a wrong address is a usage error', async (test) => {
     const { file } = await start(test);
     const none = `127.0.0.1:${await freePort()}`;
     for (const args of [['reload', '--config', file], ['stop']]) {
@@ -387,7 +387,7 @@ describe('hubgate reload and stop', () => {
     assert.match((await runCommand(['stop', '--config', file])).stderr, /admin off/);
   });
 
-  it('stop ends the gateway in good order', async (test) => {
+  it('stop shuts the gateway down gracefully', async (test) => {
     const { address, process: running, site } = await start(test, hub());
     const stream = await openStream(test, `${site}/.well-known/hub?match=a`);
     const { code } = await runCommand(['stop', '--address', address]);
@@ -397,7 +397,7 @@ describe('hubgate reload and stop', () => {
     assert.equal(await running.exited(), 0);
   });
 
-  it('stop --wait returns when the last request is over', async (test) => {
+  it('stop --wait returns when the last request has finished', async (test) => {
     let hold: (response: ServerResponse) => void = () => {};
     const held = new Promise<ServerResponse>((resolve) => (hold = resolve));
     const app = createServer((_, response) => hold(response));

@@ -46,7 +46,7 @@ async function serve(test: TestContext, directives: string): Promise<string> {
 }
 
 describe('basic_auth (RFC 7617)', () => {
-  it('lets pass who knows a password, as Caddy does', async (test) => {
+  it('accepts users with a correct password, as Caddy does', async (test) => {
     const own = await serve(test, DIRECTIVES);
     const caddy = await startCaddy(test, DIRECTIVES.replaceAll('basic_auth', 'basicauth'));
     if (caddy === null) return;
@@ -76,7 +76,7 @@ describe('basic_auth (RFC 7617)', () => {
     }
   });
 
-  it('takes hashes of argon2id, and lets error routes answer', async (test) => {
+  it('accepts argon2id hashes, and runs error routes for a refusal', async (test) => {
     const own = await serve(
       test,
       `
@@ -95,7 +95,7 @@ describe('basic_auth (RFC 7617)', () => {
     assert.equal(refused.headers['www-authenticate'], 'Basic realm="restricted"');
   });
 
-  it('makes a client wait after 20 wrong passwords, but not who has a right one', async (test) => {
+  it('delays a client after 20 wrong passwords, but not a client with a correct one', async (test) => {
     const own = await serve(test, DIRECTIVES);
     const right = basic('ada', 'open sesame');
     assert.equal((await ask(`${own}/private/x`, right)).status, 200);
@@ -108,7 +108,7 @@ describe('basic_auth (RFC 7617)', () => {
     assert.equal((await ask(`${own}/private/x`, right)).status, 200);
   });
 
-  it('checks what the connections of a browser send at once only once', async (test) => {
+  it('checks a password only once when several connections of a browser send it at the same time', async (test) => {
     const own = await serve(test, DIRECTIVES);
     const same = await Promise.all(
       Array.from({ length: 12 }, () => ask(`${own}/caddy`, basic('cad', 'secret'))),
@@ -129,7 +129,7 @@ async function hashed(line: string, args: readonly string[]): Promise<string> {
 
 describe('hubgate hash-password', () => {
   for (const algorithm of ['bcrypt', 'argon2id']) {
-    it(`makes a hash of ${algorithm} that basic_auth takes`, async (test) => {
+    it(`creates a ${algorithm} hash that basic_auth accepts`, async (test) => {
       const hash = await hashed('a password', ['--algorithm', algorithm]);
       const own = await serve(test, `\n\tbasic_auth {\n\t\tada ${hash}\n\t}\n\trespond ok\n`);
       assert.equal((await ask(own, basic('ada', 'a password'))).status, 200);

@@ -80,8 +80,8 @@ function closed(message: IncomingMessage): Promise<void> {
 const SHARED = { 'Cache-Control': 'public, max-age=60' } as const;
 const CLIENTS = 1_000;
 
-describe('cache, many requests for the same', () => {
-  it('makes one request to the app for a thousand, when it is asked first and when it is stale', async (test) => {
+describe('cache, concurrent requests for the same URL', () => {
+  it('sends the app one request for a thousand, both on a miss and when the response is stale', async (test) => {
     const app = await SlowApp.start(test);
     const agent = new Agent({ maxSockets: CLIENTS });
     test.after(() => agent.destroy());
@@ -109,7 +109,7 @@ describe('cache, many requests for the same', () => {
     }
   });
 
-  it('gives those who wait the body as it arrives', async (test) => {
+  it('streams the body to waiting clients as it arrives', async (test) => {
     const app = await SlowApp.start(test);
     const first = app.open('/a');
     const { response } = await app.question(1);
@@ -126,7 +126,7 @@ describe('cache, many requests for the same', () => {
     assert.equal(app.questions.length, 1);
   });
 
-  it('keeps the answer of a client that has left, and gives it to others who wait', async (test) => {
+  it('stores the response when its client has left, and sends it to the other waiting clients', async (test) => {
     const app = await SlowApp.start(test);
     const first = get(`${app.url}/a`, { agent: false });
     first.on('error', () => {});
@@ -144,7 +144,7 @@ describe('cache, many requests for the same', () => {
     assert.equal((await send(`${app.url}/a`)).body, 'beginningend');
   });
 
-  it('lets a slow reader hold nobody up', async (test) => {
+  it('does not let a slow reader delay other clients', async (test) => {
     const app = await SlowApp.start(test);
     const first = app.open('/a');
     const { response } = await app.question(1);
@@ -162,7 +162,7 @@ describe('cache, many requests for the same', () => {
     assert.equal(app.questions.length, 1);
   });
 
-  it('passes on what turns out to be longer than it keeps', async (test) => {
+  it('passes on a response that turns out to be too long to store', async (test) => {
     const app = await SlowApp.start(test, 'cache {\nmax_body 100KiB\n}');
     const answer = send(`${app.url}/a`);
     const { response } = await app.question(1);
@@ -177,7 +177,7 @@ describe('cache, many requests for the same', () => {
     assert.equal((await again).body, 'short');
   });
 
-  it('breaks off with the app, and keeps nothing of that', async (test) => {
+  it('aborts when the app aborts, and stores nothing', async (test) => {
     const app = await SlowApp.start(test);
     const first = app.open('/a');
     const { response } = await app.question(1);
@@ -197,7 +197,7 @@ describe('cache, many requests for the same', () => {
     assert.equal((await again).body, 'whole');
   });
 
-  it('lets nobody wait for what is not shared, once that is known', async (test) => {
+  it('stops making clients wait once it knows that the response cannot be shared', async (test) => {
     const app = await SlowApp.start(test);
     const first = send(`${app.url}/a`);
     (await app.question(1)).response.writeHead(200, { 'Cache-Control': 'private' }).end('one');
@@ -211,7 +211,7 @@ describe('cache, many requests for the same', () => {
     for (const other of others) assert.equal((await other).body, 'own');
   });
 
-  it('leaves live pages that it does not keep to what they share of an update', async (test) => {
+  it('lets live pages that it does not store share one fetch per update', async (test) => {
     const app = await SlowApp.start(
       test,
       'hub {\nanonymous\ncookie_name hub\n}\ndiscovery {\nchanges public\nlive\n}\ncache',
@@ -226,7 +226,7 @@ describe('cache, many requests for the same', () => {
     assert.equal(app.questions.length, 1);
   });
 
-  it('asks no longer where nobody waits any more', async (test) => {
+  it('cancels the request to the app when no client is waiting any more', async (test) => {
     const app = await SlowApp.start(test);
     const only = get(`${app.url}/a`, { agent: false });
     only.on('error', () => {});
@@ -239,7 +239,7 @@ describe('cache, many requests for the same', () => {
     assert.equal((await next).body, 'next');
   });
 
-  it('tells all who wait of an app that fails', async (test) => {
+  it('reports a failing app to all waiting clients', async (test) => {
     const app = await SlowApp.start(test);
     const answers = [send(`${app.url}/a`)];
     const { response } = await app.question(1);

@@ -90,7 +90,7 @@ ${site} {
 }
 
 describe('operating a cache', () => {
-  it('drops by URL, pattern and tag in all workers, and says what it keeps', {
+  it('purges by URL, pattern and tag in all workers, and reports what it stores', {
     skip: process.platform !== 'linux',
   }, async (test) => {
     const place = await start(test, { workers: 2, transport: '', app: await startApp(test) });
@@ -139,7 +139,7 @@ describe('operating a cache', () => {
     assert.equal(await nothing.exited(), 64);
   });
 
-  it('drops on the other nodes of the hub as well', async (test) => {
+  it('purges on the other nodes of the hub as well', async (test) => {
     const redis = await startRedis(test, test);
     if (redis === null) return;
     const transport = `transport redis {\n\t\t\turl ${redis.url}\n\t\t\tstream shared\n\t\t}`;

@@ -170,8 +170,8 @@ async function publish(origin: string, id: string): Promise<number> {
   return status;
 }
 
-describe('cache, raced by updates', () => {
-  it('keeps no answer that the app began before the update, and lets nobody join it', async (test) => {
+describe('cache, races with updates', () => {
+  it('does not store or share a response that the app began before the update', async (test) => {
     const app = await startApp(test);
     const origin = await startNode(test, app, 'transport memory', 1);
     const release = app.hold();
@@ -193,17 +193,17 @@ describe('cache, raced by updates', () => {
     assert.equal((await send(`${origin}/page`)).body, '2');
   });
 
-  it('gives nobody an older page than an update told of, on one process', async (test) => {
+  it('never serves a page older than an announced update, in one process', async (test) => {
     const app = await startApp(test);
     await race(test, app, [await startNode(test, app, 'transport memory', 1)]);
   });
 
-  it('does so on workers', { skip: process.platform !== 'linux' }, async (test) => {
+  it('never does so with workers', { skip: process.platform !== 'linux' }, async (test) => {
     const app = await startApp(test);
     await race(test, app, [await startNode(test, app, '', 2)]);
   });
 
-  it('does so on two nodes with Redis', async (test) => {
+  it('never does so on two nodes with Redis', async (test) => {
     const redis = await startRedis(test, test);
     if (redis === null) return;
     const app = await startApp(test);

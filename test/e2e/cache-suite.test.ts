@@ -33,7 +33,7 @@ const EXPECTED_FAILURES = new Map([
   ['conditional-lm-fresh-no-lm', 'the answer is newer than If-Modified-Since'],
 ]);
 
-test('the public suite of HTTP caches', {
+test('the public HTTP cache test suite', {
   skip: suite === undefined && 'CACHE_TESTS names no suite',
 }, async (context) => {
   const folder = suite ?? '';

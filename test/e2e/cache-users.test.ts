@@ -151,9 +151,9 @@ function assertOwn(got: Got, name: string, about: string): void {
   }
 }
 
-describe('cache, with users who have signed in', () => {
+describe('cache, with signed-in users', () => {
   for (const protocol of ['http', 'http2'] as const) {
-    it(`gives nobody what is another's, over ${protocol}`, async (test) => {
+    it(`never serves one user’s response to another, over ${protocol}`, async (test) => {
       const ask = (await start(test))[protocol];
       for (const path of [...Object.keys(KINDS), '/token']) {
         for (const { method, fields } of WAYS) {
@@ -175,7 +175,7 @@ describe('cache, with users who have signed in', () => {
     });
   }
 
-  it('lets no field of a request poison what others get', async (test) => {
+  it('does not let a request header poison the responses that others get', async (test) => {
     const app = createServer((request, response) => {
       const { headers, method, url } = request;
       response.writeHead(200, {

@@ -62,7 +62,7 @@ async function until(holds: () => Promise<boolean>): Promise<void> {
 const DATE = 'Thu, 01 Jan 2026 00:00:00 GMT';
 
 describe('cache', () => {
-  it('leaves fields of header to each response, as without a cache', async (test) => {
+  it('applies header directives to each response, as without a cache', async (test) => {
     const directives = [
       'header Content-Type text/html',
       'header X-Both gateway',
@@ -91,7 +91,7 @@ describe('cache', () => {
     assert.equal(seen.length, 2);
   });
 
-  it('answers with what it has kept, says so, and asks again when it is stale', async (test) => {
+  it('serves stored responses, says so, and asks the app again when they are stale', async (test) => {
     const { ask, clock } = await startCached(test, (_request, response, count) =>
       fresh(response, `answer ${count}`),
     );
@@ -110,7 +110,7 @@ describe('cache', () => {
     assert.equal((await ask('/a')).body, 'answer 2');
   });
 
-  it('answers HEAD, conditions and ranges from what is stored', async (test) => {
+  it('answers HEAD, conditional and range requests from stored responses', async (test) => {
     const { ask, seen } = await startCached(test, (_request, response) =>
       fresh(response, '0123456789', { ETag: '"v1"' }),
     );
@@ -129,7 +129,7 @@ describe('cache', () => {
     assert.equal(seen.length, 1);
   });
 
-  it('renews a stored answer by a 304 of the app', async (test) => {
+  it('refreshes a stored response with a 304 of the app', async (test) => {
     const { ask, clock, seen } = await startCached(test, (request, response, count) => {
       if (request.headers['if-none-match'] === '"v1"') {
         response.writeHead(304, { 'Cache-Control': 'max-age=60', ETag: '"v1"', 'X-Count': count });
@@ -148,7 +148,7 @@ describe('cache', () => {
     assert.equal(seen.length, 2);
   });
 
-  it('keeps nothing that names no time, but for the time of ttl and for those who are not known', async (test) => {
+  it('stores a response without a lifetime only for the time of ttl, and only for anonymous users', async (test) => {
     const { ask, seen } = await startCached(
       test,
       (_request, response, count) => response.end(`answer ${count}`),
@@ -165,7 +165,7 @@ describe('cache', () => {
     assert.equal((await ask('/kept/a')).body, 'answer 3');
   });
 
-  it('uses what is stale while it asks for a newer answer, and where the app fails', async (test) => {
+  it('serves stale responses while it revalidates, and when the app fails', async (test) => {
     let isBroken = false;
     const { ask, clock, seen } = await startCached(
       test,
@@ -196,7 +196,7 @@ describe('cache', () => {
     assert.deepEqual([(await ask('/a')).status], [503]);
   });
 
-  it('forgets what a request has changed', async (test) => {
+  it('invalidates what a request has changed', async (test) => {
     const { ask } = await startCached(test, (request, response, count) => {
       if (request.method === 'GET') fresh(response, `answer ${count}`);
       else response.writeHead(303, { Location: '/list' }).end();
@@ -208,7 +208,7 @@ describe('cache', () => {
     assert.equal((await ask('/list')).body, 'answer 5');
   });
 
-  it('takes what is for caches alone off before the client', async (test) => {
+  it('removes headers that are meant for caches only', async (test) => {
     const { ask, seen } = await startCached(test, (_request, response) =>
       fresh(response, 'hello', {
         'Cache-Control': 'no-store',
@@ -237,7 +237,7 @@ describe('cache', () => {
     assert.equal(seen.length, 1);
   });
 
-  it('lets nobody pass by an access rule inside of it', async (test) => {
+  it('does not let a client bypass an access rule inside it', async (test) => {
     const { ask } = await startCached(
       test,
       (_request, response, count) => fresh(response, `answer ${count}`),
@@ -264,7 +264,7 @@ handle /limited {
     assert.equal((await ask('/limited')).status, 429);
   });
 
-  it('keeps an answer per coding, compressed once', async (test) => {
+  it('stores one response per content coding, compressed once', async (test) => {
     const body = 'A page that is long enough. '.repeat(100);
     const { ask, seen } = await startCached(
       test,
@@ -283,7 +283,7 @@ handle /limited {
     assert.equal(seen.length, 2);
   });
 
-  it('keeps live pages with their script, and purges them by what requests change', async (test) => {
+  it('stores live pages with their script, and purges them when requests change them', async (test) => {
     let version = 1;
     const { ask, seen } = await startCached(
       test,
@@ -328,7 +328,7 @@ encode gzip`,
     assert.match(refetched.body, /page 2/);
   });
 
-  it('answers error routes, and its own refusals, as without it', async (test) => {
+  it('serves error routes and its own refusals as without a cache', async (test) => {
     const { ask } = await startCached(
       test,
       (_request, response) => response.destroy(),
@@ -342,7 +342,7 @@ encode gzip`,
     assert.deepEqual([nothing.status, nothing.body], [504, 'error 504']);
   });
 
-  it('keeps what is stored over a reload that leaves the site as it is', async (test) => {
+  it('keeps stored responses across a reload that leaves the site unchanged', async (test) => {
     const { ask, gateway, site } = await startCached(test, (_request, response, count) =>
       fresh(response, `answer ${count}`),
     );

@@ -7,8 +7,8 @@ import { runCaddy } from '../support/caddy.ts';
 import { createClientAuthority } from '../support/client-authority.ts';
 import { temporaryDirectory } from '../support/temporary-directory.ts';
 
-describe('what Caddy 2 and hubgate read alike', () => {
-  it('alpn: the first of the list that the client offers, and none that is not in it', async (test) => {
+describe('options that Caddy 2 and hubgate read alike', () => {
+  it('alpn: the first protocol of the list that the client offers, and no other', async (test) => {
     const ports = await startBoth(
       test,
       '',
@@ -39,7 +39,7 @@ only.localhost:${port} {
     if (ours !== 0) await assert.rejects(shake(ours, refused), /alert|reset/i);
   });
 
-  it('client_auth { trusted_ca_cert_file }: who is not of this authority is rejected', async (test) => {
+  it('client_auth { trusted_ca_cert_file }: a client with a certificate of another authority is rejected', async (test) => {
     const directory = await temporaryDirectory(test);
     const ours = createClientAuthority(directory, 'ours');
     const theirs = createClientAuthority(directory, 'theirs');
@@ -65,7 +65,7 @@ only.localhost:${port} {
     }
   });
 
-  it('servers <address>: holds for its listener in place of the general one', async (test) => {
+  it('servers <address>: applies to its listener instead of the general block', async (test) => {
     const general = '\tservers {\n\t\tprotocols h1\n\t}\n';
     const others = await freePorts();
     for (const [address, chosen] of [

@@ -37,7 +37,7 @@ const LET_IN = {
 describe('client certificates', () => {
   for (const version of VERSIONS) {
     for (const mode of MODES) {
-      it(`${mode}: lets in whom it says, over ${version}`, async (test) => {
+      it(`${mode}: accepts the right clients, over ${version}`, async (test) => {
         const { port, to } = await start(test, (at) => site('strict.localhost', at, mode));
         const clients = [{}, stranger, friend];
         const answered: boolean[] = [];
@@ -53,7 +53,7 @@ describe('client certificates', () => {
     }
   }
 
-  it('require: takes any certificate where there is not a trust pool', async (test) => {
+  it('require: accepts any certificate if there is no trust pool', async (test) => {
     const { port, to } = await start(
       test,
       (at) =>
@@ -65,7 +65,7 @@ describe('client certificates', () => {
     assert.deepEqual((await visit(to('strict.localhost'), [host])).statuses, []);
   });
 
-  it('says why a client was refused, before any request is read', async (test) => {
+  it('logs why a client was rejected, before any request is read', async (test) => {
     const lines: unknown[] = [];
     const log: Logger = {
       ...silentLogger,
@@ -86,7 +86,7 @@ describe('client certificates', () => {
     assert.match(JSON.stringify(line), /strict\.localhost/);
   });
 
-  it('asks only where the site says so, and names the authorities of its pool', async (test) => {
+  it('are requested only by sites that ask for them, with the authorities of their pool', async (test) => {
     const { port, rootFile } = await start(
       test,
       (at) => `${plain('open.localhost', at)}${site('strict.localhost', at, 'require_and_verify')}`,
@@ -110,7 +110,7 @@ describe('client certificates', () => {
     assert.doesNotMatch(open, /Acceptable client|Requested Signature Algorithms/);
   });
 
-  it('takes a client of an address, which sends no server name', async (test) => {
+  it('accepts a client that connects to an IP address and sends no server name', async (test) => {
     const { port, to } = await start(
       test,
       (at) => `${plain('open.localhost', at)}${site('127.0.0.1', at, 'require_and_verify')}`,
@@ -121,7 +121,7 @@ describe('client certificates', () => {
     assert.deepEqual((await visit(unnamed, [host])).statuses, []);
   });
 
-  it('waits for a first message that comes in pieces', async (test) => {
+  it('waits for a ClientHello that arrives in pieces', async (test) => {
     const { port, to } = await start(
       test,
       (at) => `${plain('open.localhost', at)}${site('strict.localhost', at, 'require_and_verify')}`,
@@ -150,7 +150,7 @@ describe('client certificates', () => {
     assert.deepEqual((await visit(through, [`strict.localhost:${port}`])).statuses, [200]);
   });
 
-  it('a trust pool that cannot be read is a load error with its path', async (test) => {
+  it('reports a trust pool that cannot be read as a load error with its path', async (test) => {
     const { port, reload, to } = await start(test, (at) => site('strict.localhost', at, 'require'));
     for (const [file, text] of [
       [join(directory, 'absent.pem'), null],
@@ -199,7 +199,7 @@ describe('a request for a site with client certificates over another connection 
       );
     });
 
-    it(`gets 421 over a resumed session of ${version}, which another site does not take`, async (test) => {
+    it(`gets 421 over a resumed ${version} session, which another site does not accept`, async (test) => {
       const { port, to } = await start(test, sites);
       const tls = { ...friend, minVersion: version, maxVersion: version };
       const [strict, open] = [`strict.localhost:${port}`, `open.localhost:${port}`];
@@ -234,7 +234,7 @@ describe('a request for a site with client certificates over another connection 
     });
   }
 
-  it('gets 421 over HTTP/2, and the connection goes on', async (test) => {
+  it('gets 421 over HTTP/2, and the connection stays open', async (test) => {
     const { port, to } = await start(test, sites);
     for (const [name, statuses] of [
       ['open.localhost', [421, 421, 200]],
@@ -254,7 +254,7 @@ describe('a request for a site with client certificates over another connection 
     }
   });
 
-  it('gets 421 after a reload that changes the trust pool, and no old session is taken', async (test) => {
+  it('gets 421 after a reload that changes the trust pool, and old sessions are not resumed', async (test) => {
     const pool = join(directory, 'changing.pem');
     writeFileSync(pool, readFileSync(ours.file));
     const text = (at: number): string =>
@@ -295,7 +295,7 @@ describe('a request for a site with client certificates over another connection 
 });
 
 describe('TLS versions and cipher suites', () => {
-  it('takes forward secrecy with authenticated encryption, and nothing older', async (test) => {
+  it('accepts forward secrecy with authenticated encryption, and nothing older', async (test) => {
     const rsa = ['-newkey', 'rsa:2048', '-nodes', '-keyout', 'rsa.key', '-out', 'rsa.crt'];
     execFileSync('openssl', ['req', '-x509', ...rsa, '-days', '2', '-subj', '/CN=localhost'], {
       cwd: directory,
@@ -326,7 +326,7 @@ describe('TLS versions and cipher suites', () => {
     assert.equal(await negotiated('-tls1_3'), 'TLS_AES_256_GCM_SHA384');
   });
 
-  it('holds to the versions and suites of each site on a shared port', async (test) => {
+  it('enforces the versions and suites of each site on a shared port', async (test) => {
     const { port, to } = await start(
       test,
       (at) =>

@@ -40,8 +40,8 @@ interface Place {
   getHttp2(connectTo: string, host: string, tls?: ConnectionOptions): Promise<Seen>;
 }
 
-describe('the certificate of a client as its identity', () => {
-  it('is what the app, the log and a minted token are told, over HTTP/1.1, HTTP/2 and a resumed session', async (test) => {
+describe('the identity from a client certificate', () => {
+  it('reaches the app, the log and a minted token, over HTTP/1.1, HTTP/2 and a resumed session', async (test) => {
     const place = await start(test);
     const wanted = {
       'x-subject': String.raw`CN=alice,O=Our\, Org \"x\",C=DE`,
@@ -68,7 +68,7 @@ describe('the certificate of a client as its identity', () => {
     assert.match(place.gateway.process.output, /"who":"CN=alice,O=Our/);
   });
 
-  it('is nobody without a certificate, and no token is made, whatever the client sends', async (test) => {
+  it('is empty without a certificate, and no token is minted, whatever the client sends', async (test) => {
     const place = await start(test);
     const { seen, subject } = await place.get('lax.localhost');
     assert.deepEqual([seen['x-subject'], seen['x-names'], subject], ['', '.', null]);
@@ -77,7 +77,7 @@ describe('the certificate of a client as its identity', () => {
     assert.equal((await place.get('lax.localhost', alice)).subject, 'alice@example.com');
   });
 
-  it('is nobody where it was not verified, or was verified for another site', async (test) => {
+  it('is empty if the certificate was not verified, or was verified for another site', async (test) => {
     const place = await start(test);
     // Asked for, and taken without a look.
     assert.equal((await place.get('any.localhost', stranger)).seen['x-subject'], '');
@@ -88,7 +88,7 @@ describe('the certificate of a client as its identity', () => {
     assert.deepEqual([other['host'], other['x-subject']], ['open.localhost', '']);
   });
 
-  it('is a load error in a guard and in a token of a site that verifies none', async () => {
+  it('is a load error in a guard or token of a site that does not verify certificates', async () => {
     const file = join(directory, 'Hubfile');
     const guard =
       'http://127.0.0.1:1 {\n\t@in header X-Who {tls_client_subject}\n\trespond @in in\n\trespond out 403\n}\n';

@@ -10,7 +10,7 @@ import { startSite } from '../unit/discovery/site.ts';
 const PAGE = join(root, 'examples/discovery-static/pages/index.html');
 
 describe('HUB/client.js', () => {
-  it('is hubgate/client as one file, asked for again when it has changed', async (test) => {
+  it('is hubgate/client as one file, fetched again when it has changed', async (test) => {
     const { get } = await startSite(test, (_, response) => response.end('the app'));
     const path = '/.well-known/hub/client.js';
     const script = await get(path);

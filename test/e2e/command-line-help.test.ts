@@ -26,7 +26,7 @@ const KEYS = {
 const subscribe = (hub: string) => runCommand(['subscribe', '--match', '*', '--hub', hub]);
 
 describe('hubgate --help', () => {
-  it('has an example and the page that says more for every command', async () => {
+  it('shows an example and the page to read for every command', async () => {
     const { stdout } = await runCommand(['--help']);
     const commands = [...stdout.matchAll(/^ {2}([a-z-]+)(?: \[| <|  )/gm)].map(
       ([, name = '']) => name,
@@ -41,7 +41,7 @@ describe('hubgate --help', () => {
     }
   });
 
-  it('is in colour where colour is asked for, and not after a mistake or in a pipe', async () => {
+  it('uses colour when asked to, but not after a mistake or in a pipe', async () => {
     const colour = await runCommand(['version', '--help'], {
       NO_COLOR: undefined,
       FORCE_COLOR: '1',
@@ -55,8 +55,8 @@ describe('hubgate --help', () => {
   });
 });
 
-describe('a hub that cannot be reached is told of by what to check', () => {
-  it('a name below localhost is this machine; a port where nothing listens', async (test) => {
+describe('the message for a hub that cannot be reached says what to check', () => {
+  it('a name below localhost, which is this machine; a port on which nothing listens', async (test) => {
     const server = createServer((_request, response) => response.writeHead(404).end('not here'));
     const port = await listening(test, server);
     const answered = await subscribe(`http://some.name.localhost:${port}/hub`);
@@ -68,12 +68,12 @@ describe('a hub that cannot be reached is told of by what to check', () => {
     assert.match(refused.stderr, new RegExp(expected));
   });
 
-  it('a name that nobody knows', async () => {
+  it('a host name that does not exist', async () => {
     const { stderr } = await subscribe('http://no-such-name.invalid/hub');
     assert.match(stderr, /no address found for no-such-name\.invalid; is the name spelled right/);
   });
 
-  it('another service: a page, a redirect, one that waits', async (test) => {
+  it('another service: a page, a redirect, one that does not respond', async (test) => {
     const page = createServer((request, response) => {
       const redirected = request.url?.startsWith('/moved') === true;
       response.writeHead(redirected ? 308 : 200, {
@@ -98,7 +98,7 @@ describe('a hub that cannot be reached is told of by what to check', () => {
     assert.match(moved.stderr, /308: a page — it redirects to https:\/\/localhost:8443\/hub/);
   });
 
-  it('one that takes the connection and is silent', async (test) => {
+  it('a service that accepts the connection and sends nothing', async (test) => {
     const port = await listening(
       test,
       createTcpServer((socket) => socket.resume()),
@@ -113,7 +113,7 @@ describe('a hub that cannot be reached is told of by what to check', () => {
     });
   });
 
-  it('the other of http:// and https://', async (test) => {
+  it('http:// instead of https://, and the reverse', async (test) => {
     const port = await listening(
       test,
       createServer((_request, response) => response.end('plain')),
@@ -126,8 +126,8 @@ describe('a hub that cannot be reached is told of by what to check', () => {
   });
 });
 
-describe('an admin API that cannot be reached is told of by what to check', () => {
-  it('a port, a name, another service', async (test) => {
+describe('the message for an admin API that cannot be reached says what to check', () => {
+  it('a wrong port, a wrong name, another service', async (test) => {
     const other = createServer((_request, response) => response.writeHead(404).end('not here'));
     const port = await listening(test, other);
     const site = createServer((_request, response) => response.end('a page'));
@@ -167,7 +167,7 @@ describe('--json', () => {
     assert.equal(JSON.parse(stdout).node, process.version);
   });
 
-  it('environ and token inspect print data', async () => {
+  it('works for environ and token inspect', async () => {
     const environ = JSON.parse((await runCommand(['environ', '--json'])).stdout) as Record<
       string,
       string

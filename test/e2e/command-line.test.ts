@@ -31,7 +31,7 @@ describe('hubgate token', () => {
     await jwtVerify(stdout.trim(), Buffer.from(KEY));
   });
 
-  it('I-519 I-520: fills in sub, client_id, jti and an hour of life, unless it is told', async () => {
+  it('I-519 I-520: fills in sub, client_id, jti and a lifetime of one hour by default', async () => {
     const filled = decodeJwt(await token(...WITH_KEY, '--publish', 'a'));
     assert.match(String(filled.sub), /^urn:uuid:/);
     assert.equal(filled['client_id'], 'https://issuer.example');
@@ -104,7 +104,7 @@ describe('hubgate token', () => {
     assert.match(stderr, /--nonsense/);
   });
 
-  it('I-530 I-531: takes a literal key as it is, and drops one line end of a file', async () => {
+  it('I-530 I-531: uses a literal key unchanged, and strips one line ending from a key file', async () => {
     await jwtVerify(
       await token(...BASE, '--key', ' spaced key of enough bytes here ', '--publish', 'a'),
       Buffer.from(' spaced key of enough bytes here '),
@@ -128,7 +128,7 @@ describe('hubgate token', () => {
     await jwtVerify(fromInput.trim(), Buffer.from(KEY));
   });
 
-  it('I-534 I-535 I-536: signs with PEM private keys, whose algorithm it must be told', async () => {
+  it('I-534 I-535 I-536: signs with PEM private keys, whose algorithm must be given', async () => {
     const { privateKey, publicKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
     const file = join(directory, 'ec.pem');
     writeFileSync(file, privateKey.export({ type: 'pkcs8', format: 'pem' }));
@@ -148,7 +148,7 @@ describe('hubgate token', () => {
     }
   });
 
-  it('I-538 I-539 I-540: --dev fills in what is missing, and only that', async () => {
+  it('I-538 I-539 I-540: --dev fills in only what is missing', async () => {
     const env = { HUB_PUBLISHER_JWT_KEY: KEY };
     const run = async (...args: string[]) => {
       const { stdout } = await runCommand(['token', '--dev', ...args], env);
@@ -181,7 +181,7 @@ describe('hubgate token', () => {
     assert.ok(shown.claims.exp < Date.now() / 1000);
   });
 
-  it('I-521: names the detail type of the profile, or another', async () => {
+  it('I-521: uses the detail type of the profile, or another', async () => {
     const type = async (...args: string[]) => {
       const [detail] = decodeJwt(await token(...WITH_KEY, '--publish', 'a', ...args))[
         'authorization_details'
@@ -213,7 +213,7 @@ describe('hubgate token inspect', () => {
       ...['--key', KEY, '--publish', 'a', ...more],
     );
 
-  it('accepts what the hub accepts', async () => {
+  it('accepts the tokens that the hub accepts', async () => {
     const { code, stdout } = await inspect(await good(), '--topic', 'a');
     assert.equal(code, 0, stdout);
     assert.match(
@@ -222,7 +222,7 @@ describe('hubgate token inspect', () => {
     );
   });
 
-  it('names each check that fails, what was expected and found, and the fix', async () => {
+  it('names each check that fails, the expected and actual values, and the fix', async () => {
     for (const [made, args, words] of [
       [await good('--ttl', '-1h'), [], /FAIL {2}exp/],
       [await good(), ['--topic', 'b'], /FAIL {2}grant[^]*add an authorization detail/],
@@ -239,7 +239,7 @@ describe('hubgate token inspect', () => {
 });
 
 describe('hubgate publish and subscribe', () => {
-  it('I-543: speak to a hub with a minted token, print ids and events, and go on after a break', async (test) => {
+  it('I-543: connect to a hub with a minted token, print ids and events, and continue after a lost connection', async (test) => {
     const port = await freePort();
     const site = `http://localhost:${port}`;
     const hubfile = `${site} {\n\thub {\n\t\tissuer ${site} {\n\t\t\tpublisher {\n\t\t\t\tjwt ${KEY}\n\t\t\t}\n\t\t\tsubscriber {\n\t\t\t\tjwt ${KEY}\n\t\t\t}\n\t\t}\n\t\ttransport memory\n\t}\n}\n`;
@@ -277,7 +277,7 @@ describe('hubgate publish and subscribe', () => {
     assert.match(stderr, /401[^]*token inspect/);
   });
 
-  it('subscribe outlives a restart of the hub, and misses nothing', async (test) => {
+  it('survive a restart of the hub while subscribed, and miss nothing', async (test) => {
     const port = await freePort();
     const site = `http://localhost:${port}`;
     const hub = `${site}/.well-known/hub`;
@@ -309,7 +309,7 @@ describe('hubgate publish and subscribe', () => {
     assert.equal(subscriber.output.match(/"id":"(?:one|two)"/g)?.length, 2);
   });
 
-  it('tell what to do about a certificate that they do not know', async (test) => {
+  it('say what to do about a certificate that they do not trust', async (test) => {
     const port = await freePort();
     await startGateway(test, `https://localhost:${port} {\n\ttls internal\n\trespond ok\n}\n`);
     const { code, stderr } = await runCommand([
@@ -326,7 +326,7 @@ describe('hubgate version, validate', () => {
     assert.match(stdout, /^\d+\.\d+\.\d+\n$/);
   });
 
-  it('prints all problems as data, with their places, and fails', async () => {
+  it('prints all problems as data, with their positions, and fails', async () => {
     const file = join(directory, 'Broken');
     writeFileSync(file, 'localhost {\n\tnonsense\n\trespond "x" abc\n}\n');
     const { code, stdout } = await runCommand(['validate', '--config', file, '--json']);
@@ -341,7 +341,7 @@ describe('hubgate version, validate', () => {
     );
   });
 
-  it('run says that there is not a configuration, and where it looked', async () => {
+  it('run reports that there is no configuration, and where it looked', async () => {
     const { code, stderr } = await runCommand(['run', '--config', join(directory, 'absent')]);
     assert.equal(code, 1);
     assert.match(stderr, /absent[^]*--config/);

@@ -11,8 +11,8 @@ import {
 } from '../support/debugger.ts';
 import { poorContrast } from '../support/page-contrast.ts';
 
-describe('the debugger page for everybody, in Chromium (docs/debugger.md)', () => {
-  it('can be used by the keyboard alone', async (test) => {
+describe('accessibility of the debugger page, in Chromium (docs/debugger.md)', () => {
+  it('can be used with the keyboard alone', async (test) => {
     const its = await debug(test);
     if (its === null) return;
     const page = await its.open();
@@ -70,7 +70,7 @@ describe('the debugger page for everybody, in Chromium (docs/debugger.md)', () =
     assert.equal(await event(page, 'by hand').count(), 1, 'shortcuts can be switched off');
   });
 
-  it('has landmarks, and a name for everything that can be used', async (test) => {
+  it('has landmarks, and a name for every control', async (test) => {
     const its = await debug(test);
     if (its === null) return;
     const page = await its.open();
@@ -107,7 +107,7 @@ describe('the debugger page for everybody, in Chromium (docs/debugger.md)', () =
   });
 
   for (const colorScheme of ['light', 'dark'] as const) {
-    it(`has text that stands out, ${colorScheme}, and fits 360 px (WCAG 2.2 §1.4.3, §1.4.10)`, async (test) => {
+    it(`has text with enough contrast, ${colorScheme}, and fits 360 px (WCAG 2.2 §1.4.3, §1.4.10)`, async (test) => {
       const its = await debug(test);
       if (its === null) return;
       const page = await its.open({ colorScheme, viewport: { width: 360, height: 740 } });

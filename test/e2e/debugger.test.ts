@@ -16,7 +16,7 @@ const MAX_ENTRIES = 500;
 
 describe('the debugger page in Chromium (docs/debugger.md)', () => {
   for (const profile of ['', 'mercure']) {
-    it(`subscribes and publishes, and says both as code without the token${profile === '' ? '' : `, profile ${profile}`}`, async (test) => {
+    it(`subscribes and publishes, and shows both as code without the token${profile === '' ? '' : `, profile ${profile}`}`, async (test) => {
       const its = await debug(test, profile);
       if (its === null) return;
       const page = await its.open();
@@ -74,7 +74,7 @@ describe('the debugger page in Chromium (docs/debugger.md)', () => {
     });
   }
 
-  it('holds still while it is paused, filters by topic and type, and clears', async (test) => {
+  it('does not change while it is paused, filters by topic and type, and clears', async (test) => {
     const its = await debug(test);
     if (its === null) return;
     const page = await its.open();
@@ -119,7 +119,7 @@ describe('the debugger page in Chromium (docs/debugger.md)', () => {
     assert.equal(await event(page, 'of this page').isVisible(), false);
   });
 
-  it(`keeps the newest ${MAX_ENTRIES} entries, and tells a screen reader of them together`, async (test) => {
+  it(`keeps the newest ${MAX_ENTRIES} entries, and announces them to a screen reader together`, async (test) => {
     const its = await debug(test);
     if (its === null) return;
     const page = await its.open();
@@ -142,7 +142,7 @@ describe('the debugger page in Chromium (docs/debugger.md)', () => {
     assert.equal(await page.locator('#events').getAttribute('aria-live'), null);
   });
 
-  it('comes back to its cursor, and says that nothing was missed', async (test) => {
+  it('resumes from its cursor, and says that nothing was missed', async (test) => {
     const its = await debug(test);
     if (its === null) return;
     const page = await its.open();
@@ -164,7 +164,7 @@ describe('the debugger page in Chromium (docs/debugger.md)', () => {
     await page.locator('.notice', { hasText: `after ${id}: nothing was missed` }).waitFor();
   });
 
-  it('says that a restart lost the history: a gap', async (test) => {
+  it('reports a gap when a restart has lost the history', async (test) => {
     const its = await debug(test);
     if (its === null) return;
     const page = await its.open();
@@ -181,7 +181,7 @@ describe('the debugger page in Chromium (docs/debugger.md)', () => {
     await event(page, 'after').waitFor();
   });
 
-  it('uses the cookie where no token is pasted, and says that', async (test) => {
+  it('uses the cookie if no token is pasted, and says so', async (test) => {
     const its = await debug(test);
     if (its === null) return;
     const page = await its.open();
@@ -197,7 +197,7 @@ describe('the debugger page in Chromium (docs/debugger.md)', () => {
     assert.equal(await page.locator('#publish-code').isVisible(), false, 'no code for a failure');
   });
 
-  it('a refusal says which grant to paste', async (test) => {
+  it('says which grant to paste when the hub refuses', async (test) => {
     const its = await debug(test);
     if (its === null) return;
     const page = await its.open();
@@ -223,7 +223,7 @@ describe('the debugger page in Chromium (docs/debugger.md)', () => {
     assert.equal(await page.locator('#subscribe-code').isVisible(), false);
   });
 
-  it('coming back before the first update begins from now on, without the history', async (test) => {
+  it('starts from now, without the history, when it reconnects before the first update', async (test) => {
     const its = await debug(test);
     if (its === null) return;
     const page = await its.open();
@@ -252,7 +252,7 @@ describe('the debugger page in Chromium (docs/debugger.md)', () => {
     assert.deepEqual([...new Set(asked)], [`${its.hub}?match=*`]);
   });
 
-  it('an empty page has one first step, no chart, and helper text for each field', async (test) => {
+  it('shows one first step, no chart, and helper text for each field when it is empty', async (test) => {
     const its = await debug(test);
     if (its === null) return;
     const page = await its.open();
@@ -274,7 +274,7 @@ describe('the debugger page in Chromium (docs/debugger.md)', () => {
     assert.ok((who?.y ?? 900) < (updates?.y ?? 0), 'subscribers stand above the updates');
   });
 
-  it('takes a token from the fragment of its address, which then goes', async (test) => {
+  it('takes a token from the fragment of its address, and removes it there', async (test) => {
     const its = await debug(test);
     if (its === null) return;
     const page = await its.open();
@@ -298,7 +298,7 @@ describe('the debugger page in Chromium (docs/debugger.md)', () => {
     assert.equal(await page.getByRole('button', { name: 'Stop' }).isDisabled(), true);
   });
 
-  it('explains a token: its checks, its grants, what of the page it covers and why not the rest', async (test) => {
+  it('explains a token: its checks, its grants, and which topics of the page it does and does not cover', async (test) => {
     const its = await debug(test);
     if (its === null) return;
     const page = await its.open();
@@ -335,7 +335,7 @@ describe('the debugger page in Chromium (docs/debugger.md)', () => {
     await page.locator('#contents').getByText('"at+jwt"', { exact: true }).waitFor();
   });
 
-  it('shows who is subscribed, and draws it over time', async (test) => {
+  it('shows the subscribers, and charts them over time', async (test) => {
     const its = await debug(test);
     if (its === null) return;
     const page = await its.open();

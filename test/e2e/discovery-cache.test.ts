@@ -126,7 +126,7 @@ describe('discovery behind a shared cache (RFC 9111): user B never sees user Aâ€
     { Expires: 'Thu, 01 Jan 2099 00:00:00 GMT' },
   ];
 
-  it('whatever the app says of caching, and caches what has no token', async (test) => {
+  it('whatever caching headers the app sends, while responses without a token are cached', async (test) => {
     if (!hasNginx(test)) return;
     const { cache } = await start(test);
     for (const [index, policy] of policies.entries()) {
@@ -149,7 +149,7 @@ describe('discovery behind a shared cache (RFC 9111): user B never sees user Aâ€
     }
   });
 
-  it('when the cache revalidates for A what it has stored for all (Â§4.3.4)', async (test) => {
+  it('when the cache revalidates a shared response for A (Â§4.3.4)', async (test) => {
     if (!hasNginx(test)) return;
     const { cache } = await start(test);
     const page = `${cache}/page?Cache-Control=public,max-age%3D1`;
@@ -166,7 +166,7 @@ describe('discovery behind a shared cache (RFC 9111): user B never sees user Aâ€
     assert.deepEqual(fields(bob, 'set-cookie'), []);
   });
 
-  it('with token mint, and the cache tells users apart by what decides (Vary)', async (test) => {
+  it('with token mint, when the cache separates users with Vary', async (test) => {
     if (!hasNginx(test)) return;
     const { cache } = await start(test, mint);
     const page = `${cache}/minted?Cache-Control=public,max-age%3D600`;

@@ -78,7 +78,7 @@ const hubfile = (lines: string, discovery = ''): string => `http://localhost:{po
 `;
 
 describe('client in Chromium', () => {
-  it('reads private updates with the cookie of the page, and renews it when it has expired', async (test) => {
+  it('reads private updates with the cookie of the page, and renews it when it expires', async (test) => {
     const executable = chromiumPath(test);
     if (executable === null) return;
     let loads = 0;
@@ -110,7 +110,7 @@ describe('client in Chromium', () => {
     assert.deepEqual(await page.locator('li').allTextContents(), ['one', 'two']);
   });
 
-  it('takes a pattern that is relative to the page, as docs and examples write it', async (test) => {
+  it('accepts a pattern that is relative to the page, as in docs and examples', async (test) => {
     const executable = chromiumPath(test);
     if (executable === null) return;
     const answer = (_: IncomingMessage, response: ServerResponse): void => {
@@ -126,7 +126,7 @@ describe('client in Chromium', () => {
     assert.deepEqual(await page.locator('li').allTextContents(), ['hers']);
   });
 
-  it('ends the stream of a page when its user logs out', async (test) => {
+  it('closes the stream of a page when its user logs out', async (test) => {
     const executable = chromiumPath(test);
     if (executable === null) return;
     const answer = (request: IncomingMessage, response: ServerResponse): void => {
@@ -148,7 +148,7 @@ describe('client in Chromium', () => {
     assert.deepEqual(await context.cookies(site.hub), []);
   });
 
-  it('reloads a page that has lost updates, or gives it its state again', async (test) => {
+  it('reloads a page that has lost updates, or restores its state', async (test) => {
     const executable = chromiumPath(test);
     if (executable === null) return;
     const loads = new Map<string, number>();
@@ -180,7 +180,7 @@ describe('client in Chromium', () => {
     assert.equal(loads.get('/state'), 2, 'the page was fetched, not reloaded');
   });
 
-  it('follows a hub on another origin that cors_origins lets it use', async (test) => {
+  it('follows a hub on another origin if cors_origins allows it', async (test) => {
     const executable = chromiumPath(test);
     if (executable === null) return;
     const answer = (request: IncomingMessage, response: ServerResponse): void => {

@@ -92,7 +92,7 @@ async function inParallel(width: number, load: () => Promise<Load>): Promise<Loa
 }
 
 describe('discovery: the race between rendering and subscribing', () => {
-  it(`misses and doubles nothing in ${LOADS} loads of a resource, in Node`, async (test) => {
+  it(`misses and duplicates nothing in ${LOADS} loads of a resource, in Node`, async (test) => {
     const { site, counter } = await start(test, (request, response) =>
       counter.answer(request, response, (state) => JSON.stringify({ state })),
     );
@@ -102,7 +102,7 @@ describe('discovery: the race between rendering and subscribing', () => {
     for (const load of loads) check(load);
   });
 
-  it(`misses and doubles nothing in ${LOADS} page loads, in Chromium`, async (test) => {
+  it(`misses and duplicates nothing in ${LOADS} page loads, in Chromium`, async (test) => {
     const executable = chromiumPath(test);
     if (executable === null) return;
     const script = await clientBundle();

@@ -21,8 +21,8 @@ const app: RequestListener = (_, response) => {
   response.end('a page');
 };
 
-describe('discovery: tokens outlive a reload (architecture: leases)', () => {
-  it('token mint: the same token while nothing that it says has changed', async (test) => {
+describe('discovery: tokens survive a reload (architecture: leases)', () => {
+  it('token mint: the token stays the same while its claims are unchanged', async (test) => {
     const site = await startSite(test, app, {
       site: `discovery {
 		token mint {
@@ -58,7 +58,7 @@ describe('discovery: tokens outlive a reload (architecture: leases)', () => {
     assert.equal(given.size, 1 + changes.length, 'each change makes another token');
   });
 
-  it('token exchange: no second question, unless one that differs', async (test) => {
+  it('token exchange: no second request unless it differs', async (test) => {
     const { url, asked } = await startEndpoint(test);
     const site = await startSite(test, app, {
       site: `discovery {

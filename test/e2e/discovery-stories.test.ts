@@ -100,7 +100,7 @@ async function isInstalled(test: TestContext, program: string): Promise<boolean>
 const session = (user: string) => ({ headers: [['Cookie', `session=s-${user}`]] as const });
 
 describe('the stories of docs/discovery.md', () => {
-  it('Express signs its users’ tokens and sends them by a header', async (test) => {
+  it('Express signs its users’ tokens and sends them in a header', async (test) => {
     const { env, get, stream, site } = await tell(test, 'discovery-express');
     await run(test, process.execPath, ['examples/discovery-express/app.mjs'], env);
     const post = (path: string, body: object, headers: RawRequest['headers'] = []) =>
@@ -132,7 +132,7 @@ describe('the stories of docs/discovery.md', () => {
     assert.ok(order.id.startsWith(site));
   });
 
-  it('a static site: the gateway mints for whom the auth service names', async (test) => {
+  it('a static site: the gateway mints tokens for the user that the auth service names', async (test) => {
     if (!(await isInstalled(test, 'python3'))) return;
     const { env, get, stream, site, hub } = await tell(test, 'discovery-static');
     await run(test, process.execPath, ['examples/discovery-static/auth.mjs'], env);
@@ -177,7 +177,7 @@ describe('the stories of docs/discovery.md', () => {
       ({ APP_PORT }: Env) => ['-S', `localhost:${APP_PORT}`, 'examples/discovery-php/index.php'],
     ],
   ] as const) {
-    it(`${name} names its user by a plain header`, async (test) => {
+    it(`${name} names its user in a plain header`, async (test) => {
       if (!(await isInstalled(test, program))) return;
       const { env, get, stream, site, hub } = await tell(test, 'discovery-python');
       const token = await signToken(KEYS.HUB_PUBLISHER_JWT_KEY, {
@@ -234,7 +234,7 @@ describe('the stories of docs/discovery.md', () => {
     await page.getByText('the second note').waitFor();
   });
 
-  it('every Hubfile in docs/discovery.md and docs/live.md loads as it stands', async () => {
+  it('every Hubfile in docs/discovery.md and docs/live.md loads unchanged', async () => {
     const pages = ['docs/discovery.md', 'docs/live.md'].map((page) => join(root, page));
     const text = (await Promise.all(pages.map((page) => readFile(page, 'utf8')))).join('\n');
     const blocks = [...text.matchAll(/```hubfile\n(.*?)```/gs)].map(([, block]) => block ?? '');

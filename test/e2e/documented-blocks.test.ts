@@ -63,7 +63,7 @@ const BLOCKS: Readonly<Record<string, Readonly<Record<string, Carried>>>> = {
   },
 };
 
-describe('commands of the documents', () => {
+describe('commands in the documentation', () => {
   for (const page of PAGES) {
     const blocks = documentedBlocks(page);
     it(`${page}: each block names its language`, () => {
@@ -85,7 +85,7 @@ describe('commands of the documents', () => {
         else test.diagnostic(`only parsed: ${carried.parsed}`);
       });
     }
-    it(`${page}: nothing is named that is not there`, () => {
+    it(`${page}: every file that it names exists`, () => {
       assert.deepEqual(
         rows.map(([first]) => first).filter((first) => !found.has(first)),
         [],
@@ -101,7 +101,7 @@ describe('examples', () => {
     .map((name) => readFileSync(join(root, 'test', name), 'utf8'))
     .join('\n');
   for (const name of readdirSync(join(root, 'examples'))) {
-    it(`examples/${name} stands in a document, and a test runs it`, () => {
+    it(`examples/${name} appears in a document, and a test runs it`, () => {
       const named = new RegExp(`examples/${name}\\b(?!-)`);
       assert.match(pages, named);
       assert.match(tests, named);

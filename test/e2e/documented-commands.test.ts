@@ -4,8 +4,8 @@ import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import { root, runCommand } from '../support/process.ts';
 
-describe('commands of the documents', () => {
-  it('each is one that hubgate has, with options that it takes', async () => {
+describe('commands in the documentation', () => {
+  it('exist in hubgate, with options that they accept', async () => {
     const pages = [
       'README.md',
       ...(await readdir(join(root, 'docs'))).map((name) => `docs/${name}`),

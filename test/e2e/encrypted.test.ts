@@ -9,7 +9,7 @@ import { root, runCommand, startProcess } from '../support/process.ts';
 const KEY = 'the-key-with-which-the-app-signs-its-tokens';
 
 describe('end-to-end privacy (JWE)', () => {
-  it('the browser reads what the app encrypted; the hub has the ciphertext only', async (test) => {
+  it('the browser reads what the app encrypted; the hub sees only the ciphertext', async (test) => {
     const executable = chromiumPath(test);
     if (executable === null) return;
     const [port, appPort] = [await freePort(), await freePort()];

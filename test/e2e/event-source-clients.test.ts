@@ -83,8 +83,8 @@ async function loseTheLine({ hub, proxy }: Place, inbox: Inbox): Promise<void> {
   assert.equal(inbox.events[0]?.data, 'several\nlines\nand \u2603');
 }
 
-describe('clients that were not written here', () => {
-  it('npm eventsource: connects with a token, receives, resumes after a cut', async (test) => {
+describe('third-party clients', () => {
+  it('npm eventsource: connects with a token, receives, resumes after a lost connection', async (test) => {
     const place = await startPlace(test);
     const inbox = new Inbox();
     const source = new EventSource(place.url, {
@@ -103,7 +103,7 @@ describe('clients that were not written here', () => {
     await loseTheLine(place, inbox);
   });
 
-  it('npm eventsource: gives up on a token that is refused', async (test) => {
+  it('npm eventsource: gives up when its token is rejected', async (test) => {
     const { url } = await startPlace(test);
     const source = new EventSource(url);
     test.after(() => source.close());
@@ -114,7 +114,7 @@ describe('clients that were not written here', () => {
     assert.equal(source.readyState, source.CLOSED);
   });
 
-  it('npm @microsoft/fetch-event-source: connects with a token, receives, resumes after a cut', async (test) => {
+  it('npm @microsoft/fetch-event-source: connects with a token, receives, resumes after a lost connection', async (test) => {
     withBrowserGlobals(test);
     const place = await startPlace(test);
     const inbox = new Inbox();
@@ -141,7 +141,7 @@ describe('clients that were not written here', () => {
     assert.equal(inbox.events.length, 4);
   });
 
-  it('Chromium’s EventSource: connects with a cookie, receives, resumes after a cut', async (test) => {
+  it('Chromium’s EventSource: connects with a cookie, receives, resumes after a lost connection', async (test) => {
     const executable = chromiumPath(test);
     if (executable === null) return;
     const place = await startPlace(test);
@@ -189,7 +189,7 @@ describe('clients that were not written here', () => {
   });
 });
 
-it('a stream that its token ends is resumed with a new token (seed §3)', async (test) => {
+it('resume with a new token after a stream that ended with its token (seed §3)', async (test) => {
   const place = await startPlace(test);
   const inbox = new Inbox();
   const tokens: string[] = [];

@@ -76,7 +76,7 @@ describe('every part of the packed program works', () => {
     assert.match(await command(['untrust', ...written]), /has no authority/);
   });
 
-  it('a gateway with workers, a stored history, passwords, live pages, and all that asks it', async (test) => {
+  it('a gateway with workers, a stored history, passwords, live pages, and all commands that query it', async (test) => {
     const hashes = {
       bcrypt: await hashOf('bcrypt'),
       argon2id: await hashOf('argon2id'),
@@ -271,7 +271,7 @@ ${name} {
     }
   });
 
-  it('no file of it was left out', async () => {
+  it('every file of it is used', async () => {
     const loaded = new Set(
       readdirSync(coverage).flatMap((name) => {
         const { result } = JSON.parse(readFileSync(join(coverage, name), 'utf8')) as {

@@ -53,7 +53,7 @@ interface Listed {
 }
 
 describe('file_server browse', () => {
-  it('lists a directory as JSON, in the orders that Caddy has', async (test) => {
+  it('lists a directory as JSON, in the sort orders of Caddy', async (test) => {
     const root = await tree(test);
     const directives = `\troot * ${root}\n\tfile_server browse {\n\t\thide .secret *.bak leads-out.txt\n\t}\n`;
     const own = await start(test, directives);
@@ -92,7 +92,7 @@ describe('file_server browse', () => {
     }
   });
 
-  it('is a page without script whose links lead where they say, in a browser too', async (test) => {
+  it('renders a page without script whose links are correct, in a browser too', async (test) => {
     const root = await tree(test);
     const own = await start(test, `\troot * ${root}\n\tfile_server browse\n`);
     const { status, headers, body } = await send(`${own}/list/`);
@@ -144,7 +144,7 @@ describe('file_server browse', () => {
     assert.equal(await heading('/short/'), 'Index of /short/');
   });
 
-  it('marks the order in which it is sorted, and says that times are UTC', async (test) => {
+  it('marks the sort order, and says that times are UTC', async (test) => {
     const root = await tree(test);
     const own = await start(test, `\troot * ${root}\n\tfile_server browse\n`);
     const { body } = await send(`${own}/list/?sort=time&order=desc`);
@@ -159,7 +159,7 @@ describe('file_server browse', () => {
     );
   });
 
-  it('lists nothing unless it is asked to', async (test) => {
+  it('lists nothing unless it is enabled', async (test) => {
     const root = await tree(test);
     const own = await start(test, `\troot * ${root}\n\tfile_server\n`);
     assert.equal((await send(`${own}/list/`)).status, 404);
@@ -167,7 +167,7 @@ describe('file_server browse', () => {
 });
 
 describe('file_server', () => {
-  it('answers with the precompressed file that the client prefers', async (test) => {
+  it('serves the precompressed file that the client prefers', async (test) => {
     const root = await tree(test);
     const directives = `\troot * ${root}\n\tfile_server {\n\t\tprecompressed br gzip\n\t}\n`;
     const own = await start(test, directives);
@@ -213,7 +213,7 @@ describe('file_server', () => {
     assert.deepEqual([again.status, again.headers.vary], [304, 'Accept-Encoding']);
   });
 
-  it('has another status, and passes on what is not there', async (test) => {
+  it('uses another status, and passes on requests for missing files', async (test) => {
     const root = await tree(test);
     const directives = `
 	root * ${root}

@@ -75,7 +75,7 @@ describe('file_server', () => {
     assert.equal((await get('/digits.txt?query=1')).body, '0123456789');
   });
 
-  it('serves the index of a directory, and sends those without the slash to it', async (test) => {
+  it('serves the index of a directory, and redirects to its path with a slash', async (test) => {
     const { get } = await serve(test, plain);
     assert.equal((await get('/')).body, '<p>home</p>');
     assert.equal((await get('/docs/')).body, '<p>docs</p>');
@@ -98,7 +98,7 @@ describe('file_server', () => {
     assert.equal((await get('//evil.example/%2e%2e/docs')).headers.location, './docs/');
   });
 
-  it('hides by patterns in linear time, whatever name a client asks for', async (test) => {
+  it('matches hide patterns in linear time, whatever name a client asks for', async (test) => {
     const { get } = await serve(
       test,
       (root) =>
@@ -109,7 +109,7 @@ describe('file_server', () => {
     assert.equal((await get('/digits.txt')).status, 200);
   });
 
-  it('hides dotfiles, what is configured, and everything outside of the root', async (test) => {
+  it('hides dotfiles, configured files, and everything outside the root', async (test) => {
     const { get } = await serve(test, plain);
     for (const target of [
       '/.env',
@@ -146,7 +146,7 @@ describe('file_server', () => {
     assert.deepEqual([post.status, post.headers.allow], [405, 'GET, HEAD']);
   });
 
-  it('has no file where a matcher sees a directory, so that none is passed by', async (test) => {
+  it('finds no file if a matcher sees a directory, so that no matcher is bypassed', async (test) => {
     const { get } = await serve(
       test,
       (root) => `\troot * ${root}\n\troute {\n\t\trespond /digits.txt 403\n\t\tfile_server\n\t}`,
@@ -163,7 +163,7 @@ describe('file_server', () => {
     }
   });
 
-  it('sends to a directory with its slash however its name is written, so that no matcher is passed by', async (test) => {
+  it('redirects to a directory with its slash however its name is written, so that no matcher is bypassed', async (test) => {
     const { get } = await serve(
       test,
       (root) => `\troot * ${root}\n\troute {\n\t\trespond /docs/* 403\n\t\tfile_server\n\t}`,
@@ -180,7 +180,7 @@ describe('file_server', () => {
     }
   });
 
-  it('answers ranges (RFC 9110 §14)', async (test) => {
+  it('serves ranges (RFC 9110 §14)', async (test) => {
     const { get } = await serve(test, plain);
     for (const [range, expected, where] of [
       ['bytes=0-3', '0123', 'bytes 0-3/10'],
@@ -204,7 +204,7 @@ describe('file_server', () => {
     }
   });
 
-  it('answers conditional requests in the order of RFC 9110 §13.2.2', async (test) => {
+  it('evaluates conditional requests in the order of RFC 9110 §13.2.2', async (test) => {
     const { get } = await serve(test, plain);
     const { headers } = await get('/digits.txt');
     const etag = String(headers.etag);
@@ -235,7 +235,7 @@ describe('file_server', () => {
     }
   });
 
-  it('breaks an answer off whose file becomes shorter while it is sent', async (test) => {
+  it('aborts a response whose file becomes shorter while it is sent', async (test) => {
     const { root, port } = await serve(test, plain);
     const size = 64 * 1024 * 1024;
     const file = join(root, 'large.bin');
@@ -254,7 +254,7 @@ describe('file_server', () => {
     assert.ok(bytes < size, `${bytes}`);
   });
 
-  it('answers over HTTP/2, and in error routes', async (test) => {
+  it('serves files over HTTP/2, and in error routes', async (test) => {
     const base = await serve(
       test,
       (root) =>

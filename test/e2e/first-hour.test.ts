@@ -48,7 +48,7 @@ describe('the first hour of a user without privileges, with an empty home', () =
     assert.equal(running.process.child.exitCode, 0, running.process.output);
   });
 
-  it('the README: npm start, and what it says to do', async (test) => {
+  it('the README: npm start, and the commands that follow', async (test) => {
     const user = ordinaryUser(test, 'checkout');
     if (user === null) return;
     const ports = await otherPorts(['8443', '8080']);
@@ -120,7 +120,7 @@ describe('the first hour of a user without privileges, with an empty home', () =
     await serves(user, next);
   });
 
-  it('init without a terminal says which answers it needs', async (test) => {
+  it('init without a terminal says which flags it needs', async (test) => {
     const user = ordinaryUser(test, 'global');
     if (user === null) return;
     const { code, stderr } = await user.run(`yes '' | hubgate init`);

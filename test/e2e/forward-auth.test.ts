@@ -117,7 +117,7 @@ const told = ({ method, url, headers, body }: Asked): object => ({
 });
 
 describe('forward_auth', () => {
-  it('asks with a GET of its own, and tells of the request that it is about', async (test) => {
+  it('sends its own GET request, which describes the original request', async (test) => {
     const all = await world(test);
     const origin = await serve(test, directives(all));
     const answer = await send(`${origin}/guarded/a?x=1`, {
@@ -143,7 +143,7 @@ describe('forward_auth', () => {
     assert.equal(asked?.headers.cookie, 'session=bob');
   });
 
-  it('lets a 2xx pass, with the named fields of the answer in place of the client’s', async (test) => {
+  it('passes the request on after a 2xx, with the named response headers in place of the client’s', async (test) => {
     const all = await world(test);
     const origin = await serve(test, directives(all));
     for (const status of [200, 204, 299]) {
@@ -165,7 +165,7 @@ describe('forward_auth', () => {
     }
   });
 
-  it('gives any other answer to the client, and does not ask the app', async (test) => {
+  it('sends any other response to the client, and does not contact the app', async (test) => {
     const all = await world(test);
     const origin = await serve(test, directives(all));
     for (const status of [300, 302, 401, 403, 404, 500]) {
@@ -181,7 +181,7 @@ describe('forward_auth', () => {
     assert.deepEqual(all.app, []);
   });
 
-  it('leaves requests alone that it does not match, but for what only it may say', async (test) => {
+  it('leaves requests that it does not match unchanged, except for headers that only it may set', async (test) => {
     const all = await world(test);
     const origin = await serve(test, directives(all));
     const answer = await send(`${origin}/open`, { headers: LIES });
@@ -192,7 +192,7 @@ describe('forward_auth', () => {
     assert.equal(asked?.headers['x-groups'], undefined);
   });
 
-  it('lets nobody pass while the service is away or answers nothing', async (test) => {
+  it('lets no request pass while the service is down or does not respond', async (test) => {
     const all = await world(test);
     const dead = { ...all, ports: { ...all.ports, auth: await freePort() } };
     const broken = await listen(test, (request) => void request.socket.destroy());
@@ -204,7 +204,7 @@ describe('forward_auth', () => {
     assert.deepEqual(all.app, []);
   });
 
-  it('guards what is asked for by any spelling of the protocol: HEAD, OPTIONS, upgrades', async (test) => {
+  it('guards every kind of request: HEAD, OPTIONS, upgrades', async (test) => {
     const all = await world(test);
     const origin = await serve(test, directives(all));
     for (const method of ['HEAD', 'OPTIONS', 'DELETE', 'PROPFIND']) {
@@ -223,7 +223,7 @@ describe('forward_auth', () => {
     assert.deepEqual(all.app, []);
   });
 
-  it('does what Caddy does', async (test) => {
+  it('behaves as in Caddy', async (test) => {
     const mine = await world(test);
     const theirs = await world(test);
     const caddy = await startCaddy(test, directives(theirs));

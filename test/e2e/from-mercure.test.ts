@@ -12,7 +12,7 @@ import { cli, root } from '../support/process.ts';
 const REFERENCE_HISTORY = new URL('fixtures/reference-history.db.gz', import.meta.url);
 
 describe('docs/from-mercure.md', () => {
-  it('its commands do what it says, copied and pasted one after the other', async (test) => {
+  it('has commands that work when copied and pasted one after the other', async (test) => {
     const directory = await mkdtemp(join(tmpdir(), 'hubgate-from-mercure-'));
     const port = await freePort();
     const page = await readFile(join(root, 'docs/from-mercure.md'), 'utf8');

@@ -24,7 +24,7 @@ const FIXTURE = [
 const WHO = 'respond "{host} {scheme} {remote_host}."';
 
 describe('bind: interfaces', () => {
-  it('IPv6, with and without brackets, and nothing else', async (test) => {
+  it('binds IPv6, with and without brackets, and nothing else', async (test) => {
     for (const text of ['::1', '[::1]']) {
       const port = await freePort();
       const { gateway } = await startLibraryGateway(
@@ -39,7 +39,7 @@ describe('bind: interfaces', () => {
     }
   });
 
-  it('several, of which each site has its own', async (test) => {
+  it('binds several, a different one for each site', async (test) => {
     const port = await freePort();
     await startLibraryGateway(
       test,
@@ -63,7 +63,7 @@ describe('bind: interfaces', () => {
 });
 
 describe('bind: Unix sockets', () => {
-  it('serves every address of the site, whatever its port, for whom the mode lets in', async (test) => {
+  it('serves every address of the site, whatever its port, to users that the file mode allows', async (test) => {
     const directory = await temporary(test);
     const [path, open] = [join(directory, 'a.sock'), join(directory, 'open.sock')];
     const { gateway } = await startLibraryGateway(
@@ -102,7 +102,7 @@ describe('bind: Unix sockets', () => {
     assert.equal(gateway.listeners.length, 1);
   });
 
-  it('replaces the file of a dead process', async (test) => {
+  it('replaces the socket file of a dead process', async (test) => {
     const path = join(await temporary(test), 'a.sock');
     // Killed, it cannot remove its socket.
     const child = spawn(
@@ -121,7 +121,7 @@ describe('bind: Unix sockets', () => {
     assert.equal(await ask(path, 'a.example'), '200 a.example http .');
   });
 
-  it('takes nothing from a living process, nor a file that is not a socket', async (test) => {
+  it('does not replace the socket of a running process, nor a file that is not a socket', async (test) => {
     const directory = await temporary(test);
     const [living, file] = [join(directory, 'a.sock'), join(directory, 'file')];
     const server = createServer((socket) => {
@@ -145,7 +145,7 @@ describe('bind: Unix sockets', () => {
     assert.equal((await stat(file)).size, 'content'.length);
   });
 
-  it('a reload neither closes nor opens it, and what is in flight goes on', async (test) => {
+  it('keeps the socket open during a reload, and requests in flight continue', async (test) => {
     const path = join(await temporary(test), 'a.sock');
     const site = (routes: string): string =>
       `http://a.example {\n\tbind unix/${path}\n\t${routes}\n}\n`;
@@ -166,7 +166,7 @@ describe('bind: Unix sockets', () => {
     assert.equal(await ask(`${path}.other`, 'a.example'), '200 three');
   });
 
-  it('a relative path is one of the working directory', async (test) => {
+  it('resolves a relative path from the working directory', async (test) => {
     const directory = await temporary(test);
     const before = process.cwd();
     process.chdir(directory);
@@ -176,8 +176,8 @@ describe('bind: Unix sockets', () => {
   });
 });
 
-describe('bind: sockets that the gateway is handed', () => {
-  it('serves on a descriptor, TCP or Unix, and keeps it over a reload', async (test) => {
+describe('bind: inherited sockets', () => {
+  it('serves on a descriptor, TCP or Unix, and keeps it during a reload', async (test) => {
     const directory = await temporary(test);
     const path = join(directory, 'handed.sock');
     const [tcp, unix] = [
@@ -211,7 +211,7 @@ describe('bind: sockets that the gateway is handed', () => {
     await assert.rejects(get(port, 'a.example'));
   });
 
-  it('systemd-socket-activate starts it with the first connection, which is served', async (test) => {
+  it('serves the first connection, for which systemd-socket-activate starts it', async (test) => {
     const program = programPath(test, 'systemd-socket-activate', 'systemd');
     if (program === null) return;
     const [port, other] = [await freePort(), await freePort()];
@@ -227,7 +227,7 @@ describe('bind: sockets that the gateway is handed', () => {
     assert.equal(await get(other, 'a.example'), '200 one');
   });
 
-  it('a descriptor that is not a listening socket is an error that says so', async (test) => {
+  it('reports a descriptor that is not a listening socket', async (test) => {
     await assert.rejects(
       startLibraryGateway(test, `http://a.example {\n\tbind fd/999\n\t${WHO}\n}\n`),
       (error: Error & { code?: string }) =>
@@ -237,7 +237,7 @@ describe('bind: sockets that the gateway is handed', () => {
   });
 });
 
-describe('bind: what run says', () => {
+describe('bind: the output of run', () => {
   it('names interfaces, sockets and descriptors', async (test) => {
     const directory = await temporary(test);
     const port = await freePort();

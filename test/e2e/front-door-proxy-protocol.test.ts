@@ -21,7 +21,7 @@ const HEADER = 'PROXY TCP4 192.0.2.7 127.0.0.1 4711 443\r\n';
 const HEADER_2 = Buffer.from('0d0a0d0a000d0a515549540a2111000cc00002077f000001126701bb', 'hex');
 const WHO = 'respond "{remote_host} {client_ip} {scheme}"';
 
-describe('PROXY protocol: the address that the header names is the peer everywhere', () => {
+describe('PROXY protocol: the address in the header is the peer everywhere', () => {
   for (const [version, header] of [
     ['1', Buffer.from(HEADER, 'latin1')],
     ['2', HEADER_2],
@@ -68,7 +68,7 @@ describe('PROXY protocol: the address that the header names is the peer everywhe
     });
   }
 
-  it('the app is told, and trusted_proxies looks at it, not at the connection', async (test) => {
+  it('the app receives it, and trusted_proxies checks it instead of the connection', async (test) => {
     const app = createServer((request, response) => {
       response.end(String(request.headers['x-forwarded-for']));
     });
@@ -93,7 +93,7 @@ describe('PROXY protocol: the address that the header names is the peer everywhe
     assert.match(await talk(at, Buffer.from(request)), /\r\n\r\n198\.51\.100\.9, 192\.0\.2\.7$/);
   });
 
-  it('a header that speaks for the proxy itself leaves the address as it is', async (test) => {
+  it('a header for the proxy’s own connection leaves the address unchanged', async (test) => {
     const { http } = await startSites(test);
     const request = 'GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n';
     const local = Buffer.from('0d0a0d0a000d0a515549540a20000000', 'hex');
@@ -107,8 +107,8 @@ describe('PROXY protocol: the address that the header names is the peer everywhe
   });
 });
 
-describe('PROXY protocol: whose connections begin with it', () => {
-  it('from a range it is required: without it, or with a bad one, the connection is closed', async (test) => {
+describe('PROXY protocol: the connections that begin with a header', () => {
+  it('it is required from a configured range: a missing or malformed header closes the connection', async (test) => {
     const { http, https } = await startSites(test);
     const request = 'GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n';
     for (const start of [
@@ -127,7 +127,7 @@ describe('PROXY protocol: whose connections begin with it', () => {
     await once(silent, 'close');
   });
 
-  it('a header that does not come ends the connection after read_header', async (test) => {
+  it('a header that does not arrive closes the connection after read_header', async (test) => {
     const port = await freePort();
     await startGateway(
       test,
@@ -142,7 +142,7 @@ describe('PROXY protocol: whose connections begin with it', () => {
     }
   });
 
-  it('from others it is a request by an unknown method, over TLS too', async (test) => {
+  it('from other addresses it is a request with an unknown method, over TLS too', async (test) => {
     const { http, https, gateway } = await startSites(test, '10.0.0.0/8');
     const request = 'GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n';
     const at = { port: http, host: '127.0.0.1' };
@@ -158,7 +158,7 @@ describe('PROXY protocol: whose connections begin with it', () => {
     await assert.rejects(once(secure, 'secureConnect'));
   });
 
-  it('is decided by the configuration in force', async (test) => {
+  it('the configuration in force decides', async (test) => {
     const port = await freePort();
     const sites = `http://localhost:${port} {\n\t${WHO}\n}\n`;
     const option = '\tservers {\n\t\tproxy_protocol 127.0.0.0/8\n\t}\n';
@@ -174,7 +174,7 @@ describe('PROXY protocol: whose connections begin with it', () => {
     assert.match(await talk(at, Buffer.from(HEADER + request)), /192\.0\.2\.7/);
   });
 
-  it('the connections of a client are counted by the address that the header names', async (test) => {
+  it('the connections of a client are counted by the address in the header', async (test) => {
     const port = await freePort();
     await startGateway(
       test,
@@ -194,7 +194,7 @@ describe('PROXY protocol: whose connections begin with it', () => {
   });
 });
 
-describe('PROXY protocol: foreign senders', () => {
+describe('PROXY protocol: third-party senders', () => {
   it('curl --haproxy-protocol, over HTTP/1.1, TLS and HTTP/2', async (test) => {
     const { http, https, gateway } = await startSites(test);
     const curl = async (...flags: string[]): Promise<string> =>

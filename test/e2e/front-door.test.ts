@@ -15,7 +15,7 @@ import { signToken } from '../support/hub-server.ts';
 const run = promisify(execFile);
 
 describe('front door: TLS with the local authority', () => {
-  it('gives each name a certificate that the root vouches for', async (test) => {
+  it('gives each name a certificate that is signed by the root', async (test) => {
     const port = await freePort();
     const { rootFile, root } = await startGateway(
       test,
@@ -33,7 +33,7 @@ describe('front door: TLS with the local authority', () => {
     assert.equal(certificate.subjectaltname, 'DNS:a.localhost');
   });
 
-  it('refuses a handshake for a name that no site has, and goes on serving', async (test) => {
+  it('refuses a handshake for a name that no site has, and continues to serve', async (test) => {
     const port = await freePort();
     const { root } = await startGateway(
       test,
@@ -62,7 +62,7 @@ describe('front door: TLS with the local authority', () => {
     }
   });
 
-  it('tells the client’s address as it is, trusted proxies or not', async (test) => {
+  it('reports the real client address, with and without trusted proxies', async (test) => {
     for (const servers of ['', '\tservers {\n\t\ttrusted_proxies static 127.0.0.1/32 ::1\n\t}\n']) {
       const port = await freePort();
       const site = `http://localhost:${port} {\n\trespond "{client_ip} {remote_host}"\n}\n`;
@@ -105,7 +105,7 @@ describe('front door: routing and proxy', () => {
     assert.equal(String(data), 'hello');
   });
 
-  it('streams both ways over HTTP/2 and tells the app when the client leaves', async (test) => {
+  it('streams both ways over HTTP/2, and notifies the app when the client disconnects', async (test) => {
     let left: () => void = () => {};
     const appSawTheEnd = new Promise<void>((resolve) => {
       left = resolve;
@@ -132,7 +132,7 @@ describe('front door: routing and proxy', () => {
     await appSawTheEnd;
   });
 
-  it('sends 100 when the body is wanted, by the app as by the hub', async (test) => {
+  it('sends 100 Continue when the app or the hub reads the body', async (test) => {
     const upstream = await startUpstream(test, (request, response) => request.pipe(response));
     const port = await freePort();
     const key = 'a key for this test, of 32 bytes and more';
@@ -165,7 +165,7 @@ describe('front door: routing and proxy', () => {
     assert.match(await ask('/.well-known/hub'), /^HTTP\/1\.1 401 /, 'no body is asked for in vain');
   });
 
-  it('refuses a request with two Host fields', async (test) => {
+  it('rejects a request with two Host fields', async (test) => {
     const port = await freePort();
     await startGateway(test, `http://localhost:${port} {\n\trespond ok\n}\n`);
     const answer = await send(`http://localhost:${port}/`, {
@@ -177,14 +177,14 @@ describe('front door: routing and proxy', () => {
     assert.equal(answer.status, 400);
   });
 
-  it('answers 421 for a host that no site has', async (test) => {
+  it('responds 421 for a host that no site has', async (test) => {
     const port = await freePort();
     await startGateway(test, `http://localhost:${port} {\n\trespond ok\n}\n`);
     const response = await fetch(`http://127.0.0.1:${port}/`);
     assert.equal(response.status, 421);
   });
 
-  it('answers 502 when the app is not there, and does not end', async (test) => {
+  it('responds 502 when the app is down, and keeps running', async (test) => {
     const [port, nobody] = [await freePort(), await freePort()];
     await startGateway(
       test,

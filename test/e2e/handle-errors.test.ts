@@ -9,7 +9,7 @@ import { send } from '../support/http.ts';
 import { temporaryDirectory } from '../support/temporary-directory.ts';
 
 describe('handle_errors', () => {
-  it('runs the first for the status, the one for all last', async (test) => {
+  it('runs the first block for the status, and the general one last', async (test) => {
     const root = await temporaryDirectory(test);
     await writeFile(join(root, 'missing.html'), 'is missing');
     await mkdir(join(root, 'x'));
@@ -59,7 +59,7 @@ describe('handle_errors', () => {
     }
   });
 
-  it('for all errors says the same as Caddy', async (test) => {
+  it('gives the same responses as Caddy for all errors', async (test) => {
     const directives = `
 	error /denied "no" 403
 	error /bad 502

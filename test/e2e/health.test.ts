@@ -28,7 +28,7 @@ const MERCURE =
   '\tmercure {\n\t\tname news\n\t\tissuer https://i.example {\n\t\t\tpublisher {\n\t\t\t\tjwt a-secret-of-the-test-that-is-long-enough\n\t\t\t}\n\t\t}\n\t\tanonymous\n\t\ttransport memory\n\t}\n';
 
 describe('health', () => {
-  it('is where probes of the reference hub look for it, in `profile mercure`', async (test) => {
+  it('is at the path that probes of the reference hub use, in `profile mercure`', async (test) => {
     const { admin } = await start(test, MERCURE);
     for (const path of ['ready', 'live', 'news/ready', 'news/live']) {
       for (const prefix of ['mercure', 'hub']) {
@@ -41,13 +41,13 @@ describe('health', () => {
     assert.deepEqual([status, headers['allow']], [405, 'GET']);
   });
 
-  it('has no such place where no hub has that profile', async (test) => {
+  it('is not at that path if no hub has that profile', async (test) => {
     const { admin } = await start(test, MERCURE.replace('mercure', 'hub'));
     assert.equal((await send(`${admin}/mercure/health/ready`)).status, 404);
     assert.equal((await send(`${admin}/hub/health/ready`)).status, 200);
   });
 
-  it('says that it is not ready from the beginning of a stop to its end, and stays live', async (test) => {
+  it('reports not ready, but live, from the beginning of a stop to its end', async (test) => {
     let held: ServerResponse | null = null;
     const app = createServer((_request, response) => {
       held = response;

@@ -38,8 +38,8 @@ async function start(test: TestContext, file: string, text: string): Promise<voi
   await gateway.start();
 }
 
-describe('files that no site shows', () => {
-  it('are the Hubfile, what it imports and what its placeholders read', async (test) => {
+describe('files that no site serves', () => {
+  it('are the Hubfile, its imports and the files that its placeholders read', async (test) => {
     const root = await publicRoot(test);
     const port = await freePort();
     await writeFile(join(root, 'conf', 'more'), 'header X-Secret {file.password}\n');
@@ -86,7 +86,7 @@ describe('files that no site shows', () => {
     assert.deepEqual(names(await get('/conf/')), []);
   });
 
-  it('are those of hide: names, absolute paths, paths from the working directory, placeholders', async (test) => {
+  it('are those listed in hide: names, absolute paths, paths from the working directory, placeholders', async (test) => {
     const root = await publicRoot(test);
     const directives = `
 	root * ${root}

@@ -17,7 +17,7 @@ import { removeWith } from '../support/temporary-directory.ts';
 const REFERENCE_HISTORY = new URL('fixtures/reference-history.db.gz', import.meta.url);
 
 describe('hubgate history', () => {
-  it('exports while the gateway runs, and imports what was exported elsewhere', async (test) => {
+  it('exports while the gateway runs, and imports an export of another gateway', async (test) => {
     const { directory, path, hubfile } = await setUp(test);
     const running = await openLog(path);
     test.after(() => running.close());
@@ -44,7 +44,7 @@ describe('hubgate history', () => {
     assert.equal(await log.find('u999'), 1000);
   });
 
-  it('imports nothing twice without being told what to do with updates that are there', async (test) => {
+  it('imports nothing twice unless a flag says what to do with existing updates', async (test) => {
     const { directory, hubfile } = await setUp(test);
     const file = join(directory, 'lines');
     const write = (...ids: string[]) =>
@@ -94,7 +94,7 @@ describe('hubgate history', () => {
     assert.match(compacted.stderr, /nothing to compact/);
   });
 
-  it('imports what the reference hub has in its bolt file', async (test) => {
+  it('imports the bolt file of the reference hub', async (test) => {
     const { directory, hubfile } = await setUp(test);
     const file = join(directory, 'updates.db');
     await writeFile(file, gunzipSync(await readFile(REFERENCE_HISTORY)));
@@ -123,7 +123,7 @@ describe('hubgate history', () => {
     assert.match(none.stderr, /it is not a bolt file/);
   });
 
-  it('tells how much there is and from when', async (test) => {
+  it('shows how large the history is and when it begins', async (test) => {
     const { path, hubfile } = await setUp(test);
     const log = await openLog(path, 2);
     for (const id of ['a', 'b', 'c']) await log.append(update(id));
@@ -136,7 +136,7 @@ describe('hubgate history', () => {
     assert.match(text.stdout, /^updates {8}2$/m);
   });
 
-  it('finds what is damaged, and says at which position', async (test) => {
+  it('finds damage, and reports its position', async (test) => {
     const { path, hubfile } = await setUp(test);
     const log = await openLog(path);
     for (const id of ['a', 'b', 'c']) await log.append(update(id, `the data of ${id}`));
@@ -157,7 +157,7 @@ describe('hubgate history', () => {
     assert.deepEqual([data.updates, data.faults.length, data.faults[0].position], [3, 1, 2]);
   });
 
-  it('gives back room, but not under a gateway that runs', async (test) => {
+  it('frees disk space, but not while a gateway is running', async (test) => {
     const { path, hubfile } = await setUp(test);
     const log = await openLog(path, 5);
     for (let index = 0; index < 40; index += 1) {
@@ -176,7 +176,7 @@ describe('hubgate history', () => {
     assert.equal((await again.read(0, 100)).length, 5);
   });
 
-  it('wants to know which hub is meant, and refuses lines that are no updates', async (test) => {
+  it('rejects an unknown hub, and lines that are not updates', async (test) => {
     const { directory, hubfile } = await setUp(test);
     const unknown = await history(['stats', '--hub', 'other.example'], hubfile);
     assert.equal(unknown.code, 64);

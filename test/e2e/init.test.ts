@@ -32,7 +32,7 @@ describe('hubgate init', () => {
     ['--site', 'localhost:8443', '--upstream', '3000', '--anonymous'],
     ['--site', 'https://[::1]:8443', '--upstream', 'https://app.internal', '--keys'],
   ]) {
-    it(`${flags.join(' ')} writes what validate accepts without a word`, async () => {
+    it(`${flags.join(' ')} writes a file that validate accepts without warnings`, async () => {
       const { hubfile, envFile } = fresh();
       const { code, stdout, stderr } = await runCommand(['init', ...flags, '--output', hubfile]);
       assert.equal(code, 0, stderr);
@@ -45,7 +45,7 @@ describe('hubgate init', () => {
     });
   }
 
-  it('serves at once: its hub takes an update that is signed with its key', async (test) => {
+  it('writes a configuration that works at once: its hub accepts an update that is signed with its key', async (test) => {
     const { hubfile, envFile } = fresh();
     const origin = `http://localhost:${await freePort()}`;
     await runCommand(['init', '--yes', '--site', origin, '--output', hubfile]);
@@ -67,7 +67,7 @@ describe('hubgate init', () => {
     assert.match(stdout, /^urn:uuid:/);
   });
 
-  it('makes keys of 256 bits, other ones each time, in a file for its owner alone', async () => {
+  it('generates new 256-bit keys each time, in a file that only its owner can read', async () => {
     const keys: string[] = [];
     for (let run = 0; run < 2; run++) {
       const { hubfile, envFile } = fresh();
@@ -84,7 +84,7 @@ describe('hubgate init', () => {
     assert.equal(new Set(keys).size, 4);
   });
 
-  it('overwrites neither file, and leaves none behind where the other is there', async () => {
+  it('overwrites neither file, and writes neither if the other exists', async () => {
     const first = fresh();
     writeFileSync(first.hubfile, 'mine');
     const refused = await runCommand(['init', '--yes', '--output', first.hubfile]);
@@ -108,7 +108,7 @@ describe('hubgate init', () => {
     assert.ok(!existsSync(hubfile));
   });
 
-  it('writes nothing for an address that is none, nor lets one be more than a word', async () => {
+  it('rejects an address that is invalid or more than one word, and writes nothing', async () => {
     for (const flags of [
       ['--site', 'a b'],
       ['--site', 'example.com {\n\tabort\n}'],
@@ -123,7 +123,7 @@ describe('hubgate init', () => {
     }
   });
 
-  it('asks three questions on a terminal, and takes the usual answer for none', async (test) => {
+  it('asks three questions on a terminal, and uses the default for an empty answer', async (test) => {
     const { hubfile, envFile } = fresh();
     const port = await freePort();
     const shown = await onTerminal(
@@ -145,7 +145,7 @@ describe('hubgate init', () => {
     assert.equal((await validate(hubfile, envFile)).code, 0);
   });
 
-  it('asks only for what no flag says, and writes nothing where the terminal is left', async (test) => {
+  it('asks only for values without a flag, and writes nothing if the user quits', async (test) => {
     const { hubfile } = fresh();
     const args = ['init', '--site', 'example.com', '--keys', '--output', hubfile];
     const shown = await onTerminal(test, args, [

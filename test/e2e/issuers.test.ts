@@ -56,7 +56,7 @@ describe('issuers of a site', () => {
     assert.equal(JSON.stringify(log.lines).includes(macKey), false);
   });
 
-  it('the last may be the own authority, and its certificate is there at once', async (test) => {
+  it('may end with the local authority, whose certificate is available at once', async (test) => {
     const ports = await freePorts();
     const storage = new SharedStorage(test);
     const { log, certificates: listed } = await startAcmeGateway({
@@ -82,7 +82,7 @@ describe('issuers of a site', () => {
     );
   });
 
-  it('what Caddy 2 takes of them is taken, and means the same', async (test) => {
+  it('accept the same options as in Caddy 2, with the same meaning', async (test) => {
     const caddy = programPath(test, 'caddy');
     if (caddy === null) return;
     const directory = await temporaryDirectory(test);

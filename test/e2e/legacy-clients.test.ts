@@ -51,13 +51,13 @@ for (const [name, file] of Object.entries(files)) {
   describe(name, async () => {
     const place = await start(file);
 
-    it('says at the start what it takes from them', () => {
+    it('logs at startup what it accepts from them', () => {
       assert.match(place.gateway.output, /This process accepts 0\.x tokens/);
       assert.match(place.gateway.output, /"deprecated_claim":"on"/);
       assert.match(place.gateway.output, /cookie mercureAuthorization, strings, topics, templates/);
     });
 
-    it('serves what the file of the container image serves beside the hub', async () => {
+    it('serves the same paths beside the hub as the configuration of the container image', async () => {
       const { origin } = new URL(place.url);
       for (const [path, status] of [
         ['/healthz', 200],
@@ -68,7 +68,7 @@ for (const [name, file] of Object.entries(files)) {
       }
     });
 
-    it('EventSource with topics and a cookie gets what was posted as a form', async (test) => {
+    it('EventSource with topics and a cookie receives updates that were posted as a form', async (test) => {
       const token = await sign(SUBSCRIBER_KEY, { subscribe: ['https://example.com/users/{id}'] });
       const url = new URL(place.url);
       url.searchParams.append('topic', 'https://example.com/books/{id}');
@@ -85,7 +85,7 @@ for (const [name, file] of Object.entries(files)) {
       assert.deepEqual(await received.first(2), ['{"book":1}', 'private']);
     });
 
-    it('a token in the query reads as well, and what it may not stays hidden', async (test) => {
+    it('a token in the query allows reading too, and only what it grants', async (test) => {
       const token = await sign(SUBSCRIBER_KEY, { subscribe: ['urn:mine:{id}'] });
       const url = new URL(place.url);
       url.searchParams.set('topic', '*');
@@ -102,14 +102,14 @@ for (const [name, file] of Object.entries(files)) {
       assert.equal(await postForm(place.url, publisher, elsewhere), 403);
     });
 
-    it('counts in hub_legacy_tokens_total, and says so in the log', async () => {
+    it('counts them in hub_legacy_tokens_total, and logs them', async () => {
       const text = await (await fetch(`${place.admin}/metrics`)).text();
       const count = Number(/^hub_legacy_tokens_total\{hub="default"\} (\d+)$/m.exec(text)?.[1]);
       assert.ok(count >= 6, text);
       assert.match(place.gateway.output, /A 0\.x token was accepted/);
     });
 
-    it('symfony/mercure publishes, and its update is the one that arrives', async (test) => {
+    it('symfony/mercure publishes, and its update arrives', async (test) => {
       const php = programPath(test, 'php', 'php-cli');
       if (php === null) return;
       if (!existsSync('/usr/share/php/Symfony/Component/Mercure/autoload.php')) {

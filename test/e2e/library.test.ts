@@ -13,7 +13,7 @@ describe('library: the examples compile and run', () => {
     ['hub-in-node', 'the app\n'],
     ['hub-in-express', 'the app\n'],
   ] as const) {
-    it(`${name}: serves the hub and passes the rest on`, async (test) => {
+    it(`${name}: serves the hub and passes other requests on`, async (test) => {
       const port = await freePort();
       const example = startExample(test, name, [], { PORT: String(port) });
       await example.says('listening');
@@ -32,7 +32,7 @@ describe('library: the examples compile and run', () => {
     });
   }
 
-  it('hub-in-node: publishes from within, and says its cursor', async (test) => {
+  it('hub-in-node: publishes in the same process, and reports its cursor', async (test) => {
     const port = await freePort();
     const example = startExample(test, 'hub-in-node', [], { PORT: String(port) });
     await example.says('listening');

@@ -24,7 +24,7 @@ interface Listed {
 }
 
 describe('hubgate list-certificates', () => {
-  it('lists the storage and the files of the configuration, by expiry', async (test) => {
+  it('lists the certificates in the storage and in files of the configuration, by expiry', async (test) => {
     const storage = await temporaryDirectory(test);
     const store = new CertificateStore(storage);
     const authority = new LocalAuthority(storage, systemClock);
@@ -88,7 +88,7 @@ describe('hubgate list-certificates', () => {
     assert.deepEqual([first?.not_after, first?.file], [null, absent]);
   });
 
-  it('looks into the default storage where there is not a Hubfile', async (test) => {
+  it('reads the default storage if there is no Hubfile', async (test) => {
     const data = await temporaryDirectory(test);
     const env = { XDG_DATA_HOME: data };
     const nothing = await runCommand(['list-certificates'], env);
@@ -106,7 +106,7 @@ describe('hubgate --help, completion', () => {
     ['untrust', '--print'],
     ['list-certificates', '--json'],
   ] as const) {
-    it(`tell of ${command}`, async () => {
+    it(`include ${command}`, async () => {
       const help = await runCommand([command, '--help']);
       assert.equal(help.code, 0);
       assert.match(help.stdout, new RegExp(`${option}[^]*--help|--help[^]*${option}`));
@@ -120,7 +120,7 @@ describe('hubgate --help, completion', () => {
 });
 
 describe('GET /metrics', () => {
-  it('tells when each certificate in use ends', async (test) => {
+  it('shows when each certificate in use expires', async (test) => {
     const storage = await temporaryDirectory(test);
     const bought = await new LocalAuthority(join(storage, 'other'), systemClock).issue([
       'example.com',

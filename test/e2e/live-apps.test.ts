@@ -28,7 +28,7 @@ const visitors = (test: TestContext, port: number, application: string): Promise
   visitApplication(test, { ...recipeOf(application), routes: `reverse_proxy 127.0.0.1:${port}` });
 
 describe('real applications behind hubgate, unchanged and live', () => {
-  it('DokuWiki (PHP): an edit shows on the page that another visitor reads', async (test) => {
+  it('DokuWiki (PHP): an edit appears on the page that another visitor reads', async (test) => {
     const share = join(DOKUWIKI_ROOT, 'usr/share/dokuwiki');
     if (!existsSync(share)) {
       return isMissed(test, 'DokuWiki is not installed (apt-get install dokuwiki php-cli php-xml)');
@@ -89,7 +89,7 @@ describe('real applications behind hubgate, unchanged and live', () => {
     assert.equal(await reader.locator('input[name=q]').first().inputValue(), 'half a qu');
   });
 
-  it('Django admin (Python): a list shows what another admin adds, to nobody else', async (test) => {
+  it('Django admin (Python): a list shows what another admin adds, but only to admins', async (test) => {
     if (spawnSync(DJANGO_PYTHON, ['-c', 'import django']).status !== 0) {
       return isMissed(test, 'Django is not installed (apt-get install python3-django)');
     }
@@ -129,7 +129,7 @@ describe('real applications behind hubgate, unchanged and live', () => {
     assert.equal(await guest?.getByText('Editors').count(), 0);
   });
 
-  it('jingo (a wiki on Express, from npm): an edit shows on the page that another visitor reads', async (test) => {
+  it('jingo (a wiki on Express, from npm): an edit appears on the page that another visitor reads', async (test) => {
     if (JINGO === undefined) {
       return isMissed(test, 'jingo is not installed (npm install jingo, JINGO=…/jingo/jingo)');
     }
@@ -203,7 +203,7 @@ describe('real applications behind hubgate, unchanged and live', () => {
     assert.equal(await search.inputValue(), 'half a te');
   });
 
-  it('the message board of examples/live: two lines of Hubfile, and not one of the app', async (test) => {
+  it('the message board of examples/live: two lines of Hubfile, and no change to the app', async (test) => {
     const port = await freePort();
     const server = join(root, 'examples/live/server.mjs');
     await serveApplication(test, process.execPath, [server], {

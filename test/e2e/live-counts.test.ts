@@ -93,8 +93,8 @@ const HUB = `hub {
 		cookie_name hub
 	}`;
 
-describe('what the live path costs, counted', () => {
-  it('a waiting stream, beyond its two sockets', async (test) => {
+describe('the cost of the live path, counted', () => {
+  it('of a waiting stream, beyond its two sockets', async (test) => {
     const port = await freePort();
     await startLibraryGateway(test, `http://localhost:${port} {\n\t${HUB}\n}\n`);
     const bare = net.createServer((socket) => void socket.once('data', () => socket.write(':\n')));
@@ -112,7 +112,7 @@ describe('what the live path costs, counted', () => {
     assert.ok(closures <= 2, `${closures} closures`);
   });
 
-  it('a connection whose request has come keeps the shape of its socket', async (test) => {
+  it('of a connection after its request: its socket keeps its object shape', async (test) => {
     const port = await freePort();
     await startLibraryGateway(test, `http://localhost:${port} {\n\t${HUB}\n\trespond hello\n}\n`);
     await connect(test, port);
@@ -127,7 +127,7 @@ describe('what the live path costs, counted', () => {
     for (const socket of accepted) assert.ok(isShaped(socket));
   });
 
-  it('an event, in promises: as many for 200 streams as for one', async (test) => {
+  it('of an event, in promises: as many for 200 streams as for one', async (test) => {
     const port = await freePort();
     await startLibraryGateway(test, `http://localhost:${port} {\n\t${HUB}\n}\n`);
     const token = await signToken(KEY, {
@@ -168,7 +168,7 @@ describe('what the live path costs, counted', () => {
     assert.ok(all - one - own < 20, `${one} for one, ${all - own} for ${sockets.length}`);
   });
 
-  it('a proxied request, in system calls', {
+  it('of a proxied request, in system calls', {
     skip: process.platform !== 'linux' && 'only Linux counts them for anybody to read',
   }, async (test) => {
     const app = createServer((_request, response) => {

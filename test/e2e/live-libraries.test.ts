@@ -35,9 +35,9 @@ function html(path: string, changes: Changes): string {
 ${count === 0 ? '' : '<button hx-get=/part hx-target=#part>new</button>'}<p id=part></p></body></html>`;
 }
 
-describe('live pages with libraries that navigate without the browser', () => {
+describe('live pages with libraries that navigate on the client', () => {
   for (const [name, file] of LIBRARIES) {
-    it(`follow what ${name} shows, there and back, with one script and no error`, async (test) => {
+    it(`follow each page that ${name} shows, forward and back, with one script and no error`, async (test) => {
       const executable = chromiumPath(test);
       if (executable === null) return;
       const library = readFileSync(join(root, 'node_modules', file));

@@ -136,7 +136,7 @@ const say = (site: Site, text: string) =>
   });
 
 describe('a live page in Chromium', () => {
-  it('shows what another visitor changed, and keeps what this one types', async (test) => {
+  it('shows what another visitor changed, and keeps what this visitor types', async (test) => {
     const its = await board(test);
     if (its === null) return;
     const [reader, writer] = [await its.open(), await its.open()];
@@ -157,7 +157,7 @@ describe('a live page in Chromium', () => {
     assert.equal(await reader.locator('script').count(), 1);
   });
 
-  it('keeps open details, scroll, regions that are off, and what scripts have added', async (test) => {
+  it('keeps open details, the scroll position, disabled regions, and what scripts have added', async (test) => {
     const its = await board(test, {
       more: (messages) => `<details><summary>s</summary>${messages.length} in it</details>
 <div id=scroll style="height:50px;overflow:auto"><div style="height:500px">long</div></div>
@@ -203,7 +203,7 @@ describe('a live page in Chromium', () => {
     });
   });
 
-  it('tells by events, which can be prevented', async (test) => {
+  it('dispatches events, which can be cancelled', async (test) => {
     const its = await board(test);
     if (its === null) return;
     const page = await its.open();
@@ -235,7 +235,7 @@ describe('a live page in Chromium', () => {
     ]);
   });
 
-  it('catches up when it comes back: offline, and from another page', async (test) => {
+  it('catches up when it reconnects after being offline, and when the user returns to it', async (test) => {
     const its = await board(test);
     if (its === null) return;
     const page = await its.open();
@@ -249,7 +249,7 @@ describe('a live page in Chromium', () => {
     await seen(page, 'while away');
   });
 
-  it('asks for the same after failed tries as at first', async (test) => {
+  it('sends the same request after failed attempts as at first', async (test) => {
     const its = await board(test);
     if (its === null) return;
     const tries: string[] = [];
@@ -265,7 +265,7 @@ describe('a live page in Chromium', () => {
     assert.equal(new Set(tries).size, 1);
   });
 
-  it('lets its stream go after 10 s out of sight, and catches up when it is seen again', async (test) => {
+  it('closes its stream after 10 s in the background, and catches up when it is visible again', async (test) => {
     const its = await board(test);
     if (its === null) return;
     const page = await its.open((fresh) => fresh.clock.install());
@@ -295,7 +295,7 @@ describe('a live page in Chromium', () => {
     assert.equal(streams, 1);
   });
 
-  it('is kept in the back-forward cache, and is what it is now when it comes out', async (test) => {
+  it('is kept in the back-forward cache, and is up to date when it is restored', async (test) => {
     const its = await board(test, { backForwardCache: true });
     if (its === null) return;
     const page = await its.open();
@@ -310,7 +310,7 @@ describe('a live page in Chromium', () => {
     assert.equal(await page.evaluate(`window.kept`), true);
   });
 
-  it('lets media play on, whatever the new page does with them', async (test) => {
+  it('lets media continue to play, whatever the new page does with them', async (test) => {
     const audio = (id: string): string => `<audio id=${id} loop muted src="${silence()}"></audio>`;
     const its = await board(test, {
       more: ({ length }) =>
@@ -339,7 +339,7 @@ describe('a live page in Chromium', () => {
     assert.equal(await page.locator('main.new').count(), 1);
   });
 
-  it('uses a View Transition, but not while somebody types', async (test) => {
+  it('uses a View Transition, but not while the user types', async (test) => {
     const its = await board(test);
     if (its === null) return;
     const page = await its.open();
@@ -360,7 +360,7 @@ describe('a live page in Chromium', () => {
     assert.equal(await page.evaluate(`window.transitions`), 1);
   });
 
-  it('follows a hub that is another site', async (test) => {
+  it('follows a hub on another site', async (test) => {
     const its = await board(test, { hubfile: TWO_SITES, host: '127.0.0.1' });
     if (its === null) return;
     const [page, other] = [await its.open(), await its.open()];
@@ -369,7 +369,7 @@ describe('a live page in Chromium', () => {
     await seen(page, 'from afar');
   });
 
-  it('is what it was without JavaScript', async (test) => {
+  it('is unchanged without JavaScript', async (test) => {
     const its = await board(test);
     if (its === null) return;
     const browser = its.context.browser();

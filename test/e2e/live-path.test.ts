@@ -100,7 +100,7 @@ describe('the live path', () => {
     await ask();
   });
 
-  it('closes who does not come to the end of a PROXY header in the time of a head', async (test) => {
+  it('closes a client that does not finish a PROXY header within the time for a head', async (test) => {
     const clock = new TurnedClock();
     const port = await freePort();
     const limits = '\t\tproxy_protocol 127.0.0.1\n\t\ttimeouts {\n\t\t\tread_header 1h\n\t\t}\n';
@@ -132,7 +132,7 @@ describe('the live path', () => {
     // Which goes by a connection of its own.
     ['Expect', {}, 'POST / HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 1\r\n'],
   ] as const) {
-    it(`lets an upstream go whose client takes nothing for two minutes: ${way}`, async (test) => {
+    it(`closes an upstream whose client reads nothing for two minutes: ${way}`, async (test) => {
       const clock = new TurnedClock();
       const port = await freePort();
       const answers: Promise<unknown>[] = [];
@@ -168,7 +168,7 @@ describe('the live path', () => {
   }
 
   // The class whose calls are counted is that of the source.
-  it('keeps the limits of old configurations no longer than their connections', async (test) => {
+  it('keeps the limits of old configurations only as long as their connections', async (test) => {
     const close = test.mock.method(Http1.prototype, 'close');
     const port = await freePort();
     const site = `http://localhost:${port} {\n\trespond ok\n}\n`;
@@ -193,7 +193,7 @@ describe('the live path', () => {
     while (close.mock.callCount() < 6) await turn();
   });
 
-  it('frees a configuration that is no longer in force, though its streams live on', async (test) => {
+  it('frees a configuration that is no longer in force, although its streams stay open', async (test) => {
     setFlagsFromString('--expose-gc');
     const collect = (): void => void runInNewContext('gc')();
     const port = await freePort();
@@ -229,7 +229,7 @@ describe('the live path', () => {
     assert.equal(stream.ended, false);
   });
 
-  it('leaves nothing on a connection that asks for h2c again and again (RFC 9110 §7.8)', async (test) => {
+  it('leaks nothing on a connection that asks for h2c again and again (RFC 9110 §7.8)', async (test) => {
     const warnings: Error[] = [];
     const onWarning = (warning: Error): void => void warnings.push(warning);
     process.on('warning', onWarning);
@@ -248,7 +248,7 @@ describe('the live path', () => {
     assert.deepEqual(warnings, []);
   });
 
-  it('keeps what the gateway adds, whatever a client nominates (RFC 9110 §7.6.1)', async (test) => {
+  it('keeps the headers that the gateway adds, whatever a client lists in Connection (RFC 9110 §7.6.1)', async (test) => {
     let seen: Record<string, unknown> = {};
     const app = await origin(test, (request, response) => {
       seen = request.headers;
@@ -297,7 +297,7 @@ describe('the live path', () => {
     assert.match(answer, /^HTTP\/1\.1 101 .*\r\nconstructor: x\r\n.*bytes$/is);
   });
 
-  it('lets the connection end with its response while it drains', async (test) => {
+  it('closes the connection after its response while it drains', async (test) => {
     const answers: ServerResponse[] = [];
     const asked = new Promise<void>((resolve) => {
       void origin(test, (_request, response) => {
@@ -334,7 +334,7 @@ describe('the live path', () => {
     assert.doesNotMatch(text, /503|421/);
   });
 
-  it('brings an EventSource back after a graceful stop over HTTP/1.1', async (test) => {
+  it('makes an EventSource reconnect after a graceful stop over HTTP/1.1', async (test) => {
     const port = await freePort();
     const site = `http://localhost:${port} {\n\thub {\n\t\tanonymous\n\t\ttransport memory\n\t\tissuer https://a.example {\n\t\t\tpublisher {\n\t\t\t\tjwt 0123456789abcdef0123456789abcdef\n\t\t\t}\n\t\t\tsubscriber {\n\t\t\t\tjwt 0123456789abcdef0123456789abcdef\n\t\t\t}\n\t\t}\n\t}\n}\n`;
     const first = await startLibraryGateway(test, site);

@@ -8,7 +8,7 @@ import { root } from '../support/process.ts';
 const PAGES = 2000;
 
 describe('random live pages', () => {
-  it('lose nothing of scripts and visitors, and show all that only the server changed', async (test) => {
+  it('lose no changes of scripts and visitors, and show everything that only the server changed', async (test) => {
     const executable = chromiumPath(test);
     if (executable === null) return;
     const { outputFiles } = await build({

@@ -84,8 +84,8 @@ async function reporting(
   };
 }
 
-describe('a live page of which something is withheld', () => {
-  it('reports each reason once, under a policy that allows its own site alone', async (test) => {
+describe('a live page with parts that are not updated', () => {
+  it('reports each reason once, under a policy that allows only its own site', async (test) => {
     const its = await reporting(test, 'report');
     if (its === null) return;
     const { page } = its;
@@ -104,7 +104,7 @@ describe('a live page of which something is withheld', () => {
     assert.deepEqual(its.messages, []);
   });
 
-  it('reports nothing where nobody has asked for it', async (test) => {
+  it('reports nothing unless reports are enabled', async (test) => {
     const its = await reporting(test, 'window 1s');
     if (its === null) return;
     const asked: string[] = [];
@@ -122,7 +122,7 @@ describe('a live page of which something is withheld', () => {
     );
   });
 
-  it('offers to load it with the text and the style of the Hubfile', async (test) => {
+  it('offers to reload with the text and the style of the Hubfile', async (test) => {
     const its = await reporting(
       test,
       'notice "<b>Neu</b> für Sie" "color: rgb(1, 2, 3); } * { display: none"',
@@ -140,7 +140,7 @@ describe('a live page of which something is withheld', () => {
     assert.deepEqual(its.messages, []);
   });
 
-  it('offers it with the text of the page, if that has one', async (test) => {
+  it('offers to reload with the text of the page, if it has one', async (test) => {
     const its = await reporting(
       test,
       'notice "of the Hubfile"',

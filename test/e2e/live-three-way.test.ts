@@ -78,8 +78,8 @@ async function live(
   };
 }
 
-describe('a live page, of which the server, scripts and its visitor change parts', () => {
-  it('keeps all of a form that its user has touched, so that an edit conflict is still found', async (test) => {
+describe('a live page with changes by the server, by scripts and by its visitor', () => {
+  it('keeps a whole form that its user has touched, so that an edit conflict is still detected', async (test) => {
     const its = await live(test, {
       body: (version) => `<h1>Page ${version}</h1>
 <form id=edit><input type=hidden name=editRevId value=${version}><input type=hidden name=csrf value=t${version}>
@@ -124,7 +124,7 @@ describe('a live page, of which the server, scripts and its visitor change parts
     });
   });
 
-  it('keeps a form whose editor a script has made, of which no event tells', async (test) => {
+  it('keeps a form with a scripted editor, which fires no events', async (test) => {
     const its = await live(test, {
       body: (version) =>
         `<form><input type=hidden name=rev value=${version}><textarea>a</textarea></form>`,
@@ -139,7 +139,7 @@ describe('a live page, of which the server, scripts and its visitor change parts
     assert.equal(await its.page.locator('[name=rev]').inputValue(), '1');
   });
 
-  it('keeps a form that a script has sent until it is again as the server sent it', async (test) => {
+  it('keeps a form that a script has submitted until it is back in its original state', async (test) => {
     const its = await live(test, {
       body: (version) =>
         `<form><input type=hidden name=rev value=${version}><input name=text><button>Say</button></form>`,
@@ -156,7 +156,7 @@ describe('a live page, of which the server, scripts and its visitor change parts
     assert.equal(await page.locator('[name=rev]').inputValue(), '3');
   });
 
-  it('keeps what scripts have built in it, whenever they ran', async (test) => {
+  it('keeps what scripts have built in it, no matter when they ran', async (test) => {
     const its = await live(test, {
       body: (version) => `<p>News ${version}</p>
 <div id=early></div><script>document.getElementById('early').innerHTML = '<b>early</b>'</script>
@@ -197,7 +197,7 @@ Promise.resolve().then(() => document.querySelector('p').insertAdjacentHTML('aft
     assert.deepEqual(its.messages, []);
   });
 
-  it('offers to load the page where the server has changed what a script has', async (test) => {
+  it('offers to reload the page if the server has changed the same part as a script', async (test) => {
     const its = await live(test, {
       head: '<meta name=hub-stale content="Es gibt Neues.">',
       body: (version) => `<div id=app>Loading ${version}</div>`,
@@ -224,7 +224,7 @@ Promise.resolve().then(() => document.querySelector('p').insertAdjacentHTML('aft
     await page.locator('#app:text-is("Loading 3")').waitFor();
   });
 
-  it('follows lists whose items the server inserts, removes and moves, with the nodes that were there', async (test) => {
+  it('follows lists whose items the server inserts, removes and moves, and reuses existing nodes', async (test) => {
     const orders = ['', 'a b c d e', 'x a b c d e', 'e d c b a', 'a c e', 'a e f c', 'f c a e', ''];
     const its = await live(test, {
       body: (version) =>
@@ -253,7 +253,7 @@ Promise.resolve().then(() => document.querySelector('p').insertAdjacentHTML('aft
     }
   });
 
-  it('is not confused by ids that are there twice', async (test) => {
+  it('is not confused by duplicate ids', async (test) => {
     const its = await live(test, {
       body: (version) =>
         `<p id=same>a${version}</p><p id=same>b${version}</p><div><p id=same>c${version}</p></div>`,
@@ -264,7 +264,7 @@ Promise.resolve().then(() => document.querySelector('p').insertAdjacentHTML('aft
     assert.deepEqual(its.messages, []);
   });
 
-  it('brings nothing alive: no script, nothing of noscript, under a policy with strict-dynamic', async (test) => {
+  it('activates nothing: no script, nothing in noscript, under a policy with strict-dynamic', async (test) => {
     const its = await live(test, {
       headers: (version) => ({
         'Content-Security-Policy': `script-src 'nonce-n${version}' 'strict-dynamic'; object-src 'none'`,
@@ -292,7 +292,7 @@ ${version === 1 ? '' : `<section><script nonce=n${version}>window.ran = 'new'</s
     assert.deepEqual(its.messages, []);
   });
 
-  it('follows under a policy that requires trusted types', async (test) => {
+  it('updates under a policy that requires trusted types', async (test) => {
     const its = await live(test, {
       headers: () => ({
         'Content-Security-Policy': "require-trusted-types-for 'script'; trusted-types hubgate",
@@ -307,7 +307,7 @@ ${version === 1 ? '' : `<section><script nonce=n${version}>window.ran = 'new'</s
     assert.deepEqual(its.messages, []);
   });
 
-  it('reads what the server has sent as the browser does, however it is written', async (test) => {
+  it('parses the HTML of the server as the browser does, however it is written', async (test) => {
     const odd = `<p>one<b>bold<p>two</b>three<table>foster<tr><td>cell<b>x</table>after</i>
 <noscript><img src=/none><p>without</noscript>text<noscript>more</noscript>text
 <template><p>in<template><b>inner</b></template></template><svg><title>t</title><path d="M0 0"/></svg>
@@ -334,7 +334,7 @@ line</pre><math><mi>x</mi></math><button><p>in a button</button><dl><dt>a<dd>b</
     assert.equal(await page.evaluate('window.isStale'), undefined);
   });
 
-  it('asks for nothing new where a script of many pages has changed another of them', async (test) => {
+  it('fetches nothing when a server script with many pages has changed another page', async (test) => {
     const executable = chromiumPath(test);
     if (executable === null) return;
     const asked: string[] = [];

@@ -72,8 +72,8 @@ async function script(
 const shows = (page: Page, count: number): Promise<unknown> =>
   page.getByText(`answer ${count}`, { exact: true }).waitFor();
 
-describe('which page follows which change', () => {
-  it('is the one page that an alias says, under each of its URLs', async (test) => {
+describe('the page that follows a change', () => {
+  it('is the page that an alias names, under each of its URLs', async (test) => {
     const app = await script(test, {});
     if (app === null) return;
     const [plain, pretty, other] = [
@@ -89,7 +89,7 @@ describe('which page follows which change', () => {
     assert.equal(app.asked.filter((url) => url === '/index.php?title=B').length, 2);
   });
 
-  it('is the one that the answer to a form names, with the query that the alias names', async (test) => {
+  it('is the one that the response to a form names, with the query that the alias names', async (test) => {
     const app = await script(test, {});
     if (app === null) return;
     const seven = await app.open('/post.php?post=7&action=edit');
@@ -101,7 +101,7 @@ describe('which page follows which change', () => {
     assert.equal(app.asked.filter((url) => url.includes('post=8')).length, 2);
   });
 
-  it('is the one of a short link that an alias knows, and no other of the path of short links', {
+  it('is the one of a short link that an alias covers, and no other page under the path of short links', {
     timeout: 60_000,
   }, async (test) => {
     const app = await script(test, {}, '<link rel=shortlink href="/?p=7">');

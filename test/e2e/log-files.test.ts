@@ -14,14 +14,14 @@ const INSPECTOR_PORT = 9229;
 
 describe('the log and the gateway', () => {
   for (const workers of [1, 2]) {
-    it(`a full disk of the log harms no request, with workers ${workers}`, async (test) => {
+    it(`a full log disk breaks no request, with workers ${workers}`, async (test) => {
       const { process, get } = await start(test, workers, () => '/dev/full');
       for (let i = 0; i < 20; i += 1) assert.equal(await get(), 'hello');
       await process.says('lines are dropped until it can');
       assert.equal(process.child.exitCode, null);
     });
 
-    it(`SIGUSR1 begins log files again and opens no debugger, with workers ${workers}`, async (test) => {
+    it(`SIGUSR1 reopens log files and starts no debugger, with workers ${workers}`, async (test) => {
       const { process, get, log } = await start(test, workers, (directory) =>
         join(directory, 'access.log'),
       );
@@ -35,7 +35,7 @@ describe('the log and the gateway', () => {
     });
   }
 
-  it('SIGUSR2 ends nothing', async (test) => {
+  it('SIGUSR2 does not stop the gateway', async (test) => {
     const { process, get } = await start(test, 1, () => 'stderr');
     process.child.kill('SIGUSR2');
     await process.says('SIGUSR2 has no effect');

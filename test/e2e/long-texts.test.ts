@@ -29,7 +29,7 @@ async function statusOf(
 
 const most = 'a'.repeat(MAX_MATCHED_LENGTH);
 
-describe('a text that a client chooses, for a regular expression of the Hubfile', () => {
+describe('a text from a client that is matched by a regular expression of the Hubfile', () => {
   for (const [name, lines, statuses] of [
     ['header_regexp', '\t@a header_regexp X-A ^a+$\n\trespond @a found 202', [202, 431]],
     ['not header_regexp', '\t@a not header_regexp X-A b\n\trespond @a found 202', [202, 431]],
@@ -43,18 +43,18 @@ describe('a text that a client chooses, for a regular expression of the Hubfile'
       [202, 431],
     ],
   ] as const) {
-    it(`${name}: is looked at as far as 16 KiB, and a longer one refused with 431`, async (test) => {
+    it(`${name}: is matched up to 16 KiB, and rejected with 431 beyond`, async (test) => {
       assert.equal(await statusOf(test, lines, most), statuses[0]);
       assert.equal(await statusOf(test, lines, `${most}a`), statuses[1]);
     });
   }
 
-  it('header and header_down change answers of any length', async (test) => {
+  it('header and header_down change response headers of any length', async (test) => {
     const lines = '\theader X-C {header.X-A}\n\theader >X-C a b';
     assert.equal(await statusOf(test, lines, `${most}a`), 203);
   });
 
-  it('uri query changes as many as 1,100 parameters, each of 16 KiB', async (test) => {
+  it('uri query changes up to 1,100 parameters of 16 KiB each', async (test) => {
     const lines = '\turi query {\n\t\ta x y\n\t}';
     const pairs = (count: number): string => `?${Array<string>(count).fill('a=x').join('&')}`;
     assert.equal(await statusOf(test, lines, '', pairs(1100)), 203);

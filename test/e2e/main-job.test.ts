@@ -26,7 +26,7 @@ interface Installation {
 }
 
 describe('the main job: a gateway in front of an app, with Hubfile.example', () => {
-  it('shows live updates in a browser, over reload and crash', async (test) => {
+  it('shows live updates in a browser, across a reload and a crash', async (test) => {
     const executable = chromiumPath(test);
     if (executable === null) return;
     const installation = await install(test);

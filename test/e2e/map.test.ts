@@ -21,7 +21,7 @@ const DIRECTIVES = `
 `;
 
 describe('map and vars_regexp', () => {
-  it('mean what they mean to Caddy', async (test) => {
+  it('mean the same as in Caddy', async (test) => {
     const origin = `http://127.0.0.1:${await freePort()}`;
     await startGateway(test, `${origin} {${DIRECTIVES}}\n`);
     const caddy = await startCaddy(test, DIRECTIVES);

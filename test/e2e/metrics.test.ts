@@ -101,7 +101,7 @@ function namesIn(expression: string): string[] {
 }
 
 describe('metrics (issue 14)', () => {
-  it('count requests by site, method and class; what a client makes up is `other`', async (test) => {
+  it('count requests by site, method and class; methods that a client invents are `other`', async (test) => {
     const { admin, site } = await start(test);
     await send(`${site}/a`);
     await send(`${site}/chunks`);
@@ -132,7 +132,7 @@ describe('metrics (issue 14)', () => {
     stream.close();
   });
 
-  it('count live pages of which something is withheld, by the reason', async (test) => {
+  it('count live pages with parts that are not updated, by reason', async (test) => {
     const live = 'discovery {\n\t\tchanges public\n\t\tlive {\n\t\t\treport\n\t\t}\n\t}\n';
     const { admin, site } = await start(test, '', 'memory', live);
     for (const reason of ['visitor', 'visitor', 'gone']) {
@@ -152,7 +152,7 @@ describe('metrics (issue 14)', () => {
     );
   });
 
-  it('tell handshakes that resumed a session from those that did not', async (test) => {
+  it('distinguish resumed handshakes from full ones', async (test) => {
     const { admin, mercure, directory } = await start(test);
     const port = Number(new URL(mercure).port);
     const session = await handshake(port, directory);
@@ -170,7 +170,7 @@ describe('metrics (issue 14)', () => {
     assert.match(body, /^hubgate_connections_total 2$/m);
   });
 
-  it('tell of an upstream that fails: attempts, failures, and that it gets no requests', async (test) => {
+  it('show a failing upstream: attempts, failures, and that it gets no requests', async (test) => {
     const down = await freePort();
     const directives = `\treverse_proxy /down* 127.0.0.1:${down} {\n\t\tfail_duration 60s\n\t\tmax_fails 1\n\t\tlb_try_duration 0s\n\t}\n`;
     const { admin, site } = await start(test, '', 'memory', directives);
@@ -182,7 +182,7 @@ describe('metrics (issue 14)', () => {
     assert.match(body, /^hubgate_http_requests_total\{site=".*",method="GET",status="5xx"\} 1$/m);
   });
 
-  it('have the names of the reference hub in `profile mercure`, which asks for no labels', async (test) => {
+  it('have the names of the reference hub, without labels, in `profile mercure`', async (test) => {
     const { admin } = await start(test);
     const body = await text(admin);
     for (const name of ['subscribers_connected', 'subscribers_total', 'updates_total']) {
@@ -190,7 +190,7 @@ describe('metrics (issue 14)', () => {
     }
   });
 
-  it('are of all workers together', { skip: process.platform !== 'linux' }, async (test) => {
+  it('cover all workers together', { skip: process.platform !== 'linux' }, async (test) => {
     const { admin, site } = await start(test, '\tworkers 3\n', 'lmdb');
     for (let i = 0; i < 30; i += 1) await send(`${site}/a`);
     const body = await text(admin);
@@ -200,7 +200,7 @@ describe('metrics (issue 14)', () => {
   });
 });
 
-describe('what the metrics are shown by', () => {
+describe('tools for the metrics', () => {
   const seen = async (test: TestContext): Promise<string> => {
     const { admin, site, mercure, directory } = await start(test);
     await send(`${site}/a`);
@@ -209,7 +209,7 @@ describe('what the metrics are shown by', () => {
     return text(admin);
   };
 
-  it('promtool finds nothing to say of them', async (test) => {
+  it('promtool reports no problems', async (test) => {
     const promtool = programPath(test, 'promtool', 'prometheus');
     if (promtool === null) return;
     const said = execFileSync(promtool, ['check', 'metrics'], {
@@ -219,7 +219,7 @@ describe('what the metrics are shown by', () => {
     assert.equal(said, '');
   });
 
-  it('the alert rules are sound, and ask for what there is', async (test) => {
+  it('the alert rules are valid, and query metrics that exist', async (test) => {
     const rules = new URL('ops/prometheus-alerts.yml', ROOT);
     const known = parse(await seen(test));
     const asked = namesIn(await readFile(rules, 'utf8'));
@@ -234,7 +234,7 @@ describe('what the metrics are shown by', () => {
     assert.equal(code, 0);
   });
 
-  it('the dashboard asks for what there is, in expressions that Prometheus can read', async (test) => {
+  it('the dashboard queries metrics that exist, with expressions that Prometheus can parse', async (test) => {
     const file = await readFile(new URL('ops/grafana-dashboard.json', ROOT), 'utf8');
     const { panels }: { panels: { targets?: { expr: string }[] }[] } = JSON.parse(file);
     const expressions = panels.flatMap(({ targets = [] }) => targets.map(({ expr }) => expr));
@@ -256,7 +256,7 @@ describe('what the metrics are shown by', () => {
     execFileSync(promtool, ['check', 'rules', path], { stdio: 'pipe' });
   });
 
-  it('docs/operations.md names each of them, its kind and its labels', async (test) => {
+  it('docs/operations.md lists each metric, its type and its labels', async (test) => {
     const page = await readFile(new URL('docs/operations.md', ROOT), 'utf8');
     const rows = [...page.matchAll(/^\| `([a-z_]+)` \| (\w+) \| ([^|]*) \| (.*) \|$/gm)].map(
       ([, name, type, labels = '', help]) => [name, type, labels.trim(), help],

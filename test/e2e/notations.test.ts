@@ -38,7 +38,7 @@ describe('hubgate adapt --adapter caddyfile', () => {
   const adapt = (...args: readonly string[]) =>
     runCommand(['adapt', '--adapter', 'caddyfile', ...args]);
 
-  it('prints a Hubfile, and exits with 0 where all is carried over', async () => {
+  it('prints a Hubfile, and exits with 0 if everything is converted', async () => {
     const { code, stdout, stderr } = await adapt('--config', caddyfile);
     assert.deepEqual([code, stderr], [0, '']);
     assert.equal(stdout, readFileSync(caddyfile, 'utf8').replace('basicauth', 'basic_auth'));
@@ -53,7 +53,7 @@ describe('hubgate adapt --adapter caddyfile', () => {
     assert.deepEqual([named.code, named.stdout], [0, input.stdout]);
   });
 
-  it('exits with 3 where something is left out, told by place with what to write instead', async () => {
+  it('exits with 3 if something is left out, and reports its position and what to write instead', async () => {
     const { code, stdout, stderr } = await adapt('--config', partly);
     assert.equal(code, 3);
     assert.match(stderr, /Partly:2:2: left out: the directive push is not supported by hubgate\n/);
@@ -62,7 +62,7 @@ describe('hubgate adapt --adapter caddyfile', () => {
     assert.match(stdout, /\n\t# push\n\trespond ok\n/);
   });
 
-  it('writes a file that loads, and none that is there already', async () => {
+  it('writes a file that loads, and does not overwrite one that exists', async () => {
     const output = join(directory, 'Written');
     assert.equal((await adapt('--config', partly, '--output', output)).code, 3);
     assert.equal((await runCommand(['validate', '--config', output])).code, 0);
@@ -72,7 +72,7 @@ describe('hubgate adapt --adapter caddyfile', () => {
     assert.match(readFileSync(output, 'utf8'), /# push/);
   });
 
-  it('puts imported files in their place, so that what it writes stands alone', async () => {
+  it('inlines imported files, so that its output is self-contained', async () => {
     mkdirSync(join(directory, 'sites'));
     mkdirSync(join(directory, 'elsewhere'));
     write('sites/a.caddy', 'http://b.example {\n\timport ../answer\n\tpush\n}\n');
@@ -87,14 +87,14 @@ describe('hubgate adapt --adapter caddyfile', () => {
     assert.equal((await runCommand(['validate', '--config', output])).code, 0);
   });
 
-  it('exits with 1 and prints nothing for what is not a Caddyfile', async () => {
+  it('exits with 1 and prints nothing if the input is not a Caddyfile', async () => {
     const broken = write('Broken', 'a.example {\n');
     const { code, stdout, stderr } = await adapt('--config', broken);
     assert.deepEqual([code, stdout], [1, '']);
     assert.match(stderr, /Broken:1:11: error: the block opened here is not closed/);
   });
 
-  it('makes nothing but a Hubfile of a Caddyfile', async () => {
+  it('converts a Caddyfile to a Hubfile only', async () => {
     assert.equal((await adapt('--config', caddyfile, '--to', 'json')).code, 64);
   });
 });
@@ -105,7 +105,7 @@ describe('hubgate adapt', () => {
     `a.example {\n\thub {\n\t\tissuer https://a.example {\n\t\t\tpublisher {\n\t\t\t\tjwt ${SECRET}\n\t\t\t}\n\t\t\tsubscriber {\n\t\t\t\tjwt {env.KEY}\n\t\t\t}\n\t\t}\n\t}\n\treverse_proxy localhost:3000\n}\n`,
   );
 
-  it('names the schema of the package, which its reader passes over', async () => {
+  it('names the schema of the package, which its reader ignores', async () => {
     const printed = async (to: string) =>
       (await runCommand(['adapt', '--config', hubfile, '--to', to, '--show-secrets'])).stdout;
     const json = await printed('json');
@@ -142,7 +142,7 @@ describe('hubgate adapt', () => {
     }
   });
 
-  it('prints what means the same, from each notation in each', async () => {
+  it('converts each notation to each other without changing its meaning', async () => {
     const adapt = async (file: string, ...args: string[]): Promise<string> => {
       const { code, stdout, stderr } = await runCommand([
         ...['adapt', '--config', file, '--show-secrets', ...args],
@@ -157,7 +157,7 @@ describe('hubgate adapt', () => {
     assert.equal((await adapt(hubfile)).trim().split('\n').length, 1);
   });
 
-  it('--adapter wins over the extension', async () => {
+  it('gives --adapter precedence over the extension', async () => {
     const file = write('really.json', 'a.example {\n\trespond x\n}\n');
     assert.equal((await runCommand(['adapt', '--config', file])).code, 1);
     assert.equal((await runCommand(['adapt', '--config', file, '--adapter', 'hubfile'])).code, 0);
@@ -166,7 +166,7 @@ describe('hubgate adapt', () => {
 });
 
 describe('hubgate run with YAML', () => {
-  it('serves it, and says where it is wrong', async (test) => {
+  it('serves the configuration, and reports where it is wrong', async (test) => {
     const port = await freePort();
     const text = `options: {admin: "off", storage: ${directory}/storage}\nsites:\n- addresses: [{scheme: http, host: localhost, port: ${port}}]\n  routes:\n  - handler: {kind: respond, body: from yaml}\n`;
     const file = write('run.yaml', text);
@@ -178,7 +178,7 @@ describe('hubgate run with YAML', () => {
     assert.equal((await send(`http://localhost:${port}/`)).body, 'from yaml');
   });
 
-  it('takes the configuration from standard input', async () => {
+  it('reads the configuration from standard input', async () => {
     const { code, stdout } = withInput(
       ['validate', '--config', '-', '--adapter', 'yaml'],
       'sites: [{addresses: [{host: a.example}]}]',
@@ -191,14 +191,14 @@ describe('hubgate fmt', () => {
   const ugly = 'a.example {\n  respond    "x"\n}\n';
   const pretty = 'a.example {\n\trespond "x"\n}\n';
 
-  it('prints the canonical layout, of a file and of standard input', async () => {
+  it('prints the canonical layout of a file and of standard input', async () => {
     const { code, stdout } = await runCommand(['fmt', write('ugly', ugly)]);
     assert.deepEqual([code, stdout], [0, pretty]);
     assert.deepEqual(withInput(['fmt', '-'], ugly).stdout, pretty);
     assert.equal(withInput(['fmt', '-'], '').stdout.trim(), '');
   });
 
-  it('--check fails if something would change, --diff shows it, --write does it', async () => {
+  it('--check fails if something would change, --diff shows it, --write changes the file', async () => {
     const file = write('written', ugly);
     const check = await runCommand(['fmt', file, '--check']);
     assert.deepEqual([check.code, check.stdout], [1, '']);
@@ -214,7 +214,7 @@ describe('hubgate fmt', () => {
     assert.equal((await runCommand(['fmt', file, '--diff'])).stdout, '');
   });
 
-  it('fails at an unclosed quote, and for what is not a Hubfile', async () => {
+  it('fails for an unclosed quote, and for input that is not a Hubfile', async () => {
     const latin1 = write('latin1', '');
     const bytes = Buffer.from('a {\nrespond "caf\xe9"\n}\n', 'latin1');
     writeFileSync(latin1, bytes);
@@ -232,7 +232,7 @@ describe('hubgate fmt', () => {
 });
 
 describe('hubgate environ', () => {
-  it('environ leaves secrets out', async () => {
+  it('leaves secrets out', async () => {
     const { code, stdout } = await runCommand(['environ'], { SOME_KEY: SECRET, PLAIN: 'shown' });
     assert.equal(code, 0);
     assert.equal(stdout.includes(SECRET), false);
@@ -242,7 +242,7 @@ describe('hubgate environ', () => {
 });
 
 describe('hubgate reverse-proxy', () => {
-  it('is a gateway with a hub and no file, which takes the tokens of token --dev', async (test) => {
+  it('is a gateway with a hub and no file, which accepts the tokens of token --dev', async (test) => {
     const [port, app] = [await freePort(), await freePort()];
     startProcess(test, [
       '-e',
@@ -278,7 +278,7 @@ describe('hubgate reverse-proxy', () => {
     assert.equal(await gateway.end('SIGTERM'), 0);
   });
 
-  it('says what is missing: addresses, keys', async () => {
+  it('reports missing addresses and keys', async () => {
     assert.equal((await runCommand(['reverse-proxy', '--from', 'a'])).code, 64);
     const odd = await runCommand(['reverse-proxy', '--from', 'a {', '--to', 'b:1']);
     assert.equal(odd.code, 64);

@@ -19,7 +19,7 @@ const SITE = 'https:// {\n\ttls {\n\t\ton_demand\n\t}\n\trespond hello\n}\n';
 const INTERNAL = 'https:// {\n\ttls internal {\n\t\ton_demand\n\t}\n\trespond hello\n}\n';
 
 describe('certificates on demand', () => {
-  it('a handshake waits for the certificate of a name that the app allows, and one order is enough for many', async (test) => {
+  it('a handshake waits for the certificate of a name that the app allows, and many handshakes share one order', async (test) => {
     if (!hasPebble(test)) return;
     const ports = await freePorts();
     const app = await startApp(test, ['shop.example.com']);
@@ -51,7 +51,7 @@ describe('certificates on demand', () => {
     assert.equal(app.asked.length, 1);
   });
 
-  it('TLS 1.2: the authority gets its answer while the handshakes of clients wait', async (test) => {
+  it('TLS 1.2: the authority gets its response while the handshakes of clients wait', async (test) => {
     if (!hasPebble(test)) return;
     const ports = await freePorts();
     const app = await startApp(test, ['shop.example.com']);
@@ -70,7 +70,7 @@ describe('certificates on demand', () => {
     (await handshake(ports.httpsPort, 'shop.example.com', root)).destroy();
   });
 
-  it('a name that the app refuses is asked for once, and names that are none never', async (test) => {
+  it('the app is asked once for a name that it refuses, and never for an invalid name', async (test) => {
     const { ports, app } = await startInternal(test, ['shop.example.com']);
     for (let i = 0; i < 3; i += 1) await assert.rejects(shake(ports, 'other.example.com'));
     assert.deepEqual(app.asked, ['/may?key=1&domain=other.example.com']);
@@ -88,7 +88,7 @@ describe('certificates on demand', () => {
     assert.equal(app.asked.at(-1), '/may?key=1&domain=shop.example.com');
   });
 
-  it('an app that redirects, fails or is gone has not allowed it', async (test) => {
+  it('an app that redirects, fails or is down has not allowed the name', async (test) => {
     const { ports, app, storage } = await startInternal(test, []);
     for (const status of [302, 404, 500]) {
       app.status = status;
@@ -99,7 +99,7 @@ describe('certificates on demand', () => {
     assert.equal(existsSync(join(storage.path, 'certificates')), false);
   });
 
-  it('no more orders begin within the interval than burst says', async (test) => {
+  it('no more orders begin within the interval than burst allows', async (test) => {
     const names = ['a.example.com', 'b.example.com', 'c.example.com'];
     const { ports, log } = await startInternal(test, names, '\n\t\tinterval 1h\n\t\tburst 2');
     await shake(ports, 'a.example.com');
@@ -113,7 +113,7 @@ describe('certificates on demand', () => {
     await shake(ports, 'a.example.com');
   });
 
-  it('Caddy 2 and hubgate ask the same, and give and refuse the same', async (test) => {
+  it('Caddy 2 and hubgate send the same requests to the app, and issue and refuse the same certificates', async (test) => {
     const names = ['shop.example.com'];
     const { ports, app } = await startInternal(test, names);
     const port = await freePort();

@@ -42,7 +42,7 @@ describe('the package (npm pack)', () => {
   });
   after(() => rm(directory, { recursive: true, force: true }));
 
-  it('holds the documents and what is deployed, and neither marks nor maps of the build', () => {
+  it('contains the documents and the deployment files, but no build markers or source maps', () => {
     for (const name of [
       ...['README.md', 'LICENSE', 'CHANGELOG.md', 'Hubfile.example', 'docs/hubfile.md'],
       ...[
@@ -65,7 +65,7 @@ describe('the package (npm pack)', () => {
     assert.deepEqual(strays, []);
   });
 
-  it('has every file and folder that its documents link to', async () => {
+  it('contains every file and folder that its documents link to', async () => {
     const dead: string[] = [];
     for (const page of files.filter((name) => name.endsWith('.md'))) {
       const text = (await readFile(join(root, page), 'utf8')).replaceAll(/^```.*?^```/gms, '');
@@ -80,7 +80,7 @@ describe('the package (npm pack)', () => {
     assert.deepEqual(dead, []);
   });
 
-  it('has of undici what the proxy uses, and not the rest, which every gateway would keep in memory', async () => {
+  it('contains only the parts of undici that the proxy uses, to save memory in every gateway', async () => {
     const modules = new Set<string>();
     for (const name of files.filter((one) => /^dist\/.*\.js$/.test(one))) {
       for (const source of await sourcesOf(join(root, name))) {
@@ -93,7 +93,7 @@ describe('the package (npm pack)', () => {
     assert.ok(modules.size < 40, [...modules].join(' '));
   });
 
-  it('every door of it is found by Node and by the compiler, for modules and for CommonJS', async () => {
+  it('has entry points that Node and the compiler all find, for modules and for CommonJS', async () => {
     const doors = `
       import { createGateway, parseHubfile, signToken } from 'hubgate';
       import { createHub } from 'hubgate/hub';
@@ -116,14 +116,14 @@ describe('the package (npm pack)', () => {
     assert.equal(typeof (minified as { subscribe?: unknown }).subscribe, 'function');
   });
 
-  it('says whose licences it holds, all of which let it', async () => {
+  it('lists the licences of the code that it includes, all of which permit this', async () => {
     const text = await readFile(join(root, 'dist/LICENSES.txt'), 'utf8');
     const found = [...text.matchAll(/^(\S+ \d\S*) \((.+)\)$/gm)];
     assert.ok(found.length > 10);
     for (const [, name, licence = ''] of found) assert.ok(LICENCES.includes(licence), name);
   });
 
-  it('npm makes a bill of materials of it, in both forms', async () => {
+  it('lets npm generate its bill of materials, in both formats', async () => {
     for (const [format, listed] of [
       ['cyclonedx', 'components'],
       ['spdx', 'packages'],
@@ -138,7 +138,7 @@ describe('the package (npm pack)', () => {
     }
   });
 
-  it('npm ci takes the lock file on every platform', async (test) => {
+  it('has a lock file that npm ci accepts on every platform', async (test) => {
     const copy = await mkdtemp(join(tmpdir(), 'hubgate-lock-'));
     removeWith(test, copy);
     for (const name of ['package.json', 'package-lock.json', '.npmrc'])

@@ -12,8 +12,8 @@ import { temporaryDirectory } from '../support/temporary-directory.ts';
 
 const BROWSER = 'text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8';
 
-describe('the pages that hubgate makes', () => {
-  it('an error is a page for who asks for one, else text, and never says the cause', async (test) => {
+describe('the pages that hubgate generates', () => {
+  it('an error is a page for clients that accept HTML, otherwise text, and never reveals the cause', async (test) => {
     const origin = `http://localhost:${await freePort()}`;
     await startGateway(test, `${origin} {\n\treverse_proxy localhost:${await freePort()}\n}\n`);
     const ask = async (accept?: string) => {
@@ -47,7 +47,7 @@ describe('the pages that hubgate makes', () => {
     }
   });
 
-  it('a temporary error can be tried again, unless that would repeat a POST', async (test) => {
+  it('a temporary error offers a retry, unless that would repeat a POST', async (test) => {
     const origin = `http://localhost:${await freePort()}`;
     await startGateway(
       test,

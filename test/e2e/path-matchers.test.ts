@@ -38,7 +38,7 @@ const SITE = `
 `;
 
 describe('matchers of paths and fields', () => {
-  it('take what those of Caddy take, with placeholders filled in for each request', async (test) => {
+  it('match the same requests as in Caddy, with placeholders filled in for each request', async (test) => {
     const port = await freePort();
     await startGateway(test, `http://127.0.0.1:${port} {${SITE}}\n`);
     const caddy = await startCaddy(test, SITE);
@@ -88,7 +88,7 @@ describe('matchers of paths and fields', () => {
     }
   });
 
-  it('are load errors with placeholders that do not exist, or patterns that cannot be read', async (test) => {
+  it('are load errors with unknown placeholders or invalid patterns', async (test) => {
     for (const [line, expected] of [
       ['@a vars {http.request.tls.client.subject} x', /verifies no client certificates/],
       ['@a header X-A {hots}', /is not a placeholder/],

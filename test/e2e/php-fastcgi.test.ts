@@ -90,7 +90,7 @@ async function dump(
 }
 
 describe('php_fastcgi', () => {
-  it('asks PHP for files only, with an index or without', async (test) => {
+  it('sends PHP only requests for files, with an index or without', async (test) => {
     const root = await site(test);
     await writeFile(join(root, 'up.jpg'), '<?php echo 1;');
     const { upstream, scripts } = await recordScripts(test);
@@ -111,7 +111,7 @@ describe('php_fastcgi', () => {
     assert.deepEqual(new Set(scripts), new Set(['/status.php']));
   });
 
-  it('routes and tells scripts of the request as Caddy does', async (test) => {
+  it('routes requests and describes them to scripts as Caddy does', async (test) => {
     const fpm = await startPhpFpm(test);
     if (fpm === null) return;
     const root = await site(test);
@@ -170,7 +170,7 @@ describe('php_fastcgi', () => {
     }
   });
 
-  it('lets no field pass for another, nor a script be found outside of the root', async (test) => {
+  it('does not confuse one header with another, nor run a script outside the root', async (test) => {
     const fpm = await startPhpFpm(test, 'socket');
     if (fpm === null) return;
     const root = await site(test);
@@ -245,7 +245,7 @@ describe('php_fastcgi', () => {
     assert.equal(long.status, 413);
   });
 
-  it('logs what a script complains about, and breaks off what is not as long as declared', async (test) => {
+  it('logs the error output of a script, and aborts a response that does not have its declared length', async (test) => {
     const fpm = await startPhpFpm(test);
     if (fpm === null) return;
     const root = await site(test);
@@ -258,7 +258,7 @@ describe('php_fastcgi', () => {
     await assert.rejects(send(`${own}/length.php?n=3`));
   });
 
-  it('is a site of the shape of WordPress (examples/php-fpm)', async (test) => {
+  it('serves a site with the structure of WordPress (examples/php-fpm)', async (test) => {
     const fpm = await startPhpFpm(test, 'socket');
     if (fpm === null) return;
     const port = await freePort();
@@ -284,7 +284,7 @@ describe('php_fastcgi', () => {
 });
 
 describe('reverse_proxy { transport fastcgi }', () => {
-  it('takes nothing for an answer that is none, and goes to the next server', async (test) => {
+  it('rejects an invalid response, and tries the next server', async (test) => {
     const fpm = await startPhpFpm(test);
     if (fpm === null) return;
     const root = await site(test);

@@ -11,7 +11,7 @@ const KEY = 'the key of publishers and subscribers, long enough';
 
 describe('a token of the playground (hubfile.md, playground)', () => {
   for (const workers of [1, 2]) {
-    it(`ends with the option, and does not come back with it: ${workers} workers`, {
+    it(`stops working with the option, and stays invalid when the option returns: ${workers} workers`, {
       skip: workers > 1 && process.platform !== 'linux',
     }, async (test) => {
       const directory = await temporaryDirectory(test);

@@ -13,7 +13,7 @@ import { cli, startProcess } from '../support/process.ts';
 import { temporaryDirectory } from '../support/temporary-directory.ts';
 
 describe('a port changes hands at a reload', () => {
-  it('from HTTP to HTTPS and back; a connection of before ends', async (test) => {
+  it('from HTTP to HTTPS and back, and earlier connections close', async (test) => {
     const port = await freePort();
     const plain = `http://localhost:${port} {\n\trespond plain\n}\n`;
     const secure = `https://localhost:${port} {\n\ttls internal\n\trespond secure\n}\n`;
@@ -34,7 +34,7 @@ describe('a port changes hands at a reload', () => {
     assert.equal(await getSecurely(port, 'localhost', await root()), 'secure');
   });
 
-  it('when an address is bound instead of all, and the other way', async (test) => {
+  it('when one address is bound instead of all, and the reverse', async (test) => {
     const port = await freePort();
     const site = (bind: string, text: string): string =>
       `http://localhost:${port} {\n\t${bind}\n\trespond ${text}\n}\n`;
@@ -52,7 +52,7 @@ describe('a port changes hands at a reload', () => {
     );
   });
 
-  it('and is taken back when another program is in the way', async (test) => {
+  it('and is restored when another program is in the way', async (test) => {
     const port = await freePort();
     const { reload } = await startLibraryGateway(
       test,
@@ -73,7 +73,7 @@ describe('a port changes hands at a reload', () => {
   });
 
   for (const workers of [1, 2]) {
-    it(`with ${workers} workers, and of the admin API`, async (test) => {
+    it(`with ${workers} workers, and for the admin API`, async (test) => {
       const directory = await temporaryDirectory(test);
       const [port, admin] = [await freePort(), await freePort()];
       const file = join(directory, 'Hubfile');
@@ -101,8 +101,8 @@ describe('a port changes hands at a reload', () => {
   }
 });
 
-describe('certificates with keys of different types beside each other', () => {
-  it('each site gets its own, whichever comes first', async (test) => {
+describe('certificates with different key types side by side', () => {
+  it('each site gets its own, in any order', async (test) => {
     const directory = await temporaryDirectory(test);
     for (const [name, type] of [
       ['rsa', ['-newkey', 'rsa:2048']],

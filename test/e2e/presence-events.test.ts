@@ -25,9 +25,9 @@ const kinds = [
   { name: 'Redis', transport: null, workers: 1 },
 ] as const;
 
-describe('subscriptions on, and anonymous streams that come and go', () => {
+describe('anonymous streams that come and go with subscriptions on', () => {
   for (const { name, transport, workers } of kinds) {
-    it(`push no update out of the history, nor wear out the cursor of pages: ${name}`, async (test) => {
+    it(`push no update out of the history, and do not make the cursors of pages expire: ${name}`, async (test) => {
       const redis = transport === null ? await startRedis(test, test) : null;
       if (transport === null && redis === null) return;
       const kept = transport ?? `redis {\n\t\t\turl ${redis?.url}\n\t\t\tmax_length 1000\n\t\t}`;

@@ -8,7 +8,7 @@ import { startGateway } from '../support/gateway.ts';
 import { send } from '../support/http.ts';
 
 describe('reverse_proxy with method, rewrite and replace_status', () => {
-  it('changes what its upstream is asked, and the status that passes, as Caddy does', async (test) => {
+  it('changes the request to its upstream, and the status of the response, as Caddy does', async (test) => {
     const upstream = createServer((request, response) => {
       const chunks: Buffer[] = [];
       request.on('data', (chunk: Buffer) => chunks.push(chunk));

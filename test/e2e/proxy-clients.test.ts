@@ -39,7 +39,7 @@ const app: RequestListener = (incoming, response) => {
   });
 };
 
-describe('the proxy with clients of others', () => {
+describe('the proxy with third-party clients', () => {
   it('curl, over HTTP/1.1 and HTTP/2', async (test) => {
     const { port, rootFile } = await start(test);
     for (const version of ['--http1.1', '--http2']) {

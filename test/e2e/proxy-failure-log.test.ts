@@ -10,7 +10,7 @@ import { send } from '../support/http.ts';
 import { type LogLine, recorder } from '../support/hub-server.ts';
 
 describe('the log of requests that the proxy could not answer', () => {
-  it('holds a 502 under the request id that the client was told', async (test) => {
+  it('contains a 502 with the request id that the client received', async (test) => {
     const { port, lines } = await start(test, await freePort());
     const { status, headers } = await send(`http://localhost:${port}/shop?token=s3cret`);
     assert.equal(status, 502);
@@ -29,7 +29,7 @@ describe('the log of requests that the proxy could not answer', () => {
   });
 
   for (const protocol of ['HTTP/1.1', 'HTTP/2']) {
-    it(`holds a 499 when the client left before its answer, over ${protocol}`, async (test) => {
+    it(`contains a 499 when the client disconnected before its response, over ${protocol}`, async (test) => {
       const upstream = createServer();
       upstream.listen(0, '127.0.0.1');
       await once(upstream, 'listening');

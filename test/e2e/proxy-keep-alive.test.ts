@@ -29,7 +29,7 @@ const CASES = [
 describe('a silent WebSocket', { skip: process.platform !== 'linux' }, () => {
   for (const { client, secure, upstreamSecure } of CASES) {
     const upstreamName = upstreamSecure ? 'an HTTPS upstream' : 'an HTTP upstream';
-    it(`has the system look for dead peers on both sides: ${client} to ${upstreamName}`, async (test) => {
+    it(`makes the operating system check for dead peers on both sides: ${client} to ${upstreamName}`, async (test) => {
       const upstream = await startUpstream(test, upstreamSecure);
       const port = await freePort();
       const { root } = await startLibraryGateway(

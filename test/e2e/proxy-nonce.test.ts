@@ -30,7 +30,7 @@ interface Reply {
 }
 
 describe(`${CLIENTS} clients with ${REQUESTS} requests each, upstreams killed and restarted`, () => {
-  it('get their own answer or are told of the failure', async () => {
+  it('get their own response or an error', async () => {
     const upstreams: Origin[] = [];
     for (let i = 0; i < 3; i += 1) upstreams.push(await origin(echo));
     await using gateway = await proxyTo(

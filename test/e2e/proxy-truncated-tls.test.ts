@@ -8,7 +8,7 @@ import { startGateway } from '../support/gateway.ts';
 import { rawOrigin } from '../unit/proxy/gateway.ts';
 
 /** What a TLS client of HTTP/1.0 sees once the upstream has gone in the middle of the body. */
-it('a body that breaks off is not an orderly end for an HTTP/1.0 client over TLS (RFC 9112 §9.8)', async (t) => {
+it('a truncated body does not look complete to an HTTP/1.0 client over TLS (RFC 9112 §9.8)', async (t) => {
   let upstreamSocket: net.Socket | undefined;
   await using upstream = await rawOrigin((socket) => {
     upstreamSocket = socket;

@@ -14,7 +14,7 @@ import { TestClock } from '../support/test-clock.ts';
 const KEY = 'the key of publishers and subscribers, long enough';
 
 describe('rate_limit', () => {
-  it('answers 429 with Retry-After, and says on every answer what is left', async (test) => {
+  it('responds 429 with Retry-After, and shows the remaining quota on every response', async (test) => {
     const port = await freePort();
     const clock = new TestClock(60_000 * 20_000);
     const site = (body: string): string => `http://127.0.0.1:${port} {
@@ -89,7 +89,7 @@ describe('rate_limit', () => {
     assert.deepEqual(statuses, [200, 429, 200, 200]);
   });
 
-  it('counts over nodes by Redis, and by itself while that is away', async (test) => {
+  it('counts across nodes with Redis, and locally while Redis is down', async (test) => {
     const redis = await startRedis(test, test);
     if (redis === null) return;
     const log = new RecordedLog();
@@ -106,7 +106,7 @@ describe('rate_limit', () => {
     assert.equal((await send(nodes[0] ?? '')).status, 429);
   });
 
-  it('counts over workers', {
+  it('counts across workers', {
     skip: process.platform !== 'linux',
   }, async (test) => {
     const directory = await temporaryDirectory(test);

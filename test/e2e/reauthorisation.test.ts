@@ -10,9 +10,9 @@ const KEYS = {
   b: 'the key of issuer b, long enough to be',
 };
 
-describe('a reload and the streams that are open', () => {
+describe('a reload with open streams', () => {
   // Streams that end are spread over ten seconds, so that is how long this may take.
-  it('ends those whose issuer, key or permission is gone, and no other', async (test) => {
+  it('closes those whose issuer, key or permission was removed, and no other', async (test) => {
     const port = await freePort();
     const origin = `http://localhost:${port}`;
     const hub = `${origin}/.well-known/hub`;

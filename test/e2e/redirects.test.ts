@@ -28,7 +28,7 @@ const SITE = `
 `;
 
 describe('a redirect', () => {
-  it('never leads to another host by what a placeholder brings in', async (test) => {
+  it('never leads to another host through the value of a placeholder', async (test) => {
     const port = await freePort();
     await startGateway(test, `http://127.0.0.1:${port} {${SITE}}\n`);
     const base = `http://127.0.0.1:${port}`;

@@ -30,7 +30,7 @@ for (const workers of [1, 2]) {
   describe(`hubgate reload --dry-run: ${workers} workers (hubfile.md §6)`, {
     skip: workers > 1 && process.platform !== 'linux',
   }, () => {
-    it('says which sites, listeners, streams, histories and certificates, and changes nothing', async (test) => {
+    it('lists the affected sites, listeners, streams, histories and certificates, and changes nothing', async (test) => {
       const place = await start(test, workers);
       const { port, gateway, open, anonymous, dryRun, state } = place;
       const streams = [...(await open(3)), ...(await anonymous(2))];
@@ -91,7 +91,7 @@ https://b.localhost:${secure} {\n\ttls internal\n}
       assert.equal((await send(`http://127.0.0.1:${port}/`)).body, 'new');
     });
 
-    it('counts the streams of a hub that goes, and names its history', async (test) => {
+    it('counts the streams of a hub that would be removed, and names its history', async (test) => {
       const place = await start(test, workers);
       const streams = [...(await place.open(3)), ...(await place.anonymous(1))];
       await place.write(`http://127.0.0.1:${place.port} {\n\tbind 127.0.0.1\n\trespond old\n}\n`);
@@ -103,7 +103,7 @@ https://b.localhost:${secure} {\n\ttls internal\n}
       assert.ok(streams.every(({ ended }) => !ended));
     });
 
-    it('says so where nothing would change, and why it would be refused', async (test) => {
+    it('says when nothing would change, and why the configuration would be rejected', async (test) => {
       const place = await start(test, workers);
       const same = await place.dryRun();
       assert.equal(same.code, 0, same.stderr);

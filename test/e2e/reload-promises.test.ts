@@ -23,7 +23,7 @@ interface Running {
 }
 
 describe('a reload', () => {
-  it('picks renewed certificate files up although the Hubfile is broken', async (test) => {
+  it('loads renewed certificate files although the Hubfile is broken', async (test) => {
     const directory = await temporaryDirectory(test);
     const authority = createClientAuthority(directory, 'root');
     const place = async (name: string): Promise<void> => {
@@ -44,7 +44,7 @@ describe('a reload', () => {
     assert.equal(await presented(running.port), 'after');
   });
 
-  it('refuses another storage, and says what to do', async (test) => {
+  it('refuses a change of storage, and says what to do', async (test) => {
     const sites = (port: number): string => `http://localhost:${port} {\n\trespond hello\n}\n`;
     const { edit, directory, port, process } = await start(test, sites);
     const said = process.output.length;
@@ -54,7 +54,7 @@ describe('a reload', () => {
     assert.equal((await send(`http://localhost:${port}/`)).body, 'hello');
   });
 
-  it('keeps history and streams while one address, or the name of the hub, stays; else says how many end', async (test) => {
+  it('keeps history and streams while one address or the name of the hub stays, and otherwise says how many streams it closes', async (test) => {
     const port = await freePort();
     const site = (addresses: readonly string[], more = ''): string =>
       `${addresses.map((host) => `http://${host}:${port}`).join(', ')} {\n\thub {\n\t\tanonymous\n\t\tissuer me {\n\t\t\tpublisher {\n\t\t\t\tjwt "${KEY}"\n\t\t\t}\n\t\t}\n\t\t${more}\n\t}\n}\n`;
@@ -89,7 +89,7 @@ describe('a reload', () => {
     assert.deepEqual(again.ids, ['one', 'two']);
   });
 
-  it('of workers takes what one process takes: 5 MB, and any text', async (test) => {
+  it('accepts the same with workers as in one process: 5 MB, and any text', async (test) => {
     // Each file is within its bound; together they are more.
     const route = (i: number): string =>
       `\thandle /${i} {\n\t\trespond "${'x'.repeat(2000)}"\n\t}\n`;

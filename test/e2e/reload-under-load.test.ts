@@ -22,7 +22,7 @@ const KEY = 'a-secret-of-the-test-that-is-long-enough';
 const ISSUER = 'https://issuer.example';
 
 describe('hot reload under load (hubfile.md §4)', () => {
-  it('fails no request, loses, doubles or ends nothing, and leaks nothing', async (test) => {
+  it('fails no request, closes no stream, loses and duplicates no update, and leaks nothing', async (test) => {
     const { order, hubfiles, site } = await startGateway(test);
     const hub = `${site}/.well-known/hub`;
     const token = await signToken(KEY, grant(hub, 'subscribe'));

@@ -223,7 +223,7 @@ for (const [protocol, ask] of Object.entries(PROTOCOLS)) {
     const accepted: Fields = coding === '' ? {} : { 'accept-encoding': coding };
     describe(`a representation over ${protocol} for "Accept-Encoding: ${coding}"`, () => {
       for (const path of PATHS) {
-        it(`of ${path} has one head for GET, HEAD, 206 and 304`, async () => {
+        it(`of ${path} has the same head for GET, HEAD, 206 and 304`, async () => {
           const whole = await ask(path, 'GET', accepted);
           assert.equal(whole.status, 200);
           const head = await ask(path, 'HEAD', accepted);
@@ -265,8 +265,8 @@ for (const [protocol, ask] of Object.entries(PROTOCOLS)) {
   }
 }
 
-describe('what Caddy says of a representation beside hubgate', () => {
-  it('is the same but where RFC 9110 says otherwise', async (test) => {
+describe('the head of a representation in Caddy and in hubgate', () => {
+  it('is the same except as RFC 9110 requires', async (test) => {
     const origin = await startCaddy(
       test,
       `\thandle_path /encoded/* {\n\t\tencode gzip\n\t\troot * ${root}\n\t\tfile_server\n\t}\n`,

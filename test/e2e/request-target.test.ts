@@ -64,8 +64,8 @@ const GUARDED = (app: number): string => `
 	}
 `;
 
-describe('the one target of a request', () => {
-  it('is what guards, the hub and the app see alike', async (test) => {
+describe('the request target', () => {
+  it('is the same for guards, the hub and the app', async (test) => {
     const app = await startEcho(test);
     const port = await freePort();
     await startGateway(test, `http://127.0.0.1:${port} {${GUARDED(app)}}\n`);
@@ -134,7 +134,7 @@ describe('the one target of a request', () => {
     }
   });
 
-  it('is made of what a configuration rewrites too', async (test) => {
+  it('is also normalised after a rewrite in the configuration', async (test) => {
     const app = await startEcho(test);
     const port = await freePort();
     const site = `http://127.0.0.1:${port} {
@@ -157,7 +157,7 @@ describe('the one target of a request', () => {
     }
   });
 
-  it('reaches the app as it was spelled where servers say so, and guards as ever', async (test) => {
+  it('reaches the app with its original spelling if servers says so, while guards see the normalised one', async (test) => {
     const app = await startEcho(test);
     const port = await freePort();
     const site = `http://127.0.0.1:${port} {
@@ -179,7 +179,7 @@ describe('the one target of a request', () => {
 });
 
 describe('fields with an underscore in their names', () => {
-  it('are no trailer fields either, over both protocols', async () => {
+  it('are dropped from trailers too, over both protocols', async () => {
     const fields: string[][] = [];
     await using server = await serveExchanges(async (exchange) => {
       for await (const _ of exchange.body);
@@ -200,7 +200,7 @@ describe('fields with an underscore in their names', () => {
     assert.deepEqual(fields, [['x-other'], ['x-other']]);
   });
 
-  it('are dropped on arrival unless servers keep them', async (test) => {
+  it('are dropped on arrival unless servers keeps them', async (test) => {
     const app = await startEcho(test);
     for (const isKept of [false, true]) {
       const port = await freePort();

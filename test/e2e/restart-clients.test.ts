@@ -33,9 +33,9 @@ const clients: Readonly<Record<string, Program>> = {
   'Java OkHttp': okHttp,
 };
 
-describe('clients that others wrote, over two restarts of the gateway', () => {
+describe('third-party clients, across two restarts of the gateway', () => {
   for (const [name, program] of Object.entries(clients)) {
-    it(`${name}: loses nothing, has nothing twice, keeps the order`, async (test) => {
+    it(`${name}: loses nothing, receives nothing twice, keeps the order`, async (test) => {
       const directory = await mkdtemp(join(tmpdir(), 'hubgate-restart-'));
       removeWith(test, directory);
       const command = await program(test, directory);

@@ -20,7 +20,7 @@ while True:
 `;
 
 describe('systemd (sd_notify)', () => {
-  it('is told of ready, reloads and the stop, in this order, and its watchdog is fed', async (test) => {
+  it('is notified of ready, reloads and the stop, in this order, and its watchdog is fed', async (test) => {
     const python = programPath(test, 'python3');
     const notify = programPath(test, 'systemd-notify', 'systemd');
     if (python === null || notify === null) return;

@@ -12,7 +12,7 @@ import { type TlsVisit, visit } from '../support/tls-client.ts';
 
 describe('session tickets', () => {
   for (const version of ['TLSv1.2', 'TLSv1.3'] as const) {
-    it(`of one gateway are taken by another with the same storage, until the keys change (${version})`, async (test) => {
+    it(`of one gateway are accepted by another with the same storage, until the keys change (${version})`, async (test) => {
       const storage = await temporaryDirectory(test);
       const clock = new TestClock(Date.now());
       const [one, two] = [await start(test, storage, clock), await start(test, storage, clock)];
@@ -45,7 +45,7 @@ describe('session tickets', () => {
     });
   }
 
-  it('are taken from OpenSSL by a gateway that was started later', async (test) => {
+  it('from OpenSSL are accepted by a gateway that was started later', async (test) => {
     const storage = await temporaryDirectory(test);
     const clock = new TestClock(Date.now());
     const first = await start(test, storage, clock);

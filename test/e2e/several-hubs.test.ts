@@ -50,7 +50,7 @@ async function publish(url: string, key: string, data: string, headers: [string,
 }
 
 describe('several hubs on one site', () => {
-  it('have each its own issuers, streams, history, health and metrics, over a reload too', async (test) => {
+  it('each have their own issuers, streams, history, health and metrics, after a reload too', async (test) => {
     const port = await freePort();
     const { gateway, reload } = await startLibraryGateway(test, site(port));
     const origin = `http://127.0.0.1:${port}`;

@@ -7,8 +7,8 @@ import { freePort } from '../support/free-port.ts';
 import { cli, startProcess } from '../support/process.ts';
 import { temporaryDirectory } from '../support/temporary-directory.ts';
 
-describe('a start, and what lies in the storage', () => {
-  it('a damaged local authority stops nobody who has certificate files', async (test) => {
+describe('startup and the storage', () => {
+  it('a damaged local authority does not stop a gateway with certificate files', async (test) => {
     const directory = await temporaryDirectory(test);
     const pki = join(directory, 'storage', 'pki', 'local');
     await mkdir(pki, { recursive: true });
@@ -30,7 +30,7 @@ describe('a start, and what lies in the storage', () => {
     assert.match(refused.output, /cannot use .*root\.(?:crt|key)/);
   });
 
-  it('that waits for the lock of another says so, and is stopped by SIGTERM', async (test) => {
+  it('a gateway that waits for the lock of another process says so, and stops on SIGTERM', async (test) => {
     const directory = await temporaryDirectory(test);
     const lock = join(directory, 'storage', 'pki', 'local', 'lock.d');
     await mkdir(lock, { recursive: true });

@@ -12,8 +12,8 @@ import { temporaryDirectory } from '../support/temporary-directory.ts';
 /** Libraries that only a running gateway needs. */
 const OF_THE_GATEWAY = ['undici', 'http-proxy-3', 'lmdb', 'acme-client', '@peculiar/x509', 'pino'];
 
-describe('what a command loads', () => {
-  it('reads a handful of files to say its version', async (t) => {
+describe('the files that a command loads', () => {
+  it('are a handful to print the version', async (t) => {
     const files = await filesLoadedBy(t, ['version']);
     assert.ok(files.length <= 12, `loads ${files.length} files:\n${files.join('\n')}`);
     assert.deepEqual(await librariesIn(files), ['commander']);
@@ -25,7 +25,7 @@ describe('what a command loads', () => {
     ['adapt', ['adapt', '--config', 'Hubfile']],
     ['token', ['token', '--dev']],
   ] as const) {
-    it(`loads nothing of the running gateway for ${name}`, async (t) => {
+    it(`include nothing of the running gateway for ${name}`, async (t) => {
       const libraries = await librariesIn(await filesLoadedBy(t, args));
       assert.ok(libraries.includes('commander'));
       const needless = libraries.filter((library) => OF_THE_GATEWAY.includes(library));
@@ -33,7 +33,7 @@ describe('what a command loads', () => {
     });
   }
 
-  it('keeps no program in memory that has two bytes a character', async () => {
+  it('contain only Latin-1, so that no program takes two bytes per character in memory', async () => {
     const wide: string[] = [];
     for (const name of await readdir(join(packageDirectory, 'dist'), { recursive: true })) {
       if (!name.endsWith('.js')) continue;
@@ -43,7 +43,7 @@ describe('what a command loads', () => {
     assert.deepEqual(wide, []);
   });
 
-  it('loads the gateway only once there is a configuration to run', async (t) => {
+  it('include the gateway only once there is a configuration to run', async (t) => {
     const files = await filesLoadedBy(t, ['run', '--config', 'missing']);
     assert.ok(!(await librariesIn(files)).includes('undici'), 'loaded without one');
   });

@@ -18,7 +18,7 @@ async function refused(port: number): Promise<void> {
   }
 }
 
-describe('a stop after a reload that took a port away', () => {
+describe('a stop after a reload that removed a port', () => {
   it('waits for the requests of that port', async (test) => {
     let asked: (response: ServerResponse) => void = () => {};
     const asking = new Promise<ServerResponse>((resolve) => {

@@ -26,7 +26,7 @@ async function start(test: TestContext, site: string) {
 }
 
 describe('a stop (SIGTERM)', () => {
-  it('ends streams one after the other, each with its own time to come back, and exits 0', async (test) => {
+  it('closes streams one after the other, each with its own time to reconnect, and exits 0', async (test) => {
     const { gateway, site } = await start(
       test,
       '\thub {\n\t\tissuer https://i.example {\n\t\t\tpublisher {\n\t\t\t\tjwt a-secret-of-the-test-that-is-long-enough\n\t\t\t}\n\t\t}\n\t\tanonymous\n\t\ttransport memory\n\t}\n',
@@ -43,7 +43,7 @@ describe('a stop (SIGTERM)', () => {
     assert.ok(retries.size > 2 && !retries.has(undefined), [...retries].join());
   });
 
-  it('serves who was accepted before it and whose request comes after it', async (test) => {
+  it('serves a client that connected before it and sends its request after it', async (test) => {
     const { gateway, site } = await start(test, '\trespond served\n');
     const accepted = connect({ host: 'localhost', port: Number(new URL(site).port) });
     test.after(() => accepted.destroy());
@@ -59,7 +59,7 @@ describe('a stop (SIGTERM)', () => {
     assert.equal(await gateway.exited(), 0);
   });
 
-  it('says so when a second signal cuts what is in flight, and exits 2', async (test) => {
+  it('reports when a second signal aborts requests in flight, and exits 2', async (test) => {
     const app = createServer((_request, response) => response.writeHead(200).write('begun'));
     app.listen(0, '127.0.0.1');
     await once(app, 'listening');

@@ -28,7 +28,7 @@ async function start(test: TestContext) {
 const ONCE = ['--once', '--interval', '0.5'];
 
 describe('hubgate top', () => {
-  it('--once --json tells programs what there is and how fast it grows', async (test) => {
+  it('--once --json prints current values and rates for programs', async (test) => {
     const { address, site } = await start(test);
     const stream = await openStream(test, `${site}/.well-known/hub?match=a`);
     const running = runCommand(['top', '--address', address, ...ONCE, '--json']);
@@ -50,7 +50,7 @@ describe('hubgate top', () => {
     stream.close();
   });
 
-  it('--once in a pipe prints text without a colour or a movement of the cursor', async (test) => {
+  it('--once in a pipe prints text without colours or cursor movements', async (test) => {
     const { address } = await start(test);
     const { code, stdout } = await runCommand(['top', '--address', address, ...ONCE]);
     assert.equal(code, 0);
@@ -62,7 +62,7 @@ describe('hubgate top', () => {
     assert.ok(!stdout.includes('\u001b'));
   });
 
-  it('on a terminal draws until ctrl-C, and leaves it as it was', async (test) => {
+  it('draws on a terminal until ctrl-C, and then restores it', async (test) => {
     const script = programPath(test, 'script', 'bsdutils');
     if (script === null) return;
     const { address } = await start(test);
@@ -81,7 +81,7 @@ describe('hubgate top', () => {
     assert.ok(said.trimEnd().endsWith('\u001b[?25h\u001b[?1049l'), JSON.stringify(said.slice(-60)));
   });
 
-  it('says that there is not a gateway', async () => {
+  it('reports that no gateway is running', async () => {
     const { code, stderr } = await runCommand([
       'top',
       '--address',

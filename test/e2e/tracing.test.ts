@@ -48,7 +48,7 @@ async function start(test: TestContext, options: string, site: string) {
 }
 
 describe('traces (W3C Trace Context)', () => {
-  it('go on to the app, into the log, and to a collector', async (test) => {
+  it('continue to the app, into the log, and to a collector', async (test) => {
     const seen: IncomingMessage[] = [];
     const app = await listening(test, (request) => seen.push(request));
     const bodies: Promise<string>[] = [];
@@ -83,7 +83,7 @@ describe('traces (W3C Trace Context)', () => {
     );
   });
 
-  it('stay what the client sent with `trace off`', async (test) => {
+  it('are passed on as the client sent them with `trace off`', async (test) => {
     const seen: IncomingMessage[] = [];
     const app = await listening(test, (request) => seen.push(request));
     const { site } = await start(test, '\ttrace off\n', `\treverse_proxy ${app}\n`);
@@ -96,8 +96,8 @@ describe('traces (W3C Trace Context)', () => {
   });
 });
 
-describe('what the log says', () => {
-  it('of a stream: a line when it begins, and one with events and bytes when it ends', async (test) => {
+describe('the log', () => {
+  it('has one line when a stream begins, and one with events and bytes when it ends', async (test) => {
     const { gateway, site, lines } = await start(
       test,
       '',
@@ -115,7 +115,7 @@ describe('what the log says', () => {
     assert.ok(ended['http.response.body.size'] > 0);
   });
 
-  it('of a page that may not read the hub: its origin, and the fix', async (test) => {
+  it('names the origin of a page that may not read the hub, and the fix', async (test) => {
     const { gateway, site } = await start(
       test,
       '',
@@ -136,7 +136,7 @@ describe('what the log says', () => {
     );
   });
 
-  it('of its start: version, configuration, sites, ports, and how many processes and why', async (test) => {
+  it('shows at startup: version, configuration, sites, ports, and how many processes and why', async (test) => {
     const { gateway, site, file } = await start(test, '', '\trespond ok\n');
     const text = gateway.output;
     assert.match(text, /hubgate \d+\.\d+\.\d+ serves 1 site/);
@@ -145,7 +145,7 @@ describe('what the log says', () => {
     assert.match(text, /Listening on http:\/\/.*:\d+/);
   });
 
-  it('on a terminal: text in colour, without with NO_COLOR', async (test) => {
+  it('is coloured text on a terminal, and without colour with NO_COLOR', async (test) => {
     const script = programPath(test, 'script', 'bsdutils');
     if (script === null) return;
     const directory = await mkdtemp(join(tmpdir(), 'hubgate-tty-'));

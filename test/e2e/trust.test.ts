@@ -20,7 +20,7 @@ const PLAIN = { PATH: process.env['PATH'] };
 const run = promisify(execFile);
 
 describe("trust, untrust: Debian's store", () => {
-  it('make every program of the machine trust the gateway, and undo it', async (test) => {
+  it('make every program on the machine trust the gateway, and undo it', async (test) => {
     if (!mayChangeStore(test)) return;
     const port = await freePort();
     const { storage, rootFile } = await startGateway(
@@ -62,7 +62,7 @@ describe("trust, untrust: Debian's store", () => {
     assert.deepEqual([nothing.code, nothing.stderr], [0, 'No store trusts it\n']);
   });
 
-  it('untrust takes out a root that has been replaced since', async (test) => {
+  it('untrust removes a root that has been replaced since', async (test) => {
     if (!mayChangeStore(test)) return;
     const storage = await temporaryDirectory(test);
     const { env, config } = await surroundings(test, storage, await temporaryDirectory(test));
@@ -90,7 +90,7 @@ describe("trust, untrust: Debian's store", () => {
     assert.notEqual(again.code, 0, 'it overwrites nothing');
   });
 
-  it('without permission they print the commands and fail', async (test) => {
+  it('print the commands and fail without permission', async (test) => {
     if (!existsSync('/usr/sbin/update-ca-certificates')) return test.skip('this is not a Debian');
     const storage = await temporaryDirectory(test);
     const { env, config } = await surroundings(test, storage, storage);
@@ -122,7 +122,7 @@ describe("trust, untrust: Debian's store", () => {
 });
 
 describe('trust, untrust: NSS databases of the user', () => {
-  it('put the root into those of Chromium and Firefox, and take it out', async (test) => {
+  it('add the root to those of Chromium and Firefox, and remove it', async (test) => {
     if (!hasCertutil(test) || !mayChangeStore(test)) return;
     const storage = await temporaryDirectory(test);
     const home = await temporaryDirectory(test);

@@ -38,7 +38,7 @@ const FILES = {
 };
 
 describe('try_files and the matcher file', () => {
-  it('rewrite to the first file that is there, as Caddy does', async (test) => {
+  it('rewrite to the first file that exists, as Caddy does', async (test) => {
     const root = await tree(test, FILES);
     const directives = `
 	root * ${root}
@@ -83,7 +83,7 @@ describe('try_files and the matcher file', () => {
     assert.equal((await send(own, { target: '/.env' })).body, 'home');
   });
 
-  it('say what was found, by each policy', async (test) => {
+  it('report the file that was found, with each policy', async (test) => {
     const root = await tree(test, FILES);
     await utimes(join(root, 'small.txt'), 2_000_000_000, 2_000_000_000);
     const found = `{http.matchers.file.relative} {http.matchers.file.type} {http.matchers.file.remainder}`;
@@ -170,7 +170,7 @@ describe('try_files and the matcher file', () => {
     }
   });
 
-  it('find nothing outside of the root, and no dotfile', async (test) => {
+  it('find nothing outside the root, and no dotfile', async (test) => {
     const root = await tree(test, FILES);
     await symlink(join(root, '..', 'outside.txt'), join(root, 'link.txt'));
     await symlink(join(root, '..'), join(root, 'up'));

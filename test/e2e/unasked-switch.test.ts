@@ -37,16 +37,16 @@ async function startSite(test: TestContext, answer: string): Promise<string> {
   return `http://localhost:${port}`;
 }
 
-describe('an upstream that switches protocols unasked', () => {
+describe('an upstream that switches protocols without being asked', () => {
   for (const [how, answer] of Object.entries(ANSWERS)) {
-    it(`is answered for with 502, ${how}`, async (test) => {
+    it(`results in a 502, ${how}`, async (test) => {
       const site = await startSite(test, answer);
       assert.equal((await send(`${site}/`)).status, 502);
       assert.equal((await send(`${site}/`)).status, 502);
     });
   }
 
-  it('finds no assertion in the bundle that would parse it', async () => {
+  it('cannot fail an assertion, because no file of the bundle imports assert', async () => {
     const directory = join(packageDirectory, 'dist');
     const files = (await readdir(directory, { recursive: true })).filter((name) =>
       name.endsWith('.js'),

@@ -12,7 +12,7 @@ import { TestClock } from '../support/test-clock.ts';
 const DAY_MS = 24 * 60 * 60 * 1000;
 
 describe('clients without a server name', () => {
-  it('see the renewed certificate, though no configuration was loaded meanwhile', async (test) => {
+  it('get the renewed certificate without a reload of the configuration', async (test) => {
     const storage = await temporaryDirectory(test);
     const port = await freePort();
     const config = parseHubfile(

@@ -23,7 +23,7 @@ const STREAMS = 40;
 const REQUESTS_EACH = 300;
 
 describe('replacing the running version under load (fd/3)', () => {
-  it('fails no request, loses and doubles no update: streams come back by their cursor', async (test) => {
+  it('fails no request, loses and duplicates no update: streams resume from their cursor', async (test) => {
     const python = programPath(test, 'python3');
     if (python === null) return;
     const { site, start } = await keepSocket(test, python);

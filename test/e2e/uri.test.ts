@@ -22,7 +22,7 @@ async function ownAndTheirs(test: TestContext, directives: string) {
 }
 
 describe('rewrite', () => {
-  it('makes of path and query what Caddy makes of them', async (test) => {
+  it('changes path and query as Caddy does', async (test) => {
     const { own, theirs } = await ownAndTheirs(
       test,
       `	rewrite /a/* /new{http.request.uri}
@@ -55,7 +55,7 @@ describe('rewrite', () => {
 });
 
 describe('a target that placeholders have filled in', () => {
-  it('has no fragment, which no request line has (RFC 9112 §3.2)', async (test) => {
+  it('has no fragment, which a request line may not contain (RFC 9112 §3.2)', async (test) => {
     const { own, theirs } = await ownAndTheirs(
       test,
       `	rewrite /a/* /x/{query.to}
@@ -74,7 +74,7 @@ describe('a target that placeholders have filled in', () => {
 });
 
 describe('uri', () => {
-  it('path_regexp replaces in the path alone, as Caddy does', async (test) => {
+  it('path_regexp replaces only in the path, as Caddy does', async (test) => {
     const { own, theirs } = await ownAndTheirs(
       test,
       `	uri /p/* path_regexp /p/(\\w+) /$1/y

@@ -44,7 +44,7 @@ async function run(
 const options = (directory: string): string =>
   `{\n\tadmin off\n\tauto_https off\n\tstorage ${directory}/storage\n}\n`;
 
-describe('hubgate run follows what it has read (hubfile.md §4)', () => {
+describe('hubgate run watches its files (hubfile.md §4)', () => {
   it('the file of --envfile, in which keys are rotated', async (test) => {
     const { port, edit } = await run(
       test,
@@ -109,7 +109,7 @@ describe('hubgate run follows what it has read (hubfile.md §4)', () => {
     assert.equal(await value(), 'two');
   });
 
-  it('changes nothing when nothing has changed: a comment, another notation, SIGHUP', async (test) => {
+  it('reloads nothing when nothing has changed: a comment, another notation, SIGHUP', async (test) => {
     const { port, gateway, edit } = await run(test, (port, directory) => ({
       Hubfile: `${options(directory)}import site\n`,
       site: `http://localhost:${port} {\n\trespond {file.answer}\n}\n`,
@@ -130,7 +130,7 @@ describe('hubgate run follows what it has read (hubfile.md §4)', () => {
     assert.equal((await send(`http://localhost:${port}/`)).body, 'one');
   });
 
-  it('what it was started with, also after something else was posted', async (test) => {
+  it('the files that it was started with, even after another configuration was posted', async (test) => {
     const admin = await freePort();
     const text = (port: number, directory: string, word: string): string =>
       `${options(directory).replace('admin off', `admin localhost:${admin}`)}http://localhost:${port} {\n\trespond ${word}\n}\n`;
@@ -158,7 +158,7 @@ describe('hubgate run follows what it has read (hubfile.md §4)', () => {
     assert.equal(await gateway.end(), 0);
   });
 
-  it('and nothing of a configuration whose log or admin address cannot be had', async (test) => {
+  it('not the files of a configuration whose log or admin address is unavailable', async (test) => {
     const [admin, other] = [await freePort(), await freePort()];
     const text = (port: number, directory: string, word: string, more: string): string =>
       `${options(directory).replace('admin off', more)}http://localhost:${port} {\n\trespond ${word}\n}\n`;

@@ -30,7 +30,7 @@ interface Place {
 }
 
 describe('several workers (hubfile.md §2)', { skip: process.platform !== 'linux' }, () => {
-  it('are one hub: updates, subscriptions, counts and revocations', async (test) => {
+  it('act as one hub: updates, subscriptions, counts and revocations', async (test) => {
     const place = await start(test);
     const streams: Stream[] = [];
     for (let i = 0; i < STREAMS; i += 1) {
@@ -95,7 +95,7 @@ describe('several workers (hubfile.md §2)', { skip: process.platform !== 'linux
     await stream.untilId('still');
   });
 
-  it('are replaced when one dies, and the others go on', async (test) => {
+  it('are replaced when one dies, while the others continue', async (test) => {
     const place = await start(test);
     const before = await place.workers();
     assert.equal(before.length, WORKERS);
@@ -113,7 +113,7 @@ describe('several workers (hubfile.md §2)', { skip: process.platform !== 'linux
   });
 
   for (const workers of [1, 2]) {
-    it(`the first connections are all answered: ${workers} workers`, async (test) => {
+    it(`answer all of the first connections: ${workers} workers`, async (test) => {
       const port = await freePort();
       const file = await tinyHubfile(test, port, workers);
       const gateway = startProcess(test, [cli, 'run', '--no-watch', '--config', file]);
@@ -124,7 +124,7 @@ describe('several workers (hubfile.md §2)', { skip: process.platform !== 'linux
     });
   }
 
-  it('one that is killed takes only its own requests along', async (test) => {
+  it('lose only the requests of the one that is killed', async (test) => {
     const port = await freePort();
     const file = await tinyHubfile(test, port, 2);
     const gateway = startProcess(test, [cli, 'run', '--no-watch', '--config', file]);
@@ -166,7 +166,7 @@ describe('several workers (hubfile.md §2)', { skip: process.platform !== 'linux
     assert.ok(failures.length <= 4 * 16, `${failures.length} of ${answered} failed`);
   });
 
-  it('end with the main process, whatever ends it', async (test) => {
+  it('exit with the main process, however it ends', async (test) => {
     for (const signal of ['SIGTERM', 'SIGKILL'] as const) {
       const place = await start(test);
       const workers = await place.workers();
@@ -178,7 +178,7 @@ describe('several workers (hubfile.md §2)', { skip: process.platform !== 'linux
     }
   });
 
-  it('are the number that the start found; a memory transport refuses them', async (test) => {
+  it('keep the number chosen at startup; a memory transport refuses them', async (test) => {
     const place = await start(test);
     await place.edit('\trespond /x y\n', 'Configuration reloaded');
     assert.equal((await place.workers()).length, WORKERS);

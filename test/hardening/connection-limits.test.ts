@@ -22,8 +22,8 @@ import { TestClock } from '../support/test-clock.ts';
 const MINUTE_MS = 60_000;
 const REQUEST = 'GET / HTTP/1.1\r\nHost: localhost\r\n\r\n';
 
-describe('limits: clients that are slow', () => {
-  it('a head that does not come within read_header is answered 408, over TLS too', async (test) => {
+describe('limits: slow clients', () => {
+  it('a head that does not arrive within read_header gets 408, over TLS too', async (test) => {
     const { http, https, ca } = await startSites(
       test,
       '\t\ttimeouts {\n\t\t\tread_header 100ms\n\t\t}\n',
@@ -47,7 +47,7 @@ describe('limits: clients that are slow', () => {
     assert.match(await toEnd(socket), /^HTTP\/1\.1 200 [^]*ok$/);
   });
 
-  it('a body that stops is answered 408 after read_body, and the origin is closed', async (test) => {
+  it('a body that stalls gets 408 after read_body, and the connection to the origin is closed', async (test) => {
     const clock = new TestClock(Date.now());
     const origin = await startRawOrigin(test, () => false);
     const { http } = await startSites(test, '', clock, `reverse_proxy 127.0.0.1:${origin.port}`);
@@ -65,7 +65,7 @@ describe('limits: clients that are slow', () => {
     await origin.until(() => origin.connections[0]?.closed === true);
   });
 
-  it('over HTTP/2 it is the stream that ends, not the connection', async (test) => {
+  it('a stalled HTTP/2 stream is closed, but not its connection', async (test) => {
     const clock = new TestClock(Date.now());
     const origin = await startRawOrigin(test, () => false);
     const { https, ca } = await startSites(
@@ -85,7 +85,7 @@ describe('limits: clients that are slow', () => {
     assert.equal(await client.outcome(3), 200);
   });
 
-  it('a client whose bytes the origin does not take is not silent', async (test) => {
+  it('a client does not count as stalled while the origin does not read its bytes', async (test) => {
     const clock = new TestClock(Date.now());
     const size = 16 * 1024 * 1024;
     let accepted: (socket: Socket) => void = () => {};
@@ -118,7 +118,7 @@ describe('limits: clients that are slow', () => {
     assert.match(String(answer), /^HTTP\/1\.1 200 /);
   });
 
-  it('an HTTP/2 connection without streams goes after idle, whatever it pings', async (test) => {
+  it('an HTTP/2 connection without streams is closed after idle, even if it sends pings', async (test) => {
     const clock = new TestClock(Date.now());
     const { https, ca } = await startSites(test, '', clock);
     const client = await connectRaw(test, https, ca);
@@ -142,7 +142,7 @@ describe('limits: HTTP/2 connections whose client is gone', () => {
     await client.untilClosed();
   });
 
-  it('one that answers keeps its silent stream for hours', async (test) => {
+  it('a client that answers keeps its silent stream for hours', async (test) => {
     const { client, clock } = await openStream(test);
     let answered = 0;
     for (let i = 0; i < 300; i += 1) {
@@ -177,7 +177,7 @@ describe('limits: HTTP/2 connections whose client is gone', () => {
 });
 
 describe('limits: numbers of connections', () => {
-  it('max_connections: those beyond are closed, and there is room again when one goes', async (test) => {
+  it('max_connections: connections beyond the limit are closed, and new ones are accepted when one closes', async (test) => {
     const warnings: string[] = [];
     const { http } = await startSites(
       test,
@@ -196,7 +196,7 @@ describe('limits: numbers of connections', () => {
     third.destroy();
   });
 
-  it('max_connections_per_client: one client takes no place of another', async (test) => {
+  it('max_connections_per_client: the connections of one client do not count against another', async (test) => {
     const { http } = await startSites(test, '\t\tmax_connections_per_client 2\n');
     const mine = [await served(http), await served(http)];
     assert.equal(await toEnd(connect(http, '127.0.0.1')), '');

@@ -47,7 +47,7 @@ function post(lines: readonly string[], content: string): string {
 
 const CHUNKED_SMUGGLED = `0\r\n\r\n${SMUGGLED}`;
 
-describe('desync, HTTP/1.1: heads with two readings are refused (RFC 9112 §11.2)', () => {
+describe('desync, HTTP/1.1: ambiguous heads are rejected (RFC 9112 §11.2)', () => {
   const length = String(CHUNKED_SMUGGLED.length);
   const shapes: Record<string, string> = {
     'CL.TE': post([`Content-Length: ${length}`, 'Transfer-Encoding: chunked'], CHUNKED_SMUGGLED),
@@ -193,7 +193,7 @@ describe('desync, HTTP/1.1: heads with two readings are refused (RFC 9112 §11.2
   for (const [name, bytes] of Object.entries(shapes)) {
     it(name, () => refused(bytes));
     // Whoever stands before us may have sent them on in one packet with the request before.
-    it(`${name}, behind a good request: that one alone is answered`, async () => {
+    it(`${name}, after a valid request: only the valid one is served`, async () => {
       const { statuses, requests, unfinished } = await bench.attack(
         `GET /good HTTP/1.1\r\n${HOST}\r\n${bytes}${SMUGGLED}`,
       );
@@ -207,11 +207,11 @@ describe('desync, HTTP/1.1: heads with two readings are refused (RFC 9112 §11.2
   }
 });
 
-describe('desync, HTTP/1.1: what is refused with its own status', () => {
-  it('CONNECT is not spoken', () =>
+describe('desync, HTTP/1.1: requests that are rejected with a status of their own', () => {
+  it('CONNECT is not supported', () =>
     refused(`CONNECT a.example:80 HTTP/1.1\r\nHost: a.example:80\r\n\r\n${SMUGGLED}`, 405));
 
-  it('CONNECT behind a good request waits for its answer', async () => {
+  it('CONNECT after a valid request waits for its response', async () => {
     const { statuses, requests } = await bench.attack(
       `${get()}CONNECT a.example:80 HTTP/1.1\r\nHost: a.example:80\r\n\r\n${SMUGGLED}`,
     );
@@ -220,11 +220,11 @@ describe('desync, HTTP/1.1: what is refused with its own status', () => {
   });
 
   for (const method of ['FOO', 'get', 'GETX', 'X-A_B']) {
-    it(`the method ${method}, which nobody knows`, () =>
+    it(`the unknown method ${method}`, () =>
       refused(`${method} / HTTP/1.1\r\n${HOST}\r\n${SMUGGLED}`, 501));
   }
 
-  it('an unknown method behind a good request waits for its answer', async () => {
+  it('an unknown method after a valid request waits for its response', async () => {
     const { statuses, requests } = await bench.attack(
       `${get()}FOO / HTTP/1.1\r\n${HOST}\r\n${SMUGGLED}`,
     );
@@ -251,7 +251,7 @@ describe('desync, HTTP/1.1: what is refused with its own status', () => {
     await refused(`GET ${path}a?b HTTP/1.1\r\n${HOST}\r\n`, 414);
   });
 
-  it('more than 256 fields are too many, and none of them is dropped instead', async () => {
+  it('more than 256 fields are too many, and none of them is silently dropped', async () => {
     const many = Array.from({ length: 255 }, (_, i) => `X-${i}: y`);
     await isOne(get(...many), 'GET', '/', '');
     await refused(`${get(...many, 'Content-Length: 47')}${SMUGGLED}`, 431);
@@ -261,7 +261,7 @@ describe('desync, HTTP/1.1: what is refused with its own status', () => {
   it('a head beyond the limit is too large', () => refused(get(`X: ${'a'.repeat(90_000)}`), 431));
 });
 
-describe('desync, HTTP/1.1: chunks that can be read in two ways (RFC 9112 §7.1)', () => {
+describe('desync, HTTP/1.1: ambiguous chunks (RFC 9112 §7.1)', () => {
   const bad: Record<string, string> = {
     'no size': '\r\nhello\r\n0\r\n\r\n',
     'a plus': '+5\r\nhello\r\n0\r\n\r\n',
@@ -290,7 +290,7 @@ describe('desync, HTTP/1.1: chunks that can be read in two ways (RFC 9112 §7.1)
     it(name, () => refused(post(['Transfer-Encoding: chunked'], content + SMUGGLED)));
   }
 
-  it('extensions without end', () =>
+  it('endless extensions', () =>
     refused(
       post(['Transfer-Encoding: chunked'], `5;${'a'.repeat(20_000)}\r\nhello\r\n0\r\n\r\n`),
       413,
@@ -327,7 +327,7 @@ describe('desync, HTTP/1.1: chunks that can be read in two ways (RFC 9112 §7.1)
   }
 });
 
-describe('desync, HTTP/1.1: what has one reading reaches the origin as one request', () => {
+describe('desync, HTTP/1.1: an unambiguous request reaches the origin as one request', () => {
   for (const method of [
     'GET',
     'HEAD',
@@ -417,7 +417,7 @@ describe('desync, HTTP/1.1: what has one reading reaches the origin as one reque
     );
   });
 
-  it('hop-by-hop fields are what Connection says, and ours are not among them', async () => {
+  it('hop-by-hop fields are those listed in Connection, except fields of the gateway', async () => {
     const { requests } = await bench.attack(
       get('Connection: X-Secret, X-Forwarded-For, Via, Host', 'X-Secret: y', 'X-Kept: z'),
     );
@@ -427,7 +427,7 @@ describe('desync, HTTP/1.1: what has one reading reaches the origin as one reque
       assert.ok(names.includes(name));
   });
 
-  it('a WebSocket upgrade behind a request without an answer is refused after that answer', async () => {
+  it('a WebSocket upgrade after an unanswered request is refused after the response to that request', async () => {
     const upgrade = get('Connection: Upgrade', 'Upgrade: websocket');
     const { statuses, requests } = await bench.attack(`${get()}${upgrade}${SMUGGLED}`);
     assert.deepEqual(statuses, [200, 400]);
@@ -446,7 +446,7 @@ describe('desync, HTTP/1.1: what has one reading reaches the origin as one reque
     }
   });
 
-  it('what follows a request that ends the connection is not read (RFC 9112 §9.6)', async () => {
+  it('bytes after a request that closes the connection are not read (RFC 9112 §9.6)', async () => {
     const { statuses, requests } = await bench.attack(`${get('Connection: close')}${SMUGGLED}`);
     assert.deepEqual(statuses, [200]);
     assert.deepEqual(
@@ -456,7 +456,7 @@ describe('desync, HTTP/1.1: what has one reading reaches the origin as one reque
   });
 });
 
-describe('desync, HTTP/1.1: bodies that the gateway itself does not want', () => {
+describe('desync, HTTP/1.1: bodies that the gateway itself does not read', () => {
   for (const [name, head, content] of [
     ['CL.0: a length', `Content-Length: ${SMUGGLED.length}`, SMUGGLED],
     [
@@ -477,7 +477,7 @@ describe('desync, HTTP/1.1: bodies that the gateway itself does not want', () =>
     }
   }
 
-  it('0.CL: an expectation whose body comes although nobody asked for it', async () => {
+  it('0.CL: an Expect request whose body arrives without a 100 response', async () => {
     const head = `POST /static HTTP/1.1\r\n${HOST}Expect: 100-continue\r\nContent-Length: ${SMUGGLED.length}\r\n\r\n`;
     for (const parts of [[head + SMUGGLED], [head, SMUGGLED]]) {
       const { statuses, requests } = await bench.attack(...parts);
@@ -486,7 +486,7 @@ describe('desync, HTTP/1.1: bodies that the gateway itself does not want', () =>
     }
   });
 
-  it('an expectation whose body the origin gets', async () => {
+  it('an Expect request whose body reaches the origin', async () => {
     const head = `POST / HTTP/1.1\r\n${HOST}Expect: 100-continue\r\nContent-Length: ${SMUGGLED.length}\r\n\r\n`;
     const { statuses, requests } = await bench.attack(head, SMUGGLED);
     assert.deepEqual(statuses, [100, 200, 200]);
@@ -518,7 +518,7 @@ const withBody = (body: string, changed: Pseudo, ...more: readonly Field[]): Buf
   frame(FRAME.data, FLAG.endStream, 1, body),
 ];
 
-describe('desync, HTTP/2: malformed requests reach nobody (RFC 9113 §8.1.1)', () => {
+describe('desync, HTTP/2: malformed requests do not reach the origin (RFC 9113 §8.1.1)', () => {
   const request = 'GET /x HTTP/1.1\r\nHost: e\r\n\r\n';
   const shapes: Record<string, Buffer[]> = {
     'H2.CL: no length but data': withBody(SMUGGLED, {}, ['content-length', '0']),
@@ -642,9 +642,9 @@ describe('desync, HTTP/2: malformed requests reach nobody (RFC 9113 §8.1.1)', (
   }
 });
 
-describe('desync, HTTP/2: what is refused with its own status', () => {
+describe('desync, HTTP/2: requests that are rejected with a status of their own', () => {
   for (const method of ['FOO', 'post', 'GETX', 'X-A_B']) {
-    it(`the method ${method}, which nobody knows`, async () => {
+    it(`the unknown method ${method}`, async () => {
       let outcome: unknown;
       const { requests } = await bench.attackHttp2(async (client) => {
         client.send(...whole({ ':method': method }));
@@ -656,7 +656,7 @@ describe('desync, HTTP/2: what is refused with its own status', () => {
   }
 });
 
-describe('desync, HTTP/2: what reaches the origin is one request', () => {
+describe('desync, HTTP/2: each request reaches the origin as one request', () => {
   for (const method of ['GET', 'HEAD', 'DELETE', 'OPTIONS', 'POST']) {
     for (const [name, more] of [
       ['without a length', []],
@@ -692,7 +692,7 @@ describe('desync, HTTP/2: what reaches the origin is one request', () => {
     ['content-length ', '0'],
     ['', 'x'],
   ] as const) {
-    it(`the field ${JSON.stringify(`${name}: ${value}`)} is not sent on, in no form`, async () => {
+    it(`the field ${JSON.stringify(`${name}: ${value}`)} is not forwarded in any form`, async () => {
       const { requests } = await bench.attackHttp2(async (client) => {
         client.send(...withBody('hello', {}, [name, value], ['x-kept', 'y']));
         assert.equal(await client.outcome(1), 200);
@@ -708,7 +708,7 @@ describe('desync, HTTP/2: what reaches the origin is one request', () => {
     });
   }
 
-  it('trailers bring nothing that frames or routes', async () => {
+  it('trailers contain no fields for framing or routing', async () => {
     const { requests } = await bench.attackHttp2(async (client) => {
       client.send(
         headers(1, fields({}, ['trailer', 'host, x-t']), FLAG.endHeaders),
@@ -726,7 +726,7 @@ describe('desync, HTTP/2: what reaches the origin is one request', () => {
     );
   });
 
-  it('the parts of a cookie become one field (RFC 9113 §8.2.3)', async () => {
+  it('split cookie fields become one field (RFC 9113 §8.2.3)', async () => {
     const { requests } = await bench.attackHttp2(async (client) => {
       client.send(...whole({}, ['cookie', 'a=b'], ['cookie', 'c=d']));
       assert.equal(await client.outcome(1), 200);

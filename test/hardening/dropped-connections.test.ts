@@ -85,7 +85,7 @@ function fields(method: string, path: string): readonly Field[] {
 }
 
 describe('HTTP/2 connections that are dropped', () => {
-  it('leave the gateway well, whatever it was writing to them', async (test) => {
+  it('do not harm the gateway, whatever it was writing to them', async (test) => {
     const site = await startSite(test);
     const random = seeded(Number(process.env['HUBGATE_TEST_SEED'] ?? 1));
     for (let dropped = 0; dropped < DROPS; dropped += DROPS_PER_LOOK) {

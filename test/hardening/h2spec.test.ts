@@ -20,7 +20,7 @@ const EARLY_END = '6.1. 3';
 const PASSED_BEHIND_APP = 138;
 
 describe('h2spec (RFC 9113)', () => {
-  it('finds nothing that is not Node’s own in an answer of the same turn', async (test) => {
+  it('finds only known failures of Node in a synchronous response', async (test) => {
     const output = await tried(test, 'respond "hello world, and more"');
     if (output === null) return test.skip('h2spec is not on the path');
     const [, failures = ''] = output.split('\nFailures:');
@@ -31,7 +31,7 @@ describe('h2spec (RFC 9113)', () => {
     );
   });
 
-  it('finds nothing else, and less, in the answer of an app', async (test) => {
+  it('finds only those, and fewer of them, in the response of an app', async (test) => {
     const app = createServer((request, response) => {
       request.resume();
       response.end('hello world, and more');

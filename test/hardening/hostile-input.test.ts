@@ -11,7 +11,7 @@ import {
 } from '../support/hub-server.ts';
 
 /** What catches a hang; nothing here is timed. */
-describe('hostile input: the hub stays up and answers', () => {
+describe('hostile input: the hub stays up and responds', () => {
   it('G-452 C-293: patterns that would block a backtracking matcher for minutes', async (test) => {
     const hub = await startHub(test);
     const topics = [
@@ -90,7 +90,7 @@ describe('hostile input: the hub stays up and answers', () => {
     }
   });
 
-  it('a form of a million fields, of one endless field, and of nothing but separators', async (test) => {
+  it('a form with a million fields, with one endless field, and with nothing but separators', async (test) => {
     const hub = await startHub(test);
     for (const [body, status] of [
       [`${'&'.repeat(1_000_000)}topic=a`, 413],
@@ -104,7 +104,7 @@ describe('hostile input: the hub stays up and answers', () => {
     }
   });
 
-  it('a query of thousands of matchers, and header fields of tens of kilobytes', async (test) => {
+  it('a query with thousands of matchers, and header fields of tens of kilobytes', async (test) => {
     const hub = await startHub(test);
     const many = await hub.get(`/.well-known/hub?${'match=a&'.repeat(5000)}`);
     assert.equal(many.status, 400);

@@ -53,7 +53,7 @@ after(async () => {
   for (const cleanUp of cleanUps) await cleanUp();
 });
 
-describe('HTTP/2 floods: the connection is ended, and nobody else notices', () => {
+describe('HTTP/2 floods: the connection is closed, and no other client is affected', () => {
   const floods: Record<string, (client: RawHttp2) => void> = {
     'rapid reset (CVE-2023-44487)': (client) => {
       for (let i = 0; i < 1500; i += 1) {
@@ -124,8 +124,8 @@ describe('HTTP/2 floods: the connection is ended, and nobody else notices', () =
   }
 });
 
-describe('HTTP/2 limits: what one connection may hold', () => {
-  it('250 streams at once are served; one more ends the connection', async () => {
+describe('HTTP/2 limits: the resources of one connection', () => {
+  it('250 concurrent streams are served; one more closes the connection', async () => {
     const client = await connectRaw(owner, site.port, site.ca);
     for (let i = 0; i < 250; i += 1) client.send(headers(2 * i + 1, get('/hold')));
     await client.settled();
@@ -134,7 +134,7 @@ describe('HTTP/2 limits: what one connection may hold', () => {
     await client.untilEnded();
   });
 
-  it('a bomb of references to one large field (RFC 7541 §7.3)', async () => {
+  it('a header bomb of references to one large field (RFC 7541 §7.3)', async () => {
     const client = await connectRaw(owner, site.port, site.ca);
     // With indexing: 4,000 bytes become the first entry of the dynamic table, index 62.
     const entry = Buffer.concat([Buffer.from([0x40]), literal('x'), literal('y'.repeat(4000))]);
@@ -146,7 +146,7 @@ describe('HTTP/2 limits: what one connection may hold', () => {
     client.socket.destroy();
   });
 
-  it('a header list beyond max_header_size, in fields that are each allowed', async () => {
+  it('a header list beyond max_header_size, in fields that are each small enough', async () => {
     const client = await connectRaw(owner, site.port, site.ca);
     const large = Array.from({ length: 3 }, (_, i): Field => [`x-${i}`, 'y'.repeat(30_000)]);
     client.send(...inFrames(1, block([...get('/ok'), ...large])));
@@ -157,7 +157,7 @@ describe('HTTP/2 limits: what one connection may hold', () => {
     client.socket.destroy();
   });
 
-  it('a token of 64 KiB in a field passes when its bytes fit, and ends the connection beyond', async () => {
+  it('a 64 KiB token in a field is accepted if its bytes fit, and otherwise closes the connection', async () => {
     const client = await connectRaw(owner, site.port, site.ca);
     const token = (length: number): Field => ['authorization', 'a'.repeat(length)];
     client.send(...inFrames(1, block([...get('/ok'), token(65_536)])));
@@ -168,7 +168,7 @@ describe('HTTP/2 limits: what one connection may hold', () => {
     assert.equal(errorCode(goAway), COMPRESSION_ERROR);
   });
 
-  it('bodies for windows that never open stay with the origin', async () => {
+  it('response bodies for windows that never open are not read from the origin', async () => {
     const client = await connectRaw(owner, site.port, site.ca);
     const settings = Buffer.alloc(6);
     settings.writeUInt16BE(4, 0);
