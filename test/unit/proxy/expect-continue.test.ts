@@ -158,7 +158,7 @@ for (const { name, connect } of [
       assert.deepEqual(client.statuses, [100, 200]);
     });
 
-    it('is answered by a head ala process that does not want the body', async () => {
+    it('is answered by a final response without a body, such as a 204', async () => {
       await using upstream = await rawOrigin((socket) => {
         socket.write('HTTP/1.1 204 No Content\r\n\r\n');
       });

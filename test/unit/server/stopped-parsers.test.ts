@@ -31,7 +31,7 @@ describe('data that arrives while a parser is stopped', () => {
     assert.equal(stopped.take(socket), null);
   });
 
-  it('is more than Node delivers in one read over TLS', () => {
+  it('is kept up to a limit that exceeds what Node delivers in one read over TLS', () => {
     // Node reads 64 KiB at a time, and what was left of a record comes before them.
     assert.ok(MAX_STOPPED_BYTES >= 64 * 1024 + RECORD.length);
   });
