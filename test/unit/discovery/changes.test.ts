@@ -57,7 +57,7 @@ describe('changes (RFC 9111 §4.4)', () => {
     );
   });
 
-  it('marks a page topic with the query that the response names, and never with the query of the request', async (test) => {
+  it('contains a mark for the query of a URL that the response names, but nothing of the request’s own query', async (test) => {
     const app: RequestListener = (request, response) => {
       request.resume();
       response.writeHead(303, { Location: '/page?title=A' }).end();

@@ -165,7 +165,7 @@ describe('refetches of pages because of one update', () => {
     assert.equal(counted.requests, 3);
   });
 
-  it('are kept apart by everything that a client sends, so that no client influences a page for others', async (test) => {
+  it('are kept apart by everything that a client sends, so that no client can influence a page for others', async (test) => {
     const { counted, app } = counting({});
     const site = await live(test, app);
     const agent = tabs(test);
