@@ -89,7 +89,7 @@ describe('a history that may be damaged', () => {
     await transport.close();
   });
 
-  it('accepts no stream with presence until there is a presence board for it', async () => {
+  it('accepts no stream with presence until there is a board for it', async () => {
     const { opening, log, clock, state } = setUp(damaged);
     const transport = await opening();
     const names = { profile: profiles.hub, hubPath: '/hub', base: 'https://hub.invalid/hub' };
