@@ -286,7 +286,7 @@ describe('the user of basic_auth', () => {
   });
 });
 
-describe('a field by which the gateway tells the app the user', () => {
+describe('a field that names the user to the app', () => {
   it('is removed from client requests, whichever route sets it', async (test) => {
     for (const [writes, ask] of [
       [guard('/a/*'), {}],

@@ -94,7 +94,7 @@ describe('tokens behind forward_auth', () => {
     assert.equal(cookies(await site.get('/')).has(COOKIE), false, 'who had none is left alone');
   });
 
-  it('end with a denial whose status is one of expire', async (test) => {
+  it('end with a denial whose status is listed in expire', async (test) => {
     const site = await guardedSite(test);
     const page = await site.get('/', { headers: [['Cookie', 'session=bob']] });
     const mark = cookies(page).get(MARK)?.get('value') ?? assert.fail('no mark');

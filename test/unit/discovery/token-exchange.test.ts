@@ -314,7 +314,7 @@ describe('discovery: a failed token exchange never fails the page', () => {
     ['by an error of its own', 500, '{}'],
     ['with too much', 200, 'x'.repeat(200_000)],
   ] as const) {
-    it(`continues for all others when one subject gets ${name}, until several fail`, async (test) => {
+    it(`continues for all others when the server responds to one subject ${name}, until several fail`, async (test) => {
       const endpoint = await startEndpoint(test, async (asked, response) => {
         if (asked.form.get('subject_token')?.startsWith('odd') !== true) {
           await grant(systemClock)(asked, response);

@@ -97,7 +97,7 @@ describe('the abort signal', () => {
     ['of the gateway', serveExchanges],
     ['mounted in a server', serveMounted],
   ] as const) {
-    it(`aborts requests that are still waiting for their turn, too, ${where}`, async () => {
+    it(`aborts pipelined requests that still wait for their turn, ${where}`, async () => {
       const paths = ['/first', '/second', '/third'];
       const told: string[] = [];
       let all: () => void = () => {};

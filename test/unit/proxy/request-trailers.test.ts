@@ -237,7 +237,7 @@ for (const { name, send } of [
       assert.equal((await request.answer).status, 504);
     });
 
-    it('let a response stay incomplete that stops in the middle, through a crash or silence', async () => {
+    it('leave a response incomplete that stops in the middle, through a crash or silence', async () => {
       for (const dies of [true, false]) {
         await using upstream = await rawOrigin((socket, text) => {
           if (!complete(text)) return;

@@ -18,7 +18,7 @@ function handedOutUpTo(position: number): HandedOut {
 }
 
 describe('a history in Redis that loses its end while a group is stored', () => {
-  it('looks for what an earlier attempt has stored at the point where the history continues, not where it ended', async () => {
+  it('looks for what an earlier attempt has stored from the point where the history continues, not where it ended', async () => {
     const handedOut = handedOutUpTo(100);
     const lookedFrom: unknown[] = [];
     const session = {
