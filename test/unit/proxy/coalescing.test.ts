@@ -244,7 +244,7 @@ describe('responses that are shared with slow readers', () => {
     slow.destroy();
   });
 
-  it('are delivered in full to the first client even if too large to share', async () => {
+  it('are delivered in full even if they are too large to share', async () => {
     const large = Buffer.alloc(3_000_000, 'y');
     await using app = await origin((_request, response) => void response.end(large));
     const sharedResponseMemory = new SharedResponseMemory();

@@ -115,7 +115,7 @@ describe('an h2c:// upstream (RFC 9113 §3.3)', () => {
     assert.equal(answer.headers['x-back'], 'é');
   });
 
-  it('is shown to the client with the protocol that it speaks (RFC 9110 §7.6.3)', async () => {
+  it('appears in Via with the protocol that it speaks (RFC 9110 §7.6.3)', async () => {
     await using upstream = await http2Origin((stream) => {
       stream.additionalHeaders({ ':status': 103, link: '</a.css>' });
       stream.respond({ ':status': 200, via: '1.1 inner' });

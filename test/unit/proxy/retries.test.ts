@@ -166,7 +166,7 @@ describe('trying other upstreams', () => {
     }
   });
 
-  it('does not wait for an upstream once lb_retries is used up', async () => {
+  it('does not wait for an upstream just because lb_retries allows more retries', async () => {
     const gone = `http://127.0.0.1:${await freePort()}`;
     await using gateway = await proxyTo([gone], {
       loadBalancing: {

@@ -71,7 +71,7 @@ describe('presence of several processes that share a history', () => {
     assert.equal(one.told.length + two.told.length, 1);
   });
 
-  it('lets another process announce a departure that its owner did not, as the same event', async (test) => {
+  it('lets another process announce a departure that the first one failed to announce, as the same event', async (test) => {
     const path = await directory(test);
     const dead = await start(test, path);
     const [failing, other] = [await start(test, path), await start(test, path)];
@@ -104,7 +104,7 @@ describe('presence of several processes that share a history', () => {
     assert.equal(departures.length, 2);
   });
 
-  it('removes a thousand entries of a dead process in parts, and restores those it had removed', async (test) => {
+  it('removes a thousand entries of a dead process in parts, and restores those already removed if it resumes', async (test) => {
     const path = await directory(test);
     const [stopped, other] = [await start(test, path), await start(test, path)];
     const names = Array.from({ length: 600 }, (_, index) => `s${index}`);
