@@ -57,7 +57,7 @@ describe('changes (RFC 9111 §4.4)', () => {
     );
   });
 
-  it('marks the query of a page that the answer names, and says nothing of that of the request', async (test) => {
+  it('contains a mark for the query of a URL that the response names, but nothing of the request’s own query', async (test) => {
     const app: RequestListener = (request, response) => {
       request.resume();
       response.writeHead(303, { Location: '/page?title=A' }).end();
@@ -70,7 +70,7 @@ describe('changes (RFC 9111 §4.4)', () => {
     assert.match(queries[`${site.origin}/page`][0], /^[0-9a-f]{2}$/);
   });
 
-  it('announces no URL of more than 1,024 characters, which every pattern would have to look at', async (test) => {
+  it('announces no URL longer than 1,024 characters, which would be matched against every pattern', async (test) => {
     const { data } = await announced(test, NOW, answering(200), [
       ['POST', `/${'a'.repeat(1024)}`],
       ['POST', '/books/1'],
@@ -81,7 +81,7 @@ describe('changes (RFC 9111 §4.4)', () => {
     );
   });
 
-  it('announces nothing of safe methods, of failures and of what the gateway answers', async (test) => {
+  it('announces nothing for safe methods, failures and responses of the gateway itself', async (test) => {
     const app: RequestListener = (request, response) => {
       request.resume();
       response.writeHead(request.url === '/404' ? 404 : request.url === '/500' ? 500 : 200).end();
@@ -124,7 +124,7 @@ describe('changes (RFC 9111 §4.4)', () => {
     assert.deepEqual(await wrong.untilId('urn:end'), ['urn:end']);
   });
 
-  it('counts a redirection only where it shows what the request has done', async (test) => {
+  it('counts a redirect only if it shows what the request has done', async (test) => {
     const app: RequestListener = (request, response) => {
       request.resume();
       const { searchParams } = new URL(request.url ?? '/', 'http://app');
@@ -165,7 +165,7 @@ describe('changes (RFC 9111 §4.4)', () => {
     );
   });
 
-  it('tells nobody of a query: not in the data, the topics, the history or the log', async (test) => {
+  it('reveals no query: not in the data, the topics, the history or the log', async (test) => {
     const app: RequestListener = (request, response) => {
       request.resume();
       response.writeHead(303, { Location: '/done?token=s3cret', 'Hub-Publish': '"/a?key=s3cret"' });
@@ -211,13 +211,13 @@ describe('changes (RFC 9111 §4.4)', () => {
     assert.deepEqual(await others.untilId('urn:end'), ['urn:end']);
   });
 
-  it('says nothing with data none', async (test) => {
+  it('contains no details with data none', async (test) => {
     const none = 'public {\n\t\t\tdata none\n\t\t\tsync\n\t\t}';
     const { data } = await announced(test, none, answering(204), [['DELETE', '/a']]);
     assert.deepEqual(data, ['']);
   });
 
-  it('says what the app answered with data body, when that is JSON of at most 64 KiB', async (test) => {
+  it('contains the response body of the app with data body, if that is JSON of at most 64 KiB', async (test) => {
     const bodies: Record<string, readonly [Record<string, string>, string | Buffer]> = {
       '/json': [{ 'Content-Type': 'application/json' }, '{"id":1}'],
       '/gzip': [
@@ -252,7 +252,7 @@ describe('changes (RFC 9111 §4.4)', () => {
     );
   });
 
-  it('makes one update of a burst on one topic: the first at once, the last at the end', async (test) => {
+  it('combines a burst on one topic into one update: the first change at once, the last at the end', async (test) => {
     const site = await siteWith(
       test,
       'public {\n\t\t\twindow 300ms\n\t\t\tsync\n\t\t}',
@@ -282,7 +282,7 @@ describe('changes (RFC 9111 §4.4)', () => {
     await stream.until(({ ids }) => ids.length === 2);
   });
 
-  it('is stored before the client has its answer with sync', async (test) => {
+  it('is stored before the client gets its response with sync', async (test) => {
     const site = await siteWith(test, NOW, answering(200));
     const before = (await site.get('/', {})).headers.link;
     await site.get('/', { method: 'POST' });
@@ -290,7 +290,7 @@ describe('changes (RFC 9111 §4.4)', () => {
     assert.notEqual(before, after, 'the cursor has moved');
   });
 
-  it('reaches only who has a token when it is private', async (test) => {
+  it('reaches only clients with a token when it is private', async (test) => {
     const site = await siteWith(test, 'private {\n\t\t\tsync\n\t\t}', answering(200));
     const guest = await site.stream('match=*');
     const reader = await site.stream('match=*', {
@@ -302,7 +302,7 @@ describe('changes (RFC 9111 §4.4)', () => {
     assert.deepEqual(await guest.untilId('urn:end'), ['urn:end']);
   });
 
-  it('is never merged with what others may read, when it is private', async (test) => {
+  it('is never merged with an update for everyone when it is private', async (test) => {
     let created = 0;
     const app: RequestListener = (request, response) => {
       request.resume();
@@ -318,7 +318,7 @@ describe('changes (RFC 9111 §4.4)', () => {
     assert.equal((await reader.untilId('urn:end')).length, 4);
   });
 
-  it('is private where nothing is said and the request carries credentials', async (test) => {
+  it('is private by default if the request carries credentials', async (test) => {
     const site = await siteWith(test, '{\n\t\t\twindow 0s\n\t\t\tsync\n\t\t}', answering(200));
     const guest = await site.stream('match=*');
     await site.get('/a', { method: 'POST', headers: [['Cookie', 'session=1']] });
@@ -330,14 +330,14 @@ describe('changes (RFC 9111 §4.4)', () => {
     assert.equal(guest.ids.length, 2);
   });
 
-  it('is told at debug level', async (test) => {
+  it('is logged at debug level', async (test) => {
     const { site } = await announced(test, NOW, answering(200), [['POST', '/a']]);
     const line = site.log.find(({ message }) => message === 'Announced');
     assert.equal(line?.level, 'debug');
     assert.deepEqual(line?.fields['topics'], [`${site.origin}/a`]);
   });
 
-  it('can be narrowed, and names further topics for what belongs to them', async (test) => {
+  it('can be limited to a matcher, and names further topics for related resources', async (test) => {
     const changes = `@public public {
 			window 0s
 			sync
@@ -368,7 +368,7 @@ describe('changes (RFC 9111 §4.4)', () => {
     );
   });
 
-  it('takes the canonical link of the answer for a further name of what has changed', async (test) => {
+  it('uses the canonical link of the response as a further name of the changed resource', async (test) => {
     const site = await siteWith(
       test,
       NOW,
@@ -387,7 +387,7 @@ describe('changes (RFC 9111 §4.4)', () => {
     assert.equal(other.ids.length, 0);
   });
 
-  it('announces what fits an alias by its topic alone, with no more of its query', async (test) => {
+  it('announces a URL that matches an alias by its topic alone, without the rest of its query', async (test) => {
     const options = `${NOW}
 		alias /index.php/{page} /index.php?title={page}
 		alias /post.php?post={id}
@@ -420,7 +420,7 @@ describe('changes (RFC 9111 §4.4)', () => {
     assert.ok(!JSON.stringify(site.log).includes('s3cret'));
   });
 
-  it('may be given more than once: the first that is for a request counts', async (test) => {
+  it('may be configured more than once: the first directive that matches a request applies', async (test) => {
     const changes = `@inside private {
 			window 0s
 			sync

@@ -61,8 +61,8 @@ const mintSite = ({ mint, subscriber = `jwt "${SUBSCRIBER_KEY}"`, hub = '' }: Mi
 
 const GOOD = `issuer ${ISSUER}\nkey "${SUBSCRIBER_KEY}"\nsubscribe https://example.com/{http.response.header.a}`;
 
-describe('load: would the hub accept what token mint makes?', () => {
-  it('says nothing of one that it would', () => {
+describe('load: does the hub accept what token mint issues?', () => {
+  it('reports nothing if the token is accepted', () => {
     assert.deepEqual(problemsOf(mintSite({ mint: GOOD })), []);
     const pair = {
       mint: `issuer ${ISSUER}\nkey "${pem(rsa.privateKey, 'pkcs8')}"\nalg RS256`,
@@ -143,7 +143,7 @@ describe('load: would the hub accept what token mint makes?', () => {
   });
 });
 
-describe('load: does the cookie get to the hub? (seed §5.3)', () => {
+describe('load: does the cookie reach the hub? (seed §5.3)', () => {
   const hubSite = (host: string): string => `https://${host} {
 	tls internal
 	hub {
@@ -194,7 +194,7 @@ describe('load: does the cookie get to the hub? (seed §5.3)', () => {
     );
   });
 
-  it('asks for the domain that a hub on a sibling subdomain needs', () => {
+  it('asks for the domain setting that a hub on a sibling subdomain needs', () => {
     const named = hubSite('hub.example.com') + page('app.example.com', 'hub hub.example.com');
     assert.equal(only(named).severity, 'warning');
     assert.equal(only(named).hint, 'add cookie { domain example.com }');
@@ -218,7 +218,7 @@ describe('load: does the cookie get to the hub? (seed §5.3)', () => {
     }
   });
 
-  it('refuses a hub that is not there', () => {
+  it('refuses a hub that does not exist', () => {
     assert.equal(only(page('app.example.com', 'hub hub.example.com')).code, 'unknown-hub');
   });
 });

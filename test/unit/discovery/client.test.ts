@@ -61,7 +61,7 @@ describe('client: subscribe', () => {
     assert.ok(bytes <= MAX_GZIPPED_BYTES, `${bytes} bytes`);
   });
 
-  it('gives the state, then every update since', async (test) => {
+  it('yields the state, then every update since', async (test) => {
     const site = await startSite(test, page);
     await publishTo(site, 'before');
     const recorder = new Recorder(test, `${site.origin}/page`, 'https://example.com/a', {
@@ -111,7 +111,7 @@ describe('client: subscribe', () => {
     assert.deepEqual(recorder.ids, ['new'], 'what the second state shows is not repeated');
   });
 
-  it('tries again while the resource fails, and shows no error page as state', async (test) => {
+  it('retries while the resource fails, and returns no error page as state', async (test) => {
     let answers = 0;
     const site = await startSite(test, (_, response) => {
       answers += 1;
@@ -124,7 +124,7 @@ describe('client: subscribe', () => {
     assert.equal(recorder.statuses[0], 'connecting');
   });
 
-  it('backs off where the cursor of the resource stays out of the history', async (test) => {
+  it('backs off while the cursor of the resource is missing from the history', async (test) => {
     let answers = 0;
     const site = await startSite(test, (_, response) => {
       answers += 1;
@@ -138,7 +138,7 @@ describe('client: subscribe', () => {
     assert.equal(answers, 2, 'once more at once, then only after a wait');
   });
 
-  it('stops when it is refused with a renewed cookie, and says so', async (test) => {
+  it('stops when it is refused even with a renewed cookie, and reports that', async (test) => {
     let answers = 0;
     const site = await startSite(
       test,
@@ -164,7 +164,7 @@ describe('client: subscribe', () => {
     assert.deepEqual(recorder.ids, ['hers']);
   });
 
-  it('sends a token by the Authorization header, asked for at each connection', async (test) => {
+  it('sends a token in the Authorization header, requested for each connection', async (test) => {
     const site = await startSite(test, page, { hub: 'write_timeout 300ms' });
     let asked = 0;
     const recorder = new Recorder(test, `${site.origin}/`, '*', {
@@ -179,7 +179,7 @@ describe('client: subscribe', () => {
     await recorder.until(() => asked >= 2);
   });
 
-  it('fetches the resource for its cookie before each new connection, if asked to', async (test) => {
+  it('fetches the resource for its cookie before each new connection, if configured', async (test) => {
     let answers = 0;
     const site = await startSite(
       test,
@@ -194,7 +194,7 @@ describe('client: subscribe', () => {
     assert.deepEqual([answers, recorder.states.length], [3, 1]);
   });
 
-  it('asks for topics, patterns, and a hub by another relation', async (test) => {
+  it('requests topics, patterns, and a hub by another relation', async (test) => {
     const asked: string[] = [];
     const port = await listen(test, (request, response) => {
       asked.push(request.url ?? '');
@@ -226,7 +226,7 @@ describe('client: subscribe', () => {
     ]);
   });
 
-  it('ends when it is told to, by the function or the signal', async (test) => {
+  it('stops when asked to, by the function or the signal', async (test) => {
     const left: Promise<void>[] = [];
     const port = await listen(test, (request, response: ServerResponse) => {
       response.setHeader('Link', '</h>; rel=hub');
@@ -281,14 +281,14 @@ describe('client: the event stream (WHATWG HTML §9.2.6)', () => {
     assert.deepEqual(retries, [70]);
   });
 
-  it('takes no wait that doubling leaves at 0, or that no timer can hold', async () => {
+  it('ignores a retry time that doubling leaves at 0, or that no timer can hold', async () => {
     const { retries } = await read(
       ...['0', '00', '1', '999999999', '1000000000', '0070'].map((text) => `retry: ${text}\n`),
     );
     assert.deepEqual(retries, [1, 999_999_999, 70]);
   });
 
-  it('reads the same however the bytes are cut', async () => {
+  it('parses the same however the bytes are split', async () => {
     const text = 'id: ü\r\ndata: 日本\r\n\r\ndata: 2\r\n\r\n';
     const whole = await read(text);
     assert.equal(whole.updates.length, 2);

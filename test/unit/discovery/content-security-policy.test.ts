@@ -39,8 +39,8 @@ const FORBIDDEN = [
   [["require-trusted-types-for 'script'", "trusted-types 'none'"], 'trusted-types hubgate'],
 ] as const;
 
-describe('whether a Content-Security-Policy lets a page be live (CSP Level 3)', () => {
-  it('is no when there are more policies than are looked at', () => {
+describe('the check whether a Content-Security-Policy allows a live page (CSP Level 3)', () => {
+  it('fails if there are more policies than the limit', () => {
     const pieces = piecesOf(() => void askPolicies(['a,'.repeat(40_000)], question));
     assert.ok(pieces <= 65, `${pieces} pieces`);
     const all = Array.from({ length: 64 }, () => "default-src 'self'");
@@ -55,7 +55,7 @@ describe('whether a Content-Security-Policy lets a page be live (CSP Level 3)', 
   });
 
   for (const policies of ALLOWED) {
-    it(`does: ${JSON.stringify(policies)}`, () => {
+    it(`passes: ${JSON.stringify(policies)}`, () => {
       assert.deepEqual(askPolicies(policies, question), {
         kind: 'allowed',
         nonce: null,
@@ -64,19 +64,19 @@ describe('whether a Content-Security-Policy lets a page be live (CSP Level 3)', 
     });
   }
   for (const [policies, allow] of FORBIDDEN) {
-    it(`does not: ${JSON.stringify(policies)}`, () => {
+    it(`fails: ${JSON.stringify(policies)}`, () => {
       assert.deepEqual(askPolicies(policies, question), { kind: 'forbidden', allow });
     });
   }
 
   for (const names of ['', "; trusted-types app hubgate 'allow-duplicates'", '; trusted-types *']) {
-    it(`lets the script trust its server: require-trusted-types-for${names}`, () => {
+    it(`passes if the script may trust its server: require-trusted-types-for${names}`, () => {
       const answer = askPolicies([`require-trusted-types-for 'script'${names}`], question);
       assert.deepEqual(answer, { kind: 'allowed', nonce: null, trusted: true });
     });
   }
 
-  it('takes the nonce of the page, if all policies know it', () => {
+  it('takes the nonce of the page into account, if all policies contain it', () => {
     const strict = "script-src 'nonce-abc' 'strict-dynamic'";
     assert.deepEqual(askPolicies([strict], question), {
       kind: 'allowed',
@@ -86,7 +86,7 @@ describe('whether a Content-Security-Policy lets a page be live (CSP Level 3)', 
     assert.equal(askPolicies([strict, "script-src 'nonce-xyz'"], question).kind, 'forbidden');
   });
 
-  it('names the hub where it is elsewhere', () => {
+  it('takes a hub on another origin into account', () => {
     const hub = new URL('https://hub.example.com/.well-known/hub');
     const elsewhere = { ...question, hub, script: new URL('https://hub.example.com/hub/live.js') };
     assert.deepEqual(askPolicies(["default-src 'self'"], elsewhere), {
@@ -100,7 +100,7 @@ describe('whether a Content-Security-Policy lets a page be live (CSP Level 3)', 
     });
   });
 
-  it('reads the policy of a meta element', () => {
+  it('takes the policy of a meta element into account', () => {
     const meta = `meta http-equiv="Content-Security-Policy" content="script-src &#39;self&#39;"`;
     assert.equal(metaPolicy(meta), "script-src 'self'");
     assert.equal(metaPolicy('meta charset="utf-8"'), null);

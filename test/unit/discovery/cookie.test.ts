@@ -32,7 +32,7 @@ const send = (token: string, more: Record<string, string> = {}): string =>
   `/?${new URLSearchParams({ 'Hub-Access-Token': token, ...more }).toString()}`;
 
 describe('discovery: the access-token cookie (seed §5.3, hubfile §3)', () => {
-  it('makes the cookie of the app’s header, which the client never sees', async (test) => {
+  it('makes the cookie from the app’s header, which the client never sees', async (test) => {
     const site = await startSite(test, echo);
     const token = await site.token();
     const answer = await site.get(send(token));
@@ -50,7 +50,7 @@ describe('discovery: the access-token cookie (seed §5.3, hubfile §3)', () => {
     assert.equal(answer.body, 'a page');
   });
 
-  it('reads private updates with the cookie', async (test) => {
+  it('allows reading private updates with the cookie', async (test) => {
     const site = await startSite(test, echo);
     const answer = await site.get(send(await site.token()));
     const stream = await site.stream('match=*', { headers: [cookieHeader(answer)] });
@@ -76,7 +76,7 @@ describe('discovery: the access-token cookie (seed §5.3, hubfile §3)', () => {
     assert.equal(answer.headers['cache-control'], 'private');
   });
 
-  it('drops what is not a JWT, with a warning that does not repeat it', async (test) => {
+  it('drops a value that is not a JWT, with a warning that is not repeated', async (test) => {
     const site = await startSite(test, echo);
     const token = await site.token();
     for (const bad of [
@@ -97,7 +97,7 @@ describe('discovery: the access-token cookie (seed §5.3, hubfile §3)', () => {
     }
   });
 
-  it('keeps the header from the client with discovery off and outside of the matcher', async (test) => {
+  it('hides the header from the client with discovery off and outside of the matcher', async (test) => {
     for (const line of ['discovery off', 'discovery /elsewhere/*']) {
       const site = await startSite(test, echo, { site: line });
       const answer = await site.get(send(await site.token()));
@@ -106,7 +106,7 @@ describe('discovery: the access-token cookie (seed §5.3, hubfile §3)', () => {
     }
   });
 
-  it('keeps the header from the client in trailers too', async (test) => {
+  it('hides the header from the client in trailers too', async (test) => {
     const site = await startSite(test, (_, response) => {
       response.setHeader('Trailer', 'Hub-Access-Token, X-Sum');
       response.write('body');
@@ -131,7 +131,7 @@ describe('discovery: the access-token cookie (seed §5.3, hubfile §3)', () => {
     assert.deepEqual(fields(answer, 'x-token'), []);
   });
 
-  it('sets Domain for a hub on a sibling subdomain, on hosts that it covers', async (test) => {
+  it('sets Domain for a hub on a sibling subdomain, on hosts that the domain covers', async (test) => {
     const hubfile = `http://hub.example.com:{port} {${HUB}
 		anonymous
 	}
@@ -155,7 +155,7 @@ http://app.example.com:{port} {
     assert.equal(cookies(answer).get(MARK)?.get('domain'), 'example.com');
   });
 
-  it('sets no cookie for a hub on another domain, and says so in the log', async (test) => {
+  it('sets no cookie for a hub on another domain, and logs that', async (test) => {
     const hubfile = `http://localhost:{port} {
 	discovery {
 		hub https://hub.example.net/.well-known/hub
@@ -170,7 +170,7 @@ http://app.example.com:{port} {
     assert.ok(site.log.some(({ message }) => message.includes('no cookie of this site can reach')));
   });
 
-  it('warns of a token that browsers will not keep', async (test) => {
+  it('warns about a token that browsers will not keep', async (test) => {
     const site = await startSite(test, (_, response) => {
       response.setHeader('Hub-Access-Token', large);
       response.end();
@@ -189,7 +189,7 @@ http://app.example.com:{port} {
     assert.equal(cookieDomain('a.example.com', 'b.example.net', 'example.com'), undefined);
   });
 
-  it('gives several hubs of one domain cookies of their own', () => {
+  it('gives each of several hubs on one domain a cookie of its own', () => {
     const attributes = { path: '/h', sameSite: 'Lax', domain: null } as const;
     const names = ['one', 'two'].flatMap((name) =>
       tokenCookies({ ...attributes, name }, 't', 'm', 60).map((cookie) => cookie.split('=')[0]),
@@ -217,7 +217,7 @@ describe('discovery: logging out (issue 7, expire)', () => {
     await streams[1]?.untilId(id);
   });
 
-  it('does so whichever of its tokens opened the stream', async (test) => {
+  it('does so whichever of the browser’s tokens opened the stream', async (test) => {
     const site = await startSite(test, echo);
     const first = await login(site, 'urn:token:1');
     const stream = await site.stream('match=*', { headers: [first.cookie] });
@@ -233,7 +233,7 @@ describe('discovery: logging out (issue 7, expire)', () => {
     await stream.untilEnd();
   });
 
-  it('does so for a token that has expired already, by its jti', async (test) => {
+  it('does so for a token that has already expired, by its jti', async (test) => {
     const site = await startSite(test, echo);
     const { cookie } = await login(site, 'urn:session:7');
     const [token = ''] = cookie[1].split('; ');
@@ -244,7 +244,7 @@ describe('discovery: logging out (issue 7, expire)', () => {
     await stream.untilEnd();
   });
 
-  it('does so on a configured status or path, and only when the logout succeeded', async (test) => {
+  it('does so on a configured status or path, and only if the logout succeeded', async (test) => {
     const site = await startSite(test, echo, {
       site: 'discovery {\n\t\texpire {\n\t\t\tstatus 401 419\n\t\t\tpath /logout /session/*\n\t\t}\n\t}',
     });
@@ -264,7 +264,7 @@ describe('discovery: logging out (issue 7, expire)', () => {
     await stream.untilEnd();
   });
 
-  it('hides the mark from the app and leaves its other cookies as they are', async (test) => {
+  it('hides the session mark from the app and leaves its other cookies unchanged', async (test) => {
     const seen: (string | undefined)[] = [];
     const site = await startSite(test, (request, response) => {
       seen.push(request.headers.cookie);
@@ -277,7 +277,7 @@ describe('discovery: logging out (issue 7, expire)', () => {
     assert.deepEqual(seen, ['a=1; b=2', undefined, 'a=1;b="2"']);
   });
 
-  it('takes no mark that it cannot have made', async (test) => {
+  it('ignores a mark that it cannot have created', async (test) => {
     const site = await startSite(test, echo);
     const forged: [string, string] = ['Cookie', `${MARK}=guessed`];
     const stream = await site.stream('match=*', { headers: [forged] });
@@ -310,7 +310,7 @@ describe('discovery: caches (RFC 9111)', () => {
     }
   });
 
-  it('removes the fields that outrank Cache-Control in some caches (RFC 9213)', async (test) => {
+  it('removes the fields that override Cache-Control in some caches (RFC 9213)', async (test) => {
     const site = await startSite(test, echo);
     const token = await signToken(SUBSCRIBER_KEY, claims);
     const overrides = {
@@ -328,7 +328,7 @@ describe('discovery: caches (RFC 9111)', () => {
     assert.equal(without.headers['cache-control'], undefined);
   });
 
-  it('gives a 304 a token only when no shared cache may hold what it stands for (§4.3.4)', async (test) => {
+  it('gives a 304 a token only if no shared cache may store the response that it stands for (§4.3.4)', async (test) => {
     const site = await startSite(test, echo);
     const token = await signToken(SUBSCRIBER_KEY, claims);
     for (const value of [token, '']) {

@@ -16,7 +16,7 @@ describe('a burst of changes', () => {
     return { clock, told, change, debouncer };
   };
 
-  it('is the first change at once, and all others together at the end of the window', () => {
+  it('yields the first change at once, and all others together at the end of the window', () => {
     const { clock, told, change } = setUp();
     for (const value of ['1', '2', '3']) change('a', value);
     assert.deepEqual(told, ['1']);
@@ -26,7 +26,7 @@ describe('a burst of changes', () => {
     assert.deepEqual(told, ['1', 'later 2+3']);
   });
 
-  it('goes on as long as changes come, once in each window', () => {
+  it('continues as long as changes arrive, with one update per window', () => {
     const { clock, told, change } = setUp();
     for (let turn = 0; turn < 100; turn += 1) {
       change('a', 'x');
@@ -39,7 +39,7 @@ describe('a burst of changes', () => {
     assert.equal(told.at(-1), 'new');
   });
 
-  it('is one topic: others do not wait for it, and without a window nobody does', () => {
+  it('affects one topic: others are not delayed, and without a window nothing is', () => {
     const { told, change } = setUp();
     change('a', '1');
     change('b', '2');
@@ -50,7 +50,7 @@ describe('a burst of changes', () => {
     assert.deepEqual(all, ['1', '2']);
   });
 
-  it('is not held back where there are too many: 10,000 at a time', () => {
+  it('is not delayed if there are too many topics: 10,000 at a time', () => {
     const { clock, told, change } = setUp();
     for (let key = 0; key < 10_001; key += 1) change(`${key}`, 'x');
     change('10000', 'again');
@@ -58,7 +58,7 @@ describe('a burst of changes', () => {
     assert.equal(clock.waiting, 10_000);
   });
 
-  it('ends early when nobody would be there at its end, and none begins then', async () => {
+  it('ends early on shutdown, and no new one begins then', async () => {
     const { clock, told, change, debouncer } = setUp();
     for (const value of ['1', '2', '3']) change('a', value);
     change('b', 'alone');

@@ -74,8 +74,8 @@ const FRAGMENTS = [
   '{"html": "<html><head></head>"}',
 ];
 
-describe('the end of a head', () => {
-  it('is looked for in so many tags, then the page is left as it is', () => {
+describe('the end of a document head', () => {
+  it('is searched for in a limited number of tags, then the page is left unchanged', () => {
     const tags = (count: number): string => `<head>${'<meta>'.repeat(count)}</head>`;
     assert.match(marked(tags(MAX_MARKUP - 2), 65_536), /\|<\/head>$/);
     assert.doesNotMatch(marked(tags(MAX_MARKUP), 65_536), /\|/);
@@ -86,13 +86,13 @@ describe('the end of a head', () => {
   });
 
   for (const text of [...DOCUMENTS, ...FRAGMENTS]) {
-    it(`is found in ${JSON.stringify(text)}, whatever the pieces`, () => {
+    it(`is found in ${JSON.stringify(text)}, however it is split`, () => {
       const plain = text.replaceAll('|', '');
       for (const size of [1, 2, 3, 7, 13, 1000]) assert.equal(marked(plain, size), text, `${size}`);
     });
   }
 
-  it('is the same for every way to cut a document', () => {
+  it('is the same however a document is split', () => {
     const piece = fc.constantFrom(
       ...'<head>|</head>|<html>|<!doctype html>|<title>|</title>|<!--|-->|<script>|</script>|"|\'|=|>|<|/|a| |é|<meta a="|<p>|<template>|</template>'.split(
         '|',

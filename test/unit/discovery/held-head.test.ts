@@ -14,8 +14,8 @@ const head = (fields: Record<string, string> = {}, status = 200) => ({
 });
 
 for (const { name, ask, port } of PROTOCOLS) {
-  describe(`a head that waits, over ${name}`, () => {
-    it('holds the body back, and runs the transforms that come after when its time has come', async () => {
+  describe(`a delayed head, over ${name}`, () => {
+    it('holds the body back, and runs the later transforms when it is released', async () => {
       const token = deferred();
       const order: string[] = [];
       await using server = await serveExchanges(async (exchange) => {
@@ -55,7 +55,7 @@ for (const { name, ask, port } of PROTOCOLS) {
       assert.deepEqual(server.faults, []);
     });
 
-    it('passes on more than fits at once, whole and in order', async () => {
+    it('passes on a body larger than the buffers, complete and in order', async () => {
       const chunks = Array.from({ length: 64 }, (_, index) => Buffer.alloc(40_000, 65 + index));
       await using server = await serveExchanges(async (exchange) => {
         exchange.onHead(() => Promise.resolve());
@@ -67,7 +67,7 @@ for (const { name, ask, port } of PROTOCOLS) {
       assert.equal(answer.body, Buffer.concat(chunks).toString());
     });
 
-    it('sends no body where there is none', async () => {
+    it('sends no body if there is none', async () => {
       await using server = await serveExchanges((exchange) => {
         exchange.onHead(() => Promise.resolve());
         exchange.begin(head({}, exchange.target === '/304' ? 304 : 200)).end('not for HEAD');
@@ -76,7 +76,7 @@ for (const { name, ask, port } of PROTOCOLS) {
       assert.equal((await ask(port(server), { path: '/304' })).status, 304);
     });
 
-    it('breaks off what cannot be sent in the end', async () => {
+    it('aborts a response that cannot be sent in the end', async () => {
       await using server = await serveExchanges((exchange) => {
         exchange.onHead(() => Promise.reject(new Error('against the contract')));
         exchange.begin(head()).end('body');
@@ -88,8 +88,8 @@ for (const { name, ask, port } of PROTOCOLS) {
   });
 }
 
-describe('a head that waits', () => {
-  it('minds that the client leaves meanwhile', async () => {
+describe('a delayed head', () => {
+  it('notices when the client disconnects meanwhile', async () => {
     const token = deferred();
     const seen = deferred();
     let exchange: Exchange | undefined;

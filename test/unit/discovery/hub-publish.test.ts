@@ -41,7 +41,7 @@ describe('Hub-Publish (RFC 9651)', () => {
     );
   });
 
-  it('gives a member the data at its own place, whichever others are faulty', () => {
+  it('gives each member the data at its own position, even if others are invalid', () => {
     const { updates, faults } = asked(
       'topic="urn:secret"; privat, topic="urn:open", topic=1, topic="urn:last"; private',
       'a secret',
@@ -59,7 +59,7 @@ describe('Hub-Publish (RFC 9651)', () => {
     );
   });
 
-  it('publishes nothing where members and data do not pair up', () => {
+  it('publishes nothing if the numbers of members and data differ', () => {
     const good = 'topic="urn:open"';
     for (const [fields, data] of [
       [
@@ -77,12 +77,12 @@ describe('Hub-Publish (RFC 9651)', () => {
     assert.equal(asked('topic="urn:a", topic="urn:b"', 'for both').updates.length, 2);
   });
 
-  it('reads no more members than count', () => {
+  it('parses no more members than count', () => {
     const members = parseMembers('"/a",'.repeat(20_000), 17);
     assert.equal(members.length, 17);
   });
 
-  it('reads every kind of value', () => {
+  it('parses every kind of value', () => {
     const [member] = parseMembers(
       'topic=%"caf%c3%a9"; a=:aGk=:; b=?0; c=-1.5; d="q\\"\\\\"; e=tok/en',
       1,
@@ -120,14 +120,14 @@ describe('Hub-Publish (RFC 9651)', () => {
     });
   }
 
-  it('is bounded in number', () => {
+  it('is limited in number', () => {
     const many = Array.from({ length: 17 }, (_, index) => `topic="urn:${index}"`).join(', ');
     const { updates, faults } = asked(many);
     assert.deepEqual([updates.length, faults], [16, ['more than 16 updates']]);
     assert.equal(asked(`(${'"a" '.repeat(16)}"a")`).faults.length, 1);
   });
 
-  it('reads whatever an app may send in bounded time, and never throws', () => {
+  it('parses any input in bounded time, and never throws', () => {
     fc.assert(
       fc.property(
         fc.string({ unit: fc.constantFrom(...Array.from('topic=",;()? \\:%*a1-.')) }),
@@ -153,7 +153,7 @@ const seen = async (site: Site, path = '/'): Promise<string> => {
   return reader.text.split('id: urn:end')[0] ?? '';
 };
 
-describe('an app that publishes by its answer', () => {
+describe('an app that publishes through its response', () => {
   it('sets a header, which never reaches the client', async (test) => {
     const app: RequestListener = (_request, response) => {
       response.setHeader('Hub-Publish', 'topic="/books/1"; private; type="change"; id="urn:mine"');
@@ -166,7 +166,7 @@ describe('an app that publishes by its answer', () => {
     assert.match(text, /data: \{"title":"a, b"\}\n/);
   });
 
-  it('is told of what nobody can read by the log, without the query of the request', async (test) => {
+  it('has unreadable fields logged, without the query of the request', async (test) => {
     const site = await startSite(test, (_request, response) => {
       response.setHeader('Hub-Publish', 'topic=').end();
     });
@@ -176,7 +176,7 @@ describe('an app that publishes by its answer', () => {
     assert.ok(!JSON.stringify(site.log).includes('s3cret'));
   });
 
-  it('takes the body of the answer, up to 64 KiB', async (test) => {
+  it('may publish the body of the response, up to 64 KiB', async (test) => {
     const app: RequestListener = (request, response) => {
       response.setHeader('Hub-Publish', 'topic="urn:body"; id="urn:mine"; body');
       response.end(request.url === '/large' ? 'x'.repeat(65_537) : 'the body');
@@ -214,7 +214,7 @@ describe('an app that publishes by its answer', () => {
     assert.match(text, /data: 7\n/);
   });
 
-  it('is told of what is refused in the log alone, with the place', async (test) => {
+  it('learns of refusals only through the log, with the position', async (test) => {
     const app: RequestListener = (_request, response) => {
       response.setHeader('Hub-Publish', [
         'topic="/.well-known/hub/subscriptions/x"',
@@ -233,7 +233,7 @@ describe('an app that publishes by its answer', () => {
     assert.match(String(told[0]?.fields['fault']), /at character 11/);
   });
 
-  it('is not heard with publish off, of the gateway itself, nor with discovery off', async (test) => {
+  it('is ignored with publish off, on responses of the gateway itself, and with discovery off', async (test) => {
     const app: RequestListener = (_request, response) => {
       response.setHeader('Hub-Publish', 'topic="urn:a"');
       response.end('ok');
@@ -248,7 +248,7 @@ describe('an app that publishes by its answer', () => {
     }
   });
 
-  it('keeps its names in the profile mercure', async (test) => {
+  it('keeps the field names in the profile mercure', async (test) => {
     const app: RequestListener = (_request, response) => {
       response.setHeader('Hub-Publish', 'topic="urn:a"; id="urn:m"');
       response.end('ok');

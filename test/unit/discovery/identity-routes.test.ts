@@ -164,7 +164,7 @@ const PROTOCOLS = [
   ['HTTP/2', overHttp2],
 ] as const;
 
-describe('a token is minted for nobody where an error comes before forward_auth', () => {
+describe('a token is minted without a user if an error occurs before forward_auth', () => {
   const many = Array.from({ length: 1_101 }, (_, at) => `p${at}=`).join('&');
   const CASES: readonly (readonly [string, string, string, Ask])[] = [
     ['request_body', 'request_body {\nmax_size 1\n}', '/', { method: 'POST', body: 'too long' }],
@@ -194,7 +194,7 @@ describe('a token is minted for nobody where an error comes before forward_auth'
   }
 });
 
-describe('a token is minted for nobody where forward_auth sees another path than discovery', () => {
+describe('a token is minted without a user if forward_auth sees another path than discovery', () => {
   const REWRITES: readonly (readonly [string, string, string])[] = [
     ['rewrite', 'rewrite /app/* /other', '/app/x'],
     ['rewrite into discovery', 'rewrite /app/* /v1{uri}', '/app/x'],
@@ -224,7 +224,7 @@ describe('a token is minted for nobody where forward_auth sees another path than
   });
 });
 
-describe('a token is minted for whom forward_auth has named, wherever it stands', () => {
+describe('a token is minted for the user that forward_auth names, wherever the directive stands', () => {
   const PLACES: readonly (readonly [string, string, string])[] = [
     ['the site', `${GUARD}\n${APP}`, ''],
     ['nested handles', `handle /a/* {\nhandle {\n${GUARD}\n${APP}\n}\n}\nhandle {\n${APP}\n}`, ''],
@@ -244,7 +244,7 @@ describe('a token is minted for whom forward_auth has named, wherever it stands'
     });
   }
 
-  it('and for nobody where a second service is asked in vain', async (test) => {
+  it('and is minted without a user if a second service is asked in vain', async (test) => {
     const dead = await freePort();
     const second = GUARD.replace('{auth}', String(dead));
     const site = await guarded(test, { lines: `route {\n${GUARD}\n${second}\n}\n${ERRORS}` });
@@ -252,7 +252,7 @@ describe('a token is minted for whom forward_auth has named, wherever it stands'
     assert.deepEqual(site.seen.users, ['nobody']);
   });
 
-  it('also in workers, which read the configuration as JSON', async (test) => {
+  it('and in workers too, which read the configuration as JSON', async (test) => {
     const site = await guarded(test, {
       lines: `error /wrong 404\n${guard('/a/*')}\n${APP}\n${ERRORS}`,
       through: (config) =>
@@ -275,7 +275,7 @@ describe('the user of basic_auth', () => {
   const right = { Authorization: `Basic ${btoa('bob:right')}` };
   const wrong = { Authorization: `Basic ${btoa('bob:wrong')}` };
 
-  it('is in the token only where the password was checked', async (test) => {
+  it('is in the token only if the password was checked', async (test) => {
     const site = await guarded(test, { lines, source: '{http.auth.user.id}' });
     for (const [protocol, send] of PROTOCOLS) {
       assert.equal(await site.user(send, '/a/b', { headers: right }), 'bob', protocol);
@@ -286,8 +286,8 @@ describe('the user of basic_auth', () => {
   });
 });
 
-describe('a field by which the gateway tells the app the user', () => {
-  it('is removed from what a client sends, whichever route writes it', async (test) => {
+describe('a field that names the user to the app', () => {
+  it('is removed from client requests, whichever route sets it', async (test) => {
     for (const [writes, ask] of [
       [guard('/a/*'), {}],
       [`basic_auth /a/* {\nbob ${HASH}\n}\nrequest_header /a/* X-User-Id {http.auth.user.id}`, {}],
@@ -320,7 +320,7 @@ describe('a field by which the gateway tells the app the user', () => {
     assert.ok(site.seen.trailers.includes('x-sum'));
   });
 
-  it('stays where it is a credential, which the service needs, or frames the message', async (test) => {
+  it('stays if it is a credential, which the service needs, or frames the message', async (test) => {
     const copied = guard('/a/*').replace('X-User-Id', 'Authorization Cookie Host X-User-Id');
     const site = await guarded(test, { lines: `${copied}\n${APP}` });
     const headers = { ...BOB, Authorization: 'Bearer x' };

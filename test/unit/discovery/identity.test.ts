@@ -58,7 +58,7 @@ async function guardedSite(test: TestContext, hub?: string): Promise<Site> {
 const ALICE = ['X-User-Id', 'alice'] as const;
 
 describe('tokens behind forward_auth', () => {
-  it('go to the user whom the service names, whatever the client says', async (test) => {
+  it('are issued to the user that the service names, whatever the client sends', async (test) => {
     const site = await guardedSite(test);
     const answer = await site.get('/', { headers: [['Cookie', 'session=bob'], ALICE] });
     assert.deepEqual(fields(answer, 'seen-user'), ['bob']);
@@ -68,7 +68,7 @@ describe('tokens behind forward_auth', () => {
     assert.deepEqual(await stream.untilId('his'), ['his']);
   });
 
-  it('go to nobody with a denial, which is not a page of the app', async (test) => {
+  it('are not issued with a denial, which is not a page of the app', async (test) => {
     const site = await guardedSite(test);
     for (const denial of [302, 303, 307, 401, 403, 500]) {
       const answer = await site.get(`/?denial=${denial}`, { headers: [ALICE] });
@@ -81,7 +81,7 @@ describe('tokens behind forward_auth', () => {
     assert.equal(cookies(guest).has(COOKIE), false);
   });
 
-  it('end with the session: a page fetched as a guest takes them away', async (test) => {
+  it('end with the session: a page fetched as a guest deletes them', async (test) => {
     const site = await guardedSite(test);
     const page = await site.get('/', { headers: [['Cookie', 'session=bob']] });
     const stream = await site.stream('match=*', { headers: [cookieHeader(page)] });
@@ -94,7 +94,7 @@ describe('tokens behind forward_auth', () => {
     assert.equal(cookies(await site.get('/')).has(COOKIE), false, 'who had none is left alone');
   });
 
-  it('end with a denial whose status is one of expire', async (test) => {
+  it('end with a denial whose status is listed in expire', async (test) => {
     const site = await guardedSite(test);
     const page = await site.get('/', { headers: [['Cookie', 'session=bob']] });
     const mark = cookies(page).get(MARK)?.get('value') ?? assert.fail('no mark');
@@ -105,7 +105,7 @@ describe('tokens behind forward_auth', () => {
     assert.equal(cookies(over).get(COOKIE)?.get('max-age'), '0');
   });
 
-  it('keep guests’ pages out of shared caches: none sees the field that decides', async (test) => {
+  it('keep guests’ pages out of shared caches, which do not see the deciding field', async (test) => {
     const site = await guardedSite(test);
     const guest = await site.get('/');
     assert.equal(guest.headers['cache-control'], 'private');
@@ -120,7 +120,7 @@ const RENAMING = GUARD.replace('X-User-Id', 'X-User-Id>X-Who');
 const HASH = '$2a$04$/uaF/uaF/uaF/uaF/uaF/uVHyJ0TRj.IMxWmjm7GaId6KXSwJfXaO';
 const ACCOUNTS = `basic_auth {\nalice ${HASH}\n}`;
 
-describe('what names a user in a token, when the Hubfile is loaded', () => {
+describe('the field that names a user in a token, when the Hubfile is loaded', () => {
   const grant = (text: string): string => MINT.replace('{header.X-User-Id}', text);
   const CASES: readonly (readonly [string, string, string, readonly string[]])[] = [
     ['a field that forward_auth copies', '{header.X-User-Id}', GUARD, []],
@@ -173,7 +173,7 @@ describe('what names a user in a token, when the Hubfile is loaded', () => {
     });
   }
 
-  it('must not be the host of a site with many', () => {
+  it('must not be the host of a site with many hosts', () => {
     for (const address of ['http://*.example.com', 'http://:8080']) {
       const problems = problemsOf(`discovery {\n${grant('{host}')}\n}`, address);
       assert.deepEqual(
@@ -183,7 +183,7 @@ describe('what names a user in a token, when the Hubfile is loaded', () => {
     }
   });
 
-  it('may be a credential of the client where another server verifies it', () => {
+  it('may be a credential of the client if another server verifies it', () => {
     const exchange = (subject: string): string[] =>
       problemsOf(`discovery {
 		token exchange {

@@ -39,12 +39,12 @@ function pageOf(bytes: number): Buffer {
 
 const inject = (encoding: string) => injecting(encoding, () => () => Buffer.from(SCRIPT));
 
-describe('a script that goes into an encoded page', () => {
+describe('script injection into an encoded page', () => {
   for (const [encoding, encode, decode] of [
     ['gzip', gzipSync, gunzipSync],
     ['br', brotliCompressSync, brotliDecompressSync],
   ] as const) {
-    it(`leaves a page in ${encoding} that says the same again and again whole`, async () => {
+    it(`yields a complete page in ${encoding} that repeats its text many times`, async () => {
       const page = pageOf(3 * MB);
       const body = receiver();
       inject(encoding)(body).end(encode(page));
@@ -53,7 +53,7 @@ describe('a script that goes into an encoded page', () => {
       assert.equal(said, page.toString().replace('</head>', `${SCRIPT}</head>`));
     });
 
-    it(`cuts a page in ${encoding} that decodes to far more than it is`, async () => {
+    it(`cuts off a page in ${encoding} that decodes to far more than its size`, async () => {
       const page = pageOf(60 * MB);
       const encoded = encode(page);
       assert.ok(page.length > encoded.length * MAX_RATIO);
@@ -66,7 +66,7 @@ describe('a script that goes into an encoded page', () => {
     });
   }
 
-  it('cuts no page for its length, which nobody has told beforehand', async () => {
+  it('cuts off no page because of its length if that was not declared', async () => {
     const head = Buffer.from('<!doctype html><html><head><title>t</title></head><body>');
     // Honest text: numbers, which a coding makes smaller by a few times.
     let number = 0;
@@ -94,7 +94,7 @@ describe('a script that goes into an encoded page', () => {
     assert.equal(createHash('sha256').update(said).digest('hex'), sent.digest('hex'));
   });
 
-  it('is not tried where the page is known to be long', () => {
+  it('is not attempted if the page is known to be long', () => {
     assert.ok(canDecode('gzip', null));
     assert.ok(canDecode('gzip', MAX_ENCODED_BYTES));
     assert.ok(!canDecode('gzip', MAX_ENCODED_BYTES + 1));

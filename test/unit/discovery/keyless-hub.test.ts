@@ -19,7 +19,7 @@ const HUBFILE = `http://localhost:{port} {
 `;
 
 describe('a hub without keys', () => {
-  it('takes what the gateway announces, and nothing of anyone else', async (test) => {
+  it('accepts what the gateway announces, and nothing from other publishers', async (test) => {
     const site = await startSite(
       test,
       (request, response) => {
@@ -44,7 +44,7 @@ describe('a hub without keys', () => {
     assert.match((await site.get('/')).body, /live\.js/);
   });
 
-  it('needs a key where the gateway announces nothing', async (test) => {
+  it('needs a key if the gateway announces nothing', async (test) => {
     const hubfile = HUBFILE.replace('changes public {\n\t\t\tsync\n\t\t}', '');
     const start = startSite(test, () => {}, { hubfile });
     await assert.rejects(start, /publishers: a JWT key/);

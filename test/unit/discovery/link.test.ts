@@ -18,8 +18,8 @@ import { HeaderList } from '../../../src/http/header-list.ts';
 import { deferred, fields, startSite } from './site.ts';
 import { removeWith } from '../../support/temporary-directory.ts';
 
-describe('what responses say of a hub', () => {
-  it('is written once for each of its updates', () => {
+describe('the hub fields of responses', () => {
+  it('are formatted once per update', () => {
     const hub = { target: '/h', relation: 'hub', contentType: null, type: null };
     const fieldsFor = hubFields(hub);
     const first = fieldsFor('urn:a');
@@ -35,7 +35,7 @@ describe('what responses say of a hub', () => {
 });
 
 describe('discovery: the Link header (RFC 8288, hubfile §3)', () => {
-  it('announces the hub and the cursor on what the app answers', async (test) => {
+  it('announces the hub and the cursor on responses of the app', async (test) => {
     const site = await startSite(test, (_, response) => response.end('a page'));
     const before = await site.get('/');
     assert.deepEqual(fields(before, 'link'), [
@@ -49,7 +49,7 @@ describe('discovery: the Link header (RFC 8288, hubfile §3)', () => {
     assert.equal(after.body, 'a page');
   });
 
-  it('takes the cursor when the request arrives, not when the app answers', async (test) => {
+  it('takes the cursor when the request arrives, not when the app responds', async (test) => {
     const [rendering, arrived] = [deferred(), deferred()];
     const site = await startSite(test, (_, response) => {
       arrived.resolve();
@@ -90,7 +90,7 @@ describe('discovery: the Link header (RFC 8288, hubfile §3)', () => {
     assert.match(links[3] ?? '', /last-event-id/);
   });
 
-  it('leaves an app alone that announces a hub itself', async (test) => {
+  it('leaves the response unchanged if the app announces a hub itself', async (test) => {
     const own = '<https://hub.example/>; title="a"; rel="preload HUB"';
     const site = await startSite(test, (_, response) => {
       response.setHeader('Link', own);
@@ -99,7 +99,7 @@ describe('discovery: the Link header (RFC 8288, hubfile §3)', () => {
     assert.deepEqual(fields(await site.get('/'), 'link'), [own]);
   });
 
-  it('is left out on 304, on event streams and on what the gateway itself answers', async (test) => {
+  it('is left out on 304, on event streams and on responses of the gateway itself', async (test) => {
     const site = await startSite(
       test,
       (incoming, response) => {
@@ -169,7 +169,7 @@ describe('discovery: the Link header (RFC 8288, hubfile §3)', () => {
     ]);
   });
 
-  it('is on the files of a site as well', async (test) => {
+  it('is added to the files of a site as well', async (test) => {
     const directory = await mkdtemp(join(tmpdir(), 'hubgate-files-'));
     removeWith(test, directory);
     await writeFile(join(directory, 'page.html'), 'a file');
@@ -192,7 +192,7 @@ describe('discovery: the Link header (RFC 8288, hubfile §3)', () => {
     assert.equal(fields(await off.get('/'), 'link').length, 0);
   });
 
-  it('announces another site’s hub with its cursor, and one elsewhere without', async (test) => {
+  it('announces another site’s hub with its cursor, and a hub elsewhere without', async (test) => {
     const hubfile = `http://hub.localhost:{port} {
 	hub {
 		issuer https://issuer.example {
@@ -229,7 +229,7 @@ http://far.localhost:{port} {
     ]);
   });
 
-  it('is exposed to the origins of cors_origins, and says that it varies (Fetch §3.2.3)', async (test) => {
+  it('is exposed to the origins of cors_origins, with a Vary field (Fetch §3.2.3)', async (test) => {
     const site = await startSite(
       test,
       (incoming, response) => {
@@ -253,7 +253,7 @@ http://far.localhost:{port} {
     assert.deepEqual(fields(stranger, 'vary'), ['Origin']);
   });
 
-  it('tells the script of a document by Server-Timing, and nobody else', async (test) => {
+  it('is repeated in Server-Timing for scripts in documents only', async (test) => {
     const site = await startSite(test, (incoming, response) => {
       response.setHeader(
         'Content-Type',
@@ -269,7 +269,7 @@ http://far.localhost:{port} {
   });
 });
 
-describe('discovery: the parts of a Link', () => {
+describe('discovery: the parts of a Link field', () => {
   const link = { relation: 'hub', lastEventId: 'x', contentType: null, type: null };
 
   it('adds the cursor to a hub URL that has a query', () => {
@@ -280,7 +280,7 @@ describe('discovery: the parts of a Link', () => {
     assert.equal(hubLink({ ...link, target: '/h', lastEventId: null }), '</h>; rel="hub"');
   });
 
-  it('lets no request target begin another link or name another host (RFC 3986 §4.2)', () => {
+  it('lets no request target start another link or name another host (RFC 3986 §4.2)', () => {
     assert.equal(selfLink('/a?b=c%20d'), '</a?b=c%20d>; rel="self"');
     assert.equal(
       selfLink('/a>; rel="hub", <https://evil/'),
@@ -291,7 +291,7 @@ describe('discovery: the parts of a Link', () => {
     assert.equal(selfLink('*'), null);
   });
 
-  it('recognises a relation whatever else the field holds, in linear time', () => {
+  it('recognises a relation whatever else the field contains, in linear time', () => {
     const announces = (field: string): boolean =>
       announcesHub(HeaderList.of({ link: field }), 'hub');
     for (const field of [

@@ -41,7 +41,7 @@ const html =
 const PAGE = '<!doctype html><html><head><title>x</title></head><body>é</body></html>';
 
 describe('live pages', () => {
-  it('have the script before the end of their head, and are otherwise as the app sent them', async (test) => {
+  it('have the script before the end of their head, and are otherwise unchanged', async (test) => {
     const site = await live(test, html(PAGE));
     const { body, headers } = await site.get('/page?x=1');
     const [script = ''] = SCRIPT.exec(body) ?? [];
@@ -51,7 +51,7 @@ describe('live pages', () => {
     assert.match(script, new RegExp(`data-hub="/.well-known/hub" data-origin="${site.origin}"`));
   });
 
-  it('are those of a matcher, apart from what changes are announced of', async (test) => {
+  it('are selected by a matcher, independently of which changes are announced', async (test) => {
     const site = await startSite(test, html(PAGE), {
       site: '@wiki path /wiki/*\n\tdiscovery {\n\t\tlive @wiki {\n\t\t\twindow 2s\n\t\t}\n\t}',
     });
@@ -59,7 +59,7 @@ describe('live pages', () => {
     assert.equal((await site.get('/other')).body, PAGE);
   });
 
-  it('load a script that the hub serves, cached for ever by its version', async (test) => {
+  it('load a script that the hub serves, cached permanently under its version', async (test) => {
     const site = await live(test, html(PAGE));
     const [, src = ''] = /src="([^"]*)"/.exec((await site.get('/')).body) ?? [];
     const script = await site.get(src);
@@ -77,7 +77,7 @@ describe('live pages', () => {
     assert.equal((await site.get(src, { method: 'POST' })).status, 405);
   });
 
-  it('keep no length, digest and range of the app, and have a validator of their own', async (test) => {
+  it('lose the length, digest and range of the app, and have a validator of their own', async (test) => {
     const app: RequestListener = (request, response) => {
       const etag = '"v1"';
       if (request.headers['if-none-match'] === etag) {
@@ -118,7 +118,7 @@ describe('live pages', () => {
     ['unknown encodings', PAGE, { 'Content-Encoding': 'aws-chunked' }],
     ['pages whose policy forbids it', PAGE, { 'Content-Security-Policy': "script-src 'none'" }],
   ] as const) {
-    it(`leave ${title} alone`, async (test) => {
+    it(`do not include ${title}`, async (test) => {
       const site = await live(test, html(body, fields));
       const answer = await site.get('/');
       assert.equal(answer.body, body);
@@ -128,7 +128,7 @@ describe('live pages', () => {
     });
   }
 
-  it('are named in the log without their query, which may hold a token', async (test) => {
+  it('are named in the log without their query, which may contain a token', async (test) => {
     const app = html(PAGE, { 'Content-Security-Policy': "script-src 'none'" });
     const site = await live(test, app);
     await site.get('/page?access_token=s3cret');
@@ -147,7 +147,7 @@ describe('live pages', () => {
     assert.match((await site.get('/nonce')).body, / nonce="r4nd"/);
   });
 
-  it('obey a policy that the Hubfile sets, and are compressed after', async (test) => {
+  it('obey a policy that the Hubfile sets, and are compressed afterwards', async (test) => {
     const site = await live(test, html(PAGE), 'encode gzip {\n\t\tminimum_length 1\n\t}');
     const { body, headers } = await bytesOf(`${site.origin}/`, { 'Accept-Encoding': 'gzip' });
     assert.equal(headers['content-encoding'], 'gzip');
@@ -160,13 +160,13 @@ describe('live pages', () => {
     assert.equal((await strict.get('/')).body, PAGE);
   });
 
-  it('are no images, scripts and answers to forms', async (test) => {
+  it('do not include images, scripts and responses to forms', async (test) => {
     const site = await live(test, html(PAGE));
     assert.equal((await site.get('/', { headers: [['Sec-Fetch-Dest', 'image']] })).body, PAGE);
     assert.equal((await site.get('/', { method: 'POST' })).body, PAGE);
   });
 
-  it('stream: what the app has written goes on at once', async (test) => {
+  it('are streamed: what the app has written is sent on at once', async (test) => {
     let finish = (): void => {};
     const app: RequestListener = (_request, response) => {
       response.writeHead(200, { 'Content-Type': 'text/html', 'Content-Encoding': 'gzip' });
@@ -193,13 +193,13 @@ describe('live pages', () => {
     assert.ok(text.endsWith('<p>last'));
   });
 
-  it('escape the name of a host that a client made up', async (test) => {
+  it('escape a host name that a client made up', async (test) => {
     const site = await live(test, html(PAGE));
     const { body } = await site.get('/', { headers: [['Host', 'x"><script>alert(1)</script>']] });
     assert.ok(!body.includes('alert(1)'), body);
   });
 
-  it('are byte for byte those of the app without the script: 2,000 documents in several encodings', async (test) => {
+  it('are byte for byte those of the app apart from the script: 2,000 documents in several encodings', async (test) => {
     const encoders: Record<string, (bytes: Buffer) => Buffer> = {
       identity: (bytes) => bytes,
       gzip: (bytes) => zlib.gzipSync(bytes),
@@ -276,7 +276,7 @@ describe('live pages', () => {
     assert.ok(injected > 500, `${injected} of 2,000 were documents`);
   });
 
-  it('are not asked for where the matcher of discovery does not', async (test) => {
+  it('are not active if the matcher of discovery does not match', async (test) => {
     const port = await listen(test, html(PAGE));
     const site = await startSite(test, html(PAGE), {
       site: `discovery /app/* {\n\t\tlive\n\t}`,

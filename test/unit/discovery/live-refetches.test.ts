@@ -58,8 +58,8 @@ function counting(fields: Record<string, string | string[]>) {
   return { counted, app };
 }
 
-describe('pages that are fetched because of one update', () => {
-  it('are one request upstream for 1,000 tabs of a public page', async (test) => {
+describe('refetches of pages because of one update', () => {
+  it('are a single upstream request for 1,000 tabs of a public page', async (test) => {
     const { counted, app } = counting({});
     const site = await live(test, app);
     const agent = tabs(test);
@@ -69,7 +69,7 @@ describe('pages that are fetched because of one update', () => {
     assert.deepEqual(counted, { requests: 1, live: 0 });
   });
 
-  it('are one over HTTP/2 too, each encoded as it asks for, and broken off without harm', async (test) => {
+  it('are a single request over HTTP/2 too, each encoded as requested, and can be aborted without harm', async (test) => {
     const { counted, app } = counting({});
     const site = await startSite(test, app, {
       hubfile: `https://localhost:{port} {${HUB}
@@ -115,7 +115,7 @@ describe('pages that are fetched because of one update', () => {
     assert.equal(counted.requests, 1);
   });
 
-  it('wait for the one that is under way, and are a new request for the next update', async (test) => {
+  it('wait for the request in progress, and are a new request for the next update', async (test) => {
     const go = deferred();
     let requests = 0;
     const site = await live(test, (_request, response) => {
@@ -146,7 +146,7 @@ describe('pages that are fetched because of one update', () => {
     ['that set a cookie', { 'Set-Cookie': 'a=b' }, {}],
     ['that vary by everything', { Vary: '*' }, {}],
   ] as const) {
-    it(`are one request for each where answers may not be shared (RFC 9111 §3): ${title}`, async (test) => {
+    it(`are one request per client if responses may not be shared (RFC 9111 §3): ${title}`, async (test) => {
       const { counted, app } = counting(fields);
       const site = await live(test, app);
       const agent = tabs(test);
@@ -155,7 +155,7 @@ describe('pages that are fetched because of one update', () => {
     });
   }
 
-  it('share with cookies what the app calls public, but not by Vary (RFC 9111 §4.1)', async (test) => {
+  it('share responses that the app calls public despite cookies, unless Vary forbids it (RFC 9111 §4.1)', async (test) => {
     const { counted, app } = counting({ 'Cache-Control': 'public, max-age=60', Vary: 'Cookie' });
     const site = await live(test, app);
     const agent = tabs(test);
@@ -165,7 +165,7 @@ describe('pages that are fetched because of one update', () => {
     assert.equal(counted.requests, 3);
   });
 
-  it('are told apart by whatever a client says, so that nobody makes a page for others', async (test) => {
+  it('are kept apart by everything that a client sends, so that no client can influence a page for others', async (test) => {
     const { counted, app } = counting({});
     const site = await live(test, app);
     const agent = tabs(test);
@@ -181,7 +181,7 @@ describe('pages that are fetched because of one update', () => {
     assert.equal(counted.requests, 10);
   });
 
-  it('get no answer of others before the rules of the site have passed them', async (test) => {
+  it('get no shared response before they have passed the rules of the site', async (test) => {
     const { counted, app } = counting({});
     const site = await startSite(test, app, {
       site: `discovery {
@@ -203,7 +203,7 @@ describe('pages that are fetched because of one update', () => {
     assert.equal(counted.requests, 1);
   });
 
-  it('get the answer of their own user where forward_auth names one', async (test) => {
+  it('get the response of their own user if forward_auth names one', async (test) => {
     const port = await listen(test, (request, response) => {
       response.setHeader('X-User-Id', request.headers['x-secret'] ?? 'nobody').end();
     });
@@ -234,7 +234,7 @@ describe('pages that are fetched because of one update', () => {
     }
   });
 
-  it('publish once what their answer publishes, in its head or its trailers', async (test) => {
+  it('publish once what their response publishes, in its head or its trailers', async (test) => {
     const site = await live(test, (_request, response) => {
       response.writeHead(200, { 'Hub-Publish': 'topic="urn:head"', Trailer: 'Hub-Publish' });
       response.write('page');
@@ -248,7 +248,7 @@ describe('pages that are fetched because of one update', () => {
     assert.equal((await stream.untilId('urn:end')).length, 3);
   });
 
-  it('never share what names a user or is a token, whatever the app calls public', async (test) => {
+  it('never share a response that names a user or contains a token, even if the app calls it public', async (test) => {
     for (const field of ['X-User-Id', 'Hub-Access-Token']) {
       const seen: string[] = [];
       const app: RequestListener = (request, response) => {
@@ -277,7 +277,7 @@ describe('pages that are fetched because of one update', () => {
     }
   });
 
-  it('are still one where one of them has a condition, and gets a 304', async (test) => {
+  it('are still a single request if one of them is conditional and gets a 304', async (test) => {
     let requests = 0;
     const site = await live(test, (request, response) => {
       requests += 1;
@@ -294,7 +294,7 @@ describe('pages that are fetched because of one update', () => {
     assert.equal(requests, 2);
   });
 
-  it('are still one more where the one that was made is broken off', async (test) => {
+  it('are one further request if the first one is aborted', async (test) => {
     const asked = [deferred(), deferred()];
     let requests = 0;
     const site = await live(test, (_request, response) => {
@@ -317,7 +317,7 @@ describe('pages that are fetched because of one update', () => {
     assert.equal(requests, 3);
   });
 
-  it('get what was asked for after they came, where they do not know what they have missed', async (test) => {
+  it('get a response requested after they arrived, if they do not know what they have missed', async (test) => {
     const { counted, app } = counting({});
     const site = await live(test, app, '100ms');
     const agent = tabs(test);
@@ -328,14 +328,14 @@ describe('pages that are fetched because of one update', () => {
     assert.equal(counted.requests, 2, 'an answer of before is not given');
   });
 
-  it('are not those that no update has caused', async (test) => {
+  it('do not include requests that no update has caused', async (test) => {
     const { counted, app } = counting({});
     const site = await live(test, app);
     for (let i = 0; i < 3; i += 1) await site.get('/');
     assert.equal(counted.requests, 3);
   });
 
-  it('are spread where they are private, by how many follow them, at 200 a second and at most 30 s', async () => {
+  it('are spread out for private pages, depending on the number of followers, at 200 per second and over at most 30 s', async () => {
     const waits: number[] = [];
     const clock = {
       ...systemClock,

@@ -16,7 +16,7 @@ function site(test: TestContext, live: string): Promise<Site> {
 const BLOCK = (lines: string): string => `{\n\t\t\t${lines}\n\t\t}`;
 
 describe('reports of live pages', () => {
-  it('are counted by a word of their query, and told without any content', async (test) => {
+  it('are counted by a word in their query, and logged without any content', async (test) => {
     const { get, log } = await site(test, BLOCK('report'));
     const headers: [string, string][] = [
       ['Referer', 'http://localhost/orders/7?token=s3cret#s3cret'],
@@ -29,7 +29,7 @@ describe('reports of live pages', () => {
     assert.ok(!JSON.stringify(log).includes('s3cret'));
   });
 
-  it('have one of three words, and one method', async (test) => {
+  it('allow three words, and one method', async (test) => {
     const { get, log } = await site(test, BLOCK('report'));
     const status = async (query: string, method = 'POST'): Promise<number> =>
       (await get(REPORT + query, { method })).status;
@@ -44,7 +44,7 @@ describe('reports of live pages', () => {
     assert.equal(log.filter(({ fields }) => 'reason' in fields).length, 3);
   });
 
-  it('are 60 a minute of one client', async (test) => {
+  it('are limited to 60 per minute and client', async (test) => {
     const { get, log } = await site(test, BLOCK('report'));
     const answers = [];
     for (let count = 0; count < 130; count += 1) {
@@ -57,13 +57,13 @@ describe('reports of live pages', () => {
     assert.equal(log.filter(({ fields }) => fields['reason'] === 'script').length, counted);
   });
 
-  it('are not taken where nobody has asked for them', async (test) => {
+  it('are not accepted unless they are configured', async (test) => {
     const { get } = await site(test, '');
     assert.equal((await get(`${REPORT}?withheld=visitor`, { method: 'POST' })).status, 404);
     assert.ok(!(await get('/')).body.includes('data-report'));
   });
 
-  it('have their path in the page, whose validator is another than without', async (test) => {
+  it('have their path in the page, whose validator differs from that without reports', async (test) => {
     const [plain, reporting] = [await site(test, ''), await site(test, BLOCK('report'))];
     const [one, other] = [await plain.get('/'), await reporting.get('/')];
     assert.match(other.body, /data-report="\/\.well-known\/hub\/live-report"/);
@@ -75,8 +75,8 @@ describe('reports of live pages', () => {
   });
 });
 
-describe('the notice of live pages', () => {
-  it('is written as text in every encoding of a page, whatever is in it', async (test) => {
+describe('the live pages notice', () => {
+  it('is written as text in every encoding of a page, whatever it contains', async (test) => {
     const notice = '"</script><b>Ä & 🙂" "color: red\\"><i>"';
     const { get } = await site(test, BLOCK(`notice ${notice}`));
     const { body } = await get('/');

@@ -68,7 +68,7 @@ const CASES: readonly (readonly [readonly PageAlias[], string, string, string])[
 ];
 
 describe('the topic of a page', () => {
-  it('is the same for the gateway, which announces it, and for the browser, which follows it', () => {
+  it('is the same for the gateway, which announces it, and for the browser, which subscribes to it', () => {
     for (const [aliases, path, topic, query] of CASES) {
       const expected = { topic: `https://example.com${topic}`, mark: mark(query) };
       const url = new URL(`https://example.com${path}`);
@@ -77,7 +77,7 @@ describe('the topic of a page', () => {
     }
   });
 
-  it('is not changed by being asked for again', () => {
+  it('is not changed by computing it again', () => {
     for (const [aliases, path] of CASES) {
       if (aliases.length > 1 && path === '/a') continue;
       const topicOf = gateway(aliases);
@@ -86,7 +86,7 @@ describe('the topic of a page', () => {
     }
   });
 
-  it('has eight bits of a query that no alias names', () => {
+  it('contains eight bits of a query that no alias names', () => {
     assert.match(mark('?title=A'), /^[0-9a-f]{2}$/);
     assert.equal(queryMark('?title=A'), mark('?title=A'));
     const marks = Array.from({ length: 5000 }, (_, index) => mark(`?title=${index}`));
@@ -94,7 +94,7 @@ describe('the topic of a page', () => {
     assert.ok(new Set(marks).size > 200);
   });
 
-  it('is found in linear time, however often a form repeats itself', () => {
+  it('is computed in linear time, however often a form repeats itself', () => {
     const aliases = [{ topic: '/x', forms: [`/${'{a}b'.repeat(20)}{z}c`] }];
     const url = new URL(`https://example.com/${'b'.repeat(50_000)}`);
     assert.equal(gateway(aliases)(url).topic, url.href);

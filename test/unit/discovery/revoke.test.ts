@@ -23,7 +23,7 @@ function openHub(test: TestContext) {
 }
 
 describe('hub: ending the streams of a token or of a browser session', () => {
-  it('ends those of a jti at once, and says how many', async (test) => {
+  it('ends those with a jti at once, and returns their number', async (test) => {
     const { hub, open } = openHub(test);
     const ended = await Promise.all([
       open('a', null),

@@ -104,7 +104,7 @@ function makeSource(endpoint: string, config: Partial<TokenExchangeConfig>, cloc
 const bySession: Partial<TokenExchangeConfig> = { subjectToken: '{header.X-Session}' };
 
 describe('discovery: token exchange (RFC 8693)', () => {
-  it('exchanges the subject token as it is, for a token for the hub', async (test) => {
+  it('exchanges the subject token, unchanged, for a token for the hub', async (test) => {
     const endpoint = await startEndpoint(test, grant(systemClock));
     const { ask } = makeSource(endpoint.url, bySession, systemClock);
     assert.match((await ask()) ?? '', /^[\w-]+\.[\w-]+\.[\w-]+$/);
@@ -125,7 +125,7 @@ describe('discovery: token exchange (RFC 8693)', () => {
     );
   });
 
-  it('asks by client credentials with authorization details (RFC 9396) without one', async (test) => {
+  it('uses client credentials with authorization details (RFC 9396) if there is no subject token', async (test) => {
     const endpoint = await startEndpoint(test, grant(systemClock));
     const details: Partial<TokenExchangeConfig> = {
       subscribeUrlPattern: ['https://example.com/users/{http.response.header.X-User}/*'],
@@ -146,14 +146,14 @@ describe('discovery: token exchange (RFC 8693)', () => {
     ]);
   });
 
-  it('does not ask for a user without a session', async (test) => {
+  it('sends no request for a user without a session', async (test) => {
     const endpoint = await startEndpoint(test, grant(systemClock));
     const { ask, log } = makeSource(endpoint.url, bySession, systemClock);
     assert.equal(await ask(''), null);
     assert.deepEqual([endpoint.asked, log], [[], []]);
   });
 
-  it('asks once for those who ask at the same time, and again after half of the life', async (test) => {
+  it('sends one request for simultaneous clients, and another after half of the token lifetime', async (test) => {
     const clock = new TestClock();
     const release = deferred();
     const endpoint = await startEndpoint(test, async (asked, response) => {
@@ -186,7 +186,7 @@ describe('discovery: token exchange (RFC 8693)', () => {
     );
   });
 
-  it('believes the token itself of when it expires, not expires_in', async (test) => {
+  it('trusts the expiry in the token itself, not expires_in', async (test) => {
     const clock = new TestClock();
     for (const [lifetime, more] of [
       [10, HOUR / 2 - 2_000],
@@ -203,7 +203,7 @@ describe('discovery: token exchange (RFC 8693)', () => {
     }
   });
 
-  it('uses expires_in where the token does not say, and nothing twice where neither does', async (test) => {
+  it('uses expires_in if the token has no expiry, and reuses no token if both are missing', async (test) => {
     const clock = new TestClock();
     const eternal = { access_token: await jwt(clock, { exp: undefined }) };
     const stated = await startEndpoint(test, grant(clock, eternal));
@@ -219,8 +219,8 @@ describe('discovery: token exchange (RFC 8693)', () => {
   });
 });
 
-describe('discovery: token exchange that fails never fails the page', () => {
-  it('waits 5 s at most, and after three of them spares the server for 10 s', async (test) => {
+describe('discovery: a failed token exchange never fails the page', () => {
+  it('waits 5 s at most, and pauses requests to the server for 10 s after three timeouts', async (test) => {
     const clock = new TestClock();
     const endpoint = await startEndpoint(test, () => {});
     const { ask, log } = makeSource(endpoint.url, bySession, clock);
@@ -270,7 +270,7 @@ describe('discovery: token exchange that fails never fails the page', () => {
     });
   }
 
-  it('asks at most 10 questions at a time for what one network brings', async (test) => {
+  it('sends at most 10 requests at a time for subjects from one network', async (test) => {
     const release = deferred();
     const endpoint = await startEndpoint(test, async (asked, response) => {
       await release.promise;
@@ -288,7 +288,7 @@ describe('discovery: token exchange that fails never fails the page', () => {
     assert.ok(answers.every((answer) => answer !== null));
   });
 
-  it('is not starved by junk: not those who are known, nor those of other networks', async (test) => {
+  it('is not starved by junk tokens: neither known users nor those from other networks wait', async (test) => {
     const clock = new TestClock();
     const endpoint = await startEndpoint(test, async (asked, response) => {
       const subject = asked.form.get('subject_token') ?? '';
@@ -314,7 +314,7 @@ describe('discovery: token exchange that fails never fails the page', () => {
     ['by an error of its own', 500, '{}'],
     ['with too much', 200, 'x'.repeat(200_000)],
   ] as const) {
-    it(`goes on for all others when it answers one subject ${name}, until several fail`, async (test) => {
+    it(`continues for all others when the server responds to one subject ${name}, until several fail`, async (test) => {
       const endpoint = await startEndpoint(test, async (asked, response) => {
         if (asked.form.get('subject_token')?.startsWith('odd') !== true) {
           await grant(systemClock)(asked, response);
@@ -335,7 +335,7 @@ describe('discovery: token exchange that fails never fails the page', () => {
     });
   }
 
-  it('does not make those wait whose subject another was refused for', async (test) => {
+  it('does not delay clients because the subject of another was refused', async (test) => {
     const endpoint = await startEndpoint(test, async (asked, response) => {
       if (asked.form.get('subject_token') === 'bad') response.writeHead(400).end('{}');
       else await grant(systemClock)(asked, response);

@@ -89,7 +89,7 @@ describe('discovery: token mint (hubfile §3)', () => {
     assert.equal((await site.get('/')).headers['cache-control'], undefined);
   });
 
-  it('mints on documents and fetches below 400 only (Fetch Metadata §2.1)', async (test) => {
+  it('mints only for documents and fetches with a status below 400 (Fetch Metadata §2.1)', async (test) => {
     const site = await mintSite(test);
     const mints = async (destination: string | null, status = 200): Promise<boolean> => {
       const headers = destination === null ? [] : [['Sec-Fetch-Dest', destination] as const];
@@ -107,7 +107,7 @@ describe('discovery: token mint (hubfile §3)', () => {
     assert.equal(await mints(null, 500), false);
   });
 
-  it('yields to the app’s own header, even to an empty one', async (test) => {
+  it('gives precedence to the app’s own header, even to an empty one', async (test) => {
     const site = await mintSite(test);
     const own = await site.token();
     const answer = await site.get(`/?user=1&token=${own}`);
@@ -116,7 +116,7 @@ describe('discovery: token mint (hubfile §3)', () => {
     assert.equal(cookies(logout).get(COOKIE)?.get('max-age'), '0');
   });
 
-  it('has the app answer in full, since a 304 could not renew the cookie', async (test) => {
+  it('makes the app respond in full, since a 304 could not renew the cookie', async (test) => {
     const site = await mintSite(test);
     const conditional = { headers: [['If-None-Match', '"1"']] } as const;
     const page = await site.get('/?user=1', conditional);
@@ -126,7 +126,7 @@ describe('discovery: token mint (hubfile §3)', () => {
     assert.equal((await site.get('/?user=1', image)).status, 304);
   });
 
-  it('varies by what clients send, where a cache may keep what has no token', async (test) => {
+  it('sets Vary to the client’s fields if a cache may store the response without a token', async (test) => {
     const site = await mintSite(test);
     const decides = ['Sec-Fetch-Dest'];
     assert.deepEqual(fields(await site.get('/a'), 'vary'), decides);
@@ -138,7 +138,7 @@ describe('discovery: token mint (hubfile §3)', () => {
     assert.deepEqual(fields(due, 'vary'), []);
   });
 
-  it('keeps from clients the fields by which the app names its user', async (test) => {
+  it('hides the fields by which the app names its user from clients', async (test) => {
     const site = await mintSite(test);
     for (const target of ['/?user=42', '/?user=42&status=404', '/?user=42&token=']) {
       assert.deepEqual(fields(await site.get(target), 'x-user-id'), [], target);
@@ -151,7 +151,7 @@ describe('discovery: token mint (hubfile §3)', () => {
     assert.ok(cookies(answer).has(COOKIE));
   });
 
-  it('keeps them from clients in trailers and informational responses too', async (test) => {
+  it('hides them from clients in trailers and informational responses too', async (test) => {
     const telling: RequestListener = (_request, response) => {
       response.writeEarlyHints({ link: '</a.css>; rel=preload', 'x-user-id': '42' });
       response.writeHead(200, { Trailer: 'X-User-Id, X-Sum', 'X-User-Id': '42' });
@@ -252,7 +252,7 @@ http://app.example.com:{port} {
   }
 });
 
-describe('discovery: tokens are reused until half of their life is over', () => {
+describe('discovery: tokens are reused until half of their lifetime is over', () => {
   const config: TokenMintConfig = {
     ...defaultTokenMint,
     issuer: ISSUER,
@@ -274,7 +274,7 @@ describe('discovery: tokens are reused until half of their life is over', () => 
     return given.kind === 'token' ? given.token : assert.fail(given.kind);
   };
 
-  it('signs once per user and half-life', async () => {
+  it('signs once per user and half-lifetime', async () => {
     const clock = new TestClock();
     const mint = source(clock);
     const at = (id: string, host = 'a') => tokenOf(mint.tokenFor(fakeExchange({ host }), user(id)));
@@ -316,7 +316,7 @@ describe('discovery: placeholders cannot widen a grant', () => {
     assert.equal(grantValue('\ud800'), '%EF%BF%BD');
   });
 
-  it('withholds for nothing, dots that URL parsing folds, control characters and floods', () => {
+  it('withholds the token for empty values, dots that URL parsing removes, control characters and very long values', () => {
     for (const value of ['', '.', '..', 'a\n', '\0', 'a\x7f', '\x85', 'x'.repeat(1025)]) {
       assert.equal(grantValue(value), null, JSON.stringify(value));
     }
@@ -324,7 +324,7 @@ describe('discovery: placeholders cannot widen a grant', () => {
     assert.equal(grantValue('x'.repeat(1024)), 'x'.repeat(1024));
   });
 
-  it('grants one user’s namespace only, whatever the user is called', () => {
+  it('grants one user’s namespace only, whatever the name of the user', () => {
     const others = ['alice', 'bob', 'x', '*', '.', 'a/b'];
     const hostile = fc.oneof(
       fc.string({ maxLength: 20 }),
@@ -366,7 +366,7 @@ describe('discovery: placeholders cannot widen a grant', () => {
     );
   });
 
-  it('refuses a payload that is not JSON, or nested beyond measure', () => {
+  it('refuses a payload that is not JSON, or too deeply nested', () => {
     for (const payload of ['{', '{"a": {x}}', `${'['.repeat(40)}${']'.repeat(40)}`]) {
       assert.throws(() => compileGrants({ ...defaultTokenMint, payload }), {
         code: 'invalid-payload',

@@ -58,12 +58,12 @@ describe('the canonical form of a request target', () => {
     '/app/..;a=b',
     '/app/.;/admin',
   ]) {
-    it(`does not exist for ${target}, which is read in several ways`, () => {
+    it(`does not exist for ${target}, which is ambiguous`, () => {
       assert.equal(canonicalTarget(target), null);
     });
   }
 
-  it('exists for what placeholders bring in', () => {
+  it('exists for values from placeholders', () => {
     for (const [target, expected] of [
       ['a b', '/a%20b'],
       ['/100%/x', '/100%25/x'],

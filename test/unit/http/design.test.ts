@@ -36,18 +36,18 @@ function contrast(one: string, other: string): number {
 
 const TEXT = ['text', 'muted', 'accent', 'good', 'warn', 'bad'];
 
-describe('the design of all pages', () => {
+describe('the shared page design', () => {
   for (const [scheme, colours] of Object.entries(schemes())) {
     const ratio = (one: string, other: string): number =>
       contrast(colours.get(one) ?? '', colours.get(other) ?? '');
-    it(`has text with a contrast of 4.5 or more, ${scheme} (WCAG 2.2 §1.4.3)`, () => {
+    it(`has a text contrast of 4.5 or more, ${scheme} (WCAG 2.2 §1.4.3)`, () => {
       const pairs = TEXT.flatMap((text) => [[text, 'page'] as const, [text, 'surface'] as const]);
       for (const [one, other] of [...pairs, ['on-accent', 'accent'] as const]) {
         const found = ratio(one, other);
         assert.ok(found >= 4.5, `${one} on ${other}: ${found}`);
       }
     });
-    it(`has borders of controls and focus rings with 3 or more, ${scheme} (WCAG 2.2 §1.4.11)`, () => {
+    it(`has a contrast of 3 or more for control borders and focus rings, ${scheme} (WCAG 2.2 §1.4.11)`, () => {
       for (const [one, other] of [
         ['control', 'page'],
         ['control', 'surface'],
@@ -60,7 +60,7 @@ describe('the design of all pages', () => {
     });
   }
 
-  it('names each colour in both schemes, is small, and takes nothing from elsewhere', () => {
+  it('defines each color in both schemes, is small, and loads nothing from elsewhere', () => {
     const [, dark = ''] = DESIGN_CSS.split('@media (prefers-color-scheme: dark)');
     for (const name of schemes().light.keys()) assert.match(dark, new RegExp(`--${name}: #`));
     assert.ok(Buffer.byteLength(DESIGN_CSS) <= 6_144, String(Buffer.byteLength(DESIGN_CSS)));
@@ -69,13 +69,13 @@ describe('the design of all pages', () => {
     assert.match(DESIGN_CSS, /:focus-visible/);
   });
 
-  it('has a mark, which the examples show too', async () => {
+  it('has an icon, which the examples use too', async () => {
     const copy = new URL('../../../examples/icon.svg', import.meta.url);
     if (process.env['UPDATE_GOLDEN'] === '1') await writeFile(copy, MARK_SVG);
     assert.equal(await readFile(copy, 'utf8'), MARK_SVG);
   });
 
-  it('is that of the examples too', async () => {
+  it('is identical to that of the examples', async () => {
     if (process.env['UPDATE_GOLDEN'] === '1') await writeFile(COPY, HEADER + DESIGN_CSS);
     assert.equal(await readFile(COPY, 'utf8'), HEADER + DESIGN_CSS);
   });

@@ -14,18 +14,18 @@ const applied = (
 };
 
 describe('header operations (hubfile.md §3)', () => {
-  it('set replaces all fields of the name', () => {
+  it('set replaces all fields with the name', () => {
     assert.deepEqual(applied({ A: ['1', '2'] }, { kind: 'set', name: 'a', value: '{x}' }), [
       ['A', 'X'],
     ]);
   });
-  it('add leaves what is there', () => {
+  it('add keeps existing fields', () => {
     assert.deepEqual(applied({ A: '1' }, { kind: 'add', name: 'A', value: '2' }), [
       ['A', '1'],
       ['A', '2'],
     ]);
   });
-  it('default sets only what is absent, each field for itself', () => {
+  it('default sets only fields that are absent, each one separately', () => {
     assert.deepEqual(
       applied(
         { A: '1' },
@@ -38,7 +38,7 @@ describe('header operations (hubfile.md §3)', () => {
       ],
     );
   });
-  it('delete takes * at either end', () => {
+  it('delete accepts * at either end', () => {
     const fields = { 'X-A-1': '', 'X-A-2': '', 'Y-A': '', Z: '' };
     const names = (name: string): string[] =>
       applied(fields, { kind: 'delete', name }).map(([one]) => one);
@@ -47,7 +47,7 @@ describe('header operations (hubfile.md §3)', () => {
     assert.deepEqual(names('*-A*'), ['Z']);
     assert.deepEqual(names('z'), ['X-A-1', 'X-A-2', 'Y-A']);
   });
-  it('replace takes groups, in linear time', () => {
+  it('replace supports groups, in linear time', () => {
     const replace: HeaderOperation = {
       kind: 'replace',
       name: 'A',
@@ -58,7 +58,7 @@ describe('header operations (hubfile.md §3)', () => {
     const long = 'a'.repeat(30_000);
     assert.deepEqual(applied({ A: long }, replace), [['A', long]]);
   });
-  it('replace takes what a placeholder brings as it is', () => {
+  it('replace treats the value of a placeholder literally', () => {
     const replace = (pattern: string, replacement: string, value: string, brought: string) => {
       const headers = HeaderList.of({ A: value });
       const operation = { kind: 'replace', name: 'A', pattern, replacement } as const;
@@ -81,7 +81,7 @@ describe('header operations (hubfile.md §3)', () => {
       assert.equal(replace(pattern, replacement, 'b=c', 'brought'), result, pattern);
     }
   });
-  it('text beyond ASCII becomes UTF-8, and bytes stay what they were', () => {
+  it('text beyond ASCII becomes UTF-8, and existing bytes stay unchanged', () => {
     assert.deepEqual(applied({}, { kind: 'set', name: 'A', value: 'ë' }), [['A', utf8Field('ë')]]);
     assert.deepEqual(
       applied(
@@ -91,11 +91,11 @@ describe('header operations (hubfile.md §3)', () => {
       [['A', utf8Field('ëy')]],
     );
   });
-  it('no value can bring in a second field or message (RFC 9110 §5.5)', () => {
+  it('no value can inject a second field or message (RFC 9110 §5.5)', () => {
     const [field] = applied({}, { kind: 'set', name: 'A', value: 'a\r\nB: 1\0' });
     assert.deepEqual(field, ['A', 'a  B: 1 ']);
   });
-  it('fields that frame the message stay, also under a wildcard', () => {
+  it('fields that frame the message are kept, even with a wildcard', () => {
     assert.deepEqual(
       applied(
         { 'Content-Length': '1' },
@@ -105,7 +105,7 @@ describe('header operations (hubfile.md §3)', () => {
       [['Content-Length', '1']],
     );
   });
-  it('refuses a pattern that is not RE2', () => {
+  it('a pattern that is not valid RE2 is refused', () => {
     const operation = { kind: 'replace', name: 'A', pattern: '(?=a)', replacement: '' } as const;
     assert.throws(() => compileOperations([operation]), { code: 'invalid-pattern' });
   });

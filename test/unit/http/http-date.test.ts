@@ -6,7 +6,7 @@ const NOW = Date.parse('2026-01-01T00:00:00Z');
 const MOMENT = Date.parse('2050-08-18T02:01:18Z');
 
 describe('HTTP dates', () => {
-  it('have three forms, in any case', () => {
+  it('have three formats, in any case', () => {
     const forms = [
       'Thu, 18 Aug 2050 02:01:18 GMT',
       'THU, 18 AUG 2050 02:01:18 gmt',
@@ -20,7 +20,7 @@ describe('HTTP dates', () => {
     );
   });
 
-  it('are nothing else', () => {
+  it('have no other format', () => {
     const others = [
       '',
       '0',

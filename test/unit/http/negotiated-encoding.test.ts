@@ -3,7 +3,7 @@ import { describe, it } from 'node:test';
 import { negotiatedEncoding } from '../../../src/http/representation.ts';
 import { piecesOf } from '../../support/counted-pieces.ts';
 
-describe('the encoding of an answer (RFC 9110 §12.5.3)', () => {
+describe('the encoding of a response (RFC 9110 §12.5.3)', () => {
   for (const [accepted, expected] of [
     ['gzip, br', 'br'],
     ['gzip;q=1, br;q=0', 'gzip'],
@@ -16,7 +16,7 @@ describe('the encoding of an answer (RFC 9110 §12.5.3)', () => {
     });
   }
 
-  it('is found among the first 64 codings, however many there are', () => {
+  it('is chosen from the first 64 codings, however many there are', () => {
     const many = (item: string): string => `${item},`.repeat(80_000 / (item.length + 1));
     for (const list of [many(''), many('gzip;q=0.1'), `gzip${';a=b'.repeat(20_000)}`]) {
       const pieces = piecesOf(() => negotiatedEncoding(list, ['br', 'gzip']));

@@ -16,7 +16,7 @@ const respond =
   };
 
 describe('the head of a response', () => {
-  it('leaves over HTTP/1.1 before any byte of the body, bytes beyond ASCII unharmed', async () => {
+  it('is sent over HTTP/1.1 before any byte of the body, with bytes beyond ASCII unchanged', async () => {
     let finish: (() => void) | undefined;
     await using server = await serveExchanges((exchange) => {
       const headers = HeaderList.of({ 'X-Name': utf8Field('Zoë ✓') });
@@ -36,7 +36,7 @@ describe('the head of a response', () => {
     socket.destroy();
   });
 
-  it('leaves over HTTP/2 before any byte of the body, bytes beyond ASCII unharmed', async () => {
+  it('is sent over HTTP/2 before any byte of the body, with bytes beyond ASCII unchanged', async () => {
     let finish: (() => void) | undefined;
     await using server = await serveExchanges((exchange) => {
       const headers = HeaderList.of({ 'X-Name': utf8Field('Zoë ✓') });
@@ -54,7 +54,7 @@ describe('the head of a response', () => {
   });
 });
 
-describe('signal', () => {
+describe('the abort signal', () => {
   const waiting = (): { handler: Handler; aborted: Promise<void> } => {
     let done: () => void = () => {};
     const aborted = new Promise<void>((resolve) => {
@@ -70,7 +70,7 @@ describe('signal', () => {
     };
   };
 
-  it('aborts when an HTTP/1.1 client leaves', async () => {
+  it('aborts when an HTTP/1.1 client disconnects', async () => {
     const { handler, aborted } = waiting();
     await using server = await serveExchanges(handler);
     const socket = net.connect(server.http1, '127.0.0.1');
@@ -97,7 +97,7 @@ describe('signal', () => {
     ['of the gateway', serveExchanges],
     ['mounted in a server', serveMounted],
   ] as const) {
-    it(`aborts those as well whose turn to be answered has not come, ${where}`, async () => {
+    it(`aborts pipelined requests that still wait for their turn, ${where}`, async () => {
       const paths = ['/first', '/second', '/third'];
       const told: string[] = [];
       let all: () => void = () => {};
@@ -148,7 +148,7 @@ describe('signal', () => {
   });
 
   for (const { name, ask, port } of PROTOCOLS) {
-    it(`stays quiet when the response is complete over ${name}`, async () => {
+    it(`is not triggered when the response is complete over ${name}`, async () => {
       const aborted: boolean[] = [];
       await using server = await serveExchanges((exchange) => {
         exchange.signal.addEventListener('abort', () => aborted.push(true));
@@ -161,7 +161,7 @@ describe('signal', () => {
   }
 });
 
-describe('the request', () => {
+describe('a request', () => {
   const seen = async (send: (ports: { http1: number; http2: number }) => Promise<unknown>) => {
     const exchanges: Exchange[] = [];
     await using server = await serveExchanges((exchange, next) => {
@@ -175,7 +175,7 @@ describe('the request', () => {
     return exchange;
   };
 
-  it('joins cookie crumbs and leaves pseudo fields out over HTTP/2 (RFC 9113 §8.2.3)', async () => {
+  it('has its cookie crumbs joined and pseudo-header fields omitted over HTTP/2 (RFC 9113 §8.2.3)', async () => {
     const exchange = await seen(({ http2: port }) =>
       ask2(port, { headers: { cookie: ['a=1', 'b=2'] } }),
     );
@@ -183,7 +183,7 @@ describe('the request', () => {
     assert.ok([...exchange.headers].every(([name]) => !name.startsWith(':')));
   });
 
-  it('is one of at most 251 under way on an HTTP/1.1 connection: others are read when those are answered', async () => {
+  it('is one of at most 251 in progress on an HTTP/1.1 connection: others are read once those have been answered', async () => {
     const held: (() => void)[] = [];
     let full: () => void = () => {};
     const isFull = new Promise<void>((resolve) => {
@@ -215,7 +215,7 @@ describe('the request', () => {
     assert.equal(received.match(/ 200 OK/g)?.length, 400);
   });
 
-  it('may follow others without end, as long as they are answered', async () => {
+  it('may follow any number of others, as long as they are answered', async () => {
     await using server = await serveExchanges(respond(200, { 'content-length': '0' }));
     const socket = net.connect(server.http1, '127.0.0.1');
     let received = '';
@@ -228,7 +228,7 @@ describe('the request', () => {
     assert.equal(received.match(/ 200 OK/g)?.length, 1000);
   });
 
-  it('takes authority and path of an absolute-form target (RFC 9112 §3.2.2)', async () => {
+  it('uses authority and path of an absolute-form target (RFC 9112 §3.2.2)', async () => {
     const exchange = await seen(({ http1: port }) =>
       ask1(port, { path: 'http://right.example?x=1', headers: { Host: 'wrong.example' } }),
     );
@@ -237,7 +237,7 @@ describe('the request', () => {
     assert.deepEqual(exchange.headers.getAll('host'), ['right.example']);
   });
 
-  it('tells whether there is a body', async () => {
+  it('indicates whether there is a body', async () => {
     const hasBody = async (send: Parameters<typeof seen>[0]): Promise<boolean> =>
       (await seen(send)).hasBody;
     assert.equal(await hasBody(({ http1: port }) => ask1(port)), false);

@@ -24,7 +24,7 @@ function passing(zone: RateZone, key: string, events: number, requests: number):
 }
 
 describe('rate limits', () => {
-  it('slide: what lies half a window back counts for half', () => {
+  it('use a sliding window: events from half a window ago count half', () => {
     const clock = new TestClock(WINDOW * 1000);
     const { value: zone } = new RateLimits(clock, null).acquire('z', WINDOW);
     assert.equal(passing(zone, 'a', 10, 30), 10);
@@ -37,7 +37,7 @@ describe('rate limits', () => {
     assert.equal(passing(zone, 'a', 10, 30), 10);
   });
 
-  it('say how long to wait, and whoever waits so long is let in', () => {
+  it('report how long to wait, and allow the request after that time', () => {
     fc.assert(
       fc.property(
         fc.integer({ min: 1, max: 50 }),
@@ -59,7 +59,7 @@ describe('rate limits', () => {
     );
   });
 
-  it('lose nobody’s count to those who bring ever new keys', () => {
+  it('keep existing counts when a client uses ever new keys', () => {
     const clock = new TestClock(WINDOW * 1000);
     const { value: zone } = new RateLimits(clock, null).acquire('z', WINDOW);
     assert.equal(passing(zone, 'a', 3, 3), 3);
@@ -76,7 +76,7 @@ describe('rate limits', () => {
     assert.equal(pass(zone, 'new 1', 3), true);
   });
 
-  it('are told to siblings every 100 ms, the last of a window too', () => {
+  it('are sent to sibling processes every 100 ms, including the last counts of a window', () => {
     const clock = new TestClock(WINDOW * 1000);
     const [one, two] = peerWorkers();
     const { value: here } = new RateLimits(clock, one).acquire('z', WINDOW);
@@ -93,7 +93,7 @@ describe('rate limits', () => {
     assert.equal(here.counts('b').previous, there.counts('b').previous);
   });
 
-  it('forget nothing where the clock is set back, and count on where it comes again', () => {
+  it('forget nothing if the clock is set back, and continue counting when it catches up', () => {
     const clock = new TestClock(WINDOW * 1000 + 10);
     const { value: zone } = new RateLimits(clock, null).acquire('z', WINDOW);
     assert.equal(passing(zone, 'a', 10, 4), 4);
@@ -114,7 +114,7 @@ describe('rate limits', () => {
     assert.deepEqual(zone.counts('a'), { current: 0, previous: 0, elapsedMs: 10 });
   });
 
-  it('hear of siblings whose window is this one or the one before, and of no other', () => {
+  it('accept counts from siblings for this window or the previous one, and for no other', () => {
     const clock = new TestClock(WINDOW * 1000);
     const [one, two] = peerWorkers();
     const { value: zone } = new RateLimits(clock, two).acquire('z', WINDOW);
@@ -130,7 +130,7 @@ describe('rate limits', () => {
     assert.deepEqual(zone.counts('a'), { current: 3, previous: 5, elapsedMs: 0 });
   });
 
-  it('are kept as long as somebody has a lease of them', () => {
+  it('are kept as long as there is a lease on them', () => {
     const clock = new TestClock(WINDOW * 1000);
     const limits = new RateLimits(clock, null);
     const old = limits.acquire('z', WINDOW);

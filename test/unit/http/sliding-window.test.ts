@@ -8,14 +8,14 @@ const verdict = (current: number, previous: number, elapsedMs: number, events: n
   verdictOf({ current, previous, elapsedMs }, { events, windowMs: WINDOW });
 
 describe('a sliding window', () => {
-  it('counts the window before for as much of it as still lies within', () => {
+  it('counts the previous window in proportion to the part that still lies within', () => {
     assert.deepEqual(verdict(3, 4, 500, 10), { allowed: true, remaining: 4, waitMs: 500 });
     assert.deepEqual(verdict(0, 0, 0, 1), { allowed: true, remaining: 0, waitMs: 1_000 });
     // Half of an event is left of the window before: no whole one is left of ten.
     assert.equal(verdict(8, 1, 500, 10).remaining, 0);
   });
 
-  it('says when enough of the window before is forgotten', () => {
+  it('reports when enough of the previous window has expired', () => {
     const { waitMs, ...full } = verdict(0, 10, 0, 10);
     assert.deepEqual(full, { allowed: false, remaining: 0 });
     assert.equal(Math.round(waitMs), 100);
@@ -24,13 +24,13 @@ describe('a sliding window', () => {
     assert.equal(verdict(0, 1, WINDOW - 0.5, 1).waitMs, 1, 'never nothing');
   });
 
-  it('says when enough of this window is forgotten, where it is full itself', () => {
+  it('reports when enough of this window has expired, if it is full itself', () => {
     assert.equal(verdict(10, 0, 250, 10).waitMs, 850);
     assert.equal(verdict(5, 0, 100, 1).waitMs, 1_900);
     assert.equal(verdict(20, 0, 0, 11).waitMs, 1_500);
   });
 
-  it('lets nobody in before the time that it says', () => {
+  it('allows no event before the time that it reports', () => {
     const counts = fc.integer({ min: 0, max: 50 });
     fc.assert(
       fc.property(

@@ -14,7 +14,7 @@ function trace(...values: readonly string[]) {
 }
 
 describe('traceparent (W3C Trace Context)', () => {
-  it('continues a valid one with an id of its own (§3.3)', () => {
+  it('continues a valid trace with a new parent id (§3.3)', () => {
     const { traceId, spanId, parentId, flags, headers } = trace(`00-${TRACE}-${PARENT}-01`);
     assert.deepEqual([traceId, parentId, flags], [TRACE, PARENT, '01']);
     assert.match(spanId, /^[0-9a-f]{16}$/);
@@ -23,16 +23,16 @@ describe('traceparent (W3C Trace Context)', () => {
     assert.equal(headers.get('tracestate'), 'vendor=1');
   });
 
-  it('keeps the decision not to sample, and of the flags those that are known', () => {
+  it('keeps the decision not to sample, and only the flags that are known', () => {
     assert.equal(trace(`00-${TRACE}-${PARENT}-00`).flags, '00');
     assert.equal(trace(`00-${TRACE}-${PARENT}-ff`).flags, '03');
   });
 
-  it('reads what a later version begins with (§3.2.4)', () => {
+  it('reads the known part of a later version (§3.2.4)', () => {
     assert.equal(trace(`cc-${TRACE}-${PARENT}-01-more`).traceId, TRACE);
   });
 
-  it('begins again, without tracestate, where it is absent, invalid or there twice', () => {
+  it('starts a new trace, without tracestate, if it is absent, invalid or duplicated', () => {
     for (const values of [
       [],
       [''],
@@ -52,7 +52,7 @@ describe('traceparent (W3C Trace Context)', () => {
     }
   });
 
-  it('never gives an id twice', () => {
+  it('never uses an id twice', () => {
     const ids = new Set(Array.from({ length: 2000 }, () => trace().spanId));
     assert.equal(ids.size, 2000);
   });

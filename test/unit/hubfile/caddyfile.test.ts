@@ -46,12 +46,12 @@ function lines({ text }: AdaptedCaddyfile): string[] {
 const CLOSING = ['{', 'order error first', '}'];
 
 describe('adapting a Caddyfile', () => {
-  it('keeps what both languages say alike as it is written, comments too', () => {
+  it('keeps what both languages have in common as it is written, including comments', () => {
     const text = '# Ours.\nexample.com {\n\trespond ok # fine\n}\n';
     assert.deepEqual(adapted(text), { text, leftOut: [], notes: [] });
   });
 
-  it('tells what is left out by its place', () => {
+  it('reports the place of what is left out', () => {
     const { leftOut } = adapted('a.example {\n\tpush\n\ttemplates\n}\n');
     assert.deepEqual(
       leftOut.map(({ place }) => `${place?.line}:${place?.column}`),
@@ -59,7 +59,7 @@ describe('adapting a Caddyfile', () => {
     );
   });
 
-  it('tells the places of the Caddyfile, whatever was put in or out above them', () => {
+  it('reports places in the Caddyfile, whatever was inserted or removed above them', () => {
     const text =
       '{\n\tdefault_bind 127.0.0.1\n}\na.example {\n\tpush\n\tmercure {\n\t\tpublisher_jwt k\n\t\tnonsense\n\t}\n\troot a\n}\nb.example {\n\ttls {\n\t\tload x\n\t}\n\ttls internal\n\ttls internal\n}\n';
     const { leftOut } = adapted(text);
@@ -75,15 +75,15 @@ describe('adapting a Caddyfile', () => {
     );
   });
 
-  describe('what kept somebody out', () => {
-    it('answers 503 before all else where it is lost', () => {
+  describe('access restrictions that cannot be carried over', () => {
+    it('cause 503 before all else', () => {
       const result = adapted(
         'a.example {\n\tforward_auth auth:9 {\n\t\turi /\n\t\tnonsense\n\t}\n\trespond in\n}\n',
       );
       assert.deepEqual(lines(result), [...CLOSING, 'a.example {', 'error 503', 'respond in', '}']);
     });
 
-    it('answers 503 only to requests of its matcher, where that is still there', () => {
+    it('cause 503 only for requests that match their matcher, if it can be carried over', () => {
       const text =
         'a.example {\n\t@in path /in/*\n\tbasic_auth @in {\n\t\tbob\n\t}\n\tbasic_auth /x/* md5 {\n\t}\n\trespond in\n}\n';
       assert.deepEqual(lines(adapted(text)).slice(3), [
@@ -96,7 +96,7 @@ describe('adapting a Caddyfile', () => {
       ]);
     });
 
-    it('answers 503 to all where its matcher is lost', () => {
+    it('cause 503 for all requests if their matcher is lost', () => {
       const text = 'a.example {\n\t@no tls early_data\n\tabort @no\n\trespond in\n}\n';
       assert.deepEqual(lines(adapted(text)).slice(3), [
         'a.example {',
@@ -106,7 +106,7 @@ describe('adapting a Caddyfile', () => {
       ]);
     });
 
-    it('is not a guard alone where it is part of what is lost', () => {
+    it('do not include a respond 403 inside a part that is left out as a whole', () => {
       const text =
         'a.example {\n\thandle {\n\t\t@no tls early_data\n\t\thandle @no {\n\t\t\trespond 403\n\t\t}\n\t\trespond in\n\t}\n}\n';
       assert.deepEqual(lines(adapted(text)).slice(3), [
@@ -119,7 +119,7 @@ describe('adapting a Caddyfile', () => {
       ]);
     });
 
-    it('closes the site that asked for client certificates', () => {
+    it('close a site that asked for client certificates', () => {
       const text =
         'a.example {\n\ttls internal {\n\t\tclient_auth {\n\t\t\tmode require\n\t\t\tnonsense\n\t\t}\n\t}\n\trespond in\n}\n';
       assert.deepEqual(lines(adapted(text)).slice(3), [
@@ -132,42 +132,42 @@ describe('adapting a Caddyfile', () => {
       ]);
     });
 
-    it('keeps the options that are there', () => {
+    it('keep the options that are supported', () => {
       const text = '{\n\temail a@b.example\n}\na.example {\n\tauthorize with x\n}\n';
       const [brace, order, email] = lines(adapted(text));
       assert.deepEqual([brace, order, email], ['{', 'order error first', 'email a@b.example']);
     });
 
-    it('keeps nobody out of an error page', () => {
+    it('close no error page', () => {
       const text =
         'a.example {\n\thandle_errors {\n\t\t@x tls early_data\n\t\trespond @x gone 410\n\t}\n}\n';
       assert.deepEqual(lines(adapted(text)), ['a.example {', 'handle_errors {', '}', '}']);
     });
 
-    it('keeps the admin API where only its socket was', () => {
+    it('turn off the admin API if it was on a Unix socket', () => {
       assert.deepEqual(lines(adapted('{\n\tadmin unix//run/admin\n}\n')), ['{', 'admin off', '}']);
     });
   });
 
-  it('leaves out a matcher as a whole: less of it would hold for more', () => {
+  it('leaves out a matcher as a whole: a part of it would match more requests', () => {
     const text =
       'a.example {\n\t@a {\n\t\tpath /a\n\t\texpression `x`\n\t}\n\theader @a X-A 1\n}\n';
     assert.deepEqual(lines(adapted(text)), ['a.example {', '}']);
   });
 
-  it('needs no mention of what hubgate does anyway', () => {
+  it('does not mention what hubgate does by default', () => {
     const { leftOut, notes } = adapted('{\n\tservers {\n\t\tstrict_sni_host\n\t}\n}\n');
     assert.deepEqual([leftOut.length, notes.length], [0, 1]);
   });
 
-  it('refuses what is not a Caddyfile, with its place', () => {
+  it('refuses text that is not a Caddyfile, with its place', () => {
     assert.throws(
       () => adapted('a.example {\n\trespond "x\n}\n'),
       (error: unknown) => error instanceof ConfigError && error.problems[0]?.place?.line === 2,
     );
   });
 
-  it('asks for a variable that a line needs, and leaves nothing out for it', () => {
+  it('requires a variable that a line needs, and leaves nothing out because of it', () => {
     const text = '{$SITE} {\n\treverse_proxy {$APP}\n}\n';
     assert.throws(
       () => adapted(text, { SITE: 'a.example' }),
@@ -178,22 +178,22 @@ describe('adapting a Caddyfile', () => {
     assert.equal(adapted(text, { SITE: 'a.example', APP: 'app:1' }).text, text);
   });
 
-  it('asks for the variable that is the address of a site', () => {
+  it('requires the variable that is the address of a site', () => {
     assert.throws(() => adapted('{$SITE} {\n\treverse_proxy app:1\n}\n'), /SITE is not set/);
   });
 
-  it('takes what a variable may bring in, or not, for nothing', () => {
+  it('keeps a variable unchanged that may expand to anything or nothing', () => {
     const text = '{\n\t{$OPTIONS}\n}\n\n{$SITES}\n\na.example {\n\t{$MORE}\n\trespond ok\n}\n';
     assert.deepEqual(adapted(text), { text, leftOut: [], notes: [] });
   });
 
-  it('closes the sites that have lost a guard also where the first site is left out', () => {
+  it('closes the sites that have lost an access restriction even if the first site is left out', () => {
     const text = 'ftp://a.example {\n\trespond x\n}\nb.example {\n\tauthorize with x\n}\n';
     const result = adapted(text);
     assert.deepEqual(lines(result).slice(0, 3), CLOSING);
   });
 
-  it('leaves no value of a variable in what it writes', () => {
+  it('writes no value of a variable', () => {
     const { text } = adapted('a.example {\n\tmercure {\n\t\tpublisher_jwt {$KEY}\n\t}\n}\n', {
       KEY: 'a-secret-of-the-environment',
     });
@@ -201,7 +201,7 @@ describe('adapting a Caddyfile', () => {
     assert.ok(text.includes('publisher_jwt {$KEY}'));
   });
 
-  it('puts what is imported in its place, and leaves out of it what cannot be carried over', () => {
+  it('inserts imported text in its place, without what cannot be carried over', () => {
     const files = { 'auth.conf': 'authorize with x\n', 'fine.conf': 'encode gzip\n' };
     const result = adapted(
       'a.example {\n\timport fine.conf\n\timport auth.conf\n\trespond in\n}\n',
@@ -223,7 +223,7 @@ describe('adapting a Caddyfile', () => {
     assert.match(result.text, /\t# from fine\.conf\n\tencode gzip\n/);
   });
 
-  it('reads imports of imports, relative to the file that they are in', () => {
+  it('reads nested imports, relative to the importing file', () => {
     const result = adapted(
       'import conf/all.caddy\n',
       {},
@@ -248,7 +248,7 @@ describe('adapting a Caddyfile', () => {
     });
   });
 
-  it('makes snippets of files that are given arguments, or a block', () => {
+  it('makes snippets of files that are imported with arguments or a block', () => {
     const result = adapted(
       '{\n\temail a@b.example\n}\na.example {\n\ttemplates\n\timport (a).conf ok 200\n\timport wrap {\n\t\trespond in\n\t}\n}\nb.example {\n\timport (a).conf no 404\n}\n',
       {},
@@ -265,7 +265,7 @@ describe('adapting a Caddyfile', () => {
     );
   });
 
-  it('has the snippets of a file once that is imported twice, and in a site without braces', () => {
+  it('includes the snippets of a file once if it is imported twice, and also in a site without braces', () => {
     const files = { 's.caddy': '(s) {\n\trespond in\n}\n', args: 'header X {args[0]}\n' };
     const twice = adapted(
       'import s.caddy\nimport s.caddy\na.example {\n\timport s\n}\n',
@@ -280,7 +280,7 @@ describe('adapting a Caddyfile', () => {
     ]);
   });
 
-  it('refuses imports that never end, or are too many or too large together', () => {
+  it('refuses imports that are endless, too many, or too large together', () => {
     const code = (text: string, files: Files): string => {
       try {
         adapted(text, {}, files);
@@ -299,7 +299,7 @@ describe('adapting a Caddyfile', () => {
     assert.equal(code(`a.example {\n${'\timport a\n'.repeat(10_001)}}\n`, { a: '' }), 'too-large');
   });
 
-  it('makes a hub of mercure, whose keys without an issuer are of 0.x', () => {
+  it('converts mercure to a hub, whose keys without an issuer use the 0.x protocol', () => {
     const text = 'a.example {\n\tmercure {\n\t\tpublisher_jwt k\n\t}\n}\n';
     assert.match(
       adapted(text).text,

@@ -21,7 +21,7 @@ function refused(file: string, text: string): string {
 }
 
 describe('a configuration written as YAML or JSON', () => {
-  it('takes defaults for what is left out, and durations and sizes as texts', () => {
+  it('uses defaults for omitted fields, and accepts durations and sizes as text', () => {
     const { options, sites } = read(
       'a.yaml',
       'sites:\n  - addresses: [{host: a.example}]\n    hub: {heartbeatMs: 15s, maxSubscriberBuffer: 2MiB}\n',
@@ -42,7 +42,7 @@ describe('a configuration written as YAML or JSON', () => {
     assert.equal(site(',"discovery":null'), null);
   });
 
-  it('reports everything that is wrong, at its place, with the nearest name', () => {
+  it('reports every mistake, at its place, with the nearest name', () => {
     const text = [
       'options:',
       '  http_port: 8080',
@@ -89,7 +89,7 @@ describe('a configuration written as YAML or JSON', () => {
     );
   });
 
-  it('reports faults of the notation at their place', () => {
+  it('reports syntax errors at their place', () => {
     for (const [file, text, message] of [
       ['a.json', '{"sites": [],}', 'a.json:1:14: error: expected a "name"'],
       [
@@ -121,7 +121,7 @@ describe('a configuration written as YAML or JSON', () => {
     }
   });
 
-  it('refuses alias bombs, aliases around themselves, merge keys and deep nesting, before they are expanded', () => {
+  it('refuses alias bombs, circular aliases, merge keys and deep nesting, before they are expanded', () => {
     const level = (name: string, below: string): string =>
       `${name}: &${name} [${Array.from({ length: 9 }, () => `*${below}`).join(',')}]\n`;
     const bomb = `a: &a [x,x,x,x,x,x,x,x,x]\n${['ba', 'cb', 'dc', 'ed', 'fe', 'gf', 'hg', 'ih'].map((two) => level(two[0] ?? '', two[1] ?? '')).join('')}`;
@@ -137,7 +137,7 @@ describe('a configuration written as YAML or JSON', () => {
     assert.match(refused('a.json', '['.repeat(100_000)), /nested too deeply/);
   });
 
-  it('takes aliases for what they stand for', () => {
+  it('resolves aliases', () => {
     const { sites } = read(
       'a.yaml',
       'sites:\n  - addresses: [&a {host: a.example}]\n  - addresses: [*a]\n',
@@ -160,13 +160,13 @@ describe('a configuration written as YAML or JSON', () => {
     }
   });
 
-  it('refuses what marks a secret that was left out', () => {
+  it('refuses the placeholder for an omitted secret', () => {
     const text =
       '{"sites":[{"addresses":[{"host":"a"}],"hub":{"issuers":[{"id":"i","publisher":{"kind":"jwt","key":"[redacted]"}}]}}]}';
     assert.match(refused('a.json', text), /marks a secret that was left out[^]*--show-secrets/);
   });
 
-  it('hides credentials that are no keys: header values, user info', () => {
+  it('hides credentials other than keys: header values, user info', () => {
     const config = read(
       'a.yaml',
       [

@@ -126,8 +126,8 @@ function print(config: Config): string {
   });
 }
 
-describe('a Hubfile that was mutated', () => {
-  it('is read, or refused with problems that have a place', () => {
+describe('a mutated Hubfile', () => {
+  it('is loaded, or refused with problems that have a place', () => {
     fc.assert(
       fc.property(mutated, (text) => {
         const result = read(text);
@@ -145,7 +145,7 @@ describe('a Hubfile that was mutated', () => {
     ['JSON', data.map((config) => JSON.stringify(config, null, 1))],
     ['YAML', data.map((config) => stringify(config))],
   ] as const) {
-    it(`is read, or refused with problems that have a place, in ${notation} too`, () => {
+    it(`is loaded, or refused with problems that have a place, in ${notation} too`, () => {
       const file = `/etc/hub.${notation.toLowerCase()}`;
       let [accepted, refused] = [0, 0];
       fc.assert(
@@ -170,7 +170,7 @@ describe('a Hubfile that was mutated', () => {
     });
   }
 
-  it('means the same once it is formatted, and formatting again changes nothing', () => {
+  it('keeps its meaning when formatted, and formatting again changes nothing', () => {
     let compared = 0;
     fc.assert(
       fc.property(mutated, (text) => {
@@ -194,7 +194,7 @@ describe('a Hubfile that was mutated', () => {
     assert.ok(compared > RUNS / 20, `only ${compared} of ${RUNS} texts could be compared`);
   });
 
-  it('never takes long, even if it is large', () => {
+  it('never takes long to load, even if it is large', () => {
     const large = [
       '{$'.repeat(200_000),
       '"'.repeat(200_001),

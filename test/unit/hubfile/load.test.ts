@@ -36,7 +36,7 @@ function directory(t: TestContext, files: Record<string, string>): string {
 }
 
 describe('load', () => {
-  it('names the files that were read and the patterns to watch', (t) => {
+  it('returns the files that were read and the patterns to watch', (t) => {
     const root = directory(t, {
       Hubfile: HUBFILE,
       'conf.d/b.conf': 'b.example {\n}\n',
@@ -56,7 +56,7 @@ describe('load', () => {
     );
   });
 
-  it('knows where objects, lists and fields of the configuration were written', (t) => {
+  it('records where objects, lists and fields of the configuration were written', (t) => {
     const root = directory(t, { Hubfile: HUBFILE });
     const loaded = load(join(root, 'Hubfile'), diskIo({}), directiveTable);
     const site = loaded.config.sites[0];
@@ -74,7 +74,7 @@ describe('load', () => {
     assert.equal(loaded.placeOf({}), undefined);
   });
 
-  it('gives a problem its place, excerpt, and the place of what it clashes with', (t) => {
+  it('reports a problem with its place, an excerpt, and the place of what it conflicts with', (t) => {
     const root = directory(t, { Hubfile: HUBFILE });
     const file = join(root, 'Hubfile');
     const loaded = load(file, diskIo({}), directiveTable);
@@ -99,7 +99,7 @@ describe('load', () => {
     assert.ok(Object.isFrozen(config) && Object.isFrozen(config.sites[0]?.hub?.issuers));
   });
 
-  it('refuses a file that is not there', () => {
+  it('refuses a file that does not exist', () => {
     assert.throws(
       () => load('/nowhere/Hubfile', diskIo({}), directiveTable),
       (thrown) => {
@@ -111,7 +111,7 @@ describe('load', () => {
     );
   });
 
-  it('orders problems as they stand in the text and never shows a key', (t) => {
+  it('orders problems by their position in the text and never shows a key', (t) => {
     const text = HUBFILE.replace('{env.KEY}', 'a-very-secret-value XX x').replace(
       'anonymous',
       'anon',
@@ -143,7 +143,7 @@ describe('findFiles', () => {
     assert.deepEqual(find('none/*.c'), []);
   });
 
-  it('takes ** for a directory and all below it, without hidden ones and links', (t) => {
+  it('takes ** for a directory and everything below it, without hidden entries and links', (t) => {
     const files = { 'x/a.c': '', 'x/y/z/b.c': '', 'x/.h/c.c': '', 'other/d.c': '', 'x/y/e.d': '' };
     const root = directory(t, files);
     symlinkSync(join(root, 'other'), join(root, 'x/link'));
@@ -159,7 +159,7 @@ describe('findFiles', () => {
     ]);
   });
 
-  it('walks through 10,000 directories for ** and no more', (t) => {
+  it('visits at most 10,000 directories for **', (t) => {
     const root = directory(t, { Hubfile: 'import deep/**\n' });
     for (let i = 0; i <= 100; i += 1) {
       for (let k = 0; k < 100; k += 1) mkdirSync(join(root, `deep/${i}/${k}`), { recursive: true });

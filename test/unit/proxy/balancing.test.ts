@@ -23,13 +23,13 @@ describe('lb_policy', () => {
   const [a, b, c] = upstreams(3);
   assert.ok(a && b && c);
 
-  it('chooses nothing where nothing is left', () => {
+  it('chooses nothing if no upstream is available', () => {
     for (const kind of ['random', 'first', 'round_robin', 'least_conn', 'ip_hash'] as const) {
       assert.equal(createBalance({ kind }, () => 0.9)(fakeExchange({}), []), undefined, kind);
     }
   });
 
-  it('first takes the first that is left', () => {
+  it('first takes the first available one', () => {
     assert.deepEqual(names({ kind: 'first' }, [b, c], 2), ['10.0.0.2:80', '10.0.0.2:80']);
   });
 
@@ -53,7 +53,7 @@ describe('lb_policy', () => {
     assert.deepEqual(turns([], 1), [undefined]);
   });
 
-  it('random_choose takes the less busy of so many, chosen by chance', () => {
+  it('random_choose takes the least busy of several chosen at random', () => {
     const [busy, idle, other] = upstreams(3);
     assert.ok(busy && idle && other);
     busy.inFlight = 3;
@@ -69,7 +69,7 @@ describe('lb_policy', () => {
     assert.equal(all(fakeExchange({}), [busy, other])?.upstream, other);
   });
 
-  it('query keeps a value of the parameter with one upstream, whatever else is asked', () => {
+  it('query keeps a parameter value on one upstream, whatever else the query contains', () => {
     const balance = createBalance({ kind: 'query', name: 'user' }, () => 0.5);
     const of = (target: string): Upstream | undefined =>
       balance(fakeExchange({ target }), [a, b, c])?.upstream;
@@ -87,7 +87,7 @@ describe('lb_policy', () => {
     assert.deepEqual(reached, [a, b, c]);
   });
 
-  it('least_conn takes one with the fewest requests under way', () => {
+  it('least_conn takes the one with the fewest requests in progress', () => {
     const [busy, idle, other] = upstreams(3);
     assert.ok(busy && idle && other);
     busy.inFlight = 3;
@@ -106,7 +106,7 @@ describe('lb_policy', () => {
       (key: string) => fakeExchange({ headers: HeaderList.of({ 'x-tenant': key }) }),
     ],
   ] as const) {
-    it(`${policy.kind} keeps a key on its upstream, also when another one leaves`, () => {
+    it(`${policy.kind} keeps a key on its upstream, even when another one is removed`, () => {
       const all = upstreams(5);
       const balance = createBalance(policy, Math.random);
       fc.assert(
@@ -134,7 +134,7 @@ describe('lb_policy', () => {
     });
   }
 
-  it('cookie brings the client back to the upstream that it was given, without naming it', () => {
+  it('cookie sends the client back to the same upstream, without revealing its address', () => {
     const policy = { kind: 'cookie', name: 'lb', secret: new Secret('k') } as const;
     const balance = createBalance(policy, () => 0.5);
     const first = balance(fakeExchange({ scheme: 'https' }), [a, b, c]);

@@ -30,7 +30,7 @@ const MAX_GIVEN_BACK = 2;
 const chunk = Buffer.alloc(1000);
 
 describe('the flow of a body', () => {
-  it('holds its source above one mark and lets it go on below another', () => {
+  it('pauses its source above the high mark and resumes it below the low mark', () => {
     const waiting: (() => void)[] = [];
     const body = new Writable({
       highWaterMark: 1,
@@ -63,7 +63,7 @@ describe('the flow of a body', () => {
     })();
   });
 
-  it('reads once for each of many clients that take nothing, and holds none that takes at once', () => {
+  it('reads once for each of many clients that read nothing, and does not pause for clients that read at once', () => {
     const ends = Array.from({ length: MAX_WIDE_BODIES + 1 }, () => upstreamReads.begin());
     const read = Buffer.alloc(NARROW_READ_BYTES);
     const flowTo = (write: Writable['_write']): BodyFlow =>
@@ -253,11 +253,11 @@ async function counted(work: () => Promise<void>): Promise<{ holds: number; give
   return { holds, givenBack };
 }
 
-describe('a body without length that goes through the gateway', () => {
+describe('a body without a length that passes through the gateway', () => {
   for (const [client, ask] of Object.entries(CLIENTS)) {
     for (const upstream of ['http1', 'http2', 'script']) {
       for (const size of PIECES) {
-        it(`from ${upstream} to ${client} in pieces of ${size} bytes is seldom held`, async () => {
+        it(`is seldom paused from ${upstream} to ${client} in pieces of ${size} bytes`, async () => {
           let bytes = 0;
           const { holds, givenBack } = await counted(async () => {
             const answer = await ask(`/${upstream}/${size}`, null);
@@ -269,7 +269,7 @@ describe('a body without length that goes through the gateway', () => {
           assert.ok(givenBack <= MAX_GIVEN_BACK * BODY_BYTES, `${givenBack} bytes given back`);
         });
       }
-      it(`from ${client} to ${upstream} is seldom held`, async () => {
+      it(`is seldom paused from ${client} to ${upstream}`, async () => {
         let text = '';
         const { holds, givenBack } = await counted(async () => {
           const answer = await ask(`/${upstream}/up`, pieces(64 * 1024));

@@ -32,8 +32,8 @@ const withField = (name: string, value: string): { headers: HeaderList } => ({
   headers: HeaderList.of({ [name]: value }),
 });
 
-describe('the key of requests that an upstream cannot tell apart', () => {
-  it('holds all that the upstream sees', () => {
+describe('the key of requests that look identical to an upstream', () => {
+  it('contains all that the upstream sees', () => {
     const bob = new Identity();
     bob.user = 'bob';
     const keys = [
@@ -53,7 +53,7 @@ describe('the key of requests that an upstream cannot tell apart', () => {
     assert.equal(new Set(keys).size, keys.length);
   });
 
-  it('leaves out the address of the client, and which cookies there are', () => {
+  it('omits the address of the client, and which cookies there are', () => {
     for (const [name, values] of [
       ['X-Forwarded-For', ['192.0.2.1', '192.0.2.2, ::1']],
       ['X-Real-IP', ['127.0.0.1']],
@@ -67,7 +67,7 @@ describe('the key of requests that an upstream cannot tell apart', () => {
     assert.equal(address('192.0.2.1'), address('192.0.2.2'));
   });
 
-  it('is none for a request whose answer is nobody else’s', () => {
+  it('does not exist for a request whose response must not be shared', () => {
     assert.equal(keyOf({ hasBody: true }), null);
     assert.equal(keyOf({ method: 'POST' }), null);
     assert.equal(keyOf({}, { method: 'POST' }), null);
@@ -96,7 +96,7 @@ describe('request coalescing', () => {
     part.recorder.close();
   }
 
-  it('lets no more than ten go on in a turn of the event loop', async () => {
+  it('resumes no more than ten requests per turn of the event loop', async () => {
     const scheduler = new TurnedScheduler();
     const coalescer = new RequestCoalescer(new SharedResponseMemory(), scheduler, new TestClock());
     const lead = await coalescer.join(coalesced());
@@ -119,7 +119,7 @@ describe('request coalescing', () => {
     for (const part of await Promise.all(parts)) assert.equal(part.kind, 'follow');
   });
 
-  it('lets nobody wait longer than 5 s', async () => {
+  it('makes no request wait longer than 5 s', async () => {
     const clock = new TestClock();
     const scheduler = new TurnedScheduler();
     const coalescer = new RequestCoalescer(new SharedResponseMemory(), scheduler, clock);
@@ -130,7 +130,7 @@ describe('request coalescing', () => {
     assert.equal((await part).kind, 'alone');
   });
 
-  it('begins again behind one that nobody has waited for, and that was broken off', async () => {
+  it('starts over after an aborted request that no client waited for', async () => {
     const coalescer = new RequestCoalescer(
       new SharedResponseMemory(),
       new TurnedScheduler(),
@@ -142,7 +142,7 @@ describe('request coalescing', () => {
     assert.equal((await coalescer.join(coalesced())).kind, 'lead');
   });
 
-  it('keeps an answer for its window, and gives its memory back', async () => {
+  it('keeps a response for its window, and frees its memory afterwards', async () => {
     const clock = new TestClock();
     const memory = new SharedResponseMemory();
     const coalescer = new RequestCoalescer(memory, new TurnedScheduler(), clock);
@@ -174,8 +174,8 @@ async function stalled(port: number, target: string): Promise<net.Socket> {
   return socket;
 }
 
-describe('answers that are shared with slow readers', () => {
-  it('are cut off where a newer answer needs the room', () => {
+describe('responses that are shared with slow readers', () => {
+  it('are cut off if a newer response needs the memory', () => {
     const memory = new SharedResponseMemory(10);
     const head = { status: 200, headers: new HeaderList(), received: '1.1' } as const;
     const [old, young] = [1, 2].map(
@@ -202,7 +202,7 @@ describe('answers that are shared with slow readers', () => {
   const PAGE = Buffer.alloc(1_000_000, 'x');
   const BOUND = 4_000_000;
 
-  it('stay within the bound, whoever reads them: the oldest gives way', async () => {
+  it('stay within the memory limit, whoever reads them: the oldest is dropped first', async () => {
     let requests = 0;
     await using app = await origin((_request, response) => {
       requests += 1;
@@ -224,7 +224,7 @@ describe('answers that are shared with slow readers', () => {
     for (const socket of sockets) socket.destroy();
   });
 
-  it('hold nobody up: the first may read as slowly as it likes', async () => {
+  it('delay no other client: the first may read as slowly as it likes', async () => {
     let requests = 0;
     await using app = await origin((_request, response) => {
       requests += 1;
@@ -244,7 +244,7 @@ describe('answers that are shared with slow readers', () => {
     slow.destroy();
   });
 
-  it('let the client of one that is too large read it in full', async () => {
+  it('are delivered in full even if they are too large to share', async () => {
     const large = Buffer.alloc(3_000_000, 'y');
     await using app = await origin((_request, response) => void response.end(large));
     const sharedResponseMemory = new SharedResponseMemory();

@@ -34,7 +34,7 @@ const hostports = ({ registry }: TestGateway): string[] =>
   registry.upstreams().map(({ address }) => address.hostport);
 
 describe('dynamic a', () => {
-  it('has upstreams at the addresses of a name, whom the first request waits for', async (test) => {
+  it('uses the addresses of a name as upstreams, and the first request waits for them', async (test) => {
     await using upstream = await origin((_, response) => response.end('ok'));
     const dns = await named(test, addresses('127.0.0.2', '127.0.0.1'));
     await using gateway = await proxyTo([], { dynamic: dns.a(upstream.port) });
@@ -46,7 +46,7 @@ describe('dynamic a', () => {
     assert.deepEqual(dns.questions, [`a ${NAME}`]);
   });
 
-  it('asks for the versions of addresses that it is told to', async (test) => {
+  it('queries only the configured IP versions', async (test) => {
     const dns = await named(test, { kind: 'aaaa', addresses: ['::1'] });
     const dynamic = dns.a(1, { versions: ['ipv4', 'ipv6'] });
     await using gateway = await proxyTo([], { dynamic });
@@ -55,7 +55,7 @@ describe('dynamic a', () => {
     assert.deepEqual([...dns.questions].sort(), [`a ${NAME}`, `aaaa ${NAME}`]);
   });
 
-  it('follows what the DNS says with each refresh, keeping the state of those that stay', async (test) => {
+  it('follows the DNS with each refresh, keeping the state of upstreams that stay', async (test) => {
     const clock = new TestClock();
     const dns = await named(test, addresses('127.0.0.1', '127.0.0.2'));
     await using gateway = await proxyTo([], { dynamic: dns.a(1) }, { clock });
@@ -69,7 +69,7 @@ describe('dynamic a', () => {
   });
 
   for (const answer of ['failure', 'no-such-name'] as const) {
-    it(`keeps the old list when a lookup ends with ${answer}, and asks again soon`, async (test) => {
+    it(`keeps the old list when a lookup ends with ${answer}, and retries soon`, async (test) => {
       const clock = new TestClock();
       const dns = await named(test, addresses('127.0.0.1'));
       await using gateway = await proxyTo([], { dynamic: dns.a(1) }, { clock });
@@ -86,7 +86,7 @@ describe('dynamic a', () => {
     });
   }
 
-  it('keeps it for grace_period only, then the named upstreams stand in', async (test) => {
+  it('keeps it for grace_period only, then uses the upstreams named in the Hubfile', async (test) => {
     const clock = new TestClock();
     const dns = await named(test, addresses('127.0.0.1'));
     const dynamic = dns.a(1, { graceMs: 60_000 });
@@ -110,7 +110,7 @@ describe('dynamic a', () => {
     assert.equal((await ask1(gateway.http1)).status, 503);
   });
 
-  it('is bounded in the number of its upstreams', async (test) => {
+  it('limits the number of its upstreams', async (test) => {
     const many = Array.from({ length: 300 }, (_, i) => `127.1.${Math.floor(i / 200)}.${i % 200}`);
     const dns = await named(test, addresses(...many));
     await using gateway = await proxyTo([], { dynamic: dns.a(1) });
@@ -118,7 +118,7 @@ describe('dynamic a', () => {
     assert.equal(hostports(gateway).length, MAX_DYNAMIC_UPSTREAMS);
   });
 
-  it('has the list at once after a reload, and the health of its upstreams', async (test) => {
+  it('has the list, and the health of its upstreams, immediately after a reload', async (test) => {
     const dns = await named(test, addresses('127.0.0.1'));
     const passiveHealth = { failDurationMs: 60_000 };
     await using gateway = await proxyTo([], { dynamic: dns.a(1), passiveHealth });
@@ -135,7 +135,7 @@ describe('dynamic a', () => {
     assert.deepEqual(hostports(gateway), []);
   });
 
-  it('ends with its proxy: no lookup is made any more', async (test) => {
+  it('makes no more lookups once its proxy is closed', async (test) => {
     const clock = new TestClock();
     const dns = await named(test, addresses('127.0.0.1'));
     await using gateway = await proxyTo([], { dynamic: dns.a(1) }, { clock });
@@ -147,7 +147,7 @@ describe('dynamic a', () => {
 });
 
 describe('dynamic srv (RFC 2782)', () => {
-  it('has upstreams at the targets and ports of a service, by their priority', async (test) => {
+  it('uses the targets and ports of a service as upstreams, by their priority', async (test) => {
     await using first = await origin((_, response) => response.end('first'));
     await using second = await origin((_, response) => response.end('second'));
     const dns = await named(test, services(first.port, second.port));
@@ -158,7 +158,7 @@ describe('dynamic srv (RFC 2782)', () => {
     assert.equal((await ask1(gateway.http1)).body, 'second');
   });
 
-  it('takes a target of . for no service at all', async (test) => {
+  it('takes a target of . to mean that there is no service', async (test) => {
     const dns = await named(test, {
       kind: 'srv',
       services: [{ priority: 0, port: 1, target: '.' }],

@@ -89,7 +89,7 @@ for (const { name, connect } of [
       ['a length', FIELDS, 'hello'],
       ['chunks', { Expect: '100-continue', 'X-Bytes': 'caf\u00e9' }, '5\r\nhello\r\n0\r\n\r\n'],
     ] as const) {
-      it(`is forwarded, and the client sends its body, with ${framing}, when the upstream says so`, async () => {
+      it(`is forwarded, and the client sends its body, with ${framing}, when the upstream asks for it`, async () => {
         let goOn = (): void => {};
         await using upstream = await rawOrigin((socket, text) => {
           if (text.endsWith(HEAD_END)) {
@@ -140,7 +140,7 @@ for (const { name, connect } of [
       });
     }
 
-    it('is met after a while when the upstream says nothing', async () => {
+    it('is met with 100 after a while when the upstream says nothing', async () => {
       await using upstream = await rawOrigin((socket, text) => {
         if (text.endsWith('hello')) socket.write(OK);
       });
@@ -158,7 +158,7 @@ for (const { name, connect } of [
       assert.deepEqual(client.statuses, [100, 200]);
     });
 
-    it('is answered by a head ala process that does not want the body', async () => {
+    it('is answered by a final response without a body, such as a 204', async () => {
       await using upstream = await rawOrigin((socket) => {
         socket.write('HTTP/1.1 204 No Content\r\n\r\n');
       });
@@ -182,7 +182,7 @@ for (const { name, connect } of [
       assert.equal((await client.answered).body, 'ok');
     });
 
-    it('is 502, without a repetition, when the upstream has the head and hangs up', async () => {
+    it('leads to 502, without a retry, when the upstream has the head and hangs up', async () => {
       await using upstream = await rawOrigin((socket, text) => {
         if (text.endsWith(HEAD_END)) socket.end();
       });
@@ -193,7 +193,7 @@ for (const { name, connect } of [
       assert.equal(upstream.connections(), 1);
     });
 
-    it('ends at the upstream when the client leaves, while it waits', async () => {
+    it('ends at the upstream when the client disconnects while it waits', async () => {
       let closed = false;
       await using upstream = await rawOrigin((socket) => {
         socket.once('close', () => (closed = true));
@@ -210,14 +210,14 @@ for (const { name, connect } of [
       assert.deepEqual(gateway.faults, []);
     });
 
-    it('is 502 at once, without asking for the body, when no upstream can be reached', async () => {
+    it('leads to 502 at once, without asking for the body, when no upstream can be reached', async () => {
       await using gateway = await proxyTo([`http://127.0.0.1:${await freePort()}`]);
       const client = connect(gateway);
       assert.equal((await client.answered).broken, false);
       assert.deepEqual(client.statuses, [502]);
     });
 
-    it('is not forwarded when header_up deletes it, and the gateway asks for the body', async () => {
+    it('is not forwarded when header_up deletes it, and the gateway asks for the body itself', async () => {
       await using upstream = await rawOrigin((socket, text) => {
         if (text.endsWith('hello')) socket.write(OK);
       });
@@ -276,7 +276,7 @@ describe('Expect: 100-continue of an HTTP/1.1 client', () => {
     socket.destroy();
   });
 
-  it('is ignored when its version is 1.0', async () => {
+  it('is ignored in an HTTP/1.0 request', async () => {
     await using upstream = await rawOrigin((socket, text) => {
       if (text.endsWith('hello')) socket.write(OK);
     });
@@ -284,7 +284,7 @@ describe('Expect: 100-continue of an HTTP/1.1 client', () => {
     assert.doesNotMatch(upstream.received(), /expect/i);
   });
 
-  it('is dropped where no body follows', async () => {
+  it('is dropped if no body follows', async () => {
     await using upstream = await rawOrigin((socket, text) => {
       if (text.endsWith(HEAD_END)) socket.write(OK);
     });
@@ -294,7 +294,7 @@ describe('Expect: 100-continue of an HTTP/1.1 client', () => {
     assert.doesNotMatch(upstream.received(), /expect/i);
   });
 
-  it('meets Node as upstream, which asks by itself', async () => {
+  it('works with Node as upstream, which sends 100 by itself', async () => {
     let expectation: string | undefined;
     await using upstream = await origin((request, response) => {
       expectation = request.headers.expect;

@@ -13,7 +13,7 @@ import { fakeExchange } from '../http/fake-exchange.ts';
 const SCRIPT = { root: '/srv', scriptName: '/a.php', pathInfo: '', env: new Map<string, string>() };
 
 describe('parameters of a script (RFC 3875 §4.1)', () => {
-  it('have no field Proxy, and none whose name would be another’s', () => {
+  it('never include the field Proxy, or a field whose name would collide with another', () => {
     const headers = HeaderList.of({
       Proxy: 'http://evil.example',
       X_Real_IP: '1.2.3.4',
@@ -27,7 +27,7 @@ describe('parameters of a script (RFC 3875 §4.1)', () => {
     assert.equal(parameters.get('HTTP_X_REAL_IP'), '5.6.7.8');
   });
 
-  it('translate no path that leads out of the root', () => {
+  it('map no path to a file outside the root', () => {
     for (const [pathInfo, translated] of [
       ['/x/y', '/srv/x/y'],
       ['/x/../y', '/srv/y'],
@@ -41,14 +41,14 @@ describe('parameters of a script (RFC 3875 §4.1)', () => {
     }
   });
 
-  it('are bounded', () => {
+  it('are limited in size', () => {
     const headers = HeaderList.of({ 'X-Long': 'x'.repeat(300_000) });
     assert.throws(() => scriptParameters(fakeExchange({}), headers, SCRIPT), {
       code: 'unsendable-request',
     });
   });
 
-  it('divide a path behind the first script', () => {
+  it('split a path after the first script', () => {
     for (const [path, scriptName, pathInfo] of [
       ['/a.php', '/a.php', ''],
       ['/a.PHP/b/c', '/a.PHP', '/b/c'],
@@ -64,7 +64,7 @@ describe('parameters of a script (RFC 3875 §4.1)', () => {
 });
 
 describe('FastCGI records (§3.3)', () => {
-  it('are read whole whatever the chunks they come in', () => {
+  it('are read completely however they are split into chunks', () => {
     const content = Buffer.alloc(150_000, 'abc');
     const bytes = streamRecords(RECORD.stdout, content);
     for (const size of [1, 7, 8, 65_536, bytes.length]) {
@@ -78,15 +78,15 @@ describe('FastCGI records (§3.3)', () => {
     }
   });
 
-  it('of another version or request are none', () => {
+  it('of another version or request are rejected', () => {
     const bytes = streamRecords(RECORD.stdout, Buffer.from('x'));
     bytes[3] = 2;
     assert.throws(() => [...new RecordReader().read(bytes)], { code: 'upstream-broken' });
   });
 });
 
-describe('the head of a script’s response (RFC 3875 §6.2)', () => {
-  it('is read over chunks; a Location without Status redirects', () => {
+describe('the head of a script response (RFC 3875 §6.2)', () => {
+  it('is read across chunks; a Location without Status redirects', () => {
     const reader = new HeadReader();
     assert.equal(reader.read(Buffer.from('Location: /x\r\nX-A: 1\r')), null);
     assert.equal(reader.read(Buffer.from('\n\r')), null);
@@ -96,7 +96,7 @@ describe('the head of a script’s response (RFC 3875 §6.2)', () => {
     assert.equal(head?.rest.toString(), 'body');
   });
 
-  it('refuses lines that are no fields, and statuses that are none', () => {
+  it('is rejected for a line that is not a field, and for an invalid status', () => {
     for (const text of [
       'no field\n\n',
       'A: \x01\n\n',

@@ -92,7 +92,7 @@ describe('the framing of a request to the upstream (RFC 9112 §6)', () => {
     assert.doesNotMatch(head, /content-length|identity|connection: close/i);
   });
 
-  it('breaks the request off at the upstream when the client leaves in its middle', async () => {
+  it('aborts the request at the upstream when the client disconnects in the middle of it', async () => {
     let destroyed = false;
     await using upstream = await rawOrigin((socket) => {
       socket.once('close', () => {
@@ -108,7 +108,7 @@ describe('the framing of a request to the upstream (RFC 9112 §6)', () => {
     assert.doesNotMatch(upstream.received(), /half.+/s);
   });
 
-  it('does not reuse the connection when the answer came before the whole request', async () => {
+  it('does not reuse the connection when the response came before the whole request was sent', async () => {
     await using upstream = await rawOrigin((socket, text, connection) => {
       if (connection === 1 && text.includes('\r\n\r\n')) {
         socket.write('HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n');

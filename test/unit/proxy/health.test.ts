@@ -19,7 +19,7 @@ const CHECK = {
 };
 
 describe('passive health', () => {
-  it('leaves an upstream out for fail_duration after max_fails failures, then 503', async () => {
+  it('skips an upstream for fail_duration after max_fails failures, then answers 503', async () => {
     const clock = new TestClock();
     const gone = `http://127.0.0.1:${await freePort()}`;
     await using gateway = await proxyTo(
@@ -44,7 +44,7 @@ describe('passive health', () => {
     assert.equal((await ask1(gateway.http1)).body, 'good');
   });
 
-  it('counts answers slower than unhealthy_latency as failures', async () => {
+  it('counts responses slower than unhealthy_latency as failures', async () => {
     const clock = new TestClock();
     await using slow = await origin((_, response) => {
       clock.advance(100);
@@ -75,7 +75,7 @@ describe('passive health', () => {
     assert.equal((await first).body, 'ok');
   });
 
-  it('does not count a client that leaves', async () => {
+  it('does not count a client that disconnects', async () => {
     await using upstream = await rawOrigin(() => {});
     await using gateway = await proxyTo([upstream.url], {
       passiveHealth: { failDurationMs: 10_000 },
@@ -89,7 +89,7 @@ describe('passive health', () => {
     assert.equal(gateway.registry.upstreams()[0]?.failuresSince(0), 0);
   });
 
-  it('outlives a reload, by address', async () => {
+  it('survives a reload, by address', async () => {
     const registry = new UpstreamRegistry();
     const gone = `http://127.0.0.1:${await freePort()}`;
     const config = proxyConfig([gone], { passiveHealth: { failDurationMs: 60_000 } });
@@ -104,7 +104,7 @@ describe('passive health', () => {
 });
 
 describe('active health', () => {
-  it('takes an upstream out and brings it back', async () => {
+  it('removes an upstream and restores it', async () => {
     const clock = new TestClock();
     let status = 503;
     let checks = 0;
@@ -127,7 +127,7 @@ describe('active health', () => {
     assert.equal(checks, 2);
   });
 
-  it('takes a redirect for a failure, and an answer that does not come in time', async () => {
+  it('counts a redirect as a failure, and so a response that does not arrive in time', async () => {
     const clock = new TestClock();
     await using redirecting = await origin((_, response) =>
       response.writeHead(302, { location: '/' }).end(),
@@ -147,7 +147,7 @@ describe('active health', () => {
     assert.equal((await ask1(gateway.http1)).status, 503);
   });
 
-  it('asks another port where health_port says so', async () => {
+  it('checks another port if health_port is set', async () => {
     let asked = '';
     await using health = await origin((request, response) => {
       asked = String(request.headers.host);
@@ -162,7 +162,7 @@ describe('active health', () => {
     assert.equal((await ask1(gateway.http1)).body, 'ok');
   });
 
-  it('takes fails bad answers in a row to take it out, and passes good ones to bring it back', async () => {
+  it('needs health_fails failures in a row to remove an upstream, and health_passes successes to restore it', async () => {
     const clock = new TestClock();
     let status = 204;
     await using upstream = await origin((_, response) => response.writeHead(status).end());
@@ -182,7 +182,7 @@ describe('active health', () => {
     assert.deepEqual(seen, [true, true, true, true, false, false, false, false, true]);
   });
 
-  it('compares the beginning of the body, asked for by health_method', async () => {
+  it('compares the beginning of the body, and uses health_method', async () => {
     const methods: string[] = [];
     await using other = await origin((request, response) => {
       methods.push(String(request.method));
@@ -211,7 +211,7 @@ describe('active health', () => {
     assert.ok(sent < 32 * 1024 * 1024, String(sent));
   });
 
-  it('ends with its proxy', async () => {
+  it('stops when its proxy is closed', async () => {
     const clock = new TestClock();
     let checks = 0;
     await using upstream = await origin((request, response) => {

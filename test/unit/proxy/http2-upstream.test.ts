@@ -93,8 +93,8 @@ const goAway = (lastStream: number, code = 0): Buffer => {
   return frame(FRAME.goAway, 0, 0, payload);
 };
 
-describe('an upstream by h2c:// (RFC 9113 §3.3)', () => {
-  it('is sent method, path, host, fields and body, and its answer comes back', async () => {
+describe('an h2c:// upstream (RFC 9113 §3.3)', () => {
+  it('receives method, path, host, fields and body, and its response comes back', async () => {
     await using upstream = await http2Origin((stream, fields) => {
       let body = '';
       stream.on('data', (chunk: Buffer) => (body += chunk.toString()));
@@ -115,7 +115,7 @@ describe('an upstream by h2c:// (RFC 9113 §3.3)', () => {
     assert.equal(answer.headers['x-back'], 'é');
   });
 
-  it('is named to the client with the protocol that it speaks (RFC 9110 §7.6.3)', async () => {
+  it('appears in Via with the protocol that it speaks (RFC 9110 §7.6.3)', async () => {
     await using upstream = await http2Origin((stream) => {
       stream.additionalHeaders({ ':status': 103, link: '</a.css>' });
       stream.respond({ ':status': 200, via: '1.1 inner' });
@@ -131,7 +131,7 @@ describe('an upstream by h2c:// (RFC 9113 §3.3)', () => {
     assert.deepEqual(early, ['2.0 hubgate']);
   });
 
-  it('streams both ways at once over one session for all', async () => {
+  it('streams in both directions at once over one shared session', async () => {
     await using upstream = await http2Origin((stream) => {
       stream.respond({ ':status': 200 });
       stream.pipe(stream);
@@ -151,7 +151,7 @@ describe('an upstream by h2c:// (RFC 9113 §3.3)', () => {
     assert.equal(upstream.opened(), 1);
   });
 
-  it('carries an exchange of gRPC: messages, then its status in trailer fields', async () => {
+  it('carries a gRPC exchange: messages, then the status in trailer fields', async () => {
     await using upstream = await http2Origin((stream, fields) => {
       stream.respond({ 'content-type': 'application/grpc' }, { waitForTrailers: true });
       stream.on('wantTrailers', () =>
@@ -169,7 +169,7 @@ describe('an upstream by h2c:// (RFC 9113 §3.3)', () => {
     assert.equal(trailers['x-te'], 'trailers');
   });
 
-  it('that says all of it in its head, as gRPC servers do, has it said so to the client', async () => {
+  it('that puts everything in its head, as gRPC servers may, has that passed on to the client', async () => {
     await using upstream = await http2Origin((stream) => {
       const head = {
         'content-type': 'application/grpc',
@@ -189,7 +189,7 @@ describe('an upstream by h2c:// (RFC 9113 §3.3)', () => {
     assert.deepEqual({ ...trailers }, {});
   });
 
-  it('that says nothing more behind its head may still have something put into it', async () => {
+  it('that sends nothing after its head may still have content inserted into its response', async () => {
     await using upstream = await http2Origin((stream) => {
       stream.respond({ 'content-type': 'text/plain' }, { endStream: true });
     });
@@ -203,7 +203,7 @@ describe('an upstream by h2c:// (RFC 9113 §3.3)', () => {
     assert.equal(body, 'more');
   });
 
-  it('gets the trailer fields that a request announces', async () => {
+  it('receives the trailer fields that a request announces', async () => {
     let found: http2.IncomingHttpHeaders = {};
     await using upstream = await http2Origin((stream) => {
       stream.on('trailers', (trailers) => (found = trailers));
@@ -218,7 +218,7 @@ describe('an upstream by h2c:// (RFC 9113 §3.3)', () => {
     assert.deepEqual(Object.entries(found), [['x-sum', '7']]);
   });
 
-  it('passes on 103 and asks for the body of a request that expects 100', async () => {
+  it('has its 103 passed on, and the body is requested for a request with Expect: 100-continue', async () => {
     await using upstream = await http2Origin((stream, fields) => {
       if (fields.expect !== undefined) stream.additionalHeaders({ ':status': 100 });
       stream.additionalHeaders({ ':status': 103, link: '</a.css>' });
@@ -249,7 +249,7 @@ describe('an upstream by h2c:// (RFC 9113 §3.3)', () => {
     ],
     ['the end of its connection', (socket: Socket) => socket.end()],
   ] as const) {
-    it(`breaks the client's response off where ${how} cuts its own short`, async () => {
+    it(`causes the client’s response to be aborted if ${how} cuts its own short`, async () => {
       await using upstream = await rawHttp2Origin((socket, { type, stream }) => {
         if (type !== FRAME.headers) return;
         socket.write(headers(stream, [[':status', '200']], FLAG.endHeaders));
@@ -261,7 +261,7 @@ describe('an upstream by h2c:// (RFC 9113 §3.3)', () => {
     });
   }
 
-  it('is told that a client has left', async () => {
+  it('is notified when a client disconnects', async () => {
     let code = -1;
     await using upstream = await http2Origin((stream) => {
       stream.respond({ ':status': 200 });
@@ -325,7 +325,7 @@ describe('an upstream by h2c:// (RFC 9113 §3.3)', () => {
     });
   }
 
-  it('may listen on a socket file, and is checked over HTTP/2 too', async () => {
+  it('may listen on a Unix socket, and is health-checked over HTTP/2 too', async () => {
     const directory = mkdtempSync(join(tmpdir(), 'hubgate-up-socket-'));
     const server = http2.createServer();
     const asked: string[] = [];
@@ -349,7 +349,7 @@ describe('an upstream by h2c:// (RFC 9113 §3.3)', () => {
 });
 
 describe('a request that failed at an HTTP/2 upstream', () => {
-  it('is tried elsewhere when it was refused, whatever its method (RFC 9113 §8.7)', async () => {
+  it('is retried elsewhere if it was refused, whatever its method (RFC 9113 §8.7)', async () => {
     await using refusing = await http2Origin((stream) => stream.close(NGHTTP2_REFUSED_STREAM));
     await using good = await http2Origin((stream) => stream.respond({ ':status': 204 }));
     await using gateway = await proxyTo([refusing.url, good.url], {
@@ -360,7 +360,7 @@ describe('a request that failed at an HTTP/2 upstream', () => {
   });
 
   for (const code of [http2.constants.NGHTTP2_NO_ERROR, http2.constants.NGHTTP2_INTERNAL_ERROR]) {
-    it(`is tried over a new session when the old one went away without it, with code ${code} (§6.8)`, async () => {
+    it(`is retried over a new session when the old one sent GOAWAY without processing it, with code ${code} (§6.8)`, async () => {
       await using upstream = await rawHttp2Origin((socket, { type, stream }, connection) => {
         if (type !== FRAME.headers) return;
         if (connection === 1) socket.end(goAway(0, code));
@@ -372,7 +372,7 @@ describe('a request that failed at an HTTP/2 upstream', () => {
     });
   }
 
-  it('is not sent to a session that has gone away, whose streams end', async () => {
+  it('is not sent over a session that has received GOAWAY, whose streams still finish', async () => {
     const held: (() => void)[] = [];
     await using upstream = await rawHttp2Origin((socket, { type, stream }, connection) => {
       // The ping is answered by one who has read what came before it.
@@ -390,7 +390,7 @@ describe('a request that failed at an HTTP/2 upstream', () => {
     assert.deepEqual(upstream.requests, ['1/1', '2/1']);
   });
 
-  it('is not repeated where it may have been processed, unless it is safe', async () => {
+  it('is not retried if it may have been processed, unless its method is safe', async () => {
     await using upstream = await rawHttp2Origin((socket, { type, stream }, connection) => {
       if (type !== FRAME.headers) return;
       if (connection === 1) socket.end(goAway(stream));
@@ -404,7 +404,7 @@ describe('a request that failed at an HTTP/2 upstream', () => {
     assert.deepEqual(upstream.requests, ['1/1', '2/1', '3/1']);
   });
 
-  it('ends with 504 when its session is dead, which a ping tells', async () => {
+  it('ends with 504 when its session is dead, which a ping detects', async () => {
     const clock = new TurnedClock();
     let pings = 0;
     await using upstream = await rawHttp2Origin((_, { type, flags }) => {
@@ -419,7 +419,7 @@ describe('a request that failed at an HTTP/2 upstream', () => {
     assert.equal((await answer).status, 504);
   });
 
-  it('gets 502 where the upstream speaks no HTTP/2', async () => {
+  it('gets 502 if the upstream does not speak HTTP/2', async () => {
     await using upstream = await origin((_, response) => response.end());
     await using gateway = await proxyTo([upstream.url.replace('http', 'h2c')]);
     assert.equal((await ask1(gateway.http1)).status, 502);
@@ -446,7 +446,7 @@ describe('sessions with an HTTP/2 upstream', () => {
     return { upstream, held, most: () => most, release };
   };
 
-  it('are dialed once where the upstream allows no stream, and the request does not wait for ever', async () => {
+  it('are opened once if the upstream allows no streams, and the request does not wait forever', async () => {
     const { upstream } = await holding(0);
     await using _ = upstream;
     await using gateway = await proxyTo([upstream.url], { transport: { dialTimeoutMs: 300 } });
@@ -466,7 +466,7 @@ describe('sessions with an HTTP/2 upstream', () => {
     assert.equal(upstream.opened(), 1);
   });
 
-  it('have as many streams as the upstream allows; more requests get a further one', async () => {
+  it('have as many streams as the upstream allows; more requests open another session', async () => {
     const { upstream, held, release } = await holding(2);
     await using _ = upstream;
     await using gateway = await proxyTo([upstream.url]);
@@ -477,7 +477,7 @@ describe('sessions with an HTTP/2 upstream', () => {
     for (const { status } of await Promise.all(answers)) assert.equal(status, 204);
   });
 
-  it('are no more than max_conns_per_host; further requests wait for a stream', async () => {
+  it('are limited to max_conns_per_host; further requests wait for a stream', async () => {
     const { upstream, held, most, release } = await holding(2);
     await using _ = upstream;
     await using gateway = await proxyTo([upstream.url], {
@@ -492,7 +492,7 @@ describe('sessions with an HTTP/2 upstream', () => {
     assert.deepEqual([upstream.opened(), most()], [1, 2]);
   });
 
-  it('end when they have been idle for as long as keepalive says', async () => {
+  it('end when they have been idle for the time set by keepalive', async () => {
     const clock = new TurnedClock();
     await using upstream = await http2Origin((stream) => stream.respond({}, { endStream: true }));
     const overrides: Overrides = { transport: { keepAliveMs: 60_000 } };
@@ -504,7 +504,7 @@ describe('sessions with an HTTP/2 upstream', () => {
   });
 });
 
-describe('versions of HTTP to an upstream behind TLS (RFC 7301)', () => {
+describe('the HTTP version for a TLS upstream (RFC 7301)', () => {
   const directory = mkdtempSync(join(tmpdir(), 'hubgate-up-versions-'));
   after(() => rmSync(directory, { recursive: true, force: true }));
   const authority = createClientAuthority(directory, 'authority');
@@ -547,7 +547,7 @@ describe('versions of HTTP to an upstream behind TLS (RFC 7301)', () => {
     [['1.1', '2'], ['http/1.1'], '1.1'],
     [['2'], ['h2', 'http/1.1'], '2'],
   ] as const) {
-    it(`are ${spoken} where ${offered.join(' and ')} is offered and it knows ${known.join(' and ')}`, async () => {
+    it(`is ${spoken} if ${offered.join(' and ')} is offered and the upstream supports ${known.join(' and ')}`, async () => {
       await using upstream = await secureOrigin(known);
       await using gateway = await proxyTo([upstream.url], speaking(offered));
       assert.equal((await ask1(gateway.http1)).body, spoken);
@@ -555,14 +555,14 @@ describe('versions of HTTP to an upstream behind TLS (RFC 7301)', () => {
     });
   }
 
-  it('are asked for once, where the upstream has chosen HTTP/1.1', async () => {
+  it('is negotiated only once if the upstream has chosen HTTP/1.1', async () => {
     await using upstream = await secureOrigin(['http/1.1']);
     await using gateway = await proxyTo([upstream.url], speaking(['1.1', '2']));
     for (let i = 0; i < 3; i += 1) await ask1(gateway.http1);
     assert.equal(upstream.handshakes(), 2);
   });
 
-  it('are refused with 502 where only HTTP/2 is offered to one that lacks it', async () => {
+  it('leads to 502 if only HTTP/2 is offered and the upstream does not support it', async () => {
     await using upstream = await secureOrigin(['http/1.1']);
     await using gateway = await proxyTo([upstream.url], speaking(['2']));
     assert.equal((await ask1(gateway.http1)).status, 502);

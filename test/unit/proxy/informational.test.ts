@@ -46,12 +46,12 @@ describe('informational responses to an HTTP/1.1 client (RFC 9110 §15.2)', () =
     'HTTP/1.1 150 \r\nX-CamelCase: caf\u00e9\r\nx-lower: 1\r\n\r\n',
     'HTTP/1.1 199 \r\nX-A: 1\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n',
   ]) {
-    it(`pass as they are: ${JSON.stringify(head)}`, async () => {
+    it(`are passed on unchanged: ${JSON.stringify(head)}`, async () => {
       assert.equal(await informed(head), head);
     });
   }
 
-  it('lose what concerns one connection, frames or is withheld', async () => {
+  it('lose fields that concern one connection, frame the message or are withheld', async () => {
     const head =
       'HTTP/1.1 103 Early Hints\r\nConnection: X-Hop\r\nX-Hop: 1\r\nKeep-Alive: x\r\n' +
       'Hub-Access-Token: secret\r\nContent-Length: 9\r\nX-Stays: 1\r\n\r\n';
@@ -62,7 +62,7 @@ describe('informational responses to an HTTP/1.1 client (RFC 9110 §15.2)', () =
     assert.equal(await informed('HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n', '1.0'), '');
   });
 
-  it('come in turn behind the answers to earlier requests of the connection', async () => {
+  it('are sent in order, after the responses to earlier requests on the connection', async () => {
     await using upstream = await rawOrigin((socket, text) => {
       if (text.includes('GET /fast')) socket.write(`HTTP/1.1 103 Early Hints\r\n\r\n${FINAL}`);
       else setImmediate(() => upstream.connections() === 2 && socket.write(FINAL));
@@ -79,7 +79,7 @@ describe('informational responses to an HTTP/1.1 client (RFC 9110 §15.2)', () =
     slow.destroy();
   });
 
-  it('can bring in no line of their own, whatever their fields hold', async () => {
+  it('cannot inject a line, whatever their fields contain', async () => {
     await using server = await serveExchanges((exchange) => {
       const fields = HeaderList.of({
         'X-Good': '1',
@@ -101,7 +101,7 @@ describe('informational responses to an HTTP/1.1 client (RFC 9110 §15.2)', () =
     );
   });
 
-  it('are no more kept for a client that does not read than a bounded number of bytes', async () => {
+  it('are buffered only up to a limit for a client that does not read', async () => {
     let written = 0;
     await using server = await serveExchanges((exchange) => {
       const fields = HeaderList.of({ 'X-Big': 'x'.repeat(16 * 1024) });

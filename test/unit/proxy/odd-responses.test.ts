@@ -36,7 +36,7 @@ for (const { name, ask, port } of PROTOCOLS) {
       });
     }
 
-    it('is complete when its trailer fields frame it again, and these are dropped (RFC 9110 §6.5.1)', async () => {
+    it('is complete when its trailer fields repeat the framing, and these are dropped (RFC 9110 §6.5.1)', async () => {
       await using upstream = await rawOrigin(
         reply(`${CHUNKED_OK}X-Sum: 1\r\nContent-Length: 4\r\n\r\n`),
       );
@@ -48,7 +48,7 @@ for (const { name, ask, port } of PROTOCOLS) {
       }
     });
 
-    it('may follow a 100 that nobody asked for (RFC 9110 §15.2)', async () => {
+    it('may follow a 100 that was not asked for (RFC 9110 §15.2)', async () => {
       await using upstream = await rawOrigin(
         reply(
           'HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nX-A: 1\r\nContent-Length: 2\r\n\r\nok',
@@ -72,7 +72,7 @@ for (const { name, ask, port } of PROTOCOLS) {
 
   describe(`an unreadable response, over ${name}`, () => {
     for (const status of ['099', '000', '042']) {
-      it(`is 502 with status ${status} (RFC 9110 §15)`, async () => {
+      it(`leads to 502 with status ${status} (RFC 9110 §15)`, async () => {
         await using upstream = await rawOrigin(
           reply(`HTTP/1.1 ${status} Odd\r\nContent-Length: 2\r\n\r\nok`),
         );
@@ -83,7 +83,7 @@ for (const { name, ask, port } of PROTOCOLS) {
     }
 
     for (const coding of ['gzip, chunked', 'gzip', 'identity', 'chunked, chunked', 'xchunked']) {
-      it(`is 502 with the transfer coding ${coding} (RFC 9112 §6.1)`, async () => {
+      it(`leads to 502 with the transfer coding ${coding} (RFC 9112 §6.1)`, async () => {
         await using upstream = await rawOrigin(
           reply(`HTTP/1.1 200 OK\r\nTransfer-Encoding: ${coding}\r\n\r\n2\r\nok\r\n0\r\n\r\n`),
         );
@@ -93,7 +93,7 @@ for (const { name, ask, port } of PROTOCOLS) {
       });
     }
 
-    it('is not taken for whole when a chunked body breaks off', async () => {
+    it('is not treated as complete when a chunked body is cut off', async () => {
       const broken = ['2\r\nok\r\n', '2\r\nok\r\nzz\r\n', '5\r\nok\r\n0\r\nContent-Length: 4\r\n'];
       for (const chunks of broken) {
         await using upstream = await rawOrigin((socket, text) => {
@@ -109,7 +109,7 @@ for (const { name, ask, port } of PROTOCOLS) {
 }
 
 describe('a 204 over HTTP/1.1', () => {
-  it('leaves the connection to the client usable, without a length (RFC 9110 §8.6)', async () => {
+  it('leaves the client connection usable, without a length (RFC 9110 §8.6)', async () => {
     await using upstream = await rawOrigin(
       reply('HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n'),
     );

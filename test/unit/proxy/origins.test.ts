@@ -47,14 +47,14 @@ describe('the address of an upstream', () => {
     'unix:a',
     '',
   ]) {
-    it(`is not "${text}"`, () => {
+    it(`cannot be "${text}"`, () => {
       assert.throws(() => parseUpstream(text), { code: 'invalid-upstream' });
     });
   }
 });
 
-describe('an upstream behind a socket file', () => {
-  it('answers requests and WebSockets', async () => {
+describe('an upstream on a Unix socket', () => {
+  it('handles requests and WebSockets', async () => {
     const path = join(directory, 'app.sock');
     const server = http.createServer((request, response) => response.end(request.headers.host));
     const sockets = new WebSocketServer({ server });
@@ -112,7 +112,7 @@ describe('an HTTPS upstream', () => {
     assert.equal(answer.body, `127.0.0.1:${port}`);
   });
 
-  it('gets the client’s Host where header_up says so, and still is verified by its own name', async () => {
+  it('gets the client’s Host if header_up says so, and is still verified by its own name', async () => {
     const answer = await ask(
       { tlsTrustPoolFile: rootFile },
       { headerUp: [{ kind: 'set', name: 'Host', value: '{host}' }] },
@@ -138,7 +138,7 @@ describe('an HTTPS upstream', () => {
     assert.equal(connections, 1);
   });
 
-  it('is verified against tls_server_name, which it is told', async () => {
+  it('is verified against tls_server_name, which is sent as SNI', async () => {
     assert.equal(
       (await ask({ tlsTrustPoolFile: rootFile, tlsServerName: 'app.internal' })).status,
       200,
@@ -154,7 +154,7 @@ describe('an HTTPS upstream', () => {
     assert.equal((await ask({ tlsInsecureSkipVerify: true })).status, 200);
   });
 
-  it('takes WebSockets, verified the same way', async () => {
+  it('accepts WebSockets, verified the same way', async () => {
     const open = async (transport: NonNullable<Overrides['transport']>): Promise<string> => {
       await using gateway = await proxyTo([`https://127.0.0.1:${port}`], { transport });
       const client = new WebSocket(`ws://127.0.0.1:${gateway.http1}/`);
@@ -171,7 +171,7 @@ describe('an HTTPS upstream', () => {
     assert.equal(await open({ tlsInsecureSkipVerify: true }), 'hello');
   });
 
-  it('whose trust pool cannot be read is refused when the proxy is built', async () => {
+  it('is rejected when the proxy is built if its trust pool cannot be read', async () => {
     await assert.rejects(ask({ tlsTrustPoolFile: '/nonexistent.pem' }), {
       code: 'unreadable-trust-pool',
     });

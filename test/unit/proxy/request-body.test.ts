@@ -14,7 +14,7 @@ const OK = 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok';
 
 describe('the body of a request on its way to the upstream', () => {
   for (const { name, ask, port } of PROTOCOLS) {
-    it(`goes through one stream, which holds one timer, over ${name}`, async (test) => {
+    it(`passes through one stream with one timer, over ${name}`, async (test) => {
       const clock = new TestClock();
       await using upstream = await rawOrigin((socket, text) => {
         if (text.endsWith('hello')) socket.write(OK);
@@ -34,7 +34,7 @@ describe('the body of a request on its way to the upstream', () => {
       assert.equal(clock.waiting, 0);
     });
 
-    it(`goes whole to the next upstream when the first asked for it and was given none, over ${name}`, async (test) => {
+    it(`goes completely to the next upstream when the first asked for it but received none of it, over ${name}`, async (test) => {
       let asked = 0;
       const first = await http2Upstream(test, (stream) => {
         asked += 1;
@@ -52,7 +52,7 @@ describe('the body of a request on its way to the upstream', () => {
       assert.match(second.received(), /\r\n\r\n5\r\nhello\r\n0\r\n\r\n$/);
     });
 
-    it(`ends at the upstream when its client leaves, over ${name}`, async (test) => {
+    it(`ends at the upstream when its client disconnects, over ${name}`, async (test) => {
       let closed = false;
       await using upstream = await rawOrigin((socket) => {
         socket.once('close', () => (closed = true));
@@ -75,7 +75,7 @@ describe('the body of a request on its way to the upstream', () => {
     ['answers before it has read', 'HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n'],
     ['hangs up', ''],
   ] as const) {
-    it(`is read and dropped when the upstream ${what}, so that the connection goes on`, async (test) => {
+    it(`is read and discarded when the upstream ${what}, so that the connection stays usable`, async (test) => {
       await using upstream = await rawOrigin((socket, _text, connection) => {
         if (connection > 1) socket.write(OK);
         else if (early === '') socket.destroy();
@@ -95,7 +95,7 @@ describe('the body of a request on its way to the upstream', () => {
     });
   }
 
-  it('is waited for no longer than a silence lasts, also when nobody wants it', async (test) => {
+  it('is awaited no longer than the limit for silence, even when it is not needed', async (test) => {
     const clock = new TestClock();
     await using upstream = await rawOrigin((socket) => {
       socket.end('HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n');
@@ -114,7 +114,7 @@ describe('the body of a request on its way to the upstream', () => {
     await closed;
   });
 
-  it('has one limit of silence where a directive has put another body before it', async () => {
+  it('has a single limit for silence if a directive has wrapped it in another body', async () => {
     const clock = new TestClock();
     await using upstream = await rawOrigin(() => {});
     await using gateway = await proxyTo(
@@ -136,7 +136,7 @@ describe('the body of a request on its way to the upstream', () => {
   });
 
   for (const { kind, fields = {}, overrides = {}, serve = stuck } of UPSTREAMS()) {
-    it(`is 504 when an upstream takes no more of it for write_timeout, by ${kind}`, async (test) => {
+    it(`leads to 504 when an upstream accepts no more of it for write_timeout, by ${kind}`, async (test) => {
       const clock = new TestClock();
       const url = await serve(test);
       // No other limit may be the one that is over.
@@ -163,7 +163,7 @@ describe('the body of a request on its way to the upstream', () => {
     });
   }
 
-  it('is gone for a second upstream after the first has read it, and none waits for it', async () => {
+  it('is not available to a second upstream after the first has read it, and the request does not wait for it', async () => {
     await using first = await origin((request, response) => {
       request.resume().on('end', () => response.writeHead(503).end());
     });

@@ -29,7 +29,7 @@ const SPOOFED = {
 
 describe('the fields of a request to the upstream (RFC 9110 §7)', () => {
   for (const { name, ask, port } of PROTOCOLS) {
-    it(`keep Host and say who asked, over ${name}`, async () => {
+    it(`keep Host and name the client, over ${name}`, async () => {
       const host = name === 'HTTP/2' ? { ':authority': 'site.example' } : { Host: 'site.example' };
       const seen = await seenBy((ports) => ask(port({ ...ports } as never), { headers: host }));
       assert.equal(seen.host, 'site.example');
@@ -60,7 +60,7 @@ describe('the fields of a request to the upstream (RFC 9110 §7)', () => {
     assert.equal(seen.forwarded, 'for=203.0.113.9, for=127.0.0.1');
   });
 
-  it('leave hop-by-hop and nominated ones out (RFC 9110 §7.6.1)', async () => {
+  it('omit hop-by-hop fields and those that Connection names (RFC 9110 §7.6.1)', async () => {
     const seen = await seenBy(({ http1 }) =>
       ask1(http1, {
         headers: {
@@ -80,7 +80,7 @@ describe('the fields of a request to the upstream (RFC 9110 §7)', () => {
     assert.equal(seen['x-public'], '2');
   });
 
-  it('take header_up, Host included', async () => {
+  it('are changed by header_up, Host included', async () => {
     const seen = await seenBy(({ http1 }) => ask1(http1, { headers: { 'x-a': '1', 'x-b': '2' } }), {
       headerUp: [
         { kind: 'set', name: 'Host', value: 'backend.example' },
@@ -95,7 +95,7 @@ describe('the fields of a request to the upstream (RFC 9110 §7)', () => {
     assert.equal(seen['x-b'], 'n');
   });
 
-  it('refuses targets without a path and CONNECT', async () => {
+  it('are not sent for CONNECT and targets without a path', async () => {
     await using upstream = await origin((_, response) => response.end());
     await using gateway = await proxyTo([upstream.url]);
     assert.equal((await ask1(gateway.http1, { method: 'OPTIONS', path: '*' })).status, 400);

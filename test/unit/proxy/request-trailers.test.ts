@@ -138,7 +138,7 @@ for (const { name, send } of [
       });
     }
 
-    it('do not arrive unless announced, or where they frame, route or authenticate (§6.5.1)', async () => {
+    it('do not arrive unless announced, or if they frame, route or authenticate (§6.5.1)', async () => {
       await using upstream = await rawOrigin(answering);
       await using gateway = await proxyTo([upstream.url]);
       const announced = 'X-Sum, Content-Length, Authorization, X-Forwarded-For, Host, If-Match';
@@ -156,7 +156,7 @@ for (const { name, send } of [
       assert.ok(upstream.received().endsWith('\r\n0\r\nx-sum: 42\r\n\r\n'), upstream.received());
     });
 
-    it('cannot say what header_up sets or deletes', async () => {
+    it('cannot contain what header_up sets or deletes', async () => {
       await using upstream = await rawOrigin(answering);
       await using gateway = await proxyTo([upstream.url], {
         headerUp: [
@@ -171,7 +171,7 @@ for (const { name, send } of [
       assert.ok(upstream.received().endsWith('\r\n0\r\nx-sum: 42\r\n\r\n'), upstream.received());
     });
 
-    it('that were not announced are dropped, and the connection to the upstream is kept', async () => {
+    it('are dropped if they were not announced, and the connection to the upstream is kept', async () => {
       await using upstream = await rawOrigin(answering);
       await using gateway = await proxyTo([upstream.url]);
       const request = send(gateway, {});
@@ -181,7 +181,7 @@ for (const { name, send } of [
       assert.doesNotMatch(upstream.received(), /trailer|x-sum|connection: close/i);
     });
 
-    it('leave 1xx and the trailers of the response as they are, forbidden ones apart', async () => {
+    it('leave 1xx and the response trailers unchanged, except for forbidden ones', async () => {
       await using upstream = await rawOrigin((socket, text) => {
         if (!complete(text)) return;
         socket.write(
@@ -212,7 +212,7 @@ for (const { name, send } of [
       assert.ok(upstream.received().endsWith('5\r\nhello\r\n0\r\nx-sum: 42\r\n\r\n'));
     });
 
-    it('are 502 when the upstream hangs up, speaks no HTTP or switches protocols', async () => {
+    it('lead to 502 when the upstream hangs up, does not speak HTTP or switches protocols', async () => {
       const switching = 'HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n';
       const replies = ['', 'SSH-2.0-OpenSSH\r\n', `${switching}\r\n`];
       for (const reply of [...replies, `${switching}Connection: Upgrade\r\n\r\n`]) {
@@ -227,7 +227,7 @@ for (const { name, send } of [
       }
     });
 
-    it('are 504 when no head comes within response_header_timeout', async () => {
+    it('lead to 504 when no head arrives within response_header_timeout', async () => {
       await using upstream = await rawOrigin(() => {});
       await using gateway = await proxyTo([upstream.url], {
         transport: { responseHeaderTimeoutMs: 50 },
@@ -237,7 +237,7 @@ for (const { name, send } of [
       assert.equal((await request.answer).status, 504);
     });
 
-    it('leave a response broken that stops in the middle, by death or by silence', async () => {
+    it('leave a response incomplete that stops in the middle, through a crash or silence', async () => {
       for (const dies of [true, false]) {
         await using upstream = await rawOrigin((socket, text) => {
           if (!complete(text)) return;
@@ -252,7 +252,7 @@ for (const { name, send } of [
       }
     });
 
-    it('end at the upstream when the client leaves, before and within the response', async () => {
+    it('end at the upstream when the client disconnects, before and during the response', async () => {
       for (const begun of [false, true]) {
         let closed = false;
         await using upstream = await rawOrigin((socket, text) => {
@@ -274,7 +274,7 @@ for (const { name, send } of [
       }
     });
 
-    it('are 504 when the upstream takes no more of the body for longer than write_timeout', async () => {
+    it('lead to 504 when the upstream accepts no more of the body for longer than write_timeout', async () => {
       await using upstream = await origin((incoming) => incoming.pause());
       await using gateway = await proxyTo([upstream.url], { transport: { writeTimeoutMs: 50 } });
       const request = send(gateway, { Trailer: 'X-Sum' });
@@ -284,7 +284,7 @@ for (const { name, send } of [
       await request.answer;
     });
 
-    it('follow a body of any size, and so does the response, at the pace of who reads', async () => {
+    it('follow a body of any size, and so does the response, at the reader’s pace', async () => {
       let held: { incoming: http.IncomingMessage; response: http.ServerResponse } | undefined;
       await using upstream = await origin((incoming, response) => {
         held = { incoming, response };
@@ -316,7 +316,7 @@ describe('trailer fields of a request to other upstreams', () => {
     return await request.answer;
   };
 
-  it('go through a socket file', async () => {
+  it('pass through a Unix socket', async () => {
     const path = join(directory, 'app.sock');
     const server = http.createServer(echo).listen(path);
     await once(server, 'listening');
@@ -324,7 +324,7 @@ describe('trailer fields of a request to other upstreams', () => {
     server.close();
   });
 
-  it('go through TLS that is verified, by the name that is configured', async () => {
+  it('pass through verified TLS, by the configured name', async () => {
     const authority = new LocalAuthority(directory, systemClock);
     const { chain, key } = await authority.issue(['app.internal']);
     const names: (string | false | null)[] = [];

@@ -17,7 +17,7 @@ const reply =
 
 for (const { name, ask, port } of PROTOCOLS) {
   describe(`a proxied response over ${name}`, () => {
-    it('never throws for hop-by-hop fields of the upstream and drops what Connection nominates (RFC 9110 §7.6.1)', async () => {
+    it('never fails because of hop-by-hop fields of the upstream and drops those that Connection names (RFC 9110 §7.6.1)', async () => {
       await using upstream = await rawOrigin(
         reply(
           'HTTP/1.1 200 OK\r\nUpgrade: h2,h2c\r\nConnection: Upgrade, X-Private, Keep-Alive\r\n' +
@@ -77,7 +77,7 @@ for (const { name, ask, port } of PROTOCOLS) {
       assert.equal(answer.trailers['x-sum'], '42');
     });
 
-    it('flushes an event stream at once and closes the upstream when the client leaves', async () => {
+    it('flushes an event stream at once and is closed at the upstream when the client disconnects', async () => {
       let closed = false;
       await using upstream = await origin((_, response) => {
         response.writeHead(200, { 'content-type': 'text/event-stream' });
@@ -91,7 +91,7 @@ for (const { name, ask, port } of PROTOCOLS) {
       await until(() => closed, 'the upstream sees the client leave');
     });
 
-    it('sends the head at once, before the upstream has any byte of the body', async () => {
+    it('starts with the head at once, before the upstream has sent any byte of the body', async () => {
       await using upstream = await origin((_, response) => response.flushHeaders());
       await using gateway = await proxyTo([upstream.url]);
       await leaveAfterHead(name, port(gateway));
@@ -101,7 +101,7 @@ for (const { name, ask, port } of PROTOCOLS) {
       ['chunks', 'Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n'],
       ['a length', 'Content-Length: 10\r\n\r\nhello'],
     ]) {
-      it(`is broken for the client when the upstream dies in the middle, with ${framing}`, async () => {
+      it(`is aborted for the client when the upstream dies in the middle, with ${framing}`, async () => {
         await using upstream = await rawOrigin((socket) => {
           socket.write(`HTTP/1.1 200 OK\r\n${fields}`, () => socket.destroy());
         });
@@ -113,7 +113,7 @@ for (const { name, ask, port } of PROTOCOLS) {
       });
     }
 
-    it('is 502 when the upstream speaks no HTTP', async () => {
+    it('is 502 when the upstream does not speak HTTP', async () => {
       await using upstream = await rawOrigin((socket) => socket.end('SSH-2.0-OpenSSH_9.2\r\n'));
       await using gateway = await proxyTo([upstream.url]);
       assert.equal((await ask(port(gateway))).status, 502);
@@ -128,7 +128,7 @@ for (const { name, ask, port } of PROTOCOLS) {
       assert.match(String(answer.headers['x-request-id']), /^[\da-f-]{36}$/);
     });
 
-    it('is 504 when the head does not come within response_header_timeout', async () => {
+    it('is 504 when the head does not arrive within response_header_timeout', async () => {
       await using upstream = await rawOrigin(() => {});
       await using gateway = await proxyTo([upstream.url], {
         transport: { responseHeaderTimeoutMs: 50 },
@@ -136,7 +136,7 @@ for (const { name, ask, port } of PROTOCOLS) {
       assert.equal((await ask(port(gateway))).status, 504);
     });
 
-    it('is broken off when the upstream is silent for longer than read_timeout', async () => {
+    it('is aborted when the upstream is silent for longer than read_timeout', async () => {
       await using upstream = await rawOrigin(
         reply('HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello'),
       );
@@ -146,7 +146,7 @@ for (const { name, ask, port } of PROTOCOLS) {
       assert.equal(answer.broken, true);
     });
 
-    it('is 504 when the upstream stops taking the request for longer than write_timeout', async () => {
+    it('is 504 when the upstream stops reading the request for longer than write_timeout', async () => {
       await using upstream = await origin((request) => request.pause());
       await using gateway = await proxyTo([upstream.url], { transport: { writeTimeoutMs: 50 } });
       const body = Buffer.alloc(16 * 1024 * 1024);
@@ -195,7 +195,7 @@ for (const { name, ask, port } of PROTOCOLS) {
       assert.equal(answer.headers['location'], 'https://backend.example/x');
     });
 
-    it('is left to the routes of handle_response where they match', async () => {
+    it('is left to the routes of handle_response if they match', async () => {
       await using upstream = await origin((request, response) => {
         response.writeHead(request.url === '/missing' ? 404 : 200, { 'X-Why': 'gone' }).end('body');
       });
@@ -218,7 +218,7 @@ for (const { name, ask, port } of PROTOCOLS) {
       assert.equal((await ask(port(gateway))).body, 'body');
     });
 
-    it('marks the head as coming from the upstream', async () => {
+    it('has a head that is marked as coming from the upstream', async () => {
       await using upstream = await origin((_, response) => response.end('ok'));
       const sources: string[] = [];
       await using gateway = await proxyTo(
@@ -239,7 +239,7 @@ for (const { name, ask, port } of PROTOCOLS) {
 }
 
 describe('a proxied response', () => {
-  it('keeps the case of field names over HTTP/1.1, both ways', async () => {
+  it('keeps the case of field names over HTTP/1.1, in both directions', async () => {
     await using upstream = await rawOrigin(
       reply('HTTP/1.1 200 OK\r\nX-CamelCase: 1\r\nContent-Length: 0\r\n\r\n'),
     );
@@ -257,7 +257,7 @@ describe('a proxied response', () => {
     response?.resume();
   });
 
-  it('is broken for an HTTP/1.0 client when the upstream dies, not merely ended', async () => {
+  it('is aborted for an HTTP/1.0 client when the upstream dies, rather than merely ended', async () => {
     await using upstream = await rawOrigin((socket) => {
       socket.write('HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n');
     });
@@ -292,7 +292,7 @@ describe('a proxied response', () => {
     assert.equal(upstream.connections(), 3);
   });
 
-  it('opens no more connections than max_conns_per_host, and the rest waits', async () => {
+  it('opens no more connections than max_conns_per_host, and further requests wait', async () => {
     const waiting: http.ServerResponse[] = [];
     await using upstream = await origin((_, response) => {
       waiting.push(response);
@@ -308,7 +308,7 @@ describe('a proxied response', () => {
     assert.ok(upstream.sockets.size <= 2);
   });
 
-  it('answers 503 when a thousand wait for a connection already', async () => {
+  it('is 503 when a thousand requests already wait for a connection', async () => {
     await using upstream = await origin(() => {});
     await using gateway = await proxyTo([upstream.url], {
       transport: { maxConnectionsPerHost: 1 },

@@ -6,7 +6,7 @@ import { origin, proxyTo, rawOrigin } from './gateway.ts';
 
 describe('trying other upstreams', () => {
   for (const { name, ask, port } of PROTOCOLS) {
-    it(`goes on to the next when one cannot be reached, a body included, over ${name}`, async () => {
+    it(`moves to the next one when one cannot be reached, with the body, over ${name}`, async () => {
       await using upstream = await origin((request, response) => request.pipe(response));
       const gone = `http://127.0.0.1:${await freePort()}`;
       await using gateway = await proxyTo([gone, upstream.url]);
@@ -31,7 +31,7 @@ describe('trying other upstreams', () => {
     assert.ok(first.connections() === 1 && second.connections() === 1, `${tries} tries`);
   });
 
-  it('repeats a safe request whose answer did not begin', async () => {
+  it('repeats a safe request if no response has begun', async () => {
     await using dying = await rawOrigin((socket) => socket.destroy());
     await using upstream = await origin((_, response) => response.end('ok'));
     await using gateway = await proxyTo([dying.url, upstream.url]);
@@ -48,7 +48,7 @@ describe('trying other upstreams', () => {
     assert.equal(upstream.connections(), 2);
   });
 
-  it('never repeats a request that is not safe once it was sent', async () => {
+  it('never repeats an unsafe request once it was sent', async () => {
     await using dying = await rawOrigin((socket, text) => {
       if (text.includes('\r\n\r\n')) socket.destroy();
     });
@@ -63,7 +63,7 @@ describe('trying other upstreams', () => {
     assert.equal(reached, false);
   });
 
-  it('repeats what lb_retry_match says, and nothing else, while no byte of a body is gone', async () => {
+  it('repeats what lb_retry_match allows, and nothing else, while no byte of a body was sent', async () => {
     await using dying = await rawOrigin((socket, text) => {
       if (text.includes('\r\n\r\n')) socket.destroy();
     });
@@ -78,7 +78,7 @@ describe('trying other upstreams', () => {
     assert.equal((await ask1(gateway.http1, { method: 'PUT', body: 'x' })).status, 502);
   });
 
-  it('never repeats a request of which the upstream has had bytes', async () => {
+  it('never repeats a request if the upstream has received bytes of it', async () => {
     await using dying = await rawOrigin((socket, text) => {
       if (text.endsWith('0\r\n\r\n')) socket.destroy();
     });
@@ -107,7 +107,7 @@ describe('trying other upstreams', () => {
     assert.equal(reached, false);
   });
 
-  it('goes on for lb_try_duration until an upstream comes up', async () => {
+  it('continues for lb_try_duration until an upstream is available', async () => {
     const port = await freePort();
     let tries = 0;
     await using gateway = await proxyTo(
@@ -147,7 +147,7 @@ describe('trying other upstreams', () => {
     assert.equal((await ask1(gateway.http1)).status, 502);
   });
 
-  it('makes no more tries than lb_retries allows', async () => {
+  it('makes no more retries than lb_retries allows', async () => {
     const policy = { kind: 'first' } as const;
     for (const [retries, status] of [
       [0, 502],
@@ -166,7 +166,7 @@ describe('trying other upstreams', () => {
     }
   });
 
-  it('does not wait for an upstream beyond lb_retries', async () => {
+  it('does not wait for an upstream just because lb_retries allows more retries', async () => {
     const gone = `http://127.0.0.1:${await freePort()}`;
     await using gateway = await proxyTo([gone], {
       loadBalancing: {
@@ -182,7 +182,7 @@ describe('trying other upstreams', () => {
     assert.equal((await ask1(gateway.http1)).status, 503);
   });
 
-  it('begins again for lb_retries where every upstream has been tried', async () => {
+  it('starts over, up to lb_retries, once every upstream has been tried', async () => {
     let tries = 0;
     await using upstream = await rawOrigin((socket) => {
       tries += 1;

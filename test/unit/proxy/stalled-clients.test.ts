@@ -132,12 +132,12 @@ async function passes(clock: TestClock, ms: number): Promise<void> {
   }
 }
 
-describe('a client that takes nothing of a proxied answer', () => {
+describe('a client that reads nothing of a proxied response', () => {
   for (const [name, start] of [
     ['HTTP/1.1', http1App],
     ['HTTP/2', http2App],
   ] as const) {
-    it(`is closed after two minutes, with what an app over ${name} was giving it`, async () => {
+    it(`is disconnected after two minutes, together with the app’s response over ${name}`, async () => {
       await using app = await start();
       const clock = new TestClock();
       await using gateway = await proxyTo([app.url], {}, { clock });
@@ -153,7 +153,7 @@ describe('a client that takes nothing of a proxied answer', () => {
       assert.ok(client.bytesRead < LARGE_BYTES);
     });
 
-    it(`gets all of it over ${name} where it takes some more in time`, async () => {
+    it(`gets the whole response over ${name} if it reads some more in time`, async () => {
       await using app = await start();
       const clock = new TestClock();
       await using gateway = await proxyTo([app.url], {}, { clock });
@@ -177,7 +177,7 @@ describe('a client that takes nothing of a proxied answer', () => {
       ['leaves', (client: net.Socket) => void client.destroy()],
       ['takes the rest', (client: net.Socket) => void client.resume()],
     ] as const) {
-      it(`is not waited for any more once it ${ending}, over ${name}`, async () => {
+      it(`is not waited for any longer once it ${ending}, over ${name}`, async () => {
         await using app = await start();
         const clock = new StallClock();
         const transport = { keepAliveMs: MAX_STALL_MS / 2 };

@@ -125,7 +125,7 @@ for (const protocol of ['HTTP/1.1', 'HTTP/2 (RFC 8441)']) {
       assert.deepEqual(gateway.faults, []);
     });
 
-    it('ends at the upstream when the client vanishes', async () => {
+    it('ends at the upstream when the client disappears', async () => {
       await using upstream = await echoOrigin();
       await using gateway = await proxyTo([upstream.url]);
       const client = await connect(gateway, protocol);
@@ -136,7 +136,7 @@ for (const protocol of ['HTTP/1.1', 'HTTP/2 (RFC 8441)']) {
       await until(() => inFlight(gateway) === 0, 'the upstream counts as idle');
     });
 
-    it('ends at the client when the upstream vanishes', async () => {
+    it('ends at the client when the upstream disappears', async () => {
       await using upstream = await echoOrigin();
       await using gateway = await proxyTo([upstream.url]);
       const client = await connect(gateway, protocol);
@@ -148,7 +148,7 @@ for (const protocol of ['HTTP/1.1', 'HTTP/2 (RFC 8441)']) {
       assert.deepEqual(gateway.faults, []);
     });
 
-    it('is given up at an upstream that never answers when the client leaves', async () => {
+    it('is aborted at an upstream that never responds when the client disconnects', async () => {
       await using upstream = await rawOrigin(() => {});
       await using gateway = await proxyTo([upstream.url]);
       const client = await connect(gateway, protocol);
@@ -159,7 +159,7 @@ for (const protocol of ['HTTP/1.1', 'HTTP/2 (RFC 8441)']) {
       await until(() => upstream.open() === 0, 'the upstream is closed');
     });
 
-    it('passes the refusal of the upstream on', async () => {
+    it('passes on a refusal by the upstream', async () => {
       await using upstream = await origin(() => {});
       upstream.server.on('upgrade', (_, socket) => {
         socket.end('HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno');
@@ -188,7 +188,7 @@ for (const protocol of ['HTTP/1.1', 'HTTP/2 (RFC 8441)']) {
       client.terminate();
     });
 
-    it('is 504 when the upstream does not answer in time', async () => {
+    it('is 504 when the upstream does not respond in time', async () => {
       await using upstream = await rawOrigin(() => {});
       await using gateway = await proxyTo([upstream.url], {
         transport: { responseHeaderTimeoutMs: 50 },
@@ -230,7 +230,7 @@ describe('an upgrade', () => {
     ['leaves, whatever it has sent before', 40_000, true],
     ['sends more than it may before the answer', 200_000, false],
   ] as const) {
-    it(`is given up at an upstream that never answers when the client ${what}`, async (test) => {
+    it(`is aborted at an upstream that never responds when the client ${what}`, async (test) => {
       await using upstream = await rawOrigin(() => {});
       const port = await freePort();
       // With its own listeners, which let clients end their side alone.
@@ -249,7 +249,7 @@ describe('an upgrade', () => {
     });
   }
 
-  it('that finishes after its proxy has closed ends with stream_close_delay too', async () => {
+  it('also ends after stream_close_delay if it completes after its proxy has closed', async () => {
     let switchNow = (): void => {};
     await using upstream = await rawOrigin((socket, text) => {
       const key = /sec-websocket-key: (\S+)/i.exec(text)?.[1] ?? '';
@@ -272,7 +272,7 @@ describe('an upgrade', () => {
     await until(() => upstream.open() === 0, 'the upstream has closed');
   });
 
-  it('passes bytes on that came with the head of either side', async () => {
+  it('passes on bytes that arrived with the head of either side', async () => {
     await using upstream = await origin(() => {});
     upstream.server.on('upgrade', (_, socket: Duplex, head: Buffer) => {
       socket.write(
@@ -291,7 +291,7 @@ describe('an upgrade', () => {
     assert.match(text, /\r\n\r\nearly:first$/);
   });
 
-  it('keeps the fields of the 101 apart and applies header_down and head transforms', async () => {
+  it('keeps the fields of the 101 separate and applies header_down and head transforms', async () => {
     await using upstream = await echoOrigin();
     await using gateway = await proxyTo(
       [upstream.url],
@@ -313,7 +313,7 @@ describe('an upgrade', () => {
     client.terminate();
   });
 
-  it('to another protocol is forwarded as an ordinary request, the Upgrade field left out (RFC 9110 §7.8)', async () => {
+  it('to another protocol is forwarded as an ordinary request, without the Upgrade field (RFC 9110 §7.8)', async () => {
     let upgrade: string | undefined = 'unset';
     await using upstream = await origin((request, response) => {
       upgrade = request.headers.upgrade;
@@ -344,7 +344,7 @@ describe('an upgrade', () => {
     assert.match(text, /^HTTP\/1\.1 400 /);
   });
 
-  it('breaks the client off when the upstream dies in the middle of its refusal', async () => {
+  it('is aborted for the client when the upstream dies in the middle of its refusal', async () => {
     await using upstream = await rawOrigin((socket) => {
       socket.write('HTTP/1.1 403 Forbidden\r\nContent-Length: 100\r\n\r\nhalf', () =>
         socket.destroy(),
@@ -360,7 +360,7 @@ describe('an upgrade', () => {
     assert.deepEqual(gateway.faults, []);
   });
 
-  it('that is answered with a page is 502 over HTTP/2, where 200 says that the tunnel is there (RFC 8441 §5)', async () => {
+  it('that gets a page as response is 502 over HTTP/2, where 200 would mean that the tunnel exists (RFC 8441 §5)', async () => {
     await using upstream = await origin(() => {});
     upstream.server.on('upgrade', (_, socket) => {
       socket.end('HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\npage');
@@ -372,7 +372,7 @@ describe('an upgrade', () => {
     await until(() => inFlight(gateway) === 0, 'the upstream counts as idle');
   });
 
-  it('that no tunnel answers is 501 over HTTP/2, whatever page is written (RFC 9113 §8.5)', async () => {
+  it('that leads to no tunnel is 501 over HTTP/2, whatever page is sent (RFC 9113 §8.5)', async () => {
     for (const status of [200, 204, 299]) {
       await using server = await serveExchanges((exchange) => answer(exchange, status, {}, 'page'));
       const session = http2.connect(`http://127.0.0.1:${server.http2}`);
@@ -389,7 +389,7 @@ describe('an upgrade', () => {
     }
   });
 
-  it('that lies about Sec-WebSocket-Accept over HTTP/2 is 502', async () => {
+  it('with a wrong Sec-WebSocket-Accept from the upstream is 502 over HTTP/2', async () => {
     await using upstream = await origin(() => {});
     upstream.server.on('upgrade', (_, socket) => {
       socket.end(

@@ -86,9 +86,9 @@ const WAYS: readonly { name: string; get: (port: Ports, path: string) => Promise
 
 type Ports = Pick<Awaited<ReturnType<typeof proxyTo>>, 'http1' | 'http2'>;
 
-describe('what is read from upstreams', () => {
+describe('reading from upstreams', () => {
   for (const { name, get } of WAYS) {
-    it(`uses the buffers of a download again, and mixes nothing up, over ${name}`, async () => {
+    it(`reuses the buffers of a download, and mixes up no data, over ${name}`, async () => {
       await using upstream = await largeOrigin();
       await using gateway = await proxyTo([upstream.url]);
       const before = upstreamReads.made;
@@ -113,7 +113,7 @@ describe('what is read from upstreams', () => {
   }
 
   for (const { name, get } of WAYS) {
-    it(`reads seldom, and copies each byte once, for a client over ${name}`, async (test) => {
+    it(`needs few reads, and copies each byte once, for a client over ${name}`, async (test) => {
       await using upstream = await largeOrigin();
       await using gateway = await proxyTo([upstream.url]);
       let reads = 0;
@@ -143,7 +143,7 @@ describe('what is read from upstreams', () => {
     });
   }
 
-  it('fills no buffer again of which a body may keep something', async () => {
+  it('overwrites no buffer that a body may still be using', async () => {
     await using upstream = await largeOrigin();
     const kept: Buffer[] = [];
     await using gateway = await proxyTo(
@@ -171,7 +171,7 @@ describe('what is read from upstreams', () => {
     assert.equal(Buffer.compare(Buffer.concat(kept), Buffer.concat(contents.slice(2))), 0);
   });
 
-  it('lets no download disturb another one that came with it on one connection', async () => {
+  it('lets no download disturb an earlier one on the same connection', async () => {
     const body = Buffer.alloc(MB, 'x');
     await using upstream = await origin((_, response) => {
       response.writeHead(200, { 'content-length': body.length });
@@ -191,7 +191,7 @@ describe('what is read from upstreams', () => {
     assert.ok(received > COUNT * body.length, String(received));
   });
 
-  it('keeps little for each of many clients that take nothing, and nothing when they have left', async () => {
+  it('keeps little memory for each of many clients that read nothing, and none when they have disconnected', async () => {
     await using upstream = await largeOrigin();
     await using gateway = await proxyTo([upstream.url]);
     const clients = Array.from({ length: SLOW }, () => {
@@ -217,7 +217,7 @@ describe('what is read from upstreams', () => {
     await until(() => !upstreamReads.isNarrow, 'reads are wide again');
   });
 
-  it('makes no large buffer for small responses', async () => {
+  it('allocates no large buffer for small responses', async () => {
     await using upstream = await largeOrigin();
     await using gateway = await proxyTo([upstream.url]);
     const before = upstreamReads.made;

@@ -51,7 +51,7 @@ function* piecesOf(bytes: Buffer, size: number): Generator<Buffer> {
 describe('the memory of an upload', () => {
   for (const pieceBytes of [null, 64 * 1024, 1000]) {
     const how = pieceBytes === null ? 'with a length' : `in chunks of ${pieceBytes} bytes`;
-    it(`is given back piece by piece, and nothing is mixed up, ${how}`, async () => {
+    it(`is freed piece by piece, and no data is mixed up, ${how}`, async () => {
       await using upstream = await digestOrigin();
       await using gateway = await proxyTo([upstream.url]);
       const before = upstreamWrites.releasedBytes;
@@ -65,7 +65,7 @@ describe('the memory of an upload', () => {
     });
   }
 
-  it('is given back over HTTP/2 to the upstream as well, and nothing is mixed up', async () => {
+  it('is freed over HTTP/2 to the upstream as well, and no data is mixed up', async () => {
     const upstream = http2.createServer().on('stream', (stream) => {
       const hash = createHash('sha256');
       stream.on('data', (chunk: Buffer) => hash.update(chunk));
@@ -84,7 +84,7 @@ describe('the memory of an upload', () => {
     assert.ok(upstreamWrites.releasedBytes - before > UPLOADS * MB);
   });
 
-  it('is given back for the next attempt as well, where the first upstream cannot be reached', async () => {
+  it('is freed for the next attempt as well, if the first upstream cannot be reached', async () => {
     await using upstream = await digestOrigin();
     const closed = await digestOrigin();
     await closed[Symbol.asyncDispose]();
@@ -103,8 +103,8 @@ describe('the memory of an upload', () => {
   });
 });
 
-describe('what is written to an upstream', () => {
-  it('in one turn is gathered, after the first piece, which goes out at once', async () => {
+describe('writes to an upstream', () => {
+  it('are combined within one turn, except for the first piece, which is sent at once', async () => {
     const server = net.createServer();
     server.listen(0, '127.0.0.1');
     await once(server, 'listening');

@@ -10,7 +10,7 @@ import { UpstreamRegistry } from '../../../src/proxy/upstreams.ts';
 import { portOf } from '../http/exchange-server.ts';
 
 describe('an upstream', () => {
-  it('is another one by HTTP/2', () => {
+  it('counts as a different one over HTTP/2', () => {
     const registry = new UpstreamRegistry();
     const [first, second, third] = ['http://a:80', 'h2c://a:80', 'http://a:80'].map((text) =>
       registry.leaseUpstream(text),
@@ -20,7 +20,7 @@ describe('an upstream', () => {
     assert.equal(second?.value.address.http2, true);
   });
 
-  it('that a reload has made one of HTTP/2 is asked by HTTP/2 from then on', async (test) => {
+  it('is contacted over HTTP/2 as soon as a reload has switched it to HTTP/2', async (test) => {
     let app: http.Server | http2.Http2Server = http.createServer((_, response) => {
       response.end('1.1');
     });

@@ -3,8 +3,8 @@ import { describe, it } from 'node:test';
 import { ConfigError, describeProblem, type Problem } from '../../../src/config/problem.ts';
 import { loadConfig } from '../../../src/load-config.ts';
 
-describe('where certificates come from, checked before anything is opened', () => {
-  it('what ACME cannot give is refused at its place, with what to do instead', () => {
+describe('the check of certificate sources before anything is opened', () => {
+  it('refuses what ACME cannot issue, at its place and with an alternative', () => {
     assert.deepEqual(
       errorsOf(
         'example.com, *.example.com {\n\ttls ops@example.com\n\trespond ok\n}\n\nhttps:// {\n\ttls {\n\t\tissuer acme\n\t}\n}\n',
@@ -22,7 +22,7 @@ describe('where certificates come from, checked before anything is opened', () =
     );
   });
 
-  it('a directory that is not an https URL is refused where a site needs it', () => {
+  it('refuses a directory that is not an https URL if a site needs it', () => {
     const options = '{\n\tacme_ca https://ca.example/dir http://ca.example/dir\n}\n';
     assert.deepEqual(errorsOf(`${options}example.com {\n\trespond ok\n}\n`), [
       'Hubfile:2:2: error: http://ca.example/dir is not a URL of an ACME directory',
@@ -33,7 +33,7 @@ describe('where certificates come from, checked before anything is opened', () =
     assert.deepEqual(problemsOf(`${options}localhost {\n\trespond ok\n}\n`), []);
   });
 
-  it('a public wildcard gets a certificate that browsers do not know, and is told of', () => {
+  it('warns that the certificate of a public wildcard is one that browsers do not trust', () => {
     const [warning, ...others] = problemsOf('*.example.com {\n\trespond ok\n}\n');
     assert.equal(warning?.code, 'local-certificate');
     assert.equal(warning.severity, 'warning');
@@ -43,7 +43,7 @@ describe('where certificates come from, checked before anything is opened', () =
     assert.deepEqual(problemsOf('{\n\tlocal_certs\n}\n*.example.com {\n\trespond ok\n}\n'), []);
   });
 
-  it('names, addresses and explicit issuers are nothing to speak of', () => {
+  it('reports nothing for names, addresses and explicit issuers', () => {
     for (const host of ['example.com', 'localhost', '*.localhost', '127.0.0.1', '[::1]', ':8443']) {
       assert.deepEqual(problemsOf(`${host} {\n\trespond ok\n}\n`), [], host);
     }

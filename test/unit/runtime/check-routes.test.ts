@@ -15,7 +15,7 @@ function warningsOf(site: string, hasZstd = true): readonly string[] {
   return warnings.map(({ code }) => code);
 }
 
-describe('routes that do not do what they look like', () => {
+describe('routes that do not do what they appear to do', () => {
   for (const [site, codes, hasZstd] of [
     ['reverse_proxy localhost:1\nreverse_proxy localhost:2', ['unreachable-route']],
     ['reverse_proxy /a localhost:1\nreverse_proxy localhost:2', []],

@@ -12,8 +12,8 @@ import { freePort } from '../../support/free-port.ts';
 import { send } from '../../support/http.ts';
 import { temporaryDirectory } from '../../support/temporary-directory.ts';
 
-describe('what a configuration has opened', () => {
-  it('is closed when the next one serves', async (test) => {
+describe('resources that a configuration has opened', () => {
+  it('are closed when the next configuration is active', async (test) => {
     const { gateway, config, open } = await start(test);
     const closed = once(open.events, 'closed');
     await gateway.reload(config('second'));
@@ -21,7 +21,7 @@ describe('what a configuration has opened', () => {
     assert.deepEqual([...open.names], ['second']);
   });
 
-  it('is closed when a port cannot be bound, the ports before it too', async (test) => {
+  it('are closed when a port cannot be bound, including the ports before it', async (test) => {
     const { gateway, config, open, port } = await start(test);
     const taken = createServer().listen(0, '127.0.0.1');
     test.after(() => taken.close());
@@ -36,7 +36,7 @@ describe('what a configuration has opened', () => {
     assert.equal((await send(`http://127.0.0.1:${port}/`)).body, 'first');
   });
 
-  it('is closed when a port that changes hands cannot be bound in the end', async (test) => {
+  it('are closed when a port that changes owners cannot be bound in the end', async (test) => {
     const { gateway, config, open, port } = await start(test);
     // The same port at another address: for all that is known, only the configuration in force has it.
     const taken = createServer().listen(port, '::1');
@@ -53,7 +53,7 @@ describe('what a configuration has opened', () => {
     ['its own ports', '127.0.0.1'],
     ['ports that change hands', 'localhost'],
   ] as const) {
-    it(`is closed when a listener cannot serve it, and none does: ${from}`, async (test) => {
+    it(`are closed when a listener cannot serve the configuration, and no listener does: ${from}`, async (test) => {
       const { gateway, config, open, port } = await start(test);
       const further = await freePort();
       await gateway.reload(config('second', [port, further]));
@@ -75,8 +75,8 @@ describe('what a configuration has opened', () => {
   }
 });
 
-describe('a configuration that is shown', () => {
-  it('has no credentials in header fields and URLs', () => {
+describe('a configuration that is displayed', () => {
+  it('contains no credentials in header fields and URLs', () => {
     const config = parseHubfile(
       ':8080 {\n\treverse_proxy localhost:3000 {\n\t\theader_up Authorization "Bearer of-bad-news"\n\t}\n}\n',
       { env: {} },

@@ -33,8 +33,8 @@ const failing = (code: string) =>
 
 const WELL: HealthState = { hubs: [], draining: false, serving: true, late: false };
 
-describe('ready', () => {
-  it('is false while it stops, while nobody serves, and while the event loop is late', async () => {
+describe('readiness', () => {
+  it('is false during shutdown, while nothing is served, and while the event loop is late', async () => {
     assert.equal(await healthFault('ready', WELL), null);
     const faults = [
       await healthFault('ready', { ...WELL, draining: true }),
@@ -50,7 +50,7 @@ describe('ready', () => {
     ]);
   });
 
-  it('is false when a log does not answer in time', async () => {
+  it('is false when a history does not respond in time', async () => {
     const clock = new TestClock();
     const silent = hub(() => new Promise(() => {}));
     const fault = healthFault('ready', { ...WELL, hubs: [silent] }, clock);
@@ -59,8 +59,8 @@ describe('ready', () => {
   });
 });
 
-describe('live', () => {
-  it('stays true through all that may pass', async () => {
+describe('liveness', () => {
+  it('stays true through all temporary conditions', async () => {
     for (const state of [
       { ...WELL, draining: true, hubs: [failing('transport-closed')] },
       { ...WELL, serving: false },
@@ -71,14 +71,14 @@ describe('live', () => {
     }
   });
 
-  it('is false when a log has been closed and the gateway does not stop', async () => {
+  it('is false when a history has been closed and the gateway is not stopping', async () => {
     const state = { ...WELL, hubs: [failing('transport-closed')] };
     assert.equal(await healthFault('live', state), 'transport health check failed');
   });
 });
 
 describe('the event loop', () => {
-  it('is late when a turn began too late, and for a while after it', () => {
+  it('is late when a turn starts too late, and for a while afterwards', () => {
     const clock = new TestClock();
     const watch = new LoopWatch(clock);
     clock.advance(1000);

@@ -8,7 +8,7 @@ import { historyNames, keepHistoryNames, projectOf } from '../../../src/runtime/
 import { temporaryDirectory } from '../../support/temporary-directory.ts';
 
 describe('histories of projects that share a storage', () => {
-  it('are left behind by the project that had them, and are no concern of others', async (test) => {
+  it('can be left over from a project that used them, and do not affect others', async (test) => {
     const place = await temporaryDirectory(test);
     const project = (name: string) => projectIn(place, name);
     const [shop, blog] = [project('shop'), project('blog')];
@@ -22,7 +22,7 @@ describe('histories of projects that share a storage', () => {
     assert.ok(warning.includes(join(place, 'storage', 'history')), warning);
   });
 
-  it('are named with the other project that uses them, as long as that is there', async (test) => {
+  it('are listed with the other project that uses them, as long as it exists', async (test) => {
     const place = await temporaryDirectory(test);
     const [shop, copy] = [projectIn(place, 'shop'), projectIn(place, 'copy')];
     shop.run('a.localhost');

@@ -3,8 +3,8 @@ import { describe, it } from 'node:test';
 import { certificateFamily, metricsText } from '../../../src/runtime/metrics.ts';
 import type { CertificateInUse } from '../../../src/tls/certificate.ts';
 
-describe('metrics of certificates', () => {
-  it('are bounded, and those that end first are told', async () => {
+describe('certificate metrics', () => {
+  it('are limited in number, and those that expire first are reported', async () => {
     const many = Array.from({ length: 1000 }, (_, n) => certificate([`n${n}.test`], 2_000_000 - n));
     const lines = await seriesOf(many);
     assert.equal(lines.length, 200);
@@ -19,7 +19,7 @@ describe('metrics of certificates', () => {
     assert.ok(long !== undefined && long.length < 400);
   });
 
-  it('have one series where several have the same names: the one that ends first', async () => {
+  it('have one series if several certificates have the same names: the one that expires first', async () => {
     const lines = await seriesOf([certificate(['a.test'], 5000), certificate(['a.test'], 3000)]);
     assert.deepEqual(lines, [
       'hubgate_certificate_not_after_seconds{names="a.test",authority="local"} 3',

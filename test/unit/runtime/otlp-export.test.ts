@@ -30,7 +30,7 @@ function setUp(answer: (sent: string) => Promise<Response>) {
 }
 
 describe('OTLP export', () => {
-  it('sends what has come within a while as one request in the JSON of OTLP', async () => {
+  it('collects data for a while and sends it as one request in OTLP JSON', async () => {
     const { spans, counts, clock, sent } = setUp(async () => new Response('{}'));
     spans.add(SPAN);
     spans.add({ ...SPAN, parentId: 'b7ad6b7169203331', isError: false });
@@ -58,7 +58,7 @@ describe('OTLP export', () => {
     assert.deepEqual(counts, { exported: 2, dropped: 0 });
   });
 
-  it('bounds what waits for a slow collector, one request at a time', async () => {
+  it('limits what waits for a slow collector, one request at a time', async () => {
     let release: (answer: Response) => void = () => {};
     const { spans, counts, sent } = setUp(() => new Promise((resolve) => (release = resolve)));
     for (let i = 0; i < 512 + MAX_WAITING_SPANS + 10; i += 1) spans.add(SPAN);
@@ -73,7 +73,7 @@ describe('OTLP export', () => {
     assert.equal(sent.length, 9);
   });
 
-  it('counts what a collector refuses, and says so once', async () => {
+  it('counts what a collector refuses, and logs it once', async () => {
     let status = 503;
     const { spans, counts, lines } = setUp(async () => new Response('', { status }));
     for (let i = 0; i < 3; i += 1) {

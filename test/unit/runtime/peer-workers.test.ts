@@ -57,8 +57,8 @@ async function openCore(
   return core;
 }
 
-describe('hubs of several processes', () => {
-  it('wake each other before the publisher is answered', async (test) => {
+describe('hubs in several processes', () => {
+  it('wake each other before the publisher gets its response', async (test) => {
     const directory = await mkdtemp(join(tmpdir(), 'hubgate-siblings-'));
     removeWith(test, directory);
     const [first, second] = family(2);

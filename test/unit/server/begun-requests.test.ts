@@ -15,7 +15,7 @@ describe('requests that a client sends in one go', () => {
     return { requests, turn, pending: () => turns.length };
   };
 
-  it('are begun a few in each turn, in their order', () => {
+  it('are started a few per turn, in order', () => {
     const { requests, turn, pending } = start();
     const client = {};
     const begun: number[] = [];
@@ -39,7 +39,7 @@ describe('requests that a client sends in one go', () => {
     );
   });
 
-  it('hold up no other client', () => {
+  it('do not delay other clients', () => {
     const { requests } = start();
     const [one, other] = [{}, {}];
     for (let n = 0; n < 50; n += 1) requests.begin(one, () => {});
@@ -50,7 +50,7 @@ describe('requests that a client sends in one go', () => {
     assert.ok(isBegun);
   });
 
-  it('are begun at once, turn by turn, when they come one after the other', () => {
+  it('are started at once, turn by turn, when they arrive one after another', () => {
     const { requests, turn } = start();
     const client = {};
     let begun = 0;

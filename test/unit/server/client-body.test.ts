@@ -11,7 +11,7 @@ import { TestClock } from '../../support/test-clock.ts';
 const LIMIT_MS = 60_000;
 
 describe('body of a client that sends many small chunks at once', () => {
-  it('is handed on in few, byte by byte the same', async () => {
+  it('is passed on in a few chunks, byte for byte the same', async () => {
     const { source, body } = start();
     const sent = Buffer.from(Array.from({ length: 40_000 }, (_, n) => n % 251));
     for (const byte of sent) source.push(Buffer.of(byte));
@@ -22,7 +22,7 @@ describe('body of a client that sends many small chunks at once', () => {
     assert.ok(Buffer.concat(chunks).equals(sent));
   });
 
-  it('is handed on in few although ticks run between them', async () => {
+  it('is passed on in a few chunks even if ticks run between them', async () => {
     const { source, body } = start();
     let events = 0;
     body.on('data', () => (events += 1));
@@ -37,8 +37,8 @@ describe('body of a client that sends many small chunks at once', () => {
   });
 });
 
-describe('body of a client that falls silent (RFC 9110 §15.5.9)', () => {
-  it('ends with 408 when nothing comes for the time that is allowed', async () => {
+describe('the body of a client that falls silent (RFC 9110 §15.5.9)', () => {
+  it('ends with 408 when nothing arrives within the time limit', async () => {
     const { source, body, clock, silent } = start();
     source.write('a');
     body.resume();
@@ -52,7 +52,7 @@ describe('body of a client that falls silent (RFC 9110 §15.5.9)', () => {
     assert.equal(source.destroyed, false, 'the answer can still be sent');
   });
 
-  it('every byte begins the time again', async () => {
+  it('restarts the time limit with every byte', async () => {
     const { source, body, clock } = start();
     body.resume();
     for (let i = 0; i < 5; i += 1) {
@@ -65,7 +65,7 @@ describe('body of a client that falls silent (RFC 9110 §15.5.9)', () => {
     await once(body, 'end');
   });
 
-  it('does not count the time before somebody reads, nor while nobody takes more', async () => {
+  it('does not count the time before it is read, nor the time while its reader is paused', async () => {
     const { source, body, clock } = start();
     clock.advance(10 * LIMIT_MS);
     for (let i = 0; i < 4; i += 1) source.write(Buffer.alloc(64 * 1024));
@@ -84,7 +84,7 @@ describe('body of a client that falls silent (RFC 9110 §15.5.9)', () => {
     assert.equal(body.errored, null);
   });
 
-  it('tells a reader when the client leaves, and when its own stream fails', async () => {
+  it('notifies its reader when the client disconnects, and when its own stream fails', async () => {
     for (const cause of [undefined, new Error('cause')]) {
       const { source, body } = start();
       body.resume();
@@ -97,7 +97,7 @@ describe('body of a client that falls silent (RFC 9110 §15.5.9)', () => {
     }
   });
 
-  it('lets the rest go by when its reader is content, so that the connection can go on', async () => {
+  it('discards the rest when its reader is done, so that the connection stays usable', async () => {
     const { source, body, clock } = start();
     source.write('a');
     body.resume();
@@ -109,8 +109,8 @@ describe('body of a client that falls silent (RFC 9110 §15.5.9)', () => {
   });
 });
 
-describe('a body that is lent', () => {
-  it('asks the client for nothing before its reader does, who is told of once', async () => {
+describe('a body that is lent to a reader', () => {
+  it('asks the client for nothing before its reader does, and reports that request only once', async () => {
     const source = new PassThrough();
     let asked = 0;
     const body = lend(source, { onWanted: () => (asked += 1) });
@@ -124,7 +124,7 @@ describe('a body that is lent', () => {
     assert.deepEqual([asked, body.consumed], [1, true]);
   });
 
-  it('waits for the next reader when one destroys it, asked for or not', async () => {
+  it('waits for the next reader when one destroys it, whether or not data was requested', async () => {
     const source = new PassThrough();
     lend(source).destroy();
     const second = lend(source).resume();
@@ -138,14 +138,14 @@ describe('a body that is lent', () => {
     assert.equal(await text(lend(source)), 'all of it');
   });
 
-  it('is empty for who comes when all of it has been read', async () => {
+  it('is empty for a reader that comes after all of it has been read', async () => {
     const source = new PassThrough();
     source.end('a');
     assert.equal(await text(lend(source)), 'a');
     assert.equal(await text(lend(source)), '');
   });
 
-  it('does not count the time in which the client is waited for against its reader', async () => {
+  it('does not count the time spent waiting for the client against its reader', async () => {
     const { source, body, clock } = lendFor(LIMIT_MS);
     for (let i = 0; i < 3; i += 1) {
       body.pause().read(0);
@@ -164,7 +164,7 @@ describe('a body that is lent', () => {
     assert.equal(body.errored, null);
   });
 
-  it('ends when its reader takes nothing for the time that is allowed, which a byte begins again', async () => {
+  it('ends when its reader takes nothing for the time limit, which every byte restarts', async () => {
     const { source, body, clock } = lendFor(LIMIT_MS);
     for (let i = 0; i < 6; i += 1) source.write(Buffer.alloc(BUFFER_BYTES));
     body.on('error', () => {});
@@ -181,7 +181,7 @@ describe('a body that is lent', () => {
     assert.equal(source.destroyed, false);
   });
 
-  it('leaves no timer behind, whichever way it ends', async () => {
+  it('leaves no timer running, however it ends', async () => {
     for (const end of ['end', 'destroy'] as const) {
       const { source, body, clock } = lendFor(LIMIT_MS, LIMIT_MS);
       body.pause();
@@ -196,7 +196,7 @@ describe('a body that is lent', () => {
     }
   });
 
-  it('tells nobody that the client has left when its reader has gone, however many there were', async () => {
+  it('notifies no former reader that the client has disconnected, however many there were', async () => {
     const source = new PassThrough();
     for (let i = 0; i < 30; i += 1) {
       const body = lend(source);

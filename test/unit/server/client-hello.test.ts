@@ -9,7 +9,7 @@ import { TestClock } from '../../support/test-clock.ts';
 const NAME = 'strict.example.com';
 
 describe('the first message of a TLS client (RFC 8446 §4.1.2)', () => {
-  it('is complete with its last byte, and tells the server name', async (test) => {
+  it('is complete with its last byte, and contains the server name', async (test) => {
     const hello = await helloOf(test, { servername: NAME });
     for (let length = 0; length < hello.length; length += 1) {
       assert.equal(parseClientHello(hello.subarray(0, length)), null, String(length));
@@ -20,7 +20,7 @@ describe('the first message of a TLS client (RFC 8446 §4.1.2)', () => {
     });
   });
 
-  it('may have no server name, as to an address', async (test) => {
+  it('may have no server name, as when connecting to an address', async (test) => {
     assert.deepEqual(parseClientHello(await helloOf(test, {})), { serverName: null });
   });
 
@@ -32,7 +32,7 @@ describe('the first message of a TLS client (RFC 8446 §4.1.2)', () => {
     assert.equal(parseClientHello(Buffer.concat(records.slice(0, -1))), null);
   });
 
-  it('is not waited for where another begins', () => {
+  it('is not waited for if a different message begins', () => {
     for (const bytes of [
       'GET / HTTP/1.1\r\n',
       '\x80\x2e\x01',
@@ -43,7 +43,7 @@ describe('the first message of a TLS client (RFC 8446 §4.1.2)', () => {
     }
   });
 
-  it('has no server name, and throws nothing, where a length lies', async (test) => {
+  it('yields no server name, and throws nothing, if a length is wrong', async (test) => {
     const hello = await helloOf(test, { servername: NAME });
     for (let at = 0; at < hello.length; at += 1) {
       for (const value of [0, 1, 0x7f, 0xff]) {
@@ -54,7 +54,7 @@ describe('the first message of a TLS client (RFC 8446 §4.1.2)', () => {
     }
   });
 
-  it('is put back for who reads next; one that is too long counts as unnamed', async (test) => {
+  it('is put back for the next reader; if it is too long, it counts as having no server name', async (test) => {
     const { client, accepted } = await pair(test);
     const sent = Buffer.concat([
       Buffer.from([22, 3, 1, 0x3f, 0xff, 1, 0, 0xff, 0xff]),
@@ -75,7 +75,7 @@ describe('the first message of a TLS client (RFC 8446 §4.1.2)', () => {
     assert.ok(received.equals(sent));
   });
 
-  it('has 10 s to come', async (test) => {
+  it('must arrive within 10 s', async (test) => {
     const { client, accepted } = await pair(test);
     const clock = new TestClock();
     readClientHello(accepted, clock, () => assert.fail('nothing came'));

@@ -18,7 +18,7 @@ const LOOK_MS = 5_000;
 const IDLE_MS = 60_000;
 
 describe('HTTP/2 over TLS: a write that never ends', () => {
-  it('two looks at the same stuck write end the session', async (test) => {
+  it('ends the session after two checks find the same write stuck', async (test) => {
     const { session, socket, clock } = await openStream(test);
     holdBack(socket);
     clock.advance(LOOK_MS);
@@ -29,7 +29,7 @@ describe('HTTP/2 over TLS: a write that never ends', () => {
     assert.equal(error.message, 'The client has left: a write never ends');
   });
 
-  it('a write that waits at two looks is not stuck where bytes have left between them', async (test) => {
+  it('does not count as stuck if bytes were sent between two checks', async (test) => {
     const { session, socket, clock, client } = await openStream(test);
     holdBack(socket);
     for (let look = 0; look < 5; look += 1) {
@@ -39,7 +39,7 @@ describe('HTTP/2 over TLS: a write that never ends', () => {
     assert.equal(session.destroyed, false);
   });
 
-  it('they end a session without streams too, which could never close', async (test) => {
+  it('ends a session without streams too, which could otherwise never close', async (test) => {
     const { session, socket, clock, stream } = await openStream(test);
     stream.close();
     await once(stream, 'close');
@@ -50,7 +50,7 @@ describe('HTTP/2 over TLS: a write that never ends', () => {
     assert.equal((await failure).message, 'The client has left: a write never ends');
   });
 
-  it('a session that is idle and does not close is ended', async (test) => {
+  it('an idle session that does not close is ended', async (test) => {
     const { session, clock, stream } = await openStream(test);
     stream.close();
     await once(stream, 'close');
@@ -63,7 +63,7 @@ describe('HTTP/2 over TLS: a write that never ends', () => {
     assert.match((await failure).message, /does not read the end/);
   });
 
-  it('a connection whose writes end is left alone', async (test) => {
+  it('a connection whose writes complete is left alone', async (test) => {
     const { session, clock, client } = await openStream(test);
     await new Promise<void>((resolve) => client.ping(() => resolve()));
     await new Promise((resolve) => setImmediate(resolve));

@@ -40,14 +40,14 @@ async function serve(
 
 const GET = 'GET / HTTP/1.1\r\nHost: a\r\n\r\n';
 
-describe(`what is used of Node ${process.versions.node} beyond its documentation`, () => {
-  it('a server takes a connection that somebody else has accepted', async (test) => {
+describe(`undocumented behavior of Node ${process.versions.node} that the gateway relies on`, () => {
+  it('a server takes a connection that was accepted elsewhere', async (test) => {
     const client = await serve(test, (_request, response) => response.end('ok'));
     client.write(GET);
     assert.match((await once(client, 'data')).join(), /^HTTP\/1\.1 200 OK\r\n/);
   });
 
-  it('so does an HTTP/2 server, and makes its session in that turn', () => {
+  it('an HTTP/2 server does so too, and creates its session in the same turn', () => {
     const server = createHttp2Server();
     let sessions = 0;
     server.on('session', (session) => {
@@ -59,7 +59,7 @@ describe(`what is used of Node ${process.versions.node} beyond its documentation
     assert.equal(sessions, 1);
   });
 
-  it('of idle connections those that are named stay open', async (test) => {
+  it('idle connections that are named stay open when the others are closed', async (test) => {
     const http = createServer((_request, response) => response.end('ok'));
     const sockets: net.Socket[] = [];
     const port = net.createServer((socket) => {
@@ -87,7 +87,7 @@ describe(`what is used of Node ${process.versions.node} beyond its documentation
     assert.match(String((await once(unasked, 'data'))[0]), /^HTTP\/1\.1 200 OK\r\n/);
   });
 
-  it('bytes are written ahead of a head, in their turn', async (test) => {
+  it('bytes can be written ahead of a response head, in order', async (test) => {
     const client = await serve(test, (_request, response) => {
       writeAhead(response, 'HTTP/1.1 103 Early Hints\r\n\r\n');
       response.end('ok');
@@ -98,7 +98,7 @@ describe(`what is used of Node ${process.versions.node} beyond its documentation
     assert.match(text, /^HTTP\/1\.1 103 Early Hints\r\n\r\nHTTP\/1\.1 200 OK\r\n/);
   });
 
-  it('a parser stops behind a head, and another go of it begins there', async (test) => {
+  it('a parser stops after a head, and another execute call continues there', async (test) => {
     const asked: string[] = [];
     const http = createServer((request, response) => {
       asked.push(request.url ?? '');
@@ -131,7 +131,7 @@ describe(`what is used of Node ${process.versions.node} beyond its documentation
     assert.equal(stops, 1);
   });
 
-  it('a socket without TLS carries itself', () => {
+  it('a socket without TLS is its own transport', () => {
     const socket = new net.Socket();
     assert.equal(carrierOf(socket), socket);
   });
@@ -181,7 +181,7 @@ describe(`what is used of Node ${process.versions.node} beyond its documentation
     assert.equal(closes, 1);
   });
 
-  it('what a released request is told has no stack that nobody reads, others have', async (test) => {
+  it('an error sent to a released request has no unused stack trace, other errors do', async (test) => {
     const { stackTraceLimit } = Error;
     const client = await serve(test, (request, response) => {
       response.writeHead(200).write('begun');

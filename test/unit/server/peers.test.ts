@@ -15,8 +15,8 @@ function connection(remoteAddress?: string, remotePort?: number): Socket {
 const ALICE = { address: '192.0.2.1', port: 1 };
 const BOB = { address: '192.0.2.2', port: 2 };
 
-describe('who is at the other end', () => {
-  it('is told apart where two connections come from the same address and port', () => {
+describe('the identity of a peer', () => {
+  it('differs between two connections from the same address and port', () => {
     const peers = new Peers();
     const [one, other] = [connection('127.0.0.1', 9), connection('127.0.0.1', 9)];
     peers.add(one, ALICE);
@@ -29,7 +29,7 @@ describe('who is at the other end', () => {
     secured.destroy();
   });
 
-  it('is nobody for a Unix socket, and not asked for when the connection is gone', () => {
+  it('is empty for a Unix socket, and is not looked up once the connection is gone', () => {
     const peers = new Peers();
     const local = connection();
     peers.add(local, null);

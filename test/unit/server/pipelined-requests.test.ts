@@ -34,7 +34,7 @@ async function settled(count: () => number): Promise<void> {
 const ok = (exchange: Exchange): void => answer(exchange, 200, {}, 'ok');
 
 describe('requests that a client pipelines over HTTP/1.1', () => {
-  it('are not even parsed while too many before them wait, and all answered in the end', async (test) => {
+  it('are not even parsed while too many earlier ones wait, and all get a response in the end', async (test) => {
     const waiting: Exchange[] = [];
     let taken = 0;
     const client = await serve(test, (exchange) => {
@@ -57,7 +57,7 @@ describe('requests that a client pipelines over HTTP/1.1', () => {
     assert.equal(text.split('HTTP/1.1 200 OK').length - 1, BURST);
   });
 
-  it('wait for the one before them where they are answered at once', async (test) => {
+  it('wait for the previous one even if they could be answered at once', async (test) => {
     const taken: Exchange[] = [];
     const client = await serve(test, (exchange) => {
       if (taken.push(exchange) > 1) ok(exchange);
@@ -71,7 +71,7 @@ describe('requests that a client pipelines over HTTP/1.1', () => {
     while (taken.length < BURST) await turn();
   });
 
-  it('are taken a few in each turn of the event loop', async (test) => {
+  it('are taken a few per turn of the event loop', async (test) => {
     const turns: number[] = [];
     let inTurn = 0;
     const client = await serve(test, (exchange) => {
@@ -94,7 +94,7 @@ describe('requests that a client pipelines over HTTP/1.1', () => {
     assert.ok(Math.max(...turns) <= MAX_BEGUN, String(Math.max(...turns)));
   });
 
-  it('with bodies are taken whole', async (test) => {
+  it('are read whole if they have bodies', async (test) => {
     const bodies: string[] = [];
     const client = await serve(test, async (exchange) => {
       let body = '';
@@ -111,7 +111,7 @@ describe('requests that a client pipelines over HTTP/1.1', () => {
     assert.deepEqual(bodies, expected);
   });
 
-  it('behind one that is refused are for nobody', async (test) => {
+  it('are ignored after one that is refused', async (test) => {
     let taken = 0;
     const client = await serve(test, (exchange) => {
       taken += 1;

@@ -95,7 +95,7 @@ const bad: Record<string, Buffer> = {
 
 describe('PROXY protocol header', () => {
   for (const [name, [bytes, source]] of Object.entries(good)) {
-    it(`${name}: names the source, alone, with what follows, and however it is split`, () => {
+    it(`${name}: yields the source, alone, with data after it, and however it is split`, () => {
       const whole = Buffer.concat([bytes, NEXT]);
       for (let end = 0; end < bytes.length; end += 1) {
         assert.equal(parseProxyHeader(whole.subarray(0, end)), null, `${end} bytes`);
@@ -118,7 +118,7 @@ describe('PROXY protocol header', () => {
     });
   }
 
-  it('is read, waited for or refused whatever the bytes, and never waited for beyond its bound', () => {
+  it('is read, awaited or refused for any bytes, and never awaited beyond its size limit', () => {
     const samples = [...Object.values(good).map(([bytes]) => bytes), ...Object.values(bad)];
     const mutated = fc
       .tuple(

@@ -15,14 +15,14 @@ const PAUSE = '';
 const raw = (text: string): string => Buffer.from(text, 'utf8').toString('latin1');
 
 describe('bytes beyond ASCII in a request target', () => {
-  it('of a query over HTTP/2 are what they should have been: percent-encoded UTF-8', async (test) => {
+  it('of a query over HTTP/2 become what they should have been: percent-encoded UTF-8', async (test) => {
     const { http2 } = await start(test);
     const answer = await http2(raw('/a?topic=Bücher/日本&x=%C3%BC'));
     assert.equal(answer.status, 200);
     assert.equal(answer.body, 'topic=B%C3%BCcher/%E6%97%A5%E6%9C%AC&x=%C3%BC');
   });
 
-  it('of a query over HTTP/2 that are not UTF-8 are refused with the reason', async (test) => {
+  it('of a query over HTTP/2 are refused with the reason if they are not UTF-8', async (test) => {
     const { http2 } = await start(test);
     const answer = await http2('/a?topic=B\xfccher');
     assert.equal(answer.status, 400);
@@ -30,14 +30,14 @@ describe('bytes beyond ASCII in a request target', () => {
   });
 
   for (const scheme of ['http', 'https'] as const) {
-    it(`of a query over HTTP/1.1 (${scheme}) are what they should have been`, async (test) => {
+    it(`of a query over HTTP/1.1 (${scheme}) become what they should have been`, async (test) => {
       const { http1 } = await start(test);
       const [answer] = await http1(scheme, [request(raw('/a?topic=Bücher/日本&x=%C3%BC'))]);
       assert.equal(answer?.status, 200);
       assert.equal(answer.body, 'topic=B%C3%BCcher/%E6%97%A5%E6%9C%AC&x=%C3%BC');
     });
 
-    it(`of each query of one connection (${scheme}), with bodies that follow in pieces`, async (test) => {
+    it(`of each query on one connection (${scheme}) are fixed, even with bodies that arrive in pieces`, async (test) => {
       const { http1 } = await start(test);
       const post = `POST ${raw('/b?é')} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 6\r\n\r\nabc`;
       const answers = await http1(scheme, [
@@ -54,7 +54,7 @@ describe('bytes beyond ASCII in a request target', () => {
     });
   }
 
-  it('of a query are fixed in their record, and the records that came with it stay', async (test) => {
+  it('of a query are fixed in their TLS record, and the records that arrived with it are kept', async (test) => {
     const { http1 } = await start(test);
     const body = 'x'.repeat(60_000);
     const answers = await http1('https', [
@@ -67,14 +67,14 @@ describe('bytes beyond ASCII in a request target', () => {
     );
   });
 
-  it('of a query over HTTP/1.1 that are not UTF-8 are refused with the reason', async (test) => {
+  it('of a query over HTTP/1.1 are refused with the reason if they are not UTF-8', async (test) => {
     const { http1 } = await start(test);
     const [answer] = await http1('http', [request('/a?topic=B\xfccher')]);
     assert.equal(answer?.status, 400);
     assert.equal(answer.body, 'The query of the request is not UTF-8\n');
   });
 
-  it('that are not there leave a target that nobody can read what it was: refused, once', async (test) => {
+  it('cause a refusal, once, if they are missing and the target cannot be restored', async (test) => {
     const { http1 } = await start(test);
     for (const target of ['a', 'a?b', raw('a?ü')]) {
       const answers = await http1('http', [request(target)]);
@@ -82,7 +82,7 @@ describe('bytes beyond ASCII in a request target', () => {
     }
   });
 
-  it('of a request line that comes in pieces are refused with the fix', async (test) => {
+  it('of a request line that arrives in pieces are refused with the fix', async (test) => {
     const { http1 } = await start(test);
     const [answer] = await http1('http', [
       ['GET /a?x=', PAUSE, raw('ü HTTP/1.1\r\nHost: localhost\r\n\r\n')],
@@ -91,7 +91,7 @@ describe('bytes beyond ASCII in a request target', () => {
     assert.match(answer.body, /percent-encoded \(as UTF-8\)/);
   });
 
-  it('behind a request that is being answered are refused in their turn', async (test) => {
+  it('after a request that is still being handled are refused in turn', async (test) => {
     const { http1 } = await start(test);
     const answers = await http1('http', [[request('/slow?x') + request(raw('/b?ü'))]]);
     assert.deepEqual(
@@ -100,7 +100,7 @@ describe('bytes beyond ASCII in a request target', () => {
     );
   });
 
-  it('change nothing but the target: what is refused otherwise stays refused', async (test) => {
+  it('change nothing but the target: a request refused for another reason stays refused', async (test) => {
     const { http1 } = await start(test);
     for (const rest of [
       'Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n',
@@ -114,7 +114,7 @@ describe('bytes beyond ASCII in a request target', () => {
     }
   });
 
-  it('of a path are refused: two readers could take them for different paths', async (test) => {
+  it('of a path are refused: two servers could interpret them as different paths', async (test) => {
     const { http1, http2 } = await start(test);
     assert.equal((await http1('http', [request(raw('/Bücher'))]))[0]?.status, 400);
     assert.equal((await http2(raw('/Bücher'))).status, 400);

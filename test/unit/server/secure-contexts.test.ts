@@ -35,7 +35,7 @@ describe('secure contexts', () => {
     assert.notEqual(contexts.contextFor('b.test', { cert: 'one', key: 'k' }), old);
   });
 
-  it(`are ${MAX_CONTEXTS} at most: the oldest goes`, () => {
+  it(`are limited to ${MAX_CONTEXTS}: the oldest is dropped`, () => {
     const { contexts, made } = counting();
     for (let i = 0; i <= MAX_CONTEXTS; i += 1) {
       contexts.contextFor(`${i}.test`, { cert: String(i), key: 'k' });

@@ -6,8 +6,8 @@ import { MAX_STOPPED_BYTES, StoppedParsers } from '../../../src/server/pipelined
 /** As much as a record of TLS holds. */
 const RECORD = Buffer.alloc(16 * 1024, 'x');
 
-describe('what comes while a parser has stopped', () => {
-  it('is given to the next one in order, once, and each connection has its own', () => {
+describe('data that arrives while a parser is stopped', () => {
+  it('is given to the next parser in order, once, and separately for each connection', () => {
     const stopped = new StoppedParsers();
     const [one, other] = [new Duplex(), new Duplex()];
     stopped.begin(one, Buffer.from('a'));
@@ -19,7 +19,7 @@ describe('what comes while a parser has stopped', () => {
     assert.equal(stopped.take(other)?.toString(), '1');
   });
 
-  it('is kept up to 128 KiB, and forgotten altogether beyond them', () => {
+  it('is kept up to 128 KiB, and discarded entirely beyond that', () => {
     const stopped = new StoppedParsers();
     const socket = new Duplex();
     stopped.begin(socket, RECORD);
@@ -31,7 +31,7 @@ describe('what comes while a parser has stopped', () => {
     assert.equal(stopped.take(socket), null);
   });
 
-  it('is more than one read of Node brings over TLS', () => {
+  it('is kept up to a limit that exceeds what Node delivers in one read over TLS', () => {
     // Node reads 64 KiB at a time, and what was left of a record comes before them.
     assert.ok(MAX_STOPPED_BYTES >= 64 * 1024 + RECORD.length);
   });

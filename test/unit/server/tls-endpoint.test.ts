@@ -13,7 +13,7 @@ const POLICIES: HandshakePolicies = { all: [POLICY], policyFor: () => POLICY };
 const UNUSABLE = { cert: 'not a certificate', key: 'not a key' };
 
 describe('the TLS side of a listener', () => {
-  it('keeps its servers where no server can be made of a renewed certificate, and asks again', async () => {
+  it('keeps its servers if none can be created with a renewed certificate, and retries', async () => {
     const { endpoint, clock, warnings, asked } = start();
     endpoint.ready(POLICIES, null)();
     for (const times of [1, 2]) {
@@ -26,7 +26,7 @@ describe('the TLS side of a listener', () => {
     assert.equal(clock.waiting, 0);
   });
 
-  it('changes nothing where a server cannot be made', () => {
+  it('changes nothing if a server cannot be created', () => {
     const { endpoint, clock } = start();
     assert.throws(() => endpoint.ready(POLICIES, UNUSABLE));
     assert.equal(clock.waiting, 0);

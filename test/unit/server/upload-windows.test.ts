@@ -42,7 +42,7 @@ async function settled(count: () => number): Promise<void> {
 }
 
 describe('uploads over HTTP/2', () => {
-  it('get a window of a megabyte', async (test) => {
+  it('get a window of one megabyte', async (test) => {
     const { session } = await serve(test);
     assert.equal(session.remoteSettings.initialWindowSize, WIDE_WINDOW_BYTES);
     const stream = session.request({ ':method': 'POST', ':path': '/' }, { endStream: false });
@@ -53,7 +53,7 @@ describe('uploads over HTTP/2', () => {
     assert.equal(session.state.remoteWindowSize, CONNECTION_WINDOW_BYTES - WIDE_WINDOW_BYTES);
   });
 
-  it('get narrow ones where too much waits for upstreams, and wide ones when it is gone', async (test) => {
+  it('get small windows when too much data waits for upstreams, and large ones when it is gone', async (test) => {
     const { exchanges, session } = await serve(test);
     const bodies = Array.from({ length: STREAMS }, () => {
       const stream = session.request({ ':method': 'POST', ':path': '/' }, { endStream: false });
@@ -77,7 +77,7 @@ describe('uploads over HTTP/2', () => {
     assert.equal(session.remoteSettings.initialWindowSize, WIDE_WINDOW_BYTES);
   });
 
-  it('end a connection whose client heeds no narrow window, before it fills the memory', async (test) => {
+  it('end a connection whose client ignores a small window, before it fills the memory', async (test) => {
     const { exchanges, server } = await serve(test);
     const client = new HeedlessClient(server.http2);
     test.after(() => client.end());

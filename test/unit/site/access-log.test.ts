@@ -9,7 +9,7 @@ import { TestClock } from '../../support/test-clock.ts';
 import { fakeExchange } from '../http/fake-exchange.ts';
 
 describe('access log: streams', () => {
-  it('have their line when they are over, once, with the time that they were open', async () => {
+  it('are logged when they end, once, with their duration', async () => {
     const clock = new TestClock();
     const lines: LogLine[] = [];
     const sink = new RecordingSink();
@@ -44,7 +44,7 @@ describe('access log: streams', () => {
     );
   });
 
-  it('that could not be opened have it at once', async () => {
+  it('are logged at once if they could not be opened', async () => {
     const lines: LogLine[] = [];
     const handle = logAccess(
       async (exchange) => {
@@ -60,7 +60,7 @@ describe('access log: streams', () => {
 });
 
 describe('access log: secrets', () => {
-  it('are left out of fields, of the target and of the page that a Referer names', async () => {
+  it('are removed from fields, from the target and from the URL in Referer', async () => {
     const lines: LogLine[] = [];
     const headers = new HeaderList();
     headers.append('X-Api-Key', 's3cret');
@@ -80,7 +80,7 @@ describe('access log: secrets', () => {
 });
 
 describe('access log: log_credentials', () => {
-  it('shows header fields as they are, and still no secret of a URL', async () => {
+  it('shows header fields unchanged, but still no secret in a URL', async () => {
     const lines: LogLine[] = [];
     const headers = new HeaderList();
     headers.append('Authorization', 'Bearer shown');

@@ -5,14 +5,14 @@ import { systemClock } from '../../../src/kernel/clock.ts';
 import { answerErrors } from '../../../src/site/site.ts';
 import { PROTOCOLS, serveExchanges } from '../http/exchange-server.ts';
 
-describe('what is thrown around the routes of a site', () => {
+describe('an error thrown outside the routes of a site', () => {
   const thrown = [
     ['an error', new Error('a fault'), 500],
     ['an HTTP error', new HttpError(429, 'too many'), 429],
   ] as const;
   for (const { name, ask, port } of PROTOCOLS) {
     for (const [what, error, status] of thrown) {
-      it(`is answered: ${what}, over ${name}`, async () => {
+      it(`gets a response: ${what}, over ${name}`, async () => {
         const site = answerErrors(() => {
           throw error;
         }, systemClock);

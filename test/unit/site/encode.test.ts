@@ -67,7 +67,7 @@ const page =
   };
 
 describe('encode (hubfile.md §3)', () => {
-  it('takes the first of its encodings that the client accepts', async () => {
+  it('uses the first of its encodings that the client accepts', async () => {
     await served(page({ 'content-length': LONG.length }), async ({ http1 }) => {
       const br = await fetchRaw(http1, 'gzip, br;q=0.5');
       assert.equal(br.headers['content-encoding'], 'br');
@@ -79,7 +79,7 @@ describe('encode (hubfile.md §3)', () => {
     });
   });
 
-  it('says Vary also to those who get no encoding, once', async () => {
+  it('adds Vary once, even for clients that get no encoding', async () => {
     await served(page({ vary: 'Cookie' }), async ({ http1 }) => {
       const plain = await fetchRaw(http1, '');
       assert.equal(plain.headers['content-encoding'], undefined);
@@ -91,7 +91,7 @@ describe('encode (hubfile.md §3)', () => {
     });
   });
 
-  it('weakens strong entity tags and leaves weak ones (RFC 9110 §8.8.1)', async () => {
+  it('weakens strong entity tags and keeps weak ones unchanged (RFC 9110 §8.8.1)', async () => {
     await served(page({ etag: '"abc"' }), async ({ http1 }) => {
       assert.equal((await fetchRaw(http1, 'gzip')).headers.etag, 'W/"abc"');
       assert.equal((await fetchRaw(http1, 'identity')).headers.etag, '"abc"');
@@ -112,7 +112,7 @@ describe('encode (hubfile.md §3)', () => {
     ['304', page({ etag: '"1"' }, '', 304)],
     ['204', page({}, '', 204)],
   ] as const) {
-    it(`leaves ${what} alone`, async () => {
+    it(`does not change ${what}`, async () => {
       await served(app, async ({ http1 }) => {
         const reply = await fetchRaw(http1, 'gzip, br');
         assert.ok([undefined, 'x-own'].includes(reply.headers['content-encoding']));
@@ -121,7 +121,7 @@ describe('encode (hubfile.md §3)', () => {
     });
   }
 
-  it('answers HEAD with the head of the answer to GET, whose length nobody has counted (RFC 9110 §8.6)', async () => {
+  it('answers HEAD with the head of the GET response, without a length (RFC 9110 §8.6)', async () => {
     await served(page({ 'content-length': LONG.length }), async ({ http1 }) => {
       const reply = await fetchRaw(http1, 'gzip', 'HEAD');
       assert.equal(reply.headers['content-length'], undefined);
@@ -130,7 +130,7 @@ describe('encode (hubfile.md §3)', () => {
     });
   });
 
-  it('gives a 304 the Vary of the answer that it stands for (RFC 9110 §15.4.5)', async () => {
+  it('gives a 304 the Vary of the response that it stands for (RFC 9110 §15.4.5)', async () => {
     for (const [type, vary] of [
       [null, 'Accept-Encoding'],
       ['text/html', 'Accept-Encoding'],
@@ -146,7 +146,7 @@ describe('encode (hubfile.md §3)', () => {
     }
   });
 
-  it('lets what has been written leave at once', async () => {
+  it('flushes written data at once', async () => {
     let finish: () => void = () => {};
     const app: http.RequestListener = (_, response) => {
       response.writeHead(200, { 'content-type': 'text/plain' });
@@ -169,7 +169,7 @@ describe('encode (hubfile.md §3)', () => {
     });
   });
 
-  it('is broken for the client when the upstream dies in the middle', async () => {
+  it('aborts the response to the client when the upstream dies in the middle', async () => {
     const app: http.RequestListener = (_, response) => {
       response.writeHead(200, { 'content-type': 'text/plain' });
       response.write('half', () => response.destroy());
@@ -179,7 +179,7 @@ describe('encode (hubfile.md §3)', () => {
     });
   });
 
-  it('offers zstd only where Node has it', async () => {
+  it('offers zstd only if Node supports it', async () => {
     await served(
       page({}),
       async ({ http1 }) => {

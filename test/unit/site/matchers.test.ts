@@ -53,17 +53,17 @@ describe('matchers (hubfile.md §3)', () => {
     '/ADMIN/x',
     '/admin%2Fx',
   ]) {
-    it(`path sees through ${target}, as an upstream may`, () => {
+    it(`path decodes ${target}, as an upstream may`, () => {
       assert.equal(path('/admin/*', target), true);
     });
   }
 
-  it('path takes targets that are no valid encoding', () => {
+  it('path accepts targets with invalid encoding', () => {
     assert.equal(path('/a*', '/a%zz%ff'), true);
     assert.equal(path('/..', '/../..'), false);
   });
 
-  it('path_regexp leaves its captures behind, in linear time', () => {
+  it('path_regexp stores its captures, in linear time', () => {
     const variables = new Map<string, string>();
     const named = { kind: 'path_regexp', name: 'v', pattern: '^/v(\\d+)/(.*)$' } as const;
     assert.equal(matches(named, { target: '/v12/x', variables }), true);
@@ -72,7 +72,7 @@ describe('matchers (hubfile.md §3)', () => {
     assert.equal(matches(evil, { target: `/${'a'.repeat(16_000)}!` }), false);
   });
 
-  it('host compares without case and port; * stands for one label', () => {
+  it('host ignores case and port; * stands for one label', () => {
     const host = (pattern: string, value: string): boolean =>
       matches({ kind: 'host', hosts: [pattern] }, { host: value });
     assert.equal(host('example.com', 'EXAMPLE.com:8443'), true);
@@ -83,7 +83,7 @@ describe('matchers (hubfile.md §3)', () => {
     assert.equal(host('*.example.com', '.example.com'), false);
   });
 
-  it('method, header, query, protocol', () => {
+  it('method, header, query and protocol match', () => {
     assert.equal(matches({ kind: 'method', methods: ['get'] }, { method: 'GET' }), true);
     const headers = HeaderList.of({ Accept: 'text/html', 'X-A': ['1', '2'] });
     const header = (name: string, ...values: string[]): boolean =>
@@ -116,7 +116,7 @@ describe('matchers (hubfile.md §3)', () => {
     );
   });
 
-  it('header_regexp leaves its captures behind', () => {
+  it('header_regexp stores its captures', () => {
     const variables = new Map<string, string>();
     const headers = HeaderList.of({ Authorization: 'Bearer abc' });
     const condition = {
@@ -129,14 +129,14 @@ describe('matchers (hubfile.md §3)', () => {
     assert.equal(variables.get('re.h.1'), 'abc');
   });
 
-  it('remote_ip is the peer, client_ip the client behind trusted proxies', () => {
+  it('remote_ip is the peer, client_ip the client that trusted proxies name', () => {
     const request = { remoteAddress: '10.1.2.3', clientAddress: '203.0.113.5' };
     assert.equal(matches({ kind: 'remote_ip', ranges: ['private_ranges'] }, request), true);
     assert.equal(matches({ kind: 'client_ip', ranges: ['private_ranges'] }, request), false);
     assert.equal(matches({ kind: 'client_ip', ranges: ['203.0.113.0/24'] }, request), true);
   });
 
-  it('not excludes each of its sets; all conditions of a set must hold', () => {
+  it('not excludes each of its sets; all conditions of a set must match', () => {
     const a: MatchCondition = { kind: 'path', paths: ['/a*'] };
     const get: MatchCondition = { kind: 'method', methods: ['GET'] };
     const not: MatchCondition = { kind: 'not', matchers: [[a, get]] };

@@ -64,7 +64,7 @@ describe('placeholders (hubfile.md §1)', () => {
     });
   }
 
-  it('{time.now} has the forms of Caddy, in UTC', () => {
+  it('{time.now} has the formats of Caddy, in UTC', () => {
     const now = new Date('2026-11-22T05:06:07.089Z');
     const form = (name: string) => timeValue(`time.now${name}`, now);
     assert.deepEqual(
@@ -83,7 +83,7 @@ describe('placeholders (hubfile.md §1)', () => {
     assert.ok(expand('{system.hostname}', exchange).length > 0);
   });
 
-  it('{http.response.header.NAME} is the field where a response exists', () => {
+  it('{http.response.header.NAME} is the field once a response exists', () => {
     const response = HeaderList.of({ 'X-User': '42' });
     assert.equal(expand('{http.response.header.x-user}!', exchange, response), '42!');
     assert.equal(expand('{http.response.header.none}!', exchange, response), '!');
@@ -101,14 +101,14 @@ describe('placeholders (hubfile.md §1)', () => {
     assert.equal(expand('{port}', fakeExchange({ scheme: 'http', host: '[::1]' })), '');
   });
 
-  it('never looks through what a placeholder brought in', () => {
+  it('are not expanded inside the value of another placeholder', () => {
     const nested = fakeExchange({
       headers: HeaderList.of({ evil: '{header.secret}', secret: 's' }),
     });
     assert.equal(expand('{header.evil}', nested), '{header.secret}');
   });
 
-  it('leaves text without braces as it is', () => {
+  it('leave text without braces unchanged', () => {
     fc.assert(
       fc.property(fc.string(), (text) => {
         fc.pre(!text.includes('{'));

@@ -15,7 +15,7 @@ import { on, path, respond, serveSite } from './site-server.ts';
 const plainHeader = { kind: 'header', isDeferred: false, match: ANY_RESPONSE } as const;
 
 describe('routes', () => {
-  it('run in their order until one answers; what nobody answers is 404', async () => {
+  it('run in order until one responds; otherwise the response is 404', async () => {
     await using site = await serveSite([
       on({ ...plainHeader, operations: [{ kind: 'set', name: 'X-A', value: '{path}' }] }),
       on(respond('one'), path('/one')),
@@ -30,7 +30,7 @@ describe('routes', () => {
     assert.equal(none.headers['x-a'], '/three');
   });
 
-  it('see what earlier routes rewrote', async () => {
+  it('see the rewrites of earlier routes', async () => {
     await using site = await serveSite([
       on({ kind: 'rewrite', group: 0, to: '/new?from={path}' }, path('/old')),
       on(respond('{uri}'), path('/new')),
@@ -38,7 +38,7 @@ describe('routes', () => {
     assert.equal((await ask1(site.http1, { path: '/old' })).body, '/new?from=%2Fold');
   });
 
-  it('of one handle group exclude each other; those of another go on', async () => {
+  it('of one handle group exclude each other; those of another group still run', async () => {
     const handle = (group: number, body: string | null, only: string): ReturnType<typeof on> =>
       on(
         { kind: 'handle', group, routes: body === null ? [] : [on(respond(body))] },
@@ -54,7 +54,7 @@ describe('routes', () => {
     assert.equal((await ask1(site.http1, { path: '/x' })).body, 'last');
   });
 
-  it('pass the hub its own and go on with the rest', async () => {
+  it('pass hub requests to the hub and continue with the rest', async () => {
     await using site = await serveSite([on({ kind: 'hub', name: null }), on(respond('app'))], {
       hub: (exchange, next) => {
         if (exchange.target !== '/hub') return next();
@@ -105,7 +105,7 @@ describe('routes', () => {
     });
   }
 
-  it('redir sends to another place, never to another host that the client chose', async () => {
+  it('redir redirects, but never to another host that the client chose', async () => {
     await using site = await serveSite([
       on({ kind: 'redir', to: 'https://{host}{uri}', status: 308 }, path('/to-tls*')),
       on({ kind: 'redir', to: '{path}/', status: 302 }),
@@ -120,7 +120,7 @@ describe('routes', () => {
     assert.equal(slashes.headers['location'], '/evil.example/');
   });
 
-  it('request_header and header change both directions', async () => {
+  it('request_header and header change requests and responses', async () => {
     await using upstream = await origin((request, response) => {
       response.setHeader('Server', 'app');
       response.setHeader('X-Kept', '1');
@@ -154,7 +154,7 @@ describe('routes', () => {
   });
 
   for (const { name, ask, port } of PROTOCOLS) {
-    it(`request_body refuses longer bodies with 413, declared or not, over ${name}`, async () => {
+    it(`request_body refuses larger bodies with 413, declared or not, over ${name}`, async () => {
       let reached = 0;
       await using upstream = await origin((request, response) => {
         request.on('data', () => {});
@@ -211,7 +211,7 @@ describe('routes', () => {
       assert.deepEqual(site.faults, []);
     });
 
-    it(`request_body breaks off an answer that takes too long, over ${name}`, async () => {
+    it(`request_body aborts a response that takes too long, over ${name}`, async () => {
       const clock = new TestClock();
       const waiting = new EventEmitter();
       const reached = once(waiting, 'reached');
@@ -249,8 +249,8 @@ describe('routes', () => {
   }
 });
 
-describe('what handlers throw', () => {
-  it('is answered by its phrase and the request id, without detail', async () => {
+describe('an error thrown by a handler', () => {
+  it('is answered with its phrase and the request id, without detail', async () => {
     const gone = `http://127.0.0.1:${await freePort()}`;
     await using site = await serveSite([on(proxyConfig([gone]))]);
     const reply = await ask1(site.http1);
@@ -259,7 +259,7 @@ describe('what handlers throw', () => {
     assert.match(String(reply.headers['x-request-id']), /^[\da-f-]{36}$/);
   });
 
-  it('is answered by the error routes, which see the status and a body of which nobody has read', async () => {
+  it('is answered by the error routes, which see the status and an unread body', async () => {
     await using upstream = await origin((request, response) => {
       response.end(`page ${request.url} ${request.method} ${request.headers['content-length']}`);
     });
@@ -274,7 +274,7 @@ describe('what handlers throw', () => {
     assert.equal(reply.body, 'page /502.html POST 1');
   });
 
-  it('keeps its status on the page that is written for it, unless that says another', async () => {
+  it('keeps its status on the error page, unless the page sets another', async () => {
     const page = (status: number | null): HandlerConfig => {
       return { kind: 'respond', status, body: 'sorry', close: false };
     };
@@ -292,7 +292,7 @@ describe('what handlers throw', () => {
     assert.equal((await ask1(site.http1)).status, 200);
   });
 
-  it('is answered plainly when the error routes fail or do not answer', async () => {
+  it('gets a plain response when the error routes fail or do not respond', async () => {
     await using failing = await serveSite([on({ kind: 'error', status: 503, message: '' })], {
       errorRoutes: [on({ kind: 'error', status: 500, message: '' })],
     });
@@ -326,7 +326,7 @@ describe('forward_auth', () => {
     ],
   });
 
-  it('takes away what an app that reads _ as - would take for a field of the service (RFC 3875 §4.1.18)', async () => {
+  it('removes fields that an app treating _ as - would mistake for a field of the service (RFC 3875 §4.1.18)', async () => {
     await using service = await origin((_, response) => {
       response.writeHead(200, { 'Remote-User': 'zoe' }).end();
     });
@@ -342,7 +342,7 @@ describe('forward_auth', () => {
   });
 
   for (const { name, ask, port } of PROTOCOLS) {
-    it(`asks with a GET, passes what is granted on with the named fields, over ${name}`, async () => {
+    it(`sends a GET, and passes allowed requests on with the named fields, over ${name}`, async () => {
       let asked: unknown;
       await using service = await origin((request, response) => {
         const { headers } = request;
@@ -374,7 +374,7 @@ describe('forward_auth', () => {
       assert.equal(reply.body, 'the body');
     });
 
-    it(`answers with what the service refuses with, over ${name}`, async () => {
+    it(`responds with the refusal of the service, over ${name}`, async () => {
       let reached = false;
       await using service = await origin((_, response) =>
         response.writeHead(302, { Location: '/login', 'Set-Cookie': ['a=1', 'b=2'] }).end('go'),
@@ -393,7 +393,7 @@ describe('forward_auth', () => {
     });
   }
 
-  it('lets nobody pass when the service cannot be reached', async () => {
+  it('lets no request pass when the service cannot be reached', async () => {
     let reached = false;
     await using app = await origin((_, response) => {
       reached = true;

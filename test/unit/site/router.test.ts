@@ -21,7 +21,7 @@ const sites = [
 ];
 const defaultPorts = { http: 80, https: 443 };
 
-describe('the site of a request (hubfile.md §1)', () => {
+describe('the site for a request (hubfile.md §1)', () => {
   const route = createSiteRouter(sites, { scheme: 'https', port: 443, defaultPorts });
   for (const [host, expected] of [
     ['www.example.com', 'exact'],
@@ -34,12 +34,12 @@ describe('the site of a request (hubfile.md §1)', () => {
     ['', 'any'],
     ['localhost', 'any'],
   ] as const) {
-    it(`of ${host || 'an empty host'} is ${expected}`, () => {
+    it(`to ${host || 'an empty host'} is ${expected}`, () => {
       assert.equal(route(host), expected);
     });
   }
 
-  it('listens at the entrance', () => {
+  it('depends on the scheme and port of the listener', () => {
     const plain = createSiteRouter(sites, { scheme: 'http', port: 80, defaultPorts });
     assert.equal(plain('www.example.com'), 'plain');
     assert.equal(plain('api.example.com'), undefined);

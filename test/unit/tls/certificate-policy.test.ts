@@ -13,8 +13,8 @@ const LOCAL = [
   ...['router.home.arpa', 'intranet', '127.0.0.1', '192.0.2.1', '::1', '2001:db8::1'],
 ];
 
-describe('where the certificate of a host comes from', () => {
-  it('without tls: public names by ACME, all others from the local authority', () => {
+describe('the source of a host’s certificate', () => {
+  it('without tls: ACME for public names, the local authority for all others', () => {
     for (const host of PUBLIC) assert.equal(kindOf(host, AUTO), 'acme', host);
     for (const host of LOCAL) {
       assert.deepEqual(certificateOrigin(host, { ...defaultTls, source: AUTO }, defaultOptions), {
@@ -36,7 +36,7 @@ describe('where the certificate of a host comes from', () => {
     }
   });
 
-  it('tls <email>: ACME even for local names and addresses, with that address', () => {
+  it('tls <email>: ACME even for local names and addresses, with that email address', () => {
     const source: Source = { kind: 'acme', email: 'site@example.com' };
     const acme = { ...defaultOptions.acme, email: 'all@example.com' };
     for (const host of [...PUBLIC, 'localhost', '192.0.2.1', '2001:db8::1']) {
@@ -56,7 +56,7 @@ describe('where the certificate of a host comes from', () => {
     assert.equal(firstOf(origin)?.email, 'all@example.com');
   });
 
-  it('no directory means the default one', () => {
+  it('no configured directory means the default one', () => {
     const acme = { ...defaultOptions.acme, directories: [] };
     const origin = certificateOrigin(
       'a.example',
@@ -66,7 +66,7 @@ describe('where the certificate of a host comes from', () => {
     assert.deepEqual(firstOf(origin)?.directories, defaultOptions.acme.directories);
   });
 
-  it('wildcards: not by ACME, and a warning where nobody has said so', () => {
+  it('wildcards: not by ACME, with a warning unless an issuer is configured', () => {
     const source: Source = { kind: 'acme', email: null };
     assert.equal(kindOf('*.example.com', source), 'none');
     assert.equal(kindOf('', source), 'none');
@@ -78,7 +78,7 @@ describe('where the certificate of a host comes from', () => {
     assert.equal(origin.kind === 'local' && origin.warning?.code, 'local-certificate');
   });
 
-  it('with the DNS challenge wildcards are ordered too: of a site, or of all', () => {
+  it('with the DNS challenge wildcards are ordered too: for one site, or for all', () => {
     const provider = { kind: 'exec', program: '/bin/true', ...defaultExec } as const;
     const dns = { provider, ...defaultDnsChallenge };
     for (const source of [AUTO, { kind: 'acme', email: null } as const]) {
@@ -104,7 +104,7 @@ describe('where the certificate of a host comes from', () => {
     );
   });
 
-  it('files are what they are', () => {
+  it('certificate files are used as they are', () => {
     const source: Source = { kind: 'files', certFile: 'a.pem', keyFile: 'a.key' };
     assert.deepEqual(
       certificateOrigin('example.com', { ...defaultTls, source }, defaultOptions),

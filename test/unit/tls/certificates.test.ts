@@ -46,7 +46,7 @@ describe('local authority', () => {
     }
   });
 
-  it('keeps its files to itself, and uses them again', async (test) => {
+  it('keeps its files private, and reuses them', async (test) => {
     const { directory, authority, clock } = setUp(test);
     await authority.prepare();
     const files = join(directory, 'pki', 'local');
@@ -62,7 +62,7 @@ describe('local authority', () => {
     assert.equal(leaf.subjectAltName, 'DNS:localhost');
   });
 
-  it('renews its intermediate in the last third of its life, below the same root', async (test) => {
+  it('renews its intermediate in the last third of its lifetime, under the same root', async (test) => {
     const { directory, authority, clock } = setUp(test);
     await authority.prepare();
     const file = join(directory, 'pki', 'local', 'intermediate.crt');
@@ -79,7 +79,7 @@ describe('local authority', () => {
 });
 
 describe('certificates of sites', () => {
-  it('issues once for a name, and again in the last third of a leaf’s life', async (test) => {
+  it('are issued once per name, and again in the last third of a leaf’s lifetime', async (test) => {
     const { clock, openSource } = setUp(test);
     const source = await openSource(['localhost']);
     const first = await source.fallback();
@@ -88,7 +88,7 @@ describe('certificates of sites', () => {
     assert.notEqual((await source.fallback())?.cert, first?.cert);
   });
 
-  it('refuses names that no site has, and names that are none', async (test) => {
+  it('are refused for names that no site has, and for invalid names', async (test) => {
     const { openSource } = setUp(test);
     const source = await openSource(['localhost', '*.example.internal']);
     await source.certificateFor('LOCALHOST');
@@ -103,7 +103,7 @@ describe('certificates of sites', () => {
     }
   });
 
-  it('a name of the configuration has the same certificate after a restart', async (test) => {
+  it('stay the same after a restart for a name in the configuration', async (test) => {
     const { store, clock, openSource } = setUp(test);
     const first = await (await openSource(['localhost'])).certificateFor('localhost');
     const [stored, ...others] = await store.list();
@@ -118,7 +118,7 @@ describe('certificates of sites', () => {
     assert.notEqual(renewed.cert, first.cert);
   });
 
-  it('a stored certificate of another authority is not used', async (test) => {
+  it('are not taken from the storage if another authority issued them', async (test) => {
     const { directory, clock, store, openSource } = setUp(test);
     const other = new LocalAuthority(join(directory, 'other'), clock);
     await store.write('local', ['localhost'], await other.issue(['localhost']));
@@ -127,7 +127,7 @@ describe('certificates of sites', () => {
     assert.ok(new X509Certificate(cert).checkIssued(new X509Certificate(intermediate)));
   });
 
-  it('names that clients choose never reach the disk', async (test) => {
+  it('are never stored on disk under names that clients choose', async (test) => {
     const { store, openSource } = setUp(test);
     const source = await openSource(['', '*.example.internal']);
     await source.certificateFor('whatever.example');
@@ -136,7 +136,7 @@ describe('certificates of sites', () => {
     assert.deepEqual(await store.list(), []);
   });
 
-  it('several processes at once make one authority', async (test) => {
+  it('come from one authority even if several processes start at once', async (test) => {
     const { directory } = setUp(test);
     const authorities = Array.from({ length: 8 }, () => new LocalAuthority(directory, systemClock));
     await Promise.all(authorities.map((authority) => authority.prepare()));
@@ -149,7 +149,7 @@ describe('certificates of sites', () => {
     }
   });
 
-  it('says which certificate file cannot be used', async (test) => {
+  it('name the certificate file that cannot be used', async (test) => {
     const { tools, directory } = setUp(test);
     const certFile = join(directory, 'absent.pem');
     const sites = [

@@ -5,8 +5,8 @@ import { type ClientIdentity, refusalReason } from '../../../src/tls/handshake-p
 import { createClientAuthority } from '../../support/client-authority.ts';
 import { temporaryDirectory } from '../../support/temporary-directory.ts';
 
-describe('who is let in by client certificates', () => {
-  it('is nobody without one where one is verified, whatever Node says of a resumed session', () => {
+describe('the check of client certificates', () => {
+  it('rejects a client without one if verification is required, whatever Node reports for a resumed session', () => {
     const resumed: ClientIdentity = {
       getPeerX509Certificate: () => undefined,
       authorized: true,
@@ -18,7 +18,7 @@ describe('who is let in by client certificates', () => {
     assert.equal(refusalReason(resumed, 'request'), null);
   });
 
-  it('is told why a certificate is not trusted', async (test) => {
+  it('says why a certificate is not trusted', async (test) => {
     const { cert } = createClientAuthority(await temporaryDirectory(test), 'any').issue('client');
     const stranger: ClientIdentity = {
       getPeerX509Certificate: () => new X509Certificate(cert),

@@ -5,8 +5,8 @@ import { coversHost } from '../../../src/tls/file-certificates.ts';
 import { LocalAuthority } from '../../../src/tls/local-authority.ts';
 import { temporaryDirectory } from '../../support/temporary-directory.ts';
 
-describe('what a certificate is for (RFC 9525 §6)', () => {
-  it('names, wildcards of one label, and addresses', async (test) => {
+describe('the identities in a certificate (RFC 9525 §6)', () => {
+  it('are names, wildcards for one label, and addresses', async (test) => {
     const authority = new LocalAuthority(await temporaryDirectory(test), systemClock);
     await authority.prepare();
     const { chain } = await authority.issue(['example.com', '*.wild.example', '192.0.2.1']);

@@ -12,7 +12,7 @@ const HERE = [{ scheme: 'https', host: 'here.test', port: null }] as const;
 const THERE = [{ scheme: 'https', host: 'there.test', port: null }] as const;
 
 describe('handshake policies', () => {
-  it('are one for all sites that ask the same and no certificate', async () => {
+  it('are shared by all sites with the same settings and no client certificates', async () => {
     const [here, there] = await Promise.all([
       openHandshakePolicy(defaultTls, HERE),
       openHandshakePolicy({ ...defaultTls, source: { kind: 'internal' } }, THERE),
@@ -41,7 +41,7 @@ describe('handshake policies', () => {
     for (const id of ids) assert.match(id, /^[0-9a-f]{32}$/);
   });
 
-  it('take defaults for what a list of suites leaves out', async () => {
+  it('use defaults for what a list of suites omits', async () => {
     const ciphers = async (...named: readonly string[]): Promise<string> =>
       (await openHandshakePolicy({ ...defaultTls, ciphers: named }, HERE)).options.ciphers ?? '';
     assert.match(
@@ -51,7 +51,7 @@ describe('handshake policies', () => {
     assert.match(await ciphers('TLS_AES_128_GCM_SHA256'), /^TLS_AES_128_GCM_SHA256:ECDHE-ECDSA/);
   });
 
-  it('cannot be made of suites and curves that OpenSSL does not know', async () => {
+  it('cannot be created with suites and curves that OpenSSL does not know', async () => {
     for (const wrong of [{ ciphers: ['NONSENSE'] }, { curves: ['nonsense'] }]) {
       await assert.rejects(openHandshakePolicy({ ...defaultTls, ...wrong }, HERE), {
         code: 'tls-unusable',
@@ -59,7 +59,7 @@ describe('handshake policies', () => {
     }
   });
 
-  it('say which trust pool cannot be used', async (test) => {
+  it('name the trust pool that cannot be used', async (test) => {
     const directory = await temporaryDirectory(test);
     const broken = join(directory, 'broken.pem');
     await writeFile(broken, '-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n');

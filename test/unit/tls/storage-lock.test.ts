@@ -17,7 +17,7 @@ const PROCESSES = 4;
 const CONTENDERS = 20;
 
 describe('lock of a storage', () => {
-  it('is held by one at a time, in a private file', async (test) => {
+  it('is held by one process at a time, in a private file', async (test) => {
     const { acquire, newest } = await setUp(test);
     const first = await acquire();
     assert.ok(first);
@@ -29,7 +29,7 @@ describe('lock of a storage', () => {
     await second.release();
   });
 
-  it('goes to one of many that come at once', async (test) => {
+  it('goes to one of many contenders that arrive at once', async (test) => {
     const { acquire } = await setUp(test);
     const locks = await Promise.all(Array.from({ length: CONTENDERS }, () => acquire()));
     const held = locks.filter((lock) => lock !== null);
@@ -105,7 +105,7 @@ describe('lock of a storage', () => {
     assert.ok(entered.length >= ROUNDS, `${entered.length} acquisitions`);
   });
 
-  it('tells a holder that slept too long that it has lost, and leaves the other generation alone', async (test) => {
+  it('tells a holder that slept too long that it has lost the lock, and leaves the next generation alone', async (test) => {
     const { directory, acquire, clock, newest } = await setUp(test);
     const sleeper = await acquire();
     assert.ok(sleeper);
@@ -137,7 +137,7 @@ describe('lock of a storage', () => {
     assert.deepEqual(readdirSync(directory).sort(), ['6', '7']);
   });
 
-  it('goes to a task that waits for it', async (test) => {
+  it('goes to a waiting task', async (test) => {
     const { directory, clock, acquire } = await setUp(test);
     const first = await acquire();
     const ran: string[] = [];

@@ -7,8 +7,8 @@ import { TICKET_KEYS_MS, TicketKeys } from '../../../src/tls/ticket-keys.ts';
 import { temporaryDirectory } from '../../support/temporary-directory.ts';
 import { TestClock } from '../../support/test-clock.ts';
 
-describe('keys of session tickets', () => {
-  it('are the same for all that share a storage, and private', async (test) => {
+describe('session ticket keys', () => {
+  it('are the same for all processes that share a storage, and private', async (test) => {
     const storage = await temporaryDirectory(test);
     const clock = new TestClock();
     const all = await Promise.all(
@@ -26,7 +26,7 @@ describe('keys of session tickets', () => {
     assert.equal((await stat(join(directory, files[0] ?? ''))).mode & 0o777, 0o600);
   });
 
-  it('change every 12 hours for all, and the old ones leave the disk', async (test) => {
+  it('change every 12 hours for all processes, and the old ones are deleted from disk', async (test) => {
     const storage = await temporaryDirectory(test);
     const clock = new TestClock();
     const [one, two] = [
@@ -42,7 +42,7 @@ describe('keys of session tickets', () => {
     assert.deepEqual(await stored(storage), [a.toString('base64')]);
   });
 
-  it('of a period that another process has begun already are taken over', async (test) => {
+  it('are taken over if another process has already begun the period', async (test) => {
     const storage = await temporaryDirectory(test);
     const ahead = new TestClock(TICKET_KEYS_MS * 1000);
     const early = await new Follower(new TicketKeys(storage, ahead, silentLogger)).start();
@@ -54,7 +54,7 @@ describe('keys of session tickets', () => {
     assert.ok(!other.latest.equals(early.latest), 'a clock that is wrong by days leads nobody');
   });
 
-  it('are not rotated for nobody', async (test) => {
+  it('are not rotated while nothing uses them', async (test) => {
     const storage = await temporaryDirectory(test);
     const clock = new TestClock();
     const keys = new TicketKeys(storage, clock, silentLogger);
@@ -68,7 +68,7 @@ describe('keys of session tickets', () => {
     assert.deepEqual(await stored(storage), [again.latest.toString('base64')]);
   });
 
-  it('stay in the process where the storage cannot keep them, and the log says so', async (test) => {
+  it('stay in the process if the storage cannot keep them, which is logged', async (test) => {
     const storage = await temporaryDirectory(test);
     await writeFile(join(storage, 'tls'), 'not a directory');
     await chmod(join(storage, 'tls'), 0o600);

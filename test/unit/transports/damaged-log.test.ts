@@ -29,19 +29,19 @@ function setUp(first: HubgateError | Transport) {
 
 const damaged = new HubgateError('history-damaged', 'page 7 is damaged');
 
-describe('a log whose history is damaged', () => {
+describe('a history that may be damaged', () => {
   // The timers of a clock that is turned keep no process alive.
   const alive = setInterval(() => {}, 1_000);
   after(() => clearInterval(alive));
 
-  it('is the log itself where nothing is damaged, and fails to open for every other reason', async () => {
+  it('is used as it is if nothing is damaged, and fails to open for every other reason', async () => {
     const memory = createMemoryTransport({ size: 10 });
     assert.equal(await setUp(memory).opening(), memory);
     const tooNew = new HubgateError('history-too-new', 'later');
     await assert.rejects(setUp(tooNew).opening(), { code: 'history-too-new' });
   });
 
-  it('refuses what needs it with the reason, says that once, and bears the rest', async () => {
+  it('rejects operations that need it with the reason, logs that once, and tolerates the rest', async () => {
     const { opening, log, clock, state } = setUp(damaged);
     const transport = await opening();
     transport.tail(() => assert.fail());
@@ -69,7 +69,7 @@ describe('a log whose history is damaged', () => {
     assert.equal(state.opened, 3, 'nobody looks any more');
   });
 
-  it('looks at a history that takes long to look at for a tenth of the time', async () => {
+  it('spends only a tenth of the time on checks if a check takes long', async () => {
     const { log, clock } = setUp(damaged);
     const looks = { done: 0 };
     const open = async (): Promise<Transport> => {
@@ -89,7 +89,7 @@ describe('a log whose history is damaged', () => {
     await transport.close();
   });
 
-  it('lets no stream in that is to be announced until there is a board for it', async () => {
+  it('accepts no stream with presence until there is a board for it', async () => {
     const { opening, log, clock, state } = setUp(damaged);
     const transport = await opening();
     const names = { profile: profiles.hub, hubPath: '/hub', base: 'https://hub.invalid/hub' };
@@ -117,7 +117,7 @@ describe('a log whose history is damaged', () => {
     await transport.close();
   });
 
-  it('is the log again when it can be opened', async () => {
+  it('is used again once it can be opened', async () => {
     const { opening, log, clock, state } = setUp(damaged);
     const transport = await opening();
     const seen: string[] = [];

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { evict, type Oldest } from '../../../src/transports/lmdb/eviction.ts';
 
-describe('eviction costs what it evicts', () => {
-  it('looks at nothing while the oldest that is known may stay', () => {
+describe('the cost of eviction', () => {
+  it('is nothing while the oldest known update may stay', () => {
     const log = countedLog(1, 1000);
     const oldest = entryAt(1);
     assert.deepEqual(evict(log, { size: 1000, maxAgeMs: 0 }, extent(1000), oldest), oldest);
@@ -11,7 +11,7 @@ describe('eviction costs what it evicts', () => {
     assert.equal(log.looks, 0);
   });
 
-  it('looks twice for each update that it removes', () => {
+  it('is two reads for each update that is removed', () => {
     const log = countedLog(1, 1010);
     const oldest = evict(log, { size: 1000, maxAgeMs: 0 }, extent(1010), entryAt(1));
     assert.deepEqual(log.removed, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
@@ -19,19 +19,19 @@ describe('eviction costs what it evicts', () => {
     assert.equal(log.looks, 20);
   });
 
-  it('removes by age what came before, whatever the size', () => {
+  it('includes removing older updates by age, whatever the size', () => {
     const log = countedLog(1, 100);
     evict(log, { size: 0, maxAgeMs: 40 }, extent(100), null);
     assert.equal(log.removed.at(-1), 59);
   });
 
-  it('never removes what was just added', () => {
+  it('never includes the update that was just added', () => {
     const log = countedLog(5, 5);
     evict(log, { size: 0, maxAgeMs: 1 }, { ...extent(5), now: 1000 }, null);
     assert.deepEqual(log.removed, []);
   });
 
-  it('takes down a lowered limit in parts, so that no publish waits for all of it', () => {
+  it('is split into parts after a limit is lowered, so that no publish waits for all of it', () => {
     const log = countedLog(1, 100_000);
     const oldest = evict(log, { size: 10, maxAgeMs: 0 }, extent(100_000), null);
     assert.equal(log.removed.length, 257);
@@ -39,7 +39,7 @@ describe('eviction costs what it evicts', () => {
     assert.equal(log.removed.length, 514);
   });
 
-  it('finds its way when another process has evicted what it knew', () => {
+  it('stays low when another process has evicted the known updates', () => {
     const log = countedLog(50, 100);
     evict(log, { size: 45, maxAgeMs: 0 }, extent(100), entryAt(1));
     assert.deepEqual(log.removed, [50, 51, 52, 53, 54, 55]);

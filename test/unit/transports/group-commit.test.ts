@@ -8,7 +8,7 @@ import { TestClock } from '../../support/test-clock.ts';
 const MIB = 1024 * 1024;
 
 describe('appends that are stored in groups', () => {
-  it('are 512 of a group at most, or 4 MiB, or as few as the log keeps', async () => {
+  it('are limited to 512 per group, or 4 MiB, or the number that the history keeps', async () => {
     const groups: number[] = [];
     const store = async (group: readonly Update[]): Promise<void> => void groups.push(group.length);
     const many = new GroupCommit(store, new TestClock());
@@ -22,7 +22,7 @@ describe('appends that are stored in groups', () => {
     assert.deepEqual(groups, [2, 2, 1]);
   });
 
-  it('leave room for others when they have waited too long', async () => {
+  it('make room for others when they have waited too long', async () => {
     const clock = new TestClock();
     let storing: () => void = () => {};
     const store = (): Promise<void> => new Promise((resolve) => (storing = resolve));

@@ -31,7 +31,7 @@ interface Process {
 }
 
 describe('presence of several processes that share a history', () => {
-  it('is one board', async (test) => {
+  it('is one shared board', async (test) => {
     const path = await directory(test);
     const [one, two] = [await start(test, path), await start(test, path)];
     await one.transport.presence.enter('a', [record('a')]);
@@ -49,7 +49,7 @@ describe('presence of several processes that share a history', () => {
     ]);
   });
 
-  it('drops a process that is dead, and tells exactly one of the others', async (test) => {
+  it('drops a dead process, and notifies exactly one of the others', async (test) => {
     const path = await directory(test);
     const dead = await start(test, path);
     const [one, two] = [await start(test, path), await start(test, path)];
@@ -71,7 +71,7 @@ describe('presence of several processes that share a history', () => {
     assert.equal(one.told.length + two.told.length, 1);
   });
 
-  it('has another announce what whoever was to has not, as the same departure', async (test) => {
+  it('lets another process announce a departure that the first one failed to announce, as the same event', async (test) => {
     const path = await directory(test);
     const dead = await start(test, path);
     const [failing, other] = [await start(test, path), await start(test, path)];
@@ -104,7 +104,7 @@ describe('presence of several processes that share a history', () => {
     assert.equal(departures.length, 2);
   });
 
-  it('takes off a thousand of a dead process some at a time, and back those that were off', async (test) => {
+  it('removes a thousand entries of a dead process in parts, and restores those already removed if it resumes', async (test) => {
     const path = await directory(test);
     const [stopped, other] = [await start(test, path), await start(test, path)];
     const names = Array.from({ length: 600 }, (_, index) => `s${index}`);
@@ -137,7 +137,7 @@ describe('presence of several processes that share a history', () => {
     );
   });
 
-  it('takes one back that was only stopped', async (test) => {
+  it('restores a process that was only paused', async (test) => {
     const path = await directory(test);
     const [stopped, other] = [await start(test, path), await start(test, path)];
     await stopped.transport.presence.enter('a', [record('a')]);
@@ -162,7 +162,7 @@ describe('presence of several processes that share a history', () => {
     assert.deepEqual(await onBoard(other.transport.presence), [record('a'), record('b')]);
   });
 
-  it('reads what another process has written, also where it has read in the same turn', async (test) => {
+  it('reads what another process has written, even after a read in the same turn', async (test) => {
     const path = await directory(test);
     const { presence } = (await start(test, path)).transport;
     const reader = (await start(test, path)).transport.presence;
@@ -175,7 +175,7 @@ describe('presence of several processes that share a history', () => {
     assert.deepEqual(await onBoard(reader), []);
   });
 
-  it('takes each off who leaves, however many do in one turn', async (test) => {
+  it('removes every client that leaves, however many leave in one turn', async (test) => {
     const { transport } = await start(test, await directory(test));
     const { presence } = transport;
     const names = Array.from({ length: 600 }, (_, index) => `s${index}`);
@@ -184,7 +184,7 @@ describe('presence of several processes that share a history', () => {
     assert.deepEqual(await onBoard(presence), []);
   });
 
-  it('keeps nobody who has left while nothing could be written', async (test) => {
+  it('keeps no client that has left while writes were failing', async (test) => {
     const [root, clock] = [open({ path: await directory(test), maxDbs: 10 }), new TestClock()];
     const presence = new LmdbPresence({ root, clock, log: silentLogger });
     test.after(async () => {
@@ -203,7 +203,7 @@ describe('presence of several processes that share a history', () => {
     assert.deepEqual(await onBoard(presence), [record('b')]);
   });
 
-  it('lives on while its process renews its lease', async (test) => {
+  it('lasts while its process renews its lease', async (test) => {
     const path = await directory(test);
     const [one, two] = [await start(test, path), await start(test, path)];
     await one.transport.presence.enter('a', [record('a')]);

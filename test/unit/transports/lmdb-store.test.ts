@@ -17,7 +17,7 @@ import { openLmdbTransport } from '../../../src/transports/lmdb/lmdb-transport.t
 import { removeWith } from '../../support/temporary-directory.ts';
 
 describe('a history in LMDB on disk', () => {
-  it('K-580: has a directory with mode 0700 and files with 0600, the lock too', async (test) => {
+  it('K-580: has a directory with mode 0700 and files with 0600, including the lock', async (test) => {
     const path = join(await directory(test), 'deep', 'history');
     const transport = await openHistory(path);
     test.after(() => transport.close());
@@ -28,14 +28,14 @@ describe('a history in LMDB on disk', () => {
     }
   });
 
-  it('says where it cannot be opened', async () => {
+  it('reports the path that cannot be opened', async () => {
     await assert.rejects(openHistory('/dev/null/history'), {
       code: 'transport-failed',
       message: /\/dev\/null\/history cannot be opened/,
     });
   });
 
-  it('says what to do about a file that is none', async (test) => {
+  it('suggests a fix for a file that is not an LMDB database', async (test) => {
     const path = await directory(test);
     await writeFile(join(path, 'history.mdb'), 'x'.repeat(100_000));
     await assert.rejects(openHistory(path), {
@@ -44,7 +44,7 @@ describe('a history in LMDB on disk', () => {
     });
   });
 
-  it('leaves alone what a later version has written', async (test) => {
+  it('leaves data of a later version untouched', async (test) => {
     const path = await directory(test);
     const transport = await openHistory(path);
     await transport.append(update('a'));
@@ -58,7 +58,7 @@ describe('a history in LMDB on disk', () => {
     });
   });
 
-  it('takes evicted presence events for no damage, and a lost update among them for damage', async (test) => {
+  it('does not take evicted presence events for damage, but does report a lost update among them', async (test) => {
     const path = await directory(test);
     const transport = await openHistory(path);
     const group = (from: number): Promise<unknown> =>
@@ -107,7 +107,7 @@ describe('a history in LMDB on disk', () => {
     await assert.rejects(again.read(1, 10), { code: 'transport-failed', message: /position 3 of/ });
   });
 
-  it('goes on with a history from before there were presence events, and is read by those versions until one comes', async (test) => {
+  it('keeps working with data from before presence events, which older versions can read until one is stored', async (test) => {
     const path = await directory(test);
     const transport = await openHistory(path);
     for (const id of ['a', 'b', 'c']) await transport.append(update(id));
@@ -140,7 +140,7 @@ describe('a history in LMDB on disk', () => {
     await after.close();
   });
 
-  it('K-587: an update of which a byte has changed reaches nobody; the others stay readable', async (test) => {
+  it('K-587: withholds an update with a changed byte from all clients; the others stay readable', async (test) => {
     const path = await directory(test);
     const first = await openHistory(path);
     for (const id of ['a', 'b', 'c']) {
@@ -168,7 +168,7 @@ describe('a history in LMDB on disk', () => {
     assert.equal(transport.position, 4);
   });
 
-  it('is not opened where what it says of its own end is impossible, or lies before its updates', async (test) => {
+  it('is not opened if the end that it records is impossible, or lies before its updates', async (test) => {
     const path = await directory(test);
     const first = await openHistory(path);
     for (const id of ['a', 'b', 'c']) await first.append(update(id));
@@ -197,7 +197,7 @@ describe('a history in LMDB on disk', () => {
     await again.close();
   });
 
-  it('hands out what others have stored a slice in each turn, before its own too', async (test) => {
+  it('delivers what other processes have stored in slices, one per turn, before its own updates', async (test) => {
     const path = await directory(test);
     const [late, busy] = [await openHistory(path), await openHistory(path)];
     test.after(() => Promise.all([late.close(), busy.close()]));
@@ -220,7 +220,7 @@ describe('a history in LMDB on disk', () => {
     assert.ok(Math.max(...perTurn.values()) <= 300, [...perTurn.values()].join());
   });
 
-  it('updates that LMDB cannot find any more are told, and taken neither for evicted nor for unwritten', async (test) => {
+  it('reports updates that LMDB can no longer find, and takes them neither for evicted nor for unwritten', async (test) => {
     const path = await directory(test);
     const first = await openHistory(path);
     for (const id of ['a', 'b', 'c', 'd', 'e']) await first.append(update(id));

@@ -48,9 +48,9 @@ async function fillEverything(path: string): Promise<void> {
   await copyFile(join(path, 'running.mdb'), historyFile(path));
 }
 
-describe('the pages of a history in LMDB', () => {
-  describe('that is sound', () => {
-    it('nothing is said of one that is missing, empty, or has one update', async (test) => {
+describe('the page check of a history in LMDB', () => {
+  describe('for an undamaged history', () => {
+    it('reports nothing if it is missing, empty, or has one update', async (test) => {
       const path = await temporaryDirectory(test);
       await checkPages(historyFile(path));
       await writeFile(historyFile(path), '');
@@ -63,7 +63,7 @@ describe('the pages of a history in LMDB', () => {
       await checkPages(historyFile(path));
     });
 
-    it('nor of deep trees, large values, lists of values, evicted updates, presence; nor of a compacted copy', async (test) => {
+    it('reports nothing for deep trees, large values, lists of values, evicted updates or presence; nor for a compacted copy', async (test) => {
       const path = await temporaryDirectory(test);
       await fillEverything(path);
       await checkPages(historyFile(path));
@@ -83,7 +83,7 @@ describe('the pages of a history in LMDB', () => {
       await checkPages(historyFile(path));
     });
 
-    it('nor of a list of free pages that is itself large', async (test) => {
+    it('reports nothing for a list of free pages that is itself large', async (test) => {
       const path = await temporaryDirectory(test);
       const file = historyFile(path);
       const store = open({ path: file, maxDbs: 7 });
@@ -103,7 +103,7 @@ describe('the pages of a history in LMDB', () => {
       await checkPages(file);
     });
 
-    it('nor of one whose writer was killed', async (test) => {
+    it('reports nothing if its writer was killed', async (test) => {
       const path = await temporaryDirectory(test);
       for (let round = 0; round < 6; round += 1) {
         const child = new TestProcess([...program('writer'), path, '100']);
@@ -113,7 +113,7 @@ describe('the pages of a history in LMDB', () => {
       }
     });
 
-    it('nor of one that two processes write to meanwhile', async (test) => {
+    it('reports nothing if two processes write to it meanwhile', async (test) => {
       const path = await temporaryDirectory(test);
       const writers = [1, 2].map((at) => startProcess(test, [...program('writer'), path, `${at}`]));
       await Promise.all(writers.map((writer) => writer.says('\n\n\n')));
@@ -124,7 +124,7 @@ describe('the pages of a history in LMDB', () => {
       await checkPages(historyFile(path));
     });
 
-    it('is checked in slices', async (test) => {
+    it('runs in slices', async (test) => {
       const path = await temporaryDirectory(test);
       const transport = await openHistory(path);
       await fill(transport, 12_000, (index) => update(`id-${index}`, 'x'.repeat(500)), 1_000);
@@ -140,7 +140,7 @@ describe('the pages of a history in LMDB', () => {
     });
   });
 
-  describe('that is damaged', () => {
+  describe('for a damaged history', () => {
     let base = '';
     before(async (suite) => {
       base = await temporaryDirectory({ after: (end) => void ended.push(end) });
@@ -406,7 +406,7 @@ describe('the pages of a history in LMDB', () => {
       ],
     ];
     for (const [title, change, expected] of cases) {
-      it(`is not opened: ${title}`, async (test) => {
+      it(`prevents opening: ${title}`, async (test) => {
         const path = await copyOf(test, base);
         await patchHistory(path, change);
         await assert.rejects(checkPages(historyFile(path)), {
@@ -421,7 +421,7 @@ describe('the pages of a history in LMDB', () => {
       });
     }
 
-    it('is not opened again where it was damaged while somebody has it open, who goes on', async (test) => {
+    it('prevents opening it again if it was damaged while another process has it open, which continues', async (test) => {
       const path = await copyOf(test, base);
       const transport = await openHistory(path);
       test.after(() => transport.close());
@@ -438,7 +438,7 @@ describe('the pages of a history in LMDB', () => {
       await assert.rejects(openHistory(path), { code: 'history-damaged' });
     });
 
-    it('is not opened: its end is missing', async (test) => {
+    it('prevents opening: its end is missing', async (test) => {
       const path = await copyOf(test, base);
       await truncate(historyFile(path), 3 * 4096);
       await assert.rejects(checkPages(historyFile(path)), {
@@ -448,7 +448,7 @@ describe('the pages of a history in LMDB', () => {
       await assert.rejects(checkPages(historyFile(path)), { message: /the file ends in it/ });
     });
 
-    it('is not opened: another restart of the system, and what was on the disk by then is damaged', async (test) => {
+    it('prevents opening: the system has restarted since, and the data on disk is damaged', async (test) => {
       const path = await copyOf(test, base);
       await patchHistory(path, (file) => {
         const older = file.meta === 24 ? 4096 + 24 : 24;
@@ -465,7 +465,7 @@ describe('the pages of a history in LMDB', () => {
       await assert.rejects(checkPages(historyFile(path)), { code: 'history-damaged' });
     });
 
-    it('with a bit changed anywhere, it is told or harmless, and never ends the process', async (test) => {
+    it('reports a changed bit anywhere unless it is harmless, and the process never crashes', async (test) => {
       const path = await temporaryDirectory(test);
       const child = startProcess(test, [...program('flips'), base, path, '300']);
       assert.equal(await child.exited(), 0, child.output.slice(-1_000));

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { Positions } from '../../../src/transports/redis/handed-out.ts';
 
-describe('positions of a log that loses its end', () => {
-  it('only grow, and keep what both logs have', () => {
+describe('positions in a history that loses its end', () => {
+  it('only grow, and keep what both versions share', () => {
     const positions = new Positions();
     positions.rewind(5, 10);
     assert.deepEqual([5, 6, 7].map(at), [5, 11, 12]);
@@ -25,7 +25,7 @@ describe('positions of a log that loses its end', () => {
     }
   });
 
-  it('begin again where all is lost', () => {
+  it('restart if everything is lost', () => {
     const positions = new Positions();
     positions.rewind(0, 7);
     assert.equal(positions.seen(1), 8);

@@ -8,8 +8,8 @@ import { TestClock } from '../../support/test-clock.ts';
 
 const TOO_LATE = new HubgateError('transport-failed', 'too late');
 
-describe('who waits until the log in Redis has been read as far as an entry', () => {
-  it('is told when the entry has been handed out, or any where its key does not matter', async () => {
+describe('waiting until the history in Redis has been read up to an entry', () => {
+  it('ends when the entry has been delivered, or any entry if its key does not matter', async () => {
     const { readBacks, handedOut } = setUp();
     const own = readBacks.wait({ position: 2, key: 'b' }, 1000, TOO_LATE);
     const any = readBacks.wait({ position: 1, key: null }, 1000, TOO_LATE);
@@ -18,7 +18,7 @@ describe('who waits until the log in Redis has been read as far as an entry', ()
     await Promise.all([own, any]);
   });
 
-  it('does not know whether it is stored where another entry has its position', async () => {
+  it('ends without knowing whether it is stored if another entry has its position', async () => {
     const { readBacks, handedOut } = setUp();
     const lost = readBacks.wait({ position: 1, key: 'a' }, 1000, TOO_LATE);
     handedOut.advance([entry(1, 'other')]);
@@ -26,7 +26,7 @@ describe('who waits until the log in Redis has been read as far as an entry', ()
     await assert.rejects(lost, { code: 'transport-uncertain', message: /the log has lost it/ });
   });
 
-  it('does not know it either where the log has lost its end; who is before it waits on', async () => {
+  it('ends in the same way if the history has lost its end; waits for earlier entries continue', async () => {
     const { readBacks, handedOut } = setUp();
     const kept = readBacks.wait({ position: 1, key: 'a' }, 1000, TOO_LATE);
     const lost = readBacks.wait({ position: 2, key: 'b' }, 1000, TOO_LATE);
@@ -37,7 +37,7 @@ describe('who waits until the log in Redis has been read as far as an entry', ()
     await kept;
   });
 
-  it('waits no longer than its limit, and not beyond the end', async () => {
+  it('lasts no longer than its limit, and not beyond the end', async () => {
     const { readBacks, handedOut, clock } = setUp();
     const late = readBacks.wait({ position: 1, key: 'a' }, 1000, TOO_LATE);
     clock.advance(1000);
@@ -50,8 +50,8 @@ describe('who waits until the log in Redis has been read as far as an entry', ()
   });
 });
 
-describe('what has been handed out of the log in Redis', () => {
-  it('goes back to what both have, and what comes instead gets positions of its own', () => {
+describe('the updates delivered from the history in Redis', () => {
+  it('go back to the shared part, and what replaces the rest gets positions of its own', () => {
     const { handedOut } = setUp();
     handedOut.advance([entry(1, 'a'), entry(2, 'b'), entry(3, 'c')]);
     handedOut.goBackTo(1);

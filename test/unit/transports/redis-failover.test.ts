@@ -17,8 +17,8 @@ function handedOutUpTo(position: number): HandedOut {
   return handedOut;
 }
 
-describe('a log in Redis that loses its end while a group is stored', () => {
-  it('looks for what an earlier attempt has stored where the log goes on, not where it ended', async () => {
+describe('a history in Redis that loses its end while a group is stored', () => {
+  it('looks for what an earlier attempt has stored from the point where the history continues, not where it ended', async () => {
     const handedOut = handedOutUpTo(100);
     const lookedFrom: unknown[] = [];
     const session = {
@@ -48,7 +48,7 @@ describe('a log in Redis that loses its end while a group is stored', () => {
     assert.deepEqual(lookedFrom, ['', '95-1', '95-1']);
   });
 
-  it('goes back to where the log ends, though nothing is known of it there', async () => {
+  it('goes back to the end of the history, though nothing is known about it', async () => {
     const log = {
       end: async () => ({ position: 0, key: null, id: null }),
       newest: () => assert.fail('it is empty'),
@@ -57,7 +57,7 @@ describe('a log in Redis that loses its end while a group is stored', () => {
     assert.deepEqual(lost, { common: 0, lost: 500, replaced: 0 });
   });
 
-  it('finds what both have, though presence events are evicted on both sides of it', async () => {
+  it('finds the shared part, though presence events are evicted on both sides of it', async () => {
     const handedOut = handedOutUpTo(0);
     const entryAt = (position: number, key = `k${position}`) => ({
       ...{ position, key, previous: '', at: 0, update: update(`u${position}`) },

@@ -3,8 +3,8 @@ import { describe, it } from 'node:test';
 import { hubKeys } from '../../../src/transports/redis/keys.ts';
 import { RedisSignals } from '../../../src/transports/redis/redis-signals.ts';
 
-describe('signals to the other nodes while Redis is away', () => {
-  it('tries each when it is sent and when a session begins, and not with every other', async () => {
+describe('signals to the other nodes while Redis is unreachable', () => {
+  it('are each tried when sent and when a session begins, and not with every other signal', async () => {
     let asked = 0;
     const signals = new RedisSignals({
       keys: hubKeys('test'),
@@ -24,7 +24,7 @@ describe('signals to the other nodes while Redis is away', () => {
     assert.equal(asked, 100);
   });
 
-  it('keeps the newest 10,000, however many come in one turn', async () => {
+  it('are limited to the newest 10,000, however many come in one turn', async () => {
     let asked = 0;
     const signals = new RedisSignals({
       keys: hubKeys('test'),

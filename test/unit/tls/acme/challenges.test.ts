@@ -12,8 +12,8 @@ const HOUR_MS = 60 * 60 * 1000;
 const TOKEN = 'evaGxfADs6pSRb2LAv9IZf17Dt3juxGJ-PCt92wr-oA';
 const KEY_AUTHORIZATION = `${TOKEN}.9jg46WB3rR_AHD-EBXdN7cBkH1WOu0tA3M9fm21mqTI`;
 
-describe('answers to challenges', () => {
-  it('another process that shares the storage gives them, until they are withdrawn', async (test) => {
+describe('responses to ACME challenges', () => {
+  it('are served by another process that shares the storage, until they are withdrawn', async (test) => {
     const { storage, clock, challenges } = await setUp(test);
     const other = new Challenges(storage, clock);
     assert.equal(await other.keyAuthorization(TOKEN), null);
@@ -25,7 +25,7 @@ describe('answers to challenges', () => {
     assert.equal(await other.keyAuthorization(TOKEN), null);
   });
 
-  it('what is not a token is not looked for (RFC 8555 §8.3)', async (test) => {
+  it('are not looked up for anything that is not a token (RFC 8555 §8.3)', async (test) => {
     const { storage, challenges } = await setUp(test);
     await challenges.publish(http());
     writeFileSync(
@@ -40,7 +40,7 @@ describe('answers to challenges', () => {
     }
   });
 
-  it('they end by themselves, and are swept away with the next', async (test) => {
+  it('expire by themselves, and are deleted when the next one is stored', async (test) => {
     const { storage, clock, challenges } = await setUp(test);
     await challenges.publish(http());
     clock.advance(HOUR_MS);
@@ -49,7 +49,7 @@ describe('answers to challenges', () => {
     assert.deepEqual(readdirSync(join(storage, 'acme', 'challenges', 'http-01')), ['another']);
   });
 
-  it('TLS-ALPN-01: a certificate for the one name, with the digest in a critical extension (RFC 8737 §3)', async (test) => {
+  it('for TLS-ALPN-01 are a certificate for the one name, with the digest in a critical extension (RFC 8737 §3)', async (test) => {
     const { storage, challenges } = await setUp(test);
     await challenges.publish({ ...http(), type: 'tls-alpn-01' });
     const answer = await challenges.certificate('a.example.com');
@@ -66,7 +66,7 @@ describe('answers to challenges', () => {
     assert.equal(await challenges.certificate('b.example.com'), null);
   });
 
-  it('TLS-ALPN-01 for addresses: under the name of the reverse lookup (RFC 8738 §6)', async (test) => {
+  it('for TLS-ALPN-01 with an address use the name of the reverse lookup (RFC 8738 §6)', async (test) => {
     const { challenges } = await setUp(test);
     await challenges.publish({ ...http(), type: 'tls-alpn-01', name: '192.0.2.7' });
     const answer = await challenges.certificate('7.2.0.192.in-addr.arpa');
@@ -85,7 +85,7 @@ describe('answers to challenges', () => {
     );
   });
 
-  it('a file that another is just writing is left alone', async (test) => {
+  it('leave alone a file that another process is writing', async (test) => {
     const { storage, challenges } = await setUp(test);
     await challenges.publish(http());
     const begun = join(storage, 'acme', 'challenges', 'http-01', 'begun.0123');

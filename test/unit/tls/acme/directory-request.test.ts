@@ -13,7 +13,7 @@ import { TestClock } from '../../../support/test-clock.ts';
 
 const PROBLEM = 'application/problem+json';
 
-describe('requests to a directory', () => {
+describe('requests to an ACME directory', () => {
   let server: Server;
   let origin = '';
   let root = '';
@@ -50,7 +50,7 @@ describe('requests to a directory', () => {
     return { answer: answer.data, sent, type };
   }
 
-  it('sends signed messages as JSON, and reads JSON or text (RFC 8555 §6.2)', async () => {
+  it('send signed messages as JSON, and read JSON or text (RFC 8555 §6.2)', async () => {
     const json = { headers: { 'content-type': 'application/json' }, body: '{"a":1}' };
     const { answer, sent, type } = await ask(json, { payload: 'p' });
     assert.deepEqual(answer, { a: 1 });
@@ -61,7 +61,7 @@ describe('requests to a directory', () => {
     assert.equal((await ask({ ...json, body: '{' })).answer, '{');
   });
 
-  it('a refusal has its type, its detail, and how long to wait (RFC 8555 §6.6, §6.7)', async () => {
+  it('report the type and detail of a refusal, and how long to wait (RFC 8555 §6.6, §6.7)', async () => {
     const body = JSON.stringify({
       type: 'urn:ietf:params:acme:error:rateLimited',
       detail: 'too many certificates',
@@ -78,19 +78,19 @@ describe('requests to a directory', () => {
     assert.equal(plain.retryAfterMs, null);
   });
 
-  it('a refused nonce is for the library to answer (RFC 8555 §6.5)', async () => {
+  it('leave a refused nonce to the library (RFC 8555 §6.5)', async () => {
     const problem = { type: 'urn:ietf:params:acme:error:badNonce' };
     const body = JSON.stringify(problem);
     const { answer } = await ask({ status: 400, headers: { 'content-type': PROBLEM }, body });
     assert.deepEqual(answer, problem);
   });
 
-  it('an answer without end is cut', async () => {
+  it('cut off an endless response', async () => {
     const failure = await failureOf(ask({ body: 'x'.repeat(2 * 1024 * 1024) }));
     assert.equal(failure.message, 'A response is too long');
   });
 
-  it('a directory that is not believed is not asked, and the fix is its root', async () => {
+  it('are not sent to a directory whose certificate is not trusted, and the suggested fix is its root', async () => {
     let asked = 0;
     server.removeAllListeners('request');
     server.on('request', () => (asked += 1));
@@ -102,7 +102,7 @@ describe('requests to a directory', () => {
     assert.equal(asked, 0);
   });
 
-  it('silence ends after half a minute', async () => {
+  it('time out after 30 s of silence', async () => {
     const clock = new TestClock();
     server.removeAllListeners('request');
     server.on('request', () => clock.advance(30_000));
@@ -113,7 +113,7 @@ describe('requests to a directory', () => {
     server.closeAllConnections();
   });
 
-  it('who is not wanted any more is told why', async () => {
+  it('report the reason when they are aborted', async () => {
     const unwanted = new AbortController();
     const reason = new Error('unwanted');
     server.removeAllListeners('request');
@@ -125,12 +125,12 @@ describe('requests to a directory', () => {
   });
 });
 
-describe('failures', () => {
-  it('what an authority says is cut to size', () => {
+describe('failures of an ACME order', () => {
+  it('shorten long messages of the authority', () => {
     assert.equal(new AcmeError('acme-refused', 'x'.repeat(5000)).message.length, 300);
   });
 
-  it('problems without a known fix have none', () => {
+  it('suggest no fix if none is known', () => {
     assert.equal(fixFor(new AcmeError('acme-refused', '', { problem: 'toString' })), null);
     assert.equal(fixFor(asAcmeError(new Error('other'))), null);
   });

@@ -26,8 +26,8 @@ const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
 const DAY_MS = 24 * HOUR_MS;
 
-describe('certificates that are got from authorities', () => {
-  it('a failure is told with its fix, and tried again after a minute, from the third on after hours', async (test) => {
+describe('certificates obtained from ACME authorities', () => {
+  it('a failure is reported with its fix, and retried after a minute, from the third failure on after hours', async (test) => {
     const { log, clock, acquire } = await setUp(test);
     (await acquire()).begin();
     const delays: number[] = [];
@@ -49,7 +49,7 @@ describe('certificates that are got from authorities', () => {
     );
   });
 
-  it('the back-off outlives a restart, and does not hold for other settings', async (test) => {
+  it('the back-off survives a restart, and does not apply to other settings', async (test) => {
     const { storage, clock, log, acquire, open } = await setUp(test);
     const before = await acquire();
     before.begin();
@@ -77,7 +77,7 @@ describe('certificates that are got from authorities', () => {
     await changed.log.says('No certificate');
   });
 
-  it('a certificate of the storage is there at once, and nothing is ordered', async (test) => {
+  it('a certificate in the storage is available at once, and nothing is ordered', async (test) => {
     const { store, authority, acquire, log } = await setUp(test);
     const pair = await authority.issue([NAME]);
     const directory = `127.0.0.1:${await freePort()}`;
@@ -89,7 +89,7 @@ describe('certificates that are got from authorities', () => {
     assert.deepEqual(log.lines, []);
   });
 
-  it('of several the one that lasts longest is taken, whoever gave it', async (test) => {
+  it('of several certificates the one that expires last is used, whoever issued it', async (test) => {
     const { store, clock, authority, acquire } = await setUp(test);
     await store.write('first.example', [NAME], await authority.issue([NAME]));
     clock.advance(DAY_MS);
@@ -102,7 +102,7 @@ describe('certificates that are got from authorities', () => {
     assert.equal(managed.require().pair.chain, later.chain);
   });
 
-  it('one of an authority that is no longer asked is served until the present one has delivered', async (test) => {
+  it('a certificate of a former authority is served until the current one has issued another', async (test) => {
     const { store, clock, authority, acquire, log } = await setUp(test);
     const pair = await authority.issue([NAME]);
     await store.write('former.example', [NAME], pair);
@@ -122,14 +122,14 @@ describe('certificates that are got from authorities', () => {
     assert.equal(managed.require().pair.chain, own.chain);
   });
 
-  it('one that has run out is nobody else to adopt', async (test) => {
+  it('an expired certificate of another authority is not adopted', async (test) => {
     const { store, clock, authority, acquire } = await setUp(test);
     await store.write('former.example', [NAME], await authority.issue([NAME]));
     clock.advance(30 * DAY_MS);
     assert.equal((await acquire()).current, null);
   });
 
-  it('one that has expired keeps being served while its renewal goes on', async (test) => {
+  it('an expired certificate is still served while it is being renewed', async (test) => {
     const { store, clock, authority, acquire, log } = await setUp(test);
     const pair = await authority.issue([NAME]);
     const directory = `127.0.0.1:${await freePort()}`;
@@ -143,7 +143,7 @@ describe('certificates that are got from authorities', () => {
     assert.equal(managed.require().pair.chain, pair.chain);
   });
 
-  it('renewal begins in the last third, by chance not for all at once', async (test) => {
+  it('renewal begins in the last third of the lifetime, at random times rather than all at once', async (test) => {
     for (const [random, share] of [
       [0, 0],
       [0.999, 0.25],
@@ -163,7 +163,7 @@ describe('certificates that are got from authorities', () => {
     }
   });
 
-  it('clients of a name that waits are rejected, and the log says so once a minute', async (test) => {
+  it('clients that ask for a name without a certificate yet are rejected, which is logged once a minute', async (test) => {
     const { clock, log, acquire } = await setUp(test);
     const managed = await acquire();
     for (let i = 0; i < 50; i += 1) {
@@ -176,7 +176,7 @@ describe('certificates that are got from authorities', () => {
     assert.equal(log.lines.length, 2);
   });
 
-  it('an order is broken off when nobody wants its name any more', async (test) => {
+  it('an order is aborted when its name is no longer needed', async (test) => {
     const { storage, log, open } = await setUp(test);
     const silent = createServer();
     silent.listen(0, '127.0.0.1');
@@ -210,7 +210,7 @@ describe('certificates that are got from authorities', () => {
 });
 
 describe('back-off', () => {
-  it('is between a minute and six hours, less by chance, and as long as the authority says', () => {
+  it('lasts between a minute and six hours, minus a random part, and as long as the authority asks', () => {
     assert.equal(backoff(1, 0.99, null), MINUTE_MS);
     assert.equal(backoff(3, 0, null), HOUR_MS);
     assert.equal(backoff(3, 0.5, null), 52.5 * MINUTE_MS);
@@ -221,7 +221,7 @@ describe('back-off', () => {
 });
 
 describe('an authority that asks to wait (RFC 8555 §6.6)', () => {
-  it('is asked again when it has said, not before', async (test) => {
+  it('is contacted again at the time it gave, not before', async (test) => {
     const { log, clock, storage, acquire } = await setUp(test);
     const here = new LocalAuthority(join(storage, 'other'), systemClock);
     const { chain, key } = await here.issue(['127.0.0.1']);
@@ -242,8 +242,8 @@ describe('an authority that asks to wait (RFC 8555 §6.6)', () => {
   });
 });
 
-describe('a name is looked at before an authority is asked for it', () => {
-  it('without an address no authority is asked, and it is tried again within minutes', async (test) => {
+describe('a name is checked before a certificate is ordered for it', () => {
+  it('if it has no address, no certificate is ordered, and the check is repeated within minutes', async (test) => {
     const { log, clock, acquire } = await setUp(test, 0, {
       ...NOWHERE,
       lookup: async () => {
@@ -261,7 +261,7 @@ describe('a name is looked at before an authority is asked for it', () => {
     }
   });
 
-  it('where others answer, over HTTP and TLS, no authority is asked', async (test) => {
+  it('if other servers respond, over HTTP and TLS, no certificate is ordered', async (test) => {
     const web = createHttpServer((_, response) => response.writeHead(404).end('no'));
     const { chain, key } = await (await setUp(test)).authority.issue(['other.example.com']);
     const tls = createTlsServer({ cert: chain, key });
@@ -277,7 +277,7 @@ describe('a name is looked at before an authority is asked for it', () => {
     assert.match(String(fields['fix']), /point its DNS records to this machine/);
   });
 
-  it('where we answer, and where nothing can be known, the authority is asked', async (test) => {
+  it('if this gateway responds, or nothing can be determined, the certificate is ordered', async (test) => {
     const found = await setUp(test);
     const challenges = new Challenges(found.storage, found.clock);
     const web = createHttpServer((request, response) => {

@@ -19,7 +19,7 @@ import { TestClock } from '../../../support/test-clock.ts';
 const DAY_MS = 24 * 60 * 60 * 1000;
 
 describe('certificates on demand', () => {
-  it('no more are held than the bound; the others come from the storage again, unasked', async (test) => {
+  it('are kept in memory up to a limit; the others are loaded from the storage again, without asking for permission', async (test) => {
     const { certificates, app, store } = await setUp(test, 2);
     for (const name of ['a.example.com', 'b.example.com', 'a.example.com', 'c.example.com']) {
       await certificates.certificateFor([name]);
@@ -33,7 +33,7 @@ describe('certificates on demand', () => {
     assert.equal(app.asked, 3);
   });
 
-  it('a handshake waits for 8 s and no longer', async (test) => {
+  it('are waited for by a handshake for 8 s at most', async (test) => {
     const { certificates, app, clock } = await setUp(test);
     app.silent = true;
     const asked = once(app.server, 'request');
@@ -46,7 +46,7 @@ describe('certificates on demand', () => {
     await refused;
   });
 
-  it('before it is renewed it is asked again, and what is refused is not ordered', async (test) => {
+  it('need permission again before renewal, and are not ordered if it is refused', async (test) => {
     const { certificates, app, clock, log } = await setUp(test);
     const { cert } = await certificates.certificateFor(['a.example.com']);
     app.status = 403;
@@ -61,10 +61,10 @@ describe('certificates on demand', () => {
   });
 });
 
-describe('a certificate on demand that is being ordered when a reload comes', () => {
+describe('a certificate on demand that is being ordered during a reload', () => {
   const NAME = 'a.example.com';
 
-  it('is ordered once: who waits for it gets it, and the new configuration has it', async (test) => {
+  it('is ordered once: waiting clients get it, and so does the new configuration', async (test) => {
     const { open, authority, log } = await setUpReloads(test);
     const before = await open('https:// may');
     const waiting = before.source.certificateFor(NAME);
@@ -85,7 +85,7 @@ describe('a certificate on demand that is being ordered when a reload comes', ()
     ['is no longer of a site', 'https://other.example.com may'],
     ['is of a site with a certificate of its own', 'https://a.example.com internal'],
   ] as const) {
-    it(`is broken off where its name ${why}, which the log tells`, async (test) => {
+    it(`is canceled if its name ${why}, which is logged`, async (test) => {
       const { open, authority, log } = await setUpReloads(test);
       const before = await open('https:// may');
       const waiting = before.source.certificateFor(NAME);
@@ -103,7 +103,7 @@ describe('a certificate on demand that is being ordered when a reload comes', ()
     });
   }
 
-  it('is ordered again where the app is asked elsewhere and allows it', async (test) => {
+  it('is ordered again if another app is now asked and allows it', async (test) => {
     const { open, authority, log } = await setUpReloads(test);
     const before = await open('https:// may');
     const refused = assert.rejects(before.source.certificateFor(NAME));
@@ -117,7 +117,7 @@ describe('a certificate on demand that is being ordered when a reload comes', ()
     await after.close();
   });
 
-  it('does not count again among the orders of the interval', async (test) => {
+  it('is not counted again towards the orders of the interval', async (test) => {
     const { open, authority, log } = await setUpReloads(test, { intervalMs: DAY_MS, burst: 1 });
     const before = await open('https:// may');
     const waiting = before.source.certificateFor(NAME);

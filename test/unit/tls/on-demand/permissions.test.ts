@@ -6,8 +6,8 @@ import { describe, it, type TestContext } from 'node:test';
 import { Permissions } from '../../../../src/tls/on-demand/permissions.ts';
 import { TestClock } from '../../../support/test-clock.ts';
 
-describe('who may have a certificate on demand', () => {
-  it('an answer is remembered for a while, a refusal for a shorter one, a failure for seconds', async (test) => {
+describe('permission for a certificate on demand', () => {
+  it('is remembered for a while, a refusal for less time, a failure for seconds', async (test) => {
     const { permissions, clock, app, options } = await setUp(test);
     const ask = async (status: number) => {
       app.status = status;
@@ -28,7 +28,7 @@ describe('who may have a certificate on demand', () => {
     assert.equal(permissions.refuses('a.example.com', options), false);
   });
 
-  it('no more than 16 are asked at once, one name once, and beyond 256 that wait none', async (test) => {
+  it('is requested for at most 16 names at once, once per name, and not at all if 256 already wait', async (test) => {
     const { permissions, app, options } = await setUp(test);
     app.hold = true;
     const names = Array.from({ length: 273 }, (_, i) => `n${i}.example.com`);
@@ -44,7 +44,7 @@ describe('who may have a certificate on demand', () => {
     assert.equal(app.most, 16);
   });
 
-  it('what is not a public host name is refused without asking', async (test) => {
+  it('is refused without asking for anything but a public host name', async (test) => {
     const { permissions, app, options } = await setUp(test);
     const long = `${'a'.repeat(64)}.example.com`;
     for (const name of [
@@ -62,7 +62,7 @@ describe('who may have a certificate on demand', () => {
     assert.equal(app.asked, 0);
   });
 
-  it('orders: a burst within the interval, and then again', () => {
+  it('is limited to a burst of orders within the interval, after which more are allowed', () => {
     const clock = new TestClock();
     const permissions = new Permissions(clock);
     const options = { ask: 'http://localhost/', intervalMs: 1000, burst: 2 };

@@ -23,7 +23,7 @@ const NOW = 1_700_000_000_000;
 const QUERY = { id: 4711, kind: 'query', name: 'example.com', update: null } as const;
 
 describe('DNS messages (RFC 1035 §4.1, RFC 2136 §2)', () => {
-  it('an update names the zone and the record that is added', () => {
+  it('an update names the zone and the record to add', () => {
     const data = textData('value');
     const update = { name: 'A.example.com', type: TYPE.TXT, class: CLASS.IN, ttl: 60, data };
     const message = encodeRequest({ id: 1, kind: 'update', name: 'example.com', update });
@@ -33,14 +33,14 @@ describe('DNS messages (RFC 1035 §4.1, RFC 2136 §2)', () => {
     );
   });
 
-  it('names that are none are refused (§2.3.4)', () => {
+  it('invalid names are refused (§2.3.4)', () => {
     for (const name of ['', 'a..b', `${'a'.repeat(64)}.b`, Array(130).fill('a').join('.')]) {
       assert.throws(() => encodeName(name), RangeError, name);
     }
     assert.throws(() => textData('x'.repeat(256)), RangeError);
   });
 
-  it('a name may point to what is before it, and not in a circle (§4.1.4)', () => {
+  it('a name may point to an earlier one, but not in a circle (§4.1.4)', () => {
     const head = Buffer.from('0001818000010001000000000161c00c', 'hex');
     const circle = Buffer.concat([head, Buffer.from('00060001', 'hex')]);
     assert.throws(() => decodeResponse(circle), RangeError);
@@ -51,7 +51,7 @@ describe('DNS messages (RFC 1035 §4.1, RFC 2136 §2)', () => {
     assert.equal(answers[0]?.name, 'example.com');
   });
 
-  it('whatever arrives is a response or a RangeError', () => {
+  it('any input yields a response or a RangeError', () => {
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 200 }), fc.boolean(), (bytes, looksLikeOne) => {
         const message = Buffer.from(bytes);
@@ -68,12 +68,12 @@ describe('DNS messages (RFC 1035 §4.1, RFC 2136 §2)', () => {
 });
 
 describe('signatures (RFC 8945)', () => {
-  it('a response is believed that is signed for this request', () => {
+  it('a response that is signed for this request is accepted', () => {
     const request = signRequest(encodeRequest(QUERY), KEY, NOW);
     assert.equal(openResponse(answer(request.mac), request, KEY, NOW).code, 0);
   });
 
-  it('no other is: a changed byte, another request, another key, another time, none', () => {
+  it('a response is rejected for a changed byte, another request, another key, another time, or no signature', () => {
     const request = signRequest(encodeRequest(QUERY), KEY, NOW);
     const good = answer(request.mac);
     const changed = Buffer.from(good);
