@@ -68,7 +68,7 @@ describe('what a cache may keep', () => {
     });
   }
 
-  it('is any status but 206 and 304 where the answer names a time', () => {
+  it('is a response with any status but 206 and 304, if it specifies a lifetime', () => {
     const fields = { 'Cache-Control': 'max-age=60' };
     assert.equal(verdict(fields, {}, 599), 60_000);
     assert.equal(verdict(fields, {}, 206), 'status-206');
@@ -77,7 +77,7 @@ describe('what a cache may keep', () => {
     assert.equal(verdict(understands, {}, 599), 'must-understand');
   });
 
-  it('has the time of ttl where it names none, and its status allows that', () => {
+  it('has the lifetime of ttl if the response specifies none and its status allows it', () => {
     const rules = { ttlMs: 5_000 };
     assert.equal(verdict({}, {}, 200, rules), 5_000);
     assert.equal(verdict({}, {}, 404, rules), 5_000);
@@ -88,7 +88,7 @@ describe('what a cache may keep', () => {
     assert.equal(verdict({}, { Cookie: 'a=b' }, 200, rules), 'cookie');
   });
 
-  it('is kept without what is for one connection, one client, or caches alone', () => {
+  it('is stored without the fields for one connection, one client or caches only', () => {
     const headers = HeaderList.of({
       'Cache-Control': 'max-age=60, private="x-own", no-cache="x-new"',
       'Surrogate-Key': 'one two',
