@@ -194,7 +194,7 @@ describe('both histories (K.3)', () => {
   });
 });
 
-describe('what the core counts and refuses (K.5, E.1)', () => {
+describe('counters and refusals of the core (K.5, E.1)', () => {
   const base = hubBase(null, '/.well-known/hub');
   const names = { profile: profiles.hub, hubPath: '/.well-known/hub', base };
   const options = wish(

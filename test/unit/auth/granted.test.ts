@@ -15,7 +15,7 @@ function token(claims: unknown): string {
   return `${part({ alg: 'HS256' })}.${part(claims)}.c2lnbmF0dXJl`;
 }
 
-describe('token inspect: what a token grants', () => {
+describe('token inspect: the grants of a token', () => {
   it('lists each action on each topic, with its payload, and the entries for other services', () => {
     const authorization_details = [
       { type: NAMES.detailType, actions: ['publish'], topics: [{ match: '*' }] },

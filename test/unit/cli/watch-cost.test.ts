@@ -14,7 +14,7 @@ import { TestClock } from '../../support/test-clock.ts';
 /** Longer than any round takes to begin. */
 const ROUND_MS = 11_000;
 
-describe('what watching costs (hubfile.md §4)', () => {
+describe('the cost of watching (hubfile.md §4)', () => {
   it('reads only what has changed, whether or not the system reports changes', async (test) => {
     const { disk, pass, told } = start(test, pathsOf('/etc/hub', 100));
     await pass(ROUND_MS);

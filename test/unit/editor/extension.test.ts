@@ -264,7 +264,7 @@ describe('the editor extension when it runs', () => {
     });
   });
 
-  it('have a manifest that names only existing items, and run nothing in an untrusted workspace', () => {
+  it('has a manifest that names only existing items, and runs nothing in an untrusted workspace', () => {
     const manifest = JSON.parse(readFileSync(join(extension, 'package.json'), 'utf8'));
     const { contributes, capabilities } = manifest;
     assert.equal(manifest.main, './dist/extension.js');

@@ -185,7 +185,7 @@ describe('what an index can use from a pattern', () => {
   }
 });
 
-describe('hosts and paths that the library reads differently', () => {
+describe('the parser for unusual hosts and paths', () => {
   const BASE = 'https://example.com/.well-known/hub';
   const verdict = (pattern: string, topic: string, base = BASE): boolean => {
     const url = parseTopic(topic, base).url ?? assert.fail(`${topic} is not a URL`);

@@ -73,7 +73,7 @@ describe('the reserved namespace (A.4)', () => {
     assert.ok(!isReserved('https:hub/subscriptions/exact/x/y', base));
     assert.ok(isReserved('http:hub/subscriptions/exact/x/y', base));
   });
-  it('A-56 allows what is not a URL at all', () => {
+  it('A-56 allows text that is not a URL', () => {
     assert.ok(!isReserved('http://[::1'));
     assert.equal(parseTopic('http://[::1', UNPINNED).url, null);
   });

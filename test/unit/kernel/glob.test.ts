@@ -25,7 +25,7 @@ describe('globs', () => {
     });
   }
 
-  it('take pieces that are literal', () => {
+  it('can include literal pieces', () => {
     const matches = compileGlob([
       { text: '/*/', isLiteral: false },
       { text: '[*?\\', isLiteral: true },
