@@ -7,7 +7,7 @@ import { temporaryDirectory } from '../support/temporary-directory.ts';
 
 const PATH = '/.well-known/hub';
 
-describe('bounds of what a client may ask', () => {
+describe('limits on what a client may send', () => {
   it('a form has at most 1,100 pairs, empty ones included', async (test) => {
     const hub = await startHub(test);
     const most = `topic=a&${'x&'.repeat(1098)}x`;
@@ -21,7 +21,7 @@ describe('bounds of what a client may ask', () => {
     assert.equal((await hub.post(`${topics}&data=x&id=1&type=t&retry=1`)).status, 200);
   });
 
-  it('a subscription has at most as many parameters, in its URL and in its content', async (test) => {
+  it('a subscription has at most 1,100 parameters, in its URL and in its content', async (test) => {
     const hub = await startHub(test);
     const body = 'match=a&'.concat('&a'.repeat(500_000));
     const content = await hub.get(PATH, { method: 'QUERY', body, headers: [FORM] });
@@ -31,7 +31,7 @@ describe('bounds of what a client may ask', () => {
     assert.equal(url.status, 400);
   });
 
-  it('the token of a QUERY is looked at before its content is read', async (test) => {
+  it('the token of a QUERY is checked before its content is read', async (test) => {
     const hub = await startHub(test, { anonymous: false });
     const { hostname, port, host } = new URL(hub.url);
     const socket = connect(Number(port), hostname);
@@ -44,7 +44,7 @@ describe('bounds of what a client may ask', () => {
     assert.match(String(answer), /^HTTP\/1\.1 401 /);
   });
 
-  it('the URL Patterns of one subscription are at most max_pattern_size together', async (test) => {
+  it('the URL Patterns of one subscription may total at most max_pattern_size', async (test) => {
     const hub = await startHub(test, { maxPatternSize: 300 });
     const query = (patterns: number): string =>
       `${PATH}?${Array.from({ length: patterns }, (_, i) => `match_urlpattern=/${i}/(a{90})`).join('&')}`;
@@ -55,7 +55,7 @@ describe('bounds of what a client may ask', () => {
     assert.equal((await hub.get(`${PATH}?match_urlpattern=/*`, { method: 'HEAD' })).status, 200);
   });
 
-  it('a Last-Event-ID longer than any id is one that nobody knows', async (test) => {
+  it('a Last-Event-ID longer than any id is treated as unknown', async (test) => {
     const hub = await startHub(test, { history: await temporaryDirectory(test) });
     assert.equal((await hub.post({ topic: 'a', id: 'x'.repeat(1024) })).status, 200);
     for (const [length, cursor] of [

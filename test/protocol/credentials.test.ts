@@ -26,7 +26,7 @@ describe('presenting a token (seed §5.2)', () => {
     }
   });
 
-  it('C-220: takes one space after the scheme; a second is part of the token, a tab is malformed', async (test) => {
+  it('C-220: expects one space after the scheme; a second is part of the token, a tab is malformed', async (test) => {
     const hub = await startHub(test);
     const [, value] = await hub.publisher();
     const two = await publish(hub, [['Authorization', value.replace(' ', '  ')]]);
@@ -53,14 +53,14 @@ describe('presenting a token (seed §5.2)', () => {
     }
   });
 
-  it('C-224: refuses two Authorization fields, even equal ones', async (test) => {
+  it('C-224: refuses two Authorization fields, even identical ones', async (test) => {
     const hub = await startHub(test);
     const header = await hub.publisher();
     const answer = await publish(hub, [header, header]);
     assertChallenge(hub, answer, 400, 'invalid_request');
   });
 
-  it('C-225: the header decides over the cookie, even a bad one over a good one', async (test) => {
+  it('C-225: the header takes precedence over the cookie, even if only the cookie is valid', async (test) => {
     const hub = await startHub(test, { publishOrigins: ['*'] });
     const [, value] = await hub.publisher();
     const cookie = ['Cookie', `${COOKIE}=${value.slice(7)}`] as const;
@@ -68,7 +68,7 @@ describe('presenting a token (seed §5.2)', () => {
     assertChallenge(hub, answer, 401, 'invalid_token');
   });
 
-  it('C-226: reads the cookie on GET, HEAD and QUERY, and on POST behind the origin check', async (test) => {
+  it('C-226: reads the cookie on GET, HEAD and QUERY, and on POST after the origin check', async (test) => {
     const hub = await startHub(test, { anonymous: false, publishOrigins: ['https://a.example'] });
     const [, read] = await hub.subscriber('*');
     const cookie = ['Cookie', `other=1; ${COOKIE}=${read.slice(7)}`] as const;
@@ -92,7 +92,7 @@ describe('presenting a token (seed §5.2)', () => {
     assert.equal(posted.status, 200);
   });
 
-  it('reads a cookie with quotes, and none with spaces around its = (RFC 6265 §4.1.1)', async (test) => {
+  it('reads a cookie with quotes, but not one with spaces around its = (RFC 6265 §4.1.1)', async (test) => {
     const hub = await startHub(test, { anonymous: false });
     const [, read] = await hub.subscriber('*');
     const token = read.slice(7);
@@ -124,7 +124,7 @@ describe('presenting a token (seed §5.2)', () => {
     assert.equal(other.status, 401);
   });
 
-  it('C-228 C-229: the first cookie of that name counts, and an empty one is a bad token', async (test) => {
+  it('C-228 C-229: the first cookie of that name counts, and an empty one is an invalid token', async (test) => {
     const hub = await startHub(test);
     const [, value] = await hub.subscriber('*');
     for (const first of ['', 'garbage', GARBAGE]) {
@@ -153,7 +153,7 @@ describe('presenting a token (seed §5.2)', () => {
     assertBareChallenge(hub, inBody);
   });
 
-  it('C-234 C-235: serves plain HTTP, and never sets a cookie', async (test) => {
+  it('C-234 C-235: serves plain HTTP and never sets a cookie', async (test) => {
     const hub = await startHub(test);
     assert.match(hub.origin, /^http:/);
     const published = await hub.post('topic=a');
@@ -163,13 +163,13 @@ describe('presenting a token (seed §5.2)', () => {
     assert.equal(stream.headers['set-cookie'], undefined);
   });
 
-  it('C-236: a cookie with bytes that no cookie may have is none', async (test) => {
+  it('C-236: ignores a cookie that contains forbidden bytes', async (test) => {
     const hub = await startHub(test);
     const stream = await hub.subscribe('match=a', { headers: [['Cookie', `${COOKIE}=a"b\\c`]] });
     assert.equal(stream.status, 200);
   });
 
-  it('C-240: all refused tokens look alike', async (test) => {
+  it('C-240: responds in the same way to all refused tokens', async (test) => {
     const hub = await startHub(test);
     const past = await signToken(PUBLISHER_KEY, { iss: ISSUER, aud: hub.url, exp: 1 });
     const wrongKey = await signToken(SUBSCRIBER_KEY, { iss: ISSUER, aud: hub.url });
@@ -188,7 +188,7 @@ describe('presenting a token (seed §5.2)', () => {
     assert.equal(first?.body, 'Unauthorized\n');
   });
 
-  it('the log tells the operator what the client must not know, without the token', async (test) => {
+  it('logs the reason for the operator but not for the client, without the token', async (test) => {
     const hub = await startHub(test);
     const token = await signToken(PUBLISHER_KEY, { iss: ISSUER, aud: 'https://other.example/hub' });
     await publish(hub, [['Authorization', `Bearer ${token}`]]);
@@ -202,7 +202,7 @@ describe('presenting a token (seed §5.2)', () => {
 });
 
 describe('the audience of each request (seed §2.1)', () => {
-  it('C-268 C-269: is the URL that the client contacted, port and all', async (test) => {
+  it('C-268 C-269: is the URL that the client contacted, including the port', async (test) => {
     const hub = await startHub(test);
     const port = new URL(hub.origin).port;
     const host = ['Host', `hub.example:${port}`] as const;
@@ -224,7 +224,7 @@ describe('the audience of each request (seed §2.1)', () => {
     assert.equal(answer.status, 200);
   });
 
-  it('C-270: is the pinned resource identifier on any host', async (test) => {
+  it('C-270: is the pinned resource identifier, whatever the host', async (test) => {
     const resourceIdentifier = 'https://hub.example/.well-known/hub';
     const hub = await startHub(test, { resourceIdentifier });
     const header = await hub.publisher();
@@ -237,7 +237,7 @@ describe('the audience of each request (seed §2.1)', () => {
     assert.equal((await publish(hub, [['Authorization', `Bearer ${derived}`]])).status, 401);
   });
 
-  it('C-271 F-424: without a Host there is not an identity, and the request is bad', async (test) => {
+  it('C-271 F-424: a request without a Host has no identity and is refused as malformed', async (test) => {
     const hub = await startHub(test);
     const text = await raw(test, hub, 'GET /.well-known/hub?match=a HTTP/1.0\r\n\r\n');
     assert.match(text, /^HTTP\/1\.[01] 400 Bad Request\r\n/);
@@ -268,7 +268,7 @@ describe('grants over HTTP (seed §5.4, §5.5)', () => {
     );
   });
 
-  it('D-330 D-331 D-332 D-338: matchers and grants both narrow', async (test) => {
+  it('D-330 D-331 D-332 D-338: both matchers and grants limit what is delivered', async (test) => {
     const hub = await startHub(test);
     const granted = await hub.subscribe('match=secret', {
       headers: [await hub.subscriber('secret')],
@@ -284,7 +284,7 @@ describe('grants over HTTP (seed §5.4, §5.5)', () => {
     }
   });
 
-  it('D-336 D-337 G-426: an alternate topic selects; a publish grant gives nothing to read', async (test) => {
+  it('D-336 D-337 G-426: an alternate topic selects an update; a publish grant does not allow reading', async (test) => {
     const hub = await startHub(test);
     const stream = await hub.subscribe('match=alternate');
     const details = {

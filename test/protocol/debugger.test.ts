@@ -7,7 +7,7 @@ import { FORM, ISSUER, PUBLISHER_KEY, startHub } from '../support/hub-server.ts'
 const DEBUG = '/.well-known/hub/debug/';
 
 describe('debugger', () => {
-  it('K-601: is served when it is on, and only then', async (test) => {
+  it('K-601: is served only when it is switched on', async (test) => {
     const off = await startHub(test);
     assert.equal((await off.get(DEBUG)).status, 404);
     const on = await startHub(test, { debugger: true });
@@ -27,7 +27,7 @@ describe('debugger', () => {
     }
   });
 
-  it('K-602: tells its page the settings, never a token', async (test) => {
+  it('K-602: gives its page the settings, but never a token', async (test) => {
     const hub = await startHub(test, { debugger: true, subscriptions: true });
     const { body, headers } = await hub.get(`${DEBUG}config.json`);
     assert.deepEqual(JSON.parse(body), {
@@ -46,7 +46,7 @@ describe('debugger', () => {
     assert.equal(headers['cache-control'], 'no-store');
   });
 
-  it('K-604: keeps the policy that scripts and styles come from the hub alone', async (test) => {
+  it('K-604: keeps the policy that allows scripts and styles from the hub only', async (test) => {
     const hub = await startHub(test, { debugger: true });
     const { headers, body } = await hub.get(DEBUG);
     assert.equal(headers['content-security-policy'], "default-src 'self'");
@@ -58,7 +58,7 @@ describe('playground', () => {
   const key = { key: PUBLISHER_KEY };
   const issuers = [{ id: ISSUER, publisher: key, subscriber: key }];
 
-  it('K-603: hands out a token for everything for an hour, of a key of its own, where the subscriber key is a secret', async (test) => {
+  it('K-603: issues a one-hour token for everything, signed with its own key, if the subscriber key is a secret', async (test) => {
     const hub = await startHub(test, { playground: true, issuers });
     const { body, headers, status } = await hub.get(`${DEBUG}playground-token`);
     assert.equal(status, 200);
@@ -83,7 +83,7 @@ describe('playground', () => {
     assert.equal((await off.get(`${DEBUG}playground-token`)).status, 404);
   });
 
-  it('K-605 K-607: sends the root to the debugger, when it is on', async (test) => {
+  it('K-605 K-607: redirects the root to the debugger when it is switched on', async (test) => {
     const on = await startHub(test, { playground: true, issuers });
     const answer = await on.get('/');
     assert.deepEqual([answer.status, answer.headers.location], [302, DEBUG]);
@@ -92,7 +92,7 @@ describe('playground', () => {
     assert.equal((await off.get('/playground/x')).body, 'the site');
   });
 
-  it('K-606 H-508: pretends to be an app with discovery headers and the cookie', async (test) => {
+  it('K-606 H-508: simulates an app with discovery headers and the cookie', async (test) => {
     const hub = await startHub(test, { playground: true, issuers });
     const { body, headers } = await hub.get('/playground/foo.jsonld?body=%7B%7D&jwt=a.b.c');
     assert.equal(body, '{}');
@@ -109,7 +109,7 @@ describe('playground', () => {
     assert.match(cleared.headers['set-cookie']?.[0] ?? '', /^hub_access_token=; Max-Age=0;/);
   });
 
-  it('its page subscribes and publishes, in a browser', async (test) => {
+  it('its page subscribes and publishes in a browser', async (test) => {
     const executable = chromiumPath(test);
     if (executable === null) return;
     const hub = await startHub(test, { playground: true, issuers });

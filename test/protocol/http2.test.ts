@@ -53,7 +53,7 @@ describe('the hub over TLS and HTTP/2', () => {
     assert.equal(session.closed, false);
   });
 
-  it('F-417 F-419: is an https: identity', async () => {
+  it('F-417 F-419: has an https: identity', async () => {
     const META = `/.well-known/oauth-protected-resource${PATH}`;
     const metadata = session.request({ ':path': META });
     assert.match(await readUntil(metadata, '}'), new RegExp(`"resource":"${origin}${PATH}"`));

@@ -66,7 +66,7 @@ const raw = fc
   )
   .map((parts) => `topic=urn:b&${parts.join('')}`);
 
-describe('a publisher writes data, never the protocol (A.5, security)', () => {
+describe('a publisher can write data, but never control the protocol (A.5, security)', () => {
   for (const [what, body, runs] of [
     ['encoded fields', encoded, 400],
     ['raw bodies', raw, 400],

@@ -42,7 +42,7 @@ const EVERYTHING = [{ match: '*' }];
 
 /** What a hub does that speaks 1.0 only. */
 function staysModern(numbers: string, options: Partial<HubOptions>): void {
-  it(`${numbers}: the claim, the query token and the old cookie count for nothing`, async (test) => {
+  it(`${numbers}: ignores the claim, the query token and the old cookie`, async (test) => {
     const issuers = [
       { id: ISSUER, publisher: { key: PUBLISHER_KEY }, subscriber: { key: SUBSCRIBER_KEY } },
     ];
@@ -66,7 +66,7 @@ function staysModern(numbers: string, options: Partial<HubOptions>): void {
   });
 }
 
-describe('topic= of 0.x, switched on by name (J-571 J-572)', async () => {
+describe('topic= of 0.x, enabled by name (J-571 J-572)', async () => {
   const options = { protocolVersionCompatibility: 8, legacyForms: FORMS } as const;
   const hub = await startHub({ after }, options);
 
@@ -94,14 +94,14 @@ describe('topic= of 0.x, switched on by name (J-571 J-572)', async () => {
     });
   }
 
-  it('a template is a text without its switch', async (test) => {
+  it('reads a template as plain text unless templates are enabled', async (test) => {
     const legacyForms = { ...FORMS, templates: false };
     const place = await startHub(test, { ...options, legacyForms });
     const query = 'topic=https://example.com/{id}&topic=urn:end';
     assert.deepEqual(await idsOf(test, query, place), ['urn:end']);
   });
 
-  it('counts templates among the patterns of a subscription, and refuses what is too large', async () => {
+  it('counts templates among the patterns of a subscription, and refuses those that are too large', async () => {
     for (const query of [
       'topic={a:9999}',
       `topic={${'x'.repeat(5000)}}`,
@@ -121,7 +121,7 @@ if (readLegacyClaim === null) {
   describe('0.x tokens without the build option (J)', () => {
     staysModern('J-545', { protocolVersionCompatibility: 8 });
 
-    it('J-546–J-577: hold with --conditions=deprecated_claim, in a process of its own', () => {
+    it('J-546–J-577: pass with --conditions=deprecated_claim, in a separate process', () => {
       const conditions = ['hubgate-source', 'deprecated_claim'].map(
         (name) => `--conditions=${name}`,
       );
@@ -155,7 +155,7 @@ if (readLegacyClaim === null) {
 
     staysModern('J-546', {});
 
-    it('J-547 J-564 J-570: accepts a bare claim, whatever iss it names', async () => {
+    it('J-547 J-564 J-570: accepts a bare claim, whichever iss it names', async () => {
       for (const claims of [{}, { iss: 'https://nobody.example' }, { aud: undefined }]) {
         assert.equal(await publish(await publisherToken([{ match: 'a' }], claims)), 200);
         const token = await publisherToken([{ match: 'a' }], claims);
@@ -163,12 +163,12 @@ if (readLegacyClaim === null) {
       }
     });
 
-    it('J-570: a 0.x issuer has no name to show', async () => {
+    it('J-570: the metadata does not list a 0.x issuer', async () => {
       const { body } = await hub.get('/.well-known/oauth-protected-resource/.well-known/hub');
       assert.equal('authorization_servers' in JSON.parse(body), false);
     });
 
-    it('J-548: of a token with both, authorization_details count', async () => {
+    it('J-548: uses authorization_details if a token has both', async () => {
       const { url } = named;
       const type = 'urn:hub:authorization-detail';
       const details = [{ type, actions: ['publish'], topics: [{ match: 'modern' }] }];
@@ -184,7 +184,7 @@ if (readLegacyClaim === null) {
       assert.equal(await publish(timeless, 'modern', named), 401);
     });
 
-    it('L44: typ, aud and, of one issuer, iss of no token are looked at', async () => {
+    it('L44: never checks typ and aud, nor iss if there is only one issuer', async () => {
       const type = 'urn:hub:authorization-detail';
       const details = [{ type, actions: ['publish'], topics: [{ match: '*' }] }];
       const good = { iss: ISSUER, aud: named.url, exp: 4_102_444_800, typ: 'at+jwt' };
@@ -212,7 +212,7 @@ if (readLegacyClaim === null) {
       }
     });
 
-    it('L44: of several issuers, a token has to name its own', async (test) => {
+    it('L44: requires a token to name its issuer if there are several', async (test) => {
       const keys = { publisher: { key: PUBLISHER_KEY }, subscriber: { key: SUBSCRIBER_KEY } };
       const issuers = [ISSUER, 'https://other.example'].map((id) => ({ id, ...keys }));
       const place = await startHub(test, { issuers, protocolVersionCompatibility: 8 });
@@ -221,12 +221,12 @@ if (readLegacyClaim === null) {
       assert.equal(await publish(await token('https://nobody.example'), 'a', place), 401);
     });
 
-    describe('bare strings, switched on by name', async () => {
+    describe('bare strings, enabled by name', async () => {
       const strings = await startHub({ after }, { ...OPTIONS, legacyForms: FORMS });
       const exact = { ...FORMS, templates: false };
       const withoutTemplates = await startHub({ after }, { ...OPTIONS, legacyForms: exact });
 
-      it('"*" is everything, another string that topic', async () => {
+      it('"*" covers everything, any other string covers only that topic', async () => {
         assert.equal(await publish(await publisherToken(['*']), 'anything', strings), 200);
         const token = await publisherToken(['urn:a', { match: 'urn:b' }]);
         for (const [topic, status] of [
@@ -238,7 +238,7 @@ if (readLegacyClaim === null) {
         }
       });
 
-      it('a URI Template is its expansions and itself, where those are on', async () => {
+      it('a URI Template covers its expansions and itself, if templates are enabled', async () => {
         const token = await publisherToken(['https://example.com/books/{id}']);
         const [own, one] = ['https://example.com/books/{id}', 'https://example.com/books/1'];
         assert.equal(await publish(token, own, strings), 200);
@@ -254,7 +254,7 @@ if (readLegacyClaim === null) {
         });
       }
 
-      it('reads private updates by them, and gives their payload', async (test) => {
+      it('allow reading private updates, and provide their payload', async (test) => {
         const place = await startHub(test, { ...OPTIONS, legacyForms: FORMS });
         const token = await subscriberToken(['https://example.com/{id}']);
         const stream = await openStream(test, `${place.url}?match=*`, { headers: [bearer(token)] });
@@ -265,7 +265,7 @@ if (readLegacyClaim === null) {
       });
     });
 
-    it('counts the tokens that only this mode lets in, and logs the first', async (test) => {
+    it('counts the tokens that only this mode accepts, and logs the first', async (test) => {
       const issuers = [
         { id: ISSUER, publisher: { key: PUBLISHER_KEY }, subscriber: { key: SUBSCRIBER_KEY } },
       ];
@@ -282,7 +282,7 @@ if (readLegacyClaim === null) {
       );
     });
 
-    it('J-549: knows no namespaced claim (not in the seed)', async () => {
+    it('J-549: does not know the namespaced claim (not in the seed)', async () => {
       const claims = { 'https://hub.example/': { publish: EVERYTHING } };
       assert.equal(await publish(await legacyToken(PUBLISHER_KEY, claims)), 403);
     });
@@ -329,20 +329,20 @@ if (readLegacyClaim === null) {
       });
     }
 
-    it('J-553: "*" is everything, and no other wildcard is', async () => {
+    it('J-553: "*" covers everything, and there is no other wildcard', async () => {
       for (const topic of ['a', 'http://[::1', 'https://example.com/']) {
         assert.equal(await publish(await publisherToken(EVERYTHING), topic), 200);
         assert.equal(await publish(await publisherToken([{ match: '**' }]), topic), 403);
       }
     });
 
-    it('J-555 J-569: an empty or missing publish is 403', async () => {
+    it('J-555 J-569: answers 403 if publish is empty or missing', async () => {
       for (const claim of [{ publish: [] }, {}, { subscribe: EVERYTHING }]) {
         assert.equal(await publish(await legacyToken(PUBLISHER_KEY, { hub: claim })), 403);
       }
     });
 
-    it('J-557: an empty or missing subscribe reads nothing private, "*" all', async (test) => {
+    it('J-557: an empty or missing subscribe reads nothing private, "*" reads everything', async (test) => {
       const open = async (claim: object): Promise<ReturnType<typeof openStream>> => {
         const token = await legacyToken(SUBSCRIBER_KEY, { hub: claim });
         return openStream(test, `${hub.url}?match=t557`, { headers: [bearer(token)] });
@@ -358,7 +358,7 @@ if (readLegacyClaim === null) {
       assert.deepEqual(await all.untilId('public'), ['private', 'public']);
     });
 
-    it('J-558 J-559 L29: the first entry that matches gives the payload, else the claim', async (test) => {
+    it('J-558 J-559 L29: the payload comes from the first entry that matches, otherwise from the claim', async (test) => {
       const present = await startHub(test, { ...OPTIONS, subscriptions: true });
       const token = await legacyToken(SUBSCRIBER_KEY, {
         hub: {
@@ -384,7 +384,7 @@ if (readLegacyClaim === null) {
       assert.deepEqual(payloads, ['first', undefined, 'common', 'pattern', 'pattern']);
     });
 
-    it('J-560 J-561: takes the header, then the query, then the cookies', async () => {
+    it('J-560 J-561: prefers the header, then the query, then the cookies', async () => {
       const [good, bad] = [await subscriberToken(EVERYTHING), 'x'.repeat(60)];
       const configured = (value: string): Header => [
         'Cookie',
@@ -413,7 +413,7 @@ if (readLegacyClaim === null) {
       }
     });
 
-    it('J-560: the query comes before the old cookie even where that is the configured one', async (test) => {
+    it('J-560: prefers the query to the old cookie, even if that is the configured one', async (test) => {
       const place = await startHub(test, { ...OPTIONS, cookieName: 'hubAuthorization' });
       const token = await subscriberToken(EVERYTHING);
       const answer = await place.get(`/.well-known/hub?match=a&authorization=${token}`, {
@@ -433,7 +433,7 @@ if (readLegacyClaim === null) {
       assert.equal(await status(`authorization=${'x'.repeat(60)}&authorization=${token}`), 200);
     });
 
-    it('J-563: a query token publishes without an origin, a cookie does not', async () => {
+    it('J-563: publishing needs no origin with a query token, but does with a cookie', async () => {
       const token = await publisherToken(EVERYTHING);
       const post = { method: 'POST', body: 'topic=a' };
       const byQuery = await hub.get(`/.well-known/hub?authorization=${token}`, {
@@ -448,25 +448,25 @@ if (readLegacyClaim === null) {
       }
     });
 
-    it('J-565: without exp a stream lives for ever, or until write_timeout', async (test) => {
+    it('J-565: without exp, a stream stays open indefinitely or until write_timeout', async (test) => {
       const alive = await livesFor(test, { writeTimeoutMs: 0 }, 365 * 24 * 3_600_000);
       assert.equal(alive, true);
       assert.equal(await livesFor(test, {}, 600_100), false);
     });
 
-    it('J-565: with exp a stream ends before it', async (test) => {
+    it('J-565: with exp, a stream ends before the token expires', async (test) => {
       const clock = new TestClock();
       const exp = clock.now() / 1000 + 1000;
       assert.equal(await livesFor(test, { writeTimeoutMs: 0, clock }, 1_000_100, { exp }), false);
     });
 
-    it('J-566 J-569: refuses an expired token, and asks for a missing one', async () => {
+    it('J-566 J-569: refuses an expired token, and asks for a token if it is missing', async () => {
       const expired = await publisherToken(EVERYTHING, { exp: 1_700_000_000 });
       assert.equal(await publish(expired), 401);
       assert.equal((await hub.post('topic=a', { headers: [FORM] })).status, 401);
     });
 
-    it('J-567: keeps to the algorithm that is configured', async () => {
+    it('J-567: accepts only the configured algorithm', async () => {
       const part = (value: object): string =>
         Buffer.from(JSON.stringify(value)).toString('base64url');
       const claims = part({ hub: { publish: EVERYTHING } });
@@ -476,7 +476,7 @@ if (readLegacyClaim === null) {
       assert.equal(await publish(await strong.setProtectedHeader({ alg: 'HS512' }).sign(key)), 401);
     });
 
-    it('J-571 J-573 J-574 L28: topic= stays refused until it is switched on, its API for good', async (test) => {
+    it('J-571 J-573 J-574 L28: refuses topic= until it is enabled, and always refuses its API', async (test) => {
       const present = await startHub(test, { ...OPTIONS, subscriptions: true });
       const headers = [bearer(await subscriberToken(EVERYTHING))];
       const answer = await present.get('/.well-known/hub?topic=a', { headers });
@@ -488,7 +488,7 @@ if (readLegacyClaim === null) {
       assert.equal((await present.get(`${collection}/exact/x`, { headers })).status, 200);
     });
 
-    it('J-575 J-576 L28: compatibility 7 is as 8 (its own rules are optional, not offered)', async (test) => {
+    it('J-575 J-576 L28: compatibility 7 behaves like 8 (the optional rules of 7 are not implemented)', async (test) => {
       const seven = await startHub(test, { ...OPTIONS, protocolVersionCompatibility: 7 });
       const token = await publisherToken([{ match: 'a' }]);
       assert.equal(await publish(token, 'a', seven), 200);

@@ -51,7 +51,7 @@ describe('the longest tokens, through the gateway’s own listeners (seed §8)',
         (token: string) => ({ cookie: `__Secure-hub_access_token=${token}`, origin: 'https://a' }),
       ],
     ] as const) {
-      it(`C-237: ${protocol}, ${carrier}: accepts 65536 bytes, answers 65537 with 401`, async () => {
+      it(`C-237: ${protocol}, ${carrier}: accepts 65536 bytes and answers 65537 with 401`, async () => {
         const form = {
           ...fields(await tokenOf(MAX_TOKEN_BYTES)),
           [FORM[0].toLowerCase()]: FORM[1],

@@ -34,7 +34,7 @@ function challenges({ rawHeaders }: Answer): string[] {
 }
 
 describe('protected resource metadata (F, RFC 9728)', () => {
-  it('F-397 F-400 F-402 F-404 F-405 F-409: serves this document beside the hub', async () => {
+  it('F-397 F-400 F-402 F-404 F-405 F-409: serves this document next to the hub', async () => {
     const answer = await hub.get(META);
     assert.equal(answer.status, 200);
     assert.equal(answer.headers['content-type'], 'application/json');
@@ -46,7 +46,7 @@ describe('protected resource metadata (F, RFC 9728)', () => {
     });
   });
 
-  it('F-398: answers HEAD without a body, and 405 to all else', async () => {
+  it('F-398: answers HEAD without a body, and other methods with 405', async () => {
     const get = await hub.get(META);
     const head = await hub.get(META, { method: 'HEAD' });
     assert.equal(head.status, 200);
@@ -59,14 +59,14 @@ describe('protected resource metadata (F, RFC 9728)', () => {
     }
   });
 
-  it('F-399: looks at no token', async () => {
+  it('F-399: ignores tokens', async () => {
     for (const value of ['Bearer nonsense', 'Basic YTpi']) {
       const answer = await hub.get(META, { headers: [['Authorization', value]] });
       assert.equal(answer.status, 200);
     }
   });
 
-  it('F-401: lists the authorization servers in their order', async (test) => {
+  it('F-401: lists the authorization servers in the configured order', async (test) => {
     const issuers = [
       { id: 'https://b.example', ...keys, authorizationServer: true },
       { id: ISSUER, ...keys },
@@ -87,7 +87,7 @@ describe('protected resource metadata (F, RFC 9728)', () => {
     });
   }
 
-  it('F-406 F-418 F-423: the resource is the audience that this very request needs', async () => {
+  it('F-406 F-418 F-423: the resource is the audience that the same request would need', async () => {
     for (const host of ['hub.example', 'HUB.Example:8443', 'other.example']) {
       const { resource } = await metadata(hub, host);
       assert.equal(resource, `http://${host}${HUB}`);
@@ -96,7 +96,7 @@ describe('protected resource metadata (F, RFC 9728)', () => {
     }
   });
 
-  it('F-407 F-417: a pinned identity is the resource on every host', async (test) => {
+  it('F-407 F-417: a pinned identity is the resource, whatever the host', async (test) => {
     const resourceIdentifier = 'https://hub.example/some/path';
     const pinned = await startHub(test, { resourceIdentifier, anonymous: false });
     for (const host of ['hub.example', 'localhost:1']) {
@@ -168,14 +168,14 @@ describe('challenges (F, RFC 6750)', () => {
 });
 
 describe('identity of a request (F)', () => {
-  it('F-418: copies the host as it was sent', async () => {
+  it('F-418: copies the host exactly as it was sent', async () => {
     const answer = await hub.get(`${HUB}?match=a`, { headers: [['Host', 'Hub.EXAMPLE:81']] });
     assert.deepEqual(challenges(answer), [
       `Bearer resource_metadata="http://Hub.EXAMPLE:81${META}"`,
     ]);
   });
 
-  it('F-419 F-420 L25: forwarded fields change nothing', async () => {
+  it('F-419 F-420 L25: ignores forwarded fields', async () => {
     const headers: Header[] = [
       ['X-Forwarded-Proto', 'https'],
       ['X-Forwarded-Host', 'evil.example'],
@@ -185,7 +185,7 @@ describe('identity of a request (F)', () => {
     assert.equal(JSON.parse(body).resource, hub.url);
   });
 
-  it('F-421 L26: public_urls answers every other host with 421, before anything else', async (test) => {
+  it('F-421 L26: with public_urls, answers any other host with 421, before anything else', async (test) => {
     const place = await startHub(test, { publicUrls: ['http://a.example'], corsOrigins: ['*'] });
     const ask = (path: string, host: string, method = 'GET'): Promise<Answer> =>
       place.get(path, { method, headers: [['Host', host]] });

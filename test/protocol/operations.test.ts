@@ -25,7 +25,7 @@ import { temporaryDirectory } from '../support/temporary-directory.ts';
 const API = '/.well-known/hub/subscriptions';
 
 describe('history on disk (K.1)', () => {
-  it('K-578 K-585 K-586 L32: is there after a restart, before anything new is published', async (test) => {
+  it('K-578 K-585 K-586 L32: is available after a restart, before anything new is published', async (test) => {
     const history = await temporaryDirectory(test);
     const before = await startHub(test, { history, subscriptions: true });
     await before.post('topic=a&id=1');
@@ -46,7 +46,7 @@ describe('history on disk (K.1)', () => {
     assert.deepEqual(await anonymous.untilId('3'), ['3']);
   });
 
-  it('K-579 K-580 L38: lies in a directory that only its owner reads', async (test) => {
+  it('K-579 K-580 L38: is in a directory that only its owner can read', async (test) => {
     const history = join(await temporaryDirectory(test), 'made', 'here');
     await startHub(test, { history });
     assert.equal((await stat(history)).mode & 0o777, 0o700);
@@ -54,7 +54,7 @@ describe('history on disk (K.1)', () => {
   });
 
   for (const kind of ['memory', 'lmdb'] as const) {
-    it(`K-581 K-582 K-583 L31 L38: ${kind} keeps exactly the newest, without a chance in it`, async (test) => {
+    it(`K-581 K-582 K-583 L31 L38: ${kind} always keeps exactly the newest updates, never a random number`, async (test) => {
       const transport = await openTransport(test, kind, 5);
       for (let id = 1; id <= 5; id += 1) await transport.append(update(String(id)));
       assert.deepEqual(await idsOf(transport), ['1', '2', '3', '4', '5']);
@@ -65,7 +65,7 @@ describe('history on disk (K.1)', () => {
       }
     });
 
-    it(`K-584: ${kind} has one order for live and replaying subscribers`, async (test) => {
+    it(`K-584: ${kind} has the same order for live and replaying subscribers`, async (test) => {
       const history = kind === 'lmdb' ? { history: await temporaryDirectory(test) } : {};
       const hub = await startHub(test, history);
       const live = await openStream(test, `${hub.url}?match=a&match=end`);
@@ -80,7 +80,7 @@ describe('history on disk (K.1)', () => {
     });
   }
 
-  it('K-587: ends a replay at a record that cannot be read, and logs it', async (test) => {
+  it('K-587: ends a replay at a record that it cannot read, and logs this', async (test) => {
     const history = await temporaryDirectory(test);
     const before = await startHub(test, { history });
     for (const id of ['1', '2', '3']) await before.post({ topic: 'a', id });
@@ -101,7 +101,7 @@ describe('history on disk (K.1)', () => {
 });
 
 describe('history in memory (K.2)', () => {
-  it('K-588 K-589 L38: is "earliest" before the first update and gone with the hub', async (test) => {
+  it('K-588 K-589 L38: is "earliest" before the first update, and is lost when the hub closes', async (test) => {
     for (let start = 0; start < 2; start += 1) {
       const hub = await startHub(test);
       assert.equal(await hub.hub.lastEventId(), 'earliest');
@@ -114,7 +114,7 @@ describe('history in memory (K.2)', () => {
 
 describe('both histories (K.3)', () => {
   for (const kind of ['memory', 'lmdb'] as const) {
-    it(`K-590: after close, ${kind} takes nothing and lets nobody in`, async (test) => {
+    it(`K-590: after close, ${kind} accepts neither updates nor subscribers`, async (test) => {
       const history = kind === 'lmdb' ? { history: await temporaryDirectory(test) } : {};
       const hub = await startHub(test, history);
       const stream = await openStream(test, `${hub.url}?match=a`);
@@ -128,7 +128,7 @@ describe('both histories (K.3)', () => {
     });
   }
 
-  it('K-591: who has left is not in the list', async (test) => {
+  it('K-591: a subscriber that has left is not in the list', async (test) => {
     const hub = await startHub(test, { subscriptions: true });
     const headers = [await hub.subscriber('*')];
     const watcher = await openStream(test, `${hub.url}?match=*`, { headers });
@@ -145,7 +145,7 @@ describe('both histories (K.3)', () => {
     );
   });
 
-  it('K-592: a client that reads nothing delays neither the others nor the publisher', async (test) => {
+  it('K-592: a client that does not read delays neither the others nor the publisher', async (test) => {
     const hub = await startHub(test);
     const { hostname, port, host } = new URL(hub.url);
     const stalled = connect(Number(port), hostname);
@@ -160,7 +160,7 @@ describe('both histories (K.3)', () => {
     assert.equal(quick.ended, false);
   });
 
-  it('K-593 L39: a reload keeps the streams, and the history behind them', async (test) => {
+  it('K-593 L39: a reload keeps the streams and their history', async (test) => {
     const port = await freePort();
     const site = (heartbeat: string): string =>
       `http://127.0.0.1:${port} {\n\thub {\n\t\tanonymous\n\t\ttransport memory\n\t\theartbeat ${heartbeat}\n` +
@@ -194,7 +194,7 @@ describe('both histories (K.3)', () => {
   });
 });
 
-describe('what the core counts and refuses (K.5, E.1)', () => {
+describe('counters and refusals of the core (K.5, E.1)', () => {
   const base = hubBase(null, '/.well-known/hub');
   const names = { profile: profiles.hub, hubPath: '/.well-known/hub', base };
   const options = wish(
@@ -202,7 +202,7 @@ describe('what the core counts and refuses (K.5, E.1)', () => {
     { announced: true },
   );
 
-  it('K-598 K-599 K-600: connected falls, the totals do not; events are no updates', async (test) => {
+  it('K-598 K-599 K-600: connected can fall, the totals cannot; subscription events do not count as updates', async (test) => {
     const transport = createMemoryTransport({ size: 10 });
     const hub = new Hub({ transport, names, ...processAround(systemClock) });
     test.after(() => hub.close());
@@ -216,7 +216,7 @@ describe('what the core counts and refuses (K.5, E.1)', () => {
     assert.deepEqual(hub.counts, { connected: 1, subscribers: 2, updates: 1, legacyTokens: 0 });
   });
 
-  it('B-159 E-361: a subscriber whose coming cannot be stored is not registered', async (test) => {
+  it('B-159 E-361: a subscriber is not registered if its arrival cannot be stored', async (test) => {
     const transport = createMemoryTransport({ size: 10 });
     const hub = new Hub({ transport, names, ...processAround(systemClock) });
     test.after(() => hub.close());

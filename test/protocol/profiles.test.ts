@@ -55,7 +55,7 @@ for (const name of ['hub', 'mercure'] as const) {
       assert.deepEqual(await stream.untilId('2'), ['1', '2']);
     });
 
-    it('B-184 B-185 B-214: names its cursor header', async (test) => {
+    it('B-184 B-185 B-214: uses its own name for the cursor header', async (test) => {
       await hub.post('topic=urn:cursor&id=c1');
       await hub.post('topic=urn:cursor&id=c2');
       const headers = [['Origin', 'https://a.example'] as const];
@@ -68,7 +68,7 @@ for (const name of ['hub', 'mercure'] as const) {
       assert.deepEqual(await stream.untilId('c2'), ['c2']);
     });
 
-    it('A-38 A-83: reserves its path and its event name, not those of the other', async () => {
+    it('A-38 A-83: reserves its own path and event name, but not those of the other profile', async () => {
       const other = NAMES[name === 'hub' ? 'mercure' : 'hub'];
       for (const form of [`topic=${names.path}/x`, `topic=a&type=${names.reserved}`]) {
         assert.equal((await hub.post(form)).status, 400);
@@ -78,7 +78,7 @@ for (const name of ['hub', 'mercure'] as const) {
       }
     });
 
-    it('E-350 E-356 E-366 E-384: tells who is subscribed', async (test) => {
+    it('E-350 E-356 E-366 E-384: reports the active subscriptions', async (test) => {
       const headers = [await hub.subscriber('*')];
       const pattern = encodeURIComponent(`${names.path}/subscriptions/*`);
       const url = `${hub.url}?match_urlpattern=${pattern}`;
@@ -96,7 +96,7 @@ for (const name of ['hub', 'mercure'] as const) {
       assert.ok(link.includes(`type="${names.reserved}"`), link);
     });
 
-    it('F-397 F-400 F-402 F-410: describes itself and points there', async () => {
+    it('F-397 F-400 F-402 F-410: serves its metadata and links to it', async () => {
       const { body } = await hub.get(META);
       assert.deepEqual(JSON.parse(body), {
         resource: hub.url,
@@ -112,7 +112,7 @@ for (const name of ['hub', 'mercure'] as const) {
       );
     });
 
-    it('names the 0.x claim and cookie (J)', () => {
+    it('uses its own names for the 0.x claim and cookie (J)', () => {
       assert.equal(profiles[name].legacyClaim, names.legacyClaim);
       assert.equal(profiles[name].legacyCookieName, names.legacyCookie);
     });

@@ -42,7 +42,7 @@ describe('publish: method, routing, encoding (A.1)', () => {
     assert.equal(answer.headers['content-type'], 'text/plain; charset=utf-8');
   });
 
-  it('A-3: makes an IRI for an update without an id', async () => {
+  it('A-3: generates an IRI for an update without an id', async () => {
     const { body } = await hub.post('topic=a&data=b');
     assert.match(
       body,
@@ -50,15 +50,15 @@ describe('publish: method, routing, encoding (A.1)', () => {
     );
   });
 
-  it('A-4: keeps the publisher’s id, in the answer and in the event', async (test) => {
+  it('A-4: keeps the publisher’s id in the response and in the event', async (test) => {
     assert.match(await eventOf(test, 'id=custom-id'), /^id: custom-id$/m);
   });
 
-  it('A-5: does not depend on there being subscribers', async () => {
+  it('A-5: succeeds with or without subscribers', async () => {
     assert.equal((await hub.post(`topic=urn:nobody:${randomUUID()}`)).status, 200);
   });
 
-  it('A-6: delivers although the publisher left once it had sent its request', async (test) => {
+  it('A-6: delivers the update even if the publisher disconnects after it has sent its request', async (test) => {
     const stream = await openStream(test, `${hub.url}?match=urn:a6`);
     const body = 'topic=urn:a6&data=left&id=a6';
     const { hostname, port } = new URL(hub.url);
@@ -72,7 +72,7 @@ describe('publish: method, routing, encoding (A.1)', () => {
     await stream.untilId('a6');
   });
 
-  it('A-7: takes no field from the query of the URL', async () => {
+  it('A-7: reads no fields from the query of the URL', async () => {
     const answer = await post('', { query: '?topic=a&data=b' });
     assertText(answer, 400, 'Missing "topic" parameter');
   });
@@ -101,7 +101,7 @@ describe('publish: method, routing, encoding (A.1)', () => {
     });
   }
 
-  it('A-11 L14: takes a broken escape and a semicolon literally (WHATWG URL §5.1)', async (test) => {
+  it('A-11 L14: reads a malformed escape and a semicolon literally (WHATWG URL §5.1)', async (test) => {
     const stream = await openStream(test, `${hub.url}?match=${encodeURIComponent('%zz;x=1')}`);
     await hub.post('topic=%zz;x=1&id=a11');
     await stream.untilId('a11');
@@ -111,13 +111,13 @@ describe('publish: method, routing, encoding (A.1)', () => {
     assert.match(await eventOf(test, 'data=a+b%2Bc'), /^data: a b\+c$/m);
   });
 
-  it('A-13 A-14: ignores fields that it does not know, such as "Topic"', async () => {
+  it('A-13 A-14: ignores unknown fields, such as "Topic"', async () => {
     assertText(await hub.post('Topic=x'), 400, 'Missing "topic" parameter');
     assert.equal((await hub.post('topic=x&foo=bar&target=y')).status, 200);
   });
 
   for (const method of ['PUT', 'PATCH', 'DELETE', 'OPTIONS']) {
-    it(`A-15: answers ${method} with 405 and what is allowed`, async () => {
+    it(`A-15: answers ${method} with 405 and the allowed methods`, async () => {
       const answer = await hub.get('/.well-known/hub', { method });
       assert.equal(answer.status, 405);
       assert.equal(answer.body, '');
@@ -125,7 +125,7 @@ describe('publish: method, routing, encoding (A.1)', () => {
     });
   }
 
-  it('A-16: answers 405 where no issuer has a publisher key', async (test) => {
+  it('A-16: answers 405 if no issuer has a publisher key', async (test) => {
     const issuers = [{ id: ISSUER, subscriber: { key: SUBSCRIBER_KEY } }];
     // A Hubfile must name publishers.
     const readOnly = await startHub(test, { issuers }, { mounted: true });
@@ -145,7 +145,7 @@ describe('publish: method, routing, encoding (A.1)', () => {
     assert.deepEqual([answer.status, answer.body], [404, 'the site']);
   });
 
-  it('A-18: keeps other spellings of its path from the site, whose guards leave the hub out', async () => {
+  it('A-18: never passes other spellings of its path to the site, whose guards do not cover the hub', async () => {
     const answer = await hub.get('/', { method: 'POST', target: '/.well-known/%68ub' });
     assert.equal(answer.status, 401);
     for (const target of ['/.well-known/HUB', '//.well-known/hub', '/.well-known%2fhub']) {
@@ -158,7 +158,7 @@ describe('publish: method, routing, encoding (A.1)', () => {
 describe('publish: order of checks (A.2)', () => {
   const tooLong = 'x'.repeat(1024 * 1024 + 1);
 
-  it('A-19 A-21: asks for a token before it looks at the body', async () => {
+  it('A-19 A-21: asks for a token before it checks the body', async () => {
     for (const body of ['topic=%FF', '', tooLong]) {
       const answer = await hub.post(body, { headers: [FORM] });
       assert.equal(answer.status, 401);
@@ -166,7 +166,7 @@ describe('publish: order of checks (A.2)', () => {
     }
   });
 
-  it('A-20: refuses a bad token before it looks at the body', async () => {
+  it('A-20: refuses an invalid token before it checks the body', async () => {
     const headers = [FORM, ['Authorization', 'Bearer nonsense'] as const];
     const answer = await hub.post('', { headers });
     assert.equal(answer.status, 401);
@@ -188,7 +188,7 @@ describe('publish: order of checks (A.2)', () => {
     ['id', 'topic=a&id=%23&data=%FF', 400, '"id" must not start with "#"'],
     ['data', 'topic=a&data=%FF', 400, '"data" field is not valid UTF-8'],
   ] as const) {
-    it(`A-22: of several faults names ${fault}, and the grants come last`, async () => {
+    it(`A-22: reports ${fault} first if there are several errors, and checks the grants last`, async () => {
       const headers = [FORM, await hub.publisher('urn:other')];
       assertText(await hub.post(form, { headers }), status, text);
     });
@@ -212,7 +212,7 @@ describe('publish: topic (A.3)', () => {
     assert.match(answer.headers['www-authenticate'] ?? '', /^Bearer error="invalid_request", /);
   });
 
-  it('A-25 A-26: is one event, once, however many of its topics match', async (test) => {
+  it('A-25 A-26: is delivered once as one event, however many of its topics match', async (test) => {
     const stream = await openStream(test, `${hub.url}?match=urn:a25&match=urn:a25b&match=*`);
     const only = await openStream(test, `${hub.url}?match=urn:a25b`);
     await hub.post('topic=urn:a25&topic=urn:a25b&topic=urn:a25&id=a25');
@@ -250,7 +250,7 @@ describe('publish: topic (A.3)', () => {
     assert.equal((await hub.post('topic=')).status, 400);
   });
 
-  it('A-31: refuses the wildcard, as an alternate topic too', async () => {
+  it('A-31: refuses the wildcard, also as an alternate topic', async () => {
     for (const form of ['topic=*', 'topic=a&topic=*']) {
       const { status, body } = await hub.post(form);
       assert.equal(status, 400);
@@ -274,7 +274,7 @@ describe('publish: topic (A.3)', () => {
     });
   }
 
-  it('A-34: refuses bytes that are not UTF-8, and takes U+FFFD itself', async () => {
+  it('A-34: refuses bytes that are not UTF-8, but accepts U+FFFD itself', async () => {
     for (const bytes of ['%FF', 'a%C3', '%ED%A0%80', '%C0%AF', '%F4%90%80%80']) {
       assertText(await hub.post(`topic=${bytes}`), 400, '"topic" field is not valid UTF-8');
     }
@@ -287,7 +287,7 @@ describe('publish: topic (A.3)', () => {
     for (const topic of ['سلام', 'שלום']) assert.equal((await hub.post({ topic })).status, 200);
   });
 
-  it('A-36: refuses the whole publication for one bad alternate topic', async (test) => {
+  it('A-36: refuses the whole publication if one alternate topic is invalid', async (test) => {
     const stream = await openStream(test, `${hub.url}?match=urn:a36`);
     for (const alternate of ['%FF', '%00', 'hub', '']) {
       assert.equal((await hub.post(`topic=urn:a36&topic=${alternate}&id=no`)).status, 400);
@@ -296,7 +296,7 @@ describe('publish: topic (A.3)', () => {
     assert.deepEqual(await stream.untilId('yes'), ['yes']);
   });
 
-  it('A-37: refuses NUL before it asks the grants', async () => {
+  it('A-37: refuses NUL before it checks the grants', async () => {
     const headers = [FORM, await hub.publisher('a')];
     assert.equal((await hub.post('topic=a%00b', { headers })).status, 400);
   });
@@ -337,7 +337,7 @@ const RESERVED: readonly (readonly [numbers: string, topic: string])[] = [
 
 describe('publish: reserved namespace (A.4)', () => {
   for (const [numbers, topic] of RESERVED) {
-    it(`${numbers}: refuses ${JSON.stringify(topic)}, alone and as an alternate`, async () => {
+    it(`${numbers}: refuses ${JSON.stringify(topic)}, alone and as an alternate topic`, async () => {
       const answer = await hub.post({ topic });
       assertText(answer, 400, '"topic" is in the namespace reserved for the hub');
       const alternate = await hub.post(`topic=a&${encode({ topic })}`);
@@ -345,7 +345,7 @@ describe('publish: reserved namespace (A.4)', () => {
     });
   }
 
-  it('A-53: resolves against the identity that is configured', async (test) => {
+  it('A-53: resolves topics against the configured identity', async (test) => {
     const plain = await startHub(test, { resourceIdentifier: 'http://h.example/.well-known/hub' });
     for (const topic of ['https:hub/subscriptions/exact/x/y', 'https:']) {
       assert.equal((await plain.post({ topic })).status, 200, topic);
@@ -374,11 +374,11 @@ describe('publish: reserved namespace (A.4)', () => {
     });
   }
 
-  it('A-56: accepts what no URL parser can read', async () => {
+  it('A-56: accepts topics that no URL parser can read', async () => {
     assert.equal((await hub.post({ topic: 'http://[::1' })).status, 200);
   });
 
-  it('A-57: judges by the resolved path alone, for there are no URI templates', async () => {
+  it('A-57: decides by the resolved path only, because there are no URI templates', async () => {
     const topic = '/.well-known/hub/subscriptions/../../https://example.com';
     assert.equal((await hub.post({ topic })).status, 200);
     const answer = await hub.get(`/.well-known/hub?topic=${encodeURIComponent('a/{b}')}`);
@@ -429,7 +429,7 @@ describe('publish: private (A.6)', () => {
     ['A-69', 'private'],
     ['A-69', 'private=%FF'],
   ]) {
-    it(`${numbers} L13: ${form} keeps the update from a subscriber without a token`, async (test) => {
+    it(`${numbers} L13: ${form} hides the update from a subscriber without a token`, async (test) => {
       const topic = `urn:topic:${randomUUID()}`;
       const anonymous = await openStream(test, `${hub.url}?match=${topic}`);
       const headers = [await hub.subscriber(topic)];
@@ -448,7 +448,7 @@ describe('publish: private (A.6)', () => {
 });
 
 describe('publish: id (A.7)', () => {
-  it('A-72: takes an empty id as none', async () => {
+  it('A-72: treats an empty id as missing', async () => {
     assert.match((await hub.post('topic=a&id=')).body, /^urn:uuid:/);
   });
 
@@ -476,7 +476,7 @@ describe('publish: id (A.7)', () => {
     });
   }
 
-  it('A-78 A-79: accepts an id again, and takes the first of two', async () => {
+  it('A-78 A-79: accepts an id that was used before, and uses the first of two', async () => {
     assert.equal((await hub.post('topic=a&id=again&id=other')).body, 'again');
     assert.equal((await hub.post('topic=a&id=again')).body, 'again');
   });
@@ -530,12 +530,12 @@ describe('publish: type and retry (A.8, A.9)', () => {
 describe('publish: limits and failures (A.10)', () => {
   const form = (bytes: number): string => 'topic=a&data='.padEnd(bytes, 'x');
 
-  it('A-90: accepts a body of 1 MiB, and answers one byte more with 413', async () => {
+  it('A-90: accepts a body of 1 MiB, and answers one more byte with 413', async () => {
     assert.equal((await hub.post(form(1024 * 1024))).status, 200);
     assertText(await hub.post(form(1024 * 1024 + 1)), 413, 'Request Entity Too Large');
   });
 
-  it('A-91: counts a chunked body while it reads', async (test) => {
+  it('A-91: counts the bytes of a chunked body while it reads them', async (test) => {
     const small = await startHub(test, { maxRequestBodySize: 100 });
     const chunked: Header = ['Transfer-Encoding', 'chunked'];
     const headers = [FORM, await small.publisher(), chunked];
@@ -543,19 +543,19 @@ describe('publish: limits and failures (A.10)', () => {
     assertText(await small.post(form(101), { headers }), 413, 'Request Entity Too Large');
   });
 
-  it('A-92: with the limit 0 accepts more', async (test) => {
+  it('A-92: accepts larger bodies with the limit 0', async (test) => {
     const open = await startHub(test, { maxRequestBodySize: 0 });
     assert.equal((await open.post(form(1024 * 1024 + 1))).status, 200);
   });
 
-  it('A-93 L37: answers 500 and gives no id when the update was not stored', async (test) => {
+  it('A-93 L37: answers 500 and returns no id if the update was not stored', async (test) => {
     // A program that is closed answers nothing.
     const closed = await startHub(test, {}, { mounted: true });
     await closed.hub.close();
     assertText(await closed.post('topic=a&id=lost'), 500, 'Internal Server Error');
   });
 
-  it('A-94: puts no limit on the rate', async () => {
+  it('A-94: does not limit the rate', async () => {
     const answers = await Promise.all(Array.from({ length: 100 }, () => hub.post('topic=a')));
     assert.ok(answers.every(({ status }) => status === 200));
   });
@@ -606,12 +606,12 @@ describe('publish: with a cookie (A.11)', async () => {
     });
   }
 
-  it('A-95: does not look at the token before the origin', async () => {
+  it('A-95: checks the origin before the token', async () => {
     const headers = [FORM, ['Cookie', '__Secure-hub_access_token=nonsense'] as const];
     assert.equal((await hub.post('topic=a', { headers })).status, 400);
   });
 
-  it('A-97: from a listed origin, the token decides', async () => {
+  it('A-97: if the origin is listed, the token decides', async () => {
     const cookie = ['Cookie', '__Secure-hub_access_token=nonsense'] as const;
     const bad = [FORM, cookie, origin('https://site.example')];
     assert.equal((await site.post('topic=a', { headers: bad })).status, 401);
@@ -619,14 +619,14 @@ describe('publish: with a cookie (A.11)', async () => {
     assert.equal((await site.post('topic=a', { headers: narrow })).status, 403);
   });
 
-  it('A-106: needs no origin with the header', async () => {
+  it('A-106: needs no origin if the token is in the header', async () => {
     const headers = [FORM, await site.publisher(), origin('https://evil.example')];
     assert.equal((await site.post('topic=a', { headers })).status, 200);
     const both = [FORM, await site.publisher(), await publisherCookie(site)];
     assert.equal((await site.post('topic=a', { headers: both })).status, 200);
   });
 
-  it('A-107: asks for an origin with POST only', async (test) => {
+  it('A-107: requires an origin with POST only', async (test) => {
     const [, value] = await hub.subscriber('urn:a107');
     const cookie = [
       'Cookie',
@@ -648,7 +648,7 @@ describe('publish: with a cookie (A.11)', async () => {
   });
 });
 
-it('A-19: closes no connection and smuggles nothing after a refused body', async () => {
+it('A-19: keeps the connection open after a refused body, and does not read the body as a request', async () => {
   const { host } = new URL(hub.url);
   const body = 'topic=a';
   const refused =

@@ -93,7 +93,7 @@ describe('subscribe: methods and parameters (B.1)', () => {
     });
   }
 
-  it('B-109 B-127: delivers once, however many matchers select', async (test) => {
+  it('B-109 B-127: delivers an update once, however many matchers select it', async (test) => {
     const stream = await subscribe(test, 'match=a&match=b&match=a&match=end109');
     await hub.post('topic=a&topic=b&id=once');
     await hub.post('topic=end109&id=end109');
@@ -117,20 +117,20 @@ describe('subscribe: methods and parameters (B.1)', () => {
     ['B-115', 'match_'],
     ['B-118', 'match__deprecated_topic'],
   ] as const) {
-    it(`${numbers} B-116: refuses the parameter ${name}, beside valid ones too`, async () => {
+    it(`${numbers} B-116: refuses the parameter ${name}, even together with valid ones`, async () => {
       const text = `unknown topic matcher query parameter: "${name}"`;
       await assertRefused(`${name}=x`, text);
       await assertRefused(`match=a&${name}=x&match_exact=b`, text);
     });
   }
 
-  it('B-117: judges the decoded name of a parameter', async () => {
+  it('B-117: checks the decoded name of a parameter', async () => {
     const text = 'unknown topic matcher query parameter: "match_foo"';
     await assertRefused('%6Datch_foo=x&match=a', text);
     assert.equal((await hub.get('/.well-known/hub?match=a&match%FF=x')).status, 400);
   });
 
-  it('B-120 L15 J-571: tells a 0.x client what to write instead of topic=', async () => {
+  it('B-120 L15 J-571: tells a 0.x client what to use instead of topic=', async () => {
     for (const search of ['topic=a', 'topic=a&match=b']) {
       const { status, body } = await hub.get(`/.well-known/hub?${search}`);
       assert.equal(status, 400);
@@ -154,12 +154,12 @@ describe('subscribe: methods and parameters (B.1)', () => {
     ['B-126', '/((a{1000}){1000})'],
     ['B-126', '/(((a{100}){100}){100})'],
   ] as const) {
-    it(`${numbers}: refuses the pattern ${pattern} without the compiler’s words`, async () => {
+    it(`${numbers}: refuses the pattern ${pattern} without quoting the compiler’s message`, async () => {
       await assertRefused(`match_urlpattern=${encodeURIComponent(pattern)}`, MALFORMED);
     });
   }
 
-  it('B-124: accepts a matcher of 4096 bytes and refuses 4097, pattern or not', async (test) => {
+  it('B-124: accepts a matcher of 4096 bytes and refuses 4097, for patterns and exact topics', async (test) => {
     const path = `/${'é'.repeat(2047)}`;
     for (const name of ['match', 'match_exact', 'match_urlpattern']) {
       const longest = encodeURIComponent(`${path}a`);
@@ -169,13 +169,13 @@ describe('subscribe: methods and parameters (B.1)', () => {
     }
   });
 
-  it('B-125 B-127: accepts 100 matchers and refuses 101, duplicates counted', async (test) => {
+  it('B-125 B-127: accepts 100 matchers and refuses 101, including duplicates', async (test) => {
     const hundred = `${'match=a&'.repeat(50)}${'match_exact=a&'.repeat(49)}match_urlpattern=/b`;
     assert.equal((await subscribe(test, hundred)).status, 200);
     await assertRefused(`${hundred}&match=a`, 'too many matchers (max 100)');
   });
 
-  it('B-128: orders matchers by parameter, then as they were sent', async (test) => {
+  it('B-128: orders matchers by parameter, then in the order in which they were sent', async (test) => {
     const present = await startHub(test, { subscriptions: true });
     const search = 'match_urlpattern=/u&match_exact=e2&match=m&match_exact=e1';
     await openStream(test, `${present.url}?${search}`);
@@ -187,18 +187,18 @@ describe('subscribe: methods and parameters (B.1)', () => {
     );
   });
 
-  it('B-131: opens a stream by QUERY (RFC 10008)', async (test) => {
+  it('B-131: opens a stream with QUERY (RFC 10008)', async (test) => {
     const stream = await openStream(test, ...query('match=foo&match=end131'));
     assert.deepEqual(await received(stream, 'end131', ['foo', 'bar']), ['foo']);
   });
 
-  it('B-132: QUERY adds its content to the URL', async (test) => {
+  it('B-132: adds the content of a QUERY to the parameters of its URL', async (test) => {
     const url = `${hub.url}?match=a&match_exact=end132`;
     const stream = await openStream(test, ...query('match=b&match_urlpattern=/c', { url }));
     assert.deepEqual(await received(stream, 'end132', ['a', 'b', '/c', 'd']), ['a', 'b', '/c']);
   });
 
-  it('B-133: the header beats the URL, which beats the content', async (test) => {
+  it('B-133: the header takes precedence over the URL, and the URL over the content', async (test) => {
     for (const id of ['133-1', '133-2', '133-3']) await hub.post({ topic: 't133', id });
     const body = 'match=t133&last_event_id=133-1';
     const url = `${hub.url}?last_event_id=133-2`;
@@ -212,7 +212,7 @@ describe('subscribe: methods and parameters (B.1)', () => {
     assert.deepEqual(await content.untilId('133-3'), ['133-2', '133-3']);
   });
 
-  it('B-134: answers 413 for a QUERY beyond max_request_body_size', async (test) => {
+  it('B-134: answers 413 for a QUERY larger than max_request_body_size', async (test) => {
     const small = await startHub(test, { maxRequestBodySize: 20 });
     const url = small.url;
     const fitting = await openStream(test, ...query('match='.padEnd(20, 'x'), { url }));
@@ -221,7 +221,7 @@ describe('subscribe: methods and parameters (B.1)', () => {
     assertText(answer, 413, 'Request Entity Too Large');
   });
 
-  it('B-135 L14: no escape is broken; content that is not UTF-8 is refused', async (test) => {
+  it('B-135 L14: accepts a malformed escape, and refuses content that is not UTF-8', async (test) => {
     assert.equal((await openStream(test, ...query('match=%zz'))).status, 200);
     assertText(await send(...query('match=%FF')), 400, CHARACTERS);
   });
@@ -244,7 +244,7 @@ describe('subscribe: methods and parameters (B.1)', () => {
     assert.deepEqual(await received(stream, 'end137', ['a', 'b']), ['a']);
   });
 
-  it('B-138 L16: HEAD has the head of GET and opens no subscription', async (test) => {
+  it('B-138 L16: answers HEAD with the headers of GET and opens no subscription', async (test) => {
     const present = await startHub(test, { subscriptions: true });
     const url = `${present.url}?match=foo&last_event_id=`;
     const head = await send(url, { method: 'HEAD' });
@@ -266,7 +266,7 @@ describe('subscribe: methods and parameters (B.1)', () => {
     assert.equal((await send(`${closed.url}?match=a`, { method: 'HEAD' })).status, 401);
   });
 
-  it('B-139: answers 405 where nobody can subscribe', async (test) => {
+  it('B-139: answers 405 if no client can subscribe', async (test) => {
     const issuers = [{ id: ISSUER, publisher: { key: PUBLISHER_KEY } }];
     const writeOnly = await startHub(test, { issuers, anonymous: false }, { mounted: true });
     const answer = await writeOnly.get('/.well-known/hub?match=a');
@@ -274,18 +274,18 @@ describe('subscribe: methods and parameters (B.1)', () => {
     assert.equal(answer.headers.allow, 'POST');
   });
 
-  it('B-140: does not look at Accept', async (test) => {
+  it('B-140: ignores Accept', async (test) => {
     const headers = [['Accept', 'application/json'] as const];
     const stream = await subscribe(test, 'match=a', { headers });
     assert.equal(stream.headers['content-type'], 'text/event-stream');
   });
 });
 
-describe('subscribe: authorization at connect (B.2)', () => {
+describe('subscribe: authorization when a stream opens (B.2)', () => {
   const expired = (place: TestHub): Promise<string> =>
     signToken(SUBSCRIBER_KEY, { iss: ISSUER, aud: place.url, exp: 1_700_000_000 });
 
-  it('B-141: without anonymous asks for a token', async () => {
+  it('B-141: asks for a token unless anonymous subscribers are allowed', async () => {
     const answer = await closed.get('/.well-known/hub?match=a');
     assertText(answer, 401, 'Unauthorized');
     assert.equal(
@@ -294,14 +294,14 @@ describe('subscribe: authorization at connect (B.2)', () => {
     );
   });
 
-  it('B-142: anonymous subscribers receive what is public', async (test) => {
+  it('B-142: anonymous subscribers receive public updates', async (test) => {
     const stream = await subscribe(test, 'match=t142');
     await hub.post('topic=t142&private=on&id=private');
     await hub.post('topic=t142&id=public');
     assert.deepEqual(await stream.untilId('public'), ['public']);
   });
 
-  it('B-143: never takes a bad token for none', async () => {
+  it('B-143: never treats an invalid token as missing', async () => {
     for (const token of ['x'.repeat(60), await expired(hub)]) {
       for (const field of [
         ['Authorization', `Bearer ${token}`],
@@ -323,7 +323,7 @@ describe('subscribe: authorization at connect (B.2)', () => {
     }
   });
 
-  it('B-145: without a key for subscribers looks at no token', async (test) => {
+  it('B-145: ignores tokens if there is no key for subscribers', async (test) => {
     const issuers = [{ id: ISSUER, publisher: { key: PUBLISHER_KEY } }];
     const open = await startHub(test, { issuers });
     const headers = [['Authorization', 'garbage'] as const];
@@ -331,7 +331,7 @@ describe('subscribe: authorization at connect (B.2)', () => {
     assert.equal(stream.status, 200);
   });
 
-  it('B-146: a token without a subscribe grant receives what is public', async (test) => {
+  it('B-146: a token without a subscribe grant receives public updates', async (test) => {
     const token = await signToken(SUBSCRIBER_KEY, {
       iss: ISSUER,
       aud: closed.url,
@@ -345,7 +345,7 @@ describe('subscribe: authorization at connect (B.2)', () => {
     assert.deepEqual(await stream.untilId('public'), ['public']);
   });
 
-  it('B-147 B-148: looks at the token before the matchers', async () => {
+  it('B-147 B-148: checks the token before the matchers', async () => {
     for (const search of ['', '?match=%00', '?topic=a', '?match_foo=x']) {
       const path = `/.well-known/hub${search}`;
       assert.equal((await closed.get(path)).status, 401);
@@ -354,7 +354,7 @@ describe('subscribe: authorization at connect (B.2)', () => {
     }
   });
 
-  it('B-149 B-176: an open stream outlives its token’s last second, a new one is refused', async (test) => {
+  it('B-149 B-176: an open stream ends when its token expires, and a new one is refused', async (test) => {
     const clock = new TestClock();
     const place = await startHub(test, { clock, anonymous: false, dispatchTimeoutMs: 0 });
     const headers = [await tokenUntil(place, clock, 100)];
@@ -373,7 +373,7 @@ describe('subscribe: authorization at connect (B.2)', () => {
 
 describe('subscribe: response headers and first bytes (B.3)', () => {
   // A gateway says Connection: close and has limits of its own.
-  it('B-150 B-151 B-152 B-153 B-154: sends exactly these fields', {
+  it('B-150 B-151 B-152 B-153 B-154: sends exactly these header fields', {
     skip: 'HUBGATE_TEST_WORKERS' in process.env,
   }, async (test) => {
     const request = { headers: [['Connection', 'keep-alive'] as const] };
@@ -395,7 +395,7 @@ describe('subscribe: response headers and first bytes (B.3)', () => {
     });
   });
 
-  it('B-154: has the security fields on every answer', async () => {
+  it('B-154: sends the security fields with every response', async () => {
     const paths = ['', '?match=a&topic=b', '/subscriptions', '/x'].map(
       (rest) => `/.well-known/hub${rest}`,
     );
@@ -410,7 +410,7 @@ describe('subscribe: response headers and first bytes (B.3)', () => {
     }
   });
 
-  it('B-155 B-157: begins with a comment at once, and says nothing else by itself', async (test) => {
+  it('B-155 B-157: sends a comment at once, and nothing else until there is an event', async (test) => {
     const stream = await subscribe(test, 'match=t155');
     await stream.until(({ text }) => text === ':\n');
     await hub.post('topic=t155&id=1');
@@ -418,7 +418,7 @@ describe('subscribe: response headers and first bytes (B.3)', () => {
     assert.equal(stream.text, ':\nid: 1\ndata: \n\n');
   });
 
-  it('B-156: compresses nothing', async (test) => {
+  it('B-156: never compresses', async (test) => {
     const headers = [['Accept-Encoding', 'gzip, br, zstd'] as const];
     const stream = await subscribe(test, 'match=t156', { headers });
     assert.equal(stream.headers['content-encoding'], undefined);
@@ -426,7 +426,7 @@ describe('subscribe: response headers and first bytes (B.3)', () => {
     await stream.untilId('1');
   });
 
-  it('B-158: what is published after the headers is delivered', async (test) => {
+  it('B-158: delivers everything that is published after the headers', async (test) => {
     for (let round = 0; round < 50; round += 1) {
       const stream = await subscribe(test, 'match=t158');
       await hub.post({ topic: 't158', id: `158-${round}` });
@@ -441,7 +441,7 @@ describe('subscribe: response headers and first bytes (B.3)', () => {
     assertText(await shut.get('/.well-known/hub?match=a'), 503, 'Service Unavailable');
   });
 
-  it('B-180: serves HTTP/1.0, whose stream ends with its connection', async (test) => {
+  it('B-180: serves HTTP/1.0, with a stream that ends when the connection closes', async (test) => {
     const clock = new TestClock();
     const place = await startHub(test, { clock });
     const { host } = new URL(place.url);
@@ -502,7 +502,7 @@ describe('subscribe: event bytes (B.4)', () => {
 describe('subscribe: slow clients (B.4)', () => {
   const update = { topic: 'a', data: 'x'.repeat(512 * 1024) };
 
-  it('B-166: breaks off a client that takes nothing for dispatch_timeout', async (test) => {
+  it('B-166: aborts a client that reads nothing for dispatch_timeout', async (test) => {
     const clock = new TestClock();
     const options = { clock, heartbeatMs: 0, maxSubscriberBuffer: 2 ** 30 };
     const place = await startHub(test, options);
@@ -518,7 +518,7 @@ describe('subscribe: slow clients (B.4)', () => {
     assert.doesNotMatch(text.slice(-20), /0\r\n\r\n$/);
   });
 
-  it('B-167 L38: ends a client beyond max_subscriber_buffer cleanly; it resumes by its cursor', async (test) => {
+  it('B-167 L38: cleanly ends a client that exceeds max_subscriber_buffer; it resumes with its cursor', async (test) => {
     // On a busy machine the 60 posts take longer than the default dispatch_timeout.
     const place = await startHub(test, {
       maxSubscriberBuffer: 1024 * 1024,
@@ -541,7 +541,7 @@ describe('subscribe: slow clients (B.4)', () => {
 describe('subscribe: heartbeat and lifetime (B.5)', () => {
   const beats = ({ text }: Stream): number => text.split(':\n').length - 2;
 
-  it('B-168 B-169: sends a comment after 40 s of silence, and again', async (test) => {
+  it('B-168 B-169: sends a comment after 40 s of silence, and again after another 40 s', async (test) => {
     const clock = new TestClock();
     const place = await startHub(test, { clock });
     const stream = await openStream(test, `${place.url}?match=a`);
@@ -558,7 +558,7 @@ describe('subscribe: heartbeat and lifetime (B.5)', () => {
     await stream.until((one) => beats(one) === 2);
   });
 
-  it('B-170: with heartbeat 0 sends none', async (test) => {
+  it('B-170: sends no comments with heartbeat 0', async (test) => {
     const clock = new TestClock();
     const place = await startHub(test, { clock, heartbeatMs: 0 });
     const stream = await openStream(test, `${place.url}?match=a`);
@@ -591,7 +591,7 @@ describe('subscribe: heartbeat and lifetime (B.5)', () => {
   }
 
   // A year has millions of heartbeats of a process that shares its log.
-  it('B-174: without write_timeout and token a stream never ends', {
+  it('B-174: without write_timeout and a token, a stream never ends', {
     skip: 'HUBGATE_TEST_TRANSPORT' in process.env || 'HUBGATE_TEST_WORKERS' in process.env,
   }, async (test) => {
     const clock = new TestClock();
@@ -602,7 +602,7 @@ describe('subscribe: heartbeat and lifetime (B.5)', () => {
     await stream.untilId('1');
   });
 
-  it('B-177: streams of one token do not all end at once', async (test) => {
+  it('B-177: streams with the same token do not all end at once', async (test) => {
     const clock = new TestClock();
     const place = await startHub(test, { clock });
     const headers = [await tokenUntil(place, clock, 1000)];
@@ -619,7 +619,7 @@ describe('subscribe: heartbeat and lifetime (B.5)', () => {
     assert.ok(alive > 0 && alive < streams.length, `${alive} of ${streams.length}`);
   });
 
-  it('B-178: removes a subscription when its client leaves, and says so', async (test) => {
+  it('B-178: removes a subscription when its client disconnects, and publishes an event', async (test) => {
     const place = await startHub(test, { subscriptions: true });
     const headers = [await place.subscriber('*')];
     const watcher = await openStream(test, `${place.url}?match=*`, { headers });
@@ -659,7 +659,7 @@ describe('subscribe: replay (B.6)', async () => {
     ['B-189', 'last_event_id=unmatched', undefined, 'unmatched', ['4']],
     ['B-189 B-190 B-191', 'last_event_id=secret', undefined, 'secret', ['4']],
   ] as const) {
-    it(`${numbers}: after ${search} and the header ${header} come ${ids.join()}`, async (test) => {
+    it(`${numbers}: ${search} and the header ${header} replay ${ids.join()}`, async (test) => {
       const headers = header === undefined ? [] : [['Last-Event-ID', header] as const];
       const stream = await replay(test, search, headers);
       assert.equal(stream.headers['hub-last-event-id'], cursor);
@@ -695,14 +695,14 @@ describe('subscribe: replay (B.6)', async () => {
     assert.equal(stream.headers['hub-last-event-id'], 'earliest');
   });
 
-  it('B-190: asks the token of now about what was private then', async (test) => {
+  it('B-190: uses the current token to decide which private updates to replay', async (test) => {
     const granted = await replay(test, 'last_event_id=3', [await history.subscriber('a')]);
     assert.deepEqual(await granted.untilId(last), ['secret', '4']);
     const other = await replay(test, 'last_event_id=3', [await history.subscriber('b')]);
     assert.deepEqual(await other.untilId(last), ['4']);
   });
 
-  it('B-192: replays the bytes of the live event', async (test) => {
+  it('B-192: replays exactly the same bytes as the live event', async (test) => {
     const place = await startHub(test);
     const live = await openStream(test, `${place.url}?match=a`);
     await place.post('topic=a&id=1&type=t&retry=7&data=x%0Ay');
@@ -712,7 +712,7 @@ describe('subscribe: replay (B.6)', async () => {
     assert.equal(replayed.text, live.text);
   });
 
-  it('B-193: loses and doubles nothing that is published during a replay', async (test) => {
+  it('B-193: neither loses nor repeats an update that is published during a replay', async (test) => {
     const place = await startHub(test);
     const ids = Array.from({ length: 900 }, (_, index) => String(index));
     for (const id of ids.slice(0, 300)) await place.hub.publish({ topics: ['a'], id });
@@ -728,7 +728,7 @@ describe('subscribe: replay (B.6)', async () => {
     for (const stream of streams) assert.deepEqual(await stream.untilId('899'), ids);
   });
 
-  it('B-194 L11: an id that was used twice means the earliest', async (test) => {
+  it('B-194 L11: an id that was used twice refers to its first update', async (test) => {
     const place = await startHub(test);
     for (const id of ['x', '1', 'x', '2']) await place.post({ topic: 'a', id });
     const stream = await openStream(test, `${place.url}?match=a&last_event_id=x`);
@@ -744,7 +744,7 @@ describe('subscribe: replay (B.6)', async () => {
     assert.deepEqual(await stream.untilId('2499'), ids);
   });
 
-  it('B-197: finds a cursor however old it is', async (test) => {
+  it('B-197: finds a cursor, however old it is', async (test) => {
     const history = await temporaryDirectory(test);
     const place = await startHub(test, { history });
     await place.hub.publish({ topics: ['a'], id: 'old' });
@@ -757,7 +757,7 @@ describe('subscribe: replay (B.6)', async () => {
     assert.equal(stream.headers['hub-last-event-id'], 'old');
   });
 
-  it('B-198 L38: history in memory forgets the oldest beyond its size', {
+  it('B-198 L38: history in memory drops the oldest updates once it is full', {
     skip: 'HUBGATE_TEST_TRANSPORT' in process.env || 'HUBGATE_TEST_WORKERS' in process.env,
   }, async (test) => {
     const place = await startHub(test);
@@ -768,7 +768,7 @@ describe('subscribe: replay (B.6)', async () => {
     assert.equal((await kept.untilId('1000')).length, 1000);
   });
 
-  it('B-200: takes and gives a cursor beyond ASCII as UTF-8', async (test) => {
+  it('B-200: reads and writes a cursor that is not ASCII as UTF-8', async (test) => {
     const place = await startHub(test);
     const id = 'é ☃ 日本';
     await place.post({ topic: 'a', id });
@@ -804,7 +804,7 @@ describe('subscribe: CORS (B.7)', async () => {
   const corsFields = ({ headers }: Pick<Answer, 'headers'>): string[] =>
     Object.keys(headers).filter((name) => name.startsWith('access-control-'));
 
-  it('B-201: without cors_origins has no CORS field, and OPTIONS is 405', async () => {
+  it('B-201: without cors_origins, sends no CORS fields and answers OPTIONS with 405', async () => {
     const answers = [
       await hub.get('/.well-known/hub', from(PAGE)),
       await hub.get(META, from(PAGE)),
@@ -817,7 +817,7 @@ describe('subscribe: CORS (B.7)', async () => {
     assert.equal(answers[2]?.status, 405);
   });
 
-  it('B-202 B-214 L21: tells an allowed origin that it may read, with credentials', async (test) => {
+  it('B-202 B-214 L21: allows a listed origin to read, with credentials', async (test) => {
     const request = from(PAGE, await cors.subscriber('*'));
     const { headers } = await openStream(test, `${cors.url}?match=a`, request);
     assert.equal(headers['access-control-allow-origin'], PAGE);
@@ -826,7 +826,7 @@ describe('subscribe: CORS (B.7)', async () => {
     assert.equal(headers.vary, 'Origin');
   });
 
-  it('B-203 B-204: "*" allows everybody and nobody’s credentials', async () => {
+  it('B-203 B-204: "*" allows every origin, but never credentials', async () => {
     for (const origin of [PAGE, 'https://other.example']) {
       const { headers } = await everybody.get(META, from(origin));
       assert.equal(headers['access-control-allow-origin'], '*');
@@ -856,7 +856,7 @@ describe('subscribe: CORS (B.7)', async () => {
     });
   }
 
-  it('B-206: serves a foreign origin without allowing it', async () => {
+  it('B-206: serves an origin that is not listed, without CORS fields that allow it', async () => {
     const answer = await cors.get(META, from('https://evil.example'));
     assert.equal(answer.status, 200);
     assert.deepEqual(corsFields(answer), []);
@@ -898,7 +898,7 @@ describe('subscribe: CORS (B.7)', async () => {
     });
   }
 
-  it('B-211: a preflight of a foreign origin allows nothing', async () => {
+  it('B-211: a preflight from an origin that is not listed allows nothing', async () => {
     const request = preflight('https://evil.example', 'GET', 'authorization');
     const answer = await cors.get('/.well-known/hub', request);
     assert.equal(answer.status, 204);
@@ -913,12 +913,12 @@ describe('subscribe: CORS (B.7)', async () => {
     });
   }
 
-  it('B-213: the metadata answer preflights as well', async () => {
+  it('B-213: the metadata endpoint answers preflights too', async () => {
     const answer = await cors.get(META, preflight(PAGE, 'GET'));
     assert.equal(answer.headers['access-control-allow-methods'], 'GET');
   });
 
-  it('B-215: refusals carry the CORS fields', async () => {
+  it('B-215: refusals include the CORS fields', async () => {
     const narrow = from(PAGE, FORM, await cors.publisher('b'));
     const answers = [
       await cors.get('/.well-known/hub?match=a', from(PAGE)),
@@ -936,7 +936,7 @@ describe('subscribe: CORS (B.7)', async () => {
     }
   });
 
-  it('B-216: compares origins without case, and a wildcard by both its ends', async () => {
+  it('B-216: compares origins case-insensitively, and a wildcard by both its ends', async () => {
     const upper = await cors.get(META, from('HTTPS://PAGE.EXAMPLE'));
     assert.equal(upper.headers['access-control-allow-origin'], 'HTTPS://PAGE.EXAMPLE');
     const below = await cors.get(META, from('https://a.b.example.com'));

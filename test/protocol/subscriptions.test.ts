@@ -64,7 +64,7 @@ async function tokenWith({ url }: TestHub, details: readonly object[]): Promise<
 }
 
 describe('subscription events (E.1)', () => {
-  it('E-348: without subscriptions there are no events, no API, no metadata member', async (test) => {
+  it('E-348: without subscriptions, there are no events, no API and no metadata member', async (test) => {
     const place = await startHub(test);
     const headers = [await place.subscriber('*')];
     const stream = await openStream(test, `${place.url}?match=*`, { headers });
@@ -78,7 +78,7 @@ describe('subscription events (E.1)', () => {
     assert.equal('hub_subscriptions' in JSON.parse(metadata.body), false);
   });
 
-  it('E-349 E-350 E-351 E-353 E-356 E-357 E-358 E-362: tells of each matcher, coming and going', async (test) => {
+  it('E-349 E-350 E-351 E-353 E-356 E-357 E-358 E-362: announces the start and end of each matcher', async (test) => {
     const place = await start(test);
     const watcher = await watch(test, place);
     const search = 'match=a&match_exact=b&match_urlpattern=https://example.com/:id';
@@ -138,7 +138,7 @@ describe('subscription events (E.1)', () => {
     });
   }
 
-  it('E-353 E-354: gives each connection a subscriber of its own, whatever it says', async (test) => {
+  it('E-353 E-354: gives each connection its own subscriber id, whatever the client sends', async (test) => {
     const place = await start(test);
     const type = 'urn:hub:authorization-detail';
     const token = await signToken(SUBSCRIBER_KEY, {
@@ -170,7 +170,7 @@ describe('subscription events (E.1)', () => {
     [`${API}/exact/seen`, false],
     ['seen', false],
   ] as readonly (readonly [MatcherClaim, boolean])[]) {
-    it(`E-355: with a grant on ${JSON.stringify(grant)} sees the event: ${sees}`, async (test) => {
+    it(`E-355: a subscriber with a grant on ${JSON.stringify(grant)} sees the event: ${sees}`, async (test) => {
       const place = await start(test);
       const headers = [await place.subscriber(grant)];
       const stream = await openStream(test, `${place.url}?match=*`, { headers });
@@ -181,7 +181,7 @@ describe('subscription events (E.1)', () => {
     });
   }
 
-  it('E-355: an anonymous subscriber sees no event', async (test) => {
+  it('E-355: an anonymous subscriber sees no events', async (test) => {
     const place = await start(test);
     const stream = await openStream(test, `${place.url}?match=*`);
     await openStream(test, `${place.url}?match=b`);
@@ -189,7 +189,7 @@ describe('subscription events (E.1)', () => {
     assert.deepEqual(await stream.untilId('end'), ['end']);
   });
 
-  it('E-359 E-360: a subscriber receives its own coming, and not its own going', async (test) => {
+  it('E-359 E-360: a subscriber receives the event of its own arrival, but not of its departure', async (test) => {
     const place = await start(test);
     const headers = [await place.subscriber('*')];
     const stream = await openStream(test, `${place.url}?match=*`, { headers });
@@ -200,7 +200,7 @@ describe('subscription events (E.1)', () => {
     assert.doesNotMatch(stream.text, /"active":false/);
   });
 
-  it('E-361: a subscriber that is refused causes no event', async (test) => {
+  it('E-361: a refused subscriber causes no events', async (test) => {
     const place = await start(test, { maxConnections: 2 });
     const watcher = await watch(test, place);
     await openStream(test, `${place.url}?match=second`);
@@ -219,7 +219,7 @@ describe('subscription events (E.1)', () => {
     );
   });
 
-  it('E-363 E-364: events are kept in the history and move the cursor', async (test) => {
+  it('E-363 E-364: stores events in the history, where they move the cursor', async (test) => {
     const place = await start(test);
     await openStream(test, `${place.url}?match=a`);
     const eventId = await place.hub.lastEventId();
@@ -234,7 +234,7 @@ describe('subscription events (E.1)', () => {
     assert.deepEqual(await anonymous.untilId('end'), ['end']);
   });
 
-  it('E-365: nobody can forge an event', async (test) => {
+  it('E-365: a publisher cannot forge an event', async (test) => {
     const place = await start(test);
     const headers = [FORM, await place.publisher('*')];
     for (const form of [`topic=${API}/exact/a/b`, 'topic=a&type=hub']) {
@@ -278,11 +278,11 @@ describe('subscription API (E.2)', async () => {
     }
   });
 
-  it('E-367: lists none as an empty array', async () => {
+  it('E-367: returns an empty array if there are no subscriptions', async () => {
     assert.deepEqual(await collection(idle), []);
   });
 
-  it('E-368 E-371 E-375: lists those of one matcher; the id is the path as it was sent', async () => {
+  it('E-368 E-371 E-375: lists the subscriptions of one matcher; the id is the path as it was sent', async () => {
     const path = `${API}/urlpattern/https%3A%2F%2Fexample.com%2F%3Aid`;
     const answer = await get(`${path}?x=1`);
     const { id, type, subscriptions } = JSON.parse(answer.body);
@@ -295,7 +295,7 @@ describe('subscription API (E.2)', async () => {
     assert.deepEqual(await collection(place, `${API}/exact/nobody`), []);
   });
 
-  it('E-369 E-370: shows a single subscription, or 404', async () => {
+  it('E-369 E-370: returns a single subscription, or 404', async () => {
     const [record] = await collection(place);
     assert.ok(record !== undefined);
     const answer = await get(record.id);
@@ -314,7 +314,7 @@ describe('subscription API (E.2)', async () => {
     }
   });
 
-  it('E-372 E-373: refuses a wrong match type or escape before it asks for a token', async () => {
+  it('E-372 E-373: refuses an invalid match type or escape before it asks for a token', async () => {
     for (const rest of [
       'Exact/a',
       'regexp/a',
@@ -331,7 +331,7 @@ describe('subscription API (E.2)', async () => {
     }
   });
 
-  it('E-374: takes "+" in a segment as a plus', async (test) => {
+  it('E-374: reads "+" in a segment as a plus', async (test) => {
     const plus = await start(test);
     await openStream(test, `${plus.url}?match=a%2Bb`);
     await openStream(test, `${plus.url}?match=a+b`);
@@ -340,13 +340,13 @@ describe('subscription API (E.2)', async () => {
     assert.deepEqual(others, []);
   });
 
-  it('E-376: asks for a token although the hub is anonymous', async () => {
+  it('E-376: asks for a token even if the hub allows anonymous subscribers', async () => {
     const answer = await get(API, []);
     assert.equal(answer.status, 401);
     assert.match(answer.headers['www-authenticate'] ?? '', /^Bearer resource_metadata="[^"]*"$/);
   });
 
-  it('E-377 E-382: answers 401 for a bad token and 403 without a subscribe grant', async () => {
+  it('E-377 E-382: answers 401 for an invalid token and 403 without a subscribe grant', async () => {
     const bad = await get(API, [['Authorization', 'Bearer nonsense']]);
     assert.equal(bad.status, 401);
     assert.match(bad.headers['www-authenticate'] ?? '', /error="invalid_token"/);
@@ -374,13 +374,13 @@ describe('subscription API (E.2)', async () => {
     ['E-379', '*', `${API}/exact/a`, 200],
     ['E-380', `https://hub.example${API}`, API, 403],
   ] as readonly (readonly [string, MatcherClaim, string, number])[]) {
-    it(`${numbers}: a grant on ${JSON.stringify(grant)} answers ${path} with ${status}`, async () => {
+    it(`${numbers}: with a grant on ${JSON.stringify(grant)}, answers ${path} with ${status}`, async () => {
       const answer = await get(path, [await place.subscriber(grant)]);
       assert.equal(answer.status, status);
     });
   }
 
-  it('E-379 E-380: with a pinned identity, absolute patterns count and absolute texts do not', async (test) => {
+  it('E-379 E-380: with a pinned identity, accepts absolute patterns but not absolute exact topics', async (test) => {
     const identity = 'https://hub.example/.well-known/hub';
     const pinned = await start(test, { resourceIdentifier: identity });
     const pattern = { match: `https://hub.example${API}{/*}?`, match_type: 'urlpattern' };
@@ -391,19 +391,19 @@ describe('subscription API (E.2)', async () => {
     assert.equal(shut.status, 403);
   });
 
-  it('E-381: takes the cookie, without an origin', async () => {
+  it('E-381: accepts the cookie without an origin', async () => {
     const [, value] = await place.subscriber('*');
     const cookie = `__Secure-hub_access_token=${value.slice('Bearer '.length)}`;
     assert.equal((await get(API, [['Cookie', cookie]])).status, 200);
   });
 
-  it('E-383 L18: without a key for subscribers there is not an API', async (test) => {
+  it('E-383 L18: without a key for subscribers, there is no API', async (test) => {
     const issuers = [{ id: ISSUER, publisher: { key: PUBLISHER_KEY } }];
     const open = await start(test, { issuers });
     assert.equal((await open.get(API)).status, 404);
   });
 
-  it('E-384 E-385 E-388 E-391 L20: tells the cursor in Link and ETag', async (test) => {
+  it('E-384 E-385 E-388 E-391 L20: returns the cursor in Link and ETag', async (test) => {
     const fresh = await start(test);
     const headers = [await fresh.subscriber('*')];
     for (const id of ['earliest', 'after-one']) {
@@ -432,7 +432,7 @@ describe('subscription API (E.2)', async () => {
     });
   }
 
-  it('E-389 E-390 L27: answers 304 for an equal ETag before anybody is looked for', async (test) => {
+  it('E-389 E-390 L27: answers 304 for an equal ETag before it looks for subscribers', async (test) => {
     const fresh = await start(test);
     const header = await fresh.subscriber('*');
     await openStream(test, `${fresh.url}?match=a`);
@@ -469,7 +469,7 @@ describe('subscription API (E.2)', async () => {
     });
   }
 
-  it('E-394: shows the payload of each subscription, as its event does', async (test) => {
+  it('E-394: includes the payload of each subscription, like its event', async (test) => {
     const fresh = await start(test);
     const watcher = await watch(test, fresh);
     const payload = { name: 'Ada', list: [1, null] };
@@ -489,7 +489,7 @@ describe('subscription API (E.2)', async () => {
     }
   });
 
-  it('E-395: shows no subscription that has ended', async (test) => {
+  it('E-395: does not list subscriptions that have ended', async (test) => {
     const fresh = await start(test);
     const watcher = await watch(test, fresh);
     const stream = await openStream(test, `${fresh.url}?match=a`);

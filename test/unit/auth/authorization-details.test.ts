@@ -67,7 +67,7 @@ describe('authorization_details that are accepted (C.6)', () => {
     const grants = read([entry({ actions: ['publish', 'subscribe'] })]);
     assert.deepEqual([grants.publish.length, grants.subscribe.length], [1, 1]);
   });
-  it('C-296 C-297 C-298 takes 100 entries and 100 topics, and counts no foreign ones', () => {
+  it('C-296 C-297 C-298 accepts 100 entries and 100 topics, not counting entries of other types', () => {
     const foreign = Array.from({ length: 200 }, () => entry({ type: 'urn:other' }));
     const own = Array.from({ length: 100 }, () => entry());
     assert.equal(read([...foreign, ...own]).publish.length, 100);
@@ -75,13 +75,13 @@ describe('authorization_details that are accepted (C.6)', () => {
     const topics = Array.from({ length: 51 }, () => ({ match: 'a' }));
     rejects([entry({ topics }), entry({ topics })], 'authorization_details');
   });
-  it('D-324 takes "*" as everything whatever its type', () => {
+  it('D-324 reads "*" as everything, whatever its type', () => {
     const [matcher] = read([withTopic({ match: '*', match_type: 'urlpattern' })]).publish;
     assert.equal(matcher?.kind, 'any');
   });
 });
 
-describe('authorization_details that refuse the token (C.6)', () => {
+describe('authorization_details that make a hub refuse the token (C.6)', () => {
   const first = 'authorization_details[0]';
   const cases: readonly (readonly [string, JsonValue, string])[] = [
     ['C-273 an object', {}, 'authorization_details'],
@@ -151,11 +151,11 @@ describe('authorization_details that refuse the token (C.6)', () => {
   for (const [name, claim, check] of cases) {
     it(name, () => rejects(claim, check));
   }
-  it('C-288 takes a match of 4096 bytes, counted as UTF-8', () => {
+  it('C-288 accepts a match of up to 4096 bytes, counted as UTF-8', () => {
     assert.equal(read([withTopic({ match: 'é'.repeat(2048) })]).publish.length, 1);
     rejects([withTopic({ match: `${'é'.repeat(2048)}a` })], `${first}.topics[0]`);
   });
-  it('C-295 a bad subscribe entry refuses a publisher as well', async () => {
+  it('C-295 an invalid subscribe entry refuses the token for publishing too', async () => {
     const bad = entry({ actions: ['subscribe'], topics: [] });
     const details = { authorization_details: [entry(), bad] };
     const diagnosis = await refused(fixture(), await sign(claims(details)));

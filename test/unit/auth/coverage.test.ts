@@ -10,7 +10,7 @@ const compile = (match: string, matchType: MatchType = 'exact') =>
 const pattern = (match: string) => compile(match, 'urlpattern');
 const BOOK = pattern('https://example.com/books/:id');
 
-describe('how far grants cover a topic', () => {
+describe('whether grants cover a topic', () => {
   const topic = (text: string, ...grants: ReturnType<typeof compile>[]) =>
     coverTopic(grants, parseTopic(text, BASE));
 
@@ -40,7 +40,7 @@ describe('how far grants cover a topic', () => {
     });
   }
 
-  it('says that there is not a grant, and counts reasons beyond five', () => {
+  it('says if there is no grant, and counts the reasons beyond five', () => {
     assert.equal(topic('news').because, 'the token has no such grant');
     const many = Array.from({ length: 8 }, (_, index) => compile(`topic ${index}`));
     const { because } = topic('news', ...many);
@@ -49,7 +49,7 @@ describe('how far grants cover a topic', () => {
   });
 });
 
-describe('how far grants cover a subscription', () => {
+describe('whether grants cover a subscription', () => {
   for (const [verdict, subscription, grant, because] of [
     ['all', compile('news'), compile('news'), /covers it/],
     ['all', BOOK, compile('*'), /everything covers it/],
@@ -82,14 +82,14 @@ describe('how far grants cover a subscription', () => {
     });
   }
 
-  it('names five of the grants that touch it', () => {
+  it('names up to five of the grants that overlap it', () => {
     const many = Array.from({ length: 8 }, (_, index) => compile(`topic ${index}`));
     const { verdict, because } = coverSubscription(many, compile('*'), BASE);
     assert.equal(verdict, 'part');
     assert.match(because, /"topic 4"$/);
   });
 
-  it('does not rule out a template or a selector of 0.x, of which it cannot tell', () => {
+  it('does not rule out a 0.x template or selector, because it cannot decide on those', () => {
     const template = compileSelector('https://example.org/{id}', true);
     const test = (): boolean => false;
     for (const grant of [template, { kind: 'predicate', spec: null, test } as const]) {
@@ -101,7 +101,7 @@ describe('how far grants cover a subscription', () => {
     assert.equal(coverSubscription([BOOK], template, BASE).verdict, 'part');
   });
 
-  it('has no grant to name where there is none', () => {
+  it('names no grant if there is none', () => {
     const { verdict, because } = coverSubscription([], compile('*'), BASE);
     assert.deepEqual([verdict, because], ['none', 'the token has no such grant']);
   });

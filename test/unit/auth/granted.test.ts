@@ -15,8 +15,8 @@ function token(claims: unknown): string {
   return `${part({ alg: 'HS256' })}.${part(claims)}.c2lnbmF0dXJl`;
 }
 
-describe('token inspect: what a token grants', () => {
-  it('lists each action on each topic, with its payload, and what is for others', () => {
+describe('token inspect: the grants of a token', () => {
+  it('lists each action on each topic, with its payload, and the entries for other services', () => {
     const authorization_details = [
       { type: NAMES.detailType, actions: ['publish'], topics: [{ match: '*' }] },
       {
@@ -39,7 +39,7 @@ describe('token inspect: what a token grants', () => {
     ]);
   });
 
-  it('takes a topic whose match_type is null or empty for one, as the hub does', () => {
+  it('reads a topic whose match_type is null or empty as the hub does', () => {
     const topics = [undefined, null, '', 'exact'].map((match_type) => ({
       match: 'news',
       match_type,
@@ -54,12 +54,12 @@ describe('token inspect: what a token grants', () => {
     ]);
   });
 
-  it('says so where it grants nothing, and nothing of what is not a token', () => {
+  it('says if a token grants nothing, and says nothing about text that is not a token', () => {
     assert.match(describeGranted(token({}), NAMES).join(), /grants nothing/);
     assert.deepEqual(describeGranted('nonsense', NAMES), []);
   });
 
-  it('explains a 0.x token, and how the same is said in 1.0', () => {
+  it('explains a 0.x token and how to write the same in 1.0', () => {
     const mercure = { publish: ['*'], subscribe: ['https://a.example/{id}', 'b'], payload: 1 };
     const lines = describeGranted(token({ mercure }), NAMES);
     assert.match(lines[0] ?? '', /0\.x token.*"mercure"/);
@@ -84,7 +84,7 @@ describe('token inspect: what a token grants', () => {
     assert.ok(describeGranted(token({ mercure }), able).includes('This hub reads it.'));
   });
 
-  it('lists no more than fit on a screen or two', () => {
+  it('limits the list to a screen or two', () => {
     const topics = Array.from({ length: 90 }, (_, n) => ({ match: `t${n}` }));
     const detail = { type: NAMES.detailType, actions: ['publish'], topics };
     const lines = describeGranted(token({ authorization_details: [detail] }), NAMES);

@@ -45,7 +45,7 @@ describe('token inspect (hubfile.md §5)', () => {
       ],
     );
   });
-  it('names all that is wrong at once, with expectation and fix, and never the token', async () => {
+  it('reports all errors at once, with the expected value and a fix, and never shows the token', async () => {
     const payload = claims({
       aud: 'https://other.example',
       exp: NOW - 5,
@@ -67,7 +67,7 @@ describe('token inspect (hubfile.md §5)', () => {
       ),
     );
   });
-  it('is what the page of the debugger says, but for what takes the keys', async () => {
+  it('agrees with the debugger page, except on the checks that need the keys', async () => {
     const settings = {
       ...{ playground: false, anonymous: true, subscriptions: true, cookieName: 'c' },
       ...{ cursorHeader: 'h', legacyClaim: 'hub', compatible: false, readsLegacy: false },
@@ -90,13 +90,13 @@ describe('token inspect (hubfile.md §5)', () => {
       );
     }
   });
-  it('stops at what is not a token', async () => {
+  it('stops if the text is not a token', async () => {
     assert.deepEqual(await failed('nonsense'), ['shape']);
   });
-  it('leaves out what depends on an unknown issuer', async () => {
+  it('skips the checks that depend on an unknown issuer', async () => {
     assert.deepEqual(await failed(await sign(claims({ iss: 'https://x.example' }))), ['iss']);
   });
-  it('looks at the grants of the action, and at none without a topic', async () => {
+  it('checks the grants for the action, but none without a topic', async () => {
     const subscribe = { ...publish, action: 'subscribe' } as const;
     const token = await sign(claims(), { key: Buffer.from(SUBSCRIBER_SECRET) });
     assert.deepEqual(await failed(token, subscribe), ['grant']);

@@ -22,13 +22,13 @@ describe('the issuer of a token', () => {
   const A = declared('https://a.example');
   const B = declared('https://b.example');
 
-  it('is the one that it names, byte for byte', () => {
+  it('is the one that the token names, byte for byte', () => {
     assert.equal(issuerOf([A, B], { iss: 'https://b.example' }, false), B.id);
     assert.equal(issuerOf([A, B], { iss: 'https://b.example/' }, false), undefined);
     assert.equal(issuerOf([A], {}, false), undefined);
   });
 
-  it('may go without a name where the hub reads 0.x tokens and has one issuer', () => {
+  it('can be missing if the hub reads 0.x tokens and has only one issuer', () => {
     assert.equal(issuerOf([A], {}, true), A.id);
     assert.equal(issuerOf([A], { iss: 'nobody' }, true), A.id);
     assert.equal(issuerOf([A, B], {}, true), undefined);
@@ -36,7 +36,7 @@ describe('the issuer of a token', () => {
     assert.equal(issuerOf([A], { iss: 7 }, true), undefined);
   });
 
-  it('is never the gateway’s own without its name, which does not count as another either', () => {
+  it('is never the gateway’s own unless the token names it; that one does not count as a second issuer', () => {
     assert.equal(issuerOf([A, OWN], {}, true), A.id);
     assert.equal(issuerOf([OWN], {}, true), undefined);
     assert.equal(issuerOf([A, OWN], { iss: OWN.id }, true), OWN.id);

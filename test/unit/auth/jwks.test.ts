@@ -91,7 +91,7 @@ async function worldOf(
 }
 
 describe('JWK Sets that verify (C.7)', () => {
-  it('C-302 checks a token with the key whose kid it names, and fetches once', async () => {
+  it('C-302 checks a token with the key that its kid names, and fetches once', async () => {
     const hub = await world([jwk(a.publicKey, { kid: 'a' }), jwk(b.publicKey, { kid: 'b' })]);
     await accepted(hub, await token(a, { kid: 'a' }));
     await accepted(hub, await token(b, { kid: 'b' }));
@@ -109,7 +109,7 @@ describe('JWK Sets that verify (C.7)', () => {
     const header = Buffer.from('{"alg":"ES256","typ":"at+jwt","kid":7}').toString('base64url');
     await refused(hub, [header, ...text.split('.').slice(1)].join('.'));
   });
-  it('C-309 takes no symmetric key from a set', async () => {
+  it('C-309 accepts no symmetric key from a set', async () => {
     const oct = { kty: 'oct', k: Buffer.from(PUBLISHER_SECRET).toString('base64url') };
     const hub = await world([oct, jwk(a.publicKey)]);
     assert.equal((await refused(hub, await sign())).check, 'alg');
@@ -121,7 +121,7 @@ describe('JWK Sets that verify (C.7)', () => {
     await accepted(hub, await token(rsa, { alg: 'RS256' }));
     await accepted(hub, await token(rsa, { alg: 'PS256' }));
   });
-  it('C-310 keeps to the algorithms that are listed', async () => {
+  it('C-310 accepts only the listed algorithms', async () => {
     const hub = await world([jwk(a.publicKey), jwk(rsa.publicKey)], { algorithms: ['RS256'] });
     await accepted(hub, await token(rsa, { alg: 'RS256' }));
     assert.equal((await refused(hub, await token(a))).check, 'alg');
@@ -139,7 +139,7 @@ describe('JWK Sets that verify (C.7)', () => {
     await accepted(hub, await token(rsa, { alg: 'RS512', kid: 'r' }));
     assert.equal(hub.server.requests(), 1, 'a known kid is no reason to fetch');
   });
-  it('C-315 ignores keys for encryption, and keys that it cannot read', async () => {
+  it('C-315 ignores keys for encryption and keys that it cannot read', async () => {
     const keys = [
       jwk(a.publicKey, { use: 'enc' }),
       { kty: 'EC', crv: 'P-256' },
@@ -150,7 +150,7 @@ describe('JWK Sets that verify (C.7)', () => {
     await accepted(hub, await token(b));
     await refused(hub, await token(a));
   });
-  it('C-314 C-316 keeps the sets of issuers and roles apart', async () => {
+  it('C-314 C-316 keeps the sets of different issuers and roles apart', async () => {
     const hub = await world([jwk(a.publicKey)]);
     await refused(hub, await token(a), { role: 'subscriber' });
     await accepted(hub, await token(a));
@@ -158,7 +158,7 @@ describe('JWK Sets that verify (C.7)', () => {
 });
 
 describe('JWK Sets that change or fail (C.7)', () => {
-  it('C-305 fetches again for a kid that was looked for in vain, at most once per cooldown', async () => {
+  it('C-305 fetches again for an unknown kid, at most once per cooldown', async () => {
     const hub = await world([jwk(a.publicKey, { kid: 'a' })]);
     await accepted(hub, await token(a, { kid: 'a' }));
     hub.server.answer = answerKeys([jwk(b.publicKey, { kid: 'b' })]);
@@ -178,7 +178,7 @@ describe('JWK Sets that change or fail (C.7)', () => {
     await refused(hub, await token(a, { kid: 'c' }));
     assert.equal(hub.server.requests(), 5);
   });
-  it('C-305 accepts a rotated key, whatever anybody has sent a moment before', async () => {
+  it('C-305 accepts a rotated key, even if another client sent an unknown kid a moment before', async () => {
     const hub = await world([jwk(a.publicKey, { kid: 'a' })]);
     await accepted(hub, await token(a, { kid: 'a' }));
     for (const kid of ['junk', 'junk', 'junk']) await refused(hub, await token(a, { kid }));
@@ -196,7 +196,7 @@ describe('JWK Sets that change or fail (C.7)', () => {
     await Promise.all(junk);
     assert.equal(hub.server.requests(), before + 1);
   });
-  it('C-305 shares one fetch among all that wait', async () => {
+  it('C-305 shares one fetch among all waiting requests', async () => {
     const hub = await world([jwk(a.publicKey, { kid: 'a' })]);
     await accepted(hub, await token(a, { kid: 'a' }));
     hub.server.answer = answerKeys([jwk(b.publicKey, { kid: 'b' })]);
@@ -204,7 +204,7 @@ describe('JWK Sets that change or fail (C.7)', () => {
     await Promise.all(Array.from({ length: 20 }, () => accepted(hub, rotated)));
     assert.equal(hub.server.requests(), 2);
   });
-  it('C-306 follows the set in the background, and drops verified tokens of keys that went', async () => {
+  it('C-306 refreshes the set in the background, and drops verified tokens whose keys were removed', async () => {
     const hub = await world([jwk(a.publicKey, { kid: 'a' })]);
     const old = await token(a, { kid: 'a' });
     await accepted(hub, old);
@@ -225,7 +225,7 @@ describe('JWK Sets that change or fail (C.7)', () => {
     ['a document of 2 MiB', (response) => void response.end(' '.repeat(2 * 1024 * 1024))],
     ['a broken connection', (response) => void response.socket?.destroy()],
   ] as const satisfies readonly (readonly [string, JwksServer['answer']])[]) {
-    it(`C-307 keeps the last good keys after ${name}, and says so`, async () => {
+    it(`C-307 keeps the last valid keys after ${name}, and logs it`, async () => {
       const hub = await world([jwk(a.publicKey, { kid: 'a' })]);
       await accepted(hub, await token(a, { kid: 'a' }));
       hub.server.answer = answer;
@@ -240,7 +240,7 @@ describe('JWK Sets that change or fail (C.7)', () => {
       );
     });
   }
-  it('C-307 gives up on an answer that takes too long', async () => {
+  it('C-307 gives up on a response that takes too long', async () => {
     const server = await startJwksServer([]);
     open.push(server);
     const asked = new Promise<void>((resolve) => {
@@ -253,7 +253,7 @@ describe('JWK Sets that change or fail (C.7)', () => {
     assert.equal((await verdict).check, 'signature');
     assert.match(hub.warnings.join(), /too long/);
   });
-  it('C-308 starts without keys, and accepts tokens as soon as a fetch works', async () => {
+  it('C-308 starts without keys, and accepts tokens as soon as a fetch succeeds', async () => {
     const server = await startJwksServer([]);
     open.push(server);
     server.answer = (response) => void response.writeHead(503).end();
@@ -273,7 +273,7 @@ describe('JWK Sets that change or fail (C.7)', () => {
     hub.fetchClock.advance(30_000);
     await accepted(hub, good);
   });
-  it('asks nothing more after it is closed', async () => {
+  it('sends no more requests after it is closed', async () => {
     const hub = await world([jwk(a.publicKey, { kid: 'a' })]);
     await accepted(hub, await token(a, { kid: 'a' }));
     hub.jwks.close();
@@ -309,7 +309,7 @@ describe('JWK Sets in files (C-313, H-504)', async () => {
       jwks.close();
     }
   });
-  it('C-313 reads a file again, so that a key that was taken out is good no more', async () => {
+  it('C-313 reads a file again, so that a key removed from it is no longer valid', async () => {
     const clock = new FakeClock(0);
     const warnings: string[] = [];
     const warn = (message: string): void => void warnings.push(message);
@@ -337,7 +337,7 @@ describe('JWK Sets in files (C-313, H-504)', async () => {
     assert.equal(warnings.length, 1, 'a fault is told once');
     await assert.rejects(jwks.reopen(), { code: 'invalid-jwks' });
   });
-  it('C-313 H-504 fails for a missing file, bad JSON and another host', async () => {
+  it('C-313 H-504 fails for a missing file, invalid JSON and another host', async () => {
     await writeFile(file, '{');
     const missing = pathToFileURL(join(directory, 'none.json')).href;
     for (const uri of [options.uri, missing, 'file://elsewhere/jwks.json']) {

@@ -76,17 +76,17 @@ describe('static keys that verify (C-249, C-250)', () => {
     const { material } = signingKey(new Secret(CERTIFIED_KEY), 'ES256');
     await accepted(hub, await sign(claims(), { header: { alg: 'ES256' }, key: material }));
   });
-  it('H-513 takes HS256 for a raw secret when no algorithm is set', () => {
+  it('H-513 uses HS256 for a raw secret if no algorithm is set', () => {
     assert.deepEqual(secretKeys('secret', '').algorithms, ['HS256']);
   });
 });
 
-describe('static keys that are load errors (H.2)', () => {
+describe('static keys that cause a load error (H.2)', () => {
   it('H-485 H-487 a PEM without algorithm, or with one from an unset variable', () => {
     fails('pem-without-algorithm', load(spki(rsa.publicKey), null));
     fails('pem-without-algorithm', load(spki(rsa.publicKey), ''));
   });
-  it('H-486 a PEM with HMAC, wherever in the value it stands', () => {
+  it('H-486 a PEM with HMAC, wherever the PEM is in the value', () => {
     fails('pem-with-hmac', load(spki(rsa.publicKey), 'HS256'));
     fails('pem-with-hmac', load(`\n\t ${spki(rsa.publicKey)}`, 'HS512'));
     fails('pem-with-hmac', load(`key: ${spki(rsa.publicKey)}`, 'HS256'));
@@ -106,10 +106,10 @@ describe('static keys that are load errors (H.2)', () => {
     fails('invalid-key', load(broken, 'RS256'), 'VERYSECRET');
     fails('invalid-key', load('no pem at all', 'RS256'), 'no pem at all');
   });
-  it('H-489 a private key where the public one belongs', () => {
+  it('H-489 a private key in place of the public one', () => {
     fails('private-key', load(pkcs8(rsa.privateKey), 'RS256'));
   });
-  it('H-493 an empty key is none', () => {
+  it('H-493 an empty key', () => {
     assert.equal(staticKeySet({ kind: 'jwt', key: new Secret(''), algorithm: 'HS256' }), null);
   });
 });
@@ -119,11 +119,11 @@ describe('signing keys (I)', () => {
     assert.equal(signingKey(new Secret('s'), null).algorithm, 'HS256');
     assert.equal(signingKey(new Secret('s'), 'HS512').algorithm, 'HS512');
   });
-  it('I-534 a PEM needs an algorithm, and no HMAC', () => {
+  it('I-534 a PEM needs an algorithm, which cannot be HMAC', () => {
     fails('pem-without-algorithm', () => signingKey(new Secret(pkcs8(rsa.privateKey)), null));
     fails('pem-with-hmac', () => signingKey(new Secret(pkcs8(rsa.privateKey)), 'HS256'));
   });
-  it('I-535 takes PKCS#8, PKCS#1 and SEC1', () => {
+  it('I-535 accepts PKCS#8, PKCS#1 and SEC1', () => {
     const pkcs1 = rsa.privateKey.export({ type: 'pkcs1', format: 'pem' }).toString();
     const sec1 = p256.privateKey.export({ type: 'sec1', format: 'pem' }).toString();
     for (const [pem, algorithm] of [
@@ -142,7 +142,7 @@ describe('signing keys (I)', () => {
     fails('invalid-key', () => signingKey(new Secret(pkcs8(p256.privateKey)), 'ES384'));
     fails('missing-key', () => signingKey(new Secret(''), null));
   });
-  it('I-537 refuses none and unknown algorithms', () => {
+  it('I-537 refuses the algorithm none and unknown algorithms', () => {
     for (const algorithm of ['none', 'FOO', 'A256GCM']) {
       fails('unsupported-algorithm', () => signingKey(new Secret('s'), algorithm));
     }

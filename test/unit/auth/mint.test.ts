@@ -60,13 +60,13 @@ describe('minting tokens (I)', () => {
       { header: decodeProtectedHeader(token), claims: expected },
     );
   });
-  it('I-517 I-519 takes kid, sub and client_id', async () => {
+  it('I-517 I-519 sets kid, sub and client_id', async () => {
     const { header, claims } = await mintToken(
       request({ keyId: 'k', subject: 's', clientId: 'c' }),
     );
     assert.deepEqual([header['kid'], claims['sub'], claims['client_id']], ['k', 's', 'c']);
   });
-  it('I-521 I-522 I-523 I-524 writes one entry per action, patterns marked, payload with subscribe', async () => {
+  it('I-521 I-522 I-523 I-524 writes one entry per action, with patterns marked and the payload under subscribe', async () => {
     const { claims } = await mintToken(
       request({
         publish: [
@@ -86,7 +86,7 @@ describe('minting tokens (I)', () => {
       { type: DETAIL_TYPE, actions: ['subscribe'], topics: [{ match: '*' }], payload: { a: 1 } },
     ]);
   });
-  it('I-543 makes tokens that a hub accepts, with every kind of key', async () => {
+  it('I-543 creates tokens that a hub accepts, with every kind of key', async () => {
     const rsa = generateKeyPairSync('rsa', { modulusLength: 2048 });
     const ec = generateKeyPairSync('ec', { namedCurve: 'P-256' });
     const ed = generateKeyPairSync('ed25519');

@@ -14,7 +14,7 @@ async function claimsOf(options: Partial<SignTokenOptions>): Promise<Record<stri
 }
 
 describe('signToken (RFC 9068, RFC 9396)', () => {
-  it('says what was asked for, for an hour, about somebody of its own', async () => {
+  it('grants what the caller asks for, for one hour, with a generated subject', async () => {
     const token = await signToken({
       ...OPTIONS,
       publish: 'https://example.com/books/1',
@@ -45,7 +45,7 @@ describe('signToken (RFC 9068, RFC 9396)', () => {
     });
   });
 
-  it('takes seconds or a duration, a subject, a client and the names of another profile', async () => {
+  it('accepts seconds or a duration, a subject, a client and the names of another profile', async () => {
     for (const [ttl, seconds] of [
       [90, 90],
       ['10m', 600],
@@ -63,7 +63,7 @@ describe('signToken (RFC 9068, RFC 9396)', () => {
     assert.match(JSON.stringify(claims), /https:\/\/mercure\.rocks\/authorization-detail/);
   });
 
-  it('makes no token that grants nothing, never ends or has no key', async () => {
+  it('refuses to create a token that grants nothing, never expires or has no key', async () => {
     await assert.rejects(claimsOf({}), { code: 'token-without-grant' });
     await assert.rejects(claimsOf({ publish: [] }), { code: 'token-without-grant' });
     for (const ttl of [0, -1, Number.NaN, Infinity, '', 'soon', '0'])

@@ -34,7 +34,7 @@ function signText(header: string, payload: string | Buffer): string {
 
 const HEADER = '{"alg":"HS256","typ":"at+jwt"}';
 
-describe('a good token (C.2–C.5)', () => {
+describe('a valid token (C.2–C.5)', () => {
   it('C-237 C-242 C-251 is accepted with its grants, expiry, issuer and id', async () => {
     const token = await accepted(fixture(), await sign());
     assert.equal(token.issuer, ISSUER);
@@ -43,7 +43,7 @@ describe('a good token (C.2–C.5)', () => {
     assert.ok(mayPublish(token.grants, [parseTopic('urn:x', AUDIENCE)]));
   });
 
-  it('takes null for absent in sub, iat and nbf', async () => {
+  it('may have null for sub, iat and nbf, as if they were absent', async () => {
     const extra = { sub: null, iat: null, nbf: null };
     assert.equal((await accepted(fixture(), await sign(claims(extra)))).issuer, ISSUER);
   });
@@ -54,7 +54,7 @@ describe('a good token (C.2–C.5)', () => {
     assert.equal(token.tokenId, null);
   });
 
-  it('C-254 is good for its role only', async () => {
+  it('C-254 is valid for its role only', async () => {
     const hub = fixture();
     const token = await sign(claims(), { key: Buffer.from(SUBSCRIBER_SECRET) });
     await accepted(hub, token, 'subscriber');
@@ -104,7 +104,7 @@ describe('size and shape (C.2)', () => {
     assert.match((await refused(fixture(), jwe)).found, /parts/);
   });
 
-  it('C-241 refuses a critical header that it does not know', async () => {
+  it('C-241 refuses an unknown critical header', async () => {
     const header = '{"alg":"HS256","typ":"at+jwt","crit":["x"],"x":1}';
     const token = signText(header, JSON.stringify(claims()));
     assert.equal((await refused(fixture(), token)).check, 'crit');
@@ -138,7 +138,7 @@ describe('size and shape (C.2)', () => {
     assert.equal((await refused(fixture(), signText(HEADER, bytes))).check, 'shape');
   });
 
-  it('C-265 takes the same name in two objects, and strings that look like JSON', async () => {
+  it('C-265 accepts the same name in two objects, and strings that look like JSON', async () => {
     const payload = `{"a":{"b":1},"c":{"b":1},"d":"{\\"b\\":1,\\"b\\":2}",${body}`;
     await accepted(fixture(), signText(HEADER, payload));
   });
@@ -178,7 +178,7 @@ describe('header checks (C.3)', () => {
     const forged = await sign(claims(), { key: Buffer.from(pem) });
     assert.equal((await refused(hub, forged)).check, 'alg');
   });
-  it('C-247 takes no key from the token', async () => {
+  it('C-247 never uses a key from the token', async () => {
     const { publicKey, privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
     const pem = generateKeyPairSync('ec', { namedCurve: 'P-256' });
     const trusted = pem.publicKey.export({ type: 'spki', format: 'pem' }).toString();
@@ -224,7 +224,7 @@ describe('claim checks (C.4, C.5)', () => {
     assert.equal((await refused(hub, await sign())).check, 'role');
     assert.deepEqual(hub.verifier.roles, { publisher: false, subscriber: true });
   });
-  it('C-255 accepts an audience among several', async () => {
+  it('C-255 accepts an audience that is one of several', async () => {
     await accepted(fixture(), await sign(claims({ aud: ['https://a.example', AUDIENCE] })));
   });
   for (const aud of [
@@ -254,7 +254,7 @@ describe('claim checks (C.4, C.5)', () => {
       assert.equal((await refused(fixture(), token)).check, 'exp');
     });
   }
-  it('C-259 C-260 honours nbf without leeway, and fractions', async () => {
+  it('C-259 C-260 applies nbf without leeway, and accepts fractions', async () => {
     const hub = fixture();
     const token = await sign(claims({ nbf: NOW + 1.5, exp: NOW + 9.5 }));
     assert.equal((await refused(hub, token)).check, 'nbf');
@@ -273,7 +273,7 @@ describe('claim checks (C.4, C.5)', () => {
       await refused(fixture(), signText(HEADER, JSON.stringify(claims(wrong))));
     });
   }
-  it('C-266 reads claim names by their exact case', async () => {
+  it('C-266 reads claim names case-sensitively', async () => {
     const renamed = { authorization_details: undefined, AUTHORIZATION_DETAILS: [PUBLISH_ALL] };
     const token = await accepted(fixture(), await sign(claims(renamed)));
     assert.deepEqual(token.grants, { publish: [], subscribe: [] });
@@ -285,13 +285,13 @@ describe('claim checks (C.4, C.5)', () => {
 });
 
 describe('the cache of verified tokens', () => {
-  it('answers a token that it knows without a promise', async () => {
+  it('returns a cached token without a promise', async () => {
     const { verifier } = fixture();
     const token = await sign();
     const first = await verifier.verify(token, 'publisher', AUDIENCE);
     assert.equal(verifier.verify(token, 'publisher', AUDIENCE), first);
   });
-  it('C-258 forgets a token at its exp', async () => {
+  it('C-258 drops a token when it expires', async () => {
     const hub = fixture();
     const token = await sign();
     await accepted(hub, token);
@@ -314,7 +314,7 @@ describe('the cache of verified tokens', () => {
       'aud',
     );
   });
-  it('asks again when the keys have changed', async () => {
+  it('verifies again after the keys have changed', async () => {
     let generation = 1;
     let keys: readonly Uint8Array[] = [Buffer.from(PUBLISHER_SECRET)];
     const rotating = {
@@ -332,7 +332,7 @@ describe('the cache of verified tokens', () => {
     generation += 1;
     assert.equal((await refused(hub, token)).check, 'signature');
   });
-  it('L-39 names the voucher of a token as long as its issuer and key stay', async () => {
+  it('L-39 vouches for a token as long as its issuer and key are unchanged', async () => {
     const { issuerKey } = await accepted(fixture(), await sign());
     assert.ok(fixture().verifier.issuerKeys.has(issuerKey));
     const changed = { ...issuer, publisher: secretKeys('another secret of more than 32 bytes') };
@@ -343,7 +343,7 @@ describe('the cache of verified tokens', () => {
 });
 
 describe('0.x tokens without the build option (J)', () => {
-  it('J-545 stay invalid even when the hub asks for compatibility', async () => {
+  it('J-545 stay invalid even if the hub asks for compatibility', async () => {
     const hub = fixture({ legacyClaim: 'hub' });
     assert.equal(hub.verifier.acceptsLegacy, false);
     const old = { hub: { publish: [{ match: '*' }] }, authorization_details: undefined };
@@ -362,8 +362,8 @@ describe('0.x tokens without the build option (J)', () => {
   });
 });
 
-describe('grants do not grow (D)', () => {
-  it('D-322 D-337 a subscribe entry publishes nothing, a publish entry reads nothing', async () => {
+describe('grants do not extend to other actions (D)', () => {
+  it('D-322 D-337 a subscribe entry does not allow publishing, a publish entry does not allow reading', async () => {
     const hub = fixture();
     const reader = await sign(
       claims({ authorization_details: [detail('subscribe', { match: '*' })] }),

@@ -3,7 +3,7 @@ import { describe, it } from 'node:test';
 import { purgeName } from '../../../src/cache/purge-names.ts';
 
 describe('the names by which stored responses are purged', () => {
-  it('are the same however a URL is spelled', () => {
+  it('are the same, however a URL is spelled', () => {
     for (const [first, second] of [
       ['https://a.example/caf%c3%a9', 'https://a.example/caf%C3%A9'],
       ['https://a.example/caf%C3%A9', 'https://a.example/café'],

@@ -35,7 +35,7 @@ function open(maxBytes = 1_000_000): { caches: ResponseCaches; store: ResponseSt
 }
 
 describe('the store of a cache', () => {
-  it('lets what was used least recently go, some in a slice', () => {
+  it('drops the least recently used responses, a few in each slice', () => {
     const size = sizeOf(stored('/0000'));
     const { store } = open(100 * size);
     for (let i = 0; i < 100; i += 1) store.put(stored(`/${String(i).padStart(4, '0')}`));
@@ -49,7 +49,7 @@ describe('the store of a cache', () => {
     assert.equal(store.counts.evicted, 10);
   });
 
-  it('holds so many variants of a URL, and finds the one that fits', () => {
+  it('keeps a limited number of variants of a URL, and finds the matching one', () => {
     const { store } = open();
     const ask = (language: string): HeaderList => HeaderList.of({ 'Accept-Language': language });
     const vary = ['accept-language'];
@@ -61,7 +61,7 @@ describe('the store of a cache', () => {
     assert.equal(typeof store.find('/a', ask('L39')), 'object');
   });
 
-  it('holds nothing that is larger than itself', () => {
+  it('keeps no response that is larger than the store', () => {
     const { store } = open(500);
     store.put(stored('/a'));
     assert.deepEqual([store.entries, store.bytes], [0, 0]);
@@ -69,7 +69,7 @@ describe('the store of a cache', () => {
 });
 
 describe('purging', () => {
-  it('drops by URL whatever its scheme is, by tag and by pattern', async () => {
+  it('drops responses by URL (whatever its scheme), by tag and by pattern', async () => {
     const { caches, store } = open();
     const put = (): void => {
       store.put(stored('1', { names: ['//example.com/a', 'tag'] }));
@@ -88,7 +88,7 @@ describe('purging', () => {
     assert.deepEqual([store.entries, store.bytes], [0, 0]);
   });
 
-  it('is remembered while a request is under way, up to a bound', () => {
+  it('is remembered while a request is in progress, up to a limit', () => {
     const { caches } = open();
     const moment = caches.began();
     caches.purge(['a'], 'update');

@@ -61,14 +61,14 @@ const TABLE: readonly (readonly [response: Fields, request: Fields, expected: nu
     [{}, {}, 'no-freshness'],
   ];
 
-describe('what a cache may keep', () => {
+describe('the responses that a cache may keep', () => {
   for (const [response, request, expected] of TABLE) {
     it(`${JSON.stringify(response).slice(0, 100)} asked with ${JSON.stringify(request)}: ${expected}`, () => {
       assert.equal(verdict(response, request), expected);
     });
   }
 
-  it('is any status but 206 and 304 where the answer names a time', () => {
+  it('have any status but 206 and 304, if they specify a lifetime', () => {
     const fields = { 'Cache-Control': 'max-age=60' };
     assert.equal(verdict(fields, {}, 599), 60_000);
     assert.equal(verdict(fields, {}, 206), 'status-206');
@@ -77,7 +77,7 @@ describe('what a cache may keep', () => {
     assert.equal(verdict(understands, {}, 599), 'must-understand');
   });
 
-  it('has the time of ttl where it names none, and its status allows that', () => {
+  it('have the lifetime of ttl if they specify none and their status allows it', () => {
     const rules = { ttlMs: 5_000 };
     assert.equal(verdict({}, {}, 200, rules), 5_000);
     assert.equal(verdict({}, {}, 404, rules), 5_000);
@@ -88,7 +88,7 @@ describe('what a cache may keep', () => {
     assert.equal(verdict({}, { Cookie: 'a=b' }, 200, rules), 'cookie');
   });
 
-  it('is kept without what is for one connection, one client, or caches alone', () => {
+  it('are stored without the fields for one connection, one client or caches only', () => {
     const headers = HeaderList.of({
       'Cache-Control': 'max-age=60, private="x-own", no-cache="x-new"',
       'Surrogate-Key': 'one two',

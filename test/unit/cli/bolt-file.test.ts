@@ -27,7 +27,7 @@ describe('a bolt file', () => {
     assert.deepEqual(ids.slice(0, 4), ['urn:first', 'urn:private', 'urn:large', 'urn:n:0']);
   });
 
-  it('is read by the other head when one was being written', () => {
+  it('is read from the other head if one was only partly written', () => {
     for (const head of [0, 4096]) {
       const torn = Buffer.from(whole);
       torn.fill(0xff, head + 16, head + 60);
@@ -36,7 +36,7 @@ describe('a bolt file', () => {
     }
   });
 
-  it('whose pages lead back to themselves is refused', () => {
+  it('is refused if its pages form a loop', () => {
     const bytes = Buffer.from(whole);
     for (let page = 0; page < bytes.length; page += 4096) {
       if (bytes.readUInt16LE(page + 8) !== 1) continue;
@@ -45,7 +45,7 @@ describe('a bolt file', () => {
     assert.throws(() => valuesOf(bytes), { message: /form a loop/ });
   });
 
-  it('that is cut off or damaged is refused, and comes to an end', () => {
+  it('is refused in bounded time if it is truncated or damaged', () => {
     const damages = fc.array(fc.tuple(fc.nat(whole.length - 1), fc.nat(255)), { maxLength: 40 });
     fc.assert(
       fc.property(damages, fc.nat(whole.length), (changes, length) => {

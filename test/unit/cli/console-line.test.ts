@@ -10,19 +10,19 @@ const LINE = JSON.stringify({
   msg: 'said',
 });
 
-describe('a line of the log on a terminal', () => {
-  it('is plain without colour', () => {
+describe('a log line on a terminal', () => {
+  it('is plain text without colour', () => {
     assert.equal(consoleLine(LINE, false), '05:10:27.575 WARN  said a="b"\n');
   });
 
-  it('has control characters of clients as text, so that no terminal obeys them', () => {
+  it('shows control characters from clients as text, so that the terminal does not execute them', () => {
     const said = `\u009b31m \u009d0;title\u009c \u001b[2J \u007f é`;
     const line = consoleLine(JSON.stringify({ level: 'info', msg: said, field: said }), false);
     assert.match(line.slice(0, -1), /^\P{Cc}+$/u);
     assert.ok(line.includes('\\u009b31m \\u009d0;title\\u009c \\u001b[2J \\u007f é field='));
   });
 
-  it('has the level in its colour, and what is beside the message dim', () => {
+  it('shows the level in its colour, and dims everything but the message', () => {
     const line = consoleLine(LINE, true);
     assert.ok(line.includes('\u001b[33mWARN \u001b[0m'));
     assert.ok(line.includes('\u001b[2m a="b"\u001b[0m'));

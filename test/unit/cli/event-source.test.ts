@@ -18,7 +18,7 @@ async function read(
   return { events, position };
 }
 
-describe('an event stream, as hubgate subscribe reads it (WHATWG HTML §9.2.6)', () => {
+describe('an event stream, as read by hubgate subscribe (WHATWG HTML §9.2.6)', () => {
   const stream = 'id: 1\r\ndata: one\r\ndata\r\n\r\n:\nevent: a\ndata:two\n\rdata: x\r\r';
   const expected = [
     { id: '1', type: 'message', data: 'one\n' },
@@ -26,7 +26,7 @@ describe('an event stream, as hubgate subscribe reads it (WHATWG HTML §9.2.6)',
     { id: '1', type: 'message', data: 'x' },
   ];
 
-  it('is the same wherever its chunks end', async () => {
+  it('is read in the same way, wherever its chunks end', async () => {
     for (let at = 0; at <= stream.length; at += 1) {
       const { events } = await read([stream.slice(0, at), stream.slice(at), 'data: y\n']);
       assert.deepEqual(events, expected, `cut at ${at}`);
@@ -34,12 +34,12 @@ describe('an event stream, as hubgate subscribe reads it (WHATWG HTML §9.2.6)',
     assert.deepEqual((await read(Array.from(`${stream}:\n`))).events, expected);
   });
 
-  it('may have a character in two chunks', async () => {
+  it('can have a character split across two chunks', async () => {
     const { events } = await read(['data: \xc3', '\xa9\n\n']);
     assert.equal(events[0]?.data, 'é');
   });
 
-  it('never asks to come back without a pause', async () => {
+  it('never causes a reconnection without a delay', async () => {
     for (const [value, waited] of [
       ['0', 100],
       ['5', 100],
@@ -51,7 +51,7 @@ describe('an event stream, as hubgate subscribe reads it (WHATWG HTML §9.2.6)',
     }
   });
 
-  it('of one long line is looked at once, not once for each of its chunks', async (test) => {
+  it('with one long line is scanned once, not once for each chunk', async (test) => {
     const split = test.mock.method(String.prototype, 'split');
     const { events } = await read(['data: ', ...Array<string>(1000).fill('x'.repeat(100)), '\n\n']);
     assert.equal(events[0]?.data.length, 100_000);

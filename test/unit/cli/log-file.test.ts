@@ -10,7 +10,7 @@ import { TestClock } from '../../support/test-clock.ts';
 const ROLL: RollOptions = { size: 100, keep: 2, keepForMs: 0, intervalMs: 0 };
 
 describe('a log file', () => {
-  it('is made with the permissions that are asked for, also when it is rolled', async (test) => {
+  it('is created with the configured permissions, also when it is rotated', async (test) => {
     const { open, directory, clock } = await setUp(test);
     const file = open({ size: 10, keep: 3, keepForMs: 0, intervalMs: 0 }, '0640');
     for (let line = 0; line < 3; line += 1) {
@@ -25,7 +25,7 @@ describe('a log file', () => {
     for (const mode of modes) assert.equal(mode & ~0o040, 0o600);
   });
 
-  it('is private, and goes on where it ended', async (test) => {
+  it('is private, and is appended to', async (test) => {
     const { path, open } = await setUp(test);
     open(null).write('one\n');
     open(null).write('two\n');
@@ -33,7 +33,7 @@ describe('a log file', () => {
     assert.equal(statSync(path).mode & 0o777, 0o600);
   });
 
-  it('is moved aside when it has grown too large, and the oldest of those go', async (test) => {
+  it('is rotated when it is too large, and the oldest files are deleted', async (test) => {
     const { directory, path, clock, open } = await setUp(test);
     const file = open(ROLL);
     for (const letter of ['a', 'b', 'c', 'd']) {
@@ -49,7 +49,7 @@ describe('a log file', () => {
     for (const name of rolled) assert.match(name, /^access-\d{4}-\d\d-\d\dT[\d-]+\.\d{3}\.log$/);
   });
 
-  it('is moved aside when it has grown too old, and what is older than wanted goes', async (test) => {
+  it('is rotated when it is too old, and files older than the limit are deleted', async (test) => {
     const { directory, path, clock, open } = await setUp(test, Date.now());
     const file = open({ ...ROLL, keep: 9, intervalMs: 60_000, keepForMs: 90_000 });
     file.write('first\n');
@@ -65,7 +65,7 @@ describe('a log file', () => {
     assert.equal(readdirSync(directory).length, 1, 'as old as the clock says');
   });
 
-  it('of several processes is moved aside once', async (test) => {
+  it('of several processes is rotated once', async (test) => {
     const { directory, path, clock, open } = await setUp(test);
     const [one, other] = [open(ROLL), open(ROLL)];
     one.write(`${'a'.repeat(120)}\n`);
@@ -77,7 +77,7 @@ describe('a log file', () => {
     assert.equal(readdirSync(directory).length, 2);
   });
 
-  it('that somebody has moved away is begun again, at once when told so', async (test) => {
+  it('that another program has moved is created again, at once after a signal', async (test) => {
     const { path, clock, open } = await setUp(test);
     const file = open(null);
     file.write('one\n');
@@ -93,7 +93,7 @@ describe('a log file', () => {
     assert.equal(readFileSync(path, 'utf8'), 'four\n', 'without being told, a second later');
   });
 
-  it('on a full disk drops lines, says so once, and counts them when it goes on', async (test) => {
+  it('on a full disk drops lines, says so once, and counts them when there is room again', async (test) => {
     const { path, clock, open, troubles } = await setUp(test);
     symlinkSync('/dev/full', path);
     const file = open(ROLL);
@@ -108,7 +108,7 @@ describe('a log file', () => {
     assert.equal(troubles.length, 2);
   });
 
-  it('whose directory has gone drops lines too', async (test) => {
+  it('also drops lines if its directory has disappeared', async (test) => {
     const { directory, path, clock, open, troubles } = await setUp(test);
     const file = open(null);
     rmSync(directory, { recursive: true });

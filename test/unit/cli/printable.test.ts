@@ -6,18 +6,18 @@ import { screenOf } from '../../../src/cli/top/screen.ts';
 
 const ESCAPES = '\u009b2J\u001b[2J\u0007\u007f\r';
 
-describe('text of others on a terminal', () => {
-  it('has no control characters but tabs and line ends', () => {
+describe('text from clients on a terminal', () => {
+  it('has no control characters except tabs and line ends', () => {
     assert.equal(printable(`a\tb\n${ESCAPES}é`), 'a\tb\n\\u009b2J\\u001b[2J\\u0007\\u007f\\u000dé');
   });
 
-  it('is the same JSON', () => {
+  it('is still the same JSON', () => {
     const json = JSON.stringify({ text: ESCAPES });
     assert.deepEqual(JSON.parse(printable(json)), { text: ESCAPES });
     assert.match(printable(json), /^\P{Cc}+$/u);
   });
 
-  it('is so in the history and in what `hubgate top` shows', () => {
+  it('is printed safely in the history and in `hubgate top`', () => {
     const update = {
       id: 'a',
       topics: [ESCAPES],

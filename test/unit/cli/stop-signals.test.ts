@@ -4,7 +4,7 @@ import { StopSignals } from '../../../src/cli/user-signals.ts';
 import { TestClock } from '../../support/test-clock.ts';
 
 describe('signals that stop the program', () => {
-  it('the first stops in good order, the second cuts, however soon it comes', () => {
+  it('the first stops gracefully, the second stops at once, however soon it arrives', () => {
     const signals = new StopSignals(new TestClock());
     assert.deepEqual(
       (['SIGTERM', 'SIGTERM'] as const).map((name) => signals.meaning(name)),
@@ -12,7 +12,7 @@ describe('signals that stop the program', () => {
     );
   });
 
-  it('one Ctrl-C that comes twice, from the terminal and from npx, is one', () => {
+  it('one Ctrl-C that arrives twice, from the terminal and from npx, counts once', () => {
     const clock = new TestClock();
     const signals = new StopSignals(clock);
     assert.equal(signals.meaning('SIGINT'), 'stop');
@@ -23,13 +23,13 @@ describe('signals that stop the program', () => {
     assert.equal(signals.meaning('SIGINT'), 'repeated');
   });
 
-  it('after a stop by the admin API the first signal cuts', () => {
+  it('after a stop through the admin API, the first signal stops at once', () => {
     const signals = new StopSignals(new TestClock());
     signals.stopping();
     assert.equal(signals.meaning('SIGINT'), 'force');
   });
 
-  it('Ctrl-C after SIGTERM cuts, and so does SIGTERM after Ctrl-C', () => {
+  it('Ctrl-C after SIGTERM stops at once, and so does SIGTERM after Ctrl-C', () => {
     for (const names of [
       ['SIGTERM', 'SIGINT'],
       ['SIGINT', 'SIGTERM'],

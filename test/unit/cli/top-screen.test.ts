@@ -42,7 +42,7 @@ const words = (lines: readonly string[]): string[] => lines.join(' ').split(/\s+
 
 describe('the screen of hubgate top', () => {
   for (const columns of [60, 80]) {
-    it(`has no line beyond ${columns} columns, and shows all that a wide one shows`, () => {
+    it(`has no line longer than ${columns} columns, and shows everything that a wide one shows`, () => {
       const lines = screenOf(OVERVIEW, '127.0.0.1:2019', { columns, coloured: false });
       for (const line of lines) assert.ok(line.length <= columns, line);
       const wide = screenOf(OVERVIEW, '127.0.0.1:2019', { columns: null, coloured: false });
@@ -50,7 +50,7 @@ describe('the screen of hubgate top', () => {
     });
   }
 
-  it('breaks at the same places with colours', () => {
+  it('breaks lines at the same places with colours', () => {
     const [plain, coloured] = [false, true].map((one) =>
       screenOf(OVERVIEW, '127.0.0.1:2019', { columns: 60, coloured: one }),
     );

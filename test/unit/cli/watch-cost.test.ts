@@ -14,8 +14,8 @@ import { TestClock } from '../../support/test-clock.ts';
 /** Longer than any round takes to begin. */
 const ROUND_MS = 11_000;
 
-describe('what watching costs (hubfile.md §4)', () => {
-  it('reads only what has changed, whether the system tells of it or not', async (test) => {
+describe('the cost of watching (hubfile.md §4)', () => {
+  it('reads only what has changed, whether or not the system reports changes', async (test) => {
     const { disk, pass, told } = start(test, pathsOf('/etc/hub', 100));
     await pass(ROUND_MS);
     for (const tells of [true, false]) {
@@ -29,7 +29,7 @@ describe('what watching costs (hubfile.md §4)', () => {
     }
   });
 
-  it('does not take a file system for silent that has told while all was being looked at', async (test) => {
+  it('does not assume that a file system reports no changes if it reported one during a full check', async (test) => {
     const { disk, pass, told, log } = start(test, pathsOf('/etc/hub', 10));
     await pass(ROUND_MS);
     told.length = 0;
@@ -44,7 +44,7 @@ describe('what watching costs (hubfile.md §4)', () => {
     assert.deepEqual(log.lines, []);
   });
 
-  it('tells two contents of the same date and size apart', async (test) => {
+  it('distinguishes two contents with the same date and size', async (test) => {
     const { disk, pass, told } = start(test, ['/etc/hub/a']);
     await pass(ROUND_MS);
     told.length = 0;
@@ -55,7 +55,7 @@ describe('what watching costs (hubfile.md §4)', () => {
     assert.deepEqual(told, [[], []]);
   });
 
-  it('goes on when a drive hangs, says so, and tells of it again when it answers', async (test) => {
+  it('continues when a drive hangs, logs it, and reports changes on the drive again when it recovers', async (test) => {
     const { disk, pass, told, log } = start(test, ['/net/a', '/net/b', '/etc/hub/a']);
     await pass(ROUND_MS);
     const release = disk.hang('/net/');

@@ -98,14 +98,14 @@ function digestsOf({ files, directories }: WatchedFiles): Map<string, string> {
 }
 
 describe('watching the configuration (hubfile.md §4)', () => {
-  it('tells a write in place', async (test) => {
+  it('reports a write in place', async (test) => {
     const { write, change } = await watch(test, { Hubfile: 'one' });
     const changed = change();
     write('Hubfile', 'two');
     await changed;
   });
 
-  it('tells a file that is renamed over it, again and again', async (test) => {
+  it('reports a file that is replaced by renaming, repeatedly', async (test) => {
     const { write, change, path } = await watch(test, { Hubfile: 'one' });
     for (const text of ['two', 'three', 'four']) {
       const changed = change();
@@ -115,7 +115,7 @@ describe('watching the configuration (hubfile.md §4)', () => {
     }
   });
 
-  it('tells a file that is deleted and made again', async (test) => {
+  it('reports a file that is deleted and created again', async (test) => {
     const { write, change, path } = await watch(test, { Hubfile: 'one' });
     const changed = change();
     unlinkSync(path('Hubfile'));
@@ -123,7 +123,7 @@ describe('watching the configuration (hubfile.md §4)', () => {
     await changed;
   });
 
-  it('tells a Kubernetes swap of ..data', async (test) => {
+  it('reports a Kubernetes swap of ..data', async (test) => {
     const version = (directory: string, name: string, text: string): void => {
       mkdirSync(join(directory, name));
       writeFileSync(join(directory, name, 'Hubfile'), text);
@@ -149,7 +149,7 @@ describe('watching the configuration (hubfile.md §4)', () => {
     }
   });
 
-  it('tells a new file in a directory from which files are imported', async (test) => {
+  it('reports a new file in a directory from which files are imported', async (test) => {
     const { change, directory } = await watch(
       test,
       { Hubfile: 'import sites/*' },
@@ -163,7 +163,7 @@ describe('watching the configuration (hubfile.md §4)', () => {
     await changed;
   });
 
-  it('tells a file that was missing when it began', async (test) => {
+  it('reports a file that was missing at the start', async (test) => {
     const { change, write } = await watch(
       test,
       { Hubfile: 'import later' },
@@ -174,7 +174,7 @@ describe('watching the configuration (hubfile.md §4)', () => {
     await changed;
   });
 
-  it('tells several writes within 100 ms as one change', async (test) => {
+  it('reports several writes within 100 ms as one change', async (test) => {
     const { change, write, count } = await watch(test, { Hubfile: 'one', part: 'one' });
     let changed = change();
     for (let i = 0; i < 20; i += 1) {
@@ -189,7 +189,7 @@ describe('watching the configuration (hubfile.md §4)', () => {
     assert.equal(count(), 2);
   });
 
-  it('compares the content where the file system does not tell, and says so once', async (test) => {
+  it('compares contents if the file system does not report changes, and logs this once', async (test) => {
     const { change, directory, warnings } = await watch(
       test,
       {},
@@ -217,7 +217,7 @@ describe('watching the configuration (hubfile.md §4)', () => {
     assert.match(warnings.join(), /does not report changes/);
   });
 
-  it('does not tell a touch, nor other files beside it', async (test) => {
+  it('reports neither a touch nor changes to unrelated files', async (test) => {
     const { change, write, count, path, warnings } = await watch(test, {
       Hubfile: 'one',
       part: 'one',
@@ -233,8 +233,8 @@ describe('watching the configuration (hubfile.md §4)', () => {
   });
 });
 
-describe('a watch that is closed', () => {
-  it('is not begun again by a reload that ends after it, which would keep the process alive', async () => {
+describe('a watcher that is closed', () => {
+  it('is not started again by a reload that ends later, which would keep the process alive', async () => {
     const program = `
       import { FileWatcher } from './src/cli/watch/file-watcher.ts';
       import { systemClock } from './src/kernel/clock.ts';

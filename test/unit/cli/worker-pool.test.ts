@@ -14,7 +14,7 @@ import { temporaryDirectory } from '../../support/temporary-directory.ts';
 const program = fileURLToPath(new URL('scripted-worker.ts', import.meta.url));
 
 describe('the workers of a gateway', () => {
-  it('give up what they have built when another cannot build it', async (test) => {
+  it('discard what they have built if another worker cannot build it', async (test) => {
     const { pool, journal, numbers } = await start(test);
     const [first, second] = numbers;
     const refused = `prepare fails in ${second}`;
@@ -32,7 +32,7 @@ describe('the workers of a gateway', () => {
     ]);
   });
 
-  it('are replaced when they cannot serve what the others serve already', async (test) => {
+  it('are replaced if they cannot serve what the others already serve', async (test) => {
     const { pool, journal, numbers, log } = await start(test);
     const [first, second] = numbers;
     const wanted = `commit fails in ${second}`;
@@ -50,7 +50,7 @@ describe('the workers of a gateway', () => {
     ]);
   });
 
-  it('keep what they serve when none of them can commit, and the reload says so', async (test) => {
+  it('keep serving the same configuration if none of them can commit, and the reload reports it', async (test) => {
     const { pool, journal, numbers } = await start(test);
     const [first, second] = numbers;
     const wanted = `commit fails in ${first}, commit fails in ${second}`;
@@ -62,7 +62,7 @@ describe('the workers of a gateway', () => {
     ]);
   });
 
-  it('are started again by a reload when none is left, and it is refused when they cannot build it', async (test) => {
+  it('are restarted by a reload if none is left; the reload is refused if they cannot build it', async (test) => {
     const clock = new TestClock();
     const { pool, journal, numbers, log } = await start(test, clock);
     for (const number of numbers) cluster.workers?.[number]?.process.kill('SIGKILL');

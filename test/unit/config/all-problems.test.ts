@@ -23,7 +23,7 @@ function problemsOf(text: string, file = '/etc/Hubfile'): string[] {
 }
 
 describe('all problems of a file at once (hubfile.md §1)', () => {
-  it('those of a directive, of a placeholder, and those across fields of other sites', () => {
+  it('include those of a directive, of a placeholder, and those between fields of different sites', () => {
     const text = `http://a.example {
 	respnd "oops"
 }
@@ -43,7 +43,7 @@ http://c.example, http://b.example {
     ]);
   });
 
-  it('but nothing that may only follow from what could not be read', () => {
+  it('exclude those that may only follow from a part that could not be read', () => {
     // Without its wrong line the hub would have an issuer, and discovery a hub.
     const inSite = 'http://a.example {\n\thub {\n\t\tisuer x\n\t}\n\tdiscovery\n}\n';
     assert.deepEqual(problemsOf(inSite), ['3 unknown-option']);
@@ -55,7 +55,7 @@ http://c.example, http://b.example {
     assert.equal(problemsOf(data, '/etc/hub.json').length, 1);
   });
 
-  it('what concerns one site only, although another has a mistake', () => {
+  it('include those of one site, although another has a mistake', () => {
     const text = `http://a.example {
 	respnd "oops"
 }
@@ -91,7 +91,7 @@ https://c.example {
     ]);
   });
 
-  it('before a fault that ends the reading', () => {
+  it('include those before a mistake that stops the reading', () => {
     const text = `http://a.example {
 	respnd "oops"
 }
@@ -112,7 +112,7 @@ http://c.example {
     ]);
   });
 
-  it('of the other sites when one of YAML or JSON has another shape', () => {
+  it('include those of the other sites if one site has the wrong shape in YAML or JSON', () => {
     const site = (host: string, more: string) =>
       `{"addresses": [{"scheme": "http", "host": "${host}"}], ${more}}`;
     const data = `{"sites": [
@@ -127,7 +127,7 @@ http://c.example {
     ]);
   });
 
-  it('but a part that an alias takes from elsewhere is wrong wherever it is used', () => {
+  it('include a part that an alias uses from elsewhere, wherever it is used', () => {
     const yaml = `sites:
   - addresses: [{ host: a.example, scheme: http }]
     bind: &wrong 7

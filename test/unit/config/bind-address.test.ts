@@ -15,7 +15,7 @@ const good: Record<string, BindAddress> = {
   'fd/12': { kind: 'fd', fd: 12 },
 };
 
-describe('where a site listens', () => {
+describe('the address on which a site listens', () => {
   for (const [text, bind] of Object.entries(good)) {
     it(`${text} is read and written`, () => {
       assert.deepEqual(parseBindAddress(text), bind);
@@ -23,7 +23,7 @@ describe('where a site listens', () => {
     });
   }
 
-  it('IPv6 may stand in brackets, a mode without its zero', () => {
+  it('IPv6 may be in brackets, and a mode may omit its leading zero', () => {
     assert.deepEqual(parseBindAddress('[::1]'), { kind: 'host', host: '::1' });
     assert.deepEqual(parseBindAddress('unix//a|666'), { kind: 'unix', path: '/a', mode: 0o666 });
   });
@@ -50,6 +50,6 @@ describe('where a site listens', () => {
     'fd/3x',
     'fd/-3',
   ]) {
-    it(`${JSON.stringify(text)} is none`, () => assert.equal(parseBindAddress(text), null));
+    it(`${JSON.stringify(text)} is refused`, () => assert.equal(parseBindAddress(text), null));
   }
 });

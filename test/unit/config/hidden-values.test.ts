@@ -23,7 +23,7 @@ function shown(text: string, env: Record<string, string> = {}): string {
   return JSON.stringify(encodeConfig(written, registry, how));
 }
 
-describe('a configuration as it is printed', () => {
+describe('a configuration that is printed', () => {
   for (const line of [
     '@k header X-Api-Key s3cret\nrespond @k 200',
     '@k header_regexp X-Auth s3cret\nrespond @k 200',
@@ -40,7 +40,7 @@ describe('a configuration as it is printed', () => {
     });
   }
 
-  it('hides what came from a variable, wherever it stands, and not the default of one', () => {
+  it('hides values that came from a variable, wherever they are, but not a default', () => {
     const text = 'http://{$NAME} {\nheader X-Custom "a {$TOK} b"\nrespond {$TEXT:default}\n}';
     const printed = shown(text, { TOK: 'q7Rw-9', NAME: 'site.example' });
     assert.ok(!printed.includes('q7Rw-9'), printed);
@@ -49,7 +49,7 @@ describe('a configuration as it is printed', () => {
     assert.ok(printed.includes('site.example'), 'host names are public');
   });
 
-  it('keeps what names no secret', () => {
+  it('shows values that are not secret', () => {
     const printed = shown('http://:8080 {\n@a header X-Requested-With fetch\nrespond @a ok\n}');
     assert.ok(printed.includes('fetch'), printed);
   });
@@ -66,7 +66,7 @@ describe('a key from a file', () => {
     }
   }`.replaceAll(/\{ (jwt .*) \}/g, '{\n$1\n}');
 
-  it('is the bytes of the file, whatever they are', () => {
+  it('contains exactly the bytes of the file', () => {
     const { config } = load(hub('{file.key.bin}'));
     const source = config.sites[0]?.hub?.issuers[0]?.subscriber;
     assert.ok(source?.kind === 'jwt');
@@ -85,7 +85,7 @@ describe('a key from a file', () => {
     assert.deepEqual(source.key.bytes(), KEY);
   });
 
-  it('that is not UTF-8 is refused where a text is wanted, and beside a text', () => {
+  it('that is not UTF-8 is refused if text is expected, or if text precedes or follows it', () => {
     const refuses = (text: string): void =>
       assert.throws(
         () => load(text),

@@ -43,14 +43,14 @@ function configurations(): { readonly name: string; readonly config: Config }[] 
 }
 
 describe('the JSON Schema of configurations', () => {
-  it('is the one that is shipped, with the package and with the extension', () => {
+  it('is the one that ships with the package and with the extension', () => {
     for (const file of ['schema', 'editors/vscode/schemas']) {
       const text = readFileSync(join(root, file, 'config.schema.json'), 'utf8');
       assert.deepEqual(JSON.parse(text), JSON.parse(JSON.stringify(configSchema(registry))));
     }
   });
 
-  it('allows every configuration that a golden case reads, brief or whole', () => {
+  it('allows every configuration of the golden cases, with and without defaults', () => {
     const all = configurations();
     assert.ok(all.length > 150, `${all.length} configurations`);
     for (const { name, config } of all) {
@@ -63,7 +63,7 @@ describe('the JSON Schema of configurations', () => {
     }
   });
 
-  it('allows durations and sizes as text, and says where it is itself', () => {
+  it('allows durations and sizes as text, and a reference to the schema itself', () => {
     const data = parse(
       '$schema: file:///x\noptions:\n  gracePeriodMs: 1h30m\n  servers: { maxHeaderSize: 64KiB }\n',
     );

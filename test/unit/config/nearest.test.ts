@@ -18,7 +18,7 @@ describe('nearestName', () => {
     ['entirely_different', undefined],
   ];
   for (const [written, name] of meant) {
-    it(`takes "${written}" for ${name ?? 'nothing known'}`, () => {
+    it(`suggests ${name ?? 'nothing known'} for "${written}"`, () => {
       assert.equal(nearestName(written, known), name);
     });
   }

@@ -48,7 +48,7 @@ function publisherOf(config: Config): KeySource | null | undefined {
 }
 
 describe('resolvePlaceholders (Hubfile §1)', () => {
-  it('replaces {env.X} and {file.X} within texts, once', () => {
+  it('replaces {env.X} and {file.X} within text, once', () => {
     const site = siteThatAnswers('<{env.A}{env.UNSET}{file.key}> {host}');
     const config = { options: defaultOptions, sites: [site] };
     const { config: resolved } = resolve(config, { A: '{env.B}', B: 'no' });
@@ -60,14 +60,14 @@ describe('resolvePlaceholders (Hubfile §1)', () => {
     assert.equal(bodyOf(resolve(config, { A: 'x' }).config), '\\{env.A}');
   });
 
-  it('takes relative paths from the directory of the Hubfile and drops one newline', () => {
+  it('resolves relative paths from the directory of the Hubfile and drops one newline', () => {
     const sites = [siteThatAnswers('{file./run/other}|{file.key}')];
     const { config, files: read } = resolve({ options: defaultOptions, sites });
     assert.equal(bodyOf(config), 'two\n|secret-of-a-file');
     assert.deepEqual(read, ['/run/other', '/etc/hubgate/key']);
   });
 
-  it('reports a file that cannot be read, about the part that names it', () => {
+  it('reports a file that it cannot read, at the part that names it', () => {
     const config = { options: defaultOptions, sites: [siteThatAnswers('{file.missing}')] };
     const { findings, files: read } = resolve(config);
     assert.equal(findings.length, 1);
@@ -76,7 +76,7 @@ describe('resolvePlaceholders (Hubfile §1)', () => {
     assert.deepEqual(read, ['/etc/hubgate/missing'], 'it is watched all the same');
   });
 
-  it('knows what each changed part came from, and keeps the others', () => {
+  it('knows the source of each changed part, and keeps the other parts', () => {
     const config = {
       options: defaultOptions,
       sites: [siteThatAnswers('{env.A}'), siteThatAnswers('plain')],
@@ -91,7 +91,7 @@ describe('resolvePlaceholders (Hubfile §1)', () => {
     assert.ok(Object.isFrozen(changed));
   });
 
-  it('reads secrets without ever showing them', () => {
+  it('reads secrets without ever displaying them', () => {
     const key = new Secret('{file.key}');
     const { config } = resolve(withPublisher({ kind: 'jwt', key, algorithm: '{env.ALG}' }), {
       ALG: 'HS384',
@@ -103,7 +103,7 @@ describe('resolvePlaceholders (Hubfile §1)', () => {
     assert.doesNotMatch(inspect(config, { depth: null }) + JSON.stringify(config), /secret-of/);
   });
 
-  it('counts a key from an unset variable as not configured, with a warning (H-493)', () => {
+  it('treats a key from an unset variable as not configured, with a warning (H-493)', () => {
     const config = withPublisher({
       kind: 'jwt',
       key: new Secret('{env.KEY}'),
@@ -116,7 +116,7 @@ describe('resolvePlaceholders (Hubfile §1)', () => {
     assert.equal(findings[0]?.about, publisherOf(config));
   });
 
-  it('counts an algorithm from an unset variable as not given (H-513)', () => {
+  it('treats an algorithm from an unset variable as not given (H-513)', () => {
     const key = new Secret('a-secret');
     const source = publisherOf(
       resolve(withPublisher({ kind: 'jwt', key, algorithm: '{env.ALG}' })).config,
@@ -125,7 +125,7 @@ describe('resolvePlaceholders (Hubfile §1)', () => {
     assert.equal(source.algorithm, null);
   });
 
-  it('does not take inherited members for variables', () => {
+  it('does not read inherited members as variables', () => {
     const config = { options: defaultOptions, sites: [siteThatAnswers('[{env.constructor}]')] };
     assert.equal(bodyOf(resolve(config).config), '[]');
   });

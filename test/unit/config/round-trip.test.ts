@@ -49,7 +49,7 @@ describe('a configuration as JSON and YAML (hubfile.md §1)', () => {
   it('has the golden files to compare', () => assert.ok(configs.length > 150));
 
   for (const brief of [true, false]) {
-    it(`means the same when it is read again, ${brief ? 'without' : 'with'} its defaults`, () => {
+    it(`means the same when it is read back, ${brief ? 'without' : 'with'} its defaults`, () => {
       for (const { path, config } of configs) {
         const data = encodeConfig(config, registry, { showSecrets: true, brief });
         const json = reread(JSON.stringify(data, null, 2), 'x.json');
@@ -61,7 +61,7 @@ describe('a configuration as JSON and YAML (hubfile.md §1)', () => {
     });
   }
 
-  it('never holds a secret unless it is asked for', () => {
+  it('never contains a secret unless requested', () => {
     let secrets = 0;
     for (const { path, config } of configs) {
       const printed = JSON.stringify(

@@ -11,8 +11,8 @@ function fail(attempts: Attempts, client: string, times: number): void {
   }
 }
 
-describe('what checks of passwords may cost a client', () => {
-  it('are 4 at once', () => {
+describe('the password checks that a client may use', () => {
+  it('are limited to 4 at once', () => {
     const attempts = new Attempts(new TestClock());
     for (let i = 0; i < 4; i += 1) {
       assert.equal(attempts.waitMs('10.0.0.1'), 0);
@@ -24,7 +24,7 @@ describe('what checks of passwords may cost a client', () => {
     assert.equal(attempts.waitMs('10.0.0.1'), 0);
   });
 
-  it('are 20 wrong ones a minute, counted from the first', () => {
+  it('are limited to 20 failures a minute, counted from the first', () => {
     const clock = new TestClock();
     const attempts = new Attempts(clock);
     fail(attempts, '10.0.0.1', 19);
@@ -37,7 +37,7 @@ describe('what checks of passwords may cost a client', () => {
     assert.equal(attempts.waitMs('10.0.0.1'), 0);
   });
 
-  it('forget the client that has been quiet longest beyond 10,000 of them', () => {
+  it('are counted for at most 10,000 clients, after which the client inactive for longest is dropped', () => {
     const attempts = new Attempts(new TestClock());
     fail(attempts, 'first', 20);
     fail(attempts, 'second', 20);

@@ -4,10 +4,10 @@ import { ConfigError, type Problem } from '../../../src/config/problem.ts';
 import { parseHubfile } from '../../../src/index.ts';
 import { CADDY_NAMES } from './caddy-names.ts';
 
-describe('what a Caddyfile can say', () => {
+describe('Caddyfile syntax', () => {
   for (const [template, names] of CADDY_NAMES) {
     for (const name of names.split(/\s+/)) {
-      it(`is understood, or refused with what does its work: ${template.replace(/\s+/g, ' ').replace('$', name)}`, () => {
+      it(`is understood, or refused with the name of the replacement: ${template.replace(/\s+/g, ' ').replace('$', name)}`, () => {
         for (const { code, message, hint } of problemsOf(template.replace('$', name))) {
           assert.doesNotMatch(code, /^unknown-(?:directive|option|matcher|condition)/, message);
           if (!code.startsWith('unsupported-')) continue;

@@ -4,7 +4,7 @@ import { parseExpression } from '../../../src/matchers/expression/program.ts';
 import { fakeExchange } from '../http/fake-exchange.ts';
 
 describe('expressions', () => {
-  it('are refused where their time has no bound', () => {
+  it('are refused if their running time is unbounded', () => {
     const nested =
       '"a".split("").exists(a, "b".split("").exists(b, "c".split("").exists(c, c == a)))';
     assert.throws(() => parseExpression(nested), /macros are nested/);
@@ -16,21 +16,21 @@ describe('expressions', () => {
     assert.throws(() => parseExpression(`"${'x'.repeat(17_000)}" == ""`), /longer than/);
   });
 
-  it('match texts in linear time', () => {
+  it('match text in linear time', () => {
     const slow = parseExpression('{header.X-A}.matches("^(a+)+$")');
     const exchange = fakeExchange({});
     exchange.headers.append('X-A', `${'a'.repeat(5000)}!`);
     assert.equal(slow.holds(exchange, new Map()), false);
   });
 
-  it('cut what they split', () => {
+  it('limit the results of a split', () => {
     const many = parseExpression('{header.X-A}.split(",").size() == 200');
     const exchange = fakeExchange({});
     exchange.headers.append('X-A', 'a,'.repeat(5000));
     assert.equal(many.holds(exchange, new Map()), true);
   });
 
-  it('take what matchers are called with as it is written', () => {
+  it('pass arguments to matchers exactly as written', () => {
     const { conditions } = parseExpression(`file({'try_files': [{path}, "/a"]}) && path('/a')`);
     const kinds = [...conditions.values()].map(({ kind }) => kind);
     assert.deepEqual(kinds, ['file', 'path']);
@@ -38,7 +38,7 @@ describe('expressions', () => {
     assert.throws(() => parseExpression(`path_regexp('a', 'b', 'c')`), /these arguments/);
   });
 
-  it('without a value fail the request', () => {
+  it('fail the request if they have no value', () => {
     const { holds } = parseExpression('int({query.n}) > 5');
     assert.throws(() => holds(fakeExchange({ target: '/?n=x' }), new Map()), { status: 500 });
   });

@@ -100,7 +100,7 @@ describe('the content of a file', () => {
   for (const [protocol, get] of Object.entries(CLIENTS)) {
     for (const isKept of [false, true]) {
       const how = isKept ? ', where a step before the client keeps pieces of it' : '';
-      it(`arrives as it is over ${protocol}${how}, with few reads`, async (test) => {
+      it(`arrives unchanged over ${protocol}${how}, with few reads`, async (test) => {
         const bytes = content(8 * MB);
         const { server } = await serve(test, bytes, isKept);
         const reads = await countReads(async () => {
@@ -112,7 +112,7 @@ describe('the content of a file', () => {
     }
   }
 
-  it('is cut over HTTP/1.1 when the file becomes shorter, and nothing follows on its connection', async (test) => {
+  it('is cut short over HTTP/1.1 if the file shrinks, and nothing else is sent on its connection', async (test) => {
     const { path, server } = await serve(test, Buffer.alloc(LARGE_BYTES, 'x'));
     const client = net.connect(server.http1, '127.0.0.1').on('error', () => {});
     client.write('GET / HTTP/1.1\r\nHost: a\r\n\r\n'.repeat(2));
@@ -125,7 +125,7 @@ describe('the content of a file', () => {
     assert.equal(heads, 1);
   });
 
-  it('is broken off over HTTP/2 when the file becomes shorter', async (test) => {
+  it('is aborted over HTTP/2 if the file shrinks', async (test) => {
     const { path, server } = await serve(test, Buffer.alloc(LARGE_BYTES, 'x'));
     const session = http2.connect(`http://127.0.0.1:${server.http2}`).on('error', () => {});
     const stream = session.request({ ':path': '/' }).on('error', () => {});

@@ -7,7 +7,7 @@ describe('a listing of 10,000 entries', () => {
   const numbers = Array.from({ length: 10_000 }, (_, n) => ({ key: (n * 7919) % 5003, n }));
   const compare = (a: { key: number }, b: { key: number }): number => a.key - b.key;
 
-  it('is sorted in slices, as in one go', () => {
+  it('is sorted in slices, with the same result as in one go', () => {
     const budget = new Budget(TURN_STEPS);
     const steps = sorted(numbers, compare, budget);
     let scheduler = 1;
@@ -21,7 +21,7 @@ describe('a listing of 10,000 entries', () => {
     assert.deepEqual(result.value, [...numbers].sort(compare));
   });
 
-  it('sorts few as many', () => {
+  it('sorts few entries in the same order as many', () => {
     for (const length of [0, 1, 499, 500, 501, 1501]) {
       const some = numbers.slice(0, length);
       assert.deepEqual(
@@ -41,7 +41,7 @@ describe('a listing of 10,000 entries', () => {
 });
 
 describe('the natural order of names', () => {
-  it('compares numbers by their value, and is an order', () => {
+  it('compares numbers by value, and is a consistent order', () => {
     const ordered = [
       '',
       '01',

@@ -23,7 +23,7 @@ function checks(places = 1) {
 }
 
 describe('checks of passwords (basic_auth)', () => {
-  it('do not keep the one waiting that has logged in before, however many others try', async () => {
+  it('do not delay a client that has logged in before, however many others try', async () => {
     const { made, asked, serveAll } = checks();
     made.remember('192.0.2.1');
     const all = Array.from({ length: 240 }, (_, at) =>
@@ -35,7 +35,7 @@ describe('checks of passwords (basic_auth)', () => {
     assert.ok(asked.indexOf('right') <= 2, String(asked.indexOf('right')));
   });
 
-  it('give an address that is new its turn among the networks, not behind all that wait', async () => {
+  it('give a new address its turn among the networks, not after all waiting checks', async () => {
     const { made, asked, serveAll } = checks();
     const all = Array.from({ length: 240 }, (_, at) =>
       made.matches({ password: 'wrong', hash: '' }, `10.0.${at % 4}.${at}`),
@@ -46,7 +46,7 @@ describe('checks of passwords (basic_auth)', () => {
     assert.ok(asked.indexOf('right') <= 5, String(asked.indexOf('right')));
   });
 
-  it('turn away those of whom most wait once too many do', async () => {
+  it('reject clients of the network with the most waiting checks once there are too many', async () => {
     const { made, asked, serveAll } = checks();
     const wrong = Array.from({ length: 300 }, (_, at) =>
       made
@@ -61,7 +61,7 @@ describe('checks of passwords (basic_auth)', () => {
     assert.ok(answers.includes(503));
   });
 
-  it('are made several at a time', async () => {
+  it('run several at a time', async () => {
     const { made, asked, serveAll } = checks(3);
     const all = [1, 2, 3, 4].map((at) =>
       made.matches({ password: `${at}`, hash: '' }, `10.0.0.${at}`),
@@ -73,7 +73,7 @@ describe('checks of passwords (basic_auth)', () => {
   });
 });
 
-describe('the network of a client that shares its turns', () => {
+describe('the network whose clients share turns', () => {
   for (const [address, network] of [
     ['192.0.2.77', '192.0.2'],
     ['::ffff:192.0.2.77', '192.0.2'],
@@ -82,7 +82,7 @@ describe('the network of a client that shares its turns', () => {
     ['2001:db8::1', '2001:db8:0:0'],
     ['::1', '0:0:0:0'],
   ] as const) {
-    it(`of ${address} is ${network}`, () => {
+    it(`for ${address} is ${network}`, () => {
       assert.equal(fairShareNetwork(address), network);
     });
   }

@@ -17,7 +17,7 @@ const directive = (place: Partial<DirectiveSyntax> = {}): DirectiveSyntax => ({
 });
 
 describe('the registry of directives', () => {
-  it('has each in a file or a folder of its name, under the kind of its configuration', () => {
+  it('has each directive in a file or a folder with its name, under the kind of its configuration', () => {
     for (const [name, { data, compile }] of Object.entries(directives)) {
       const place = join(root, 'src/directives', name.replaceAll('_', '-'));
       assert.ok(existsSync(`${place}.ts`) || existsSync(join(place, 'syntax.ts')), name);
@@ -25,7 +25,7 @@ describe('the registry of directives', () => {
     }
   });
 
-  it('begins the usage of each with its name', () => {
+  it('starts the usage of each directive with its name', () => {
     for (const [name, { syntax }] of Object.entries({ ...directives, ...matchers })) {
       const { usage, summary } = syntax;
       for (const line of usage.trim().split('\n')) {
@@ -35,12 +35,12 @@ describe('the registry of directives', () => {
     }
   });
 
-  it('has none that is listed as lacking', () => {
+  it('has no directive that is listed as missing', () => {
     for (const name of Object.keys(unsupportedDirectives)) assert.ok(!(name in directives), name);
     for (const name of Object.keys(unsupportedConditions)) assert.ok(!(name in matchers), name);
   });
 
-  it('gives each its place: that of Caddy, after another, or besides it', () => {
+  it('gives each directive its place: that of Caddy, after another, or outside the order', () => {
     assert.deepEqual(
       directiveOrder({
         second: directive({ after: 'first' }),

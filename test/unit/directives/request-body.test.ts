@@ -9,7 +9,7 @@ const HANDLER = 'request_body';
 
 describe('write_timeout of request_body', () => {
   for (const { name, ask, port } of PROTOCOLS) {
-    it(`holds for a request whose body is bounded and has come, over ${name}`, async () => {
+    it(`applies to a request whose body is limited and has arrived, over ${name}`, async () => {
       const clock = new TestClock();
       const limits = { maxSize: 100, readTimeoutMs: 0, writeTimeoutMs: 1000 };
       const handler = limitRequestBody({ kind: HANDLER, ...limits }, { clock });

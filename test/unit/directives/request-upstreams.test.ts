@@ -30,8 +30,8 @@ function proxiesFor(upstream: string, upstreamsAllow: readonly string[]) {
 
 const refused = (error: unknown): boolean => error instanceof HttpError && error.status === 502;
 
-describe('upstreams that requests name', () => {
-  it('are those that the file allows, by name, domain, port and range', () => {
+describe('upstreams that a request names', () => {
+  it('are limited to those that the file allows, by name, domain, port and range', () => {
     const { ask, made } = proxiesFor('http://{query.to}', [
       'app.internal:8080',
       '*.svc.internal',
@@ -63,7 +63,7 @@ describe('upstreams that requests name', () => {
     assert.equal(made.length, 3);
   });
 
-  it('are kept for the next request, a bounded number of them', () => {
+  it('are kept for the next request, up to a limit', () => {
     const { ask, made, closed, proxies } = proxiesFor('http://10.0.0.1:{query.to}', ['10.0.0.1']);
     for (let port = 1; port <= MAX_REQUEST_UPSTREAMS; port += 1) ask(String(port));
     ask('1');

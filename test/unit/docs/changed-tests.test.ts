@@ -9,7 +9,7 @@ const script = new URL('../../../scripts/changed-tests.mjs', import.meta.url).hr
 const { testsConcernedBy } = (await import(script)) as ChangedTests;
 
 describe('npm test -- --changed', () => {
-  it('takes the tests whose imports reach the change, over any number of files', () => {
+  it('runs the tests whose imports reach the change, through any number of files', () => {
     const signing = testsConcernedBy(['src/auth/mint.ts']);
     assert.ok(signing.includes('test/unit/auth/sign-token.test.ts'));
     assert.ok(!signing.includes('test/unit/hub-pattern/syntax.test.ts'));
@@ -20,7 +20,7 @@ describe('npm test -- --changed', () => {
     assert.ok(wheel.length > signing.length);
   });
 
-  it('takes the tests of a browser for what is bundled into a script', () => {
+  it('runs the browser tests for files that are bundled into a script', () => {
     for (const file of ['src/debugger/traffic.ts', 'src/debugger/buffer.ts']) {
       assert.ok(testsConcernedBy([file]).includes('test/protocol/debugger.test.ts'), file);
     }
@@ -31,7 +31,7 @@ describe('npm test -- --changed', () => {
     assert.ok(testsConcernedBy([hashing]).includes('test/e2e/basic-auth.test.ts'));
   });
 
-  it('takes a test that has changed itself, one beside a fixture, and none for no change', () => {
+  it('runs a test that has changed itself or is next to a changed fixture, and no tests without a change', () => {
     assert.deepEqual(testsConcernedBy(['test/e2e/upgrade.test.ts']), ['test/e2e/upgrade.test.ts']);
     const golden = testsConcernedBy(['test/hubfile/addresses/ports.hubfile']);
     assert.ok(golden.includes('test/hubfile/golden.test.ts'));

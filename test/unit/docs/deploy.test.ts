@@ -68,7 +68,7 @@ describe('deploy: Hubfiles', () => {
     'the ConfigMap of kubernetes/': text(manifest('ConfigMap', 'hubgate'), 'data', 'Hubfile'),
   };
   for (const [name, hubfile] of Object.entries(hubfiles)) {
-    it(`${name} is valid, and formatted`, () => {
+    it(`${name} is valid and formatted`, () => {
       const io = withFiles(
         { ...diskIo(env), read: () => Buffer.from(hubfile) },
         { '/etc/hubgate-tls/tls.crt': site.cert, '/etc/hubgate-tls/tls.key': site.key },
@@ -85,7 +85,7 @@ describe('deploy: Hubfiles', () => {
 });
 
 describe('deploy: systemd', () => {
-  it('the units are what systemd-analyze lets pass', async (test) => {
+  it('systemd-analyze accepts the units', async (test) => {
     const analyze = programPath(test, 'systemd-analyze', 'systemd');
     if (analyze === null) return;
     const directory = await temporary(test);
@@ -114,7 +114,7 @@ describe('deploy: docker', () => {
   const dockerfile = readFileSync(join(deploy, 'docker/Dockerfile'), 'utf8');
   const compose = parse(readFileSync(join(deploy, 'docker/compose.yaml'), 'utf8')) as Part;
 
-  it('the image runs without root, has a health check, and copies what is there', () => {
+  it('the image runs without root, has a health check and copies only existing files', () => {
     const users = [...dockerfile.matchAll(/^USER (.+)$/gm)].map(([, user]) => user);
     assert.deepEqual(users, ['node']);
     assert.match(dockerfile, /^HEALTHCHECK .*\\\n.*9090\/health\/ready/m);
@@ -126,7 +126,7 @@ describe('deploy: docker', () => {
     }
   });
 
-  it('the services mount what is there, wait for whom they need, and no secret stands in the file', () => {
+  it('the services mount existing files and wait for the services that they need; the file contains no secrets', () => {
     const services = Object.entries(at(compose, 'services')) as [string, Part][];
     assert.deepEqual(
       services.map(([name]) => name),
@@ -151,7 +151,7 @@ describe('deploy: docker', () => {
     assert.deepEqual(at(hubgate, 'cap_drop'), ['ALL']);
   });
 
-  it('docker-compose takes the services, and would not take a word that it does not know', async (test) => {
+  it('docker-compose accepts the services, and would refuse an unknown word', async (test) => {
     const program = programPath(test, 'docker-compose', 'docker-compose');
     if (program === null) return;
     const directory = await temporary(test);
@@ -171,7 +171,7 @@ describe('deploy: docker', () => {
     await assert.rejects(check('mistaken', written.replace('healthcheck:', 'healthchek:')));
   });
 
-  it('the health check of the image tells a gateway that is ready from none', async () => {
+  it('the health check of the image distinguishes a gateway that is ready from one that is not', async () => {
     const [, text = ''] = /^HEALTHCHECK [^]*?CMD (\[.*\])$/m.exec(dockerfile) ?? [];
     const [program, ...args] = JSON.parse(text) as string[];
     assert.equal(program, 'node');
@@ -197,7 +197,7 @@ describe('deploy: docker', () => {
     }
   });
 
-  it('Prometheus takes its configuration', async (test) => {
+  it('Prometheus accepts its configuration', async (test) => {
     const promtool = programPath(test, 'promtool', 'prometheus');
     if (promtool === null) return;
     const directory = await temporary(test);
@@ -212,7 +212,7 @@ describe('deploy: kubernetes', () => {
   const pod = at(deployment, 'spec', 'template', 'spec');
   const container = at(pod, 'containers', '0');
 
-  it('each object says what it is, and its selectors find pods', () => {
+  it('each object declares its kind, and its selectors match pods', () => {
     const labels = ['hubgate', 'hubgate-redis'];
     for (const one of manifests) {
       for (const keys of [['apiVersion'], ['kind'], ['metadata', 'name']]) at(one, ...keys);
@@ -242,7 +242,7 @@ describe('deploy: kubernetes', () => {
     }
   });
 
-  it('two replicas share the history of the Redis that is there', () => {
+  it('two replicas share the history in the deployed Redis', () => {
     assert.equal(text(deployment, 'spec', 'replicas'), '2');
     const redis = text(manifest('Service', 'hubgate-redis'), 'metadata', 'name');
     const hubfile = text(manifest('ConfigMap', 'hubgate'), 'data', 'Hubfile');
@@ -262,7 +262,7 @@ describe('deploy: kubernetes', () => {
     assert.equal(text(container, 'args', '2'), `${text(mounts[0], 'mountPath')}/Hubfile`);
   });
 
-  it('is asked at the listener for metrics, and given the time that a stop takes', () => {
+  it('the probes use the listener for metrics, and the grace period leaves enough time to stop', () => {
     const names = list(container, 'ports').map((port) => text(port, 'name'));
     for (const probe of ['startupProbe', 'readinessProbe', 'livenessProbe']) {
       const { path, port } = at(container, probe, 'httpGet') as unknown as Record<string, string>;
@@ -278,7 +278,7 @@ describe('deploy: kubernetes', () => {
     assert.ok(allowed > grace + Number(preStop) * 1000);
   });
 
-  it('needs no root', () => {
+  it('nothing needs root', () => {
     assert.equal(text(pod, 'securityContext', 'runAsNonRoot'), 'true');
     assert.deepEqual(at(container, 'securityContext', 'capabilities', 'drop'), ['ALL']);
     assert.deepEqual(at(pod, 'securityContext', 'sysctls', '0'), {

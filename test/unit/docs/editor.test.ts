@@ -57,7 +57,7 @@ function scopes(line: string, word: string): string[] {
 }
 
 describe('the editor extension', () => {
-  it('is complete: every file that it names is there', () => {
+  it('is complete: every file that it names exists', () => {
     const { contributes } = readJson('package.json') as Manifest;
     const files = [
       ...contributes.languages.map(({ configuration }) => configuration),
@@ -68,7 +68,7 @@ describe('the editor extension', () => {
     assert.ok(readdirSync(extension).includes('language-configuration.json'));
   });
 
-  it('has expressions that compile, and includes that exist', () => {
+  it('has expressions that compile and includes that exist', () => {
     for (const { match, begin, end, include } of everyRule) {
       for (const pattern of [match, begin]) {
         if (pattern !== undefined) assert.doesNotThrow(() => new RegExp(pattern, 'u'), pattern);
@@ -79,7 +79,7 @@ describe('the editor extension', () => {
     }
   });
 
-  it('colours every directive, and what a line is made of', () => {
+  it('colours every directive and all parts of a line', () => {
     for (const name of Object.keys(directives)) {
       assert.ok(
         scopes(`\t${name} x`, name).includes('keyword.control.directive.hubfile'),

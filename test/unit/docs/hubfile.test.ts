@@ -26,7 +26,7 @@ const env = {
 describe('the Hubfiles of the documents', () => {
   const { site } = createCertificateFiles();
   for (const { language, text, place } of blocks) {
-    it(`the ${language} example at ${place} is valid, and formatted`, () => {
+    it(`the ${language} example at ${place} is valid and formatted`, () => {
       const io = withFiles(
         { ...diskIo(env), read: () => Buffer.from(text) },
         { '/etc/ssl/example.crt': site.cert, '/etc/ssl/example.key': site.key },
@@ -54,7 +54,7 @@ describe('the Hubfiles of the documents', () => {
     });
   }
 
-  it('have an example of every directive', () => {
+  it('include an example of every directive', () => {
     const examples = blocks.map(({ text }) => text).join('\n');
     for (const name of Object.keys(directives)) {
       assert.match(examples, new RegExp(`^\\t+${name}\\b`, 'm'), name);

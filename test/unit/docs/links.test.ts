@@ -18,7 +18,7 @@ function anchors(markdown: string): readonly string[] {
 
 describe('the documents', () => {
   for (const page of PAGES) {
-    it(`${page} links to what is there`, () => {
+    it(`${page} links only to existing targets`, () => {
       const markdown = readFileSync(join(root, page), 'utf8');
       const text = markdown.replaceAll(/^```.*?^```/gms, '');
       for (const [, target = ''] of text.matchAll(/\]\(([^)\s]+)\)/g)) {
@@ -32,7 +32,7 @@ describe('the documents', () => {
     });
   }
 
-  it('each is reached from the README', () => {
+  it('are all reachable from the README', () => {
     const readme = readFileSync(join(root, 'README.md'), 'utf8');
     for (const page of PAGES) {
       if (page.startsWith('docs/')) assert.ok(readme.includes(`](${page})`), page);

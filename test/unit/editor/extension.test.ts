@@ -23,7 +23,7 @@ function at(marked: string): { document: Document; position: ReturnType<Document
   return { document, position: document.positionAt(offset) };
 }
 
-describe('the editor extension, running', () => {
+describe('the editor extension when it runs', () => {
   let editor: Editor;
   before(async () => {
     // As it is installed from a clone.
@@ -77,7 +77,7 @@ describe('the editor extension, running', () => {
     }
   });
 
-  it('completes the options of the block that it is in, of its form alone', () => {
+  it('completes the options of the current block, for its form only', () => {
     const site = (text: string): string[] => labels(`example.com {\n\t${text}`);
     assert.ok(site('reverse_proxy a:1 {\n\t\t‸').includes('lb_policy'));
     assert.ok(
@@ -97,14 +97,14 @@ describe('the editor extension, running', () => {
     assert.deepEqual(site('constructor {\n\t\t__proto__ {\n\t\t\t‸'), []);
   });
 
-  it('completes conditions behind the name of a matcher, and in its block', () => {
+  it('completes conditions after the name of a matcher and in its block', () => {
     for (const text of ['@api ‸', '@api {\n\t\tp‸', '@api {\n\t\tnot ‸', '@api not ‸']) {
       const found = labels(`example.com {\n\t${text}`);
       assert.ok(found.includes('path_regexp') && !found.includes('respond'), text);
     }
   });
 
-  it('completes the names of matchers, and words that are given', () => {
+  it('completes the names of matchers and fixed words', () => {
     const text = 'a.example {\n\t@api path /api/*\n\trespond @‸';
     assert.deepEqual(labels(text), ['@api']);
     assert.equal(offered(text)[0]?.detail, 'path /api/*');
@@ -112,7 +112,7 @@ describe('the editor extension, running', () => {
     assert.ok(labels('a.example {\n\treverse_proxy {\n\t\tlb_policy l‸').includes('least_conn'));
   });
 
-  it('completes placeholders behind a brace, in quotes too', () => {
+  it('completes placeholders after a brace, also in quotes', () => {
     for (const text of [
       'a {\n\trespond {‸',
       'a {\n\trespond "to {pa‸',
@@ -128,13 +128,13 @@ describe('the editor extension, running', () => {
     assert.equal(field?.insertText?.value, '{header.${1:NAME}\\}');
   });
 
-  it('completes nothing in comments, in quotes and behind a complete placeholder', () => {
+  it('completes nothing in comments, in quotes and after a complete placeholder', () => {
     for (const text of ['a {\n\t# {‸', 'a {\n\trespond "a ‸', 'a {\n\trespond {path}‸']) {
       assert.deepEqual(labels(text), [], text);
     }
   });
 
-  it('explains directives, options, conditions and placeholders, with a link to the page', () => {
+  it('explains directives, options, conditions and placeholders, with a link to the documentation', () => {
     for (const [text, part, section] of [
       [
         'a.example {\n\trev‸erse_proxy b:1\n}',
@@ -168,7 +168,7 @@ describe('the editor extension, running', () => {
     }
   });
 
-  it('explains no comment, no value and no unknown word', () => {
+  it('explains no comments, values or unknown words', () => {
     for (const text of [
       'a.example {\n\t# reverse‸_proxy\n}',
       'a.example {\n\trespond reverse‸_proxy\n}',
@@ -181,7 +181,7 @@ describe('the editor extension, running', () => {
     }
   });
 
-  it('knows where it is at any offset of any file, broken ones too', () => {
+  it('determines the context at any offset of any file, even an invalid one', () => {
     const text = readFileSync(join(extension, '../../Hubfile.example'), 'utf8');
     for (const broken of [
       text,
@@ -197,7 +197,7 @@ describe('the editor extension, running', () => {
     }
   });
 
-  describe('checks on saving', () => {
+  describe('the checks on save', () => {
     const folder = mkdtempSync(join(tmpdir(), 'hubgate-editor-'));
     const file = join(folder, 'Hubfile');
     const ran = join(folder, 'ran');
@@ -220,7 +220,7 @@ describe('the editor extension, running', () => {
       editor.folder = folder;
     });
 
-    it('runs nothing unless it is switched on and the workspace is trusted', () => {
+    it('run nothing unless they are switched on and the workspace is trusted', () => {
       editor.save(document);
       editor.settings.set('validateOnSave', true);
       editor.trusted = false;
@@ -232,7 +232,7 @@ describe('the editor extension, running', () => {
       assert.equal(existsSync(ran), false);
     });
 
-    it('shows what `hubgate validate --json` tells, and forgets it with the document', async () => {
+    it('show the output of `hubgate validate --json`, and clear it when the document closes', async () => {
       editor.settings.set('validateOnSave', true);
       const shown = editor.shown();
       editor.save(document);
@@ -247,7 +247,7 @@ describe('the editor extension, running', () => {
       assert.equal(editor.diagnostics.has(file), false);
     });
 
-    it('checks a part with the Hubfile above it, and forgets an answer that comes too late', async () => {
+    it('check an imported part through the Hubfile above it, and ignore a result that arrives too late', async () => {
       mkdirSync(join(folder, 'sites'));
       writeFileSync(file, '');
       const part = new Document('nonsense\n', join(folder, 'sites/a.hubfile'));
@@ -264,7 +264,7 @@ describe('the editor extension, running', () => {
     });
   });
 
-  it('has a manifest that names what is there, and runs nothing for an untrusted workspace', () => {
+  it('has a manifest that names only existing items, and runs nothing in an untrusted workspace', () => {
     const manifest = JSON.parse(readFileSync(join(extension, 'package.json'), 'utf8'));
     const { contributes, capabilities } = manifest;
     assert.equal(manifest.main, './dist/extension.js');

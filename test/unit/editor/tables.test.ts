@@ -63,11 +63,11 @@ function optionsOfTheTables(): Map<string, Set<string>> {
   return found;
 }
 
-describe('what the editor knows of the language', () => {
+describe('the tables of the language in the editor', () => {
   const program = optionsOfTheProgram();
   const editor = optionsOfTheTables();
 
-  it('is every option that the program reads', () => {
+  it('include every option that the program reads', () => {
     assert.ok(program.size > 25, `blocks of ${[...program.keys()].join()}`);
     const missing = [...program].flatMap(([name, options]) =>
       [...options]
@@ -80,7 +80,7 @@ describe('what the editor knows of the language', () => {
     );
   });
 
-  it('is not an option that the program would refuse', () => {
+  it('include no option that the program would refuse', () => {
     const unknown = [...editor].flatMap(([name, options]) => {
       const known = program.get(name);
       if (known === undefined || READ_APART.has(name)) return [];
@@ -89,7 +89,7 @@ describe('what the editor knows of the language', () => {
     assert.deepEqual(unknown, []);
   });
 
-  it('has only placeholders that there are', () => {
+  it('include only existing placeholders', () => {
     for (const { text } of tables.placeholders) {
       if (text.startsWith('{$')) continue;
       const name = text.slice(1, -1).replace(/(?<=^(?:path|labels)\.|\.)N$/, '1');
@@ -97,7 +97,7 @@ describe('what the editor knows of the language', () => {
     }
   });
 
-  it('leads to headings of docs/hubfile.md', () => {
+  it('link to headings of docs/hubfile.md', () => {
     const page = readFileSync(join(golden, '../../docs/hubfile.md'), 'utf8').toLowerCase();
     const all = [tables.directives, tables.globals, tables.conditions];
     for (const { section } of all.flatMap((table) => Object.values(table))) {

@@ -3,8 +3,8 @@ import { describe, it } from 'node:test';
 import { ConnectionCounter } from '../../../src/hub-http/connection-counter.ts';
 import { startHub } from '../../support/hub-server.ts';
 
-describe('limits of open streams', () => {
-  it('counts in all and by client, and a place is given back once', () => {
+describe('limits on open streams', () => {
+  it('count streams in total and by client, and free each place only once', () => {
     const counter = new ConnectionCounter();
     const limits = { max: 3, maxPerClient: 2 };
     const [a1, a2] = [counter.enter('a', limits), counter.enter('a', limits)];
@@ -19,7 +19,7 @@ describe('limits of open streams', () => {
     assert.ok(counter.enter('d', { max: 0, maxPerClient: 0 }), '0 means no limit');
   });
 
-  it('beyond max_connections the answer is 429 with Retry-After, until one leaves', async (test) => {
+  it('answer 429 with Retry-After beyond max_connections, until a client disconnects', async (test) => {
     const hub = await startHub(test, { maxConnections: 1 });
     const first = await hub.subscribe('match=a');
     const refused = await hub.get('/.well-known/hub?match=a');

@@ -39,7 +39,7 @@ describe('a form (WHATWG URL §5.1)', () => {
     });
   }
 
-  it('is the same across the pieces in which it is decoded', () => {
+  it('is decoded to the same result, however it is split into pieces', () => {
     for (const shift of [0, 1, 2]) {
       const text = 'x'.repeat(shift) + '€ +%'.repeat(8000);
       assert.deepEqual(fields(`data=${encodeURIComponent(text)}&b=%e2%82`), [
@@ -49,13 +49,13 @@ describe('a form (WHATWG URL §5.1)', () => {
     }
   });
 
-  it('cuts a name short that is longer than any that is known', () => {
+  it('truncates a name that is longer than any known one', () => {
     const [field] = fields(`${'%74'.repeat(100_000)}=1`) ?? [];
     assert.ok(field !== undefined && field.name.length <= 256);
     assert.deepEqual(fields('%74opic=1'), [{ name: 'topic', value: '1' }]);
   });
 
-  it('has a query read in the same way', () => {
+  it('has the same syntax as a query', () => {
     assert.deepEqual(parseQuery('/hub?match=a+b&match=%ff&&c'), [
       { name: 'match', value: 'a b' },
       { name: 'match', value: null },
@@ -73,7 +73,7 @@ describe('a publication', () => {
   };
   const rest = { data: 'x', private: false, id: 'a', type: undefined, retry: undefined };
 
-  it('of many long topics has them read in slices', () => {
+  it('with many long topics has them read in slices', () => {
     const topics = Array.from({ length: 250 }, (_, n) => `https://${'@'.repeat(4000)}${n}`);
     const { value, scheduler, most } = inSlices((budget) =>
       readPublication({ ...rest, topics }, rules, budget),

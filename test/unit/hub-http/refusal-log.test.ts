@@ -12,7 +12,7 @@ const missing = {
 } as const;
 
 describe('the log of refusals', () => {
-  it('tells the first of each client, and counts the rest', () => {
+  it('logs the first refusal of each client, and counts the rest', () => {
     const lines: LogLine[] = [];
     const refusals = new RefusalLog();
     const one = fakeExchange({ clientAddress: '192.0.2.1', log: recorder(lines) });
@@ -25,7 +25,7 @@ describe('the log of refusals', () => {
     );
   });
 
-  it('forgets clients, so that it never grows beyond its bound', () => {
+  it('forgets clients, so that it never grows beyond its limit', () => {
     const lines: LogLine[] = [];
     const refusals = new RefusalLog();
     for (let each = 0; each <= 1_000; each++) {

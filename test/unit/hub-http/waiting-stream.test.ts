@@ -24,7 +24,7 @@ setFlagsFromString('--expose-gc');
 const collect = (): void => void runInNewContext('gc')();
 
 describe('a waiting stream', () => {
-  it('leaves the generation that opened it to be freed, and goes on', async (test) => {
+  it('does not keep the generation that opened it in memory, and continues', async (test) => {
     const { hub, endpoint } = setUp(test);
     const { sink, generation } = await openUnder(endpoint);
     for (let i = 0; i < 5; i += 1) {
@@ -39,7 +39,7 @@ describe('a waiting stream', () => {
     assert.deepEqual(sink.ids(), ['1']);
   });
 
-  it('keeps neither its exchange nor what answered it', async (test) => {
+  it('keeps neither its exchange nor its response in memory', async (test) => {
     const { endpoint } = setUp(test);
     const handle = createHubHandler(endpoint());
     const sinks: RecordingSink[] = [];
@@ -61,7 +61,7 @@ describe('a waiting stream', () => {
     assert.equal(sinks.length, 20);
   });
 
-  it('is none when the head cannot be sent: nothing of it stays', async (test) => {
+  it('is removed completely if the header cannot be sent', async (test) => {
     const { hub, endpoint } = setUp(test);
     const settings = endpoint({ connectionLimits: { max: 1, maxPerClient: 0 } });
     const handle = createHubHandler(settings);

@@ -48,21 +48,21 @@ describe('hostile URL Patterns (G-452, G-453)', () => {
     ['/((?:a?){100}a{100})', `/${a(100)}`, true],
     ['/((?:(?:(?:a*)*)*)*)b', `/${a(4000)}`, false],
   ] as const) {
-    it(`${pattern} on ${topic.length} characters is ${expected}, at once`, () => {
+    it(`${pattern} on ${topic.length} characters is ${expected}, without delay`, () => {
       assert.equal(finishes(pattern, topic), expected);
     });
   }
-  it('stops looking, and does not match, where even linear time would be long', () => {
+  it('stop after too many steps and do not match, if even linear time would be too long', () => {
     const pattern = `/${'(a*)a'.repeat(45)}b`;
     assert.equal(finishes(pattern, `/${a(4000)}b`), false);
   });
-  it('takes the steps that a test needs, not those that it might need: a large pattern matches a long topic', () => {
+  it('count the steps that a test needs, not those that it might need: a large pattern matches a long topic', () => {
     const pattern = new UrlPattern('/(\\d{1,300})/:rest', BASE);
     const budget = new Budget(10_000);
     assert.ok(pattern.test(componentsFor(`/42/${'x'.repeat(1000)}`), budget));
     assert.ok(budget.left > 0, `${10_000 - budget.left} steps`);
   });
-  it('looks for the literals of wildcards once, whatever their number', () => {
+  it('search for the literals of wildcards once, however many there are', () => {
     const pattern = new UrlPattern(`/${'*a'.repeat(95)}b*`, BASE);
     for (const topic of [`/${a(4000)}b`, `/${a(4000)}`, `/${a(94)}b`]) {
       const budget = new Budget(10_000);
@@ -70,7 +70,7 @@ describe('hostile URL Patterns (G-452, G-453)', () => {
       assert.ok(budget.left > 8_000, `${10_000 - budget.left} steps`);
     }
   });
-  it('does not run a pattern of regular expressions where the topic lacks one of its literals', () => {
+  it('do not run regular expressions if the topic lacks one of the pattern’s literals', () => {
     const pattern = new UrlPattern(`/${'((?:a+)+)x'.repeat(20)}b7`, BASE);
     const budget = new Budget(10_000);
     assert.equal(pattern.test(componentsFor(`/${`${a(190)}x`.repeat(20)}b8`), budget), false);
@@ -102,7 +102,7 @@ describe('hostile URL Patterns (G-452, G-453)', () => {
     ['empty braces', `x:/${'/{}'.repeat(100)}${'/'.repeat(3700)}`],
     ['what is written in three', `/:n${'é'.repeat(2000)}`],
   ] as const) {
-    it(`4 KiB of ${name} are compiled or refused, at once`, () => {
+    it(`4 KiB of ${name} are compiled or refused without delay`, () => {
       finishes(pattern, `/${a(4000)}`);
     });
   }

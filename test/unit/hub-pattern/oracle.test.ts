@@ -9,12 +9,12 @@ const BASE = 'https://hub.example/.well-known/hub';
 const SEED = 20_260_101;
 const PATTERNS = 5000;
 
-describe('URL Patterns against the engine of a newer Node (G, L43)', () => {
+describe('URL Patterns compared with the engine of a newer Node (G, L43)', () => {
   const node = findNativeNode();
   const skip =
     node === null && process.env['CI'] !== 'true' ? 'npx cannot get node@24 here' : false;
 
-  it('gives the verdicts of the standard on generated patterns and topics', { skip }, (test) => {
+  it('give the results of the standard on generated patterns and topics', { skip }, (test) => {
     assert.ok(node !== null, 'in CI the oracle must be there: npx -p node@24');
     const asked = questions(SEED, PATTERNS, BASE).filter(
       ({ pattern }) => !losesText(pattern) && !readsPathAsSpecial(pattern),
@@ -22,7 +22,7 @@ describe('URL Patterns against the engine of a newer Node (G, L43)', () => {
     compare(test, asked, askNative(node, asked));
   });
 
-  it('reads more than one slash in the path of any scheme as the standard does', {
+  it('treat more than one slash in the path of any scheme like the standard', {
     skip,
   }, (test) => {
     assert.ok(node !== null, 'in CI the oracle must be there: npx -p node@24');
@@ -57,7 +57,7 @@ describe('URL Patterns against the engine of a newer Node (G, L43)', () => {
     compare(test, alike, askNative(node, alike));
   });
 
-  it('reads a separator in braces as the standard does', { skip }, (test) => {
+  it('treat a separator in braces like the standard', { skip }, (test) => {
     assert.ok(node !== null, 'in CI the oracle must be there: npx -p node@24');
     const tails = [
       ...[
@@ -135,7 +135,7 @@ describe('URL Patterns against the engine of a newer Node (G, L43)', () => {
     compare(test, asked, askNative(node, asked));
   });
 
-  it('gives those of Chromium where that engine departs from the standard', async (test) => {
+  it('give the results of Chromium if that engine differs from the standard', async (test) => {
     const executable = chromiumPath(test);
     if (executable === null) return;
     // What is percent-encoded in such a path the engines do not agree about.

@@ -169,7 +169,7 @@ describe('URL Patterns (G.2)', () => {
   }
 });
 
-describe('what an index can use', () => {
+describe('what an index can use from a pattern', () => {
   for (const [pattern, origin, prefix] of [
     [`${E}/users/42/*`, 'https://example.com:', '/users/42/'],
     ['https://example.com:8443/a/:b', 'https://example.com:8443', '/a/'],
@@ -185,14 +185,14 @@ describe('what an index can use', () => {
   }
 });
 
-describe('hosts and paths that the library reads otherwise', () => {
+describe('the parser for unusual hosts and paths', () => {
   const BASE = 'https://example.com/.well-known/hub';
   const verdict = (pattern: string, topic: string, base = BASE): boolean => {
     const url = parseTopic(topic, base).url ?? assert.fail(`${topic} is not a URL`);
     return new UrlPattern(pattern, base).test(url);
   };
 
-  it('resolves dot segments behind a segment that begins with a dot', () => {
+  it('resolves dot segments after a segment that begins with a dot', () => {
     assert.ok(verdict('https://h/x/.y/../z/*', 'https://h/x/z/1'));
     assert.ok(!verdict('https://h/users/42/*', 'https://h/users/42/.x/../../43/secret'));
     assert.ok(verdict('https://h/:id/%2E%2e/x', 'https://h/1/x'));
@@ -202,7 +202,7 @@ describe('hosts and paths that the library reads otherwise', () => {
     }
   });
 
-  it('keeps what stands behind // in the path of a scheme that is not special', () => {
+  it('keeps everything after // in the path of a scheme that is not special', () => {
     assert.ok(!verdict('foo://h//admin/*', 'foo://h/x'));
     assert.ok(verdict('foo://h//admin/*', 'foo://h//admin/x'));
     assert.ok(!verdict('foo://h/{}//:x/y', 'foo://h/y'));
@@ -213,7 +213,7 @@ describe('hosts and paths that the library reads otherwise', () => {
     assert.ok(verdict('foo:/a?b//c#d//*', 'foo:/a?b//c#d//e'), 'elsewhere it is itself');
   });
 
-  it('gives a group, a modifier or a query behind // its own meaning', () => {
+  it('treats a group, a modifier or a query after // according to its meaning', () => {
     for (const slashes of ['//', '///', '/{}/']) {
       const plain = slashes.replace('{}', '');
       assert.ok(verdict(`foo:/a${slashes}*`, `foo:/a${plain}b`), slashes);
@@ -235,7 +235,7 @@ describe('hosts and paths that the library reads otherwise', () => {
     }
   });
 
-  it('takes no written text for the host that the library falls back to', () => {
+  it('never confuses a host in a pattern with the fallback host of the library', () => {
     assert.ok(verdict('/books/*', 'https://example.com/books/1'), 'a base on that very host');
     for (const refused of ['https://256.1.1.1/example.com/*', 'https://a b/example.com']) {
       assert.throws(() => verdict(refused, 'https://example.com/x'), { code: 'invalid-pattern' });
@@ -243,7 +243,7 @@ describe('hosts and paths that the library reads otherwise', () => {
     assert.ok(verdict('https://example.com/*', 'https://example.com/x', 'https://hub.invalid/'));
   });
 
-  it('accepts each way of writing a host that the standard accepts', () => {
+  it('accepts every way of writing a host that the standard accepts', () => {
     assert.ok(verdict('https://exa%6dple.com/*', 'https://example.com/x'));
     assert.ok(verdict('https://EXAMPLE.com/*', 'https://example.com/x'));
     assert.ok(verdict('https://example.com{/bar}', 'https://example.com/x'));
@@ -251,7 +251,7 @@ describe('hosts and paths that the library reads otherwise', () => {
     assert.ok(verdict('https://{sub.}?example.com/*', 'https://sub.example.com/x'));
   });
 
-  it('has at most 100 groups, and 64 character classes in all of them', () => {
+  it('allows at most 100 groups, and 64 character classes in total', () => {
     assert.ok(verdict('/*'.repeat(100), `https://example.com${'/a'.repeat(100)}`));
     assert.throws(() => verdict('/*'.repeat(101), 'https://example.com/'), /more than 100 groups/);
     const classes = (count: number): string =>
@@ -260,7 +260,7 @@ describe('hosts and paths that the library reads otherwise', () => {
     assert.throws(() => verdict(`/${classes(65)}`, 'https://example.com/'), /more than 64 classes/);
   });
 
-  it('takes the path as it is written where the scheme is not special, as Chromium does', () => {
+  it('reads the path as written if the scheme is not special, like Chromium', () => {
     for (const [pattern, url] of [
       ['foo://a.b/a/./b', 'foo://a.b/a/b'],
       ['foo://a.b/a/./b', 'foo://a.b/a/./b'],

@@ -11,8 +11,8 @@ import {
   webPlatformQuestions,
 } from './web-platform-cases.ts';
 
-describe('URL Patterns on the published data of the web platform (G, L43)', () => {
-  it('has what was published: string cases and object cases', (test) => {
+describe('URL Patterns on the published test data of the web platform (G, L43)', () => {
+  it('include all published string cases and object cases', (test) => {
     test.diagnostic(`${stringCases.length} string cases, ${objectCases.length} object cases`);
     assert.ok(stringCases.length >= 57 && objectCases.length >= 273);
     assert.ok(expectations.length >= 25, `${expectations.length}`);
@@ -31,13 +31,13 @@ describe('URL Patterns on the published data of the web platform (G, L43)', () =
   const skip =
     node === null && process.env['CI'] !== 'true' ? 'npx cannot get node@24 here' : false;
 
-  it('gives the verdicts of Node 24 on every pattern and topic of it', { skip }, (test) => {
+  it('give the results of Node 24 on every pattern and topic in the data', { skip }, (test) => {
     assert.ok(node !== null, 'in CI the oracle must be there: npx -p node@24');
     const asked = webPlatformQuestions().filter(({ pattern }) => !losesText(pattern));
     compare(test, asked, askNative(node, asked));
   });
 
-  it('gives the verdicts of Chromium on every pattern and topic of it', async (test) => {
+  it('give the results of Chromium on every pattern and topic in the data', async (test) => {
     const executable = chromiumPath(test);
     if (executable === null) return;
     const asked = webPlatformQuestions();

@@ -12,12 +12,12 @@ const base = {
 };
 
 describe('lifetime of a stream', () => {
-  it('B-171: is between 80 % and 100 % of the write timeout, less the dispatch timeout', () => {
+  it('B-171: is between 80 % and 100 % of the write timeout, minus the dispatch timeout', () => {
     assert.equal(streamLifetime({ ...base, writeTimeoutMs: 600_000, random: 0 }), 475_000);
     assert.equal(streamLifetime({ ...base, writeTimeoutMs: 600_000, random: 1 }), 595_000);
   });
 
-  it('B-172: follows the token when that expires sooner', () => {
+  it('B-172: depends on the token if that expires sooner', () => {
     const expiresAtMs = base.now + 100_000;
     assert.equal(
       streamLifetime({ ...base, writeTimeoutMs: 600_000, expiresAtMs, random: 0.5 }),
@@ -25,15 +25,15 @@ describe('lifetime of a stream', () => {
     );
   });
 
-  it('B-173: does not subtract what would end the stream at once', () => {
+  it('B-173: does not subtract the dispatch timeout if that would end the stream at once', () => {
     assert.equal(streamLifetime({ ...base, expiresAtMs: base.now + 4000, random: 0.5 }), 3600);
   });
 
-  it('B-174: is without end when neither limits it', () => {
+  it('B-174: is unlimited if neither limits it', () => {
     assert.equal(streamLifetime(base), null);
   });
 
-  it('B-172 B-177: never passes exp, whatever the chance', () => {
+  it('B-172 B-177: never exceeds exp, whatever the random number', () => {
     const ms = fc.integer({ min: 0, max: 10_000_000 });
     fc.assert(
       fc.property(

@@ -34,7 +34,7 @@ describe('encoding an update as a server-sent event', () => {
     );
   });
 
-  it('A-58 A-59: writes one empty data line for no data', () => {
+  it('A-58 A-59: writes one empty data line if there is no data', () => {
     assert.equal(encodeEvent({ ...plain, data: '' }).toString(), 'id: b\ndata: \n\n');
   });
 
@@ -42,7 +42,7 @@ describe('encoding an update as a server-sent event', () => {
     assert.equal(encodeEvent({ ...plain, data: 'x\n' }).toString(), 'id: b\ndata: x\ndata: \n\n');
   });
 
-  it('A-63 A-64 A-66: any data comes back through an independent parser, and only as data', () => {
+  it('A-63 A-64 A-66: any data passes unchanged through an independent parser, and only as data', () => {
     const text = fc.string({
       unit: fc.oneof(
         fc.constantFrom('\n', '\r', ':', ' ', '\0', 'id: x', 'event:'),
@@ -76,14 +76,14 @@ describe('an event of many lines', () => {
     }
   };
 
-  it('is encoded in slices, none of which is much longer than another', () => {
+  it('is encoded in slices of similar length', () => {
     const { event, scheduler } = encode('\n'.repeat(1024 * 1024));
     assert.equal(event.length, 'id: b\n'.length + (1024 * 1024 + 1) * 'data: \n'.length + 1);
     assert.ok(scheduler.length > 30, `${scheduler.length} slices`);
     assert.ok(Math.max(...scheduler) < TURN_STEPS * 2);
   });
 
-  it('is the same wherever a piece ends: in a line end, in a character', () => {
+  it('is encoded to the same bytes, even if a piece ends inside a line end or a character', () => {
     for (const unit of ['\r\n', '\r', '\n', '🙂', 'é', 'a\r\n🙂']) {
       for (const before of ['', 'x', 'xx', 'xxx']) {
         const data = before + unit.repeat(20_000);

@@ -32,13 +32,13 @@ describe('publishing (D)', () => {
     assert.ok(!mayPublish(grants, topics('a', 'b')));
     assert.ok(!mayPublish(grants, topics('b', 'a')));
   });
-  it('D-321 takes the topics from different grants', () => {
+  it('D-321 can use different grants for different topics', () => {
     assert.ok(mayPublish(publishes(matcher('a'), matcher('b')), topics('a', 'b')));
   });
   it('D-322 is not granted by a subscribe entry', () => {
     assert.ok(!mayPublish(reads({ matchers: [matcher('*')] }), topics('a')));
   });
-  it('D-328 covers a namespace and nothing beside it', () => {
+  it('D-328 covers a namespace and nothing outside it', () => {
     const grants = publishes(matcher('https://example.com/users/42/*', 'urlpattern'));
     for (const [topic, expected] of [
       ['https://example.com/users/42/x', true],
@@ -72,7 +72,7 @@ describe('payloads (D)', () => {
   const payload = (grants: Grants, match: string, matchType: MatchType = 'exact'): JsonValue =>
     resultOf(payloadFor(grants, { match, matchType }, BASE, unlimitedBudget()));
 
-  it('D-340 D-344 comes from the first entry that matches the text of the subscription', () => {
+  it('D-340 D-344 come from the first entry that matches the text of the subscription', () => {
     const grants = reads(
       { matchers: [matcher('https://example.com/:id', 'urlpattern')], payload: 1 },
       { matchers: [matcher('https://example.com/a')], payload: 2 },
@@ -86,32 +86,32 @@ describe('payloads (D)', () => {
     );
     assert.equal(payload(hidden, 'a'), 0);
   });
-  it('D-341 an exact entry applies to a pattern of the same text', () => {
+  it('D-341 can come from an exact entry with the same text as a pattern', () => {
     const grants = reads({ matchers: [matcher('/a/:b')], payload: 1 });
     assert.equal(payload(grants, '/a/:b', 'urlpattern'), 1);
   });
-  it('D-342 L-24 a pattern entry applies to its own text, even where it does not match it', () => {
+  it('D-342 L-24 can come from a pattern entry with the same text, even if that pattern does not match it', () => {
     for (const text of ['https://example.com/bar/:id', '/a/(x+)', '/a{/:b}?']) {
       const grants = reads({ matchers: [matcher(text, 'urlpattern')], payload: 1 });
       assert.equal(payload(grants, text, 'urlpattern'), 1, text);
     }
   });
-  it('D-343 is none when the first that applies has none', () => {
+  it('D-343 are absent if the first entry that applies has none', () => {
     const grants = reads({ matchers: [matcher('a')] }, { matchers: [matcher('*')], payload: 1 });
     assert.equal(payload(grants, 'a'), null);
   });
-  it('D-345 does not come from publish entries', () => {
+  it('D-345 do not come from publish entries', () => {
     assert.equal(payload(publishes(matcher('*')), 'a'), null);
   });
-  it('D-346 keeps false, 0, "", [] and {}', () => {
+  it('D-346 can be false, 0, "", [] and {}', () => {
     for (const value of [false, 0, '', [], {}]) {
       assert.deepEqual(payload(reads({ matchers: [matcher('a')], payload: value }), 'a'), value);
     }
   });
 });
 
-describe('what a token loses it cannot do', () => {
-  it('D never widens when a matcher is taken away', () => {
+describe('removing permissions from a token', () => {
+  it('D never allows more, whichever matcher is removed', () => {
     const names = fc.constantFrom('a', 'b', '/x', '/x/y', 'https://e.example/x');
     const patterns = fc.constantFrom('/x', '/:a/*', 'https://e.example/*', '*');
     const list = fc.array(

@@ -47,8 +47,8 @@ function isGivenOut(sendBuffer: { readonly isListed: boolean; flush(): boolean }
   assert.equal(delivery.delivered(), null);
 }
 
-describe('what a hub holds of updates', () => {
-  it('is none that has been given out, though the backlog is never empty', async () => {
+describe('the updates that a hub keeps in memory', () => {
+  it('do not include delivered updates, even if the backlog is never empty', async () => {
     const fanOut = new FanOut(new SubscriptionIndex(), base, () => {});
     const early: WeakRef<LogEntry>[] = [];
     for (let position = 1; position <= 8_000; position += 1) {
@@ -63,7 +63,7 @@ describe('what a hub holds of updates', () => {
     assert.equal(early.filter((ref) => ref.deref() !== undefined).length, 0);
   });
 
-  it('is not a stream that has been seen to, and no event of it, though some always wait', async () => {
+  it('do not include finished streams or their events, even if others are always waiting', async () => {
     const flusher = new Flusher(
       () => 0,
       () => {},
@@ -85,13 +85,13 @@ describe('what a hub holds of updates', () => {
     assert.equal(flusher.run(new Budget(15)), true, 'some wait');
   });
 
-  it('is given out though more catch up than are written in a slice', () =>
+  it('are delivered even if more streams catch up than fit in a slice', () =>
     isGivenOut({ isListed: false, flush: () => false }));
 
-  it('is given out though some always have more to be written', () =>
+  it('are delivered even if some streams always have more to write', () =>
     isGivenOut({ isListed: false, flush: () => true }));
 
-  it('counts topics as well as data: in the backlog, in pages of the log, before the store', async () => {
+  it('are measured by topics as well as data: in the backlog, in pages of the history, before they are stored', async () => {
     const topics = Array.from({ length: 1_000 }, (_, index) => `${index}`.padEnd(1_000, 'x'));
     const fanOut = new FanOut(new SubscriptionIndex(), base, () => {});
     fanOut.add([entry(1, topics)]);
@@ -114,7 +114,7 @@ describe('what a hub holds of updates', () => {
     assert.ok(refused > 30);
   });
 
-  it('is about what was published, however many streams share it under load', async () => {
+  it('take about as much memory as was published, however many streams share them under load', async () => {
     const clock = new TestClock();
     const names = { profile: profiles.hub, hubPath: '/hub', base };
     const transport = createMemoryTransport({ size: 10 });
@@ -142,7 +142,7 @@ describe('what a hub holds of updates', () => {
     hub.close();
   });
 
-  it('counts an update that says nothing as something', () => {
+  it('count even if they are empty', () => {
     const fanOut = new FanOut(new SubscriptionIndex(), base, () => {});
     fanOut.add(Array.from({ length: 100 }, (_, index) => entry(index)));
     assert.ok(fanOut.backlogSize > 10_000);

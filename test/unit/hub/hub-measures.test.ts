@@ -38,8 +38,8 @@ function setUp() {
   return { hub, clock, connect, publish, turns };
 }
 
-describe('what a hub counts', () => {
-  it('is each event that a stream is given, and what replays came to', async () => {
+describe('the measures of a hub', () => {
+  it('include each event that a stream receives, and the results of replays', async () => {
     const { hub, connect, publish, turns } = setUp();
     await publish('1');
     await publish('2');
@@ -57,7 +57,7 @@ describe('what a hub counts', () => {
     assert.equal(store.samples('s', {}).at(-1)?.value, 3);
   });
 
-  it('is how far behind streams are, the slowest by name, and why they were ended', async () => {
+  it('include how far streams lag, the slowest by name, and why they ended', async () => {
     const { hub, clock, connect, publish, turns } = setUp();
     await connect(new RecordingSink());
     await connect(new RecordingSink(true));
@@ -78,7 +78,7 @@ describe('what a hub counts', () => {
     assert.equal(hub.measures.ended.slow, 1);
   });
 
-  it('knows checks by their names, of which a client cannot make more', () => {
+  it('use fixed names of checks, so that a client cannot create more', () => {
     const measures = new HubMeasures();
     for (let i = 0; i < 500; i += 1) measures.refused(`authorization_details[${i}].topics[0]`);
     measures.refused('status_405');
@@ -91,8 +91,8 @@ describe('what a hub counts', () => {
   });
 });
 
-describe('a hub that ends', () => {
-  it('tells each client when to come back, not all at one moment', async () => {
+describe('a hub that closes', () => {
+  it('gives each client a time to reconnect, spread out over a period', async () => {
     const { hub, clock, connect, turns } = setUp();
     const sinks: RecordingSink[] = [];
     for (let i = 0; i < 100; i += 1) sinks.push(await connect(new RecordingSink()));

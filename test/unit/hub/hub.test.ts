@@ -25,7 +25,7 @@ import { TurnedScheduler } from '../../support/turned-scheduler.ts';
 const base = 'https://hub.invalid/.well-known/hub';
 
 describe('hub: delivery', () => {
-  it('delivers to those whose matchers select, once each, in order', async (test) => {
+  it('delivers to subscribers with a matcher that selects the update, once each and in order', async (test) => {
     const { hub, connect } = setUp(test);
     const both = await connect({ matchers: matchers('a', 'b') });
     const other = await connect({ matchers: matchers('c') });
@@ -36,7 +36,7 @@ describe('hub: delivery', () => {
     assert.deepEqual(other.ids(), []);
   });
 
-  it('writes what one turn brings in one piece', async (test) => {
+  it('writes all updates of one turn in one piece', async (test) => {
     const { hub, connect } = setUp(test);
     const one = await connect({});
     await Promise.all(['1', '2', '3'].map((id) => hub.publish(update(id))));
@@ -45,7 +45,7 @@ describe('hub: delivery', () => {
     assert.deepEqual(one.ids(), ['1', '2', '3']);
   });
 
-  it('D-329 D-332 D-338: keeps private updates from those without a grant', async (test) => {
+  it('D-329 D-332 D-338: hides private updates from subscribers without a grant', async (test) => {
     const { hub, connect } = setUp(test);
     const granted = await connect({ grants: readGrant('secret') });
     const anonymous = await connect({});
@@ -56,7 +56,7 @@ describe('hub: delivery', () => {
     assert.deepEqual(anonymous.ids(), ['2']);
   });
 
-  it('D-333 D-334: a grant on one topic and a matcher on another suffice', async (test) => {
+  it('D-333 D-334: a grant on one topic and a matcher on another are enough', async (test) => {
     const { hub, connect } = setUp(test);
     const crossed = await connect({
       matchers: matchers('canonical'),
@@ -67,7 +67,7 @@ describe('hub: delivery', () => {
     assert.deepEqual(crossed.ids(), ['1']);
   });
 
-  it('B-167 L38: ends a slow subscriber cleanly with what fits, and nobody else', async (test) => {
+  it('B-167 L38: cleanly ends a slow subscriber with the updates that fit, without affecting others', async (test) => {
     const { hub, connect } = setUp(test);
     const slow = await connect({ maxBufferBytes: 100 }, { blocked: true });
     const quick = await connect({});
@@ -82,7 +82,7 @@ describe('hub: delivery', () => {
     assert.equal(quick.ids().length, 20);
   });
 
-  it('B-166: writes nothing more to a client that is behind, however much comes', async (test) => {
+  it('B-166: stops writing to a client that lags, however many updates arrive', async (test) => {
     const { hub, connect } = setUp(test);
     const behind = await connect({}, { blocked: true });
     for (let id = 0; id < 20; id += 1) {
@@ -95,7 +95,7 @@ describe('hub: delivery', () => {
     assert.equal(behind.ids().length, 20);
   });
 
-  it('B-166: breaks off a client that takes nothing for longer than dispatch_timeout', async (test) => {
+  it('B-166: aborts a client that reads nothing for longer than dispatch_timeout', async (test) => {
     const { hub, connect, clock } = setUp(test);
     const stuck = await connect({ dispatchTimeoutMs: 1000 }, { blocked: true });
     await hub.publish(update('1'));
@@ -106,7 +106,7 @@ describe('hub: delivery', () => {
     assert.ok(stuck.destroyed);
   });
 
-  it('B-166: keeps a slow client for as long as it takes something', async (test) => {
+  it('B-166: keeps a slow client connected as long as it reads something', async (test) => {
     const { hub, connect, clock } = setUp(test);
     const slow = await connect({ dispatchTimeoutMs: 1000 }, { blocked: true });
     await hub.publish(update('1'));
@@ -121,7 +121,7 @@ describe('hub: delivery', () => {
     assert.ok(slow.destroyed);
   });
 
-  it('takes no subscriber while it drains, so that draining ends', async (test) => {
+  it('accepts no subscribers while it drains, so that draining ends', async (test) => {
     const { hub, connect, clock } = setUp(test);
     const one = await connect({});
     const drained = hub.drain(1000);
@@ -131,7 +131,7 @@ describe('hub: delivery', () => {
     assert.ok(one.ended);
   });
 
-  it('lets everybody know who waits for its last stream to end', async (test) => {
+  it('notifies every caller that waits for the last stream to end', async (test) => {
     const { hub, connect } = setUp(test);
     await connect({});
     await Promise.all([hub.drain(0), hub.drain(0)]);
@@ -146,8 +146,8 @@ describe('hub: delivery', () => {
   });
 });
 
-describe('hub: a stream that ends before it has its connection', () => {
-  it('gives what waited, then the end, and breaks off a client that takes not even that', async (test) => {
+describe('hub: a stream that ends before it has a connection', () => {
+  it('sends the waiting updates and then ends, or aborts if the client does not even read those', async (test) => {
     const { hub, clock } = setUp(test);
     const subscription = await hub.subscribe(wish({ matchers: matchers('*'), lifetimeMs: 1000 }));
     await hub.publish(update('1'));
@@ -161,7 +161,7 @@ describe('hub: a stream that ends before it has its connection', () => {
     assert.equal(sink.destroyed, true);
   });
 
-  it('gives nothing of what waited to whose token was revoked', async (test) => {
+  it('sends none of the waiting updates if the token was revoked', async (test) => {
     const { hub } = setUp(test);
     const subscription = await hub.subscribe(wish({ matchers: matchers('*'), tokenId: 'jti' }));
     await hub.publish(update('1'));
@@ -174,7 +174,7 @@ describe('hub: a stream that ends before it has its connection', () => {
 });
 
 describe('hub: replay', () => {
-  it('B-187: lets nobody in from earliest while the log cannot be read', async (test) => {
+  it('B-187: refuses subscribers from earliest while the history cannot be read', async (test) => {
     const broken: Transport = Object.create(createMemoryTransport({ size: 10 }), {
       position: { get: () => 0 },
       find: { value: () => Promise.reject(new HubgateError('transport-failed', 'damaged')) },
@@ -185,7 +185,7 @@ describe('hub: replay', () => {
     await connect({});
   });
 
-  it('B-181 B-193: replays after the cursor, then goes on live without loss or doubling', async (test) => {
+  it('B-181 B-193: replays after the cursor, then continues live without loss or duplicates', async (test) => {
     const { hub, connect } = setUp(test, { size: 10_000 });
     for (let id = 0; id < 300; id += 1) await hub.publish(update(`u${id}`));
     const late = await connect({ lastEventId: 'u9' });
@@ -201,7 +201,7 @@ describe('hub: replay', () => {
     assert.equal(late.cursor, 'u9');
   });
 
-  it('B-184 B-185 B-186: tells where the replay began, and replays nothing for what it does not know', async (test) => {
+  it('B-184 B-185 B-186: reports where the replay began, and replays nothing for an unknown cursor', async (test) => {
     const { hub, connect } = setUp(test);
     await hub.publish(update('known'));
     assert.equal((await connect({ lastEventId: null })).cursor, null);
@@ -222,7 +222,7 @@ describe('hub: replay', () => {
     assert.deepEqual(all.ids(), ['1', '2']);
   });
 
-  it('B-189 B-190: a cursor may be an update one cannot read; private ones stay private in replay', async (test) => {
+  it('B-189 B-190: a cursor can be an update that the client cannot read; private updates stay private in a replay', async (test) => {
     const { hub, connect } = setUp(test);
     await hub.publish(update('hidden', { private: true }));
     await hub.publish(update('1'));
@@ -233,7 +233,7 @@ describe('hub: replay', () => {
     assert.deepEqual(late.ids(), ['1']);
   });
 
-  it('keeps the cursor of pages and of whoever reads updates, however many streams come and go', async (test) => {
+  it('keeps the cursor of pages and of subscribers to updates valid, however many streams connect and disconnect', async (test) => {
     const { hub, connect } = setUp(test, { size: 100 });
     await hub.publish(update('u0'));
     await hub.publish(update('u1'));
@@ -257,7 +257,7 @@ describe('hub: replay', () => {
     assert.notEqual(current.cursor, 'earliest');
   });
 
-  it('waits for a client that does not read, and goes on when it does', async (test) => {
+  it('waits for a client that does not read, and continues when it reads again', async (test) => {
     const { hub, connect } = setUp(test, { size: 10_000 });
     for (let id = 0; id < 500; id += 1) await hub.publish(update(`u${id}`));
     const slow = await connect({ lastEventId: 'earliest' }, { blocked: true });
@@ -267,7 +267,7 @@ describe('hub: replay', () => {
     await settle(() => slow.ids().length === 500);
   });
 
-  it('ends a replay that the log has overtaken, instead of leaving updates out, and says earliest to the next', async (test) => {
+  it('ends a replay if unread updates were evicted, instead of skipping them, and starts the next from earliest', async (test) => {
     const { hub, connect } = setUp(test, { size: 200 });
     for (let id = 1; id <= 200; id += 1)
       await hub.publish(update(`u${id}`, { data: 'x'.repeat(4096) }));
@@ -290,7 +290,7 @@ describe('hub: replay', () => {
     assert.equal(again.cursor, 'earliest');
   });
 
-  it('a replay that has nothing to lose goes on: from earliest, and where its own cursor alone was evicted', async (test) => {
+  it('continues a replay that loses nothing: from earliest, or if only its own cursor was evicted', async (test) => {
     const { hub, connect } = setUp(test, { size: 10 });
     for (let id = 1; id <= 20; id += 1) await hub.publish(update(`u${id}`));
     const all = await connect({ lastEventId: 'earliest' });
@@ -303,7 +303,7 @@ describe('hub: replay', () => {
     assert.deepEqual([sink.ids()[0], sink.ids().at(-1), sink.ended], ['u12', 'u21', false]);
   });
 
-  it('skips what a store has lost when it failed over: no reader will ever get it', async (test) => {
+  it('skips updates that a store lost in a failover, because no reader can ever get them', async (test) => {
     const whole = createMemoryTransport({ size: 100 });
     const transport: Transport = Object.create(whole, {
       read: {
@@ -320,7 +320,7 @@ describe('hub: replay', () => {
     assert.deepEqual([late.ids()[0], late.sink.ended], ['u21', false]);
   });
 
-  it('replays each update as if it were the first, whichever matcher and grant the one before needed', async (test) => {
+  it('replays each update independently of the matcher and grant that the previous one needed', async (test) => {
     const { hub, connect } = setUp(test);
     await hub.publish(update('0'));
     for (const id of ['b', 'a', 'b2', 'a2']) {
@@ -344,7 +344,7 @@ describe('hub: replay', () => {
     assert.deepEqual(one.ids(), ['b2']);
   });
 
-  it('replays to a client that takes nothing no more than 64 KiB and an event', async (test) => {
+  it('replays at most 64 KiB and one event to a client that does not read', async (test) => {
     const { hub, connect } = setUp(test);
     const data = 'x'.repeat(30_000);
     for (let id = 0; id < 50; id += 1) await hub.publish(update(`u${id}`, { data }));
@@ -361,7 +361,7 @@ describe('hub: replay', () => {
     );
   });
 
-  it('counts what waits for a stream that has no connection yet', async (test) => {
+  it('counts the updates that wait for a stream without a connection', async (test) => {
     const { hub } = setUp(test);
     const { subscriber } = await hub.subscribe(
       wish({ matchers: matchers('*') }, { maxBufferBytes: 100 }),
@@ -371,7 +371,7 @@ describe('hub: replay', () => {
     assert.equal(subscriber.ended, 'slow');
   });
 
-  it('has publishers wait while 16 MiB wait to be given out', async () => {
+  it('makes publishers wait while 16 MiB are waiting for delivery', async () => {
     const scheduler = new TurnedScheduler();
     const transport = createMemoryTransport({ size: 1000 });
     const names = { profile: profiles.hub, hubPath: '/.well-known/hub', base };
@@ -390,7 +390,7 @@ describe('hub: replay', () => {
     hub.close();
   });
 
-  it('a thousand subscribers that return at once share the readings of the log', async (test) => {
+  it('a thousand subscribers that reconnect at once share the reads of the history', async (test) => {
     const transport = createMemoryTransport({ size: 10_000 });
     let reads = 0;
     const counting: Transport = Object.create(transport, {
@@ -414,7 +414,7 @@ describe('hub: replay', () => {
 });
 
 describe('hub: time', () => {
-  it('B-168 B-169: sends a heartbeat after silence, which an update postpones', async (test) => {
+  it('B-168 B-169: sends a heartbeat after silence, and an update postpones it', async (test) => {
     const { hub, connect, clock } = setUp(test);
     const one = await connect({ heartbeatMs: 1000 });
     clock.advance(900);
@@ -428,7 +428,7 @@ describe('hub: time', () => {
     assert.deepEqual(one.text(), `${event('1')}:\n:\n`);
   });
 
-  it('B-170: sends none when it is 0', async (test) => {
+  it('B-170: sends no heartbeat if the interval is 0', async (test) => {
     const { connect, clock } = setUp(test);
     const one = await connect({ heartbeatMs: 0 });
     clock.advance(1_000_000);
@@ -446,8 +446,8 @@ describe('hub: time', () => {
   });
 });
 
-describe('hub: a tail that the log has overtaken', () => {
-  it('ends the streams that were live behind what came before the gap; who comes then goes on', async (test) => {
+describe('hub: a gap in the history', () => {
+  it('ends streams that were live after the updates before the gap; later subscribers continue', async (test) => {
     const { transport, away, back } = lagging(5);
     const { hub, connect } = setUp(test, { transport });
     const live = await connect({});
@@ -473,7 +473,7 @@ describe('hub: a tail that the log has overtaken', () => {
     assert.equal(again.cursor, 'earliest');
   });
 
-  it('leaves alone a replay that has nothing to lose', async (test) => {
+  it('does not affect a replay that loses nothing', async (test) => {
     const { transport, away, back } = lagging(5);
     const { hub } = setUp(test, { transport });
     await hub.publish(update('u1'));
@@ -489,7 +489,7 @@ describe('hub: a tail that the log has overtaken', () => {
     assert.deepEqual([sink.ids()[0], sink.ids().at(-1), sink.ended], ['u8', 'u12', false]);
   });
 
-  it('ends those alone that may read presence events where nothing but these were dropped', async (test) => {
+  it('ends only streams that may read presence events if only those were dropped', async (test) => {
     const { transport, away, back } = lagging(10);
     const { hub, connect } = setUp(test, { transport });
     const [reader, granted, anonymous] = [
@@ -513,7 +513,7 @@ describe('hub: a tail that the log has overtaken', () => {
     assert.equal(again.sink.ended, false, 'it has been told');
   });
 
-  it('ends a replay that presence events were dropped from, if it might have read them', async (test) => {
+  it('ends a replay that lost presence events, if it might have read them', async (test) => {
     const { hub, connect } = setUp(test, { size: 1000 });
     for (let id = 1; id <= 100; id += 1) {
       await hub.publish(update(`u${id}`, { data: 'x'.repeat(4096) }));
@@ -571,7 +571,7 @@ function lagging(size: number): {
 }
 
 describe('hub: presence', () => {
-  it('E-349 E-359 E-360: announces each matcher at connect and at disconnect', async (test) => {
+  it('E-349 E-359 E-360: announces each matcher when a client connects and disconnects', async (test) => {
     const { connect } = setUp(test);
     const watcher = await connect({ grants: readGrant('*'), announced: false });
     const one = await connect({ matchers: matchers('a', 'b'), announced: true });
@@ -591,7 +591,7 @@ describe('hub: presence', () => {
     assert.equal(new Set(records.map(({ subscriber }) => subscriber)).size, 1);
   });
 
-  it('E-352: encodes matcher and subscriber once, all but unreserved characters', async (test) => {
+  it('E-352: encodes matcher and subscriber once, except for unreserved characters', async (test) => {
     const { hub, connect } = setUp(test);
     await connect({ matchers: matchers("https://example.com/:id a%!'()*"), announced: true });
     const { value } = await hub.subscriptions().next();
@@ -602,7 +602,7 @@ describe('hub: presence', () => {
     );
   });
 
-  it('announces a departure once, whoever is told of it again', async (test) => {
+  it('announces a departure once, even if the store reports it again', async (test) => {
     const memory = createMemoryTransport({ size: 10 });
     let tell: (change: PresenceChange) => Promise<void> = async () => {};
     const presence = {
@@ -641,7 +641,7 @@ describe('hub: presence', () => {
     assert.equal(hub.counts.connected, 0);
   });
 
-  it('reload: ends exactly the streams that are no longer vouched for', async (test) => {
+  it('reload: ends exactly the streams whose authorization is no longer valid', async (test) => {
     const { hub, connect, clock } = setUp(test);
     const kept = await connect({ issuerKey: 'issuer A' });
     const gone = await connect({ issuerKey: 'issuer B' });

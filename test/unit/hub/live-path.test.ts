@@ -19,7 +19,7 @@ const KIB = 1024;
 /** A write counts 500 steps beside its bytes, and a slice has 100,000. */
 const WRITES_IN_A_SLICE = 200;
 
-describe('live path: nobody holds the loop', () => {
+describe('live path: no task blocks the event loop', () => {
   it('writes to 100,000 subscribers in slices, once to each', async (test) => {
     const { hub, scheduler, connect } = setUp(test);
     const count = { writes: 0, inTurn: 0 };
@@ -54,7 +54,7 @@ describe('live path: nobody holds the loop', () => {
     await scheduler.all();
   });
 
-  it('replays 200,000 entries in slices, and delivers to others meanwhile', async (test) => {
+  it('replays 200,000 entries in slices, and delivers to others in the meantime', async (test) => {
     const transport = createMemoryTransport({ size: 300_000 });
     for (let id = 0; id < 200_000; id += 1) await transport.append(update(String(id)));
     const { hub, scheduler, connect } = setUp(test, { transport });
@@ -86,7 +86,7 @@ describe('live path: nobody holds the loop', () => {
     assert.equal(late.ids().length, 101);
   });
 
-  it('tries patterns as far as a slice goes, and delivers all the same', async (test) => {
+  it('tests patterns only until a slice ends, and still delivers', async (test) => {
     const { hub, scheduler, connect } = setUp(test);
     const sinks: RecordingSink[] = [];
     for (let i = 0; i < 60; i += 1) {
@@ -102,7 +102,7 @@ describe('live path: nobody holds the loop', () => {
     assert.deepEqual(plain.ids(), ['1']);
   });
 
-  it('asks for grants in slices, also where a token has many matchers and an update many topics', async (test) => {
+  it('checks grants in slices, even if a token has many matchers and an update many topics', async (test) => {
     const { hub, scheduler, connect } = setUp(test);
     const grant = (i: number): string => `/none${i}/(a{0,50}){0,20}b`;
     const grants: Grants = {
@@ -144,8 +144,8 @@ describe('live path: nobody holds the loop', () => {
   });
 });
 
-describe('live path: what a delivery costs', () => {
-  it('frames an event once for each framing, and hands the same bytes to all', async (test) => {
+describe('live path: the cost of a delivery', () => {
+  it('frames an event once for each kind of framing, and sends the same bytes to all subscribers', async (test) => {
     const { hub, scheduler, connect } = setUp(test);
     const sinks = { chunked: [] as RecordingSink[], plain: [] as RecordingSink[] };
     for (let i = 0; i < 100; i += 1) {
@@ -165,7 +165,7 @@ describe('live path: what a delivery costs', () => {
     assert.equal(sinks.chunked[0]?.text(), 'f\r\nid: 1\ndata: x\n\n\r\n');
   });
 
-  it('combines what one turn brings once for all who get the same', async (test) => {
+  it('combines the updates of one turn once for all subscribers that receive the same', async (test) => {
     const { hub, scheduler, connect } = setUp(test);
     const groups = [matchers('*'), matchers('even')];
     const sinks: RecordingSink[][] = [[], []];
@@ -187,7 +187,7 @@ describe('live path: what a delivery costs', () => {
     }
   });
 
-  it('an event of any size reaches those who have kept up', async (test) => {
+  it('delivers an event of any size to subscribers that have kept up', async (test) => {
     const { hub, scheduler, connect } = setUp(test);
     const sinks: RecordingSink[] = [];
     for (let i = 0; i < 20; i += 1) sinks.push(await connect({ maxBufferBytes: 1024 * KIB }));
@@ -214,7 +214,7 @@ describe('live path: what a delivery costs', () => {
     assert.ok(replay > 30, `${replay} turns`);
   });
 
-  it('counts what waits behind a large event that is on its way, not the event itself', async (test) => {
+  it('counts the updates waiting after a large event that is being sent, but not that event', async (test) => {
     const { hub, scheduler, connect } = setUp(test);
     const sink = await connect({ maxBufferBytes: 1024 * KIB }, new RecordingSink(true));
     await scheduler.all();
@@ -233,7 +233,7 @@ describe('live path: what a delivery costs', () => {
     assert.deepEqual(sink.ids(), ['a', 'b', 'c'], 'with d more than a mebibyte waits');
   });
 
-  it('hands a connection 64 KiB at a time, so that a slow client that reads is kept', async (test) => {
+  it('sends 64 KiB at a time to a connection, so that a slow client that reads stays connected', async (test) => {
     const { hub, scheduler, clock, connect } = setUp(test);
     const sink = await connect({ dispatchTimeoutMs: 2000 }, new RecordingSink(true, 'chunked'));
     await scheduler.all();
@@ -253,7 +253,7 @@ describe('live path: what a delivery costs', () => {
     assert.match(sink.text(), /^40000e\r\nid: 1\ndata: x+\n\n\r\n$/);
   });
 
-  it('says why it has ended a stream', async (test) => {
+  it('reports why it ended a stream', async (test) => {
     const { hub, scheduler, clock, connect, log } = setUp(test);
     await connect({ dispatchTimeoutMs: 1000 }, new RecordingSink(true));
     const full = await connect({ maxBufferBytes: 100 }, new RecordingSink(true));
@@ -273,7 +273,7 @@ describe('live path: what a delivery costs', () => {
     );
   });
 
-  it('reads large updates of the log in small pages that all share', async (test) => {
+  it('reads large updates from the history in small pages that all subscribers share', async (test) => {
     const transport = createMemoryTransport({ size: 1000 });
     for (let id = 0; id < 40; id += 1) {
       await transport.append(update(String(id), { data: 'x'.repeat(512 * KIB) }));
@@ -300,8 +300,8 @@ describe('live path: what a delivery costs', () => {
   });
 });
 
-describe('live path: who comes back from a node that is gone', () => {
-  it('200 clients that come back from everywhere have a few pages read in a turn', async (test) => {
+describe('live path: clients that reconnect after a node fails', () => {
+  it('reads only a few pages per turn for 200 clients with different cursors', async (test) => {
     const memory = createMemoryTransport({ size: 200_000 });
     for (let id = 0; id < 20_000; id += 1) await memory.append(update(String(id)));
     const count = { reads: 0, inTurn: 0 };
@@ -327,7 +327,7 @@ describe('live path: who comes back from a node that is gone', () => {
     assert.ok(count.reads > 200);
   });
 
-  it('10,000 clients ask the log for what they share only once', async (test) => {
+  it('reads the history only once for the same pages of 10,000 clients', async (test) => {
     const memory = createMemoryTransport({ size: 1_000 });
     const asked = { find: 0, read: 0 };
     // As over a network: what is asked is answered in a later turn.
@@ -370,8 +370,8 @@ describe('live path: who comes back from a node that is gone', () => {
   });
 });
 
-describe('live path: who comes in while the door closes', () => {
-  it('asks the predicate that is in force when the stream is registered', async (test) => {
+describe('live path: subscribers that connect during a revocation', () => {
+  it('uses the predicate that is in force when the stream is registered', async (test) => {
     const { hub, connect } = setUp(test);
     hub.reauthorise(({ issuerKey }) => issuerKey === 'kept', 0);
     await connect({ issuerKey: 'kept' });
@@ -379,7 +379,7 @@ describe('live path: who comes in while the door closes', () => {
     assert.equal(hub.counts.connected, 1);
   });
 
-  it('refuses whom a revocation or a logout has met on the way in, and nobody else', async (test) => {
+  it('refuses only subscribers that were revoked or logged out while they connected', async (test) => {
     const { hub, connect } = setUp(test);
     const revocationEpoch = hub.revision;
     hub.revoke('token');
@@ -394,7 +394,7 @@ describe('live path: who comes in while the door closes', () => {
     await assert.rejects(connect({ revocationEpoch, tokenId: null }), { code: 'not-admitted' });
   });
 
-  it('a logout of very many streams ends them in slices, and from its own turn on none is given anything', async (test) => {
+  it('a logout of very many streams ends them in slices, and none receives anything from that turn on', async (test) => {
     const { hub, scheduler, connect } = setUp(test);
     const sinks = await Promise.all(Array.from({ length: 1_000 }, () => connect({ session: 's' })));
     await scheduler.all();
@@ -411,7 +411,7 @@ describe('live path: who comes in while the door closes', () => {
     for (const sink of sinks) assert.deepEqual(sink.ids(), []);
   });
 
-  it('a logout looks at the streams of its session, not at all of them', async (test) => {
+  it('a logout checks only the streams of its session', async (test) => {
     const { hub, connect } = setUp(test);
     let looked = 0;
     for (let i = 0; i < 500; i += 1) {

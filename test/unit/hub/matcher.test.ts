@@ -30,7 +30,7 @@ describe('matchers (G.1, D)', () => {
       }
     }
   });
-  it('G-425 D-326 D-327 exact is byte for byte, without any meaning in it', () => {
+  it('G-425 D-326 D-327 exact compares byte for byte, without special characters', () => {
     assert.ok(covers(compile('/a', 'exact'), '/a'));
     assert.ok(!covers(compile('/a', 'exact'), 'https://hub.example/a'));
     assert.ok(!covers(compile('%C3%A9', 'exact'), 'é'));
@@ -40,7 +40,7 @@ describe('matchers (G.1, D)', () => {
     assert.ok(covers(compile('/:id', 'exact'), '/:id'));
     assert.ok(covers(compile('http://[::1', 'exact'), 'http://[::1'));
   });
-  it('D-325 L-23 a permissive pattern is not "*"', () => {
+  it('D-325 L-23 a pattern that matches everything is not "*"', () => {
     for (const pattern of ['*://*/*', 'https://*']) {
       const matcher = compile(pattern, 'urlpattern');
       for (const topic of ['urn:uuid:1', 'http://[::1', 'mailto:a@example.com']) {
@@ -49,7 +49,7 @@ describe('matchers (G.1, D)', () => {
       assert.ok(covers(matcher, 'plain string'));
     }
   });
-  it('B-121 an empty matcher matches nothing that can be published', () => {
+  it('B-121 an empty matcher matches no topic that can be published', () => {
     assert.ok(!covers(compile('', 'exact'), 'a'));
     assert.ok(!covers(compile('', 'urlpattern'), 'https://hub.example/a'));
   });
@@ -60,7 +60,7 @@ describe('matchers (G.1, D)', () => {
       }
     }
   });
-  it('B-124 takes 4096 bytes of either type, and no more', () => {
+  it('B-124 accepts up to 4096 bytes for either type', () => {
     for (const type of ['exact', 'urlpattern'] as const) {
       compile(`/${'a'.repeat(4095)}`, type);
       assert.throws(() => compile(`/${'a'.repeat(4096)}`, type), { code: 'pattern-too-long' });
@@ -70,7 +70,7 @@ describe('matchers (G.1, D)', () => {
   it('B-123 refuses a malformed pattern', () => {
     assert.throws(() => compile('{unclosed', 'urlpattern'), { code: 'invalid-pattern' });
   });
-  it('G-442 G-443 G-444 relative and absolute meet only when the base is pinned', () => {
+  it('G-442 G-443 G-444 relative and absolute topics match each other only if the base is pinned', () => {
     const relative = compile('/books/:id', 'urlpattern');
     const absolute = compile('https://hub.example/books/:id', 'urlpattern');
     for (const topic of ['/books/1', 'https://hub.example/books/1']) {
@@ -91,13 +91,13 @@ describe('matchers (G.1, D)', () => {
 });
 
 describe('the cache of patterns', () => {
-  it('shares equal patterns of equal base', () => {
+  it('shares equal patterns with the same base', () => {
     const cache = new MatcherCache(10);
     const first = cache.pattern('/a/:b', PINNED, unlimitedBudget());
     assert.equal(cache.pattern('/a/:b', PINNED, unlimitedBudget()), first);
     assert.notEqual(cache.pattern('/a/:b', UNPINNED, unlimitedBudget()), first);
   });
-  it('forgets the one used longest ago, and counts large ones more', () => {
+  it('drops the least recently used pattern, and counts large ones more', () => {
     const cache = new MatcherCache(3);
     const kept = cache.pattern('/kept', PINNED, unlimitedBudget());
     const lost = cache.pattern('/lost', PINNED, unlimitedBudget());
@@ -109,7 +109,7 @@ describe('the cache of patterns', () => {
     cache.pattern(`/(a{500})`, PINNED, unlimitedBudget());
     assert.notEqual(cache.pattern('/kept', PINNED, unlimitedBudget()), kept);
   });
-  it('H-471 keeps nothing with a size of 0 or less', () => {
+  it('H-471 stores nothing if its size is 0 or less', () => {
     for (const size of [0, -1]) {
       const cache = new MatcherCache(size);
       assert.notEqual(

@@ -8,7 +8,7 @@ import { profiles } from '../../../src/hub/profile.ts';
 import { Subscriber } from '../../../src/hub/subscriber.ts';
 
 describe('the records of a subscriber', () => {
-  it('are made in slices when its matchers are many and long', () => {
+  it('are created in slices if its matchers are many and long', () => {
     const matchers = Array.from({ length: 100 }, (_, n) =>
       compileSelector(`${n}${'é'.repeat(2000)}`, false),
     );

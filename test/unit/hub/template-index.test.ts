@@ -30,7 +30,7 @@ function reached(
 }
 
 describe('the index of URI Templates (0.x)', () => {
-  it('finds who asked for a template, until they leave', () => {
+  it('finds the subscribers to a template until they leave', () => {
     const index = new SubscriptionIndex();
     const [one, two] = [subscriberTo('urn:a:{id}'), subscriberTo('urn:a:{id}', 'urn:{+rest}')];
     index.add(one);
@@ -44,7 +44,7 @@ describe('the index of URI Templates (0.x)', () => {
     assert.deepEqual(reached(index, 'urn:a:1'), []);
   });
 
-  it('stops where nothing is left of the meter, and goes on', () => {
+  it('pauses when the budget is used up, and then continues', () => {
     const index = new SubscriptionIndex();
     const all = Array.from({ length: 50 }, (_, number) => subscriberTo(`urn:{id}:${number}`));
     for (const subscriber of all) index.add(subscriber);

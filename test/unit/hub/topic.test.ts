@@ -68,12 +68,12 @@ describe('the reserved namespace (A.4)', () => {
   for (const text of free) {
     it(`A-55 allows ${text}`, () => assert.ok(!isReserved(text)));
   }
-  it('A-53 resolves against the scheme of the hub, so that http: needs its slashes elsewhere', () => {
+  it('A-53 resolves against the scheme of the hub, so that http: needs its slashes with another scheme', () => {
     const base = hubBase('http://hub.example/', PATH);
     assert.ok(!isReserved('https:hub/subscriptions/exact/x/y', base));
     assert.ok(isReserved('http:hub/subscriptions/exact/x/y', base));
   });
-  it('A-56 allows what is not a URL at all', () => {
+  it('A-56 allows text that is not a URL', () => {
     assert.ok(!isReserved('http://[::1'));
     assert.equal(parseTopic('http://[::1', UNPINNED).url, null);
   });
@@ -82,7 +82,7 @@ describe('the reserved namespace (A.4)', () => {
       assert.ok(isReserved('https://é.example.com/.well-known/hub/x'));
     }
   });
-  it('follows another path of the hub', () => {
+  it('depends on the configured path of the hub', () => {
     const topic = parseTopic('https://x.example/%65vents/sub', hubBase(null, '/events'));
     assert.ok(isReservedTopic(topic, '/events'));
     assert.ok(!isReservedTopic(topic, '/event'));
@@ -90,7 +90,7 @@ describe('the reserved namespace (A.4)', () => {
 });
 
 describe('the base of relative topics (L22)', () => {
-  it('L-22 is the hub on the host of its identity, or on one that cannot exist', () => {
+  it('L-22 is the hub URL on the host of its identity, or on a host that cannot exist', () => {
     assert.equal(
       hubBase('https://hub.example/elsewhere', PATH),
       'https://hub.example/.well-known/hub',
@@ -111,7 +111,7 @@ describe('forbidden characters (A.3)', () => {
       assert.ok(hasForbiddenCharacters(`a${String.fromCodePoint(code)}b`));
     });
   }
-  it('A-34 forbids half a surrogate pair, which is not UTF-8', () => {
+  it('A-34 forbids half of a surrogate pair, which is not UTF-8', () => {
     assert.ok(hasForbiddenCharacters('a\ud800b'));
   });
   for (const text of ['', 'chat room', 'é', '😀', 'שלום', 'مرحبا', '\ufffd', '\u00a0']) {

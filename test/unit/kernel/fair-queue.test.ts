@@ -41,7 +41,7 @@ describe('a fair queue', () => {
     assert.ok(order.indexOf('one') <= 3, order.join());
   });
 
-  it('gives those that are known every other turn, however many strangers wait', async () => {
+  it('gives every other turn to known clients, however many strangers wait', async () => {
     const { order, come, serveAll } = serving(new FairQueue(ONE));
     for (let i = 0; i < 60; i += 1) come(`stranger ${i}`);
     for (let i = 0; i < 5; i += 1) come('known', true);
@@ -51,7 +51,7 @@ describe('a fair queue', () => {
     assert.equal(order.length, 65);
   });
 
-  it('turns away one of those that have most waiting, not the one that comes', async () => {
+  it('rejects one of the clients with the most waiting tasks, not the newest one', async () => {
     const { order, refused, come, serveAll } = serving(new FairQueue({ ...ONE, maxWaiting: 10 }));
     for (let i = 0; i < 12; i += 1) come('many');
     come('one');
@@ -61,7 +61,7 @@ describe('a fair queue', () => {
     assert.equal(order.length + refused.length, 13);
   });
 
-  it('keeps places free of strangers, and of any one of them', async () => {
+  it('limits the places of strangers, in total and for each of them', async () => {
     const options = { places: 10, placesOfStrangers: 6, placesOfStranger: 2, maxWaiting: 100 };
     const { order, come } = serving(new FairQueue(options));
     for (const client of ['a', 'a', 'a', 'a', 'b', 'c', 'd', 'e', 'f']) come(client);
@@ -72,7 +72,7 @@ describe('a fair queue', () => {
     assert.equal(order.length, 10);
   });
 
-  it('forgets a process that does not wait any longer', async () => {
+  it('removes a client that no longer waits', async () => {
     const { order, refused, come, serveAll } = serving(new FairQueue(ONE));
     const leaving = new AbortController();
     come('first');

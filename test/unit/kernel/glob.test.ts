@@ -18,14 +18,14 @@ const cases: readonly (readonly [string, readonly string[], readonly string[]])[
 
 describe('globs', () => {
   for (const [pattern, like, unlike] of cases) {
-    it(`${pattern} is what path.Match of Go takes it for`, () => {
+    it(`${pattern} has the same meaning as in path.Match of Go`, () => {
       const matches = compileGlob([{ text: pattern, isLiteral: false }]);
       for (const text of like) assert.ok(matches(text), text);
       for (const text of unlike) assert.ok(!matches(text), text);
     });
   }
 
-  it('take pieces that stand for themselves', () => {
+  it('can include literal pieces', () => {
     const matches = compileGlob([
       { text: '/*/', isLiteral: false },
       { text: '[*?\\', isLiteral: true },
@@ -35,7 +35,7 @@ describe('globs', () => {
     assert.ok(!matches('/a/xyz'));
   });
 
-  it('are refused where they cannot be read', () => {
+  it('are refused if they are malformed', () => {
     for (const pattern of ['[', '[]', '[a', '[a-]', '[-a]', 'a\\', '[^]']) {
       assert.equal(isGlob(pattern), false, pattern);
       assert.throws(() => compileGlob([{ text: pattern, isLiteral: false }]));

@@ -11,7 +11,7 @@ import { TimerWheel, type WheelTimer } from '../../../src/kernel/timer-wheel.ts'
 import { TestClock } from '../../support/test-clock.ts';
 
 describe('scope', () => {
-  it('closes last-in first-out, everything even when something throws', async () => {
+  it('closes in last-in, first-out order, and closes everything even if one part throws', async () => {
     const closed: number[] = [];
     const scope = new Scope();
     scope.defer(() => void closed.push(1));
@@ -28,7 +28,7 @@ describe('scope', () => {
     assert.deepEqual(closed, [3, 2, 1]);
   });
 
-  it('closes at once what comes after its end', async () => {
+  it('immediately closes anything that is added after its end', async () => {
     const scope = new Scope();
     await scope.close();
     let closed = false;
@@ -58,7 +58,7 @@ describe('lease pool', () => {
     assert.deepEqual(log, ['open', 'close a', 'open', 'close a']);
   });
 
-  it('does not remember a failed opening', async () => {
+  it('does not cache a failed opening', async () => {
     const pool = new LeasePool<string>(() => {});
     const failing = (): string => {
       throw new Error('no');
@@ -69,7 +69,7 @@ describe('lease pool', () => {
 });
 
 describe('secret', () => {
-  it('is printed nowhere, but for placeholders, which disclose nothing', () => {
+  it('is never printed, except for placeholders, which disclose nothing', () => {
     const secret = new Secret('hunter2');
     for (const text of [
       String(secret),
@@ -86,7 +86,7 @@ describe('secret', () => {
 });
 
 describe('timer wheel', () => {
-  it('runs each task once, never early and at most one tick late, over turns of the wheel', () => {
+  it('runs each task once, never early and at most one tick late, even after full turns of the wheel', () => {
     fc.assert(
       fc.property(
         fc.array(fc.integer({ min: 0, max: 200_000 }), { maxLength: 30 }),
@@ -117,7 +117,7 @@ describe('timer wheel', () => {
     );
   });
 
-  it('does not run what was cancelled, also by a task of the same tick', () => {
+  it('does not run a cancelled task, even if a task of the same tick cancels it', () => {
     const clock = new TestClock();
     const wheel = new TimerWheel(clock);
     let ran = 0;
@@ -133,7 +133,7 @@ describe('timer wheel', () => {
     assert.equal(ran, 0);
   });
 
-  it('moves a timer that is armed again', () => {
+  it('moves a timer that is set again', () => {
     const clock = new TestClock();
     const wheel = new TimerWheel(clock);
     const ran: number[] = [];
@@ -186,7 +186,7 @@ describe('timer wheel', () => {
 });
 
 describe('parsing a URL', () => {
-  it('goes on telling good from bad after ten thousand hosts that are not ASCII', () => {
+  it('still distinguishes valid from invalid hosts after ten thousand that are not ASCII', () => {
     for (let i = 0; i < 10_000; i += 1) {
       assert.ok(parseUrl('https://é.example.com/') !== null);
     }

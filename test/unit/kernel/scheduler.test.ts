@@ -22,7 +22,7 @@ class Steps implements Task {
 }
 
 describe('scheduler', () => {
-  it('does no more than a slice in one turn, and all of it in the end', async () => {
+  it('does no more than one slice per turn, and finishes all the work in the end', async () => {
     const scheduler = new TurnedScheduler();
     const works = Array.from({ length: 7 }, () => new Steps(300_000));
     for (const work of works) scheduler.add(work);
@@ -36,7 +36,7 @@ describe('scheduler', () => {
     assert.ok(turns >= 21);
   });
 
-  it('gives each work the same part of a turn, and leaves the rest to who has more to do', async () => {
+  it('gives each task the same share of a turn, and the remainder to tasks with more to do', async () => {
     const scheduler = new TurnedScheduler();
     const [long, longer, short] = [new Steps(10 ** 7), new Steps(10 ** 7), new Steps(1_000)];
     for (const work of [long, longer, short]) scheduler.add(work);
@@ -46,7 +46,7 @@ describe('scheduler', () => {
     assert.ok(long.done + longer.done >= TURN_STEPS - 2_000);
   });
 
-  it('computes at once what is short, and in turns what is not', async () => {
+  it('computes short work at once, and long work over several turns', async () => {
     const scheduler = new TurnedScheduler();
     assert.equal(
       scheduler.compute(function* (budget) {
@@ -67,7 +67,7 @@ describe('scheduler', () => {
     assert.equal(await long, 'long');
   });
 
-  it('lets those who come together compute no more than a slice before they are queued', async () => {
+  it('lets simultaneous callers compute no more than one slice before they are queued', async () => {
     const scheduler = new TurnedScheduler();
     let computed = 0;
     const results = Array.from({ length: 100 }, () =>
@@ -87,7 +87,7 @@ describe('scheduler', () => {
     assert.equal((await Promise.all(results.map((result) => Promise.resolve(result)))).length, 100);
   });
 
-  it('hands on what a computation throws, at once or later', async () => {
+  it('passes on errors of a computation, immediate or later', async () => {
     const scheduler = new TurnedScheduler();
     const failing = (steps: number) =>
       scheduler.compute(function* (budget): Generator<void, never, void> {

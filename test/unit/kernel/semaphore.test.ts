@@ -20,7 +20,7 @@ const acquire = (semaphore: Semaphore): Promise<void> =>
   semaphore.acquire(new Waiter().onCancelled);
 
 describe('a semaphore', () => {
-  it('gives its places in turn, and takes them back', async () => {
+  it('assigns its places in turn, and takes them back', async () => {
     const semaphore = new Semaphore(1);
     await acquire(semaphore);
     const order: number[] = [];
@@ -35,7 +35,7 @@ describe('a semaphore', () => {
     assert.deepEqual(order, [1, 2]);
   });
 
-  it('keeps nothing of 10,000 that gave up while they waited', async () => {
+  it('keeps nothing in memory from 10,000 callers that gave up while they waited', async () => {
     const semaphore = new Semaphore(1);
     await acquire(semaphore);
     const reason = new Error('gone');
@@ -51,7 +51,7 @@ describe('a semaphore', () => {
     await last;
   });
 
-  it('leaves no listener at those that got their place', async () => {
+  it('leaves no listener on the signals of callers that got a place', async () => {
     const semaphore = new Semaphore(1);
     const waiters = [new Waiter(), new Waiter()];
     const [first, second] = waiters.map(({ onCancelled }) => semaphore.acquire(onCancelled));
@@ -64,7 +64,7 @@ describe('a semaphore', () => {
     );
   });
 
-  it('runs so many tasks at once, the others in the order in which they came', async () => {
+  it('runs a limited number of tasks at once, and the others in order of arrival', async () => {
     const semaphore = new Semaphore(2);
     const { signal } = new AbortController();
     const log: string[] = [];
@@ -88,7 +88,7 @@ describe('a semaphore', () => {
     assert.deepEqual(log, ['a', 'b', 'c', 'd']);
   });
 
-  it('lets a task whose signal is aborted leave at once, and a failure makes room', async () => {
+  it('removes a waiting task at once if its signal is aborted, and frees the place of a task that fails', async () => {
     const semaphore = new Semaphore(1);
     const unwanted = new AbortController();
     let fail: (error: Error) => void = () => {};
