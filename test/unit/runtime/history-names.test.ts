@@ -29,7 +29,7 @@ describe('histories of projects that share a storage', () => {
     const [warning = ''] = copy.load('a.localhost');
     assert.match(
       warning,
-      /^the history of http:\/\/a\.localhost:? in .* belongs to .*shop\/Hubfile too/,
+      /^the history of http:\/\/a\.localhost:? in .* also belongs to .*shop\/Hubfile/,
     );
     rmSync(shop.file);
     assert.deepEqual(copy.load('a.localhost'), []);
