@@ -39,7 +39,7 @@ export function starterHubfile({ site, upstream, anonymous }: Starter, envFile: 
 `
     : '';
   const access = anonymous
-    ? '# Whoever has no token may subscribe to public updates.\nanonymous'
+    ? '# Clients without a token may subscribe to public updates.\nanonymous'
     : '# Only clients with a token may subscribe.';
   const cookie = origin.startsWith('https:')
     ? ''

@@ -51,6 +51,8 @@ describe(`three gateways that form one hub, ${SUBSCRIBERS} subscribers that move
     await cluster.publishing(100);
     await primary.kill();
     while (!replica.command('ROLE').startsWith('master')) await pause(50);
+    // Until Sentinel has noticed that, it names the old primary, which would come back empty.
+    await isPrimary(sentinel, replica);
     await primary.restart();
     primary.command('REPLICAOF', '127.0.0.1', String(replica.port));
     await cluster.publishing(200);
@@ -61,6 +63,11 @@ describe(`three gateways that form one hub, ${SUBSCRIBERS} subscribers that move
 async function knows(sentinel: RedisServer, replica: RedisServer): Promise<void> {
   const port = String(replica.port);
   while (!sentinel.command('SENTINEL', 'REPLICAS', 'hub').includes(port)) await pause(50);
+}
+
+async function isPrimary(sentinel: RedisServer, server: RedisServer): Promise<void> {
+  const asked = ['SENTINEL', 'GET-MASTER-ADDR-BY-NAME', 'hub'];
+  while (!sentinel.command(...asked).includes(String(server.port))) await pause(50);
 }
 
 /** The node behind the relay hears nothing while the others go on. */

@@ -36,7 +36,7 @@ export function screenOf(overview: Overview, address: string, screen: Screen): s
   const { cache } = overview;
   if (cache !== null) {
     head.push(
-      `cache ${rate(cache.requests)}/s, without the app ${share(cache.hits)}, purged ${rate(cache.purged)}/s, answers ${cache.entries} in ${bytes(cache.bytes)}`,
+      `cache ${rate(cache.requests)}/s, hits ${share(cache.hits)}, purged ${rate(cache.purged)}/s, responses ${cache.entries} in ${bytes(cache.bytes)}`,
     );
   }
   const table = (title: string, heads: readonly string[], rows: readonly string[][]): string[] =>
