@@ -70,8 +70,6 @@ export class FetchExchange implements Exchange {
   readonly #isAlone: boolean;
   readonly #inherited: ReadonlySet<string>;
   readonly #changes = new HeadChanges();
-  #interceptors: readonly HeadInterceptor[] = [];
-  #taken: Writable | null = null;
   readonly #leaving = new Set<() => void>();
   #controller: AbortController | null = null;
   #isAbandoned = false;
@@ -185,12 +183,9 @@ export class FetchExchange implements Exchange {
   }
 
   interceptHead(look: HeadInterceptor): () => void {
-    this.#interceptors = [...this.#interceptors, look];
+    this.#changes.addInterceptor(look);
     return () => {
-      this.#interceptors = this.#interceptors.filter((one) => one !== look);
-      if (this.#taken === null) return;
-      this.#taken = null;
-      this.#status = 0;
+      if (this.#changes.removeInterceptor(look)) this.#status = 0;
     };
   }
 
@@ -212,11 +207,10 @@ export class FetchExchange implements Exchange {
   }
 
   begin(head: ResponseHead): Writable {
-    for (const look of this.#interceptors.toReversed()) {
-      this.#taken = look(head);
-      if (this.#taken === null) continue;
+    const intercepted = this.#changes.intercept(head);
+    if (intercepted !== null) {
       this.#status = head.status;
-      return this.#taken;
+      return intercepted;
     }
     this.preset.deleteWhere((name, value) => this.#inherited.has(fieldOf(name, value)));
     withPreset(head, this.preset);
@@ -240,13 +234,13 @@ export class FetchExchange implements Exchange {
   }
 
   end(body: Writable, trailers: HeaderList): void {
-    if (this.#taken === body) body.end();
+    if (this.#changes.taken === body) body.end();
     else if (this.#held?.body === body) this.#held.end(trailers);
     else this.#end(body, trailers);
   }
 
   abort(): void {
-    if (this.#taken !== null) return;
+    if (this.#changes.taken !== null) return;
     if (this.#passes) this.#parent.abort();
     else this.#sink.broken();
   }

@@ -1,17 +1,22 @@
 // A transform of a head can return a promise, for instance while it requests a token. Data that is written in
 // the meantime is held back, up to the stream's high-water mark.
 
-import type { BodyWrapper, HeadTransform, ResponseHead } from './exchange.ts';
+import type { BodyWrapper, HeadInterceptor, HeadTransform, ResponseHead } from './exchange.ts';
 import { HeaderList } from './header-list.ts';
 import { Writable } from 'node:stream';
 
 type TrailerReader = (trailers: HeaderList) => void;
 
-/** The changes to the heads of one exchange that handlers have registered. Most exchanges have few. */
+/**
+ * The changes to the heads of one exchange that handlers have registered, and the handlers that can take a
+ * response instead of the client. Most exchanges have few.
+ */
 export class HeadChanges {
   readonly #transforms: HeadTransform[] = [];
   #withheld: string[] | null = null;
   #trailerReaders: TrailerReader[] | null = null;
+  #interceptors: HeadInterceptor[] | null = null;
+  #taken: Writable | null = null;
 
   add(transform: HeadTransform): void {
     this.#transforms.push(transform);
@@ -25,6 +30,34 @@ export class HeadChanges {
   addTrailerReader(read: TrailerReader): void {
     this.#trailerReaders ??= [];
     this.#trailerReaders.push(read);
+  }
+
+  addInterceptor(look: HeadInterceptor): void {
+    this.#interceptors ??= [];
+    this.#interceptors.push(look);
+  }
+
+  /** Returns whether a response had been taken; it counts as never sent from now on. */
+  removeInterceptor(look: HeadInterceptor): boolean {
+    this.#interceptors = this.#interceptors?.filter((one) => one !== look) ?? null;
+    const hadTaken = this.#taken !== null;
+    this.#taken = null;
+    return hadTaken;
+  }
+
+  /** Offers a head to the interceptors, the last one first. Returns the body of the one that takes it. */
+  intercept(head: ResponseHead): Writable | null {
+    if (this.#interceptors === null) return null;
+    for (const look of this.#interceptors.toReversed()) {
+      this.#taken = look(head);
+      if (this.#taken !== null) break;
+    }
+    return this.#taken;
+  }
+
+  /** The body of the response that an interceptor has taken; null if there is none. */
+  get taken(): Writable | null {
+    return this.#taken;
   }
 
   /** Passes the trailer fields to their readers, once, and removes the withheld fields. */

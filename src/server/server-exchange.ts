@@ -58,9 +58,6 @@ export class ServerExchange implements Exchange {
   readonly #settings: ExchangeSettings;
   readonly #changes = new HeadChanges();
   #preset: HeaderList | null = null;
-  #interceptors: HeadInterceptor[] | null = null;
-  /** Where a response goes that was taken. */
-  #taken: Writable | null = null;
   #id: string | undefined;
   #log: Logger | undefined;
   /** The body for readers, once one has been requested or set, instead of the protocol's own. */
@@ -191,13 +188,9 @@ export class ServerExchange implements Exchange {
   }
 
   interceptHead(look: HeadInterceptor): () => void {
-    this.#interceptors ??= [];
-    this.#interceptors.push(look);
+    this.#changes.addInterceptor(look);
     return () => {
-      this.#interceptors = this.#interceptors?.filter((one) => one !== look) ?? null;
-      if (this.#taken === null) return;
-      this.#taken = null;
-      this.#status = 0;
+      if (this.#changes.removeInterceptor(look)) this.#status = 0;
     };
   }
 
@@ -224,8 +217,12 @@ export class ServerExchange implements Exchange {
 
   begin(head: ResponseHead): Writable {
     this.#refuseSecondHead();
-    const taken = this.#interceptors === null ? null : this.#takenBy(this.#interceptors, head);
-    if (taken !== null) return taken;
+    const taken = this.#changes.intercept(head);
+    if (taken !== null) {
+      this.#status = head.status;
+      this.#isStream = false;
+      return taken;
+    }
     // RFC 9113 §8.5: any 2xx tells the client that its tunnel is open, and everything after it belongs to the
     // tunnel.
     if (this.upgrade?.kind === 'http2' && head.opensTunnel !== true && isSuccess(head.status)) {
@@ -251,19 +248,19 @@ export class ServerExchange implements Exchange {
   stream(head: ResponseHead): ResponseStream {
     this.#isStream = true;
     const body = this.begin(head);
-    if (this.#taken !== null) return new WritableStream(body, this);
+    if (this.#changes.taken !== null) return new WritableStream(body, this);
     return this.#adapter.stream(body, this.#disconnect) ?? new WritableStream(body, this);
   }
 
   end(body: Writable, trailers: HeaderList): void {
-    if (this.#taken === body) body.end();
+    if (this.#changes.taken === body) body.end();
     else if (this.#held?.body === body) this.#held.end(trailers);
     else this.#end(body, trailers);
   }
 
   abort(): void {
-    // What was taken is not the client's.
-    if (this.#taken !== null) return;
+    // The client gets nothing of a response that an interceptor has taken.
+    if (this.#changes.taken !== null) return;
     this.#disconnect?.happen();
     this.#adapter.breakOff();
   }
@@ -295,18 +292,6 @@ export class ServerExchange implements Exchange {
     if (this.abandoned) disconnect.happen();
     this.#adapter.tell(disconnect);
     return disconnect;
-  }
-
-  #takenBy(interceptors: readonly HeadInterceptor[], head: ResponseHead): Writable | null {
-    for (const look of interceptors.toReversed()) {
-      const taken = look(head);
-      if (taken === null) continue;
-      this.#taken = taken;
-      this.#status = head.status;
-      this.#isStream = false;
-      return taken;
-    }
-    return null;
   }
 
   #addPreset(head: ResponseHead): void {
