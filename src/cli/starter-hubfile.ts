@@ -43,12 +43,12 @@ export function starterHubfile({ site, upstream, anonymous }: Starter, envFile: 
     : '# Only clients with a token may subscribe.';
   const cookie = origin.startsWith('https:')
     ? ''
-    : '# Over plain HTTP no browser keeps a cookie named __Secure-…\ncookie_name hub_access_token';
-  return formatHubfile(`# Made by hubgate init. With its keys: hubgate run --envfile ${envFile}
+    : '# Browsers refuse cookies named __Secure-… over plain HTTP.\ncookie_name hub_access_token';
+  return formatHubfile(`# hubgate init wrote this file. To start with its keys: hubgate run --envfile ${envFile}
 ${options}${site} {
 	# POST to publish, GET to subscribe, on /.well-known/hub.
 	hub {
-		# Whose tokens are accepted, and the keys to verify them with.
+		# The issuer of accepted tokens, and the key that verifies them.
 		issuer ${origin} {
 			publisher {
 				jwt {env.HUB_PUBLISHER_JWT_KEY}
@@ -59,13 +59,13 @@ ${options}${site} {
 		}
 		${access}
 		${cookie}
-		# What clients that come back can catch up on.
+		# Clients that reconnect can catch up on these updates.
 		transport lmdb {
 			size 100000
 		}
 	}
 
-	# Everything else goes to the app, whose pages learn of the hub by a Link header.
+	# Everything else goes to the app. A Link header on its pages names the hub.
 	reverse_proxy ${app}
 }
 `);

@@ -3,11 +3,11 @@ import { field } from './shape-routes.ts';
 import { text } from './shape-values.ts';
 import { isStatusPattern } from './well-formed.ts';
 
-/** Which responses something is for; each part that is empty is for all. */
+/** The responses to which a rule applies. An empty list matches every response. */
 export interface ResponseMatcher {
-  /** Statuses or classes. */
+  /** Statuses such as 404, or classes such as 5xx. */
   readonly status: readonly string[];
-  /** Each field that is named must have one of its values, in which `*` may begin or end. */
+  /** Each named field must have one of the given values, which may begin or end with `*`. */
   readonly headers: readonly { readonly name: string; readonly value: string }[];
 }
 
@@ -17,7 +17,7 @@ export const statusPatterns = list(text('a status such as 404 or 5xx', isStatusP
 
 const members = { status: statusPatterns, headers: list(field) };
 
-/** For those that have further members. */
+/** For shapes with further members. */
 export const responseMatcherMembers = members;
 
 export const responseMatcher: Shape<ResponseMatcher> = object(members, ANY_RESPONSE);

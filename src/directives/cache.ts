@@ -50,7 +50,7 @@ const data: HandlerData<CacheConfig> = {
     ),
   check(cache, report) {
     if (cache.maxBody <= cache.maxSize) return;
-    const message = 'max_body is more than max_size: no such body could be kept';
+    const message = 'max_body is more than max_size: a body of that size cannot be stored';
     report(cache, { severity: 'error', code: 'body-beyond-size', message });
   },
 };
@@ -71,13 +71,14 @@ cache [<matcher>] {
 }
 `;
 
-const KEY = 'what is asked for decides: scheme, host, path, query, Vary; add to it with vary_on';
-const MEMORY = 'answers are kept in memory, at most max_size of them';
-const PURGE = 'updates purge what they name; further: hubgate cache purge, POST /cache/purge';
+const KEY = 'the key is scheme, host, path, query and the fields of Vary; add to it with vary_on';
+const MEMORY = 'responses are stored in memory, up to max_size';
+const PURGE =
+  'an update purges what it names; you can also use hubgate cache purge or POST /cache/purge';
 
 const syntax: DirectiveSyntax = {
   usage: USAGE,
-  summary: 'keeps answers as long as they are current, and purges what an update names',
+  summary: 'stores responses while they are fresh, and purges those that an update names',
   after: 'request_header',
   read(cursor, scope) {
     const matcher = takeMatcher(cursor, scope);
@@ -96,21 +97,22 @@ const syntax: DirectiveSyntax = {
       {
         repeatable: ['vary_on'],
         unsupported: {
-          allowed_http_verbs: 'GET and HEAD are kept, as RFC 9111 has it',
-          allowed_additional_status_codes: 'what the app allows is kept, whatever its status is',
+          allowed_http_verbs: 'responses to GET and HEAD are stored (RFC 9111)',
+          allowed_additional_status_codes:
+            'the app decides with Cache-Control, whatever the status',
           api: PURGE,
           badger: MEMORY,
           cache_keys: KEY,
-          cache_name: 'the name in Cache-Status is hubgate',
+          cache_name: 'the name in Cache-Status is always hubgate',
           cdn: PURGE,
           default_cache_control: 'use ttl, or header ?Cache-Control in the route',
-          disable_coalescing: 'what is not shared is not waited for',
+          disable_coalescing: 'a request waits only for a response that it can share',
           etcd: MEMORY,
           headers: 'use vary_on {header.NAME}',
           key: KEY,
-          max_cacheable_body_bytes: 'it is max_body here',
+          max_cacheable_body_bytes: 'use max_body',
           log_level: 'use the global option log',
-          mode: 'the cache goes by RFC 9111',
+          mode: 'the cache follows RFC 9111',
           nats: MEMORY,
           nuts: MEMORY,
           olric: MEMORY,

@@ -38,7 +38,7 @@ copy_response_headers [<matcher>] {
 
 const syntax: DirectiveSyntax = {
   usage: USAGE,
-  summary: 'in `handle_response`, takes fields of the upstream into the answer',
+  summary: 'in `handle_response`, copies header fields of the upstream to the response',
   read(cursor, scope) {
     const matcher = takeMatcher(cursor, scope);
     const start: Omit<CopyResponseHeadersConfig, 'kind'> = defaults;

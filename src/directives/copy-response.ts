@@ -32,7 +32,7 @@ copy_response [<matcher>] [<status>] {
 
 const syntax: DirectiveSyntax = {
   usage: USAGE,
-  summary: 'in `handle_response`, answers with the response of the upstream',
+  summary: 'in `handle_response`, sends the response of the upstream to the client',
   read(cursor, scope) {
     const matcher = takeMatcher(cursor, scope);
     const word = cursor.optional();

@@ -53,7 +53,7 @@ intercept [<matcher>] {
 
 const syntax: DirectiveSyntax = {
   usage: USAGE,
-  summary: 'answers instead of what runs after it, by what that answers',
+  summary: 'replaces responses of later directives, by status or header field',
   read(cursor, scope) {
     const matcher = takeMatcher(cursor, scope);
     const responses = new ResponseMatchers();
