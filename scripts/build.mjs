@@ -19,7 +19,7 @@ const ENTRIES = [
   'auth/no-legacy-claim',
 ];
 /** Native libraries, and what Node picks by a condition when it runs. */
-const EXTERNAL = ['lmdb'];
+const EXTERNAL = ['lmdb', 'pg-native'];
 /**
  * The package's own imports that stay imports. They have another name in the bundle, since the condition
  * `hubgate-source`, under which the tests run, would lead the name in the source to files that are not packed.

@@ -13,7 +13,9 @@ const MAY_IMPORT = {
   config: ['kernel'],
   hubfile: ['kernel', 'config'],
   hub: ['kernel'],
-  transports: ['kernel', 'config', 'hub'],
+  postgres: ['kernel', 'config'],
+  transports: ['kernel', 'config', 'hub', 'postgres'],
+  outbox: ['kernel', 'config', 'hub', 'postgres'],
   auth: ['kernel', 'config', 'hub'],
   http: ['kernel', 'config'],
   debugger: ['kernel', 'hub', 'auth', 'client'],
@@ -27,11 +29,11 @@ const MAY_IMPORT = {
   tls: ['kernel', 'config'],
   server: ['kernel', 'config', 'http', 'tls'],
   runtime:
-    'cache client kernel config directives matchers hub transports auth http hub-http discovery proxy site tls server'.split(
+    'cache client kernel config directives matchers hub transports postgres outbox auth http hub-http discovery proxy site tls server'.split(
       ' ',
     ),
   client: [],
-  cli: 'cache doors directives runtime hubfile auth config kernel tls hub'.split(' '),
+  cli: 'cache doors directives runtime hubfile auth config kernel tls hub postgres outbox'.split(' '),
   doors:
     'cache directives runtime hubfile auth config proxy kernel hub hub-http transports http server'.split(
       ' ',
@@ -51,6 +53,7 @@ const LIBRARY_PLACE = {
   '@marcbachmann/cel-js': ['matchers/expression/'],
   lmdb: ['transports/lmdb/'],
   '@redis/client': ['transports/redis/'],
+  pg: ['postgres/'],
   yaml: ['hubfile/', 'cli/'],
   '@peculiar/x509': ['tls/make-certificate.ts'],
   'reflect-metadata': ['tls/make-certificate.ts'],
