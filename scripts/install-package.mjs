@@ -11,16 +11,16 @@ const TRIES = 3;
 
 /**
  * Packs and installs the checkout, whose dist/ is up to date. Returns the installed package's folder,
- * and a function that removes it.
+ * and a function that removes it. `more` are further options of `npm install`.
  */
-export function installPackage() {
+export function installPackage(more = []) {
   const directory = mkdtempSync(join(tmpdir(), 'hubgate-installed-'));
   npm(['pack', '--silent', '--pack-destination', directory], root);
   const tarball = readdirSync(directory).find((name) => name.endsWith('.tgz'));
   if (tarball === undefined) throw new Error('npm pack has written no tarball');
   writeFileSync(join(directory, 'package.json'), '{ "private": true, "type": "module" }\n');
   const flags = ['--prefer-offline', '--no-audit', '--no-fund', '--loglevel=error'];
-  npm(['install', ...flags, `./${tarball}`], directory);
+  npm(['install', ...flags, ...more, `./${tarball}`], directory);
   return {
     packageDirectory: join(directory, 'node_modules', 'hubgate'),
     remove: () => rmSync(directory, { recursive: true, force: true }),

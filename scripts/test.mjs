@@ -1,7 +1,8 @@
 // Everything that must hold before a change lands: format, lint, types, layers, dead code, tests.
 // `npm test -- test/unit/hub` runs only the tests below a path (and none of the checks),
 // `npm test -- --changed` only those whose imports reach what git says has changed.
-// The applications of test/apps take minutes each and have to be installed: `npm run test:apps` runs them.
+// The applications of test/apps take minutes each and have to be installed: `npm run test:apps` runs them. Those of
+// test/executable need the single executable: `npm run test:executable` builds it.
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -13,9 +14,7 @@ import { installPackage } from './install-package.mjs';
 
 installMissing();
 const given = process.argv.slice(2);
-const only = given.includes('--changed')
-  ? changedTests().filter((file) => !isApplication(file))
-  : given;
+const only = given.includes('--changed') ? changedTests().filter((file) => !isApart(file)) : given;
 if (given.length > 0 && only.length === 0) {
   console.error('No test is concerned by what git says has changed.');
   process.exit(0);
@@ -90,8 +89,11 @@ function step(name, program, args) {
   run(program, args);
 }
 
-function isApplication(path) {
-  return relative(join(root, 'test/apps'), join(root, path)).split('/')[0] !== '..';
+/** Tests that run only where they are asked for. */
+function isApart(path) {
+  return ['test/apps', 'test/executable'].some(
+    (folder) => relative(join(root, folder), join(root, path)).split('/')[0] !== '..',
+  );
 }
 
 function testFiles(path) {
@@ -100,5 +102,5 @@ function testFiles(path) {
   return readdirSync(full, { recursive: true })
     .filter((name) => name.endsWith('.test.ts'))
     .map((name) => join(path, name))
-    .filter((file) => !isApplication(file) || isApplication(join(path, '.')));
+    .filter((file) => !isApart(file) || isApart(join(path, '.')));
 }

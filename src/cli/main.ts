@@ -11,16 +11,18 @@ await runProgram(process.argv.slice(2));
 
 /**
  * Lets Node cache the compiled form of the program's files, if this version of Node can (22.1). The cache is
- * in `$XDG_CACHE_HOME/hubgate`, else `~/.cache/hubgate`, where only this user can write. This matters because
- * its content is executed; Node's default, below the directory of temporary files, is shared by all users.
- * Without a writable home directory there is no cache.
+ * in `$CACHE_DIRECTORY` (a service of systemd), else `$XDG_CACHE_HOME/hubgate`, else `~/.cache/hubgate`, where
+ * only this user can write. This matters because its content is executed; Node's default, below the directory
+ * of temporary files, is shared by all users. Without a writable directory there is no cache.
  */
 function enableCompileCache(): void {
   // The types are those of Node 20, which does not have it.
   const { enableCompileCache: enable } = module as { enableCompileCache?: (at: string) => unknown };
   if (enable === undefined) return;
   try {
-    const directory = join(process.env['XDG_CACHE_HOME'] || join(homedir(), '.cache'), 'hubgate');
+    const [service] = (process.env['CACHE_DIRECTORY'] ?? '').split(':');
+    const home = process.env['XDG_CACHE_HOME'] || join(homedir(), '.cache');
+    const directory = service || join(home, 'hubgate');
     mkdirSync(directory, { recursive: true, mode: 0o700 });
     enable(join(directory, 'compiled'));
   } catch {

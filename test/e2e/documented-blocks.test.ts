@@ -40,6 +40,8 @@ const BLOCKS: Readonly<Record<string, Readonly<Record<string, Carried>>>> = {
     'curl -sSN': { by: 'test/e2e/from-mercure.test.ts' },
   },
   'docs/install.md': {
+    'npm run build:executable\n': { parsed: 'test/executable runs what the command makes' },
+    'npm run build:executable -- --deb': { parsed: 'test/executable installs the package' },
     'npm install --global': { run: installTarball },
     'npm start': { parsed: 'stands in the README too, where first-hour.test.ts starts it' },
     'npm pack': { parsed: 'Docker fetches the image of Node' },

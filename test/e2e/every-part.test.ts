@@ -15,7 +15,7 @@ import { openStream, send } from '../support/http.ts';
 import { signToken } from '../support/hub-server.ts';
 import { cli, packageDirectory, root } from '../support/installed-package.ts';
 import { hasPebble, startPebble } from '../support/pebble.ts';
-import { startProcess, type TestProcess } from '../support/process.ts';
+import { commandOf, startProcess, type TestProcess } from '../support/process.ts';
 import { startRedis } from '../support/redis-server.ts';
 import { WebSocket, WebSocketServer } from 'ws';
 
@@ -310,7 +310,8 @@ async function run(test: TestContext, config: string): Promise<TestProcess> {
 
 /** What a command prints; it must succeed. */
 async function command(args: readonly string[], input = ''): Promise<string> {
-  const child = spawn(process.execPath, [cli, ...args], {
+  const [program, given] = commandOf([cli, ...args]);
+  const child = spawn(program, given, {
     env: environment,
     stdio: ['pipe', 'pipe', 'pipe'],
   });

@@ -5,6 +5,15 @@ import { cli, root } from './installed-package.ts';
 
 export { cli, root };
 
+/** The single executable, where `npm run test:executable` runs the tests: it is started instead of `node <cli>`. */
+const executable = process.env['HUBGATE_EXECUTABLE'] ?? '';
+
+/** The program and the arguments that start `node` with these arguments. */
+export function commandOf(args: readonly string[]): readonly [string, readonly string[]] {
+  const [first, ...rest] = args;
+  return executable !== '' && first === cli ? [executable, rest] : [process.execPath, args];
+}
+
 /** What is special about a process: another program than Node, another user. */
 interface ProcessOptions extends Pick<SpawnOptions, 'uid' | 'gid' | 'detached'> {
   readonly program?: string;
@@ -24,9 +33,10 @@ export class TestProcess {
     args: readonly string[],
     env: NodeJS.ProcessEnv = {},
     cwd = root,
-    { program = process.execPath, wholeEnv, ...options }: ProcessOptions = {},
+    { program, wholeEnv, ...options }: ProcessOptions = {},
   ) {
-    this.child = spawn(program, args, {
+    const [command, given] = program === undefined ? commandOf(args) : [program, args];
+    this.child = spawn(command, given, {
       ...options,
       cwd,
       env: wholeEnv ?? { ...process.env, NO_COLOR: '1', ...env },
@@ -102,7 +112,8 @@ export async function runCommand(
   args: readonly string[],
   env: NodeJS.ProcessEnv = {},
 ): Promise<{ readonly code: number | null; readonly stdout: string; readonly stderr: string }> {
-  const child = spawn(process.execPath, [cli, ...args], {
+  const [command, given] = commandOf([cli, ...args]);
+  const child = spawn(command, given, {
     cwd: root,
     env: { ...process.env, NO_COLOR: '1', ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
