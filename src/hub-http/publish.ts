@@ -18,6 +18,9 @@ import { type FormField, parseForm, valuesOf } from './form.ts';
 import type { Identity } from './identity.ts';
 import { badRequest, methodNotAllowed, RefusedRequest } from './refusal.ts';
 
+/** The largest form that is read before its publisher is known; Node buffers as much of any request. */
+const EARLY_BYTES = 16 * 1024;
+
 export interface PublishSettings {
   readonly hub: Hub;
   readonly access: Access;
@@ -73,15 +76,31 @@ export function createPublish(
   return async (exchange, identity) => {
     if (!acceptsPublishers) throw methodNotAllowed('GET, HEAD, QUERY');
     const authenticated = access.authenticate(exchange, identity, 'publisher');
+    let early: Promise<Buffer> | null = null;
+    if (authenticated instanceof Promise && isShort(exchange)) {
+      early = readForm(exchange, maxRequestBodySize);
+      // The token is checked first: what is wrong with the form may never matter.
+      early.catch(() => {});
+    }
     const token = authenticated instanceof Promise ? await authenticated : authenticated;
     if (token === null) throw access.tokenMissing(exchange);
-    const bytes = await readForm(exchange, maxRequestBodySize);
+    const bytes = await (early ?? readForm(exchange, maxRequestBodySize));
     const read = scheduler.compute((budget) => readUpdate(bytes, rules, budget));
     const publication = read instanceof Promise ? await read : read;
     await requireGrant(exchange, token, publication);
     await store(exchange, publication);
     answer(exchange, 200, { 'content-type': 'text/plain; charset=utf-8' }, publication.update.id);
   };
+}
+
+/**
+ * Whether the whole form fits into the buffer that Node keeps for every request. It is read while the token is
+ * checked, because a publisher may disconnect as soon as it has sent its update, and Node then discards what
+ * nobody has read. A client that waits for `100 Continue` has not sent it yet.
+ */
+function isShort({ headers }: Exchange): boolean {
+  const length = Number(headers.get('content-length'));
+  return length <= EARLY_BYTES && !headers.has('expect');
 }
 
 /** The bytes of the form; empty if the body is not a form. */

@@ -1,7 +1,10 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
-import { connect } from 'node:net';
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import { type AddressInfo, connect } from 'node:net';
 import { after, describe, it, type TestContext } from 'node:test';
+import { exportJWK, generateKeyPair, SignJWT } from 'jose';
 import { type Answer, openStream, sendBytes } from '../support/http.ts';
 import {
   FORM,
@@ -69,6 +72,50 @@ describe('publish: method, routing, encoding (A.1)', () => {
         `${FORM.join(': ')}\r\nContent-Length: ${body.length}\r\n\r\n${body}`,
       () => socket.destroy(),
     );
+    await stream.untilId('a6');
+  });
+
+  it('A-6: does the same while the keys for its token are fetched', async (test) => {
+    const { publicKey, privateKey } = await generateKeyPair('RS256');
+    const jwks = JSON.stringify({ keys: [{ ...(await exportJWK(publicKey)), alg: 'RS256' }] });
+    let release: () => void = () => {};
+    const released = new Promise<void>((resolve) => (release = resolve));
+    let fetched: () => void = () => {};
+    const asked = new Promise<void>((resolve) => (fetched = resolve));
+    const keys = createServer((_, response) => {
+      fetched();
+      void released.then(() => response.end(jwks));
+    }).listen(0, '127.0.0.1');
+    test.after(() => keys.close());
+    await once(keys, 'listening');
+    const jwksUri = `http://127.0.0.1:${(keys.address() as AddressInfo).port}/`;
+    const other = await startHub(test, {
+      issuers: [{ id: ISSUER, publisher: { jwksUri, algorithms: ['RS256'] } }],
+    });
+    const authorization_details = [
+      { type: 'urn:hub:authorization-detail', actions: ['publish'], topics: [{ match: '*' }] },
+    ];
+    const token = await new SignJWT({ iss: ISSUER, aud: other.url, authorization_details })
+      .setProtectedHeader({ alg: 'RS256', typ: 'at+jwt' })
+      .setExpirationTime('1h')
+      .sign(privateKey);
+    const stream = await openStream(test, `${other.url}?match=urn:a6`);
+    const { hostname, port } = new URL(other.url);
+    const body = 'topic=urn:a6&data=left&id=a6';
+    // The set of keys is fetched when the hub starts, and the token has to wait for it.
+    await asked;
+    const socket = connect(Number(port), hostname);
+    await new Promise<void>((resolve) =>
+      socket.end(
+        `POST /.well-known/hub HTTP/1.1\r\nHost: ${hostname}:${port}\r\nAuthorization: Bearer ${token}\r\n` +
+          `${FORM.join(': ')}\r\nContent-Length: ${body.length}\r\n\r\n${body}`,
+        resolve,
+      ),
+    );
+    socket.destroy();
+    // The gateway hears of it before it has the keys.
+    await (await openStream(test, `${other.url}?match=urn:other`)).until(() => true);
+    release();
     await stream.untilId('a6');
   });
 
