@@ -20,7 +20,7 @@ export interface DnsChallengeConfig {
 }
 
 /** The service or program that writes the record. */
-export type DnsProviderConfig = Rfc2136Config | AcmeDnsConfig | ExecConfig;
+export type DnsProviderConfig = Rfc2136Config | AcmeDnsConfig | ExecConfig | DnsServiceConfig;
 
 /** A name server that accepts dynamic updates (RFC 2136), signed (RFC 8945). */
 export interface Rfc2136Config {
@@ -53,6 +53,63 @@ export interface ExecConfig {
   readonly timeoutMs: number;
 }
 
+/** The HTTP API of a company that hosts zones. */
+export type DnsServiceConfig = {
+  readonly [Name in DnsServiceName]: {
+    readonly kind: Name;
+    /** The values of its options in `DNS_SERVICES`. All are treated as secrets. */
+    readonly credentials: readonly { readonly name: string; readonly value: Secret }[];
+    /** The address of the API, for a service that is compatible; null: that of the company. */
+    readonly apiUrl: string | null;
+  };
+}[DnsServiceName];
+
+interface DnsServiceOptions {
+  /** The option that may also stand behind the name: `dns cloudflare {env.CF_API_TOKEN}`. */
+  readonly argument: string | null;
+  readonly required: readonly string[];
+  readonly optional: readonly string[];
+}
+
+/** The companies whose API is known, with the option names of Caddy's modules for them. */
+export const DNS_SERVICES = {
+  azure: {
+    argument: null,
+    required: [
+      ...['tenant_id', 'client_id', 'client_secret'],
+      ...['subscription_id', 'resource_group_name'],
+    ],
+    optional: ['authority_host'],
+  },
+  cloudflare: { argument: 'api_token', required: ['api_token'], optional: ['zone_token'] },
+  desec: { argument: 'token', required: ['token'], optional: [] },
+  digitalocean: { argument: 'auth_token', required: ['auth_token'], optional: [] },
+  gandi: { argument: 'bearer_token', required: ['bearer_token'], optional: [] },
+  googleclouddns: {
+    argument: null,
+    required: ['gcp_project', 'gcp_application_default'],
+    optional: [],
+  },
+  hetzner: { argument: 'api_token', required: ['api_token'], optional: [] },
+  ovh: {
+    argument: null,
+    required: ['application_key', 'application_secret', 'consumer_key'],
+    optional: ['endpoint'],
+  },
+  route53: {
+    argument: null,
+    required: ['access_key_id', 'secret_access_key'],
+    optional: ['session_token', 'region', 'hosted_zone_id'],
+  },
+} satisfies Record<string, DnsServiceOptions>;
+
+type DnsServiceName = keyof typeof DNS_SERVICES;
+
+/** The options of a service; undefined for another kind of provider. */
+export function dnsServiceOptions(name: string): DnsServiceOptions | undefined {
+  return Object.entries<DnsServiceOptions>(DNS_SERVICES).find(([known]) => known === name)?.[1];
+}
+
 /** The defaults of a challenge for which only the provider is given. */
 export const defaultDnsChallenge: Omit<DnsChallengeConfig, 'provider'> = {
   propagationDelayMs: 0,
@@ -66,7 +123,7 @@ export const defaultRfc2136 = { zone: null, algorithm: 'hmac-sha256' } as const;
 export const defaultExec = { args: [], environment: [], timeoutMs: 60_000 } as const;
 
 /** The names of the providers in a configuration. */
-export const DNS_PROVIDERS = ['rfc2136', 'acme-dns', 'exec'] as const;
+export const DNS_PROVIDERS = ['rfc2136', 'acme-dns', 'exec', ...Object.keys(DNS_SERVICES)];
 
 /** Most name servers of one challenge. */
 export const MAX_RESOLVERS = 8;
@@ -115,7 +172,24 @@ export function providerFault(provider: DnsProviderConfig): string | null {
     }
     case 'exec':
       return provider.program === '' ? 'the program is not named' : null;
+    default:
+      return serviceFault(provider);
   }
+}
+
+function serviceFault({ kind, credentials, apiUrl }: DnsServiceConfig): string | null {
+  const { required, optional }: DnsServiceOptions = DNS_SERVICES[kind];
+  const given = new Map(credentials.map(({ name, value }) => [name, value.reveal()]));
+  const missing = required.filter((name) => (given.get(name) ?? '') === '');
+  if (missing.length > 0) return `${missing.join(' and ')} must have a value`;
+  const unknown = [...given.keys()].find((name) => ![...required, ...optional].includes(name));
+  if (unknown !== undefined) return `${unknown} is not one of its options`;
+  const isUrl = (text: string): boolean =>
+    ['http:', 'https:'].includes(parseUrl(text)?.protocol ?? '');
+  if (apiUrl !== null && !isUrl(apiUrl)) return 'api_url is not an http or https URL';
+  const authority = given.get('authority_host');
+  const isOther = authority !== undefined && !isUrl(authority);
+  return isOther ? 'authority_host is not an http or https URL' : null;
 }
 
 const DNS_NAME =
@@ -132,6 +206,14 @@ function isTsigKey(text: string): boolean {
 }
 
 const dnsName = text('a DNS name', (value) => isDnsName(value) || value.startsWith('{'));
+
+const service = object<Omit<DnsServiceConfig, 'kind'>>(
+  {
+    credentials: list(object({ name: name('the name of an option'), value: secret })),
+    apiUrl: nullable(text('a URL')),
+  },
+  { apiUrl: null },
+);
 
 const challenge = object<DnsChallengeConfig>(
   {
@@ -161,6 +243,15 @@ const challenge = object<DnsChallengeConfig>(
         },
         defaultExec,
       ),
+      azure: service,
+      cloudflare: service,
+      desec: service,
+      digitalocean: service,
+      gandi: service,
+      googleclouddns: service,
+      hetzner: service,
+      ovh: service,
+      route53: service,
     }),
     propagationDelayMs: duration(),
     propagationTimeoutMs: duration(),

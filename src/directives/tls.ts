@@ -18,7 +18,7 @@ tls [internal|<email>|<certificate file> <key file>] {
         email <address>
         eab <key id> <mac key>
         trusted_roots <pem file>
-        dns rfc2136|acme-dns|exec <argument…> { <options of tls dns…> }
+        dns <provider> <argument…> { <options of tls dns…> }
         disable_http_challenge
         disable_tlsalpn_challenge
         propagation_delay <duration>
@@ -55,6 +55,101 @@ tls [internal|<email>|<certificate file> <key file>] {
     dns exec <program> [<argument…>] {
         env <name> <value>
         timeout <duration>
+        propagation_delay <duration>
+        propagation_timeout <duration>|off
+        resolvers <address…>
+        dns_challenge_override_domain <name>
+        dns_ttl <duration>
+    }
+    dns azure {
+        tenant_id <id>
+        client_id <id>
+        client_secret <secret>
+        subscription_id <id>
+        resource_group_name <name>
+        authority_host <url>
+        api_url <url>
+        propagation_delay <duration>
+        propagation_timeout <duration>|off
+        resolvers <address…>
+        dns_challenge_override_domain <name>
+        dns_ttl <duration>
+    }
+    dns cloudflare [<api token>] {
+        api_token <token>
+        zone_token <token>
+        api_url <url>
+        propagation_delay <duration>
+        propagation_timeout <duration>|off
+        resolvers <address…>
+        dns_challenge_override_domain <name>
+        dns_ttl <duration>
+    }
+    dns desec [<token>] {
+        token <token>
+        api_url <url>
+        propagation_delay <duration>
+        propagation_timeout <duration>|off
+        resolvers <address…>
+        dns_challenge_override_domain <name>
+        dns_ttl <duration>
+    }
+    dns digitalocean [<token>] {
+        auth_token <token>
+        api_url <url>
+        propagation_delay <duration>
+        propagation_timeout <duration>|off
+        resolvers <address…>
+        dns_challenge_override_domain <name>
+        dns_ttl <duration>
+    }
+    dns gandi [<token>] {
+        bearer_token <token>
+        api_url <url>
+        propagation_delay <duration>
+        propagation_timeout <duration>|off
+        resolvers <address…>
+        dns_challenge_override_domain <name>
+        dns_ttl <duration>
+    }
+    dns googleclouddns {
+        gcp_project <id>
+        gcp_application_default <file>
+        api_url <url>
+        propagation_delay <duration>
+        propagation_timeout <duration>|off
+        resolvers <address…>
+        dns_challenge_override_domain <name>
+        dns_ttl <duration>
+    }
+    dns hetzner [<token>] {
+        api_token <token>
+        api_url <url>
+        propagation_delay <duration>
+        propagation_timeout <duration>|off
+        resolvers <address…>
+        dns_challenge_override_domain <name>
+        dns_ttl <duration>
+    }
+    dns ovh {
+        application_key <key>
+        application_secret <secret>
+        consumer_key <key>
+        endpoint ovh-eu|ovh-ca|ovh-us
+        api_url <url>
+        propagation_delay <duration>
+        propagation_timeout <duration>|off
+        resolvers <address…>
+        dns_challenge_override_domain <name>
+        dns_ttl <duration>
+    }
+    dns route53 {
+        access_key_id <id>
+        secret_access_key <key>
+        session_token <token>
+        region <name>
+        hosted_zone_id <id>
+        api_url <url>
         propagation_delay <duration>
         propagation_timeout <duration>|off
         resolvers <address…>

@@ -39,6 +39,7 @@ const MAX_ROUNDS = 100;
 
 /** Codes of problems that concern this machine; the target machine may not have them. */
 const OF_THE_MACHINE: ReadonlySet<string> = new Set([
+  'bad-dns-provider',
   'certificate-unusable',
   'history-left-behind',
   'invalid-jwks',

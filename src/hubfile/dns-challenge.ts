@@ -4,8 +4,11 @@ import {
   defaultExec,
   defaultRfc2136,
   DNS_PROVIDERS,
+  DNS_SERVICES,
   type DnsChallengeConfig,
   type DnsProviderConfig,
+  type DnsServiceConfig,
+  dnsServiceOptions,
   type ExecConfig,
   isDnsName,
   isResolver,
@@ -47,7 +50,7 @@ const SETTINGS: OptionTable<{ readonly settings: DnsSettings }> = Object.fromEnt
 
 /** `<provider> [<argument…>] { … }`, after `dns` or `acme_dns`. */
 export function dnsChallenge(cursor: Cursor): DnsChallengeConfig {
-  const word = cursor.argument('the provider of the name: rfc2136, acme-dns or exec');
+  const word = cursor.argument(`the provider of the name: ${DNS_PROVIDERS.join(', ')}`);
   switch (word.text) {
     case 'rfc2136':
       return rfc2136(cursor);
@@ -57,10 +60,11 @@ export function dnsChallenge(cursor: Cursor): DnsChallengeConfig {
     case 'exec':
       return exec(cursor);
   }
+  if (isService(word.text)) return service(word.text, cursor);
   const near = nearestName(word.text, DNS_PROVIDERS);
   const message = `${cursor.name} expects one of ${DNS_PROVIDERS.join(', ')}, not ${cursor.quote(word)}`;
   const instead =
-    'hubgate has no modules for DNS providers: use acme-dns with a CNAME, or exec with a program that calls your provider';
+    'for another DNS provider, use acme-dns with a CNAME, or exec with lego, acme.sh or a program of your own';
   return cursor.fail(
     word.span,
     'bad-value',
@@ -152,6 +156,43 @@ function exec(cursor: Cursor): DnsChallengeConfig {
     { repeatable: ['env'] },
   );
   return complete(cursor, { kind: 'exec', ...given }, settings);
+}
+
+function isService(name: string): name is DnsServiceConfig['kind'] {
+  return Object.hasOwn(DNS_SERVICES, name);
+}
+
+/** `<service> [<token>] { <option> <value> … }` */
+function service(kind: DnsServiceConfig['kind'], cursor: Cursor): DnsChallengeConfig {
+  const { errors } = cursor.problems;
+  const { argument = null, required = [], optional = [] } = dnsServiceOptions(kind) ?? {};
+  const token = argument === null ? undefined : cursor.optional()?.text;
+  const first =
+    argument === null || token === undefined ? [] : [{ name: argument, value: new Secret(token) }];
+  const start: Omit<DnsServiceConfig, 'kind'> & { readonly settings: DnsSettings } = {
+    credentials: first,
+    apiUrl: null,
+    settings: defaultDnsChallenge,
+  };
+  const table: OptionTable<typeof start> = Object.fromEntries(
+    [...required, ...optional].map((option) => [
+      option,
+      (value: Cursor, { credentials }: typeof start) => ({
+        credentials: [
+          ...credentials.filter(({ name: known }) => known !== option),
+          { name: option, value: new Secret(name(value, 'a value')) },
+        ],
+      }),
+    ]),
+  );
+  const { settings, ...given } = cursor.options(start, {
+    ...SETTINGS,
+    ...table,
+    api_url: (option) => ({ apiUrl: name(option, 'the URL of the API') }),
+  });
+  const known = new Map(given.credentials.map((each) => [each.name, each.value]));
+  need(cursor, errors, Object.fromEntries(required.map((each) => [each, known.get(each) ?? null])));
+  return complete(cursor, { kind, ...given }, settings);
 }
 
 function complete(

@@ -10,7 +10,7 @@ export const globalUsage = `
     acme_ca <url…>
     acme_staging [<url>]
     acme_challenges tls-alpn-01|http-01…
-    acme_dns rfc2136|acme-dns|exec <argument…> { <options of tls dns…> }
+    acme_dns <provider> <argument…> { <options of tls dns…> }
     acme_ca_root <pem file>
     acme_eab {
         key_id <id>

@@ -34,6 +34,7 @@ process.chdir(here);
 process.env['XDG_DATA_HOME'] = join(here, 'no-storage');
 
 const env = {
+  CF_API_TOKEN: 'token-of-cloudflare',
   MERCURE_PUBLISHER_JWT_KEY: 'an-excellent-secret-of-32-bytes-or-more',
   MERCURE_SUBSCRIBER_JWT_KEY: 'another-excellent-secret-of-32-bytes',
 };

@@ -5,6 +5,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
 import { freePorts, handshake, SharedStorage, startAcmeGateway } from '../support/acme-gateway.ts';
+import { fakeCloudflare, FakeZones, startDnsService } from '../support/dns-services.ts';
 import { KNOT_KEYS, startKnot } from '../support/knot.ts';
 import { hasPebble, type Pebble, startPebble } from '../support/pebble.ts';
 import { temporaryDirectory } from '../support/temporary-directory.ts';
@@ -88,6 +89,38 @@ describe('the DNS challenge (RFC 8555 §8.4)', () => {
       { user: 'someone', subdomain: '8e5700ea', password: api.password },
     ]);
     assert.equal(JSON.stringify(log.lines).includes(api.password), false);
+  });
+
+  it('cloudflare: writes the records of a name and its wildcard by the API, and removes them', async (test) => {
+    if (!hasPebble(test)) return;
+    const token = 'token-of-the-account-0123456789';
+    const zones = new FakeZones('example.com');
+    const answer = fakeCloudflare(token);
+    const name = '_acme-challenge.example.com';
+    let authority: Pick<Pebble, 'records'> = { records: '' };
+    let copied: Promise<unknown> = Promise.resolve();
+    const { url } = await startDnsService(test, zones, (call, account) => {
+      const before = account.get(name);
+      const reply = answer(call, account);
+      for (const value of account.get(name).filter((each) => !before.includes(each))) {
+        copied = copied.then(() => tell(authority, 'set-txt', { host: `${name}.`, value }));
+      }
+      return reply;
+    });
+    const { log, port, pebble } = await start(test, {
+      provider: `cloudflare ${token} {\n\t\t\tapi_url ${url}\n\t\t}`,
+      sites: WILDCARD,
+      before: async (started) => {
+        authority = started;
+      },
+    });
+    await log.says('Certificate obtained', 2);
+    await copied;
+    const root = await pebble.issuingRoot();
+    (await handshake(port, 'any.example.com', root)).destroy();
+    (await handshake(port, 'example.com', root)).destroy();
+    assert.deepEqual(zones.get(name), []);
+    assert.equal(JSON.stringify(log.lines).includes(token), false);
   });
 
   it('exec: runs a program of the operator, for one site, with only the environment that it is given', async (test) => {

@@ -39,6 +39,9 @@ const BLOCKS: Readonly<Record<string, Readonly<Record<string, Carried>>>> = {
     'TOKEN=$(hubgate': { by: 'test/e2e/from-mercure.test.ts' },
     'curl -sSN': { by: 'test/e2e/from-mercure.test.ts' },
   },
+  'docs/hubfile.md': {
+    '#!/bin/sh\n# /usr/local/bin/hubgate-acme-sh': { parsed: 'no registry has acme.sh' },
+  },
   'docs/install.md': {
     'npm run build:executable\n': { parsed: 'test/executable runs what the command makes' },
     'npm run build:executable -- --deb': { parsed: 'test/executable installs the package' },

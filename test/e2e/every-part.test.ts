@@ -271,7 +271,9 @@ ${name} {
     }
   });
 
-  it('every file of it is used', async () => {
+  it('every file of it is used', async (test) => {
+    // The executable uses copies of these files, in a folder of its own.
+    if (process.env['HUBGATE_EXECUTABLE'] !== undefined) return test.skip('not of the executable');
     const loaded = new Set(
       readdirSync(coverage).flatMap((name) => {
         const { result } = JSON.parse(readFileSync(join(coverage, name), 'utf8')) as {

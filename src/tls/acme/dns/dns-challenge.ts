@@ -7,6 +7,7 @@ import { execProvider } from './exec.ts';
 import { untilPropagated } from './propagation.ts';
 import type { ChallengeRecord, DnsProvider } from './provider.ts';
 import { rfc2136Provider } from './rfc2136.ts';
+import { serviceProvider } from './services/provider.ts';
 
 /** Time to remove a record. Only a gateway that is stopping waits for this. */
 const CLEANUP_MS = 30_000;
@@ -67,5 +68,7 @@ function dnsProvider(config: DnsProviderConfig): DnsProvider {
       return acmeDnsProvider(config);
     case 'exec':
       return execProvider(config);
+    default:
+      return serviceProvider(config);
   }
 }

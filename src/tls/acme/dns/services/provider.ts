@@ -1,0 +1,106 @@
+// Between the challenge and the APIs of companies: finds the zone, and lets one change of a name end before the
+// next begins, because some APIs can only replace all values of a name.
+
+import type { DnsServiceConfig } from '../../../../config/dns-challenge.ts';
+import type { ChallengeRecord, DnsProvider } from '../provider.ts';
+import { DnsApi } from './api.ts';
+import { azure } from './azure.ts';
+import { cloudflare } from './cloudflare.ts';
+import { desec } from './desec.ts';
+import { digitalocean } from './digitalocean.ts';
+import { gandi } from './gandi.ts';
+import { googleCloudDns } from './google-cloud-dns.ts';
+import { hetzner } from './hetzner.ts';
+import { ovh } from './ovh.ts';
+import { route53 } from './route53.ts';
+import type { DnsService, DnsServiceModule, ZoneRecord } from './service.ts';
+
+const MODULES: Readonly<Record<DnsServiceConfig['kind'], DnsServiceModule>> = {
+  azure,
+  cloudflare,
+  desec,
+  digitalocean,
+  gandi,
+  googleclouddns: googleCloudDns,
+  hetzner,
+  ovh,
+  route53,
+};
+
+/** The last change of each name in this process, until it has ended. */
+const changes = new Map<string, Promise<void>>();
+
+/** Writes records by the HTTP API of a company. */
+export function serviceProvider(config: DnsServiceConfig): DnsProvider {
+  const change = (
+    { name, value, ttlSeconds }: ChallengeRecord,
+    action: 'add' | 'remove',
+    signal: AbortSignal,
+  ): Promise<void> =>
+    afterOthers(`${config.kind} ${name}`, async () => {
+      signal.throwIfAborted();
+      const service = open(config, signal);
+      const { zone, zoneName } = await findZone(name, config, service, signal);
+      const relativeName = name === zoneName ? '@' : name.slice(0, -zoneName.length - 1);
+      const record: ZoneRecord = { zone, zoneName, name, relativeName, value, ttlSeconds };
+      await service[action](record);
+    });
+  return {
+    present: (record, signal) => change(record, 'add', signal),
+    cleanup: (record, signal) => change(record, 'remove', signal),
+  };
+}
+
+function open(config: DnsServiceConfig, signal: AbortSignal): DnsService {
+  const { create, baseUrl } = MODULES[config.kind];
+  const credential = (name: string): string =>
+    config.credentials.find((each) => each.name === name)?.value.reveal() ?? '';
+  return create({
+    credential,
+    signal,
+    api: (authorize, address = config.apiUrl ?? baseUrl(credential)) =>
+      new DnsApi({
+        service: config.kind,
+        baseUrl: address,
+        authorize,
+        secrets: config.credentials.map(({ value }) => value.reveal()),
+        signal,
+      }),
+  });
+}
+
+/** The zone with the longest name. A public suffix such as `co.uk` is asked for in vain. */
+async function findZone(
+  name: string,
+  config: DnsServiceConfig,
+  service: DnsService,
+  signal: AbortSignal,
+): Promise<{ readonly zone: string; readonly zoneName: string }> {
+  const labels = name.split('.');
+  for (let first = 0; first < labels.length - 1; first += 1) {
+    const zoneName = labels.slice(first).join('.');
+    // No zone begins with the label of the challenge.
+    if (first === 0 && zoneName.startsWith('_acme-challenge.')) continue;
+    const zone = await service.findZone(zoneName);
+    if (zone !== null) return { zone, zoneName };
+  }
+  const api = new DnsApi({
+    service: config.kind,
+    baseUrl: '',
+    authorize: () => ({}),
+    secrets: [],
+    signal,
+  });
+  throw api.error(`shows no zone of ${name}: check that these credentials may read and change it`);
+}
+
+async function afterOthers(key: string, work: () => Promise<void>): Promise<void> {
+  const before = changes.get(key) ?? Promise.resolve();
+  const mine = before.catch(() => undefined).then(work);
+  changes.set(key, mine);
+  try {
+    await mine;
+  } finally {
+    if (changes.get(key) === mine) changes.delete(key);
+  }
+}
