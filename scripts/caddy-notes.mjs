@@ -7,7 +7,7 @@ export const notes = {
     admin:
       'localhost:2029 unless it is set (Caddy: 2019), never a Unix socket; the API is another, without a configuration in it',
     persist_config: 'off alone, as there; nothing is kept beside the file, so there is no --resume',
-    log: 'the same, without filters of fields; format is console or json; include and exclude take http.log.access and http.log.access.NAME',
+    log: 'the same; include and exclude take http.log.access and http.log.access.NAME',
     grace_period: '30s unless it is set (Caddy: none)',
     metrics: 'an address on which metrics are served; they are always counted',
     auto_https: 'off and disable_redirects',
@@ -33,7 +33,6 @@ export const notes = {
     file_server: 'dotfiles do not exist but for .well-known; a link may not lead out of the root',
     forward_auth: 'the fields that it copies are always removed from the request of the client',
     handle_errors: 'the same, with statuses; error_status is the matcher of a status',
-    log: 'the same, without filters of fields',
     php_fastcgi: 'split on .php; the root as PHP-FPM sees it is that of root',
     redir: 'the same; the page of html has the design of all pages',
     request_body: 'max_size, read_timeout and write_timeout',
@@ -56,7 +55,7 @@ export const notes = {
   },
   log: {
     output: 'stderr, stdout or file',
-    format: 'console or json',
+    format: 'json has the names of OpenTelemetry; caddy has those of Caddy, and so has filter unless it wraps json; no layouts of Go in time_format',
   },
   reverse_proxy: {
     dynamic:
