@@ -251,7 +251,7 @@ export interface TlsConfig {
   readonly alpn: readonly ('h2' | 'http/1.1')[];
   readonly clientAuth: {
     readonly mode: 'request' | 'require' | 'verify_if_given' | 'require_and_verify';
-    readonly trustPoolFile: string | null;
+    readonly trustPoolFiles: readonly string[];
   } | null;
 }
 

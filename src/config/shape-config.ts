@@ -104,9 +104,9 @@ const tls = object<TlsConfig>(
       object<NonNullable<TlsConfig['clientAuth']>>(
         {
           mode: oneOf('request', 'require', 'verify_if_given', 'require_and_verify'),
-          trustPoolFile: nullable(name('a PEM file')),
+          trustPoolFiles: list(name('a PEM file')),
         },
-        { trustPoolFile: null },
+        { trustPoolFiles: [] },
       ),
     ),
   },
