@@ -92,7 +92,7 @@ export interface LogOptions {
 }
 
 /** The gateway's own log, which also has the lines of sites' logs without an output. */
-export interface GatewayLogOptions extends LogOptions {
+interface GatewayLogOptions extends LogOptions {
   /** The sites' logs whose lines it leaves out, as in {@link RequestLogOptions}. */
   readonly exclude: readonly string[];
 }
