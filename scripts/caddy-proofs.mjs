@@ -1,18 +1,11 @@
 // What the cases of test/caddy prove: which words and placeholders of a Caddyfile stand in a case whose
 // answers are the same in both programs, and which differences cases show. Used by from-caddy.mjs, so
 // that docs/from-caddy.md says "the same" of nothing that no case compares.
+import { directiveTable } from '../src/directives/registry.ts';
+import { caddyWords } from '../src/hubfile/caddy-differences.ts';
+import { writtenLines } from '../src/hubfile/written-lines.ts';
 import { isPlaceholder } from '../src/site/placeholder-names.ts';
 import { readCases } from '../test/caddy/cases.ts';
-
-/** Directives whose blocks hold directives. */
-const HOLDERS = new Set([
-  'handle',
-  'handle_path',
-  'handle_errors',
-  'handle_response',
-  'intercept',
-  'route',
-]);
 
 /** A directive or option, with the word that says of which kind it is. */
 export function nameOf(line) {
@@ -29,50 +22,9 @@ export function provenWords() {
 }
 
 function wordsOf({ text, isWhole }) {
-  const words = [];
-  const heads = [];
-  let isOptions = false;
-  for (const line of text.split('\n').map((each) => each.trim())) {
-    if (line === '}') {
-      heads.pop();
-      if (heads.length === 0) isOptions = false;
-      continue;
-    }
-    if (line === '' || line.startsWith('#')) continue;
-    const opens = line.endsWith('{');
-    const isHead = isWhole && heads.length === 0;
-    if (isHead) {
-      isOptions = line === '{';
-      if (opens) heads.push({ kind: 'site' });
-      continue;
-    }
-    const [first = '', ...rest] = line.split(/\s+/);
-    const outer = heads.at(-1);
-    if (first.startsWith('@') && outer?.kind !== 'options') {
-      for (const name of matcherNames(rest)) words.push(`Matchers ${name}`);
-      if (opens) heads.push({ kind: 'matcher' });
-      continue;
-    }
-    if (outer?.kind === 'matcher') {
-      for (const name of matcherNames([first, ...rest])) words.push(`Matchers ${name}`);
-      if (opens) heads.push({ kind: 'matcher' });
-      continue;
-    }
-    const names = heads.flatMap(({ name }) => (name === undefined ? [] : [name]));
-    if (outer?.kind === 'options')
-      words.push(`${isOptions ? 'Global option ' : ''}${names.join(', ')} ${first}`);
-    else words.push(`${isOptions ? 'Global options' : 'Directives'} ${first}`);
-    if (!opens) continue;
-    heads.push(HOLDERS.has(first) ? { kind: 'site' } : { kind: 'options', name: nameOf(line) });
-  }
-  return words;
-}
-
-/** `not path` names two. */
-function matcherNames([first = '', ...rest]) {
-  if (/^[`"]/.test(first)) return ['expression'];
-  if (first === '' || first === '{') return [];
-  return first === 'not' ? ['not', ...matcherNames(rest)] : [first];
+  const whole = isWhole ? text : `:80 {\n${text}}\n`;
+  const words = caddyWords(writtenLines(whole, directiveTable));
+  return words.map(({ title, name }) => `${title} ${name}`);
 }
 
 const PLACEHOLDER = /\{(\$?[A-Za-z_?][\w.$:-]*)\}/g;

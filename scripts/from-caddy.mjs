@@ -5,17 +5,26 @@
 import { directiveTable } from '../src/directives/registry.ts';
 import { read } from '../src/hubfile/load.ts';
 import { CADDY_NAMES } from '../test/unit/directives/caddy-names.ts';
-import { notes } from './caddy-notes.mjs';
+import { caddyNotes, caddyPlaceholderNotes } from '../src/hubfile/caddy-notes.ts';
 import { differences, nameOf, provenPlaceholders, provenWords } from './caddy-proofs.mjs';
 
 const REFUSED = /^(?:unsupported|unknown)-/;
 
 /** The page with its tables. */
 export function fromCaddy(text) {
-  const [begin, end] = ['<!-- words: generated -->', '<!-- end of words -->'];
-  const [from, to] = [text.indexOf(begin), text.indexOf(end)];
-  if (from === -1 || to < from) throw new Error(`docs/from-caddy.md lacks ${begin} … ${end}`);
-  return `${text.slice(0, from)}${begin}\n\n${shown()}\n\n${tables()}\n\n${text.slice(to)}`;
+  const parts = { placeholders: placeholders(), words: `${shown()}\n\n${tables()}` };
+  return Object.entries(parts).reduce((sofar, [part, content]) => {
+    const [begin, end] = [`<!-- ${part}: generated -->`, `<!-- end of ${part} -->`];
+    const [from, to] = [sofar.indexOf(begin), sofar.indexOf(end)];
+    if (from === -1 || to < from) throw new Error(`docs/from-caddy.md lacks ${begin} … ${end}`);
+    return `${sofar.slice(0, from)}${begin}\n\n${content}\n\n${sofar.slice(to)}`;
+  }, text);
+}
+
+/** Placeholders that have another value here. */
+function placeholders() {
+  const rows = caddyPlaceholderNotes.map(({ names, text }) => `| ${names} | ${text} |`);
+  return ['| Caddy | hubgate |', '|---|---|', ...rows].join('\n');
 }
 
 /** What the comparison shows, beside the words. */
@@ -44,9 +53,9 @@ const proven = provenWords();
 function tables() {
   const places = CADDY_NAMES.map(([template, names]) => [titleOf(template), template, names]);
   const titles = new Map(places.map(([title, , names]) => [title, names.split(/\s+/)]));
-  for (const [title, own] of Object.entries(notes)) {
+  for (const [title, own] of Object.entries(caddyNotes)) {
     const stray = Object.keys(own).find((name) => titles.get(title)?.includes(name) !== true);
-    if (stray !== undefined) throw new Error(`caddy-notes.mjs: no ${stray} in ${title}`);
+    if (stray !== undefined) throw new Error(`caddy-notes.ts: no ${stray} in ${title}`);
   }
   return places
     .map(([title, template, names]) => {
@@ -70,7 +79,7 @@ function titleOf(template) {
 }
 
 function row(title, template, name) {
-  const note = notes[title]?.[name];
+  const note = caddyNotes[title]?.[name]?.text;
   const refusal = refusalOf(template, name);
   if (refusal === null) {
     const isProven = proven.has(`${title} ${name}`);

@@ -139,7 +139,7 @@ function filesNamedIn({ options, sites }: Config): string[] {
     ...(tls.source.kind === 'issuers'
       ? tls.source.issuers.map((each) => (each.kind === 'acme' ? each.rootFile : null))
       : []),
-    tls.clientAuth?.trustPoolFile ?? null,
+    ...(tls.clientAuth?.trustPoolFiles ?? []),
     ...filesRead([...routes, ...errorRoutes], registry).map(({ path }) => path),
   ]);
   return [options.acme.rootFile, ...named].filter((name) => name !== null);

@@ -2,6 +2,8 @@ import { type Logger as PinoLogger, pino } from 'pino';
 import type { LogOptions } from '../config/config.ts';
 import { systemClock } from '../kernel/clock.ts';
 import { messageOf } from '../kernel/error.ts';
+import { defaultLogEncoding } from '../config/log-encoding.ts';
+import { compileLogLines } from '../runtime/log-lines.ts';
 import type { LogFields, Logger } from '../kernel/log.ts';
 import { LogFile } from './log-file.ts';
 import { printable } from './terminal.ts';
@@ -29,6 +31,9 @@ interface OpenPino {
 
 /** Bytes that wait for a reader of standard output or error. Beyond it, lines are dropped. */
 const MAX_WAITING_BYTES = 1024 * 1024;
+
+/** What `consoleLine` reads. */
+const TEXT_MEMBERS = compileLogLines('json', defaultLogEncoding);
 
 interface SharedFile {
   readonly file: LogFile;
@@ -82,17 +87,23 @@ export class Logs {
 
   #openPino(options: LogOptions): OpenPino {
     const { level, format, output } = options;
-    const settings = {
-      level,
-      base: null,
-      timestamp: pino.stdTimeFunctions.isoTime,
-      formatters: { level: (label: string) => ({ level: label }) },
-    };
     const isFile = output !== 'stdout' && output !== 'stderr';
     const terminal = output === 'stdout' ? process.stdout : process.stderr;
     const asText = format === 'console' || (format === 'auto' && !isFile && terminal.isTTY);
     const coloured = !isFile && terminal.isTTY && (process.env['NO_COLOR'] ?? '') === '';
     const { write, close } = isFile ? this.#openFile(options) : openStandard(output);
+    const { fields, ...lines } = compileLogLines(format, options.encoding);
+    const members = asText ? TEXT_MEMBERS : lines;
+    const settings = {
+      level,
+      base: null,
+      messageKey: members.messageKey,
+      timestamp: () => `,"${members.timeKey}":${members.time(new Date())}`,
+      formatters: {
+        level: (label: string) => ({ [members.levelKey]: members.level(label) }),
+        log: (line: Record<string, unknown>) => ({ ...fields(line) }),
+      },
+    };
     const log = pino(settings, {
       write: (line) => write(asText ? consoleLine(line, coloured) : printable(line)),
     });

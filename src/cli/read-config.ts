@@ -3,6 +3,8 @@ import { dirname, resolve } from 'node:path';
 import type { Config, GlobalOptions } from '../config/config.ts';
 import { ConfigError, type Problem } from '../config/problem.ts';
 import { directiveTable } from '../directives/registry.ts';
+import { differencesFromCaddy, isCaddyfile } from '../hubfile/caddyfile.ts';
+import { hubfileText } from '../hubfile/format.ts';
 import { findFiles, servingIo } from '../hubfile/disk.ts';
 import type { HubfileIo } from '../hubfile/expand.ts';
 import { type Language, languageOf, load, type LoadedConfig, read } from '../hubfile/load.ts';
@@ -49,7 +51,13 @@ export function readConfig(
     }
     return io.glob(pattern);
   };
-  return loadConfig(nameOf(source), { ...io, read, glob }, adapterOf(source));
+  const name = nameOf(source);
+  const language = adapterOf(source);
+  const ready = loadConfig(name, { ...io, read, glob }, language);
+  if (language !== 'hubfile' || !isCaddyfile(name)) return ready;
+  const text = hubfileText(io.read(name), name);
+  const differences = differencesFromCaddy(text, name, io, directiveTable);
+  return { ...ready, warnings: [...ready.warnings, ...differences] };
 }
 
 function namesIn(directory: string): string[] {

@@ -1,5 +1,6 @@
 import type { Secret } from '../kernel/secret.ts';
 import type { DnsChallengeConfig } from './dns-challenge.ts';
+import type { LogEncoding, LogFormat } from './log-encoding.ts';
 import type { RequestMatcher, RouteConfig } from './routes.ts';
 import type { TransportConfig } from './transports.ts';
 
@@ -33,7 +34,7 @@ export interface GlobalOptions {
   readonly gracePeriodMs: number;
   /** Processes that share the listeners; `auto`: one for each processor. */
   readonly workers: number | 'auto';
-  readonly log: LogOptions;
+  readonly log: GatewayLogOptions;
   readonly requestLogs: readonly RequestLogOptions[];
   readonly trace: TraceOptions;
   /**
@@ -80,14 +81,20 @@ export interface OnDemandOptions {
 
 export interface LogOptions {
   readonly level: 'debug' | 'info' | 'warn' | 'error';
-  /** `auto`: console on a terminal, otherwise JSON. */
-  readonly format: 'auto' | 'console' | 'json';
+  readonly format: LogFormat;
+  readonly encoding: LogEncoding;
   /** `stderr`, `stdout` or the path of a file. */
   readonly output: string;
   /** When a new file is begun; null: never. */
   readonly roll: RollOptions | null;
   /** Permissions of a new file, in octal. */
   readonly mode: string;
+}
+
+/** The gateway's own log, which also has the lines of sites' logs without an output. */
+interface GatewayLogOptions extends LogOptions {
+  /** The sites' logs whose lines it leaves out, as in {@link RequestLogOptions}. */
+  readonly exclude: readonly string[];
 }
 
 /** A log for requests of several sites, selected by the names of the sites' logs. */
@@ -200,7 +207,8 @@ export interface AccessLogConfig {
   readonly level: LogOptions['level'];
   /** null: the output of the gateway's own log. */
   readonly output: string | null;
-  readonly format: 'auto' | 'console' | 'json';
+  readonly format: LogFormat;
+  readonly encoding: LogEncoding;
   readonly roll: RollOptions | null;
   /** Permissions of a new file, in octal. */
   readonly mode: string;
@@ -243,7 +251,7 @@ export interface TlsConfig {
   readonly alpn: readonly ('h2' | 'http/1.1')[];
   readonly clientAuth: {
     readonly mode: 'request' | 'require' | 'verify_if_given' | 'require_and_verify';
-    readonly trustPoolFile: string | null;
+    readonly trustPoolFiles: readonly string[];
   } | null;
 }
 

@@ -14,6 +14,7 @@ import type {
   TokenGrantsConfig,
   TokenMintConfig,
 } from './config.ts';
+import { defaultLogEncoding } from './log-encoding.ts';
 import { transportKinds } from './transports.ts';
 
 const SECOND = 1000;
@@ -56,7 +57,15 @@ export const defaultOptions: GlobalOptions = {
   storage: null,
   gracePeriodMs: 30 * SECOND,
   workers: 1,
-  log: { level: 'info', format: 'auto', output: 'stderr', roll: defaultRoll, mode: '0600' },
+  log: {
+    level: 'info',
+    format: 'auto',
+    encoding: defaultLogEncoding,
+    output: 'stderr',
+    roll: defaultRoll,
+    mode: '0600',
+    exclude: [],
+  },
   requestLogs: [],
   trace: { enabled: true, otlp: null },
   hiddenFiles: [],
@@ -122,6 +131,7 @@ export const defaultAccessLog: AccessLogConfig = {
   level: 'info',
   output: null,
   format: 'auto',
+  encoding: defaultLogEncoding,
   roll: defaultRoll,
   mode: '0600',
 };

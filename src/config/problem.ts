@@ -67,6 +67,9 @@ export const UNSET_VARIABLE = 'unset-variable';
 /** Code of the warning about a key whose value is empty. */
 export const EMPTY_KEY = 'empty-key';
 
+/** Code of a note that repeats a documented difference from Caddy. Nothing is wrong with the text. */
+export const DIFFERS_FROM_CADDY = 'differs-from-caddy';
+
 /** The warnings about a usable configuration. */
 export function warningsOf(problems: readonly Problem[]): readonly Problem[] {
   return problems.filter(({ code }) => code !== UNSET_VARIABLE);
@@ -98,7 +101,10 @@ export function placeText({ file, line, column }: Omit<Place, 'importedFrom'>): 
 }
 
 /** A problem in the format for the operator: `Hubfile:12:3: error: …`, the line, the caret, the hint. */
-export function describeProblem(problem: Problem, severity: string = problem.severity): string {
+export function describeProblem(
+  problem: Problem,
+  severity: string = problem.code === DIFFERS_FROM_CADDY ? 'note' : problem.severity,
+): string {
   const { place } = problem;
   const lines = [`${severity}: ${problem.message}`];
   if (place !== undefined) lines[0] = `${placeText(place)}: ${lines[0]}`;

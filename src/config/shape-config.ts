@@ -18,6 +18,7 @@ import {
   defaultTls,
 } from './defaults.ts';
 import { dnsShape } from './dns-challenge.ts';
+import { LOG_FORMATS, logEncodingShape } from './log-encoding.ts';
 import { isLogName } from './well-formed.ts';
 import { discoveryShape, hubShape } from './shape-hub.ts';
 import {
@@ -103,9 +104,9 @@ const tls = object<TlsConfig>(
       object<NonNullable<TlsConfig['clientAuth']>>(
         {
           mode: oneOf('request', 'require', 'verify_if_given', 'require_and_verify'),
-          trustPoolFile: nullable(name('a PEM file')),
+          trustPoolFiles: list(name('a PEM file')),
         },
-        { trustPoolFile: null },
+        { trustPoolFiles: [] },
       ),
     ),
   },
@@ -131,7 +132,8 @@ const accessLog = object<AccessLogConfig>(
     onlyNamed: flag,
     level: oneOf('debug', 'info', 'warn', 'error'),
     output: nullable(name('stderr, stdout or the path of a file')),
-    format: oneOf('auto', 'console', 'json'),
+    format: oneOf(...LOG_FORMATS),
+    encoding: logEncodingShape,
     roll: nullable(rollShape),
     mode: logMode,
   },

@@ -8,6 +8,7 @@ import type {
 } from './config.ts';
 import { defaultOnDemand, defaultOptions, defaultRoll, MAX_WORKERS } from './defaults.ts';
 import { dnsShape } from './dns-challenge.ts';
+import { LOG_FORMATS, logEncodingShape } from './log-encoding.ts';
 import { list, nullable, object, type Shape } from './shape.ts';
 import { count, duration, flag, name, oneOf, orWord, secret, size, text } from './shape-values.ts';
 import {
@@ -53,7 +54,8 @@ export const logMode = text('a mode such as 0640', isLogMode);
 
 const log = {
   level: oneOf('debug', 'info', 'warn', 'error'),
-  format: oneOf('auto', 'console', 'json'),
+  format: oneOf(...LOG_FORMATS),
+  encoding: logEncodingShape,
   output: name('stderr, stdout or the path of a file'),
   roll: nullable(rollShape),
   mode: logMode,
@@ -133,7 +135,7 @@ export const optionsShape: Shape<GlobalOptions> = object(
     storage: nullable(name('a directory')),
     gracePeriodMs: duration(),
     workers,
-    log: object<GlobalOptions['log']>(log, defaultOptions.log),
+    log: object<GlobalOptions['log']>({ ...log, exclude: list(logScope) }, defaultOptions.log),
     requestLogs: list(
       object<RequestLogOptions>(
         {

@@ -3,8 +3,9 @@ import { defaultAccessLog } from '../config/defaults.ts';
 import type { Cursor } from '../hubfile/cursor.ts';
 import type { DirectiveSyntax } from '../hubfile/scope.ts';
 import { placeOf } from '../hubfile/place.ts';
+import { FORMAT_USAGE, logFormat } from '../hubfile/log-format.ts';
 import { logLevel, logName, logOutput } from '../hubfile/log-options.ts';
-import { badValue, flag, oneOf } from '../hubfile/values.ts';
+import { badValue, flag } from '../hubfile/values.ts';
 import type { Directive } from './directive.ts';
 
 const USAGE = `
@@ -21,7 +22,7 @@ log [<name>] {
         roll_interval <duration>
         roll_disabled
     }
-    format console|json
+    ${FORMAT_USAGE.replaceAll('\n    ', '\n')}
 }
 `;
 
@@ -56,7 +57,7 @@ const syntax: DirectiveSyntax = {
           isDiscarded = true;
           return {};
         },
-        format: (option) => ({ format: oneOf(option, ['console', 'json']) }),
+        format: (option) => logFormat(option),
       },
       {
         unsupported: {

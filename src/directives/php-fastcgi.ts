@@ -11,6 +11,7 @@ import type { Directive } from './directive.ts';
 const USAGE = `
 php_fastcgi [<matcher>] <upstream…> {
     root <directory>
+    resolve_root_symlink
     split <end…>
     index <file>|off
     try_files <file…>

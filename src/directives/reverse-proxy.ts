@@ -105,10 +105,11 @@ reverse_proxy [<matcher>] [<upstream…>] {
         tls
         tls_insecure_skip_verify
         tls_server_name <name>
-        tls_trust_pool <pem file>
+        tls_trust_pool <pem file…>
     }
     transport fastcgi {
         root <directory>
+        resolve_root_symlink
         split <end…>
         env <name> <value>
         dial_timeout <duration>

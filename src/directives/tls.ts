@@ -167,7 +167,7 @@ tls [internal|<email>|<certificate file> <key file>] {
     alpn h2|http/1.1…
     client_auth {
         mode request|require|verify_if_given|require_and_verify
-        trust_pool <pem file>
+        trust_pool <pem file…>
     }
 }
 `;
@@ -310,22 +310,19 @@ function clientAuth(cursor: Cursor): NonNullable<TlsConfig['clientAuth']> {
   const { errors } = cursor.problems;
   const start: {
     mode: NonNullable<TlsConfig['clientAuth']>['mode'] | null;
-    trustPoolFile: string | null;
-  } = { mode: null, trustPoolFile: null };
+    trustPoolFiles: readonly string[];
+  } = { mode: null, trustPoolFiles: [] };
+  const more = (files: readonly string[], sofar: typeof start): Partial<typeof start> => ({
+    trustPoolFiles: [...sofar.trustPoolFiles, ...files],
+  });
   const settings = cursor.options(
     start,
     {
       mode: (option) => ({
         mode: oneOf(option, ['request', 'require', 'verify_if_given', 'require_and_verify']),
       }),
-      trust_pool: (option) => ({ trustPoolFile: trustPool(option) }),
-      trusted_ca_cert_file: (option, { trustPoolFile }) => {
-        if (trustPoolFile !== null) {
-          const hint = 'put all authorities into one file';
-          option.fail(option.span, 'duplicate-option', 'the trust pool is named twice', hint);
-        }
-        return { trustPoolFile: name(option, 'a PEM file') };
-      },
+      trust_pool: (option, sofar) => more(trustPool(option), sofar),
+      trusted_ca_cert_file: (option, sofar) => more([name(option, 'a PEM file')], sofar),
     },
     {
       repeatable: ['trusted_ca_cert_file'],
@@ -339,9 +336,9 @@ function clientAuth(cursor: Cursor): NonNullable<TlsConfig['clientAuth']> {
   );
   // A missing option may be one that could not be read.
   const complete = cursor.problems.errors === errors;
-  const implied = settings.trustPoolFile === null ? 'require' : 'require_and_verify';
+  const implied = settings.trustPoolFiles.length === 0 ? 'require' : 'require_and_verify';
   const result = { ...settings, mode: settings.mode ?? implied } as const;
-  if (complete && result.mode.includes('verify') && result.trustPoolFile === null) {
+  if (complete && result.mode.includes('verify') && result.trustPoolFiles.length === 0) {
     cursor.fail(cursor.span, 'missing-option', `client_auth mode ${result.mode} needs trust_pool`);
   }
   cursor.origins.follow(result, settings);
@@ -349,27 +346,42 @@ function clientAuth(cursor: Cursor): NonNullable<TlsConfig['clientAuth']> {
 }
 
 /**
- * `trust_pool <pem file>`, or as a Caddyfile has it: `trust_pool file <pem file>`, or with a block of
- * `pem_file <pem file>`.
+ * `trust_pool <pem file…>`, or as a Caddyfile has it: `trust_pool file <pem file…>`, or with a block of
+ * `pem_file <pem file…>`.
  */
-export function trustPool(cursor: Cursor): string {
-  const isFile = cursor.peek()?.text === 'file';
-  if (isFile && (cursor.left > 1 || cursor.hasBlock)) cursor.optional();
-  if (isFile && cursor.left === 0 && cursor.hasBlock) {
-    const start: { readonly file: string | null } = { file: null };
-    const { file } = cursor.options(start, {
-      pem_file: (option) => {
-        const [first, second] = option.several('a PEM file');
-        if (second !== undefined) {
-          const hint = 'put all authorities into one file';
-          option.fail(second.span, 'unexpected-argument', 'the trust pool is one file', hint);
-        }
-        return { file: first?.text ?? null };
-      },
-    });
-    return file ?? cursor.argument('a PEM file').text;
+export function trustPool(cursor: Cursor): readonly string[] {
+  const kind = cursor.peek()?.text ?? '';
+  if (Object.hasOwn(OTHER_POOLS, kind)) {
+    const message = `trust_pool ${kind} is not supported by hubgate`;
+    cursor.fail(cursor.span, 'unsupported-option', message, OTHER_POOLS[kind]);
   }
-  return name(cursor, 'a PEM file');
+  const isFile = kind === 'file';
+  if (isFile && (cursor.left > 1 || cursor.hasBlock)) cursor.optional();
+  if (!isFile || !cursor.hasBlock) return cursor.several('a PEM file').map(({ text }) => text);
+  const start = { files: cursor.rest().map(({ text }) => text) };
+  const { files } = cursor.options<{ readonly files: readonly string[] }>(
+    start,
+    {
+      pem_file: (option, sofar) => ({
+        files: [...sofar.files, ...option.several('a PEM file').map(({ text }) => text)],
+      }),
+    },
+    { repeatable: ['pem_file'] },
+  );
+  if (files.length === 0) cursor.fail(cursor.span, 'missing-option', 'a trust pool needs pem_file');
+  return files;
 }
+
+/** Sources of authorities that Caddy has besides files. */
+const OTHER_POOLS: Readonly<Record<string, string>> = {
+  combined: 'write trust_pool file with several pem_file',
+  http: 'fetch the certificates into a file, and write trust_pool file <pem file>',
+  inline: 'write the certificate to a file, and trust_pool file <pem file>',
+  pki_intermediate:
+    'write the certificate of the authority to a file, and trust_pool file <pem file>',
+  pki_root: 'write the certificate of the authority to a file, and trust_pool file <pem file>',
+  storage: 'write trust_pool file <pem file>',
+  system: 'name the file of the authorities of the system: trust_pool file <pem file>',
+};
 
 export const tls: Directive = { syntax };

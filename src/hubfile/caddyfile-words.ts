@@ -52,17 +52,18 @@ function withoutHttp3({ words }: WrittenLine): Translation[] {
     .map(({ start, end }) => ({ start, end, text: '', loses: HTTP_3 }));
 }
 
-const FILTER = {
-  message: 'hubgate does not filter log fields',
-  hint: 'hubgate never logs credentials in fields or queries; log_skip leaves requests out',
-};
-
+/**
+ * The fields of a filter have Caddy's names, and so do the lines that it wraps. A filter of values that are
+ * never logged here is not needed.
+ */
 function wrappedFormat(line: WrittenLine): Translation[] {
-  const wrap = line.inner.find((option) => nameOf(option) === 'wrap')?.words[1]?.text ?? 'json';
-  const fields = line.inner.filter((option) => nameOf(option) !== 'wrap');
-  const { start, end } = line;
-  const edit = { start, end, text: `format ${wrap}` };
-  return [fields.every(isOfCredentials) ? edit : { ...edit, loses: FILTER }];
+  const wrap = line.inner.find((option) => nameOf(option) === 'wrap');
+  const fields = line.inner.filter((option) => option !== wrap);
+  if (fields.every(isOfCredentials)) {
+    const { start, end } = line;
+    return [{ start, end, text: `format ${wrap?.words[1]?.text ?? 'json'}` }];
+  }
+  return wrap === undefined ? [] : replaced(wrap, 1, { json: 'caddy', console: 'caddy' });
 }
 
 /** Whether it filters values that are never logged here. */

@@ -12,6 +12,7 @@ import {
 } from '../config/problem.ts';
 import { resolve } from 'node:path';
 import { type ImportIo, type WholeCaddyfile, withImports } from './caddyfile-imports.ts';
+import { differencesIn } from './caddy-differences.ts';
 import type { DirectiveTable } from './directive-table.ts';
 import { commentsOf } from './caddyfile-comments.ts';
 import { type Translation, translations } from './caddyfile-words.ts';
@@ -113,6 +114,28 @@ export function adaptCaddyfile(
   }
 }
 
+/** Whether a file is called as Caddyfiles are. */
+export function isCaddyfile(file: string): boolean {
+  return /(?:^|[/\\])Caddyfile[^/\\]*$|\.caddy(?:file)?$/i.test(file);
+}
+
+/**
+ * The documented differences from Caddy that a valid Caddyfile with its imports touches.
+ *
+ * @throws {HubgateError} `too-large` with its imports
+ */
+export function differencesFromCaddy(
+  text: string,
+  file: string,
+  io: ImportIo,
+  table: DirectiveTable,
+): readonly Problem[] {
+  const whole = withImports(text, file, resolve(file), io, table);
+  const source = makeSource({ file, path: file }, whole.text, {});
+  const found = differencesIn(writtenLines(whole.text, table), source);
+  return found.map((problem) => placedInFile(problem, file, whole));
+}
+
 /** A problem of the text with its imports, with its place in the original file. */
 function placedInFile(problem: Problem, file: string, whole: WholeCaddyfile): Problem {
   const { place } = problem;
@@ -151,7 +174,14 @@ function adaptWhole(
     if (errors.length === 0) {
       const notes = asWritten.filter(({ code }) => code === 'reference-hub');
       const lost = translated.flatMap((each) => lostBy(each, source));
-      return result(formatHubfile(edited.text, file), leftOut, [...lost, ...notes, ...problems]);
+      const gone = [...leftOut.keys()];
+      const isGone = (problem: Problem): boolean => {
+        const at = offsetIn(source, problem);
+        return at !== null && gone.some(({ start, end }) => start <= at && at < end);
+      };
+      const differences = differencesIn(lines, source).filter((each) => !isGone(each));
+      const rest = [...lost, ...notes, ...problems, ...differences];
+      return result(formatHubfile(edited.text, file), leftOut, rest);
     }
     const before = leftOut.size;
     for (const problem of errors) {

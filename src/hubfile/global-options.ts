@@ -6,6 +6,7 @@ import type {
   GlobalOptions,
   ListenAddress,
   ListenerServerOptions,
+  LogOptions,
   ServerOptions,
 } from '../config/config.ts';
 import {
@@ -17,6 +18,7 @@ import {
 import { isAdminOrigin, isCollectorUrl, isLogScope } from '../config/well-formed.ts';
 import { Secret } from '../kernel/secret.ts';
 import { Cursor, type OptionTable } from './cursor.ts';
+import { logFormat } from './log-format.ts';
 import { logLevel, logName, logOutput } from './log-options.ts';
 import { dnsChallenge } from './dns-challenge.ts';
 import type { DirectiveTable, SiteDefaults } from './directive-table.ts';
@@ -280,9 +282,9 @@ function workers(cursor: Cursor): GlobalOptions['workers'] {
   return count;
 }
 
-const LOG: OptionTable<GlobalOptions['log']> = {
+const LOG: OptionTable<LogOptions> = {
   level: (option) => ({ level: logLevel(option) }),
-  format: (option) => ({ format: oneOf(option, ['console', 'json']) }),
+  format: (option) => logFormat(option),
   output: (option) => logOutput(option),
 };
 
@@ -292,9 +294,8 @@ const ALL_REQUESTS =
 /** The gateway's own log, which Caddy calls `default`. */
 function gatewayLog(cursor: Cursor, known: GlobalOptions['log']): GlobalOptions['log'] {
   cursor.optional();
-  return cursor.options(known, LOG, {
-    unsupported: { include: ALL_REQUESTS, exclude: 'give the log of a site an output of its own' },
-  });
+  const exclude = (option: Cursor) => ({ exclude: logScopes(option) });
+  return cursor.options(known, { ...LOG, exclude }, { unsupported: { include: ALL_REQUESTS } });
 }
 
 /** A log with a name contains lines of sites' logs. */

@@ -1,3 +1,5 @@
+import { FORMAT_USAGE } from './log-format.ts';
+
 /** All options of the block, for the documents and the editor. */
 export const globalUsage = `
 {
@@ -30,7 +32,7 @@ export const globalUsage = `
     workers <n>|auto
     log [<name>] {
         level debug|info|warn|error
-        format console|json
+        ${FORMAT_USAGE}
         output stderr|stdout
         output file <path> {
             roll_size <size>

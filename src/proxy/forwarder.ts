@@ -1,3 +1,4 @@
+import { realpathSync } from 'node:fs';
 import type { FastcgiConfig, ReverseProxyConfig } from './proxy-config.ts';
 import { HttpError } from '../http/errors.ts';
 import { wantBody } from '../http/hop-by-hop.ts';
@@ -134,7 +135,7 @@ export class Forwarder {
   }
 
   #scriptRequest(
-    { root, splitPath, env }: FastcgiConfig,
+    { root, resolveRootSymlink, splitPath, env }: FastcgiConfig,
     exchange: Exchange,
     headers: HeaderList,
     body: LeasedBody | null,
@@ -145,7 +146,7 @@ export class Forwarder {
     const { variables } = exchange;
     const directory = root === null ? (variables.get('root') ?? '.') : expand(root, exchange);
     const parameters = scriptParameters(exchange, headers, {
-      root: directory,
+      root: resolveRootSymlink ? withoutLinks(directory) : directory,
       scriptName,
       pathInfo: pathInfo === '' ? remainderOf(exchange) : pathInfo,
       env: new Map(env.map(({ name, value }) => [name, expand(value, exchange)])),
@@ -167,6 +168,15 @@ function writeLimit(limitMs: number, clock: Clock): WaitLimit | null {
 /** The remainder from a search for files, if the path has nothing after the script. */
 function remainderOf({ variables }: Exchange): string {
   return variables.get('fastcgi.path_info') ?? variables.get('file_match.remainder') ?? '';
+}
+
+/** A directory without links; one that does not exist stays as it is, and the script is not found. */
+function withoutLinks(directory: string): string {
+  try {
+    return realpathSync(directory);
+  } catch {
+    return directory;
+  }
 }
 
 /** As the client spelled it, if that is configured and no rewrite has changed it. */

@@ -79,7 +79,8 @@ export interface ReverseProxyConfig {
     readonly versions: readonly HttpVersion[];
     readonly tlsInsecureSkipVerify: boolean;
     readonly tlsServerName: string | null;
-    readonly tlsTrustPoolFile: string | null;
+    /** Empty: the authorities of the platform. */
+    readonly tlsTrustPoolFiles: readonly string[];
   };
   /** How a FastCGI server is addressed; null: with HTTP. */
   readonly fastcgi: FastcgiConfig | null;
@@ -95,13 +96,20 @@ type HttpVersion = '1.1' | '2';
 export interface FastcgiConfig {
   /** The site's files from the view of the FastCGI server; null: the `root` of the site. */
   readonly root: string | null;
+  /** Whether links in the root are followed, so that a new release has new paths of scripts. */
+  readonly resolveRootSymlink: boolean;
   /** Ends of the names of scripts; the part of a path after one is `PATH_INFO`. */
   readonly splitPath: readonly string[];
   /** Further parameters, with placeholders. */
   readonly env: readonly { readonly name: string; readonly value: string }[];
 }
 
-export const defaultFastcgi: FastcgiConfig = { root: null, splitPath: [], env: [] };
+export const defaultFastcgi: FastcgiConfig = {
+  root: null,
+  resolveRootSymlink: false,
+  splitPath: [],
+  env: [],
+};
 
 export type BalancingPolicy =
   | { readonly kind: 'random' | 'round_robin' | 'least_conn' | 'first' }
@@ -150,7 +158,7 @@ export const defaultReverseProxy: ReverseProxyConfig = {
     versions: ['1.1'],
     tlsInsecureSkipVerify: false,
     tlsServerName: null,
-    tlsTrustPoolFile: null,
+    tlsTrustPoolFiles: [],
   },
   fastcgi: null,
   handleResponse: [],

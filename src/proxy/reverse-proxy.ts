@@ -94,7 +94,7 @@ export class ReverseProxy {
     const { clock, expand } = options;
     this.#config = config;
     this.#clock = clock;
-    this.#trustPool = readTrustPool(config.transport.tlsTrustPoolFile);
+    this.#trustPool = readTrustPool(config.transport.tlsTrustPoolFiles);
     this.#tunnels = new Tunnels(clock, config);
     this.#sharing = options.sharing;
     this.#mayRetry = options.mayRetry;
@@ -381,10 +381,10 @@ function refuseUnforwardable(exchange: Exchange): void {
   if (!exchange.target.startsWith('/')) throw new HttpError(400, 'a target without path');
 }
 
-function readTrustPool(file: string | null): string | null {
-  if (file === null) return null;
+function readTrustPool(files: readonly string[]): string | null {
+  if (files.length === 0) return null;
   try {
-    return readFileSync(file, 'utf8');
+    return files.map((file) => readFileSync(file, 'utf8')).join('\n');
   } catch (error) {
     throw new HubgateError('unreadable-trust-pool', `tls_trust_pool: ${messageOf(error)}`, {
       cause: error,

@@ -46,7 +46,9 @@ export function checkSiteFiles(site: SiteConfig, read: ReadFile, report: Report)
       if (keys?.kind === 'jwks' && keys.uri.startsWith('file:')) check.keySet(keys);
     }
   }
-  if (clientAuth !== null) check.roots(clientAuth, 'trustPoolFile', clientAuth.trustPoolFile);
+  for (const file of clientAuth?.trustPoolFiles ?? []) {
+    check.roots(clientAuth ?? site, 'trustPoolFiles', file);
+  }
   for (const { about, field, path } of filesRead([...site.routes, ...site.errorRoutes], registry)) {
     check.roots(about, field, path);
   }

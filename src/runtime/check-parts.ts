@@ -15,7 +15,7 @@ import {
 import { checkDiscovery } from './check-discovery.ts';
 import { checkGuards, checkHandshake, checkPlayground } from './check-security.ts';
 import { checkListenerServers } from './listener-servers.ts';
-import { checkHubsOfSite, checkPatterns } from './check-routes.ts';
+import { checkHubsOfSite, checkLogFilters, checkPatterns } from './check-routes.ts';
 
 /**
  * Checks the patterns and files that a configuration names. Each can be checked on its own, whatever else is
@@ -23,13 +23,19 @@ import { checkHubsOfSite, checkPatterns } from './check-routes.ts';
  */
 export function checkNamed({ options, sites }: Config, read: ReadFile, report: Report): void {
   checkOptionFiles(options, read, report);
-  for (const log of [options.log, ...options.requestLogs]) checkLogFile(log, report);
+  for (const log of [options.log, ...options.requestLogs]) {
+    checkLogFile(log, report);
+    checkLogFilters(log, report);
+  }
   checkStorage(options, report);
   for (const site of sites) {
     checkPatterns(site, report);
     checkSiteFiles(site, read, report);
     checkHandshake(site.tls, report);
-    for (const log of site.accessLogs) checkLogFile(log, report);
+    for (const log of site.accessLogs) {
+      checkLogFile(log, report);
+      checkLogFilters(log, report);
+    }
   }
 }
 

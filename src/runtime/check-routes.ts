@@ -1,7 +1,7 @@
 import { registry } from '../directives/registry.ts';
 import { resolve } from 'node:path';
 import type { Machine } from '../config/check.ts';
-import type { HubConfig, SiteConfig } from '../config/config.ts';
+import type { AccessLogConfig, HubConfig, LogOptions, SiteConfig } from '../config/config.ts';
 import {
   dataOf,
   everyCondition,
@@ -110,6 +110,11 @@ export function checkPatterns(site: SiteConfig, report: Report): void {
     ...routes.flatMap(({ handler }) => dataOf(handler, registry).patterns?.(handler) ?? []),
   ]);
   for (const part of parts) checkPattern(part, report);
+}
+
+/** Checks that every regular expression of a log's filters is valid RE2. */
+export function checkLogFilters(log: LogOptions | AccessLogConfig, report: Report): void {
+  for (const { change } of log.encoding.filters) checkPattern(change, report);
 }
 
 function checkPattern(part: object, report: Report): void {

@@ -5,7 +5,7 @@ import type { Handler } from '../http/exchange.ts';
 import { addressSet } from '../http/forwarded.ts';
 import type { Logger } from '../kernel/log.ts';
 import type { Scope } from '../kernel/scope.ts';
-import { type AccessLog, logAccess } from '../site/access-log.ts';
+import { type AccessLog, logAccess, loggerName } from '../site/access-log.ts';
 import { identityFields, removeClaimedIdentity } from '../site/identity-placeholders.ts';
 import { compileRequestMatcher } from '../site/matchers.ts';
 import { expandPlaceholders } from '../site/placeholders.ts';
@@ -100,10 +100,13 @@ function openAccessLogs(
     scope.defer(() => opened.close());
     return opened.log;
   };
-  return accessLogs.map(({ name, hosts, onlyNamed, level, output, format, roll, mode }) => {
-    const isOwn = output !== null || format !== options.log.format || level !== 'info';
+  return accessLogs.map(({ name, hosts, onlyNamed, level, output, roll, mode, ...look }) => {
+    const isPlain = output === null && look.format === 'auto';
+    const { format, encoding } = isPlain ? options.log : look;
+    const isOwn = output !== null || !isPlain || level !== 'info';
     const target = output === null ? options.log : { output, roll, mode };
     const also = options.requestLogs.filter((each) => takesLinesOf(each, name));
+    const gateways = isOwn || scopesHave(options.log.exclude, name) ? [] : [log];
     return {
       name,
       concerns: compileRequestMatcher(
@@ -111,16 +114,23 @@ function openAccessLogs(
         matchers,
       ),
       onlyNamed,
-      writers: [isOwn ? open({ ...target, level, format }) : log, ...also.map(open)],
+      writers: [
+        ...(isOwn ? [{ log: open({ ...target, level, format, encoding }), format }] : []),
+        ...gateways.map((gatewayLog) => ({ log: gatewayLog, format: options.log.format })),
+        ...also.map((other) => ({ log: open(other), format: other.format })),
+      ],
     };
   });
 }
 
 /** A scope means the log with its name and all logs below it. */
 function takesLinesOf({ include, exclude }: RequestLogOptions, name: string | null): boolean {
-  const own = name === null ? 'http.log.access' : `http.log.access.${name}`;
-  const has = (scope: string): boolean => own === scope || own.startsWith(`${scope}.`);
-  return include.some(has) && !exclude.some(has);
+  return scopesHave(include, name) && !scopesHave(exclude, name);
+}
+
+function scopesHave(scopes: readonly string[], name: string | null): boolean {
+  const own = loggerName(name);
+  return scopes.some((scope) => own === scope || own.startsWith(`${scope}.`));
 }
 
 const passOn: Handler = (_exchange, next) => next();

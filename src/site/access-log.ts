@@ -3,6 +3,7 @@ import type { HeaderList } from '../http/header-list.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { LogFields, Logger } from '../kernel/log.ts';
 import { isSecretName, withoutSecretParts } from '../kernel/secret.ts';
+import type { LogFormat } from '../config/log-encoding.ts';
 import type { SiteHandler } from './site.ts';
 
 /** A log of a site. */
@@ -12,7 +13,18 @@ export interface AccessLog {
   readonly concerns: (exchange: Exchange) => boolean;
   /** Whether it includes only requests that are assigned to it by name. */
   readonly onlyNamed: boolean;
-  readonly writers: readonly Logger[];
+  readonly writers: readonly AccessLogWriter[];
+}
+
+interface AccessLogWriter {
+  readonly log: Logger;
+  /** `caddy` has other fields than the others. */
+  readonly format: LogFormat;
+}
+
+/** The name of a site's log among all logs. */
+export function loggerName(name: string | null): string {
+  return name === null ? 'http.log.access' : `http.log.access.${name}`;
 }
 
 interface AccessLogging {
@@ -34,28 +46,45 @@ export function logAccess(
   { logs, clock, logCredentials }: AccessLogging,
 ): SiteHandler {
   const requestFields = (exchange: Exchange): LogFields => fieldsOf(exchange, logCredentials);
+  const needsHead = logs.some(({ writers }) => writers.some(isOfCaddy));
   return async (exchange) => {
     const began = clock.monotonic();
     let isLong = false;
-    const over = (more: LogFields): void => {
+    let response: HeaderList | null = null;
+    const over = (stream: EndedStream | null): void => {
       const writers = writersFor(exchange, logs);
       if (writers.length === 0) return;
-      const line = {
-        ...requestFields(exchange),
-        ...responseFields(exchange),
-        ...appendedFields(exchange),
-        ...more,
-        'http.server.request.duration': seconds(clock.monotonic() - began),
-      };
-      const said = isLong ? 'stream ended' : 'handled request';
-      for (const log of writers) {
-        if (exchange.status >= 500) log.error(said, line);
-        else log.info(said, line);
+      const duration = seconds(clock.monotonic() - began);
+      const isBroken = exchange.status >= 500;
+      const plain = writers.filter((writer) => !isOfCaddy(writer));
+      if (plain.length > 0) {
+        const line = {
+          ...requestFields(exchange),
+          ...responseFields(exchange),
+          ...appendedFields(exchange),
+          ...(stream === null ? {} : streamFields(stream)),
+          'http.server.request.duration': duration,
+        };
+        const said = isLong ? 'stream ended' : 'handled request';
+        for (const { log } of plain) log[isBroken ? 'error' : 'info'](said, line);
+      }
+      for (const { log, logger } of writers.filter(isOfCaddy)) {
+        const line = {
+          logger,
+          ...requestOfCaddy(exchange, logCredentials),
+          duration,
+          size: stream?.bytes ?? exchange.responseBytes,
+          status: exchange.status,
+          resp_headers: headersOfCaddy(response, logCredentials),
+          ...appendedFields(exchange),
+        };
+        log[isBroken ? 'error' : 'info']('handled request', line);
       }
     };
     exchange.onHead(({ status, headers }) => {
+      if (needsHead) response = headers;
       if (!staysOpen(exchange, status, headers)) return undefined;
-      const writers = writersFor(exchange, logs);
+      const writers = writersFor(exchange, logs).filter((writer) => !isOfCaddy(writer));
       if (writers.length === 0) return undefined;
       isLong = true;
       const line = {
@@ -64,26 +93,41 @@ export function logAccess(
         'http.response.status_code': status,
         'http.server.request.duration': seconds(clock.monotonic() - began),
       };
-      for (const log of writers) log.info('stream began', line);
+      for (const { log } of writers) log.info('stream began', line);
       return undefined;
     });
     const streams = watchStreams(exchange, over);
     try {
       await inner(exchange);
     } finally {
-      if (!streams.begun) over({});
+      if (!streams.begun) over(null);
     }
   };
 }
 
+/** A writer, and the name of the log for which it writes a line. */
+interface MeantWriter extends AccessLogWriter {
+  readonly logger: string;
+}
+
+function isOfCaddy({ format }: AccessLogWriter): boolean {
+  return format === 'caddy';
+}
+
 /** Each writer once, even if several logs use it. */
-function writersFor(exchange: Exchange, logs: readonly AccessLog[]): readonly Logger[] {
+function writersFor(exchange: Exchange, logs: readonly AccessLog[]): readonly MeantWriter[] {
   if (isLogSkipped(exchange)) return [];
   const names = namesOfLogs(exchange);
   const meant = logs.filter(({ name, concerns, onlyNamed }) =>
     names === null ? !onlyNamed && concerns(exchange) : name !== null && names.includes(name),
   );
-  return [...new Set(meant.flatMap(({ writers }) => writers))];
+  const found = new Map<Logger, MeantWriter>();
+  for (const { name, writers } of meant) {
+    for (const writer of writers) {
+      if (!found.has(writer.log)) found.set(writer.log, { ...writer, logger: loggerName(name) });
+    }
+  }
+  return [...found.values()];
 }
 
 function staysOpen({ method, upgrade }: Exchange, status: number, headers: HeaderList): boolean {
@@ -108,7 +152,7 @@ function fieldsOf(exchange: Exchange, logCredentials: boolean): LogFields {
     'network.protocol.name': 'http',
     'network.protocol.version': httpVersion === '2.0' ? '2' : httpVersion,
     ...(tlsVersion === null ? {} : { 'tls.protocol.version': tlsVersion.replace('TLSv', '') }),
-    ...shownHeaders(exchange.headers, logCredentials),
+    ...shownHeaders(exchange.headers, logCredentials, (key) => `http.request.header.${key}`),
   };
 }
 
@@ -130,10 +174,20 @@ function seconds(ms: number): number {
   return Math.round(ms * 1000) / 1_000_000;
 }
 
+/** What a stream has sent. */
+interface EndedStream {
+  readonly bytes: number;
+  readonly events: number;
+}
+
+function streamFields({ bytes, events }: EndedStream): LogFields {
+  return { 'http.response.body.size': bytes, 'hubgate.stream.events': events };
+}
+
 /** A stream stays open long after its response has begun, so it reports its end itself. */
 function watchStreams(
   exchange: Exchange,
-  over: (more: LogFields) => void,
+  over: (stream: EndedStream) => void,
 ): { readonly begun: boolean } {
   const state = { begun: false };
   const open = exchange.stream.bind(exchange);
@@ -145,11 +199,15 @@ class WatchedStream implements ResponseStream, StreamListener {
   readonly framing: ResponseStream['framing'];
   readonly #stream: ResponseStream;
   readonly #state: { begun: boolean };
-  readonly #over: (more: LogFields) => void;
+  readonly #over: (stream: EndedStream) => void;
   #listener: StreamListener | null = null;
   #bytes = 0;
 
-  constructor(stream: ResponseStream, state: { begun: boolean }, over: (more: LogFields) => void) {
+  constructor(
+    stream: ResponseStream,
+    state: { begun: boolean },
+    over: (stream: EndedStream) => void,
+  ) {
     this.framing = stream.framing;
     this.#stream = stream;
     this.#state = state;
@@ -189,8 +247,49 @@ class WatchedStream implements ResponseStream, StreamListener {
 
   closed(): void {
     this.#listener?.closed();
-    this.#over({ 'http.response.body.size': this.#bytes, 'hubgate.stream.events': this.events });
+    this.#over({ bytes: this.#bytes, events: this.events });
   }
+}
+
+/**
+ * The members of a line of Caddy. The size of the request's body and the cipher are not known here.
+ *
+ * @see https://caddyserver.com/docs/logging
+ */
+function requestOfCaddy(exchange: Exchange, logCredentials: boolean): LogFields {
+  const { httpVersion, tlsVersion } = exchange;
+  const tls = {
+    version: tlsVersion === 'TLSv1.3' ? 0x03_04 : 0x03_03,
+    proto: httpVersion === '2.0' ? 'h2' : 'http/1.1',
+  };
+  return {
+    request: {
+      remote_ip: exchange.remoteAddress,
+      remote_port: String(exchange.remotePort),
+      client_ip: exchange.clientAddress,
+      proto: `HTTP/${httpVersion}`,
+      method: exchange.originalMethod,
+      host: exchange.originalHost.slice(0, MAX_SHOWN),
+      uri: shownTarget(exchange),
+      headers: headersOfCaddy(exchange.headers, logCredentials),
+      ...(tlsVersion === null ? {} : { tls }),
+    },
+    user_id: exchange.identity.user ?? '',
+    // It is in error responses, and in messages of the gateway about the request.
+    request_id: exchange.id,
+  };
+}
+
+/** By names as Go writes them, without `Host`, which is a member of its own. */
+function headersOfCaddy(
+  headers: HeaderList | null,
+  logCredentials: boolean,
+): Record<string, readonly string[]> {
+  const shown = shownHeaders(headers, logCredentials, (key) =>
+    key.replaceAll(/(?:^|-)[a-z]/g, (initial) => initial.toUpperCase()),
+  );
+  delete shown['Host'];
+  return shown;
 }
 
 function shownTarget({ originalTarget }: Exchange): string {
@@ -199,11 +298,12 @@ function shownTarget({ originalTarget }: Exchange): string {
 
 /** A `Referer` and similar fields may contain the URL of the address bar. */
 function shownHeaders(
-  headers: HeaderList,
+  headers: HeaderList | null,
   logCredentials: boolean,
+  nameFor: (key: string) => string,
 ): Record<string, readonly string[]> {
   const shown: Record<string, string[]> = Object.create(null);
-  for (const [name, value] of headers) {
+  for (const [name, value] of headers ?? []) {
     const key = name.toLowerCase();
     // It is the gateway's own, and its parts are logged already.
     if (key === 'traceparent') continue;
@@ -215,7 +315,7 @@ function shownHeaders(
         : isSecret
           ? HIDDEN
           : withoutSecretParts(shownValue, HIDDEN);
-    (shown[`http.request.header.${key}`] ??= []).push(text);
+    (shown[nameFor(key)] ??= []).push(text);
   }
   return shown;
 }

@@ -59,8 +59,8 @@ export async function openHandshakePolicy(
   addresses: readonly SiteAddress[],
 ): Promise<HandshakePolicy> {
   const { minVersion, maxVersion, curves, alpn, clientAuth } = tls;
-  const file = clientAuth?.trustPoolFile ?? null;
-  const trustPool = file === null ? [] : await readTrustPool(file);
+  const files = clientAuth?.trustPoolFiles ?? [];
+  const trustPool = (await Promise.all(files.map(readTrustPool))).flat();
   const ciphers = cipherList(tls.ciphers.map(openSslCipher));
   const asked = clientAuth === null ? null : { mode: clientAuth.mode, trustPool, addresses };
   const settled = JSON.stringify([minVersion, maxVersion, ciphers, curves, asked, alpn]);

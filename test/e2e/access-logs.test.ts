@@ -75,6 +75,43 @@ ${log('a', 'hostnames a.localhost')}${log('errors', 'level error')}${log('audit'
     );
   });
 
+  it('are left out of the log of the gateway by exclude, and have its format otherwise', async (test) => {
+    const directory = await temporaryDirectory(test);
+    const port = await freePort();
+    const hubfile = join(directory, 'Hubfile');
+    await writeFile(
+      hubfile,
+      `{
+	storage ${directory}
+	admin off
+	log {
+		output stdout
+		exclude http.log.access.quiet
+		format caddy {
+			message_key message
+		}
+	}
+}
+http://127.0.0.1:${port} {
+	log quiet
+	log
+	respond ok
+}
+`,
+    );
+    const gateway = startProcess(test, [cli, 'run', '--config', hubfile]);
+    await gateway.says(`:${port}`);
+    await send(`http://127.0.0.1:${port}/one`);
+    assert.equal(await gateway.end('SIGTERM'), 0);
+    const lines = gateway.output.split('\n').filter((line) => line.startsWith('{'));
+    const requests = lines.map((line): Record<string, unknown> => JSON.parse(line));
+    const handled = requests.filter(({ message }) => message === 'handled request');
+    assert.deepEqual(
+      handled.map(({ logger, status }) => [logger, status]),
+      [['http.log.access', 200]],
+    );
+  });
+
   it('contain the responses of handle_errors', async (test) => {
     const directory = await temporaryDirectory(test);
     const port = await freePort();

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdir, readFile, writeFile } from 'node:fs/promises';
+import { mkdir, readFile, symlink, writeFile } from 'node:fs/promises';
 import { connect } from 'node:http2';
 import { createServer, type Socket } from 'node:net';
 import { join, resolve } from 'node:path';
@@ -109,6 +109,23 @@ describe('php_fastcgi', () => {
       assert.equal((await send(own, { target: '/status.php' })).status, 502);
     }
     assert.deepEqual(new Set(scripts), new Set(['/status.php']));
+  });
+
+  it('follows links in the root where resolve_root_symlink is written', async (test) => {
+    const fpm = await startPhpFpm(test);
+    if (fpm === null) return;
+    const root = await site(test);
+    const current = join(root, '..', 'current');
+    await symlink(root, current);
+    for (const [option, seen] of [
+      ['', current],
+      [' {\n\t\tresolve_root_symlink\n\t}', root],
+    ] as const) {
+      const own = await start(test, `\troot * ${current}\n\tphp_fastcgi ${fpm.upstream}${option}`);
+      const { server } = await dump(own, '/dump.php');
+      assert.equal(server['SCRIPT_FILENAME'], join(seen, 'dump.php'));
+      assert.equal(server['DOCUMENT_ROOT'], seen);
+    }
   });
 
   it('routes requests and describes them to scripts as Caddy does', async (test) => {

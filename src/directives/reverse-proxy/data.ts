@@ -88,7 +88,7 @@ const transport = object<ReverseProxyConfig['transport']>(
     versions: list(oneOf('1.1', '2'), { min: 1 }),
     tlsInsecureSkipVerify: flag,
     tlsServerName: nullable(name('a host name')),
-    tlsTrustPoolFile: nullable(name('a PEM file')),
+    tlsTrustPoolFiles: list(name('a PEM file')),
   },
   defaultReverseProxy.transport,
 );
@@ -96,6 +96,7 @@ const transport = object<ReverseProxyConfig['transport']>(
 const fastcgi = object<FastcgiConfig>(
   {
     root: nullable(name('a directory')),
+    resolveRootSymlink: flag,
     splitPath: list(name('the end of a name such as .php')),
     env: list(
       object({ name: text('the name of a parameter', isParameterName), value: text('a value') }),
@@ -114,10 +115,11 @@ export const reverseProxy: HandlerData<ReverseProxyConfig> = {
   ],
   responseFields: ({ headerDown }) => headerDown,
   writesIdentity: ({ headerUp }) => identityFieldsIn(headerUp),
-  files: ({ transport: about }) => {
-    const path = about.tlsTrustPoolFile;
-    return path === null ? [] : [{ about, field: 'tlsTrustPoolFile', path, holds: 'roots' }];
-  },
+  files: ({ transport: about }) =>
+    about.tlsTrustPoolFiles.map((path) => ({
+      ...{ about, field: 'tlsTrustPoolFiles', path },
+      holds: 'roots',
+    })),
   upstreams: (about) =>
     about.upstreams
       .filter((upstream) => !hasRequestPlaceholder(upstream))

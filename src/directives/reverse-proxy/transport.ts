@@ -40,8 +40,8 @@ function httpTransport(
       tls: () => ({ tls: flag() }),
       tls_insecure_skip_verify: () => ({ tlsInsecureSkipVerify: flag(), tls: true }),
       tls_server_name: (option) => ({ tlsServerName: name(option, 'a host name'), tls: true }),
-      tls_trust_pool: (option) => ({ tlsTrustPoolFile: trustPool(option), tls: true }),
-      tls_trusted_ca_certs: (option) => ({ tlsTrustPoolFile: trustPool(option), tls: true }),
+      tls_trust_pool: (option) => ({ tlsTrustPoolFiles: trustPool(option), tls: true }),
+      tls_trusted_ca_certs: (option) => ({ tlsTrustPoolFiles: trustPool(option), tls: true }),
     },
     {
       unsupported: {
@@ -91,6 +91,7 @@ function fastcgiTransport(
 /** The options of FastCGI, which `php_fastcgi` also has. */
 export const FASTCGI_OPTIONS: OptionTable<FastcgiDraft> = {
   root: (option) => ({ root: name(option, 'a directory') }),
+  resolve_root_symlink: () => ({ resolveRootSymlink: flag() }),
   split: (option) => ({ splitPath: list(option, 'the end of a name such as .php') }),
   env: (option, { env }) => ({ env: [...env, parameter(option)] }),
   dial_timeout: (option, { transport }) => ({
@@ -109,7 +110,6 @@ export const FASTCGI_OPTIONS: OptionTable<FastcgiDraft> = {
 
 export const FASTCGI_UNSUPPORTED: Readonly<Record<string, string>> = {
   capture_stderr: 'hubgate always logs the errors of scripts',
-  resolve_root_symlink: 'write the root as PHP-FPM sees it',
 };
 
 function parameter(option: Cursor): FastcgiConfig['env'][number] {

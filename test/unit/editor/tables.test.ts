@@ -75,7 +75,8 @@ describe('the tables of the language in the editor', () => {
         .map((option) => `${name} ${option}`),
     );
     assert.deepEqual(
-      missing.filter((each) => !each.startsWith('@')),
+      // Matchers, and fields of a log, have names of their own.
+      missing.filter((each) => !/^@|^\S+>/.test(each)),
       [],
     );
   });

@@ -66,7 +66,7 @@ export function proxyConfig(
       versions: ['1.1'],
       tlsInsecureSkipVerify: false,
       tlsServerName: null,
-      tlsTrustPoolFile: null,
+      tlsTrustPoolFiles: [],
       ...overrides.transport,
     },
   };

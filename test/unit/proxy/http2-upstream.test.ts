@@ -538,7 +538,7 @@ describe('the HTTP version for a TLS upstream (RFC 7301)', () => {
     };
   };
   const speaking = (versions: readonly ('1.1' | '2')[]): Overrides => ({
-    transport: { versions, tlsServerName: 'localhost', tlsTrustPoolFile: authority.file },
+    transport: { versions, tlsServerName: 'localhost', tlsTrustPoolFiles: [authority.file] },
   });
 
   for (const [offered, known, spoken] of [

@@ -107,14 +107,14 @@ describe('an HTTPS upstream', () => {
   });
 
   it('is verified against tls_trust_pool; Host is its own address', async () => {
-    const answer = await ask({ tlsTrustPoolFile: rootFile });
+    const answer = await ask({ tlsTrustPoolFiles: [rootFile] });
     assert.equal(answer.status, 200);
     assert.equal(answer.body, `127.0.0.1:${port}`);
   });
 
   it('gets the client’s Host if header_up says so, and is still verified by its own name', async () => {
     const answer = await ask(
-      { tlsTrustPoolFile: rootFile },
+      { tlsTrustPoolFiles: [rootFile] },
       { headerUp: [{ kind: 'set', name: 'Host', value: '{host}' }] },
     );
     assert.equal(answer.status, 200);
@@ -129,7 +129,7 @@ describe('an HTTPS upstream', () => {
     server.on('secureConnection', count);
     await using gateway = await proxyTo([`https://127.0.0.1:${port}`], {
       headerUp: [{ kind: 'set', name: 'Host', value: '{host}' }],
-      transport: { tlsTrustPoolFile: rootFile },
+      transport: { tlsTrustPoolFiles: [rootFile] },
     });
     for (const host of ['one.example', 'two.example', 'three.example']) {
       assert.equal((await ask1(gateway.http1, { headers: { Host: host } })).body, host);
@@ -140,12 +140,12 @@ describe('an HTTPS upstream', () => {
 
   it('is verified against tls_server_name, which is sent as SNI', async () => {
     assert.equal(
-      (await ask({ tlsTrustPoolFile: rootFile, tlsServerName: 'app.internal' })).status,
+      (await ask({ tlsTrustPoolFiles: [rootFile], tlsServerName: 'app.internal' })).status,
       200,
     );
     assert.equal(names.at(-1), 'app.internal');
     assert.equal(
-      (await ask({ tlsTrustPoolFile: rootFile, tlsServerName: 'other.internal' })).status,
+      (await ask({ tlsTrustPoolFiles: [rootFile], tlsServerName: 'other.internal' })).status,
       502,
     );
   });
@@ -165,14 +165,14 @@ describe('an HTTPS upstream', () => {
       client.terminate();
       return outcome;
     };
-    assert.equal(await open({ tlsTrustPoolFile: rootFile }), 'hello');
+    assert.equal(await open({ tlsTrustPoolFiles: [rootFile] }), 'hello');
     assert.match(await open({}), /502/);
-    assert.match(await open({ tlsTrustPoolFile: rootFile, tlsServerName: 'other' }), /502/);
+    assert.match(await open({ tlsTrustPoolFiles: [rootFile], tlsServerName: 'other' }), /502/);
     assert.equal(await open({ tlsInsecureSkipVerify: true }), 'hello');
   });
 
   it('is rejected when the proxy is built if its trust pool cannot be read', async () => {
-    await assert.rejects(ask({ tlsTrustPoolFile: '/nonexistent.pem' }), {
+    await assert.rejects(ask({ tlsTrustPoolFiles: ['/nonexistent.pem'] }), {
       code: 'unreadable-trust-pool',
     });
   });

@@ -191,7 +191,7 @@ function UPSTREAMS(): readonly {
   readonly overrides?: Overrides;
   readonly serve?: (test: TestContext) => Promise<string>;
 }[] {
-  const fastcgi = { root: '/srv', splitPath: ['.php'], env: [] };
+  const fastcgi = { root: '/srv', resolveRootSymlink: false, splitPath: ['.php'], env: [] };
   return [
     { kind: 'HTTP/1.1' },
     {

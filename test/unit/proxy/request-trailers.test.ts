@@ -336,11 +336,11 @@ describe('trailer fields of a request to other upstreams', () => {
     server.listen(0, '127.0.0.1');
     await once(server, 'listening');
     const url = `https://127.0.0.1:${portOf(server)}`;
-    const tlsTrustPoolFile = authority.rootFile;
-    const named = { tlsTrustPoolFile, tlsServerName: 'app.internal' };
+    const tlsTrustPoolFiles = [authority.rootFile];
+    const named = { tlsTrustPoolFiles, tlsServerName: 'app.internal' };
     assert.equal((await ask(url, { transport: named })).body, '42');
     assert.deepEqual(names, ['app.internal']);
-    assert.equal((await ask(url, { transport: { tlsTrustPoolFile } })).status, 502);
+    assert.equal((await ask(url, { transport: { tlsTrustPoolFiles } })).status, 502);
     assert.equal((await ask(url)).status, 502);
     server.close();
   });

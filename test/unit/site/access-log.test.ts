@@ -96,6 +96,7 @@ describe('access log: log_credentials', () => {
 });
 
 function logging(log: Logger, clock = new TestClock()): Parameters<typeof logAccess>[1] {
-  const only = { name: null, concerns: () => true, onlyNamed: false, writers: [log] };
+  const writers = [{ log, format: 'json' as const }];
+  const only = { name: null, concerns: () => true, onlyNamed: false, writers };
   return { logs: [only], clock, logCredentials: false };
 }

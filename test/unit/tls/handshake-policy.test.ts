@@ -24,10 +24,10 @@ describe('handshake policies', () => {
 
   it('with client certificates differ by site, mode and content of the trust pool', async (test) => {
     const directory = await temporaryDirectory(test);
-    const trustPoolFile = createClientAuthority(directory, 'pool').file;
+    const trustPoolFiles = [createClientAuthority(directory, 'pool').file];
     const tls = (mode: 'require' | 'require_and_verify'): TlsConfig => ({
       ...defaultTls,
-      clientAuth: { mode, trustPoolFile },
+      clientAuth: { mode, trustPoolFiles },
     });
     const ids = [
       await openHandshakePolicy(tls('require'), HERE),
@@ -64,7 +64,7 @@ describe('handshake policies', () => {
     const broken = join(directory, 'broken.pem');
     await writeFile(broken, '-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n');
     for (const trustPoolFile of [broken, join(directory, 'absent.pem')]) {
-      const clientAuth = { mode: 'require', trustPoolFile } as const;
+      const clientAuth = { mode: 'require', trustPoolFiles: [trustPoolFile] } as const;
       await assert.rejects(
         openHandshakePolicy({ ...defaultTls, clientAuth }, HERE),
         (error) => error instanceof Error && error.message.includes(trustPoolFile),
