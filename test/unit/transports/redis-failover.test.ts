@@ -7,7 +7,7 @@ import { hubKeys } from '../../../src/transports/redis/keys.ts';
 import { findLostEnd } from '../../../src/transports/redis/blocking-reader.ts';
 import { ReadBacks } from '../../../src/transports/redis/read-backs.ts';
 import type { Session } from '../../../src/transports/redis/session.ts';
-import type { Sessions } from '../../../src/transports/redis/sessions.ts';
+import type { Sessions } from '../../../src/kernel/sessions.ts';
 import type { StoredLog } from '../../../src/transports/redis/stored-log.ts';
 import { update } from '../../support/lmdb-files.ts';
 
@@ -39,7 +39,7 @@ describe('a history in Redis that loses its end while a group is stored', () => 
         if (lookedFrom.length === 1) handedOut.goBackTo(95);
         return session;
       },
-    } as unknown as Sessions;
+    } as unknown as Sessions<Session>;
     const append = new GroupAppend({
       ...{ keys: hubKeys('test'), maxLength: 0, maxAgeMs: 0, replicas: 0, clock: systemClock },
       ...{ sessions, handedOut, readBacks: new ReadBacks(systemClock) },
