@@ -33,7 +33,9 @@ const MAY_IMPORT = {
       ' ',
     ),
   client: [],
-  cli: 'cache doors directives runtime hubfile auth config kernel tls hub postgres outbox'.split(' '),
+  cli: 'cache doors directives runtime hubfile auth config kernel tls hub postgres outbox'.split(
+    ' ',
+  ),
   doors:
     'cache directives runtime hubfile auth config proxy kernel hub hub-http transports http server'.split(
       ' ',

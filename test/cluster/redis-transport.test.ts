@@ -10,7 +10,6 @@ import {
   openRedisTransport,
   type RedisTransportOptions,
 } from '../../src/transports/redis/redis-transport.ts';
-import type { Session } from '../../src/transports/redis/session.ts';
 import { startRedis, startSentinel } from '../support/redis-server.ts';
 import { startRelay } from '../support/relay.ts';
 import { TestClock } from '../support/test-clock.ts';
