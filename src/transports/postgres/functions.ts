@@ -98,7 +98,7 @@ BEGIN
   END IF;
   PERFORM set_config('synchronous_commit', CASE p_commit WHEN 'async' THEN 'off' ELSE 'on' END, true);
   SELECT * INTO v_stream FROM ${s}.streams WHERE id = p_stream FOR UPDATE;
-  IF NOT FOUND THEN RAISE EXCEPTION 'the stream has been removed' USING ERRCODE = '55000'; END IF;
+  IF NOT FOUND THEN RAISE EXCEPTION 'the stream was removed' USING ERRCODE = '42P01'; END IF;
   SELECT e.position INTO signals FROM ${s}.signal_ends e WHERE e.stream = p_stream;
   IF p_writer IS NOT NULL THEN
     SELECT w.position INTO last_position FROM ${s}.writers w

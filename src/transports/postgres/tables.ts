@@ -176,11 +176,11 @@ export async function ensureTables(connection: PostgresConnection, schema: strin
         schema,
       ]);
       if (await hasTables(queries, schema)) return;
-      const [found] = await queries.query('SELECT to_regnamespace($1)::text AS name', [
-        quoted(schema),
+      const [found] = await queries.query('SELECT 1 FROM pg_namespace WHERE nspname = $1', [
+        schema,
       ]);
       // Even IF NOT EXISTS asks for the right to create it.
-      if (found?.['name'] === null) await queries.query(`CREATE SCHEMA ${quoted(schema)}`);
+      if (found === undefined) await queries.query(`CREATE SCHEMA ${quoted(schema)}`);
       await queries.query(tablesSql(schema));
     });
   } catch (error) {
@@ -195,10 +195,11 @@ async function hasTables(
   queries: Pick<PostgresConnection, 'query'>,
   schema: string,
 ): Promise<boolean> {
-  const table = `${quoted(schema)}.version`;
-  const [found] = await queries.query('SELECT to_regclass($1)::text AS name', [table]);
-  if (found?.['name'] === null) return false;
-  const [row] = await queries.query(`SELECT version FROM ${table}`);
+  // `to_regclass` may not see in a transaction what others have created since its first statement.
+  const text = `SELECT 1 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = $1 AND c.relname = 'version'`;
+  if ((await queries.query(text, [schema])).length === 0) return false;
+  const [row] = await queries.query(`SELECT version FROM ${quoted(schema)}.version`);
   if (Number(row?.['version']) <= FORMAT) return true;
   const message = 'The tables in PostgreSQL were made by a later version of hubgate; run that one';
   throw new HubgateError('history-too-new', message);
