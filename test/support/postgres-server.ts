@@ -177,11 +177,12 @@ async function launched(program: string, data: string): Promise<ChildProcess> {
   return child;
 }
 
-/** Its processes end by themselves when the first one is gone, but they would still finish what they do. */
+/** Its processes would end by themselves when the first one is gone, but only after what they are doing. */
 async function killWhole(child: ChildProcess): Promise<void> {
   if (child.pid === undefined || child.exitCode !== null || child.signalCode !== null) return;
   child.kill('SIGSTOP');
-  for (const pid of childrenOf(child.pid)) {
+  const children = childrenOf(child.pid);
+  for (const pid of children) {
     try {
       process.kill(pid, 'SIGKILL');
     } catch {
@@ -189,6 +190,18 @@ async function killWhole(child: ChildProcess): Promise<void> {
     }
   }
   await ended(child, 'SIGKILL');
+  // The next server does not start while one of them has the shared memory.
+  for (let asked = 0; asked < 1000 && children.some(runs); asked += 1) {
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+}
+
+function runs(pid: number): boolean {
+  try {
+    return !/\) [ZX] /.test(readFileSync(`/proc/${pid}/stat`, 'utf8'));
+  } catch {
+    return false;
+  }
 }
 
 function childrenOf(pid: number): readonly number[] {
