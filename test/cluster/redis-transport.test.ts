@@ -10,8 +10,6 @@ import {
   openRedisTransport,
   type RedisTransportOptions,
 } from '../../src/transports/redis/redis-transport.ts';
-import type { Session } from '../../src/transports/redis/session.ts';
-import { Sessions } from '../../src/transports/redis/sessions.ts';
 import { startRedis, startSentinel } from '../support/redis-server.ts';
 import { startRelay } from '../support/relay.ts';
 import { TestClock } from '../support/test-clock.ts';
@@ -334,66 +332,6 @@ describe('a history in Redis and its nodes', () => {
       code: 'transport-failed',
       message: /later version of hubgate/,
     });
-  });
-
-  it('opens no session when it is closed while opening one', async (test) => {
-    const redis = await startRedis(test, test);
-    if (redis === null) return;
-    keepAlive(test);
-    const place = { urls: urlsOf(redis.port), sentinel: null, cluster: false, trustPoolFile: null };
-    const sessions = new Sessions({
-      ...{ place, key: 'test', clock: systemClock, random: Math.random, log: silentLogger },
-    });
-    const opened: Session[] = [];
-    let goOn: () => void = () => {};
-    const said: string[] = [];
-    await sessions.open({
-      begin: async () => {},
-      resume(session) {
-        opened.push(session);
-        return new Promise((resolve) => {
-          goOn = resolve;
-        });
-      },
-      async follow() {
-        said.push('follow');
-        return 'lost';
-      },
-      ended: () => said.push('ended'),
-    });
-    await until(() => opened.length === 1);
-    sessions.openNoMore();
-    const closed = sessions.close();
-    goOn();
-    await closed;
-    assert.deepEqual(said, ['follow', 'ended']);
-    assert.equal(opened[0]?.isLost, true);
-  });
-
-  it('reconnects at growing intervals when each session is lost at once', async (test) => {
-    const redis = await startRedis(test, test);
-    if (redis === null) return;
-    keepAlive(test);
-    const delays: number[] = [];
-    const clock: Clock = {
-      ...systemClock,
-      after(delayMs, task) {
-        // Longer are the waits for answers.
-        if (delayMs > 2000) return systemClock.after(delayMs, task);
-        delays.push(delayMs);
-        return systemClock.after(0, task);
-      },
-    };
-    const place = { urls: urlsOf(redis.port), sentinel: null, cluster: false, trustPoolFile: null };
-    const sessions = new Sessions({
-      ...{ place, key: 'test', clock, random: () => 1, log: silentLogger },
-    });
-    const use = { begin: async () => {}, resume: async () => {}, ended: () => {} };
-    await sessions.open({ ...use, follow: async () => 'an entry that nobody can read' });
-    await until(() => delays.length >= 8);
-    sessions.openNoMore();
-    await sessions.close();
-    assert.deepEqual(delays.slice(0, 8), [50, 100, 200, 400, 800, 1600, 2000, 2000]);
   });
 
   it('removes subscribers from the board that left while Redis was down', async (test) => {

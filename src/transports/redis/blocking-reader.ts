@@ -1,11 +1,12 @@
 import { type LogEntry, type Missed, missedBetween } from '../../hub/transport.ts';
 import { messageOf } from '../../kernel/error.ts';
 import type { Logger } from '../../kernel/log.ts';
-import type { HandedOut } from './handed-out.ts';
+import type { HandedOut, StoredEntry } from '../handed-out.ts';
+import { reconcile } from '../lost-end.ts';
+import type { ReadBacks } from '../read-backs.ts';
 import type { HubKeys } from './keys.ts';
-import type { ReadBacks } from './read-backs.ts';
 import type { RedisSignals } from './redis-signals.ts';
-import { decodeEntry, listOf, placeOf, type StoredEntry } from './stored-entry.ts';
+import { decodeEntry, listOf, placeOf } from './stored-entry.ts';
 import type { Session } from './session.ts';
 import type { StoredLog } from './stored-log.ts';
 
@@ -91,19 +92,9 @@ export class BlockingReader {
     }
   }
 
-  /**
-   * Verifies that this is the history that was read. If it has lost its end, the reader goes back to the last
-   * common entry and resolves to true.
-   */
-  async reconcile(session: Session): Promise<boolean> {
-    const { storedLog, handedOut, readBacks, log } = this.#options;
-    const found = await findLostEnd(session, storedLog, handedOut);
-    if (found === null) return false;
-    const { common, lost, replaced } = found;
-    log.warn('The history in Redis has lost its end', { lost, replaced });
-    handedOut.goBackTo(common);
-    readBacks.loseBehind(common);
-    return true;
+  /** As the function of that name. */
+  reconcile(session: Session): Promise<boolean> {
+    return reconcile(session, { store: 'Redis', ...this.#options });
   }
 
   async #take(session: Session, reply: unknown): Promise<void> {
@@ -156,60 +147,4 @@ export class BlockingReader {
       if (session.isLost) throw new Error('the connection is lost');
     }
   }
-}
-
-/** The difference between a history that has lost its end and what was read. */
-export interface LostEnd {
-  /** The last common stored position. */
-  readonly common: number;
-  /** Number of entries that were read and are gone. */
-  readonly lost: number;
-  /** Number of entries that have replaced them. */
-  readonly replaced: number;
-}
-
-/**
- * Compares the history with what was read. Returns null if it is the same, or if a comparison is neither
- * possible nor necessary.
- */
-export async function findLostEnd(
-  session: Session,
-  log: StoredLog,
-  handedOut: HandedOut,
-): Promise<LostEnd | null> {
-  const { stored, lastKey, recent } = handedOut;
-  const { position: top, key: topKey } = await log.end(session);
-  if (top === stored && topKey === (lastKey ?? null)) return null;
-  if (stored === 0) return null;
-  if (top >= stored) {
-    const [nearest] = await log.newest(session, [recent.oldest, stored], 1);
-    // Evicted before this process has read further: a comparison is neither possible nor necessary.
-    const known = nearest === undefined ? undefined : recent.keyAt(nearest.position);
-    if (known === undefined || nearest?.key === known) return null;
-  }
-  const common = await commonEnd(session, log, handedOut, Math.min(top, stored));
-  return { common, lost: stored - common, replaced: top - common };
-}
-
-/** The last position, at most `end`, at which the history contains the entry that was read. */
-async function commonEnd(
-  session: Session,
-  log: StoredLog,
-  { recent }: HandedOut,
-  end: number,
-): Promise<number> {
-  let low = Math.min(end, Math.max(0, recent.oldest - 1));
-  let high = end;
-  // Entries name their predecessors, so the common part of two histories is a beginning of both.
-  while (low < high) {
-    const middle = Math.ceil((low + high) / 2);
-    const [below] = await log.newest(session, [low + 1, middle], 1);
-    const [above] = below === undefined ? await log.page(session, [middle + 1, high], 1, 1) : [];
-    const entry = below ?? above;
-    // Nothing before it is delivered any more, so its entries do not matter.
-    if (entry === undefined) return high;
-    if (entry.key === recent.keyAt(entry.position)) low = entry.position;
-    else high = entry.position - 1;
-  }
-  return low;
 }

@@ -2,12 +2,12 @@ import { randomBytes } from 'node:crypto';
 import type { Update } from '../../hub/update.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { HubgateError } from '../../kernel/error.ts';
-import type { HandedOut } from './handed-out.ts';
+import type { Sessions } from '../../kernel/sessions.ts';
+import type { HandedOut } from '../handed-out.ts';
 import { appendedKeys, type HubKeys } from './keys.ts';
-import { type ReadBacks, uncertain } from './read-backs.ts';
+import { type ReadBacks, uncertain } from '../read-backs.ts';
 import { refusalOf, type Session } from './session.ts';
 import { APPEND } from './scripts.ts';
-import type { Sessions } from './sessions.ts';
 import { appendArguments, placeOf } from './stored-entry.ts';
 
 /** How long a group waits for its replicas. */
@@ -27,7 +27,7 @@ interface GroupAppendOptions {
   /** Milliseconds to keep an update; 0 keeps it forever. */
   readonly maxAgeMs: number;
   readonly replicas: number;
-  readonly sessions: Sessions;
+  readonly sessions: Sessions<Session>;
   readonly handedOut: HandedOut;
   readonly readBacks: ReadBacks;
   readonly clock: Clock;

@@ -6,7 +6,8 @@ import { appendedKeys, hubKeys, type HubKeys } from './keys.ts';
 import type { RedisPlace } from './primary.ts';
 import { APPEND, READ } from './scripts.ts';
 import { Session } from './session.ts';
-import { appendArguments, decodeEntry, placeOf, type StoredEntry } from './stored-entry.ts';
+import type { StoredEntry } from '../handed-out.ts';
+import { appendArguments, decodeEntry, placeOf } from './stored-entry.ts';
 import { randomBytes } from 'node:crypto';
 
 const AT_ONCE = 256;

@@ -4,18 +4,19 @@ import { isPossibleId, type Update } from '../../hub/update.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { HubgateError } from '../../kernel/error.ts';
 import type { Logger } from '../../kernel/log.ts';
+import { Sessions } from '../../kernel/sessions.ts';
 import { GroupCommit } from '../group-commit.ts';
 import { BlockingReader } from './blocking-reader.ts';
 import { GroupAppend } from './group-append.ts';
-import { HandedOut } from './handed-out.ts';
+import { HandedOut } from '../handed-out.ts';
 import { hubKeys, type HubKeys } from './keys.ts';
 import type { RedisPlace } from './primary.ts';
-import { ReadBacks } from './read-backs.ts';
+import { ReadBacks } from '../read-backs.ts';
 import { RedisPresence } from './redis-presence.ts';
 import { RedisSignals } from './redis-signals.ts';
 import { listOf } from './stored-entry.ts';
 import { COUNT } from './scripts.ts';
-import { Sessions } from './sessions.ts';
+import { refusalOf, Session } from './session.ts';
 import { StoredLog } from './stored-log.ts';
 
 export interface RedisTransportOptions extends RedisPlace {
@@ -56,7 +57,7 @@ class RedisTransport implements Transport {
   readonly presence: RedisPresence;
   readonly signals: RedisSignals;
   readonly #keys: HubKeys;
-  readonly #sessions: Sessions;
+  readonly #sessions: Sessions<Session>;
   readonly #storedLog: StoredLog;
   readonly #handedOut = new HandedOut();
   readonly #readBacks: ReadBacks;
@@ -73,7 +74,13 @@ class RedisTransport implements Transport {
   constructor(options: RedisTransportOptions) {
     const { clock, random, log, replicas, maxLength, maxAgeMs } = options;
     const keys = hubKeys(options.stream);
-    const sessions = new Sessions({ place: options, key: keys.log, clock, random, log });
+    const sessions = new Sessions({
+      store: 'Redis',
+      meanwhile: 'the hub refuses publications',
+      connect: () => Session.open(options, keys.log, clock),
+      isElsewhere: (error) => refusalOf(error).isElsewhere,
+      ...{ clock, random, log },
+    });
     const process = randomUUID();
     const session = () => sessions.live();
     const beat = options.presenceClock ?? clock;

@@ -1,19 +1,8 @@
 import type { Update } from '../../hub/update.ts';
 import { HubgateError } from '../../kernel/error.ts';
+import type { StoredEntry } from '../handed-out.ts';
 
 type Rest = [Update['topics'], string, boolean, string | null, string | null];
-
-/** An entry of the stream. */
-export interface StoredEntry {
-  readonly position: number;
-  /** Random key. It distinguishes the entry from another one that gets the same position later. */
-  readonly key: string;
-  /** The key of the previous entry; empty for the first. */
-  readonly previous: string;
-  /** Time of acceptance, in milliseconds since the Unix epoch, by the server's clock. */
-  readonly at: number;
-  readonly update: Update;
-}
 
 /** An update as arguments of the append script. */
 export function appendArguments(

@@ -1,18 +1,10 @@
 import type { Evicted } from '../../hub/transport.ts';
 import { HubgateError } from '../../kernel/error.ts';
 import type { HubKeys } from './keys.ts';
-import { decodeEntry, listOf, placeOf, type StoredEntry, textOf } from './stored-entry.ts';
+import type { LogEnd, StoredEntry } from '../handed-out.ts';
+import { decodeEntry, listOf, placeOf, textOf } from './stored-entry.ts';
 import { FORMAT, READ } from './scripts.ts';
 import type { Session } from './session.ts';
-
-/** The last entry of a history; position 0 and no key before the first. */
-export interface LogEnd {
-  readonly position: number;
-  readonly key: string | null;
-  readonly id: string | null;
-  /** Id of the last entry that is not a presence event. */
-  readonly updateId: string | null;
-}
 
 /** The history as stored in Redis. Each method is one query on the given session. */
 export class StoredLog {

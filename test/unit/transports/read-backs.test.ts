@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { HubgateError } from '../../../src/kernel/error.ts';
-import { HandedOut } from '../../../src/transports/redis/handed-out.ts';
-import { ReadBacks } from '../../../src/transports/redis/read-backs.ts';
-import type { StoredEntry } from '../../../src/transports/redis/stored-entry.ts';
+import { HandedOut } from '../../../src/transports/handed-out.ts';
+import { ReadBacks } from '../../../src/transports/read-backs.ts';
+import type { StoredEntry } from '../../../src/transports/handed-out.ts';
 import { TestClock } from '../../support/test-clock.ts';
 
 const TOO_LATE = new HubgateError('transport-failed', 'too late');

@@ -2,12 +2,12 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import { GroupAppend } from '../../../src/transports/redis/group-append.ts';
-import { HandedOut } from '../../../src/transports/redis/handed-out.ts';
+import { HandedOut } from '../../../src/transports/handed-out.ts';
 import { hubKeys } from '../../../src/transports/redis/keys.ts';
-import { findLostEnd } from '../../../src/transports/redis/blocking-reader.ts';
-import { ReadBacks } from '../../../src/transports/redis/read-backs.ts';
+import { findLostEnd } from '../../../src/transports/lost-end.ts';
+import { ReadBacks } from '../../../src/transports/read-backs.ts';
 import type { Session } from '../../../src/transports/redis/session.ts';
-import type { Sessions } from '../../../src/transports/redis/sessions.ts';
+import type { Sessions } from '../../../src/kernel/sessions.ts';
 import type { StoredLog } from '../../../src/transports/redis/stored-log.ts';
 import { update } from '../../support/lmdb-files.ts';
 
@@ -39,7 +39,7 @@ describe('a history in Redis that loses its end while a group is stored', () => 
         if (lookedFrom.length === 1) handedOut.goBackTo(95);
         return session;
       },
-    } as unknown as Sessions;
+    } as unknown as Sessions<Session>;
     const append = new GroupAppend({
       ...{ keys: hubKeys('test'), maxLength: 0, maxAgeMs: 0, replicas: 0, clock: systemClock },
       ...{ sessions, handedOut, readBacks: new ReadBacks(systemClock) },

@@ -1,6 +1,26 @@
-import type { LogEntry } from '../../hub/transport.ts';
-import type { StoredEntry } from './stored-entry.ts';
-import type { LogEnd } from './stored-log.ts';
+import type { LogEntry } from '../hub/transport.ts';
+import type { Update } from '../hub/update.ts';
+
+/** An entry of a history that may lose its end: each entry has a random key, and contains that of its predecessor. */
+export interface StoredEntry {
+  readonly position: number;
+  /** Random key. It distinguishes the entry from another one that gets the same position later. */
+  readonly key: string;
+  /** The key of the previous entry; empty for the first. */
+  readonly previous: string;
+  /** Time of acceptance, in milliseconds since the Unix epoch, by the server's clock. */
+  readonly at: number;
+  readonly update: Update;
+}
+
+/** The last entry of a history; position 0 and no key before the first. */
+export interface LogEnd {
+  readonly position: number;
+  readonly key: string | null;
+  readonly id: string | null;
+  /** Id of the last entry that is not a presence event. */
+  readonly updateId: string | null;
+}
 
 /**
  * What this process has delivered of the history: the last position, both in the store and from the view of
@@ -93,7 +113,7 @@ export class HandedOut {
   }
 }
 
-// Redis may lose the end of a history in a failover. Each entry has a random key and contains the key of its
+// A store may lose the end of a history in a failover. Each entry has a random key and contains the key of its
 // predecessor, so every node notices. Entries that replace lost ones get positions of their own. For the hub,
 // the lost ones seem to be evicted.
 

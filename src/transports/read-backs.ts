@@ -1,5 +1,5 @@
-import type { Clock } from '../../kernel/clock.ts';
-import { HubgateError } from '../../kernel/error.ts';
+import type { Clock } from '../kernel/clock.ts';
+import { HubgateError } from '../kernel/error.ts';
 import type { HandedOut } from './handed-out.ts';
 
 interface ReadBack {

@@ -1,17 +1,21 @@
-// `@redis/client` never reconnects by itself here. A session consists of three connections to one primary.
-// When it is lost, `Sessions` looks for the primary again.
+// The libraries of stores never reconnect by themselves here, because a store that has failed over is looked for
+// again, and because what a session knew must be checked before the next one is used.
 
-import type { Clock } from '../../kernel/clock.ts';
-import { HubgateError, messageOf } from '../../kernel/error.ts';
-import type { Logger } from '../../kernel/log.ts';
-import type { RedisPlace } from './primary.ts';
-import { refusalOf, Session } from './session.ts';
+import type { Clock } from './clock.ts';
+import { HubgateError, messageOf } from './error.ts';
+import type { Logger } from './log.ts';
 
 const MIN_BACKOFF_MS = 50;
 const MAX_BACKOFF_MS = 2000;
 
+/** The connections to one server, until the first of them is lost. */
+export interface StoreSession {
+  readonly isLost: boolean;
+  close(): void;
+}
+
 /** How a process uses its sessions. */
-export interface SessionUse {
+export interface SessionUse<Session extends StoreSession> {
   /** Called with the first session before it is used. */
   begin(session: Session): Promise<void>;
   /** Called with each session that follows a lost one, before it is used. */
@@ -22,25 +26,30 @@ export interface SessionUse {
   ended(): void;
 }
 
-interface SessionsOptions {
-  readonly place: RedisPlace;
-  /** A key of the history. In a cluster, it determines the server. */
-  readonly key: string;
+interface SessionsOptions<Session extends StoreSession> {
+  /** Name of the store in messages. */
+  readonly store: string;
+  /** What does not work while the store is away, as a part of a sentence. */
+  readonly meanwhile: string;
+  /** @throws HubgateError `transport-failed` */
+  readonly connect: () => Promise<Session>;
+  /** Whether another server, or this one after a new start, would do what failed with this error. */
+  readonly isElsewhere: (error: unknown) => boolean;
   readonly clock: Clock;
   readonly random: () => number;
   readonly log: Logger;
 }
 
-/** One {@link Session} after the other, until they are closed. */
-export class Sessions {
-  readonly #options: SessionsOptions;
+/** One {@link StoreSession} after the other, with a random and growing pause between them, until they are closed. */
+export class Sessions<Session extends StoreSession> {
+  readonly #options: SessionsOptions<Session>;
   #current: Session | null = null;
   #waiters: (() => void)[] = [];
   #closing = false;
   #living: Promise<void> | undefined;
   #stopBackoff: () => void = () => {};
 
-  constructor(options: SessionsOptions) {
+  constructor(options: SessionsOptions<Session>) {
     this.#options = options;
   }
 
@@ -49,8 +58,8 @@ export class Sessions {
    *
    * @throws HubgateError `transport-failed`, and the errors of `use.begin`
    */
-  async open(use: SessionUse): Promise<void> {
-    const session = await this.#connect();
+  async open(use: SessionUse<Session>): Promise<void> {
+    const session = await this.#options.connect();
     try {
       await use.begin(session);
     } catch (error) {
@@ -60,10 +69,10 @@ export class Sessions {
     this.#living = this.#liveOn(session, use);
   }
 
-  /** @throws HubgateError `transport-failed` while Redis is unavailable */
+  /** @throws HubgateError `transport-failed` while the store is unavailable */
   live(): Session {
     if (this.#current !== null && !this.#current.isLost) return this.#current;
-    throw new HubgateError('transport-failed', 'Redis is unreachable');
+    throw new HubgateError('transport-failed', `${this.#options.store} is unreachable`);
   }
 
   /** The session that follows a lost one; null if there is none until `end` on the monotonic clock. */
@@ -89,13 +98,14 @@ export class Sessions {
    * @throws HubgateError `transport-failed`, and the errors of the request
    */
   async ask<Reply>(question: (session: Session) => Promise<Reply>): Promise<Reply> {
-    const reply = question(this.live());
+    const { store, isElsewhere } = this.#options;
+    const session = this.live();
     try {
-      return await reply;
+      return await question(session);
     } catch (cause) {
       if (cause instanceof HubgateError) throw cause;
-      if (refusalOf(cause).isElsewhere) this.#current?.close();
-      const message = `Redis refused a command or did not answer (${messageOf(cause)})`;
+      if (isElsewhere(cause)) session.close();
+      const message = `${store} refused a command or did not answer (${messageOf(cause)})`;
       throw new HubgateError('transport-failed', message, { cause });
     }
   }
@@ -113,12 +123,7 @@ export class Sessions {
     await this.#living;
   }
 
-  #connect(): Promise<Session> {
-    const { place, key, clock } = this.#options;
-    return Session.open(place, key, clock);
-  }
-
-  async #liveOn(first: Session, use: SessionUse): Promise<void> {
+  async #liveOn(first: Session, use: SessionUse<Session>): Promise<void> {
     const { clock } = this.#options;
     let session: Session | null = first;
     let failures = 0;
@@ -143,29 +148,29 @@ export class Sessions {
     use.ended();
   }
 
-  async #use(session: Session, use: SessionUse): Promise<void> {
+  async #use(session: Session, use: SessionUse<Session>): Promise<void> {
     this.#current = session;
     this.#tellWaiters();
     const reason = await use.follow(session);
     session.close();
     this.#current = null;
     if (this.#closing) return;
-    const message = 'Redis is unreachable; the hub refuses publications until it is back';
-    this.#options.log.warn(message, { reason });
+    const { store, meanwhile, log } = this.#options;
+    log.warn(`${store} is unreachable; ${meanwhile} until it is back`, { reason });
   }
 
-  async #reopen(attempt: number, use: SessionUse): Promise<Session | null> {
-    const { log } = this.#options;
+  async #reopen(attempt: number, use: SessionUse<Session>): Promise<Session | null> {
+    const { store, connect, log } = this.#options;
     let session: Session | null = null;
     try {
-      session = await this.#connect();
+      session = await connect();
       await use.resume(session);
-      log.info('Redis is back', { attempt });
+      log.info(`${store} is back`, { attempt });
       return session;
     } catch (error) {
       session?.close();
       const cause = error instanceof Error && error.cause !== undefined ? error.cause : error;
-      log.debug('Redis is still unreachable', { attempt, error: messageOf(cause) });
+      log.debug(`${store} is still unreachable`, { attempt, error: messageOf(cause) });
       return null;
     }
   }

@@ -1,0 +1,370 @@
+// `pg` never reconnects. A connection here is one session with one server, and it is given up as soon as anything about
+// it is in doubt. `Sessions` (kernel) opens the next one.
+
+import { readFile } from 'node:fs/promises';
+import { Socket } from 'node:net';
+import { userInfo } from 'node:os';
+import type { ConnectionOptions } from 'node:tls';
+import pg from 'pg';
+import {
+  parsePostgresUrl,
+  type PostgresAddress,
+  type PostgresHost,
+} from '../config/postgres-url.ts';
+import type { Clock } from '../kernel/clock.ts';
+import { HubgateError, messageOf } from '../kernel/error.ts';
+import type { Secret } from '../kernel/secret.ts';
+
+/** The location of a database in the configuration. */
+export interface PostgresPlace {
+  /** `postgres://` or `postgresql://`; see `config/postgres-url.ts` for the parameters. */
+  readonly url: Secret;
+  /** File with the password, read for each connection; null if it is in the URL, or none is needed. */
+  readonly passwordFile: string | null;
+  /** PEM file of the authorities that the server is verified with; with it, `sslmode` defaults to `verify-full`. */
+  readonly trustPoolFile: string | null;
+}
+
+export interface PostgresConnectOptions {
+  readonly clock: Clock;
+  /** Limits of the server for a statement and for waiting for a lock, in milliseconds; 0 for none. */
+  readonly statementTimeoutMs?: number;
+  readonly lockTimeoutMs?: number;
+}
+
+interface QueryOptions {
+  /** The statement is prepared once for each connection under this name. */
+  readonly name?: string;
+  /** A server that does not answer for this long counts as gone; {@link ANSWER_TIMEOUT_MS} by default. */
+  readonly timeoutMs?: number;
+}
+
+/** Milliseconds that a server has for an answer. */
+const ANSWER_TIMEOUT_MS = 10_000;
+
+/** A row by the names of its columns. `bigint` is a number. */
+export type Row = Readonly<Record<string, unknown>>;
+
+/** Runs statements, in the order of the calls. */
+export interface Queries {
+  /** @throws the error of the server, or the loss of the connection; `faultOf` classifies both */
+  query(text: string, values?: readonly unknown[], options?: QueryOptions): Promise<readonly Row[]>;
+}
+
+/** One session with a server. It never reconnects by itself. */
+export interface PostgresConnection extends Queries {
+  /** A pooler such as PgBouncer is in between, so nothing may be kept in the session. */
+  readonly isPooled: boolean;
+  readonly isLost: boolean;
+  /** Runs `work` in a transaction. Other statements of this connection wait. */
+  transaction<Result>(work: (queries: Queries) => Promise<Result>): Promise<Result>;
+  /** Sets the single listener for notifications. */
+  onNotification(listener: (channel: string, payload: string) => void): void;
+  /** Sets the listener that is called once when the connection is lost; not when it is closed. */
+  onLost(listener: (reason: string) => void): void;
+  /** Ends the session, and a statement that is being run. */
+  close(): void;
+}
+
+/**
+ * Connects to the first host of a URL that accepts connections and has the requested attributes.
+ *
+ * @throws HubgateError `transport-failed` with the error of each host, `bad-postgres-url`
+ */
+export async function connectPostgres(
+  place: PostgresPlace,
+  options: PostgresConnectOptions,
+): Promise<PostgresConnection> {
+  const address = parsePostgresUrl(place.url.reveal());
+  const faults: string[] = [];
+  let cause: unknown;
+  for (const host of address.hosts) {
+    try {
+      return await connectHost(address, host, place, options);
+    } catch (error) {
+      cause = error;
+      faults.push(`${shown(host)}: ${messageOf(error)}`);
+    }
+  }
+  const message = `PostgreSQL cannot be reached (${faults.join('; ')})`;
+  throw new HubgateError('transport-failed', message, { cause });
+}
+
+/** Idle time after which the system asks whether the server is still there. */
+const KEEP_ALIVE_MS = 10_000;
+/** How long a connection may take to end in order before it is destroyed. */
+const GOODBYE_MS = 1000;
+/** A transaction that this process has left open is ended by the server, because others wait for its locks. */
+const IDLE_IN_TRANSACTION_MS = 15_000;
+
+async function connectHost(
+  address: PostgresAddress,
+  host: PostgresHost,
+  place: PostgresPlace,
+  options: PostgresConnectOptions,
+): Promise<PostgresConnection> {
+  const tls = await tlsOf(address, host, place);
+  let connection: Connection;
+  try {
+    connection = await Connection.open(address, host, place, tls, options.clock);
+  } catch (error) {
+    if (!tls.mayBePlain || !/does not support SSL/.test(messageOf(error))) throw error;
+    const plain = { mayBePlain: false, ssl: false } as const;
+    connection = await Connection.open(address, host, place, plain, options.clock);
+  }
+  try {
+    await prepareSession(connection, address, options);
+    return connection;
+  } catch (error) {
+    connection.close();
+    throw error;
+  }
+}
+
+/** Checks that this is the wanted server, and sets up the session unless it is shared. */
+async function prepareSession(
+  connection: Connection,
+  { sessionAttributes, connectTimeoutMs }: PostgresAddress,
+  { statementTimeoutMs = 0, lockTimeoutMs = 0 }: PostgresConnectOptions,
+): Promise<void> {
+  const timeoutMs = connectTimeoutMs;
+  const [found] = await connection.query(
+    `SELECT pg_backend_pid() AS pid, pg_is_in_recovery() AS standby,
+      current_setting('transaction_read_only') = 'on' AS read_only,
+      current_setting('server_version_num')::int AS version,
+      current_setting('server_encoding') AS encoding`,
+    [],
+    { timeoutMs },
+  );
+  if (Number(found?.['version']) < OLDEST_VERSION) {
+    throw new Error('this is older than PostgreSQL 13, which is the oldest that works');
+  }
+  if (found?.['encoding'] !== 'UTF8') {
+    throw new Error('the encoding of the database is not UTF8; create one with ENCODING UTF8');
+  }
+  if (sessionAttributes === 'primary' && found['standby'] === true) {
+    throw new Error('this server is a standby');
+  }
+  if (sessionAttributes === 'read-write' && found['read_only'] === true) {
+    throw new Error('this server accepts no writes at the moment');
+  }
+  connection.isPooled = connection.backend !== found['pid'];
+  const settings = { client_encoding: 'UTF8', standard_conforming_strings: 'on' };
+  const limits = {
+    statement_timeout: statementTimeoutMs,
+    lock_timeout: lockTimeoutMs,
+    idle_in_transaction_session_timeout: IDLE_IN_TRANSACTION_MS,
+  };
+  // A pooler hands the session with these limits to others. It remembers the first two settings for each client.
+  const all = connection.isPooled ? settings : { ...settings, ...limits };
+  const lines = Object.entries(all).map(([name, value]) => `SET ${name} = '${value}'`);
+  await connection.query(lines.join('; '), undefined, { timeoutMs });
+}
+
+const OLDEST_VERSION = 130_000;
+
+interface Tls {
+  readonly ssl: false | ConnectionOptions;
+  readonly mayBePlain: boolean;
+}
+
+async function tlsOf(
+  address: PostgresAddress,
+  { host }: PostgresHost,
+  { trustPoolFile }: PostgresPlace,
+): Promise<Tls> {
+  const written = address.rootCertificateFile;
+  const file = trustPoolFile ?? (written === 'system' ? null : written);
+  const mode = address.sslMode ?? (trustPoolFile === null ? 'prefer' : 'verify-full');
+  if (mode === 'disable' || mode === 'allow' || host.startsWith('/')) {
+    return { ssl: false, mayBePlain: false };
+  }
+  const ssl: ConnectionOptions = {};
+  if (file !== null) ssl.ca = await readFile(file, 'utf8');
+  if (address.clientCertificateFile !== null) {
+    ssl.cert = await readFile(address.clientCertificateFile, 'utf8');
+  }
+  if (address.clientKeyFile !== null) ssl.key = await readFile(address.clientKeyFile, 'utf8');
+  // As in libpq, `require` verifies the chain if the authorities are given.
+  const verifiesChain =
+    mode === 'verify-full' || mode === 'verify-ca' || (mode === 'require' && file !== null);
+  ssl.rejectUnauthorized = verifiesChain;
+  if (mode !== 'verify-full') ssl.checkServerIdentity = () => undefined;
+  return { ssl, mayBePlain: mode === 'prefer' };
+}
+
+class Connection implements PostgresConnection {
+  readonly #client: pg.Client;
+  readonly #socket: Socket;
+  readonly #clock: Clock;
+  #turn: Promise<unknown> = Promise.resolve();
+  readonly #asked = new Set<(reason: Error) => void>();
+  #isOver = false;
+  #reason: string | null = null;
+  #lost: (reason: string) => void = () => {};
+  #notified: (channel: string, payload: string) => void = () => {};
+  /** The server has given up waiting for a standby, and committed nevertheless. */
+  #isUnreplicated = false;
+  isPooled = false;
+
+  private constructor(client: pg.Client, socket: Socket, clock: Clock) {
+    this.#client = client;
+    this.#socket = socket;
+    this.#clock = clock;
+    // Without a listener, the process would end.
+    client.on('error', (error) => this.#lose(error.message));
+    client.on('end', () => this.#lose('the connection is lost'));
+    client.on('notification', ({ channel, payload }) => this.#notified(channel, payload ?? ''));
+    client.on('notice', ({ routine }) => {
+      if (routine === 'SyncRepWaitForLSN') this.#isUnreplicated = true;
+    });
+  }
+
+  static async open(
+    address: PostgresAddress,
+    { host, port }: PostgresHost,
+    { passwordFile }: PostgresPlace,
+    { ssl }: Tls,
+    clock: Clock,
+  ): Promise<Connection> {
+    const socket = new Socket();
+    const user = address.user ?? userInfo().username;
+    const client = new pg.Client({
+      ...{ host, port, user, ssl },
+      database: address.database ?? user,
+      password: () => passwordOf(address, passwordFile),
+      application_name: address.applicationName,
+      ...(address.options === null ? {} : { options: address.options }),
+      connectionTimeoutMillis: address.connectTimeoutMs,
+      keepAlive: true,
+      keepAliveInitialDelayMillis: KEEP_ALIVE_MS,
+      stream: () => socket,
+      types,
+    });
+    const connection = new Connection(client, socket, clock);
+    try {
+      await client.connect();
+      return connection;
+    } catch (error) {
+      connection.#isOver = true;
+      socket.destroy();
+      throw error;
+    }
+  }
+
+  /** Process of the server, as it was named when the session began. */
+  get backend(): number | null {
+    const { processID } = this.#client as unknown as { readonly processID: number | null };
+    return processID;
+  }
+
+  get isLost(): boolean {
+    return this.#isOver;
+  }
+
+  query(
+    text: string,
+    values?: readonly unknown[],
+    options?: QueryOptions,
+  ): Promise<readonly Row[]> {
+    return this.#inTurn(() => this.#run(text, values, options));
+  }
+
+  transaction<Result>(work: (queries: Queries) => Promise<Result>): Promise<Result> {
+    return this.#inTurn(async () => {
+      const query: Queries['query'] = (...given) => this.#run(...given);
+      await query('BEGIN');
+      try {
+        const result = await work({ query });
+        await query('COMMIT');
+        return result;
+      } catch (error) {
+        // Nothing that is still open may be left to the next transaction.
+        if (!this.#isOver) await query('ROLLBACK').catch(() => this.close());
+        throw error;
+      }
+    });
+  }
+
+  onNotification(listener: (channel: string, payload: string) => void): void {
+    this.#notified = listener;
+  }
+
+  onLost(listener: (reason: string) => void): void {
+    this.#lost = listener;
+    if (this.#reason !== null) listener(this.#reason);
+  }
+
+  close(): void {
+    if (this.#isOver) return;
+    this.#end('the connection is closed');
+    this.#client.end().catch(() => {});
+    const stop = this.#clock.after(GOODBYE_MS, () => this.#socket.destroy());
+    this.#socket.once('close', stop);
+  }
+
+  /** One statement at a time, because a transaction must not contain those of others. */
+  #inTurn<Result>(task: () => Promise<Result>): Promise<Result> {
+    const result = this.#turn.then(task);
+    this.#turn = result.catch(() => {});
+    return result;
+  }
+
+  #run(
+    text: string,
+    values?: readonly unknown[],
+    { name, timeoutMs = ANSWER_TIMEOUT_MS }: QueryOptions = {},
+  ): Promise<readonly Row[]> {
+    return new Promise((resolve, reject) => {
+      if (this.#isOver) {
+        reject(new Error(this.#reason ?? 'the connection is closed'));
+        return;
+      }
+      this.#asked.add(reject);
+      this.#isUnreplicated = false;
+      // A network that was cut reports nothing at all.
+      const stop = this.#clock.after(timeoutMs, () => this.#lose('the server does not answer'));
+      // Through a pooler, the next statement may reach another session, without the prepared one.
+      const prepared = name === undefined || this.isPooled ? {} : { name };
+      const plain = values === undefined ? {} : { values: [...values] };
+      this.#client
+        .query<Record<string, unknown>>({ text, ...plain, ...prepared })
+        .then(({ rows }) => {
+          if (this.#isUnreplicated) reject(new Error('the server has not waited for its standbys'));
+          else resolve(rows);
+        }, reject)
+        .finally(() => {
+          stop();
+          this.#asked.delete(reject);
+        });
+    });
+  }
+
+  #lose(reason: string): void {
+    if (this.#isOver) return;
+    this.#reason = reason;
+    this.#end(reason);
+    this.#socket.destroy();
+    this.#lost(reason);
+  }
+
+  #end(reason: string): void {
+    this.#isOver = true;
+    for (const reject of this.#asked) reject(new Error(reason));
+    this.#asked.clear();
+  }
+}
+
+async function passwordOf({ password }: PostgresAddress, file: string | null): Promise<string> {
+  if (file !== null) return (await readFile(file, 'utf8')).replace(/\r?\n$/, '');
+  if (password !== null) return password;
+  throw new Error('the server asks for a password, and none is configured');
+}
+
+/** `bigint` as a number, because positions are below 2^53; `pg` gives it as text. */
+const types = new pg.TypeOverrides();
+types.setTypeParser(pg.types.builtins.INT8, Number);
+
+function shown({ host, port }: PostgresHost): string {
+  return host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`;
+}
