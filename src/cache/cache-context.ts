@@ -20,7 +20,7 @@ export interface CacheContext {
   readonly namesOf: (exchange: Exchange, headers: HeaderList) => readonly string[];
   /** The names from its tags. */
   readonly namesOfTags: (exchange: Exchange, tags: readonly string[]) => readonly string[];
-  /** Drops what a request has changed, in this process and in the other workers. */
+  /** Drops what a request has changed, in this process, in the other workers and on the other nodes of the hub. */
   readonly changed: (names: readonly string[]) => void;
   /** Whether a request is for the hub. */
   readonly isHubRequest: (exchange: Exchange) => boolean;

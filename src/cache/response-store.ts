@@ -6,6 +6,13 @@ import { variantKey } from './variant.ts';
 
 /** Variants of one URL. Beyond this limit, the one that was stored first is evicted. */
 const MAX_VARIANTS = 32;
+/**
+ * The part of its limit by which a cache may exceed it until the next slices of the eviction. What is beyond is
+ * evicted at once.
+ */
+const MAX_EXCESS = 1 / 8;
+/** Responses that are evicted together when the slices of the eviction do not keep up. */
+const EVICTED_AT_ONCE = 1_000;
 /** Cost of evicting one response, in steps. */
 const EVICT_STEPS = 500;
 /** Keys that are remembered because their responses are not shared. */
@@ -35,7 +42,7 @@ export interface CacheCounts {
 
 /**
  * The responses of one cache, in memory. The least recently used are evicted when the cache exceeds its
- * limit. Eviction runs in slices, so the limit may be exceeded for a moment.
+ * limit. Eviction runs in slices, so the limit may be exceeded by {@link MAX_EXCESS} for a moment.
  */
 export class ResponseStore implements Task {
   readonly counts: CacheCounts;
@@ -98,16 +105,14 @@ export class ResponseStore implements Task {
     if (before !== undefined) this.#drop(before);
     const others = this.#byKey.get(stored.key) ?? [];
     const oldest = others.at(-1);
-    if (others.length >= MAX_VARIANTS && oldest !== undefined) {
-      this.#drop(oldest);
-      this.counts.evicted += 1;
-    }
+    if (others.length >= MAX_VARIANTS && oldest !== undefined) this.#evict(oldest);
     // The newest first: if two match, the newer one is used (RFC 9111 §4.1).
     this.#byKey.set(stored.key, [stored, ...(this.#byKey.get(stored.key) ?? [])]);
     for (const name of stored.names) addTo(this.#byName, name, stored);
     this.#used.set(stored, size);
     this.#bytes += size;
     if (this.#bytes > this.#maxBytes) this.#scheduler.add(this);
+    if (this.#bytes > this.#maxBytes * (1 + MAX_EXCESS)) this.#evictAtOnce();
   }
 
   /** Evicts the least recently used, in slices. */
@@ -116,8 +121,7 @@ export class ResponseStore implements Task {
       if (this.#bytes <= this.#maxBytes) return false;
       if (budget.isSpent) return true;
       budget.spend(EVICT_STEPS);
-      this.#drop(stored);
-      this.counts.evicted += 1;
+      this.#evict(stored);
     }
     return false;
   }
@@ -172,6 +176,25 @@ export class ResponseStore implements Task {
   /** A response with this key can be shared after all. */
   markShared(key: string): void {
     this.#unshared.delete(key);
+  }
+
+  /**
+   * Evicts what exceeds the limit by more than the excess. It evicts some more, because every pass has to skip the
+   * places of what was evicted before.
+   */
+  #evictAtOnce(): void {
+    const mostBytes = this.#maxBytes * (1 + MAX_EXCESS);
+    let left = EVICTED_AT_ONCE;
+    for (const stored of this.#used.keys()) {
+      if (this.#bytes <= (left > 0 ? this.#maxBytes : mostBytes)) return;
+      left -= 1;
+      this.#evict(stored);
+    }
+  }
+
+  #evict(stored: StoredResponse): void {
+    this.#drop(stored);
+    this.counts.evicted += 1;
   }
 
   #drop(stored: StoredResponse): void {

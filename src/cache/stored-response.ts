@@ -67,7 +67,7 @@ export function hasValidator({ headers, status }: StoredResponse): boolean {
 }
 
 /** Memory in addition to its body and its strings: objects, and places in the indexes. */
-const OVERHEAD = 1_600;
+const OVERHEAD = 2_000;
 /** Memory of each name: its place in the index, and its set. */
 const NAME_OVERHEAD = 200;
 

@@ -11,6 +11,7 @@ import { requestUrl } from '../http/request-url.ts';
 import { parseUrl, requireUrl } from '../kernel/parse-url.ts';
 import type { Scope } from '../kernel/scope.ts';
 import { personalFieldsOf } from './discovery-setup.ts';
+import type { HubCore } from './hub-core.ts';
 import { CACHES } from './peer-workers.ts';
 import type { Resources } from './resources.ts';
 
@@ -19,9 +20,14 @@ const TOKEN_FIELD = 'Hub-Access-Token';
 /** Maximum number of names of a response in addition to its URL. */
 const MAX_OTHER_NAMES = 8;
 
-/** What the caches of a site need. */
+/**
+ * What the caches of a site need.
+ *
+ * @param cores the hubs of the site, whose histories other machines share
+ */
 export function cacheContext(
   site: SiteConfig,
+  cores: readonly Pick<HubCore, 'changedElsewhere'>[],
   isHubRequest: (exchange: Exchange) => boolean,
   { caches, arrivingBytes, signals }: Resources,
   scope: Scope,
@@ -43,6 +49,7 @@ export function cacheContext(
     changed(names) {
       caches.purge(names, 'method');
       signals.send({ core: CACHES, kind: 'changed', names });
+      for (const core of cores) core.changedElsewhere(names);
     },
     isHubRequest,
   };

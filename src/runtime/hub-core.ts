@@ -15,6 +15,7 @@ import type { TimerWheel } from '../kernel/timer-wheel.ts';
 import { openTransport } from '../transports/registry.ts';
 import {
   type HubSignals,
+  parseChangedSignal,
   parsePurgeSignal,
   parseStreamSignal,
   type StreamSignal,
@@ -39,6 +40,8 @@ export interface HubCore {
   signOut(session: string): void;
   /** Makes the caches on other machines drop responses. */
   purgeElsewhere(order: PurgeOrder): void;
+  /** Makes the caches on other machines drop what a request has changed (RFC 9111 §4.4). */
+  changedElsewhere(names: readonly string[]): void;
   /** Disconnects this hub from the other workers. */
   detach(): void;
 }
@@ -124,6 +127,8 @@ export async function openHubCore(
     if (signal !== null) apply(signal);
     const order = parsePurgeSignal(message);
     if (order !== null) void caches.order(order);
+    const changed = parseChangedSignal(message);
+    if (changed !== null) caches.purge(changed, 'method');
   });
   const leavePeers = signals.join(core, (signal) => {
     if (signal.kind === 'appended') transport.wake();
@@ -137,6 +142,8 @@ export async function openHubCore(
     revoke: (tokenId) => tellAll({ kind: 'revoked', tokenId }),
     signOut: (session) => void tellAll({ kind: 'signed-out', session }),
     purgeElsewhere: (order) => transport.signals?.send(JSON.stringify({ kind: 'purge', order })),
+    changedElsewhere: (names) =>
+      transport.signals?.send(JSON.stringify({ kind: 'changed', names })),
     detach: () => {
       leavePeers();
       leaveCaches();

@@ -32,6 +32,21 @@ export function parseStreamSignal(message: string): StreamSignal | null {
   }
 }
 
+/** Names in one message from another machine: those of a request, which are its URL and two more. */
+const MAX_CHANGED_NAMES = 8;
+
+/** The names of what a request to another machine has changed (RFC 9111 §4.4); null for another message. */
+export function parseChangedSignal(message: string): readonly string[] | null {
+  try {
+    const { kind, names } = Object(JSON.parse(message));
+    if (kind !== 'changed' || !Array.isArray(names) || names.length > MAX_CHANGED_NAMES)
+      return null;
+    return names.every((name) => typeof name === 'string') ? names : null;
+  } catch {
+    return null;
+  }
+}
+
 /** What another machine orders its siblings to drop; null for another message. */
 export function parsePurgeSignal(message: string): PurgeOrder | null {
   try {

@@ -54,7 +54,13 @@ export async function setUpSite(
     },
     sharing: refetches?.sharing ?? null,
     sharedResponseMemory: resources.sharedResponseMemory,
-    caching: cacheContext(site, hubRequestOf(hubs.get(site) ?? []), resources, scope),
+    caching: cacheContext(
+      site,
+      (hubs.get(site) ?? []).map(({ core }) => core),
+      hubRequestOf(hubs.get(site) ?? []),
+      resources,
+      scope,
+    ),
     besidePages: (pages) =>
       livePages === null
         ? pages

@@ -41,10 +41,16 @@ async function startApp(test: TestContext): Promise<number> {
 
 async function start(
   test: TestContext,
-  { workers, transport, app }: { workers: number; transport: string; app: number },
+  {
+    workers,
+    transport,
+    app,
+    host = '127.0.0.1',
+  }: { workers: number; transport: string; app: number; host?: string },
 ): Promise<Place> {
   const directory = await temporaryDirectory(test);
-  const site = `http://127.0.0.1:${await freePort()}`;
+  const port = await freePort();
+  const site = `http://127.0.0.1:${port}`;
   const admin = `localhost:${await freePort()}`;
   const file = join(directory, 'Hubfile');
   await writeFile(
@@ -55,7 +61,8 @@ async function start(
 	workers ${workers}
 	auto_https disable_redirects
 }
-${site} {
+http://${host}:${port} {
+	bind 127.0.0.1
 	hub {
 		anonymous
 		cookie_name hub
@@ -79,7 +86,12 @@ ${site} {
     async states(path) {
       const states = new Set<string>();
       for (let i = 0; i < ENOUGH * (workers - 1) + 1; i += 1) {
-        const { headers } = await send(`${site}${path}`, { headers: [['Connection', 'close']] });
+        const { headers } = await send(`${site}${path}`, {
+          headers: [
+            ['Host', host === '127.0.0.1' ? `${host}:${port}` : host],
+            ['Connection', 'close'],
+          ],
+        });
         const [, state = ''] =
           /hubgate; (hit|fwd=[a-z-]+)/.exec(String(headers['cache-status'])) ?? [];
         states.add(state);
@@ -137,6 +149,29 @@ describe('operating a cache', () => {
     assert.equal(refused.status, 400);
     const nothing = startProcess(test, [cli, 'cache', 'purge', '--address', admin]);
     assert.equal(await nothing.exited(), 64);
+  });
+
+  it('drops what a request has changed on the other nodes of the hub as well (RFC 9111 §4.4)', async (test) => {
+    const redis = await startRedis(test, test);
+    if (redis === null) return;
+    const transport = `transport redis {\n\t\t\turl ${redis.url}\n\t\t\tstream shared\n\t\t}`;
+    const app = await startApp(test);
+    const host = 'shop.test';
+    const here = await start(test, { workers: 1, transport, app, host });
+    const there = await start(test, { workers: 1, transport, app, host });
+    for (const path of ['/a', '/b']) {
+      await there.states(path);
+      assert.deepEqual(await there.states(path), ['hit']);
+    }
+    // A request without an update: `changes` announces nothing for this method.
+    const headers = [['Host', host]] as const;
+    assert.equal((await send(`${here.site}/a`, { method: 'PROPPATCH', headers })).status, 200);
+    let states: readonly string[] = ['hit'];
+    for (let round = 0; round < 1_000 && states[0] === 'hit'; round += 1) {
+      states = await there.states('/a');
+    }
+    assert.deepEqual(states, ['fwd=uri-miss']);
+    assert.deepEqual(await there.states('/b'), ['hit']);
   });
 
   it('purges on the other nodes of the hub as well', async (test) => {
