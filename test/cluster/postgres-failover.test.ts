@@ -135,7 +135,11 @@ describe('a history in PostgreSQL with a replica that is promoted', () => {
     const postgres = await startPostgres(test, test);
     if (postgres === null) return;
     await (await openHistory(test, { url: postgres.url })).append(update('a'));
-    const replicated = await openHistory(test, { url: postgres.url, durability: 'replicated' });
+    const log: LogLine[] = [];
+    const options = { url: postgres.url, log: recorder(log) };
+    const replicated = await openHistory(test, { ...options, durability: 'replicated' });
+    assert.match(String(log[0]?.fields['reason']), /synchronous_standby_names/);
+    await assert.rejects(replicated.check(), { code: 'transport-failed' });
     await assert.rejects(replicated.append(update('b')), {
       code: 'transport-failed',
       message: /durability replicated needs synchronous_standby_names/,

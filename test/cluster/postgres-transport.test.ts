@@ -17,6 +17,8 @@ import { startRelay } from '../support/relay.ts';
 import { TestClock } from '../support/test-clock.ts';
 
 const server = sharedPostgres();
+/** After which a node looks without a notification. */
+const LOOK_MS = 5000;
 
 describe('a history in PostgreSQL whose answers are lost', () => {
   it('stores nothing twice when an append is retried', async (test) => {
@@ -106,6 +108,28 @@ describe('a history in PostgreSQL that becomes unavailable', () => {
       seen.map(({ position }) => position),
       seen.map((_, index) => index + 1),
     );
+  });
+
+  it('is woken by a notification, without a look of its own', async (test) => {
+    const postgres = await server(test);
+    if (postgres === null) return;
+    const never = (): void => {};
+    const after: Clock['after'] = (delayMs, task) =>
+      delayMs === LOOK_MS ? never : systemClock.after(delayMs, task);
+    const [waiting, here] = [
+      await openHistory(test, { url: postgres.url, clock: { ...systemClock, after } }),
+      await openHistory(test, { url: postgres.url }),
+    ];
+    const seen: string[] = [];
+    waiting.tail((entries) => seen.push(...ids(entries)));
+    waiting.signals?.receive((message) => seen.push(message));
+    for (const id of ['a', 'b']) {
+      await here.append(update(id));
+      await until(() => seen.at(-1) === id);
+    }
+    here.signals?.send('signal');
+    await until(() => seen.at(-1) === 'signal');
+    assert.deepEqual(seen, ['a', 'b', 'signal']);
   });
 
   it('finds what it was not notified of, and skips nothing for a client that is ahead', async (test) => {
@@ -236,7 +260,9 @@ describe('a history in PostgreSQL and its nodes', () => {
     }
     assert.deepEqual(seen, [0, 1, 2, 3]);
     await Promise.all(
-      Array.from({ length: 20 }, (_, index) => nodes[index % 2]?.counts?.count('k', 10, 3_600_000)),
+      Array.from({ length: 20 }, async (_, index) =>
+        nodes[index % 2]?.counts?.count('k', 10, 3_600_000),
+      ),
     );
     assert.equal((await nodes[0]?.counts?.count('k', 10, 3_600_000))?.current, 10);
     await postgres.query('UPDATE hubgate.counts SET expires = 0');

@@ -6,6 +6,7 @@ import type { Clock } from '../../kernel/clock.ts';
 import { HubgateError } from '../../kernel/error.ts';
 import type { Logger } from '../../kernel/log.ts';
 import { Sessions } from '../../kernel/sessions.ts';
+import type { Queries } from '../../postgres/connection.ts';
 import { faultOf } from '../../postgres/errors.ts';
 import { GroupCommit } from '../group-commit.ts';
 import { HandedOut } from '../handed-out.ts';
@@ -28,6 +29,8 @@ export interface PostgresTransportOptions
   readonly presenceClock?: Clock;
   readonly log: Logger;
 }
+
+const NO_STANDBYS = 'durability replicated needs synchronous_standby_names on the server';
 
 /** How long a client waits if another node has already delivered the entry of its cursor. */
 const CATCH_UP_MS = 5000;
@@ -54,6 +57,8 @@ class PostgresTransport implements Transport {
   readonly signals: PostgresSignals;
   readonly #s: string;
   readonly #schema: string;
+  readonly #durability: PostgresTransportConfig['durability'];
+  readonly #log: Logger;
   readonly #sessions: Sessions<Session>;
   readonly #storedLog: StoredLog;
   readonly #handedOut = new HandedOut();
@@ -98,6 +103,8 @@ class PostgresTransport implements Transport {
     this.signals = signals;
     this.#s = quoted(schema);
     this.#schema = schema;
+    this.#durability = durability;
+    this.#log = log;
     this.#sessions = sessions;
     this.#storedLog = storedLog;
     this.#readBacks = readBacks;
@@ -221,13 +228,10 @@ class PostgresTransport implements Transport {
 
   async check(): Promise<void> {
     this.#refuseClosed();
-    await this.#ask((session) =>
-      session.commands.query(
-        `INSERT INTO ${this.#s}.writers VALUES ($1, 'check', 0, 0, now())
-          ON CONFLICT (stream, writer) DO UPDATE SET at = excluded.at`,
-        [this.#storedLog.stream],
-      ),
-    );
+    const standbys = await this.#ask(({ commands }) => this.#standbys(commands));
+    if (this.#durability === 'replicated' && standbys === '') {
+      throw new HubgateError('transport-failed', `PostgreSQL refuses updates: ${NO_STANDBYS}`);
+    }
   }
 
   close(): Promise<void> {
@@ -238,6 +242,21 @@ class PostgresTransport implements Transport {
   async #prepare({ commands }: Session): Promise<void> {
     await ensureTables(commands, this.#schema);
     await this.#storedLog.create(commands);
+    if (this.#durability === 'replicated' && (await this.#standbys(commands)) === '') {
+      this.#log.warn('PostgreSQL refuses updates', { reason: NO_STANDBYS });
+    }
+  }
+
+  /** Writes, and resolves to the synchronous standbys that the server is configured with. */
+  async #standbys(on: Queries): Promise<string> {
+    const [row] = await on.query(
+      `INSERT INTO ${this.#s}.writers VALUES ($1, 'check', 0, 0, now())
+        ON CONFLICT (stream, writer) DO UPDATE SET at = excluded.at
+        RETURNING current_setting('synchronous_standby_names') AS standbys`,
+      [this.#storedLog.stream],
+      { name: `${this.#s} check` },
+    );
+    return String(row?.['standbys']);
   }
 
   async #finish(): Promise<void> {
