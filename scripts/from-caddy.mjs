@@ -104,6 +104,9 @@ function cell(text) {
 function refusalOf(template, name) {
   const io = { read: () => Buffer.from(template.replace('$', name)), glob: () => [], env: {} };
   const { problems } = read('Hubfile', io, directiveTable, 'hubfile');
+  // A block that is not read must not make the page say that its options are there.
+  const unread = problems.find(({ code }) => code === 'unexpected-block');
+  if (unread !== undefined) throw new Error(`${name}: ${unread.message}`);
   const found = problems.find(
     ({ code, message }) =>
       REFUSED.test(code) && code !== 'unknown-matcher' && message.includes(name),

@@ -1,3 +1,4 @@
+import { copiedVariables } from '../http/late-values.ts';
 import { Readable, type Writable } from 'node:stream';
 import type {
   Dependence,
@@ -98,7 +99,7 @@ export class FetchExchange implements Exchange {
     this.remotePort = parent.remotePort;
     this.clientAddress = parent.clientAddress;
     this.identity = parent.identity;
-    this.variables = isBackground ? new Map(parent.variables) : parent.variables;
+    this.variables = isBackground ? copiedVariables(parent) : parent.variables;
   }
 
   readonly dependsOn = (on: Dependence): void => {

@@ -22,7 +22,10 @@ export function parseBindAddress(text: string): BindAddress | null {
     const isGood = /^fd\/[1-9]\d{0,5}$/.test(text) && fd >= FIRST_DESCRIPTOR;
     return isGood ? { kind: 'fd', fd } : null;
   }
-  const host = text.replace(/^\[(.*:.*)\]$/, '$1');
+  // Caddy's names of networks: an address says which it is.
+  const [, network = '', address = text] = /^(tcp[46]?)\/(.*)$/.exec(text) ?? [];
+  const host = address.replace(/^\[(.*:.*)\]$/, '$1');
+  if (/[46]$/.test(network) && isIP(host) !== Number(network.at(-1))) return null;
   const isHost = isIP(host) !== 0 || /^[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*$/.test(host);
   return isHost ? { kind: 'host', host } : null;
 }

@@ -1,10 +1,13 @@
 import type { Cursor, OptionTable } from '../hubfile/cursor.ts';
 import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
-import { choiceOf, flag, list, name, oneOf, statusCode } from '../hubfile/values.ts';
+import { choiceOf, count, flag, list, name, oneOf, statusCode } from '../hubfile/values.ts';
 import {
   defaultFileServer,
   fileServer as data,
   type FileServerConfig,
+  LISTING_ORDERS,
+  LISTING_SORTS,
+  MAX_LISTED,
   PRECOMPRESSED,
 } from './file-server/data.ts';
 import { answer } from '../http/answer.ts';
@@ -31,7 +34,7 @@ file_server [<matcher>] [browse] {
     root <directory>
     index <file…>
     hide <file…>
-    browse
+    browse { sort namedirfirst|name|size|time [asc|desc]; file_limit <n> }
     precompressed [br] [zstd] [gzip]
     status <status>
     pass_thru
@@ -57,7 +60,7 @@ const OPTIONS: OptionTable<FileServerConfig> = {
   root: (option) => ({ root: name(option, 'a directory') }),
   index: (option) => ({ index: list(option, 'a file name') }),
   hide: (option) => ({ hide: list(option, 'a file name or path') }),
-  browse: (option) => ({ browse: listing(option) }),
+  browse: (option, sofar) => ({ browse: true, listing: listing(option, sofar) }),
   precompressed: (option) => ({ precompressed: encodings(option) }),
   status: (option) => ({ status: statusCode(option, option.argument('a status')) }),
   pass_thru: () => ({ passThru: flag() }),
@@ -69,14 +72,28 @@ const UNSUPPORTED: Readonly<Record<string, string>> = {
   fs: 'hubgate serves files of the operating system',
 };
 
-function listing(option: Cursor): true {
+function listing(option: Cursor, sofar: FileServerConfig): FileServerConfig['listing'] {
   const template = option.peek();
   if (template !== undefined) {
     const message = 'templates of listings are not supported by hubgate';
     const hint = 'ask for the listing with Accept: application/json, and let the app show it';
     option.fail(template.span, 'unsupported-option', message, hint);
   }
-  return flag();
+  return option.options(
+    sofar.listing,
+    {
+      sort: (line) => ({
+        sort: oneOf(line, LISTING_SORTS),
+        ...(line.left > 0 ? { order: oneOf(line, LISTING_ORDERS) } : {}),
+      }),
+      file_limit: (line) => ({ limit: count(line, { min: 1, max: MAX_LISTED }) }),
+    },
+    {
+      unsupported: {
+        reveal_symlinks: 'leave it out: hubgate lists a link as the file to which it leads',
+      },
+    },
+  );
 }
 
 /** Without a word, all available ones. */
@@ -137,7 +154,12 @@ function compile(
     }
     // The page has relative links, so its path needs the slash.
     if (!wantsDirectory) throw noSuchFile();
-    return answerListing(exchange, { root, names, isHidden, hidesFile, status }, scheduler);
+    return answerListing(
+      exchange,
+      { root, names, isHidden, hidesFile, status },
+      config.listing,
+      scheduler,
+    );
   };
 
   return besidePages(async (exchange, next) => {

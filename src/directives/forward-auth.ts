@@ -16,6 +16,7 @@ import type { HeaderList } from '../http/header-list.ts';
 import { dashed } from '../site/identity-placeholders.ts';
 import { rewrittenTarget } from '../site/rewritten-target.ts';
 import { SubExchange } from '../site/sub-exchange.ts';
+import { copiedVariables } from '../http/late-values.ts';
 import type { HandlerContext } from '../site/handler-context.ts';
 import type { HandlerDirective } from './directive.ts';
 
@@ -140,7 +141,7 @@ function compile({ proxy, uri, copyHeaders }: ForwardAuthConfig, context: Handle
     const sub = new SubExchange(exchange, {
       method: 'GET',
       target: target(exchange),
-      variables: new Map(exchange.variables)
+      variables: copiedVariables(exchange)
         .set('auth.method', exchange.method)
         .set('auth.uri', exchange.target),
       source: 'gateway',

@@ -6,6 +6,7 @@ import type { Word } from '../hubfile/parser.ts';
 import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
 import { badValue } from '../hubfile/values.ts';
 import type { Exchange, Expand, Handler } from '../http/exchange.ts';
+import { setLateValue } from '../http/late-values.ts';
 import { compilePattern, matchable } from '../http/linear-regexp.ts';
 import type { HandlerContext } from '../site/handler-context.ts';
 import type { HandlerDirective } from './directive.ts';
@@ -137,7 +138,10 @@ function mapCase(line: Cursor, { text, span }: Word, written: readonly string[])
   return found;
 }
 
-/** Sets variables depending on another value. The values of placeholders are literal text. */
+/**
+ * Sets placeholders depending on another value, which is looked at when they are used. The values of
+ * placeholders are literal text.
+ */
 function compile(
   { source, destinations, cases, defaults }: MapConfig,
   { expand }: HandlerContext,
@@ -154,28 +158,42 @@ function compile(
     };
     return match;
   });
-  return (exchange, next) => {
+  const matchFor = (exchange: Exchange): Match => {
     const value = expand(source, exchange);
-    let found: Match = { groups: null, outputs: [] };
     for (const match of compiled) {
       const matched = match(value);
-      if (matched === null) continue;
-      found = matched;
-      break;
+      if (matched !== null) return matched;
     }
-    const values = destinations.map((_, at) => {
-      const output = found.outputs[at] ?? null;
-      return output === null
-        ? expand(defaults[at] ?? '', exchange)
-        : filled(output, found.groups, exchange, expand);
-    });
-    for (const [at, name] of destinations.entries()) {
-      exchange.variables.set(name, values[at] ?? '');
-      exchange.variables.set(`vars.${name}`, values[at] ?? '');
+    return NO_MATCH;
+  };
+  const outputOf = (found: Match, at: number, exchange: Exchange): string => {
+    const output = found.outputs[at] ?? null;
+    return output === null
+      ? expand(defaults[at] ?? '', exchange)
+      : filled(output, found.groups, exchange, expand);
+  };
+  const computing = new WeakSet<Exchange>();
+  const late = (at: number) => (exchange: Exchange) => {
+    // A source or an output that contains its own destination.
+    if (computing.has(exchange)) return '';
+    computing.add(exchange);
+    try {
+      return outputOf(matchFor(exchange), at, exchange);
+    } finally {
+      computing.delete(exchange);
+    }
+  };
+  const values = destinations.map((name, at) => [name, late(at)] as const);
+  return (exchange, next) => {
+    for (const [name, value] of values) {
+      exchange.variables.set(`vars.${name}`, value(exchange));
+      setLateValue(exchange, name, value);
     }
     return next();
   };
 }
+
+const NO_MATCH: Match = { groups: null, outputs: [] };
 
 interface Match {
   /** What a regular expression captured, by numbers and names; null for a text. */

@@ -296,6 +296,17 @@ function passive(
 }
 
 function balancingPolicy(cursor: Cursor): BalancingPolicy {
+  const policy = namedPolicy(cursor);
+  const unsupported = {
+    fallback:
+      'a request without the field, parameter or cookie goes to any available upstream; use a matcher and another reverse_proxy for such requests',
+    max_age: 'the cookie lasts for the session of the browser',
+  };
+  cursor.options({}, {}, { unsupported });
+  return policy;
+}
+
+function namedPolicy(cursor: Cursor): BalancingPolicy {
   const word = cursor.argument('a policy');
   switch (word.text) {
     case 'random':

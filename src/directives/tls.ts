@@ -274,6 +274,11 @@ function tlsSource(cursor: Cursor): TlsConfig['source'] {
     cursor.origins.mark(source, first.span, places);
     return source;
   }
+  if (first.text === 'force_automate') {
+    const message = 'force_automate is not supported by hubgate';
+    const hint = 'leave it out: a site without certificate files always gets a certificate';
+    cursor.fail(first.span, 'unsupported-option', message, hint);
+  }
   if (first.text === 'internal') return { kind: 'internal' };
   if (/^[^\s@]+@[^\s@]+$/.test(first.text) || /^\{env\.[^{}]+\}$/.test(first.text)) {
     return { kind: 'acme', email: first.text };

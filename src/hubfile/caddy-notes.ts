@@ -121,6 +121,10 @@ export const caddyNotes: Readonly<Record<string, Readonly<Record<string, Note>>>
     versions: page('1.1 unless they are given (Caddy: 1.1 and 2); no 3'),
   },
   tls: {
+    alpn: difference(
+      'a client that offers other protocols alone is refused; Caddy lets a client with HTTP/1.1 in',
+      /^alpn h2$/,
+    ),
     dns: page('rfc2136, acme-dns or exec'),
     issuer: page('acme and internal'),
   },
@@ -158,6 +162,11 @@ export const caddyPlaceholderNotes: readonly PlaceholderNote[] = [
     names: '`{cookie.NAME}` without such a cookie: its own name',
     text: 'empty',
     repeated: /^(?:http\.request\.)?cookie\./,
+  },
+  {
+    names: '`{re.*}` of a pattern that has not matched: its own name',
+    text: 'empty',
+    repeated: null,
   },
   {
     names: '`{proto}`: nothing',

@@ -98,7 +98,7 @@ const PORT = { min: 1, max: 65_535 };
 
 const OPTIONS: OptionTable<GlobalOptions> = {
   admin: (cursor) => ({ admin: admin(cursor) }),
-  metrics: (cursor) => ({ metrics: listenAddress(cursor, METRICS_EXAMPLE) }),
+  metrics: (cursor) => metrics(cursor),
   http_port: (cursor) => ({ httpPort: count(cursor, PORT) }),
   https_port: (cursor) => ({ httpsPort: count(cursor, PORT) }),
   email: (cursor, { acme }) => {
@@ -169,6 +169,12 @@ const METRICS_EXAMPLE = 'an address such as 0.0.0.0:9090, or off';
 
 function admin(cursor: Cursor): AdminOptions | 'off' {
   const { admin: usual } = defaultOptions;
+  const word = cursor.peek();
+  if (word?.text.startsWith('unix/') === true || word?.text.startsWith('fd/') === true) {
+    const message = `admin ${word.text.slice(0, 80)} is not supported by hubgate`;
+    const hint = 'write an address of this machine, such as localhost:2029';
+    cursor.fail(word.span, 'unsupported-option', message, hint);
+  }
   const address =
     cursor.left === 0 && cursor.hasBlock && usual !== 'off'
       ? cursor.origins.of(cursor.span, { host: usual.host, port: usual.port })
@@ -184,6 +190,16 @@ function admin(cursor: Cursor): AdminOptions | 'off' {
     { unsupported: { enforce_origin: 'hubgate always enforces it' } },
   );
   return cursor.origins.of(cursor.span, { ...address, ...options });
+}
+
+/**
+ * `metrics <address>` opens a listener for them. Without an address it only turns them on in a Caddyfile;
+ * here they are always counted, for each site.
+ */
+function metrics(cursor: Cursor): Partial<Pick<GlobalOptions, 'metrics'>> {
+  if (cursor.left > 0) return { metrics: listenAddress(cursor, METRICS_EXAMPLE) };
+  cursor.options({}, { per_host: () => ({}) });
+  return {};
 }
 
 /** `gateway`, `gateway:2029`, or as in a Caddyfile `http://gateway:2029`. */
@@ -270,8 +286,14 @@ function url(cursor: Cursor): string {
 
 /** `storage <directory>`, or as in a Caddyfile `storage file_system <directory>`. */
 function storage(cursor: Cursor): string {
-  if (cursor.left > 1 && cursor.peek()?.text === 'file_system') cursor.optional();
-  return name(cursor, 'a directory');
+  const isModule = cursor.peek()?.text === 'file_system';
+  if (isModule && (cursor.left > 1 || cursor.hasBlock)) cursor.optional();
+  if (!isModule || !cursor.hasBlock) return name(cursor, 'a directory');
+  const start: { readonly root: string | null } = { root: null };
+  const { root } = cursor.options(start, {
+    root: (option) => ({ root: name(option, 'a directory') }),
+  });
+  return root ?? cursor.argument('root <directory>').text;
 }
 
 function workers(cursor: Cursor): GlobalOptions['workers'] {
@@ -396,6 +418,11 @@ function servers(cursor: Cursor): ServerOptions {
       protocols: [
         ...new Set(
           option.several('h1 or h2').map((word) => {
+            if (word.text === 'h2c') {
+              const message = 'h2c is not supported by hubgate';
+              const hint = 'use HTTPS for HTTP/2 between clients and the gateway: protocols h1 h2';
+              option.fail(word.span, 'unsupported-option', message, hint);
+            }
             if (word.text === 'h3') badValue(option, word, 'h1 or h2 (HTTP/3 is not supported)');
             return choiceOf(option, word, ['h1', 'h2']);
           }),

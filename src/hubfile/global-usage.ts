@@ -6,6 +6,7 @@ export const globalUsage = `
     admin off
     admin [<address>] { origins <host…> }
     metrics <address>|off
+    metrics { per_host }
     http_port <port>
     https_port <port>
     email <address>
@@ -27,6 +28,7 @@ export const globalUsage = `
     skip_install_trust
     auto_https off|disable_redirects
     storage <directory>
+    storage file_system { root <directory> }
     grace_period <duration>
     default_bind <address…>
     workers <n>|auto

@@ -172,7 +172,7 @@ function appended(cursor: Cursor): Format {
       option.fail(option.span, 'bad-value', 'a field has a name of letters, digits, _, -, @ and .');
     }
     const word = option.argument(`a value for ${field}`);
-    if (/(?<!\\)\{(?!env\.|file\.|\$)[a-z]/.test(word.text)) {
+    if (/(?<!\\)\{(?!env\.|file\.|\$|system\.hostname\})[a-z]/.test(word.text)) {
       const hint = 'use log_append in the site for values of a request';
       const message = `${cursor.name} takes a fixed value, not ${option.quote(word)}`;
       option.fail(word.span, 'bad-value', message, hint);

@@ -21,6 +21,13 @@ export function logLevel(cursor: Cursor): LogOptions['level'] {
 
 /** The destination of a log: `stderr`, `stdout`, or `file` with the options of its block. */
 export function logOutput(cursor: Cursor): Pick<LogOptions, 'output' | 'roll' | 'mode'> {
+  const word = cursor.peek();
+  if (word?.text === 'net') {
+    const message = 'output net is not supported by hubgate';
+    const hint =
+      'write to stdout or a file, and let a program such as Vector or Fluent Bit send the lines';
+    cursor.fail(word.span, 'unsupported-option', message, hint);
+  }
   const kind = oneOf(cursor, ['stderr', 'stdout', 'file']);
   if (kind !== 'file') return { output: kind, ...DEFAULT_FILE };
   const output = name(cursor, 'the path of a file');

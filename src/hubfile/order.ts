@@ -90,7 +90,9 @@ function longerPathFirst(a: OrderedStep, b: OrderedStep): number {
   const [left, right] = [pathOf(a) ?? '', pathOf(b) ?? ''];
   const [leftBare, rightBare] = [left.replace(/\*$/, ''), right.replace(/\*$/, '')];
   if (leftBare === rightBare) return left.length - right.length;
-  return rightBare.length - leftBare.length;
+  const longer = rightBare.length - leftBare.length;
+  // So that the same paths are neighbours.
+  return longer === 0 && leftBare !== rightBare ? (leftBare < rightBare ? -1 : 1) : longer;
 }
 
 function matcherOf(step: OrderedStep): RequestMatcher | null {

@@ -145,6 +145,13 @@ export function triedFiles(cursor: Cursor, words: readonly Word[]): readonly str
 }
 
 export function tryPolicy(cursor: Cursor): TryPolicy {
+  const word = cursor.peek();
+  if (word?.text === 'first_exist_fallback') {
+    const message = 'first_exist_fallback is not supported by hubgate';
+    const hint =
+      'leave the last file out, and write a rewrite to it for requests that match no file';
+    cursor.fail(word.span, 'unsupported-option', message, hint);
+  }
   return oneOf(cursor, TRY_POLICIES);
 }
 

@@ -272,7 +272,7 @@ export class ReverseProxy {
       const latencyMs = this.#clock.monotonic() - began;
       upstream.measures.answered(status, latencyMs);
       exchange.upstream = { hostport: upstream.address.hostport, latencyMs };
-      if (this.#verdict(status, latencyMs) === 'failed') upstream.recordFailure(began);
+      if (this.#verdict(status, latencyMs) === 'failed') this.#count(upstream, began);
     };
     const response = new UpstreamResponse(exchange, choice, this.#rules, onStatus, next, recorder);
     const body = this.#forwarder.bodyOf(exchange);
@@ -306,6 +306,11 @@ export class ReverseProxy {
     }
   }
 
+  /** Other proxies with this upstream see the failure, so it counts only where failures are configured. */
+  #count(upstream: Upstream, atMs: number): void {
+    if (this.#config.passiveHealth.failDurationMs > 0) upstream.recordFailure(atMs);
+  }
+
   #note(upstream: Upstream, exchange: Exchange, error: ForwardError): void {
     const fields = { upstream: upstream.address.hostport, error: error.message };
     if (error.code === 'upstream-aborted') {
@@ -319,7 +324,7 @@ export class ReverseProxy {
       exchange.log.debug('the upstream did not accept the request', fields);
     } else {
       upstream.measures.failures += 1;
-      upstream.recordFailure(this.#clock.monotonic());
+      this.#count(upstream, this.#clock.monotonic());
       // Before a response has begun, the handler that responds to the error logs it.
       if (exchange.begun)
         exchange.log.warn('the upstream broke its answer off', about(exchange, fields));

@@ -3,6 +3,7 @@
 
 import { createHash } from 'node:crypto';
 import { isIP } from 'node:net';
+import { hostname } from 'node:os';
 import {
   type DurationFormat,
   type LogChange,
@@ -42,7 +43,9 @@ export function compileLogLines(
     ...(durationFormat === 'seconds' ? [] : [withDurations(durationFormat)]),
     ...(nameKey === null ? [] : [renaming('logger', nameKey)]),
   ];
-  const added = Object.fromEntries(append.map(({ field, value }) => [field, value]));
+  const added = Object.fromEntries(
+    append.map(({ field, value }) => [field, value.replaceAll('{system.hostname}', hostname())]),
+  );
   const isPlain = changes.length === 0 && append.length === 0;
   return {
     messageKey: messageKey ?? 'msg',

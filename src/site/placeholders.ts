@@ -3,6 +3,7 @@ import { cookieValue } from '../http/field-values.ts';
 import type { Exchange, Expand } from '../http/exchange.ts';
 import { fieldUtf8, type HeaderList } from '../http/header-list.ts';
 import { pathOf } from '../http/request-path.ts';
+import { lateValueOf } from '../http/late-values.ts';
 import { CERTIFICATE, isPlaceholder, PLACEHOLDER, shortName } from './placeholder-names.ts';
 import os from 'node:os';
 import { sep } from 'node:path';
@@ -40,7 +41,10 @@ function lookUp(
     return exchange.identity.certificate?.value(name.slice(CERTIFICATE.length)) ?? '';
   }
   const dot = name.indexOf('.');
-  if (dot === -1) return exchange.variables.get(name) ?? simple(name, exchange);
+  if (dot === -1) {
+    const set = lateValueOf(name, exchange) ?? exchange.variables.get(name);
+    return set ?? simple(name, exchange);
+  }
   const family = name.slice(0, dot);
   const rest = name.slice(dot + 1);
   switch (family) {
@@ -73,7 +77,7 @@ function lookUp(
     case 're':
       return exchange.variables.get(name) ?? '';
     default:
-      return exchange.variables.get(name);
+      return lateValueOf(name, exchange) ?? exchange.variables.get(name);
   }
 }
 

@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import { dataOf, type HandlerConfig, type RouteConfig } from '../config/routes.ts';
 import type { HandlerContext, SiteContext } from './handler-context.ts';
 import type { Exchange, Handler, Next } from '../http/exchange.ts';
@@ -18,18 +19,35 @@ interface Step {
  */
 export function compileRoutes(routes: readonly RouteConfig[], site: SiteContext): Handler {
   const context = { ...site, compileRoutes: (inner: typeof routes) => compileRoutes(inner, site) };
-  const steps = routes.map(
-    ({ matcher, handler }): Step => ({
-      matches: compileMatcher(matcher, site.registry.matchers, site.hidesFile),
-      handler: compileHandler(handler, context),
-      group: groupOf(handler, site),
-    }),
-  );
+  const steps: Step[] = [];
+  for (const [index, { matcher, handler }] of routes.entries()) {
+    const group = groupOf(handler, site);
+    const compiled = compileHandler(handler, context);
+    const before = steps.at(-1);
+    // Neighbours of a group with the same matcher are one, as in Caddy: the later `root` wins.
+    const isSame = isDeepStrictEqual(matcher, routes[index - 1]?.matcher);
+    if (before !== undefined && group !== null && before.group === group && isSame) {
+      steps[steps.length - 1] = { ...before, handler: inTurn(before.handler, compiled) };
+      continue;
+    }
+    const matches = compileMatcher(matcher, site.registry.matchers, site.hidesFile);
+    steps.push({ matches, handler: compiled, group });
+  }
   const hasGroups = steps.some(({ group }) => group !== null);
   return (exchange, next) => {
     const run = { steps, takenGroups: hasGroups ? new Set<string>() : NO_GROUPS, exchange, next };
     return runFrom(run, 0);
   };
+}
+
+/** Two handlers as one. */
+function inTurn(first: Handler, second: Handler): Handler {
+  return (exchange, next) =>
+    first(exchange, (other) =>
+      other === undefined || other === exchange
+        ? second(exchange, next)
+        : second(other, (further) => next(further ?? other)),
+    );
 }
 
 function groupOf(handler: HandlerConfig, { registry }: SiteContext): string | null {

@@ -64,8 +64,12 @@ async function answerFailure(
   }
   try {
     setErrorStatus(exchange, status);
-    if (errorRoutes !== null) await runErrorRoutes(exchange, { status, shown }, errorRoutes);
-    if (!exchange.begun) answerError(exchange, status, { shown, atMs: clock.now() });
+    const asked =
+      errorRoutes === null
+        ? exchange
+        : await runErrorRoutes(exchange, { status, shown }, errorRoutes);
+    // With the fields of the error routes, also where none of them answers.
+    if (!exchange.begun) answerError(asked, status, { shown, atMs: clock.now() });
   } catch (second) {
     note(exchange, status, second);
     if (exchange.begun) exchange.abort();
@@ -83,7 +87,7 @@ async function runErrorRoutes(
   exchange: Exchange,
   { status, shown }: { readonly status: number; readonly shown: string | null },
   routes: Handler,
-): Promise<void> {
+): Promise<Exchange> {
   const { originalMethod: method, originalTarget: target, variables } = exchange;
   // A body that is too large for the site is too large for its error pages.
   const hasBody = status !== 413 && exchange.isBodyWhole;
@@ -91,6 +95,7 @@ async function runErrorRoutes(
   const sub = new SubExchange(exchange, request);
   describeError(sub, reasonPhrase(status), shown ?? '');
   await routes(sub, () => Promise.resolve());
+  return sub;
 }
 
 function note(exchange: Exchange, status: number, error: unknown): void {

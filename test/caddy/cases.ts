@@ -25,6 +25,8 @@ export interface ComparedCase {
   readonly isWhole: boolean;
   /** Debian's Caddy answers otherwise than the present one. */
   readonly isNewer: boolean;
+  /** Over HTTP/2 the answer of Caddy is malformed. */
+  readonly isHttp1: boolean;
 }
 
 export interface ComparedRequest {
@@ -43,6 +45,9 @@ type Verdict =
   | { readonly kind: 'different'; readonly why: string }
   /** The reader refuses it with a message or a hint that contains this. */
   | { readonly kind: 'refused'; readonly message: string };
+
+/** What a case says of itself without a reason. */
+const MARKS: readonly string[] = ['http1', 'newer', 'whole'];
 
 const DIRECTORY = fileURLToPath(new URL('cases/', import.meta.url));
 
@@ -66,7 +71,7 @@ function parsed(text: string, file: string): ComparedCase {
   const words = lines.filter((line) => line.startsWith('= ')).map((line) => line.slice(2));
   const requests = lines.filter((line) => line.startsWith('> ')).map((line) => request(line));
   let verdict: Verdict = { kind: 'same' };
-  for (const word of words.filter((each) => each !== 'newer' && each !== 'whole')) {
+  for (const word of words.filter((each) => !MARKS.includes(each))) {
     const [, kind, rest = ''] = /^(different|refused): (.+)$/.exec(word) ?? [];
     if (kind === 'different') verdict = { kind, why: rest };
     else if (kind === 'refused') verdict = { kind, message: rest };
@@ -80,6 +85,7 @@ function parsed(text: string, file: string): ComparedCase {
     verdict,
     isWhole: words.includes('whole'),
     isNewer: words.includes('newer'),
+    isHttp1: words.includes('http1'),
   };
 }
 

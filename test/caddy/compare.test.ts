@@ -1,13 +1,12 @@
 import assert from 'node:assert/strict';
-import { accessSync } from 'node:fs';
-import { after, before, describe, it, type TestContext } from 'node:test';
+import { after, before, describe, it } from 'node:test';
 import type { ConfigError } from '../../src/index.ts';
 import { codeOf } from '../../src/kernel/error.ts';
-import type { Answer } from '../support/http.ts';
 import { parseHubfile } from '../support/installed-package.ts';
-import { programPath } from '../support/program.ts';
+import { compare } from './answers.ts';
 import { type ComparedCase, readCases } from './cases.ts';
 import {
+  caddyOf,
   configurationOf,
   hubgateOptions,
   type Served,
@@ -50,81 +49,6 @@ function refusal(one: ComparedCase, around: Surroundings): string | null {
   }
 }
 
-/** What every program says in its own way. */
-const OWN = new Set([
-  'accept-ranges',
-  'connection',
-  'content-length',
-  'date',
-  'etag',
-  'keep-alive',
-  'last-modified',
-  'server',
-  'transfer-encoding',
-  'via',
-]);
-
-/** What hubgate's own page of an error has. */
-const OF_PAGE = new Set([
-  'content-security-policy',
-  'content-type',
-  'vary',
-  'x-content-type-options',
-  'x-request-id',
-]);
-
-/** Where a redirect leads, also where it is relative. */
-function resolved(name: string, value: string, target: string): string {
-  if (name !== 'location') return value;
-  const { href, origin } = new URL(value, `http://own.test${target}`);
-  return origin === 'http://own.test' ? href.slice(origin.length) : value;
-}
-
-/** An answer without what is every program's own; hubgate has pages where Caddy's errors are empty. */
-function shown({ status, headers, body }: Answer, port: number, target: string): string {
-  const isPlainError = status >= 400 && headers['x-request-id'] !== undefined;
-  // Not shown by any client: a redirect has a link in it, an encoded body depends on its encoder.
-  const isRedirect = status >= 300 && status < 400;
-  const hasBody = !isPlainError && !isRedirect && headers['content-encoding'] === undefined;
-  const fields = Object.entries(headers)
-    .filter(([name]) => !OWN.has(name) && !(isPlainError && OF_PAGE.has(name)))
-    .filter(([name]) => !isRedirect || name !== 'content-type')
-    .map(([name, value]) => `${name}: ${resolved(name, String(value), target)}`)
-    .filter((field) => field !== 'vary: Accept-Encoding' || 'content-encoding' in headers)
-    .sort();
-  const all = [String(status), ...fields, ...(hasBody ? ['', body] : [])];
-  return all
-    .join('\n')
-    .replaceAll(new RegExp(`\\b${port}\\b`, 'g'), 'PORT')
-    .trimEnd();
-}
-
-async function compare(one: ComparedCase, gateway: Served, caddy: Served): Promise<void> {
-  const differences: string[] = [];
-  for (const request of one.requests) {
-    const [own, its] = await Promise.all([gateway.ask(one, request), caddy.ask(one, request)]);
-    const [actual, expected] = [
-      shown(own, gateway.port, request.target),
-      shown(its, caddy.port, request.target),
-    ];
-    if (actual === expected) continue;
-    const label = `${request.line}\n--- Caddy\n${expected}\n--- hubgate\n${actual}\n`;
-    differences.push(label);
-  }
-  const { verdict } = one;
-  if (verdict.kind === 'different') {
-    assert.notEqual(differences.length, 0, 'nothing differs any more');
-  } else {
-    assert.equal(differences.length, 0, `\n${one.text}${differences.join('\n')}`);
-  }
-}
-
-function caddyOf(test: TestContext): string | null {
-  if (given === undefined) return programPath(test, 'caddy');
-  accessSync(given);
-  return given;
-}
-
 describe('the same text, the same behaviour', () => {
   const isPlain = (one: ComparedCase): boolean =>
     one.verdict.kind !== 'refused' && (given !== undefined || !one.isNewer);
@@ -149,7 +73,7 @@ describe('the same text, the same behaviour', () => {
         return;
       }
       assert.equal(refused, null, one.text);
-      const program = caddyOf(test);
+      const program = caddyOf(test, given);
       if (program === null || !isPlain(one)) {
         if (program !== null) test.skip('another answer of this version of Caddy');
         return;

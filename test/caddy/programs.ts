@@ -1,14 +1,21 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { accessSync, existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { tmpdir } from 'node:os';
+import type { TestContext } from 'node:test';
 import { dirname, join } from 'node:path';
 import { gzipSync } from 'node:zlib';
+import { createClientAuthority } from '../support/client-authority.ts';
 import { freePort } from '../support/free-port.ts';
 import { type Answer, type Owner, send } from '../support/http.ts';
 import { createGateway, parseHubfile, silentLogger } from '../support/installed-package.ts';
+import { programPath } from '../support/program.ts';
+import { sendHttp2 } from './http2-request.ts';
 import type { ComparedCase, ComparedRequest } from './cases.ts';
+
+/** How a program is asked: over a plain connection, or over HTTP/2 with TLS. */
+export type Wire = 'http1' | 'http2';
 
 /** What both programs serve, forward to and write to. */
 export interface Surroundings {
@@ -80,8 +87,9 @@ const UNSEEN = new Set([
 ]);
 
 /**
- * An app that answers with what it saw. `Answer-Status`, `Answer-Field` and `Answer-Body` say what else
- * it answers; `/verify` knows whoever has the cookie of a session.
+ * An app that answers with what it saw. `Answer-Status`, `Answer-Field`, `Answer-Body` and
+ * `Answer-Trailer` say what else it answers; with `Answer-Break` it hangs up. `/verify` knows clients that
+ * have the cookie of a session.
  */
 function startApp(): Server {
   return createServer((request, response) => {
@@ -101,6 +109,10 @@ async function answerApp(request: IncomingMessage, response: ServerResponse): Pr
     .sort();
   const isKnown = headers.cookie?.includes('session=1') === true;
   const isVerified = request.url?.startsWith('/verify') === true;
+  if (headers['answer-break'] !== undefined) {
+    response.destroy();
+    return;
+  }
   if (isVerified && isKnown) {
     response.setHeader('Remote-User', 'ann');
     response.setHeader('Remote-Groups', 'staff');
@@ -109,6 +121,11 @@ async function answerApp(request: IncomingMessage, response: ServerResponse): Pr
   response.setHeader('Content-Type', 'text/plain');
   const field = /^([^:]+): (.*)$/.exec(String(headers['answer-field'] ?? ''));
   if (field !== null) response.setHeader(field[1] ?? '', field[2] ?? '');
+  const trailer = /^([^:]+): (.*)$/.exec(String(headers['answer-trailer'] ?? ''));
+  if (trailer !== null) {
+    response.setHeader('Trailer', trailer[1] ?? '');
+    response.addTrailers([[trailer[1] ?? '', trailer[2] ?? '']]);
+  }
   const plain = `${request.method} ${request.url}\n${seen.join('')}\n${body}`;
   response.writeHead(isVerified && !isKnown ? 401 : Number(headers['answer-status'] ?? 200));
   response.end(headers['answer-body'] ?? plain);
@@ -135,8 +152,26 @@ function placed(text: string, { directory, upstream, down }: Surroundings, port:
     .replaceAll('PORT', String(port));
 }
 
-function siteText(one: ComparedCase, index: number, around: Surroundings, port: number): string {
-  return `http://${hostOf(index)}:${port} {\nbind 127.0.0.1\n${placed(one.text, around, port)}}\n`;
+function siteText(
+  one: ComparedCase,
+  index: number,
+  around: Surroundings,
+  port: number,
+  wire: Wire,
+): string {
+  const tls = wire === 'http2' ? `tls ${certificateIn(around)}\n` : '';
+  const scheme = wire === 'http2' ? 'https' : 'http';
+  const inner = `bind 127.0.0.1\n${tls}${placed(one.text, around, port)}`;
+  return `${scheme}://${hostOf(index)}:${port} {\n${inner}}\n`;
+}
+
+/** The files of a certificate for all hosts of cases. */
+function certificateIn({ directory }: Surroundings): string {
+  const names = ['crt', 'key'].map((end) => join(directory, `*.test.${end}`));
+  if (!existsSync(names[0] ?? '')) {
+    createClientAuthority(directory, 'authority').issue('*.test', 'serverAuth');
+  }
+  return names.join(' ');
 }
 
 /** One configuration of many cases, each a site of its own, or of one that is a whole file. */
@@ -146,20 +181,23 @@ export function configurationOf(
   around: Surroundings,
   port: number,
   options: string,
+  wire: Wire = 'http1',
 ): string {
   const [first] = cases;
   if (first?.isWhole === true) {
     const text = placed(first.text, around, port);
     return text.startsWith('{\n') ? `{\n${options}${text.slice(2)}` : `{\n${options}}\n${text}`;
   }
-  const sites = cases.map((one) => siteText(one, indexOf(one), around, port));
-  return `{\n${options}}\n${sites.join('')}`;
+  const sites = cases.map((one) => siteText(one, indexOf(one), around, port, wire));
+  const off = wire === 'http2' ? 'auto_https off\nservers {\nprotocols h1 h2\n}\n' : '';
+  return `{\n${off}${options}}\n${sites.join('')}`;
 }
 
 function served(
   port: number,
   indexOf: (one: ComparedCase) => number,
   around: Surroundings,
+  wire: Wire,
 ): Served {
   const upstream = `127.0.0.1:${around.upstream}`;
   return {
@@ -177,12 +215,16 @@ function served(
               .replace('UPSTREAM', upstream),
           ] as const,
       );
+      const withBody = body === undefined ? {} : { body };
+      if (wire === 'http2') {
+        return sendHttp2(port, { method, target, headers: fields, ...withBody }, host);
+      }
       const all = isNamed ? fields : [['Host', host] as const, ...fields];
       return send(`http://127.0.0.1:${port}/`, {
         method,
         target,
         headers: all,
-        ...(body === undefined ? {} : { body }),
+        ...withBody,
       });
     },
   };
@@ -194,19 +236,28 @@ export async function startHubgate(
   cases: readonly ComparedCase[],
   indexOf: (one: ComparedCase) => number,
   around: Surroundings,
+  wire: Wire = 'http1',
 ): Promise<Served> {
   const port = await freePort();
   const secure = String(await freePort());
   const options = hubgateOptions(around);
-  const text = configurationOf(cases, indexOf, around, port, options).replaceAll('SECURE', secure);
+  const written = configurationOf(cases, indexOf, around, port, options, wire);
+  const text = written.replaceAll('SECURE', secure);
   const gateway = createGateway(parseHubfile(text, { env: {} }), { log: silentLogger });
   owner.after(() => gateway.stop());
   await gateway.start();
-  return served(port, indexOf, around);
+  return served(port, indexOf, around, wire);
 }
 
 export function hubgateOptions({ directory }: Surroundings): string {
   return `admin off\ndefault_bind 127.0.0.1\nstorage ${mkdtempSync(join(directory, 'storage-'))}\n`;
+}
+
+/** The Caddy that is asked: the given one, or Debian's; null without one. */
+export function caddyOf(test: TestContext, given: string | undefined): string | null {
+  if (given === undefined) return programPath(test, 'caddy');
+  accessSync(given);
+  return given;
 }
 
 /** Starts this Caddy with these cases; one whose text it does not take says so when it is asked. */
@@ -216,6 +267,7 @@ export async function startCaddy(
   cases: readonly ComparedCase[],
   indexOf: (one: ComparedCase) => number,
   around: Surroundings,
+  wire: Wire = 'http1',
 ): Promise<Served> {
   const port = await freePort();
   const secure = String(await freePort());
@@ -223,7 +275,7 @@ export async function startCaddy(
   for (;;) {
     const taken = cases.filter((one) => !refused.has(one));
     const options = 'admin off\ndefault_bind 127.0.0.1\n';
-    const text = configurationOf(taken, indexOf, around, port, options)
+    const text = configurationOf(taken, indexOf, around, port, options, wire)
       .replaceAll(/^.*# hubgate alone$/gm, '')
       .replaceAll('SECURE', secure);
     const complaint = await runCaddy(owner, program, text, around);
@@ -233,7 +285,7 @@ export async function startCaddy(
     if (culprit === undefined) throw new Error(complaint);
     refused.set(culprit, complaint);
   }
-  const { ask } = served(port, indexOf, around);
+  const { ask } = served(port, indexOf, around, wire);
   return {
     port,
     ask(one, request) {
@@ -251,7 +303,7 @@ function caseAt(
   indexOf: (one: ComparedCase) => number,
 ): ComparedCase | undefined {
   const before = text.split('\n').slice(0, line).reverse();
-  const head = before.find((each) => /^http:\/\/c\d+\.test/.test(each)) ?? '';
+  const head = before.find((each) => /^https?:\/\/c\d+\.test/.test(each)) ?? '';
   const index = Number(/\d+/.exec(head)?.[0]);
   return cases.find((one) => one.isWhole || indexOf(one) === index);
 }

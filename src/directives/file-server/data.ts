@@ -10,6 +10,8 @@ export interface FileServerConfig {
   readonly hide: readonly string[];
   /** Whether a directory without an index is listed. */
   readonly browse: boolean;
+  /** How a directory is listed, unless the query says it. */
+  readonly listing: ListingSettings;
   /** Encodings whose files are next to the plain ones, in the order of preference. */
   readonly precompressed: readonly Precompressed[];
   /** Status of every response with a file; null: according to the request. */
@@ -19,6 +21,20 @@ export interface FileServerConfig {
   /** Whether directories end with a slash, and files do not: others are redirected. */
   readonly canonicalUris: boolean;
 }
+
+export const LISTING_SORTS = ['namedirfirst', 'name', 'size', 'time'] as const;
+export const LISTING_ORDERS = ['asc', 'desc'] as const;
+/** Most entries of a directory that are listed. The page only mentions that there are more. */
+export const MAX_LISTED = 10_000;
+
+export interface ListingSettings {
+  readonly sort: (typeof LISTING_SORTS)[number];
+  readonly order: (typeof LISTING_ORDERS)[number];
+  /** Entries that are listed. */
+  readonly limit: number;
+}
+
+const defaultListing: ListingSettings = { sort: 'namedirfirst', order: 'asc', limit: MAX_LISTED };
 
 export const PRECOMPRESSED = ['br', 'zstd', 'gzip'] as const;
 
@@ -30,6 +46,7 @@ export const defaultFileServer: FileServerConfig = {
   index: ['index.html'],
   hide: [],
   browse: false,
+  listing: defaultListing,
   precompressed: [],
   status: null,
   passThru: false,
@@ -52,6 +69,14 @@ export const fileServer: HandlerData<FileServerConfig> = {
         index: list(name('a file name')),
         hide: list(name('a file name or path')),
         browse: flag,
+        listing: object<ListingSettings>(
+          {
+            sort: oneOf(...LISTING_SORTS),
+            order: oneOf(...LISTING_ORDERS),
+            limit: count({ min: 1, max: MAX_LISTED }),
+          },
+          defaultListing,
+        ),
         precompressed: list(oneOf(...PRECOMPRESSED)),
         status: nullable(count({ min: 200, max: 599 })),
         passThru: flag,

@@ -8,10 +8,9 @@ import type { Budget, Scheduler } from '../../kernel/scheduler.ts';
 import { errorStatus } from '../../site/error-status.ts';
 import { queryOf } from '../../site/placeholders.ts';
 import { type HidesFile, siteFile, siteNames, unreadable } from '../../site/site-files.ts';
+import { LISTING_ORDERS, LISTING_SORTS, type ListingSettings } from './data.ts';
 import type { IsHidden } from './hidden-names.ts';
 
-/** Entries of a directory that are listed. The page only mentions that there are more. */
-const MAX_ENTRIES = 10_000;
 /** Entries that are looked up at the same time. */
 const AT_ONCE = 32;
 
@@ -27,18 +26,20 @@ export interface ListedDirectory {
 export async function answerListing(
   exchange: Exchange,
   directory: ListedDirectory,
+  usual: ListingSettings,
   scheduler: Scheduler,
 ): Promise<void> {
   const query = queryOf(exchange);
-  const sort = SORTS.find((one) => one === query.get('sort')) ?? 'namedirfirst';
-  const order = query.get('order') === 'desc' ? 'desc' : 'asc';
-  const { entries, isComplete } = await entriesOf(directory);
+  const sort = LISTING_SORTS.find((one) => one === query.get('sort')) ?? usual.sort;
+  const order = LISTING_ORDERS.find((one) => one === query.get('order')) ?? usual.order;
+  const { limit } = usual;
+  const { entries, isComplete } = await entriesOf(directory, limit);
   const ascending = await scheduler.compute((budget) => sorted(entries, comparison(sort), budget));
   const inOrder = order === 'desc' ? ascending.toReversed() : ascending;
   const offset = whole(query.get('offset')) ?? 0;
-  const shown = inOrder.slice(offset, offset + (whole(query.get('limit')) ?? MAX_ENTRIES));
+  const shown = inOrder.slice(offset, offset + (whole(query.get('limit')) ?? limit));
   const crumbs = crumbsOf(visiblePath(exchange), directory.names);
-  const listing = { crumbs, isComplete, sort, order } as const;
+  const listing = { crumbs, isComplete, limit, sort, order } as const;
   const status = directory.status ?? (errorStatus(exchange) || 200);
   const fields = {
     vary: 'Accept',
@@ -58,12 +59,10 @@ export async function answerListing(
   answer(exchange, status, { ...fields, ...type }, listingPage(listing, rows));
 }
 
-async function entriesOf({
-  root,
-  names,
-  isHidden,
-  hidesFile,
-}: ListedDirectory): Promise<{ entries: Entry[]; isComplete: boolean }> {
+async function entriesOf(
+  { root, names, isHidden, hidesFile }: ListedDirectory,
+  limit: number,
+): Promise<{ entries: Entry[]; isComplete: boolean }> {
   const found: string[] = [];
   const directory = await opendir(join(root, ...names)).catch((cause: unknown) => {
     throw unreadable(cause);
@@ -71,7 +70,7 @@ async function entriesOf({
   let isComplete = true;
   for await (const { name } of directory) {
     if (siteNames(name) === null || isHidden([...names, name])) continue;
-    isComplete = found.length < MAX_ENTRIES;
+    isComplete = found.length < limit;
     if (!isComplete) break;
     found.push(name);
   }
@@ -178,9 +177,7 @@ function asJson({ name, size, modified, mode, isDirectory, isSymlink }: Entry): 
   });
 }
 
-const SORTS = ['namedirfirst', 'name', 'size', 'time'] as const;
-
-type Sort = (typeof SORTS)[number];
+type Sort = ListingSettings['sort'];
 
 interface Entry {
   /** The name of a directory ends with `/`. */
@@ -198,6 +195,7 @@ interface Entry {
 interface Listing {
   readonly crumbs: readonly Crumb[];
   readonly isComplete: boolean;
+  readonly limit: number;
   readonly sort: Sort;
   readonly order: 'asc' | 'desc';
 }
@@ -310,9 +308,9 @@ const COLUMNS: readonly (readonly [sort: Sort, title: string, style: string])[] 
  * @param rows of its entries; see {@link row}
  */
 function listingPage(listing: Listing, rows: readonly string[]): string {
-  const { crumbs, isComplete } = listing;
+  const { crumbs, isComplete, limit } = listing;
   const path = crumbs.map(({ text }) => text).join('');
-  const more = isComplete ? '' : `<p>Only the first ${MAX_ENTRIES} entries are listed.</p>\n`;
+  const more = isComplete ? '' : `<p>Only the first ${limit} entries are listed.</p>\n`;
   const table =
     rows.length === 0
       ? '<p class="empty">This folder is empty.</p>\n'

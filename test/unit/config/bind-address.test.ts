@@ -23,6 +23,13 @@ describe('the address on which a site listens', () => {
     });
   }
 
+  it('a network may stand before an address of it', () => {
+    const local = { kind: 'host', host: '127.0.0.1' };
+    assert.deepEqual(parseBindAddress('tcp/127.0.0.1'), local);
+    assert.deepEqual(parseBindAddress('tcp4/127.0.0.1'), local);
+    assert.deepEqual(parseBindAddress('tcp6/[::1]'), { kind: 'host', host: '::1' });
+  });
+
   it('IPv6 may be in brackets, and a mode may omit its leading zero', () => {
     assert.deepEqual(parseBindAddress('[::1]'), { kind: 'host', host: '::1' });
     assert.deepEqual(parseBindAddress('unix//a|666'), { kind: 'unix', path: '/a', mode: 0o666 });
@@ -34,7 +41,9 @@ describe('the address on which a site listens', () => {
     '[127.0.0.1]',
     '[::1]:80',
     'a..b',
-    'tcp/127.0.0.1',
+    'tcp4/::1',
+    'tcp6/127.0.0.1',
+    'udp/127.0.0.1',
     'unix/',
     'unix//',
     'unix//run/',
