@@ -389,6 +389,10 @@ export interface ChangesConfig {
   readonly windowMs: number;
   /** `sync`: the client gets its response when the update is stored. */
   readonly mode: 'sync' | 'async';
+  /** The interval at which followed pages are asked for; null: they are not. */
+  readonly watchMs: number | null;
+  /** Regular expressions for the parts of a watched page that do not count. */
+  readonly ignore: readonly string[];
 }
 
 /** Each form is a path with `{name}` in it, and a query with the parameters that identify the page. */

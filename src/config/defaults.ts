@@ -201,6 +201,8 @@ export const defaultChanges: ChangesConfig = {
   data: 'change',
   windowMs: 250,
   mode: 'async',
+  watchMs: null,
+  ignore: [],
 };
 
 export const defaultLive: LiveConfig = {

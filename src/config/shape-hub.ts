@@ -157,6 +157,8 @@ const changesShape = (matcher: Shape<RequestMatcher | null>): Shape<ChangesConfi
       data: oneOf('change', 'none', 'body'),
       windowMs: duration(),
       mode: oneOf('sync', 'async'),
+      watchMs: nullable(duration({ min: 1000 })),
+      ignore: list(name('a regular expression')),
     },
     defaultChanges,
   );

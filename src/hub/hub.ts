@@ -10,12 +10,18 @@ import { type HubCounts, HubMeasures, type StreamBacklog } from './hub-measures.
 import { LogReader } from './log-reader.ts';
 import { OpenStreams } from './open-streams.ts';
 import type { EventSink } from './send-buffer.ts';
-import { mayReadPresence, type PresenceNames, type SubscriptionRecord } from './presence.ts';
+import {
+  isSubscription,
+  mayReadPresence,
+  type PresenceNames,
+  type SubscriptionRecord,
+} from './presence.ts';
 import type { PresenceMatcher, PresencePage } from './presence-board.ts';
 import { Revocation } from './revocation.ts';
 import type { Subscriber, SubscriberOptions } from './subscriber.ts';
 import type { Topic } from './topic.ts';
 import type { LogEntry, Transport } from './transport.ts';
+import type { FollowObserver } from './subscription-index.ts';
 import { EARLIEST, type Update } from './update.ts';
 
 /** Subscribers whose subscriptions are read in one go. */
@@ -207,6 +213,16 @@ export class Hub {
     return this.#streams.interest(topic);
   }
 
+  /** The topics to which live streams subscribe exactly. They may change while the caller reads them. */
+  exactTopics(): Iterable<string> {
+    return this.#streams.exactTopics();
+  }
+
+  /** Notifies of changes of {@link exactTopics}. The returned function ends that. */
+  observe(observer: FollowObserver): () => void {
+    return this.#streams.observe(observer);
+  }
+
   /**
    * The value that the cursor header would have, without subscribing.
    *
@@ -228,7 +244,7 @@ export class Hub {
     const { presence } = this.#transport;
     for (let after: string | null = null, more = true; more; more = after !== null) {
       const page: PresencePage = await presence.page(after, SUBSCRIBERS_AT_ONCE, matcher);
-      yield page.records;
+      yield page.records.filter(isSubscription);
       after = page.next;
     }
   }
@@ -238,8 +254,8 @@ export class Hub {
    *
    * @throws as {@link subscriptions}
    */
-  subscriptionsOf(subscriber: string): Promise<readonly SubscriptionRecord[]> {
-    return this.#transport.presence.of(subscriber);
+  async subscriptionsOf(subscriber: string): Promise<readonly SubscriptionRecord[]> {
+    return (await this.#transport.presence.of(subscriber)).filter(isSubscription);
   }
 
   /**

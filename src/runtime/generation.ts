@@ -102,9 +102,13 @@ async function build(config: Config, resources: Resources, scope: Scope): Promis
   const spans = openSpans(config, resources, scope);
   const plan = planListeners(config);
   const handlers = new Map<SiteConfig, SiteHandler>();
+  const begins: (() => void)[] = [];
   for (const site of config.sites) {
     const own = configAt(config, serversOf(site, config, plan));
-    handlers.set(site, await setUpSite(site, own, hubs, spans, resources, scope));
+    const origins = originsOf(site, plan, config);
+    const { handle, begin } = await setUpSite(site, own, origins, hubs, spans, resources, scope);
+    handlers.set(site, handle);
+    begins.push(begin);
   }
 
   const services = new Map<string, ReturnType<Generation['serviceFor']>>();
@@ -170,6 +174,7 @@ async function build(config: Config, resources: Resources, scope: Scope): Promis
         });
       }
       for (const source of sources) source.begin();
+      for (const beginSite of begins) beginSite();
     },
     reauthorise: () => running.reduce((sum, hub) => sum + hub.reauthorise(), 0),
     release: () => scope.close(),
@@ -203,6 +208,21 @@ function siteRouter(
 ): (host: string) => SiteConfig | undefined {
   const defaultPorts = { http: httpPort, https: httpsPort };
   return createSiteRouter(sites, { scheme: secure ? 'https' : 'http', port, defaultPorts });
+}
+
+/** Whether a URL is one of this site, whatever port of the outside its host names. */
+function originsOf(
+  site: SiteConfig,
+  plan: readonly PlannedListener[],
+  config: Config,
+): (url: URL) => boolean {
+  const entrances = plan
+    .filter(({ sites }) => sites.some((one) => one.site === site))
+    .map((planned) => ({ secure: planned.secure, siteOf: siteRouter(planned, config) }));
+  return ({ protocol, host }) =>
+    entrances.some(({ secure, siteOf }) => {
+      return protocol === (secure ? 'https:' : 'http:') && siteOf(host) === site;
+    });
 }
 
 function createService(
@@ -279,8 +299,8 @@ const misdirected: SiteHandler = async (exchange) => answerError(exchange, 421);
 
 function namedHub({ config, core }: ReadyHub): NamedHub {
   const { name, profile } = config;
-  const { hub, announcements } = core;
-  return { name, profile, counts: { ...hub.counts, ...announcements }, hub };
+  const { hub, announcements, watching } = core;
+  return { name, profile, counts: { ...hub.counts, ...announcements }, hub, watching };
 }
 
 function siteText({ addresses }: SiteConfig): string {

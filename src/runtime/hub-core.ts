@@ -1,6 +1,10 @@
 import { createHash } from 'node:crypto';
 import { isShared, storeOf, type TransportConfig } from '../config/transports.ts';
-import type { AnnouncementCounts } from '../discovery/announced-hub.ts';
+import {
+  type AnnouncementCounts,
+  noWatchCounts,
+  type WatchCounts,
+} from '../discovery/announced-hub.ts';
 import type { PurgeOrder, ResponseCaches } from '../cache/response-caches.ts';
 import { Hub, type LogObserver } from '../hub/hub.ts';
 import type { Profile } from '../hub/profile.ts';
@@ -30,6 +34,8 @@ export interface HubCore {
   readonly transport: Transport;
   readonly connections: ConnectionCounter;
   readonly announcements: AnnouncementCounts;
+  /** Pages whose followers this process watches for. */
+  readonly watching: WatchCounts;
   /**
    * Ends the streams of a token in all workers and on all machines. Returns how many ended in this process.
    */
@@ -133,6 +139,7 @@ export async function openHubCore(
     transport,
     connections: new ConnectionCounter(),
     announcements: noAnnouncements(),
+    watching: noWatchCounts(),
     revoke: (tokenId) => tellAll({ kind: 'revoked', tokenId }),
     signOut: (session) => void tellAll({ kind: 'signed-out', session }),
     purgeElsewhere: (order) => transport.signals?.send(JSON.stringify({ kind: 'purge', order })),

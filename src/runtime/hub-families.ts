@@ -1,3 +1,4 @@
+import type { WatchCounts } from '../discovery/announced-hub.ts';
 import type { Hub } from '../hub/hub.ts';
 import type { HubCounts } from '../hub/hub-measures.ts';
 import {
@@ -17,13 +18,20 @@ export interface NamedHub {
   readonly profile: 'hub' | 'mercure';
   readonly counts: Readonly<RunningHubCounts>;
   readonly hub: Hub;
+  readonly watching: Readonly<WatchCounts>;
 }
 
 /**
  * The metrics of a hub. Hubs with the same name have the same series, which are added up when they are
  * printed.
  */
-export async function hubFamilies({ name, profile, counts, hub }: NamedHub): Promise<Family[]> {
+export async function hubFamilies({
+  name,
+  profile,
+  counts,
+  hub,
+  watching,
+}: NamedHub): Promise<Family[]> {
   const { measures } = hub;
   const { bytes, waitingMs } = await hub.backlog();
   const labels: Labels = { hub: name };
@@ -71,6 +79,23 @@ export async function hubFamilies({ name, profile, counts, hub }: NamedHub): Pro
         ['script', counts.withheldForScript],
         ['gone', counts.withheldGone],
       ]),
+    ),
+    gauge('hub_watched_pages', 'Followed pages that this process watches.', one(watching.watched)),
+    counter(
+      'hub_watch_requests_total',
+      'Requests of the gateway itself for watched pages, by what they have shown.',
+      by('outcome', [
+        ['first', watching.first],
+        ['unchanged', watching.unchanged],
+        ['changed', watching.changed],
+        ['unfit', watching.unfit],
+        ['failed', watching.failed],
+      ]),
+    ),
+    counter(
+      'hub_unwatched_pages_total',
+      'Followed pages that were not watched because there were too many.',
+      one(watching.refused),
     ),
     counter(
       'hub_deliveries_total',

@@ -2,6 +2,7 @@ import { mkdirSync } from 'node:fs';
 import { resolve } from 'node:path';
 import type { Jwks } from '../auth/jwks.ts';
 import type { Config, LogOptions } from '../config/config.ts';
+import type { PageStates } from '../discovery/page-watch.ts';
 import type { TokenCache } from '../discovery/token-cache.ts';
 import { type Clock, systemClock } from '../kernel/clock.ts';
 import { HubgateError, messageOf } from '../kernel/error.ts';
@@ -62,6 +63,8 @@ export interface Resources {
   readonly keySets: LeasePool<Jwks>;
   /** Tokens from token sources, by everything that determines the result of a source. */
   readonly tokenCaches: LeasePool<TokenCache>;
+  /** What watched pages looked like, by site. */
+  readonly pageStates: LeasePool<PageStates>;
   readonly playgrounds: PlaygroundSalts;
   /** The salts for a configuration that is being built. */
   saltsFor(config: Config): Salts;
@@ -128,6 +131,7 @@ export function openResources(config: Config, options: GatewayOptions): Resource
     hubCores: createHubCores(() => resources.stoppingWithinMs, log),
     keySets: createKeySets(),
     tokenCaches: new LeasePool(() => {}),
+    pageStates: new LeasePool(() => {}),
     playgrounds: new PlaygroundSalts(),
     saltsFor: options.playgroundSalts ?? ((next) => resources.playgrounds.for(next)),
     signals,
