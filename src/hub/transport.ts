@@ -27,6 +27,15 @@ export interface Transport {
    */
   append(update: Update): Promise<void>;
   /**
+   * Adds those of these updates whose ids the history does not have: next to each other, in this order, and
+   * all of them or none. The look-up and the append are one step, so that two processes that add the same
+   * updates at the same time store them once. The history knows the ids of the entries that it keeps. At most
+   * {@link ONCE_UPDATES} updates.
+   *
+   * @throws as {@link append}
+   */
+  appendOnce(updates: readonly Update[]): Promise<void>;
+  /**
    * Passes every entry from now on to `listener`, in order, several at a time if they arrived together. The
    * listener must not throw. A transport object has one tail.
    *
@@ -89,6 +98,9 @@ export interface Transport {
   /** Finishes pending appends, then closes. Another call does nothing. */
   close(): Promise<void>;
 }
+
+/** Updates of one call of {@link Transport.appendOnce}. */
+export const ONCE_UPDATES = 64;
 
 /** Presence events that a history keeps, independent of its limits for updates. */
 export const PRESENCE_EVENTS_KEPT = 1_000;

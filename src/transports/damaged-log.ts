@@ -104,6 +104,10 @@ class DamagedLog implements Transport {
     await this.#now().append(...given);
   }
 
+  async appendOnce(...given: Parameters<Transport['appendOnce']>): Promise<void> {
+    await this.#now().appendOnce(...given);
+  }
+
   async find(eventId: string): Promise<number | null> {
     return this.#now().find(eventId);
   }

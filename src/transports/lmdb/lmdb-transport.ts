@@ -118,6 +118,11 @@ class LmdbTransport implements Transport {
     await this.#commits.append(update);
   }
 
+  async appendOnce(updates: readonly Update[]): Promise<void> {
+    this.#refuseClosed();
+    await this.#commits.appendOnce(updates);
+  }
+
   async find(eventId: string): Promise<number | null> {
     this.#refuseClosed();
     if (!isPossibleId(eventId)) return null;
@@ -215,7 +220,8 @@ class LmdbTransport implements Transport {
       group.map((update) => ({ update, at: now })),
     );
     const evicted = { ...end.evicted };
-    const extent = { newest: end.position, updates: end.updates, now, added: group.length };
+    if (stored.length === 0) return { stored, oldest: this.#oldest };
+    const extent = { newest: end.position, updates: end.updates, now, added: stored.length };
     const log = evictableLog(this.#store, evicted);
     const oldest = evict(log, this.#options, extent, this.#oldest);
     this.#store.tail.put({ ...end, evicted });

@@ -66,6 +66,19 @@ export function createMemoryTransport({ size }: MemoryTransportOptions): Transpo
     }
   };
 
+  const add = (update: Update): void => {
+    position += 1;
+    lastEventId = update.id;
+    const isEvent = update.presence === true;
+    if (!isEvent) lastUpdateId = update.id;
+    const ring = isEvent ? events : updates;
+    const { oldest } = ring;
+    if (ring.isFull && oldest !== undefined) (isEvent ? evictEvent : evictUpdate)(oldest);
+    const entry = { position, update };
+    ring.add(remember(entry));
+    deliver([entry]);
+  };
+
   return {
     get position() {
       return position;
@@ -83,16 +96,11 @@ export function createMemoryTransport({ size }: MemoryTransportOptions): Transpo
     // Async, so that a closed transport rejects like the others.
     async append(update: Update) {
       refuseClosed();
-      position += 1;
-      lastEventId = update.id;
-      const isEvent = update.presence === true;
-      if (!isEvent) lastUpdateId = update.id;
-      const ring = isEvent ? events : updates;
-      const { oldest } = ring;
-      if (ring.isFull && oldest !== undefined) (isEvent ? evictEvent : evictUpdate)(oldest);
-      const entry = { position, update };
-      ring.add(remember(entry));
-      deliver([entry]);
+      add(update);
+    },
+    async appendOnce(some) {
+      refuseClosed();
+      for (const update of some) if (!ids.has(update.id)) add(update);
     },
     tail(listener) {
       deliver = listener;

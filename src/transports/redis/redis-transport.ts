@@ -153,6 +153,11 @@ class RedisTransport implements Transport {
     await this.#commits.append(update);
   }
 
+  async appendOnce(updates: readonly Update[]): Promise<void> {
+    this.#refuseClosed();
+    await this.#commits.appendOnce(updates);
+  }
+
   async find(eventId: string): Promise<number | null> {
     this.#refuseClosed();
     if (!isPossibleId(eventId)) return null;
