@@ -4,7 +4,14 @@ import { ANY, checkAddresses, checkPorts, LOOPBACK, portOf } from './check-addre
 import { checkHub } from './check-hub.ts';
 import type { Report } from './problem.ts';
 import { asksFiles, type ConfigRegistry, dataOf, everyRoute } from './routes.ts';
-import { isShared, storeOf, type TransportConfig } from './transports.ts';
+import { parsePostgresUrl } from './postgres-url.ts';
+import {
+  isShared,
+  type PostgresTransportConfig,
+  storeOf,
+  type TransportConfig,
+} from './transports.ts';
+import { messageOf } from '../kernel/error.ts';
 import { parseUrl } from '../kernel/parse-url.ts';
 
 /** The properties of the machine that a configuration depends on. */
@@ -148,11 +155,12 @@ function checkNames(
 
 /** Checks the options of a transport that depend on each other. */
 function checkTransport(transport: TransportConfig, report: Report): void {
-  if (transport.kind !== 'redis') return;
   const refuse = (code: string, message: string, hint: string, field?: string): void => {
     const where = field === undefined ? {} : { field };
     report(transport, { severity: 'error', code, message, hint }, where);
   };
+  if (transport.kind === 'postgres') checkPostgres(transport, refuse);
+  if (transport.kind !== 'redis') return;
   const { urls, sentinel, cluster } = transport;
   if (urls.length === 0) {
     refuse('redis-without-url', 'transport redis has no url', 'add url redis://HOST:6379');
@@ -168,6 +176,24 @@ function checkTransport(transport: TransportConfig, report: Report): void {
   if (urls.length > 1 && sentinel === null && !cluster) {
     const hint = 'add sentinel NAME or cluster, or name one server';
     refuse('several-redis-urls', 'several URLs, but neither sentinels nor a cluster', hint, 'urls');
+  }
+}
+
+function checkPostgres(
+  { url, listenUrl }: PostgresTransportConfig,
+  refuse: (code: string, message: string, hint: string, field?: string) => void,
+): void {
+  const example = 'postgres://USER@HOST:5432/DATABASE';
+  if (url === null) {
+    refuse('postgres-without-url', 'transport postgres has no url', `add url ${example}`);
+  }
+  for (const [field, secret] of Object.entries({ url, listenUrl })) {
+    if (secret === null) continue;
+    try {
+      parsePostgresUrl(secret.reveal());
+    } catch (error) {
+      refuse('bad-postgres-url', messageOf(error), `write ${example}`, field);
+    }
   }
 }
 

@@ -56,7 +56,36 @@ export interface RedisTransportConfig {
   readonly shared: boolean;
 }
 
-export type TransportConfig = MemoryTransportConfig | LmdbTransportConfig | RedisTransportConfig;
+/** A history in PostgreSQL, for several machines. */
+export interface PostgresTransportConfig {
+  readonly kind: 'postgres';
+  /** `postgres://` or `postgresql://`, possibly with several hosts. */
+  readonly url: Secret | null;
+  /** File with the password, read for each connection; null if the URL has it, or none is needed. */
+  readonly passwordFile: string | null;
+  /** The server itself, for LISTEN, if `url` is that of a pooler without sessions. */
+  readonly listenUrl: Secret | null;
+  /** Schema of the tables. */
+  readonly schema: string;
+  /** Name of the hub in the tables; null: derived from the site's address and the hub's path. */
+  readonly stream: string | null;
+  /** Number of updates that are kept; 0 means all. */
+  readonly maxLength: number;
+  /** 0 means no limit. */
+  readonly maxAgeMs: number;
+  /** What an update is acknowledged after: the commit, its start, or the commit on synchronous standbys as well. */
+  readonly durability: 'commit' | 'async' | 'replicated';
+  /** PEM file of the authorities that the server is verified with; null for those of the system. */
+  readonly trustPoolFile: string | null;
+  /** Whether another hub of this configuration may use the same stream. */
+  readonly shared: boolean;
+}
+
+export type TransportConfig =
+  | MemoryTransportConfig
+  | LmdbTransportConfig
+  | RedisTransportConfig
+  | PostgresTransportConfig;
 
 /** The notation of a transport, and its reach. */
 interface TransportKind<Settings extends TransportConfig> {
@@ -146,6 +175,38 @@ export const transportKinds: TransportKinds = {
         ? null
         : { id: `${urls.map((url) => url.reveal()).join(' ')} ${stream}`, shown: stream },
   },
+  postgres: {
+    defaults: {
+      kind: 'postgres',
+      url: null,
+      passwordFile: null,
+      listenUrl: null,
+      schema: 'hubgate',
+      stream: null,
+      maxLength: DEFAULT_UPDATES,
+      maxAgeMs: 0,
+      durability: 'commit',
+      trustPoolFile: null,
+      shared: false,
+    },
+    options: {
+      url: secretOption('url', 'a URL such as postgres://USER@127.0.0.1:5432/DATABASE'),
+      passwordFile: nameOption('password_file', 'a file with the password'),
+      listenUrl: secretOption('listen_url', 'the URL of the server itself'),
+      schema: wordOption('schema', 'the name of a schema'),
+      stream: nameOption('stream', 'a name for this hub'),
+      maxLength: countOption('max_length'),
+      maxAgeMs: durationOption('max_age'),
+      durability: choiceOption('durability', 'commit', 'async', 'replicated'),
+      trustPoolFile: nameOption('tls_trust_pool', 'a PEM file'),
+      shared: flagOption('shared'),
+    },
+    sharedBy: 'machines',
+    store: ({ url, schema, stream }) =>
+      stream === null
+        ? null
+        : { id: `${url?.reveal() ?? ''} ${schema} ${stream}`, shown: `${schema} ${stream}` },
+  },
 };
 
 export const TRANSPORT_KINDS = Object.keys(transportKinds) as readonly TransportConfig['kind'][];
@@ -167,6 +228,7 @@ export const transportShape: Shape<TransportConfig> = byKind<TransportConfig>({
   memory: shapeOf(transportKinds.memory),
   lmdb: shapeOf(transportKinds.lmdb),
   redis: shapeOf(transportKinds.redis),
+  postgres: shapeOf(transportKinds.postgres),
 });
 
 function shapeOf<Settings extends TransportConfig>({
@@ -184,7 +246,7 @@ function shapeOf<Settings extends TransportConfig>({
 
 /** Describes how much a transport keeps. */
 export function keptBy(transport: TransportConfig): string {
-  const updates = transport.kind === 'redis' ? transport.maxLength : transport.size;
+  const updates = 'maxLength' in transport ? transport.maxLength : transport.size;
   const count =
     updates === 0 ? 'all updates' : `the newest ${updates.toLocaleString('en')} updates`;
   const maxAgeMs = transport.kind === 'memory' ? 0 : transport.maxAgeMs;
@@ -198,6 +260,7 @@ export type OptionInput =
   | { readonly kind: 'duration' }
   | { readonly kind: 'name'; readonly expected: string }
   | { readonly kind: 'choice'; readonly choices: readonly string[] }
+  | { readonly kind: 'secret'; readonly expected: string }
   | { readonly kind: 'secrets'; readonly expected: string }
   /** A word for 0, or another word followed by a number. */
   | { readonly kind: 'degree'; readonly none: string; readonly some: string };
@@ -229,11 +292,21 @@ function nameOption(word: string, expected: string): TransportOption<string | nu
   return { word, input: { kind: 'name', expected }, shape: nullable(name(expected)) };
 }
 
+/** A text that is not empty. */
+function wordOption(word: string, expected: string): TransportOption<string> {
+  return { word, input: { kind: 'name', expected }, shape: name(expected) };
+}
+
 function choiceOption<const Choice extends string>(
   word: string,
   ...choices: readonly Choice[]
 ): TransportOption<Choice> {
   return { word, input: { kind: 'choice', choices }, shape: oneOf(...choices) };
+}
+
+/** A text that may contain a password; null if it is left out. */
+function secretOption(word: string, expected: string): TransportOption<Secret | null> {
+  return { word, input: { kind: 'secret', expected }, shape: nullable(secret) };
 }
 
 /** Texts that may contain a password. */

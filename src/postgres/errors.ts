@@ -1,10 +1,10 @@
 import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
 
 /**
- * SQLSTATEs after which another connection would do it: the server ends, is a standby now, or its tables have changed
- * under a prepared statement.
+ * SQLSTATEs after which another connection would do it: the server ends, is a standby now, or its tables have been changed or
+ * removed.
  */
-const ELSEWHERE = /^(?:08...|0A000|25006|25P03|53300|57P0[1-5]|58...)$/;
+const ELSEWHERE = /^(?:08...|0A000|25006|25P03|3F000|42883|42P01|53300|57P0[1-5]|58...)$/;
 /** SQLSTATEs of a state that passes: locks, conflicts of transactions, a full disk, too many connections. */
 const PASSING = /^(?:08...|0A000|25006|25P03|40...|53...|55...|57...|58...)$/;
 /** The server ends while a commit waits for a standby: the commit may be stored. */

@@ -1,10 +1,11 @@
 import { join } from 'node:path';
-import type { TransportConfig } from '../config/transports.ts';
+import type { PostgresTransportConfig, TransportConfig } from '../config/transports.ts';
 import type { Transport } from '../hub/transport.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { HubgateError } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
 import type { Scheduler } from '../kernel/scheduler.ts';
+import { Secret } from '../kernel/secret.ts';
 import { openDespiteDamage } from './damaged-log.ts';
 import type { History } from './history.ts';
 
@@ -78,7 +79,23 @@ const openers: TransportOpeners = {
       return openRedisHistory({ ...settings, stream: stream ?? 'hubgate' }, clock);
     },
   },
+  postgres: {
+    place: (settings, { hub }) => ({ ...settings, stream: settings.stream ?? hub }),
+    async open(settings, { clock, log }) {
+      const { openPostgresTransport } = await import('./postgres/postgres-transport.ts');
+      const random = Math.random;
+      return openPostgresTransport({ ...postgresPlace(settings), random, clock, log });
+    },
+    async openHistory(settings, clock) {
+      const { openPostgresHistory } = await import('./postgres/postgres-history.ts');
+      return openPostgresHistory(postgresPlace(settings), clock);
+    },
+  },
 };
+
+function postgresPlace({ url, stream, ...settings }: PostgresTransportConfig) {
+  return { ...settings, url: url ?? new Secret(''), stream: stream ?? 'hubgate' };
+}
 
 /** The settings of a transport with its location: a directory, or the names of its keys. */
 export function placeTransport(settings: TransportConfig, place: TransportPlace): TransportConfig {

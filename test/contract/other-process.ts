@@ -1,8 +1,10 @@
 import { systemClock } from '../../src/kernel/clock.ts';
 import { silentLogger } from '../../src/kernel/log.ts';
 import { Secret } from '../../src/kernel/secret.ts';
+import type { Transport } from '../../src/hub/transport.ts';
 import type { Update } from '../../src/hub/update.ts';
 import { openLmdbTransport } from '../../src/transports/lmdb/lmdb-transport.ts';
+import { openPostgresTransport } from '../../src/transports/postgres/postgres-transport.ts';
 import { openRedisTransport } from '../../src/transports/redis/redis-transport.ts';
 
 /*
@@ -13,18 +15,25 @@ import { openRedisTransport } from '../../src/transports/redis/redis-transport.t
 const [name, place = '', size = '', ...groups] = process.argv.slice(2);
 const common = { maxAgeMs: 0, clock: systemClock, log: silentLogger };
 const [url = '', stream = ''] = place.split(' ');
-const transport = await (name === 'lmdb'
-  ? openLmdbTransport({ ...common, path: place, size: Number(size), durability: 'commit' })
-  : openRedisTransport({
-      ...{
-        ...common,
-        urls: [new Secret(url)],
-        sentinel: null,
-        cluster: false,
-        trustPoolFile: null,
-      },
-      ...{ stream, maxLength: Number(size), replicas: 0, random: Math.random },
-    }));
+const stored = { ...common, stream, maxLength: Number(size), random: Math.random };
+const openers: Readonly<Record<string, () => Promise<Transport>>> = {
+  lmdb: () =>
+    openLmdbTransport({ ...common, path: place, size: Number(size), durability: 'commit' }),
+  redis: () =>
+    openRedisTransport({
+      ...stored,
+      ...{ urls: [new Secret(url)], sentinel: null, cluster: false },
+      ...{ trustPoolFile: null, replicas: 0 },
+    }),
+  postgres: () =>
+    openPostgresTransport({
+      ...stored,
+      ...{ url: new Secret(url), passwordFile: null, listenUrl: null, trustPoolFile: null },
+      ...{ schema: 'hubgate', durability: 'commit' },
+    }),
+};
+const transport = await openers[name ?? '']?.();
+if (transport === undefined) throw new Error(`no transport ${name}`);
 transport.tail(() => {});
 const plain = { topics: ['topic'], data: '', retry: null };
 const kinds = {

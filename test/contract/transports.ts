@@ -14,7 +14,9 @@ import { silentLogger } from '../../src/kernel/log.ts';
 import { openLmdbTransport } from '../../src/transports/lmdb/lmdb-transport.ts';
 import { createMemoryTransport } from '../../src/transports/memory/memory-transport.ts';
 import { Secret } from '../../src/kernel/secret.ts';
+import { openPostgresTransport } from '../../src/transports/postgres/postgres-transport.ts';
 import { openRedisTransport } from '../../src/transports/redis/redis-transport.ts';
+import { type PostgresServer, startPostgres } from '../support/postgres-server.ts';
 import { programPath } from '../support/program.ts';
 import { type RedisServer, startRedis } from '../support/redis-server.ts';
 import { removeWith } from '../support/temporary-directory.ts';
@@ -113,6 +115,35 @@ export const implementations: readonly Implementation[] = [
       };
     },
   },
+  {
+    name: 'postgres',
+    isShared: true,
+    // It goes by the clock of the server.
+    hasAge: false,
+    keptEvents: SHARED_PRESENCE_EVENTS_KEPT,
+    async log(test, { size }) {
+      const server = await postgresOf(test);
+      const psql = programPath(test, 'psql', 'postgresql-client');
+      if (server === null || psql === null) return null;
+      const stream = `test:${randomUUID()}`;
+      const run = (text: string): void => void execFileSync(psql, ['-Xqc', text, server.url]);
+      return {
+        open: () =>
+          openPostgresTransport({
+            ...{ url: new Secret(server.url), passwordFile: null, trustPoolFile: null },
+            ...{ listenUrl: null, schema: 'hubgate', stream, durability: 'commit' },
+            ...{ maxLength: size, maxAgeMs: 0 },
+            ...{ random: Math.random, clock: systemClock, log: silentLogger },
+          }),
+        appendElsewhere: (groups) =>
+          otherProcess(['postgres', `${server.url} ${stream}`, String(size)], groups),
+        async breakStore() {
+          run('ALTER TABLE hubgate.entries ADD CONSTRAINT small CHECK (size < 1000000) NOT VALID');
+          return () => run('ALTER TABLE hubgate.entries DROP CONSTRAINT small');
+        },
+      };
+    },
+  },
 ];
 
 function otherProcess(log: readonly string[], groups: readonly string[]): void {
@@ -127,6 +158,13 @@ const ends: (() => unknown)[] = [];
 after(async () => {
   for (const end of ends) await end();
 });
+
+let postgres: Promise<PostgresServer | null> | undefined;
+
+function postgresOf(test: TestContext): Promise<PostgresServer | null> {
+  postgres ??= startPostgres(test, { after: (end) => ends.push(end) });
+  return postgres;
+}
 
 /** One server for the whole file. */
 function redisOf(test: TestContext): Promise<RedisServer | null> {

@@ -19,6 +19,8 @@ export interface PostgresServer {
   readonly directory: string;
   /** Runs a statement in a connection of its own. */
   query(text: string, values?: readonly unknown[]): Promise<readonly Record<string, unknown>[]>;
+  /** The same server with another database. */
+  database(name: string): PostgresServer;
   /** Ends the server with all of its processes at once, as a loss of power ends it. */
   kill(): Promise<void>;
   /** Ends it in order, and all connections with it. */
@@ -115,19 +117,13 @@ async function start(
     await killWhole(child);
     await rm(dirname(data), { recursive: true, force: true, maxRetries: 5 });
   });
-  const url = `postgres://postgres@127.0.0.1:${port}/postgres`;
-  return {
-    ...{ port, url, directory: data },
-    async query(text, values = []) {
-      const client = new pg.Client({ connectionString: url });
-      client.on('error', () => {});
-      await client.connect();
-      try {
-        return (await client.query<Record<string, unknown>>(text, [...values])).rows;
-      } finally {
-        await client.end();
-      }
-    },
+  const at = (name: string): Pick<PostgresServer, 'url' | 'query'> => {
+    const url = `postgres://postgres@127.0.0.1:${port}/${name}`;
+    return { url, query: (text, values) => queried(url, text, values) };
+  };
+  const server: PostgresServer = {
+    ...{ port, directory: data, ...at('postgres') },
+    database: (name) => ({ ...server, ...at(name) }),
     kill: () => killWhole(child),
     stop: () => ended(child, 'SIGINT'),
     async restart() {
@@ -146,6 +142,22 @@ async function start(
       await run(join(programs, 'pg_ctl'), ['promote', '-w', '-D', data], { ...user, cwd: data });
     },
   };
+  return server;
+}
+
+async function queried(
+  url: string,
+  text: string,
+  values: readonly unknown[] = [],
+): Promise<readonly Record<string, unknown>[]> {
+  const client = new pg.Client({ connectionString: url });
+  client.on('error', () => {});
+  await client.connect();
+  try {
+    return (await client.query<Record<string, unknown>>(text, [...values])).rows;
+  } finally {
+    await client.end();
+  }
 }
 
 async function launched(program: string, data: string): Promise<ChildProcess> {

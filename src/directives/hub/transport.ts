@@ -34,6 +34,19 @@ const INSTEAD: Readonly<Record<string, string>> = { bolt: 'lmdb', local: 'memory
  *         tls_trust_pool <pem>
  *         shared
  *     }
+ *
+ *     transport postgres {
+ *         url <url>
+ *         password_file <file>
+ *         listen_url <url>
+ *         schema <name>
+ *         stream <name>
+ *         max_length <n>
+ *         max_age <duration>
+ *         durability commit|async|replicated
+ *         tls_trust_pool <pem>
+ *         shared
+ *     }
  */
 export function transport(cursor: Cursor): TransportConfig {
   const word = cursor.argument(`one of ${TRANSPORT_KINDS.join(', ')}`);
@@ -85,6 +98,8 @@ function read(cursor: Cursor, input: OptionInput): unknown {
       return name(cursor, input.expected);
     case 'choice':
       return oneOf(cursor, input.choices);
+    case 'secret':
+      return new Secret(cursor.argument(input.expected).text);
     case 'secrets':
       return cursor.several(input.expected).map(({ text }) => new Secret(text));
     case 'degree':

@@ -1,0 +1,154 @@
+import { randomBytes } from 'node:crypto';
+import type { PostgresTransportConfig } from '../../config/transports.ts';
+import type { Update } from '../../hub/update.ts';
+import type { Clock } from '../../kernel/clock.ts';
+import { HubgateError } from '../../kernel/error.ts';
+import type { Sessions } from '../../kernel/sessions.ts';
+import type { Queries } from '../../postgres/connection.ts';
+import { faultOf } from '../../postgres/errors.ts';
+import type { HandedOut, StoredEntry } from '../handed-out.ts';
+import { type ReadBacks, uncertain } from '../read-backs.ts';
+import type { Session } from './session.ts';
+import { encodeBody } from './stored-entry.ts';
+import type { StoredLog } from './stored-log.ts';
+import { quoted } from './tables.ts';
+
+/** How long a group is retried if its answer was lost. */
+const RETRY_MS = 8000;
+/** Entries that are evicted beyond the number of appended ones, so that a lowered limit never blocks the server. */
+const EVICTED_EXTRA = 64;
+
+/** What is appended, and how. */
+export interface AppendRequest {
+  readonly schema: string;
+  readonly stream: number;
+  /** A group with a number that its writer has used is stored already; null: it is stored whenever it is asked. */
+  readonly writer: { readonly id: string; readonly batch: number } | null;
+  /** Random; the keys of the entries begin with it. */
+  readonly name: string;
+  readonly updates: readonly Update[];
+  /** Times of publication; null for now. */
+  readonly times: readonly (number | null)[];
+  readonly maxLength: number;
+  readonly maxAgeMs: number;
+  /** Most entries to evict. */
+  readonly most: number;
+  readonly durability: PostgresTransportConfig['durability'];
+}
+
+interface Appended {
+  /** Of the last entry. */
+  readonly position: number;
+  /** Key of the entry before the group; null if an earlier attempt has stored the group. */
+  readonly previous: string | null;
+  /** Position of the last signal. */
+  readonly signals: number;
+}
+
+/** Appends in one statement, which is a transaction of its own unless `on` is in one. */
+export async function appendGroup(on: Queries, request: AppendRequest): Promise<Appended> {
+  const { schema, stream, writer, name, updates, times } = request;
+  const { maxLength, maxAgeMs, most, durability } = request;
+  const s = quoted(schema);
+  const [row] = await on.query(
+    `SELECT * FROM ${s}.append($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`,
+    [
+      ...[stream, writer?.id ?? null, writer?.batch ?? null, name],
+      updates.map(({ id }) => id),
+      updates.map(({ presence }) => presence === true),
+      updates.map(encodeBody),
+      times,
+      ...[maxLength, maxAgeMs, most, durability],
+    ],
+    { name: `${s} append` },
+  );
+  const { last_position: position, previous, signals } = row ?? {};
+  return {
+    position: Number(position),
+    previous: typeof previous === 'string' ? previous : null,
+    signals: Number(signals),
+  };
+}
+
+interface GroupAppendOptions
+  extends Pick<PostgresTransportConfig, 'schema' | 'maxLength' | 'maxAgeMs' | 'durability'> {
+  /** Different for each opening of a history. */
+  readonly writer: string;
+  readonly sessions: Sessions<Session>;
+  readonly storedLog: StoredLog;
+  readonly handedOut: HandedOut;
+  readonly readBacks: ReadBacks;
+  /** Delivers a group that follows what was read, without reading it; returns whether it did. */
+  readonly deliver: (entries: readonly StoredEntry[], signals: number) => boolean;
+  readonly clock: Clock;
+}
+
+/** Stores a group of updates exactly once, however often the answer is lost, and waits until it is delivered. */
+export class GroupAppend {
+  readonly #options: GroupAppendOptions;
+  #batch = 0;
+
+  constructor(options: GroupAppendOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Resolves when the whole group has been delivered.
+   *
+   * @throws HubgateError `transport-failed` if it is not stored, `transport-uncertain` if that is unknown
+   */
+  async store(group: readonly Update[]): Promise<void> {
+    const { clock, sessions } = this.#options;
+    this.#batch += 1;
+    const name = randomBytes(12).toString('base64url');
+    const end = clock.monotonic() + RETRY_MS;
+    let mayBeStored = false;
+    for (;;) {
+      const session = mayBeStored ? await sessions.next(end) : sessions.live();
+      if (session === null) throw uncertain('PostgreSQL disconnected before it answered');
+      try {
+        await this.#append(session, name, group, end);
+        return;
+      } catch (error) {
+        if (error instanceof HubgateError) throw error;
+        const { message, isNotDone, isElsewhere } = faultOf(error);
+        if (isElsewhere) session.close();
+        if (isNotDone && !mayBeStored) {
+          const why = `The update could not be stored: PostgreSQL says ${message}`;
+          throw new HubgateError('transport-failed', why, { cause: error });
+        }
+        // The answer is lost. The server knows whether it has stored the group with this number.
+        mayBeStored = true;
+        if (!isNotDone) session.close();
+        else if (!session.isLost) throw uncertain(`PostgreSQL says ${message}`);
+      }
+    }
+  }
+
+  async #append(
+    session: Session,
+    name: string,
+    updates: readonly Update[],
+    end: number,
+  ): Promise<void> {
+    const { writer, storedLog, handedOut, readBacks, deliver, clock, ...limits } = this.#options;
+    const { position, previous, signals } = await appendGroup(session.appends, {
+      ...limits,
+      ...{ name, updates, stream: storedLog.stream },
+      writer: { id: writer, batch: this.#batch },
+      times: updates.map(() => null),
+      most: updates.length + EVICTED_EXTRA,
+    });
+    const before = position - updates.length;
+    const entries = updates.map((update, index) => ({
+      ...{ position: before + index + 1, update, at: clock.now() },
+      key: `${name}:${index + 1}`,
+      previous: index === 0 ? (previous ?? '') : `${name}:${index}`,
+    }));
+    if (previous !== null && deliver(entries, signals)) return;
+    const key = `${name}:${updates.length}`;
+    if (handedOut.has(position, key)) return;
+    const leftMs = Math.max(0, end - clock.monotonic());
+    await readBacks.wait({ position, key }, leftMs, uncertain('it was not read back in time'));
+  }
+}

@@ -1,0 +1,171 @@
+import { type LogEntry, type Missed, missedBetween } from '../../hub/transport.ts';
+import type { Clock } from '../../kernel/clock.ts';
+import { messageOf } from '../../kernel/error.ts';
+import type { Logger } from '../../kernel/log.ts';
+import type { HandedOut, StoredEntry } from '../handed-out.ts';
+import { reconcile } from '../lost-end.ts';
+import type { ReadBacks } from '../read-backs.ts';
+import type { PostgresSignals } from './postgres-signals.ts';
+import type { Session } from './session.ts';
+import type { StoredLog } from './stored-log.ts';
+
+/**
+ * How long the reader waits for a notification. Afterwards it looks without one, because a notification may be missed,
+ * and checks whether the history is still the same.
+ */
+const LOOK_MS = 5000;
+/** Entries that are delivered at once, and their bytes. */
+const ENTRIES_AT_ONCE = 128;
+const BYTES_AT_ONCE = 1024 * 1024;
+/** Entries that a starting process reads, so that it knows its way back if the end is lost. */
+const REMEMBERED = 1000;
+
+interface NotifiedReaderOptions {
+  readonly storedLog: StoredLog;
+  /** Written only by this reader. */
+  readonly handedOut: HandedOut;
+  readonly readBacks: ReadBacks;
+  readonly signals: PostgresSignals;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/**
+ * Reads the history when the server notifies it, and delivers new entries. After every connection, every few seconds,
+ * and if an entry does not follow the previous one, it verifies that this is the history that it has read. Entries that
+ * replace a lost end are delivered as well.
+ */
+export class NotifiedReader {
+  readonly #options: NotifiedReaderOptions;
+  #isDue = false;
+  #wake: () => void = () => {};
+  /** Called with new entries, in the order of the history. */
+  deliver: (entries: readonly LogEntry[]) => void = () => {};
+  /** Called with what was evicted before it could be delivered. */
+  overtaken: (missed: Missed) => void = () => {};
+
+  constructor(options: NotifiedReaderOptions) {
+    this.#options = options;
+  }
+
+  /** Accepts the current history; this process begins at its end. */
+  async begin({ reader }: Session): Promise<void> {
+    const { storedLog, handedOut, signals } = this.#options;
+    const end = await storedLog.end(reader);
+    await signals.begin(reader);
+    handedOut.beginAt(end);
+    const from = Math.max(1, end.position - handedOut.recent.capacity + 1);
+    handedOut.remember(await storedLog.newest(reader, [from, end.position], REMEMBERED));
+  }
+
+  /**
+   * A notification: the position of the last entry, or nothing for a signal. What this process has delivered itself
+   * needs no look.
+   */
+  notified(payload: string): void {
+    if (payload !== '' && Number(payload) <= this.#options.handedOut.stored) return;
+    this.lookAgain();
+  }
+
+  lookAgain(): void {
+    this.#isDue = true;
+    this.#wake();
+  }
+
+  /** Delivers new entries until the session is lost; resolves to the reason. */
+  async follow(session: Session): Promise<string> {
+    const { signals } = this.#options;
+    let reason = 'the connection is lost';
+    session.onEnd((why) => {
+      reason = why;
+      this.#wake();
+    });
+    signals.flush();
+    try {
+      while (!session.isLost) {
+        this.#isDue = false;
+        if (!(await this.#look(session)) && !session.isLost) await this.#nextNotification();
+      }
+      return reason;
+    } catch (error) {
+      return session.isLost ? reason : messageOf(error);
+    }
+  }
+
+  /** As the function of that name. */
+  reconcile({ reader }: Session): Promise<boolean> {
+    return reconcile(reader, { store: 'PostgreSQL', ...this.#options });
+  }
+
+  /**
+   * Delivers entries that this process has just stored, if they are the next ones and no signal precedes them. Otherwise
+   * they are read.
+   */
+  deliverOwn = (entries: readonly StoredEntry[], signalEnd: number): boolean => {
+    const { handedOut, signals } = this.#options;
+    const [first] = entries;
+    if (first === undefined || !handedOut.isFollowedBy(first) || signals.last !== signalEnd) {
+      this.lookAgain();
+      return false;
+    }
+    this.#handOut(entries, null);
+    return true;
+  };
+
+  /** Resolves to whether there may be more to read at once. */
+  async #look(session: Session): Promise<boolean> {
+    const { storedLog, handedOut, signals } = this.#options;
+    const { reader } = session;
+    const from = handedOut.stored;
+    const view = await storedLog.view(reader, from, ENTRIES_AT_ONCE, BYTES_AT_ONCE);
+    // All earlier signals are passed on first, so that nothing is delivered to streams that a signal has ended.
+    if (view.signals !== signals.last) await signals.catchUp(reader);
+    // Meanwhile, this process may have delivered entries of its own.
+    if (handedOut.stored !== from) return true;
+    const [first] = view.entries;
+    if (first === undefined || !handedOut.isFollowedBy(first)) {
+      const isSame = view.position === from && view.key === (handedOut.lastKey ?? null);
+      if (!isSame && (await this.reconcile(session))) return true;
+      if (handedOut.stored !== from) return true;
+      if (first === undefined) {
+        signals.flush();
+        return this.#isDue;
+      }
+    }
+    this.#handOut(view.entries, missedIn(view.entries, from, view.evicted));
+    return true;
+  }
+
+  #handOut(entries: readonly StoredEntry[], missed: Missed | null): void {
+    const { handedOut, readBacks } = this.#options;
+    const seen = handedOut.advance(entries);
+    if (missed !== null) this.overtaken(missed);
+    this.deliver(seen);
+    readBacks.settle(handedOut);
+  }
+
+  #nextNotification(): Promise<void> {
+    const { clock } = this.#options;
+    return new Promise((resolve) => {
+      const stop = clock.after(LOOK_MS, () => this.#wake());
+      this.#wake = () => {
+        stop();
+        this.#wake = () => {};
+        resolve();
+      };
+      if (this.#isDue) this.#wake();
+    });
+  }
+}
+
+/** What was evicted before or between these entries, because other processes are further ahead than this one. */
+function missedIn(
+  entries: readonly StoredEntry[],
+  from: number,
+  evicted: { readonly updates: number; readonly events: number },
+): Missed | null {
+  const [first, last] = [entries.at(0), entries.at(-1)];
+  if (first === undefined || last === undefined) return null;
+  if (last.position - from === entries.length) return null;
+  return missedBetween(from, first.position, evicted);
+}

@@ -1,0 +1,142 @@
+import { randomBytes } from 'node:crypto';
+import { PAGE_BYTES } from '../../hub/transport.ts';
+import type { Clock } from '../../kernel/clock.ts';
+import { HubgateError, messageOf } from '../../kernel/error.ts';
+import {
+  connectPostgres,
+  type PostgresConnection,
+  type PostgresPlace,
+  type Row,
+} from '../../postgres/connection.ts';
+import type { StoredEntry } from '../handed-out.ts';
+import type { History, HistoryEntry, HistoryFault, HistoryStats } from '../history.ts';
+import { appendGroup } from './group-append.ts';
+import { decodeEntry } from './stored-entry.ts';
+import { StoredLog, type StreamPlace } from './stored-log.ts';
+import { ensureTables, quoted, setUpSql } from './tables.ts';
+
+const AT_ONCE = 256;
+
+/** Opens the history of a hub in PostgreSQL for its operator. Gateways may be using it. */
+export async function openPostgresHistory(
+  place: PostgresPlace & StreamPlace,
+  clock: Clock,
+): Promise<History> {
+  const connection = await connectPostgres(place, { clock });
+  try {
+    await ensureTables(connection, place.schema);
+    const log = new StoredLog(place);
+    await log.create(connection);
+    return new PostgresHistory(place.schema, connection, log);
+  } catch (error) {
+    connection.close();
+    if (error instanceof HubgateError) throw error;
+    const message = `PostgreSQL cannot be used: ${messageOf(error)}`;
+    throw new HubgateError('transport-failed', message, { cause: error });
+  }
+}
+
+export { setUpSql };
+
+class PostgresHistory implements History {
+  readonly #schema: string;
+  readonly #connection: PostgresConnection;
+  readonly #log: StoredLog;
+
+  constructor(schema: string, connection: PostgresConnection, log: StoredLog) {
+    this.#schema = schema;
+    this.#connection = connection;
+    this.#log = log;
+  }
+
+  /** The bytes are this hub's part of the table, by its number of entries. */
+  async stats(): Promise<HistoryStats> {
+    const s = quoted(this.#schema);
+    const at = (order: 'ASC' | 'DESC'): string =>
+      `(SELECT at FROM ${s}.entries WHERE stream = s.id AND position > s.evicted_updates ORDER BY position ${order} LIMIT 1)`;
+    const [row] = await this.#connection.query(
+      `SELECT s.updates + s.events AS kept, s.position, s.last_id, ${at('ASC')} AS oldest, ${at('DESC')} AS newest,
+        pg_total_relation_size('${s.replaceAll("'", "''")}.entries') * (s.updates + s.events)
+          / greatest(1, (SELECT sum(updates + events) FROM ${s}.streams)) AS bytes
+      FROM ${s}.streams s WHERE s.id = $1`,
+      [this.#log.stream],
+    );
+    const { kept, position, last_id: id, oldest, newest, bytes } = row ?? {};
+    return {
+      updates: Number(kept ?? 0),
+      position: Number(position ?? 0),
+      lastEventId: typeof id === 'string' ? id : null,
+      oldestAt: oldest === null || oldest === undefined ? null : Number(oldest),
+      newestAt: newest === null || newest === undefined ? null : Number(newest),
+      bytes: Math.round(Number(bytes ?? 0)),
+    };
+  }
+
+  async *entries(): AsyncIterable<readonly HistoryEntry[]> {
+    for await (const page of this.#pages()) {
+      yield page.map((row) => {
+        const { at, update } = decodeEntry(row);
+        return { at, update };
+      });
+    }
+  }
+
+  async add(entries: readonly HistoryEntry[]): Promise<void> {
+    await appendGroup(this.#connection, {
+      ...{ schema: this.#schema, stream: this.#log.stream, writer: null, durability: 'commit' },
+      name: randomBytes(12).toString('base64url'),
+      updates: entries.map(({ update }) => update),
+      times: entries.map(({ at }) => at),
+      ...{ maxLength: 0, maxAgeMs: 0, most: 0 },
+    });
+  }
+
+  async verify(progress: (checked: number) => void): Promise<readonly HistoryFault[]> {
+    const faults: HistoryFault[] = [];
+    let checked = 0;
+    let previous: StoredEntry | null = null;
+    for await (const page of this.#pages()) {
+      for (const row of page) {
+        const read = entryOrFault(row, previous);
+        if ('message' in read) faults.push(read);
+        else previous = read;
+      }
+      checked += page.length;
+      progress(checked);
+    }
+    return faults;
+  }
+
+  async compact(): Promise<never> {
+    const message = 'PostgreSQL frees space by itself (autovacuum); there is nothing to compact';
+    throw new HubgateError('not-supported', message);
+  }
+
+  async close(): Promise<void> {
+    this.#connection.close();
+  }
+
+  /** Up to the current end of the history. Entries that are evicted in the meantime are left out. */
+  async *#pages(): AsyncIterable<readonly Row[]> {
+    const { position: end } = await this.#log.end(this.#connection);
+    for (let from = 0; from < end; ) {
+      const page = await this.#log.rows(this.#connection, [from + 1, end], AT_ONCE, PAGE_BYTES);
+      const last = page.at(-1);
+      if (last === undefined) return;
+      yield page;
+      from = Number(last['position']);
+    }
+  }
+}
+
+function entryOrFault(row: Row, previous: StoredEntry | null): StoredEntry | HistoryFault {
+  const position = Number(row['position']);
+  try {
+    const read = decodeEntry(row);
+    const follows = previous === null || read.position !== previous.position + 1;
+    if (follows || read.previous === previous.key) return read;
+    return { position, message: 'it does not follow the one before it' };
+  } catch (error) {
+    return { position, message: messageOf(error) };
+  }
+}

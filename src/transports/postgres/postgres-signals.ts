@@ -1,0 +1,123 @@
+import { randomUUID } from 'node:crypto';
+import type { TransportSignals } from '../../hub/transport.ts';
+import type { Queries, Row } from '../../postgres/connection.ts';
+import type { Session } from './session.ts';
+import type { StoredLog } from './stored-log.ts';
+import { quoted } from './tables.ts';
+
+/** Signals that are read in one step. */
+const AT_ONCE = 1000;
+/** Signals that wait here while PostgreSQL is unavailable. */
+const WAITING = 10_000;
+/** Signals whose keys are known, in order to find out which of them a server has lost in a failover. */
+const KNOWN = 1000;
+
+interface PostgresSignalsOptions {
+  readonly schema: string;
+  readonly storedLog: StoredLog;
+  readonly process: string;
+  /** @throws while PostgreSQL is unavailable */
+  readonly session: () => Session;
+}
+
+/** Signals to the hubs of all nodes, in a table next to the history. Nodes that were unavailable read them later. */
+export class PostgresSignals implements TransportSignals {
+  readonly #options: PostgresSignalsOptions;
+  readonly #s: string;
+  readonly #known = new Map<number, string>();
+  #waiting: string[] = [];
+  #listener: (message: string) => void = () => {};
+  #last = 0;
+
+  constructor(options: PostgresSignalsOptions) {
+    this.#options = options;
+    this.#s = quoted(options.schema);
+  }
+
+  /** Position of the last signal that was read. */
+  get last(): number {
+    return this.#last;
+  }
+
+  send(message: string): void {
+    this.#add(message).catch(() => {
+      this.#waiting.push(message);
+      if (this.#waiting.length > WAITING) this.#waiting.shift();
+    });
+  }
+
+  receive(listener: (message: string) => void): void {
+    this.#listener = listener;
+  }
+
+  /** Earlier signals do not concern a process that had no streams at the time. */
+  async begin(on: Queries): Promise<void> {
+    const newest = await this.#newest(on);
+    for (const row of newest.toReversed()) this.#remember(row);
+    const text = `SELECT position FROM ${this.#s}.signal_ends WHERE stream = $1`;
+    const [end] = await on.query(text, [this.#options.storedLog.stream]);
+    this.#last = Number(end?.['position'] ?? 0);
+  }
+
+  /** After a failover, signals may be lost, and others may have their positions: reads on after the last common one. */
+  async resume(on: Queries): Promise<void> {
+    const newest = await this.#newest(on);
+    const common = newest.find((row) => this.#known.get(Number(row['position'])) === row['key']);
+    const oldest = newest.at(-1);
+    const before = oldest === undefined ? 0 : Number(oldest['position']) - 1;
+    if (newest[0]?.['position'] !== this.#last || common !== newest[0]) {
+      this.#last = common === undefined ? Math.min(before, this.#last) : Number(common['position']);
+    }
+    await this.catchUp(on);
+  }
+
+  /** Passes on all signals that have arrived in the meantime. */
+  async catchUp(on: Queries): Promise<void> {
+    const { storedLog } = this.#options;
+    const text = `SELECT position, key, process, message FROM ${this.#s}.signals
+      WHERE stream = $1 AND position > $2 ORDER BY position LIMIT ${AT_ONCE}`;
+    for (let count = AT_ONCE; count === AT_ONCE; ) {
+      const rows = await on.query(text, [storedLog.stream, this.#last], {
+        name: `${this.#s} signals`,
+      });
+      for (const row of rows) this.#take(row);
+      count = rows.length;
+    }
+  }
+
+  /** Sends the waiting signals, and keeps those that could not be sent. */
+  flush(): void {
+    const messages = this.#waiting;
+    this.#waiting = [];
+    for (const message of messages) this.send(message);
+  }
+
+  #take(row: Row): void {
+    this.#last = Number(row['position']);
+    this.#remember(row);
+    if (row['process'] !== this.#options.process) this.#listener(String(row['message']));
+  }
+
+  #remember({ position, key }: Row): void {
+    this.#known.set(Number(position), String(key));
+    if (this.#known.size <= KNOWN) return;
+    for (const oldest of this.#known.keys()) {
+      this.#known.delete(oldest);
+      break;
+    }
+  }
+
+  /** The newest first. */
+  #newest(on: Queries): Promise<readonly Row[]> {
+    const text = `SELECT position, key FROM ${this.#s}.signals
+      WHERE stream = $1 ORDER BY position DESC LIMIT ${KNOWN}`;
+    return on.query(text, [this.#options.storedLog.stream]);
+  }
+
+  async #add(message: string): Promise<void> {
+    const { storedLog, process, session } = this.#options;
+    const values = [storedLog.stream, randomUUID(), process, message];
+    const text = `SELECT ${this.#s}.signal($1, $2, $3, $4)`;
+    await session().commands.query(text, values, { name: `${this.#s} signal` });
+  }
+}

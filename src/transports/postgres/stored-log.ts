@@ -1,0 +1,166 @@
+import type { Evicted } from '../../hub/transport.ts';
+import { MAX_ID_BYTES } from '../../hub/update.ts';
+import { HubgateError } from '../../kernel/error.ts';
+import type { Queries, Row } from '../../postgres/connection.ts';
+import type { LogEnd, StoredEntry } from '../handed-out.ts';
+import type { ComparedLog } from '../lost-end.ts';
+import { decodeEntry, ENTRY_COLUMNS } from './stored-entry.ts';
+import { channelOf, quoted } from './tables.ts';
+
+/** Where a history is. */
+export interface StreamPlace {
+  readonly schema: string;
+  readonly stream: string;
+}
+
+/** A moment of a history, with the entries that follow a position. */
+export interface LogView extends LogEnd {
+  readonly evicted: Evicted;
+  /** Position of the last signal. */
+  readonly signals: number;
+  readonly entries: readonly StoredEntry[];
+}
+
+/** The history as stored in PostgreSQL. Each method is one statement on the given connection. */
+export class StoredLog implements ComparedLog<Queries> {
+  /** Number of the stream in the tables; 0 before {@link create}. */
+  stream = 0;
+  readonly #place: StreamPlace;
+  readonly #s: string;
+
+  constructor(place: StreamPlace) {
+    this.#place = place;
+    this.#s = quoted(place.schema);
+  }
+
+  /** Creates the history unless it exists. */
+  async create(on: Queries): Promise<void> {
+    const { schema, stream } = this.#place;
+    const s = this.#s;
+    const find = `SELECT id FROM ${s}.streams WHERE name = $1`;
+    let [row] = await on.query(find, [stream]);
+    if (row === undefined) {
+      const channel = channelOf(schema, stream);
+      await on.query(
+        `WITH made AS (
+          INSERT INTO ${s}.streams (name, channel) VALUES ($1, $2) ON CONFLICT DO NOTHING RETURNING id
+        ) INSERT INTO ${s}.signal_ends SELECT id, 0 FROM made`,
+        [stream, channel],
+      );
+      [row] = await on.query(find, [stream]);
+    }
+    if (row === undefined) throw new HubgateError('transport-failed', 'The stream was removed');
+    this.stream = Number(row['id']);
+  }
+
+  async end(on: Queries): Promise<LogEnd> {
+    const s = this.#s;
+    const text = `SELECT position AS top, key AS top_key, last_id, last_update_id
+      FROM ${s}.streams WHERE id = $1`;
+    const [row] = await on.query(text, [this.stream], { name: `${s} end` });
+    return endOf(row);
+  }
+
+  /** The end of the history, and the entries after a position, as they are at one moment. */
+  async view(on: Queries, after: number, limit: number, bytes: number): Promise<LogView> {
+    const s = this.#s;
+    const text = `SELECT s.position AS top, s.key AS top_key, s.last_id, s.last_update_id,
+        s.evicted_updates, s.evicted_events, n.position AS signals, ${ENTRY_COLUMNS}
+      FROM ${s}.streams s JOIN ${s}.signal_ends n ON n.stream = s.id
+      LEFT JOIN LATERAL (${this.#pageSql('p.position > $2')}) e ON true
+      WHERE s.id = $1 ORDER BY e.position`;
+    const values = [this.stream, after, limit, finite(bytes)];
+    const rows = await on.query(text, values, { name: `${s} view` });
+    const [first] = rows;
+    const entries = rows.filter((row) => row['position'] !== null).map(decodeEntry);
+    const signals = Number(first?.['signals'] ?? 0);
+    return { ...endOf(first), evicted: evictedOf(first), signals, entries };
+  }
+
+  /** Reads from the first of two positions to the second, as far as `limit` and `bytes` allow. */
+  async page(
+    on: Queries,
+    [first, last]: readonly [first: number, last: number],
+    limit: number,
+    bytes: number,
+  ): Promise<readonly StoredEntry[]> {
+    return (await this.rows(on, [first, last], limit, bytes)).map(decodeEntry);
+  }
+
+  /** As {@link page}, but not decoded. */
+  rows(
+    on: Queries,
+    [first, last]: readonly [first: number, last: number],
+    limit: number,
+    bytes: number,
+  ): Promise<readonly Row[]> {
+    const text = this.#pageSql('p.position BETWEEN $2 AND $5');
+    const values = [this.stream, first, Math.min(limit, MOST), finite(bytes), last];
+    return on.query(text, values, { name: `${this.#s} page` });
+  }
+
+  /** Reads the newest entries between two positions, oldest first, at most `limit`. */
+  async newest(
+    on: Queries,
+    [first, last]: readonly [first: number, last: number],
+    limit: number,
+  ): Promise<readonly StoredEntry[]> {
+    if (first > last) return [];
+    const text = `SELECT ${ENTRY_COLUMNS} FROM ${this.#s}.entries e
+      WHERE e.stream = $1 AND e.position BETWEEN $2 AND $3 ORDER BY e.position DESC LIMIT $4`;
+    const values = [this.stream, first, last, limit];
+    const rows = await on.query(text, values, { name: `${this.#s} newest` });
+    return rows.toReversed().map(decodeEntry);
+  }
+
+  /** The earliest kept position of an id; null if there is none. */
+  async find(on: Queries, eventId: string): Promise<number | null> {
+    // No text in the database contains it.
+    if (eventId.includes('\0')) return null;
+    const text = `SELECT position FROM ${this.#s}.entries
+      WHERE stream = $1 AND id = $2 AND octet_length(id) <= ${MAX_ID_BYTES} ORDER BY position LIMIT 1`;
+    const [row] = await on.query(text, [this.stream, eventId], { name: `${this.#s} find` });
+    return row === undefined ? null : Number(row['position']);
+  }
+
+  /** Positions of the newest evicted entries. */
+  async evicted(on: Queries): Promise<Evicted> {
+    const text = `SELECT evicted_updates, evicted_events FROM ${this.#s}.streams WHERE id = $1`;
+    const [row] = await on.query(text, [this.stream], { name: `${this.#s} evicted` });
+    return evictedOf(row);
+  }
+
+  /** A page ends before the entry that is behind so many bytes; $1 stream, $3 entries, $4 bytes. */
+  #pageSql(range: string): string {
+    return `SELECT ${ENTRY_COLUMNS} FROM (
+        SELECT p.*, sum(p.size) OVER (ORDER BY p.position) - p.size AS bytes_before FROM (
+          SELECT * FROM ${this.#s}.entries p WHERE p.stream = $1 AND ${range} ORDER BY p.position LIMIT $3
+        ) p
+      ) e WHERE e.bytes_before < $4 ORDER BY e.position`;
+  }
+}
+
+/** Entries of a page, however many are asked for. */
+const MOST = 10_000;
+
+function endOf(row: Row | undefined): LogEnd {
+  if (row === undefined) throw new HubgateError('transport-failed', 'The stream was removed');
+  const { top, top_key: key, last_id: id, last_update_id: updateId } = row;
+  return {
+    position: Number(top),
+    key: typeof key === 'string' && key !== '' ? key : null,
+    id: typeof id === 'string' ? id : null,
+    updateId: typeof updateId === 'string' ? updateId : null,
+  };
+}
+
+function evictedOf(row: Row | undefined): Evicted {
+  return {
+    updates: Number(row?.['evicted_updates'] ?? 0),
+    events: Number(row?.['evicted_events'] ?? 0),
+  };
+}
+
+function finite(bytes: number): number {
+  return Math.min(bytes, Number.MAX_SAFE_INTEGER);
+}
