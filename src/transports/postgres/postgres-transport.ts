@@ -159,6 +159,11 @@ class PostgresTransport implements Transport {
     await this.#commits.append(update);
   }
 
+  async appendOnce(updates: readonly Update[]): Promise<void> {
+    this.#refuseClosed();
+    await this.#commits.appendOnce(updates);
+  }
+
   async find(eventId: string): Promise<number | null> {
     this.#refuseClosed();
     if (!isPossibleId(eventId)) return null;
