@@ -28,6 +28,46 @@ export interface AnnouncementCounts {
   withheldGone: number;
 }
 
+/** Looks by their outcome, and the pages that are watched now. */
+export interface WatchCounts {
+  watched: number;
+  /** Pages for which there was no room. */
+  refused: number;
+  first: number;
+  unchanged: number;
+  changed: number;
+  unfit: number;
+  failed: number;
+}
+
+export function noWatchCounts(): WatchCounts {
+  return { watched: 0, refused: 0, first: 0, unchanged: 0, changed: 0, unfit: 0, failed: 0 };
+}
+
+/** Whether this process is to look at a page, among all that share the history. */
+export interface WatchDuty {
+  isElected(): Promise<boolean>;
+  leave(): Promise<void>;
+}
+
+/** Who follows what, for the pages that are watched. */
+export interface Followers {
+  /** The topics that streams of this process follow exactly. They may change while the caller reads them. */
+  topics(): Iterable<string>;
+  /** Notifies of changes of {@link topics}. The returned function ends that. */
+  observe(observer: FollowObserver): () => void;
+  /** Enters the election of the process that does some work for all that share the history. */
+  standFor(work: string): WatchDuty;
+  readonly counts: WatchCounts;
+}
+
+export interface FollowObserver {
+  /** A topic has its first follower in this process. */
+  began(topic: string): void;
+  /** A topic has lost its last one. */
+  ended(topic: string): void;
+}
+
 /** The hub that a site's pages announce. */
 export interface AnnouncedHub {
   /** Path, or absolute URL when the hub is on another site. */
@@ -50,6 +90,8 @@ export interface AnnouncedHub {
   /** The number of streams that have subscribed to exactly this topic. */
   readonly interest: (topic: string) => number;
   readonly announcements: AnnouncementCounts;
+  /** null for an external hub. */
+  readonly followers: Followers | null;
   /** Ends the streams of a token by its `jti`. */
   readonly revoke: (tokenId: string) => void;
   /** Ends the streams of a browser session by its mark. */

@@ -3,7 +3,7 @@ import type { BodyWrapper, ResponseHead } from '../http/exchange.ts';
 import { Writable } from 'node:stream';
 
 /** Bytes of a body that can become the data of an update, both encoded and decoded. */
-const MAX_DATA_BYTES = 64 * 1024;
+export const MAX_DATA_BYTES = 64 * 1024;
 
 /**
  * Reads a copy of a body that goes to the client.

@@ -32,19 +32,20 @@ export function withoutQuery(target: string): string {
 /** The queries with which each path has changed, as marks of `queryMark`; '' for none. */
 export type QueryMarks = Readonly<Record<string, readonly string[]>>;
 
-/** Publishes in the app's name. Failures are only logged. */
-export type Announce = (update: AnnouncedUpdate, log: Logger, because: string) => Promise<void>;
+/** Publishes in the app's name, and resolves to whether the hub has stored it. Failures are only logged. */
+export type Announce = (update: AnnouncedUpdate, log: Logger, because: string) => Promise<boolean>;
 
 /** Never rejects: no request fails because its change could not be announced. */
 export function createAnnounce({ publish, announcements }: AnnouncedHub): Announce {
   return async (update, log, because) => {
-    if (publish === null) return;
+    if (publish === null) return false;
     const { type, private: isPrivate } = update;
     const topics = update.topics.map(withoutQuery);
     try {
       await publish(update);
       announcements.announced += 1;
       log.debug('Announced', { because, topics, private: isPrivate, type });
+      return true;
     } catch (error) {
       announcements.refused += 1;
       log.warn('The hub refused an update of the app', {
@@ -53,6 +54,7 @@ export function createAnnounce({ publish, announcements }: AnnouncedHub): Announ
         code: codeOf(error),
         error: messageOf(error),
       });
+      return false;
     }
   };
 }

@@ -3,7 +3,7 @@ import type { Exchange, Expand, Handler, ResponseHead } from '../http/exchange.t
 import type { Clock } from '../kernel/clock.ts';
 import type { AnnouncedHub, AnnouncedUpdate } from './announced-hub.ts';
 import { type Announce, type QueryMarks, saysChanged, withoutQuery } from './changed-urls.ts';
-import { readAlong } from './answer-body.ts';
+import { MAX_DATA_BYTES, readAlong } from './answer-body.ts';
 import { Debouncer } from './debouncer.ts';
 import { linkedPage } from './link.ts';
 import { type PageTopic, queryMark, type TopicOf } from '../client/page-topics.ts';
@@ -28,6 +28,11 @@ export interface ChangesOptions {
 
 export interface Changes {
   readonly handle: Handler;
+  /**
+   * Announces that a page is another one than at the last request for it. Resolves to whether the update is
+   * stored, or waits for the end of its burst.
+   */
+  watched(exchange: Exchange, head: ResponseHead, body: Buffer | null): Promise<boolean>;
   /** Announces the changes that wait for the end of their burst. */
   close(): Promise<void>;
 }
@@ -53,18 +58,19 @@ const MAX_TOPIC_LENGTH = 1024;
  * canonical link (RFC 6596).
  */
 export function createChanges(options: ChangesOptions): Changes {
-  const { config, hub, concerns, alsoFor, announce, clock } = options;
+  const { config, hub, concerns, alsoFor, topicOf, announce, clock } = options;
   const methods = new Set(config.methods);
   const debouncer = new Debouncer<Change>(config.windowMs, clock);
 
-  const tell = (exchange: Exchange, change: Change): Promise<void> => {
+  const tell = (exchange: Exchange, change: Change): Promise<boolean> => {
     const { log } = exchange;
-    const announceAll = ({ update }: Change): Promise<void> => announce(update, log, 'changes');
-    if (debouncer.begins(burstOf(change.update), change, merged, announceAll)) {
+    const announceAll = ({ update }: Change): Promise<boolean> => announce(update, log, 'changes');
+    const later = async (all: Change): Promise<void> => void (await announceAll(all));
+    if (debouncer.begins(burstOf(change.update), change, merged, later)) {
       return announceAll(change);
     }
     hub.announcements.merged += 1;
-    return Promise.resolve();
+    return Promise.resolve(true);
   };
 
   const handle: Handler = (exchange, next) => {
@@ -75,7 +81,8 @@ export function createChanges(options: ChangesOptions): Changes {
     exchange.onHead((head) => {
       const url = requestUrl(exchange);
       if (head.source !== 'upstream' || url === null || !saysChanged(head, url)) return undefined;
-      const { topics, queries } = changedTopics(exchange, url, head, options, bound);
+      const target = { topic: topicOf(url).topic, mark: '' };
+      const { topics, queries } = changedTopics(exchange, url, target, head, options, bound);
       const data = config.data === 'none' ? '' : changeData(exchange);
       const update: AnnouncedUpdate = {
         topics,
@@ -91,11 +98,26 @@ export function createChanges(options: ChangesOptions): Changes {
         });
       }
       const stored = tell(exchange, { update, data });
-      return config.mode === 'sync' ? stored : undefined;
+      return config.mode === 'sync' ? stored.then(() => {}) : undefined;
     });
     return next();
   };
-  return { handle, close: () => debouncer.close() };
+
+  const watched: Changes['watched'] = (exchange, head, body) => {
+    const url = requestUrl(exchange);
+    if (url === null) return Promise.resolve(true);
+    const bound = alsoFor.flatMap(({ matches, topics }) => (matches(exchange) ? topics : []));
+    // Its followers know the query, so its mark reveals nothing.
+    const page = topicOf(url);
+    const { topics, queries } = changedTopics(exchange, url, page, head, options, bound);
+    if (topics.length === 0) return Promise.resolve(true);
+    const text = config.data === 'body' && hasJson(head) ? jsonOf(body) : null;
+    const data = config.data === 'none' ? '' : (text ?? changeData(exchange, queries));
+    const update = { topics, private: config.visibility === 'private', data, type: TYPE };
+    const inBurst = config.data === 'none' ? '' : (text ?? changeData(exchange));
+    return tell(exchange, { update, data: inBurst });
+  };
+  return { handle, watched, close: () => debouncer.close() };
 }
 
 /** Placeholders that exist only in the topics of `changes`. */
@@ -113,11 +135,11 @@ const TARGET = '{request.uri.without_query}';
 function changedTopics(
   exchange: Exchange,
   url: URL,
+  target: PageTopic,
   { headers }: ResponseHead,
   { config, expand, hub, topicOf }: ChangesOptions,
   bound: readonly string[],
 ): { readonly topics: string[]; readonly queries: QueryMarks } {
-  const target = { topic: topicOf(url).topic, mark: '' };
   const fields = new Map([
     ['request.uri.without_query', target.topic],
     ['http.response.location', headers.get('location') ?? ''],
@@ -175,6 +197,12 @@ function hasJson({ status, headers }: ResponseHead): boolean {
   const [type = ''] = (headers.get('content-type') ?? '').split(';', 1);
   const isEmpty = status === 204 || status === 205 || status === 304;
   return !isEmpty && /^application\/(?:[\w.-]+\+)?json$/i.test(type.trim());
+}
+
+/** null for a body that cannot be the data of an update. */
+function jsonOf(body: Buffer | null): string | null {
+  const text = body === null || body.length > MAX_DATA_BYTES ? null : body.toString('utf8');
+  return isJson(text) ? text : null;
 }
 
 function isJson(text: string | null): text is string {

@@ -10,12 +10,18 @@ import { type HubCounts, HubMeasures, type StreamBacklog } from './hub-measures.
 import { LogReader } from './log-reader.ts';
 import { OpenStreams } from './open-streams.ts';
 import type { EventSink } from './send-buffer.ts';
-import { mayReadPresence, type PresenceNames, type SubscriptionRecord } from './presence.ts';
+import {
+  isSubscription,
+  mayReadPresence,
+  type PresenceNames,
+  type SubscriptionRecord,
+} from './presence.ts';
 import type { PresenceMatcher, PresencePage } from './presence-board.ts';
 import { Revocation } from './revocation.ts';
 import type { Subscriber, SubscriberOptions } from './subscriber.ts';
 import type { Topic } from './topic.ts';
-import type { LogEntry, Transport } from './transport.ts';
+import type { DatabaseConnection, HistoryDatabase, LogEntry, Transport } from './transport.ts';
+import type { FollowObserver } from './subscription-index.ts';
 import { EARLIEST, type Update } from './update.ts';
 
 /** Subscribers whose subscriptions are read in one go. */
@@ -148,6 +154,49 @@ export class Hub {
     if (backpressure !== null) await backpressure;
   }
 
+  /** Updates of one call of {@link publishOnce}. */
+  get mostOnce(): number {
+    return this.#transport.mostOnce;
+  }
+
+  /**
+   * Stores those of these updates whose ids the history does not have, all of them or none, in this order.
+   *
+   * @param updates at most {@link mostOnce}
+   * @throws as {@link publish}
+   */
+  async publishOnce(updates: readonly Update[]): Promise<void> {
+    const { measures } = this;
+    const began = this.#clock.monotonic();
+    try {
+      await this.#transport.appendOnce(updates);
+    } catch (error) {
+      measures.failedAppends += updates.length;
+      throw error;
+    }
+    measures.store.observe((this.#clock.monotonic() - began) / 1000);
+    for (const { data } of updates) measures.updateSize.observe(data.length);
+    this.counts.updates += updates.length;
+    const backpressure = this.#streams.delivery.backpressure();
+    if (backpressure !== null) await backpressure;
+  }
+
+  /**
+   * The database of the history; null if there is none, or if this connection does not lead to it.
+   *
+   * @throws the error of the database
+   */
+  async databaseOf(connection: DatabaseConnection): Promise<HistoryDatabase | null> {
+    const { database } = this.#transport;
+    return database !== undefined && (await database.includes(connection)) ? database : null;
+  }
+
+  /** Counts updates that were stored by the database of the history itself. */
+  storedElsewhere(updates: readonly Update[]): void {
+    for (const { data } of updates) this.measures.updateSize.observe(data.length);
+    this.counts.updates += updates.length;
+  }
+
   async #append(update: Update): Promise<void> {
     const { measures } = this;
     const began = this.#clock.monotonic();
@@ -207,6 +256,16 @@ export class Hub {
     return this.#streams.interest(topic);
   }
 
+  /** The topics to which live streams subscribe exactly. They may change while the caller reads them. */
+  exactTopics(): Iterable<string> {
+    return this.#streams.exactTopics();
+  }
+
+  /** Notifies of changes of {@link exactTopics}. The returned function ends that. */
+  observe(observer: FollowObserver): () => void {
+    return this.#streams.observe(observer);
+  }
+
   /**
    * The value that the cursor header would have, without subscribing.
    *
@@ -228,7 +287,7 @@ export class Hub {
     const { presence } = this.#transport;
     for (let after: string | null = null, more = true; more; more = after !== null) {
       const page: PresencePage = await presence.page(after, SUBSCRIBERS_AT_ONCE, matcher);
-      yield page.records;
+      yield page.records.filter(isSubscription);
       after = page.next;
     }
   }
@@ -238,8 +297,8 @@ export class Hub {
    *
    * @throws as {@link subscriptions}
    */
-  subscriptionsOf(subscriber: string): Promise<readonly SubscriptionRecord[]> {
-    return this.#transport.presence.of(subscriber);
+  async subscriptionsOf(subscriber: string): Promise<readonly SubscriptionRecord[]> {
+    return (await this.#transport.presence.of(subscriber)).filter(isSubscription);
   }
 
   /**

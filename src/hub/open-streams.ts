@@ -17,7 +17,7 @@ import {
   type SubscriberKeeper,
   type SubscriberOptions,
 } from './subscriber.ts';
-import { SubscriptionIndex } from './subscription-index.ts';
+import { type FollowObserver, SubscriptionIndex } from './subscription-index.ts';
 import type { Missed } from './transport.ts';
 
 /** Cost of checking whether a stream has missed something, and of ending it, in steps. */
@@ -104,6 +104,16 @@ export class OpenStreams {
   /** The number of live streams that subscribe to exactly this topic. */
   interest(topic: string): number {
     return this.#index.countExact(topic);
+  }
+
+  /** The topics to which live streams subscribe exactly. */
+  exactTopics(): Iterable<string> {
+    return this.#index.exactTopics();
+  }
+
+  /** Notifies of changes of {@link exactTopics}. The returned function ends that. */
+  observe(observer: FollowObserver): () => void {
+    return this.#index.observe(observer);
   }
 
   /** Ends a stream at this monotonic time, unless it ends earlier. */

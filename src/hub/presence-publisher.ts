@@ -2,7 +2,12 @@ import { createHash } from 'node:crypto';
 import { messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
 import type { Scheduler } from '../kernel/scheduler.ts';
-import { type PresenceNames, subscriptionEvent, subscriptionRecords } from './presence.ts';
+import {
+  isSubscription,
+  type PresenceNames,
+  subscriptionEvent,
+  subscriptionRecords,
+} from './presence.ts';
 import type { PresenceChange } from './presence-board.ts';
 import type { Subscriber } from './subscriber.ts';
 import type { Transport } from './transport.ts';
@@ -49,7 +54,7 @@ export class PresencePublisher {
   /** Publishes a change for the subscribers that may read it. */
   async #notify({ records, active, name, isNew }: PresenceChange): Promise<void> {
     const times = new Map<string, number>();
-    const events = records.map((record) => {
+    const events = records.filter(isSubscription).map((record) => {
       // A subscriber may have asked for the same matcher twice.
       const nth = times.get(record.id) ?? 0;
       times.set(record.id, nth + 1);

@@ -16,6 +16,13 @@ export interface SubscriptionRecord {
   readonly match_type: 'exact' | 'urlpattern';
   readonly active: boolean;
   readonly payload?: JsonValue;
+  /** An entry of a process itself (`election.ts`), which is not a subscription and which nobody is shown. */
+  readonly internal?: true;
+}
+
+/** Whether an entry of the board is for those who ask for subscriptions. */
+export function isSubscription({ internal }: SubscriptionRecord): boolean {
+  return internal !== true;
 }
 
 export interface PresenceNames {

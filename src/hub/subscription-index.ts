@@ -13,6 +13,14 @@ interface PatternEntry {
   readonly subscribers: Set<Subscriber>;
 }
 
+/** Whoever has to know which exact topics somebody follows in this process. */
+export interface FollowObserver {
+  /** A topic has its first subscriber. */
+  began(topic: string): void;
+  /** A topic has lost its last one. */
+  ended(topic: string): void;
+}
+
 /** Stands for the origin of patterns that match any origin. */
 const ANY_ORIGIN = '*';
 /** Cost of a look-up that finds nothing, in steps. */
@@ -33,6 +41,7 @@ export class SubscriptionIndex {
   /** The number of prefixes of each length. */
   readonly #prefixLengths = new Map<number, number>();
   readonly #templates = new TemplateIndex();
+  readonly #observers = new Set<FollowObserver>();
 
   add(subscriber: Subscriber): void {
     for (const matcher of subscriber.options.matchers) {
@@ -41,7 +50,7 @@ export class SubscriptionIndex {
           this.#everything.add(subscriber);
           break;
         case 'exact':
-          addTo(this.#exact, matcher.spec.match, subscriber);
+          this.#addExact(matcher.spec.match, subscriber);
           break;
         case 'urlpattern':
           this.#patternEntry(matcher).subscribers.add(subscriber);
@@ -60,7 +69,7 @@ export class SubscriptionIndex {
           this.#everything.delete(subscriber);
           break;
         case 'exact':
-          deleteFrom(this.#exact, matcher.spec.match, subscriber);
+          this.#deleteExact(matcher.spec.match, subscriber);
           break;
         case 'urlpattern':
           this.#deletePattern(matcher, subscriber);
@@ -75,6 +84,29 @@ export class SubscriptionIndex {
   /** The number of subscribers with an exact matcher for a topic. */
   countExact(topic: string): number {
     return this.#exact.get(topic)?.size ?? 0;
+  }
+
+  /** The exact topics with subscribers. They may change while the caller goes through them. */
+  exactTopics(): Iterable<string> {
+    return this.#exact.keys();
+  }
+
+  /** Notifies of changes of {@link exactTopics}. The returned function ends that. */
+  observe(observer: FollowObserver): () => void {
+    this.#observers.add(observer);
+    return () => void this.#observers.delete(observer);
+  }
+
+  #addExact(topic: string, subscriber: Subscriber): void {
+    const isFirst = !this.#exact.has(topic);
+    addTo(this.#exact, topic, subscriber);
+    if (isFirst) for (const observer of this.#observers) observer.began(topic);
+  }
+
+  #deleteExact(topic: string, subscriber: Subscriber): void {
+    if (!this.#exact.has(topic)) return;
+    deleteFrom(this.#exact, topic, subscriber);
+    if (!this.#exact.has(topic)) for (const observer of this.#observers) observer.ended(topic);
   }
 
   /**

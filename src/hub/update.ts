@@ -16,6 +16,8 @@ export interface Update {
    * subscribers cannot push updates of publishers out of it.
    */
   readonly presence?: true;
+  /** Not stored if the history has an entry with the same id; see `Transport.appendOnce`. */
+  readonly once?: true;
 }
 
 /** Characters of the data and topics of an update, as a measure of its memory. */

@@ -12,6 +12,7 @@ import { defaultDiscovery } from '../config/defaults.ts';
 import type { Report, UnplacedProblem } from '../config/problem.ts';
 import { cookieDomain } from '../discovery/cookie.ts';
 import { compileGrants, grantTemplates } from '../discovery/grant-template.ts';
+import { removerOf } from '../discovery/page-state.ts';
 import { registrableDomain } from '../http/same-site.ts';
 import { HubgateError } from '../kernel/error.ts';
 import { checkTokenIdentity, checkTokenMint } from './check-tokens.ts';
@@ -153,7 +154,33 @@ function checkChanges(
     return;
   }
   const sign = signOfCredentials(site, discovery, place.hub);
-  for (const one of changes) if (one.visibility === null) reportVisibility(one, sign, report);
+  for (const one of changes) {
+    if (one.visibility === null) reportVisibility(one, sign, report);
+    checkWatch(one, report);
+  }
+}
+
+/** Regular expressions of one watched page: each of them reads the whole page. */
+const MAX_IGNORED = 16;
+
+function checkWatch(changes: ChangesConfig, report: Report): void {
+  const { watchMs, ignore } = changes;
+  if (ignore.length === 0) return;
+  if (watchMs === null) {
+    const hint = 'add watch 5s, or remove ignore';
+    report(changes, error('ignore-without-watch', 'ignore needs watch', hint), { field: 'ignore' });
+  } else if (ignore.length > MAX_IGNORED) {
+    const message = `more than ${MAX_IGNORED} regular expressions in ignore`;
+    report(changes, error('too-many-ignored', message, 'join them with |'), { field: 'ignore' });
+  }
+  for (const source of ignore) {
+    try {
+      removerOf(source);
+    } catch (thrown) {
+      if (!(thrown instanceof HubgateError)) throw thrown;
+      report(changes, error(thrown.code, thrown.message), { field: 'ignore' });
+    }
+  }
 }
 
 function reportVisibility(changes: ChangesConfig, sign: string | null, report: Report): void {

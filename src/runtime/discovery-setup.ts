@@ -8,7 +8,9 @@ import { grantTemplates } from '../discovery/grant-template.ts';
 import { DATA_FIELD, PUBLISH_FIELD } from '../discovery/hub-publish.ts';
 import { createPublishedAnswers } from '../discovery/published-answers.ts';
 import { createLiveReports, REPORT_WINDOW_MS, reportPath } from '../discovery/live-reports.ts';
-import { createTopicOf } from '../client/page-topics.ts';
+import { removerOf } from '../discovery/page-state.ts';
+import type { WatchRule } from '../discovery/page-watch.ts';
+import { createTopicOf, type TopicOf } from '../client/page-topics.ts';
 import { createLivePages } from '../discovery/live-pages.ts';
 import { createLiveRefetches } from '../discovery/live-refetches.ts';
 import { TokenCache, tokenCacheName } from '../discovery/token-cache.ts';
@@ -18,6 +20,7 @@ import { responseFieldsIn, type TokenSource } from '../discovery/token-source.ts
 import type { Exchange, Handler } from '../http/exchange.ts';
 import { isWithin } from '../http/request-path.ts';
 import { takeSessionMark } from '../http/session-mark.ts';
+import { standFor } from '../hub/election.ts';
 import { profiles } from '../hub/profile.ts';
 import { parsePublication, type PublicationRules } from '../hub/publication.ts';
 import { hubBase } from '../hub/topic.ts';
@@ -41,25 +44,44 @@ interface Announcement {
   readonly audience: (exchange: Exchange) => string;
 }
 
-/** The handlers for discovery around the routes of a site; the first is the outermost. */
+/** What discovery adds around the routes of a site. */
+export interface DiscoveryParts {
+  /** The first is the outermost. */
+  readonly handlers: readonly Handler[];
+  /** The pages that are watched; null if none are. */
+  readonly watching: Watching | null;
+}
+
+/** Which pages of a site are watched, and how. */
+export interface Watching {
+  readonly hub: AnnouncedHub;
+  readonly topicOf: TopicOf;
+  /** The first one that matches a request applies to its page. */
+  readonly rules: readonly {
+    readonly matches: (exchange: Exchange) => boolean;
+    readonly rule: WatchRule;
+  }[];
+}
+
+/** The parts of a site for discovery. */
 export async function discoveryHandlers(
   site: SiteConfig,
   config: Config,
   hubs: ReadyHubs,
   resources: Resources,
   scope: Scope,
-): Promise<Handler[]> {
+): Promise<DiscoveryParts> {
   const { clock } = resources;
   const { discovery } = site;
   const own = hubs.get(site) ?? [];
   const announcement = discovery === null ? null : announcementFor(site, config, hubs);
-  if (own.length === 0 && discovery === null) return [];
+  if (own.length === 0 && discovery === null) return { handlers: [], watching: null };
 
   const cookieNames = new Set(own.map(({ cookieName }) => cookieName));
   if (announcement !== null) cookieNames.add(announcement.hub.cookieName);
   const fromHeader = discovery?.cookie.fromHeader ?? 'Hub-Access-Token';
   const handlers = [keepInside(fromHeader, [...cookieNames])];
-  if (discovery === null || announcement === null) return handlers;
+  if (discovery === null || announcement === null) return { handlers, watching: null };
 
   const { paths } = discovery.expire;
   const hubRequest = hubRequestOf(own);
@@ -71,7 +93,8 @@ export async function discoveryHandlers(
     scope.defer(() => lease.release());
     handlers.push(createLiveReports({ hub, counts: lease.value }));
   }
-  handlers.push(...speakingForTheApp(discovery, hub, clock, concerns, scope));
+  const speaking = speakingForTheApp(discovery, hub, clock, concerns, scope);
+  handlers.push(...speaking.handlers);
   handlers.push(
     createDiscovery({
       config: discovery,
@@ -86,7 +109,7 @@ export async function discoveryHandlers(
       clock,
     }),
   );
-  return handlers;
+  return { handlers, watching: speaking.watching };
 }
 
 export function hubRequestOf(own: readonly ReadyHub[]): (exchange: Exchange) => boolean {
@@ -134,10 +157,11 @@ function speakingForTheApp(
   clock: Resources['clock'],
   concerns: (exchange: Exchange) => boolean,
   scope: Scope,
-): Handler[] {
-  if (hub.publish === null) return [];
+): DiscoveryParts {
+  if (hub.publish === null) return { handlers: [], watching: null };
   const announce = createAnnounce(hub);
   const handlers: Handler[] = [];
+  const rules: Watching['rules'][number][] = [];
   if (publish) handlers.push(createPublishedAnswers({ hub, concerns, announce }));
   const topicOf = createTopicOf(aliases, normalized);
   /** Earlier entries take precedence for their requests. */
@@ -162,9 +186,17 @@ function speakingForTheApp(
       expand: expandPlaceholders,
       clock,
     };
-    handlers.push(scope.use(createChanges(options)).handle);
+    const made = scope.use(createChanges(options));
+    handlers.push(made.handle);
+    const { watchMs: intervalMs } = config;
+    if (intervalMs === null) continue;
+    const ignore = config.ignore.map(removerOf);
+    rules.push({
+      matches: (exchange) => matches(exchange) && concerns(exchange),
+      rule: { intervalMs, ignore, announce: made.watched },
+    });
   }
-  return handlers;
+  return { handlers, watching: rules.length === 0 ? null : { hub, topicOf, rules } };
 }
 
 /** Keeps data between app and gateway from leaving: the token's header, and the mark of the session. */
@@ -291,6 +323,12 @@ function announced(
     publish: (update) => publishTo(core.hub, update, rules),
     interest: (topic) => core.hub.interest(topic),
     announcements: core.announcements,
+    followers: {
+      topics: () => core.hub.exactTopics(),
+      observe: (observer) => core.hub.observe(observer),
+      standFor: (work) => standFor(work, core.transport.presence),
+      counts: core.watching,
+    },
     revoke: (tokenId) => core.revoke(tokenId),
     signOut: (session) => core.signOut(session),
   };
@@ -323,6 +361,7 @@ function elsewhere(url: string, host: string): Announcement {
     publish: null,
     interest: () => 0,
     announcements: noAnnouncements(),
+    followers: null,
     revoke: () => {},
     signOut: () => {},
   };

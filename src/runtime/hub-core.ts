@@ -1,6 +1,10 @@
 import { createHash } from 'node:crypto';
 import { isShared, type TransportConfig } from '../config/transports.ts';
-import type { AnnouncementCounts } from '../discovery/announced-hub.ts';
+import {
+  type AnnouncementCounts,
+  noWatchCounts,
+  type WatchCounts,
+} from '../discovery/announced-hub.ts';
 import type { PurgeOrder, ResponseCaches } from '../cache/response-caches.ts';
 import { Hub, type LogObserver } from '../hub/hub.ts';
 import type { Profile } from '../hub/profile.ts';
@@ -28,10 +32,14 @@ export const SPREAD_MS = 10_000;
 
 /** A hub's history with its open streams: the part that a reload keeps. */
 export interface HubCore {
+  /** The name of the core in its pool. */
+  readonly name: string;
   readonly hub: Hub;
   readonly transport: Transport;
   readonly connections: ConnectionCounter;
   readonly announcements: AnnouncementCounts;
+  /** Pages whose followers this process watches for. */
+  readonly watching: WatchCounts;
   /**
    * Ends the streams of a token in all workers and on all machines. Returns how many ended in this process.
    */
@@ -135,10 +143,12 @@ export async function openHubCore(
     else if (signal.kind === 'revoked' || signal.kind === 'signed-out') apply(signal);
   });
   return {
+    name: core,
     hub,
     transport,
     connections: new ConnectionCounter(),
     announcements: noAnnouncements(),
+    watching: noWatchCounts(),
     revoke: (tokenId) => tellAll({ kind: 'revoked', tokenId }),
     signOut: (session) => void tellAll({ kind: 'signed-out', session }),
     purgeElsewhere: (order) => transport.signals?.send(JSON.stringify({ kind: 'purge', order })),

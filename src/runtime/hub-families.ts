@@ -1,3 +1,5 @@
+import type { WatchCounts } from '../discovery/announced-hub.ts';
+import type { OutboxCounts } from '../outbox/outbox-reader.ts';
 import type { Hub } from '../hub/hub.ts';
 import type { HubCounts } from '../hub/hub-measures.ts';
 import {
@@ -17,13 +19,23 @@ export interface NamedHub {
   readonly profile: 'hub' | 'mercure';
   readonly counts: Readonly<RunningHubCounts>;
   readonly hub: Hub;
+  readonly watching: Readonly<WatchCounts>;
+  /** null without an outbox. */
+  readonly outbox: Readonly<OutboxCounts> | null;
 }
 
 /**
  * The metrics of a hub. Hubs with the same name have the same series, which are added up when they are
  * printed.
  */
-export async function hubFamilies({ name, profile, counts, hub }: NamedHub): Promise<Family[]> {
+export async function hubFamilies({
+  name,
+  profile,
+  counts,
+  hub,
+  watching,
+  outbox,
+}: NamedHub): Promise<Family[]> {
   const { measures } = hub;
   const { bytes, waitingMs } = await hub.backlog();
   const labels: Labels = { hub: name };
@@ -71,6 +83,23 @@ export async function hubFamilies({ name, profile, counts, hub }: NamedHub): Pro
         ['script', counts.withheldForScript],
         ['gone', counts.withheldGone],
       ]),
+    ),
+    gauge('hub_watched_pages', 'Followed pages that this process watches.', one(watching.watched)),
+    counter(
+      'hub_watch_requests_total',
+      'Requests of the gateway itself for watched pages, by what they have shown.',
+      by('outcome', [
+        ['first', watching.first],
+        ['unchanged', watching.unchanged],
+        ['changed', watching.changed],
+        ['unfit', watching.unfit],
+        ['failed', watching.failed],
+      ]),
+    ),
+    counter(
+      'hub_unwatched_pages_total',
+      'Followed pages that were not watched because there were too many.',
+      one(watching.refused),
     ),
     counter(
       'hub_deliveries_total',
@@ -136,7 +165,46 @@ export async function hubFamilies({ name, profile, counts, hub }: NamedHub): Pro
       'Requests that the hub refused, by the check that failed.',
       by('check', measures.refusals),
     ),
+    ...(outbox === null ? [] : outboxFamilies(labels, outbox)),
     ...(profile === 'mercure' ? mercureFamilies(counts) : []),
+  ];
+}
+
+function outboxFamilies(labels: Labels, counts: OutboxCounts): readonly Family[] {
+  const one = (value: number): Series => [[labels, value]];
+  return [
+    counter(
+      'hub_outbox_published_total',
+      'Rows of the outbox that became updates.',
+      one(counts.published),
+    ),
+    counter(
+      'hub_outbox_dead_letters_total',
+      'Rows of the outbox that could not be published.',
+      one(counts.deadLetters),
+    ),
+    counter(
+      'hub_outbox_failures_total',
+      'Times that the outbox could not be read, or its rows not be stored.',
+      one(counts.failures),
+    ),
+    gauge(
+      'hub_outbox_reading',
+      'Whether this process publishes the rows of the outbox.',
+      one(counts.reading),
+    ),
+    gauge(
+      'hub_outbox_rows',
+      'Rows that wait in the outbox, at most 10,000.',
+      one(counts.rows),
+      'max',
+    ),
+    gauge(
+      'hub_outbox_lag_seconds',
+      'Age of the oldest row in the outbox.',
+      one(counts.lagSeconds),
+      'max',
+    ),
   ];
 }
 

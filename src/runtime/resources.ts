@@ -2,6 +2,7 @@ import { mkdirSync } from 'node:fs';
 import { resolve } from 'node:path';
 import type { Jwks } from '../auth/jwks.ts';
 import type { Config, LogOptions } from '../config/config.ts';
+import type { PageStates } from '../discovery/page-watch.ts';
 import type { TokenCache } from '../discovery/token-cache.ts';
 import { type Clock, systemClock } from '../kernel/clock.ts';
 import { HubgateError, messageOf } from '../kernel/error.ts';
@@ -9,6 +10,7 @@ import { type Lease, LeasePool } from '../kernel/lease.ts';
 import { type Logger, silentLogger } from '../kernel/log.ts';
 import { Scheduler } from '../kernel/scheduler.ts';
 import { TimerWheel } from '../kernel/timer-wheel.ts';
+import type { OutboxReader } from '../outbox/outbox-reader.ts';
 import { RateLimits } from '../http/rate-limits.ts';
 import { SharedResponseMemory } from '../proxy/shared-response.ts';
 import { ArrivingBytes } from '../cache/arriving-body.ts';
@@ -62,6 +64,10 @@ export interface Resources {
   readonly keySets: LeasePool<Jwks>;
   /** Tokens from token sources, by everything that determines the result of a source. */
   readonly tokenCaches: LeasePool<TokenCache>;
+  /** The readers of outboxes. */
+  readonly outboxes: LeasePool<OutboxReader>;
+  /** What watched pages looked like, by site. */
+  readonly pageStates: LeasePool<PageStates>;
   readonly playgrounds: PlaygroundSalts;
   /** The salts for a configuration that is being built. */
   saltsFor(config: Config): Salts;
@@ -128,6 +134,8 @@ export function openResources(config: Config, options: GatewayOptions): Resource
     hubCores: createHubCores(() => resources.stoppingWithinMs, log),
     keySets: createKeySets(),
     tokenCaches: new LeasePool(() => {}),
+    outboxes: new LeasePool((reader) => reader.close()),
+    pageStates: new LeasePool(() => {}),
     playgrounds: new PlaygroundSalts(),
     saltsFor: options.playgroundSalts ?? ((next) => resources.playgrounds.for(next)),
     signals,

@@ -22,17 +22,26 @@ import {
 } from './discovery-setup.ts';
 import { siteLabel } from './gateway-measures.ts';
 import type { ReadyHubs } from './hub-setup.ts';
+import { openPageWatch } from './page-watch-setup.ts';
 import type { Resources } from './resources.ts';
+
+/** A site that is ready for requests. */
+export interface ReadySite {
+  readonly handle: SiteHandler;
+  /** Begins what the gateway does for the site by itself, when its configuration is the active one. */
+  begin(): void;
+}
 
 /** Creates one handler for a site: discovery around its routes, which include the hub. */
 export async function setUpSite(
   site: SiteConfig,
   config: Config,
+  isOfSite: (url: URL) => boolean,
   hubs: ReadyHubs,
   spans: SpanSink | null,
   resources: Resources,
   scope: Scope,
-): Promise<SiteHandler> {
+): Promise<ReadySite> {
   const { log, clock, scheduler, random, upstreams, rateLimits, measures } = resources;
   const refetches = liveRefetches(site, config, hubs, resources);
   const livePages = livePagesHandler(site, config, hubs);
@@ -69,7 +78,8 @@ export async function setUpSite(
     logCredentials: config.options.servers.logCredentials,
     defer: (close) => scope.defer(close),
   });
-  const around = await discoveryHandlers(site, config, hubs, resources, scope);
+  const { handlers, watching } = await discoveryHandlers(site, config, hubs, resources, scope);
+  const around = [...handlers];
   if (refetches !== null) around.push(refetches.take);
   const claims = removeClaimedIdentity(
     identityFields([...site.routes, ...site.errorRoutes], registry),
@@ -88,7 +98,14 @@ export async function setUpSite(
   const logged =
     logs.length === 0 ? measured : logAccess(measured, { logs, clock, logCredentials });
   const { enabled } = config.options.trace;
-  return enabled ? traceSite(logged, siteLabel(site), spans, clock) : logged;
+  const watch =
+    watching === null
+      ? null
+      : await openPageWatch(site, { watching, routes, isOfSite }, resources, scope);
+  return {
+    handle: enabled ? traceSite(logged, siteLabel(site), spans, clock) : logged,
+    begin: () => watch?.start(),
+  };
 }
 
 /**

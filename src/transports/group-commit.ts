@@ -16,7 +16,8 @@ const DEADLINE_MS = 10_000;
 const TICK_MS = 1000;
 
 interface Waiting {
-  readonly update: Update;
+  /** Updates that are in one group, or in none. */
+  readonly updates: readonly Update[];
   readonly bytes: number;
   readonly since: number;
   readonly resolve: () => void;
@@ -56,7 +57,24 @@ export class GroupCommit {
    * the store did not answer in time; and what the store throws
    */
   append(update: Update): Promise<void> {
-    const bytes = updateSize(update) + UPDATE_OVERHEAD_BYTES;
+    return this.#add([update]);
+  }
+
+  /**
+   * All of these updates in one group, whatever its limits, without those whose ids are known.
+   *
+   * @throws as {@link append}
+   */
+  appendOnce(updates: readonly Update[]): Promise<void> {
+    if (updates.length === 0) return Promise.resolve();
+    return this.#add(updates.map((update) => ({ ...update, once: true })));
+  }
+
+  #add(updates: readonly Update[]): Promise<void> {
+    const bytes = updates.reduce(
+      (sum, update) => sum + updateSize(update) + UPDATE_OVERHEAD_BYTES,
+      0,
+    );
     if (this.#waitingBytes + bytes > WAITING_BYTES) {
       const message = 'The update could not be stored: too many updates are waiting';
       return Promise.reject(new HubgateError('transport-failed', message));
@@ -64,7 +82,7 @@ export class GroupCommit {
     this.#waitingBytes += bytes;
     return new Promise((resolve, reject) => {
       const since = this.#clock.monotonic();
-      this.#waiting.push({ update, bytes, since, resolve, reject });
+      this.#waiting.push({ updates, bytes, since, resolve, reject });
       this.#running ??= this.#run();
       this.#stopTicking ??= this.#clock.after(TICK_MS, () => this.#tick());
     });
@@ -82,7 +100,7 @@ export class GroupCommit {
       const group = this.#nextGroup();
       this.#underway = group;
       try {
-        await this.#store(group.map(({ update }) => update));
+        await this.#store(group.flatMap(({ updates }) => updates));
         for (const { resolve } of group) resolve();
       } catch (error) {
         for (const { reject } of group) reject(error);
@@ -97,9 +115,12 @@ export class GroupCommit {
   #nextGroup(): readonly Waiting[] {
     let bytes = 0;
     let count = 0;
+    let size = 0;
     for (const waiting of this.#waiting) {
-      if (count > 0 && (count === this.#most || bytes + waiting.bytes > GROUP_BYTES)) break;
+      const isFull = size + waiting.updates.length > this.#most;
+      if (count > 0 && (isFull || bytes + waiting.bytes > GROUP_BYTES)) break;
       bytes += waiting.bytes;
+      size += waiting.updates.length;
       count += 1;
     }
     this.#waitingBytes -= bytes;

@@ -33,6 +33,29 @@ for (const implementation of implementations) {
       );
     });
 
+    it('adds updates once by their ids, with two openings at the same time, all in order or none', async (test) => {
+      const log = await implementation.log(test, { size: 1000 });
+      if (log === null) return;
+      const one = await log.open();
+      const other = isShared ? await log.open() : one;
+      test.after(() => Promise.all([one.close(), other.close()]));
+      const seen = collect(one);
+      await one.append(update('b'));
+      await one.appendOnce([]);
+      const wanted = ['a', 'b', 'c', 'a', 'd'].map(update);
+      await Promise.all([
+        one.appendOnce(wanted),
+        one.append(update('x')),
+        other.appendOnce(wanted),
+      ]);
+      await one.appendOnce(wanted);
+      await one.append(update('b'));
+      while (seen.length < 6) await after(10);
+      const found = ids(seen).filter((id) => id !== 'x');
+      assert.deepEqual(found, ['b', 'a', 'c', 'd', 'b']);
+      assert.equal((await one.read(0, 10)).length, 6);
+    });
+
     it('knows its position and last event id, which are empty before the first update', async (test) => {
       const transport = await opened(implementation, test);
       if (transport === null) return;

@@ -65,6 +65,8 @@ discovery [<matcher>] {
         window <duration>
         sync
         async
+        watch <interval>
+        ignore <regexp…>
     }
     alias <topic> [<form…>]
     live [<matcher>] {

@@ -10,6 +10,7 @@ import {
   missedBetween,
   PAGE_BYTES,
   type Transport,
+  ONCE_UPDATES,
 } from '../../hub/transport.ts';
 import { isPossibleId, type Update } from '../../hub/update.ts';
 import type { Clock } from '../../kernel/clock.ts';
@@ -118,6 +119,13 @@ class LmdbTransport implements Transport {
     await this.#commits.append(update);
   }
 
+  readonly mostOnce = ONCE_UPDATES;
+
+  async appendOnce(updates: readonly Update[]): Promise<void> {
+    this.#refuseClosed();
+    await this.#commits.appendOnce(updates);
+  }
+
   async find(eventId: string): Promise<number | null> {
     this.#refuseClosed();
     if (!isPossibleId(eventId)) return null;
@@ -215,7 +223,8 @@ class LmdbTransport implements Transport {
       group.map((update) => ({ update, at: now })),
     );
     const evicted = { ...end.evicted };
-    const extent = { newest: end.position, updates: end.updates, now, added: group.length };
+    if (stored.length === 0) return { stored, oldest: this.#oldest };
+    const extent = { newest: end.position, updates: end.updates, now, added: stored.length };
     const log = evictableLog(this.#store, evicted);
     const oldest = evict(log, this.#options, extent, this.#oldest);
     this.#store.tail.put({ ...end, evicted });

@@ -18,7 +18,8 @@ export function addEntries(
   entries: readonly { readonly update: Update; readonly at: number }[],
 ): { readonly stored: readonly LogEntry[]; readonly end: Tail } {
   let end = tail.get() ?? EMPTY;
-  const stored = entries.map(({ update, at }) => {
+  const stored = entries.flatMap(({ update, at }) => {
+    if (update.once === true && ids.doesExist(update.id)) return [];
     const isEvent = update.presence === true;
     const position = end.position + 1;
     log.putSync(position, encodeStored(update, at, position, end.updates));
@@ -26,7 +27,7 @@ export function addEntries(
     if (isEvent) events.putSync(position, true);
     end = { ...end, position, eventId: update.id };
     if (!isEvent) end = { ...end, updates: end.updates + 1, updateId: update.id };
-    return { position, update };
+    return [{ position, update }];
   });
   if (entries.some(({ update }) => update.presence === true)) expectEvents();
   if (stored.length > 0) tail.put(end);

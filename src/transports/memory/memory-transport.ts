@@ -2,6 +2,7 @@ import { createProcessBoard } from '../../hub/presence-board.ts';
 import {
   type Evicted,
   type LogEntry,
+  ONCE_UPDATES,
   PRESENCE_EVENTS_KEPT,
   type Transport,
 } from '../../hub/transport.ts';
@@ -66,6 +67,19 @@ export function createMemoryTransport({ size }: MemoryTransportOptions): Transpo
     }
   };
 
+  const add = (update: Update): void => {
+    position += 1;
+    lastEventId = update.id;
+    const isEvent = update.presence === true;
+    if (!isEvent) lastUpdateId = update.id;
+    const ring = isEvent ? events : updates;
+    const { oldest } = ring;
+    if (ring.isFull && oldest !== undefined) (isEvent ? evictEvent : evictUpdate)(oldest);
+    const entry = { position, update };
+    ring.add(remember(entry));
+    deliver([entry]);
+  };
+
   return {
     get position() {
       return position;
@@ -83,16 +97,12 @@ export function createMemoryTransport({ size }: MemoryTransportOptions): Transpo
     // Async, so that a closed transport rejects like the others.
     async append(update: Update) {
       refuseClosed();
-      position += 1;
-      lastEventId = update.id;
-      const isEvent = update.presence === true;
-      if (!isEvent) lastUpdateId = update.id;
-      const ring = isEvent ? events : updates;
-      const { oldest } = ring;
-      if (ring.isFull && oldest !== undefined) (isEvent ? evictEvent : evictUpdate)(oldest);
-      const entry = { position, update };
-      ring.add(remember(entry));
-      deliver([entry]);
+      add(update);
+    },
+    mostOnce: ONCE_UPDATES,
+    async appendOnce(some) {
+      refuseClosed();
+      for (const update of some) if (!ids.has(update.id)) add(update);
     },
     tail(listener) {
       deliver = listener;

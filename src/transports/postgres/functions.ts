@@ -139,6 +139,42 @@ BEGIN
   PERFORM pg_notify(v_stream.channel, v_stream.position::text);
 END $$;
 
+-- Appends those of a group that need not be new, or whose ids the history does not have; returns which.
+CREATE FUNCTION ${s}.append_once(
+  p_once boolean[], p_stream int, p_writer text, p_batch bigint, p_name text,
+  p_ids text[], p_events boolean[], p_bodies text[], p_times bigint[],
+  p_max_length bigint, p_max_age bigint, p_most int, p_commit text,
+  OUT last_position bigint, OUT previous text, OUT signals bigint, OUT kept int[]
+) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+  -- Whoever waited here sees what was appended meanwhile.
+  SELECT t.position INTO last_position FROM ${s}.streams t WHERE t.id = p_stream FOR UPDATE;
+  IF NOT FOUND THEN RAISE EXCEPTION 'the stream was removed' USING ERRCODE = '42P01'; END IF;
+  SELECT coalesce(array_agg(nth ORDER BY nth), '{}') INTO kept
+    FROM unnest(p_ids, p_once) WITH ORDINALITY AS given(id, once, nth)
+    WHERE NOT once OR NOT EXISTS (
+      SELECT FROM ${s}.entries e
+      WHERE e.stream = p_stream AND e.id = given.id AND octet_length(e.id) <= 1024
+    ) AND NOT EXISTS (
+      SELECT FROM unnest(p_ids) WITH ORDINALITY AS other(id, nth)
+      WHERE other.id = given.id AND other.nth < given.nth
+    );
+  IF kept = '{}' THEN
+    SELECT e.position INTO signals FROM ${s}.signal_ends e WHERE e.stream = p_stream;
+    RETURN;
+  END IF;
+  SELECT a.last_position, a.previous, a.signals INTO last_position, previous, signals
+    FROM ${s}.append(
+      p_stream, p_writer, p_batch, p_name,
+      ARRAY(SELECT p_ids[n] FROM unnest(kept) WITH ORDINALITY AS k(n, i) ORDER BY i),
+      ARRAY(SELECT p_events[n] FROM unnest(kept) WITH ORDINALITY AS k(n, i) ORDER BY i),
+      ARRAY(SELECT p_bodies[n] FROM unnest(kept) WITH ORDINALITY AS k(n, i) ORDER BY i),
+      ARRAY(SELECT p_times[n] FROM unnest(kept) WITH ORDINALITY AS k(n, i) ORDER BY i),
+      p_max_length, p_max_age, p_most, p_commit
+    ) a;
+END $$;
+
 -- Sends a signal to all nodes.
 CREATE FUNCTION ${s}.signal(p_stream int, p_key text, p_process text, p_message text)
 RETURNS void LANGUAGE plpgsql AS $$

@@ -1,10 +1,10 @@
 import { randomBytes } from 'node:crypto';
 import type { PostgresTransportConfig } from '../../config/transports.ts';
+import type { DatabaseConnection, JoinedStatement } from '../../hub/transport.ts';
 import type { Update } from '../../hub/update.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { HubgateError } from '../../kernel/error.ts';
 import type { Sessions } from '../../kernel/sessions.ts';
-import type { Queries } from '../../postgres/connection.ts';
 import { faultOf } from '../../postgres/errors.ts';
 import type { HandedOut, StoredEntry } from '../handed-out.ts';
 import { type ReadBacks, uncertain } from '../read-backs.ts';
@@ -43,27 +43,46 @@ interface Appended {
   readonly previous: string | null;
   /** Position of the last signal. */
   readonly signals: number;
+  /** The updates that were appended: all, but for those that are only stored once and whose ids are known. */
+  readonly updates: readonly Update[];
 }
 
-/** Appends in one statement, which is a transaction of its own unless `on` is in one. */
-export async function appendGroup(on: Queries, request: AppendRequest): Promise<Appended> {
+/**
+ * Appends in one statement, which is a transaction of its own unless `on` is in one.
+ *
+ * @param joined a statement that is a part of this one
+ */
+export async function appendGroup(
+  on: DatabaseConnection,
+  request: AppendRequest,
+  joined: JoinedStatement | null = null,
+): Promise<Appended> {
   const { schema, stream, writer, name, updates, times } = request;
   const { maxLength, maxAgeMs, most, durability } = request;
   const s = quoted(schema);
+  const once = updates.some((update) => update.once === true);
+  const places = Array.from({ length: once ? 13 : 12 }, (_, index) => `$${index + 1}`).join(', ');
+  const step = once ? 'append_once' : 'append';
+  const after = once ? '$14' : '$13';
+  const joining = joined === null ? '' : `WITH joined AS (${joined.text(after)}) `;
   const [row] = await on.query(
-    `SELECT * FROM ${s}.append($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`,
+    `${joining}SELECT * FROM ${s}.${step}(${places})`,
     [
+      ...(once ? [updates.map((update) => update.once === true)] : []),
       ...[stream, writer?.id ?? null, writer?.batch ?? null, name],
       updates.map(({ id }) => id),
       updates.map(({ presence }) => presence === true),
       updates.map(encodeBody),
       times,
       ...[maxLength, maxAgeMs, most, durability],
+      ...(joined === null ? [] : [joined.value]),
     ],
-    { name: `${s} append` },
+    { name: `${s} ${step}${joined === null ? '' : ' joined'}` },
   );
-  const { last_position: position, previous, signals } = row ?? {};
+  const { last_position: position, previous, signals, kept } = row ?? {};
+  const isKept = Array.isArray(kept) ? new Set(kept.map(Number)) : null;
   return {
+    updates: isKept === null ? updates : updates.filter((_, index) => isKept.has(index + 1)),
     position: Number(position),
     previous: typeof previous === 'string' ? previous : null,
     signals: Number(signals),
@@ -125,19 +144,36 @@ export class GroupAppend {
     }
   }
 
+  /** Appends those of these updates whose ids are not known, together with a statement of the caller. */
+  async storeWith(
+    on: DatabaseConnection,
+    statement: JoinedStatement,
+    updates: readonly Update[],
+  ): Promise<void> {
+    const { storedLog, schema, maxLength, maxAgeMs, durability } = this.#options;
+    const request = {
+      ...{ schema, maxLength, maxAgeMs, durability, stream: storedLog.stream, writer: null },
+      name: randomBytes(12).toString('base64url'),
+      updates: updates.map((update) => ({ ...update, once: true as const })),
+      times: updates.map(() => null),
+      most: updates.length + EVICTED_EXTRA,
+    };
+    await appendGroup(on, request, statement);
+  }
+
   async #append(
     session: Session,
     name: string,
-    updates: readonly Update[],
+    group: readonly Update[],
     end: number,
   ): Promise<void> {
     const { writer, storedLog, handedOut, readBacks, deliver, clock, ...limits } = this.#options;
-    const { position, previous, signals } = await appendGroup(session.appends, {
+    const { position, previous, signals, updates } = await appendGroup(session.appends, {
       ...limits,
-      ...{ name, updates, stream: storedLog.stream },
+      ...{ name, updates: group, stream: storedLog.stream },
       writer: { id: writer, batch: this.#batch },
-      times: updates.map(() => null),
-      most: updates.length + EVICTED_EXTRA,
+      times: group.map(() => null),
+      most: group.length + EVICTED_EXTRA,
     });
     const before = position - updates.length;
     const entries = updates.map((update, index) => ({
@@ -146,8 +182,11 @@ export class GroupAppend {
       previous: index === 0 ? (previous ?? '') : `${name}:${index}`,
     }));
     if (previous !== null && deliver(entries, signals)) return;
-    const key = `${name}:${updates.length}`;
-    if (handedOut.has(position, key)) return;
+    // Which of a group were new is not known any more if an earlier attempt has stored them.
+    const isKnown = previous === null && group.some(({ once }) => once === true);
+    const key = isKnown ? null : `${name}:${updates.length}`;
+    const isThere = key === null ? handedOut.stored >= position : handedOut.has(position, key);
+    if (isThere) return;
     const leftMs = Math.max(0, end - clock.monotonic());
     await readBacks.wait({ position, key }, leftMs, uncertain('it was not read back in time'));
   }

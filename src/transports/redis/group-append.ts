@@ -33,6 +33,11 @@ interface GroupAppendOptions {
   readonly clock: Clock;
 }
 
+interface LastEntry {
+  readonly position: number;
+  readonly key: string | null;
+}
+
 /**
  * Stores a group of updates exactly once, however often the reply is lost, and waits until it is read back.
  */
@@ -62,13 +67,13 @@ export class GroupAppend {
       // A history that has lost its end stores the group at earlier positions.
       since = Math.min(since, handedOut.stored);
       try {
-        const position = await this.#append(session, [
+        const last = await this.#append(session, [
           name,
           mayBeStored ? placeOf(since) : '',
           ...limits,
           ...updates,
         ]);
-        await this.#readBack(position, `${name}:${group.length}`, end);
+        await this.#readBack(last, end);
         return;
       } catch (error) {
         if (error instanceof HubgateError) throw error;
@@ -91,19 +96,21 @@ export class GroupAppend {
     return [String(maxLength), String(maxAgeMs), String(group.length + EVICTED_EXTRA)];
   }
 
-  /** The position of the last entry of the group, when enough replicas have it. */
-  async #append(session: Session, args: readonly string[]): Promise<number> {
+  /** The last entry of the group, when enough replicas have it; without a key if nothing was added. */
+  async #append(session: Session, args: readonly string[]): Promise<LastEntry> {
     const { keys, replicas } = this.#options;
     const places = appendedKeys(keys);
     const [place, count] = await session.append(APPEND, places, args, replicas, WAIT_MS);
     if (count < replicas) throw uncertain(`only ${count} of ${replicas} replicas have the update`);
-    return Number.parseInt(String(place), 10);
+    const [at = '', key = ''] = String(place).split(' ');
+    return { position: Number.parseInt(at, 10), key: key === '' ? null : key };
   }
 
   /** Other groups are waiting, so this one waits for its reader only until `end`. */
-  async #readBack(position: number, key: string, end: number): Promise<void> {
+  async #readBack({ position, key }: LastEntry, end: number): Promise<void> {
     const { clock, handedOut, readBacks } = this.#options;
-    if (handedOut.has(position, key)) return;
+    const isThere = key === null ? handedOut.stored >= position : handedOut.has(position, key);
+    if (isThere) return;
     const leftMs = Math.max(0, end - clock.monotonic());
     await readBacks.wait({ position, key }, leftMs, uncertain('it was not read back in time'));
   }

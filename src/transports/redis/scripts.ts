@@ -14,8 +14,9 @@ export interface Script {
 /*
  * Appends a group. KEYS: log, ids, repeated, meta, events. ARGV: group key; position after which an earlier
  * attempt may be stored, or ''; updates to keep, or 0; milliseconds to keep them, or 0; most entries to
- * evict; then for each update its id, the rest, and 1 for a presence event or ''. Returns the position of the
- * last one.
+ * evict; then for each update its id, the rest, and 1 for a presence event, o for one that is skipped if its
+ * id is known, or ''. Returns the position of the last one and, after a space, its key, which is empty if all
+ * were skipped.
  */
 export const APPEND = script(`
 local log, ids, repeated, meta, events = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -34,7 +35,15 @@ if since ~= '' then
     local page = redis.call('XRANGE', log, '(' .. from, '+', 'COUNT', 1000)
     for _, entry in ipairs(page) do
       from = entry[1]
-      if entry[2][2] == group .. ':1' then return place(number(entry[1]) + count - 1) end
+      if entry[2][2] == group .. ':1' then
+        local last, n = number(entry[1]), 1
+        while n < count do
+          local next = redis.call('XRANGE', log, place(last + 1), place(last + 1))[1]
+          if not next or next[2][2] ~= group .. ':' .. (n + 1) then break end
+          last, n = last + 1, n + 1
+        end
+        return place(last) .. ' ' .. group .. ':' .. n
+      end
     end
     if #page < 1000 then break end
   end
@@ -42,25 +51,30 @@ end
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local position, previous, id = tonumber(state[2] or 0), state[3] or '', ''
+local added = 0
 if not state[4] then
   local oldest = first('-')
   redis.call('HSET', meta, 'evictedUpdates', oldest and number(oldest[1]) - 1 or position)
 end
 for index = 1, count do
-  position = position + 1
-  id = ARGV[3 + index * 3]
-  local key = group .. ':' .. index
-  local fields = {'k', key, 'p', previous, 'a', now, 'i', id, 'u', ARGV[4 + index * 3]}
-  if ARGV[5 + index * 3] == '1' then
-    fields[11], fields[12] = 'e', '1'
-    redis.call('RPUSH', events, string.format('%.0f', position))
-  else redis.call('HSET', meta, 'update', id) end
-  redis.call('XADD', log, place(position), unpack(fields))
-  previous = key
-  if #id <= ${MAX_ID_BYTES} and redis.call('HSETNX', ids, id, position) == 0 then
-    redis.call('ZADD', repeated, 0, id .. '\\0' .. string.format('%016.0f', position))
+  local kind = ARGV[5 + index * 3]
+  if kind ~= 'o' or redis.call('HEXISTS', ids, ARGV[3 + index * 3]) == 0 then
+    position, added = position + 1, added + 1
+    id = ARGV[3 + index * 3]
+    local key = group .. ':' .. added
+    local fields = {'k', key, 'p', previous, 'a', now, 'i', id, 'u', ARGV[4 + index * 3]}
+    if kind == '1' then
+      fields[11], fields[12] = 'e', '1'
+      redis.call('RPUSH', events, string.format('%.0f', position))
+    else redis.call('HSET', meta, 'update', id) end
+    redis.call('XADD', log, place(position), unpack(fields))
+    previous = key
+    if #id <= ${MAX_ID_BYTES} and redis.call('HSETNX', ids, id, position) == 0 then
+      redis.call('ZADD', repeated, 0, id .. '\\0' .. string.format('%016.0f', position))
+    end
   end
 end
+if added == 0 then return place(position) .. ' ' end
 redis.call('HSET', meta, 'version', ${FORMAT}, 'position', position, 'key', previous, 'id', id)
 local function evict(entry)
   local at, gone = string.match(entry[1], '^%d+'), entry[2][8]
@@ -93,7 +107,7 @@ while left > 0 do
   redis.call('LPOP', events)
   left = left - 1
 end
-return place(position)
+return place(position) .. ' ' .. previous
 `);
 
 /*

@@ -5,10 +5,9 @@ import type { StoredEntry } from '../handed-out.ts';
 type Rest = [Update['topics'], string, boolean, string | null, string | null];
 
 /** An update as arguments of the append script. */
-export function appendArguments(
-  update: Update,
-): readonly [id: string, rest: string, isEvent: string] {
-  return [update.id, encodeRest(update), update.presence === true ? '1' : ''];
+export function appendArguments(update: Update): readonly [id: string, rest: string, kind: string] {
+  const kind = update.presence === true ? '1' : update.once === true ? 'o' : '';
+  return [update.id, encodeRest(update), kind];
 }
 
 /** The data that are stored in addition to the id. */

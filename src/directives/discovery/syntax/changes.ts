@@ -17,6 +17,8 @@ const SAFE = ['GET', 'HEAD', 'OPTIONS', 'TRACE', 'QUERY', 'CONNECT'];
  *         data change|none|body
  *         window <duration>
  *         sync|async
+ *         watch <interval>
+ *         ignore <regexp…>
  *     }
  */
 export function changes(cursor: Cursor, scope: Scope): ChangesConfig {
@@ -41,10 +43,22 @@ export function changes(cursor: Cursor, scope: Scope): ChangesConfig {
       window: (option) => ({ windowMs: duration(option) }),
       sync: (option) => modeOf(option, 'sync'),
       async: (option) => modeOf(option, 'async'),
+      watch: (option) => ({ watchMs: interval(option) }),
+      ignore: (option, sofar) => ({
+        ignore: [...sofar.ignore, ...list(option, 'a regular expression')],
+      }),
     },
-    { repeatable: ['also'] },
+    { repeatable: ['also', 'ignore'] },
   );
   return settings;
+}
+
+function interval(cursor: Cursor): number {
+  const word = cursor.peek();
+  const ms = duration(cursor);
+  return ms >= 1000 || word === undefined
+    ? ms
+    : badValue(cursor, word, 'an interval of at least 1s');
 }
 
 /** A path with `*` is not a topic: the topics after it are announced for requests to such paths. */
