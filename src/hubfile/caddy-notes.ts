@@ -36,7 +36,7 @@ export const caddyNotes: Readonly<Record<string, Readonly<Record<string, Note>>>
     auto_https: page('off and disable_redirects'),
     skip_install_trust: page('accepted; the trust store is only touched by hubgate trust'),
     acme_ca: page('several, tried in order'),
-    acme_dns: page('rfc2136, acme-dns or exec; no modules of providers'),
+    acme_dns: page('the same for nine companies; rfc2136, acme-dns and exec for others'),
     on_demand_tls: page('ask is mandatory'),
     servers: difference(
       'with an address of that listener alone; what it leaves out has its default',
