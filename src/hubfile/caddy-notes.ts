@@ -36,7 +36,9 @@ export const caddyNotes: Readonly<Record<string, Readonly<Record<string, Note>>>
     auto_https: page('off and disable_redirects'),
     skip_install_trust: page('accepted; the trust store is only touched by hubgate trust'),
     acme_ca: page('several, tried in order'),
-    acme_dns: page('the same for nine companies; rfc2136, acme-dns and exec for others'),
+    acme_dns: page(
+      "nine companies, with the options of Caddy's modules; rfc2136, acme-dns or exec for others",
+    ),
     on_demand_tls: page('ask is mandatory'),
     servers: difference(
       'with an address of that listener alone; what it leaves out has its default',
@@ -125,7 +127,9 @@ export const caddyNotes: Readonly<Record<string, Readonly<Record<string, Note>>>
       'a client that offers other protocols alone is refused; Caddy lets a client with HTTP/1.1 in',
       /^alpn h2$/,
     ),
-    dns: page('rfc2136, acme-dns or exec'),
+    dns: page(
+      "nine companies, with the options of Caddy's modules; rfc2136, acme-dns or exec for others",
+    ),
     issuer: page('acme and internal'),
   },
   'tls, client_auth': {
