@@ -330,6 +330,8 @@ async function run(test: TestContext, config: string): Promise<TestProcess> {
 async function command(args: readonly string[], input = ''): Promise<string> {
   const [program, given] = commandOf([cli, ...args]);
   const child = spawn(program, given, {
+    // A storage that is relative must not be one that somebody has left in the checkout.
+    cwd: place,
     env: environment,
     stdio: ['pipe', 'pipe', 'pipe'],
   });
