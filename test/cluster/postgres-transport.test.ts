@@ -188,6 +188,27 @@ describe('a history in PostgreSQL that becomes unavailable', () => {
     assert.deepEqual(seen.slice(-2), ['second', 'b']);
   });
 
+  it('reports a signal before the update that the same node stores after it', async (test) => {
+    const postgres = await server(test);
+    if (postgres === null) return;
+    const [there, here] = [
+      await openHistory(test, { url: postgres.url }),
+      await openHistory(test, { url: postgres.url }),
+    ];
+    const seen: string[] = [];
+    there.tail((entries) => seen.push(...ids(entries)));
+    there.signals?.receive((message) => seen.push(message));
+    for (let round = 0; round < 50; round += 1) {
+      here.signals?.send(`signal ${round}`);
+      await here.append(update(`update ${round}`));
+    }
+    await until(() => seen.at(-1) === 'update 49');
+    const tooLate = Array.from({ length: 50 }, (_, round) => round).filter(
+      (round) => seen.indexOf(`signal ${round}`) > seen.indexOf(`update ${round}`),
+    );
+    assert.deepEqual([tooLate, seen.length], [[], 100]);
+  });
+
   it('starts over when its tables were removed', async (test) => {
     const postgres = await server(test);
     if (postgres === null) return;

@@ -104,7 +104,7 @@ class PostgresTransport implements Transport {
     const reader = new NotifiedReader({ ...read, signals, log });
     const append = new GroupAppend({
       ...{ ...read, schema, maxLength, maxAgeMs, durability, sessions },
-      ...{ writer: this.#process, deliver: reader.deliverOwn },
+      ...{ writer: this.#process, deliver: reader.deliverOwn, signals },
     });
     // A group must not evict its own entries before a reader has seen them.
     const most = maxLength === 0 ? Infinity : maxLength;
