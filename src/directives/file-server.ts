@@ -210,7 +210,8 @@ function isNameAsked(exchange: Exchange, name: string | undefined): boolean {
  */
 function redirectTo(exchange: Exchange, slashes: 1 | -1): void {
   const path = askedPath(exchange);
-  const query = exchange.originalTarget.slice(path.length);
+  // As in Caddy, the query is the one of now.
+  const query = exchange.target.slice(pathOf(exchange).length);
   const last = afterSlash(slashes === 1 ? path : path.slice(0, -1));
   answer(exchange, 308, { location: slashes === 1 ? `./${last}/${query}` : `../${last}${query}` });
 }

@@ -26,8 +26,8 @@ const syntax: DirectiveSyntax = {
         'name the statuses, for example: handle_errors 404 5xx',
       );
     }
-    // Only the first one that matches the error runs, so the one for all errors comes last.
-    const added = step(cursor, matcher, { kind: 'handle', group: scope.group, routes });
+    // They run until one answers, so the one for all errors comes last.
+    const added = step(cursor, matcher, { kind: 'route', routes });
     const named = errorRoutes.filter((route) => !isForAll(route));
     scope.site.errorRoutes =
       matcher === null

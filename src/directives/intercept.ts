@@ -1,3 +1,4 @@
+import { withPreset } from '../http/preset-fields.ts';
 import { Writable } from 'node:stream';
 import type { HandlerData } from '../config/routes.ts';
 import { ANY_RESPONSE, responseMatcherMembers } from '../config/response-matcher.ts';
@@ -96,13 +97,14 @@ function compile(config: InterceptConfig, { compileRoutes }: HandlerContext): Ha
       }
       taken.routes = rule.routes;
       const { variables, preset } = exchange;
-      // The response that is sent instead also has the other fields of the replaced one.
-      preset.deleteWhere((key) => head.headers.has(key) && !OF_THE_BODY.has(key));
+      // The response that is sent instead also has the other fields of the replaced one, as it would have been.
+      withPreset(head, preset);
       variables.set('resp.status_code', String(head.status));
       for (const [name] of head.headers) {
-        const value = head.headers.combined(name) ?? '';
+        const value = head.headers.getAll(name).join(',');
         variables.set(`resp.header.${name.toLowerCase()}`, value);
       }
+      preset.deleteWhere((key) => head.headers.has(key) && !OF_THE_BODY.has(key));
       for (const [name, value] of head.headers) {
         if (!OF_THE_BODY.has(name.toLowerCase())) preset.append(name, value);
       }

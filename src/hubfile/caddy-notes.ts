@@ -85,7 +85,7 @@ export const caddyNotes: Readonly<Record<string, Readonly<Record<string, Note>>>
   },
   Matchers: {
     expression: difference(
-      'CEL; functions of other matchers take texts alone, and what of a request is text stays text',
+      'CEL; functions of other matchers take texts alone, and what of a request is text stays text; several in a set must all hold, of which Caddy takes the first alone',
     ),
     path: difference(
       'the same; what a placeholder brings in has no wildcards; %* is not one',
@@ -94,6 +94,9 @@ export const caddyNotes: Readonly<Record<string, Readonly<Record<string, Note>>>
     host: difference('the same; what a placeholder brings in has no wildcards', /host .*\{/),
     header: difference('the same; what a placeholder brings in has no wildcards', /header .*\{/),
     path_regexp: page('RE2 syntax, as there'),
+    vars: page(
+      'the same; several names in a set must all have their values, of which Caddy takes any',
+    ),
     vars_regexp: page('RE2 syntax, as there'),
   },
   file_server: {

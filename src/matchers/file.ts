@@ -68,6 +68,17 @@ const syntax: ConditionSyntax<FileCondition> = {
     checkTried(cursor, condition.files, condition.policy);
     return [condition];
   },
+  // As in Caddy, the files of both are tried, and other options of the later one count.
+  merge: (a, b) => {
+    const files = [a, b].flatMap((one) => (one.files === defaultFile.files ? [] : one.files));
+    return {
+      ...a,
+      root: b.root ?? a.root,
+      files: files.length === 0 ? defaultFile.files : files,
+      policy: b.policy === defaultFile.policy ? a.policy : b.policy,
+      splitPath: b.splitPath.length === 0 ? a.splitPath : b.splitPath,
+    };
+  },
 };
 
 /** The file that was found is stored in `{file_match.relative}` and similar placeholders. */

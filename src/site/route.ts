@@ -13,20 +13,25 @@ interface Step {
 
 /**
  * Compiles routes to one handler. It runs the routes that match, in their order, until one responds. A
- * matcher is evaluated in its turn, so it sees the rewrites of earlier routes.
+ * matcher is evaluated in its turn, so it sees the rewrites of earlier routes; neighbours with the same
+ * matcher are matched once.
  *
  * @throws HubgateError `invalid-pattern`, `invalid-address-range`, and the errors of the handlers
  */
 export function compileRoutes(routes: readonly RouteConfig[], site: SiteContext): Handler {
   const context = { ...site, compileRoutes: (inner: typeof routes) => compileRoutes(inner, site) };
   const steps: Step[] = [];
+  const groups = groupsOf(routes, site);
   for (const [index, { matcher, handler }] of routes.entries()) {
-    const group = groupOf(handler, site);
+    const group = groups[index] ?? null;
     const compiled = compileHandler(handler, context);
     const before = steps.at(-1);
-    // Neighbours of a group with the same matcher are one, as in Caddy: the later `root` wins.
-    const isSame = isDeepStrictEqual(matcher, routes[index - 1]?.matcher);
-    if (before !== undefined && group !== null && before.group === group && isSame) {
+    // Neighbours with the same matcher are one, as in Caddy: what the first of them changes does not decide
+    // whether the second one runs, and the later `root` wins.
+    const isSame =
+      matcher === routes[index - 1]?.matcher ||
+      isDeepStrictEqual(matcher, routes[index - 1]?.matcher);
+    if (before !== undefined && before.group === group && isSame) {
       steps[steps.length - 1] = { ...before, handler: inTurn(before.handler, compiled) };
       continue;
     }
@@ -38,6 +43,17 @@ export function compileRoutes(routes: readonly RouteConfig[], site: SiteContext)
     const run = { steps, takenGroups: hasGroups ? new Set<string>() : NO_GROUPS, exchange, next };
     return runFrom(run, 0);
   };
+}
+
+/** The group of each route. One that has a group for itself has none, but a `rewrite` is always in one. */
+function groupsOf(routes: readonly RouteConfig[], site: SiteContext): readonly (string | null)[] {
+  const groups = routes.map(({ handler }) => groupOf(handler, site));
+  const members = new Map<string | null, number>();
+  for (const group of groups) members.set(group, (members.get(group) ?? 0) + 1);
+  return groups.map((group, index) => {
+    const isShared = (members.get(group) ?? 0) > 1;
+    return isShared || routes[index]?.handler.kind === 'rewrite' ? group : null;
+  });
 }
 
 /** Two handlers as one. */

@@ -35,16 +35,31 @@ function resolved(name: string, value: string, target: string): string {
   return origin === 'http://own.test' ? href.slice(origin.length) : value;
 }
 
+/** Whether it is hubgate's page of an error. */
+function isOwnPage({ status, headers }: Answer): boolean {
+  return status >= 400 && headers['x-request-id'] !== undefined;
+}
+
+/** A field as clients understand it: each member of `Vary` counts once. */
+function valueOf(name: string, value: string, target: string): string {
+  if (name === 'vary') return [...new Set(value.split(/, ?/))].join(', ');
+  return resolved(name, value, target);
+}
+
 /** An answer without what is every program's own; hubgate has pages where Caddy's errors are empty. */
-function shown({ status, headers, body }: Answer, port: number, target: string): string {
-  const isPlainError = status >= 400 && headers['x-request-id'] !== undefined;
+function shown(
+  { status, headers, body }: Answer,
+  port: number,
+  target: string,
+  isPlainError: boolean,
+): string {
   // Not shown by any client: a redirect has a link in it, an encoded body depends on its encoder.
   const isRedirect = status >= 300 && status < 400;
   const hasBody = !isPlainError && !isRedirect && headers['content-encoding'] === undefined;
   const fields = Object.entries(headers)
     .filter(([name]) => !OWN.has(name) && !(isPlainError && OF_PAGE.has(name)))
     .filter(([name]) => !isRedirect || name !== 'content-type')
-    .map(([name, value]) => `${name}: ${resolved(name, String(value), target)}`)
+    .map(([name, value]) => `${name}: ${valueOf(name, String(value), target)}`)
     .filter((field) => field !== 'vary: Accept-Encoding' || 'content-encoding' in headers)
     .sort();
   const all = [String(status), ...fields, ...(hasBody ? ['', body] : [])];
@@ -64,9 +79,10 @@ export async function compare(
   const differences: string[] = [];
   for (const request of requests) {
     const [own, its] = await Promise.all([gateway.ask(one, request), caddy.ask(one, request)]);
+    const isPlainError = isOwnPage(own);
     const [actual, expected] = [
-      shown(own, gateway.port, request.target),
-      shown(its, caddy.port, request.target),
+      shown(own, gateway.port, request.target, isPlainError),
+      shown(its, caddy.port, request.target, isPlainError && its.body === ''),
     ];
     if (actual === expected) continue;
     const label = `${request.line}\n--- Caddy\n${expected}\n--- hubgate\n${actual}\n`;

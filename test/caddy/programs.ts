@@ -135,6 +135,8 @@ async function answerApp(request: IncomingMessage, response: ServerResponse): Pr
 export interface Served {
   readonly port: number;
   ask(one: ComparedCase, request: ComparedRequest): Promise<Answer>;
+  /** Whether the program does not take the text. */
+  refuses(one: ComparedCase): boolean;
 }
 
 /** The host under which a case is served beside the others. */
@@ -202,6 +204,7 @@ function served(
   const upstream = `127.0.0.1:${around.upstream}`;
   return {
     port,
+    refuses: () => false,
     ask: (one, { method, target, headers, body }) => {
       const host = one.isWhole ? `127.0.0.1:${port}` : `${hostOf(indexOf(one))}:${port}`;
       const isNamed = headers.some(([name]) => name.toLowerCase() === 'host');
@@ -288,6 +291,7 @@ export async function startCaddy(
   const { ask } = served(port, indexOf, around, wire);
   return {
     port,
+    refuses: (one) => refused.has(one),
     ask(one, request) {
       const complaint = refused.get(one);
       return complaint === undefined ? ask(one, request) : Promise.reject(new Error(complaint));

@@ -108,6 +108,8 @@ export const protocol: ConditionSyntax<ProtocolCondition> = {
   read: (cursor) => [
     { kind: 'protocol', protocol: choiceOf(cursor, cursor.argument('a protocol'), PROTOCOLS) },
   ],
+  // As in Caddy, the later one counts.
+  merge: (_, b) => b,
 };
 
 export const remoteIp: ConditionSyntax<RemoteIpCondition> = {
