@@ -77,7 +77,10 @@ export const caddyNotes: Readonly<Record<string, Readonly<Record<string, Note>>>
     ),
     php_fastcgi: page('split on .php; the root as PHP-FPM sees it is that of root'),
     redir: page('the same; the page of html has the design of all pages'),
-    request_body: page('max_size, read_timeout and write_timeout'),
+    request_body: difference(
+      'max_size, read_timeout and write_timeout; a body whose length is too large is refused at once, also where nothing would read it',
+      /max_size/,
+    ),
     reverse_proxy: page(
       'bodies are never buffered; Via is added; forwarded fields of who is not trusted are dropped',
     ),
@@ -171,7 +174,7 @@ export const caddyPlaceholderNotes: readonly PlaceholderNote[] = [
     repeated: /^(?:http\.request\.)?cookie\./,
   },
   {
-    names: '`{re.*}` of a pattern that has not matched: its own name',
+    names: '`{re.*}`, `{file_match.*}` of a matcher that has not matched: its own name',
     text: 'empty',
     repeated: null,
   },
