@@ -63,6 +63,7 @@ export function outboxSql({ table, writers, reader }: OutboxTables): string {
   return `-- The outbox of hubgate: a row becomes an update if, and only if, its transaction commits.
 -- Anyone who may insert rows may publish what "topics" in the Hubfile accepts.
 BEGIN;
+SET LOCAL client_min_messages = warning;
 
 CREATE TABLE IF NOT EXISTS ${outbox} (
   seq bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -170,14 +171,16 @@ ${list('NEW')}
 END
 `;
   const tag = tagFor(body);
+  const columns = columnsOf(topics);
   return `-- Announces the rows of ${oneLine(announced.table)} when they are inserted, updated or deleted. TRUNCATE is not announced.
 BEGIN;
+SET LOCAL client_min_messages = warning;
 CREATE OR REPLACE FUNCTION ${step}() RETURNS trigger
   LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS ${tag}${body}${tag};
 -- Otherwise anyone could attach it to a table of their own.
 REVOKE ALL ON FUNCTION ${step}() FROM PUBLIC;
 -- Fails here, and not when the app writes, if there is no such column.
-SELECT ${columnsOf(topics)} FROM ${table} LIMIT 0;
+DO ${tagFor(columns)} BEGIN PERFORM ${columns} FROM ${table} LIMIT 0; END ${tagFor(columns)};
 DROP TRIGGER IF EXISTS hubgate_announce ON ${table};
 CREATE TRIGGER hubgate_announce AFTER INSERT OR UPDATE OR DELETE ON ${table}
   FOR EACH ROW EXECUTE FUNCTION ${step}();
