@@ -19,6 +19,7 @@ const PAGES: Readonly<Record<string, string>> = {
   untrust: 'docs/development.md',
   cache: 'docs/cache.md',
   history: 'docs/scaling.md',
+  outbox: 'docs/database.md',
   completion: 'docs/install.md',
 };
 const OTHER_PAGE = 'README.md';
@@ -62,6 +63,10 @@ const EXAMPLES: Readonly<Record<string, readonly string[]>> = {
   'history import': ['hubgate history import backup.ndjson'],
   'history compact': ['hubgate history compact'],
   'history verify': ['hubgate history verify'],
+  'outbox sql': [
+    'hubgate outbox sql | psql',
+    'hubgate outbox sql --table books --topic /books/{id} --also /books | psql',
+  ],
   'list-certificates': ['hubgate list-certificates --json'],
   environ: ['hubgate environ', 'hubgate environ --json'],
   version: ['hubgate version'],

@@ -65,6 +65,7 @@ const COMMANDS = {
   trust: async (output) => (await import('./commands/trust.ts')).trustCommand(output),
   untrust: async (output) => (await import('./commands/trust.ts')).untrustCommand(output),
   history: async (output) => (await import('./commands/history.ts')).historyCommand(output),
+  outbox: async (output) => (await import('./commands/outbox.ts')).outboxCommand(output),
   'list-certificates': async (output) =>
     (await import('./commands/list-certificates.ts')).listCertificatesCommand(output),
   environ: async (output) => (await import('./commands/environ.ts')).environCommand(output),

@@ -110,6 +110,7 @@ function checkVerifiers(hub: HubConfig, site: SiteConfig, report: Report): void 
 
 /** Whether the gateway itself announces changes to this hub, for which it needs no token. */
 function isToldByGateway(hub: HubConfig, { discovery, hub: first }: SiteConfig): boolean {
+  if (hub.outbox !== null) return true;
   return (
     hub === first && discovery !== null && discovery.hub === null && discovery.changes.length > 0
   );

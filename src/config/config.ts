@@ -282,6 +282,8 @@ export interface HubConfig {
   /** Most instructions of all URL Patterns of one subscription. */
   readonly maxPatternSize: number;
   readonly transport: TransportConfig;
+  /** A table of the app whose rows become updates; null for none. */
+  readonly outbox: OutboxConfig | null;
   /** Number of entries; 0 or less disables the cache. */
   readonly topicMatcherCache: number;
   readonly subscriberListCacheSize: number;
@@ -294,6 +296,22 @@ export interface HubConfig {
   readonly legacyForms: LegacyForms;
   /** The verifiers of the 0.x directives; only with `protocolVersionCompatibility`. */
   readonly legacy: { readonly publisher: KeySource | null; readonly subscriber: KeySource | null };
+}
+
+/** A table in PostgreSQL in which an app publishes as a part of its transactions. */
+export interface OutboxConfig {
+  /** `postgres://` or `postgresql://`, possibly with several hosts. */
+  readonly url: Secret;
+  /** File with the password, read for each connection; null if the URL has it, or none is needed. */
+  readonly passwordFile: string | null;
+  /** PEM file of the authorities that the server is verified with; null for those of the system. */
+  readonly trustPoolFile: string | null;
+  /** Possibly with its schema. */
+  readonly table: string;
+  /** Topics and URL Patterns that rows may have; empty for any. */
+  readonly topics: readonly string[];
+  /** Origins of topics that begin with "/"; empty for those of the site's addresses. */
+  readonly origins: readonly string[];
 }
 
 /** Forms of 0.x that 1.0 has removed. Each is switched on by its name, because it accepts more than 1.0. */

@@ -7,6 +7,7 @@ import type {
   HubConfig,
   JwksKeySource,
   LiveConfig,
+  OutboxConfig,
   RollOptions,
   SiteConfig,
   TlsConfig,
@@ -149,6 +150,7 @@ export const defaultHub: HubConfig = {
   maxSubscriberBuffer: 1024 * 1024,
   maxPatternSize: 10_000,
   transport: transportKinds.lmdb.defaults,
+  outbox: null,
   topicMatcherCache: 100_000,
   subscriberListCacheSize: 100_000,
   debugger: false,
@@ -186,6 +188,14 @@ export const defaultDiscovery: DiscoveryConfig = {
 };
 
 /** What a response to an unsafe method invalidates (RFC 9111 §4.4). */
+export const defaultOutbox: Omit<OutboxConfig, 'url'> = {
+  passwordFile: null,
+  trustPoolFile: null,
+  table: 'hub_outbox',
+  topics: [],
+  origins: [],
+};
+
 export const defaultChanges: ChangesConfig = {
   matcher: null,
   methods: ['POST', 'PUT', 'PATCH', 'DELETE'],

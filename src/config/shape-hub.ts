@@ -7,6 +7,7 @@ import type {
   IssuerConfig,
   KeySource,
   LiveConfig,
+  OutboxConfig,
 } from './config.ts';
 import type { RequestMatcher } from './routes.ts';
 import {
@@ -15,6 +16,7 @@ import {
   defaultHub,
   defaultJwks,
   defaultLive,
+  defaultOutbox,
   defaultTokenExchange,
   defaultTokenMint,
 } from './defaults.ts';
@@ -68,6 +70,18 @@ const issuer = object<IssuerConfig>(
   { authorizationServer: false, ...noKeys },
 );
 
+const outbox = object<OutboxConfig>(
+  {
+    url: secret,
+    passwordFile: nullable(name('a file')),
+    trustPoolFile: nullable(name('a PEM file')),
+    table: name('the name of a table'),
+    topics: list(name('a topic or a URL Pattern')),
+    origins: list(name('an origin')),
+  },
+  defaultOutbox,
+);
+
 /** A hub. */
 export const hubShape: Shape<HubConfig> = object(
   {
@@ -93,6 +107,7 @@ export const hubShape: Shape<HubConfig> = object(
     maxSubscriberBuffer: size({ min: 1 }),
     maxPatternSize: count({ min: 1 }),
     transport: transportShape,
+    outbox: nullable(outbox),
     topicMatcherCache: count({ min: -(2 ** 31) }),
     subscriberListCacheSize: count(),
     debugger: flag,

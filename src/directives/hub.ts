@@ -7,6 +7,7 @@ import type { Cursor, OptionTable } from '../hubfile/cursor.ts';
 import { type DirectiveSyntax, type Scope, step, takeMatcher } from '../hubfile/scope.ts';
 import { badValue, count, duration, flag, list, name, oneOf, size } from '../hubfile/values.ts';
 import { issuer, jwksUri, jwt } from './hub/issuer.ts';
+import { outbox } from './hub/outbox.ts';
 import { transport } from './hub/transport.ts';
 import type { Handler } from '../http/exchange.ts';
 import type { HandlerContext } from '../site/handler-context.ts';
@@ -81,6 +82,13 @@ hub [@<matcher>] [<path>] {
         tls_trust_pool <pem file>
         shared
     }
+    outbox <url> {
+        table <name>
+        topics <topic or pattern…>
+        origins <origin…>
+        password_file <file>
+        tls_trust_pool <pem file>
+    }
     debugger
     playground [insecure]
     protocol_version_compatibility 7|8 [{ strings; topics; templates }]
@@ -141,6 +149,7 @@ export const OPTIONS: OptionTable<HubConfig> = {
   max_subscriber_buffer: (cursor) => ({ maxSubscriberBuffer: bufferSize(cursor) }),
   max_pattern_size: (cursor) => ({ maxPatternSize: count(cursor, { min: 1 }) }),
   transport: (cursor) => ({ transport: transport(cursor) }),
+  outbox: (cursor) => ({ outbox: outbox(cursor) }),
   topic_matcher_cache: (cursor) => ({ topicMatcherCache: count(cursor, { min: -(2 ** 31) }) }),
   subscriber_list_cache_size: (cursor) => ({ subscriberListCacheSize: count(cursor) }),
   debugger: () => ({ debugger: flag() }),

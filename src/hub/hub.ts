@@ -20,7 +20,7 @@ import type { PresenceMatcher, PresencePage } from './presence-board.ts';
 import { Revocation } from './revocation.ts';
 import type { Subscriber, SubscriberOptions } from './subscriber.ts';
 import type { Topic } from './topic.ts';
-import type { LogEntry, Transport } from './transport.ts';
+import type { LogEntry, ONCE_UPDATES, Transport } from './transport.ts';
 import type { FollowObserver } from './subscription-index.ts';
 import { EARLIEST, type Update } from './update.ts';
 
@@ -150,6 +150,28 @@ export class Hub {
     if (topics !== undefined) this.#streams.delivery.know(update, topics);
     await this.#append(update);
     this.counts.updates += 1;
+    const backpressure = this.#streams.delivery.backpressure();
+    if (backpressure !== null) await backpressure;
+  }
+
+  /**
+   * Stores those of these updates whose ids the history does not have, all of them or none, in this order.
+   *
+   * @param updates at most {@link ONCE_UPDATES}
+   * @throws as {@link publish}
+   */
+  async publishOnce(updates: readonly Update[]): Promise<void> {
+    const { measures } = this;
+    const began = this.#clock.monotonic();
+    try {
+      await this.#transport.appendOnce(updates);
+    } catch (error) {
+      measures.failedAppends += updates.length;
+      throw error;
+    }
+    measures.store.observe((this.#clock.monotonic() - began) / 1000);
+    for (const { data } of updates) measures.updateSize.observe(data.length);
+    this.counts.updates += updates.length;
     const backpressure = this.#streams.delivery.backpressure();
     if (backpressure !== null) await backpressure;
   }

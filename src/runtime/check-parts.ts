@@ -1,9 +1,13 @@
 import { JWKS_ALGORITHMS, staticKeySet } from '../auth/key.ts';
 import { LEGACY_FIX, readsLegacyTokens } from '../auth/verify.ts';
 import type { Config, HubConfig, KeySource } from '../config/config.ts';
+import { parsePostgresUrl } from '../config/postgres-url.ts';
 import { allHubs } from '../config/sites.ts';
 import type { Report } from '../config/problem.ts';
 import { HubgateError } from '../kernel/error.ts';
+import { parseUrl } from '../kernel/parse-url.ts';
+import { deadLettersOf, identifiers } from '../outbox/identifiers.ts';
+import { acceptedTopics } from '../outbox/row-updates.ts';
 import {
   checkCertificates,
   checkLogFile,
@@ -46,6 +50,7 @@ export function checkParts(config: Config, complete: boolean, report: Report): v
     checkPlayground(hub, site, report);
     checkGuards(hub, further ? hub.name : null, site.routes, report);
     checkHubKeys(hub, report);
+    checkOutbox(hub, report);
     checkLegacyReader(hub, report);
   }
   // A hub that another site announces may belong to a site that is not included.
@@ -62,6 +67,37 @@ export function checkHubKeys({ issuers, legacy }: HubConfig, report: Report): vo
     if (subscriber !== null) checkKeySource(subscriber, report);
   }
 }
+
+/** Checks that the address, the table and the topics of a hub's outbox can be used. */
+function checkOutbox({ outbox }: HubConfig, report: Report): void {
+  if (outbox === null) return;
+  const attempt = (field: string, hint: string, check: () => void): void => {
+    try {
+      check();
+    } catch (thrown) {
+      if (!(thrown instanceof HubgateError)) throw thrown;
+      const { code, message } = thrown;
+      report(outbox, { severity: 'error', code, message, hint }, { field });
+    }
+  };
+  attempt('url', 'write postgres://USER@HOST:5432/DATABASE', () => {
+    parsePostgresUrl(outbox.url.reveal());
+  });
+  attempt('table', 'write table hub_outbox', () => {
+    deadLettersOf(identifiers(outbox.table));
+  });
+  attempt('topics', 'write topics /books/*', () => void acceptedTopics(outbox, BASE));
+  for (const origin of outbox.origins) {
+    const url = parseUrl(origin);
+    if (url !== null && /^https?:$/.test(url.protocol) && url.origin === origin) continue;
+    const message = `"${origin.slice(0, 80)}" is not an origin`;
+    const hint = 'write scheme://host[:port], such as https://example.com';
+    report(outbox, { severity: 'error', code: 'bad-origin', message, hint }, { field: 'origins' });
+  }
+}
+
+/** Patterns are only checked here. */
+const BASE = 'https://hub.invalid/';
 
 function checkLegacyReader(hub: HubConfig, report: Report): void {
   if (hub.protocolVersionCompatibility === null) return;

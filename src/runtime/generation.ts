@@ -6,6 +6,7 @@ import { addressSet, clientAddress } from '../http/forwarded.ts';
 import type { Family } from '../kernel/measures.ts';
 import { messageOf } from '../kernel/error.ts';
 import { Scope } from '../kernel/scope.ts';
+import type { OutboxReader } from '../outbox/outbox-reader.ts';
 import type { Handshake } from '../server/connection-policy.ts';
 import type { Service } from '../server/listener.ts';
 import { hostname } from '../site/placeholders.ts';
@@ -27,6 +28,7 @@ import { type ReadyHub, setUpHub } from './hub-setup.ts';
 import { listenerKey, planListeners, type PlannedListener } from './listen-plan.ts';
 import { configAt, serversAt, serversOf } from './listener-servers.ts';
 import { OtlpExport } from './otlp-export.ts';
+import { openOutbox } from './outbox-setup.ts';
 import { saltName } from './playground-keys.ts';
 import type { Resources } from './resources.ts';
 import { type RunningHub, slowestOf, type SlowSubscriber } from './running-hub.ts';
@@ -90,13 +92,17 @@ export async function buildGeneration(config: Config, resources: Resources): Pro
 
 async function build(config: Config, resources: Resources, scope: Scope): Promise<Generation> {
   const hubs = new Map<SiteConfig, ReadyHub[]>();
+  const outboxes = new Map<ReadyHub, OutboxReader>();
   const names = historyNames(config, resources.storage);
   const salts = resources.saltsFor(config);
   for (const one of allHubs(config)) {
     const { site, hub } = one;
     const playgroundSalt = salts[saltName(one)] ?? null;
     const around = { ...resources, site: names.of(site, hub), playgroundSalt };
-    hubs.set(site, [...(hubs.get(site) ?? []), await setUpHub(hub, around, scope)]);
+    const ready = await setUpHub(hub, around, scope);
+    hubs.set(site, [...(hubs.get(site) ?? []), ready]);
+    const outbox = await openOutbox(site, ready, config, resources, scope);
+    if (outbox !== null) outboxes.set(ready, outbox);
   }
   const running = [...hubs.values()].flat();
   const spans = openSpans(config, resources, scope);
@@ -139,7 +145,7 @@ async function build(config: Config, resources: Resources, scope: Scope): Promis
       if (found === undefined) throw new TypeError(`${key} is not part of this configuration`);
       return found;
     },
-    hubs: running.map(runningHub),
+    hubs: running.map((hub) => runningHub(hub, outboxes.get(hub) ?? null)),
     async slowest() {
       const told = await Promise.all(
         running.map(async ({ config: { name }, core }) =>
@@ -149,7 +155,9 @@ async function build(config: Config, resources: Resources, scope: Scope): Promis
       return slowestOf(told.flat());
     },
     async families() {
-      const told = await Promise.all(running.map((hub) => hubFamilies(namedHub(hub))));
+      const told = await Promise.all(
+        running.map((hub) => hubFamilies(namedHub(hub, outboxes.get(hub) ?? null))),
+      );
       return told.flat();
     },
     cores: new Map(
@@ -175,6 +183,7 @@ async function build(config: Config, resources: Resources, scope: Scope): Promis
       }
       for (const source of sources) source.begin();
       for (const beginSite of begins) beginSite();
+      for (const outbox of outboxes.values()) outbox.start();
     },
     reauthorise: () => running.reduce((sum, hub) => sum + hub.reauthorise(), 0),
     release: () => scope.close(),
@@ -297,10 +306,11 @@ function redirect({ redirects }: PlannedListener, { host }: Exchange): SiteHandl
 /** RFC 9110 §15.5.20: no site of this port has that name, or not for this connection. */
 const misdirected: SiteHandler = async (exchange) => answerError(exchange, 421);
 
-function namedHub({ config, core }: ReadyHub): NamedHub {
+function namedHub({ config, core }: ReadyHub, outbox: OutboxReader | null): NamedHub {
   const { name, profile } = config;
   const { hub, announcements, watching } = core;
-  return { name, profile, counts: { ...hub.counts, ...announcements }, hub, watching };
+  const counts = { ...hub.counts, ...announcements };
+  return { name, profile, counts, hub, watching, outbox: outbox?.counts ?? null };
 }
 
 function siteText({ addresses }: SiteConfig): string {
@@ -315,7 +325,7 @@ function refusedOf(site: string, hub: ReadyHub): EndingStreams[] {
   ].filter(({ count }) => count > 0);
 }
 
-function runningHub({ config, core }: ReadyHub): RunningHub {
+function runningHub({ config, core }: ReadyHub, outbox: OutboxReader | null): RunningHub {
   const { hub, announcements } = core;
   return {
     name: config.name,
@@ -323,7 +333,10 @@ function runningHub({ config, core }: ReadyHub): RunningHub {
     get counts() {
       return { ...hub.counts, ...announcements };
     },
-    check: () => hub.check(),
+    async check() {
+      await hub.check();
+      outbox?.check();
+    },
     revoke: async (tokenId, reach) =>
       reach === 'here' ? hub.revoke(tokenId) : core.revoke(tokenId),
   };

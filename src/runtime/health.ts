@@ -39,6 +39,7 @@ export async function healthFault(
   } catch (error) {
     // The log of the transport contains the cause.
     if (question === 'live' && codeOf(error) !== 'transport-closed') return null;
+    if (codeOf(error) === 'outbox-failed') return 'an outbox cannot be read';
     return 'transport health check failed';
   }
 }

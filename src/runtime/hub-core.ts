@@ -30,6 +30,8 @@ export const SPREAD_MS = 10_000;
 
 /** A hub's history with its open streams: the part that a reload keeps. */
 export interface HubCore {
+  /** The name of the core in its pool. */
+  readonly name: string;
   readonly hub: Hub;
   readonly transport: Transport;
   readonly connections: ConnectionCounter;
@@ -135,6 +137,7 @@ export async function openHubCore(
     else if (signal.kind === 'revoked' || signal.kind === 'signed-out') apply(signal);
   });
   return {
+    name: core,
     hub,
     transport,
     connections: new ConnectionCounter(),

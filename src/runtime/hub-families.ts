@@ -1,4 +1,5 @@
 import type { WatchCounts } from '../discovery/announced-hub.ts';
+import type { OutboxCounts } from '../outbox/outbox-reader.ts';
 import type { Hub } from '../hub/hub.ts';
 import type { HubCounts } from '../hub/hub-measures.ts';
 import {
@@ -19,6 +20,8 @@ export interface NamedHub {
   readonly counts: Readonly<RunningHubCounts>;
   readonly hub: Hub;
   readonly watching: Readonly<WatchCounts>;
+  /** null without an outbox. */
+  readonly outbox: Readonly<OutboxCounts> | null;
 }
 
 /**
@@ -31,6 +34,7 @@ export async function hubFamilies({
   counts,
   hub,
   watching,
+  outbox,
 }: NamedHub): Promise<Family[]> {
   const { measures } = hub;
   const { bytes, waitingMs } = await hub.backlog();
@@ -161,7 +165,46 @@ export async function hubFamilies({
       'Requests that the hub refused, by the check that failed.',
       by('check', measures.refusals),
     ),
+    ...(outbox === null ? [] : outboxFamilies(labels, outbox)),
     ...(profile === 'mercure' ? mercureFamilies(counts) : []),
+  ];
+}
+
+function outboxFamilies(labels: Labels, counts: OutboxCounts): readonly Family[] {
+  const one = (value: number): Series => [[labels, value]];
+  return [
+    counter(
+      'hub_outbox_published_total',
+      'Rows of the outbox that became updates.',
+      one(counts.published),
+    ),
+    counter(
+      'hub_outbox_dead_letters_total',
+      'Rows of the outbox that could not be published.',
+      one(counts.deadLetters),
+    ),
+    counter(
+      'hub_outbox_failures_total',
+      'Times that the outbox could not be read, or its rows not be stored.',
+      one(counts.failures),
+    ),
+    gauge(
+      'hub_outbox_reading',
+      'Whether this process publishes the rows of the outbox.',
+      one(counts.reading),
+    ),
+    gauge(
+      'hub_outbox_rows',
+      'Rows that wait in the outbox, at most 10,000.',
+      one(counts.rows),
+      'max',
+    ),
+    gauge(
+      'hub_outbox_lag_seconds',
+      'Age of the oldest row in the outbox.',
+      one(counts.lagSeconds),
+      'max',
+    ),
   ];
 }
 

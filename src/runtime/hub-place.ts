@@ -52,7 +52,8 @@ function namesOf({ host, port }: SiteAddress, origin: string, url: string): read
   return [host, ...(port === null ? [] : [`${host}:${port}`]), origin, url];
 }
 
-function originOf({ scheme, host, port }: SiteAddress, { options }: Config): string {
+/** The origin of the pages of a site at one of its addresses. */
+export function originOf({ scheme, host, port }: SiteAddress, { options }: Config): string {
   const [configured, standard] =
     scheme === 'https' ? [options.httpsPort, 443] : [options.httpPort, 80];
   const actual = port ?? configured;

@@ -10,6 +10,7 @@ import { type Lease, LeasePool } from '../kernel/lease.ts';
 import { type Logger, silentLogger } from '../kernel/log.ts';
 import { Scheduler } from '../kernel/scheduler.ts';
 import { TimerWheel } from '../kernel/timer-wheel.ts';
+import type { OutboxReader } from '../outbox/outbox-reader.ts';
 import { RateLimits } from '../http/rate-limits.ts';
 import { SharedResponseMemory } from '../proxy/shared-response.ts';
 import { ArrivingBytes } from '../cache/arriving-body.ts';
@@ -63,6 +64,8 @@ export interface Resources {
   readonly keySets: LeasePool<Jwks>;
   /** Tokens from token sources, by everything that determines the result of a source. */
   readonly tokenCaches: LeasePool<TokenCache>;
+  /** The readers of outboxes. */
+  readonly outboxes: LeasePool<OutboxReader>;
   /** What watched pages looked like, by site. */
   readonly pageStates: LeasePool<PageStates>;
   readonly playgrounds: PlaygroundSalts;
@@ -131,6 +134,7 @@ export function openResources(config: Config, options: GatewayOptions): Resource
     hubCores: createHubCores(() => resources.stoppingWithinMs, log),
     keySets: createKeySets(),
     tokenCaches: new LeasePool(() => {}),
+    outboxes: new LeasePool((reader) => reader.close()),
     pageStates: new LeasePool(() => {}),
     playgrounds: new PlaygroundSalts(),
     saltsFor: options.playgroundSalts ?? ((next) => resources.playgrounds.for(next)),

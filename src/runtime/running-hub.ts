@@ -12,7 +12,7 @@ export interface RunningHub {
   readonly name: string;
   readonly profile: 'hub' | 'mercure';
   readonly counts: Readonly<RunningHubCounts>;
-  /** @throws HubgateError if its transport does not work */
+  /** @throws HubgateError if its transport does not work, or its outbox cannot be read */
   check(): Promise<void>;
   /**
    * Ends the streams that were opened with the token of this `jti`, and returns how many there were here.

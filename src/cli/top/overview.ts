@@ -55,6 +55,16 @@ export interface Overview {
     readonly longestLag: number;
     readonly refusals: number;
   }[];
+  readonly outboxes: readonly {
+    readonly hub: string;
+    /** Whether a process of this gateway reads it. */
+    readonly reading: boolean;
+    readonly published: number;
+    readonly rows: number;
+    readonly lag: number;
+    readonly deadLetters: number;
+    readonly failures: number;
+  }[];
   /** null where nothing has come to a cache. */
   readonly cache: {
     readonly requests: number;
@@ -139,6 +149,15 @@ export function overviewOf(reading: Reading): Overview {
       longestQueueBytes: reading.sum('hub_stream_queue_bytes', { hub, percentile: 'max' }),
       longestLag: reading.sum('hub_stream_lag_seconds', { hub, percentile: 'max' }),
       refusals: reading.rate('hub_refusals_total', { hub }),
+    })),
+    outboxes: reading.values('hub_outbox_rows', 'hub').map((hub) => ({
+      hub,
+      reading: reading.sum('hub_outbox_reading', { hub }) > 0,
+      published: reading.rate('hub_outbox_published_total', { hub }),
+      rows: reading.sum('hub_outbox_rows', { hub }),
+      lag: reading.sum('hub_outbox_lag_seconds', { hub }),
+      deadLetters: reading.sum('hub_outbox_dead_letters_total', { hub }),
+      failures: reading.rate('hub_outbox_failures_total', { hub }),
     })),
     cache: cacheOf(reading),
     slowest: report.slowest,

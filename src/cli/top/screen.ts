@@ -39,6 +39,11 @@ export function screenOf(overview: Overview, address: string, screen: Screen): s
       `cache ${rate(cache.requests)}/s, hits ${share(cache.hits)}, purged ${rate(cache.purged)}/s, responses ${cache.entries} in ${bytes(cache.bytes)}`,
     );
   }
+  for (const { hub, reading, published, rows, lag, deadLetters, failures } of overview.outboxes) {
+    head.push(
+      `outbox of ${oneLine(hub)} ${reading ? 'read here' : 'not read here'}, rows ${rate(published)}/s, waiting ${rows}, lag ${duration(lag)}, dead letters ${deadLetters}, failures ${rate(failures)}/s`,
+    );
+  }
   const table = (title: string, heads: readonly string[], rows: readonly string[][]): string[] =>
     rows.length === 0
       ? []

@@ -48,6 +48,7 @@ describe('text from clients on a terminal', () => {
       upstreams: [],
       hubs: [],
       cache: null,
+      outboxes: [],
       slowest: [{ id: `${ESCAPES}\n`, hub: 'h', bytes: 1, waitingMs: 1 }],
     };
     for (const each of screenOf(overview, 'localhost', { columns: null, coloured: false }))

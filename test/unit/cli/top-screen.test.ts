@@ -35,6 +35,7 @@ const OVERVIEW: Overview = {
     },
   ],
   cache: null,
+  outboxes: [],
   slowest: [],
 };
 

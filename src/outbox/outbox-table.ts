@@ -1,0 +1,192 @@
+// The order of an outbox. Rows are taken in the order of `seq`, a number that the database gives a row when it is
+// inserted, and only rows of transactions below the oldest one that is still open (`pg_snapshot_xmin`).
+//
+// 1. No row overtakes one that was committed before its transaction began, nor one that was committed before the row
+//    itself was inserted: whoever commits first has its number first. If the later row is visible to a look, the
+//    earlier one is visible too, and has a smaller number.
+// 2. Nothing is skipped. A number alone would skip the rows of a transaction that was open when its successors were
+//    taken. Here, rows that are done are deleted, and everything that is left is looked at again.
+// 3. Overlapping transactions that write the same row of a table wait for each other, so the one that commits first
+//    has the smaller number, and the last data published are those that the table has. A row of a transaction that is
+//    not below `pg_snapshot_xmin` yet therefore stops the look: what is behind it waits for it.
+//
+// A row with a transaction number that this server has not reached (a restored backup) counts as committed long ago.
+// `xid8`, `pg_current_xact_id` and `pg_snapshot_xmin` exist since PostgreSQL 13.
+
+import type { PostgresConnection, Queries, Row } from '../postgres/connection.ts';
+import { HubgateError } from '../kernel/error.ts';
+import { deadLettersOf, identifiers, quotedTable } from './identifiers.ts';
+
+/** Rows of one look. */
+export const ROWS_AT_ONCE = 256;
+/** Bytes of one look, unless its first row alone has more. */
+const BYTES_AT_ONCE = 4 * 1024 * 1024;
+/** Rows that are counted; beyond it the lag in rows is at least this. */
+const MAX_COUNTED = 10_000;
+/** Dead letters that are kept, and most that are removed at a time. */
+export const DEAD_LETTERS_KEPT = 10_000;
+const TRIMMED_AT_ONCE = 1_000;
+
+/** A row, as it was inserted. */
+export interface OutboxRow {
+  /** Its number, as text. */
+  readonly seq: string;
+  readonly id: string;
+  readonly topics: readonly string[];
+  readonly data: string;
+  readonly private: boolean;
+  readonly type: string | null;
+  readonly retry: string | null;
+  /** It has more bytes than an update may have, and none of them are here. */
+  readonly isTooLarge: boolean;
+}
+
+/** A row that cannot be published. */
+export interface DeadLetter {
+  readonly seq: string;
+  readonly reason: string;
+}
+
+/** How far publishing is behind. */
+export interface OutboxLag {
+  /** At most {@link MAX_COUNTED}. */
+  readonly rows: number;
+  /** Age of the oldest row. */
+  readonly seconds: number;
+}
+
+/** The tables of an outbox. Each method is one statement, except where it says so. */
+export class OutboxTable {
+  readonly #name: string;
+  readonly #table: string;
+  readonly #dead: string;
+  readonly #maxBytes: number;
+
+  /**
+   * @param name name of the table, possibly with its schema
+   * @param maxBytes bytes of the largest row that becomes an update
+   */
+  constructor(name: string, maxBytes: number) {
+    this.#name = name;
+    this.#table = quotedTable(identifiers(name));
+    this.#dead = quotedTable(deadLettersOf(identifiers(name)));
+    this.#maxBytes = maxBytes;
+  }
+
+  /**
+   * Checks that both tables exist.
+   *
+   * @throws HubgateError `no-outbox-table`
+   */
+  async verify(on: Queries): Promise<void> {
+    const [found] = await on.query(
+      'SELECT to_regclass($1) IS NOT NULL AS rows, to_regclass($2) IS NOT NULL AS dead',
+      [this.#table, this.#dead],
+    );
+    if (found?.['rows'] === true && found['dead'] === true) return;
+    const message = `The tables of the outbox ${this.#name} do not exist: create them with hubgate outbox sql | psql`;
+    throw new HubgateError('no-outbox-table', message);
+  }
+
+  /** Whether this session is the one that reads, from now until it ends. */
+  async lock(on: Queries): Promise<boolean> {
+    const [row] = await on.query(
+      `SELECT pg_try_advisory_lock(hashtextextended('hubgate outbox ' || to_regclass($1)::oid::text, 0)) AS held`,
+      [this.#table],
+    );
+    return row?.['held'] === true;
+  }
+
+  /** The next rows in their order, and whether there are more that can or will be read. */
+  async next(
+    on: Queries,
+  ): Promise<{ readonly rows: readonly OutboxRow[]; readonly isFull: boolean }> {
+    const rows = await on.query(
+      `WITH moment AS MATERIALIZED (
+        SELECT pg_snapshot_xmin(s) AS xmin, pg_snapshot_xmax(s) AS xmax FROM pg_current_snapshot() AS s
+      ), stop AS (
+        SELECT min(o.seq) AS seq FROM ${this.#table} o, moment WHERE o.xid >= moment.xmin AND o.xid < moment.xmax
+      ), picked AS (
+        SELECT o.*, octet_length(o.data) + coalesce(octet_length(o.topic), 0) + coalesce(octet_length(o.id), 0)
+          + coalesce(octet_length(array_to_string(o.topics, '')), 0) + coalesce(octet_length(o.type), 0) AS size
+        FROM ${this.#table} o, stop WHERE stop.seq IS NULL OR o.seq < stop.seq ORDER BY o.seq LIMIT $1
+      ), counted AS (
+        SELECT *, size > $3 AS too_large,
+          sum(least(size, $3)) OVER (ORDER BY seq) - least(size, $3) AS before FROM picked
+      )
+      SELECT seq::text, left(coalesce(id, ''), 2000) AS id, extract(epoch FROM created_at)::text AS at,
+        CASE WHEN too_large THEN NULL ELSE topic END AS topic,
+        CASE WHEN too_large THEN NULL ELSE topics END AS topics,
+        CASE WHEN too_large THEN '' ELSE data END AS data,
+        private, left(type, 2000) AS type, retry::text, too_large
+      FROM counted WHERE before < $2 ORDER BY counted.seq`,
+      [ROWS_AT_ONCE, BYTES_AT_ONCE, this.#maxBytes],
+      { name: `next of ${this.#table}` },
+    );
+    return { rows: rows.map(rowOf), isFull: rows.length > 0 };
+  }
+
+  /** Removes rows that are published, and moves those that cannot be, in one transaction. */
+  async settle(
+    connection: PostgresConnection,
+    done: readonly string[],
+    dead: readonly DeadLetter[],
+  ): Promise<void> {
+    if (dead.length === 0) {
+      await this.#remove(connection, done);
+      return;
+    }
+    await connection.transaction(async (on) => {
+      await this.#remove(on, done);
+      await on.query(
+        `WITH given AS (
+          SELECT * FROM unnest($1::bigint[], $2::text[]) AS g(seq, reason)
+        ), gone AS (
+          DELETE FROM ${this.#table} o USING given WHERE o.seq = given.seq RETURNING o.*, given.reason
+        )
+        INSERT INTO ${this.#dead} (seq, id, topic, topics, data, private, type, retry, created_at, reason)
+        SELECT seq, id, topic, topics, data, private, type, retry, created_at, reason FROM gone`,
+        [dead.map(({ seq }) => seq), dead.map(({ reason }) => reason)],
+      );
+      await on.query(
+        `DELETE FROM ${this.#dead} WHERE nr IN (SELECT nr FROM ${this.#dead}
+          WHERE nr <= (SELECT max(nr) FROM ${this.#dead}) - $1 ORDER BY nr LIMIT $2)`,
+        [DEAD_LETTERS_KEPT, TRIMMED_AT_ONCE],
+      );
+    });
+  }
+
+  async lag(on: Queries): Promise<OutboxLag> {
+    const [row] = await on.query(
+      `SELECT (SELECT count(*) FROM (SELECT FROM ${this.#table} LIMIT ${MAX_COUNTED}) counted) AS rows,
+        (SELECT extract(epoch FROM clock_timestamp() - created_at)::float8
+          FROM ${this.#table} ORDER BY seq LIMIT 1) AS seconds`,
+    );
+    return {
+      rows: Number(row?.['rows'] ?? 0),
+      seconds: Math.max(0, Number(row?.['seconds'] ?? 0)),
+    };
+  }
+
+  async #remove(on: Queries, done: readonly string[]): Promise<void> {
+    if (done.length === 0) return;
+    const text = `DELETE FROM ${this.#table} WHERE seq = ANY ($1::bigint[])`;
+    await on.query(text, [done], { name: `remove from ${this.#table}` });
+  }
+}
+
+function rowOf(row: Row): OutboxRow {
+  const { seq, id, at, topic, topics, data, type, retry } = row;
+  const listed = Array.isArray(topics) ? topics.map(String) : [];
+  return {
+    seq: String(seq),
+    // The same whenever it is read, so that it is published once.
+    id: id === '' ? `urn:hubgate:outbox:${String(seq)}:${String(at)}` : String(id),
+    topics: typeof topic === 'string' ? [topic, ...listed] : listed,
+    data: String(data),
+    private: row['private'] === true,
+    type: typeof type === 'string' ? type : null,
+    retry: typeof retry === 'string' ? retry : null,
+    isTooLarge: row['too_large'] === true,
+  };
+}
