@@ -3,6 +3,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { resolve } from 'node:path';
 import { defaultHub, defaultJwks } from './config/defaults.ts';
 import {
+  type PostgresTransportConfig,
   type RedisTransportConfig,
   type TransportConfig,
   transportKinds,
@@ -77,6 +78,15 @@ export interface HubOptions
     /** `redis://` or `rediss://`; several for sentinels or a cluster. */
     readonly urls: readonly string[];
     /** Prefix of this hub's keys, the same on every machine. */
+    readonly stream: string;
+  };
+  /** Keeps the history in PostgreSQL instead, for hubs on several machines. */
+  readonly postgres?: Partial<Omit<PostgresTransportConfig, 'kind' | 'url' | 'listenUrl'>> & {
+    /** `postgres://` or `postgresql://`, possibly with several hosts. */
+    readonly url: string;
+    /** The server itself, for LISTEN, if `url` is that of a pooler without sessions. */
+    readonly listenUrl?: string;
+    /** Name of this hub in the tables, the same on every machine. */
     readonly stream: string;
   };
   /** @default a logger that writes nothing */
@@ -181,7 +191,8 @@ export async function createHub(options: HubOptions): Promise<MountedHub> {
 }
 
 function hubConfig(options: HubOptions): HubConfig {
-  const { issuers, legacy = {}, history, redis, log: _log, clock: _clock, ...settings } = options;
+  const { issuers, legacy = {}, log: _log, clock: _clock, ...rest } = options;
+  const { history, redis, postgres, ...settings } = rest;
   return {
     ...defaultHub,
     ...settings,
@@ -194,11 +205,26 @@ function hubConfig(options: HubOptions): HubConfig {
       }),
     ),
     legacy: { publisher: keySource(legacy.publisher), subscriber: keySource(legacy.subscriber) },
-    transport: transportOf(history, redis),
+    transport: transportOf({ history, redis, postgres }),
   };
 }
 
-function transportOf(history: string | undefined, redis: HubOptions['redis']): TransportConfig {
+function transportOf({
+  history,
+  redis,
+  postgres,
+}: {
+  readonly [Name in 'history' | 'redis' | 'postgres']: HubOptions[Name] | undefined;
+}): TransportConfig {
+  if (postgres !== undefined) {
+    const { url, listenUrl, ...settings } = postgres;
+    return {
+      ...transportKinds.postgres.defaults,
+      ...settings,
+      url: new Secret(url),
+      listenUrl: listenUrl === undefined ? null : new Secret(listenUrl),
+    };
+  }
   if (redis !== undefined) {
     const urls = redis.urls.map((url) => new Secret(url));
     return { ...transportKinds.redis.defaults, ...redis, urls };

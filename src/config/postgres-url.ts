@@ -57,6 +57,7 @@ const HOST_FORM = /^(?:\[(?<bracketed>[0-9a-f:.%]+)\]|(?<plain>[^\s:[\]]*))(?::(
  * @throws HubgateError `bad-postgres-url`, whose message never contains a part of the URL that may be secret
  */
 export function parsePostgresUrl(text: string): PostgresAddress {
+  if (text.trim() === '') refuse('it is empty');
   const groups = URL_FORM.exec(text.trim())?.groups;
   if (groups === undefined) refuse('it does not have the form postgres://USER@HOST:5432/DATABASE');
   const parameters = new URLSearchParams(groups['query'] ?? '');

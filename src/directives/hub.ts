@@ -82,6 +82,18 @@ hub [@<matcher>] [<path>] {
         tls_trust_pool <pem file>
         shared
     }
+    transport postgres {
+        url <url>
+        password_file <file>
+        listen_url <url>
+        schema <name>
+        stream <name>
+        max_length <n>
+        max_age <duration>
+        durability commit|async|replicated
+        tls_trust_pool <pem file>
+        shared
+    }
     outbox <url> {
         table <name>
         topics <topic or pattern…>

@@ -101,8 +101,10 @@ const syntax: DirectiveSyntax = {
       {
         repeatable: ['zone'],
         unsupported: {
-          distributed: 'nodes share their counts if the hub of the site has transport redis',
-          storage: 'nodes share their counts if the hub of the site has transport redis',
+          distributed:
+            'nodes share their counts if the hub of the site has transport redis or postgres',
+          storage:
+            'nodes share their counts if the hub of the site has transport redis or postgres',
           jitter: 'Retry-After is exact',
           sweep_interval: 'hubgate removes old counts by itself',
         },

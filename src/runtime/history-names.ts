@@ -8,7 +8,8 @@ import { placedTransport, siteName } from './hub-place.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { HubgateError } from '../kernel/error.ts';
 import type { History } from '../transports/history.ts';
-import { openHistory } from '../transports/registry.ts';
+import type { TransportConfig } from '../config/transports.ts';
+import { openHistory, setUpOf } from '../transports/registry.ts';
 
 /** The name of each hub's history. */
 export interface HistoryNames {
@@ -159,6 +160,7 @@ function fileOf(storage: string): string {
 }
 
 export type { History, HistoryEntry } from '../transports/history.ts';
+export { setUpOf } from '../transports/registry.ts';
 
 /**
  * Opens the history of a hub in a configuration, while its gateway runs or not.
@@ -167,11 +169,24 @@ export type { History, HistoryEntry } from '../transports/history.ts';
  * @param storage directory of the gateway's storage, absolute
  * @throws HubgateError `invalid-argument` if it is not clear which hub is meant; errors of opening
  */
-export async function openHistoryOf(
+export function openHistoryOf(
   config: Config,
   wanted: string | null,
   { storage, clock }: { readonly storage: string; readonly clock: Clock },
 ): Promise<History> {
+  return openHistory(transportOfHub(config, wanted, storage), clock);
+}
+
+/** What the owner of the store of a hub executes before its gateway starts; otherwise as {@link openHistoryOf}. */
+export function setUpOfHub(
+  config: Config,
+  wanted: string | null,
+  { storage, role }: { readonly storage: string; readonly role: string | null },
+): Promise<string> {
+  return setUpOf(transportOfHub(config, wanted, storage), role);
+}
+
+function transportOfHub(config: Config, wanted: string | null, storage: string): TransportConfig {
   const kept = historyNames(config, storage);
   const hubs = allHubs(config).map(({ site, hub, further }) => {
     const ofSite = [siteName(site), ...site.addresses.map(({ host }) => host)];
@@ -188,5 +203,5 @@ export async function openHistoryOf(
         : `Choose a history: --hub ${known.join(' or --hub ')}`;
     throw new HubgateError('invalid-argument', message);
   }
-  return openHistory(placedTransport(one.kept, one.hub, storage), clock);
+  return placedTransport(one.kept, one.hub, storage);
 }

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { isShared, storeOf, type TransportConfig } from '../config/transports.ts';
+import { isShared, type TransportConfig } from '../config/transports.ts';
 import {
   type AnnouncementCounts,
   noWatchCounts,
@@ -14,6 +14,7 @@ import type { Clock } from '../kernel/clock.ts';
 import { LeasePool } from '../kernel/lease.ts';
 import type { Logger } from '../kernel/log.ts';
 import type { Scheduler } from '../kernel/scheduler.ts';
+import { Secret } from '../kernel/secret.ts';
 import type { TimerWheel } from '../kernel/timer-wheel.ts';
 import { openTransport } from '../transports/registry.ts';
 import {
@@ -190,7 +191,12 @@ export function hubCoreName({ site, profile, path, base, transport }: HubCoreKey
     Object.entries(transport),
     // A different password means a different transport, but the password must not be in a name.
     createHash('sha256')
-      .update(storeOf(transport)?.id ?? '')
+      .update(JSON.stringify(secretsOf(transport)))
       .digest('hex'),
   ]);
+}
+
+function secretsOf(transport: TransportConfig): readonly string[] {
+  const values: readonly unknown[] = Object.values(transport).flat();
+  return values.flatMap((value) => (value instanceof Secret ? [value.reveal()] : []));
 }

@@ -1,4 +1,5 @@
 import { join } from 'node:path';
+import { parsePostgresUrl } from '../config/postgres-url.ts';
 import type { PostgresTransportConfig, TransportConfig } from '../config/transports.ts';
 import type { Transport } from '../hub/transport.ts';
 import type { Clock } from '../kernel/clock.ts';
@@ -32,6 +33,8 @@ interface TransportOpener<Settings extends TransportConfig> {
   open(settings: Settings, around: TransportSurroundings): Promise<Transport>;
   /** Opens the stored history for the operator; absent if nothing is stored. */
   openHistory?(settings: Settings, clock: Clock): Promise<History>;
+  /** What the owner of the store executes if the gateway may not do so; absent if nothing has to be prepared. */
+  setUp?(settings: Settings, role: string | null): Promise<string>;
 }
 
 type TransportOpeners = {
@@ -90,6 +93,11 @@ const openers: TransportOpeners = {
       const { openPostgresHistory } = await import('./postgres/postgres-history.ts');
       return openPostgresHistory(postgresPlace(settings), clock);
     },
+    async setUp({ schema, url }, role) {
+      const { setUpSql } = await import('./postgres/tables.ts');
+      const user = url === null ? null : parsePostgresUrl(url.reveal()).user;
+      return setUpSql(schema, role ?? user ?? 'hubgate');
+    },
   },
 };
 
@@ -122,6 +130,18 @@ export async function openHistory(settings: TransportConfig, clock: Clock): Prom
   if (history !== undefined) return history;
   const message = `transport ${settings.kind} keeps its history in the memory of the gateway only`;
   throw new HubgateError('not-supported', message);
+}
+
+/**
+ * The statements that create what a history needs, with the rights of the role that the gateway connects as.
+ *
+ * @param role null: the one in the configuration
+ * @throws HubgateError `not-supported` for a transport that needs no preparation
+ */
+export async function setUpOf(settings: TransportConfig, role: string | null): Promise<string> {
+  const statements = await openerOf(settings).setUp?.(settings, role);
+  if (statements !== undefined) return statements;
+  throw new HubgateError('not-supported', `transport ${settings.kind} needs no preparation`);
 }
 
 function openerOf({ kind }: TransportConfig): TransportOpener<TransportConfig> {

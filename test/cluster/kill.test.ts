@@ -35,7 +35,7 @@ describe(`SIGKILL while eight publishers publish, ${ROUNDS} rounds`, () => {
       platform: 'node',
       format: 'esm',
       conditions: ['hubgate-source'],
-      alias: { lmdb: import.meta.resolve('lmdb') },
+      alias: { lmdb: import.meta.resolve('lmdb'), pg: import.meta.resolve('pg') },
       external: ['file:*'],
     });
     const begun = new Set<string>();

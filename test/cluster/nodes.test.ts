@@ -8,6 +8,7 @@ import { freePort } from '../support/free-port.ts';
 import { send } from '../support/http.ts';
 import { signToken } from '../support/hub-server.ts';
 import { cli, startProcess, type TestProcess } from '../support/process.ts';
+import { startPostgres } from '../support/postgres-server.ts';
 import { type RedisServer, startRedis, startSentinel } from '../support/redis-server.ts';
 import { type Relay, startRelay } from '../support/relay.ts';
 import { removeWith } from '../support/temporary-directory.ts';
@@ -23,9 +24,9 @@ describe(`three gateways that form one hub, ${SUBSCRIBERS} subscribers that move
     if (redis === null) return;
     const relay = await startRelay(test, redis.port);
     const cluster = await startCluster(test, [
-      `url ${redis.url}`,
-      `url ${redis.url}`,
-      `url redis://127.0.0.1:${relay.port}`,
+      `redis {\n\t\t\turl ${redis.url}`,
+      `redis {\n\t\t\turl ${redis.url}`,
+      `redis {\n\t\t\turl redis://127.0.0.1:${relay.port}`,
     ]);
     await cluster.publishing(100);
     await cluster.kill(0);
@@ -46,7 +47,7 @@ describe(`three gateways that form one hub, ${SUBSCRIBERS} subscribers that move
     const sentinel = await startSentinel(test, test, primary);
     if (sentinel === null) return;
     await knows(sentinel, replica);
-    const transport = `url ${sentinel.url}\n\t\t\tsentinel hub\n\t\t\tdurability replicated 1`;
+    const transport = `redis {\n\t\t\turl ${sentinel.url}\n\t\t\tsentinel hub\n\t\t\tdurability replicated 1`;
     const cluster = await startCluster(test, [transport, transport, transport]);
     await cluster.publishing(100);
     await primary.kill();
@@ -55,6 +56,48 @@ describe(`three gateways that form one hub, ${SUBSCRIBERS} subscribers that move
     await isPrimary(sentinel, replica);
     await primary.restart();
     primary.command('REPLICAOF', '127.0.0.1', String(replica.port));
+    await cluster.publishing(200);
+    await cluster.checkAll();
+  });
+
+  it('on one PostgreSQL: gateways and the server are killed, a network is cut; each subscriber gets exactly what was stored', async (test) => {
+    const postgres = await startPostgres(test, test);
+    if (postgres === null) return;
+    const relay = await startRelay(test, postgres.port);
+    const block = (port: number): string =>
+      `postgres {\n\t\t\turl postgres://postgres@127.0.0.1:${port}/postgres`;
+    const cluster = await startCluster(test, [
+      block(postgres.port),
+      block(postgres.port),
+      block(relay.port),
+    ]);
+    await cluster.publishing(100);
+    await cluster.kill(0);
+    await cluster.publishing(100);
+    await postgres.kill();
+    await postgres.restart();
+    await cluster.publishing(100);
+    await cutFor(relay, cluster);
+    await cluster.restart(0);
+    await cluster.publishing(100);
+    await cluster.checkAll();
+  });
+
+  it('on a PostgreSQL whose replica is promoted: nothing acknowledged is missing with durability replicated', async (test) => {
+    const primary = await startPostgres(test, test, {
+      settings: ["synchronous_standby_names = 'replica'"],
+    });
+    if (primary === null) return;
+    const replica = await primary.replica();
+    const hosts = `127.0.0.1:${primary.port},127.0.0.1:${replica.port}`;
+    const url = `postgres://postgres@${hosts}/postgres?target_session_attrs=read-write`;
+    const transport = `postgres {\n\t\t\turl ${url}\n\t\t\tdurability replicated`;
+    const cluster = await startCluster(test, [transport, transport, transport]);
+    await cluster.publishing(100);
+    await primary.kill();
+    await replica.promote();
+    // It acknowledges nothing until it has a replica of its own.
+    await replica.replica();
     await cluster.publishing(200);
     await cluster.checkAll();
   });
@@ -251,8 +294,7 @@ http://127.0.0.1:${port} {
 		}
 		anonymous
 		resource_identifier ${RESOURCE}
-		transport redis {
-			${transport}
+		transport ${transport}
 			stream cluster
 		}
 	}

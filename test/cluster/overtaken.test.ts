@@ -6,6 +6,7 @@ import { freePort } from '../support/free-port.ts';
 import { openStream, send } from '../support/http.ts';
 import { signToken } from '../support/hub-server.ts';
 import { cli, startProcess } from '../support/process.ts';
+import { startPostgres } from '../support/postgres-server.ts';
 import { startRedis } from '../support/redis-server.ts';
 import { temporaryDirectory } from '../support/temporary-directory.ts';
 
@@ -22,6 +23,13 @@ describe('a gateway that is paused for longer than the store keeps updates', () 
     if (redis === null) return;
     const limits = `url ${redis.url}\n\t\t\tstream test\n\t\t\tmax_length ${KEPT}`;
     await isHalted(test, `redis {\n\t\t\t${limits}`);
+  });
+
+  it('on PostgreSQL: closes its streams, and reports the gap to clients that reconnect', async (test) => {
+    const postgres = await startPostgres(test, test);
+    if (postgres === null) return;
+    const limits = `url ${postgres.url}\n\t\t\tstream test\n\t\t\tmax_length ${KEPT}`;
+    await isHalted(test, `postgres {\n\t\t\t${limits}`);
   });
 
   it('on LMDB: closes its streams, and reports the gap to clients that reconnect', async (test) => {

@@ -4,13 +4,10 @@ import { PresencePublisher } from '../../src/hub/presence-publisher.ts';
 import type { SubscriptionRecord } from '../../src/hub/presence.ts';
 import { profiles } from '../../src/hub/profile.ts';
 import type { Transport } from '../../src/hub/transport.ts';
-import { systemClock } from '../../src/kernel/clock.ts';
 import { silentLogger } from '../../src/kernel/log.ts';
-import { Secret } from '../../src/kernel/secret.ts';
 import { Scheduler } from '../../src/kernel/scheduler.ts';
-import { openRedisTransport } from '../../src/transports/redis/redis-transport.ts';
 import { onBoard } from '../support/board.ts';
-import { type RedisServer, startRedis } from '../support/redis-server.ts';
+import { type PresenceStore, presenceStores } from '../support/presence-stores.ts';
 import { type Relay, startRelay } from '../support/relay.ts';
 import { TestClock } from '../support/test-clock.ts';
 
@@ -21,7 +18,7 @@ const STEPS = 25;
 const FIRST = 'first';
 const names = { profile: profiles.hub, hubPath: '/hub', base: 'https://hub.example/hub' };
 
-/** A node with its own way to Redis; its heartbeat goes when the test turns its clock. */
+/** A node with its own way to the store; its heartbeat goes when the test turns its clock. */
 interface Node {
   readonly transport: Transport;
   readonly relay: Relay;
@@ -30,119 +27,126 @@ interface Node {
   readonly process: string;
 }
 
-describe('presence: the last event of each subscription in the history matches the board', () => {
-  it('of a node that was silent for longer than its lease: one leave event, one return event', async (test) => {
-    const place = await start(test);
-    if (place === null) return;
-    const [silent, other] = place.nodes;
-    assert.ok(silent !== undefined && other !== undefined);
-    const many = Array.from({ length: 1_200 }, (_, index) => `s${index}`);
-    await Promise.all(many.map((id) => enter(silent, id)));
-    place.lapse(silent);
-    other.clock.advance(5_000);
-    await place.until(async () => (await place.events()).length === 2 * many.length);
-    silent.clock.advance(5_000);
-    await place.until(async () => (await place.events()).length === 3 * many.length);
-    await place.agrees();
-    const events = await place.events();
-    for (const id of many) {
-      const told = events.filter(({ subscriber }) => subscriber === id).map(isActive);
-      assert.deepEqual(told, [true, false, true]);
+for (const [name, startStore] of presenceStores) {
+  describe(`presence in ${name}: the last event of each subscription in the history matches the board`, () => {
+    it('of a node that was silent for longer than its lease: one leave event, one return event', async (test) => {
+      const place = await start(test, startStore);
+      if (place === null) return;
+      const [silent, other] = place.nodes;
+      assert.ok(silent !== undefined && other !== undefined);
+      const many = Array.from({ length: 1_200 }, (_, index) => `s${index}`);
+      await Promise.all(many.map((id) => enter(silent, id)));
+      await place.lapse(silent);
+      other.clock.advance(5_000);
+      await place.until(async () => (await place.events()).length === 2 * many.length);
+      silent.clock.advance(5_000);
+      await place.until(async () => (await place.events()).length === 3 * many.length);
+      await place.agrees();
+      const events = await place.events();
+      for (const id of many) {
+        const told = events.filter(({ subscriber }) => subscriber === id).map(isActive);
+        assert.deepEqual(told, [true, false, true]);
+      }
+    });
+
+    it('of streams that connect and disconnect while their node has no store', async (test) => {
+      const place = await start(test, startStore);
+      if (place === null) return;
+      const [away] = place.nodes;
+      assert.ok(away !== undefined);
+      await Promise.all(['stays', 'goes'].map((id) => enter(away, id)));
+      away.relay.cut();
+      await place.until(async () => !(await works(away)));
+      await leave(away, 'goes');
+      await enter(away, 'comes');
+      await enter(away, 'short');
+      await leave(away, 'short');
+      away.relay.heal();
+      await place.until(async () => (await place.events()).length === 4);
+      await place.agrees();
+      assert.deepEqual(
+        (await place.events())
+          .map(({ subscriber, active }) => `${subscriber} ${active}`)
+          .toSorted(),
+        ['comes true', 'goes false', 'goes true', 'stays true'],
+      );
+    });
+
+    it('of a subscriber that leaves while it is entered again', async (test) => {
+      const place = await start(test, startStore);
+      if (place === null) return;
+      const [silent, other] = place.nodes;
+      assert.ok(silent !== undefined && other !== undefined);
+      const many = Array.from({ length: 1_200 }, (_, index) => `s${index}`);
+      await Promise.all(many.map((id) => enter(silent, id)));
+      await place.lapse(silent);
+      other.clock.advance(5_000);
+      await place.until(async () => (await onBoard(other.transport.presence)).length === 0);
+      silent.clock.advance(5_000);
+      await Promise.all(many.map((id) => leave(silent, id)));
+      await place.quiet();
+      assert.deepEqual(await onBoard(other.transport.presence), []);
+      await place.agrees();
+    });
+
+    for (let round = 0; round < ROUNDS; round += 1) {
+      it(`whatever happens to ${NODES} nodes: disconnected, half open, silent, killed, store down; round ${round}`, async (test) => {
+        const place = await start(test, startStore);
+        if (place === null) return;
+        const random = randomOf(round);
+        const pick = <Item>(items: readonly Item[]): Item | undefined =>
+          items[Math.floor(random() * items.length)];
+        const present = new Map<string, Node>();
+        for (let step = 0; step < STEPS; step += 1) {
+          const node = pick(place.nodes);
+          assert.ok(node !== undefined);
+          const happens = pick<() => Promise<void>>([
+            async () => {
+              const id = `s${step}`;
+              present.set(id, node);
+              await enter(node, id);
+            },
+            async () => {
+              const [id, own] = pick([...present]) ?? ['', node];
+              present.delete(id);
+              await leave(own, id);
+            },
+            async () => node.clock.advance(5_000),
+            async () => node.relay.cut(),
+            async () => node.relay.loseAnswers(),
+            async () => node.relay.pause(),
+            async () => {
+              node.relay.resume();
+              node.relay.heal();
+            },
+            async () => place.lapse(node),
+            async () => place.halt(),
+            async () => place.goOn(),
+          ]);
+          // What fails is to be made good: nobody waits for it.
+          void happens?.().catch(() => {});
+          for (let turns = 0; turns < step % 5; turns += 1) await nextTurn();
+        }
+        await place.quiet();
+        await place.agrees();
+        const board = await onBoard(place.reader.presence);
+        assert.deepEqual(
+          new Set(board.map(({ subscriber }) => subscriber)),
+          new Set(present.keys()),
+        );
+      });
     }
   });
+}
 
-  it('of streams that connect and disconnect while their node has no Redis', async (test) => {
-    const place = await start(test);
-    if (place === null) return;
-    const [away] = place.nodes;
-    assert.ok(away !== undefined);
-    await Promise.all(['stays', 'goes'].map((id) => enter(away, id)));
-    away.relay.cut();
-    await place.until(async () => !(await works(away)));
-    await leave(away, 'goes');
-    await enter(away, 'comes');
-    await enter(away, 'short');
-    await leave(away, 'short');
-    away.relay.heal();
-    await place.until(async () => (await place.events()).length === 4);
-    await place.agrees();
-    assert.deepEqual(
-      (await place.events()).map(({ subscriber, active }) => `${subscriber} ${active}`).toSorted(),
-      ['comes true', 'goes false', 'goes true', 'stays true'],
-    );
-  });
-
-  it('of a subscriber that leaves while it is entered again', async (test) => {
-    const place = await start(test);
-    if (place === null) return;
-    const [silent, other] = place.nodes;
-    assert.ok(silent !== undefined && other !== undefined);
-    const many = Array.from({ length: 1_200 }, (_, index) => `s${index}`);
-    await Promise.all(many.map((id) => enter(silent, id)));
-    place.lapse(silent);
-    other.clock.advance(5_000);
-    await place.until(async () => (await onBoard(other.transport.presence)).length === 0);
-    silent.clock.advance(5_000);
-    await Promise.all(many.map((id) => leave(silent, id)));
-    await place.quiet();
-    assert.deepEqual(await onBoard(other.transport.presence), []);
-    await place.agrees();
-  });
-
-  for (let round = 0; round < ROUNDS; round += 1) {
-    it(`whatever happens to ${NODES} nodes: disconnected, half open, silent, killed, Redis down; round ${round}`, async (test) => {
-      const place = await start(test);
-      if (place === null) return;
-      const random = randomOf(round);
-      const pick = <Item>(items: readonly Item[]): Item | undefined =>
-        items[Math.floor(random() * items.length)];
-      const present = new Map<string, Node>();
-      for (let step = 0; step < STEPS; step += 1) {
-        const node = pick(place.nodes);
-        assert.ok(node !== undefined);
-        const happens = pick<() => Promise<void>>([
-          async () => {
-            const id = `s${step}`;
-            present.set(id, node);
-            await enter(node, id);
-          },
-          async () => {
-            const [id, own] = pick([...present]) ?? ['', node];
-            present.delete(id);
-            await leave(own, id);
-          },
-          async () => node.clock.advance(5_000),
-          async () => node.relay.cut(),
-          async () => node.relay.loseAnswers(),
-          async () => node.relay.pause(),
-          async () => {
-            node.relay.resume();
-            node.relay.heal();
-          },
-          async () => place.lapse(node),
-          async () => place.stopRedis(),
-          async () => place.continueRedis(),
-        ]);
-        // What fails is to be made good: nobody waits for it.
-        void happens?.().catch(() => {});
-        for (let turns = 0; turns < step % 5; turns += 1) await nextTurn();
-      }
-      await place.quiet();
-      await place.agrees();
-      const board = await onBoard(place.reader.presence);
-      assert.deepEqual(new Set(board.map(({ subscriber }) => subscriber)), new Set(present.keys()));
-    });
-  }
-});
-
-async function start(test: TestContext) {
-  const redis = await startRedis(test, test);
-  if (redis === null) return null;
+async function start(test: TestContext, startStore: (typeof presenceStores)[number][1]) {
+  const store = await startStore(test);
+  if (store === null) return null;
   const alive = setInterval(() => {}, 1_000);
   test.after(() => clearInterval(alive));
   const nodes: Node[] = [];
-  for (let count = 0; count < NODES; count += 1) nodes.push(await startNode(test, redis, count));
-  const reader = await open(test, redis.port, new TestClock());
+  for (let count = 0; count < NODES; count += 1) nodes.push(await startNode(test, store, count));
+  const reader = await open(test, store, store.port, new TestClock());
   const told: SubscriptionRecord[] = [];
   reader.tail((entries) => {
     told.push(...entries.map(({ update }) => JSON.parse(update.data) as SubscriptionRecord));
@@ -152,32 +156,28 @@ async function start(test: TestContext) {
   const until = async (condition: () => Promise<boolean>): Promise<void> => {
     while (!(await condition())) await nextTurn();
   };
-  const claims = (): string => redis.command('ZRANGE', '{test}:claims', '0', '-1');
-  const pid = Number(/process_id:(\d+)/.exec(redis.command('INFO', 'server'))?.[1]);
-  let isStopped = false;
-  const continueRedis = (): void => {
-    process.kill(pid, 'SIGCONT');
-    isStopped = false;
+  let isHalted = false;
+  const goOn = (): void => {
+    store.goOn();
+    isHalted = false;
   };
   return {
     nodes,
     reader,
     events,
     until,
-    continueRedis,
-    stopRedis() {
-      isStopped = true;
-      process.kill(pid, 'SIGSTOP');
+    goOn,
+    halt() {
+      isHalted = true;
+      store.halt();
     },
     /** As if 15 s had passed without a sign of the node. */
-    lapse({ process }: Node) {
-      if (isStopped) return;
-      if (redis.command('ZSCORE', '{test}:processes', process) === '') return;
-      redis.command('ZADD', '{test}:processes', '1', process);
+    async lapse({ process }: Node) {
+      if (!isHalted) await store.lapse(process);
     },
     /** All is well again, and has been for a while. */
     async quiet() {
-      continueRedis();
+      goOn();
       for (const { relay } of nodes) {
         relay.resume();
         relay.heal();
@@ -187,10 +187,9 @@ async function start(test: TestContext) {
         const before = reader.position;
         for (const { clock } of nodes) clock.advance(5_000);
         for (let turns = 0; turns < 20; turns += 1) await nextTurn();
-        const open = claims().split('\n').filter(Boolean);
-        // Those that somebody holds who has lost his way to Redis in between would run out in 15 s.
-        for (const member of open) redis.command('ZADD', '{test}:claims', 'XX', '1', member);
-        calm = open.length === 0 && reader.position === before ? calm + 1 : 0;
+        // Those that somebody holds who has lost his way to the store in between would run out in 15 s.
+        const open = await store.expireClaims();
+        calm = open === 0 && reader.position === before ? calm + 1 : 0;
       }
     },
     async agrees() {
@@ -202,31 +201,28 @@ async function start(test: TestContext) {
   };
 }
 
-async function startNode(test: TestContext, redis: RedisServer, number: number): Promise<Node> {
-  const relay = await startRelay(test, redis.port);
+async function startNode(test: TestContext, store: PresenceStore, number: number): Promise<Node> {
+  const relay = await startRelay(test, store.port);
   const clock = new TestClock();
-  const transport = await open(test, relay.port, clock);
+  const transport = await open(test, store, relay.port, clock);
   transport.tail(() => {});
   // From now on it tells of whoever comes and goes.
   assert.ok(new PresencePublisher(transport, names, new Scheduler(), silentLogger));
   // What a process is called shows when it has somebody on the board.
-  const known = processes(redis);
+  const known = await store.processes();
   await enter({ transport }, `${FIRST}${number}`);
-  const process = processes(redis).find((one) => !known.includes(one)) ?? '';
+  const process = (await store.processes()).find((one) => !known.includes(one)) ?? '';
   await leave({ transport }, `${FIRST}${number}`);
   return { transport, relay, clock, process };
 }
 
-function processes(redis: RedisServer): readonly string[] {
-  return redis.command('ZRANGE', '{test}:processes', '0', '-1').split('\n').filter(Boolean);
-}
-
-async function open(test: TestContext, port: number, clock: TestClock): Promise<Transport> {
-  const transport = await openRedisTransport({
-    ...{ urls: [new Secret(`redis://127.0.0.1:${port}`)], sentinel: null, cluster: false },
-    ...{ trustPoolFile: null, stream: 'test', maxLength: 0, maxAgeMs: 0, replicas: 0 },
-    ...{ random: Math.random, clock: systemClock, presenceClock: clock, log: silentLogger },
-  });
+async function open(
+  test: TestContext,
+  store: PresenceStore,
+  port: number,
+  clock: TestClock,
+): Promise<Transport> {
+  const transport = await store.open(port, clock);
   test.after(() => transport.close());
   return transport;
 }
@@ -241,7 +237,7 @@ async function enter({ transport }: Pick<Node, 'transport'>, subscriber: string)
   ]);
 }
 
-/** Refused while Redis is away, and done later. */
+/** Refused while the store is away, and done later. */
 async function leave({ transport }: Pick<Node, 'transport'>, subscriber: string): Promise<void> {
   await transport.presence.leave(subscriber).catch(() => {});
 }

@@ -1,5 +1,6 @@
 import { describe, it } from 'node:test';
 import { protocolPasses } from '../support/protocol-suite.ts';
+import { startPostgres } from '../support/postgres-server.ts';
 import { startRedis } from '../support/redis-server.ts';
 
 /** All that speaks to a hub and does not choose a transport itself. */
@@ -16,5 +17,11 @@ describe('the protocol on other transports', () => {
   it('Redis', async (test) => {
     const redis = await startRedis(test, test);
     if (redis !== null) await protocolPasses(SUITE, { HUBGATE_TEST_TRANSPORT: redis.url });
+  });
+
+  it('PostgreSQL', async (test) => {
+    const postgres = await startPostgres(test, test, { settings: ['max_connections = 300'] });
+    if (postgres === null) return;
+    await protocolPasses(SUITE, { HUBGATE_TEST_TRANSPORT: postgres.url });
   });
 });

@@ -1,17 +1,31 @@
 import { writeSync } from 'node:fs';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { silentLogger } from '../../src/kernel/log.ts';
+import { Secret } from '../../src/kernel/secret.ts';
 import { openLmdbTransport } from '../../src/transports/lmdb/lmdb-transport.ts';
+import { openPostgresTransport } from '../../src/transports/postgres/postgres-transport.ts';
 
 /*
- * A process that publishes from eight publishers until it is killed: `publisher.ts DIRECTORY ROUND`.
- * Each line says what was begun (+) or acknowledged (=). It is written at once, whatever the reader does:
- * a stream would keep lines for later when the pipe is full, and they would die with the process.
+ * A process that publishes from eight publishers until it is killed: `publisher.ts PLACE ROUND`, where PLACE is a
+ * directory for LMDB or the URL of a PostgreSQL server. Each line says what was begun (+) or acknowledged (=). It is
+ * written at once, whatever the reader does: a stream would keep lines for later when the pipe is full, and they would
+ * die with the process.
  */
 const STDOUT = 1;
-const [path = '', round = ''] = process.argv.slice(2);
-const options = { path, size: 0, maxAgeMs: 0, clock: systemClock, log: silentLogger };
-const transport = await openLmdbTransport({ ...options, durability: 'commit' });
+const [place = '', round = ''] = process.argv.slice(2);
+const options = {
+  maxAgeMs: 0,
+  clock: systemClock,
+  log: silentLogger,
+  durability: 'commit',
+} as const;
+const transport = await (place.startsWith('postgres:')
+  ? openPostgresTransport({
+      ...options,
+      ...{ url: new Secret(place), passwordFile: null, listenUrl: null, trustPoolFile: null },
+      ...{ schema: 'hubgate', stream: 'test', maxLength: 0, random: Math.random },
+    })
+  : openLmdbTransport({ ...options, path: place, size: 0 }));
 transport.tail(() => {});
 setInterval(() => {}, 1000);
 await Promise.all(

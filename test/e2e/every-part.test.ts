@@ -16,6 +16,7 @@ import { signToken } from '../support/hub-server.ts';
 import { cli, packageDirectory, root } from '../support/installed-package.ts';
 import { hasPebble, startPebble } from '../support/pebble.ts';
 import { startProcess, type TestProcess } from '../support/process.ts';
+import { startPostgres } from '../support/postgres-server.ts';
 import { startRedis } from '../support/redis-server.ts';
 import { WebSocket, WebSocketServer } from 'ws';
 
@@ -212,6 +213,18 @@ ${origin} {
       config,
       hubOn(port, `transport redis {\n\t\t\turl ${redis.url}\n\t\t\tstream test\n\t\t}`),
     );
+    const gateway = await run(test, config);
+    await publishesTo(test, `http://localhost:${port}/.well-known/hub`);
+    assert.match(await command(['history', 'stats', '--config', config]), /1/);
+    assert.equal(await gateway.end('SIGTERM'), 0);
+  });
+
+  it('a history in PostgreSQL', async (test) => {
+    const postgres = await startPostgres(test, test);
+    if (postgres === null) return;
+    const port = await freePort();
+    const config = join(place, 'postgres.Hubfile');
+    writeFileSync(config, hubOn(port, `transport postgres {\n\t\t\turl ${postgres.url}\n\t\t}`));
     const gateway = await run(test, config);
     await publishesTo(test, `http://localhost:${port}/.well-known/hub`);
     assert.match(await command(['history', 'stats', '--config', config]), /1/);

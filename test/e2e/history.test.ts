@@ -10,11 +10,17 @@ import { silentLogger } from '../../src/kernel/log.ts';
 import type { Transport } from '../../src/hub/transport.ts';
 import { openLmdbTransport } from '../../src/transports/lmdb/lmdb-transport.ts';
 import { runCommand } from '../support/process.ts';
+import { startPostgres } from '../support/postgres-server.ts';
 import { startRedis } from '../support/redis-server.ts';
 import { removeWith } from '../support/temporary-directory.ts';
 
 /** What the reference hub kept of 40 updates, in its own format. */
 const REFERENCE_HISTORY = new URL('fixtures/reference-history.db.gz', import.meta.url);
+
+const STORES = [
+  ['redis', startRedis],
+  ['postgres', startPostgres],
+] as const;
 
 describe('hubgate history', () => {
   it('exports while the gateway runs, and imports an export of another gateway', async (test) => {
@@ -65,33 +71,69 @@ describe('hubgate history', () => {
     assert.deepEqual(await ids(), ['a', 'b', 'c', 'a', 'b', 'c']);
   });
 
-  it('moves a history to Redis and back', async (test) => {
-    const redis = await startRedis(test, test);
-    if (redis === null) return;
+  for (const [kind, startStore] of STORES) {
+    it(`moves a history to ${kind} and back`, async (test) => {
+      const store = await startStore(test, test);
+      if (store === null) return;
+      const { directory } = await setUp(test);
+      const hubfile = join(directory, 'Storefile');
+      await writeFile(hubfile, hubWith(`transport ${kind} {\n\t\t\turl ${store.url}\n\t\t}`));
+      const file = join(directory, 'lines');
+      const given = ['a', 'b', 'c'].map((id) => update(id, `é\n${id}`));
+      // One that the hub made itself, about a subscription.
+      given.splice(1, 0, { ...update('event'), private: true, type: 'hub', presence: true });
+      await writeFile(file, given.map((one) => `${JSON.stringify(one)}\n`).join(''));
+      assert.equal((await history(['import', file], hubfile)).code, 0);
+      const { stdout } = await history(['export'], hubfile);
+      const back = stdout
+        .trimEnd()
+        .split('\n')
+        .map((line) => JSON.parse(line));
+      assert.deepEqual(
+        back.map(({ at: _at, ...rest }) => rest),
+        given,
+      );
+      const stats = JSON.parse((await history(['stats', '--json'], hubfile)).stdout);
+      assert.deepEqual([stats.updates, stats.position, stats.last_event_id], [4, 4, 'c']);
+      assert.equal((await history(['verify'], hubfile)).code, 0);
+      const compacted = await history(['compact'], hubfile);
+      assert.equal(compacted.code, 1);
+      assert.match(compacted.stderr, /nothing to compact/);
+    });
+  }
+
+  it('prints what the owner of a database executes for a gateway that may not create tables', async (test) => {
+    const postgres = await startPostgres(test, test, {
+      access: ['host all gateway 127.0.0.1/32 scram-sha-256'],
+    });
+    if (postgres === null) return;
     const { directory } = await setUp(test);
-    const hubfile = join(directory, 'Redisfile');
-    await writeFile(hubfile, hubWith(`transport redis {\n\t\t\turl ${redis.url}\n\t\t}`));
+    const hubfile = join(directory, 'Hubfile');
+    await postgres.query("CREATE ROLE gateway LOGIN PASSWORD 'secret'");
+    const url = `postgres://gateway:secret@127.0.0.1:${postgres.port}/postgres`;
+    const block = (schema: string) =>
+      `transport postgres {\n\t\t\turl ${url}\n\t\t\tschema ${schema}\n\t\t}`;
+    await writeFile(hubfile, hubWith(block('hub_tables')));
+    const refused = await history(['stats'], hubfile);
+    assert.equal(refused.code, 1);
+    assert.match(refused.stderr, /run hubgate history init/);
+    const printed = await history(['init'], hubfile);
+    assert.equal(printed.code, 0);
+    assert.doesNotMatch(printed.stdout, /secret/);
+    await postgres.query(printed.stdout);
     const file = join(directory, 'lines');
-    const given = ['a', 'b', 'c'].map((id) => update(id, `é\n${id}`));
-    // One that the hub made itself, about a subscription.
-    given.splice(1, 0, { ...update('event'), private: true, type: 'hub', presence: true });
-    await writeFile(file, given.map((one) => `${JSON.stringify(one)}\n`).join(''));
-    assert.equal((await history(['import', file], hubfile)).code, 0);
-    const { stdout } = await history(['export'], hubfile);
-    const back = stdout
-      .trimEnd()
-      .split('\n')
-      .map((line) => JSON.parse(line));
-    assert.deepEqual(
-      back.map(({ at: _at, ...rest }) => rest),
-      given,
-    );
-    const stats = JSON.parse((await history(['stats', '--json'], hubfile)).stdout);
-    assert.deepEqual([stats.updates, stats.position, stats.last_event_id], [4, 4, 'c']);
+    await writeFile(file, `${JSON.stringify(update('a'))}\n`);
+    assert.deepEqual((await history(['import', file], hubfile)).code, 0);
     assert.equal((await history(['verify'], hubfile)).code, 0);
-    const compacted = await history(['compact'], hubfile);
-    assert.equal(compacted.code, 1);
-    assert.match(compacted.stderr, /nothing to compact/);
+    const [row] = await postgres.query('SELECT id FROM hub_tables.entries');
+    assert.deepEqual(row, { id: 'a' });
+    const other = await runCommand(['history', 'init', '--transport', 'postgres', '--role', 'r']);
+    assert.match(
+      other.stdout,
+      /CREATE SCHEMA "hubgate";[^]*GRANT USAGE ON SCHEMA "hubgate" TO "r";/,
+    );
+    const none = await runCommand(['history', 'init', '--transport', 'memory']);
+    assert.deepEqual([none.code, none.stdout], [1, '']);
   });
 
   it('imports the bolt file of the reference hub', async (test) => {

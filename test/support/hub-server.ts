@@ -160,14 +160,15 @@ function hubAt(test: Owner, { origin, log, hub }: Started, options: Partial<HubO
 
 /**
  * HUBGATE_TEST_TRANSPORT runs what a test says of a hub on another transport than memory. A clock that
- * is turned would be that of the connection to Redis as well, so those stay in memory.
+ * is turned would be that of the connection to the store as well, so those stay in memory.
  */
 async function chosenTransport(
   test: Owner,
   { clock }: Partial<HubOptions>,
-): Promise<Pick<HubOptions, 'history' | 'redis'>> {
+): Promise<Pick<HubOptions, 'history' | 'redis' | 'postgres'>> {
   const chosen = process.env['HUBGATE_TEST_TRANSPORT'] ?? 'memory';
   if (chosen === 'memory' || (chosen !== 'lmdb' && clock !== undefined)) return {};
+  if (chosen.startsWith('postgres:')) return { postgres: { url: chosen, stream: randomUUID() } };
   if (chosen !== 'lmdb') return { redis: { urls: [chosen], stream: randomUUID() } };
   const history = await mkdtemp(join(tmpdir(), 'hubgate-protocol-'));
   removeWith(test, history);

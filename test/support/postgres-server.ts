@@ -25,6 +25,9 @@ export interface PostgresServer {
   kill(): Promise<void>;
   /** Ends it in order, and all connections with it. */
   stop(): Promise<void>;
+  /** Stops all of its processes until {@link goOn}; connections stay open. */
+  halt(): void;
+  goOn(): void;
   /** Starts it again on the same port and directory. */
   restart(): Promise<void>;
   /** A copy that follows it, as a server of its own. */
@@ -126,6 +129,8 @@ async function start(
     database: (name) => ({ ...server, ...at(name) }),
     kill: () => killWhole(child),
     stop: () => ended(child, 'SIGINT'),
+    halt: () => signalWhole(child, 'SIGSTOP'),
+    goOn: () => signalWhole(child, 'SIGCONT'),
     async restart() {
       child = await launch();
     },
@@ -177,18 +182,37 @@ async function launched(program: string, data: string): Promise<ChildProcess> {
   return child;
 }
 
-/** Its processes end by themselves when the first one is gone, but they would still finish what they do. */
+/** Its processes would end by themselves when the first one is gone, but only after what they are doing. */
 async function killWhole(child: ChildProcess): Promise<void> {
   if (child.pid === undefined || child.exitCode !== null || child.signalCode !== null) return;
-  child.kill('SIGSTOP');
-  for (const pid of childrenOf(child.pid)) {
+  signalWhole(child, 'SIGSTOP');
+  const children = childrenOf(child.pid);
+  signalWhole(child, 'SIGKILL');
+  await ended(child, 'SIGKILL');
+  // The next server does not start while one of them has the shared memory.
+  for (let asked = 0; asked < 1000 && children.some(runs); asked += 1) {
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+}
+
+/** The first one comes first, so that it starts no others meanwhile. */
+function signalWhole(child: ChildProcess, signal: NodeJS.Signals): void {
+  const first = child.pid ?? 0;
+  for (const pid of [first, ...childrenOf(first)]) {
     try {
-      process.kill(pid, 'SIGKILL');
+      process.kill(pid, signal);
     } catch {
       // It has ended by itself.
     }
   }
-  await ended(child, 'SIGKILL');
+}
+
+function runs(pid: number): boolean {
+  try {
+    return !/\) [ZX] /.test(readFileSync(`/proc/${pid}/stat`, 'utf8'));
+  } catch {
+    return false;
+  }
 }
 
 function childrenOf(pid: number): readonly number[] {

@@ -20,8 +20,9 @@ export interface WorkerHub {
 export async function startWorkerHub(
   test: Owner,
   workers: number,
-  { issuers, legacy, history, redis: _redis, log: _log, clock: _clock, ...hub }: HubOptions,
+  { issuers, legacy, history, log: _log, clock: _clock, ...options }: HubOptions,
 ): Promise<WorkerHub> {
+  const { redis: _redis, postgres: _postgres, ...hub } = options;
   const directory = await temporaryDirectory(test);
   const port = await freePort();
   const config = join(directory, 'hubgate.json');

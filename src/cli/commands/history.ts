@@ -6,7 +6,14 @@ import { Readable, type Writable } from 'node:stream';
 import { Command, Option } from 'commander';
 import { HubgateError } from '../../kernel/error.ts';
 import { systemClock } from '../../kernel/clock.ts';
-import { type History, type HistoryEntry, openHistoryOf } from '../../runtime/history-names.ts';
+import { TRANSPORT_KINDS, type TransportConfig, transportKinds } from '../../config/transports.ts';
+import {
+  type History,
+  type HistoryEntry,
+  openHistoryOf,
+  setUpOf,
+  setUpOfHub,
+} from '../../runtime/history-names.ts';
 import { readBoltFile } from '../bolt-file.ts';
 import { type ConfigSource, environmentOf, withConfigSource } from '../config-source.ts';
 import { parseHistoryLine, parseReferenceUpdate, toHistoryLine } from '../history-line.ts';
@@ -26,6 +33,12 @@ interface ImportFlags extends HistoryFlags {
   readonly append?: true;
 }
 
+interface InitFlags extends HistoryFlags {
+  readonly transport?: TransportConfig['kind'];
+  readonly schema: string;
+  readonly role?: string;
+}
+
 /** Updates that are imported in one transaction. */
 const IMPORTED_AT_ONCE = 256;
 /** Most characters in one transaction, unless a single update has more. */
@@ -42,6 +55,7 @@ export function historyCommand(output: Output): Command {
     importCommand(output),
     compactCommand(output),
     verifyCommand(output),
+    initCommand(output),
   ]) {
     history.addCommand(
       withConfigSource(command).option('--hub <name>', 'the name of the hub or of its site'),
@@ -226,6 +240,36 @@ function verifyCommand(output: Output): Command {
         output.note(`${updates} updates, ${faults.length} of them damaged`);
       }),
     );
+}
+
+function initCommand(output: Output): Command {
+  return new Command('init')
+    .description(
+      'print what the owner of a database executes, if the gateway may not create tables',
+    )
+    .addOption(
+      new Option(
+        '--transport <kind>',
+        'without a configuration: the kind of the transport',
+      ).choices(TRANSPORT_KINDS),
+    )
+    .option('--schema <name>', 'without a configuration: the schema of the tables', 'hubgate')
+    .option('--role <name>', 'the role that the gateway connects as')
+    .action(async ({ transport, schema, role: wanted, ...flags }: InitFlags) => {
+      const role = wanted ?? null;
+      if (transport !== undefined) {
+        const { postgres } = transportKinds;
+        const settings =
+          transport === 'postgres'
+            ? { ...postgres.defaults, schema }
+            : transportKinds[transport].defaults;
+        output.result(await setUpOf(settings, role));
+        return;
+      }
+      const config = readUnchecked(flags, environmentOf(flags));
+      const where = { storage: storageOf(config), role };
+      output.result(await setUpOfHub(config, flags.hub ?? null, where));
+    });
 }
 
 async function withHistory(

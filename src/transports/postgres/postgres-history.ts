@@ -13,7 +13,7 @@ import type { History, HistoryEntry, HistoryFault, HistoryStats } from '../histo
 import { appendGroup } from './group-append.ts';
 import { decodeEntry } from './stored-entry.ts';
 import { StoredLog, type StreamPlace } from './stored-log.ts';
-import { ensureTables, quoted, setUpSql } from './tables.ts';
+import { ensureTables, quoted } from './tables.ts';
 
 const AT_ONCE = 256;
 
@@ -35,8 +35,6 @@ export async function openPostgresHistory(
     throw new HubgateError('transport-failed', message, { cause: error });
   }
 }
-
-export { setUpSql };
 
 class PostgresHistory implements History {
   readonly #schema: string;
