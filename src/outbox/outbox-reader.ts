@@ -24,7 +24,7 @@ import { channelOf } from './outbox-sql.ts';
 import { type DeadLetter, type OutboxRow, OutboxTable } from './outbox-table.ts';
 
 /** How often an outbox is looked at without a notification. */
-export const LOOK_MS = 5_000;
+const LOOK_MS = 5_000;
 /** The same while rows wait for an open transaction: it doubles from the first to the second. */
 const FIRST_WAIT_MS = 20;
 const LAST_WAIT_MS = 1_000;
@@ -34,7 +34,7 @@ const LOCK_MS = 1_000;
 const MIN_BACKOFF_MS = 250;
 const MAX_BACKOFF_MS = 10_000;
 /** How long an outbox may be unreadable before health reports it. */
-export const UNREADABLE_MS = 15_000;
+const UNREADABLE_MS = 15_000;
 /** How often the lag is measured. */
 const MEASURE_MS = 5_000;
 

@@ -18,13 +18,13 @@ import { HubgateError } from '../kernel/error.ts';
 import { deadLettersOf, identifiers, quotedTable } from './identifiers.ts';
 
 /** Rows of one look. */
-export const ROWS_AT_ONCE = 256;
+const ROWS_AT_ONCE = 256;
 /** Bytes of one look, unless its first row alone has more. */
 const BYTES_AT_ONCE = 4 * 1024 * 1024;
 /** Rows that are counted; beyond it the lag in rows is at least this. */
 const MAX_COUNTED = 10_000;
 /** Dead letters that are kept, and most that are removed at a time. */
-export const DEAD_LETTERS_KEPT = 10_000;
+const DEAD_LETTERS_KEPT = 10_000;
 const TRIMMED_AT_ONCE = 1_000;
 
 /** A row, as it was inserted. */

@@ -7,6 +7,7 @@ import { freePort } from '../support/free-port.ts';
 import { startGateway, startLibraryGateway, type TestProgram } from '../support/gateway.ts';
 import { openStream, send, type Stream } from '../support/http.ts';
 import { type PostgresServer, startPostgres } from '../support/postgres-server.ts';
+import { RecordedLog } from '../support/recorded-log.ts';
 import { temporaryDirectory } from '../support/temporary-directory.ts';
 import { TurnedClock } from '../support/turned-clock.ts';
 
@@ -183,16 +184,12 @@ describe('an outbox in PostgreSQL', () => {
     if (server === null) return;
     const origin = `http://localhost:${await freePort()}`;
     const clock = new TurnedClock();
-    const told: string[] = [];
-    const log = {
-      ...{ debug() {}, info() {}, warn() {} },
-      error: (_message: string, fields?: { error?: unknown }) => told.push(String(fields?.error)),
-      child: () => log,
-    };
+    const log = new RecordedLog();
     const site = siteOf(origin, server.url);
-    const { gateway } = await startLibraryGateway(test, site, undefined, log as never, clock);
-    while (told.length === 0) await pause(5);
-    assert.match(told[0] ?? '', /do not exist: create them with hubgate outbox sql/);
+    const { gateway } = await startLibraryGateway(test, site, undefined, log, clock);
+    const errors = () => log.lines.filter(({ level }) => level === 'error');
+    while (errors().length === 0) await pause(5);
+    assert.match(String(errors()[0]?.fields['error']), /create them with hubgate outbox sql/);
     const check = async (): Promise<unknown> => {
       const { hubs } = await gateway.status();
       return Promise.all(hubs.map((hub) => hub.check())).then(
@@ -318,14 +315,14 @@ describe(`an outbox that ${WRITERS} connections write and three nodes read`, () 
       const nodes = await Promise.all([start(), start(), start()]);
       let now = 0;
       const moment = (): number => (now += 1);
-      let isWriting = true;
+      const writers = { areWriting: true };
       const writing = Promise.all(
         Array.from({ length: WRITERS }, (_, writer) => write(test, server, writer, moment)),
       ).finally(() => {
-        isWriting = false;
+        writers.areWriting = false;
       });
       let kills = 0;
-      while (isWriting) {
+      while (writers.areWriting) {
         // The reader loses its session over and over: another one takes over, and publishes what that one may be
         // publishing at this moment.
         for (let cut = 0; cut < 12; cut += 1) {
@@ -341,7 +338,7 @@ describe(`an outbox that ${WRITERS} connections write and three nodes read`, () 
       }
       const transactions = (await writing).flat();
       assert.ok(kills >= 3);
-      const [{ origin } = assert.fail()] = nodes;
+      const [{ origin }] = nodes;
       await server.query(insert('urn:last'));
       while ((await server.query('SELECT 1 FROM hub_outbox LIMIT 1')).length > 0) await pause(20);
       const stream = await everything(test, origin);

@@ -33,6 +33,12 @@ const BLOCKS: Readonly<Record<string, Readonly<Record<string, Carried>>>> = {
     'hubgate cache purge': { parsed: 'cache-operate.test.ts runs them at a gateway of its own' },
   },
   'docs/contributing.md': { 'npm test': { parsed: 'is what runs this' } },
+  'docs/database.md': {
+    'hubgate outbox sql | psql': { by: 'test/apps/django-postgres.test.ts' },
+    'hubgate run': { by: 'test/apps/django-postgres.test.ts' },
+    'psql "$DATABASE_URL"': { by: 'test/apps/django-postgres.test.ts' },
+    'hubgate outbox sql --writer': { parsed: 'test/unit/outbox carries out what it prints' },
+  },
   'docs/development.md': { NODE_EXTRA_CA_CERTS: { run: publishFromAnApp } },
   'docs/from-mercure.md': {
     'hubgate validate': { by: 'test/e2e/from-mercure.test.ts' },

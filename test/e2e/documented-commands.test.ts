@@ -39,6 +39,7 @@ describe('commands in the documentation', () => {
 
 const NESTED = new Set([
   'token inspect',
+  'outbox sql',
   ...['purge', 'stats'].map((name) => `cache ${name}`),
   ...['stats', 'export', 'import', 'compact', 'verify'].map((name) => `history ${name}`),
 ]);

@@ -1,17 +1,33 @@
-"""Nothing but settings: the admin that comes with Django, its users and its groups."""
+"""Nothing but settings: the admin that comes with Django, its users and its groups.
+
+DATABASE is a file for SQLite, or a URL of PostgreSQL."""
 
 import os
 import sys
+from urllib.parse import urlsplit
 
 import django
 from django.conf import settings
+
+DATABASE = os.environ["DATABASE"]
+if DATABASE.startswith("postgres"):
+    url = urlsplit(DATABASE)
+    database = {
+        "ENGINE": "django.db.backends.postgresql",
+        "HOST": url.hostname,
+        "PORT": url.port,
+        "USER": url.username,
+        "NAME": url.path[1:],
+    }
+else:
+    database = {"ENGINE": "django.db.backends.sqlite3", "NAME": DATABASE}
 
 settings.configure(
     DEBUG=True,
     SECRET_KEY="of a test",
     ALLOWED_HOSTS=["*"],
     ROOT_URLCONF=__name__,
-    DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": os.environ["DATABASE"]}},
+    DATABASES={"default": database},
     INSTALLED_APPS=[
         "django.contrib.admin",
         "django.contrib.auth",
