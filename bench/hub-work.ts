@@ -4,7 +4,7 @@ import { type Hub, type HubSettings, peerHub, startHubgate, startNchan } from '.
 import { makeRequests, Subscribers } from './load/generators.ts';
 import { cpuOf, residentOf } from './processes.ts';
 import { Publisher } from './publisher.ts';
-import { withRedis } from './redis.ts';
+import { withPostgres, withRedis } from './stores.ts';
 
 const TOPIC = 'https://example.com/books/1';
 const SUBSCRIBERS = 4000;
@@ -153,6 +153,8 @@ export async function publish(context: BenchContext): Promise<void> {
   };
   await stored('transport lmdb', 'publish, on disk when acknowledged');
   await withRedis(context, (transport) => stored(transport('publish'), 'publish, in Redis'));
+  const inPostgres = 'publish, in PostgreSQL, on disk when acknowledged';
+  await withPostgres(context, (transport) => stored(transport('publish'), inPostgres));
 }
 
 /** `replay`: a long history to one client, while another listens. */
@@ -168,6 +170,7 @@ export async function replay(context: BenchContext): Promise<void> {
   await measure('transport memory', 'memory');
   await measure('transport lmdb', 'lmdb');
   await withRedis(context, (transport) => measure(transport('replay'), 'redis'));
+  await withPostgres(context, (transport) => measure(transport('replay'), 'postgres'));
 }
 
 async function replayOf(context: BenchContext, hub: Hub, log: string): Promise<void> {

@@ -3,20 +3,29 @@ import { type Hub, startHubgate } from './hubs.ts';
 import { Subscribers } from './load/generators.ts';
 import { cpuOf } from './processes.ts';
 import { Publisher } from './publisher.ts';
-import { withRedis } from './redis.ts';
+import { withPostgres, withRedis } from './stores.ts';
 
 const TOPIC = 'https://example.com/books/1';
 const SUBSCRIBERS_OF_A_NODE = 1000;
 const WARM_UP_UPDATES = 20;
 
-/** `nodes`: what an event to a subscriber costs where one, two or three gateways share a log in Redis. */
-export function nodes(context: BenchContext): Promise<void> {
-  return withRedis(context, async (transport) => {
-    for (const count of [1, 2, 3]) await measure(context, count, transport(`nodes-${count}`));
-  });
+/** `nodes`: what an event to a subscriber costs where one, two or three gateways share a history. */
+export async function nodes(context: BenchContext): Promise<void> {
+  const measureOn = (store: string) => async (transport: (stream: string) => string) => {
+    for (const count of [1, 2, 3]) {
+      await measure(context, count, store, transport(`nodes-${count}`));
+    }
+  };
+  await withRedis(context, measureOn('Redis'));
+  await withPostgres(context, measureOn('PostgreSQL'));
 }
 
-async function measure(context: BenchContext, count: number, transport: string): Promise<void> {
+async function measure(
+  context: BenchContext,
+  count: number,
+  store: string,
+  transport: string,
+): Promise<void> {
   const hubs: Hub[] = [];
   const subscribers: Subscribers[] = [];
   try {
@@ -44,7 +53,7 @@ async function measure(context: BenchContext, count: number, transport: string):
     const updates = context.amount(200);
     await publish(updates);
     const each = (spentBy() - before) / (updates * count * SUBSCRIBERS_OF_A_NODE);
-    context.note(`event delivered by ${count} nodes on Redis`, 'hubgate', 'µs of CPU', each);
+    context.note(`event delivered by ${count} nodes on ${store}`, 'hubgate', 'µs of CPU', each);
     publisher.close();
   } finally {
     for (const some of subscribers) await some.close();

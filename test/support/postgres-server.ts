@@ -53,7 +53,7 @@ const run = promisify(execFile);
 
 /** @returns null when it is not installed; the test is skipped then */
 export async function startPostgres(
-  test: TestContext,
+  test: Pick<TestContext, 'skip'>,
   owner: Owner,
   { settings = [], access = [], files = {} }: PostgresServerOptions = {},
 ): Promise<PostgresServer | null> {
@@ -74,7 +74,7 @@ export async function startPostgres(
 }
 
 /** Where Debian and others keep the programs of the newest version; a test is skipped aloud without it. */
-function programDirectory(test: TestContext): string | null {
+function programDirectory(test: Pick<TestContext, 'skip'>): string | null {
   const base = '/usr/lib/postgresql';
   const versions = existsSync(base) ? readdirSync(base).map(Number).filter(Number.isFinite) : [];
   const newest = Math.max(0, ...versions);

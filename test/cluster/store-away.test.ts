@@ -1,0 +1,135 @@
+import assert from 'node:assert/strict';
+import { describe, it, type TestContext } from 'node:test';
+import { freePort } from '../support/free-port.ts';
+import { startGateway } from '../support/gateway.ts';
+import { openStream, send } from '../support/http.ts';
+import { signToken } from '../support/hub-server.ts';
+import { startPostgres } from '../support/postgres-server.ts';
+import { startRedis } from '../support/redis-server.ts';
+import { startRelay } from '../support/relay.ts';
+
+const KEY = 'the key of the publishers, long enough';
+const RESOURCE = 'https://hub.example/.well-known/hub';
+/** Of each hub in each process. */
+const CONNECTIONS = 3;
+
+/** A server, how a Hubfile names it behind a port, and how many connections it has. */
+interface Store {
+  readonly port: number;
+  readonly transport: (port: number) => string;
+  readonly connections: () => Promise<number>;
+}
+
+const STORES: readonly (readonly [string, (test: TestContext) => Promise<Store | null>])[] = [
+  [
+    'Redis',
+    async (test) => {
+      const redis = await startRedis(test, test);
+      if (redis === null) return null;
+      return {
+        port: redis.port,
+        transport: (port) => `redis {\n\t\t\turl redis://127.0.0.1:${port}`,
+        async connections() {
+          // Of those that redis-cli lists, one is its own.
+          const clients = redis.command('CLIENT', 'LIST').split('\n');
+          return clients.filter((line) => !line.includes('cmd=client')).length;
+        },
+      };
+    },
+  ],
+  [
+    'PostgreSQL',
+    async (test) => {
+      const postgres = await startPostgres(test, test);
+      if (postgres === null) return null;
+      return {
+        port: postgres.port,
+        transport: (port) => `postgres {\n\t\t\turl postgres://postgres@127.0.0.1:${port}/postgres`,
+        async connections() {
+          const text = "SELECT 1 FROM pg_stat_activity WHERE application_name = 'hubgate'";
+          return (await postgres.query(text)).length;
+        },
+      };
+    },
+  ],
+];
+
+describe('a gateway whose store is down, as docs/scaling.md describes it', () => {
+  for (const [name, startStore] of STORES) {
+    it(`refuses publishes, keeps streams open, and accepts subscribers without a cursor: ${name}`, async (test) => {
+      const store = await startStore(test);
+      if (store === null) return;
+      const relay = await startRelay(test, store.port);
+      const port = await freePort();
+      await startGateway(test, site(port, store.transport(relay.port)));
+      const hub = `http://localhost:${port}/.well-known/hub`;
+      const token = await signToken(KEY, {
+        ...{ iss: 'me', aud: RESOURCE },
+        authorization_details: [
+          {
+            type: 'urn:hub:authorization-detail',
+            actions: ['publish'],
+            topics: [{ match: '*' }],
+          },
+        ],
+      });
+      const publish = (data: string) =>
+        send(hub, {
+          method: 'POST',
+          headers: [
+            ['Authorization', `Bearer ${token}`],
+            ['Content-Type', 'application/x-www-form-urlencoded'],
+          ],
+          body: new URLSearchParams({ topic: 'news', data }).toString(),
+        });
+      assert.equal(await store.connections(), CONNECTIONS);
+
+      const stream = await openStream(test, `${hub}?match=news`);
+      const { status, body: cursor } = await publish('before');
+      assert.equal(status, 200);
+      await stream.until(({ text }) => text.includes('data: before'));
+      relay.cut();
+      const refused = await publish('lost');
+      assert.deepEqual([refused.status, refused.headers['retry-after']], [503, '1']);
+      const beats = stream.text.length;
+      await stream.until(({ text }) => /^:\n/m.test(text.slice(beats)));
+      const newcomer = await openStream(test, `${hub}?match=news`);
+      assert.equal(newcomer.status, 200);
+      for (const known of [cursor, 'earliest']) {
+        const comesBack = await openStream(test, `${hub}?match=news&last_event_id=${known}`);
+        assert.equal(comesBack.status, 503, known);
+        comesBack.close();
+      }
+
+      relay.heal();
+      while ((await publish('after')).status !== 200) await nextTurn();
+      for (const one of [stream, newcomer]) {
+        await one.until(({ text }) => text.includes('data: after'));
+        assert.ok(!one.text.includes('data: lost'));
+      }
+    });
+  }
+});
+
+function site(port: number, transport: string): string {
+  return `http://localhost:${port} {
+	hub {
+		issuer me {
+			publisher {
+				jwt "${KEY}"
+			}
+		}
+		resource_identifier ${RESOURCE}
+		anonymous
+		heartbeat 1s
+		transport ${transport}
+			stream test
+		}
+	}
+}
+`;
+}
+
+function nextTurn(): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, 20));
+}
