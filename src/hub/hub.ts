@@ -20,7 +20,7 @@ import type { PresenceMatcher, PresencePage } from './presence-board.ts';
 import { Revocation } from './revocation.ts';
 import type { Subscriber, SubscriberOptions } from './subscriber.ts';
 import type { Topic } from './topic.ts';
-import type { LogEntry, ONCE_UPDATES, Transport } from './transport.ts';
+import type { DatabaseConnection, HistoryDatabase, LogEntry, Transport } from './transport.ts';
 import type { FollowObserver } from './subscription-index.ts';
 import { EARLIEST, type Update } from './update.ts';
 
@@ -154,10 +154,15 @@ export class Hub {
     if (backpressure !== null) await backpressure;
   }
 
+  /** Updates of one call of {@link publishOnce}. */
+  get mostOnce(): number {
+    return this.#transport.mostOnce;
+  }
+
   /**
    * Stores those of these updates whose ids the history does not have, all of them or none, in this order.
    *
-   * @param updates at most {@link ONCE_UPDATES}
+   * @param updates at most {@link mostOnce}
    * @throws as {@link publish}
    */
   async publishOnce(updates: readonly Update[]): Promise<void> {
@@ -174,6 +179,22 @@ export class Hub {
     this.counts.updates += updates.length;
     const backpressure = this.#streams.delivery.backpressure();
     if (backpressure !== null) await backpressure;
+  }
+
+  /**
+   * The database of the history; null if there is none, or if this connection does not lead to it.
+   *
+   * @throws the error of the database
+   */
+  async databaseOf(connection: DatabaseConnection): Promise<HistoryDatabase | null> {
+    const { database } = this.#transport;
+    return database !== undefined && (await database.includes(connection)) ? database : null;
+  }
+
+  /** Counts updates that were stored by the database of the history itself. */
+  storedElsewhere(updates: readonly Update[]): void {
+    for (const { data } of updates) this.measures.updateSize.observe(data.length);
+    this.counts.updates += updates.length;
   }
 
   async #append(update: Update): Promise<void> {

@@ -30,11 +30,13 @@ export interface Transport {
    * Adds those of these updates whose ids the history does not have: next to each other, in this order, and
    * all of them or none. The look-up and the append are one step, so that two processes that add the same
    * updates at the same time store them once. The history knows the ids of the entries that it keeps. At most
-   * {@link ONCE_UPDATES} updates.
+   * {@link mostOnce} updates.
    *
    * @throws as {@link append}
    */
   appendOnce(updates: readonly Update[]): Promise<void>;
+  /** Updates of one call of {@link appendOnce}: no more than the history keeps, because its readers come later. */
+  readonly mostOnce: number;
   /**
    * Passes every entry from now on to `listener`, in order, several at a time if they arrived together. The
    * listener must not throw. A transport object has one tail.
@@ -74,6 +76,8 @@ export interface Transport {
    * too long
    */
   read(after: number, limit: number, bytes?: number): Promise<readonly LogEntry[]>;
+  /** Absent if the history is not in a database. */
+  readonly database?: HistoryDatabase;
   /** The subscribers of all processes that share the history. */
   readonly presence: PresenceBoard;
   /** Sends signals to the hubs of other machines that share the history; absent if there are none. */
@@ -99,8 +103,44 @@ export interface Transport {
   close(): Promise<void>;
 }
 
-/** Updates of one call of {@link Transport.appendOnce}. */
+/** Updates of one call of {@link Transport.appendOnce} at most. */
 export const ONCE_UPDATES = 64;
+
+/** The database of a history, for whoever has something else in it. */
+export interface HistoryDatabase {
+  /**
+   * Whether a connection leads to this database, with the rights to append.
+   *
+   * @throws the error of the database
+   */
+  includes(connection: DatabaseConnection): Promise<boolean>;
+  /**
+   * The same as `appendOnce`, in one transaction with another statement: either both have an effect, or none.
+   * Resolves when the tail has passed on the updates, or after a while if it cannot.
+   *
+   * @throws the error of the database
+   */
+  appendWith(
+    connection: DatabaseConnection,
+    statement: JoinedStatement,
+    updates: readonly Update[],
+  ): Promise<void>;
+}
+
+/** A connection to a database of SQL. */
+export interface DatabaseConnection {
+  query(
+    text: string,
+    values?: readonly unknown[],
+    options?: { readonly name?: string },
+  ): Promise<readonly Readonly<Record<string, unknown>>[]>;
+}
+
+/** A statement with one parameter that changes data; the same text on one connection. */
+export interface JoinedStatement {
+  readonly text: (parameter: string) => string;
+  readonly value: unknown;
+}
 
 /** Presence events that a history keeps, independent of its limits for updates. */
 export const PRESENCE_EVENTS_KEPT = 1_000;

@@ -3,9 +3,11 @@
 // * One process reads at a time: the one whose session holds an advisory lock. The server gives the lock to another
 //   one as soon as that session ends, for whatever reason.
 // * A row is deleted after its update is stored. A process that dies in between leaves the row to its successor, and
-//   one that is only slow may store it at the same moment as its successor. `Transport.appendOnce` stores an id that
-//   the history has not a second time, in one step. The history knows the ids of the updates that it keeps (`size`,
+//   one that is only slow may store it at the same moment as its successor. `Transport.appendOnce` looks an id up and
+//   stores it in one step, so it is stored once. The history knows the ids of the updates that it keeps (`size`,
 //   `max_length`): if that many others were published between the two attempts, the row is published twice.
+//   With `transport postgres` in the same database, rows are deleted and stored in one statement, so this limit does
+//   not exist.
 // * A process appends rows in their order and waits for each portion, so two processes at once keep the order too.
 //
 // Notifications are hints. A look every few seconds finds what they missed, and as long as rows wait for a transaction
@@ -13,7 +15,7 @@
 
 import type { Hub } from '../hub/hub.ts';
 import { PublicationError } from '../hub/publication.ts';
-import { ONCE_UPDATES } from '../hub/transport.ts';
+import type { HistoryDatabase } from '../hub/transport.ts';
 import type { Update } from '../hub/update.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
@@ -54,7 +56,7 @@ export interface OutboxReaderOptions {
   readonly table: string;
   /** Bytes of the largest row that becomes an update. */
   readonly maxBytes: number;
-  readonly hub: Pick<Hub, 'publishOnce'>;
+  readonly hub: Pick<Hub, 'mostOnce' | 'publishOnce' | 'databaseOf' | 'storedElsewhere'>;
   /** @throws PublicationError for a row that cannot be published */
   readonly updateOf: (row: OutboxRow) => Update;
   readonly clock: Clock;
@@ -81,6 +83,8 @@ export class OutboxReader {
   #wake: () => void = () => {};
   #isNotified = false;
   #connection: PostgresConnection | null = null;
+  /** The database of the history, if the outbox is in the same one. */
+  #database: HistoryDatabase | null = null;
   #backoffMs = MIN_BACKOFF_MS;
   /** Monotonic time since which it could not be read, with the reason; null while it can. */
   #fault: { readonly since: number; readonly error: unknown } | null = null;
@@ -152,6 +156,7 @@ export class OutboxReader {
         'SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 3',
       );
       await this.#table.verify(connection);
+      this.#database = await this.#databaseOf(connection);
       let waitMs = FIRST_WAIT_MS;
       while (!this.#isClosing && !connection.isLost) {
         this.#isNotified = false;
@@ -198,15 +203,38 @@ export class OutboxReader {
     });
     const done: string[] = [];
     try {
-      for (let at = 0; at < valid.length; at += ONCE_UPDATES) {
+      for (let at = 0; at < valid.length; at += hub.mostOnce) {
         // Whoever has the lock now publishes the rest.
         if (connection.isLost) return;
-        const portion = valid.slice(at, at + ONCE_UPDATES);
-        await hub.publishOnce(portion.map(({ update }) => update));
-        done.push(...portion.map(({ seq }) => seq));
+        const portion = valid.slice(at, at + hub.mostOnce);
+        const updates = portion.map(({ update }) => update);
+        const taken = portion.map(({ seq }) => seq);
+        if (this.#database === null) {
+          await hub.publishOnce(updates);
+          done.push(...taken);
+        } else {
+          await this.#database.appendWith(connection, this.#table.removal(taken), updates);
+          hub.storedElsewhere(updates);
+          this.counts.published += taken.length;
+        }
       }
     } finally {
       await this.#settle(connection, done, dead);
+    }
+  }
+
+  /** A role that may not append to the history publishes as with any other history. */
+  async #databaseOf(connection: PostgresConnection): Promise<HistoryDatabase | null> {
+    const { hub, table, log } = this.#options;
+    try {
+      return await hub.databaseOf(connection);
+    } catch (error) {
+      if (connection.isLost) throw error;
+      log.debug('The outbox and the history are not in one database, or have different rights', {
+        table,
+        error: messageOf(error),
+      });
+      return null;
     }
   }
 

@@ -13,6 +13,7 @@
 // A row with a transaction number that this server has not reached (a restored backup) counts as committed long ago.
 // `xid8`, `pg_current_xact_id` and `pg_snapshot_xmin` exist since PostgreSQL 13.
 
+import type { JoinedStatement } from '../hub/transport.ts';
 import type { PostgresConnection, Queries, Row } from '../postgres/connection.ts';
 import { HubgateError } from '../kernel/error.ts';
 import { deadLettersOf, identifiers, quotedTable } from './identifiers.ts';
@@ -156,6 +157,14 @@ export class OutboxTable {
     });
   }
 
+  /** The statement that removes rows, as a part of another one. */
+  removal(done: readonly string[]): JoinedStatement {
+    return {
+      text: (parameter) => `DELETE FROM ${this.#table} WHERE seq = ANY (${parameter}::bigint[])`,
+      value: done,
+    };
+  }
+
   async lag(on: Queries): Promise<OutboxLag> {
     const [row] = await on.query(
       `SELECT (SELECT count(*) FROM (SELECT FROM ${this.#table} LIMIT ${MAX_COUNTED}) counted) AS rows,
@@ -170,8 +179,8 @@ export class OutboxTable {
 
   async #remove(on: Queries, done: readonly string[]): Promise<void> {
     if (done.length === 0) return;
-    const text = `DELETE FROM ${this.#table} WHERE seq = ANY ($1::bigint[])`;
-    await on.query(text, [done], { name: `remove from ${this.#table}` });
+    const { text, value } = this.removal(done);
+    await on.query(text('$1'), [value], { name: `remove from ${this.#table}` });
   }
 }
 

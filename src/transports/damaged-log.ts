@@ -1,5 +1,11 @@
 import type { PresenceBoard, PresenceChange } from '../hub/presence-board.ts';
-import type { Evicted, LogEntry, Missed, Transport } from '../hub/transport.ts';
+import {
+  type Evicted,
+  type LogEntry,
+  type Missed,
+  ONCE_UPDATES,
+  type Transport,
+} from '../hub/transport.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
@@ -102,6 +108,10 @@ class DamagedLog implements Transport {
 
   async append(...given: Parameters<Transport['append']>): Promise<void> {
     await this.#now().append(...given);
+  }
+
+  get mostOnce(): number {
+    return this.#opened?.mostOnce ?? ONCE_UPDATES;
   }
 
   async appendOnce(...given: Parameters<Transport['appendOnce']>): Promise<void> {

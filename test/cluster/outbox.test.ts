@@ -179,6 +179,28 @@ describe('an outbox in PostgreSQL', () => {
     assert.deepEqual(stream.ids, ['urn:1', 'urn:2', 'urn:3']);
   });
 
+  it('publishes and deletes a row in one statement if the history is in the same database', async (test) => {
+    const server = await startOutbox(test);
+    if (server === null) return;
+    await server.query(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+      $$BEGIN RAISE EXCEPTION 'not now'; END$$;
+      CREATE TRIGGER refuse BEFORE DELETE ON hub_outbox FOR EACH ROW EXECUTE FUNCTION refuse()`);
+    const origin = `http://localhost:${await freePort()}`;
+    const transport = `transport postgres {\n\t\t\turl ${server.url}\n\t\t\tmax_length 1\n\t\t}`;
+    const log = new RecordedLog();
+    await startLibraryGateway(test, siteOf(origin, server.url, transport), undefined, log);
+    const stream = await everything(test, origin);
+    await server.query(`${insert('urn:1')}; ${insert('urn:2')}`);
+    await log.says('The rows of the outbox are not published at the moment');
+    const [stored] = await server.query('SELECT count(*) AS rows FROM hubgate.entries');
+    assert.equal(Number(stored?.['rows']), 0);
+    await server.query('DROP TRIGGER refuse ON hub_outbox');
+    await server.query(insert('urn:3'));
+    await stream.untilId('urn:3');
+    assert.deepEqual(stream.ids, ['urn:1', 'urn:2', 'urn:3']);
+    assert.deepEqual(await server.query('SELECT 1 FROM hub_outbox'), []);
+  });
+
   it('is not ready while it cannot read, says why, and goes on when it can', async (test) => {
     const server = await startPostgres(test, test);
     if (server === null) return;

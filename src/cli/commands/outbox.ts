@@ -22,7 +22,10 @@ export function outboxCommand(output: Output): Command {
 }
 
 function sqlCommand(output: Output): Command {
-  const several = (value: string, before: readonly string[]): readonly string[] => [...before, value];
+  const several = (value: string, before: readonly string[]): readonly string[] => [
+    ...before,
+    value,
+  ];
   return new Command('sql')
     .description('print the SQL for an outbox, or for a trigger that announces the rows of a table')
     .option('--outbox <name>', 'the table of the outbox', `public.${defaultOutbox.table}`)

@@ -10,6 +10,7 @@ import {
   missedBetween,
   PAGE_BYTES,
   type Transport,
+  ONCE_UPDATES,
 } from '../../hub/transport.ts';
 import { isPossibleId, type Update } from '../../hub/update.ts';
 import type { Clock } from '../../kernel/clock.ts';
@@ -117,6 +118,8 @@ class LmdbTransport implements Transport {
     this.#refuseClosed();
     await this.#commits.append(update);
   }
+
+  readonly mostOnce = ONCE_UPDATES;
 
   async appendOnce(updates: readonly Update[]): Promise<void> {
     this.#refuseClosed();

@@ -2,6 +2,7 @@ import { createProcessBoard } from '../../hub/presence-board.ts';
 import {
   type Evicted,
   type LogEntry,
+  ONCE_UPDATES,
   PRESENCE_EVENTS_KEPT,
   type Transport,
 } from '../../hub/transport.ts';
@@ -98,6 +99,7 @@ export function createMemoryTransport({ size }: MemoryTransportOptions): Transpo
       refuseClosed();
       add(update);
     },
+    mostOnce: ONCE_UPDATES,
     async appendOnce(some) {
       refuseClosed();
       for (const update of some) if (!ids.has(update.id)) add(update);

@@ -1,10 +1,10 @@
 import { randomBytes } from 'node:crypto';
 import type { PostgresTransportConfig } from '../../config/transports.ts';
+import type { DatabaseConnection, JoinedStatement } from '../../hub/transport.ts';
 import type { Update } from '../../hub/update.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { HubgateError } from '../../kernel/error.ts';
 import type { Sessions } from '../../kernel/sessions.ts';
-import type { Queries } from '../../postgres/connection.ts';
 import { faultOf } from '../../postgres/errors.ts';
 import type { HandedOut, StoredEntry } from '../handed-out.ts';
 import { type ReadBacks, uncertain } from '../read-backs.ts';
@@ -47,16 +47,26 @@ interface Appended {
   readonly updates: readonly Update[];
 }
 
-/** Appends in one statement, which is a transaction of its own unless `on` is in one. */
-export async function appendGroup(on: Queries, request: AppendRequest): Promise<Appended> {
+/**
+ * Appends in one statement, which is a transaction of its own unless `on` is in one.
+ *
+ * @param joined a statement that is a part of this one
+ */
+export async function appendGroup(
+  on: DatabaseConnection,
+  request: AppendRequest,
+  joined: JoinedStatement | null = null,
+): Promise<Appended> {
   const { schema, stream, writer, name, updates, times } = request;
   const { maxLength, maxAgeMs, most, durability } = request;
   const s = quoted(schema);
   const once = updates.some((update) => update.once === true);
   const places = Array.from({ length: once ? 13 : 12 }, (_, index) => `$${index + 1}`).join(', ');
   const step = once ? 'append_once' : 'append';
+  const after = once ? '$14' : '$13';
+  const joining = joined === null ? '' : `WITH joined AS (${joined.text(after)}) `;
   const [row] = await on.query(
-    `SELECT * FROM ${s}.${step}(${places})`,
+    `${joining}SELECT * FROM ${s}.${step}(${places})`,
     [
       ...(once ? [updates.map((update) => update.once === true)] : []),
       ...[stream, writer?.id ?? null, writer?.batch ?? null, name],
@@ -65,8 +75,9 @@ export async function appendGroup(on: Queries, request: AppendRequest): Promise<
       updates.map(encodeBody),
       times,
       ...[maxLength, maxAgeMs, most, durability],
+      ...(joined === null ? [] : [joined.value]),
     ],
-    { name: `${s} ${step}` },
+    { name: `${s} ${step}${joined === null ? '' : ' joined'}` },
   );
   const { last_position: position, previous, signals, kept } = row ?? {};
   const isKept = Array.isArray(kept) ? new Set(kept.map(Number)) : null;
@@ -131,6 +142,23 @@ export class GroupAppend {
         else if (!session.isLost) throw uncertain(`PostgreSQL says ${message}`);
       }
     }
+  }
+
+  /** Appends those of these updates whose ids are not known, together with a statement of the caller. */
+  async storeWith(
+    on: DatabaseConnection,
+    statement: JoinedStatement,
+    updates: readonly Update[],
+  ): Promise<void> {
+    const { storedLog, schema, maxLength, maxAgeMs, durability } = this.#options;
+    const request = {
+      ...{ schema, maxLength, maxAgeMs, durability, stream: storedLog.stream, writer: null },
+      name: randomBytes(12).toString('base64url'),
+      updates: updates.map((update) => ({ ...update, once: true as const })),
+      times: updates.map(() => null),
+      most: updates.length + EVICTED_EXTRA,
+    };
+    await appendGroup(on, request, statement);
   }
 
   async #append(

@@ -1,6 +1,14 @@
 import { createHash, randomUUID } from 'node:crypto';
 import type { PostgresTransportConfig } from '../../config/transports.ts';
-import type { Evicted, LogEntry, Missed, Transport, TransportCounts } from '../../hub/transport.ts';
+import {
+  type Evicted,
+  type HistoryDatabase,
+  type LogEntry,
+  type Missed,
+  type Transport,
+  type TransportCounts,
+  ONCE_UPDATES,
+} from '../../hub/transport.ts';
 import { isPossibleId, type Update } from '../../hub/update.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { HubgateError } from '../../kernel/error.ts';
@@ -59,6 +67,7 @@ class PostgresTransport implements Transport {
   readonly #handedOut = new HandedOut();
   readonly #readBacks: ReadBacks;
   readonly #reader: NotifiedReader;
+  readonly #append: GroupAppend;
   readonly #commits: GroupCommit;
   readonly #process = randomUUID();
   #closing: Promise<void> | undefined;
@@ -95,7 +104,9 @@ class PostgresTransport implements Transport {
     // A group must not evict its own entries before a reader has seen them.
     const most = maxLength === 0 ? Infinity : maxLength;
     this.#commits = new GroupCommit((group) => append.store(group), clock, most);
+    this.mostOnce = Math.min(most, ONCE_UPDATES);
     this.signals = signals;
+    this.#append = append;
     this.#s = quoted(schema);
     this.#schema = schema;
     this.#sessions = sessions;
@@ -159,10 +170,36 @@ class PostgresTransport implements Transport {
     await this.#commits.append(update);
   }
 
+  readonly mostOnce: number;
+
   async appendOnce(updates: readonly Update[]): Promise<void> {
     this.#refuseClosed();
     await this.#commits.appendOnce(updates);
   }
+
+  readonly database: HistoryDatabase = {
+    includes: async (connection) => {
+      // Whether two addresses lead to the same database shows what one of them has stored.
+      const writer = `joined ${randomUUID()}`;
+      const { stream } = this.#storedLog;
+      await this.#ask(({ commands }) =>
+        commands.query(`INSERT INTO ${this.#s}.writers VALUES ($1, $2, 0, 0, now())`, [
+          stream,
+          writer,
+        ]),
+      );
+      const rows = await connection.query(
+        `DELETE FROM ${this.#s}.writers WHERE stream = $1 AND writer = $2 RETURNING 1`,
+        [stream, writer],
+      );
+      return rows.length > 0;
+    },
+    appendWith: async (connection, statement, updates) => {
+      await this.#append.storeWith(connection, statement, updates);
+      // Whoever appends faster than the tail reads would make it miss what is evicted.
+      await this.caughtUp().catch(() => {});
+    },
+  };
 
   async find(eventId: string): Promise<number | null> {
     this.#refuseClosed();

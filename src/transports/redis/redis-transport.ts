@@ -1,5 +1,12 @@
 import { createHash, randomUUID } from 'node:crypto';
-import type { Evicted, LogEntry, Missed, Transport, TransportCounts } from '../../hub/transport.ts';
+import {
+  type Evicted,
+  type LogEntry,
+  type Missed,
+  ONCE_UPDATES,
+  type Transport,
+  type TransportCounts,
+} from '../../hub/transport.ts';
 import { isPossibleId, type Update } from '../../hub/update.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { HubgateError } from '../../kernel/error.ts';
@@ -95,6 +102,7 @@ class RedisTransport implements Transport {
     // A group must not evict its own entries before the reader has seen them.
     const most = maxLength === 0 ? Infinity : maxLength;
     this.#commits = new GroupCommit((group) => append.store(group), clock, most);
+    this.mostOnce = Math.min(most, ONCE_UPDATES);
     this.signals = signals;
     this.#keys = keys;
     this.#sessions = sessions;
@@ -152,6 +160,8 @@ class RedisTransport implements Transport {
     this.#refuseClosed();
     await this.#commits.append(update);
   }
+
+  readonly mostOnce: number;
 
   async appendOnce(updates: readonly Update[]): Promise<void> {
     this.#refuseClosed();
