@@ -25,8 +25,8 @@ process.on('message', (order: SubscribersOrder) => {
       break;
     case 'expect':
       expected = order.events;
-      received = 0;
-      delays = [];
+      // Some may have come before this order.
+      settle();
       break;
     case 'close':
       for (const socket of sockets.splice(0)) socket.destroy();
@@ -82,9 +82,15 @@ function count(chunk: Buffer): void {
       delays.push(Number(process.hrtime.bigint() / 1000n) - published);
     }
   }
+  settle();
+}
+
+function settle(): void {
   if (expected === 0 || received < expected) return;
+  received -= expected;
   expected = 0;
   report({ kind: 'received', delaysUs: delays });
+  delays = [];
 }
 
 function report(message: SubscribersReport): void {

@@ -55,6 +55,8 @@ export interface Queries {
 export interface PostgresConnection extends Queries {
   /** A pooler such as PgBouncer is in between, so nothing may be kept in the session. */
   readonly isPooled: boolean;
+  /** Identifies the database on the running server: connections with the same text see the same. */
+  readonly server: string;
   readonly isLost: boolean;
   /** Runs `work` in a transaction. Other statements of this connection wait. */
   transaction<Result>(work: (queries: Queries) => Promise<Result>): Promise<Result>;
@@ -132,7 +134,8 @@ async function prepareSession(
     `SELECT pg_backend_pid() AS pid, pg_is_in_recovery() AS standby,
       current_setting('transaction_read_only') = 'on' AS read_only,
       current_setting('server_version_num')::int AS version,
-      current_setting('server_encoding') AS encoding`,
+      current_setting('server_encoding') AS encoding,
+      concat(extract(epoch FROM pg_postmaster_start_time()), ' ', current_database()) AS server`,
     [],
     { timeoutMs },
   );
@@ -149,6 +152,7 @@ async function prepareSession(
     throw new Error('this server accepts no writes at the moment');
   }
   connection.isPooled = connection.backend !== found['pid'];
+  connection.server = String(found['server']);
   const settings = { client_encoding: 'UTF8', standard_conforming_strings: 'on' };
   const limits = {
     statement_timeout: statementTimeoutMs,
@@ -206,6 +210,7 @@ class Connection implements PostgresConnection {
   /** The server has given up waiting for a standby, and committed nevertheless. */
   #isUnreplicated = false;
   isPooled = false;
+  server = '';
 
   private constructor(client: pg.Client, socket: Socket, clock: Clock) {
     this.#client = client;

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import type { Config, HubConfig, OutboxConfig, SiteConfig } from '../config/config.ts';
 import { hubBase } from '../hub/topic.ts';
 import type { Scope } from '../kernel/scope.ts';
-import { OutboxReader } from '../outbox/outbox-reader.ts';
+import type { OutboxReader } from '../outbox/outbox-reader.ts';
 import { MAX_ROW_BYTES, rowUpdates } from '../outbox/row-updates.ts';
 import { originOf } from './hub-place.ts';
 import type { ReadyHub } from './hub-setup.ts';
@@ -23,9 +23,11 @@ export async function openOutbox(
   const { profile, path } = hub;
   const base = hubBase(resourceIdentifier, path);
   const name = nameOf(hub.config, outbox, [hub.core.name, origins, maxBytes]);
-  const lease = await outboxes.acquire(name, () => {
+  const lease = await outboxes.acquire(name, async () => {
+    // The library of PostgreSQL is loaded when the first outbox needs it.
+    const { OutboxReader: Reader } = await import('../outbox/outbox-reader.ts');
     const rules = { profile, base, hubPath: path, outbox, origins, maxBytes };
-    return new OutboxReader({
+    return new Reader({
       place: outbox,
       table: outbox.table,
       maxBytes,

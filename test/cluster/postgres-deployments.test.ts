@@ -69,6 +69,12 @@ describe('common PostgreSQL deployments', () => {
       code: 'postgres-pooler',
       message: /transaction mode.*listen_url/,
     });
+    await postgres.query('CREATE DATABASE other');
+    const elsewhere = new Secret(postgres.database('other').url);
+    await assert.rejects(openHistory(test, { url: pool.url, listenUrl: elsewhere }), {
+      code: 'transport-failed',
+      message: /different servers or databases/,
+    });
     const listenUrl = new Secret(postgres.url);
     const nodes = [
       await serves(test, { url: pool.url, listenUrl }),
@@ -76,7 +82,7 @@ describe('common PostgreSQL deployments', () => {
     ];
     const seen = nodes.map(collect);
     const many = Array.from({ length: 200 }, (_, index) => `m${index}`);
-    await Promise.all(many.map((id, index) => nodes[index % 2]?.append(update(id))));
+    await Promise.all(many.map(async (id, index) => nodes[index % 2]?.append(update(id))));
     await until(() => seen.every((entries) => entries.length === many.length));
     assert.deepEqual(seen.map(ids)[0], seen.map(ids)[1]);
   });

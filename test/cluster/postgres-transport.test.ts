@@ -236,7 +236,9 @@ describe('a history in PostgreSQL and its nodes', () => {
     }
     assert.deepEqual(seen, [0, 1, 2, 3]);
     await Promise.all(
-      Array.from({ length: 20 }, (_, index) => nodes[index % 2]?.counts?.count('k', 10, 3_600_000)),
+      Array.from({ length: 20 }, async (_, index) =>
+        nodes[index % 2]?.counts?.count('k', 10, 3_600_000),
+      ),
     );
     assert.equal((await nodes[0]?.counts?.count('k', 10, 3_600_000))?.current, 10);
     await postgres.query('UPDATE hubgate.counts SET expires = 0');

@@ -32,8 +32,9 @@ describe('hubgate --help', () => {
       ([, name = '']) => name,
     );
     assert.ok(commands.length > 15);
-    for (const name of [...commands, 'token inspect', 'history export', 'cache purge']) {
-      if (name === 'help' || name === 'history' || name === 'cache') continue;
+    const nested = ['token inspect', 'history export', 'cache purge', 'outbox sql'];
+    for (const name of [...commands, ...nested]) {
+      if (['help', 'history', 'cache', 'outbox'].includes(name)) continue;
       const help = (await runCommand([...name.split(' '), '--help'])).stdout;
       assert.match(help, new RegExp(`\nExamples:\n  [^\n]*hubgate ${name}`), name);
       const [, page = ''] = /\nSee (\S+) of the package\.\n$/.exec(help) ?? [];

@@ -7,6 +7,7 @@ import { describe, it, type TestContext } from 'node:test';
 import { promisify } from 'node:util';
 import { type DocumentedBlock, documentedBlocks, PAGES } from '../support/documented-blocks.ts';
 import { freePort } from '../support/free-port.ts';
+import { startPostgres } from '../support/postgres-server.ts';
 import { cli, root, startProcess } from '../support/process.ts';
 import { temporaryDirectory } from '../support/temporary-directory.ts';
 
@@ -34,6 +35,7 @@ const BLOCKS: Readonly<Record<string, Readonly<Record<string, Carried>>>> = {
   },
   'docs/contributing.md': { 'npm test': { parsed: 'is what runs this' } },
   'docs/database.md': {
+    'hubgate history init': { run: setUpDatabase },
     'hubgate outbox sql | psql': { by: 'test/apps/django-postgres.test.ts' },
     'hubgate run': { by: 'test/apps/django-postgres.test.ts' },
     'psql "$DATABASE_URL"': { by: 'test/apps/django-postgres.test.ts' },
@@ -208,6 +210,20 @@ async function lookAtTop(test: TestContext, { text }: DocumentedBlock): Promise<
   await gateway.says('Listening on');
   const { stdout } = await run(text.replace('top', `top --address localhost:${admin}`));
   assert.equal(typeof JSON.parse(stdout), 'object');
+}
+
+async function setUpDatabase(test: TestContext, { text }: DocumentedBlock): Promise<void> {
+  const postgres = await startPostgres(test, test);
+  if (postgres === null) return;
+  await postgres.query('CREATE DATABASE app');
+  await postgres.query('CREATE ROLE gateway LOGIN');
+  const server = { PGHOST: '127.0.0.1', PGPORT: String(postgres.port), PGUSER: 'postgres' };
+  const { directory, run } = await sandbox(test, server);
+  await run(text);
+  const url = `postgres://gateway@127.0.0.1:${postgres.port}/app`;
+  const hub = `anonymous\n\t\ttransport postgres {\n\t\t\turl ${url}\n\t\t}`;
+  await writeFile(join(directory, 'Hubfile'), `http://localhost {\n\thub {\n\t\t${hub}\n\t}\n}\n`);
+  assert.match((await run('hubgate history stats')).stdout, /^updates +0$/m);
 }
 
 async function backUp(test: TestContext, block: DocumentedBlock): Promise<void> {

@@ -224,7 +224,9 @@ ${origin} {
     if (postgres === null) return;
     const port = await freePort();
     const config = join(place, 'postgres.Hubfile');
-    writeFileSync(config, hubOn(port, `transport postgres {\n\t\t\turl ${postgres.url}\n\t\t}`));
+    const history = `transport postgres {\n\t\t\turl ${postgres.url}\n\t\t}`;
+    writeFileSync(config, hubOn(port, `${history}\n\t\toutbox ${postgres.url}`));
+    await postgres.query(await command(['outbox', 'sql']));
     const gateway = await run(test, config);
     await publishesTo(test, `http://localhost:${port}/.well-known/hub`);
     assert.match(await command(['history', 'stats', '--config', config]), /1/);

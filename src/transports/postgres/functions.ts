@@ -1,7 +1,7 @@
 import { SHARED_PRESENCE_EVENTS_KEPT } from '../../hub/transport.ts';
 
 /** Signals that are kept for nodes that are unavailable for a while. */
-export const SIGNALS_KEPT = 10_000;
+const SIGNALS_KEPT = 10_000;
 
 /**
  * The steps that the server executes completely or not at all. A step is one statement, so a gateway that dies or

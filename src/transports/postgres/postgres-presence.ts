@@ -19,6 +19,7 @@ import {
   PresenceKeeper,
   type PresenceStore,
 } from '../presence-keeper.ts';
+import { Gathered } from './gathered.ts';
 import type { Session } from './session.ts';
 import type { StoredLog } from './stored-log.ts';
 import { quoted } from './tables.ts';
@@ -29,6 +30,12 @@ const AT_ONCE = 500;
 interface Key {
   readonly process: string;
   readonly subscriber: string;
+}
+
+interface Leave {
+  readonly subscriber: string;
+  /** Of the change. */
+  readonly name: string;
 }
 
 interface PostgresPresenceOptions {
@@ -56,14 +63,17 @@ export class PostgresPresence implements PresenceBoard {
   constructor(options: PostgresPresenceOptions) {
     this.#options = options;
     this.#s = quoted(options.schema);
-    const { clock, log, process } = options;
+    const { clock, log } = options;
+    const entering = new Gathered((entries: readonly OwnEntry[]) => this.#enter(entries), AT_ONCE);
+    const leaving = new Gathered((leaves: readonly Leave[]) => this.#leave(leaves), AT_ONCE);
     const store: PresenceStore<Key> = {
       atOnce: AT_ONCE,
-      enter: (entries) => this.#asked(() => this.#enter(entries)),
+      enter: (entries) => this.#asked(() => entering.ask(entries)),
       leave: (subscribers, name) =>
-        this.#asked(async () =>
-          (await this.#call('leave', [process, LEASE_MS, name, subscribers])).map(claimOf),
-        ),
+        this.#asked(async () => {
+          const claims = await leaving.ask(subscribers.map((subscriber) => ({ subscriber, name })));
+          return claims.filter((claim) => claim !== null);
+        }),
       beat: (name, renews) => this.#asked(() => this.#beat(name, renews)),
       settle: (claims, name) => this.#asked(() => this.#settle(claims, name)),
     };
@@ -157,6 +167,23 @@ export class PostgresPresence implements PresenceBoard {
     ]);
     const states: readonly unknown[] = Array.isArray(row?.['enter']) ? row['enter'] : [];
     return states.map((state) => (state === 'new' || state === 'claimed' ? state : 'there'));
+  }
+
+  /** Resolves to a claim for each, or null if there is nothing to announce. */
+  async #leave(leaves: readonly Leave[]): Promise<readonly (Claim<Key> | null)[]> {
+    const subscribers = leaves.map(({ subscriber }) => subscriber);
+    const names = leaves.map(({ name }) => name);
+    const rows = await this.#call('leave', [
+      ...[this.#options.process, LEASE_MS],
+      ...[subscribers, names],
+    ]);
+    const claims = new Map(rows.map(claimOf).map((claim) => [claim.key.subscriber, claim]));
+    return leaves.map(({ subscriber }) => {
+      const claim = claims.get(subscriber) ?? null;
+      // Whoever is named twice is announced once.
+      claims.delete(subscriber);
+      return claim;
+    });
   }
 
   async #beat(name: string, renews: boolean) {

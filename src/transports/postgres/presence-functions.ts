@@ -56,14 +56,15 @@ RETURNS TABLE (subscriber text, records text) LANGUAGE sql AS $$
   SELECT subscriber, records FROM gone
 $$;
 
--- Removes subscribers of a process, and claims to announce that. Returns the claims.
+-- Removes subscribers of a process, and claims to announce each under its name. Returns the claims.
 CREATE FUNCTION ${s}.leave(
-  p_stream int, p_process text, p_lease bigint, p_name text, p_subscribers text[]
+  p_stream int, p_process text, p_lease bigint, p_subscribers text[], p_names text[]
 ) RETURNS SETOF ${s}.departures LANGUAGE plpgsql AS $$
 BEGIN
   PERFORM 1 FROM ${s}.processes p WHERE p.stream = p_stream AND p.process = p_process FOR UPDATE;
   RETURN QUERY INSERT INTO ${s}.departures AS d
-    SELECT p_stream, p_process, g.subscriber, p_name, false, g.records, ${s}.now_ms() + p_lease
+    SELECT p_stream, p_process, g.subscriber, p_names[array_position(p_subscribers, g.subscriber)], false,
+      g.records, ${s}.now_ms() + p_lease
     FROM ${s}.take_off(p_stream, p_process, p_subscribers) g
     ON CONFLICT DO NOTHING RETURNING d.*;
 END $$;

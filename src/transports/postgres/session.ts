@@ -14,6 +14,8 @@ const STATEMENT_TIMEOUT_MS = 8000;
 /** How long an append waits for others, or for the standbys of another append. */
 const LOCK_TIMEOUT_MS = 8000;
 
+const DIFFERENT = 'its addresses lead to different servers or databases; check url and listen_url';
+
 export interface SessionPlace extends PostgresPlace {
   /** The server itself, where `url` is that of a pooler without sessions; null: `url`. */
   readonly listenUrl: Secret | null;
@@ -62,6 +64,8 @@ export class Session implements StoreSession {
       const waiting = { clock, lockTimeoutMs: LOCK_TIMEOUT_MS };
       const appends = keep(await connectPostgres(place, waiting));
       const reader = keep(await listenPostgres(listening, channel, notified, { clock }));
+      // During a failover, or with a wrong listen_url, they may lead to different servers.
+      if (new Set(opened.map(({ server }) => server)).size > 1) throw new Error(DIFFERENT);
       return new Session([commands, appends, reader]);
     } catch (cause) {
       for (const connection of opened) connection.close();

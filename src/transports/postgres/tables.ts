@@ -6,7 +6,7 @@ import { functionsSql } from './functions.ts';
 import { presenceSql } from './presence-functions.ts';
 
 /** Version of the tables. Tables with a later version are not touched. */
-export const FORMAT = 1;
+const FORMAT = 1;
 
 /** An identifier in a statement. */
 export function quoted(name: string): string {
@@ -22,7 +22,7 @@ export function channelOf(schema: string, stream: string): string {
 }
 
 /** All tables and functions, for a schema that exists. */
-export function tablesSql(schema: string): string {
+function tablesSql(schema: string): string {
   const s = quoted(schema);
   return `
 CREATE TABLE ${s}.version (version int NOT NULL);

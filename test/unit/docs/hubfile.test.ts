@@ -15,6 +15,7 @@ const blocks = PAGES.flatMap(documentedBlocks)
     language === 'hubfile' || language === 'yaml' ? [{ language, text, place } as const] : [],
   );
 const env = {
+  DATABASE_URL: 'postgres://app@db.example/app',
   GATEWAY_SECRET: 'a secret',
   TSIG_KEY: 'YS1rZXktb2Ytc29tZS1ieXRlcw==',
   MERCURE_PUBLISHER_JWT_KEY: 'a-publisher-key-of-more-than-32-bytes-0123',
