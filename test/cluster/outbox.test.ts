@@ -122,6 +122,20 @@ describe('an outbox in PostgreSQL', () => {
     assert.deepEqual(stream.ids, ['urn:other', 'urn:one', 'urn:third']);
   });
 
+  it('publishes rows of a restored backup, whose transactions this server has never seen', async (test) => {
+    const server = await startOutbox(test);
+    if (server === null) return;
+    await server.query(
+      `INSERT INTO hub_outbox (id, topic, xid) VALUES ('urn:restored', '/a', '99999999999')`,
+    );
+    await server.query(insert('urn:new'));
+    const origin = `http://localhost:${await freePort()}`;
+    await startLibraryGateway(test, siteOf(origin, server.url));
+    const stream = await everything(test, origin);
+    await stream.untilId('urn:new');
+    assert.deepEqual(stream.ids, ['urn:restored', 'urn:new']);
+  });
+
   it('puts rows that cannot be published aside with the reason, and goes on', async (test) => {
     const server = await startOutbox(test);
     if (server === null) return;

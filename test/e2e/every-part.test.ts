@@ -227,6 +227,7 @@ ${origin} {
     const history = `transport postgres {\n\t\t\turl ${postgres.url}\n\t\t}`;
     writeFileSync(config, hubOn(port, `${history}\n\t\toutbox ${postgres.url}`));
     await postgres.query(await command(['outbox', 'sql']));
+    assert.match(await command(['history', 'init', '--config', config]), /CREATE SCHEMA/);
     const gateway = await run(test, config);
     await publishesTo(test, `http://localhost:${port}/.well-known/hub`);
     assert.match(await command(['history', 'stats', '--config', config]), /1/);

@@ -35,7 +35,12 @@ const OVERVIEW: Overview = {
     },
   ],
   cache: null,
-  outboxes: [],
+  outboxes: [
+    {
+      ...{ hub: 'news', reading: true, published: 12.5, rows: 10_000, lag: 1234 },
+      ...{ deadLetters: 3, failures: 0.25 },
+    },
+  ],
   slowest: [],
 };
 
@@ -58,6 +63,14 @@ describe('the screen of hubgate top', () => {
     assert.deepEqual(
       coloured?.map((line) => stripVTControlCharacters(line)),
       plain,
+    );
+  });
+
+  it('has a line for each outbox', () => {
+    const text = screenOf(OVERVIEW, 'localhost', { columns: null, coloured: false }).join('\n');
+    assert.match(
+      text,
+      /outbox of news read here, rows \S+\/s, waiting 10000, lag 20m 34s, dead letters 3/,
     );
   });
 
