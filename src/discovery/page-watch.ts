@@ -138,7 +138,16 @@ export class PageWatch {
     });
   }
 
+  /** Never throws, because a subscription is in the middle of being added. */
   #began(topic: string): void {
+    try {
+      this.#follow(topic);
+    } catch (error) {
+      this.#options.log.debug('A topic is not watched', { error: messageOf(error) });
+    }
+  }
+
+  #follow(topic: string): void {
     if (this.#isClosed || this.#byTopic.has(topic)) return;
     const { pageOf, followers, states, clock, log } = this.#options;
     const { counts } = followers;

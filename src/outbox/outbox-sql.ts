@@ -75,8 +75,7 @@ CREATE TABLE IF NOT EXISTS ${outbox} (
   private boolean NOT NULL DEFAULT false,
   type text,
   retry bigint
-);
-CREATE INDEX IF NOT EXISTS ${quoted(shortened(`${nameIn(name)}_xid`))} ON ${outbox} (xid, seq);
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000);
 
 -- Rows that cannot be published, with the reason. To try one again, insert it into the outbox.
 CREATE TABLE IF NOT EXISTS ${dead} (

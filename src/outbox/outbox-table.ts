@@ -105,14 +105,13 @@ export class OutboxTable {
     const rows = await on.query(
       `WITH moment AS MATERIALIZED (
         SELECT pg_snapshot_xmin(s) AS xmin, pg_snapshot_xmax(s) AS xmax FROM pg_current_snapshot() AS s
-      ), stop AS (
-        SELECT min(o.seq) AS seq FROM ${this.#table} o, moment WHERE o.xid >= moment.xmin AND o.xid < moment.xmax
       ), picked AS (
         SELECT o.*, octet_length(o.data) + coalesce(octet_length(o.topic), 0) + coalesce(octet_length(o.id), 0)
-          + coalesce(octet_length(array_to_string(o.topics, '')), 0) + coalesce(octet_length(o.type), 0) AS size
-        FROM ${this.#table} o, stop WHERE stop.seq IS NULL OR o.seq < stop.seq ORDER BY o.seq LIMIT $1
+          + coalesce(octet_length(array_to_string(o.topics, '')), 0) + coalesce(octet_length(o.type), 0) AS size,
+          o.xid >= (SELECT xmin FROM moment) AND o.xid < (SELECT xmax FROM moment) AS waits
+        FROM ${this.#table} o ORDER BY o.seq LIMIT $1
       ), counted AS (
-        SELECT *, size > $3 AS too_large,
+        SELECT *, size > $3 AS too_large, bool_or(waits) OVER (ORDER BY seq) AS stopped,
           sum(least(size, $3)) OVER (ORDER BY seq) - least(size, $3) AS before FROM picked
       )
       SELECT seq::text, left(coalesce(id, ''), 2000) AS id, extract(epoch FROM created_at)::text AS at,
@@ -120,7 +119,7 @@ export class OutboxTable {
         CASE WHEN too_large THEN NULL ELSE topics END AS topics,
         CASE WHEN too_large THEN '' ELSE data END AS data,
         private, left(type, 2000) AS type, retry::text, too_large
-      FROM counted WHERE before < $2 ORDER BY counted.seq`,
+      FROM counted WHERE NOT stopped AND before < $2 ORDER BY counted.seq`,
       [ROWS_AT_ONCE, BYTES_AT_ONCE, this.#maxBytes],
       { name: `next of ${this.#table}` },
     );
