@@ -13,7 +13,7 @@ interface PatternEntry {
   readonly subscribers: Set<Subscriber>;
 }
 
-/** Whoever has to know which exact topics somebody follows in this process. */
+/** A part of the process that has to know which exact topics are followed. */
 export interface FollowObserver {
   /** A topic has its first subscriber. */
   began(topic: string): void;

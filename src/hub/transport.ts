@@ -106,7 +106,7 @@ export interface Transport {
 /** Updates of one call of {@link Transport.appendOnce} at most. */
 export const ONCE_UPDATES = 64;
 
-/** The database of a history, for whoever has something else in it. */
+/** The database of a history, for a part of the process that has something else in it. */
 export interface HistoryDatabase {
   /**
    * Whether a connection leads to this database, with the rights to append.

@@ -204,7 +204,7 @@ export class OutboxReader {
     const done: string[] = [];
     try {
       for (let at = 0; at < valid.length; at += hub.mostOnce) {
-        // Whoever has the lock now publishes the rest.
+        // The process that has the lock now publishes the rest.
         if (connection.isLost) return;
         const portion = valid.slice(at, at + hub.mostOnce);
         const updates = portion.map(({ update }) => update);

@@ -119,8 +119,8 @@ COMMIT;
 }
 
 /**
- * The statements that create a trigger. It runs with the rights of whoever creates it, so whoever writes to the table
- * needs none for the outbox, and cannot publish anything else.
+ * The statements that create a trigger. It runs with the rights of the role that creates it, so a role that writes to the
+ * table needs none for the outbox, and cannot publish anything else.
  *
  * @throws HubgateError `bad-table-name`, `bad-topic-template`
  */

@@ -2,12 +2,13 @@
 // inserted, and only rows of transactions below the oldest one that is still open (`pg_snapshot_xmin`).
 //
 // 1. No row overtakes one that was committed before its transaction began, nor one that was committed before the row
-//    itself was inserted: whoever commits first has its number first. If the later row is visible to a look, the
-//    earlier one is visible too, and has a smaller number.
+//    itself was inserted: a row that is committed has its number before any that is inserted later. If the later row is
+//    visible to a look, the earlier one is visible too, and has a smaller number.
 // 2. Nothing is skipped. A number alone would skip the rows of a transaction that was open when its successors were
 //    taken. Here, rows that are done are deleted, and everything that is left is looked at again.
-// 3. Overlapping transactions that write the same row of a table wait for each other, so the one that commits first
-//    has the smaller number, and the last data published are those that the table has. A row of a transaction that is
+// 3. Overlapping transactions that write the same row of a table wait for each other. If they insert into the outbox
+//    after that (a trigger does), the one that commits first has the smaller number, and the last data published are
+//    those that the table has. A row of a transaction that is
 //    not below `pg_snapshot_xmin` yet therefore stops the look: what is behind it waits for it.
 //
 // A row with a transaction number that this server has not reached (a restored backup) counts as committed long ago.

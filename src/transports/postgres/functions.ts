@@ -148,7 +148,7 @@ CREATE FUNCTION ${s}.append_once(
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
-  -- Whoever waited here sees what was appended meanwhile.
+  -- A process that waited here sees what was appended meanwhile.
   SELECT t.position INTO last_position FROM ${s}.streams t WHERE t.id = p_stream FOR UPDATE;
   IF NOT FOUND THEN RAISE EXCEPTION 'the stream was removed' USING ERRCODE = '42P01'; END IF;
   SELECT coalesce(array_agg(nth ORDER BY nth), '{}') INTO kept

@@ -196,7 +196,7 @@ class PostgresTransport implements Transport {
     },
     appendWith: async (connection, statement, updates) => {
       await this.#append.storeWith(connection, statement, updates);
-      // Whoever appends faster than the tail reads would make it miss what is evicted.
+      // Appends that are faster than the tail would make it miss what is evicted.
       await this.caughtUp().catch(() => {});
     },
   };
