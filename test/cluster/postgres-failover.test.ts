@@ -111,9 +111,14 @@ describe('a history in PostgreSQL with a replica that is promoted', () => {
     const url = urlOf(primary, replica);
     const transport = await openHistory(test, { url, log: recorder(log) });
     const seen = collect(transport);
+    const other = await openHistory(test, { url });
+    const signals: string[] = [];
+    other.signals?.receive((message) => signals.push(message));
+    transport.signals?.send('first');
     for (const id of ['a', 'b', 'c']) await transport.append(update(id));
     await until(async () => (await lastPosition(replica)) === 3);
     await replica.kill();
+    transport.signals?.send('lost');
     for (const id of ['lost', 'lost too']) await transport.append(update(id));
     assert.equal(await transport.find('lost'), 4);
     await primary.kill();
@@ -127,6 +132,9 @@ describe('a history in PostgreSQL with a replica that is promoted', () => {
     assert.deepEqual(await replay(0), ['a', 'b', 'c', 'd', 'e', 'f']);
     assert.deepEqual(await replay(4), ['d', 'e', 'f'], 'behind one that was lost');
     assert.equal(await transport.find('d'), 6);
+    transport.signals?.send('second');
+    await until(() => signals.at(-1) === 'second');
+    assert.deepEqual(signals, ['first', 'lost', 'second']);
     const told = log.find(({ message }) => message.includes('has lost its end'));
     assert.deepEqual(told?.fields, { lost: 2, replaced: 0 });
   });
@@ -135,7 +143,11 @@ describe('a history in PostgreSQL with a replica that is promoted', () => {
     const postgres = await startPostgres(test, test);
     if (postgres === null) return;
     await (await openHistory(test, { url: postgres.url })).append(update('a'));
-    const replicated = await openHistory(test, { url: postgres.url, durability: 'replicated' });
+    const log: LogLine[] = [];
+    const options = { url: postgres.url, log: recorder(log) };
+    const replicated = await openHistory(test, { ...options, durability: 'replicated' });
+    assert.match(String(log[0]?.fields['reason']), /synchronous_standby_names/);
+    await assert.rejects(replicated.check(), { code: 'transport-failed' });
     await assert.rejects(replicated.append(update('b')), {
       code: 'transport-failed',
       message: /durability replicated needs synchronous_standby_names/,

@@ -17,6 +17,8 @@ import { startRelay } from '../support/relay.ts';
 import { TestClock } from '../support/test-clock.ts';
 
 const server = sharedPostgres();
+/** After which a node looks without a notification. */
+const LOOK_MS = 5000;
 
 describe('a history in PostgreSQL whose answers are lost', () => {
   it('stores nothing twice when an append is retried', async (test) => {
@@ -108,6 +110,28 @@ describe('a history in PostgreSQL that becomes unavailable', () => {
     );
   });
 
+  it('is woken by a notification, without a look of its own', async (test) => {
+    const postgres = await server(test);
+    if (postgres === null) return;
+    const never = (): void => {};
+    const after: Clock['after'] = (delayMs, task) =>
+      delayMs === LOOK_MS ? never : systemClock.after(delayMs, task);
+    const [waiting, here] = [
+      await openHistory(test, { url: postgres.url, clock: { ...systemClock, after } }),
+      await openHistory(test, { url: postgres.url }),
+    ];
+    const seen: string[] = [];
+    waiting.tail((entries) => seen.push(...ids(entries)));
+    waiting.signals?.receive((message) => seen.push(message));
+    for (const id of ['a', 'b']) {
+      await here.append(update(id));
+      await until(() => seen.at(-1) === id);
+    }
+    here.signals?.send('signal');
+    await until(() => seen.at(-1) === 'signal');
+    assert.deepEqual(seen, ['a', 'b', 'signal']);
+  });
+
   it('finds what it was not notified of, and skips nothing for a client that is ahead', async (test) => {
     const postgres = await server(test);
     if (postgres === null) return;
@@ -162,6 +186,27 @@ describe('a history in PostgreSQL that becomes unavailable', () => {
     relay.resume();
     await until(() => seen.includes('b'));
     assert.deepEqual(seen.slice(-2), ['second', 'b']);
+  });
+
+  it('reports a signal before the update that the same node stores after it', async (test) => {
+    const postgres = await server(test);
+    if (postgres === null) return;
+    const [there, here] = [
+      await openHistory(test, { url: postgres.url }),
+      await openHistory(test, { url: postgres.url }),
+    ];
+    const seen: string[] = [];
+    there.tail((entries) => seen.push(...ids(entries)));
+    there.signals?.receive((message) => seen.push(message));
+    for (let round = 0; round < 50; round += 1) {
+      here.signals?.send(`signal ${round}`);
+      await here.append(update(`update ${round}`));
+    }
+    await until(() => seen.at(-1) === 'update 49');
+    const tooLate = Array.from({ length: 50 }, (_, round) => round).filter(
+      (round) => seen.indexOf(`signal ${round}`) > seen.indexOf(`update ${round}`),
+    );
+    assert.deepEqual([tooLate, seen.length], [[], 100]);
   });
 
   it('starts over when its tables were removed', async (test) => {

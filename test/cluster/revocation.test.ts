@@ -6,6 +6,7 @@ import { freePort } from '../support/free-port.ts';
 import { openStream, send, type Stream } from '../support/http.ts';
 import { signToken } from '../support/hub-server.ts';
 import { cli, startProcess } from '../support/process.ts';
+import { startPostgres } from '../support/postgres-server.ts';
 import { startRedis } from '../support/redis-server.ts';
 import { startRelay } from '../support/relay.ts';
 import { temporaryDirectory } from '../support/temporary-directory.ts';
@@ -13,43 +14,50 @@ import { temporaryDirectory } from '../support/temporary-directory.ts';
 const KEY = 'the key of publishers and subscribers, long enough';
 const RESOURCE = 'https://hub.example/.well-known/hub';
 
-describe('a token that is revoked through the admin API of one gateway', () => {
-  for (const workers of [1, 2]) {
-    it(`loses its streams on the other gateways: ${workers} workers`, async (test) => {
-      const redis = await startRedis(test, test);
-      if (redis === null) return;
-      const [here, there] = [
-        await start(test, redis.url, workers),
-        await start(test, redis.url, 1),
-      ];
+const STORES = [
+  ['redis', startRedis, (port: number) => `redis://127.0.0.1:${port}`],
+  ['postgres', startPostgres, (port: number) => `postgres://postgres@127.0.0.1:${port}/postgres`],
+] as const;
+
+for (const [kind, startStore, urlOf] of STORES) {
+  describe(`a token that is revoked through the admin API of one gateway, with ${kind}`, () => {
+    for (const workers of [1, 2]) {
+      it(`loses its streams on the other gateways: ${workers} workers`, async (test) => {
+        const store = await startStore(test, test);
+        if (store === null) return;
+        const [here, there] = [
+          await start(test, kind, urlOf(store.port), workers),
+          await start(test, kind, urlOf(store.port), 1),
+        ];
+        const [revoked, kept] = [await there.open(test, 'a'), await there.open(test, 'b')];
+        const own = await here.open(test, 'a');
+        const answer = await send(`${here.admin}/hub/revoke?jti=a`, { method: 'POST' });
+        assert.deepEqual(JSON.parse(answer.body), { ended: 1 });
+        await Promise.all([own.untilEnd(), revoked.untilEnd()]);
+        assert.equal(kept.ended, false);
+      });
+    }
+
+    it('loses them on a gateway that was disconnected, before it delivers later updates', async (test) => {
+      const store = await startStore(test, test);
+      if (store === null) return;
+      const relay = await startRelay(test, store.port);
+      const here = await start(test, kind, urlOf(store.port), 1);
+      const there = await start(test, kind, urlOf(relay.port), 1);
       const [revoked, kept] = [await there.open(test, 'a'), await there.open(test, 'b')];
-      const own = await here.open(test, 'a');
-      const answer = await send(`${here.admin}/hub/revoke?jti=a`, { method: 'POST' });
-      assert.deepEqual(JSON.parse(answer.body), { ended: 1 });
-      await Promise.all([own.untilEnd(), revoked.untilEnd()]);
-      assert.equal(kept.ended, false);
+      await here.publish('before');
+      await Promise.all([revoked.untilId('before'), kept.untilId('before')]);
+      relay.cut();
+      await send(`${here.admin}/hub/revoke?jti=a`, { method: 'POST' });
+      await here.publish('after');
+      relay.heal();
+      await Promise.all([revoked.untilEnd(), kept.untilId('after')]);
+      assert.deepEqual(revoked.ids, ['before']);
     });
-  }
-
-  it('loses them on a gateway that was disconnected, before it delivers later updates', async (test) => {
-    const redis = await startRedis(test, test);
-    if (redis === null) return;
-    const relay = await startRelay(test, redis.port);
-    const here = await start(test, redis.url, 1);
-    const there = await start(test, `redis://127.0.0.1:${relay.port}`, 1);
-    const [revoked, kept] = [await there.open(test, 'a'), await there.open(test, 'b')];
-    await here.publish('before');
-    await Promise.all([revoked.untilId('before'), kept.untilId('before')]);
-    relay.cut();
-    await send(`${here.admin}/hub/revoke?jti=a`, { method: 'POST' });
-    await here.publish('after');
-    relay.heal();
-    await Promise.all([revoked.untilEnd(), kept.untilId('after')]);
-    assert.deepEqual(revoked.ids, ['before']);
   });
-});
+}
 
-async function start(test: TestContext, redis: string, workers: number) {
+async function start(test: TestContext, kind: string, url: string, workers: number) {
   const directory = await temporaryDirectory(test);
   const [port, adminPort] = [await freePort(), await freePort()];
   const hub = `http://localhost:${port}/.well-known/hub`;
@@ -70,8 +78,8 @@ http://localhost:${port} {
 			${keys.join('\n\t\t\t')}
 		}
 		resource_identifier ${RESOURCE}
-		transport redis {
-			url ${redis}
+		transport ${kind} {
+			url ${url}
 			stream test
 		}
 	}

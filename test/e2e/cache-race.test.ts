@@ -9,6 +9,7 @@ import { freePort } from '../support/free-port.ts';
 import { openStream, send } from '../support/http.ts';
 import { signToken } from '../support/hub-server.ts';
 import { cli, startProcess } from '../support/process.ts';
+import { startPostgres } from '../support/postgres-server.ts';
 import { startRedis } from '../support/redis-server.ts';
 import { temporaryDirectory } from '../support/temporary-directory.ts';
 
@@ -170,6 +171,11 @@ async function publish(origin: string, id: string): Promise<number> {
   return status;
 }
 
+const STORES = [
+  ['redis', startRedis],
+  ['postgres', startPostgres],
+] as const;
+
 describe('cache, races with updates', () => {
   it('does not store or share a response that the app began before the update', async (test) => {
     const app = await startApp(test);
@@ -203,14 +209,16 @@ describe('cache, races with updates', () => {
     await race(test, app, [await startNode(test, app, '', 2)]);
   });
 
-  it('never does so on two nodes with Redis', async (test) => {
-    const redis = await startRedis(test, test);
-    if (redis === null) return;
-    const app = await startApp(test);
-    const transport = `transport redis {\n\t\t\turl ${redis.url}\n\t\t\tstream shared\n\t\t}`;
-    await race(test, app, [
-      await startNode(test, app, transport, 1),
-      await startNode(test, app, transport, 1),
-    ]);
-  });
+  for (const [kind, startStore] of STORES) {
+    it(`never does so on two nodes with ${kind}`, async (test) => {
+      const store = await startStore(test, test);
+      if (store === null) return;
+      const app = await startApp(test);
+      const transport = `transport ${kind} {\n\t\t\turl ${store.url}\n\t\t\tstream shared\n\t\t}`;
+      await race(test, app, [
+        await startNode(test, app, transport, 1),
+        await startNode(test, app, transport, 1),
+      ]);
+    });
+  }
 });

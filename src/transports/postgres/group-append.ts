@@ -97,6 +97,8 @@ interface GroupAppendOptions
   readonly storedLog: StoredLog;
   readonly handedOut: HandedOut;
   readonly readBacks: ReadBacks;
+  /** Must be stored before the updates that follow them. */
+  readonly signals: { readonly sent: Promise<unknown> };
   /** Delivers a group that follows what was read, without reading it; returns whether it did. */
   readonly deliver: (entries: readonly StoredEntry[], signals: number) => boolean;
   readonly clock: Clock;
@@ -117,7 +119,8 @@ export class GroupAppend {
    * @throws HubgateError `transport-failed` if it is not stored, `transport-uncertain` if that is unknown
    */
   async store(group: readonly Update[]): Promise<void> {
-    const { clock, sessions } = this.#options;
+    const { clock, sessions, signals } = this.#options;
+    await signals.sent;
     this.#batch += 1;
     const name = randomBytes(12).toString('base64url');
     const end = clock.monotonic() + RETRY_MS;
@@ -150,7 +153,8 @@ export class GroupAppend {
     statement: JoinedStatement,
     updates: readonly Update[],
   ): Promise<void> {
-    const { storedLog, schema, maxLength, maxAgeMs, durability } = this.#options;
+    const { storedLog, schema, maxLength, maxAgeMs, durability, signals } = this.#options;
+    await signals.sent;
     const request = {
       ...{ schema, maxLength, maxAgeMs, durability, stream: storedLog.stream, writer: null },
       name: randomBytes(12).toString('base64url'),
@@ -167,9 +171,10 @@ export class GroupAppend {
     group: readonly Update[],
     end: number,
   ): Promise<void> {
-    const { writer, storedLog, handedOut, readBacks, deliver, clock, ...limits } = this.#options;
+    const { writer, storedLog, handedOut, readBacks, deliver, clock } = this.#options;
+    const { schema, maxLength, maxAgeMs, durability } = this.#options;
     const { position, previous, signals, updates } = await appendGroup(session.appends, {
-      ...limits,
+      ...{ schema, maxLength, maxAgeMs, durability },
       ...{ name, updates: group, stream: storedLog.stream },
       writer: { id: writer, batch: this.#batch },
       times: group.map(() => null),

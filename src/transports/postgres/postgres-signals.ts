@@ -26,6 +26,7 @@ export class PostgresSignals implements TransportSignals {
   readonly #s: string;
   readonly #known = new Map<number, string>();
   #waiting: string[] = [];
+  #sent: Promise<unknown> = Promise.resolve();
   #listener: (message: string) => void = () => {};
   #last = 0;
 
@@ -40,10 +41,16 @@ export class PostgresSignals implements TransportSignals {
   }
 
   send(message: string): void {
-    this.#add(message).catch(() => {
+    const sent = this.#add(message).catch(() => {
       this.#waiting.push(message);
       if (this.#waiting.length > WAITING) this.#waiting.shift();
     });
+    this.#sent = Promise.all([this.#sent, sent]);
+  }
+
+  /** Resolves when each signal so far is stored, or waits for the store to be back. Updates that follow wait for it. */
+  get sent(): Promise<unknown> {
+    return this.#sent;
   }
 
   receive(listener: (message: string) => void): void {

@@ -14,6 +14,7 @@ import type { Clock } from '../../kernel/clock.ts';
 import { HubgateError } from '../../kernel/error.ts';
 import type { Logger } from '../../kernel/log.ts';
 import { Sessions } from '../../kernel/sessions.ts';
+import type { Queries } from '../../postgres/connection.ts';
 import { faultOf } from '../../postgres/errors.ts';
 import { GroupCommit } from '../group-commit.ts';
 import { HandedOut } from '../handed-out.ts';
@@ -36,6 +37,8 @@ export interface PostgresTransportOptions
   readonly presenceClock?: Clock;
   readonly log: Logger;
 }
+
+const NO_STANDBYS = 'durability replicated needs synchronous_standby_names on the server';
 
 /** How long a client waits if another node has already delivered the entry of its cursor. */
 const CATCH_UP_MS = 5000;
@@ -62,6 +65,8 @@ class PostgresTransport implements Transport {
   readonly signals: PostgresSignals;
   readonly #s: string;
   readonly #schema: string;
+  readonly #durability: PostgresTransportConfig['durability'];
+  readonly #log: Logger;
   readonly #sessions: Sessions<Session>;
   readonly #storedLog: StoredLog;
   readonly #handedOut = new HandedOut();
@@ -99,7 +104,7 @@ class PostgresTransport implements Transport {
     const reader = new NotifiedReader({ ...read, signals, log });
     const append = new GroupAppend({
       ...{ ...read, schema, maxLength, maxAgeMs, durability, sessions },
-      ...{ writer: this.#process, deliver: reader.deliverOwn },
+      ...{ writer: this.#process, deliver: reader.deliverOwn, signals },
     });
     // A group must not evict its own entries before a reader has seen them.
     const most = maxLength === 0 ? Infinity : maxLength;
@@ -109,6 +114,8 @@ class PostgresTransport implements Transport {
     this.#append = append;
     this.#s = quoted(schema);
     this.#schema = schema;
+    this.#durability = durability;
+    this.#log = log;
     this.#sessions = sessions;
     this.#storedLog = storedLog;
     this.#readBacks = readBacks;
@@ -263,13 +270,10 @@ class PostgresTransport implements Transport {
 
   async check(): Promise<void> {
     this.#refuseClosed();
-    await this.#ask((session) =>
-      session.commands.query(
-        `INSERT INTO ${this.#s}.writers VALUES ($1, 'check', 0, 0, now())
-          ON CONFLICT (stream, writer) DO UPDATE SET at = excluded.at`,
-        [this.#storedLog.stream],
-      ),
-    );
+    const standbys = await this.#ask(({ commands }) => this.#standbys(commands));
+    if (this.#durability === 'replicated' && standbys === '') {
+      throw new HubgateError('transport-failed', `PostgreSQL refuses updates: ${NO_STANDBYS}`);
+    }
   }
 
   close(): Promise<void> {
@@ -280,6 +284,21 @@ class PostgresTransport implements Transport {
   async #prepare({ commands }: Session): Promise<void> {
     await ensureTables(commands, this.#schema);
     await this.#storedLog.create(commands);
+    if (this.#durability === 'replicated' && (await this.#standbys(commands)) === '') {
+      this.#log.warn('PostgreSQL refuses updates', { reason: NO_STANDBYS });
+    }
+  }
+
+  /** Writes, and resolves to the synchronous standbys that the server is configured with. */
+  async #standbys(on: Queries): Promise<string> {
+    const [row] = await on.query(
+      `INSERT INTO ${this.#s}.writers VALUES ($1, 'check', 0, 0, now())
+        ON CONFLICT (stream, writer) DO UPDATE SET at = excluded.at
+        RETURNING current_setting('synchronous_standby_names') AS standbys`,
+      [this.#storedLog.stream],
+      { name: `${this.#s} check` },
+    );
+    return String(row?.['standbys']);
   }
 
   async #finish(): Promise<void> {

@@ -70,7 +70,7 @@ export class StoredLog implements ComparedLog<Queries> {
       LEFT JOIN LATERAL (${this.#pageSql('p.position > $2')}) e ON true
       WHERE s.id = $1 ORDER BY e.position`;
     const values = [this.stream, after, limit, finite(bytes)];
-    const rows = await on.query(text, values, { name: `${s} view` });
+    const rows = await on.query(text, values, { name: `${s} view`, timeoutMs: VIEW_TIMEOUT_MS });
     const [first] = rows;
     const entries = rows.filter((row) => row['position'] !== null).map(decodeEntry);
     const signals = Number(first?.['signals'] ?? 0);
@@ -140,6 +140,8 @@ export class StoredLog implements ComparedLog<Queries> {
   }
 }
 
+/** A server that says nothing for this long is given up, so that a network that was cut is noticed soon. */
+const VIEW_TIMEOUT_MS = 5000;
 /** Entries of a page, however many are asked for. */
 const MOST = 10_000;
 

@@ -30,6 +30,8 @@ interface GroupAppendOptions {
   readonly sessions: Sessions<Session>;
   readonly handedOut: HandedOut;
   readonly readBacks: ReadBacks;
+  /** Must be stored before the updates that follow them. */
+  readonly signals: { readonly sent: Promise<unknown> };
   readonly clock: Clock;
 }
 
@@ -54,7 +56,8 @@ export class GroupAppend {
    * @throws HubgateError `transport-failed` if it is not stored, `transport-uncertain` if that is unknown
    */
   async store(group: readonly Update[]): Promise<void> {
-    const { clock, sessions, handedOut } = this.#options;
+    const { clock, sessions, handedOut, signals } = this.#options;
+    await signals.sent;
     const name = randomBytes(12).toString('base64url');
     let since = handedOut.stored;
     const updates = group.flatMap(appendArguments);

@@ -24,6 +24,7 @@ interface RedisSignalsOptions {
 export class RedisSignals implements TransportSignals {
   readonly #options: RedisSignalsOptions;
   #waiting: string[] = [];
+  #sent: Promise<unknown> = Promise.resolve();
   #listener: (message: string) => void = () => {};
   /** Stream id of the last signal that was read. */
   last = '0';
@@ -33,10 +34,16 @@ export class RedisSignals implements TransportSignals {
   }
 
   send(message: string): void {
-    this.#add(message).catch(() => {
+    const sent = this.#add(message).catch(() => {
       this.#waiting.push(message);
       if (this.#waiting.length > WAITING) this.#waiting.shift();
     });
+    this.#sent = Promise.all([this.#sent, sent]);
+  }
+
+  /** Resolves when each signal so far is stored, or waits for the store to be back. Updates that follow wait for it. */
+  get sent(): Promise<unknown> {
+    return this.#sent;
   }
 
   receive(listener: (message: string) => void): void {

@@ -98,7 +98,7 @@ class RedisTransport implements Transport {
     const readBacks = new ReadBacks(clock);
     const read = { keys, replicas, handedOut, readBacks };
     this.#reader = new BlockingReader({ ...read, storedLog, signals, log });
-    const append = new GroupAppend({ ...read, maxLength, maxAgeMs, sessions, clock });
+    const append = new GroupAppend({ ...read, signals, maxLength, maxAgeMs, sessions, clock });
     // A group must not evict its own entries before the reader has seen them.
     const most = maxLength === 0 ? Infinity : maxLength;
     this.#commits = new GroupCommit((group) => append.store(group), clock, most);

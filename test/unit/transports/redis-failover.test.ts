@@ -43,6 +43,7 @@ describe('a history in Redis that loses its end while a group is stored', () => 
     const append = new GroupAppend({
       ...{ keys: hubKeys('test'), maxLength: 0, maxAgeMs: 0, replicas: 0, clock: systemClock },
       ...{ sessions, handedOut, readBacks: new ReadBacks(systemClock) },
+      signals: { sent: Promise.resolve() },
     });
     await append.store([update('a')]);
     assert.deepEqual(lookedFrom, ['', '95-1', '95-1']);
