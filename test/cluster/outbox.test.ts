@@ -11,8 +11,9 @@ import { RecordedLog } from '../support/recorded-log.ts';
 import { temporaryDirectory } from '../support/temporary-directory.ts';
 import { TurnedClock } from '../support/turned-clock.ts';
 
-/** Connections that commit and roll back, and the transactions of each. */
+/** Connections that commit and roll back, and the transactions of each: more, until some nodes were killed. */
 const WRITERS = 16;
+const KILLS = 3;
 const TRANSACTIONS = Number(process.env['HUBGATE_OUTBOX_TRANSACTIONS'] ?? 40);
 
 async function startOutbox(
@@ -277,10 +278,13 @@ async function write(
   server: PostgresServer,
   writer: number,
   moment: () => number,
+  progress: { readonly kills: number },
 ): Promise<Transaction[]> {
   const connection = await client(test, server);
   const done: Transaction[] = [];
-  for (let number = 0; number < TRANSACTIONS; number += 1) {
+  const most = 20 * TRANSACTIONS;
+  for (let number = 0; number < most; number += 1) {
+    if (number >= TRANSACTIONS && progress.kills >= KILLS) break;
     const began = moment();
     const ids: string[] = [];
     await connection.query('BEGIN');
@@ -314,6 +318,7 @@ function checkOrder(found: readonly string[], transactions: readonly Transaction
     'exactly the committed rows, each once',
   );
   const of = new Map(transactions.flatMap((one) => one.ids.map((id) => [id, one] as const)));
+  const placeOf = new Map(found.map((id, place) => [id, place]));
   let firstCommitBehind = Infinity;
   for (const id of found.toReversed()) {
     const { began, committed } = of.get(id) ?? assert.fail(id);
@@ -321,7 +326,7 @@ function checkOrder(found: readonly string[], transactions: readonly Transaction
     firstCommitBehind = Math.min(firstCommitBehind, committed);
   }
   for (const { ids } of transactions) {
-    const places = ids.map((id) => found.indexOf(id));
+    const places = ids.map((id) => placeOf.get(id) ?? -1);
     assert.deepEqual(
       places,
       [...places].sort((a, b) => a - b),
@@ -351,14 +356,15 @@ describe(`an outbox that ${WRITERS} connections write and three nodes read`, () 
       const nodes = await Promise.all([start(), start(), start()]);
       let now = 0;
       const moment = (): number => (now += 1);
-      const writers = { areWriting: true };
+      const progress = { areWriting: true, kills: 0 };
       const writing = Promise.all(
-        Array.from({ length: WRITERS }, (_, writer) => write(test, server, writer, moment)),
+        Array.from({ length: WRITERS }, (_, writer) =>
+          write(test, server, writer, moment, progress),
+        ),
       ).finally(() => {
-        writers.areWriting = false;
+        progress.areWriting = false;
       });
-      let kills = 0;
-      while (writers.areWriting) {
+      while (progress.areWriting) {
         // The reader loses its session over and over: another one takes over, and publishes what that one may be
         // publishing at this moment.
         for (let cut = 0; cut < 12; cut += 1) {
@@ -367,13 +373,13 @@ describe(`an outbox that ${WRITERS} connections write and three nodes read`, () 
             `SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'`,
           );
         }
-        const index = kills % nodes.length;
+        const index = progress.kills % nodes.length;
         nodes[index]?.program.process.child.kill('SIGKILL');
-        kills += 1;
+        progress.kills += 1;
         nodes[index] = await start();
       }
       const transactions = (await writing).flat();
-      assert.ok(kills >= 3);
+      assert.ok(progress.kills >= KILLS);
       const [{ origin }] = nodes;
       await server.query(insert('urn:last'));
       while ((await server.query('SELECT 1 FROM hub_outbox LIMIT 1')).length > 0) await pause(20);
