@@ -28,6 +28,7 @@ export class TimerWheel {
   /** The last tick that has been handled completely. */
   #tick: number;
   #stop: (() => void) | undefined;
+  #isAdvancing = false;
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -37,7 +38,9 @@ export class TimerWheel {
   /** Lets `timer` expire `delayMs` from now. This replaces its former expiry. */
   arm(timer: WheelTimer, delayMs: number): void {
     this.cancel(timer);
-    if (this.#size === 0) this.#tick = this.#currentTick();
+    // An empty wheel has nothing to catch up on. While it advances, the tick is still being handled: the timer that
+    // expires now may be the last one, and may be set again for the next tick.
+    if (this.#size === 0 && !this.#isAdvancing) this.#tick = this.#currentTick();
     const due = Math.ceil((this.#clock.monotonic() + delayMs) / TICK_MS);
     timer.dueTick = Math.max(due, this.#tick + 1, 1);
     this.#slot(timer.dueTick).add(timer);
@@ -61,9 +64,14 @@ export class TimerWheel {
     let left = EXPIRED_AT_ONCE;
     // Even after a pause longer than one revolution, each slot needs only one visit.
     this.#tick = Math.max(this.#tick, now - SLOTS);
-    while (this.#tick < now && left > 0) {
-      left = this.#expire(this.#tick + 1, now, left);
-      if (left > 0) this.#tick += 1;
+    this.#isAdvancing = true;
+    try {
+      while (this.#tick < now && left > 0) {
+        left = this.#expire(this.#tick + 1, now, left);
+        if (left > 0) this.#tick += 1;
+      }
+    } finally {
+      this.#isAdvancing = false;
     }
     if (this.#size > 0) this.#stop ??= this.#clock.after(left > 0 ? TICK_MS : 0, this.#advance);
   };

@@ -150,6 +150,23 @@ describe('timer wheel', () => {
     assert.equal(ran.length, 1);
   });
 
+  it('is in time for a timer that is alone and sets itself again for the very next tick', () => {
+    const clock = new TestClock();
+    const wheel = new TimerWheel(clock);
+    const start = clock.monotonic();
+    const ran: number[] = [];
+    const timer: WheelTimer = {
+      dueTick: 0,
+      expire: () => {
+        ran.push(clock.monotonic() - start);
+        if (ran.length < 4) wheel.arm(timer, 50);
+      },
+    };
+    wheel.arm(timer, 100);
+    clock.advance(1_000);
+    assert.deepEqual(ran, [100, 150, 200, 250]);
+  });
+
   it('lets at most 250 timers expire in one turn', () => {
     const clock = new TestClock();
     const turns: number[] = [];
