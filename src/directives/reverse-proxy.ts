@@ -12,6 +12,7 @@ import {
   headerOperation,
   headerValue,
   ranges,
+  size,
   statusClasses,
 } from '../hubfile/values.ts';
 import { dynamicUpstreams } from './reverse-proxy/dynamic.ts';
@@ -28,6 +29,7 @@ import {
   type BalancingPolicy,
   defaultActiveHealth,
   defaultReverseProxy,
+  MAX_BUFFER,
   MAX_WEIGHT,
   type ReverseProxyConfig,
 } from '../proxy/proxy-config.ts';
@@ -90,6 +92,8 @@ reverse_proxy [<matcher>] [<upstream…>] {
     rewrite <to>
     header_up [+|-]<field> [<value>|<find>] [<replace>]
     header_down [+|-|?]<field> [<value>|<find>] [<replace>]
+    request_buffers <size>
+    response_buffers <size>
     flush_interval <duration>
     stream_timeout <duration>
     stream_close_delay <duration>
@@ -260,6 +264,8 @@ const OPTIONS: OptionTable<Draft> = {
   header_down: (cursor, sofar) => ({
     headerDown: [...sofar.headerDown, headerOperation(cursor, 'response')],
   }),
+  request_buffers: (cursor) => ({ requestBuffers: bufferSize(cursor) }),
+  response_buffers: (cursor) => ({ responseBuffers: bufferSize(cursor) }),
   flush_interval: (cursor) => ({ flushIntervalMs: flushInterval(cursor) }),
   stream_timeout: (cursor) => ({ streamTimeoutMs: duration(cursor) }),
   stream_close_delay: (cursor) => ({ streamCloseDelayMs: duration(cursor) }),
@@ -273,13 +279,19 @@ const UNSUPPORTED: Readonly<Record<string, string>> = {
   health_upstream: 'use health_port',
   health_request_body: 'use health_uri and health_method',
   health_follow_redirects: 'a redirect counts as unhealthy: write its target in health_uri',
-  buffer_requests: 'hubgate streams bodies',
-  buffer_responses: 'hubgate streams bodies',
-  max_buffer_size: 'hubgate streams bodies',
+  buffer_requests: 'use request_buffers',
+  buffer_responses: 'use response_buffers',
+  max_buffer_size: 'use request_buffers and response_buffers',
   verbose_logs: 'hubgate logs each failed attempt at level debug',
-  request_buffers: 'hubgate streams bodies',
-  response_buffers: 'hubgate streams bodies',
 };
+
+function bufferSize(cursor: Cursor): number {
+  const word = cursor.peek();
+  const bytes = size(cursor);
+  return bytes <= MAX_BUFFER || word === undefined
+    ? bytes
+    : badValue(cursor, word, 'a size of at most 16MiB');
+}
 
 function health(
   { activeHealth }: Draft,

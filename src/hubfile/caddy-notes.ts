@@ -82,7 +82,7 @@ export const caddyNotes: Readonly<Record<string, Readonly<Record<string, Note>>>
       /max_size/,
     ),
     reverse_proxy: page(
-      'bodies are never buffered; Via is added; forwarded fields of who is not trusted are dropped',
+      'bodies are streamed, except for the bounded request_buffers and response_buffers; Via is added; forwarded fields of who is not trusted are dropped',
     ),
     tls: page("files, ACME and the gateway's own authority; keys are ECDSA P-256"),
   },

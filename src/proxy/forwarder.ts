@@ -37,6 +37,8 @@ interface Attempt {
   readonly connections: Connections;
   /** See {@link Forwarder.bodyOf}. */
   readonly body: LeasedBody | null;
+  /** The length of a body that has been read to its end; null if it has not. */
+  readonly bodyLength: number | null;
 }
 
 /** Converts an exchange to a request to an upstream, and sends it in the way that the upstream requires. */
@@ -75,15 +77,21 @@ export class Forwarder {
    * @throws ForwardError, HttpError as {@link Connections.forward}
    */
   forward(attempt: Attempt, response: UpstreamResponse): Promise<void> {
-    const { exchange, address, connections, body } = attempt;
+    const { exchange, address, connections, body, bodyLength } = attempt;
     const { clock, trustPool, tunnels } = this.#options;
     const headers = this.#fieldsOf(exchange, address, body !== null);
+    // The client has sent all of it.
+    if (bodyLength !== null) headers.delete('expect');
+    const hasTrailers = headers.has('trailer');
+    const declared = exchange.headers.get('content-length') ?? null;
+    const contentLength =
+      declared ?? (bodyLength === null || hasTrailers ? null : String(bodyLength));
     const expand = (template: string): string => this.#options.expand(template, exchange);
     const path = this.#targetOf(exchange);
     const target = { address, settings: this.#config.transport, trustPool };
     const { fastcgi } = this.#config;
     if (fastcgi !== null) {
-      const request = this.#scriptRequest(fastcgi, exchange, headers, body);
+      const request = { ...this.#scriptRequest(fastcgi, exchange, headers, body), contentLength };
       return forwardByFastcgi(target, request, response);
     }
     if (exchange.upgrade !== null && wantsWebSocket(exchange)) {
@@ -94,7 +102,7 @@ export class Forwarder {
       target: path,
       headers,
       body,
-      contentLength: exchange.headers.get('content-length') ?? null,
+      contentLength,
       trailers: () => {
         const list = exchange.trailers();
         // A field that is removed from the head must not arrive in the trailers.

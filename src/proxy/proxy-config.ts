@@ -58,6 +58,9 @@ export interface ReverseProxyConfig {
   readonly rewrite: string | null;
   readonly headerUp: readonly HeaderOperation[];
   readonly headerDown: readonly HeaderOperation[];
+  /** Bytes of a body that are read before it is passed on; 0: it is streamed. At most {@link MAX_BUFFER}. */
+  readonly requestBuffers: number;
+  readonly responseBuffers: number;
   /** Accepted for compatibility with Caddy: responses are always flushed at once. */
   readonly flushIntervalMs: number;
   /** Longest life of an upgraded connection; 0 means no limit. */
@@ -104,6 +107,9 @@ export interface FastcgiConfig {
   readonly env: readonly { readonly name: string; readonly value: string }[];
 }
 
+/** The largest buffer for a body, in bytes. */
+export const MAX_BUFFER = 16 * 1024 * 1024;
+
 export const defaultFastcgi: FastcgiConfig = {
   root: null,
   resolveRootSymlink: false,
@@ -144,6 +150,8 @@ export const defaultReverseProxy: ReverseProxyConfig = {
   rewrite: null,
   headerUp: [],
   headerDown: [],
+  requestBuffers: 0,
+  responseBuffers: 0,
   flushIntervalMs: 0,
   streamTimeoutMs: 0,
   streamCloseDelayMs: 0,

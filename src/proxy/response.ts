@@ -6,6 +6,7 @@ import type { HeaderList } from '../http/header-list.ts';
 import { HubgateError } from '../kernel/error.ts';
 import type { ResponseRecorder } from './response-recorder.ts';
 import type { Choice } from './balancing.ts';
+import { BufferedResponse, type BufferSpace } from './buffers.ts';
 import { ForwardError } from './forward-error.ts';
 import type { ReceivedProtocol } from './forwarding.ts';
 import { HeldBody, intercept } from './held-response.ts';
@@ -21,6 +22,14 @@ interface Interception {
   /** They may want its response after all. */
   readonly copies: boolean;
 }
+
+/** How much of a body waits before the response begins, in bytes, and the memory for it. */
+export interface ResponseBuffers {
+  readonly limit: number;
+  readonly space: BufferSpace | null;
+}
+
+const NO_BUFFERS: ResponseBuffers = { limit: 0, space: null };
 
 /** The changes of a proxy to the responses of its upstreams. */
 export interface ResponseRules {
@@ -85,6 +94,10 @@ export class UpstreamResponse implements UpgradeSink {
   readonly #next: Next;
   /** The body that waits for the decision of routes. */
   #held: HeldBody | null = null;
+  readonly #buffers: ResponseBuffers | null;
+  /** The body that waits until it is complete or too large to wait. */
+  #buffered: BufferedResponse | null = null;
+  #releaseSpace: () => void = () => {};
   /** The body to the client, and the stream that records the written data on its way. */
   #recorded: { readonly tee: Writable; readonly body: Writable } | null = null;
 
@@ -95,7 +108,9 @@ export class UpstreamResponse implements UpgradeSink {
     onStatus: (status: number) => void,
     next: Next,
     recorder: ResponseRecorder | null = null,
+    buffers: ResponseBuffers | null = null,
   ) {
+    this.#buffers = buffers;
     this.#next = next;
     this.#recorder = recorder;
     this.#exchange = exchange;
@@ -135,6 +150,12 @@ export class UpstreamResponse implements UpgradeSink {
     return answer.copies ? this.#hold(answer.answer, head) : this.#leave(answer.answer, head);
   }
 
+  /** The exchange with the upstream has failed: nothing more will come. */
+  fail(): void {
+    this.#buffered?.destroy();
+    this.#releaseSpace();
+  }
+
   /** Whether routes have begun to run, so that there is no second try. */
   get isHeld(): boolean {
     return this.#held !== null;
@@ -170,6 +191,15 @@ export class UpstreamResponse implements UpgradeSink {
 
   onEnd(body: Writable, trailers: HeaderList): void {
     dropForbiddenTrailers(trailers);
+    if (body === this.#buffered) {
+      const hasTrailers = [...trailers].length > 0;
+      this.#buffered.finish(hasTrailers, (target) => this.#end(target, trailers));
+      return;
+    }
+    this.#end(body, trailers);
+  }
+
+  #end(body: Writable, trailers: HeaderList): void {
     if (body === this.#held) {
       this.#held.finish((target) => this.#exchange.end(target, trailers));
       return;
@@ -191,6 +221,25 @@ export class UpstreamResponse implements UpgradeSink {
   }
 
   #begin(head: ResponseHead): Writable {
+    const { limit, space } = this.#buffers ?? NO_BUFFERS;
+    const isStream = /^text\/event-stream\b/i.test(head.headers.get('content-type') ?? '');
+    if (limit === 0 || head.isWhole === true || isStream || this.#exchange.method === 'HEAD') {
+      return this.#start(head);
+    }
+    const release = space?.take(limit) ?? null;
+    if (release === null) return this.#start(head);
+    this.#buffered = new BufferedResponse(limit, (length) => {
+      const { headers } = head;
+      const mayHaveLength = length !== null && head.status !== 204 && head.status !== 304;
+      if (mayHaveLength && !headers.has('content-length'))
+        headers.append('Content-Length', String(length));
+      return this.#start(head);
+    });
+    this.#releaseSpace = release;
+    return this.#buffered.once('close', release);
+  }
+
+  #start(head: ResponseHead): Writable {
     const body = this.#exchange.begin(head);
     if (this.#recorder === null) return body;
     const tee = this.#recorder.tee(body);

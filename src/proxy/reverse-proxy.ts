@@ -11,6 +11,7 @@ import type { Logger } from '../kernel/log.ts';
 import type { Scheduler } from '../kernel/scheduler.ts';
 import type { ResponseRecorder } from './response-recorder.ts';
 import { type Balance, type Choice, createBalance } from './balancing.ts';
+import { type BufferedBody, bufferBody, BufferSpace } from './buffers.ts';
 import { RequestCoalescer } from './coalescing.ts';
 import { ForwardError, isSafe, mayRepeat, noneLeft, toHttpError } from './forward-error.ts';
 import { Forwarder } from './forwarder.ts';
@@ -83,6 +84,7 @@ export class ReverseProxy {
   readonly #sharing: RequestSharing | null;
   readonly #coalescer: RequestCoalescer;
   readonly #mayRetry: ReverseProxyOptions['mayRetry'];
+  readonly #space = new BufferSpace();
   readonly #leases: InstantLease<unknown>[] = [];
   readonly #stopChecks: () => void;
   readonly #stopListening: () => void;
@@ -209,47 +211,71 @@ export class ReverseProxy {
     const isCounted = retries !== null && retries > 0 && tryDurationMs === 0;
     const deadline = isCounted ? Infinity : this.#clock.monotonic() + tryDurationMs;
     let left = retries ?? Infinity;
-    let tried: ReadonlySet<Upstream> = NONE_TRIED;
-    let failure: ForwardError | null = null;
-    let repeated = false;
-    if (this.#members.connections.size === 0) await this.#dynamic?.ready;
-    for (;;) {
-      if (exchange.abandoned) throw new HttpError(499, 'the client left');
-      const choice = this.#choose(exchange, tried);
-      if (choice === undefined) {
-        if (this.#clock.monotonic() + tryIntervalMs >= deadline || left === 0) {
-          throw noneLeft(failure);
+    const buffered = await this.#bufferRequest(exchange);
+    try {
+      let tried: ReadonlySet<Upstream> = NONE_TRIED;
+      let failure: ForwardError | null = null;
+      let repeated = false;
+      if (this.#members.connections.size === 0) await this.#dynamic?.ready;
+      for (;;) {
+        if (exchange.abandoned) throw new HttpError(499, 'the client left');
+        const choice = this.#choose(exchange, tried);
+        if (choice === undefined) {
+          if (this.#clock.monotonic() + tryIntervalMs >= deadline || left === 0) {
+            throw noneLeft(failure);
+          }
+          left -= 1;
+          await pause(this.#clock, tryIntervalMs, exchange);
+          tried = NONE_TRIED;
+          continue;
         }
+        if (failure !== null) choice.upstream.measures.retries += 1;
+        const outcome = await this.#attempt(exchange, next, choice, buffered, recorder);
+        if (outcome.kind === 'answered') {
+          // If no upstream responds in the end, that is reported instead.
+          if (failure !== null) {
+            const fields = about(exchange, { error: failure.message });
+            exchange.log.warn('an upstream failed, and another attempt succeeded', fields);
+          }
+          await outcome.interceptor?.(exchange, next);
+          return;
+        }
+        failure = outcome.failure;
+        const isSafeTwice =
+          (await this.#mayRetry?.(exchange)) ?? isSafe(this.#forwarder.methodOf(exchange));
+        if (left === 0 || !mayRepeat(isSafeTwice, outcome)) throw toHttpError(failure);
         left -= 1;
-        await pause(this.#clock, tryIntervalMs, exchange);
-        tried = NONE_TRIED;
-        continue;
-      }
-      if (failure !== null) choice.upstream.measures.retries += 1;
-      const outcome = await this.#attempt(exchange, next, choice, recorder);
-      if (outcome.kind === 'answered') {
-        // If no upstream responds in the end, that is reported instead.
-        if (failure !== null) {
-          const fields = about(exchange, { error: failure.message });
-          exchange.log.warn('an upstream failed, and another attempt succeeded', fields);
+        const before = tried;
+        tried = new Set(before).add(choice.upstream);
+        // The upstream may have closed a kept connection at that very moment, so a new one is worth an attempt.
+        const isStale = failure.phase === 'sent' || failure.code === 'upstream-refused';
+        if (isStale && !repeated && this.#choose(exchange, tried) === undefined) {
+          repeated = true;
+          tried = before;
         }
-        await outcome.interceptor?.(exchange, next);
-        return;
       }
-      failure = outcome.failure;
-      const isSafeTwice =
-        (await this.#mayRetry?.(exchange)) ?? isSafe(this.#forwarder.methodOf(exchange));
-      if (left === 0 || !mayRepeat(isSafeTwice, outcome)) throw toHttpError(failure);
-      left -= 1;
-      const before = tried;
-      tried = new Set(before).add(choice.upstream);
-      // The upstream may have closed a kept connection at that very moment, so a new one is worth an attempt.
-      const isStale = failure.phase === 'sent' || failure.code === 'upstream-refused';
-      if (isStale && !repeated && this.#choose(exchange, tried) === undefined) {
-        repeated = true;
-        tried = before;
-      }
+    } finally {
+      buffered?.release();
     }
+  }
+
+  /** Reads the beginning of a request body, if that is configured and there is room for it. */
+  async #bufferRequest(
+    exchange: Exchange,
+  ): Promise<(BufferedBody & { readonly release: () => void }) | null> {
+    const { requestBuffers } = this.#config;
+    if (requestBuffers === 0 || exchange.upgrade !== null) return null;
+    const release = this.#space.take(requestBuffers);
+    if (release === null) return null;
+    try {
+      const body = this.#forwarder.bodyOf(exchange);
+      if (body !== null) return { ...(await bufferBody(body, requestBuffers)), release };
+    } catch (error) {
+      release();
+      throw error;
+    }
+    release();
+    return null;
   }
 
   #choose(exchange: Exchange, tried: ReadonlySet<Upstream>): Choice | undefined {
@@ -264,6 +290,7 @@ export class ReverseProxy {
     exchange: Exchange,
     next: Next,
     choice: Choice,
+    buffered: BufferedBody | null,
     recorder: ResponseRecorder | null,
   ): Promise<Outcome> {
     const { upstream } = choice;
@@ -274,8 +301,11 @@ export class ReverseProxy {
       exchange.upstream = { hostport: upstream.address.hostport, latencyMs };
       if (this.#verdict(status, latencyMs) === 'failed') this.#count(upstream, began);
     };
-    const response = new UpstreamResponse(exchange, choice, this.#rules, onStatus, next, recorder);
-    const body = this.#forwarder.bodyOf(exchange);
+    const response = new UpstreamResponse(
+      ...([exchange, choice, this.#rules, onStatus, next, recorder] as const),
+      { limit: this.#config.responseBuffers, space: this.#space },
+    );
+    const body = buffered?.next() ?? this.#forwarder.bodyOf(exchange);
     exchange.variables.set('upstream_hostport', upstream.address.hostport);
     upstream.inFlight += 1;
     try {
@@ -283,11 +313,15 @@ export class ReverseProxy {
       if (connections === undefined)
         throw new TypeError('the chosen upstream belongs to another proxy');
       await this.#forwarder.forward(
-        { exchange, address: upstream.address, connections, body },
+        {
+          ...{ exchange, address: upstream.address, connections, body },
+          bodyLength: buffered?.length ?? null,
+        },
         response,
       );
       return { kind: 'answered', interceptor: response.interceptor };
     } catch (error) {
+      response.fail();
       if (!(error instanceof ForwardError)) throw error;
       if (!exchange.begun) {
         const latencyMs = this.#clock.monotonic() - began;

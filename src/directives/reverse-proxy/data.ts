@@ -25,6 +25,7 @@ import {
   defaultReverseProxy,
   type DynamicConfig,
   type FastcgiConfig,
+  MAX_BUFFER,
   MAX_WEIGHT,
   type ReverseProxyConfig,
 } from '../../proxy/proxy-config.ts';
@@ -161,6 +162,8 @@ function reverseProxyShape(
       rewrite: nullable(text('a path or a query', (to) => /^[/?{]/.test(to))),
       headerUp: anyHeaderOperations,
       headerDown: anyHeaderOperations,
+      requestBuffers: count({ max: MAX_BUFFER }),
+      responseBuffers: count({ max: MAX_BUFFER }),
       // -1 is Caddy's "at once", which is the only behaviour here.
       flushIntervalMs: duration({ min: -1 }),
       streamTimeoutMs: duration(),

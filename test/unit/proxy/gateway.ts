@@ -41,6 +41,8 @@ export function proxyConfig(
     rewrite: null,
     headerUp: [],
     headerDown: [],
+    requestBuffers: 0,
+    responseBuffers: 0,
     flushIntervalMs: 0,
     streamTimeoutMs: 0,
     streamCloseDelayMs: 0,

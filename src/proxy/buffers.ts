@@ -1,0 +1,158 @@
+// `request_buffers` and `response_buffers`: a part of a body is read before it is passed on. An upstream with few
+// workers is then not occupied by a slow client, and one that needs a length gets it.
+
+import { once } from 'node:events';
+import { Readable, Writable } from 'node:stream';
+import { HttpError } from '../http/errors.ts';
+import type { LeasedBody } from '../http/exchange.ts';
+
+/** Bytes that all bodies of one proxy may fill at a time. Further bodies are passed on at once. */
+const MAX_SPACE = 64 * 1024 * 1024;
+
+/** The memory for the buffers of one proxy. */
+export class BufferSpace {
+  #left = MAX_SPACE;
+
+  /** Reserves bytes; null if there are not so many. The returned function gives them back. */
+  take(bytes: number): (() => void) | null {
+    if (bytes > this.#left) return null;
+    this.#left -= bytes;
+    let isTaken = true;
+    return () => {
+      if (isTaken) this.#left += bytes;
+      isTaken = false;
+    };
+  }
+}
+
+/** The body of a request, of which a part or everything has been read. */
+export interface BufferedBody {
+  /** Its length if it has been read to its end; otherwise null. */
+  readonly length: number | null;
+  /** The body for one attempt. One that has been read to its end is the same for each attempt. */
+  next(): LeasedBody;
+}
+
+/**
+ * Reads up to `limit` bytes of a request body, or less if it ends before.
+ *
+ * @throws HttpError 499 if the client leaves; the error with which the body ends
+ */
+export async function bufferBody(body: LeasedBody, limit: number): Promise<BufferedBody> {
+  const chunks: Buffer[] = [];
+  let length = 0;
+  try {
+    while (length < limit && !body.readableEnded) {
+      const chunk: unknown = body.read();
+      if (Buffer.isBuffer(chunk)) {
+        chunks.push(chunk);
+        length += chunk.length;
+      } else if (!body.readableEnded) await moreOf(body);
+    }
+  } catch (error) {
+    body.destroy();
+    throw error instanceof HttpError ? error : new HttpError(499, 'the client left');
+  }
+  const bytes = Buffer.concat(chunks, length);
+  if (!body.readableEnded) {
+    if (length > 0) body.unshift(bytes);
+    return { length: null, next: () => body };
+  }
+  return { length, next: () => new WholeBody(bytes) };
+}
+
+/** Resolves when there is more to read, or nothing more will come. */
+async function moreOf(body: LeasedBody): Promise<void> {
+  const waiting = new AbortController();
+  const { signal } = waiting;
+  try {
+    await Promise.race([
+      once(body, 'readable', { signal }),
+      once(body, 'end', { signal }),
+      once(body, 'close', { signal }).then(() => {
+        if (!body.readableEnded) throw body.errored ?? new Error('the body has ended early');
+      }),
+    ]);
+  } finally {
+    waiting.abort();
+  }
+}
+
+class WholeBody extends Readable implements LeasedBody {
+  /** Another attempt gets the same bytes. */
+  readonly consumed = false;
+  #bytes: Buffer | null;
+
+  constructor(bytes: Buffer) {
+    super();
+    this.#bytes = bytes;
+  }
+
+  override _read(): void {
+    const bytes = this.#bytes;
+    this.#bytes = null;
+    if (bytes !== null && bytes.length > 0) this.push(bytes);
+    this.push(null);
+  }
+}
+
+/**
+ * The body of a response that waits until it is complete, or until there are more than `limit` bytes of it. Only
+ * then does the response to the client begin.
+ */
+export class BufferedResponse extends Writable {
+  readonly #limit: number;
+  /** Begins the response. `length` is that of the whole body; null if more will come. */
+  readonly #begin: (length: number | null) => Writable;
+  #waiting: Buffer[] = [];
+  #bytes = 0;
+  #target: Writable | null = null;
+
+  constructor(limit: number, begin: (length: number | null) => Writable) {
+    super();
+    this.#limit = limit;
+    this.#begin = begin;
+  }
+
+  override _write(chunk: Buffer, _encoding: BufferEncoding, done: () => void): void {
+    if (this.#target === null) {
+      this.#waiting.push(chunk);
+      this.#bytes += chunk.length;
+      if (this.#bytes <= this.#limit) {
+        done();
+        return;
+      }
+      this.#start(null);
+      this.#pass(Buffer.concat(this.#waiting.splice(0)), done);
+      return;
+    }
+    this.#pass(chunk, done);
+  }
+
+  /** Ends the response after everything has been written. `end` gets the stream to the client. */
+  finish(hasTrailers: boolean, end: (target: Writable) => void): void {
+    this.end((error?: Error | null) => {
+      if (error instanceof Error) return;
+      const target = this.#target ?? this.#start(hasTrailers ? null : this.#bytes);
+      const rest = Buffer.concat(this.#waiting.splice(0));
+      if (rest.length > 0 && !target.destroyed) target.write(rest);
+      end(target);
+    });
+  }
+
+  #start(length: number | null): Writable {
+    const target = this.#begin(length);
+    this.#target = target;
+    // The client has left: whoever writes here has to know.
+    target.once('close', () => {
+      if (!target.writableFinished) this.destroy();
+    });
+    return target;
+  }
+
+  #pass(chunk: Buffer, done: () => void): void {
+    const target = this.#target;
+    if (target === null || target.destroyed || target.write(chunk)) done();
+    else target.once('drain', done).once('close', done);
+  }
+}
