@@ -19,6 +19,7 @@ import {
   certificateFamily,
   type LoadCounts,
   loadFamilies,
+  metricsText,
 } from '../runtime/metrics.ts';
 import { healthFault, type StatusReport } from '../runtime/health.ts';
 import { packageVersion } from './commands/version.ts';
@@ -78,7 +79,9 @@ export class Supervisor {
     this.#current = first;
     this.#fingerprint = fingerprint(first.config);
     this.#options = options;
-    this.gateway = openGateway(first.config, options);
+    this.gateway = openGateway(first.config, options, async () =>
+      metricsText(await this.#families()),
+    );
     this.#admin = new AdminPorts(this.#controls, options.log);
     this.#watcher = new FileWatcher({
       clock: systemClock,
@@ -327,9 +330,15 @@ export class Supervisor {
 }
 
 /** Runs in this process or, with several workers, in processes of their own. */
-function openGateway(config: Config, { log, logs }: SupervisorOptions): Served {
-  if (workerCount(config.options) > 1) return new WorkerPool(config, { clock: systemClock, log });
-  return createGateway(config, { log, openLog: logs.open });
+function openGateway(
+  config: Config,
+  { log, logs }: SupervisorOptions,
+  metrics: () => Promise<string>,
+): Served {
+  if (workerCount(config.options) > 1) {
+    return new WorkerPool(config, { clock: systemClock, log, metrics });
+  }
+  return createGateway(config, { log, openLog: logs.open, metrics });
 }
 
 /** The ports for status and metrics belong to the main process. */

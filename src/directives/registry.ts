@@ -24,6 +24,7 @@ import { logSkip } from './log-skip.ts';
 import { map } from './map.ts';
 import { mercure } from './mercure.ts';
 import { method } from './method.ts';
+import { metrics } from './metrics.ts';
 import { phpFastcgi } from './php-fastcgi.ts';
 import { redir } from './redir.ts';
 import { requestBody } from './request-body.ts';
@@ -74,6 +75,7 @@ export const directives: Readonly<Record<string, Directive>> & {
   log_skip: logSkip,
   map,
   method,
+  metrics,
   php_fastcgi: phpFastcgi,
   rate_limit: rateLimit,
   redir,

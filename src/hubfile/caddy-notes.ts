@@ -75,6 +75,9 @@ export const caddyNotes: Readonly<Record<string, Readonly<Record<string, Note>>>
       'lines have the names of OpenTelemetry, unless format caddy or format filter is written',
       /^(?!.*(?:format (?:caddy|filter)|output discard))/,
     ),
+    metrics: difference(
+      'the metrics have names of their own; the format is the older one of Prometheus',
+    ),
     php_fastcgi: page('split on .php; the root as PHP-FPM sees it is that of root'),
     redir: page('the same; the page of html has the design of all pages'),
     request_body: difference(

@@ -7,7 +7,6 @@ export const unsupportedDirectives: Readonly<Record<string, string>> = {
   authenticate: 'use forward_auth with a program for logging in',
   authorize: 'use forward_auth with a program for logging in, or basic_auth',
   fs: 'use root with a directory of this machine',
-  metrics: 'metrics are at /metrics of the admin API, or use the global option metrics <address>',
   php: 'use php_fastcgi with a PHP-FPM',
   php_server: 'use php_fastcgi with a PHP-FPM, and file_server',
   push: 'browsers no longer support push; use header to send Link: rel=preload',

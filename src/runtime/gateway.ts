@@ -178,9 +178,21 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
     }
   }
 
+  async function familiesOf(): Promise<readonly Family[]> {
+    if (current === null || resources === null) return [];
+    const { measures, process, upstreams, caches } = resources;
+    return [
+      ...measures.families(),
+      ...upstreamFamilies(upstreams.upstreams()),
+      ...caches.families(),
+      ...(await current.generation.families()),
+      ...process.families(),
+    ];
+  }
+
   function resourcesFor(next: Config): Resources {
     if (stopping !== null) throw new HubgateError('gateway-stopped', 'The gateway is stopping');
-    resources ??= openResources(next, options);
+    resources ??= openResources(next, options, familiesOf);
     refuseOtherStorage(next, resources);
     return resources;
   }
@@ -320,17 +332,7 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
       };
     },
     slowest: async () => (await current?.generation.slowest()) ?? [],
-    async families() {
-      if (current === null || resources === null) return [];
-      const { measures, process, upstreams, caches } = resources;
-      return [
-        ...measures.families(),
-        ...upstreamFamilies(upstreams.upstreams()),
-        ...caches.families(),
-        ...(await current.generation.families()),
-        ...process.families(),
-      ];
-    },
+    families: familiesOf,
     async purge(order, reach) {
       if (reach === 'everywhere') {
         for (const core of current?.generation.cores.keys() ?? []) core.purgeElsewhere(order);

@@ -4,6 +4,8 @@ import type { Jwks } from '../auth/jwks.ts';
 import type { Config, LogOptions } from '../config/config.ts';
 import type { PageStates } from '../discovery/page-watch.ts';
 import type { TokenCache } from '../discovery/token-cache.ts';
+import type { Family } from '../kernel/measures.ts';
+import { metricsText } from './metrics.ts';
 import { type Clock, systemClock } from '../kernel/clock.ts';
 import { HubgateError, messageOf } from '../kernel/error.ts';
 import { type Lease, LeasePool } from '../kernel/lease.ts';
@@ -45,6 +47,11 @@ export interface GatewayOptions {
    * Returns the playgrounds' salts for the next generation, if several processes share them. @default its own
    */
   readonly playgroundSalts?: () => Salts;
+  /**
+   * The metrics for the directive `metrics`, in the text format of Prometheus, if more than this gateway belongs to
+   * them. @default those of this gateway
+   */
+  readonly metrics?: () => Promise<string>;
   /** Returns a number from 0 up to 1, for spreading deadlines and load. @default Math.random */
   readonly random?: () => number;
 }
@@ -55,6 +62,8 @@ export interface Resources {
   readonly openLog: NonNullable<GatewayOptions['openLog']>;
   readonly clock: Clock;
   readonly random: () => number;
+  /** The metrics of the gateway, and of what belongs to it. */
+  readonly metrics: () => Promise<string>;
   /** Directory of certificates, keys and history, absolute. */
   readonly storage: string;
   readonly authority: LocalAuthority;
@@ -98,7 +107,11 @@ export function storageOf({ storage }: Config['options']): string {
 }
 
 /** Opens nothing yet, except the storage directory. */
-export function openResources(config: Config, options: GatewayOptions): Resources {
+export function openResources(
+  config: Config,
+  options: GatewayOptions,
+  families: () => Promise<readonly Family[]>,
+): Resources {
   const { log = silentLogger, clock = systemClock, random = Math.random } = options;
   const { openLog = () => ({ log, close: () => {} }) } = options;
   const storage = storageOf(config.options);
@@ -119,6 +132,7 @@ export function openResources(config: Config, options: GatewayOptions): Resource
     openLog,
     clock,
     random,
+    metrics: options.metrics ?? (async () => metricsText(await families())),
     storage,
     authority,
     store,

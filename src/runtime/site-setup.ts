@@ -23,6 +23,7 @@ import {
 import { siteLabel } from './gateway-measures.ts';
 import type { ReadyHubs } from './hub-setup.ts';
 import { openPageWatch } from './page-watch-setup.ts';
+import { METRICS_TYPE } from './metrics.ts';
 import type { Resources } from './resources.ts';
 
 /** A site that is ready for requests. */
@@ -52,6 +53,7 @@ export async function setUpSite(
     clock,
     scheduler,
     random,
+    metrics: async () => ({ type: METRICS_TYPE, text: await resources.metrics() }),
     upstreams,
     rateLimits,
     sharedCounts: hubs.get(site)?.[0]?.core.transport.counts ?? null,

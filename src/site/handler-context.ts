@@ -34,6 +34,8 @@ export interface SiteContext {
   readonly clock: Clock;
   /** The scheduler of the process, for work that grows with a client's input. */
   readonly scheduler: Scheduler;
+  /** The metrics of the gateway in the format of Prometheus, with its media type. */
+  readonly metrics: () => Promise<{ readonly type: string; readonly text: string }>;
   /** Numbers from 0 up to but not including 1. */
   readonly random: () => number;
   /** Upstreams outlive the configurations that name them. */

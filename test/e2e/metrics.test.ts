@@ -200,6 +200,33 @@ describe('metrics (issue 14)', () => {
   });
 });
 
+describe('the directive metrics', () => {
+  for (const workers of process.platform === 'linux' ? [1, 2] : [1]) {
+    it(`serves what the admin API serves, of all ${workers} processes`, async (test) => {
+      const guard = '\tmetrics /metrics\n';
+      const { admin, site } = await start(test, `\tworkers ${workers}\n`, 'lmdb', guard);
+      for (let i = 0; i < 20; i += 1) {
+        await send(`${site}/`, { headers: [['Connection', 'close']] });
+      }
+      const alone = { headers: [['Connection', 'close']] } as const;
+      const [theirs, ours] = await Promise.all([
+        send(`${admin}/metrics`),
+        // Several at once, from several workers.
+        Promise.all(Array.from({ length: 10 }, () => send(`${site}/metrics`, alone))),
+      ]);
+      const names = (text: string): string[] =>
+        [...text.matchAll(/^# TYPE (\S+)/gm)].map(([, name = '']) => name).toSorted();
+      for (const { status, headers, body } of ours) {
+        assert.equal(status, 200);
+        assert.equal(headers['content-type'], 'text/plain; version=0.0.4; charset=utf-8');
+        assert.deepEqual(names(body), names(theirs.body));
+        assert.match(body, /^hubgate_http_requests_total\{[^}]*status="2xx"\} [23]\d$/m);
+      }
+      assert.equal((await send(`${site}/metrics`, { method: 'HEAD' })).body, '');
+    });
+  }
+});
+
 describe('tools for the metrics', () => {
   const seen = async (test: TestContext): Promise<string> => {
     // Nothing listens there, but what is counted has its names.

@@ -57,11 +57,15 @@ interface Failure {
 
 export type ToWorker =
   | { readonly kind: 'order'; readonly id: number; readonly order: Order }
-  | { readonly kind: 'signal'; readonly signal: Signal };
+  | { readonly kind: 'signal'; readonly signal: Signal }
+  /** The metrics of all processes, for a request of this worker; null if they could not be collected. */
+  | { readonly kind: 'metrics'; readonly text: string | null };
 
 export type FromWorker =
   /** Sent when the worker listens; earlier messages would be lost. */
   | { readonly kind: 'ready' }
   | { readonly kind: 'answer'; readonly id: number; readonly value: unknown }
   | { readonly kind: 'failure'; readonly id: number; readonly failure: Failure }
-  | { readonly kind: 'signal'; readonly signal: Signal };
+  | { readonly kind: 'signal'; readonly signal: Signal }
+  /** Asks for the metrics of all processes. */
+  | { readonly kind: 'metrics' };

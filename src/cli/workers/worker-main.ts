@@ -31,6 +31,25 @@ const peerWorkers: PeerWorkers = {
   receive: (listener) => listeners.push(listener),
 };
 
+/** Requests for metrics that wait for the main process. */
+let metricsWaiting: { resolve(text: string): void; reject(error: Error): void }[] = [];
+
+/** The main process collects the metrics of all workers. One collection answers all that ask meanwhile. */
+function metricsOfAll(): Promise<string> {
+  return new Promise((resolve, reject) => {
+    if (metricsWaiting.push({ resolve, reject }) === 1) tell({ kind: 'metrics' });
+  });
+}
+
+function metricsCollected(text: string | null): void {
+  const waiting = metricsWaiting;
+  metricsWaiting = [];
+  for (const { resolve, reject } of waiting) {
+    if (text === null) reject(new HubgateError('worker-failed', 'The metrics cannot be collected'));
+    else resolve(text);
+  }
+}
+
 const HANDLERS: {
   readonly [Kind in Order['kind']]: (order: OrderOf<Kind>) => Promise<Answers[Kind]>;
 } = {
@@ -88,6 +107,7 @@ const HANDLERS: {
 for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(name, () => {});
 process.on('message', (message: ToWorker) => {
   if (message.kind === 'signal') for (const listener of listeners) listener(message.signal);
+  else if (message.kind === 'metrics') metricsCollected(message.text);
   else void apply(message.id, message.order);
 });
 tell({ kind: 'ready' });
@@ -128,6 +148,7 @@ function start(config: Config): NonNullable<typeof running> {
       log,
       openLog: logs.open,
       peerWorkers,
+      metrics: metricsOfAll,
       playgroundSalts: () => salts,
     }),
   };

@@ -43,6 +43,8 @@ const WORKER = fileURLToPath(import.meta.resolve('#worker'));
 export interface WorkerPoolOptions {
   readonly clock: Clock;
   readonly log: Logger;
+  /** Collects the metrics of all processes, for the directive `metrics`. */
+  readonly metrics: () => Promise<string>;
   /** The program of a worker, absolute. @default the gateway's own program */
   readonly program?: string;
 }
@@ -61,6 +63,7 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
   readonly #count: number;
   readonly #clock: Clock;
   readonly #log: Logger;
+  readonly #metrics: () => Promise<string>;
   readonly #process: ProcessMeasures;
   readonly #workers = new Set<Worker>();
   readonly #playgrounds = new PlaygroundSalts();
@@ -72,7 +75,8 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
   /** Loads and replacements run one after the other. */
   #queue: Promise<unknown> = Promise.resolve();
 
-  constructor(config: Config, { clock, log, program = WORKER }: WorkerPoolOptions) {
+  constructor(config: Config, { clock, log, metrics, program = WORKER }: WorkerPoolOptions) {
+    this.#metrics = metrics;
     this.#config = config;
     this.#count = workerCount(config.options);
     this.#clock = clock;
@@ -239,6 +243,7 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
     const worker: Worker = new Worker(
       cluster.fork(),
       (signal) => this.#pass(signal, worker),
+      this.#metrics,
       () => this.#ended(worker),
     );
     this.#workers.add(worker);

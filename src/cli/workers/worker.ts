@@ -20,17 +20,20 @@ export class Worker {
 
   /**
    * @param onSignal called with a signal from the worker for its siblings
+   * @param metrics collects the metrics of all processes
    * @param onExit called once, when the process has ended
    */
   constructor(
     process: ClusterWorker,
     onSignal: (signal: Signal) => void,
+    metrics: () => Promise<string>,
     onExit: (worker: Worker) => void,
   ) {
     this.#process = process;
     process.on('message', (message: FromWorker) => {
       if (message.kind === 'ready') this.#ready();
       else if (message.kind === 'signal') onSignal(message.signal);
+      else if (message.kind === 'metrics') void this.#sendMetrics(metrics);
       else this.#answered(message);
     });
     // Without a listener, a broken channel would end the main process. The exit reports it as well.
@@ -81,6 +84,11 @@ export class Worker {
   /** Resolves when the process has ended. */
   async ended(): Promise<void> {
     if (!this.#gone) await once(this.#process, 'exit');
+  }
+
+  async #sendMetrics(metrics: () => Promise<string>): Promise<void> {
+    const text = await metrics().catch(() => null);
+    if (!this.#gone) this.#send({ kind: 'metrics', text });
   }
 
   #ready(): void {

@@ -90,7 +90,7 @@ describe('the workers of a gateway', () => {
 
 async function start(test: TestContext, clock: Clock = systemClock) {
   const log = new RecordedLog();
-  const pool = new WorkerPool(config('first'), { clock, log, program });
+  const pool = new WorkerPool(config('first'), { clock, log, program, metrics: async () => '' });
   test.after(() => pool.stop());
   const file = join(await temporaryDirectory(test), 'journal');
   process.env.SCRIPTED_WORKER_JOURNAL = file;

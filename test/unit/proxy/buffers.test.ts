@@ -12,9 +12,9 @@ const KIB = 1024;
 describe('request_buffers', () => {
   it('sends a body to the upstream when it is complete, with its length', async () => {
     const asked: http.IncomingHttpHeaders[] = [];
-    await using app = await origin(async (request, response) => {
+    await using app = await origin((request, response) => {
       asked.push(request.headers);
-      response.end(await text(request));
+      echo(request, response);
     });
     await using gateway = await proxyTo([app.url], { requestBuffers: 64 * KIB });
     const request = upload(gateway, { 'Transfer-Encoding': 'chunked' });
@@ -30,9 +30,9 @@ describe('request_buffers', () => {
   });
 
   it('streams what is beyond the limit, and loses nothing', async () => {
-    await using app = await origin(async (request, response) => {
+    await using app = await origin((request, response) => {
       response.setHeader('x-framing', request.headers['transfer-encoding'] ?? 'length');
-      response.end(await text(request));
+      echo(request, response);
     });
     await using gateway = await proxyTo([app.url], { requestBuffers: 4 * KIB });
     for (const [size, framing] of [
@@ -49,7 +49,7 @@ describe('request_buffers', () => {
   });
 
   it('gives a complete body to the next upstream as well', async () => {
-    await using app = await origin(async (request, response) => response.end(await text(request)));
+    await using app = await origin(echo);
     const closed = `http://127.0.0.1:${await freePort()}`;
     await using gateway = await proxyTo([closed, app.url], {
       requestBuffers: 64 * KIB,
@@ -181,6 +181,11 @@ it('the memory for buffers is bounded for each proxy', () => {
   assert.notEqual(space.take(16 * 1024 * KIB), null);
   assert.equal(space.take(1), null);
 });
+
+/** Answers with the body of the request. */
+function echo(request: http.IncomingMessage, response: http.ServerResponse): void {
+  void text(request).then((body) => response.end(body));
+}
 
 function upload(gateway: TestGateway, headers: http.OutgoingHttpHeaders): http.ClientRequest {
   const request = http.request({

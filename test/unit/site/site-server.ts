@@ -47,6 +47,7 @@ export async function serveSite(
       log: silentLogger,
       clock: more.clock ?? systemClock,
       scheduler,
+      metrics: async () => ({ type: 'text/plain', text: '' }),
       caching: standaloneCaching(scheduler),
       sharing: null,
       sharedResponseMemory: new SharedResponseMemory(),

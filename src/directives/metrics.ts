@@ -1,0 +1,51 @@
+import type { HandlerData } from '../config/routes.ts';
+import { object } from '../config/shape.ts';
+import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
+import { answer } from '../http/answer.ts';
+import type { Handler } from '../http/exchange.ts';
+import type { HandlerContext } from '../site/handler-context.ts';
+import type { HandlerDirective } from './directive.ts';
+
+export interface MetricsConfig {
+  readonly kind: 'metrics';
+}
+
+const data: HandlerData<MetricsConfig> = { shape: () => object({}) };
+
+declare module '../config/routes.ts' {
+  interface HandlerKinds {
+    metrics: MetricsConfig;
+  }
+}
+
+const USAGE = `
+metrics [<matcher>] [{
+    disable_openmetrics
+}]
+`;
+
+const syntax: DirectiveSyntax = {
+  usage: USAGE,
+  summary: 'responds with the metrics of the gateway, for Prometheus',
+  read(cursor, scope) {
+    const matcher = takeMatcher(cursor, scope);
+    // The older format is the only one here.
+    cursor.options({}, { disable_openmetrics: () => ({}) });
+    cursor.end();
+    return [step(cursor, matcher, { kind: 'metrics' })];
+  },
+};
+
+/** Requests that arrive while the metrics are being collected get the same text. */
+function compile(_config: MetricsConfig, { metrics }: HandlerContext): Handler {
+  let collecting: ReturnType<typeof metrics> | null = null;
+  return async (exchange) => {
+    collecting ??= metrics().finally(() => {
+      collecting = null;
+    });
+    const { type, text } = await collecting;
+    answer(exchange, 200, { 'content-type': type, 'cache-control': 'no-store' }, text);
+  };
+}
+
+export const metrics: HandlerDirective<MetricsConfig> = { data, syntax, compile };
