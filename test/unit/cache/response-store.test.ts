@@ -9,7 +9,13 @@ import { HeaderList } from '../../../src/http/header-list.ts';
 import { Scheduler } from '../../../src/kernel/scheduler.ts';
 
 setFlagsFromString('--expose-gc');
-const collect = (): void => void runInNewContext('gc')();
+/** Memory outside of the heap is released in later turns of the event loop. */
+async function collect(): Promise<void> {
+  for (let i = 0; i < 5; i += 1) {
+    runInNewContext('gc')();
+    await turn();
+  }
+}
 
 const MEBIBYTE = 1024 * 1024;
 const MAX_BYTES = 32 * MEBIBYTE;
@@ -21,7 +27,7 @@ describe('the memory of a cache', () => {
   it('stays within max_size while a million URLs are stored, as the cache counts it and as V8 does', async () => {
     const counts = noCounts();
     const store = new ResponseStore(MAX_BYTES, new Scheduler(), counts);
-    collect();
+    await collect();
     const before = memoryInUse();
     let most = 0;
     for (let stored = 0; stored < URLS; stored += AT_ONCE) {
@@ -35,7 +41,7 @@ describe('the memory of a cache', () => {
     assert.ok(store.bytes <= MAX_BYTES);
     assert.ok(store.bytes > MAX_BYTES / 2, 'the cache is full');
     assert.equal(counts.evicted, URLS - store.entries);
-    collect();
+    await collect();
     const used = memoryInUse() - before;
     // docs/cache.md: a few per cent more than the count.
     assert.ok(
@@ -43,7 +49,7 @@ describe('the memory of a cache', () => {
       `${used} bytes are in use for ${store.bytes} that are counted`,
     );
     assert.equal(store.clear('admin') > 0, true);
-    collect();
+    await collect();
     assert.ok(memoryInUse() - before < MAX_BYTES / 4, 'what is purged is released');
   });
 });
