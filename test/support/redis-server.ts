@@ -81,14 +81,24 @@ async function start(
   };
 }
 
-/** Who is promoted by a sentinel ends all connections: a question is asked once more then. */
+/** Commands that may be sent twice. */
+const REPEATABLE = new Set(['ROLE', 'INFO', 'REPLICAOF', 'SENTINEL']);
+
+/** How redis-cli says that the server has closed its connection, wherever it was in its work. */
+const CLOSED = /Server closed the connection|Connection reset by peer|Broken pipe/;
+
+/**
+ * Runs a command. A sentinel closes all connections of a server whose role it changes: a repeatable
+ * command is sent again.
+ */
 function ask(cli: string, port: number, args: readonly string[]): string {
-  try {
-    return execFileSync(cli, ['-p', String(port), ...args], { encoding: 'utf8' }).trim();
-  } catch (error) {
-    const isQuestion = args[0] === 'ROLE' || args[0] === 'INFO';
-    if (!isQuestion || !String(error).includes('Server closed the connection')) throw error;
-    return ask(cli, port, args);
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return execFileSync(cli, ['-p', String(port), ...args], { encoding: 'utf8' }).trim();
+    } catch (error) {
+      const isWorthRepeating = REPEATABLE.has(args[0] ?? '') && CLOSED.test(String(error));
+      if (!isWorthRepeating || attempt === 10) throw error;
+    }
   }
 }
 
