@@ -35,20 +35,30 @@ export interface Claim<Key> {
   readonly records: readonly SubscriptionRecord[];
 }
 
+/** What a store says of subscribers that were entered. */
+export interface Entered {
+  /** Whether the process still had its lease; otherwise its earlier subscribers may have been removed. */
+  readonly lived: boolean;
+  /** Whether each is new, was present, or is new while a process has claimed to announce its state. */
+  readonly states: readonly ('new' | 'there' | 'claimed')[];
+}
+
+/** A state as a server writes it. */
+export function stateOf(text: unknown): Entered['states'][number] {
+  return text === 'new' || text === 'claimed' ? text : 'there';
+}
+
 /** The store of a board. Each function is one step of it, or as many steps as there are entries. */
 export interface PresenceStore<Key> {
   /** Entries that are added or removed in one step. */
   readonly atOnce: number;
-  /**
-   * Enters subscribers of this process that are not present, and renews its lease. Returns for each whether
-   * it is new, was present, or is new while a process has claimed to announce its state.
-   */
-  enter(entries: readonly OwnEntry[]): Promise<readonly ('new' | 'there' | 'claimed')[]>;
+  /** Enters subscribers of this process that are not present, and renews its lease. */
+  enter(entries: readonly OwnEntry[]): Promise<Entered>;
   /** Removes subscribers of this process, and claims those that no other process has claimed. */
   leave(subscribers: readonly string[], name: string): Promise<readonly Claim<Key>[]>;
   /**
-   * Renews the lease if `renews` is true, removes some entries of dead processes, and claims their
-   * announcement, together with expired claims of others.
+   * Renews the lease if `renews` is true and says whether there was one, removes some entries of dead
+   * processes, and claims their announcement, together with expired claims of others.
    */
   beat(
     name: string,
@@ -99,6 +109,8 @@ export class PresenceKeeper<Key> {
   readonly #gone = new Set<string>();
   /** Arrivals and departures in progress. */
   readonly #underway = new Set<Promise<unknown>>();
+  /** Whether this process lost its lease and has not entered its subscribers again since. */
+  #isLapsed = false;
   #order = 0;
   #changed: (change: PresenceChange) => Promise<void> = async () => {};
   #stopHeartbeat: () => void = () => {};
@@ -122,7 +134,9 @@ export class PresenceKeeper<Key> {
       this.#own.set(subscriber, own);
       this.#pending.add(subscriber);
       try {
-        await store.enter([own]);
+        const { lived } = await store.enter([own]);
+        // The next heartbeat finds the lease that this has renewed.
+        if (!lived && this.#own.size > 1) this.#isLapsed = true;
         await this.#tellUntold([subscriber]);
       } catch (error) {
         if (mayBeAway && codeOf(error) !== 'transport-closed') return;
@@ -186,7 +200,7 @@ export class PresenceKeeper<Key> {
     for (let more = true; more && !this.#closed; ) {
       const { lived, claimed } = await store.beat(randomUUID(), this.#own.size > 0);
       // This process counted as dead although it was only slow, or the store has lost its lease.
-      if (!lived) await this.#enterAgain();
+      if (!lived || this.#isLapsed) await this.#enterAgain();
       await this.#tellUntold([...this.#pending]);
       await this.#announce(claimed, false);
       more = claimed.length > 0;
@@ -196,19 +210,21 @@ export class PresenceKeeper<Key> {
   /** Some may leave between two steps. */
   async #enterAgain(): Promise<void> {
     const { store } = this.#options;
+    this.#isLapsed = true;
     for (const some of this.#inSteps([...this.#own.keys()])) {
       const entries = some.flatMap((subscriber) => this.#own.get(subscriber) ?? []);
       if (entries.length === 0) continue;
-      const found = await store.enter(entries);
+      const { states } = await store.enter(entries);
       for (const [index, own] of entries.entries()) {
         if (!this.#own.has(own.subscriber)) continue;
-        if (found[index] === 'claimed') this.#pending.delete(own.subscriber);
-        if (found[index] !== 'new' || this.#pending.has(own.subscriber)) continue;
+        if (states[index] === 'claimed') this.#pending.delete(own.subscriber);
+        if (states[index] !== 'new' || this.#pending.has(own.subscriber)) continue;
         own.name = randomUUID();
         own.isNew = true;
         this.#pending.add(own.subscriber);
       }
     }
+    this.#isLapsed = false;
   }
 
   async #takeOff(subscribers: readonly string[]): Promise<readonly Claim<Key>[]> {

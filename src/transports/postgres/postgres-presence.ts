@@ -14,10 +14,12 @@ import type { Logger } from '../../kernel/log.ts';
 import type { Queries, Row } from '../../postgres/connection.ts';
 import {
   type Claim,
+  type Entered,
   LEASE_MS,
   type OwnEntry,
   PresenceKeeper,
   type PresenceStore,
+  stateOf,
 } from '../presence-keeper.ts';
 import { Gathered } from './gathered.ts';
 import type { Session } from './session.ts';
@@ -68,7 +70,12 @@ export class PostgresPresence implements PresenceBoard {
     const leaving = new Gathered((leaves: readonly Leave[]) => this.#leave(leaves), AT_ONCE);
     const store: PresenceStore<Key> = {
       atOnce: AT_ONCE,
-      enter: (entries) => this.#asked(() => entering.ask(entries)),
+      enter: (entries) =>
+        this.#asked(async () => {
+          const entered = await entering.ask(entries);
+          const lived = entered.every((one) => one.lived);
+          return { lived, states: entered.map(({ state }) => state) };
+        }),
       leave: (subscribers, name) =>
         this.#asked(async () => {
           const claims = await leaving.ask(subscribers.map((subscriber) => ({ subscriber, name })));
@@ -158,15 +165,18 @@ export class PostgresPresence implements PresenceBoard {
     return this.#query(text, [after, limit, digestOf(matcherName(matcher))], 'present matched');
   }
 
-  async #enter(entries: readonly OwnEntry[]): Promise<readonly ('new' | 'there' | 'claimed')[]> {
+  async #enter(
+    entries: readonly OwnEntry[],
+  ): Promise<readonly { lived: boolean; state: Entered['states'][number] }[]> {
     const [row] = await this.#call('enter', [
       ...[this.#options.process, LEASE_MS],
       entries.map(({ subscriber }) => subscriber),
       entries.map(({ records }) => JSON.stringify(records)),
       entries.map(({ records }) => [...matcherNames(records)].map(digestOf).join(' ')),
     ]);
-    const states: readonly unknown[] = Array.isArray(row?.['enter']) ? row['enter'] : [];
-    return states.map((state) => (state === 'new' || state === 'claimed' ? state : 'there'));
+    const states: readonly unknown[] = Array.isArray(row?.['states']) ? row['states'] : [];
+    const lived = row?.['lived'] === true;
+    return states.map((state) => ({ lived, state: stateOf(state) }));
   }
 
   /** Resolves to a claim for each, or null if there is nothing to announce. */

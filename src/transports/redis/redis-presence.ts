@@ -13,10 +13,12 @@ import { codeOf, HubgateError, messageOf } from '../../kernel/error.ts';
 import type { Logger } from '../../kernel/log.ts';
 import {
   type Claim,
+  type Entered,
   LEASE_MS,
   type OwnEntry,
   PresenceKeeper,
   type PresenceStore,
+  stateOf,
 } from '../presence-keeper.ts';
 import type { HubKeys } from './keys.ts';
 import { BEAT, ENTER, LEAVE, QUIT, type Script, SETTLE } from './scripts.ts';
@@ -158,10 +160,11 @@ export class RedisPresence implements PresenceBoard {
     return Array.isArray(found) ? found.flatMap(recordsOf) : [];
   }
 
-  async #enter(entries: readonly OwnEntry[]): Promise<readonly ('new' | 'there' | 'claimed')[]> {
+  async #enter(entries: readonly OwnEntry[]): Promise<Entered> {
     const args = entries.flatMap(({ subscriber, records }) => [subscriber, entryOf(records)]);
-    const states = texts(await this.#run(ENTER, args));
-    return states.map((state) => (state === 'new' || state === 'claimed' ? state : 'there'));
+    const reply = await this.#run(ENTER, args);
+    const [lived, states]: readonly unknown[] = Array.isArray(reply) ? reply : [];
+    return { lived: lived !== 0, states: texts(states).map(stateOf) };
   }
 
   async #beat(name: string, renews: boolean) {
