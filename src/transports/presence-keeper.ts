@@ -101,7 +101,7 @@ export class PresenceKeeper<Key> {
    * the store was unavailable.
    */
   readonly #pending = new Set<string>();
-  readonly #telling = new Set<string>();
+  readonly #announcing = new Set<string>();
   /**
    * Subscribers that could not be removed: at most those that were on the board when the store became
    * unavailable.
@@ -137,7 +137,7 @@ export class PresenceKeeper<Key> {
         const { lived } = await store.enter([own]);
         // The next heartbeat finds the lease that this has renewed.
         if (!lived && this.#own.size > 1) this.#isLapsed = true;
-        await this.#tellUntold([subscriber]);
+        await this.#announcePending([subscriber]);
       } catch (error) {
         if (mayBeAway && codeOf(error) !== 'transport-closed') return;
         throw error;
@@ -161,8 +161,10 @@ export class PresenceKeeper<Key> {
     const claims = await this.#takeOff([...this.#gone]);
     await this.#enterAgain();
     return () => {
-      const told = this.#announce(claims, true).then(() => this.#tellUntold([...this.#pending]));
-      told.catch((error: unknown) => this.#failed(error));
+      const announcing = this.#announce(claims, true).then(() =>
+        this.#announcePending([...this.#pending]),
+      );
+      announcing.catch((error: unknown) => this.#failed(error));
     };
   }
 
@@ -201,7 +203,7 @@ export class PresenceKeeper<Key> {
       const { lived, claimed } = await store.beat(randomUUID(), this.#own.size > 0);
       // This process counted as dead although it was only slow, or the store has lost its lease.
       if (!lived || this.#isLapsed) await this.#enterAgain();
-      await this.#tellUntold([...this.#pending]);
+      await this.#announcePending([...this.#pending]);
       await this.#announce(claimed, false);
       more = claimed.length > 0;
     }
@@ -237,24 +239,24 @@ export class PresenceKeeper<Key> {
     return claims;
   }
 
-  async #tellUntold(subscribers: readonly string[]): Promise<void> {
+  async #announcePending(subscribers: readonly string[]): Promise<void> {
     for (const some of this.#inSteps(subscribers)) {
-      await Promise.all(some.map((subscriber) => this.#tellOwn(subscriber)));
+      await Promise.all(some.map((subscriber) => this.#announceOwn(subscriber)));
     }
   }
 
-  async #tellOwn(subscriber: string): Promise<void> {
+  async #announceOwn(subscriber: string): Promise<void> {
     const own = this.#own.get(subscriber);
-    if (own === undefined || !this.#pending.has(subscriber) || this.#telling.has(subscriber))
+    if (own === undefined || !this.#pending.has(subscriber) || this.#announcing.has(subscriber))
       return;
     const { records, name, isNew } = own;
     own.isNew = false;
-    this.#telling.add(subscriber);
+    this.#announcing.add(subscriber);
     try {
       await this.#changed({ records, active: true, name, isNew });
       this.#pending.delete(subscriber);
     } finally {
-      this.#telling.delete(subscriber);
+      this.#announcing.delete(subscriber);
     }
   }
 

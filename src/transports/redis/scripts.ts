@@ -258,10 +258,10 @@ local clock = redis.call('TIME')
 local till = clock[1] * 1000 + ARGV[1]
 local claimed = {}
 for index = 3, #ARGV, 2 do
-  local member, told = ARGV[index], ARGV[index + 1]
+  local member, announced = ARGV[index], ARGV[index + 1]
   local text = redis.call('HGET', KEYS[2], member)
   local entry = redis.call('HGET', KEYS[1], member)
-  if (entry and '1' or '0') == told then
+  if (entry and '1' or '0') == announced then
     redis.call('HDEL', KEYS[2], member)
     redis.call('ZREM', KEYS[3], member)
   elseif text then
