@@ -1,14 +1,11 @@
 import type { Exchange } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';
-import type { ArrivingBytes } from './arriving-body.ts';
 import type { ResponseCaches } from './response-caches.ts';
 import type { ResponseStore } from './response-store.ts';
 
 /** What the caches of a site need from the gateway. */
 export interface CacheContext {
   readonly caches: ResponseCaches;
-  /** The memory of all arriving bodies in this process. */
-  readonly memory: ArrivingBytes;
   /**
    * The next store of the site, in the order of its caches. It survives a reload that does not change the
    * site.

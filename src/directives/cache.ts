@@ -140,7 +140,7 @@ function compile(config: CacheConfig, context: HandlerContext): Handler {
     settings: config,
     store: caching.openStore(config.maxSize),
     caches: caching.caches,
-    memory: caching.memory,
+    memory: context.bodyMemory,
     scheduler,
     clock,
     expand,

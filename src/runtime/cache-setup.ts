@@ -29,14 +29,13 @@ export function cacheContext(
   site: SiteConfig,
   cores: readonly Pick<HubCore, 'changedElsewhere'>[],
   isHubRequest: (exchange: Exchange) => boolean,
-  { caches, arrivingBytes, signals }: Resources,
+  { caches, signals }: Resources,
   scope: Scope,
 ): CacheContext {
   const digest = cacheDigest(site);
   let opened = 0;
   return {
     caches,
-    memory: arrivingBytes,
     openStore(maxBytes) {
       opened += 1;
       const lease = caches.acquire(`${digest} ${opened}`, maxBytes);
