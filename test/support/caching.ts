@@ -9,7 +9,7 @@ export function standaloneCaching(scheduler: Scheduler): CacheContext {
   const caches = new ResponseCaches(scheduler);
   return {
     caches,
-    openStore: (maxBytes) => caches.acquire(String(Math.random()), maxBytes).value,
+    openStore: (_cache, maxBytes) => caches.acquire(String(Math.random()), maxBytes).value,
     personalFields: ['hub-access-token', 'hub-publish'],
     namesOf: (exchange) => {
       const url = requestUrl(exchange);
