@@ -9,6 +9,7 @@ import { endProcess } from '../kernel/process-end.ts';
 import type { Environment } from '../hubfile/source.ts';
 import { type ConfigurableLogger, logConsoleErrors, Logs } from './log-output.ts';
 import { ServiceManager } from './service-manager.ts';
+import { limitYoungGeneration } from './young-generation.ts';
 import { workerCount } from './workers/worker-pool.ts';
 import { handleUserSignals, StopSignals } from './user-signals.ts';
 import { EXIT } from './terminal.ts';
@@ -46,6 +47,7 @@ export async function runGateway({
   watch,
   pidfile,
 }: RunOptions): Promise<void> {
+  limitYoungGeneration();
   const logs = new Logs();
   const signals = handleUserSignals();
   const seen = new Map<string, string>();
