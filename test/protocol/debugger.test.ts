@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { decodeJwt } from 'jose';
-import { chromiumPath, launchChromium } from '../support/chromium.ts';
+import { chromiumPath, launchChromium, newVisitor } from '../support/chromium.ts';
 import { FORM, ISSUER, PUBLISHER_KEY, startHub } from '../support/hub-server.ts';
 
 const DEBUG = '/.well-known/hub/debug/';
@@ -114,7 +114,7 @@ describe('playground', () => {
     if (executable === null) return;
     const hub = await startHub(test, { playground: true, issuers });
     const browser = await launchChromium(test, executable, null);
-    const page = await browser.newPage();
+    const page = await (await newVisitor(browser)).newPage();
     await page.goto(`${hub.origin}/`);
     await page.locator('#start').click();
     await page.locator('#state', { hasText: /^open$/ }).waitFor();
@@ -122,5 +122,30 @@ describe('playground', () => {
     await page.locator('#publish [name=data]').fill('seen in the debugger');
     await page.locator('#publish button.primary').click();
     await page.locator('#events li', { hasText: 'seen in the debugger' }).waitFor();
+  });
+
+  it('its forms cannot be submitted before its script handles them', async (test) => {
+    const executable = chromiumPath(test);
+    if (executable === null) return;
+    const hub = await startHub(test, { playground: true, issuers });
+    const browser = await launchChromium(test, executable, null);
+    const page = await (await newVisitor(browser)).newPage();
+    let release = (): void => undefined;
+    const released = new Promise<void>((resolve) => (release = resolve));
+    await page.route('**/config.json', async (route) => {
+      await released;
+      await route.continue();
+    });
+    await page.goto(`${hub.origin}/`);
+    const address = page.url();
+    const subscribe = page.locator('#start');
+    const publish = page.locator('#publish button.primary');
+    assert.deepEqual([await subscribe.isDisabled(), await publish.isDisabled()], [true, true]);
+    await page.locator('#more-publish > summary').click();
+    await page.locator('#publish [name=id]').press('Enter');
+    release();
+    await subscribe.click();
+    await page.locator('#state', { hasText: /^open$/ }).waitFor();
+    assert.equal(page.url(), address);
   });
 });
