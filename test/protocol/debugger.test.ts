@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { decodeJwt } from 'jose';
-import { chromiumPath, launchChromium, newVisitor } from '../support/chromium.ts';
+import { chromiumPath, launchChromium } from '../support/chromium.ts';
 import { FORM, ISSUER, PUBLISHER_KEY, startHub } from '../support/hub-server.ts';
 
 const DEBUG = '/.well-known/hub/debug/';
@@ -114,7 +114,7 @@ describe('playground', () => {
     if (executable === null) return;
     const hub = await startHub(test, { playground: true, issuers });
     const browser = await launchChromium(test, executable, null);
-    const page = await (await newVisitor(browser)).newPage();
+    const page = await browser.newPage();
     await page.goto(`${hub.origin}/`);
     await page.locator('#start').click();
     await page.locator('#state', { hasText: /^open$/ }).waitFor();
@@ -129,7 +129,7 @@ describe('playground', () => {
     if (executable === null) return;
     const hub = await startHub(test, { playground: true, issuers });
     const browser = await launchChromium(test, executable, null);
-    const page = await (await newVisitor(browser)).newPage();
+    const page = await browser.newPage();
     let release = (): void => undefined;
     const released = new Promise<void>((resolve) => (release = resolve));
     await page.route('**/config.json', async (route) => {
