@@ -1,22 +1,18 @@
-import { copiedVariables } from '../http/late-values.ts';
 import { Readable, type Writable } from 'node:stream';
 import type {
+  BodyWrapper,
   Dependence,
   Exchange,
-  HeadInterceptor,
-  HeadTransform,
   ResponseHead,
-  ResponseStream,
   UpstreamVisit,
 } from '../http/exchange.ts';
-import { DeferredBody, discarding, HeadChanges, isBodyless } from '../http/head-changes.ts';
-import type { HeaderList } from '../http/header-list.ts';
-import { HeaderList as Fields } from '../http/header-list.ts';
+import { DisconnectSignal } from '../http/disconnect-signal.ts';
+import { discarding, ExchangeResponse, isBodyless, wrapped } from '../http/exchange-response.ts';
+import { HeaderList } from '../http/header-list.ts';
 import type { Identity } from '../http/identity.ts';
+import { copiedVariables } from '../http/late-values.ts';
 import type { TraceContext } from '../http/trace-context.ts';
-import { WritableStream } from '../http/writable-stream.ts';
 import { withPreset } from '../http/preset-fields.ts';
-import { messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
 
 /** The destination of the response. */
@@ -36,7 +32,7 @@ export interface FetchSink {
  * own body, response and end. Changes that later handlers make to the head are applied here, so
  * the result is what they would have sent.
  */
-export class FetchExchange implements Exchange {
+export class FetchExchange extends ExchangeResponse implements Exchange {
   readonly scheme: 'http' | 'https';
   readonly httpVersion: '1.0' | '1.1' | '2.0';
   method = 'GET';
@@ -70,17 +66,13 @@ export class FetchExchange implements Exchange {
   readonly #sink: FetchSink;
   readonly #isAlone: boolean;
   readonly #inherited: ReadonlySet<string>;
-  readonly #changes = new HeadChanges();
-  readonly #leaving = new Set<() => void>();
-  #controller: AbortController | null = null;
-  #isAbandoned = false;
-  #status = 0;
+  readonly #disconnect = new DisconnectSignal();
   #passes = false;
-  #held: DeferredBody | null = null;
   #upstream: UpstreamVisit | null = null;
 
   /** @param isBackground no client waits for the response */
   constructor(parent: Exchange, headers: HeaderList, sink: FetchSink, isBackground: boolean) {
+    super();
     this.#parent = parent;
     this.standsFor = parent.standsFor ?? parent;
     this.#sink = sink;
@@ -117,43 +109,27 @@ export class FetchExchange implements Exchange {
   }
 
   get abandoned(): boolean {
-    return this.#isAbandoned;
+    return this.#disconnect.isOver;
   }
 
   /** No client wants the response any longer. */
   abandon(): void {
-    if (this.#isAbandoned) return;
-    this.#isAbandoned = true;
-    for (const listener of this.#leaving) listener();
-    this.#leaving.clear();
-    this.#controller?.abort();
+    this.#disconnect.trigger();
   }
 
   onAbandoned(listener: () => void): () => void {
-    if (this.#isAbandoned) queueMicrotask(listener);
-    else this.#leaving.add(listener);
-    return () => this.#leaving.delete(listener);
+    return this.#disconnect.add(listener);
   }
 
   get signal(): AbortSignal {
-    this.#controller ??= new AbortController();
-    if (this.#isAbandoned) this.#controller.abort();
-    return this.#controller.signal;
+    return this.#disconnect.signal;
   }
 
   lendBody(): null {
     return null;
   }
 
-  forgoBody(): void {}
-
-  get begun(): boolean {
-    return this.#status !== 0;
-  }
-
-  get status(): number {
-    return this.#status;
-  }
+  discardBody(): void {}
 
   get responseBytes(): number {
     return this.#parent.responseBytes;
@@ -177,93 +153,48 @@ export class FetchExchange implements Exchange {
   }
 
   trailers(): HeaderList {
-    return new Fields();
+    return new HeaderList();
   }
 
   takeOver(head: ResponseHead): void {
     this.#parent.takeOver(head);
   }
 
-  interceptHead(look: HeadInterceptor): () => void {
-    this.#changes.addInterceptor(look);
-    return () => {
-      if (this.#changes.removeInterceptor(look)) this.#status = 0;
-    };
-  }
-
-  onHead(transform: HeadTransform): void {
-    this.#changes.add(transform);
-  }
-
-  withhold(name: string): void {
-    this.#changes.withhold(name);
+  override withhold(name: string): void {
+    super.withhold(name);
     if (!this.#isAlone) this.#parent.withhold(name);
-  }
-
-  onTrailers(read: (trailers: HeaderList) => void): void {
-    this.#changes.addTrailerReader(read);
   }
 
   inform(status: number, headers: HeaderList): void {
     if (!this.#isAlone && !this.begun) this.#parent.inform(status, headers);
   }
 
-  begin(head: ResponseHead): Writable {
-    const intercepted = this.#changes.intercept(head);
-    if (intercepted !== null) {
-      this.#status = head.status;
-      return intercepted;
-    }
+  protected prepare(): void {}
+
+  protected addPreset(head: ResponseHead): void {
     this.preset.deleteWhere((name, value) => this.#inherited.has(fieldOf(name, value)));
     withPreset(head, this.preset);
-    const wrappers: Parameters<HeadChanges['apply']>[1] = [];
-    const waiting = this.#changes.apply(head, wrappers);
-    this.#status = head.status;
-    if (waiting === undefined) return this.#deliver(head, wrappers);
-    this.#held = new DeferredBody({
-      begin: () => waiting.then(() => this.#deliver(head, wrappers)),
-      end: (body, trailers) => this.#end(body, trailers),
-      fail: (error) => {
-        this.log.error('A queued response head could not be sent', { error: messageOf(error) });
-        this.abort();
-      },
-    });
-    return this.#held.body;
   }
 
-  stream(head: ResponseHead): ResponseStream {
-    return new WritableStream(this.begin(head), this);
-  }
-
-  end(body: Writable, trailers: HeaderList): void {
-    if (this.#changes.taken === body) body.end();
-    else if (this.#held?.body === body) this.#held.end(trailers);
-    else this.#end(body, trailers);
-  }
-
-  abort(): void {
-    if (this.#changes.taken !== null) return;
-    if (this.#passes) this.#parent.abort();
-    else this.#sink.broken();
-  }
-
-  #deliver(head: ResponseHead, wrappers: Parameters<HeadChanges['apply']>[1]): Writable {
-    this.#changes.drop(head.headers);
+  protected send(head: ResponseHead, wrappers: readonly BodyWrapper[]): Writable {
     const taken = this.#sink.take(head);
     this.#passes = 'pass' in taken;
-    this.#status = head.status;
     const body = 'pass' in taken ? this.#parent.begin(taken.pass) : taken.body;
     if (!this.#passes && isBodyless(this.originalMethod, head)) return discarding(body);
-    return wrappers.reduce<Writable>((inner, wrap) => wrap(inner), body);
+    return wrapped(body, wrappers);
   }
 
-  #end(body: Writable, trailers: HeaderList): void {
-    this.#changes.applyTrailers(trailers);
+  protected finish(body: Writable, trailers: HeaderList): void {
     if (this.#passes) this.#parent.end(body, trailers);
     else {
       this.#sink.trailers(trailers);
       body.end();
     }
+  }
+
+  protected breakOff(): void {
+    if (this.#passes) this.#parent.abort();
+    else this.#sink.broken();
   }
 }
 

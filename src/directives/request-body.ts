@@ -109,7 +109,7 @@ function tooLong(maxSize: number): HttpError {
 
 function breakOffBody(exchange: Exchange, body: Readable, limitMs: number): void {
   if (body.readableEnded) return;
-  exchange.forgoBody();
+  exchange.discardBody();
   body.destroy(new HttpError(408, `the request body took longer than ${limitMs} ms`));
 }
 

@@ -1,18 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import { Readable, Writable } from 'node:stream';
-import type {
-  Exchange,
-  HeadInterceptor,
-  HeadTransform,
-  ResponseHead,
-  ResponseStream,
-} from '../http/exchange.ts';
-import { DeferredBody, discarding, HeadChanges, isBodyless } from '../http/head-changes.ts';
+import type { BodyWrapper, Exchange, ResponseHead } from '../http/exchange.ts';
+import { DisconnectSignal } from '../http/disconnect-signal.ts';
+import { discarding, ExchangeResponse, isBodyless, wrapped } from '../http/exchange-response.ts';
 import { HeaderList } from '../http/header-list.ts';
 import { Identity } from '../http/identity.ts';
 import { withPreset } from '../http/preset-fields.ts';
-import { WritableStream } from '../http/writable-stream.ts';
-import { HubgateError, messageOf } from '../kernel/error.ts';
+import { HubgateError } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
 
 /** Bytes of a body that are compared. A larger page can only be watched by its `ETag`. */
@@ -32,7 +26,7 @@ export interface WatchedAnswer {
  * address that no client has. It passes the routes of its site as a client's request does. A cache passes it
  * on (`no-store`), and other caches on the way ask the app (`no-cache`).
  */
-export class WatchExchange implements Exchange {
+export class WatchExchange extends ExchangeResponse implements Exchange {
   readonly id = randomUUID();
   readonly log: Logger;
   readonly scheme: 'http' | 'https';
@@ -61,15 +55,12 @@ export class WatchExchange implements Exchange {
   trace: Exchange['trace'] = null;
   /** Resolves once, when the answer is complete, or null if there is none. */
   readonly answer: Promise<WatchedAnswer | null>;
-  readonly #changes = new HeadChanges();
-  readonly #leaving = new Set<() => void>();
-  readonly #controller = new AbortController();
+  readonly #disconnect = new DisconnectSignal();
   #settle: (answer: WatchedAnswer | null) => void = () => {};
-  #status = 0;
-  #held: DeferredBody | null = null;
 
   /** @param target path and query in their canonical form */
   constructor(url: URL, target: string, log: Logger, validators: readonly [string, string][] = []) {
+    super();
     this.log = log;
     this.scheme = url.protocol === 'https:' ? 'https' : 'http';
     this.originalHost = url.host;
@@ -92,33 +83,28 @@ export class WatchExchange implements Exchange {
   }
 
   get abandoned(): boolean {
-    return this.#controller.signal.aborted;
+    return this.#disconnect.isOver;
   }
 
   get signal(): AbortSignal {
-    return this.#controller.signal;
+    return this.#disconnect.signal;
   }
 
   /** The answer is not wanted any longer. */
   abandon(): void {
-    if (this.abandoned) return;
     this.#settle(null);
-    for (const listener of this.#leaving) listener();
-    this.#leaving.clear();
-    this.#controller.abort();
+    this.#disconnect.trigger();
   }
 
   onAbandoned(listener: () => void): () => void {
-    if (this.abandoned) queueMicrotask(listener);
-    else this.#leaving.add(listener);
-    return () => this.#leaving.delete(listener);
+    return this.#disconnect.add(listener);
   }
 
   lendBody(): null {
     return null;
   }
 
-  forgoBody(): void {}
+  discardBody(): void {}
 
   trailers(): HeaderList {
     return new HeaderList();
@@ -128,76 +114,23 @@ export class WatchExchange implements Exchange {
     throw new HubgateError('no-connection', 'A watched page has no connection');
   }
 
-  get begun(): boolean {
-    return this.#status !== 0;
-  }
-
-  get status(): number {
-    return this.#status;
-  }
-
-  interceptHead(look: HeadInterceptor): () => void {
-    this.#changes.addInterceptor(look);
-    return () => {
-      if (this.#changes.removeInterceptor(look)) this.#status = 0;
-    };
-  }
-
-  onHead(transform: HeadTransform): void {
-    this.#changes.add(transform);
-  }
-
-  withhold(name: string): void {
-    this.#changes.withhold(name);
-  }
-
-  onTrailers(read: (trailers: HeaderList) => void): void {
-    this.#changes.addTrailerReader(read);
-  }
-
   inform(): void {}
 
-  begin(head: ResponseHead): Writable {
-    const intercepted = this.#changes.intercept(head);
-    if (intercepted !== null) {
-      this.#status = head.status;
-      return intercepted;
-    }
+  protected prepare(): void {}
+
+  protected addPreset(head: ResponseHead): void {
     withPreset(head, this.preset);
-    const wrappers: Parameters<HeadChanges['apply']>[1] = [];
-    const waiting = this.#changes.apply(head, wrappers);
-    this.#status = head.status;
-    if (waiting === undefined) return this.#receive(head, wrappers);
-    this.#held = new DeferredBody({
-      begin: () => waiting.then(() => this.#receive(head, wrappers)),
-      end: (body) => body.end(),
-      fail: (error) => {
-        this.log.error('A queued response head could not be sent', { error: messageOf(error) });
-        this.abort();
-      },
-    });
-    return this.#held.body;
   }
 
-  stream(head: ResponseHead): ResponseStream {
-    return new WritableStream(this.begin(head), this);
+  protected finish(body: Writable): void {
+    body.end();
   }
 
-  end(body: Writable, trailers: HeaderList): void {
-    if (this.#changes.taken === body) body.end();
-    else if (this.#held?.body === body) this.#held.end(trailers);
-    else {
-      this.#changes.applyTrailers(trailers);
-      body.end();
-    }
+  protected breakOff(): void {
+    this.#settle(null);
   }
 
-  abort(): void {
-    if (this.#changes.taken === null) this.#settle(null);
-  }
-
-  #receive(head: ResponseHead, wrappers: Parameters<HeadChanges['apply']>[1]): Writable {
-    this.#changes.drop(head.headers);
+  protected send(head: ResponseHead, wrappers: readonly BodyWrapper[]): Writable {
     const type = head.headers.get('content-type') ?? '';
     if (/^text\/event-stream\b/i.test(type)) {
       this.#settle({ head, body: null });
@@ -207,7 +140,7 @@ export class WatchExchange implements Exchange {
     }
     const sink = this.#collecting(head);
     if (isBodyless('GET', head)) return discarding(sink);
-    return wrappers.reduce<Writable>((inner, wrap) => wrap(inner), sink);
+    return wrapped(sink, wrappers);
   }
 
   #collecting(head: ResponseHead): Writable {

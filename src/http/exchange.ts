@@ -58,10 +58,10 @@ export interface Exchange {
   /** Trailer fields of the request; complete once `body` has ended. */
   trailers(): HeaderList;
   /**
-   * Called if the client sends its body too slowly. The response does not wait for the rest of the body. If
+   * Gives up the rest of the body; called if the client sends it too slowly. The response does not wait for the rest of the body. If
    * it has begun, it is aborted.
    */
-  forgoBody(): void;
+  discardBody(): void;
   /** Whether the client has left before the response was complete. */
   readonly abandoned: boolean;
   /**

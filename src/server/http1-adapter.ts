@@ -4,7 +4,7 @@ import type { ResponseHead, ResponseStream } from '../http/exchange.ts';
 import { HeaderList } from '../http/header-list.ts';
 import { dropNominated } from '../http/hop-by-hop.ts';
 import { ConnectionStream } from './connection-stream.ts';
-import type { DisconnectSignal } from './disconnect-signal.ts';
+import type { DisconnectSignal } from '../http/disconnect-signal.ts';
 import { carrierOf, releaseConnection, writeAhead } from './node-internals.ts';
 import type { RequestTarget } from './strict-request.ts';
 import type { ProtocolAdapter } from './protocol-adapter.ts';
@@ -67,10 +67,10 @@ export class Http1Adapter implements ProtocolAdapter {
     return !writableFinished && (destroyed || this.#request.socket.destroyed);
   }
 
-  tell(disconnect: DisconnectSignal): void {
+  reportDisconnect(disconnect: DisconnectSignal): void {
     const response = this.#response;
     response.once('close', () => {
-      if (!response.writableFinished) disconnect.happen();
+      if (!response.writableFinished) disconnect.trigger();
     });
   }
 
@@ -106,7 +106,7 @@ export class Http1Adapter implements ProtocolAdapter {
     if (this.#leaveConnection?.(this.#request, response) !== true) return null;
     return new ConnectionStream(
       socket,
-      disconnect === undefined ? null : () => disconnect.happen(),
+      disconnect === undefined ? null : () => disconnect.trigger(),
     );
   }
 

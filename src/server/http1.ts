@@ -24,7 +24,7 @@ import {
 } from './node-internals.ts';
 import { peerOf } from './peers.ts';
 import { PipelinedRequests, StoppedParsers } from './pipelined-requests.ts';
-import { lineOf, mendedQuery, packetOf, unparsedOf } from './raw-query.ts';
+import { lineOf, encodeRawQuery, packetOf, unparsedOf } from './raw-query.ts';
 import type { RequestSink } from './exchange-settings.ts';
 import { ServerExchange } from './server-exchange.ts';
 import { hasUnknownMethod, judgeHttp1, MAX_FIELDS, type RequestTarget } from './strict-request.ts';
@@ -223,7 +223,7 @@ export class Http1 {
     }
     const status = statusOf(error);
     const latest = this.#unanswered(socket);
-    const fixed = mendedQuery(error);
+    const fixed = encodeRawQuery(error);
     // A client that has received its response can send the next request before the response counts as sent
     // here.
     const isGiven = latest?.req.complete === true && latest.writableEnded;

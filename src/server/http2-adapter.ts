@@ -4,7 +4,7 @@ import { breakOff, closeAnswered } from '../http/body-end.ts';
 import type { ResponseHead, ResponseStream } from '../http/exchange.ts';
 import { HeaderList } from '../http/header-list.ts';
 import { http2Fields, readHttp2Head } from '../http/http2-fields.ts';
-import type { DisconnectSignal } from './disconnect-signal.ts';
+import type { DisconnectSignal } from '../http/disconnect-signal.ts';
 import { Http2Stream } from './http2-stream.ts';
 import type { RequestTarget } from './strict-request.ts';
 import type { ProtocolAdapter } from './protocol-adapter.ts';
@@ -66,11 +66,11 @@ export class Http2Adapter implements ProtocolAdapter {
     return aborted || rstCode !== constants.NGHTTP2_NO_ERROR || !writableFinished;
   }
 
-  tell(disconnect: DisconnectSignal): void {
+  reportDisconnect(disconnect: DisconnectSignal): void {
     this.#stream.once('close', () => {
-      if (this.abandoned) disconnect.happen();
+      if (this.abandoned) disconnect.trigger();
     });
-    this.#stream.once('aborted', () => disconnect.happen());
+    this.#stream.once('aborted', () => disconnect.trigger());
   }
 
   inform(status: number, headers: HeaderList): void {

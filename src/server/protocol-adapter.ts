@@ -1,7 +1,7 @@
 import type { Readable, Writable } from 'node:stream';
 import type { ResponseHead, ResponseStream } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';
-import type { DisconnectSignal } from './disconnect-signal.ts';
+import type { DisconnectSignal } from '../http/disconnect-signal.ts';
 
 /** One request and the means to send its response: everything that differs between the protocols. */
 export interface ProtocolAdapter {
@@ -22,7 +22,7 @@ export interface ProtocolAdapter {
   /** Whether the client has left before the response was complete. */
   readonly abandoned: boolean;
   /** Sets the signal that is triggered when that happens. */
-  tell(disconnect: DisconnectSignal): void;
+  reportDisconnect(disconnect: DisconnectSignal): void;
   /** Sends a 1xx response, if the protocol has them. */
   inform(status: number, headers: HeaderList): void;
   /** Called with the head of the handler before the head is sent. */

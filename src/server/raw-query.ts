@@ -21,7 +21,7 @@ const NOT_ENCODED = 'The request target has characters that must be percent-enco
  * line was not complete in one read, or if the bytes are in the path or are not UTF-8. It returns null for
  * other errors.
  */
-export function mendedQuery(error: Error): Buffer | string | null {
+export function encodeRawQuery(error: Error): Buffer | string | null {
   if (codeOf(error) !== 'HPE_INVALID_URL') return null;
   const packet = packetOf(error);
   const lineStart = startOfLine(error, packet);

@@ -5,8 +5,6 @@ import type {
   BodyLease,
   BodyWrapper,
   Exchange,
-  HeadInterceptor,
-  HeadTransform,
   LeasedBody,
   ResponseHead,
   ResponseStream,
@@ -14,6 +12,8 @@ import type {
   UpstreamVisit,
   WaitLimit,
 } from '../http/exchange.ts';
+import { DisconnectSignal } from '../http/disconnect-signal.ts';
+import { discarding, ExchangeResponse, isBodyless, wrapped } from '../http/exchange-response.ts';
 import { expectsContinue } from '../http/hop-by-hop.ts';
 import { plainAddress } from '../http/forwarded.ts';
 import { HeaderList } from '../http/header-list.ts';
@@ -22,16 +22,14 @@ import { Identity } from '../http/identity.ts';
 import { dropFieldsOfContent } from '../http/representation.ts';
 import { countWrites, WritableStream } from '../http/writable-stream.ts';
 import type { TraceContext } from '../http/trace-context.ts';
-import { HubgateError, messageOf } from '../kernel/error.ts';
+import { HubgateError } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
-import { DeferredBody, discarding, HeadChanges, isBodyless } from '../http/head-changes.ts';
 import { ClientBody } from './client-body.ts';
-import { DisconnectSignal } from './disconnect-signal.ts';
 import type { ExchangeConnection, ExchangeSettings } from './exchange-settings.ts';
 import type { ProtocolAdapter } from './protocol-adapter.ts';
 
 /** The {@link Exchange} of a request that a server has read, over either protocol. */
-export class ServerExchange implements Exchange {
+export class ServerExchange extends ExchangeResponse implements Exchange {
   readonly scheme: 'http' | 'https';
   readonly httpVersion: '1.0' | '1.1' | '2.0';
   method: string;
@@ -56,7 +54,6 @@ export class ServerExchange implements Exchange {
 
   readonly #adapter: ProtocolAdapter;
   readonly #settings: ExchangeSettings;
-  readonly #changes = new HeadChanges();
   #preset: HeaderList | null = null;
   #id: string | undefined;
   #log: Logger | undefined;
@@ -64,11 +61,9 @@ export class ServerExchange implements Exchange {
   #body: Readable | null = null;
   /** The body as it was lent: the first that was given bytes, or the last. */
   #leased: LeasedBody | null = null;
-  #held: DeferredBody | null = null;
   #disconnect: DisconnectSignal | undefined;
   /** The client holds its body back until it gets 100 Continue. */
   #awaitsContinue: boolean;
-  #status = 0;
   #isStream = false;
   /** The rest of the body is not awaited. */
   #isSilent = false;
@@ -78,6 +73,7 @@ export class ServerExchange implements Exchange {
     settings: ExchangeSettings,
     { secure, tlsVersion, peer, upgrade }: ExchangeConnection,
   ) {
+    super();
     this.#adapter = adapter;
     this.#settings = settings;
     this.upgrade = upgrade;
@@ -149,37 +145,25 @@ export class ServerExchange implements Exchange {
   }
 
   /** RFC 9110 §15.5.9: the reader of the body responds with 408 if the response has not begun. */
-  forgoBody(): void {
+  discardBody(): void {
     if (this.begun) this.#adapter.discardRequest();
     else this.#isSilent = true;
   }
 
   onAbandoned(listener: () => void): () => void {
-    return this.#awaitDeparture().tell(listener);
+    return this.#disconnected().add(listener);
   }
 
   get signal(): AbortSignal {
-    return this.#awaitDeparture().signal;
+    return this.#disconnected().signal;
   }
 
   takeOver(head: ResponseHead): void {
     if (this.upgrade?.kind !== 'http1') {
       throw new HubgateError('no-connection', 'Only an upgrade of HTTP/1.1 has a connection');
     }
-    this.#refuseSecondHead();
-    this.#addPreset(head);
-    void this.#changes.apply(head, []);
-    this.#changes.drop(head.headers);
-    this.#status = head.status;
+    this.beginTakeOver(head);
     this.upgrade.release();
-  }
-
-  get begun(): boolean {
-    return this.#status !== 0;
-  }
-
-  get status(): number {
-    return this.#status;
   }
 
   get preset(): HeaderList {
@@ -187,82 +171,57 @@ export class ServerExchange implements Exchange {
     return this.#preset;
   }
 
-  interceptHead(look: HeadInterceptor): () => void {
-    this.#changes.addInterceptor(look);
-    return () => {
-      if (this.#changes.removeInterceptor(look)) this.#status = 0;
-    };
-  }
-
-  onHead(transform: HeadTransform): void {
-    this.#changes.add(transform);
-  }
-
-  withhold(name: string): void {
-    this.#changes.withhold(name);
-  }
-
-  onTrailers(read: (trailers: HeaderList) => void): void {
-    this.#changes.addTrailerReader(read);
-  }
-
   inform(status: number, headers: HeaderList): void {
     if (this.begun || status === 101) return;
-    this.#changes.drop(headers);
+    this.dropWithheld(headers);
     // RFC 9110 §8.6: no informational response has a length.
     headers.delete('content-length');
     if (status === 100) this.#awaitsContinue = false;
     this.#adapter.inform(status, headers);
   }
 
-  begin(head: ResponseHead): Writable {
-    this.#refuseSecondHead();
-    const taken = this.#changes.intercept(head);
-    if (taken !== null) {
-      this.#status = head.status;
-      this.#isStream = false;
-      return taken;
+  override stream(head: ResponseHead): ResponseStream {
+    this.#isStream = true;
+    const body = this.begin(head);
+    if (this.taken === null) {
+      return this.#adapter.stream(body, this.#disconnect) ?? new WritableStream(body, this);
     }
+    this.#isStream = false;
+    return new WritableStream(body, this);
+  }
+
+  protected breakOff(): void {
+    this.#disconnect?.trigger();
+    this.#adapter.breakOff();
+  }
+
+  protected prepare(head: ResponseHead): void {
     // RFC 9113 §8.5: any 2xx tells the client that its tunnel is open, and everything after it belongs to the
     // tunnel.
     if (this.upgrade?.kind === 'http2' && head.opensTunnel !== true && isSuccess(head.status)) {
       head.status = 501;
     }
     this.#adapter.prepare(head, this.#isStream);
-    this.#addPreset(head);
-    const wrappers: BodyWrapper[] = [];
-    const waiting = this.#changes.apply(head, wrappers);
-    if (waiting === undefined) return this.#send(head, wrappers);
-    this.#status = head.status;
-    this.#held = new DeferredBody({
-      begin: () => waiting.then(() => this.#send(head, wrappers)),
-      end: (body, trailers) => this.#end(body, trailers),
-      fail: (error) => {
-        this.log.error('A queued response head could not be sent', { error: messageOf(error) });
-        this.abort();
-      },
-    });
-    return this.#held.body;
   }
 
-  stream(head: ResponseHead): ResponseStream {
-    this.#isStream = true;
-    const body = this.begin(head);
-    if (this.#changes.taken !== null) return new WritableStream(body, this);
-    return this.#adapter.stream(body, this.#disconnect) ?? new WritableStream(body, this);
+  protected addPreset(head: ResponseHead): void {
+    if (this.#preset !== null) withPreset(head, this.#preset);
   }
 
-  end(body: Writable, trailers: HeaderList): void {
-    if (this.#changes.taken === body) body.end();
-    else if (this.#held?.body === body) this.#held.end(trailers);
-    else this.#end(body, trailers);
+  protected send(head: ResponseHead, wrappers: readonly BodyWrapper[]): Writable {
+    if (head.isUnchanged === true) dropFieldsOfContent(head.headers);
+    // A body wrapper may add data to an empty body.
+    const isWhole = head.isWhole === true && wrappers.length === 0 && this.httpVersion === '2.0';
+    const bodyless = isBodyless(this.originalMethod, head) || isWhole;
+    const body = this.#adapter.send(head, bodyless, !this.#awaitsContinue && !this.#isSilent);
+    if (bodyless) return discarding(body);
+    this.#measure(head.headers, body);
+    return wrapped(body, wrappers);
   }
 
-  abort(): void {
-    // The client gets nothing of a response that an interceptor has taken.
-    if (this.#changes.taken !== null) return;
-    this.#disconnect?.happen();
-    this.#adapter.breakOff();
+  protected finish(body: Writable, trailers: HeaderList): void {
+    if (!trailers.isEmpty) this.#adapter.sendTrailers(trailers);
+    body.end();
   }
 
   /**
@@ -279,41 +238,19 @@ export class ServerExchange implements Exchange {
     if (silence === null || !this.hasBody || this.upgrade !== null) return null;
     const { limitMs, clock } = silence;
     const over = (): Error => {
-      this.forgoBody();
+      this.discardBody();
       return new HttpError(408, `the client sent nothing for ${limitMs} ms`);
     };
     return { limitMs, clock, over };
   }
 
-  #awaitDeparture(): DisconnectSignal {
+  #disconnected(): DisconnectSignal {
     if (this.#disconnect !== undefined) return this.#disconnect;
     const disconnect = new DisconnectSignal();
     this.#disconnect = disconnect;
-    if (this.abandoned) disconnect.happen();
-    this.#adapter.tell(disconnect);
+    if (this.abandoned) disconnect.trigger();
+    this.#adapter.reportDisconnect(disconnect);
     return disconnect;
-  }
-
-  #addPreset(head: ResponseHead): void {
-    if (this.#preset !== null) withPreset(head, this.#preset);
-  }
-
-  #refuseSecondHead(): void {
-    if (!this.begun) return;
-    throw new HubgateError('response-begun', 'The head of this response has already been sent');
-  }
-
-  #send(head: ResponseHead, wrappers: readonly BodyWrapper[]): Writable {
-    this.#changes.drop(head.headers);
-    if (head.isUnchanged === true) dropFieldsOfContent(head.headers);
-    // A body wrapper may add data to an empty body.
-    const isWhole = head.isWhole === true && wrappers.length === 0 && this.httpVersion === '2.0';
-    const bodyless = isBodyless(this.originalMethod, head) || isWhole;
-    const body = this.#adapter.send(head, bodyless, !this.#awaitsContinue && !this.#isSilent);
-    this.#status = head.status;
-    if (bodyless) return discarding(body);
-    this.#measure(head.headers, body);
-    return wrappers.reduce<Writable>((inner, wrap) => wrap(inner), body);
   }
 
   /** The code that writes a stream counts its bytes. */
@@ -326,12 +263,6 @@ export class ServerExchange implements Exchange {
         this.responseBytes += bytes;
       });
     }
-  }
-
-  #end(body: Writable, trailers: HeaderList): void {
-    this.#changes.applyTrailers(trailers);
-    if (!trailers.isEmpty) this.#adapter.sendTrailers(trailers);
-    body.end();
   }
 }
 

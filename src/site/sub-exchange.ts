@@ -121,8 +121,8 @@ export class SubExchange implements Exchange {
     return this.hasBody && this.#parent.isBodyWhole;
   }
 
-  forgoBody(): void {
-    if (this.hasBody) this.#parent.forgoBody();
+  discardBody(): void {
+    if (this.hasBody) this.#parent.discardBody();
   }
 
   onAbandoned(listener: () => void): () => void {

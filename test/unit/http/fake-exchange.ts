@@ -29,7 +29,7 @@ export function fakeExchange(fields: Partial<Exchange>): Exchange {
     isBodyWhole: false,
     trailers: () => new HeaderList(),
     lendBody: () => null,
-    forgoBody: () => {},
+    discardBody: () => {},
     abandoned: false,
     onAbandoned: () => () => {},
     signal: new AbortController().signal,

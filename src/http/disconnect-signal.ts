@@ -7,7 +7,7 @@ export class DisconnectSignal {
   #isOver = false;
 
   /** Adds a listener. It is called soon if the client has left already. The returned function removes it. */
-  tell(listener: () => void): () => void {
+  add(listener: () => void): () => void {
     if (this.#isOver) {
       queueMicrotask(listener);
       return () => {};
@@ -20,6 +20,10 @@ export class DisconnectSignal {
     };
   }
 
+  get isOver(): boolean {
+    return this.#isOver;
+  }
+
   get signal(): AbortSignal {
     if (this.#abort === undefined) {
       this.#abort = new AbortController();
@@ -28,7 +32,7 @@ export class DisconnectSignal {
     return this.#abort.signal;
   }
 
-  happen(): void {
+  trigger(): void {
     if (this.#isOver) return;
     this.#isOver = true;
     this.#abort?.abort();

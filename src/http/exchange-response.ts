@@ -1,0 +1,264 @@
+// A response passes the same steps whether it goes to a client, into a cache or to a comparison. A transform
+// of a head can return a promise, for instance while it requests a token. Data that is written in the meantime
+// is held back, up to the stream's high-water mark.
+
+import { Writable } from 'node:stream';
+import { HubgateError, messageOf } from '../kernel/error.ts';
+import type { Logger } from '../kernel/log.ts';
+import type {
+  BodyWrapper,
+  HeadInterceptor,
+  HeadTransform,
+  ResponseHead,
+  ResponseStream,
+} from './exchange.ts';
+import { HeaderList } from './header-list.ts';
+import { WritableStream } from './writable-stream.ts';
+
+type TrailerReader = (trailers: HeaderList) => void;
+
+/**
+ * The response of an exchange: the part of `Exchange` that every implementation shares. A head is offered to
+ * the interceptors, then gets the preset fields, passes the transforms, loses the withheld fields and is sent,
+ * once.
+ */
+export abstract class ExchangeResponse {
+  // Most exchanges have few of these, or none.
+  #transforms: HeadTransform[] | null = null;
+  #withheld: string[] | null = null;
+  #trailerReaders: TrailerReader[] | null = null;
+  #interceptors: HeadInterceptor[] | null = null;
+  #taken: Writable | null = null;
+  #deferred: DeferredBody | null = null;
+  #status = 0;
+
+  abstract readonly log: Logger;
+  abstract readonly signal: AbortSignal;
+
+  /** Adds what the head must have before the transforms see it. */
+  protected abstract prepare(head: ResponseHead): void;
+  /** Adds the preset fields of the exchange to the head. */
+  protected abstract addPreset(head: ResponseHead): void;
+  /** Sends the head and returns the stream for the body. The wrappers are innermost first. */
+  protected abstract send(head: ResponseHead, wrappers: readonly BodyWrapper[]): Writable;
+  /** Sends the trailer fields and ends the body that `send` has returned. */
+  protected abstract finish(body: Writable, trailers: HeaderList): void;
+  /** Aborts a response that no interceptor has taken. */
+  protected abstract breakOff(): void;
+
+  get begun(): boolean {
+    return this.#status !== 0;
+  }
+
+  get status(): number {
+    return this.#status;
+  }
+
+  /** The body of the response that an interceptor has taken; null if there is none. */
+  protected get taken(): Writable | null {
+    return this.#taken;
+  }
+
+  interceptHead(look: HeadInterceptor): () => void {
+    this.#interceptors ??= [];
+    this.#interceptors.push(look);
+    return () => {
+      this.#interceptors = this.#interceptors?.filter((one) => one !== look) ?? null;
+      // A response that was taken counts as never sent.
+      if (this.#taken !== null) this.#status = 0;
+      this.#taken = null;
+    };
+  }
+
+  onHead(transform: HeadTransform): void {
+    this.#transforms ??= [];
+    this.#transforms.push(transform);
+  }
+
+  withhold(name: string): void {
+    this.#withheld ??= [];
+    this.#withheld.push(name);
+  }
+
+  onTrailers(read: TrailerReader): void {
+    this.#trailerReaders ??= [];
+    this.#trailerReaders.push(read);
+  }
+
+  begin(head: ResponseHead): Writable {
+    this.#refuseSecondHead();
+    const taken = this.#intercept(head);
+    if (taken !== null) {
+      this.#status = head.status;
+      return taken;
+    }
+    this.prepare(head);
+    this.addPreset(head);
+    const wrappers: BodyWrapper[] = [];
+    const waiting = this.#transform(head, wrappers);
+    if (waiting === undefined) return this.#send(head, wrappers);
+    this.#status = head.status;
+    this.#deferred = new DeferredBody({
+      begin: () => waiting.then(() => this.#send(head, wrappers)),
+      end: (body, trailers) => this.#end(body, trailers),
+      fail: (error) => {
+        this.log.error('A queued response head could not be sent', { error: messageOf(error) });
+        this.abort();
+      },
+    });
+    return this.#deferred.body;
+  }
+
+  stream(head: ResponseHead): ResponseStream {
+    return new WritableStream(this.begin(head), this);
+  }
+
+  end(body: Writable, trailers: HeaderList): void {
+    if (this.#taken === body) body.end();
+    else if (this.#deferred?.body === body) this.#deferred.end(trailers);
+    else this.#end(body, trailers);
+  }
+
+  /** The destination of an intercepted response gets no more, but its client is not cut off. */
+  abort(): void {
+    if (this.#taken === null) this.breakOff();
+  }
+
+  /** Prepares the head of a connection that is taken over. It does not wait for transforms. */
+  protected beginTakeOver(head: ResponseHead): void {
+    this.#refuseSecondHead();
+    this.addPreset(head);
+    void this.#transform(head, []);
+    this.dropWithheld(head.headers);
+    this.#status = head.status;
+  }
+
+  protected dropWithheld(headers: HeaderList): void {
+    if (this.#withheld !== null) for (const name of this.#withheld) headers.delete(name);
+  }
+
+  #refuseSecondHead(): void {
+    if (!this.begun) return;
+    throw new HubgateError('response-begun', 'The head of this response has already been sent');
+  }
+
+  /** Offers a head to the interceptors, the last one first, until one takes it. */
+  #intercept(head: ResponseHead): Writable | null {
+    if (this.#interceptors === null) return null;
+    for (const look of this.#interceptors.toReversed()) {
+      this.#taken = look(head);
+      if (this.#taken !== null) break;
+    }
+    return this.#taken;
+  }
+
+  /**
+   * Runs the transforms, each once even if one throws, and collects the wrappers, innermost first. If a
+   * transform returns a promise, the others run when it has resolved.
+   */
+  #transform(head: ResponseHead, wrappers: BodyWrapper[]): Promise<void> | undefined {
+    for (let next = this.#transforms?.pop(); next !== undefined; next = this.#transforms?.pop()) {
+      const result = next(head);
+      if (result instanceof Promise) return result.then(() => this.#transform(head, wrappers));
+      if (result !== undefined) wrappers.unshift(result);
+    }
+    return undefined;
+  }
+
+  #send(head: ResponseHead, wrappers: readonly BodyWrapper[]): Writable {
+    this.dropWithheld(head.headers);
+    const body = this.send(head, wrappers);
+    this.#status = head.status;
+    return body;
+  }
+
+  /** Passes the trailer fields to their readers, once, and removes the withheld ones. */
+  #end(body: Writable, trailers: HeaderList): void {
+    if (!trailers.isEmpty) {
+      const readers = this.#trailerReaders;
+      this.#trailerReaders = null;
+      if (readers !== null) for (const read of readers) read(trailers);
+      this.dropWithheld(trailers);
+    }
+    this.finish(body, trailers);
+  }
+}
+
+/** Puts the wrappers around a body, the first one innermost. */
+export function wrapped(body: Writable, wrappers: readonly BodyWrapper[]): Writable {
+  return wrappers.reduce<Writable>((inner, wrap) => wrap(inner), body);
+}
+
+/** Whether a response has no content (RFC 9110 §15). Corrects the length in its head. */
+export function isBodyless(method: string, { status, headers }: ResponseHead): boolean {
+  switch (status) {
+    case 204:
+      // RFC 9110 §8.6 allows this for HEAD and 304, but not for 204.
+      headers.delete('content-length');
+      return true;
+    case 205:
+      headers.set('content-length', '0');
+      return true;
+    case 304:
+      return true;
+    default:
+      return method === 'HEAD';
+  }
+}
+
+/** Returns a stream that discards a body, and that ends the real body when it ends. */
+export function discarding(body: Writable): Writable {
+  return new Writable({
+    write: (_chunk, _encoding, done) => done(),
+    final: (done) => {
+      if (!body.writableEnded) body.end();
+      done();
+    },
+  });
+}
+
+interface DeferredBodyOptions {
+  /** Sends the head, and resolves to the stream for the body. */
+  readonly begin: () => Promise<Writable>;
+  readonly end: (body: Writable, trailers: HeaderList) => void;
+  /** Called if the head could not be sent. */
+  readonly fail: (error: unknown) => void;
+}
+
+/** The body of a response while its head is still being prepared. */
+class DeferredBody {
+  readonly body: Writable;
+  #trailers = new HeaderList();
+
+  constructor({ begin, end, fail }: DeferredBodyOptions) {
+    let sent: Writable | undefined;
+    this.body = new Writable({
+      construct: (ready) => {
+        begin().then(
+          (body) => {
+            sent = body;
+            ready();
+          },
+          (error: unknown) => {
+            fail(error);
+            ready();
+          },
+        );
+      },
+      // The exchange's signal reports a client that reads no further.
+      write: (chunk: Buffer, _encoding, done) => {
+        if (sent === undefined) done();
+        else sent.write(chunk, () => done());
+      },
+      final: (done) => {
+        if (sent !== undefined) end(sent, this.#trailers);
+        done();
+      },
+    });
+  }
+
+  end(trailers: HeaderList): void {
+    this.#trailers = trailers;
+    this.body.end();
+  }
+}
