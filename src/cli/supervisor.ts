@@ -144,7 +144,7 @@ export class Supervisor {
   }
 
   #dryRun(posted: PostedConfig): Promise<LoadOutcome> {
-    const rehearsed = this.#queue.then(async () => {
+    const outcome = this.#queue.then(async () => {
       try {
         const { config, warnings } = this.#options.readPosted(posted);
         this.#refuseUnshared(config);
@@ -155,8 +155,8 @@ export class Supervisor {
         return { problems: problemsOf(error), changes: null };
       }
     });
-    this.#queue = rehearsed;
-    return rehearsed;
+    this.#queue = outcome;
+    return outcome;
   }
 
   #enqueue(read: ReadConfig, followed: boolean, wanted: ReportWanted): Promise<LoadOutcome> {

@@ -116,7 +116,7 @@ class Follower {
         // Whatever the error, the only reaction is another attempt; `status` reports it.
       }
       if (this.#signal.aborted) return;
-      this.#tell('connecting');
+      this.#report('connecting');
       // Clients that lost the same hub must not reconnect at the same moment.
       await pause(jittered(this.#wait), this.#signal);
       this.#wait = Math.min(this.#wait * 2, LONGEST_WAIT);
@@ -145,7 +145,7 @@ class Follower {
     this.#wasOpen = true;
     this.#lost = 0;
     this.#wait = this.#firstWait;
-    this.#tell('open');
+    this.#report('open');
     if (stream.body === null) return true;
     await readEvents(stream.body, {
       update: (update) => {
@@ -175,7 +175,7 @@ class Follower {
   /** Waits for a token other than the refused one; resolves to false if there is none to wait for. */
   async #hasOtherToken(): Promise<boolean> {
     const { token } = this.#options;
-    this.#tell('refused');
+    this.#report('refused');
     if (typeof token !== 'function') return false;
     while (!this.#signal.aborted) {
       await pause(jittered(LONGEST_WAIT), this.#signal);
@@ -225,7 +225,7 @@ class Follower {
     return this.#isPage && this.#options.state === undefined && isFresh;
   }
 
-  #tell(status: Status): void {
+  #report(status: Status): void {
     guard(() => this.#options.status?.(status));
   }
 }

@@ -280,10 +280,10 @@ export class OutboxReader {
   #failed(error: unknown): void {
     const { table, clock, log } = this.#options;
     this.counts.failures += 1;
-    const told = this.#fault === null ? null : messageOf(this.#fault.error);
+    const reported = this.#fault === null ? null : messageOf(this.#fault.error);
     this.#fault = { since: this.#fault?.since ?? clock.monotonic(), error };
     const fields = { table, code: codeOf(error), error: messageOf(error) };
-    if (told === messageOf(error)) log.debug('The outbox still cannot be read', fields);
+    if (reported === messageOf(error)) log.debug('The outbox still cannot be read', fields);
     else log.error('The rows of the outbox are not published at the moment', fields);
   }
 

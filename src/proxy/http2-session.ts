@@ -161,8 +161,8 @@ export function dialHttp2(
     session?.on('error', ignore).destroy();
     done(error, null);
   };
-  const onSettings = (told: Settings): void => {
-    if (session === null || told.maxConcurrentStreams === 0) return;
+  const onSettings = (settings: Settings): void => {
+    if (session === null || settings.maxConcurrentStreams === 0) return;
     end();
     session.setLocalWindowSize(SESSION_WINDOW);
     done(null, session);

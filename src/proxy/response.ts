@@ -183,7 +183,7 @@ export class UpstreamResponse implements UpgradeSink {
       }
     };
     const running = run();
-    // Whoever waits for it is told.
+    // The code that waits for it is notified.
     running.catch(() => {});
     this.interceptor = () => running;
     return held;

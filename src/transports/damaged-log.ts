@@ -78,7 +78,7 @@ class DamagedLog implements Transport {
         this.#changed = listener;
       },
     };
-    this.#tellCause();
+    this.#reportCause();
     this.#lookLater(LOOK_AGAIN_MS);
   }
 
@@ -169,14 +169,14 @@ class DamagedLog implements Transport {
       const before = this.#cause.message;
       if (error instanceof HubgateError) this.#cause = error;
       else this.#cause = new HubgateError(codeOf(error) ?? 'transport-failed', messageOf(error));
-      if (this.#cause.message !== before) this.#tellCause();
+      if (this.#cause.message !== before) this.#reportCause();
       if (this.#closed) return;
       const took = this.#clock.monotonic() - began;
       this.#lookLater(Math.max(LOOK_AGAIN_MS, took * REST));
     }
   }
 
-  #tellCause(): void {
+  #reportCause(): void {
     const { code, message } = this.#cause;
     this.#log.error(message, { code });
   }

@@ -86,8 +86,8 @@ const HANDLERS: {
   },
   async status() {
     const { hubs, certificates, late } = await started().gateway.status();
-    const told = hubs.map(({ name, profile, counts }) => ({ name, profile, counts }));
-    return { hubs: told, certificates, late };
+    const counted = hubs.map(({ name, profile, counts }) => ({ name, profile, counts }));
+    return { hubs: counted, certificates, late };
   },
   families: () => started().gateway.families(),
   slowest: () => started().gateway.slowest(),

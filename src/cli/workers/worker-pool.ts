@@ -125,8 +125,8 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
       if (first === undefined) throw new HubgateError('no-worker', 'No worker is running');
       const dryRun = (worker: Worker) => worker.order({ kind: 'dryRun', config: text });
       // Only the first worker: a configuration that cannot be built is tried once.
-      const told = await dryRun(first);
-      return sumPreviews([told, ...(await Promise.all(others.map(dryRun)))]);
+      const preview = await dryRun(first);
+      return sumPreviews([preview, ...(await Promise.all(others.map(dryRun)))]);
     });
   }
 
@@ -147,32 +147,32 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
       })),
     );
     // A worker that has just been started or has just ended has no status.
-    const told = all.flatMap(({ worker, status }) => (status === null ? [] : [{ worker, status }]));
-    const [first] = told;
+    const statuses = all.flatMap(({ worker, status }) => (status === null ? [] : [{ worker, status }]));
+    const [first] = statuses;
     return {
-      hubs: (first?.status.hubs ?? []).map((hub, number) => hubOf(hub, number, told)),
-      certificates: told.flatMap(({ status }) => status.certificates),
-      serving: told.length > 0 && this.#listeners.length > 0,
-      late: told.some(({ status }) => status.late),
+      hubs: (first?.status.hubs ?? []).map((hub, number) => hubOf(hub, number, statuses)),
+      certificates: statuses.flatMap(({ status }) => status.certificates),
+      serving: statuses.length > 0 && this.#listeners.length > 0,
+      late: statuses.some(({ status }) => status.late),
     };
   }
 
   async slowest(): Promise<readonly SlowSubscriber[]> {
-    const told = [...this.#workers].map((worker) =>
+    const answers = [...this.#workers].map((worker) =>
       worker.order({ kind: 'slowest' }).catch(() => []),
     );
-    return slowestOf((await Promise.all(told)).flat());
+    return slowestOf((await Promise.all(answers)).flat());
   }
 
   async families(): Promise<readonly Family[]> {
     const workers = [...this.#workers];
-    const told = await Promise.all(
+    const families = await Promise.all(
       workers.map((worker) => worker.order({ kind: 'families' }).catch(() => [])),
     );
     return [
       gauge('hubgate_workers', 'Processes that serve.', workers.length),
       ...this.#process.families(),
-      ...told.flat(),
+      ...families.flat(),
     ];
   }
 
@@ -317,10 +317,10 @@ function textOf(config: Config): string {
 function hubOf(
   { name, profile }: Pick<RunningHub, 'name' | 'profile'>,
   number: number,
-  told: readonly { readonly worker: Worker; readonly status: WorkerStatus }[],
+  statuses: readonly { readonly worker: Worker; readonly status: WorkerStatus }[],
 ): RunningHub {
   const total = (count: keyof RunningHub['counts']): number =>
-    sum(told.map(({ status }) => status.hubs[number]?.counts[count] ?? 0));
+    sum(statuses.map(({ status }) => status.hubs[number]?.counts[count] ?? 0));
   return {
     name,
     profile,
@@ -338,15 +338,15 @@ function hubOf(
       withheldGone: total('withheldGone'),
     },
     async check() {
-      await Promise.all(told.map(({ worker }) => worker.order({ kind: 'check', hub: number })));
+      await Promise.all(statuses.map(({ worker }) => worker.order({ kind: 'check', hub: number })));
     },
     async revoke(tokenId, reach) {
       const revoke = ({ worker }: { readonly worker: Worker }, how: RevocationReach) =>
         worker.order({ kind: 'revoke', hub: number, tokenId, reach: how }).catch(() => null);
       // First in every worker, so that each counts its own streams.
-      const here = await Promise.all(told.map((one) => revoke(one, 'here')));
+      const here = await Promise.all(statuses.map((one) => revoke(one, 'here')));
       // One worker notifies the other nodes. If it has ended in the meantime, the next one does.
-      for (const one of reach === 'everywhere' ? told : []) {
+      for (const one of reach === 'everywhere' ? statuses : []) {
         if ((await revoke(one, 'everywhere')) !== null) break;
       }
       return sum(here.map((count) => count ?? 0));
