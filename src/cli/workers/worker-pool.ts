@@ -147,7 +147,9 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
       })),
     );
     // A worker that has just been started or has just ended has no status.
-    const statuses = all.flatMap(({ worker, status }) => (status === null ? [] : [{ worker, status }]));
+    const statuses = all.flatMap(({ worker, status }) =>
+      status === null ? [] : [{ worker, status }],
+    );
     const [first] = statuses;
     return {
       hubs: (first?.status.hubs ?? []).map((hub, number) => hubOf(hub, number, statuses)),
