@@ -1,6 +1,5 @@
 import { rmSync, writeFileSync } from 'node:fs';
-import { availableParallelism } from 'node:os';
-import type { Config, GlobalOptions, HubConfig } from '../config/config.ts';
+import type { Config, HubConfig } from '../config/config.ts';
 import { allHubs, siteAddressText } from '../config/sites.ts';
 import { keptBy } from '../config/transports.ts';
 import { siteLabel } from '../runtime/gateway-measures.ts';
@@ -9,7 +8,8 @@ import { endProcess } from '../kernel/process-end.ts';
 import type { Environment } from '../hubfile/source.ts';
 import { type ConfigurableLogger, logConsoleErrors, Logs } from './log-output.ts';
 import { ServiceManager } from './service-manager.ts';
-import { workerCount } from './workers/worker-pool.ts';
+import { limitYoungGeneration } from './young-generation.ts';
+import { thisMachine, workerCount } from './workers/worker-count.ts';
 import { handleUserSignals, StopSignals } from './user-signals.ts';
 import { EXIT } from './terminal.ts';
 import { packageVersion } from './commands/version.ts';
@@ -46,6 +46,7 @@ export async function runGateway({
   watch,
   pidfile,
 }: RunOptions): Promise<void> {
+  limitYoungGeneration();
   const logs = new Logs();
   const signals = handleUserSignals();
   const seen = new Map<string, string>();
@@ -134,15 +135,16 @@ async function isOver(start: Promise<void>, stopped: Promise<string>): Promise<b
 function announce(
   log: ConfigurableLogger,
   gateway: Served,
-  { sites, options }: Config,
+  config: Config,
   source: string | null,
 ): void {
+  const { sites } = config;
   log.info(`hubgate ${packageVersion()} serves ${count(sites.length, 'site')}`, {
     node: process.versions.node,
     configuration: source ?? 'not a file',
     sites: sites.slice(0, MAX_SITES).map(siteLabel),
   });
-  log.info(workersLine(options));
+  log.info(workersLine(config));
   for (const { site, hub } of allHubs({ sites }).slice(0, MAX_SITES)) {
     const { transport } = hub;
     log.info(`History of ${siteLabel(site)}: ${keptBy(transport)}`, { transport: transport.kind });
@@ -171,13 +173,10 @@ async function tellProgress(log: ConfigurableLogger, gateway: Served): Promise<v
 }
 
 /** The number of processes, and the reason for it. */
-function workersLine(options: GlobalOptions): string {
-  const { workers } = options;
-  const processors = count(availableParallelism(), 'CPU');
-  const running = `Running ${count(workerCount(options), 'worker')} on ${processors}`;
-  if (workers === 'auto') return `${running} (\`workers auto\`)`;
-  if (workers > 1) return `${running} (\`workers ${workers}\`)`;
-  return `${running} (\`workers auto\`: one per CPU)`;
+function workersLine(config: Config): string {
+  const machine = thisMachine();
+  const { count: workers, why } = workerCount(config, machine);
+  return `Running ${count(workers, 'worker')} on ${count(machine.processors, 'CPU')} (${why})`;
 }
 
 function count(number: number, noun: string): string {

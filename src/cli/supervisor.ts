@@ -3,6 +3,8 @@ import { systemClock } from '../kernel/clock.ts';
 import type { Config, ListenAddress } from '../config/config.ts';
 import { registry } from '../directives/registry.ts';
 import { encodeConfig } from '../config/serialize.ts';
+import { allHubs } from '../config/sites.ts';
+import { isShared } from '../config/transports.ts';
 import { ConfigError, describeProblem, type Problem } from '../config/problem.ts';
 import { codeOf, messageOf } from '../kernel/error.ts';
 import type { AdminControls, LoadOutcome, PostedConfig } from '../runtime/admin.ts';
@@ -29,7 +31,8 @@ import { AdminPorts } from './admin-ports.ts';
 import { fingerprint } from '../load-config.ts';
 import { type ReadyConfig, type Seen, watchedFiles } from './read-config.ts';
 import { FileWatcher, type ReadDigests, type WatchedFiles } from './watch/file-watcher.ts';
-import { workerCount, WorkerPool } from './workers/worker-pool.ts';
+import { workerCount } from './workers/worker-count.ts';
+import { WorkerPool } from './workers/worker-pool.ts';
 
 /** Reads the configuration again, and calls `seen` for each path that it looks up. */
 export type ReadConfig = (seen: Seen) => ReadyConfig;
@@ -69,6 +72,8 @@ export class Supervisor {
   #fingerprint: string;
   readonly #admin: AdminPorts;
   readonly #version = packageVersion();
+  /** Processes that serve, from the start to the end. */
+  readonly #workers: number;
   #lastError: readonly Problem[] | null = null;
   #loads: LoadCounts = { succeeded: 0, failed: 0, lastSucceeded: true, lastSuccessAt: 0 };
   #draining = false;
@@ -79,7 +84,8 @@ export class Supervisor {
     this.#current = first;
     this.#fingerprint = fingerprint(first.config);
     this.#options = options;
-    this.gateway = openGateway(first.config, options, async () =>
+    this.#workers = workerCount(first.config).count;
+    this.gateway = openGateway(first.config, this.#workers, options, async () =>
       metricsText(await this.#families()),
     );
     this.#admin = new AdminPorts(this.#controls, options.log);
@@ -141,6 +147,7 @@ export class Supervisor {
     const rehearsed = this.#queue.then(async () => {
       try {
         const { config, warnings } = this.#options.readPosted(posted);
+        this.#refuseUnshared(config);
         const preview = await this.gateway.dryRun(config);
         const changes = withAdmin(preview, this.#admin.changes(config.options));
         return { problems: warnings, changes };
@@ -181,6 +188,7 @@ export class Supervisor {
         log.info('Configuration unchanged');
         return { problems: next.warnings, changes: NO_CHANGE };
       }
+      this.#refuseUnshared(next.config);
       this.#checkWorkers(next.config);
       const { endingStreams, changes } = await this.#swap(next, taken, wanted);
       this.#succeeded();
@@ -219,8 +227,19 @@ export class Supervisor {
     }
   }
 
-  #checkWorkers({ options }: Config): void {
-    if (workerCount(options) === workerCount(this.#current.config.options)) return;
+  /** @throws ConfigError if the running processes cannot share a history */
+  #refuseUnshared(config: Config): void {
+    const alone = allHubs(config).find(({ hub }) => !isShared(hub.transport));
+    if (this.#workers > 1 && alone !== undefined) {
+      const { kind } = alone.hub.transport;
+      const message = `each of the ${this.#workers} running workers would have a ${kind} transport of its own`;
+      const hint = 'restart hubgate, or use transport lmdb, which workers share';
+      throw new ConfigError([{ severity: 'error', code: 'memory-with-workers', message, hint }]);
+    }
+  }
+
+  #checkWorkers(config: Config): void {
+    if (workerCount(config).count === this.#workers) return;
     this.#options.log.warn('The number of workers changes at the next start of hubgate');
   }
 
@@ -332,11 +351,12 @@ export class Supervisor {
 /** Runs in this process or, with several workers, in processes of their own. */
 function openGateway(
   config: Config,
+  workers: number,
   { log, logs }: SupervisorOptions,
   metrics: () => Promise<string>,
 ): Served {
-  if (workerCount(config.options) > 1) {
-    return new WorkerPool(config, { clock: systemClock, log, metrics });
+  if (workers > 1) {
+    return new WorkerPool(config, { count: workers, clock: systemClock, log, metrics });
   }
   return createGateway(config, { log, openLog: logs.open, metrics });
 }

@@ -78,7 +78,7 @@ export function checkServed({ sites }: Config, report: Report): void {
 }
 
 function checkWorkers({ transport }: HubConfig, { workers }: GlobalOptions, report: Report): void {
-  if (isShared(transport) || workers === 1) return;
+  if (isShared(transport) || workers === null || workers === 1) return;
   report(transport, {
     severity: 'error',
     code: 'memory-with-workers',

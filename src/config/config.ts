@@ -32,8 +32,11 @@ export interface GlobalOptions {
   /** Directory of certificates, keys and history; null means the platform's default. */
   readonly storage: string | null;
   readonly gracePeriodMs: number;
-  /** Processes that share the listeners; `auto`: one for each processor. */
-  readonly workers: number | 'auto';
+  /**
+   * Processes that share the listeners; `auto`: one for each processor; null: one, or several where the machine
+   * has the processors and the memory, and nothing of the configuration belongs to one process.
+   */
+  readonly workers: number | 'auto' | null;
   readonly log: GatewayLogOptions;
   readonly requestLogs: readonly RequestLogOptions[];
   readonly trace: TraceOptions;

@@ -57,7 +57,7 @@ export const defaultOptions: GlobalOptions = {
   autoHttps: 'on',
   storage: null,
   gracePeriodMs: 30 * SECOND,
-  workers: 1,
+  workers: null,
   log: {
     level: 'info',
     format: 'auto',

@@ -71,6 +71,8 @@ export interface HandlerData<Handler extends { readonly kind: string }> {
   establishes?(handler: Handler): { readonly fields: readonly string[]; readonly user: boolean };
   /** Further request fields with which it passes the established identity to the app. */
   writesIdentity?(handler: Handler): readonly string[];
+  /** Whether it limits something exactly that each process counts for itself. */
+  countsHere?(handler: Handler): boolean;
   /** Whether requests that pass through it have credentials. */
   readonly identifies?: true;
   /** Checks everything that no single field can show. Placeholders are resolved; nothing is opened. */

@@ -106,9 +106,8 @@ const servers = object<GlobalOptions['servers']>(
   defaultOptions.servers,
 );
 
-const workers: Shape<GlobalOptions['workers']> = orWord(
-  'auto',
-  count({ min: 1, max: MAX_WORKERS }),
+const workers: Shape<GlobalOptions['workers']> = nullable(
+  orWord('auto', count({ min: 1, max: MAX_WORKERS })),
 );
 
 /** The global options. */

@@ -141,7 +141,7 @@ describe('the log', () => {
     const text = gateway.output;
     assert.match(text, /hubgate \d+\.\d+\.\d+ serves 1 site/);
     assert.ok(text.includes(JSON.stringify(file)) && text.includes(`["${site}"]`));
-    assert.match(text, /Running 1 worker on \d+ CPUs?/);
+    assert.match(text, /Running 1 worker on 2 CPUs \(fewer than 4 CPUs/);
     assert.match(text, /Listening on http:\/\/.*:\d+/);
   });
 

@@ -24,6 +24,8 @@ interface Place {
   readonly admin: string;
   /** Writes the Hubfile again and waits until the gateway has said this. */
   edit(more: string, says: string): Promise<void>;
+  /** The same with another option of the hub. */
+  reload(option: string, says: string): Promise<void>;
   publish(id: string): Promise<void>;
   open(jti: string): Promise<Stream>;
   workers(): Promise<readonly number[]>;
@@ -187,13 +189,47 @@ describe('several workers (hubfile.md §2)', { skip: process.platform !== 'linux
     assert.equal(await refused.exited(), 1);
     assert.match(refused.output, /Hubfile:19:3: error: with several workers/);
   });
+
+  it('are one per processor by default from four on, and refuse to load a memory transport', async (test) => {
+    process.env['HUBGATE_PROCESSORS'] = '4';
+    test.after(() => (process.env['HUBGATE_PROCESSORS'] = '2'));
+    const place = await start(test, '');
+    assert.match(place.gateway.output, /Running 4 workers on 4 CPUs \(one per CPU, at most 8/);
+    assert.equal((await place.workers()).length, 4);
+    const stream = await place.open('a');
+    await place.publish('1');
+    await stream.untilId('1');
+    await place.reload('heartbeat 40s\n\t\ttransport memory', 'the old one keeps serving');
+    await place.gateway.says('each of the 4 running workers would have a memory transport');
+    await place.publish('2');
+    await stream.untilId('2');
+  });
+
+  it('are not there by default on fewer processors, or with a history in memory', async (test) => {
+    const options = '\tworkers 1\n';
+    for (const [processors, workers, option] of [
+      ['3', '', 'heartbeat 40s'],
+      ['8', '', 'transport memory'],
+      ['8', options, 'heartbeat 40s'],
+    ] as const) {
+      process.env['HUBGATE_PROCESSORS'] = processors;
+      test.after(() => (process.env['HUBGATE_PROCESSORS'] = '2'));
+      const place = await start(test, workers, option);
+      assert.match(place.gateway.output, new RegExp(`Running 1 worker on ${processors} CPUs`));
+    }
+  });
 });
 
-async function start(test: TestContext): Promise<Place> {
+/** `workers` is the line of the global options, `option` one of the hub. */
+async function start(
+  test: TestContext,
+  workers = `\tworkers ${WORKERS}\n`,
+  option = 'heartbeat 40s',
+): Promise<Place> {
   const site = `http://localhost:${await freePort()}`;
   const admin = `http://localhost:${await freePort()}`;
   const hub = `${site}/.well-known/hub`;
-  const file = await hubfile(test, site, admin, '\trespond /x first\n', 'heartbeat 40s');
+  const file = await hubfile(test, site, admin, '\trespond /x first\n', option, workers);
   const gateway = startProcess(test, [cli, 'run', '--config', file]);
   await gateway.says('Admin API on');
   const publisher = await grant(hub, 'publisher', ['*'], 'publish');
@@ -204,7 +240,12 @@ async function start(test: TestContext): Promise<Place> {
     admin,
     async edit(more, says) {
       const said = gateway.output.length;
-      await writeFile(file, text(file, site, admin, more, 'heartbeat 40s'));
+      await writeFile(file, text(file, site, admin, more, option, workers));
+      await gateway.says(says, said);
+    },
+    async reload(other, says) {
+      const said = gateway.output.length;
+      await writeFile(file, text(file, site, admin, '', other, workers));
       await gateway.says(says, said);
     },
     async publish(id) {
@@ -234,19 +275,26 @@ async function hubfile(
   admin: string,
   more: string,
   option: string,
+  workers = `\tworkers ${WORKERS}\n`,
 ): Promise<string> {
   const directory = await mkdtemp(join(tmpdir(), 'hubgate-workers-'));
   removeWith(test, directory);
   const file = join(directory, 'Hubfile');
-  await writeFile(file, text(file, site, admin, more, option));
+  await writeFile(file, text(file, site, admin, more, option, workers));
   return file;
 }
 
-function text(file: string, site: string, admin: string, more: string, option: string): string {
+function text(
+  file: string,
+  site: string,
+  admin: string,
+  more: string,
+  option: string,
+  workers: string,
+): string {
   const jwt = `\n\t\t\t\tjwt "${KEY}"\n\t\t\t}\n`;
   return `{
-	workers ${WORKERS}
-	admin ${new URL(admin).host}
+${workers}	admin ${new URL(admin).host}
 	storage ${file}.storage
 	auto_https off
 	grace_period 2s

@@ -1,5 +1,8 @@
 import { readdirSync, readFileSync } from 'node:fs';
 
+// Gateways of the tests run as on a machine with two processors, whatever this one has.
+process.env.HUBGATE_PROCESSORS ??= '2';
+
 /*
  * Imported before every test file. The runner ends one that takes too long by SIGTERM; then no test's
  * own cleanup runs, and what it has started would live on and hold the runner's pipes.

@@ -9,6 +9,7 @@ import type { Salts } from '../../runtime/playground-keys.ts';
 import type { PeerWorkers } from '../../runtime/peer-workers.ts';
 import { type ConfigurableLogger, logConsoleErrors, Logs } from '../log-output.ts';
 import { handleUserSignals } from '../user-signals.ts';
+import { limitYoungGeneration } from '../young-generation.ts';
 import type { Answers, FromWorker, Order, ToWorker } from './messages.ts';
 
 /** A configuration that has been built, and waits for the other workers. */
@@ -17,6 +18,7 @@ interface Prepared {
   readonly load: PreparedLoad;
 }
 
+limitYoungGeneration();
 const logs = new Logs();
 const signals = handleUserSignals();
 let running: { readonly gateway: Gateway; readonly log: ConfigurableLogger } | null = null;

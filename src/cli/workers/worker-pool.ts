@@ -3,10 +3,9 @@
 // workers and then committed by all, or discarded by all.
 
 import cluster from 'node:cluster';
-import { availableParallelism } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import type { PurgeOrder } from '../../cache/response-caches.ts';
-import type { Config, GlobalOptions } from '../../config/config.ts';
+import type { Config } from '../../config/config.ts';
 import { registry } from '../../directives/registry.ts';
 import { encodeConfig } from '../../config/serialize.ts';
 import type { Clock } from '../../kernel/clock.ts';
@@ -41,17 +40,14 @@ const NOTHING_ELSE: ReportWanted = { changes: false };
 const WORKER = fileURLToPath(import.meta.resolve('#worker'));
 
 export interface WorkerPoolOptions {
+  /** Number of processes. */
+  readonly count: number;
   readonly clock: Clock;
   readonly log: Logger;
   /** Collects the metrics of all processes, for the directive `metrics`. */
   readonly metrics: () => Promise<string>;
   /** The program of a worker, absolute. @default the gateway's own program */
   readonly program?: string;
-}
-
-/** The number of processes in the configuration. */
-export function workerCount({ workers }: GlobalOptions): number {
-  return workers === 'auto' ? availableParallelism() : workers;
 }
 
 /**
@@ -75,10 +71,11 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
   /** Loads and replacements run one after the other. */
   #queue: Promise<unknown> = Promise.resolve();
 
-  constructor(config: Config, { clock, log, metrics, program = WORKER }: WorkerPoolOptions) {
+  constructor(config: Config, options: WorkerPoolOptions) {
+    const { count, clock, log, metrics, program = WORKER } = options;
     this.#metrics = metrics;
     this.#config = config;
-    this.#count = workerCount(config.options);
+    this.#count = count;
     this.#clock = clock;
     this.#process = new ProcessMeasures(clock);
     this.#log = log;

@@ -121,6 +121,7 @@ export const reverseProxy: HandlerData<ReverseProxyConfig> = {
       ...{ about, field: 'tlsTrustPoolFiles', path },
       holds: 'roots',
     })),
+  countsHere: ({ transport: { maxConnectionsPerHost } }) => maxConnectionsPerHost > 0,
   upstreams: (about) =>
     about.upstreams
       .filter((upstream) => !hasRequestPlaceholder(upstream))

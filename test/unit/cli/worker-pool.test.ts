@@ -90,7 +90,13 @@ describe('the workers of a gateway', () => {
 
 async function start(test: TestContext, clock: Clock = systemClock) {
   const log = new RecordedLog();
-  const pool = new WorkerPool(config('first'), { clock, log, program, metrics: async () => '' });
+  const pool = new WorkerPool(config('first'), {
+    count: 2,
+    clock,
+    log,
+    program,
+    metrics: async () => '',
+  });
   test.after(() => pool.stop());
   const file = join(await temporaryDirectory(test), 'journal');
   process.env.SCRIPTED_WORKER_JOURNAL = file;
@@ -105,6 +111,6 @@ async function start(test: TestContext, clock: Clock = systemClock) {
 }
 
 function config(body: string) {
-  const options = '{\n\tworkers 2\n\tadmin off\n\tauto_https off\n}\n';
+  const options = '{\n\tadmin off\n\tauto_https off\n}\n';
   return parseHubfile(`${options}http://127.0.0.1:1 {\n\trespond "${body}"\n}\n`, { env: {} });
 }
