@@ -71,6 +71,8 @@ export interface HandlerData<Handler extends { readonly kind: string }> {
   establishes?(handler: Handler): { readonly fields: readonly string[]; readonly user: boolean };
   /** Further request fields with which it passes the established identity to the app. */
   writesIdentity?(handler: Handler): readonly string[];
+  /** Whether the path or the host of a request may be another one for the handlers after it. */
+  retargets?(handler: Handler): boolean;
   /** Whether it limits something exactly that each process counts for itself. */
   countsHere?(handler: Handler): boolean;
   /** Whether requests that pass through it have credentials. */

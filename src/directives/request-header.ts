@@ -18,6 +18,7 @@ const data: HandlerData<RequestHeaderConfig> = {
   shape: () => object({ operations: headerOperations }),
   patterns: ({ operations }) => operations,
   writesIdentity: ({ operations }) => identityFieldsIn(operations),
+  retargets: ({ operations }) => concernsHost(operations),
 };
 
 declare module '../config/routes.ts' {
@@ -37,16 +38,20 @@ const syntax: DirectiveSyntax = {
   },
 };
 
+function concernsHost(operations: readonly HeaderOperation[]): boolean {
+  return operations.some(({ name }) => name.toLowerCase() === 'host');
+}
+
 /** `request_header [<matcher>] [+|-|?]<field> [<value>|<pattern> [<replacement>]]` */
 function compile({ operations }: RequestHeaderConfig, { expand }: HandlerContext): Handler {
   const apply = compileOperations(operations, matchable);
-  const concernsHost = operations.some(({ name }) => name.toLowerCase() === 'host');
+  const changesHost = concernsHost(operations);
   return (exchange, next) => {
     const { headers } = exchange;
     // A client's own field is the authority that it asks for, however it has sent it.
-    if (concernsHost) headers.set('Host', exchange.host);
+    if (changesHost) headers.set('Host', exchange.host);
     apply(headers, (template) => expand(template, exchange));
-    if (concernsHost) exchange.host = headers.getAll('host').at(-1) ?? exchange.host;
+    if (changesHost) exchange.host = headers.getAll('host').at(-1) ?? exchange.host;
     return next();
   };
 }

@@ -22,6 +22,7 @@ const data: HandlerData<RewriteConfig> = {
       { group: 0 },
     ),
   group: ({ group }) => (group === 0 ? null : group),
+  retargets: () => true,
 };
 
 declare module '../config/routes.ts' {

@@ -40,6 +40,7 @@ const data: HandlerData<TryFilesConfig> = {
     const message = misplacedStatus(handler.files, handler.policy);
     if (message !== null) report(handler, { severity: 'error', code: 'misplaced-status', message });
   },
+  retargets: () => true,
 };
 
 declare module '../config/routes.ts' {

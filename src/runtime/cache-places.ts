@@ -4,9 +4,10 @@
 import { createHash } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import type { SiteConfig } from '../config/config.ts';
-import { dataOf, type HandlerConfig, type RouteConfig } from '../config/routes.ts';
+import { dataOf, everyRoute, type HandlerConfig, type RouteConfig } from '../config/routes.ts';
 import { siteAddressText } from '../config/sites.ts';
 import { registry } from '../directives/registry.ts';
+import { areDisjoint } from '../matchers/disjoint.ts';
 
 /** A `cache` at one place of a site. */
 export interface CachePlace {
@@ -48,10 +49,15 @@ function placesIn(
   return routes.flatMap((route, index) => {
     const { matcher, handler } = route;
     const data = dataOf(handler, registry);
-    const isPassed = (other: RouteConfig): boolean => !excludes(route, other);
+    const isPassed = (at: number): boolean => {
+      const other = routes[at];
+      if (other === undefined || at === index) return true;
+      const between = routes.slice(Math.min(index, at), Math.max(index, at));
+      return !isAlternative(route, other) && !isElsewhere(route, other, between);
+    };
     const around = {
-      before: [...before, ...routes.slice(0, index).filter(isPassed), matcher],
-      after: [...routes.slice(index + 1).filter(isPassed), ...after],
+      before: [...before, ...routes.slice(0, index).filter((_, at) => isPassed(at)), matcher],
+      after: [...routes.slice(index + 1).filter((_, at) => isPassed(index + 1 + at)), ...after],
       paths: [...paths, ...pathsOf(matcher)],
     };
     if (handler.kind === 'cache') return [{ ...around, cache: handler }];
@@ -63,14 +69,30 @@ function placesIn(
   });
 }
 
-/** Whether a request that one route handles never reaches the other one. */
-function excludes(one: RouteConfig, other: RouteConfig): boolean {
-  if (one === other || one.handler.kind !== other.handler.kind) return false;
+/** Whether only the first of two routes that matches handles a request. */
+function isAlternative(one: RouteConfig, other: RouteConfig): boolean {
+  if (one.handler.kind !== other.handler.kind) return false;
   const [group, second] = [one, other].map(({ handler }) => {
     return dataOf(handler, registry).group?.(handler) ?? null;
   });
   // Neighbours with the same matcher count as one.
   return group !== null && group === second && !isDeepStrictEqual(one.matcher, other.matcher);
+}
+
+/**
+ * Whether no request matches both routes.
+ *
+ * @param between the first of the two, and the routes up to the second
+ */
+function isElsewhere(
+  one: RouteConfig,
+  other: RouteConfig,
+  between: readonly RouteConfig[],
+): boolean {
+  if (!areDisjoint(one.matcher, other.matcher)) return false;
+  return everyRoute(between, registry).every(
+    ({ handler }) => dataOf(handler, registry).retargets?.(handler) !== true,
+  );
 }
 
 function pathsOf(matcher: RouteConfig['matcher']): readonly string[] {

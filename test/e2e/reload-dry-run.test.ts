@@ -143,6 +143,17 @@ https://b.localhost:${secure} {\n\ttls internal\n}
       await place.write(site(route('/a*', 'header_up X-New yes')));
       assert.equal((await place.reload()).code, 0);
       assert.equal((await states('/a'))[0], 'fwd', 'a changed upstream');
+      const flat = (neighbour: string, own: string): string =>
+        site(`cache /a*\nreverse_proxy /a* 127.0.0.1:${address.port} {\n${own}\n}\n${neighbour}\n`);
+      await place.write(flat('respond /c old', ''));
+      assert.equal((await place.reload()).code, 0);
+      await states('/a');
+      await place.write(flat('respond /c new', ''));
+      assert.doesNotMatch((await place.dryRun()).stdout, /cache emptied/);
+      assert.equal((await place.reload()).code, 0);
+      assert.deepEqual(await states('/a'), ['hit'], 'a changed neighbour without a block');
+      await place.write(flat('respond /c new', 'header_up X-New yes'));
+      assert.match((await place.dryRun()).stdout, /^cache emptied/m);
     });
 
     it('says when nothing would change, and why the configuration would be rejected', async (test) => {

@@ -142,6 +142,7 @@ declare module '../../config/routes.ts' {
 }
 
 export const uri: HandlerData<UriConfig> = {
+  retargets: ({ change }) => change.kind !== 'query',
   shape: () =>
     object({
       change: byKind<UriChange>({
