@@ -33,8 +33,7 @@ const NO_BUFFERS: ResponseBuffers = { limit: 0, space: null };
 
 /** The changes of a proxy to the responses of its upstreams. */
 export interface ResponseRules {
-  /** null: the fields stay as they are. */
-  readonly headerDown: ApplyOperations | null;
+  readonly headerDown: ApplyOperations;
   /** The routes that respond instead of the upstream, or the status that replaces that of its response. */
   intercept(status: number, headers: HeaderList): Interception | number | null;
   readonly expand: Expand;
@@ -55,7 +54,7 @@ export function compileResponseRules(
     },
   }));
   return {
-    headerDown: config.headerDown.length === 0 ? null : compileOperations(config.headerDown),
+    headerDown: compileOperations(config.headerDown),
     expand,
     intercept: (status, headers) =>
       interceptors.find(({ matches }) => matches(status, headers))?.answer ?? null,
@@ -98,7 +97,7 @@ export class UpstreamResponse implements UpgradeSink {
   readonly #buffers: ResponseBuffers | null;
   /** The body that waits until it is complete or too large to wait. */
   #buffered: BufferedResponse | null = null;
-  #releaseSpace = nothing;
+  #releaseSpace: () => void = () => {};
   /** The body to the client, and the stream that records the written data on its way. */
   #recorded: { readonly tee: Writable; readonly body: Writable } | null = null;
 
@@ -139,11 +138,11 @@ export class UpstreamResponse implements UpgradeSink {
     this.#onStatus(status);
     this.#recorder?.head({ status, headers, received }, this.#exchange.upstream?.hostport ?? '');
     const answer = this.#rules.intercept(status, headers);
-    if (answer === null) return this.#begin(this.#head(status, headers, received, isWhole));
+    if (answer === null) return this.#begin({ ...this.#head(status, headers, received), isWhole });
     if (typeof answer === 'number') {
       // RFC 9110 §8.6: such a length is that of a body that is not sent.
       if (status === 204 || status === 304) headers.delete('content-length');
-      return this.#begin(this.#head(answer, headers, received, isWhole));
+      return this.#begin({ ...this.#head(answer, headers, received), isWhole });
     }
     this.#recorder?.refuse();
     this.#leaveForRoutes(status, headers);
@@ -193,7 +192,8 @@ export class UpstreamResponse implements UpgradeSink {
   onEnd(body: Writable, trailers: HeaderList): void {
     dropForbiddenTrailers(trailers);
     if (body === this.#buffered) {
-      this.#buffered.finish(!trailers.isEmpty, (target) => this.#end(target, trailers));
+      const hasTrailers = [...trailers].length > 0;
+      this.#buffered.finish(hasTrailers, (target) => this.#end(target, trailers));
       return;
     }
     this.#end(body, trailers);
@@ -222,9 +222,8 @@ export class UpstreamResponse implements UpgradeSink {
 
   #begin(head: ResponseHead): Writable {
     const { limit, space } = this.#buffers ?? NO_BUFFERS;
-    if (limit === 0) return this.#start(head);
     const isStream = /^text\/event-stream\b/i.test(head.headers.get('content-type') ?? '');
-    if (head.isWhole === true || isStream || this.#exchange.method === 'HEAD') {
+    if (limit === 0 || head.isWhole === true || isStream || this.#exchange.method === 'HEAD') {
       return this.#start(head);
     }
     const release = space?.take(limit) ?? null;
@@ -248,16 +247,11 @@ export class UpstreamResponse implements UpgradeSink {
     return tee;
   }
 
-  #head(
-    status: number,
-    headers: HeaderList,
-    received: ReceivedProtocol,
-    isWhole = false,
-  ): ResponseHead {
+  #head(status: number, headers: HeaderList, received: ReceivedProtocol): ResponseHead {
     const passed = clientResponseFields(headers, received);
-    this.#rules.headerDown?.(passed, (text) => this.#rules.expand(text, this.#exchange, passed));
+    this.#rules.headerDown(passed, (text) => this.#rules.expand(text, this.#exchange, passed));
     if (this.#choice.cookie !== undefined) passed.append('Set-Cookie', this.#choice.cookie);
-    return { status, headers: passed, source: 'upstream', isBesidePreset: true, isWhole };
+    return { status, headers: passed, source: 'upstream', isBesidePreset: true };
   }
 
   #leaveForRoutes(status: number, headers: HeaderList): void {
@@ -270,5 +264,3 @@ export class UpstreamResponse implements UpgradeSink {
     }
   }
 }
-
-function nothing(): void {}

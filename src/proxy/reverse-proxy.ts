@@ -24,12 +24,7 @@ import {
   passiveVerdict,
   startActiveChecks,
 } from './health.ts';
-import {
-  compileResponseRules,
-  type ResponseBuffers,
-  type ResponseRules,
-  UpstreamResponse,
-} from './response.ts';
+import { compileResponseRules, type ResponseRules, UpstreamResponse } from './response.ts';
 import type {
   SharedResponse,
   SharedResponseHold,
@@ -71,15 +66,7 @@ type Outcome =
   | { readonly kind: 'answered'; readonly interceptor: Handler | null }
   | { readonly kind: 'failed'; readonly failure: ForwardError; readonly consumed: boolean };
 
-/** An attempt that has ended. */
-interface Attempted {
-  readonly choice: Choice;
-  readonly outcome: Outcome;
-}
-
 const NONE_TRIED: ReadonlySet<Upstream> = new Set();
-/** The outcome of nearly every attempt. */
-const ANSWERED: Outcome = { kind: 'answered', interceptor: null };
 
 /** One `reverse_proxy` of one generation. The state of its upstreams outlives it. */
 export class ReverseProxy {
@@ -98,7 +85,6 @@ export class ReverseProxy {
   readonly #coalescer: RequestCoalescer;
   readonly #mayRetry: ReverseProxyOptions['mayRetry'];
   readonly #space = new BufferSpace();
-  readonly #responseBuffers: ResponseBuffers | null;
   readonly #leases: InstantLease<unknown>[] = [];
   readonly #stopChecks: () => void;
   readonly #stopListening: () => void;
@@ -109,8 +95,6 @@ export class ReverseProxy {
   constructor(config: ReverseProxyConfig, options: ReverseProxyOptions) {
     const { clock, expand } = options;
     this.#config = config;
-    const limit = config.responseBuffers;
-    this.#responseBuffers = limit === 0 ? null : { limit, space: this.#space };
     this.#clock = clock;
     this.#trustPool = readTrustPool(config.transport.tlsTrustPoolFiles);
     this.#tunnels = new Tunnels(clock, config);
@@ -178,9 +162,9 @@ export class ReverseProxy {
   }
 
   #share(exchange: Exchange, next: Next): Promise<void> {
-    if (this.#sharing === null) return this.#tryUpstreams(exchange, next, null);
     const ask = (recorder: ResponseRecorder | null): Promise<void> =>
       this.#tryUpstreams(exchange, next, recorder);
+    if (this.#sharing === null) return ask(null);
     return shareForwarding(exchange, this.#sharing, this.#coalescer, {
       questionOf: () => {
         const [upstream] = this.#members.connections.keys();
@@ -218,55 +202,35 @@ export class ReverseProxy {
     await response.interceptor?.(exchange, next);
   }
 
-  /** Most requests need one attempt, and none of the state of further ones. */
-  #tryUpstreams(exchange: Exchange, next: Next, recorder: ResponseRecorder | null): Promise<void> {
-    const beganMs = this.#clock.monotonic();
-    const isSimple = this.#config.requestBuffers === 0 && !exchange.abandoned;
-    const choice = isSimple ? this.#choose(exchange, NONE_TRIED) : undefined;
-    if (choice === undefined) return this.#tryInTurn(exchange, next, recorder, beganMs, null);
-    return this.#attempt(exchange, next, choice, null, recorder).then((outcome) =>
-      outcome === ANSWERED
-        ? undefined
-        : this.#tryInTurn(exchange, next, recorder, beganMs, { choice, outcome }),
-    );
-  }
-
-  /** @param first the attempt that has been made */
-  async #tryInTurn(
+  async #tryUpstreams(
     exchange: Exchange,
     next: Next,
     recorder: ResponseRecorder | null,
-    beganMs: number,
-    first: Attempted | null,
   ): Promise<void> {
     const { tryDurationMs, tryIntervalMs, retries } = this.#config.loadBalancing;
     const isCounted = retries !== null && retries > 0 && tryDurationMs === 0;
-    const deadline = isCounted ? Infinity : beganMs + tryDurationMs;
+    const deadline = isCounted ? Infinity : this.#clock.monotonic() + tryDurationMs;
     let left = retries ?? Infinity;
-    const buffered = first === null ? await this.#bufferRequest(exchange) : null;
+    const buffered = await this.#bufferRequest(exchange);
     try {
       let tried: ReadonlySet<Upstream> = NONE_TRIED;
       let failure: ForwardError | null = null;
       let repeated = false;
       if (this.#members.connections.size === 0) await this.#dynamic?.ready;
-      for (let attempted = first; ; attempted = null) {
-        if (attempted === null) {
-          if (exchange.abandoned) throw new HttpError(499, 'the client left');
-          const choice = this.#choose(exchange, tried);
-          if (choice === undefined) {
-            if (this.#clock.monotonic() + tryIntervalMs >= deadline || left === 0) {
-              throw noneLeft(failure);
-            }
-            left -= 1;
-            await pause(this.#clock, tryIntervalMs, exchange);
-            tried = NONE_TRIED;
-            continue;
+      for (;;) {
+        if (exchange.abandoned) throw new HttpError(499, 'the client left');
+        const choice = this.#choose(exchange, tried);
+        if (choice === undefined) {
+          if (this.#clock.monotonic() + tryIntervalMs >= deadline || left === 0) {
+            throw noneLeft(failure);
           }
-          if (failure !== null) choice.upstream.measures.retries += 1;
-          const outcome = await this.#attempt(exchange, next, choice, buffered, recorder);
-          attempted = { choice, outcome };
+          left -= 1;
+          await pause(this.#clock, tryIntervalMs, exchange);
+          tried = NONE_TRIED;
+          continue;
         }
-        const { choice, outcome } = attempted;
+        if (failure !== null) choice.upstream.measures.retries += 1;
+        const outcome = await this.#attempt(exchange, next, choice, buffered, recorder);
         if (outcome.kind === 'answered') {
           // If no upstream responds in the end, that is reported instead.
           if (failure !== null) {
@@ -338,13 +302,8 @@ export class ReverseProxy {
       if (this.#verdict(status, latencyMs) === 'failed') this.#count(upstream, began);
     };
     const response = new UpstreamResponse(
-      exchange,
-      choice,
-      this.#rules,
-      onStatus,
-      next,
-      recorder,
-      this.#responseBuffers,
+      ...([exchange, choice, this.#rules, onStatus, next, recorder] as const),
+      { limit: this.#config.responseBuffers, space: this.#space },
     );
     const body = buffered?.next() ?? this.#forwarder.bodyOf(exchange);
     exchange.variables.set('upstream_hostport', upstream.address.hostport);
@@ -353,12 +312,14 @@ export class ReverseProxy {
       const connections = this.#members.connections.get(upstream);
       if (connections === undefined)
         throw new TypeError('the chosen upstream belongs to another proxy');
-      const { address } = upstream;
-      const bodyLength = buffered?.length ?? null;
-      const attempt = { exchange, address, connections, body, bodyLength };
-      await this.#forwarder.forward(attempt, response);
-      const { interceptor } = response;
-      return interceptor === null ? ANSWERED : { kind: 'answered', interceptor };
+      await this.#forwarder.forward(
+        {
+          ...{ exchange, address: upstream.address, connections, body },
+          bodyLength: buffered?.length ?? null,
+        },
+        response,
+      );
+      return { kind: 'answered', interceptor: response.interceptor };
     } catch (error) {
       response.fail();
       if (!(error instanceof ForwardError)) throw error;
@@ -369,7 +330,7 @@ export class ReverseProxy {
       this.#note(upstream, exchange, error);
       if (exchange.begun) {
         exchange.abort();
-        return ANSWERED;
+        return { kind: 'answered', interceptor: null };
       }
       if (response.isHeld) throw toHttpError(error);
       return { kind: 'failed', failure: error, consumed: body?.consumed ?? false };

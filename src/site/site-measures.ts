@@ -10,7 +10,6 @@ import {
   SECONDS,
   type Series,
 } from '../kernel/measures.ts';
-import type { Exchange } from '../http/exchange.ts';
 import type { SiteHandler } from './site.ts';
 
 /** Methods with a series of their own; any other method of a client is `other`. */
@@ -48,17 +47,6 @@ export class SiteMeasures {
     this.#requests[index] = (this.#requests[index] ?? 0) + 1;
   }
 
-  /** A request is over. */
-  answered(exchange: Exchange, elapsedMs: number): void {
-    this.inFlight -= 1;
-    this.latency.observe(elapsedMs / 1000);
-    this.count(exchange.method, exchange.status);
-    this.responseSize.observe(exchange.responseBytes);
-    if (!exchange.hasBody) return;
-    const length = Number(exchange.headers.get('content-length'));
-    if (length > 0) this.requestSize.observe(length);
-  }
-
   /** The number of requests so far. */
   requests(site: string): Series {
     return [...this.#requests].flatMap((value, index) => {
@@ -75,11 +63,21 @@ export class SiteMeasures {
  * stream, when it is open.
  */
 export function measureSite(inner: SiteHandler, measures: SiteMeasures, clock: Clock): SiteHandler {
-  return (exchange) => {
+  return async (exchange) => {
     const began = clock.monotonic();
     measures.inFlight += 1;
-    // It never rejects.
-    return inner(exchange).then(() => measures.answered(exchange, clock.monotonic() - began));
+    try {
+      await inner(exchange);
+    } finally {
+      measures.inFlight -= 1;
+      measures.latency.observe((clock.monotonic() - began) / 1000);
+      measures.count(exchange.method, exchange.status);
+      measures.responseSize.observe(exchange.responseBytes);
+      if (exchange.hasBody) {
+        const length = Number(exchange.headers.get('content-length'));
+        if (length > 0) measures.requestSize.observe(length);
+      }
+    }
   };
 }
 
