@@ -21,15 +21,16 @@ const MAY_IMPORT = {
   debugger: ['kernel', 'hub', 'auth', 'client'],
   'hub-http': ['kernel', 'http', 'hub', 'auth', 'debugger'],
   discovery: ['kernel', 'config', 'http', 'auth', 'client'],
-  proxy: ['kernel', 'config', 'http'],
-  cache: ['kernel', 'http'],
-  site: ['kernel', 'config', 'http', 'proxy', 'cache'],
+  coalescing: ['kernel', 'http'],
+  proxy: ['kernel', 'config', 'http', 'coalescing'],
+  cache: ['kernel', 'http', 'coalescing'],
+  site: ['kernel', 'config', 'http', 'coalescing', 'proxy', 'cache'],
   matchers: ['kernel', 'config', 'hubfile', 'http', 'proxy', 'site'],
   directives: ['kernel', 'config', 'hubfile', 'http', 'proxy', 'cache', 'site', 'matchers'],
   tls: ['kernel', 'config'],
   server: ['kernel', 'config', 'http', 'tls'],
   runtime:
-    'cache client kernel config directives matchers hub transports postgres outbox auth http hub-http discovery proxy site tls server'.split(
+    'cache coalescing client kernel config directives matchers hub transports postgres outbox auth http hub-http discovery proxy site tls server'.split(
       ' ',
     ),
   client: [],

@@ -66,7 +66,7 @@ const { status } = spawnSync(
     // Names every failure once more at the end, where a log that was cut still shows it.
     '--test-reporter=spec',
     '--test-concurrency=2',
-    '--test-timeout=900000',
+    '--test-timeout=1800000',
     ...files,
   ],
   // A gateway of this machine may have left histories where the default storage is.

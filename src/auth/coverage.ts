@@ -75,8 +75,8 @@ function mayTouch(grant: GrantMatcher, matcher: SubscriptionMatcher, base: strin
 function reasons(grants: readonly GrantMatcher[], why: (grant: GrantMatcher) => string): string {
   if (grants.length === 0) return 'the token has no such grant';
   const rest = grants.length - MAX_REASONS;
-  const told = grants.slice(0, MAX_REASONS).map(why).join('; ');
-  return rest > 0 ? `${told}; nor do ${rest} others` : told;
+  const listed = grants.slice(0, MAX_REASONS).map(why).join('; ');
+  return rest > 0 ? `${listed}; nor do ${rest} others` : listed;
 }
 
 /** The reason why a grant does not cover a topic. */

@@ -56,7 +56,7 @@ export async function inspectToken(
     parsed.check,
     checkType(token, relaxed),
     checkCritical(token),
-    ...(await checkVoucher(token, options, use, relaxed)),
+    ...(await checkIssuerKey(token, options, use, relaxed)),
     checkAudience(token, use.audience, relaxed),
     checkExpiry(token, now, legacy),
     checkNotBefore(token, now),
@@ -66,7 +66,7 @@ export async function inspectToken(
   ];
 }
 
-async function checkVoucher(
+async function checkIssuerKey(
   token: UnverifiedToken,
   { issuers }: TokenVerifierOptions,
   { action }: InspectedUse,

@@ -96,7 +96,7 @@ export function createTokenVerifier(options: TokenVerifierOptions): TokenVerifie
     assertCheck(checkReadable(token, options));
     assertCheck(checkType(token, relaxed));
     assertCheck(checkCritical(token));
-    const issuerKey = requireVoucher(issuers, token, role, relaxed);
+    const issuerKey = requireIssuerKey(issuers, token, role, relaxed);
     assertCheck(checkAlgorithm(token, issuerKey));
     const signature = await checkSignature(token, issuerKey);
     // The keys that were just used may have been fetched for this token.
@@ -201,7 +201,7 @@ export function acceptsLegacy({ legacyClaim }: LegacyOptions): boolean {
   return legacyClaim !== null && readLegacyClaim !== null;
 }
 
-function requireVoucher(
+function requireIssuerKey(
   issuers: readonly TrustedIssuer[],
   token: UnverifiedToken,
   role: Role,

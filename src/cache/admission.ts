@@ -1,8 +1,7 @@
 import type { Exchange, ResponseHead } from '../http/exchange.ts';
 import { HeaderList } from '../http/header-list.ts';
 import { addCacheStatus, isUnchanged, renewedFields } from './conditional-response.ts';
-import type { FetchExchange } from './fetch-exchange.ts';
-import type { Decision } from './flight.ts';
+import type { FetchExchange } from '../coalescing/fetch-exchange.ts';
 import { initialAge } from './freshness.ts';
 import { hasValidator, helpsAfterError, type StoredResponse } from './stored-response.ts';
 import {
@@ -28,6 +27,23 @@ export interface Asked {
   readonly renewing: StoredResponse | null;
 }
 
+/** A response that others may have. */
+export interface SharedAnswer {
+  /** As it is stored; without a body that is still arriving. */
+  readonly stored: StoredResponse;
+  /** Whether it is a stored response that the app has confirmed. */
+  readonly isRenewed: boolean;
+  /** Whether it can be stored, and sent to others. */
+  readonly isShared: boolean;
+}
+
+/** The decision about a response of the app. */
+export type Admitted =
+  | { readonly kind: 'shared'; readonly answer: SharedAnswer }
+  | { readonly kind: 'pass'; readonly head: ResponseHead }
+  /** The stored response is used instead. */
+  | { readonly kind: 'discard' };
+
 export interface AdmissionOptions extends StoringRules {
   /** Bytes. */
   readonly maxBody: number;
@@ -48,7 +64,7 @@ export class Admission {
     this.#options = options;
   }
 
-  decide(head: ResponseHead, fetch: FetchExchange, asked: Asked, nowMs: number): Decision {
+  decide(head: ResponseHead, fetch: FetchExchange, asked: Asked, nowMs: number): Admitted {
     const { fallback, renewing, exchange, why } = asked;
     const { status } = head;
     if (status >= 500 && fallback !== null && helpsAfterError(fallback, nowMs)) {
@@ -59,7 +75,8 @@ export class Admission {
     }
     const verdict = this.#verdict(head, fetch, nowMs);
     if (verdict.kind === 'stored') {
-      return { kind: 'share', stored: this.#stored(head, fetch, asked, verdict, nowMs) };
+      const stored = this.#stored(head, fetch, asked, verdict, nowMs);
+      return { kind: 'shared', answer: { stored, isRenewed: false, isShared: true } };
     }
     this.#options.refused(asked, status);
     const told = `fwd=${why}; fwd-status=${status}; detail=${verdict.detail}`;
@@ -80,7 +97,7 @@ export class Admission {
     asked: Asked,
     renewing: StoredResponse,
     nowMs: number,
-  ): Decision {
+  ): Admitted {
     const before = renewing.hidden.clone();
     for (const [name, value] of renewing.headers) before.append(name, value);
     const headers = renewedFields(before, head.headers);
@@ -96,11 +113,13 @@ export class Admission {
         verdict,
         nowMs,
       );
-      return { kind: 'renew', stored: { ...made, body: renewing.body }, isShared: true };
+      const stored = { ...made, body: renewing.body };
+      return { kind: 'shared', answer: { stored, isRenewed: true, isShared: true } };
     }
     this.#options.refused(asked, 304);
     dropFieldsForCaches(headers);
-    return { kind: 'renew', stored: { ...renewing, headers }, isShared: false };
+    const stored = { ...renewing, headers };
+    return { kind: 'shared', answer: { stored, isRenewed: true, isShared: false } };
   }
 
   #stored(

@@ -1,19 +1,16 @@
 import type { Exchange } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';
-import type { ArrivingBytes } from './arriving-body.ts';
 import type { ResponseCaches } from './response-caches.ts';
 import type { ResponseStore } from './response-store.ts';
 
 /** What the caches of a site need from the gateway. */
 export interface CacheContext {
   readonly caches: ResponseCaches;
-  /** The memory of all arriving bodies in this process. */
-  readonly memory: ArrivingBytes;
   /**
-   * The next store of the site, in the order of its caches. It survives a reload that does not change the
-   * site.
+   * The store of a cache of the site, by its configuration. It survives a reload that changes nothing which
+   * its requests pass.
    */
-  readonly openStore: (maxBytes: number) => ResponseStore;
+  readonly openStore: (cache: object, maxBytes: number) => ResponseStore;
   /** Response fields, in lower case, that make a response personal, or one that must be handled once. */
   readonly personalFields: readonly string[];
   /** All names by which the response to a request is purged, except for its tags. */

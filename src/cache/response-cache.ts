@@ -3,11 +3,11 @@ import type { Exchange, Expand, Handler, Next } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { Scheduler } from '../kernel/scheduler.ts';
-import { Admission } from './admission.ts';
+import type { BodyMemory } from '../coalescing/arriving-body.ts';
+import { type Flight, type Outcome, RequestCoalescer } from '../coalescing/request-coalescer.ts';
+import { Admission, type SharedAnswer } from './admission.ts';
 import { addCacheStatus, withoutConditions } from './conditional-response.ts';
-import type { ArrivingBytes } from './arriving-body.ts';
 import { type CacheQuestion, cacheQuestion } from './cache-key.ts';
-import { Flight, type Outcome } from './flight.ts';
 import { giveArriving, giveStored } from './send-response.ts';
 import { changedNames } from './purge-names.ts';
 import type { ResponseCaches } from './response-caches.ts';
@@ -22,10 +22,10 @@ import {
 import { dropFieldsForCaches } from './storage-policy.ts';
 import { variantKey } from './variant.ts';
 
-/** Most requests to the app at a time that others can join. */
-const MAX_FLIGHTS = 1_000;
-/** Requests of one cache that wait for the response to another one. Further requests go to the app. */
-const MAX_WAITING = 10_000;
+/** How long a request waits for the response to another one, in milliseconds. */
+const MAX_WAIT_MS = 30_000;
+/** How long it is remembered that the responses for a key are not shared, in milliseconds. */
+const UNSHARED_MS = 10_000;
 
 interface CacheSettings {
   /** How long a response without a time is fresh; null: it is not stored. */
@@ -41,7 +41,7 @@ export interface ResponseCacheOptions {
   readonly settings: CacheSettings;
   readonly store: ResponseStore;
   readonly caches: ResponseCaches;
-  readonly memory: ArrivingBytes;
+  readonly memory: BodyMemory;
   readonly scheduler: Scheduler;
   readonly clock: Clock;
   readonly expand: Expand;
@@ -76,19 +76,20 @@ interface Request {
 export class ResponseCache {
   readonly #options: ResponseCacheOptions;
   readonly #admission: Admission;
-  readonly #flights = new Map<string, Flight>();
-  #waiting = 0;
+  readonly #coalescer: RequestCoalescer<SharedAnswer>;
 
   constructor(options: ResponseCacheOptions) {
     this.#options = options;
-    const { settings, store, clock, personalFields, namesOf, namesOfTags } = options;
+    const { settings, store, personalFields, namesOf, namesOfTags } = options;
+    const { maxBody } = settings;
+    this.#coalescer = new RequestCoalescer({ ...options, maxBody, maxWaitMs: MAX_WAIT_MS });
     this.#admission = new Admission({
       ...settings,
       personalFields,
       namesOf,
       namesOfTags,
       refused: ({ exchange, key, renewing }, status) => {
-        store.markUnshared(this.#groupOf(exchange, key), clock.now());
+        this.#coalescer.markUnshared(this.#groupOf(exchange, key), UNSHARED_MS);
         // A newer response that is not stored means that the older one is no longer current. This does not
         // apply to a newer response for a known client.
         const isCurrent = renewing === null || status >= 500 || isKnown(exchange);
@@ -167,37 +168,28 @@ export class ResponseCache {
 
   /** Joins a request to the app that is in progress, or sends one. */
   async #ask(request: Request): Promise<void> {
-    const { store, caches, clock } = this.#options;
+    const { caches } = this.#options;
     const { exchange, group } = request;
-    if (store.isUnshared(group, clock.now()) || this.#waiting >= MAX_WAITING) {
-      return this.#lead(request, false);
-    }
-    const flight = this.#flights.get(group);
+    const coalescer = this.#coalescer;
+    if (coalescer.isUnshared(group)) return this.#lead(request, false);
+    const flight = coalescer.find(group);
     if (flight === undefined || this.#isOutdated(flight, exchange)) {
-      return this.#lead(request, flight !== undefined || this.#flights.size < MAX_FLIGHTS);
+      return this.#lead(request, flight !== undefined || !coalescer.isFull);
     }
     // It counts as a request of its own, so that no purge is forgotten before it is answered.
     const moment = caches.began();
-    const isAnswered = await this.#wait(request, flight, moment).finally(() => caches.ended());
+    const isAnswered = await coalescer
+      .join(flight, exchange)
+      .then((outcome) => this.#follow(request, flight, outcome, moment))
+      .finally(() => caches.ended());
     if (!isAnswered) await this.#lead(request, false);
-  }
-
-  async #wait(request: Request, flight: Flight, moment: number): Promise<boolean> {
-    this.#waiting += 1;
-    let outcome: Outcome;
-    try {
-      outcome = await flight.join(request.exchange);
-    } finally {
-      this.#waiting -= 1;
-    }
-    return this.#follow(request, flight, outcome, moment);
   }
 
   /** Answers with the response to another request. Returns false if it is not for this one. */
   async #follow(
     { exchange, stored, why }: Request,
-    flight: Flight,
-    outcome: Outcome,
+    flight: Flight<SharedAnswer>,
+    outcome: Outcome<SharedAnswer>,
     moment: number,
   ): Promise<boolean> {
     const { store, caches } = this.#options;
@@ -210,24 +202,15 @@ export class ResponseCache {
       case 'left':
         return true;
       case 'answer': {
-        const { answer } = outcome;
-        if (!answer.body.isWhole || !isFor(answer.stored)) return false;
+        const { answer, body } = outcome;
+        if (body?.isWhole === false || !answer.isShared || !isFor(answer.stored)) return false;
         store.counts.collapsed += 1;
-        this.#options.note(exchange, 'collapsed');
-        const status = `fwd=${why}; fwd-status=${answer.stored.status}; collapsed`;
-        await giveArriving(exchange, answer, status, false);
+        const status = answer.isRenewed
+          ? 'fwd=stale; fwd-status=304; collapsed'
+          : `fwd=${why}; fwd-status=${answer.stored.status}; collapsed`;
+        await this.#giveAnswer(exchange, outcome, 'collapsed', status, false);
         return true;
       }
-      case 'renewed':
-        if (!outcome.isShared || !isFor(outcome.stored)) return false;
-        store.counts.collapsed += 1;
-        await this.#give(
-          exchange,
-          outcome.stored,
-          'collapsed',
-          'fwd=stale; fwd-status=304; collapsed',
-        );
-        return true;
       case 'failed':
         if (await this.#giveAfterError(exchange, stored)) return true;
         if (outcome.error instanceof HttpError && outcome.error.status >= 500) throw outcome.error;
@@ -254,14 +237,12 @@ export class ResponseCache {
     if (come.kind !== 'failed' && come.kind !== 'left') store.counts.misses += 1;
     switch (come.kind) {
       case 'answer': {
-        note(exchange, 'miss');
-        const status = `fwd=${why}; fwd-status=${come.answer.stored.status}; stored`;
-        await giveArriving(exchange, come.answer, status, true);
-        return;
-      }
-      case 'renewed': {
-        const status = `fwd=stale; fwd-status=304${come.isShared ? '; stored' : ''}`;
-        await this.#give(exchange, come.stored, 'revalidated', status);
+        const { isRenewed, isShared, stored: given } = come.answer;
+        const told = isRenewed
+          ? 'fwd=stale; fwd-status=304'
+          : `fwd=${why}; fwd-status=${given.status}`;
+        const status = isShared ? `${told}; stored` : told;
+        await this.#giveAnswer(exchange, come, isRenewed ? 'revalidated' : 'miss', status, true);
         return;
       }
       case 'failed':
@@ -282,9 +263,9 @@ export class ResponseCache {
   #revalidate(request: Request, stored: StoredResponse): void {
     const { exchange, next, group } = request;
     const { caches } = this.#options;
-    const known = this.#flights.get(group);
+    const known = this.#coalescer.find(group);
     if (known !== undefined && !this.#isOutdated(known, exchange)) return;
-    if (this.#flights.size >= MAX_FLIGHTS) return;
+    if (this.#coalescer.isFull) return;
     const headers = withoutConditions(exchange.headers, validated(stored));
     const flight = this.#flightOf({ ...request, stored: null }, headers, stored, true, true);
     void flight.ask(exchange, next).over.then(() => caches.ended());
@@ -296,41 +277,43 @@ export class ResponseCache {
     renewing: StoredResponse | null,
     isJoinable: boolean,
     isBackground = false,
-  ): Flight {
-    const { store, caches, clock, scheduler, memory, settings, personalFields } = this.#options;
+  ): Flight<SharedAnswer> {
+    const { store, caches, clock, personalFields } = this.#options;
     const asked = { exchange, key, requestMs: clock.now(), why, fallback: stored, renewing };
     const keep = (answer: StoredResponse, body: Buffer): void => {
       if (caches.wasPurgedSince(flight.moment, answer.names)) return;
       store.put({ ...answer, body });
-      store.markShared(group);
+      this.#coalescer.markShared(group);
     };
-    const flight: Flight = new Flight({
+    const flight = this.#coalescer.start(isJoinable ? group : null, {
       moment: caches.began(),
       headers,
       isBackground,
-      maxBytes: settings.maxBody,
-      memory,
-      clock,
-      scheduler,
       decide: (head, fetch) => {
-        const decision = this.#admission.decide(head, fetch, asked, clock.now());
-        if (decision.kind === 'renew' && decision.isShared)
-          keep(decision.stored, decision.stored.body);
-        return decision;
-      },
-      complete: (answer, body, trailers) => {
-        if (!personalFields.some((name) => trailers?.has(name) === true)) keep(answer, body);
-      },
-      closed: () => {
-        if (this.#flights.get(group) === flight) this.#flights.delete(group);
+        const admitted = this.#admission.decide(head, fetch, asked, clock.now());
+        if (admitted.kind !== 'shared') return admitted;
+        const { answer } = admitted;
+        if (answer.isRenewed) {
+          if (answer.isShared) keep(answer.stored, answer.stored.body);
+          return { kind: 'settle', answer };
+        }
+        return {
+          kind: 'share',
+          answer,
+          complete: (body) => {
+            const { trailers } = body;
+            const isPersonal = personalFields.some((name) => trailers.has(name));
+            if (!isPersonal) keep(answer.stored, body.toBuffer());
+            flight.close();
+          },
+        };
       },
     });
-    if (isJoinable) this.#flights.set(group, flight);
     return flight;
   }
 
   /** Whether the response to a request in progress will be older than what this client may know. */
-  #isOutdated({ moment, outcome }: Flight, exchange: Exchange): boolean {
+  #isOutdated({ moment, outcome }: Flight<SharedAnswer>, exchange: Exchange): boolean {
     const { caches, namesOf } = this.#options;
     if (caches.moment === moment) return false;
     if (outcome?.kind === 'answer') {
@@ -340,7 +323,10 @@ export class ResponseCache {
   }
 
   #hasSomething(exchange: Exchange, key: string): boolean {
-    return this.#options.store.has(key) || this.#flights.has(this.#groupOf(exchange, key));
+    return (
+      this.#options.store.has(key) ||
+      this.#coalescer.find(this.#groupOf(exchange, key)) !== undefined
+    );
   }
 
   #groupOf(exchange: Exchange, key: string): string {
@@ -356,6 +342,19 @@ export class ResponseCache {
   ): void | Promise<void> {
     this.#options.note(exchange, outcome);
     return giveStored(exchange, stored, status, this.#options.clock);
+  }
+
+  /** Sends a response that the app has just sent or confirmed. */
+  async #giveAnswer(
+    exchange: Exchange,
+    { answer, body }: Extract<Outcome<SharedAnswer>, { kind: 'answer' }>,
+    outcome: CacheOutcome,
+    status: string,
+    isFirst: boolean,
+  ): Promise<void> {
+    if (body === null) return this.#give(exchange, answer.stored, outcome, status);
+    this.#options.note(exchange, outcome);
+    return giveArriving(exchange, answer.stored, body, status, isFirst);
   }
 
   /** RFC 5861 §4: uses a stale response in place of an app that fails. Returns whether there was one. */

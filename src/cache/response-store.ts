@@ -15,10 +15,6 @@ const MAX_EXCESS = 1 / 8;
 const EVICTED_AT_ONCE = 1_000;
 /** Cost of evicting one response, in steps. */
 const EVICT_STEPS = 500;
-/** Keys that are remembered because their responses are not shared. */
-const MAX_UNSHARED = 10_000;
-/** How long they are remembered, in milliseconds. */
-const UNSHARED_MS = 10_000;
 
 /**
  * Purged by an update, by a request that changes something, by an administrator, or because of missed
@@ -53,8 +49,6 @@ export class ResponseStore implements Task {
   /** The least recently used first. */
   #used = new Map<StoredResponse, number>();
   #bytes = 0;
-  /** How long a key is remembered as not shared; the oldest first. */
-  readonly #unshared = new Map<string, number>();
 
   constructor(maxBytes: number, scheduler: Scheduler, counts: CacheCounts) {
     this.counts = counts;
@@ -155,27 +149,6 @@ export class ResponseStore implements Task {
   /** All names, for a purge by pattern. */
   names(): IterableIterator<string> {
     return this.#byName.keys();
-  }
-
-  /** Whether requests with this key need not wait for each other, because their responses are not shared. */
-  isUnshared(key: string, nowMs: number): boolean {
-    const untilMs = this.#unshared.get(key);
-    if (untilMs === undefined) return false;
-    if (untilMs > nowMs) return true;
-    this.#unshared.delete(key);
-    return false;
-  }
-
-  markUnshared(key: string, nowMs: number): void {
-    this.#unshared.delete(key);
-    const [oldest] = this.#unshared.size < MAX_UNSHARED ? [] : this.#unshared.keys();
-    if (oldest !== undefined) this.#unshared.delete(oldest);
-    this.#unshared.set(key, nowMs + UNSHARED_MS);
-  }
-
-  /** A response with this key can be shared after all. */
-  markShared(key: string): void {
-    this.#unshared.delete(key);
   }
 
   /**

@@ -2,8 +2,7 @@ import type { Exchange } from '../http/exchange.ts';
 import { HeaderList } from '../http/header-list.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { addCacheStatus, answerHead } from './conditional-response.ts';
-import { sendWhole } from './arriving-body.ts';
-import type { SharedAnswer } from './flight.ts';
+import { type ArrivingBody, sendWhole } from '../coalescing/arriving-body.ts';
 import { ageOf, type StoredResponse, timeLeft } from './stored-response.ts';
 
 /** Sends a stored response to a client. */
@@ -48,7 +47,8 @@ function hasBody({ status }: StoredResponse): boolean {
 /** Sends an arriving response to a client. Only the first client gets its trailers. */
 export async function giveArriving(
   exchange: Exchange,
-  { stored, body: arriving }: SharedAnswer,
+  stored: StoredResponse,
+  arriving: ArrivingBody,
   status: string,
   isFirst: boolean,
 ): Promise<void> {
@@ -65,6 +65,5 @@ export async function giveArriving(
     return;
   }
   const isComplete = await arriving.sendTo(body, () => exchange.abort());
-  const trailers = isFirst ? arriving.trailers?.clone() : undefined;
-  if (isComplete) exchange.end(body, trailers ?? new HeaderList());
+  if (isComplete) exchange.end(body, isFirst ? arriving.trailers.clone() : new HeaderList());
 }

@@ -2,6 +2,7 @@
 // dates, stores `Vary: , *`, and knows neither targeted fields, nor `must-understand`, nor `private` with
 // field names.
 
+import { hasField } from '../http/field-values.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import {
   type CacheDirectives,
@@ -95,7 +96,7 @@ export function mayStore(
   // A 206 is never stored, and a 304 is not a response of its own.
   if (status < 200 || status === 206 || status === 304) return refused(`status-${status}`);
   if (headers.has('set-cookie')) return refused('set-cookie');
-  for (const name of rules.personalFields) if (headers.has(name)) return refused('personal');
+  if (hasField(headers, rules.personalFields)) return refused('personal');
   const targeted = targetedDirectives(headers);
   const directives = targeted ?? parseCacheControl(headers.combined('cache-control'));
   const forbidden = forbids(status, directives);

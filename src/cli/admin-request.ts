@@ -12,10 +12,10 @@ import { resolvingOf, unreachableReason, withinTime } from './unreachable.ts';
  * @throws HubgateError `admin-off` if the configuration turns the admin API off
  */
 export function adminAddressOf(
-  told: string | undefined,
+  configured: string | undefined,
   options: Pick<GlobalOptions, 'admin'> = defaultOptions,
 ): string {
-  if (told !== undefined) return told;
+  if (configured !== undefined) return configured;
   const { admin } = options;
   if (admin === 'off') {
     const message = 'The configuration says "admin off"; pass the admin address with --address';

@@ -28,12 +28,12 @@ export async function runProgram(args: readonly string[]): Promise<void> {
   try {
     await program.parseAsync(args, { from: 'user' });
   } catch (error) {
-    process.exitCode = tell(error);
+    process.exitCode = report(error);
   }
 }
 
 /** Prints what went wrong, and returns the exit code. */
-function tell(error: unknown): number {
+function report(error: unknown): number {
   // commander has already printed the help or the mistake.
   if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.ok : EXIT.usage;
   const said = error instanceof ConfigError ? error.message : `hubgate: ${messageOf(error)}`;

@@ -33,12 +33,12 @@ export class ServiceManager {
    * loop does not do.
    */
   ready(status: string): void {
-    this.#tell('READY=1', `STATUS=${status}`, `MAINPID=${process.pid}`);
+    this.#notify('READY=1', `STATUS=${status}`, `MAINPID=${process.pid}`);
     this.#stopWatchdog();
     const microseconds = Number(this.#environment['WATCHDOG_USEC'] ?? 0);
     if (!this.#isAsked || !(microseconds > 0)) return;
     const feed = (): void => {
-      this.#tell('WATCHDOG=1');
+      this.#notify('WATCHDOG=1');
       // Twice as often as required.
       this.#stopWatchdog = systemClock.after(microseconds / 2000, feed);
     };
@@ -47,17 +47,17 @@ export class ServiceManager {
 
   reloading(): void {
     const microseconds = process.hrtime.bigint() / 1000n;
-    this.#tell('RELOADING=1', `MONOTONIC_USEC=${microseconds}`);
+    this.#notify('RELOADING=1', `MONOTONIC_USEC=${microseconds}`);
   }
 
   /** Resolves when the message has been sent. */
   async stopping(): Promise<void> {
     this.#stopWatchdog();
-    this.#tell('STOPPING=1', 'STATUS=Stopping');
+    this.#notify('STOPPING=1', 'STATUS=Stopping');
     await this.#queue;
   }
 
-  #tell(...message: readonly string[]): void {
+  #notify(...message: readonly string[]): void {
     if (!this.#isAsked) return;
     this.#queue = this.#queue.then(
       () =>

@@ -97,7 +97,7 @@ function checkVerifiers(hub: HubConfig, site: SiteConfig, report: Report): void 
   const has = (role: 'publisher' | 'subscriber'): boolean =>
     hub.legacy[role] !== null || hub.issuers.some((issuer) => issuer[role] !== null);
   const missing = 'a JWT key or the URL of a JWK Set is missing';
-  if (!has('publisher') && !isToldByGateway(hub, site)) {
+  if (!has('publisher') && !publishesByGateway(hub, site)) {
     const hint =
       'issuer <id> { publisher { jwt … } }, or discovery { changes public } where only the gateway publishes';
     report(hub, error('no-publisher-key', `publishers: ${missing}`, hint));
@@ -109,7 +109,7 @@ function checkVerifiers(hub: HubConfig, site: SiteConfig, report: Report): void 
 }
 
 /** Whether the gateway itself announces changes to this hub, for which it needs no token. */
-function isToldByGateway(hub: HubConfig, { discovery, hub: first }: SiteConfig): boolean {
+function publishesByGateway(hub: HubConfig, { discovery, hub: first }: SiteConfig): boolean {
   if (hub.outbox !== null) return true;
   return (
     hub === first && discovery !== null && discovery.hub === null && discovery.changes.length > 0

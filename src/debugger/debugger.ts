@@ -99,6 +99,13 @@ enableShortcuts({
   },
 });
 
+// Their forms are handled from here on.
+for (const form of [subscribeForm, publishForm]) {
+  for (const button of form.querySelectorAll<HTMLButtonElement>('button.primary')) {
+    button.disabled = false;
+  }
+}
+
 /** On a narrow screen, one part of the page is visible at a time. */
 function showPanel(name: string): void {
   const main = document.querySelector('main');

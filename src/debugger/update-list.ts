@@ -12,7 +12,7 @@ const MAX_OWN = 500;
 /** Types that the filter offers. */
 const MAX_TYPES = 100;
 /** How often a screen reader announces new updates, in milliseconds. */
-const TELL_EVERY_MS = 5_000;
+const ANNOUNCE_EVERY_MS = 5_000;
 
 interface Entry {
   readonly item: HTMLElement;
@@ -38,7 +38,7 @@ export class UpdateList {
   readonly #list = find('events', HTMLOListElement);
   readonly #empty = find('empty', HTMLElement);
   readonly #count = find('count', HTMLElement);
-  readonly #told = find('told', HTMLElement);
+  readonly #notice = find('told', HTMLElement);
   readonly #pause = find('pause', HTMLButtonElement);
   readonly #text = find('filter', HTMLInputElement);
   readonly #type = find('filter-type', HTMLSelectElement);
@@ -51,14 +51,14 @@ export class UpdateList {
   #soleTopic: string | null = null;
   #isPaused = false;
   #isScheduled = false;
-  #untold = 0;
+  #unannounced = 0;
 
   constructor() {
     this.#pause.addEventListener('click', () => this.pause(!this.#isPaused));
     find('clear', HTMLButtonElement).addEventListener('click', () => this.clear());
     this.#text.addEventListener('input', () => this.#filter());
     this.#type.addEventListener('change', () => this.#filter());
-    setInterval(() => this.#tell(), TELL_EVERY_MS);
+    setInterval(() => this.#announce(), ANNOUNCE_EVERY_MS);
   }
 
   subscribedTo(matchers: readonly { readonly match: string; readonly matchType: string }[]): void {
@@ -143,7 +143,7 @@ export class UpdateList {
     const item = element('li', { 'data-id': id }, row);
     const topics = this.#topics.get(id) ?? (this.#soleTopic === null ? [] : [this.#soleTopic]);
     this.#nameTopics(item, topics);
-    this.#untold += 1;
+    this.#unannounced += 1;
     this.#offerType(type);
     this.#insert({ item, type, text: `${id}\n${data}` });
   }
@@ -201,10 +201,10 @@ export class UpdateList {
     this.#empty.hidden = this.#entries.length > 0;
   }
 
-  #tell(): void {
-    if (this.#untold === 0) return;
-    this.#told.textContent = `${this.#untold} new ${this.#untold === 1 ? 'update' : 'updates'}`;
-    this.#untold = 0;
+  #announce(): void {
+    if (this.#unannounced === 0) return;
+    this.#notice.textContent = `${this.#unannounced} new ${this.#unannounced === 1 ? 'update' : 'updates'}`;
+    this.#unannounced = 0;
   }
 }
 

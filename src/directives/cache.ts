@@ -138,9 +138,9 @@ function compile(config: CacheConfig, context: HandlerContext): Handler {
   const { clock, scheduler, expand, caching } = context;
   const cache = new ResponseCache({
     settings: config,
-    store: caching.openStore(config.maxSize),
+    store: caching.openStore(config, config.maxSize),
     caches: caching.caches,
-    memory: caching.memory,
+    memory: context.bodyMemory,
     scheduler,
     clock,
     expand,

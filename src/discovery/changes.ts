@@ -62,7 +62,7 @@ export function createChanges(options: ChangesOptions): Changes {
   const methods = new Set(config.methods);
   const debouncer = new Debouncer<Change>(config.windowMs, clock);
 
-  const tell = (exchange: Exchange, change: Change): Promise<boolean> => {
+  const announceChange = (exchange: Exchange, change: Change): Promise<boolean> => {
     const { log } = exchange;
     const announceAll = ({ update }: Change): Promise<boolean> => announce(update, log, 'changes');
     const later = async (all: Change): Promise<void> => void (await announceAll(all));
@@ -93,11 +93,12 @@ export function createChanges(options: ChangesOptions): Changes {
       if (update.topics.length === 0) return undefined;
       if (config.data === 'body' && hasJson(head)) {
         return readAlong(head, (text) => {
-          if (isJson(text)) void tell(exchange, { update: { ...update, data: text }, data: text });
-          else void tell(exchange, { update, data });
+          if (isJson(text))
+            void announceChange(exchange, { update: { ...update, data: text }, data: text });
+          else void announceChange(exchange, { update, data });
         });
       }
-      const stored = tell(exchange, { update, data });
+      const stored = announceChange(exchange, { update, data });
       return config.mode === 'sync' ? stored.then(() => {}) : undefined;
     });
     return next();
@@ -115,7 +116,7 @@ export function createChanges(options: ChangesOptions): Changes {
     const data = config.data === 'none' ? '' : (text ?? changeData(exchange, queries));
     const update = { topics, private: config.visibility === 'private', data, type: TYPE };
     const inBurst = config.data === 'none' ? '' : (text ?? changeData(exchange));
-    return tell(exchange, { update, data: inBurst });
+    return announceChange(exchange, { update, data: inBurst });
   };
   return { handle, watched, close: () => debouncer.close() };
 }

@@ -30,7 +30,7 @@ const OTHER_THAN_ASCII = /^(?:utf-?16|utf-?32|ucs-?[24]|iso-2022|hz|utf-7|unicod
 const SEEN = 'hub.live';
 
 /** Most different policies that are logged. */
-const MAX_TOLD = 100;
+const MAX_WARNED = 100;
 
 /**
  * Adds to the app's documents the script that makes them follow their changes. It is next to the handler that
@@ -39,7 +39,7 @@ const MAX_TOLD = 100;
 export function createLivePages({ hub, concerns, version, settings }: LivePagesOptions): Handler {
   // With other settings, the page has another validator.
   const tagVersion = settings.length === 0 ? version : digestOf(version, settings);
-  const told = new Set<string>();
+  const warned = new Set<string>();
 
   const scriptFor =
     (exchange: Exchange, { headers }: ResponseHead): MakeScript =>
@@ -60,8 +60,8 @@ export function createLivePages({ hub, concerns, version, settings }: LivePagesO
         return scriptElement(hub, version, [...settings, ...conditionsOf(page, answer)]);
       }
       const { allow } = answer;
-      if (told.size < MAX_TOLD && !told.has(allow)) {
-        told.add(allow);
+      if (warned.size < MAX_WARNED && !warned.has(allow)) {
+        warned.add(allow);
         const fields = about(exchange, { allow });
         exchange.log.warn('A page is not live: its Content-Security-Policy forbids it', fields);
       }

@@ -1,5 +1,6 @@
 import { type Clock, pause } from '../kernel/clock.ts';
 import type { Exchange, Handler } from '../http/exchange.ts';
+import { hasField } from '../http/field-values.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import type { AnnouncedHub } from './announced-hub.ts';
 import { DATA_FIELD, PUBLISH_FIELD } from './hub-publish.ts';
@@ -77,7 +78,7 @@ export function createLiveRefetches(options: LiveRefetchesOptions): {
         if (spreadMs > 0) await pause(clock, random() * spreadMs, exchange);
       },
       forOthers(fields) {
-        if (personalFields.some((name) => fields.has(name))) return null;
+        if (hasField(fields, personalFields)) return null;
         const others = fields.clone();
         // A response is published only once.
         for (const name of [PUBLISH_FIELD, DATA_FIELD]) others.delete(name);

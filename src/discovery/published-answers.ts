@@ -28,8 +28,8 @@ export function createPublishedAnswers({
     const { updates, faults } = readHubPublish(fields, headers.getAll(DATA_FIELD), base);
     for (const fault of faults) {
       hub.announcements.refused += 1;
-      const told = about(exchange, { field: PUBLISH_FIELD, fault });
-      exchange.log.warn('The app sent an invalid Hub-Publish field', told);
+      const details = about(exchange, { field: PUBLISH_FIELD, fault });
+      exchange.log.warn('The app sent an invalid Hub-Publish field', details);
     }
     return updates;
   };

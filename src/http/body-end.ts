@@ -90,11 +90,11 @@ export async function pourInto(
   for await (const chunk of source) {
     if (isGone(body)) throw clientLeft();
     if (isReused) await taken(body, chunk);
-    else if (!body.write(chunk)) await told(body, 'drain');
+    else if (!body.write(chunk)) await emitted(body, 'drain');
   }
   if (isGone(body)) throw clientLeft();
   body.end();
-  await told(body, 'finish');
+  await emitted(body, 'finish');
 }
 
 function isGone(body: Writable): boolean {
@@ -115,7 +115,7 @@ function taken(body: Writable, chunk: Buffer): Promise<void> {
 }
 
 /** Resolves when a body emits the event; rejects if it closes instead. */
-function told(body: Writable, event: 'drain' | 'finish'): Promise<void> {
+function emitted(body: Writable, event: 'drain' | 'finish'): Promise<void> {
   return new Promise((resolve, reject) => {
     const settle = (error: Error | null): void => {
       body.off(event, onEvent).off('close', onClose).off('error', onClose);

@@ -23,6 +23,17 @@ export function cookieValue(
   return undefined;
 }
 
+/** Whether a response has a field with one of these names, or announces one for its trailers. */
+export function hasField(headers: HeaderList, names: readonly string[]): boolean {
+  const announced = headers
+    .combined('trailer')
+    ?.toLowerCase()
+    .split(/[\s,]+/);
+  return names.some(
+    (name) => headers.has(name) || announced?.includes(name.toLowerCase()) === true,
+  );
+}
+
 /** A quoted-string (RFC 9110 §5.6.4). Characters beyond ASCII are left to the encoding of the field. */
 export function quotedString(text: string): string {
   return `"${text.replace(/["\\]/g, '\\$&')}"`;

@@ -10,9 +10,9 @@ import type { Clock } from '../kernel/clock.ts';
 const MAX_KEYS = 100_000;
 const SHARED_COUNTS = 1_024;
 /** Most keys that are sent to other workers at once. Further ones are not sent. */
-const MAX_TOLD = 10_000;
+const MAX_UNSENT = 10_000;
 /** How long other workers may not know what was counted here. */
-const TELL_MS = 100;
+const SEND_MS = 100;
 
 /** The counts of a zone in one window since the last message. */
 export interface Counted {
@@ -22,7 +22,7 @@ export interface Counted {
 
 /** Exchanges counts between the processes that serve the same configuration. */
 export interface CountPeers {
-  tell(zone: string, counted: Counted): void;
+  notify(zone: string, counted: Counted): void;
   join(zone: string, listener: (counted: Counted) => void): () => void;
 }
 
@@ -40,8 +40,8 @@ export class RateZone {
   #window = 0;
   #current = new Map<string, number>();
   #previous = new Map<string, number>();
-  #untold = new Map<string, number>();
-  #stopTelling: (() => void) | null = null;
+  #unsent = new Map<string, number>();
+  #stopSending: (() => void) | null = null;
 
   constructor(name: string, windowMs: number, clock: Clock, peerWorkers: CountPeers | null) {
     this.#name = name;
@@ -68,14 +68,14 @@ export class RateZone {
     this.#turn();
     this.#add(this.#current, key, 1);
     if (this.#peerWorkers === null) return;
-    if (this.#untold.size < MAX_TOLD || this.#untold.has(key)) {
-      this.#untold.set(key, (this.#untold.get(key) ?? 0) + 1);
+    if (this.#unsent.size < MAX_UNSENT || this.#unsent.has(key)) {
+      this.#unsent.set(key, (this.#unsent.get(key) ?? 0) + 1);
     }
-    this.#stopTelling ??= this.#clock.after(TELL_MS, () => this.#tell());
+    this.#stopSending ??= this.#clock.after(SEND_MS, () => this.#send());
   }
 
   close(): void {
-    this.#stopTelling?.();
+    this.#stopSending?.();
     this.#leave();
   }
 
@@ -87,7 +87,7 @@ export class RateZone {
     const now = this.#clock.now();
     const window = Math.floor(now / this.#windowMs);
     if (window > this.#window) {
-      this.#tell();
+      this.#send();
       this.#previous = window === this.#window + 1 ? this.#current : new Map();
       this.#current = new Map();
       this.#window = window;
@@ -111,13 +111,13 @@ export class RateZone {
     counts.set(place, (counts.get(place) ?? 0) + events);
   }
 
-  #tell(): void {
-    this.#stopTelling?.();
-    this.#stopTelling = null;
-    if (this.#untold.size === 0) return;
-    const counts = [...this.#untold];
-    this.#untold = new Map();
-    this.#peerWorkers?.tell(this.#name, { window: this.#window, counts });
+  #send(): void {
+    this.#stopSending?.();
+    this.#stopSending = null;
+    if (this.#unsent.size === 0) return;
+    const counts = [...this.#unsent];
+    this.#unsent = new Map();
+    this.#peerWorkers?.notify(this.#name, { window: this.#window, counts });
   }
 }
 

@@ -127,9 +127,9 @@ function malformedPresentation(exchange: Exchange): RefusedRequest {
 }
 
 /** The refusal for a token that is not accepted; any other error is returned unchanged. */
-function refused(error: unknown, tell: (diagnosis: Diagnosis) => void): unknown {
+function refused(error: unknown, diagnose: (diagnosis: Diagnosis) => void): unknown {
   if (!(error instanceof InvalidTokenError)) return error;
-  tell(error.diagnosis);
+  diagnose(error.diagnosis);
   return new RefusedRequest(401, { challenge: 'invalid_token', check: error.diagnosis.check });
 }
 

@@ -9,7 +9,11 @@ import type { Identity } from './identity.ts';
 import { createPlaygroundToken } from './playground.ts';
 import { methodNotAllowed, notFound } from './refusal.ts';
 
-/** The page of the debugger. All scripts and styles come from the hub itself, so the CSP stays `'self'`. */
+/**
+ * The page of the debugger. All scripts and styles come from the hub itself, so the CSP stays `'self'`. The script
+ * enables the buttons that submit a form once it handles them: a browser that submits a form by itself loads the
+ * page again, with the fields in its address.
+ */
 const DEBUGGER_HTML = `<!doctype html>
 <html lang="en">
   <head>
@@ -64,7 +68,7 @@ const DEBUGGER_HTML = `<!doctype html>
             </label>
           </details>
           <div class="row">
-            <button id="start" class="primary">Subscribe</button>
+            <button id="start" class="primary" disabled>Subscribe</button>
             <button type="button" id="stop" disabled>Stop</button>
           </div>
           <details id="subscribe-code" class="drawer" hidden></details>
@@ -92,7 +96,7 @@ const DEBUGGER_HTML = `<!doctype html>
             </div>
           </details>
           <div class="row">
-            <button class="primary">Publish</button>
+            <button class="primary" disabled>Publish</button>
             <output id="published" class="small"></output>
           </div>
           <details id="publish-code" class="drawer" hidden></details>

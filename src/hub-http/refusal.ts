@@ -82,7 +82,7 @@ function challengeField(code: ChallengeCode, identity: Identity): string {
 /** Clients that a hub remembers as logged. */
 const MAX_CLIENTS = 1_000;
 /** One line for each power of two, so that a client that retries forever does not fill the disk. */
-const isTold = (count: number): boolean => Number.isInteger(Math.log2(count));
+const isLogged = (count: number): boolean => Number.isInteger(Math.log2(count));
 
 /**
  * Logs why requests are refused, for the operator only: the first time for a client and reason, and then with
@@ -97,7 +97,7 @@ export class RefusalLog {
     this.#counts.delete(key);
     this.#counts.set(key, count);
     if (this.#counts.size > MAX_CLIENTS) this.#forgetOldest();
-    if (!isTold(count)) return;
+    if (!isLogged(count)) return;
     exchange.log.warn('The hub refused a request', {
       client: exchange.clientAddress,
       ...(count > 1 ? { times: count } : {}),

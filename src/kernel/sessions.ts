@@ -114,7 +114,7 @@ export class Sessions<Session extends StoreSession> {
   openNoMore(): void {
     this.#closing = true;
     this.#stopBackoff();
-    this.#tellWaiters();
+    this.#wakeWaiters();
   }
 
   /** Must be called after {@link openNoMore}. */
@@ -150,7 +150,7 @@ export class Sessions<Session extends StoreSession> {
 
   async #use(session: Session, use: SessionUse<Session>): Promise<void> {
     this.#current = session;
-    this.#tellWaiters();
+    this.#wakeWaiters();
     const reason = await use.follow(session);
     session.close();
     this.#current = null;
@@ -188,7 +188,7 @@ export class Sessions<Session extends StoreSession> {
     });
   }
 
-  #tellWaiters(): void {
+  #wakeWaiters(): void {
     for (const waiter of this.#waiters.splice(0)) waiter();
   }
 }

@@ -4,7 +4,7 @@ import type { Exchange, Expand, Handler, Next, ResponseHead } from '../http/exch
 import { type ApplyOperations, compileOperations } from '../http/header-operations.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import { HubgateError } from '../kernel/error.ts';
-import type { ResponseRecorder } from './response-recorder.ts';
+import type { ShareResponse } from './shared-forwarding.ts';
 import type { Choice } from './balancing.ts';
 import { BufferedResponse, type BufferSpace } from './buffers.ts';
 import { ForwardError } from './forward-error.ts';
@@ -90,7 +90,7 @@ export class UpstreamResponse implements UpgradeSink {
   readonly #choice: Pick<Choice, 'cookie'>;
   readonly #rules: ResponseRules;
   readonly #onStatus: (status: number) => void;
-  readonly #recorder: ResponseRecorder | null;
+  readonly #share: ShareResponse | null;
   readonly #next: Next;
   /** The body that waits for the decision of routes. */
   #held: HeldBody | null = null;
@@ -98,8 +98,6 @@ export class UpstreamResponse implements UpgradeSink {
   /** The body that waits until it is complete or too large to wait. */
   #buffered: BufferedResponse | null = null;
   #releaseSpace: () => void = () => {};
-  /** The body to the client, and the stream that records the written data on its way. */
-  #recorded: { readonly tee: Writable; readonly body: Writable } | null = null;
 
   constructor(
     exchange: Exchange,
@@ -107,12 +105,12 @@ export class UpstreamResponse implements UpgradeSink {
     rules: ResponseRules,
     onStatus: (status: number) => void,
     next: Next,
-    recorder: ResponseRecorder | null = null,
+    share: ShareResponse | null = null,
     buffers: ResponseBuffers | null = null,
   ) {
     this.#buffers = buffers;
     this.#next = next;
-    this.#recorder = recorder;
+    this.#share = share;
     this.#exchange = exchange;
     this.#choice = choice;
     this.#rules = rules;
@@ -136,15 +134,17 @@ export class UpstreamResponse implements UpgradeSink {
     refuseStatus(status);
     refuseCoding(headers);
     this.#onStatus(status);
-    this.#recorder?.head({ status, headers, received }, this.#exchange.upstream?.hostport ?? '');
     const answer = this.#rules.intercept(status, headers);
+    const isOfRoutes = answer !== null && typeof answer !== 'number';
+    if (!isOfRoutes && this.#isShared(status, headers, received)) {
+      return this.#exchange.begin({ status, headers, source: 'upstream', isWhole });
+    }
     if (answer === null) return this.#begin({ ...this.#head(status, headers, received), isWhole });
     if (typeof answer === 'number') {
       // RFC 9110 §8.6: such a length is that of a body that is not sent.
       if (status === 204 || status === 304) headers.delete('content-length');
       return this.#begin({ ...this.#head(answer, headers, received), isWhole });
     }
-    this.#recorder?.refuse();
     this.#leaveForRoutes(status, headers);
     const head = this.#head(status, headers, received);
     return answer.copies ? this.#hold(answer.answer, head) : this.#leave(answer.answer, head);
@@ -204,15 +204,14 @@ export class UpstreamResponse implements UpgradeSink {
       this.#held.finish((target) => this.#exchange.end(target, trailers));
       return;
     }
-    if (this.#recorded?.tee !== body) {
-      this.#exchange.end(body, trailers);
-      return;
-    }
-    const { tee, body: passed } = this.#recorded;
-    this.#recorder?.complete(trailers);
-    tee.end((error?: Error | null) => {
-      if (!(error instanceof Error)) this.#exchange.end(passed, trailers);
-    });
+    this.#exchange.end(body, trailers);
+  }
+
+  /** Each client applies the rules to a shared response for itself. */
+  #isShared(status: number, headers: HeaderList, received: ReceivedProtocol): boolean {
+    const { upstream } = this.#exchange;
+    if (this.#share === null || upstream === null) return false;
+    return this.#share({ status, headers, received, upstream, cookie: this.#choice.cookie });
   }
 
   switched(headers: HeaderList): ResponseHead {
@@ -240,11 +239,7 @@ export class UpstreamResponse implements UpgradeSink {
   }
 
   #start(head: ResponseHead): Writable {
-    const body = this.#exchange.begin(head);
-    if (this.#recorder === null) return body;
-    const tee = this.#recorder.tee(body);
-    if (tee !== body) this.#recorded = { tee, body };
-    return tee;
+    return this.#exchange.begin(head);
   }
 
   #head(status: number, headers: HeaderList, received: ReceivedProtocol): ResponseHead {

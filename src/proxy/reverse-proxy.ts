@@ -1,5 +1,7 @@
 import { type Clock, pause } from '../kernel/clock.ts';
 import { readFileSync } from 'node:fs';
+import type { ArrivingBody, BodyMemory } from '../coalescing/arriving-body.ts';
+import { RequestCoalescer } from '../coalescing/request-coalescer.ts';
 import type { RouteConfig } from '../config/routes.ts';
 import { HttpError } from '../http/errors.ts';
 import { about, type Exchange, type Expand, type Handler, type Next } from '../http/exchange.ts';
@@ -9,10 +11,8 @@ import type { InstantLease } from '../kernel/lease.ts';
 import { HubgateError, messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
 import type { Scheduler } from '../kernel/scheduler.ts';
-import type { ResponseRecorder } from './response-recorder.ts';
 import { type Balance, type Choice, createBalance } from './balancing.ts';
 import { type BufferedBody, bufferBody, BufferSpace } from './buffers.ts';
-import { RequestCoalescer } from './coalescing.ts';
 import { ForwardError, isSafe, mayRepeat, noneLeft, toHttpError } from './forward-error.ts';
 import { Forwarder } from './forwarder.ts';
 import {
@@ -25,12 +25,15 @@ import {
   startActiveChecks,
 } from './health.ts';
 import { compileResponseRules, type ResponseRules, UpstreamResponse } from './response.ts';
-import type {
-  SharedResponse,
-  SharedResponseHold,
-  SharedResponseMemory,
-} from './shared-response.ts';
-import { type RequestSharing, shareForwarding, writeShared } from './shared-forwarding.ts';
+import {
+  MAX_SHARED_BYTES,
+  MAX_SHARING_WAIT_MS,
+  type RequestSharing,
+  type SharedResponse,
+  shareForwarding,
+  type ShareResponse,
+  type UpstreamAnswer,
+} from './shared-forwarding.ts';
 import { Tunnels, wantsWebSocket } from './tunnels.ts';
 import type { DynamicUpstreams } from './dynamic-upstreams.ts';
 import { Members } from './members.ts';
@@ -57,8 +60,7 @@ export interface ReverseProxyOptions {
   readonly scheduler: Scheduler;
   /** Which requests may share a response; null if none may. */
   readonly sharing: RequestSharing | null;
-  /** Memory of all shared responses in this process. */
-  readonly sharedResponseMemory: SharedResponseMemory;
+  readonly bodyMemory: BodyMemory;
 }
 
 /** The result of one attempt: the routes that take over, or why it may have to be repeated. */
@@ -82,7 +84,7 @@ export class ReverseProxy {
   readonly #dynamic: DynamicUpstreams | null;
   readonly #tunnels: Tunnels;
   readonly #sharing: RequestSharing | null;
-  readonly #coalescer: RequestCoalescer;
+  readonly #coalescer: RequestCoalescer<UpstreamAnswer>;
   readonly #mayRetry: ReverseProxyOptions['mayRetry'];
   readonly #space = new BufferSpace();
   readonly #leases: InstantLease<unknown>[] = [];
@@ -100,7 +102,13 @@ export class ReverseProxy {
     this.#tunnels = new Tunnels(clock, config);
     this.#sharing = options.sharing;
     this.#mayRetry = options.mayRetry;
-    this.#coalescer = new RequestCoalescer(options.sharedResponseMemory, options.scheduler, clock);
+    this.#coalescer = new RequestCoalescer({
+      memory: options.bodyMemory,
+      scheduler: options.scheduler,
+      clock,
+      maxBody: MAX_SHARED_BYTES,
+      maxWaitMs: MAX_SHARING_WAIT_MS,
+    });
     const trusted = addressSet(config.trustedProxies);
     this.#forwarder = new Forwarder(config, {
       clock,
@@ -162,18 +170,27 @@ export class ReverseProxy {
   }
 
   #share(exchange: Exchange, next: Next): Promise<void> {
-    const ask = (recorder: ResponseRecorder | null): Promise<void> =>
-      this.#tryUpstreams(exchange, next, recorder);
-    if (this.#sharing === null) return ask(null);
-    return shareForwarding(exchange, this.#sharing, this.#coalescer, {
+    if (this.#sharing === null) return this.#tryUpstreams(exchange, next, null);
+    return shareForwarding(exchange, this.#sharing, {
+      coalescer: this.#coalescer,
+      clock: this.#clock,
       questionOf: () => {
         const [upstream] = this.#members.connections.keys();
         return upstream === undefined
           ? null
           : this.#forwarder.questionOf(exchange, upstream.address);
       },
-      ask,
-      replay: (answer, hold) => this.#replay(exchange, next, answer, hold),
+      ask: async (asking, share) => {
+        // A shared request may outlast the one that caused it.
+        this.#active += 1;
+        try {
+          await this.#tryUpstreams(asking, next, share);
+        } finally {
+          this.#active -= 1;
+          this.#releaseWhenIdle();
+        }
+      },
+      replay: (response, body, trailers) => this.#replay(exchange, next, response, body, trailers),
     });
   }
 
@@ -181,32 +198,24 @@ export class ReverseProxy {
   async #replay(
     exchange: Exchange,
     next: Next,
-    answer: SharedResponse,
-    hold: SharedResponseHold,
+    { status, headers, received, upstream, cookie }: SharedResponse,
+    arriving: ArrivingBody,
+    trailers: () => HeaderList | null,
   ): Promise<void> {
-    const { hostport, trailers } = answer;
-    const { status, headers, received } = answer.head;
-    exchange.variables.set('upstream_hostport', hostport);
+    exchange.variables.set('upstream_hostport', upstream.hostport);
     const onStatus = (): void => {
-      exchange.upstream = { hostport, latencyMs: 0 };
+      exchange.upstream = upstream;
     };
-    const response = new UpstreamResponse(exchange, {}, this.#rules, onStatus, next);
-    const body = response.onHead(status, headers.clone(), received);
-    if (body !== null) {
-      hold.onCut(() => exchange.abort());
-      await writeShared(answer, body, this.#clock, {
-        end: () => response.onEnd(body, trailers?.clone() ?? new HeaderList()),
-        giveUp: () => exchange.abort(),
-      });
+    const choice = cookie === undefined ? {} : { cookie };
+    const response = new UpstreamResponse(exchange, choice, this.#rules, onStatus, next);
+    const body = response.onHead(status, headers, received);
+    if (body !== null && (await arriving.sendTo(body, () => exchange.abort()))) {
+      response.onEnd(body, trailers()?.clone() ?? new HeaderList());
     }
     await response.interceptor?.(exchange, next);
   }
 
-  async #tryUpstreams(
-    exchange: Exchange,
-    next: Next,
-    recorder: ResponseRecorder | null,
-  ): Promise<void> {
+  async #tryUpstreams(exchange: Exchange, next: Next, share: ShareResponse | null): Promise<void> {
     const { tryDurationMs, tryIntervalMs, retries } = this.#config.loadBalancing;
     const isCounted = retries !== null && retries > 0 && tryDurationMs === 0;
     const deadline = isCounted ? Infinity : this.#clock.monotonic() + tryDurationMs;
@@ -230,7 +239,7 @@ export class ReverseProxy {
           continue;
         }
         if (failure !== null) choice.upstream.measures.retries += 1;
-        const outcome = await this.#attempt(exchange, next, choice, buffered, recorder);
+        const outcome = await this.#attempt(exchange, next, choice, buffered, share);
         if (outcome.kind === 'answered') {
           // If no upstream responds in the end, that is reported instead.
           if (failure !== null) {
@@ -291,7 +300,7 @@ export class ReverseProxy {
     next: Next,
     choice: Choice,
     buffered: BufferedBody | null,
-    recorder: ResponseRecorder | null,
+    share: ShareResponse | null,
   ): Promise<Outcome> {
     const { upstream } = choice;
     const began = this.#clock.monotonic();
@@ -302,7 +311,7 @@ export class ReverseProxy {
       if (this.#verdict(status, latencyMs) === 'failed') this.#count(upstream, began);
     };
     const response = new UpstreamResponse(
-      ...([exchange, choice, this.#rules, onStatus, next, recorder] as const),
+      ...([exchange, choice, this.#rules, onStatus, next, share] as const),
       { limit: this.#config.responseBuffers, space: this.#space },
     );
     const body = buffered?.next() ?? this.#forwarder.bodyOf(exchange);

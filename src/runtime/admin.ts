@@ -179,7 +179,7 @@ async function route<Controls extends Watched>(
 function lastError({ controls }: AdminRequest): AdminAnswer {
   const problems = controls.lastError();
   if (problems === null) return refusal(404, 'the last load went well');
-  return { status: 200, body: problems.map(told) };
+  return { status: 200, body: problems.map(described) };
 }
 
 async function loaded(
@@ -189,8 +189,8 @@ async function loaded(
   const posted = await readPosted(asked);
   if ('status' in posted) return posted;
   const { problems, changes } = await load(posted);
-  if (changes === null) return { status: 400, body: problems.map(told) };
-  return { status: 200, body: { ...changesData(changes), warnings: problems.map(told) } };
+  if (changes === null) return { status: 400, body: problems.map(described) };
+  return { status: 200, body: { ...changesData(changes), warnings: problems.map(described) } };
 }
 
 function changesData({ historiesLeftBehind, cachesEmptied, listeners, ...rest }: LoadPreview) {
@@ -214,7 +214,7 @@ async function readPosted({ url, request }: AdminRequest): Promise<PostedConfig 
 }
 
 /** A problem as data and as text for a person, with the line and the caret. */
-function told(problem: Problem) {
+function described(problem: Problem) {
   return { ...problemData(problem), text: describeProblem(problem) };
 }
 

@@ -1,4 +1,3 @@
-import { createHash } from 'node:crypto';
 import type { CacheContext } from '../cache/cache-context.ts';
 import { purgeName, purgeNameOf } from '../cache/purge-names.ts';
 import { createTopicOf } from '../client/page-topics.ts';
@@ -11,6 +10,7 @@ import { requestUrl } from '../http/request-url.ts';
 import { parseUrl, requireUrl } from '../kernel/parse-url.ts';
 import type { Scope } from '../kernel/scope.ts';
 import { personalFieldsOf } from './discovery-setup.ts';
+import { cachePlaces } from './cache-places.ts';
 import type { HubCore } from './hub-core.ts';
 import { CACHES } from './peer-workers.ts';
 import type { Resources } from './resources.ts';
@@ -29,17 +29,19 @@ export function cacheContext(
   site: SiteConfig,
   cores: readonly Pick<HubCore, 'changedElsewhere'>[],
   isHubRequest: (exchange: Exchange) => boolean,
-  { caches, arrivingBytes, signals }: Resources,
+  { caches, signals }: Resources,
   scope: Scope,
 ): CacheContext {
-  const digest = cacheDigest(site);
-  let opened = 0;
+  const places = cachePlaces(site);
+  const opened = new Map<object, number>();
   return {
     caches,
-    memory: arrivingBytes,
-    openStore(maxBytes) {
-      opened += 1;
-      const lease = caches.acquire(`${digest} ${opened}`, maxBytes);
+    openStore(config, maxBytes) {
+      // Named routes may put one cache at several places, and upstreams of requests compile it several times.
+      const digests = places.flatMap(({ cache, digest }) => (cache === config ? [digest] : []));
+      const before = opened.get(config) ?? 0;
+      opened.set(config, before + 1);
+      const lease = caches.acquire([...digests, before].join(' '), maxBytes);
       scope.defer(() => lease.release());
       return lease.value;
     },
@@ -53,14 +55,6 @@ export function cacheContext(
     },
     isHubRequest,
   };
-}
-
-/**
- * Everything that decides about the responses of a site. If it changes, stored responses are no longer valid.
- */
-export function cacheDigest({ addresses, routes, errorRoutes, discovery }: SiteConfig): string {
-  const text = JSON.stringify([addresses, routes, errorRoutes, discovery]);
-  return createHash('sha256').update(text).digest('base64url');
 }
 
 function fieldsOfOneClient(discovery: DiscoveryConfig | null): readonly string[] {

@@ -151,11 +151,12 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
       async commit(wanted) {
         let taken: TakenPorts | null = null;
         let changes: readonly ServiceChange[];
-        let told: Pick<ReloadReport, 'changes'> = {};
+        let previewed: Pick<ReloadReport, 'changes'> = {};
         try {
           taken = await takePorts(ports, around);
           // The changes must be determined while the old generation still exists.
-          if (wanted?.changes === true) told = { changes: previewLoad(current, loaded, ports) };
+          if (wanted?.changes === true)
+            previewed = { changes: previewLoad(current, loaded, ports) };
           changes = readyAll(taken.listeners, loaded.generation);
         } catch (error) {
           await taken?.undo();
@@ -163,7 +164,7 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
           throw error;
         }
         // From here on, the load can no longer fail.
-        return { ...swap({ ...loaded, listeners: taken.listeners }, changes), ...told };
+        return { ...swap({ ...loaded, listeners: taken.listeners }, changes), ...previewed };
       },
       discard: () => giveBack(loaded),
     };

@@ -147,18 +147,18 @@ async function build(config: Config, resources: Resources, scope: Scope): Promis
     },
     hubs: running.map((hub) => runningHub(hub, outboxes.get(hub) ?? null)),
     async slowest() {
-      const told = await Promise.all(
+      const answers = await Promise.all(
         running.map(async ({ config: { name }, core }) =>
           (await core.hub.backlog()).slowest.map((stream) => ({ ...stream, hub: name })),
         ),
       );
-      return slowestOf(told.flat());
+      return slowestOf(answers.flat());
     },
     async families() {
-      const told = await Promise.all(
+      const answers = await Promise.all(
         running.map((hub) => hubFamilies(namedHub(hub, outboxes.get(hub) ?? null))),
       );
-      return told.flat();
+      return answers.flat();
     },
     cores: new Map(
       [...hubs].flatMap(([site, own]) => own.map(({ core }) => [core, siteText(site)] as const)),

@@ -1,11 +1,10 @@
 import { registry } from '../directives/registry.ts';
 import { bindAddressText } from '../config/bind-address.ts';
 import type { Config, SiteConfig } from '../config/config.ts';
-import { everyRoute } from '../config/routes.ts';
-import { cacheDigest } from './cache-setup.ts';
 import { encodeConfig } from '../config/serialize.ts';
 import { siteAddressText } from '../config/sites.ts';
 import type { CertificateOrder } from '../tls/certificates.ts';
+import { cachePlaces } from './cache-places.ts';
 import type { EndingStreams, Generation } from './generation.ts';
 import { listenerKey, type PlannedListener } from './listen-plan.ts';
 import type { OpenListener, OpenPorts } from './open-ports.ts';
@@ -29,7 +28,7 @@ export interface LoadPreview {
   /** Names of histories that no hub would have any more. */
   readonly historiesLeftBehind: readonly string[];
   readonly certificates: readonly CertificateOrder[];
-  /** Addresses of sites whose caches begin empty. */
+  /** Caches that begin empty: the addresses of their sites, and their paths if a site has several. */
   readonly cachesEmptied: readonly string[];
 }
 
@@ -108,14 +107,9 @@ function siteText(config: Config, site: SiteConfig): string {
 }
 
 function emptiedCaches(before: Config | null, after: Config): string[] {
-  const kept = new Set(after.sites.map(cacheDigest));
-  return (before?.sites ?? [])
-    .filter((site) => hasCache(site) && !kept.has(cacheDigest(site)))
-    .map(({ addresses }) => addresses.map(siteAddressText).join(', '));
-}
-
-function hasCache({ routes }: SiteConfig): boolean {
-  return everyRoute(routes, registry).some(({ handler }) => handler.kind === 'cache');
+  const kept = new Set(after.sites.flatMap(cachePlaces).map(({ digest }) => digest));
+  const lost = (before?.sites ?? []).flatMap(cachePlaces).filter(({ digest }) => !kept.has(digest));
+  return [...new Set(lost.map(({ name }) => name))];
 }
 
 function changesOfListeners(

@@ -97,7 +97,7 @@ export class HubSignals {
 export function countPeers(signals: HubSignals): CountPeers {
   const core = (zone: string): string => `rate_limit ${zone}`;
   return {
-    tell: (zone, counted) => signals.send({ core: core(zone), kind: 'counted', counted }),
+    notify: (zone, counted) => signals.send({ core: core(zone), kind: 'counted', counted }),
     join: (zone, listener) =>
       signals.join(core(zone), (signal) => {
         if (signal.kind === 'counted') listener(signal.counted);

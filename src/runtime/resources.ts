@@ -14,8 +14,7 @@ import { Scheduler } from '../kernel/scheduler.ts';
 import { TimerWheel } from '../kernel/timer-wheel.ts';
 import type { OutboxReader } from '../outbox/outbox-reader.ts';
 import { RateLimits } from '../http/rate-limits.ts';
-import { SharedResponseMemory } from '../proxy/shared-response.ts';
-import { ArrivingBytes } from '../cache/arriving-body.ts';
+import { BodyMemory } from '../coalescing/arriving-body.ts';
 import { ResponseCaches } from '../cache/response-caches.ts';
 import { UpstreamRegistry } from '../proxy/upstreams.ts';
 import { Listener } from '../server/listener.ts';
@@ -84,10 +83,9 @@ export interface Resources {
   readonly wheel: TimerWheel;
   readonly scheduler: Scheduler;
   readonly upstreams: UpstreamRegistry;
-  readonly sharedResponseMemory: SharedResponseMemory;
   readonly caches: ResponseCaches;
-  /** Of the bodies that caches receive. */
-  readonly arrivingBytes: ArrivingBytes;
+  /** Of all bodies that several clients may read. */
+  readonly bodyMemory: BodyMemory;
   readonly rateLimits: RateLimits;
   readonly measures: GatewayMeasures;
   readonly process: ProcessMeasures;
@@ -156,9 +154,8 @@ export function openResources(
     wheel: new TimerWheel(clock),
     scheduler,
     upstreams: new UpstreamRegistry(),
-    sharedResponseMemory: new SharedResponseMemory(),
     caches,
-    arrivingBytes: new ArrivingBytes(),
+    bodyMemory: new BodyMemory(),
     rateLimits: new RateLimits(
       clock,
       options.peerWorkers === undefined ? null : countPeers(signals),

@@ -64,7 +64,7 @@ export async function setUpSite(
       return hub?.handle ?? passOn;
     },
     sharing: refetches?.sharing ?? null,
-    sharedResponseMemory: resources.sharedResponseMemory,
+    bodyMemory: resources.bodyMemory,
     caching: cacheContext(
       site,
       (hubs.get(site) ?? []).map(({ core }) => core),

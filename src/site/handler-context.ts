@@ -5,7 +5,7 @@ import type { RateLimits, SharedCounts } from '../http/rate-limits.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { Logger } from '../kernel/log.ts';
 import type { Scheduler } from '../kernel/scheduler.ts';
-import type { SharedResponseMemory } from '../proxy/shared-response.ts';
+import type { BodyMemory } from '../coalescing/arriving-body.ts';
 import type { RequestSharing } from '../proxy/shared-forwarding.ts';
 import type { CacheContext } from '../cache/cache-context.ts';
 import type { UpstreamRegistry } from '../proxy/upstreams.ts';
@@ -50,8 +50,8 @@ export interface SiteContext {
   readonly hubHandler: (name: string | null) => Handler;
   /** Which requests to an upstream may share a response; null if none may. */
   readonly sharing: RequestSharing | null;
-  /** Memory of the shared responses, in this process. */
-  readonly sharedResponseMemory: SharedResponseMemory;
+  /** Memory of all bodies that several clients may read, in this process. */
+  readonly bodyMemory: BodyMemory;
   /** What the caches of the site need. */
   readonly caching: CacheContext;
   /** Adds what the gateway inserts into the site's pages to a handler that serves them. */

@@ -172,29 +172,47 @@ export interface ClientIdentity {
 /**
  * The reason why a client is rejected after its handshake; null if it is accepted. The certificate is checked
  * before `authorized`, because Node sets `authorized` on a resumed TLS 1.3 session that has no certificate.
+ *
+ * @param nowMs milliseconds since the Unix epoch
  */
-export function refusalReason(client: ClientIdentity, mode: ClientAuthMode): string | null {
-  const given = client.getPeerX509Certificate() !== undefined;
-  const trusted = given && client.authorized;
+export function refusalReason(
+  client: ClientIdentity,
+  mode: ClientAuthMode,
+  nowMs = Date.now(),
+): string | null {
+  const given = client.getPeerX509Certificate();
   switch (mode) {
     case 'request':
       return null;
     case 'require':
-      return given ? null : 'no certificate was given';
+      return given === undefined ? 'no certificate was given' : null;
     case 'verify_if_given':
-      return !given || trusted ? null : untrusted(client);
+      return given === undefined ? null : distrust(client, given, nowMs);
     case 'require_and_verify':
-      if (!given) return 'no certificate was given';
-      return trusted ? null : untrusted(client);
+      return given === undefined ? 'no certificate was given' : distrust(client, given, nowMs);
   }
 }
 
 /** Whether the client has proven its identity: its certificate was verified and belongs to the trust pool. */
-export function isVerified(client: ClientIdentity, mode: ClientAuthMode): boolean {
+export function isVerified(
+  client: ClientIdentity,
+  mode: ClientAuthMode,
+  nowMs = Date.now(),
+): boolean {
   const verifies = mode === 'verify_if_given' || mode === 'require_and_verify';
-  return verifies && client.getPeerX509Certificate() !== undefined && client.authorized;
+  const given = client.getPeerX509Certificate();
+  return verifies && given !== undefined && distrust(client, given, nowMs) === null;
 }
 
-function untrusted({ authorizationError }: ClientIdentity): string {
-  return `the certificate is not trusted: ${String(authorizationError)}`;
+/**
+ * The reason why a certificate is not trusted; null if it is. OpenSSL verifies a certificate once. A resumed session
+ * (RFC 8446 §2.2) keeps the result, so whether the certificate has expired since is checked here.
+ */
+function distrust(
+  { authorized, authorizationError }: ClientIdentity,
+  { validTo }: X509Certificate,
+  nowMs: number,
+): string | null {
+  if (!authorized) return `the certificate is not trusted: ${String(authorizationError)}`;
+  return Date.parse(validTo) < nowMs ? 'the certificate has expired' : null;
 }

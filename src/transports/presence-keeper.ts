@@ -35,20 +35,30 @@ export interface Claim<Key> {
   readonly records: readonly SubscriptionRecord[];
 }
 
+/** What a store says of subscribers that were entered. */
+export interface Entered {
+  /** Whether the process still had its lease; otherwise its earlier subscribers may have been removed. */
+  readonly lived: boolean;
+  /** Whether each is new, was present, or is new while a process has claimed to announce its state. */
+  readonly states: readonly ('new' | 'there' | 'claimed')[];
+}
+
+/** A state as a server writes it. */
+export function stateOf(text: unknown): Entered['states'][number] {
+  return text === 'new' || text === 'claimed' ? text : 'there';
+}
+
 /** The store of a board. Each function is one step of it, or as many steps as there are entries. */
 export interface PresenceStore<Key> {
   /** Entries that are added or removed in one step. */
   readonly atOnce: number;
-  /**
-   * Enters subscribers of this process that are not present, and renews its lease. Returns for each whether
-   * it is new, was present, or is new while a process has claimed to announce its state.
-   */
-  enter(entries: readonly OwnEntry[]): Promise<readonly ('new' | 'there' | 'claimed')[]>;
+  /** Enters subscribers of this process that are not present, and renews its lease. */
+  enter(entries: readonly OwnEntry[]): Promise<Entered>;
   /** Removes subscribers of this process, and claims those that no other process has claimed. */
   leave(subscribers: readonly string[], name: string): Promise<readonly Claim<Key>[]>;
   /**
-   * Renews the lease if `renews` is true, removes some entries of dead processes, and claims their
-   * announcement, together with expired claims of others.
+   * Renews the lease if `renews` is true and says whether there was one, removes some entries of dead
+   * processes, and claims their announcement, together with expired claims of others.
    */
   beat(
     name: string,
@@ -91,7 +101,7 @@ export class PresenceKeeper<Key> {
    * the store was unavailable.
    */
   readonly #pending = new Set<string>();
-  readonly #telling = new Set<string>();
+  readonly #announcing = new Set<string>();
   /**
    * Subscribers that could not be removed: at most those that were on the board when the store became
    * unavailable.
@@ -99,6 +109,8 @@ export class PresenceKeeper<Key> {
   readonly #gone = new Set<string>();
   /** Arrivals and departures in progress. */
   readonly #underway = new Set<Promise<unknown>>();
+  /** Whether this process lost its lease and has not entered its subscribers again since. */
+  #isLapsed = false;
   #order = 0;
   #changed: (change: PresenceChange) => Promise<void> = async () => {};
   #stopHeartbeat: () => void = () => {};
@@ -122,8 +134,10 @@ export class PresenceKeeper<Key> {
       this.#own.set(subscriber, own);
       this.#pending.add(subscriber);
       try {
-        await store.enter([own]);
-        await this.#tellUntold([subscriber]);
+        const { lived } = await store.enter([own]);
+        // The next heartbeat finds the lease that this has renewed.
+        if (!lived && this.#own.size > 1) this.#isLapsed = true;
+        await this.#announcePending([subscriber]);
       } catch (error) {
         if (mayBeAway && codeOf(error) !== 'transport-closed') return;
         throw error;
@@ -147,8 +161,10 @@ export class PresenceKeeper<Key> {
     const claims = await this.#takeOff([...this.#gone]);
     await this.#enterAgain();
     return () => {
-      const told = this.#announce(claims, true).then(() => this.#tellUntold([...this.#pending]));
-      told.catch((error: unknown) => this.#failed(error));
+      const announcing = this.#announce(claims, true).then(() =>
+        this.#announcePending([...this.#pending]),
+      );
+      announcing.catch((error: unknown) => this.#failed(error));
     };
   }
 
@@ -186,8 +202,8 @@ export class PresenceKeeper<Key> {
     for (let more = true; more && !this.#closed; ) {
       const { lived, claimed } = await store.beat(randomUUID(), this.#own.size > 0);
       // This process counted as dead although it was only slow, or the store has lost its lease.
-      if (!lived) await this.#enterAgain();
-      await this.#tellUntold([...this.#pending]);
+      if (!lived || this.#isLapsed) await this.#enterAgain();
+      await this.#announcePending([...this.#pending]);
       await this.#announce(claimed, false);
       more = claimed.length > 0;
     }
@@ -196,19 +212,21 @@ export class PresenceKeeper<Key> {
   /** Some may leave between two steps. */
   async #enterAgain(): Promise<void> {
     const { store } = this.#options;
+    this.#isLapsed = true;
     for (const some of this.#inSteps([...this.#own.keys()])) {
       const entries = some.flatMap((subscriber) => this.#own.get(subscriber) ?? []);
       if (entries.length === 0) continue;
-      const found = await store.enter(entries);
+      const { states } = await store.enter(entries);
       for (const [index, own] of entries.entries()) {
         if (!this.#own.has(own.subscriber)) continue;
-        if (found[index] === 'claimed') this.#pending.delete(own.subscriber);
-        if (found[index] !== 'new' || this.#pending.has(own.subscriber)) continue;
+        if (states[index] === 'claimed') this.#pending.delete(own.subscriber);
+        if (states[index] !== 'new' || this.#pending.has(own.subscriber)) continue;
         own.name = randomUUID();
         own.isNew = true;
         this.#pending.add(own.subscriber);
       }
     }
+    this.#isLapsed = false;
   }
 
   async #takeOff(subscribers: readonly string[]): Promise<readonly Claim<Key>[]> {
@@ -221,24 +239,24 @@ export class PresenceKeeper<Key> {
     return claims;
   }
 
-  async #tellUntold(subscribers: readonly string[]): Promise<void> {
+  async #announcePending(subscribers: readonly string[]): Promise<void> {
     for (const some of this.#inSteps(subscribers)) {
-      await Promise.all(some.map((subscriber) => this.#tellOwn(subscriber)));
+      await Promise.all(some.map((subscriber) => this.#announceOwn(subscriber)));
     }
   }
 
-  async #tellOwn(subscriber: string): Promise<void> {
+  async #announceOwn(subscriber: string): Promise<void> {
     const own = this.#own.get(subscriber);
-    if (own === undefined || !this.#pending.has(subscriber) || this.#telling.has(subscriber))
+    if (own === undefined || !this.#pending.has(subscriber) || this.#announcing.has(subscriber))
       return;
     const { records, name, isNew } = own;
     own.isNew = false;
-    this.#telling.add(subscriber);
+    this.#announcing.add(subscriber);
     try {
       await this.#changed({ records, active: true, name, isNew });
       this.#pending.delete(subscriber);
     } finally {
-      this.#telling.delete(subscriber);
+      this.#announcing.delete(subscriber);
     }
   }
 

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import type { Page } from 'playwright-core';
 import { applicationDirectory, serveApplication } from '../support/application.ts';
-import { chromiumPath, launchChromium, newVisitor } from '../support/chromium.ts';
+import { chromiumPath, launchChromium } from '../support/chromium.ts';
 import { documentedBlocks } from '../support/documented-blocks.ts';
 import { freePort } from '../support/free-port.ts';
 import { startGateway } from '../support/gateway.ts';
@@ -90,7 +90,7 @@ describe('an unmodified app on PostgreSQL, with one trigger', () => {
     const browser = await launchChromium(test, executable, null);
     const pages: Page[] = [];
     for (const [index, origin] of origins.entries()) {
-      const context = await newVisitor(browser);
+      const context = await browser.newContext();
       const page = await context.newPage();
       await page.goto(`${origin}/admin/`);
       await page.fill('#id_username', ['alice', 'bob'][index] ?? '');

@@ -49,6 +49,22 @@ for (const [name, startStore] of presenceStores) {
       }
     });
 
+    it('of a node whose lease has ended, and that gets a subscriber before its next heartbeat', async (test) => {
+      const place = await start(test, startStore);
+      if (place === null) return;
+      const [silent, other] = place.nodes;
+      assert.ok(silent !== undefined && other !== undefined);
+      await Promise.all(['a', 'b'].map((id) => enter(silent, id)));
+      await place.lapse(silent);
+      other.clock.advance(5_000);
+      await place.until(async () => (await onBoard(other.transport.presence)).length === 0);
+      await enter(silent, 'late');
+      silent.clock.advance(5_000);
+      await place.until(async () => (await onBoard(other.transport.presence)).length === 3);
+      await place.quiet();
+      await place.agrees();
+    });
+
     it('of streams that connect and disconnect while their node has no store', async (test) => {
       const place = await start(test, startStore);
       if (place === null) return;

@@ -8,6 +8,7 @@ import { codeOf } from '../../src/kernel/error.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { type Implementation, implementations, type TestLog } from './transports.ts';
 import { onBoard } from '../support/board.ts';
+import { TestClock } from '../support/test-clock.ts';
 
 /** What a transport may hand out at once: no listener is called with more. */
 const ENTRIES_AT_ONCE = 512;
@@ -230,7 +231,9 @@ for (const implementation of implementations) {
     it('refuses publishers when too much is queued for the store, and stores what it accepted', {
       skip: !isShared,
     }, async (test) => {
-      const transport = await opened(implementation, test);
+      // On a busy machine, the store may take longer than a publisher waits by a running clock.
+      const clock = new TestClock();
+      const transport = await opened(implementation, test, { size: 100_000, clock });
       if (transport === null) return;
       const seen = collect(transport);
       const outcomes = await Promise.allSettled(

@@ -95,7 +95,7 @@ export const implementations: readonly Implementation[] = [
     // It goes by the clock of the server.
     hasAge: false,
     keptEvents: SHARED_PRESENCE_EVENTS_KEPT,
-    async log(test, { size }) {
+    async log(test, { size, clock = systemClock }) {
       const server = await redisOf(test);
       if (server === null) return null;
       const stream = `test:${randomUUID()}`;
@@ -104,7 +104,7 @@ export const implementations: readonly Implementation[] = [
           openRedisTransport({
             ...{ urls: [new Secret(server.url)], sentinel: null, cluster: false },
             ...{ trustPoolFile: null, stream, maxLength: size, maxAgeMs: 0, replicas: 0 },
-            ...{ random: Math.random, clock: systemClock, log: silentLogger },
+            ...{ random: Math.random, clock, log: silentLogger },
           }),
         appendElsewhere: (groups) =>
           otherProcess(['redis', `${server.url} ${stream}`, String(size)], groups),
@@ -121,7 +121,7 @@ export const implementations: readonly Implementation[] = [
     // It goes by the clock of the server.
     hasAge: false,
     keptEvents: SHARED_PRESENCE_EVENTS_KEPT,
-    async log(test, { size }) {
+    async log(test, { size, clock = systemClock }) {
       const server = await postgresOf(test);
       const psql = programPath(test, 'psql', 'postgresql-client');
       if (server === null || psql === null) return null;
@@ -133,7 +133,7 @@ export const implementations: readonly Implementation[] = [
             ...{ url: new Secret(server.url), passwordFile: null, trustPoolFile: null },
             ...{ listenUrl: null, schema: 'hubgate', stream, durability: 'commit' },
             ...{ maxLength: size, maxAgeMs: 0 },
-            ...{ random: Math.random, clock: systemClock, log: silentLogger },
+            ...{ random: Math.random, clock, log: silentLogger },
           }),
         appendElsewhere: (groups) =>
           otherProcess(['postgres', `${server.url} ${stream}`, String(size)], groups),

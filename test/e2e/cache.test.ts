@@ -342,16 +342,35 @@ encode gzip`,
     assert.deepEqual([nothing.status, nothing.body], [504, 'error 504']);
   });
 
-  it('keeps stored responses across a reload that leaves the site unchanged', async (test) => {
-    const { ask, gateway, site } = await startCached(test, (_request, response, count) =>
-      fresh(response, `answer ${count}`),
+  it('keeps stored responses across a reload that leaves what their requests pass unchanged', async (test) => {
+    const { ask, gateway, site } = await startCached(
+      test,
+      (request, response, count) => fresh(response, `${request.url ?? ''} ${count}`),
+      'handle /a {\ncache\n}\nhandle /b {\ncache\n}',
     );
-    await ask('/a');
+    const both = async (): Promise<string[]> => [(await ask('/a')).body, (await ask('/b')).body];
+    assert.deepEqual(await both(), ['/a 1', '/b 2']);
     await gateway.reload(
-      `${site('cache')}\nhttp://127.0.0.2:${await freePort()} {\nrespond ok\n}\n`,
+      `${site('handle /a {\ncache\n}\nhandle /b {\ncache\n}')}\nhttp://127.0.0.2:${await freePort()} {\nrespond ok\n}\n`,
     );
-    assert.equal((await ask('/a')).body, 'answer 1');
-    await gateway.reload(site('cache\nheader X-New yes'));
-    assert.equal((await ask('/a')).body, 'answer 2');
+    assert.deepEqual(await both(), ['/a 1', '/b 2']);
+    // A sibling that is new or different, also one that comes first.
+    await gateway.reload(
+      site(
+        'handle /new {\n}\nhandle /a {\ncache\n}\nhandle /b {\nrequest_header X-New yes\ncache\n}',
+      ),
+    );
+    assert.deepEqual(await both(), ['/a 1', '/b 3']);
+    await gateway.reload(site('header X-New yes\nhandle /a {\ncache\n}'));
+    assert.equal((await ask('/a')).body, '/a 4');
+    await gateway.reload(site('header X-New yes\nhandle /a {\ncache {\nttl 1s\n}\n}'));
+    assert.equal((await ask('/a')).body, '/a 5');
+    // A second handle with the same matcher runs as well.
+    await gateway.reload(
+      site(
+        'header X-New yes\nhandle /a {\ncache {\nttl 1s\n}\n}\nhandle /a {\nheader X-More yes\n}',
+      ),
+    );
+    assert.equal((await ask('/a')).body, '/a 6');
   });
 });

@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import { readdir, writeFile } from 'node:fs/promises';
+import { createServer as createHttpServer } from 'node:http';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
@@ -101,6 +103,46 @@ https://b.localhost:${secure} {\n\ttls internal\n}
       assert.match(stdout, /^history left behind +http:\/\/127\.0\.0\.1:\d+$/m);
       assert.match(stdout, /^listener closed +http:\/\/127\.0\.0\.1:\d+$/m);
       assert.ok(streams.every(({ ended }) => !ended));
+    });
+
+    it('keeps the caches of routes that stay as they are, and names the others', async (test) => {
+      const place = await start(test, workers);
+      const app = createHttpServer((_request, response) => {
+        response.writeHead(200, { 'Cache-Control': 'public, max-age=3600' }).end('hello');
+      });
+      app.listen(0, '127.0.0.1');
+      test.after(() => app.close());
+      await once(app, 'listening');
+      const address = app.address();
+      assert.ok(address !== null && typeof address === 'object');
+      const origin = `http://127.0.0.1:${place.port}`;
+      const route = (path: string, option: string): string =>
+        `handle ${path} {\ncache\nreverse_proxy 127.0.0.1:${address.port} {\n${option}\n}\n}\n`;
+      const site = (routes: string): string => `${origin} {\nbind 127.0.0.1\n${routes}}\n`;
+      /** How a path was answered, by so many connections that each worker has had some. */
+      const states = async (path: string): Promise<string[]> => {
+        const found = new Set<string>();
+        for (let i = 0; i < 40 * (workers - 1) + 1; i += 1) {
+          const { headers } = await send(origin + path, { headers: [['Connection', 'close']] });
+          found.add(/hubgate; (hit|fwd)/.exec(String(headers['cache-status']))?.[1] ?? '');
+        }
+        return [...found].sort();
+      };
+      await place.write(site(route('/a*', '') + route('/b*', '')));
+      assert.equal((await place.reload()).code, 0);
+      for (const path of ['/a', '/b']) await states(path);
+      await place.write(
+        site(route('/new', '') + route('/b*', 'header_up X-New yes') + route('/a*', '')),
+      );
+      const preview = await place.dryRun();
+      assert.match(preview.stdout, /^cache emptied +http:\S+ \/b\*$/m);
+      assert.doesNotMatch(preview.stdout, /cache emptied.*\/a/);
+      assert.equal((await place.reload()).code, 0);
+      assert.deepEqual(await states('/a'), ['hit']);
+      assert.equal((await states('/b'))[0], 'fwd');
+      await place.write(site(route('/a*', 'header_up X-New yes')));
+      assert.equal((await place.reload()).code, 0);
+      assert.equal((await states('/a'))[0], 'fwd', 'a changed upstream');
     });
 
     it('says when nothing would change, and why the configuration would be rejected', async (test) => {

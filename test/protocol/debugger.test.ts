@@ -123,4 +123,29 @@ describe('playground', () => {
     await page.locator('#publish button.primary').click();
     await page.locator('#events li', { hasText: 'seen in the debugger' }).waitFor();
   });
+
+  it('its forms cannot be submitted before its script handles them', async (test) => {
+    const executable = chromiumPath(test);
+    if (executable === null) return;
+    const hub = await startHub(test, { playground: true, issuers });
+    const browser = await launchChromium(test, executable, null);
+    const page = await browser.newPage();
+    let release = (): void => undefined;
+    const released = new Promise<void>((resolve) => (release = resolve));
+    await page.route('**/config.json', async (route) => {
+      await released;
+      await route.continue();
+    });
+    await page.goto(`${hub.origin}/`);
+    const address = page.url();
+    const subscribe = page.locator('#start');
+    const publish = page.locator('#publish button.primary');
+    assert.deepEqual([await subscribe.isDisabled(), await publish.isDisabled()], [true, true]);
+    await page.locator('#more-publish > summary').click();
+    await page.locator('#publish [name=id]').press('Enter');
+    release();
+    await subscribe.click();
+    await page.locator('#state', { hasText: /^open$/ }).waitFor();
+    assert.equal(page.url(), address);
+  });
 });

@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import type { TestContext } from 'node:test';
 import type { BrowserContext, Page } from 'playwright-core';
 import { HUB, type Site, startSite } from '../unit/discovery/site.ts';
-import { chromiumPath, launchChromium, newVisitor } from './chromium.ts';
+import { chromiumPath, launchChromium } from './chromium.ts';
 import { root } from './process.ts';
 import { removeWith } from './temporary-directory.ts';
 
@@ -143,8 +143,8 @@ export async function visitApplication(
   const browser = await launchChromium(test, executable, null);
   return {
     origin,
-    reader: await newVisitor(browser),
-    writer: await newVisitor(browser),
+    reader: await browser.newContext(),
+    writer: await browser.newContext(),
     async follow(context, path) {
       const page = await context.newPage();
       if (gateway.discovery === null) {

@@ -1,4 +1,3 @@
-import { ArrivingBytes } from '../../src/cache/arriving-body.ts';
 import type { CacheContext } from '../../src/cache/cache-context.ts';
 import { purgeNameOf } from '../../src/cache/purge-names.ts';
 import { ResponseCaches } from '../../src/cache/response-caches.ts';
@@ -10,8 +9,7 @@ export function standaloneCaching(scheduler: Scheduler): CacheContext {
   const caches = new ResponseCaches(scheduler);
   return {
     caches,
-    memory: new ArrivingBytes(),
-    openStore: (maxBytes) => caches.acquire(String(Math.random()), maxBytes).value,
+    openStore: (_cache, maxBytes) => caches.acquire(String(Math.random()), maxBytes).value,
     personalFields: ['hub-access-token', 'hub-publish'],
     namesOf: (exchange) => {
       const url = requestUrl(exchange);

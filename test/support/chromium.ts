@@ -2,7 +2,7 @@ import { createHash, X509Certificate } from 'node:crypto';
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
-import { type Browser, type BrowserContext, chromium } from 'playwright-core';
+import { type Browser, chromium } from 'playwright-core';
 import { isMissed } from './program.ts';
 
 const CANDIDATES = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'];
@@ -16,18 +16,10 @@ export function chromiumPath(test: TestContext): string | null {
 }
 
 /**
- * Milliseconds until Playwright tells what it has waited for in vain, below the runner's limit for a file. Its own
- * 30 seconds are too few for applications on a machine that does other things as well.
+ * Milliseconds until Playwright reports what it has waited for in vain, below the runner's limit for a file. Its own
+ * 30 seconds are too few on a machine that does other things as well.
  */
 const PATIENCE_MS = 300_000;
-
-/** A context of a browser, that is, a visitor. */
-export async function newVisitor(browser: Browser): Promise<BrowserContext> {
-  const context = await browser.newContext();
-  context.setDefaultTimeout(PATIENCE_MS);
-  context.setDefaultNavigationTimeout(PATIENCE_MS);
-  return context;
-}
 
 /** A headless browser that trusts the keys of one gateway's local authority, if any, and nothing else new. */
 export async function launchChromium(
@@ -55,6 +47,14 @@ export async function launchChromium(
     ],
   });
   test.after(() => browser.close());
+  const newContext = browser.newContext.bind(browser);
+  // `newPage` of a browser calls it as well.
+  browser.newContext = async (options) => {
+    const context = await newContext(options);
+    context.setDefaultTimeout(PATIENCE_MS);
+    context.setDefaultNavigationTimeout(PATIENCE_MS);
+    return context;
+  };
   return browser;
 }
 

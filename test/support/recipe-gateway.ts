@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import type { TestContext } from 'node:test';
 import { promisify } from 'node:util';
 import type { BrowserContext, Page } from 'playwright-core';
-import { chromiumPath, launchChromium, newVisitor } from './chromium.ts';
+import { chromiumPath, launchChromium } from './chromium.ts';
 import { freePort } from './free-port.ts';
 import { startGateway } from './gateway.ts';
 import { root } from './process.ts';
@@ -96,7 +96,7 @@ export async function visitRecipe(
   if (executable === null) return null;
   const gateway = await startRecipeGateway(test, section, appPort, { live, also });
   const browser = await launchChromium(test, executable, gateway.storage);
-  const context = await newVisitor(browser);
+  const context = await browser.newContext();
   const said: string[] = [];
   context.on('console', (message) => {
     if (message.location().url.includes('live.js')) said.push(message.text());

@@ -61,7 +61,7 @@ export class FileWatcher {
   /** Paths to check when it is quiet. */
   readonly #hinted = new Set<WatchedPath>();
   /** Paths that differed before the system reported a change. */
-  readonly #untold = new Set<WatchedPath>();
+  readonly #unreported = new Set<WatchedPath>();
   /** Paths that the system has reported since the last change. Their checks may still be in progress. */
   readonly #hintedSince = new Set<WatchedPath>();
   #firstHintMs: number | null = null;
@@ -94,7 +94,7 @@ export class FileWatcher {
       onUnresponsive: (path) => log.warn('A watched file cannot be read in time', { file: path }),
       onAnswer: (path) => {
         log.info('A watched file can be read again', { file: path });
-        if (this.#owed) this.#tell();
+        if (this.#owed) this.#report();
       },
     });
   }
@@ -155,7 +155,7 @@ export class FileWatcher {
         // A newer call has its own paths.
         if (this.#closed || watched !== this.#paths) return;
         const different = paths.filter((path) => path.differs && !this.#hinted.has(path));
-        for (const path of different) if (!this.#hintedSince.has(path)) this.#untold.add(path);
+        for (const path of different) if (!this.#hintedSince.has(path)) this.#unreported.add(path);
         if (different.length > 0) this.#await(different);
         this.#poll(Math.max(POLL_MS, PACE_MS * paths.length));
       });
@@ -176,7 +176,7 @@ export class FileWatcher {
     // An added file may be the target of a link next to it.
     const meant = listed ? inside : inside.filter((one) => one.path === path);
     for (const one of meant) {
-      this.#untold.delete(one);
+      this.#unreported.delete(one);
       this.#hintedSince.add(one);
     }
     if (meant.length > 0) this.#await(meant);
@@ -196,20 +196,20 @@ export class FileWatcher {
       const due = [...this.#hinted];
       this.#hinted.clear();
       void this.#devices.ask(due).then(() => {
-        if (!this.#closed && due.some(({ differs }) => differs)) this.#tell();
+        if (!this.#closed && due.some(({ differs }) => differs)) this.#report();
       });
     });
   }
 
-  #tell(): void {
+  #report(): void {
     const now = this.#options.clock.monotonic();
-    const unresponsive = [...this.#untold].some(
+    const unresponsive = [...this.#unreported].some(
       ({ path }) => now - this.#directories.sinceMs(path) > POLL_MS,
     );
     if (unresponsive) this.#announcePolling();
-    this.#untold.clear();
+    this.#unreported.clear();
     this.#hintedSince.clear();
-    for (const path of this.#paths.values()) path.tell();
+    for (const path of this.#paths.values()) path.markReported();
     const { unanswered } = this.#devices;
     this.#owed = unanswered.length > 0;
     this.#running = this.#running.then(() => this.#options.onChange(unanswered));

@@ -24,7 +24,7 @@ export class WatchedPath {
   /** Identity of the file; null if it does not exist. */
   identity: string | null = null;
   /** The digest that was last reported; null if there is none yet. */
-  #told: string | null = null;
+  #reported: string | null = null;
   #found: string | null = null;
   #stamp: string | null = null;
   #stampSeenMs = 0;
@@ -39,17 +39,17 @@ export class WatchedPath {
 
   /** Whether the current digest differs from the reported one. */
   get differs(): boolean {
-    return this.#found !== this.#told;
+    return this.#found !== this.#reported;
   }
 
   /** Marks the current digest as reported. */
-  tell(): void {
-    this.#told = this.#found;
+  markReported(): void {
+    this.#reported = this.#found;
   }
 
   /** Records a digest that the caller has read and knows. */
   know(digest: string): void {
-    this.#told = digest;
+    this.#reported = digest;
     if (this.#found !== digest) this.#stamp = null;
     this.#found = digest;
   }
@@ -72,7 +72,7 @@ export class WatchedPath {
     );
     this.#settled = age >= DATE_MS;
     this.#found = stats === null ? ABSENT : await this.#read(disk);
-    this.#told ??= this.#found;
+    this.#reported ??= this.#found;
   }
 
   async #read(disk: WatchDisk): Promise<string> {

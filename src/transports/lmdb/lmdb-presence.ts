@@ -14,6 +14,7 @@ import { HubgateError } from '../../kernel/error.ts';
 import type { Logger } from '../../kernel/log.ts';
 import {
   type Claim,
+  type Entered,
   LEASE_MS,
   type OwnEntry,
   PresenceKeeper,
@@ -151,14 +152,22 @@ export class LmdbPresence implements PresenceBoard {
     };
   }
 
-  #enter(entries: readonly OwnEntry[]): readonly ('new' | 'there' | 'claimed')[] {
-    this.#leases.putSync(this.#process, this.#clock.now() + LEASE_MS);
-    return entries.map(({ subscriber, records, since, order }) => {
+  #enter(entries: readonly OwnEntry[]): Entered {
+    const lived = this.#renew();
+    const states = entries.map(({ subscriber, records, since, order }) => {
       const key: Key = [this.#process, subscriber];
       if (this.#entries.get(key) !== undefined) return 'there';
       this.#put(key, { since, order, records: JSON.stringify(records) });
       return this.#departed.get(key) === undefined ? 'new' : 'claimed';
     });
+    return { lived, states };
+  }
+
+  /** Returns whether there was a lease to renew. */
+  #renew(): boolean {
+    const lived = (this.#leases.get(this.#process) ?? DECLARED_DEAD) !== DECLARED_DEAD;
+    this.#leases.putSync(this.#process, this.#clock.now() + LEASE_MS);
+    return lived;
   }
 
   #leave(subscribers: readonly string[], name: string): readonly Claim<Key>[] {
@@ -174,8 +183,7 @@ export class LmdbPresence implements PresenceBoard {
   async #beat(name: string, renews: boolean) {
     if (!renews && !this.#hasDeparted()) return { lived: true, claimed: [] };
     return this.#write(() => {
-      const lived = !renews || (this.#leases.get(this.#process) ?? DECLARED_DEAD) !== DECLARED_DEAD;
-      if (renews) this.#leases.putSync(this.#process, this.#clock.now() + LEASE_MS);
+      const lived = !renews || this.#renew();
       return { lived, claimed: this.#claimDeparted(name) };
     });
   }

@@ -5,6 +5,7 @@ import type { Logger } from '../../kernel/log.ts';
 import type { HandedOut, StoredEntry } from '../handed-out.ts';
 import { reconcile } from '../lost-end.ts';
 import type { ReadBacks } from '../read-backs.ts';
+import type { ServerReader } from '../server-transport.ts';
 import type { PostgresSignals } from './postgres-signals.ts';
 import type { Session } from './session.ts';
 import type { StoredLog } from './stored-log.ts';
@@ -35,20 +36,17 @@ interface NotifiedReaderOptions {
  * and if an entry does not follow the previous one, it verifies that this is the history that it has read. Entries that
  * replace a lost end are delivered as well.
  */
-export class NotifiedReader {
+export class NotifiedReader implements ServerReader<Session> {
   readonly #options: NotifiedReaderOptions;
   #isDue = false;
   #wake: () => void = () => {};
-  /** Called with new entries, in the order of the history. */
   deliver: (entries: readonly LogEntry[]) => void = () => {};
-  /** Called with what was evicted before it could be delivered. */
   overtaken: (missed: Missed) => void = () => {};
 
   constructor(options: NotifiedReaderOptions) {
     this.#options = options;
   }
 
-  /** Accepts the current history; this process begins at its end. */
   async begin({ reader }: Session): Promise<void> {
     const { storedLog, handedOut, signals } = this.#options;
     const end = await storedLog.end(reader);
@@ -72,7 +70,6 @@ export class NotifiedReader {
     this.#wake();
   }
 
-  /** Delivers new entries until the session is lost; resolves to the reason. */
   async follow(session: Session): Promise<string> {
     const { signals } = this.#options;
     let reason = 'the connection is lost';
@@ -80,7 +77,7 @@ export class NotifiedReader {
       reason = why;
       this.#wake();
     });
-    signals.flush();
+    signals.waiting.flush();
     try {
       while (!session.isLost) {
         this.#isDue = false;
@@ -128,7 +125,7 @@ export class NotifiedReader {
       if (!isSame && (await this.reconcile(session))) return true;
       if (handedOut.stored !== from) return true;
       if (first === undefined) {
-        signals.flush();
+        signals.waiting.flush();
         return this.#isDue;
       }
     }

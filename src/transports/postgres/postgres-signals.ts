@@ -1,14 +1,13 @@
 import { randomUUID } from 'node:crypto';
 import type { TransportSignals } from '../../hub/transport.ts';
 import type { Queries, Row } from '../../postgres/connection.ts';
+import { WaitingSignals } from '../waiting-signals.ts';
 import type { Session } from './session.ts';
 import type { StoredLog } from './stored-log.ts';
 import { quoted } from './tables.ts';
 
 /** Signals that are read in one step. */
 const AT_ONCE = 1000;
-/** Signals that wait here while PostgreSQL is unavailable. */
-const WAITING = 10_000;
 /** Signals whose keys are known, in order to find out which of them a server has lost in a failover. */
 const KNOWN = 1000;
 
@@ -25,8 +24,7 @@ export class PostgresSignals implements TransportSignals {
   readonly #options: PostgresSignalsOptions;
   readonly #s: string;
   readonly #known = new Map<number, string>();
-  #waiting: string[] = [];
-  #sent: Promise<unknown> = Promise.resolve();
+  readonly waiting = new WaitingSignals((message) => this.#add(message));
   #listener: (message: string) => void = () => {};
   #last = 0;
 
@@ -41,16 +39,7 @@ export class PostgresSignals implements TransportSignals {
   }
 
   send(message: string): void {
-    const sent = this.#add(message).catch(() => {
-      this.#waiting.push(message);
-      if (this.#waiting.length > WAITING) this.#waiting.shift();
-    });
-    this.#sent = Promise.all([this.#sent, sent]);
-  }
-
-  /** Resolves when each signal so far is stored, or waits for the store to be back. Updates that follow wait for it. */
-  get sent(): Promise<unknown> {
-    return this.#sent;
+    this.waiting.send(message);
   }
 
   receive(listener: (message: string) => void): void {
@@ -90,13 +79,6 @@ export class PostgresSignals implements TransportSignals {
       for (const row of rows) this.#take(row);
       count = rows.length;
     }
-  }
-
-  /** Sends the waiting signals, and keeps those that could not be sent. */
-  flush(): void {
-    const messages = this.#waiting;
-    this.#waiting = [];
-    for (const message of messages) this.send(message);
   }
 
   #take(row: Row): void {

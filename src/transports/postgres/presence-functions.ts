@@ -7,22 +7,33 @@
  */
 export function presenceSql(s: string): string {
   return `
--- Enters subscribers, and renews the lease. Returns for each whether it is new, was there, or is new while its state is
--- claimed. A process that was declared dead stays so until its next heartbeat, which enters all again.
+-- Renews the lease of a process. Returns whether it still existed.
+CREATE FUNCTION ${s}.renew(p_stream int, p_process text, p_lease bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+  v_lived boolean;
+BEGIN
+  SELECT p.until > 0 INTO v_lived FROM ${s}.processes p
+    WHERE p.stream = p_stream AND p.process = p_process FOR UPDATE;
+  INSERT INTO ${s}.processes VALUES (p_stream, p_process, ${s}.now_ms() + p_lease)
+    ON CONFLICT (stream, process) DO UPDATE SET until = excluded.until;
+  RETURN coalesce(v_lived, false);
+END $$;
+
+-- Enters subscribers, and renews the lease. Returns whether it still existed, and for each subscriber whether it is new,
+-- was there, or is new while its state is claimed.
 CREATE FUNCTION ${s}.enter(
-  p_stream int, p_process text, p_lease bigint, p_subscribers text[], p_records text[], p_matchers text[]
-) RETURNS text[] LANGUAGE plpgsql AS $$
+  p_stream int, p_process text, p_lease bigint, p_subscribers text[], p_records text[], p_matchers text[],
+  OUT lived boolean, OUT states text[]
+) LANGUAGE plpgsql AS $$
 DECLARE
   v_claimed text[];
-  v_states text[] := '{}';
   v_matchers text[];
   v_arrival bigint;
 BEGIN
   -- What a crash of the server loses is entered again, since the process reconnects then.
   PERFORM set_config('synchronous_commit', 'off', true);
-  INSERT INTO ${s}.processes AS p VALUES (p_stream, p_process, ${s}.now_ms() + p_lease, false)
-    ON CONFLICT (stream, process) DO UPDATE
-    SET until = CASE p.until WHEN 0 THEN 0 ELSE excluded.until END;
+  lived := ${s}.renew(p_stream, p_process, p_lease);
+  states := '{}';
   v_claimed := ARRAY(
     SELECT d.subscriber FROM ${s}.departures d
     WHERE d.stream = p_stream AND d.process = p_process AND d.subscriber = ANY (p_subscribers)
@@ -33,13 +44,12 @@ BEGIN
       VALUES (p_stream, p_process, p_subscribers[nth], v_matchers, p_records[nth])
       ON CONFLICT DO NOTHING RETURNING arrival INTO v_arrival;
     IF NOT FOUND THEN
-      v_states := v_states || 'there'::text;
+      states := states || 'there'::text;
       CONTINUE;
     END IF;
     INSERT INTO ${s}.present_matchers SELECT p_stream, matcher, v_arrival FROM unnest(v_matchers) AS matcher;
-    v_states := v_states || CASE WHEN p_subscribers[nth] = ANY (v_claimed) THEN 'claimed' ELSE 'new' END;
+    states := states || CASE WHEN p_subscribers[nth] = ANY (v_claimed) THEN 'claimed' ELSE 'new' END;
   END LOOP;
-  RETURN v_states;
 END $$;
 
 CREATE FUNCTION ${s}.take_off(p_stream int, p_process text, p_subscribers text[])
@@ -84,11 +94,7 @@ DECLARE
 BEGIN
   lived := true;
   IF p_renews THEN
-    SELECT p.until > 0 AND p.renewed INTO lived FROM ${s}.processes p
-      WHERE p.stream = p_stream AND p.process = p_process FOR UPDATE;
-    lived := coalesce(lived, false);
-    INSERT INTO ${s}.processes VALUES (p_stream, p_process, v_now + p_lease, true)
-      ON CONFLICT (stream, process) DO UPDATE SET until = excluded.until, renewed = true;
+    lived := ${s}.renew(p_stream, p_process, p_lease);
   END IF;
   WITH due AS (
     SELECT d.process, d.subscriber FROM ${s}.departures d

@@ -85,7 +85,6 @@ CREATE TABLE ${s}.processes (
   stream int NOT NULL,
   process text COLLATE "C" NOT NULL,
   until bigint NOT NULL,
-  renewed boolean NOT NULL,
   PRIMARY KEY (stream, process)
 ) WITH (fillfactor = 50);
 CREATE TABLE ${s}.present (

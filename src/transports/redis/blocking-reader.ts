@@ -4,6 +4,7 @@ import type { Logger } from '../../kernel/log.ts';
 import type { HandedOut, StoredEntry } from '../handed-out.ts';
 import { reconcile } from '../lost-end.ts';
 import type { ReadBacks } from '../read-backs.ts';
+import type { ServerReader } from '../server-transport.ts';
 import type { HubKeys } from './keys.ts';
 import type { RedisSignals } from './redis-signals.ts';
 import { decodeEntry, listOf, placeOf } from './stored-entry.ts';
@@ -39,22 +40,16 @@ interface BlockingReaderOptions {
  * seconds, and if an entry does not follow the previous one, it verifies that this is the history that it has
  * read. Entries that replace a lost end are delivered as well.
  */
-export class BlockingReader {
+export class BlockingReader implements ServerReader<Session> {
   readonly #options: BlockingReaderOptions;
-  /** Called with new entries, in the order of the history. */
   deliver: (entries: readonly LogEntry[]) => void = () => {};
-  /** Called with what was evicted before it could be delivered. */
   overtaken: (missed: Missed) => void = () => {};
 
   constructor(options: BlockingReaderOptions) {
     this.#options = options;
   }
 
-  /**
-   * Accepts the current history; this process begins at its end.
-   *
-   * @throws HubgateError `history-too-new`
-   */
+  /** @throws HubgateError `history-too-new` */
   async begin(session: Session): Promise<void> {
     const { storedLog, handedOut, signals } = this.#options;
     const end = await storedLog.end(session);
@@ -65,10 +60,9 @@ export class BlockingReader {
     handedOut.remember(await storedLog.newest(session, range, REMEMBERED));
   }
 
-  /** Delivers new entries until the session is lost; resolves to the reason. */
   async follow(session: Session): Promise<string> {
     const { keys, handedOut, signals } = this.#options;
-    signals.flush();
+    signals.waiting.flush();
     try {
       while (!session.isLost) {
         const reply = await session.block(
@@ -97,13 +91,17 @@ export class BlockingReader {
     return reconcile(session, { store: 'Redis', ...this.#options });
   }
 
+  lookAgain(): void {
+    // Not needed: the server ends the blocking command when something arrives.
+  }
+
   async #take(session: Session, reply: unknown): Promise<void> {
     const { keys, replicas, handedOut, readBacks, signals } = this.#options;
     const streams = listOf(reply).map((stream) => listOf(stream));
-    const told = listOf(streams.find(([name]) => name === keys.signals)?.[1]);
-    signals.take(told);
+    const signalled = listOf(streams.find(([name]) => name === keys.signals)?.[1]);
+    signals.take(signalled);
     // All earlier signals are read first, so that nothing is delivered to streams that a signal has ended.
-    if (told.length === ENTRIES_AT_ONCE) await signals.catchUp(session);
+    if (signalled.length === ENTRIES_AT_ONCE) await signals.catchUp(session);
     const own = streams.find(([name]) => name === keys.log);
     const entries = listOf(own?.[1]).map(decodeEntry);
     const [first] = entries;
@@ -111,7 +109,7 @@ export class BlockingReader {
       // Nothing arrived, or an entry that does not follow what was read.
       if (await this.reconcile(session)) return;
       if (first === undefined) {
-        signals.flush();
+        signals.waiting.flush();
         return;
       }
     }

@@ -1,4 +1,5 @@
 import type { TransportSignals } from '../../hub/transport.ts';
+import { WaitingSignals } from '../waiting-signals.ts';
 import type { HubKeys } from './keys.ts';
 import { listOf } from './stored-entry.ts';
 import type { Session } from './session.ts';
@@ -7,8 +8,6 @@ import type { Session } from './session.ts';
 const KEPT = 10_000;
 /** Signals that are read in one step. */
 const AT_ONCE = 1_000;
-/** Signals that wait here while Redis is unavailable. */
-const WAITING = 10_000;
 
 interface RedisSignalsOptions {
   readonly keys: HubKeys;
@@ -23,8 +22,7 @@ interface RedisSignalsOptions {
  */
 export class RedisSignals implements TransportSignals {
   readonly #options: RedisSignalsOptions;
-  #waiting: string[] = [];
-  #sent: Promise<unknown> = Promise.resolve();
+  readonly waiting = new WaitingSignals((message) => this.#add(message));
   #listener: (message: string) => void = () => {};
   /** Stream id of the last signal that was read. */
   last = '0';
@@ -34,16 +32,7 @@ export class RedisSignals implements TransportSignals {
   }
 
   send(message: string): void {
-    const sent = this.#add(message).catch(() => {
-      this.#waiting.push(message);
-      if (this.#waiting.length > WAITING) this.#waiting.shift();
-    });
-    this.#sent = Promise.all([this.#sent, sent]);
-  }
-
-  /** Resolves when each signal so far is stored, or waits for the store to be back. Updates that follow wait for it. */
-  get sent(): Promise<unknown> {
-    return this.#sent;
+    this.waiting.send(message);
   }
 
   receive(listener: (message: string) => void): void {
@@ -71,13 +60,6 @@ export class RedisSignals implements TransportSignals {
       this.take(entries);
       count = entries.length;
     }
-  }
-
-  /** Sends the waiting signals, and keeps those that could not be sent. */
-  flush(): void {
-    const messages = this.#waiting;
-    this.#waiting = [];
-    for (const message of messages) this.send(message);
   }
 
   /** Delivers entries of the stream, except those of this process. */

@@ -154,14 +154,24 @@ local function take_off(member)
 end
 `;
 
+/* Renews the lease of a process (ARGV[1], in KEYS[5]) until a time. Returns 1 if it still existed, otherwise 0. */
+const RENEW = `
+local function renew(till)
+  local lived = tonumber(redis.call('ZSCORE', KEYS[5], ARGV[1]) or 0) > 0 and 1 or 0
+  redis.call('ZADD', KEYS[5], till, ARGV[1])
+  return lived
+end
+`;
+
 /*
  * Enters subscribers. KEYS: present, records, owned, matched, processes, departed, meta. ARGV: process,
- * milliseconds of its lease, then subscriber and entry of each. Returns for each whether it is new, was
- * present, or is new while a process has claimed to announce its state.
+ * milliseconds of its lease, then subscriber and entry of each. Returns whether the lease still existed, and
+ * for each subscriber whether it is new, was present, or is new while a process has claimed to announce its
+ * state.
  */
-export const ENTER = script(`${PLACES}
+export const ENTER = script(`${PLACES}${RENEW}
 local clock = redis.call('TIME')
-redis.call('ZADD', KEYS[5], clock[1] * 1000 + ARGV[2], ARGV[1])
+local lived = renew(clock[1] * 1000 + ARGV[2])
 local states = {}
 for index = 3, #ARGV, 2 do
   local member, entry = ARGV[1] .. ' ' .. ARGV[index], ARGV[index + 1]
@@ -175,7 +185,7 @@ for index = 3, #ARGV, 2 do
   end
   states[#states + 1] = state
 end
-return states
+return {lived, states}
 `);
 
 /* Claims to announce a member, unless another process has; adds it and its claim to a list. */
@@ -212,16 +222,12 @@ return claimed
  * milliseconds of its lease, a name for these claims, their maximum number, 1 if the lease is renewed.
  * Returns whether the lease still existed, then claims as LEAVE does.
  */
-export const BEAT = script(`${TAKE_OFF}${CLAIM}
+export const BEAT = script(`${TAKE_OFF}${CLAIM}${RENEW}
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local till = now + ARGV[2]
 local most = tonumber(ARGV[4])
-local lived = 1
-if ARGV[5] == '1' then
-  if tonumber(redis.call('ZSCORE', KEYS[5], ARGV[1]) or 0) <= 0 then lived = 0 end
-  redis.call('ZADD', KEYS[5], till, ARGV[1])
-end
+local lived = ARGV[5] == '1' and renew(till) or 1
 local claimed = {}
 for _, member in ipairs(redis.call('ZRANGEBYSCORE', KEYS[7], '-inf', now, 'LIMIT', 0, most)) do
   redis.call('ZADD', KEYS[7], till, member)
@@ -252,10 +258,10 @@ local clock = redis.call('TIME')
 local till = clock[1] * 1000 + ARGV[1]
 local claimed = {}
 for index = 3, #ARGV, 2 do
-  local member, told = ARGV[index], ARGV[index + 1]
+  local member, announced = ARGV[index], ARGV[index + 1]
   local text = redis.call('HGET', KEYS[2], member)
   local entry = redis.call('HGET', KEYS[1], member)
-  if (entry and '1' or '0') == told then
+  if (entry and '1' or '0') == announced then
     redis.call('HDEL', KEYS[2], member)
     redis.call('ZREM', KEYS[3], member)
   elseif text then

@@ -49,6 +49,7 @@ const TABLE: readonly (readonly [response: Fields, request: Fields, expected: nu
     [{ 'Cache-Control': 'max-age=60', 'Surrogate-Control': 'content="ESI/1.0"' }, {}, 60_000],
     [{ 'Cache-Control': 'public, max-age=60', 'Set-Cookie': 'a=b' }, {}, 'set-cookie'],
     [{ 'Cache-Control': 'public, max-age=60', 'Hub-Access-Token': 'x' }, {}, 'personal'],
+    [{ 'Cache-Control': 'public, max-age=60', Trailer: 'X, Hub-Access-Token' }, {}, 'personal'],
     [{ 'Cache-Control': 'max-age=60', Vary: 'Accept, *' }, {}, 'vary'],
     [{ 'Cache-Control': 'max-age=60' }, { Cookie: 'a=b' }, 'cookie'],
     [{ 'Cache-Control': 'public, max-age=60' }, { Cookie: 'a=b' }, 60_000],

@@ -125,7 +125,7 @@ describe('rate limits', () => {
       [998, 7],
       [1_001, 9],
     ] as const) {
-      one.tell('z', { window, counts: [['a', events]] });
+      one.notify('z', { window, counts: [['a', events]] });
     }
     assert.deepEqual(zone.counts('a'), { current: 3, previous: 5, elapsedMs: 0 });
   });
@@ -143,17 +143,17 @@ describe('rate limits', () => {
   });
 });
 
-interface Told extends CountPeers {
+interface NotifiedPeers extends CountPeers {
   readonly told: Counted[];
 }
 
-function peerWorkers(): [Told, Told] {
+function peerWorkers(): [NotifiedPeers, NotifiedPeers] {
   const listeners: ((counted: Counted) => void)[] = [];
-  const sibling = (other: number): Told => {
+  const sibling = (other: number): NotifiedPeers => {
     const told: Counted[] = [];
     return {
       told,
-      tell: (_, counted) => {
+      notify: (_, counted) => {
         told.push(counted);
         listeners[other]?.(counted);
       },

@@ -1,12 +1,12 @@
 import { once } from 'node:events';
 import http from 'node:http';
 import net from 'node:net';
+import { BodyMemory } from '../../../src/coalescing/arriving-body.ts';
 import type { Exchange, Handler } from '../../../src/http/exchange.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import { silentLogger } from '../../../src/kernel/log.ts';
 import { Scheduler } from '../../../src/kernel/scheduler.ts';
 import { ReverseProxy, type ReverseProxyOptions } from '../../../src/proxy/reverse-proxy.ts';
-import { SharedResponseMemory } from '../../../src/proxy/shared-response.ts';
 import { UpstreamRegistry } from '../../../src/proxy/upstreams.ts';
 import type { ExchangeSettings } from '../../../src/server/exchange-settings.ts';
 import { type ExchangeServer, portOf, serveExchanges } from '../http/exchange-server.ts';
@@ -77,10 +77,7 @@ export function proxyConfig(
 export function proxyOptions(
   registry: UpstreamRegistry,
   more: Partial<
-    Pick<
-      ReverseProxyOptions,
-      'clock' | 'compileRoutes' | 'mayRetry' | 'sharing' | 'sharedResponseMemory'
-    >
+    Pick<ReverseProxyOptions, 'clock' | 'compileRoutes' | 'mayRetry' | 'sharing' | 'bodyMemory'>
   > = {},
 ): ReverseProxyOptions {
   return {
@@ -97,7 +94,7 @@ export function proxyOptions(
     compileRoutes: more.compileRoutes ?? (() => () => {}),
     scheduler: new Scheduler(),
     sharing: more.sharing ?? null,
-    sharedResponseMemory: more.sharedResponseMemory ?? new SharedResponseMemory(),
+    bodyMemory: more.bodyMemory ?? new BodyMemory(),
   };
 }
 

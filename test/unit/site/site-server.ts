@@ -6,7 +6,7 @@ import { type Clock, systemClock } from '../../../src/kernel/clock.ts';
 import { Scheduler } from '../../../src/kernel/scheduler.ts';
 import { standaloneCaching } from '../../support/caching.ts';
 import { silentLogger } from '../../../src/kernel/log.ts';
-import { SharedResponseMemory } from '../../../src/proxy/shared-response.ts';
+import { BodyMemory } from '../../../src/coalescing/arriving-body.ts';
 import { UpstreamRegistry } from '../../../src/proxy/upstreams.ts';
 import { expandPlaceholders } from '../../../src/site/placeholders.ts';
 import { compileSite } from '../../../src/site/site.ts';
@@ -50,7 +50,7 @@ export async function serveSite(
       metrics: async () => ({ type: 'text/plain', text: '' }),
       caching: standaloneCaching(scheduler),
       sharing: null,
-      sharedResponseMemory: new SharedResponseMemory(),
+      bodyMemory: new BodyMemory(),
       random: Math.random,
       upstreams,
       trusted: () => false,

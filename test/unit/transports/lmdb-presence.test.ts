@@ -71,6 +71,21 @@ describe('presence of several processes that share a history', () => {
     assert.equal(one.told.length + two.told.length, 1);
   });
 
+  it('enters all subscribers of a slow process again, though one arrives before its next heartbeat', async (test) => {
+    const path = await directory(test);
+    const [slow, other] = [await start(test, path), await start(test, path)];
+    await slow.transport.presence.enter('a', [record('a')]);
+    const gone = other.next();
+    other.clock.advance(20_000);
+    assert.deepEqual(await gone, { ids: ['a'], active: false });
+    await slow.transport.presence.enter('late', [record('late')]);
+    const back = slow.next();
+    slow.clock.advance(5_000);
+    assert.deepEqual(await back, { ids: ['a'], active: true });
+    const present = (await onBoard(slow.transport.presence)).map(({ match }) => match);
+    assert.deepEqual(present.toSorted(), ['a', 'late']);
+  });
+
   it('lets another process announce a departure that the first one failed to announce, as the same event', async (test) => {
     const path = await directory(test);
     const dead = await start(test, path);

@@ -33,7 +33,7 @@ export interface FetchSink {
 
 /**
  * The request to the app on behalf of one or more clients: it has the client of the first request, but its
- * own body, response and end. Changes that handlers behind the cache make to the head are applied here, so
+ * own body, response and end. Changes that later handlers make to the head are applied here, so
  * the result is what they would have sent.
  */
 export class FetchExchange implements Exchange {
@@ -54,7 +54,7 @@ export class FetchExchange implements Exchange {
   readonly hasBody = false;
   readonly isBodyWhole = false;
   /**
-   * The preset fields of the request itself, and those that handlers behind the cache add. Only the latter
+   * The preset fields of the request itself, and those that later handlers add. Only the latter
    * become part of the stored response.
    */
   readonly preset: HeaderList;
@@ -82,7 +82,7 @@ export class FetchExchange implements Exchange {
   /** @param isBackground no client waits for the response */
   constructor(parent: Exchange, headers: HeaderList, sink: FetchSink, isBackground: boolean) {
     this.#parent = parent;
-    this.standsFor = parent;
+    this.standsFor = parent.standsFor ?? parent;
     this.#sink = sink;
     this.#isAlone = isBackground;
     this.scheme = parent.scheme;
@@ -105,6 +105,7 @@ export class FetchExchange implements Exchange {
   readonly dependsOn = (on: Dependence): void => {
     if (typeof on === 'string') this.unsharedBy = on;
     else this.decidingFields.add(on.field.toLowerCase());
+    this.#parent.dependsOn?.(on);
   };
 
   get id(): string {

@@ -1,9 +1,9 @@
 import { Writable } from 'node:stream';
-import type { HeaderList } from '../http/header-list.ts';
+import { HeaderList } from '../http/header-list.ts';
 import type { Clock } from '../kernel/clock.ts';
 
-/** Bytes of all arriving bodies in this process that are held completely. */
-const MAX_ARRIVING_BYTES = 64 * 1024 * 1024;
+/** Bytes of all bodies in this process that are held completely while they arrive, or while somebody reads them. */
+const MAX_HELD_BYTES = 64 * 1024 * 1024;
 /** Bytes of a body that is not held completely, between the app and its readers. */
 const WINDOW_BYTES = 256 * 1024;
 /** Bytes that are written to a client at a time. */
@@ -13,22 +13,61 @@ const MAX_STALL_MS = 120_000;
 /** The same if other readers wait for it. */
 const MAX_STALL_OF_MANY_MS = 10_000;
 
-/** The memory of all arriving bodies. */
-export class ArrivingBytes {
+/**
+ * The memory of all bodies that several clients may read. When it is full, the oldest complete body is
+ * removed: readers that are so far behind are disconnected.
+ */
+export class BodyMemory {
+  readonly #maxBytes: number;
+  /** The oldest first. */
+  readonly #held = new Map<ArrivingBody, number>();
   #bytes = 0;
 
-  take(bytes: number): boolean {
-    if (this.#bytes + bytes > MAX_ARRIVING_BYTES) return false;
+  constructor(maxBytes = MAX_HELD_BYTES) {
+    this.#maxBytes = maxBytes;
+  }
+
+  /** Bytes that are held now. */
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  /** Whether there is space for more of a body. */
+  grow(body: ArrivingBody, bytes: number): boolean {
+    while (this.#bytes + bytes > this.#maxBytes) {
+      const oldest = this.#oldestBut(body);
+      if (oldest === null) return false;
+      oldest.fail();
+    }
+    this.#held.set(body, (this.#held.get(body) ?? 0) + bytes);
     this.#bytes += bytes;
     return true;
   }
 
-  give(bytes: number): void {
-    this.#bytes -= bytes;
+  has(body: ArrivingBody): boolean {
+    return this.#held.has(body);
+  }
+
+  forget(body: ArrivingBody): void {
+    this.#bytes -= this.#held.get(body) ?? 0;
+    this.#held.delete(body);
+  }
+
+  #oldestBut(body: ArrivingBody): ArrivingBody | null {
+    for (const one of this.#held.keys()) if (one !== body && one.isComplete) return one;
+    return null;
   }
 }
 
-/** Ends one reader. */
+/** What happens to a body. */
+interface BodyEvents {
+  readonly complete: () => void;
+  /** It was aborted, nobody wants it, or its memory was needed: it can no longer be read. */
+  readonly failed: () => void;
+  /** From now on, it is not held completely: nobody can begin to read it. */
+  readonly tooLarge: () => void;
+}
+
 interface BodyReader {
   /** The next chunk. */
   at: number;
@@ -45,32 +84,28 @@ export class ArrivingBody {
   /** Receives the bytes of the app. */
   readonly input: Writable;
   readonly #maxBytes: number;
-  readonly #memory: ArrivingBytes;
+  readonly #memory: BodyMemory;
   readonly #clock: Clock;
-  readonly #told: { complete(body: Buffer): void; failed(): void; tooLarge(): void };
+  readonly #told: BodyEvents;
   #chunks: Buffer[] = [];
   /** Chunks at the front that have been released. */
   #gone = 0;
   #bytes = 0;
-  #held = 0;
   #state: 'open' | 'complete' | 'failed' = 'open';
   #isWhole = true;
+  /** Whether somebody may still begin to read it. */
+  #isOffered = true;
   readonly #readers = new Set<BodyReader>();
   #goOn: (() => void) | null = null;
   #stopStall: () => void = () => {};
   /** Resolves when it is complete, or when nobody receives more of it. */
   readonly settled: Promise<void>;
   #tellSettled: () => void = () => {};
-  /** Trailers of a complete response; empty before. */
-  trailers: HeaderList | null = null;
+  /** Those of a complete response; empty before. */
+  trailers = new HeaderList();
 
   /** @param maxBytes limit for a body that is held completely */
-  constructor(
-    maxBytes: number,
-    memory: ArrivingBytes,
-    clock: Clock,
-    told: { complete(body: Buffer): void; failed(): void; tooLarge(): void },
-  ) {
+  constructor(maxBytes: number, memory: BodyMemory, clock: Clock, told: BodyEvents) {
     this.#maxBytes = maxBytes;
     this.#memory = memory;
     this.#clock = clock;
@@ -85,7 +120,7 @@ export class ArrivingBody {
         done();
       },
       destroy: (_error, done) => {
-        this.fail();
+        if (this.#state === 'open') this.fail();
         done(null);
       },
     });
@@ -97,14 +132,36 @@ export class ArrivingBody {
     return this.#isWhole && this.#state !== 'failed';
   }
 
-  /** The app has aborted it, or nobody wants it. */
+  get isComplete(): boolean {
+    return this.#state === 'complete';
+  }
+
+  /** The app has aborted it, nobody wants it, or its memory is needed. */
   fail(): void {
-    if (this.#state !== 'open') return;
+    if (this.#state === 'failed') return;
     this.#state = 'failed';
+    this.#memory.forget(this);
     this.#settle();
     this.#told.failed();
     for (const reader of this.#readers) reader.cut();
     this.#chunks = [];
+  }
+
+  /** Nobody else begins to read it: it is held until those that read it are done. */
+  withdraw(): void {
+    this.#isOffered = false;
+    this.#forgetUnread();
+  }
+
+  /** All of a complete body. */
+  toBuffer(): Buffer {
+    const [only] = this.#chunks;
+    if (this.#chunks.length === 1 && only !== undefined) return only;
+    // Not from the pool of small buffers, which would stay in memory with it.
+    const whole = Buffer.allocUnsafeSlow(this.#bytes);
+    let at = 0;
+    for (const chunk of this.#chunks) at += chunk.copy(whole, at);
+    return whole;
   }
 
   /**
@@ -132,6 +189,9 @@ export class ArrivingBody {
     body.on('drain', wake);
     body.on('close', wake);
     this.#readers.add(reader);
+    // Between two turns nobody may have read it.
+    const isHeld = this.#state !== 'complete' || this.#memory.has(this);
+    if (!isHeld && !this.#memory.grow(this, this.#bytes)) this.fail();
     try {
       for (;;) {
         if (state.isCut || this.#state === 'failed') {
@@ -158,7 +218,9 @@ export class ArrivingBody {
       body.off('close', wake);
       this.#readers.delete(reader);
       this.#release();
-      if (this.#readers.size === 0 && !this.#isWhole) this.fail();
+      this.#forgetUnread();
+      const isUnwanted = this.#readers.size === 0 && !this.#isWhole;
+      if (isUnwanted && this.#state === 'open') this.fail();
     }
   }
 
@@ -168,13 +230,12 @@ export class ArrivingBody {
       return;
     }
     // A copy, because the buffer of the read may be larger.
-    this.#chunks.push(Buffer.from(chunk));
+    const copy = Buffer.allocUnsafeSlow(chunk.length);
+    chunk.copy(copy);
+    this.#chunks.push(copy);
     this.#bytes += chunk.length;
-    if (this.#isWhole) {
-      if (this.#bytes <= this.#maxBytes && this.#memory.take(chunk.length)) {
-        this.#held += chunk.length;
-      } else this.#stopHolding();
-    }
+    const isBeyond = this.#bytes > this.#maxBytes;
+    if (this.#isWhole && (isBeyond || !this.#memory.grow(this, chunk.length))) this.#stopHolding();
     for (const reader of this.#readers) reader.wake();
     if (this.#isWhole || this.#waiting() <= WINDOW_BYTES) done();
     else {
@@ -185,7 +246,7 @@ export class ArrivingBody {
 
   #stopHolding(): void {
     this.#isWhole = false;
-    this.#giveBack();
+    this.#memory.forget(this);
     this.#told.tooLarge();
   }
 
@@ -222,19 +283,13 @@ export class ArrivingBody {
   #complete(): void {
     if (this.#state !== 'open') return;
     this.#state = 'complete';
-    if (this.#isWhole) {
-      // Not from the pool of small buffers, which would stay in memory with it.
-      const whole = Buffer.alloc(this.#bytes);
-      let at = 0;
-      for (const chunk of this.#chunks) at += chunk.copy(whole, at);
-      this.#told.complete(whole);
-    }
+    if (this.#isWhole) this.#told.complete();
+    this.#forgetUnread();
     this.#settle();
     for (const reader of this.#readers) reader.wake();
   }
 
   #settle(): void {
-    this.#giveBack();
     this.#tellSettled();
     this.#stopStall();
     const goOn = this.#goOn;
@@ -242,9 +297,9 @@ export class ArrivingBody {
     goOn?.();
   }
 
-  #giveBack(): void {
-    this.#memory.give(this.#held);
-    this.#held = 0;
+  #forgetUnread(): void {
+    const isRead = this.#readers.size > 0 || this.#isOffered || this.#state === 'open';
+    if (!isRead) this.#memory.forget(this);
   }
 }
 

@@ -1,0 +1,249 @@
+import {
+  type Evicted,
+  type HistoryDatabase,
+  type LogEntry,
+  type Missed,
+  ONCE_UPDATES,
+  type Transport,
+  type TransportCounts,
+  type TransportSignals,
+} from '../hub/transport.ts';
+import type { PresenceBoard } from '../hub/presence-board.ts';
+import { isPossibleId, type Update } from '../hub/update.ts';
+import type { Clock } from '../kernel/clock.ts';
+import { HubgateError } from '../kernel/error.ts';
+import type { Sessions, StoreSession } from '../kernel/sessions.ts';
+import { GroupCommit } from './group-commit.ts';
+import type { HandedOut } from './handed-out.ts';
+import type { ComparedLog } from './lost-end.ts';
+import type { ReadBacks } from './read-backs.ts';
+
+/** How long a client waits if another node has already delivered the entry of its cursor. */
+const CATCH_UP_MS = 5000;
+
+/** A history that a server stores. Each method is one query on the given session. */
+export interface ServerLog<Session> extends ComparedLog<Session> {
+  /** The earliest kept position of an id; null if there is none. */
+  find(session: Session, eventId: string): Promise<number | null>;
+  /** Positions of the newest evicted entries. */
+  evicted(session: Session): Promise<Evicted>;
+}
+
+/** Reads the history for this process, and delivers what it reads. */
+export interface ServerReader<Session> {
+  /** Called with new entries, in the order of the history. */
+  deliver: (entries: readonly LogEntry[]) => void;
+  /** Called with what was evicted before it could be delivered. */
+  overtaken: (missed: Missed) => void;
+  /** Accepts the current history; this process begins at its end. */
+  begin(session: Session): Promise<void>;
+  /** Resolves to whether the history has lost its end. */
+  reconcile(session: Session): Promise<boolean>;
+  /** Delivers new entries until the session is lost; resolves to the reason. */
+  follow(session: Session): Promise<string>;
+  /** Looks for new entries without waiting for the server. */
+  lookAgain(): void;
+}
+
+export interface ServerTransportParts<Session extends StoreSession> {
+  /** Name of the store in messages. */
+  readonly store: string;
+  readonly clock: Clock;
+  /** Updates to keep; 0 keeps all. */
+  readonly maxLength: number;
+  readonly sessions: Sessions<Session>;
+  readonly storedLog: ServerLog<Session>;
+  readonly handedOut: HandedOut;
+  readonly readBacks: ReadBacks;
+  readonly reader: ServerReader<Session>;
+  readonly presence: PresenceBoard & {
+    /** Updates the board through a new session; the returned function announces the changes. */
+    restore(session: Session): Promise<() => void>;
+    close(): Promise<void>;
+  };
+  readonly signals: TransportSignals;
+  readonly counts: TransportCounts;
+  readonly database?: HistoryDatabase;
+  /** Stores a group of updates. */
+  readonly append: (group: readonly Update[]) => Promise<void>;
+  /** The first use of each session. */
+  readonly prepare: (session: Session) => Promise<void>;
+  /** Delivers the signals that have arrived since the last session. */
+  readonly catchUpSignals: (session: Session) => Promise<void>;
+  /** Checks that the history can be written. */
+  readonly check: (session: Session) => Promise<void>;
+}
+
+/**
+ * A history on a server that the hubs of many machines share, whatever the server is. It survives the loss of its
+ * connections: publications are refused until the server is back, and streams stay open.
+ */
+export class ServerTransport<Session extends StoreSession> implements Transport {
+  readonly presence: PresenceBoard;
+  readonly signals: TransportSignals;
+  readonly counts: TransportCounts;
+  readonly database?: HistoryDatabase;
+  readonly mostOnce: number;
+  readonly #parts: ServerTransportParts<Session>;
+  readonly #commits: GroupCommit;
+  #closing: Promise<void> | undefined;
+  #isClosed = false;
+  /** The last request for the end of the history, and the next one, which several callers share. */
+  #look: Promise<void> = Promise.resolve();
+  #nextLook: Promise<void> | null = null;
+  /** Announces the arrivals and departures that happened while the server was unavailable. */
+  #announce: () => void = () => {};
+
+  constructor(parts: ServerTransportParts<Session>) {
+    this.#parts = parts;
+    this.presence = parts.presence;
+    this.signals = parts.signals;
+    this.counts = parts.counts;
+    if (parts.database !== undefined) this.database = parts.database;
+    // A group must not evict its own entries before the reader has seen them.
+    const most = parts.maxLength === 0 ? Infinity : parts.maxLength;
+    this.#commits = new GroupCommit(parts.append, parts.clock, most);
+    this.mostOnce = Math.min(most, ONCE_UPDATES);
+  }
+
+  /** Connects for the first time. Entries that exist by then are not delivered. */
+  open(): Promise<void> {
+    const { sessions, reader, presence, readBacks, prepare, catchUpSignals } = this.#parts;
+    return sessions.open({
+      begin: async (session) => {
+        await prepare(session);
+        await reader.begin(session);
+      },
+      resume: async (session) => {
+        await prepare(session);
+        // Must be before the rest: replays continue as soon as the session is in use.
+        await catchUpSignals(session);
+        await reader.reconcile(session);
+        this.#announce = await presence.restore(session);
+      },
+      follow: (session) => {
+        this.#announce();
+        this.#announce = () => {};
+        return reader.follow(session);
+      },
+      ended: () => readBacks.end(),
+    });
+  }
+
+  get position(): number {
+    return this.#parts.handedOut.position;
+  }
+
+  get lastEventId(): string | null {
+    return this.#parts.handedOut.lastEventId;
+  }
+
+  get lastUpdateId(): string | null {
+    return this.#parts.handedOut.lastUpdateId;
+  }
+
+  async evicted(): Promise<Evicted> {
+    this.#refuseClosed();
+    const { sessions, storedLog, handedOut } = this.#parts;
+    const stored = await sessions.ask((session) => storedLog.evicted(session));
+    const { positions } = handedOut;
+    return { updates: positions.seen(stored.updates), events: positions.seen(stored.events) };
+  }
+
+  tail(
+    listener: (entries: readonly LogEntry[]) => void,
+    overtaken: (missed: Missed) => void = () => {},
+  ): void {
+    const { reader } = this.#parts;
+    reader.deliver = listener;
+    reader.overtaken = overtaken;
+  }
+
+  async append(update: Update): Promise<void> {
+    this.#refuseClosed();
+    await this.#commits.append(update);
+  }
+
+  async appendOnce(updates: readonly Update[]): Promise<void> {
+    this.#refuseClosed();
+    await this.#commits.appendOnce(updates);
+  }
+
+  async find(eventId: string): Promise<number | null> {
+    this.#refuseClosed();
+    if (!isPossibleId(eventId)) return null;
+    const { sessions, storedLog, handedOut } = this.#parts;
+    const stored = await sessions.ask((session) => storedLog.find(session, eventId));
+    if (stored === null) return null;
+    // Another node has already delivered it. A client that continues after it must not get it again.
+    if (stored > handedOut.stored) await this.#reached(stored);
+    return handedOut.positions.seen(stored);
+  }
+
+  async read(after: number, limit: number, bytes = Infinity): Promise<readonly LogEntry[]> {
+    this.#refuseClosed();
+    const { sessions, storedLog, handedOut } = this.#parts;
+    const range = [handedOut.positions.after(after), handedOut.stored] as const;
+    if (range[0] > range[1]) return [];
+    const entries = await sessions.ask((session) => storedLog.page(session, range, limit, bytes));
+    return entries.map((entry) => handedOut.seen(entry));
+  }
+
+  caughtUp(): Promise<void> {
+    this.#refuseClosed();
+    // What was asked before this call may not know of what somebody has heard since; what is asked next does.
+    this.#nextLook ??= (async () => {
+      await this.#look.catch(() => {});
+      this.#nextLook = null;
+      this.#look = this.#catchUp();
+      await this.#look;
+    })();
+    return this.#nextLook;
+  }
+
+  wake(): void {
+    this.#parts.reader.lookAgain();
+  }
+
+  async check(): Promise<void> {
+    this.#refuseClosed();
+    await this.#parts.sessions.ask((session) => this.#parts.check(session));
+  }
+
+  close(): Promise<void> {
+    this.#closing ??= this.#finish();
+    return this.#closing;
+  }
+
+  async #finish(): Promise<void> {
+    const { sessions, presence } = this.#parts;
+    // An active session completes pending appends; a lost one is not replaced any more.
+    sessions.openNoMore();
+    // Departures are announced in the history.
+    await presence.close();
+    this.#isClosed = true;
+    await this.#commits.drained();
+    await sessions.close();
+  }
+
+  async #catchUp(): Promise<void> {
+    const { sessions, storedLog, handedOut } = this.#parts;
+    const { position } = await sessions.ask((session) => storedLog.end(session));
+    if (position > handedOut.stored) await this.#reached(position);
+  }
+
+  /** @throws HubgateError `transport-failed` if the reader does not reach it in time */
+  async #reached(position: number): Promise<void> {
+    const { store, reader, readBacks } = this.#parts;
+    reader.lookAgain();
+    const message = `This node is behind the history in ${store}`;
+    const behind = new HubgateError('transport-failed', message);
+    await readBacks.wait({ position, key: null }, CATCH_UP_MS, behind);
+  }
+
+  #refuseClosed(): void {
+    if (!this.#isClosed) return;
+    const message = `The connection to ${this.#parts.store} is closed`;
+    throw new HubgateError('transport-closed', message);
+  }
+}
