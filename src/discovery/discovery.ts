@@ -153,6 +153,7 @@ function endsSession({ status }: ResponseHead, { expire }: DiscoveryConfig): boo
 }
 
 function hasType(headers: HeaderList, type: string): boolean {
-  const [given = ''] = (headers.get('content-type') ?? '').split(';', 1);
-  return given.trim().toLowerCase() === type;
+  const given = headers.get('content-type') ?? '';
+  const end = given.indexOf(';');
+  return (end === -1 ? given : given.slice(0, end)).trim().toLowerCase() === type;
 }

@@ -1,20 +1,27 @@
 // Field values are byte strings, because Node reads and writes headers as latin1. `utf8Field` and `fieldUtf8`
 // convert them at the few places where text is written or read.
 
+/** Each field has three places in the list: its lower-case name, its name as spelled, and its value. */
+const STRIDE = 3;
+const NAME = 1;
+const VALUE = 2;
+
 /**
  * The fields of one message in order. Names are compared without case, and keep their spelling. Values are
  * byte strings: one character per byte of the wire, as Node reads and writes them. Use {@link utf8Field} to
  * put text into a field and {@link fieldUtf8} to read text from one.
  */
 export class HeaderList implements Iterable<readonly [name: string, value: string]> {
-  #names: string[] = [];
-  #keys: string[] = [];
-  #values: string[] = [];
+  /** One array for all fields, because each request has several lists, and each array takes memory. */
+  #parts: string[] = [];
 
-  /** Creates a list from the alternating names and values of Node's `rawHeaders`. */
-  static fromRaw(raw: readonly string[]): HeaderList {
+  /**
+   * Creates a list from the alternating names and values of Node's `rawHeaders`, or from those of the HTTP
+   * client, which are bytes.
+   */
+  static fromRaw(raw: readonly (string | Buffer)[]): HeaderList {
     const list = new HeaderList();
-    for (let i = 0; i + 1 < raw.length; i += 2) list.append(raw[i] ?? '', raw[i + 1] ?? '');
+    for (let i = 0; i + 1 < raw.length; i += 2) list.append(textOf(raw[i]), textOf(raw[i + 1]));
     return list;
   }
 
@@ -29,94 +36,102 @@ export class HeaderList implements Iterable<readonly [name: string, value: strin
 
   /** The value of the first field with that name. */
   get(name: string): string | undefined {
-    const index = this.#keys.indexOf(name.toLowerCase());
-    return index === -1 ? undefined : this.#values[index];
+    const at = this.#find(keyOf(name), 0);
+    return at === -1 ? undefined : this.#parts[at + VALUE];
   }
 
   /** The values of all fields with that name, in order. */
   getAll(name: string): string[] {
-    const key = name.toLowerCase();
-    return this.#values.filter((_, index) => this.#keys[index] === key);
+    const key = keyOf(name);
+    const values: string[] = [];
+    for (let at = this.#find(key, 0); at !== -1; at = this.#find(key, at + STRIDE)) {
+      values.push(this.#part(at + VALUE));
+    }
+    return values;
   }
 
   /** All values with that name as one list (RFC 9110 §5.3). Not for `Set-Cookie`. */
   combined(name: string): string | undefined {
-    const values = this.getAll(name);
-    return values.length === 0 ? undefined : values.join(', ');
+    const key = keyOf(name);
+    let at = this.#find(key, 0);
+    if (at === -1) return undefined;
+    let values = this.#part(at + VALUE);
+    for (at = this.#find(key, at + STRIDE); at !== -1; at = this.#find(key, at + STRIDE)) {
+      values += `, ${this.#part(at + VALUE)}`;
+    }
+    return values;
   }
 
   has(name: string): boolean {
-    return this.#keys.includes(name.toLowerCase());
+    return this.#find(keyOf(name), 0) !== -1;
   }
 
   append(name: string, value: string): void {
-    this.#names.push(name);
-    this.#keys.push(name.toLowerCase());
-    this.#values.push(value);
+    this.#parts.push(keyOf(name), name, value);
   }
 
   /** Replaces all fields with that name by one, at the position of the first. */
   set(name: string, value: string): void {
-    const index = this.#keys.indexOf(name.toLowerCase());
-    if (index === -1) {
+    const key = keyOf(name);
+    const at = this.#find(key, 0);
+    if (at === -1) {
       this.append(name, value);
       return;
     }
-    this.#values[index] = value;
-    this.#deleteFrom(name, index + 1);
+    this.#parts[at + VALUE] = value;
+    this.#deleteFrom(key, at + STRIDE);
   }
 
   /** Removes all fields with that name. */
   delete(name: string): void {
-    this.#deleteFrom(name, 0);
+    this.#deleteFrom(keyOf(name), 0);
   }
 
   /** Removes the fields for which `condition` returns true; it gets the lower-case name. */
   deleteWhere(condition: (key: string, value: string) => boolean): void {
     let kept = 0;
-    for (let i = 0; i < this.#keys.length; i += 1) {
-      if (condition(this.#keys[i] ?? '', this.#values[i] ?? '')) continue;
-      this.#move(i, kept);
-      kept += 1;
+    for (let at = 0; at < this.#parts.length; at += STRIDE) {
+      if (condition(this.#part(at), this.#part(at + VALUE))) continue;
+      this.#move(at, kept);
+      kept += STRIDE;
     }
-    this.#cut(kept);
+    this.#parts.length = kept;
   }
 
   /** Replaces each value with the result of `change`. */
   mapValues(change: (key: string, value: string) => string): void {
-    for (let i = 0; i < this.#keys.length; i += 1) {
-      this.#values[i] = change(this.#keys[i] ?? '', this.#values[i] ?? '');
+    for (let at = 0; at < this.#parts.length; at += STRIDE) {
+      this.#parts[at + VALUE] = change(this.#part(at), this.#part(at + VALUE));
     }
   }
 
   /** Calls the function with the lower-case name and the value of each field, in order. */
   forEach(call: (key: string, value: string) => void): void {
-    for (let i = 0; i < this.#keys.length; i += 1) call(this.#keys[i] ?? '', this.#values[i] ?? '');
+    for (let at = 0; at < this.#parts.length; at += STRIDE)
+      call(this.#part(at), this.#part(at + VALUE));
   }
 
   get isEmpty(): boolean {
-    return this.#keys.length === 0;
+    return this.#parts.length === 0;
   }
 
   clone(): HeaderList {
     const list = new HeaderList();
-    list.#names = this.#names.slice();
-    list.#keys = this.#keys.slice();
-    list.#values = this.#values.slice();
+    list.#parts = this.#parts.slice();
     return list;
   }
 
   *[Symbol.iterator](): Iterator<readonly [string, string]> {
-    for (let i = 0; i < this.#names.length; i += 1) {
-      yield [this.#names[i] ?? '', this.#values[i] ?? ''];
+    for (let at = 0; at < this.#parts.length; at += STRIDE) {
+      yield [this.#part(at + NAME), this.#part(at + VALUE)];
     }
   }
 
   /** Alternating names and values, in the format of Node's `writeHead`. */
   toRaw(): string[] {
     const raw: string[] = [];
-    for (let i = 0; i < this.#names.length; i += 1) {
-      raw.push(this.#names[i] ?? '', this.#values[i] ?? '');
+    for (let at = 0; at < this.#parts.length; at += STRIDE) {
+      raw.push(this.#part(at + NAME), this.#part(at + VALUE));
     }
     return raw;
   }
@@ -124,42 +139,58 @@ export class HeaderList implements Iterable<readonly [name: string, value: strin
   /** Lower-case names with their values. Several values with one name are kept apart. */
   toRecord(): Record<string, string | string[]> {
     const record: Record<string, string | string[]> = Object.create(null);
-    for (let i = 0; i < this.#keys.length; i += 1) {
-      const key = this.#keys[i] ?? '';
-      const value = this.#values[i] ?? '';
+    this.forEach((key, value) => {
       const present = record[key];
       if (present === undefined) record[key] = value;
       else if (typeof present === 'string') record[key] = [present, value];
       else present.push(value);
-    }
+    });
     return record;
   }
 
-  #deleteFrom(name: string, start: number): void {
-    const key = name.toLowerCase();
-    let kept = this.#keys.indexOf(key, start);
+  /** The place of the first field with that lower-case name, from a place on; -1 if there is none. */
+  #find(key: string, from: number): number {
+    for (let at = from; at < this.#parts.length; at += STRIDE)
+      if (this.#parts[at] === key) return at;
+    return -1;
+  }
+
+  #part(index: number): string {
+    return this.#parts[index] ?? '';
+  }
+
+  #deleteFrom(key: string, from: number): void {
+    let kept = this.#find(key, from);
     if (kept === -1) return;
-    for (let i = kept + 1; i < this.#keys.length; i += 1) {
-      if (this.#keys[i] === key) continue;
-      this.#move(i, kept);
-      kept += 1;
+    for (let at = kept + STRIDE; at < this.#parts.length; at += STRIDE) {
+      if (this.#parts[at] === key) continue;
+      this.#move(at, kept);
+      kept += STRIDE;
     }
-    this.#cut(kept);
+    this.#parts.length = kept;
   }
 
   #move(from: number, to: number): void {
-    if (from === to) return;
-    this.#names[to] = this.#names[from] ?? '';
-    this.#keys[to] = this.#keys[from] ?? '';
-    this.#values[to] = this.#values[from] ?? '';
+    if (from !== to) this.#parts.copyWithin(to, from, from + STRIDE);
   }
+}
 
-  #cut(length: number): void {
-    if (length === this.#keys.length) return;
-    this.#names.length = length;
-    this.#keys.length = length;
-    this.#values.length = length;
-  }
+/** Names with their lower-case form, which `toLowerCase` would allocate again for each field. */
+const keys = new Map<string, string>();
+/** Names and characters of a name that are kept; clients send names of any kind. */
+const MAX_KEPT_NAMES = 512;
+const MAX_KEPT_LENGTH = 64;
+
+function keyOf(name: string): string {
+  const kept = keys.get(name);
+  if (kept !== undefined) return kept;
+  const key = name.toLowerCase();
+  if (keys.size < MAX_KEPT_NAMES && name.length <= MAX_KEPT_LENGTH) keys.set(name, key);
+  return key;
+}
+
+function textOf(part: string | Buffer | undefined): string {
+  return typeof part === 'string' ? part : (part?.toString('latin1') ?? '');
 }
 
 /** Converts text to the byte string of a field value: its UTF-8 bytes. */

@@ -21,11 +21,11 @@ const KEPT = new Set([
  * handler runs, so that a client cannot remove fields that the gateway adds.
  */
 export function dropNominated(headers: HeaderList): void {
-  if (!headers.has('connection')) return;
+  const value = headers.combined('connection');
+  // That of nearly every message.
+  if (value === undefined || value === 'keep-alive' || value === 'close') return;
   const nominated = new Set<string>();
-  for (const value of headers.getAll('connection')) {
-    for (const name of value.split(',')) nominated.add(name.trim().toLowerCase());
-  }
+  for (const name of value.split(',')) nominated.add(name.trim().toLowerCase());
   nominated.delete('close');
   nominated.delete('keep-alive');
   headers.deleteWhere((key) => nominated.has(key) && !KEPT.has(key));

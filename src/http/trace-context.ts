@@ -25,7 +25,9 @@ const KNOWN_FLAGS = 0b11;
  * @see https://www.w3.org/TR/trace-context/#processing-model
  */
 export function traceRequest(headers: HeaderList): TraceContext {
-  const continued = readTraceparent(headers.getAll('traceparent'));
+  const continued = headers.has('traceparent')
+    ? readTraceparent(headers.getAll('traceparent'))
+    : null;
   const trace = continued ?? {
     traceId: randomId(16),
     spanId: randomId(8),

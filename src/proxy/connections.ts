@@ -31,20 +31,18 @@ class Http1Connections implements Connections {
     this.#pool = new ConnectionPool(target.address, target.settings, target.trustPool);
   }
 
-  async forward(request: ForwardRequest, sink: ForwardSink): Promise<void> {
-    const { headers, body, method } = request;
-    if (body !== null && (headers.has('trailer') || headers.has('expect'))) {
-      await forwardOnDedicatedConnection(this.#target, request, sink);
-      return;
+  forward(request: ForwardRequest, sink: ForwardSink): Promise<void> {
+    const { headers, body } = request;
+    if (body !== null) {
+      return headers.has('trailer') || headers.has('expect')
+        ? forwardOnDedicatedConnection(this.#target, request, sink)
+        : this.#pool.forward(request, sink);
     }
-    try {
-      await this.#pool.forward(request, sink);
-    } catch (error) {
-      // Such an upstream would send 100 again; with the other method it may. A body has already been
-      // consumed.
-      if (body !== null || !isSafe(method) || !isUnaskedContinue(error)) throw error;
-      await forwardOnDedicatedConnection(this.#target, request, sink);
-    }
+    return this.#pool.forward(request, sink).catch((error: unknown) => {
+      // Such an upstream would send 100 again; on a connection of its own, it may.
+      if (!isSafe(request.method) || !isUnaskedContinue(error)) throw error;
+      return forwardOnDedicatedConnection(this.#target, request, sink);
+    });
   }
 
   close(): void {

@@ -2,7 +2,7 @@ import { Socket } from 'node:net';
 import type { Writable } from 'node:stream';
 import { buildConnector, type Dispatcher, Pool } from 'undici';
 import { HeaderList } from '../http/header-list.ts';
-import { BodyFlow } from './body-flow.ts';
+import { BodyFlow, type FlowListener, type Source } from './body-flow.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
 import type { UpstreamAddress } from './address.ts';
@@ -191,7 +191,8 @@ function framedFields(request: ForwardRequest): string[] {
   return fields;
 }
 
-class ForwardHandler implements Dispatcher.DispatchHandler {
+/** The course of one exchange. It is the source of the response's body, and listens to its flow. */
+class ForwardHandler implements Dispatcher.DispatchHandler, Source, FlowListener {
   readonly #client: RequestingClient;
   readonly #clock: Clock;
   readonly #forgetClient: () => void;
@@ -208,7 +209,7 @@ class ForwardHandler implements Dispatcher.DispatchHandler {
   #thrown: { readonly error: unknown } | undefined;
   #settled = false;
   /** Ends the wait for a client that reads nothing. */
-  #stopStall: () => void = () => {};
+  #stopStall = nothing;
 
   constructor(
     { client, clock }: ForwardRequest,
@@ -231,7 +232,7 @@ class ForwardHandler implements Dispatcher.DispatchHandler {
   }
 
   onResponseStart(controller: Dispatcher.DispatchController, status: number): void {
-    this.#guard(controller, () => {
+    try {
       const headers = rawFields(controller.rawHeaders);
       if (status < 200) {
         this.#sink.onInformation(status, headers, '1.1');
@@ -242,8 +243,10 @@ class ForwardHandler implements Dispatcher.DispatchHandler {
       else if (headers.has('transfer-encoding')) this.#framing = 'chunks';
       this.#body = this.#sink.onHead(status, headers, '1.1');
       this.#body?.on('error', this.#onBodyError);
-      if (this.#body !== null) this.#flow = this.#flowTo(this.#body, controller);
-    });
+      if (this.#body !== null) this.#flow = new BodyFlow(this.#body, this, this);
+    } catch (error) {
+      this.#throw(error, controller);
+    }
   }
 
   onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
@@ -257,31 +260,40 @@ class ForwardHandler implements Dispatcher.DispatchHandler {
     else this.#flow?.write(chunk);
   }
 
-  #flowTo(body: Writable, controller: Dispatcher.DispatchController): BodyFlow {
-    const source = {
-      pause: () => controller.pause(),
-      // This may be called while the parser handles another response of the same connection, and the parser
-      // must not run recursively.
-      resume: () => queueMicrotask(() => controller.resume()),
-    };
-    const awaitTaking = (): void => {
-      this.#stopStall();
-      if (this.#settled) return;
-      this.#stopStall = this.#clock.after(MAX_STALL_MS, () => controller.abort(stalled()));
-    };
-    return new BodyFlow(body, source, {
-      held: awaitTaking,
-      taken: awaitTaking,
-      freed: () => this.#stopStall(),
-    });
+  pause(): void {
+    this.#controller?.pause();
+  }
+
+  /**
+   * This may be called while the parser handles another response of the same connection, and the parser must
+   * not run recursively.
+   */
+  resume(): void {
+    queueMicrotask(() => this.#controller?.resume());
+  }
+
+  held(): void {
+    this.taken();
+  }
+
+  taken(): void {
+    this.#stopStall();
+    if (this.#settled) return;
+    this.#stopStall = this.#clock.after(MAX_STALL_MS, () => this.#controller?.abort(stalled()));
+  }
+
+  freed(): void {
+    this.#stopStall();
   }
 
   onResponseEnd(controller: Dispatcher.DispatchController): void {
-    this.#guard(controller, () => {
+    try {
       if (this.#body !== null) this.#sink.onEnd(this.#body, rawFields(controller.rawTrailers));
       this.#settle();
       this.#resolve();
-    });
+    } catch (error) {
+      this.#throw(error, controller);
+    }
   }
 
   onResponseError(controller: Dispatcher.DispatchController | undefined, error: Error): void {
@@ -297,13 +309,10 @@ class ForwardHandler implements Dispatcher.DispatchHandler {
     }
   }
 
-  #guard(controller: Dispatcher.DispatchController, task: () => void): void {
-    try {
-      task();
-    } catch (error) {
-      this.#thrown = { error };
-      controller.abort(abortReason());
-    }
+  /** Ends the exchange with an error of the sink. */
+  #throw(error: unknown, controller: Dispatcher.DispatchController): void {
+    this.#thrown = { error };
+    controller.abort(abortReason());
   }
 
   /** The rest of an unwanted body is not worth reading. */
@@ -344,12 +353,7 @@ function abortReason(): Error {
 }
 
 function rawFields(raw: Dispatcher.DispatchController['rawHeaders']): HeaderList {
-  const list = new HeaderList();
-  if (!Array.isArray(raw)) return list;
-  for (let i = 0; i + 1 < raw.length; i += 2) list.append(text(raw[i]), text(raw[i + 1]));
-  return list;
+  return Array.isArray(raw) ? HeaderList.fromRaw(raw) : new HeaderList();
 }
 
-function text(field: string | Buffer | undefined): string {
-  return typeof field === 'string' ? field : (field?.toString('latin1') ?? '');
-}
+function nothing(): void {}

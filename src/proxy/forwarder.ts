@@ -4,7 +4,7 @@ import { HttpError } from '../http/errors.ts';
 import { wantBody } from '../http/hop-by-hop.ts';
 import type { Exchange, Expand, LeasedBody, WaitLimit } from '../http/exchange.ts';
 import type { AddressSet } from '../http/forwarded.ts';
-import type { HeaderList } from '../http/header-list.ts';
+import { HeaderList } from '../http/header-list.ts';
 import { type ApplyOperations, compileOperations } from '../http/header-operations.ts';
 import { matchable } from '../http/linear-regexp.ts';
 import type { Clock } from '../kernel/clock.ts';
@@ -82,20 +82,18 @@ export class Forwarder {
     const headers = this.#fieldsOf(exchange, address, body !== null);
     // The client has sent all of it.
     if (bodyLength !== null) headers.delete('expect');
-    const hasTrailers = headers.has('trailer');
     const declared = exchange.headers.get('content-length') ?? null;
-    const contentLength =
-      declared ?? (bodyLength === null || hasTrailers ? null : String(bodyLength));
-    const expand = (template: string): string => this.#options.expand(template, exchange);
-    const path = this.#targetOf(exchange);
-    const target = { address, settings: this.#config.transport, trustPool };
-    const { fastcgi } = this.#config;
+    const isKnown = bodyLength !== null && !headers.has('trailer');
+    const contentLength = declared ?? (isKnown ? String(bodyLength) : null);
+    const { fastcgi, transport: settings } = this.#config;
     if (fastcgi !== null) {
       const request = { ...this.#scriptRequest(fastcgi, exchange, headers, body), contentLength };
-      return forwardByFastcgi(target, request, response);
+      return forwardByFastcgi({ address, settings }, request, response);
     }
+    const path = this.#targetOf(exchange);
     if (exchange.upgrade !== null && wantsWebSocket(exchange)) {
-      return tunnels.open(exchange, exchange.upgrade, { ...target, headers, path }, response);
+      const target = { address, settings, trustPool, headers, path };
+      return tunnels.open(exchange, exchange.upgrade, target, response);
     }
     const request = {
       method: this.methodOf(exchange),
@@ -103,16 +101,23 @@ export class Forwarder {
       headers,
       body,
       contentLength,
-      trailers: () => {
-        const list = exchange.trailers();
-        // A field that is removed from the head must not arrive in the trailers.
-        this.#headerUp(list, expand);
-        return list;
-      },
+      trailers: body === null ? noTrailers : () => this.#trailersOf(exchange),
       client: exchange,
       clock,
     };
     return connections.forward(request, response);
+  }
+
+  #trailersOf(exchange: Exchange): HeaderList {
+    const list = exchange.trailers();
+    // A field that is removed from the head must not arrive in the trailers.
+    this.#changeFields(list, exchange);
+    return list;
+  }
+
+  #changeFields(fields: HeaderList, exchange: Exchange): void {
+    if (this.#config.headerUp.length === 0) return;
+    this.#headerUp(fields, (template) => this.#options.expand(template, exchange));
   }
 
   /** Everything that an upstream would see of an exchange. */
@@ -137,8 +142,11 @@ export class Forwarder {
 
   #fieldsOf(exchange: Exchange, address: UpstreamAddress, hasBody: boolean): HeaderList {
     const headers = upstreamRequestFields(exchange, address, this.#options.trusted);
-    if (!hasBody) for (const name of ['expect', 'trailer']) headers.delete(name);
-    this.#headerUp(headers, (template) => this.#options.expand(template, exchange));
+    if (!hasBody) {
+      headers.delete('expect');
+      headers.delete('trailer');
+    }
+    this.#changeFields(headers, exchange);
     return headers;
   }
 
@@ -163,6 +171,10 @@ export class Forwarder {
     const { method, log } = exchange;
     return { method, parameters, body, contentLength, client: exchange, clock, log };
   }
+}
+
+function noTrailers(): HeaderList {
+  return new HeaderList();
 }
 
 /** The limit for an upstream that reads nothing; 0 means no limit. */

@@ -23,6 +23,9 @@ const HOP_BY_HOP = new Set([
   'upgrade',
 ]);
 
+/** Fields of a request that the gateway writes itself: it frames the message, and knows only one expectation. */
+const WRITTEN_HERE = new Set(['content-length', 'expect', 'trailer']);
+
 /**
  * The fields of the request for the upstream, before `header_up` and without framing, except for a `Trailer`
  * if trailer fields follow the body. An existing `Expect` is kept.
@@ -35,9 +38,7 @@ export function upstreamRequestFields(
   const headers = exchange.headers.clone();
   const wantsTrailers = headers.combined('te')?.toLowerCase().includes('trailers') ?? false;
   // The fields that `Connection` nominates were removed when the exchange began.
-  headers.deleteWhere((key) => HOP_BY_HOP.has(key));
-  // The gateway frames the message itself, and knows only one expectation.
-  for (const name of ['content-length', 'expect', 'trailer']) headers.delete(name);
+  headers.deleteWhere(isWrittenHere);
   const trailers = announcedTrailers(exchange);
   if (trailers.length > 0) headers.append('Trailer', trailers.join(', '));
   if (mayExpect(exchange)) headers.append('Expect', '100-continue');
@@ -56,9 +57,17 @@ export function clientResponseFields(headers: HeaderList, received: ReceivedProt
   // RFC 9112 §6.3: with a transfer coding, the length is not that of the body.
   if (headers.has('transfer-encoding')) headers.delete('content-length');
   dropNominated(headers);
-  headers.deleteWhere((key) => HOP_BY_HOP.has(key));
+  headers.deleteWhere(isHopByHop);
   headers.append('Via', `${received} ${VIA_NAME}`);
   return headers;
+}
+
+function isHopByHop(key: string): boolean {
+  return HOP_BY_HOP.has(key);
+}
+
+function isWrittenHere(key: string): boolean {
+  return HOP_BY_HOP.has(key) || WRITTEN_HERE.has(key);
 }
 
 /** RFC 9110 §10.1.1: an HTTP/1.0 client cannot receive a 100, whatever it expects. */

@@ -33,7 +33,8 @@ const NO_BUFFERS: ResponseBuffers = { limit: 0, space: null };
 
 /** The changes of a proxy to the responses of its upstreams. */
 export interface ResponseRules {
-  readonly headerDown: ApplyOperations;
+  /** null: the fields stay as they are. */
+  readonly headerDown: ApplyOperations | null;
   /** The routes that respond instead of the upstream, or the status that replaces that of its response. */
   intercept(status: number, headers: HeaderList): Interception | number | null;
   readonly expand: Expand;
@@ -54,7 +55,7 @@ export function compileResponseRules(
     },
   }));
   return {
-    headerDown: compileOperations(config.headerDown),
+    headerDown: config.headerDown.length === 0 ? null : compileOperations(config.headerDown),
     expand,
     intercept: (status, headers) =>
       interceptors.find(({ matches }) => matches(status, headers))?.answer ?? null,
@@ -97,7 +98,7 @@ export class UpstreamResponse implements UpgradeSink {
   readonly #buffers: ResponseBuffers | null;
   /** The body that waits until it is complete or too large to wait. */
   #buffered: BufferedResponse | null = null;
-  #releaseSpace: () => void = () => {};
+  #releaseSpace = nothing;
 
   constructor(
     exchange: Exchange,
@@ -139,11 +140,11 @@ export class UpstreamResponse implements UpgradeSink {
     if (!isOfRoutes && this.#isShared(status, headers, received)) {
       return this.#exchange.begin({ status, headers, source: 'upstream', isWhole });
     }
-    if (answer === null) return this.#begin({ ...this.#head(status, headers, received), isWhole });
+    if (answer === null) return this.#begin(this.#head(status, headers, received, isWhole));
     if (typeof answer === 'number') {
       // RFC 9110 §8.6: such a length is that of a body that is not sent.
       if (status === 204 || status === 304) headers.delete('content-length');
-      return this.#begin({ ...this.#head(answer, headers, received), isWhole });
+      return this.#begin(this.#head(answer, headers, received, isWhole));
     }
     this.#leaveForRoutes(status, headers);
     const head = this.#head(status, headers, received);
@@ -192,8 +193,7 @@ export class UpstreamResponse implements UpgradeSink {
   onEnd(body: Writable, trailers: HeaderList): void {
     dropForbiddenTrailers(trailers);
     if (body === this.#buffered) {
-      const hasTrailers = [...trailers].length > 0;
-      this.#buffered.finish(hasTrailers, (target) => this.#end(target, trailers));
+      this.#buffered.finish(!trailers.isEmpty, (target) => this.#end(target, trailers));
       return;
     }
     this.#end(body, trailers);
@@ -221,8 +221,9 @@ export class UpstreamResponse implements UpgradeSink {
 
   #begin(head: ResponseHead): Writable {
     const { limit, space } = this.#buffers ?? NO_BUFFERS;
+    if (limit === 0) return this.#start(head);
     const isStream = /^text\/event-stream\b/i.test(head.headers.get('content-type') ?? '');
-    if (limit === 0 || head.isWhole === true || isStream || this.#exchange.method === 'HEAD') {
+    if (head.isWhole === true || isStream || this.#exchange.method === 'HEAD') {
       return this.#start(head);
     }
     const release = space?.take(limit) ?? null;
@@ -242,11 +243,16 @@ export class UpstreamResponse implements UpgradeSink {
     return this.#exchange.begin(head);
   }
 
-  #head(status: number, headers: HeaderList, received: ReceivedProtocol): ResponseHead {
+  #head(
+    status: number,
+    headers: HeaderList,
+    received: ReceivedProtocol,
+    isWhole = false,
+  ): ResponseHead {
     const passed = clientResponseFields(headers, received);
-    this.#rules.headerDown(passed, (text) => this.#rules.expand(text, this.#exchange, passed));
+    this.#rules.headerDown?.(passed, (text) => this.#rules.expand(text, this.#exchange, passed));
     if (this.#choice.cookie !== undefined) passed.append('Set-Cookie', this.#choice.cookie);
-    return { status, headers: passed, source: 'upstream', isBesidePreset: true };
+    return { status, headers: passed, source: 'upstream', isBesidePreset: true, isWhole };
   }
 
   #leaveForRoutes(status: number, headers: HeaderList): void {
@@ -259,3 +265,5 @@ export class UpstreamResponse implements UpgradeSink {
     }
   }
 }
+
+function nothing(): void {}

@@ -24,7 +24,12 @@ import {
   passiveVerdict,
   startActiveChecks,
 } from './health.ts';
-import { compileResponseRules, type ResponseRules, UpstreamResponse } from './response.ts';
+import {
+  compileResponseRules,
+  type ResponseBuffers,
+  type ResponseRules,
+  UpstreamResponse,
+} from './response.ts';
 import {
   MAX_SHARED_BYTES,
   MAX_SHARING_WAIT_MS,
@@ -69,6 +74,8 @@ type Outcome =
   | { readonly kind: 'failed'; readonly failure: ForwardError; readonly consumed: boolean };
 
 const NONE_TRIED: ReadonlySet<Upstream> = new Set();
+/** The outcome of nearly every attempt. */
+const ANSWERED: Outcome = { kind: 'answered', interceptor: null };
 
 /** One `reverse_proxy` of one generation. The state of its upstreams outlives it. */
 export class ReverseProxy {
@@ -87,6 +94,7 @@ export class ReverseProxy {
   readonly #coalescer: RequestCoalescer<UpstreamAnswer>;
   readonly #mayRetry: ReverseProxyOptions['mayRetry'];
   readonly #space = new BufferSpace();
+  readonly #responseBuffers: ResponseBuffers | null;
   readonly #leases: InstantLease<unknown>[] = [];
   readonly #stopChecks: () => void;
   readonly #stopListening: () => void;
@@ -97,6 +105,8 @@ export class ReverseProxy {
   constructor(config: ReverseProxyConfig, options: ReverseProxyOptions) {
     const { clock, expand } = options;
     this.#config = config;
+    const limit = config.responseBuffers;
+    this.#responseBuffers = limit === 0 ? null : { limit, space: this.#space };
     this.#clock = clock;
     this.#trustPool = readTrustPool(config.transport.tlsTrustPoolFiles);
     this.#tunnels = new Tunnels(clock, config);
@@ -220,7 +230,8 @@ export class ReverseProxy {
     const isCounted = retries !== null && retries > 0 && tryDurationMs === 0;
     const deadline = isCounted ? Infinity : this.#clock.monotonic() + tryDurationMs;
     let left = retries ?? Infinity;
-    const buffered = await this.#bufferRequest(exchange);
+    const { requestBuffers } = this.#config;
+    const buffered = requestBuffers === 0 ? null : await this.#bufferRequest(exchange);
     try {
       let tried: ReadonlySet<Upstream> = NONE_TRIED;
       let failure: ForwardError | null = null;
@@ -311,8 +322,13 @@ export class ReverseProxy {
       if (this.#verdict(status, latencyMs) === 'failed') this.#count(upstream, began);
     };
     const response = new UpstreamResponse(
-      ...([exchange, choice, this.#rules, onStatus, next, share] as const),
-      { limit: this.#config.responseBuffers, space: this.#space },
+      exchange,
+      choice,
+      this.#rules,
+      onStatus,
+      next,
+      share,
+      this.#responseBuffers,
     );
     const body = buffered?.next() ?? this.#forwarder.bodyOf(exchange);
     exchange.variables.set('upstream_hostport', upstream.address.hostport);
@@ -321,14 +337,12 @@ export class ReverseProxy {
       const connections = this.#members.connections.get(upstream);
       if (connections === undefined)
         throw new TypeError('the chosen upstream belongs to another proxy');
-      await this.#forwarder.forward(
-        {
-          ...{ exchange, address: upstream.address, connections, body },
-          bodyLength: buffered?.length ?? null,
-        },
-        response,
-      );
-      return { kind: 'answered', interceptor: response.interceptor };
+      const { address } = upstream;
+      const bodyLength = buffered?.length ?? null;
+      const attempt = { exchange, address, connections, body, bodyLength };
+      await this.#forwarder.forward(attempt, response);
+      const { interceptor } = response;
+      return interceptor === null ? ANSWERED : { kind: 'answered', interceptor };
     } catch (error) {
       response.fail();
       if (!(error instanceof ForwardError)) throw error;
@@ -339,7 +353,7 @@ export class ReverseProxy {
       this.#note(upstream, exchange, error);
       if (exchange.begun) {
         exchange.abort();
-        return { kind: 'answered', interceptor: null };
+        return ANSWERED;
       }
       if (response.isHeld) throw toHttpError(error);
       return { kind: 'failed', failure: error, consumed: body?.consumed ?? false };

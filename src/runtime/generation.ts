@@ -349,12 +349,15 @@ const PATH = /^\/\.well-known\/acme-challenge\/([A-Za-z0-9_-]+)$/;
  * are passed on, because an app behind the gateway may get certificates of its own.
  */
 function answerChallenges(handle: SiteHandler, challenges: Challenges): SiteHandler {
-  return async (exchange) => {
+  const answerChallenge = async (exchange: Exchange, token: string): Promise<void> => {
+    const found = await challenges.keyAuthorization(token);
+    if (found === null) return handle(exchange);
+    return answer(exchange, 200, { 'content-type': 'application/octet-stream' }, found);
+  };
+  return (exchange) => {
     const { method, originalTarget } = exchange;
     const token =
       method === 'GET' || method === 'HEAD' ? PATH.exec(originalTarget)?.[1] : undefined;
-    const found = token === undefined ? null : await challenges.keyAuthorization(token);
-    if (found === null) return handle(exchange);
-    return answer(exchange, 200, { 'content-type': 'application/octet-stream' }, found);
+    return token === undefined ? handle(exchange) : answerChallenge(exchange, token);
   };
 }

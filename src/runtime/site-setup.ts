@@ -1,7 +1,7 @@
 import type { Config, LogOptions, RequestLogOptions, SiteConfig } from '../config/config.ts';
 import { matchers } from '../matchers/registry.ts';
 import { registry } from '../directives/registry.ts';
-import type { Handler } from '../http/exchange.ts';
+import type { Exchange, Handler } from '../http/exchange.ts';
 import { addressSet } from '../http/forwarded.ts';
 import type { Logger } from '../kernel/log.ts';
 import type { Scope } from '../kernel/scope.ts';
@@ -88,8 +88,8 @@ export async function setUpSite(
   );
   if (claims !== null) around.unshift(claims);
   const handler = answerErrors(
-    around.reduceRight<SiteHandler>(
-      (inner, outer) => async (exchange) => outer(exchange, () => inner(exchange)),
+    around.reduceRight<(exchange: Exchange) => void | Promise<void>>(
+      (inner, outer) => (exchange) => outer(exchange, () => inner(exchange)),
       routes,
     ),
     clock,

@@ -69,7 +69,7 @@ export class Http1Adapter implements ProtocolAdapter {
 
   reportDisconnect(disconnect: DisconnectSignal): void {
     const response = this.#response;
-    response.once('close', () => {
+    response.on('close', () => {
       if (!response.writableFinished) disconnect.trigger();
     });
   }

@@ -56,7 +56,8 @@ export class PipelinedRequests {
     }
     connection.begun += 1;
     connection.unsent += 1;
-    response.once('close', () => {
+    // It closes once, so that "once" would only cost an object and a function more.
+    response.on('close', () => {
       connection.unsent -= 1;
       if (connection.isStopped && connection.unsent === RESUMED_PIPELINED) this.#goOn(connection);
     });

@@ -40,7 +40,10 @@ export function compileSite(
 }
 
 /** Wraps the handlers of a site, so that errors outside its routes get a response too. Never rejects. */
-export function answerErrors(handler: SiteHandler, clock: Clock): SiteHandler {
+export function answerErrors(
+  handler: (exchange: Exchange) => void | Promise<void>,
+  clock: Clock,
+): SiteHandler {
   return async (exchange) => {
     try {
       await handler(exchange);

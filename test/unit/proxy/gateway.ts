@@ -217,7 +217,7 @@ export async function rawOrigin(
 export async function until(
   condition: () => boolean,
   what: string,
-  limitMs = 10_000,
+  limitMs = 120_000,
 ): Promise<void> {
   const deadline = Date.now() + limitMs;
   while (!condition()) {
