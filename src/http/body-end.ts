@@ -1,6 +1,7 @@
 import type { Http2Stream } from 'node:http2';
 import type { Readable, Transform, Writable } from 'node:stream';
 import { HubgateError } from '../kernel/error.ts';
+import { hasSent } from './writable-stream.ts';
 
 /**
  * Response bodies are ended only in this module, because an HTTP/2 stream tolerates only one way. When Node
@@ -108,8 +109,8 @@ function taken(body: Writable, chunk: Buffer): Promise<void> {
     body.once('close', onClose);
     body.write(chunk, (error) => {
       body.off('close', onClose);
-      if (error instanceof Error) reject(clientLeft());
-      else resolve();
+      if (hasSent(body, error)) resolve();
+      else reject(clientLeft());
     });
   });
 }

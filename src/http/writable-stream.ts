@@ -59,6 +59,15 @@ export function givesBack(body: Writable): boolean {
 }
 
 /**
+ * Whether the system no longer reads from what was written, when the callback of a write says so. That is
+ * unknown after a failure. For a destroyed HTTP/2 stream, some versions of Node (20, 26) report success
+ * while a part of the piece still waits in the connection.
+ */
+export function hasSent(body: Writable, error: Error | null | undefined): boolean {
+  return !(error instanceof Error) && !body.destroyed;
+}
+
+/**
  * Calls `add` for each piece that is written to a body. Only needed if the length is not known in advance.
  */
 export function countWrites(body: Writable, add: (bytes: number) => void): void {

@@ -3,6 +3,7 @@
 // everything that has arrived in the meantime, and many short pauses would make that quadratic.
 
 import type { Writable } from 'node:stream';
+import { hasSent } from '../http/writable-stream.ts';
 import { NARROW_READ_BYTES, upstreamReads } from './upstream-reads.ts';
 import { upstreamWrites } from './upstream-writes.ts';
 
@@ -81,8 +82,7 @@ export class BodyFlow {
     if (!this.#isClosed) upstreamReads.wait(chunk.length);
     upstreamReads.pass(chunk, this.#body, (error) => {
       this.#took(chunk.length);
-      // After a failure, it is unknown whether the system still reads from it.
-      if (whole !== null && !(error instanceof Error)) upstreamWrites.release(whole);
+      if (whole !== null && hasSent(this.#body, error)) upstreamWrites.release(whole);
     });
     const limits = marks();
     if (this.#isHeld || this.#waiting <= limits.high) return;

@@ -1,6 +1,6 @@
 import type { OnReadOpts, Socket } from 'node:net';
 import type { Writable } from 'node:stream';
-import { givesBack } from '../http/writable-stream.ts';
+import { givesBack, hasSent } from '../http/writable-stream.ts';
 
 /**
  * Most bytes of one read of a connection to an upstream; Node's own 64 KiB cost a sixth more of a download's
@@ -111,8 +111,7 @@ class UpstreamReads {
     }
     body.write(chunk, (error) => {
       taken(error);
-      // After a failure, it is unknown whether the system still reads from it.
-      if (!(error instanceof Error)) this.#keep(Buffer.from(chunk.buffer));
+      if (hasSent(body, error)) this.#keep(Buffer.from(chunk.buffer));
     });
   }
 

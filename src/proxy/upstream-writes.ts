@@ -6,6 +6,7 @@
 import { Socket } from 'node:net';
 import type { Readable } from 'node:stream';
 import { MessageChannel } from 'node:worker_threads';
+import { hasSent } from '../http/writable-stream.ts';
 
 /** From this size on, the memory of a piece is worth releasing individually. */
 const LEAST_RELEASED_BYTES = 8 * 1024;
@@ -43,11 +44,16 @@ class UpstreamWrites {
   watch(socket: Socket): void {
     const { _write: write, _writev: writev } = Socket.prototype;
     socket._write = (piece: unknown, encoding, done): void => {
-      write.call(socket, piece, encoding, this.#isOwned(piece) ? this.#after(done, [piece]) : done);
+      write.call(
+        socket,
+        piece,
+        encoding,
+        this.#isOwned(piece) ? this.#after(socket, done, [piece]) : done,
+      );
     };
     socket._writev = (pieces, done): void => {
       const owned = pieces.map(({ chunk }) => chunk as unknown).filter((one) => this.#isOwned(one));
-      writev?.call(socket, pieces, owned.length === 0 ? done : this.#after(done, owned));
+      writev?.call(socket, pieces, owned.length === 0 ? done : this.#after(socket, done, owned));
     };
     gatherWrites(socket);
   }
@@ -55,11 +61,12 @@ class UpstreamWrites {
   #isOwned = (piece: unknown): piece is Buffer =>
     Buffer.isBuffer(piece) && this.#owned.has(piece.buffer);
 
-  #after(done: Done, pieces: readonly Buffer[]): Done {
+  #after(socket: Socket, done: Done, pieces: readonly Buffer[]): Done {
     return (error) => {
+      // Before `done`, in which the connection may end.
+      const isSent = hasSent(socket, error);
       done(error);
-      // After a failure, it is unknown whether the system still reads from it.
-      if (error instanceof Error) return;
+      if (!isSent) return;
       for (const piece of pieces) this.release(piece);
     };
   }

@@ -5,7 +5,7 @@ import http2 from 'node:http2';
 import https from 'node:https';
 import net from 'node:net';
 import { Readable, Writable } from 'node:stream';
-import { after, before, describe, it, mock } from 'node:test';
+import { after, before, describe, it, mock, type TestContext } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import { BodyFlow, WIDE_MARKS } from '../../../src/proxy/body-flow.ts';
 import {
@@ -29,7 +29,68 @@ const MAX_GIVEN_BACK = 2;
 
 const chunk = Buffer.alloc(1000);
 
+/** Bytes of a piece of which an HTTP/2 stream sends only the first part: its window is 65,535 bytes. */
+const CUT_BYTES = 128 * 1024;
+
+/** A stream that has sent as much as its window permits, of a piece that `write` writes. */
+async function cutStream(
+  test: TestContext,
+  write: (stream: http2.ClientHttp2Stream) => void,
+): Promise<http2.ClientHttp2Stream> {
+  let received = 0;
+  let isFull: () => void = () => {};
+  const full = new Promise<void>((resolve) => {
+    isFull = resolve;
+  });
+  const server = http2.createServer().on('stream', (stream) => {
+    stream.on('error', () => {});
+    const push = stream.push.bind(stream);
+    stream.push = (piece: Buffer | null, encoding) => {
+      received += piece?.length ?? 0;
+      if (received === 65_535) isFull();
+      return push(piece, encoding);
+    };
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const session = http2.connect(`http://127.0.0.1:${portOf(server)}`).on('error', () => {});
+  test.after(() => {
+    session.destroy();
+    server.close();
+  });
+  const stream = session.request({ ':method': 'PUT' }, { endStream: false });
+  stream.on('error', () => {});
+  write(stream);
+  await full;
+  return stream;
+}
+
 describe('the flow of a body', () => {
+  it('keeps the memory of a piece when its stream is destroyed, for which Node may report success while it still sends', async (test) => {
+    const piece = Buffer.allocUnsafeSlow(CUT_BYTES);
+    const nothing = (): void => {};
+    let taken = 0;
+    const stream = await cutStream(test, (body) => {
+      const write = body.write.bind(body);
+      Object.assign(body, {
+        write: (bytes: Buffer, done: (error?: Error | null) => void) =>
+          write(bytes, (error) => {
+            taken += 1;
+            done(error);
+          }),
+      });
+      const source = { pause: nothing, resume: nothing };
+      new BodyFlow(body, source, { held: nothing, taken: nothing, freed: nothing }).write(
+        piece,
+        piece,
+      );
+    });
+    stream.destroy();
+    await once(stream, 'close');
+    while (taken === 0) await turn();
+    assert.equal(piece.buffer.byteLength, CUT_BYTES);
+  });
+
   it('pauses its source above the high mark and resumes it below the low mark', () => {
     const waiting: (() => void)[] = [];
     const body = new Writable({
