@@ -69,13 +69,16 @@ describe('the flow of a body', () => {
   it('keeps the memory of a piece when its stream is destroyed, for which Node may report success while it still sends', async (test) => {
     const piece = Buffer.allocUnsafeSlow(CUT_BYTES);
     const nothing = (): void => {};
-    let taken = 0;
+    let reportTaken: () => void = () => {};
+    const taken = new Promise<void>((resolve) => {
+      reportTaken = resolve;
+    });
     const stream = await cutStream(test, (body) => {
       const write = body.write.bind(body);
       Object.assign(body, {
         write: (bytes: Buffer, done: (error?: Error | null) => void) =>
           write(bytes, (error) => {
-            taken += 1;
+            reportTaken();
             done(error);
           }),
       });
@@ -87,7 +90,7 @@ describe('the flow of a body', () => {
     });
     stream.destroy();
     await once(stream, 'close');
-    while (taken === 0) await turn();
+    await taken;
     assert.equal(piece.buffer.byteLength, CUT_BYTES);
   });
 
