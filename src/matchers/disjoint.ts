@@ -56,5 +56,7 @@ function arePathsApart(one: string, other: string): boolean {
 }
 
 function areHostsApart(one: string, other: string): boolean {
-  return PLAIN_HOST.test(one) && PLAIN_HOST.test(other) && one !== other;
+  return (
+    PLAIN_HOST.test(one) && PLAIN_HOST.test(other) && one.toLowerCase() !== other.toLowerCase()
+  );
 }

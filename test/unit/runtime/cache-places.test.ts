@@ -46,6 +46,7 @@ describe('whether a cache keeps its responses when something beside it changes (
     ['a placeholder', OWN, '', 'header /{query.x}* X-New yes'],
     ['another kind of condition', OWN, '', '@b method GET\nheader @b X-New yes'],
     ['a capture', OWN, '', '@b {\npath_regexp /(.*)\npath /b\n}\nheader @b X-New yes'],
+    ['the same host in capitals', ON_HOST, '', '@b host A.Example\nheader @b X-New yes'],
     ['a wildcard of hosts', ON_HOST, '', '@b host *.example\nheader @b X-New yes'],
     ['a path beside a host', ON_HOST, '', 'header /b X-New yes'],
   ] as const) {
