@@ -163,7 +163,7 @@ export class ResponseCache {
     if (stored === null && headers.has('range')) {
       return this.#pass(exchange, next, `fwd=${why}; detail=range`);
     }
-    return this.#ask(request);
+    return stored === null ? this.#ask(request) : store.whileRead(stored, this.#ask(request));
   }
 
   /** Joins a request to the app that is in progress, or sends one. */
@@ -262,13 +262,14 @@ export class ResponseCache {
   /** Revalidates a stale response while it is being used. */
   #revalidate(request: Request, stored: StoredResponse): void {
     const { exchange, next, group } = request;
-    const { caches } = this.#options;
+    const { caches, store } = this.#options;
     const known = this.#coalescer.find(group);
     if (known !== undefined && !this.#isOutdated(known, exchange)) return;
     if (this.#coalescer.isFull) return;
     const headers = withoutConditions(exchange.headers, validated(stored));
     const flight = this.#flightOf({ ...request, stored: null }, headers, stored, true, true);
-    void flight.ask(exchange, next).over.then(() => caches.ended());
+    const { over } = flight.ask(exchange, next);
+    void store.whileRead(stored, over).then(() => caches.ended());
   }
 
   #flightOf(
@@ -280,9 +281,9 @@ export class ResponseCache {
   ): Flight<SharedAnswer> {
     const { store, caches, clock, personalFields } = this.#options;
     const asked = { exchange, key, requestMs: clock.now(), why, fallback: stored, renewing };
-    const keep = (answer: StoredResponse, body: Buffer): void => {
+    const keep = (answer: StoredResponse): void => {
       if (caches.wasPurgedSince(flight.moment, answer.names)) return;
-      store.put({ ...answer, body });
+      store.put(answer);
       this.#coalescer.markShared(group);
     };
     const flight = this.#coalescer.start(isJoinable ? group : null, {
@@ -294,7 +295,7 @@ export class ResponseCache {
         if (admitted.kind !== 'shared') return admitted;
         const { answer } = admitted;
         if (answer.isRenewed) {
-          if (answer.isShared) keep(answer.stored, answer.stored.body);
+          if (answer.isShared) keep(answer.stored);
           return { kind: 'settle', answer };
         }
         return {
@@ -303,7 +304,7 @@ export class ResponseCache {
           complete: (body) => {
             const { trailers } = body;
             const isPersonal = personalFields.some((name) => trailers.has(name));
-            if (!isPersonal) keep(answer.stored, body.toBuffer());
+            if (!isPersonal) keep({ ...answer.stored, body: body.toBuffer() });
             flight.close();
           },
         };
@@ -340,8 +341,10 @@ export class ResponseCache {
     outcome: CacheOutcome,
     status: string,
   ): void | Promise<void> {
-    this.#options.note(exchange, outcome);
-    return giveStored(exchange, stored, status, this.#options.clock);
+    const { note, clock, store } = this.#options;
+    note(exchange, outcome);
+    const sending = giveStored(exchange, stored, status, clock);
+    return sending === undefined ? undefined : store.whileRead(stored, sending);
   }
 
   /** Sends a response that the app has just sent or confirmed. */

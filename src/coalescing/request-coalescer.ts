@@ -169,7 +169,7 @@ export class Flight<Answer> implements Task {
   close(): void {
     this.#isClosed = true;
     this.#closed();
-    this.#body?.withdraw();
+    this.#withdrawBody();
   }
 
   /**
@@ -246,6 +246,8 @@ export class Flight<Answer> implements Task {
       budget.spend(RELEASE_STEPS);
       waiting.go(outcome);
     }
+    // They begin to read before that.
+    setImmediate(() => this.#withdrawBody());
     return false;
   }
 
@@ -284,7 +286,7 @@ export class Flight<Answer> implements Task {
       },
     });
     this.#body = body;
-    if (this.#isClosed) body.withdraw();
+    if (this.#isClosed) this.#withdrawBody();
     this.#settle({ kind: 'answer', answer, body });
     return body;
   }
@@ -296,6 +298,11 @@ export class Flight<Answer> implements Task {
     this.#first?.(outcome);
     this.#first = null;
     if (this.#waiting.size > 0) this.#options.scheduler.add(this);
+  }
+
+  /** The body is held until all waiting requests have begun to read it. */
+  #withdrawBody(): void {
+    if (this.#isClosed && this.#waiting.size === 0) this.#body?.withdraw();
   }
 
   #firstLeft(): void {
