@@ -7,7 +7,7 @@ import { WRITTEN_AT_ONCE_BYTES } from './response-store.ts';
 import { ageOf, type StoredResponse, timeLeft } from './stored-response.ts';
 
 /** Sends a stored response to a client. */
-export function giveStored(
+export function sendStored(
   exchange: Exchange,
   stored: StoredResponse,
   status: string,
@@ -44,7 +44,7 @@ function hasBody({ status }: StoredResponse): boolean {
 }
 
 /** Sends an arriving response to a client. Only the first client gets its trailers. */
-export async function giveArriving(
+export async function sendArriving(
   exchange: Exchange,
   stored: StoredResponse,
   arriving: ArrivingBody,

@@ -83,7 +83,7 @@ interface BodyReader {
   /** The next chunk. */
   at: number;
   wake(): void;
-  cut(): void;
+  disconnect(): void;
 }
 
 /**
@@ -158,7 +158,7 @@ export class ArrivingBody {
     this.#memory.forget(this);
     this.#settle();
     this.#events.failed();
-    for (const reader of this.#readers) reader.cut();
+    for (const reader of this.#readers) reader.disconnect();
     this.#chunks = [];
     this.#heldBytes = 0;
   }
@@ -195,16 +195,16 @@ export class ArrivingBody {
    * Writes all of it to a client as it arrives. Resolves when the last byte has been passed on: to true if
    * the body is complete.
    *
-   * @param giveUp called if the client reads nothing, or if the body is aborted
+   * @param abort called if the client reads nothing, or if the body is aborted
    */
-  async sendTo(body: Writable, giveUp: () => void): Promise<boolean> {
-    const state = { isCut: false };
+  async sendTo(body: Writable, abort: () => void): Promise<boolean> {
+    const state = { isDisconnected: false };
     let resume: () => void = () => {};
     const reader: BodyReader = {
       at: this.#released,
       wake: () => resume(),
-      cut: () => {
-        state.isCut = true;
+      disconnect: () => {
+        state.isDisconnected = true;
         resume();
       },
     };
@@ -217,7 +217,7 @@ export class ArrivingBody {
     body.on('close', wake);
     this.#readers.add(reader);
     // Its beginning is no longer held.
-    if (this.#released > 0) reader.cut();
+    if (this.#released > 0) reader.disconnect();
     // Between two turns nobody may have read it.
     const isHeld = this.#state !== 'complete' || this.#memory.has(this);
     if (!isHeld) {
@@ -226,8 +226,8 @@ export class ArrivingBody {
     }
     try {
       for (;;) {
-        if (state.isCut || this.#state === 'failed') {
-          giveUp();
+        if (state.isDisconnected || this.#state === 'failed') {
+          abort();
           return false;
         }
         if (body.destroyed) return false;
@@ -239,8 +239,8 @@ export class ArrivingBody {
         }
         reader.at += 1;
         if (!body.write(chunk)) {
-          const cancel = this.#clock.after(MAX_STALL_MS, reader.cut);
-          while (body.writableNeedDrain && !body.destroyed && !state.isCut) await awake();
+          const cancel = this.#clock.after(MAX_STALL_MS, reader.disconnect);
+          while (body.writableNeedDrain && !body.destroyed && !state.isDisconnected) await awake();
           cancel();
         }
         this.#release();
@@ -317,7 +317,7 @@ export class ArrivingBody {
     for (const reader of this.#readers) {
       if (reader.at > this.#released) continue;
       this.#readers.delete(reader);
-      reader.cut();
+      reader.disconnect();
     }
     this.#release();
   }
@@ -348,28 +348,28 @@ export class ArrivingBody {
 /**
  * Writes a complete body at the speed of its reader. Resolves to true if all of it was passed on.
  *
- * @param giveUp called if the client reads nothing
+ * @param abort called if the client reads nothing
  */
 export async function sendWhole(
   whole: Buffer,
   body: Writable,
   clock: Clock,
-  giveUp: () => void,
+  abort: () => void,
 ): Promise<boolean> {
   for (let at = 0; at < whole.length; at += PIECE_BYTES) {
     if (body.destroyed) return false;
     const piece = whole.subarray(at, at + PIECE_BYTES);
     // Nobody waits until the last piece is written. It is a copy, so that it keeps nothing else in memory.
     if (at + PIECE_BYTES >= whole.length) body.write(Buffer.from(piece));
-    else if (!body.write(piece)) await drained(body, clock, giveUp);
+    else if (!body.write(piece)) await drained(body, clock, abort);
   }
   return !body.destroyed;
 }
 
-function drained(body: Writable, clock: Clock, giveUp: () => void): Promise<void> {
+function drained(body: Writable, clock: Clock, abort: () => void): Promise<void> {
   return new Promise((resolve) => {
     const cancel = clock.after(MAX_STALL_MS, () => {
-      giveUp();
+      abort();
       settle();
     });
     const settle = (): void => {

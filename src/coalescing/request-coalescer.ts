@@ -134,7 +134,7 @@ export class RequestCoalescer<Answer> {
 }
 
 interface Waiting<Answer> {
-  go(outcome: Outcome<Answer>): void;
+  resolve(outcome: Outcome<Answer>): void;
 }
 
 /** One request to the app on behalf of all equal requests that arrive in the meantime. */
@@ -176,7 +176,7 @@ export class Flight<Answer> implements Task {
    * Sends the request. `outcome` resolves when the outcome is known, `finished` when the handlers are done
    * (or rejects with what they throw), and `over` when the response has arrived completely as well.
    */
-  ask(
+  fetch(
     exchange: Exchange,
     next: Next,
   ): { outcome: Promise<Outcome<Answer>>; finished: Promise<void>; over: Promise<void> } {
@@ -220,7 +220,7 @@ export class Flight<Answer> implements Task {
   join(exchange: Exchange): Promise<Outcome<Answer>> {
     return new Promise((resolve) => {
       const waiting: Waiting<Answer> = {
-        go: (outcome) => {
+        resolve: (outcome) => {
           if (!this.#waiting.delete(waiting)) return;
           forget();
           stop();
@@ -229,11 +229,11 @@ export class Flight<Answer> implements Task {
       };
       this.#waiting.add(waiting);
       const forget = exchange.onAbandoned(() => {
-        waiting.go({ kind: 'left' });
+        waiting.resolve({ kind: 'left' });
         this.#abandonIfUnwanted();
       });
       const { clock, maxWaitMs } = this.#options;
-      const stop = clock.after(maxWaitMs, () => waiting.go({ kind: 'passed' }));
+      const stop = clock.after(maxWaitMs, () => waiting.resolve({ kind: 'passed' }));
     });
   }
 
@@ -244,7 +244,7 @@ export class Flight<Answer> implements Task {
     for (const waiting of this.#waiting) {
       if (budget.isSpent) return true;
       budget.spend(RELEASE_STEPS);
-      waiting.go(outcome);
+      waiting.resolve(outcome);
     }
     // They begin to read before that.
     setImmediate(() => this.#withdrawBody());

@@ -86,7 +86,7 @@ describe('request coalescing', () => {
     const shared = new Shared();
     const app = new App();
     const flight = shared.start();
-    const { outcome } = flight.ask(fakeExchange({}), app.answer);
+    const { outcome } = flight.fetch(fakeExchange({}), app.answer);
     let released = 0;
     const joined = Array.from({ length: 1_000 }, async () => {
       const one = await shared.join(flight);
@@ -110,7 +110,7 @@ describe('request coalescing', () => {
   it('makes no request wait longer than its limit', async () => {
     const shared = new Shared();
     const flight = shared.start();
-    void flight.ask(fakeExchange({}), new App().answer);
+    void flight.fetch(fakeExchange({}), new App().answer);
     const one = shared.join(flight);
     shared.clock.advance(5_000);
     assert.equal((await one).kind, 'passed');
@@ -123,7 +123,7 @@ describe('request coalescing', () => {
       const flight = shared.start();
       const first = client();
       const second = client();
-      const { outcome, finished } = flight.ask(first.exchange, app.answer);
+      const { outcome, finished } = flight.fetch(first.exchange, app.answer);
       finished.catch(() => {});
       const joined = shared.join(flight, second.exchange);
       first.leave();
@@ -147,7 +147,7 @@ describe('request coalescing', () => {
     const shared = new Shared();
     const app = new App();
     const flight = shared.start();
-    const { finished } = flight.ask(fakeExchange({}), app.answer);
+    const { finished } = flight.fetch(fakeExchange({}), app.answer);
     app.respond();
     await finished;
     const outcome = await shared.join(flight);
@@ -163,7 +163,7 @@ describe('request coalescing', () => {
     const shared = new Shared();
     const app = new App();
     const flight = shared.start();
-    const { outcome, finished } = flight.ask(fakeExchange({}), app.answer);
+    const { outcome, finished } = flight.fetch(fakeExchange({}), app.answer);
     const joined = Array.from({ length: 25 }, () => shared.join(flight));
     app.respond();
     await finished;
