@@ -21,6 +21,26 @@ const OVERRIDES = new Set([
   'x-forwarded-scheme',
   'x-forwarded-path',
   'x-forwarded-server',
+  'x-forwarded-uri',
+  'x-forwarded-ssl',
+  'x-original-uri',
+  'x-override-url',
+  'x-envoy-original-path',
+  'x-http-path',
+  'x-url-scheme',
+  'front-end-https',
+  // Next.js, in versions that trust what should come from their own servers only (CVE-2024-46982 and others).
+  'x-middleware-prefetch',
+  'x-middleware-rewrite',
+  'x-middleware-subrequest',
+  'x-invoke-path',
+  'x-invoke-query',
+  'x-invoke-status',
+  'x-matched-path',
+  'x-now-route-matches',
+  // React Router (CVE-2025-43864, CVE-2025-43865).
+  'x-react-router-spa-mode',
+  'x-react-router-prerender-data',
 ]);
 
 /** What a trusted proxy says about the request; apps create links from it. */

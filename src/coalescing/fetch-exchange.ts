@@ -61,7 +61,7 @@ export class FetchExchange extends ExchangeResponse implements Exchange {
   /** Request fields that decided something on the way, in lower case. */
   readonly decidingFields = new Set<string>();
   /** Something else on which the response depends, so that it cannot be shared; null if there is nothing. */
-  unsharedBy: 'client' | 'file' | null = null;
+  unsharedBy: Extract<Dependence, string> | null = null;
   readonly #parent: Exchange;
   readonly #sink: FetchSink;
   readonly #isAlone: boolean;

@@ -50,7 +50,7 @@ function compile({ operations }: RequestHeaderConfig, { expand }: HandlerContext
     const { headers } = exchange;
     // A client's own field is the authority that it asks for, however it has sent it.
     if (changesHost) headers.set('Host', exchange.host);
-    apply(headers, (template) => expand(template, exchange));
+    apply(headers, (text) => expand(text, exchange, undefined, undefined, 'request'));
     if (changesHost) exchange.host = headers.getAll('host').at(-1) ?? exchange.host;
     return next();
   };

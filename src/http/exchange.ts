@@ -153,7 +153,12 @@ export interface Exchange {
 }
 
 /** Something that a response depends on and that a cache does not see. */
-export type Dependence = { readonly field: string } | 'client' | 'file';
+export type Dependence =
+  | { readonly field: string }
+  | 'client'
+  | 'file'
+  /** The end of the connection ends the body, so it may be cut. */
+  | 'length';
 
 /** The conditions under which a body is lent. */
 export interface BodyLease {
@@ -277,13 +282,15 @@ export type Next = (exchange?: Exchange) => void | Promise<void>;
 /**
  * Replaces the `{…}` placeholders in a template with their values for this exchange. Placeholders of the
  * response are replaced only if its fields are given. If `encode` is given, each value passes through it; the
- * text around the placeholders does not.
+ * text around the placeholders does not. What a placeholder reads is something that the response depends on,
+ * unless the text is for a field of the request: then the app says with `Vary` what its response depends on.
  */
 export type Expand = (
   template: string,
   exchange: Exchange,
   response?: HeaderList,
   encode?: (value: string) => string,
+  purpose?: 'request',
 ) => string;
 
 /** Characters of a host or a path that a log line contains. */

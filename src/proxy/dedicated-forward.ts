@@ -8,6 +8,7 @@ import {
   type ForwardRequest,
   type ForwardSink,
   MAX_HEAD_BYTES,
+  noteLength,
 } from './forwarding.ts';
 import { ForwardError } from './forward-error.ts';
 import { permittedTrailers } from './trailers.ts';
@@ -141,7 +142,9 @@ class LoneExchange {
     this.#lifecycle.limit(0);
     // RFC 9110 §10.1.1: with a final response, the request needs no body.
     this.#stopWaiting();
-    const body = this.#sink.onHead(statusCode, HeaderList.fromRaw(rawHeaders), '1.1');
+    const headers = HeaderList.fromRaw(rawHeaders);
+    noteLength(this.#request.client, statusCode, headers);
+    const body = this.#sink.onHead(statusCode, headers, '1.1');
     if (body === null) this.#lifecycle.finish();
     else this.#pass(response, body);
   }

@@ -14,6 +14,7 @@ import {
   MAX_HEAD_BYTES,
   MAX_STALL_MS,
   MAX_WAITING_REQUESTS,
+  noteLength,
   type RequestingClient,
   type TransportSettings,
 } from './forwarding.ts';
@@ -241,6 +242,7 @@ class ForwardHandler implements Dispatcher.DispatchHandler, Source, FlowListener
       this.#phase = 'responding';
       if (status === 204 || status === 304) this.#framing = 'none';
       else if (headers.has('transfer-encoding')) this.#framing = 'chunks';
+      noteLength(this.#client, status, headers);
       this.#body = this.#sink.onHead(status, headers, '1.1');
       this.#body?.on('error', this.#onBodyError);
       if (this.#body !== null) this.#flow = new BodyFlow(this.#body, this, this);

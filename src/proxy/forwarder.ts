@@ -117,7 +117,8 @@ export class Forwarder {
 
   #changeFields(fields: HeaderList, exchange: Exchange): void {
     if (this.#config.headerUp.length === 0) return;
-    this.#headerUp(fields, (template) => this.#options.expand(template, exchange));
+    const { expand } = this.#options;
+    this.#headerUp(fields, (text) => expand(text, exchange, undefined, undefined, 'request'));
   }
 
   /** Everything that an upstream would see of an exchange. */
@@ -165,7 +166,12 @@ export class Forwarder {
       root: resolveRootSymlink ? withoutLinks(directory) : directory,
       scriptName,
       pathInfo: pathInfo === '' ? remainderOf(exchange) : pathInfo,
-      env: new Map(env.map(({ name, value }) => [name, expand(value, exchange)])),
+      env: new Map(
+        env.map(({ name, value }) => [
+          name,
+          expand(value, exchange, undefined, undefined, 'request'),
+        ]),
+      ),
     });
     const contentLength = exchange.headers.get('content-length') ?? null;
     const { method, log } = exchange;

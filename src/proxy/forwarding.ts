@@ -76,4 +76,14 @@ export interface Connections {
 }
 
 /** The client that waits for the response, from the view of an exchange. */
-export type RequestingClient = Pick<Exchange, 'abandoned' | 'onAbandoned'>;
+export type RequestingClient = Pick<Exchange, 'abandoned' | 'onAbandoned' | 'dependsOn'>;
+
+/** RFC 9112 §8: nothing shows that a body without length and chunks was cut. */
+export function noteLength(
+  { dependsOn }: RequestingClient,
+  status: number,
+  headers: HeaderList,
+): void {
+  if (dependsOn === undefined || status === 204 || status === 304) return;
+  if (!headers.has('content-length') && !headers.has('transfer-encoding')) dependsOn('length');
+}

@@ -10,6 +10,8 @@ import { sep } from 'node:path';
 
 /** Parts of a path that `{path.N}` can refer to. */
 const MAX_PATH_PARTS = 1_000;
+/** Placeholders for the address of a client. */
+const OF_CLIENT = new Set(['remote', 'remote_host', 'remote_port', 'client_ip']);
 /** Labels of a host (RFC 1035 §2.3.4: 255 bytes). */
 const MAX_LABELS = 128;
 
@@ -17,15 +19,28 @@ const MAX_LABELS = 128;
  * Replaces the request placeholders of the Hubfile. What is not a known placeholder stays as it is;
  * `\{` and `\}` are braces. What a placeholder brings in is not looked through again.
  */
-export const expandPlaceholders: Expand = (template, exchange, response, encode) => {
+export const expandPlaceholders: Expand = (template, exchange, response, encode, purpose) => {
   if (!template.includes('{')) return template;
   return template.replace(PLACEHOLDER, (match: string, name: string | undefined) => {
     if (name === undefined) return match.slice(1);
-    const value = lookUp(shortName(name), exchange, response);
+    const short = shortName(name);
+    const value = lookUp(short, exchange, response);
     if (value === undefined) return match;
+    if (purpose !== 'request') noteDependence(short, exchange);
     return encode === undefined ? value : encode(value);
   });
 };
+
+/**
+ * A response in which this placeholder is used may not be for others. Handlers before a cache may have set a variable
+ * by anything.
+ */
+function noteDependence(name: string, { dependsOn }: Exchange): void {
+  if (dependsOn === undefined) return;
+  if (name.startsWith('header.')) dependsOn({ field: name.slice('header.'.length) });
+  else if (name.startsWith('cookie.')) dependsOn({ field: 'cookie' });
+  else if (name.startsWith('vars.') || OF_CLIENT.has(name)) dependsOn('client');
+}
 
 /** The key of a `vars` variable among those of the exchange. */
 export function variableKey(name: string): string {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { Agent, createServer, get, type IncomingMessage, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { type AddressInfo, createServer as createConnectionServer } from 'node:net';
 import { describe, it, type TestContext } from 'node:test';
 import { freePort } from '../support/free-port.ts';
 import { startLibraryGateway } from '../support/gateway.ts';
@@ -236,6 +236,35 @@ describe('cache, concurrent requests for the same URL', () => {
     const again = send(`${app.url}/a`);
     (await app.question(2)).response.writeHead(200, SHARED).end('whole');
     assert.equal((await again).body, 'whole');
+  });
+
+  it('does not store a response that may be cut, because only the end of the connection ends it', async (test) => {
+    const app = createConnectionServer((socket) => {
+      socket.on('error', () => {});
+      socket.once('data', (request: Buffer) => {
+        const length = request.includes('/length') ? 'Content-Length: 4\r\n' : '';
+        socket.end(
+          `HTTP/1.1 200 OK\r\nCache-Control: public, max-age=60\r\nConnection: close\r\n${length}\r\nhalf`,
+        );
+      });
+    });
+    app.listen(0, '127.0.0.1');
+    await once(app, 'listening');
+    test.after(() => app.close());
+    const { port: own } = app.address() as AddressInfo;
+    const port = await freePort();
+    const site = `http://127.0.0.1:${port} {\ncache\nreverse_proxy 127.0.0.1:${own}\n}\n`;
+    await startLibraryGateway(test, site, undefined, silentLogger);
+    const statusOf = async (path: string): Promise<string> => {
+      const { headers, body } = await send(`http://127.0.0.1:${port}${path}`);
+      assert.equal(body, 'half');
+      return String(headers['cache-status']);
+    };
+    for (let round = 0; round < 2; round += 1) {
+      assert.match(await statusOf('/'), /fwd=uri-miss; fwd-status=200; detail=length/);
+    }
+    assert.match(await statusOf('/length'), /stored/);
+    assert.match(await statusOf('/length'), /hit/);
   });
 
   it('stops making clients wait once it knows that the response cannot be shared', async (test) => {

@@ -208,6 +208,22 @@ describe('cache, with signed-in users', () => {
       ['X-HTTP-Method-Override', evil],
       ['X-Method-Override', evil],
       ['X-Host', evil],
+      ['X-Original-URI', `/${evil}`],
+      ['X-Override-URL', `/${evil}`],
+      ['X-Envoy-Original-Path', `/${evil}`],
+      ['X-HTTP-Path', `/${evil}`],
+      ['X-URL-Scheme', evil],
+      ['Front-End-Https', evil],
+      ['X-Middleware-Prefetch', evil],
+      ['X-Middleware-Rewrite', evil],
+      ['X-Middleware-Subrequest', evil],
+      ['X-Invoke-Path', `/${evil}`],
+      ['X-Invoke-Status', evil],
+      ['X-Invoke-Query', evil],
+      ['X-Matched-Path', `/${evil}`],
+      ['X-Now-Route-Matches', evil],
+      ['X-React-Router-SPA-Mode', evil],
+      ['X-React-Router-Prerender-Data', evil],
       ['Accept-Encoding', `${evil},${'x'.repeat(300)}`],
     ];
     for (const [index, [name, value]] of attacks.entries()) {
@@ -231,5 +247,76 @@ describe('cache, with signed-in users', () => {
     await send(url, { headers: [['Content-Length', '4']], body: 'evil' });
     const { headers } = await send(url);
     assert.match(String(headers['cache-status']), /fwd=uri-miss/);
+  });
+
+  it('does not let placeholders after it bring one client’s fields into the responses of others', async (test) => {
+    const app = createServer(({ url }, response) => {
+      response.writeHead(200, { 'Cache-Control': 'public, max-age=60' });
+      response.end(`page at ${url}`);
+    });
+    app.listen(0, '127.0.0.1');
+    await once(app, 'listening');
+    test.after(() => {
+      app.closeAllConnections();
+      app.close();
+    });
+    const { port: appPort } = app.address() as AddressInfo;
+    const port = await freePort();
+    const toApp = `reverse_proxy 127.0.0.1:${appPort}`;
+    const routes = [
+      `header X-A {header.X-Field}\n${toApp}`,
+      `header X-A {cookie.field}\n${toApp}`,
+      'redir https://example.com/{header.X-Field} 301',
+      `rewrite * /{header.X-Field}\n${toApp}`,
+      `rewrite * /{cookie.field}\n${toApp}`,
+      `uri replace /5 /{header.X-Field}\n${toApp}`,
+      `map {header.X-Field} {who} {\nevil evil\ndefault good\n}\nrewrite * /{who}\n${toApp}`,
+      `vars who {header.X-Field}\nrewrite * /{vars.who}\n${toApp}`,
+      `rewrite * /{vars.before}\n${toApp}`,
+      `${toApp} {\nheader_down X-A {header.X-Field}\n}`,
+      `${toApp} {\nrewrite /{header.X-Field}\n}`,
+      '@evil expression `{header.X-Field} == "evil"`\nrespond @evil evil\nrespond good',
+    ];
+    const lines = routes.map(
+      (route, index) =>
+        `handle /${index}* {\nroute {\nvars before {header.X-Field}\ncache {\nttl 1m\n}\n${route}\n}\n}\n`,
+    );
+    await startGateway(test, `http://127.0.0.1:${port} {\n${lines.join('')}}\n`);
+    for (const [index, route] of routes.entries()) {
+      const url = `http://127.0.0.1:${port}/${index}`;
+      const evil = await send(url, {
+        headers: [
+          ['X-Field', 'evil'],
+          ...(route.includes('cookie') ? [['Cookie', 'field=evil'] as const] : []),
+        ],
+      });
+      assert.match(JSON.stringify([evil.body, evil.headers]), /evil/, route);
+      const { body, headers } = await send(url);
+      assert.doesNotMatch(JSON.stringify([body, headers]), /evil/, route);
+    }
+  });
+
+  it('shares the responses of an app that gets the address of the client', async (test) => {
+    const seen: unknown[] = [];
+    const app = createServer(({ headers }, response) => {
+      seen.push(headers['x-real-ip']);
+      response.writeHead(200, { 'Cache-Control': 'public, max-age=60' });
+      response.end('page');
+    });
+    app.listen(0, '127.0.0.1');
+    await once(app, 'listening');
+    test.after(() => {
+      app.closeAllConnections();
+      app.close();
+    });
+    const { port: appPort } = app.address() as AddressInfo;
+    const port = await freePort();
+    const proxy = `reverse_proxy 127.0.0.1:${appPort} {\nheader_up X-Real-IP {remote_host}\n}`;
+    await startGateway(test, `http://127.0.0.1:${port} {\ncache\n${proxy}\n}\n`);
+    for (const status of [/stored/, /hit/]) {
+      const { headers } = await send(`http://127.0.0.1:${port}/`);
+      assert.match(String(headers['cache-status']), status);
+    }
+    assert.deepEqual(seen, ['127.0.0.1']);
   });
 });
