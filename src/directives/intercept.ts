@@ -1,11 +1,11 @@
 import { withPreset } from '../http/preset-fields.ts';
 import { Writable } from 'node:stream';
 import type { HandlerData } from '../config/routes.ts';
-import { ANY_RESPONSE, responseMatcherMembers } from '../config/response-matcher.ts';
+import { ANY_RESPONSE, responseMatcherMembers } from '../config/shape-routes.ts';
 import { list, nullable, object } from '../config/shape.ts';
 import { count } from '../config/shape-values.ts';
 import type { OptionTable } from '../hubfile/cursor.ts';
-import { ResponseMatchers } from '../hubfile/response-matchers.ts';
+import { ResponseMatchers } from '../hubfile/named-matchers.ts';
 import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
 import type { Handler, ResponseHead } from '../http/exchange.ts';
 import { OF_THE_BODY } from '../http/preset-fields.ts';

@@ -1,6 +1,6 @@
-import { ANY_RESPONSE } from '../../config/response-matcher.ts';
+import { ANY_RESPONSE } from '../../config/shape-routes.ts';
 import type { Cursor } from '../../hubfile/cursor.ts';
-import type { ResponseMatchers } from '../../hubfile/response-matchers.ts';
+import type { ResponseMatchers } from '../../hubfile/named-matchers.ts';
 import type { Scope } from '../../hubfile/scope.ts';
 import { count } from '../../hubfile/values.ts';
 import type { ReverseProxyConfig } from '../../proxy/proxy-config.ts';

@@ -15,7 +15,7 @@ import {
   watchLimits,
   writeAhead,
 } from '../../../src/server/node-internals.ts';
-import { unparsedOf } from '../../../src/server/raw-query.ts';
+import { unparsedOf } from '../../../src/server/strict-request.ts';
 import { portOf } from '../http/exchange-server.ts';
 
 /** A port whose connections go to a server that never listens, as the listeners do it. */
