@@ -68,7 +68,7 @@ const COMMANDS = {
   outbox: async (output) => (await import('./commands/outbox.ts')).outboxCommand(output),
   'list-certificates': async (output) =>
     (await import('./commands/list-certificates.ts')).listCertificatesCommand(output),
-  environ: async (output) => (await import('./commands/environ.ts')).environCommand(output),
+  environ: async (output) => (await import('./commands/version.ts')).environCommand(output),
   version: async (output) => (await import('./commands/version.ts')).versionCommand(output),
 } satisfies Record<string, (output: Output) => Promise<Command>>;
 
@@ -156,7 +156,7 @@ const EXAMPLES: Readonly<Record<string, readonly string[]>> = {
 };
 
 /** Adds colour, examples and the page with further information to the help of a command. */
-export function describeFurther(command: Command): void {
+function describeFurther(command: Command): void {
   command.configureHelp({
     styleTitle: (text) => styleText('bold', text),
     styleCommandText: (text) => styleText('cyan', text),

@@ -1,6 +1,6 @@
 import { copyButton, element, find } from './element.ts';
 import type { MatcherSpec } from '../hub/matcher.ts';
-import type { DebuggerSettings } from './token-panel.ts';
+import type { DebuggerSettings } from './token.ts';
 
 /** The last action, to be shown as code. */
 export type Action =
@@ -80,7 +80,7 @@ source.onmessage = ({ lastEventId, data }) => console.log(lastEventId, data);`;
 }
 
 /** Quotes a text for a POSIX shell. */
-export function quoted(text: string): string {
+function quoted(text: string): string {
   return `'${text.replaceAll("'", "'\\''")}'`;
 }
 

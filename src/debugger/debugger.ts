@@ -3,7 +3,8 @@
 import type { MatcherSpec } from '../hub/matcher.ts';
 import { showCode, grantAdvice, tokenCommand } from './as-code.ts';
 import { copyButton, shortId, element, find, linesOf } from './element.ts';
-import { type DebuggerSettings, explain } from './token-panel.ts';
+import type { DebuggerSettings } from './token.ts';
+import { explain } from './token-panel.ts';
 import { follow, isGap, type StreamState } from './stream.ts';
 import { Subscribers } from './subscribers.ts';
 import { Traffic } from './traffic.ts';

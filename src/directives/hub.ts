@@ -260,7 +260,7 @@ export const hub: HandlerDirective<HubPlaceConfig> = { data, syntax, compile };
  *         tls_trust_pool <pem file>
  *     }
  */
-export function outbox(cursor: Cursor): OutboxConfig {
+function outbox(cursor: Cursor): OutboxConfig {
   const url = new Secret(cursor.argument('a URL such as postgres://USER@HOST:5432/DATABASE').text);
   return cursor.options<OutboxConfig>(
     { ...defaultOutbox, url },
@@ -289,7 +289,7 @@ export function outbox(cursor: Cursor): OutboxConfig {
  *         }
  *     }
  */
-export function issuer(cursor: Cursor): IssuerConfig {
+function issuer(cursor: Cursor): IssuerConfig {
   const id = text(cursor, 'the id of an issuer, as in the iss claim of its tokens');
   const empty: IssuerConfig = { id, authorizationServer: false, publisher: null, subscriber: null };
   return cursor.options(empty, {
@@ -319,13 +319,13 @@ function only(
   return cursor.fail(cursor.span, 'mutually-exclusive', 'jwt and jwks_uri are mutually exclusive');
 }
 
-export function jwt(cursor: Cursor): StaticKeySource {
+function jwt(cursor: Cursor): StaticKeySource {
   const key = new Secret(cursor.argument('a key').text);
   const algorithm = cursor.optional()?.text ?? null;
   return cursor.origins.of(cursor.span, { kind: 'jwt', key, algorithm });
 }
 
-export function jwksUri(cursor: Cursor): JwksKeySource {
+function jwksUri(cursor: Cursor): JwksKeySource {
   const uri = name(cursor, 'the URL of a JWK Set');
   const algorithms = cursor.rest().map((word) => word.text);
   const start: JwksKeySource = { ...defaultJwks, uri, algorithms };

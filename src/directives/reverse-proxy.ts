@@ -16,7 +16,7 @@ import {
   statusClasses,
 } from '../hubfile/values.ts';
 import { dynamicUpstreams } from './reverse-proxy/dynamic.ts';
-import { handleResponse, replaceStatus } from './reverse-proxy/handle-response.ts';
+import { handleResponse, replaceStatus } from './intercept.ts';
 import { ResponseMatchers } from '../hubfile/named-matchers.ts';
 import { positiveDuration, proxyTransport } from './reverse-proxy/transport.ts';
 import {

@@ -140,11 +140,11 @@ export function tokenCookies(
 }
 
 /** The `Set-Cookie` values that delete the cookies of {@link tokenCookies}. */
-export function deletedCookies(attributes: CookieAttributes): readonly string[] {
+function deletedCookies(attributes: CookieAttributes): readonly string[] {
   return [setCookie(attributes, '', 0), setCookie(markAttributes(attributes), '', 0)];
 }
 
-export function isTooLarge({ name }: CookieAttributes, token: string): boolean {
+function isTooLarge({ name }: CookieAttributes, token: string): boolean {
   return name.length + token.length > MAX_COOKIE_BYTES;
 }
 

@@ -13,8 +13,7 @@ import { parseUrl, requireUrl } from '../kernel/parse-url.ts';
 import { quotedString } from '../http/field-values.ts';
 import { linkedPages } from './link.ts';
 import { answer, answerError } from '../http/answer.ts';
-import { clientNetwork } from '../http/client-network.ts';
-import { type RateZone, verdictOf } from '../http/rate-limits.ts';
+import { clientNetwork, type RateZone, verdictOf } from '../http/rate-limits.ts';
 import { withoutSecretParts } from '../kernel/secret.ts';
 
 export interface LivePagesOptions {

@@ -4,7 +4,7 @@ import { authorizationDetails } from '../auth/mint.ts';
 import { decodeTokenLifetime } from '../auth/unverified-token.ts';
 import type { TokenExchangeConfig } from '../config/config.ts';
 import type { Expand } from '../http/exchange.ts';
-import { fairShareNetwork } from '../http/client-network.ts';
+import { fairShareNetwork } from '../http/rate-limits.ts';
 import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
 import { FairQueue } from '../kernel/semaphore.ts';
 import {

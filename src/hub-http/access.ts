@@ -7,6 +7,7 @@ import {
 import type { Exchange } from '../http/exchange.ts';
 import type { Profile } from '../hub/profile.ts';
 import { originList } from './cors.ts';
+import type { Identity } from './identity.ts';
 import { RefusalLog, RefusedRequest } from './refusal.ts';
 import { requireUrl } from '../kernel/parse-url.ts';
 import { cookieValue } from '../http/field-values.ts';
@@ -152,7 +153,7 @@ function logRefusal(exchange: Exchange, diagnosis: Diagnosis): void {
 }
 
 /** How a request presents its token. */
-export type Credential =
+type Credential =
   | { readonly kind: 'none' }
   /** A malformed `Authorization` (RFC 6750 §3.1 `invalid_request`). */
   | { readonly kind: 'malformed' }
@@ -161,7 +162,7 @@ export type Credential =
 const NO_CREDENTIAL: Credential = { kind: 'none' };
 
 /** If there is a header, it decides, even if it is invalid; otherwise the cookie. */
-export function credentialOf(exchange: Exchange, cookieName: string): Credential {
+function credentialOf(exchange: Exchange, cookieName: string): Credential {
   return headerCredential(exchange) ?? cookieCredential(exchange, cookieName) ?? NO_CREDENTIAL;
 }
 
@@ -193,7 +194,7 @@ const MIN_QUERY_TOKEN = 41;
  * The credential of a 0.x client, for a hub that accepts them: the header, the query parameter
  * `authorization`, the cookie (with its configured name, then with its old one).
  */
-export function legacyCredentialOf(
+function legacyCredentialOf(
   exchange: Exchange,
   cookieName: string,
   legacyCookieName: string,
@@ -211,38 +212,4 @@ function queryCredential(exchange: Exchange): Credential | null {
   const [token, ...others] = valuesOf(parseQuery(exchange.target) ?? [], 'authorization');
   if (typeof token !== 'string' || others.length > 0) return null;
   return token.length < MIN_QUERY_TOKEN ? null : { kind: 'token', token, via: 'query' };
-}
-
-/** The identity of the hub for one request. */
-export interface Identity {
-  /** The audience that a token must have, and `resource` in the metadata. */
-  readonly resource: string;
-  readonly metadataUrl: string;
-}
-
-/**
- * Determines the identity of the hub from the URL that a client has used; null if the request names no host.
- * Only the connection decides, never a forwarded header. A hub behind another TLS endpoint sets its
- * `resource_identifier`.
- */
-export function createIdentity(
-  hubPath: string,
-  resourceIdentifier: string | null,
-): (exchange: Exchange) => Identity | null {
-  const metadata = metadataPath(hubPath);
-  if (resourceIdentifier !== null) {
-    const { origin } = requireUrl(resourceIdentifier);
-    const pinned = { resource: resourceIdentifier, metadataUrl: origin + metadata };
-    return ({ host }) => (host === '' ? null : pinned);
-  }
-  return ({ scheme, host }) => {
-    if (host === '') return null;
-    const origin = `${scheme}://${host}`;
-    return { resource: origin + hubPath, metadataUrl: origin + metadata };
-  };
-}
-
-/** RFC 9728 §3.1: the well-known segment goes before the resource's own path. */
-export function metadataPath(hubPath: string): string {
-  return `/.well-known/oauth-protected-resource${hubPath}`;
 }

@@ -1,10 +1,10 @@
 import { readsLegacyTokens } from '../auth/verify.ts';
-import type { DebuggerSettings } from '../debugger/token-panel.ts';
+import type { DebuggerSettings } from '../debugger/token.ts';
 import { answer } from '../http/answer.ts';
 import { DESIGN_CSS, MARK_SVG } from '../http/page.ts';
 import type { Exchange } from '../http/exchange.ts';
 import { createScriptAnswer, type HubEndpoint } from './endpoint.ts';
-import type { Identity } from './access.ts';
+import type { Identity } from './identity.ts';
 import { createPlaygroundToken } from './playground.ts';
 import { methodNotAllowed, notFound } from './refusal.ts';
 

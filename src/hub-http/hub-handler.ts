@@ -1,7 +1,8 @@
 import type { Exchange, Handler } from '../http/exchange.ts';
 import { answer, answerError } from '../http/answer.ts';
 import { isAt, isWithin, pathOf } from '../http/request-path.ts';
-import { createAccess, createIdentity, type Identity, metadataPath } from './access.ts';
+import { createAccess } from './access.ts';
+import { createIdentity, type Identity, metadataPath } from './identity.ts';
 import { createCors, createForeignOrigin } from './cors.ts';
 import { createDebugger } from './debugger-page.ts';
 import { type HubEndpoint, createScriptAnswer } from './endpoint.ts';

@@ -5,7 +5,7 @@ import type { Exchange } from '../http/exchange.ts';
 import { utf8Field } from '../http/header-list.ts';
 import type { HubEndpoint } from './endpoint.ts';
 import { parseQuery, valuesOf } from './form.ts';
-import type { Identity } from './access.ts';
+import type { Identity } from './identity.ts';
 import { notFound } from './refusal.ts';
 
 /** Validity of a token of the playground, in milliseconds. */

@@ -12,7 +12,8 @@ import { answer } from '../http/answer.ts';
 import type { Exchange } from '../http/exchange.ts';
 import { codeOf, messageOf } from '../kernel/error.ts';
 import type { Budget, Scheduler } from '../kernel/scheduler.ts';
-import { type Access, grantMissing, type Identity } from './access.ts';
+import { type Access, grantMissing } from './access.ts';
+import type { Identity } from './identity.ts';
 import { FORM, mediaType, readBody, type FormField, parseForm, valuesOf } from './form.ts';
 import { badRequest, methodNotAllowed, RefusedRequest } from './refusal.ts';
 

@@ -1,7 +1,7 @@
 import { answer } from '../http/answer.ts';
 import type { Exchange } from '../http/exchange.ts';
 import { reasonPhrase } from '../http/errors.ts';
-import type { Identity } from './access.ts';
+import type { Identity } from './identity.ts';
 import type { Diagnosis } from '../auth/verify.ts';
 import type { LogFields } from '../kernel/log.ts';
 

@@ -10,7 +10,8 @@ import { sessionMark } from '../http/session-mark.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { codeOf, messageOf } from '../kernel/error.ts';
 import type { Scheduler } from '../kernel/scheduler.ts';
-import { type Access, accessRevoked, type Identity } from './access.ts';
+import { type Access, accessRevoked } from './access.ts';
+import type { Identity } from './identity.ts';
 import {
   FORM,
   mediaType,

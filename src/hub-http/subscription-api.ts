@@ -9,7 +9,8 @@ import type { Exchange } from '../http/exchange.ts';
 import { utf8Field } from '../http/header-list.ts';
 import { quotedString } from '../http/field-values.ts';
 import type { Budget, Scheduler } from '../kernel/scheduler.ts';
-import { type Access, grantMissing, type Identity } from './access.ts';
+import { type Access, grantMissing } from './access.ts';
+import type { Identity } from './identity.ts';
 import { badRequest, methodNotAllowed, notFound } from './refusal.ts';
 
 export interface SubscriptionApiSettings {

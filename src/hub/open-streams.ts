@@ -304,7 +304,7 @@ export class OpenStreams {
 }
 
 /** All open streams of a hub, indexed by everything that can end them together. */
-export class StreamRegistry {
+class StreamRegistry {
   readonly #all = new Set<Subscriber>();
   readonly #byToken = new Map<string, Set<Subscriber>>();
   readonly #bySession = new Map<string, Set<Subscriber>>();

@@ -202,7 +202,7 @@ function indexKey(origin: string, pathPrefix: string): string {
   return `${origin} ${pathPrefix}`;
 }
 
-export type TemplateMatcher = Extract<SubscriptionMatcher, { kind: 'template' }>;
+type TemplateMatcher = Extract<SubscriptionMatcher, { kind: 'template' }>;
 
 interface TemplateEntry {
   readonly matcher: TemplateMatcher;
@@ -213,7 +213,7 @@ interface TemplateEntry {
 const PREFIX_STEPS = 10;
 
 /** Subscribers with URI Templates of 0.x. Equal templates are tried once. */
-export class TemplateIndex {
+class TemplateIndex {
   readonly #entries = new Map<string, TemplateEntry>();
 
   get size(): number {

@@ -93,7 +93,7 @@ function sitesOf(
 // path. Among all that match, the one with the longest path handles the request.
 
 /** A parsed site, the path of its addresses, and whether it was parsed completely. */
-export interface PartOfSite {
+interface PartOfSite {
   readonly site: SiteConfig;
   readonly path: string | null;
   readonly sound: boolean;
@@ -104,7 +104,7 @@ const PATH = /^((?:[a-z][a-z0-9+.-]*:\/\/)?(?:\[[^\]]*\]|[^:/[\]{}]*)(?::\d*)?)(
 /**
  * Removes the path from the addresses of a site and returns it; null if they have none, or different ones.
  */
-export function dividedHead(head: Line): { readonly head: Line; readonly path: string } | null {
+function dividedHead(head: Line): { readonly head: Line; readonly path: string } | null {
   const parts = head.words.map(({ text }) => PATH.exec(text.replace(/,$/, '')));
   const paths = new Set(parts.map((part) => part?.[2] ?? null));
   const [path = null] = paths;
@@ -118,7 +118,7 @@ export function dividedHead(head: Line): { readonly head: Line; readonly path: s
 }
 
 /** Reports directives in a part of a site that apply to the whole site. */
-export function checkPart(
+function checkPart(
   site: SiteConfig,
   defaults: SiteDefaults,
   problems: Problems,
@@ -141,7 +141,7 @@ export function checkPart(
 }
 
 /** Joins sites that differ only in their paths, at the place of the first one. */
-export function joinedSites(
+function joinedSites(
   parts: readonly PartOfSite[],
   origins: Origins,
 ): { readonly site: SiteConfig; readonly sound: boolean }[] {

@@ -121,7 +121,7 @@ const WORDS = { true: true, false: false, null: null } as const;
  * Parses JSON (RFC 8259) and records the place of every value. A name may occur once in an object.
  * @throws {TextProblem} `bad-json` at the first fault
  */
-export function readJson(text: string): DataNode {
+function readJson(text: string): DataNode {
   return new JsonReader(text).whole();
 }
 

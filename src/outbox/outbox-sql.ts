@@ -280,7 +280,7 @@ export function deadLettersOf(name: TableName): TableName {
 }
 
 /** An identifier in a statement. */
-export function quoted(name: string): string {
+function quoted(name: string): string {
   return `"${name.replaceAll('"', '""')}"`;
 }
 

@@ -158,7 +158,7 @@ function attempt(about: object, report: Report, use: () => unknown): void {
  *
  * @param name of a further hub of the site; null for the first
  */
-export function checkGuards(
+function checkGuards(
   hub: HubConfig,
   name: string | null,
   routes: readonly RouteConfig[],
@@ -207,7 +207,7 @@ const isInternal = addressSet([
 ]);
 
 /** Warns about what the demonstration pages open to every client that reaches the site. */
-export function checkPlayground(
+function checkPlayground(
   hub: HubConfig,
   { addresses, bind }: SiteConfig,
   report: Report,
@@ -260,7 +260,7 @@ function bare(host: string): string {
 const CURVES = ['X25519', 'secp256r1', 'secp384r1', 'secp521r1'];
 
 /** Checks that OpenSSL knows the suites and curves of a site. */
-export function checkHandshake(tls: TlsConfig, report: Report): void {
+function checkHandshake(tls: TlsConfig, report: Report): void {
   for (const name of tls.ciphers.filter((one) => !isCipher(one))) {
     report(tls, unknown('cipher suite', name, TLS12_CIPHERS), { field: 'ciphers' });
   }

@@ -217,7 +217,7 @@ function mercureFamilies({ connected, subscribers, updates }: HubCounts): readon
 }
 
 /** The counters of a hub: those of its core, and those of its announcements. */
-export type RunningHubCounts = HubCounts & AnnouncementCounts;
+type RunningHubCounts = HubCounts & AnnouncementCounts;
 
 export type RevocationReach = 'here' | 'everywhere';
 

@@ -189,7 +189,7 @@ const MAX_OTHER_NAMES = 8;
  *
  * @param cores the hubs of the site, whose histories other machines share
  */
-export function cacheContext(
+function cacheContext(
   site: SiteConfig,
   cores: readonly Pick<HubCore, 'changedElsewhere'>[],
   isHubRequest: (exchange: Exchange) => boolean,
@@ -272,7 +272,7 @@ interface WatchedSite {
  * Prepares the watch over the pages of a site; null for a hub elsewhere. A request for a page goes through the
  * routes of its site, but not through discovery, which would hand out a token.
  */
-export async function openPageWatch(
+async function openPageWatch(
   site: SiteConfig,
   { watching, routes, isOfSite }: WatchedSite,
   { pageStates, scheduler, clock, random, log, dryRun }: Resources,

@@ -220,7 +220,7 @@ const LAST_CHUNK = Buffer.from('0\r\n\r\n');
  * The chunked body of the last response of an HTTP/1.1 connection (RFC 9112 §7.1). It has the connection to
  * itself: nothing else reads from it or writes to it.
  */
-export class ConnectionStream implements ResponseStream {
+class ConnectionStream implements ResponseStream {
   readonly framing = 'chunked';
   readonly #socket: Socket & Carrier;
   readonly #onLeave: (() => void) | null;

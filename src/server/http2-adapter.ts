@@ -131,7 +131,7 @@ interface Carrier {
 }
 
 /** The body of a response in an HTTP/2 stream, without trailer fields. */
-export class Http2Stream implements ResponseStream {
+class Http2Stream implements ResponseStream {
   readonly framing = 'plain';
   readonly #stream: ServerHttp2Stream & Carrier;
   #listener: StreamListener | null = null;

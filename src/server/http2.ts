@@ -54,7 +54,7 @@ export const MAX_UNHEEDED_OF_CONNECTION = 32 * 1024 * 1024;
  * The flow-control windows of clients for their uploads over HTTP/2. Bodies that upstreams read slowly wait
  * here, and Node bounds each of them only by its window. So windows become narrow when too much waits.
  */
-export class UploadWindows {
+class UploadWindows {
   #total = 0;
   readonly #narrow = new Set<ConnectionWindows>();
 

@@ -14,7 +14,7 @@ const MAX_PATH_BYTES = 16 * 1024;
 export const MAX_FIELDS = 256;
 
 /** The reason for the refusal of a query. */
-export const NOT_UTF8 = 'The query of the request is not UTF-8\n';
+const NOT_UTF8 = 'The query of the request is not UTF-8\n';
 const AMBIGUOUS_PATH = 'The path of the request can be read in two ways\n';
 
 /** The data of a request before a handler gets it. */
@@ -94,12 +94,12 @@ export function hasUnknownMethod(line: string): boolean {
 }
 
 /** Whether a target contains only allowed characters, or bytes beyond ASCII in its query. */
-export function isTargetText(target: string): boolean {
+function isTargetText(target: string): boolean {
   return TARGET.test(target);
 }
 
 /** A target with the bytes beyond ASCII in its query percent-encoded, as the client should have sent it. */
-export function asciiTarget(target: string): string {
+function asciiTarget(target: string): string {
   if (!BEYOND_ASCII.test(target)) return target;
   return target.replace(
     /[\x80-\xff]/g,

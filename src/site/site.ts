@@ -131,7 +131,7 @@ interface Step {
  *
  * @throws HubgateError `invalid-pattern`, `invalid-address-range`, and the errors of the handlers
  */
-export function compileRoutes(routes: readonly RouteConfig[], site: SiteContext): Handler {
+function compileRoutes(routes: readonly RouteConfig[], site: SiteContext): Handler {
   const context = { ...site, compileRoutes: (inner: typeof routes) => compileRoutes(inner, site) };
   const steps: Step[] = [];
   const groups = groupsOf(routes, site);

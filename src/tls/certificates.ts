@@ -216,7 +216,7 @@ function ownNames(): string[] {
  *
  * @throws HubgateError `certificate-unusable` for files that cannot be read or do not fit together
  */
-export async function readCertificates(
+async function readCertificates(
   certFile: string,
   keyFile: string,
 ): Promise<SiteCertificates> {

@@ -7,7 +7,7 @@ import { once } from 'node:events';
 import { availableParallelism } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { Worker } from 'node:worker_threads';
-import { clientNetwork, fairShareNetwork } from '../../http/client-network.ts';
+import { clientNetwork, fairShareNetwork } from '../../http/rate-limits.ts';
 import { HttpError } from '../../http/errors.ts';
 import { codeOf } from '../../kernel/error.ts';
 import { FairQueue } from '../../kernel/semaphore.ts';

@@ -197,7 +197,7 @@ const SAFE = ['GET', 'HEAD', 'OPTIONS', 'TRACE', 'QUERY', 'CONNECT'];
  *         ignore <regexp…>
  *     }
  */
-export function changes(cursor: Cursor, scope: Scope): ChangesConfig {
+function changes(cursor: Cursor, scope: Scope): ChangesConfig {
   const matcher = takeMatcher(cursor, scope);
   let mode: ChangesConfig['mode'] | null = null;
   const modeOf = (option: Cursor, chosen: ChangesConfig['mode']): Pick<ChangesConfig, 'mode'> => {

@@ -277,7 +277,7 @@ function failed(code: string, error: unknown, name: string): AcmeError {
 }
 
 /** The fields that identify an account with an authority: two accounts with the same values are the same. */
-export interface AccountIdentity {
+interface AccountIdentity {
   /** URL of the directory. */
   readonly directory: string;
   readonly email: string | null;
@@ -285,7 +285,7 @@ export interface AccountIdentity {
   readonly externalKeyId: string | null;
 }
 
-export interface AccountKey {
+interface AccountKey {
   /** PKCS #8, PEM. */
   readonly key: string;
   /** URL of the account; null until the authority has returned it. */
@@ -293,7 +293,7 @@ export interface AccountKey {
 }
 
 /** An account's key and URL, `<storage>/acme/<directory host>/account-<digest>.json`, 0600. */
-export class AccountFile {
+class AccountFile {
   readonly #file: string;
 
   constructor(storage: string, { directory, email, externalKeyId }: AccountIdentity) {
@@ -336,7 +336,7 @@ export class AccountFile {
 }
 
 /** A new P-256 key, PKCS #8 in PEM. */
-export async function generateKey(): Promise<string> {
+async function generateKey(): Promise<string> {
   const { privateKey } = await promisify(generateKeyPair)('ec', { namedCurve: 'P-256' });
   return privateKey.export({ type: 'pkcs8', format: 'pem' }).toString();
 }

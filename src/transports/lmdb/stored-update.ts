@@ -43,7 +43,7 @@ export interface StoredHead {
 }
 
 /** @param before the number of updates ever stored before it, without presence events */
-export function encodeStored(update: Update, at: number, position: number, before: number): Buffer {
+function encodeStored(update: Update, at: number, position: number, before: number): Buffer {
   const { id, topics, data, private: secret, type, retry, presence } = update;
   const isPlain = presence !== true && before === position - 1;
   const textAt = isPlain ? TEXT_AT : TEXT_WITH_EVENTS_AT;

@@ -145,14 +145,14 @@ export function createMemoryTransport({ size }: MemoryTransportOptions): Transpo
  * An entry with links to its neighbours that have the same id, so that an id is found however often it was
  * used.
  */
-export interface Kept<Entry> {
+interface Kept<Entry> {
   readonly entry: Entry;
   previous: Kept<Entry> | null;
   next: Kept<Entry> | null;
 }
 
 /** The newest entries of one kind, in order. The nth entry is in slot n modulo the size. */
-export class EntryRing<Entry extends { readonly position: number }> {
+class EntryRing<Entry extends { readonly position: number }> {
   readonly #size: number;
   readonly #slots: Kept<Entry>[] = [];
   #first = 0;

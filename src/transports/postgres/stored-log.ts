@@ -178,7 +178,7 @@ export function encodeBody({ topics, data, private: secret, type, retry }: Updat
 }
 
 /** The columns that {@link decodeEntry} reads, of the table `e`. */
-export const ENTRY_COLUMNS = 'e.position, e.at, e.presence, e.key, e.previous, e.id, e.body';
+const ENTRY_COLUMNS = 'e.position, e.at, e.presence, e.key, e.previous, e.id, e.body';
 
 /** @throws HubgateError `history-damaged` */
 export function decodeEntry(row: Row): StoredEntry {

@@ -125,6 +125,6 @@ export function listOf(reply: unknown): readonly unknown[] {
   return Array.isArray(reply) ? reply : [];
 }
 
-export function textOf(reply: unknown): string | null {
+function textOf(reply: unknown): string | null {
   return typeof reply === 'string' ? reply : null;
 }

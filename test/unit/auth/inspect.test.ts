@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { inspectToken } from '../../../src/auth/inspect.ts';
-import { explainToken } from '../../../src/debugger/token-panel.ts';
+import { explainToken } from '../../../src/debugger/token.ts';
 import {
   AUDIENCE,
   claims,

@@ -1,0 +1,36 @@
+import type { Exchange } from '../http/exchange.ts';
+import { requireUrl } from '../kernel/parse-url.ts';
+
+/** The identity of the hub for one request. */
+export interface Identity {
+  /** The audience that a token must have, and `resource` in the metadata. */
+  readonly resource: string;
+  readonly metadataUrl: string;
+}
+
+/**
+ * Determines the identity of the hub from the URL that a client has used; null if the request names no host.
+ * Only the connection decides, never a forwarded header. A hub behind another TLS endpoint sets its
+ * `resource_identifier`.
+ */
+export function createIdentity(
+  hubPath: string,
+  resourceIdentifier: string | null,
+): (exchange: Exchange) => Identity | null {
+  const metadata = metadataPath(hubPath);
+  if (resourceIdentifier !== null) {
+    const { origin } = requireUrl(resourceIdentifier);
+    const pinned = { resource: resourceIdentifier, metadataUrl: origin + metadata };
+    return ({ host }) => (host === '' ? null : pinned);
+  }
+  return ({ scheme, host }) => {
+    if (host === '') return null;
+    const origin = `${scheme}://${host}`;
+    return { resource: origin + hubPath, metadataUrl: origin + metadata };
+  };
+}
+
+/** RFC 9728 §3.1: the well-known segment goes before the resource's own path. */
+export function metadataPath(hubPath: string): string {
+  return `/.well-known/oauth-protected-resource${hubPath}`;
+}
