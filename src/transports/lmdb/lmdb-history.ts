@@ -10,7 +10,7 @@ import {
   decodeStored,
   storedHead,
   type StoredHead,
-} from './stored-update.ts';
+} from './stored-log.ts';
 
 /** Entries read in one turn of the event loop. */
 const AT_ONCE = 256;

@@ -28,7 +28,7 @@ import {
   decodeStored,
   storedHead,
   type StoredHead,
-} from './stored-update.ts';
+} from './stored-log.ts';
 import { LmdbPresence } from './lmdb-presence.ts';
 import { type LmdbStore, openLmdbStore, write } from './lmdb-store.ts';
 
