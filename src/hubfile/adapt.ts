@@ -118,12 +118,7 @@ function dividedHead(head: Line): { readonly head: Line; readonly path: string }
 }
 
 /** Reports directives in a part of a site that apply to the whole site. */
-function checkPart(
-  site: SiteConfig,
-  defaults: SiteDefaults,
-  problems: Problems,
-  head: Line,
-) {
+function checkPart(site: SiteConfig, defaults: SiteDefaults, problems: Problems, head: Line) {
   const { hub, moreHubs, discovery, tls, bind, accessLogs, errorRoutes } = site;
   const names = [
     ...(hub !== null || moreHubs.length > 0 ? ['hub'] : []),

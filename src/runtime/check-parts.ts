@@ -207,11 +207,7 @@ const isInternal = addressSet([
 ]);
 
 /** Warns about what the demonstration pages open to every client that reaches the site. */
-function checkPlayground(
-  hub: HubConfig,
-  { addresses, bind }: SiteConfig,
-  report: Report,
-): void {
+function checkPlayground(hub: HubConfig, { addresses, bind }: SiteConfig, report: Report): void {
   if (hub.playground) {
     const hosts = [
       ...addresses.map(({ host }) => host),

@@ -216,10 +216,7 @@ function ownNames(): string[] {
  *
  * @throws HubgateError `certificate-unusable` for files that cannot be read or do not fit together
  */
-async function readCertificates(
-  certFile: string,
-  keyFile: string,
-): Promise<SiteCertificates> {
+async function readCertificates(certFile: string, keyFile: string): Promise<SiteCertificates> {
   try {
     const [cert, key] = await Promise.all([readFile(certFile, 'utf8'), readFile(keyFile, 'utf8')]);
     createSecureContext({ cert, key });
