@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process';
 import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -17,12 +18,22 @@ export class BenchContext {
   readonly peerHubs: readonly string[];
   /** A quarter of the work, for a quick look. */
   readonly quick: boolean;
+  /** Path of the Node that runs the gateway under test and the bare servers beside it. */
+  readonly node: string;
+  /** What that Node says of itself, as in `v24.0.0`. */
+  readonly nodeVersion: string;
   readonly #directories: string[] = [];
   readonly #skipped = new Set<string>();
 
-  constructor(options: { readonly peerHubs: readonly string[]; readonly quick: boolean }) {
+  constructor(options: {
+    readonly peerHubs: readonly string[];
+    readonly quick: boolean;
+    readonly node: string;
+  }) {
     this.peerHubs = options.peerHubs;
     this.quick = options.quick;
+    this.node = options.node;
+    this.nodeVersion = execFileSync(options.node, ['--version'], { encoding: 'utf8' }).trim();
   }
 
   /** A new directory that goes with the run. */

@@ -81,7 +81,7 @@ ${origin} {
 }
 `,
   );
-  const program = await startServer(process.execPath, [cli, 'run', '--config', hubfile], port);
+  const program = await startServer(context.node, [cli, 'run', '--config', hubfile], port);
   return { name: 'hubgate', port, caFile: tls ? cert : null, ...program };
 }
 
@@ -213,7 +213,7 @@ export async function startForTransfer(
   const caddy = installed('mercure-ref') ?? installed('caddy');
   if (caddy === null) missing(context, 'caddy');
   const programs: [string, string, string[], string][] = [
-    ['hubgate', process.execPath, [cli, 'run', '--no-watch', '--config'], 'disable_redirects'],
+    ['hubgate', context.node, [cli, 'run', '--no-watch', '--config'], 'disable_redirects'],
   ];
   if (caddy !== null) {
     programs.push(['Caddy', caddy, ['run', '--adapter', 'caddyfile', '--config'], 'off']);

@@ -61,7 +61,7 @@ ${origin} {
 }
 `,
   );
-  const program = await startServer(process.execPath, [cli, 'run', '--config', hubfile], port);
+  const program = await startServer(context.node, [cli, 'run', '--config', hubfile], port);
   const token = hubgateToken('hub', 'https://hub.example.com/.well-known/hub');
   return {
     name: 'hubgate',

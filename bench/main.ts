@@ -1,5 +1,5 @@
-// `npm run bench [names] [--quick] [--peer-hub URL]… [--json FILE]`: measures the built program
-// beside its peers, all in one run. docs/performance.md tells the method.
+// `npm run bench [names] [--quick] [--peer-hub URL]… [--node PATH] [--json FILE]`: measures the built
+// program beside its peers, all in one run. docs/performance.md tells the method.
 import { writeFileSync } from 'node:fs';
 import { cpus } from 'node:os';
 import { parseArgs } from 'node:util';
@@ -34,6 +34,7 @@ const { values, positionals } = parseArgs({
   options: {
     quick: { type: 'boolean', default: false },
     json: { type: 'string' },
+    node: { type: 'string', default: process.execPath },
     'peer-hub': { type: 'string', multiple: true, default: [] },
   },
 });
@@ -43,7 +44,11 @@ if (unknown.length > 0) {
   process.exit(64);
 }
 
-const context = new BenchContext({ peerHubs: values['peer-hub'], quick: values.quick });
+const context = new BenchContext({
+  peerHubs: values['peer-hub'],
+  quick: values.quick,
+  node: values.node,
+});
 try {
   for (const [name, work] of Object.entries(WORKS)) {
     if (positionals.length > 0 && !positionals.includes(name)) continue;
@@ -53,9 +58,15 @@ try {
 } finally {
   context.close();
 }
-console.log(`${cpus()[0]?.model ?? 'unknown'}, ${cpus().length} cores, Node ${process.version}\n`);
+console.log(header(context));
 console.log(table(context.figures));
 if (values.json !== undefined) writeFileSync(values.json, JSON.stringify(context.figures, null, 2));
+
+/** The machine, and the Node that runs the gateway; the load may come from another. */
+function header({ nodeVersion }: BenchContext): string {
+  const model = cpus()[0]?.model ?? 'unknown';
+  return `${model}, ${cpus().length} cores, gateway on Node ${nodeVersion}, load from Node ${process.version}\n`;
+}
 
 /** Work by program, with hubgate's ratio to each peer. */
 function table(figures: readonly Figure[]): string {
