@@ -11,7 +11,8 @@ import {
   startApp,
   startHubgate,
 } from './gateways.ts';
-import { makeRequests } from './load/generators.ts';
+import { http2Requests, ownRequests } from './load/clients.ts';
+import type { RequestsReport } from './load/orders.ts';
 import { cpuOf, installed, residentOf } from './processes.ts';
 
 const CONNECTIONS = 64;
@@ -93,43 +94,27 @@ async function requests(
   context.note(`${work}: memory after`, gateway.name, 'MB', residentOf(gateway.pid) / 1024);
 }
 
-async function load(gateway: BenchGateway, durationMs: number, path = '/') {
-  const request = get(path, gateway);
-  const { port, caFile } = gateway;
-  const report = await makeRequests({
-    port,
-    connections: CONNECTIONS,
-    request,
-    durationMs,
-    caFile,
-  });
-  if (report.failures > 0) throw new Error(`${gateway.name}: ${report.failures} failures`);
-  return report;
+function load(gateway: BenchGateway, durationMs: number, path = '/'): Promise<RequestsReport> {
+  return ownRequests(gateway, CONNECTIONS, durationMs, path);
 }
 
 /** HTTP/2 by h2load, 8 connections with 16 streams each. */
 async function http2(
   context: BenchContext,
-  { name, pid, port }: BenchGateway,
+  gateway: BenchGateway,
   durationMs: number,
   work = 'proxied 1 KiB, HTTP/2',
   path = '/',
 ): Promise<void> {
-  const h2load = installed('h2load');
-  if (h2load === null) {
+  if (installed('h2load') === null) {
     context.skip('HTTP/2', 'h2load (nghttp2-client) is not installed');
     return;
   }
-  const run = async (count: number): Promise<void> => {
-    const load = ['-c', '8', '-m', '16', '-n', String(count), `https://localhost:${port}${path}`];
-    const { stdout } = await promisify(execFile)(h2load, load);
-    if (!stdout.includes(`${count} succeeded`)) throw new Error(`${name}: ${stdout.slice(-1000)}`);
-  };
   const count = durationMs * 5;
-  await run(count);
-  const before = cpuOf(pid);
-  await run(count);
-  context.note(work, name, 'µs of CPU', (cpuOf(pid) - before) / count);
+  await http2Requests(gateway, count, path);
+  const before = cpuOf(gateway.pid);
+  await http2Requests(gateway, count, path);
+  context.note(work, gateway.name, 'µs of CPU', (cpuOf(gateway.pid) - before) / count);
 }
 
 /** `download`: 200 MB in one response. */
@@ -157,10 +142,6 @@ export async function download(context: BenchContext): Promise<void> {
     await measure(gateway, 'download, TLS', ['--http1.1']);
     await measure(gateway, 'download, HTTP/2', ['--http2']);
   });
-}
-
-function get(path: string, { port }: BenchGateway): string {
-  return `GET ${path} HTTP/1.1\r\nHost: localhost:${port}\r\nAccept: text/html\r\n\r\n`;
 }
 
 /** Measures each gateway in turn, in front of one app. */

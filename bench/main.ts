@@ -1,10 +1,11 @@
-// `npm run bench [names] [--quick] [--peer-hub URL]… [--node PATH] [--json FILE]`: measures the built
-// program beside its peers, all in one run. docs/performance.md tells the method.
+// `npm run bench [names] [--quick] [--peer-hub URL]… [--node PATH] [--rounds N] [--json FILE]`: measures
+// the built program beside its peers, all in one run. docs/performance.md tells the method.
 import { writeFileSync } from 'node:fs';
 import { cpus } from 'node:os';
 import { parseArgs } from 'node:util';
 import { BenchContext, type Figure, rounded } from './context.ts';
 import { cache, download, proxy, throughput } from './gateway-work.ts';
+import { goals } from './goals.ts';
 import { burst, fanout, memory, publish, replay, subscribe } from './hub-work.ts';
 import { match } from './match.ts';
 import { nodes } from './nodes.ts';
@@ -27,7 +28,10 @@ const WORKS: Readonly<Record<string, (context: BenchContext) => Promise<void>>> 
   nodes,
   start,
   reload,
+  goals,
 };
+/** Measures again what others measure, so it has to be asked for. */
+const ON_REQUEST = 'goals';
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
@@ -35,6 +39,7 @@ const { values, positionals } = parseArgs({
     quick: { type: 'boolean', default: false },
     json: { type: 'string' },
     node: { type: 'string', default: process.execPath },
+    rounds: { type: 'string' },
     'peer-hub': { type: 'string', multiple: true, default: [] },
   },
 });
@@ -47,11 +52,12 @@ if (unknown.length > 0) {
 const context = new BenchContext({
   peerHubs: values['peer-hub'],
   quick: values.quick,
+  rounds: Number(values.rounds ?? (values.quick ? 3 : 5)),
   node: values.node,
 });
 try {
   for (const [name, work] of Object.entries(WORKS)) {
-    if (positionals.length > 0 && !positionals.includes(name)) continue;
+    if (positionals.length > 0 ? !positionals.includes(name) : name === ON_REQUEST) continue;
     console.error(`— ${name}`);
     await work(context);
   }
@@ -72,19 +78,22 @@ function header({ nodeVersion }: BenchContext): string {
 function table(figures: readonly Figure[]): string {
   const programs = [...new Set(figures.map(({ program }) => program))];
   const works = [...new Set(figures.map(({ work, unit }) => `${work} (${unit})`))];
-  const valueOf = (work: string, program: string): number | undefined =>
-    figures.find((one) => `${one.work} (${one.unit})` === work && one.program === program)?.value;
+  const figureOf = (work: string, program: string): Figure | undefined =>
+    figures.find((one) => `${one.work} (${one.unit})` === work && one.program === program);
   const rows = works.map((work) => {
-    const own = valueOf(work, 'hubgate');
+    const own = figureOf(work, 'hubgate')?.value;
     const cells = programs.map((program) => {
-      const value = valueOf(work, program);
-      if (value === undefined) return '–';
+      const figure = figureOf(work, program);
+      if (figure === undefined) return '–';
+      const { value, spread } = figure;
+      const range =
+        spread === undefined ? '' : ` [${rounded(spread.least)}–${rounded(spread.most)}]`;
       const ratio =
         own === undefined || program === 'hubgate' ? '' : ` (× ${rounded(own / value)})`;
-      return `${rounded(value)}${ratio}`;
+      return `${rounded(value)}${range}${ratio}`;
     });
     return `| ${[work, ...cells].join(' | ')} |`;
   });
   const head = `| ${['work', ...programs].join(' | ')} |\n|${'---|'.repeat(programs.length + 1)}`;
-  return `${head}\n${rows.join('\n')}\n\n(× n): hubgate's figure divided by the peer's.`;
+  return `${head}\n${rows.join('\n')}\n\n(× n): hubgate's figure divided by the peer's; [a–b]: the least and the most of the rounds.`;
 }

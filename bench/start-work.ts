@@ -3,9 +3,8 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as after } from 'node:timers/promises';
 import { type BenchContext, percentile } from './context.ts';
-import { cli } from './hubs.ts';
 import { freePort } from '../test/support/free-port.ts';
-import { cpuOf, residentOf, startServer } from './processes.ts';
+import { cli, cpuOf, residentOf, startServer } from './processes.ts';
 
 /** `start`: commands, and `run` until its first answer. */
 export async function start(context: BenchContext): Promise<void> {
