@@ -38,7 +38,19 @@ export async function wrkRequests(
   }
   const url = `${gateway.caFile === null ? 'http' : 'https'}://localhost:${gateway.port}/`;
   const seconds = String(Math.max(1, Math.round(durationMs / 1000)));
-  const load = [wrk, '-t', '1', '-c', String(connections), '-d', seconds, '--latency', url];
+  const load = [
+    wrk,
+    '-t',
+    '1',
+    '-c',
+    String(connections),
+    '-d',
+    seconds,
+    '--latency',
+    '--timeout',
+    '30s',
+    url,
+  ];
   const [program, ...args] = cpus === undefined ? load : ['taskset', '-c', cpus, ...load];
   const { stdout } = await promisify(execFile)(program ?? wrk, args);
   const answers = Number(/(\d+) requests in/.exec(stdout)?.[1]);
