@@ -16,9 +16,10 @@ import { cpuOf, residentOf } from './processes.ts';
 
 const CONNECTIONS = 64;
 /** A compiler that works while the program runs needs this long. */
-const WARM_UP_MS = 6000;
+const WARM_UP_MS = 5000;
 const ROUND_MS = 3000;
-const OWN_ROUND_MS = 2000;
+/** Where many are measured, or another generator has measured the same. */
+const SHORT_ROUND_MS = 2000;
 const HTTP2_REQUESTS = 30_000;
 /** What a program has taken to start, and gives back by itself when nothing is asked of it, is gone by then. */
 const IDLE_MS = 15_000;
@@ -80,6 +81,54 @@ export async function proxied(context: BenchContext): Promise<void> {
   }
 }
 
+/** What V8 is told before hubgate starts; `set` ones as hubgate itself could set them in a running process. */
+const FLAGS: readonly (readonly [name: string, options: readonly string[]])[] = [
+  ['as it is', []],
+  ['no parallel scavenges, set', [setting('--no-parallel-scavenge')]],
+  ['single-threaded collector', ['--single-threaded-gc']],
+  ['young generation 2 × 8 MB', ['--max-semi-space-size=8']],
+  ['young generation 2 × 32 MB', ['--max-semi-space-size=32']],
+];
+
+function setting(flag: string): string {
+  const program = `import { setFlagsFromString } from 'node:v8'; setFlagsFromString('${flag}');`;
+  return `--import=data:text/javascript,${encodeURIComponent(program)}`;
+}
+
+/** `flags`: a proxied request with each of the flags of V8 that might pay, in turns, on one core and on all. */
+export async function flags(context: BenchContext): Promise<void> {
+  const starts = FLAGS.map(
+    ([name, nodeOptions]): StartGateway =>
+      async (one, front) => ({
+        ...(await startHubgate(one, { ...front, nodeOptions })),
+        name,
+      }),
+  );
+  for (const tls of [false, true]) {
+    for (const [where, cpus] of [
+      ['one core', '0'],
+      ['all cores', undefined],
+    ] as const) {
+      const work = `proxied 1 KiB, ${tls ? 'TLS' : 'plain'}, ${where}`;
+      const front = { tls, cores: 1, ...(cpus === undefined ? {} : { cpus }) };
+      await together(context, front, starts, async (gateways) => {
+        const load = cpus === undefined ? undefined : '1';
+        for (const gateway of gateways) await wrkRequests(gateway, CONNECTIONS, WARM_UP_MS, load);
+        await inRounds(context, gateways, async (gateway) => {
+          const before = cpuOf(gateway.pid);
+          const wrk = await wrkRequests(gateway, CONNECTIONS, context.amount(ROUND_MS), load);
+          return [
+            cpuSample(work, cpuOf(gateway.pid) - before, wrk.answers),
+            { work: `${work}: p99`, unit: 'ms', value: wrk.p99Ms },
+            { work: `${work}: rate`, unit: '/s', value: wrk.perSecond },
+            { work: `${work}: resident`, unit: 'MB', value: residentOf(gateway.pid) / 1024 },
+          ];
+        });
+      });
+    }
+  }
+}
+
 async function requestRound(
   context: BenchContext,
   gateway: BenchGateway,
@@ -95,7 +144,7 @@ async function requestRound(
   // The others are there for the ratio alone, which one generator shows.
   if (!/^hubgate$|current/.test(gateway.name)) return samples;
   const beforeOwn = cpuOf(gateway.pid);
-  const own = await ownRequests(gateway, CONNECTIONS, context.amount(OWN_ROUND_MS));
+  const own = await ownRequests(gateway, CONNECTIONS, context.amount(SHORT_ROUND_MS));
   const spentOwn = cpuOf(gateway.pid) - beforeOwn;
   const p99 = percentile(own.delaysUs, 0.99) / 1000;
   return [
@@ -168,23 +217,28 @@ export async function cores(context: BenchContext): Promise<void> {
     // On two cores hubgate runs one process if nobody says otherwise.
     const ways = count === 2 ? [null, 2] : [count];
     for (const workers of ways) {
-      const of = count === 2 && workers === null ? '2 cores, out of the box' : `${count} cores`;
-      const work = workers === 2 ? '2 cores, 2 workers' : of;
+      const work = `${count} core${count === 1 ? '' : 's'}${workers === 2 ? ', 2 workers' : ''}`;
       const front = { tls: false, cores: workers, cpus };
       await together(context, front, [startHubgate, startCurrentCaddy], async (gateways) => {
         const load = count === 1 ? '1' : '0-1';
         for (const gateway of gateways) {
-          await wrkRequests(gateway, CONNECTIONS, WARM_UP_MS, load);
+          // Each process compiles for itself, on the cores that are there.
+          const warmUpMs = Math.max(1, (workers ?? 1) / 2) * WARM_UP_MS;
+          await wrkRequests(gateway, CONNECTIONS, warmUpMs, load);
         }
         await inRounds(context, gateways, async (gateway) => {
-          const durationMs = context.amount(ROUND_MS);
+          const durationMs = context.amount(SHORT_ROUND_MS);
           const before = cpuOf(gateway.pid);
           const wrk = await wrkRequests(gateway, CONNECTIONS, durationMs, load);
           const each = (cpuOf(gateway.pid) - before) / wrk.answers;
           const modelled = (count * 1_000_000) / each;
           return [
             { work: `requests, ${work}, CPU`, unit: 'µs', value: each },
-            { work: `requests, ${work}`, unit: '/s', value: count > 2 ? modelled : wrk.perSecond },
+            {
+              work: `requests, ${work}`,
+              unit: count > 2 ? '/s by the model' : '/s',
+              value: count > 2 ? modelled : wrk.perSecond,
+            },
           ];
         });
       });

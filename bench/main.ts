@@ -5,6 +5,7 @@ import { cpus } from 'node:os';
 import { parseArgs } from 'node:util';
 import { BenchContext, type Figure, rounded } from './context.ts';
 import { cache, download, proxy, throughput } from './gateway-work.ts';
+import { flags } from './goals-proxy.ts';
 import { goals } from './goals.ts';
 import { burst, fanout, memory, publish, replay, subscribe } from './hub-work.ts';
 import { match } from './match.ts';
@@ -29,9 +30,10 @@ const WORKS: Readonly<Record<string, (context: BenchContext) => Promise<void>>> 
   start,
   reload,
   goals,
+  flags,
 };
-/** Measures again what others measure, so it has to be asked for. */
-const ON_REQUEST = 'goals';
+/** Not for a run of everything. */
+const ON_REQUEST: readonly string[] = ['goals', 'flags'];
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
@@ -57,7 +59,7 @@ const context = new BenchContext({
 });
 try {
   for (const [name, work] of Object.entries(WORKS)) {
-    if (positionals.length > 0 ? !positionals.includes(name) : name === ON_REQUEST) continue;
+    if (positionals.length > 0 ? !positionals.includes(name) : ON_REQUEST.includes(name)) continue;
     console.error(`— ${name}`);
     await work(context);
   }
