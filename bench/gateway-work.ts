@@ -16,7 +16,7 @@ import type { RequestsReport } from './load/orders.ts';
 import { cpuOf, installed, residentOf } from './processes.ts';
 
 const CONNECTIONS = 64;
-const LARGE_MB = 200;
+export const LARGE_MB = 200;
 /** A compiler that works while the program runs needs this long. */
 const WARM_UP_MS = 10_000;
 const WARM_UP_DOWNLOADS = 6;
@@ -119,29 +119,33 @@ async function http2(
 
 /** `download`: 200 MB in one response. */
 export async function download(context: BenchContext): Promise<void> {
-  const measure = async (gateway: BenchGateway, work: string, options: string[]): Promise<void> => {
-    const scheme = gateway.caFile === null ? 'http' : 'https';
-    const url = `${scheme}://localhost:${gateway.port}/large`;
-    const trust = gateway.caFile === null ? [] : ['--cacert', gateway.caFile];
-    const fetch = async (times: number): Promise<void> => {
-      for (let i = 0; i < times; i += 1) {
-        await promisify(execFile)('curl', ['-sSf', '-o', '/dev/null', ...trust, ...options, url]);
-      }
-    };
-    await fetch(WARM_UP_DOWNLOADS);
+  const measure = async (gateway: BenchGateway, work: string, http2 = false): Promise<void> => {
+    await fetchLarge(gateway, http2, WARM_UP_DOWNLOADS);
     const before = cpuOf(gateway.pid);
     const rounds = context.amount(10);
-    await fetch(rounds);
+    await fetchLarge(gateway, http2, rounds);
     const spent = (cpuOf(gateway.pid) - before) / 1000;
     context.note(work, gateway.name, 'ms of CPU per MB', spent / (rounds * LARGE_MB));
   };
-  await eachGateway(context, { tls: false, cores: 1 }, (gateway) =>
-    measure(gateway, 'download', ['--http1.1']),
-  );
+  await eachGateway(context, { tls: false, cores: 1 }, (gateway) => measure(gateway, 'download'));
   await eachGateway(context, { tls: true, cores: 1 }, async (gateway) => {
-    await measure(gateway, 'download, TLS', ['--http1.1']);
-    await measure(gateway, 'download, HTTP/2', ['--http2']);
+    await measure(gateway, 'download, TLS');
+    await measure(gateway, 'download, HTTP/2', true);
   });
+}
+
+/** So many downloads, one after the other, by curl. */
+export async function fetchLarge(
+  { caFile, port }: BenchGateway,
+  http2: boolean,
+  times: number,
+): Promise<void> {
+  const url = `${caFile === null ? 'http' : 'https'}://localhost:${port}/large`;
+  const trust = caFile === null ? [] : ['--cacert', caFile];
+  const options = [...trust, http2 ? '--http2' : '--http1.1'];
+  for (let i = 0; i < times; i += 1) {
+    await promisify(execFile)('curl', ['-sSf', '-o', '/dev/null', ...options, url]);
+  }
 }
 
 /** Measures each gateway in turn, in front of one app. */

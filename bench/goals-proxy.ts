@@ -11,15 +11,16 @@ import {
   startHubgate,
   startNginx,
 } from './gateways.ts';
+import { fetchLarge, LARGE_MB } from './gateway-work.ts';
 import { http2Requests, ownRequests, wrkRequests } from './load/clients.ts';
 import { cpuOf, residentOf } from './processes.ts';
 
 const CONNECTIONS = 64;
 /** A compiler that works while the program runs needs this long. */
 const WARM_UP_MS = 5000;
-const ROUND_MS = 3000;
-/** Where many are measured, or another generator has measured the same. */
-const SHORT_ROUND_MS = 2000;
+const ROUND_MS = 2000;
+const WARM_UP_DOWNLOADS = 3;
+const DOWNLOADS = 2;
 const HTTP2_REQUESTS = 30_000;
 /** What a program has taken to start, and gives back by itself when nothing is asked of it, is gone by then. */
 const IDLE_MS = 15_000;
@@ -144,7 +145,7 @@ async function requestRound(
   // The others are there for the ratio alone, which one generator shows.
   if (!/^hubgate$|current/.test(gateway.name)) return samples;
   const beforeOwn = cpuOf(gateway.pid);
-  const own = await ownRequests(gateway, CONNECTIONS, context.amount(SHORT_ROUND_MS));
+  const own = await ownRequests(gateway, CONNECTIONS, context.amount(ROUND_MS));
   const spentOwn = cpuOf(gateway.pid) - beforeOwn;
   const p99 = percentile(own.delaysUs, 0.99) / 1000;
   return [
@@ -190,6 +191,27 @@ export async function twoMinutes(context: BenchContext): Promise<void> {
   }
 }
 
+/** A response of 200 MB. */
+export async function downloads(context: BenchContext): Promise<void> {
+  for (const tls of [false, true]) {
+    const ways = tls ? (['TLS', 'HTTP/2'] as const) : (['plain'] as const);
+    const starts = ALL.filter((start) => start !== startFloor);
+    await together(context, { tls, cores: 1 }, starts, async (gateways) => {
+      for (const way of ways) {
+        for (const gateway of gateways)
+          await fetchLarge(gateway, way === 'HTTP/2', WARM_UP_DOWNLOADS);
+        await inRounds(context, gateways, async (gateway) => {
+          const spent = await cpuDuring(gateway, () =>
+            fetchLarge(gateway, way === 'HTTP/2', DOWNLOADS),
+          );
+          const value = spent / 1000 / (DOWNLOADS * LARGE_MB);
+          return [{ work: `download of 200 MB, ${way}`, unit: 'ms of CPU per MB', value }];
+        });
+      }
+    });
+  }
+}
+
 /** What a request leaves in V8's heap. */
 export function garbage(context: BenchContext): Promise<void> {
   const front = { tls: false, cores: 1, nodeOptions: GARBAGE_OPTIONS };
@@ -213,36 +235,33 @@ export function garbage(context: BenchContext): Promise<void> {
  */
 export async function cores(context: BenchContext): Promise<void> {
   for (const count of [1, 2, 4, 8]) {
-    const cpus = count === 1 ? '0' : '0-1';
     // On two cores hubgate runs one process if nobody says otherwise.
-    const ways = count === 2 ? [null, 2] : [count];
-    for (const workers of ways) {
-      const work = `${count} core${count === 1 ? '' : 's'}${workers === 2 ? ', 2 workers' : ''}`;
-      const front = { tls: false, cores: workers, cpus };
-      await together(context, front, [startHubgate, startCurrentCaddy], async (gateways) => {
-        const load = count === 1 ? '1' : '0-1';
-        for (const gateway of gateways) {
-          // Each process compiles for itself, on the cores that are there.
-          const warmUpMs = Math.max(1, (workers ?? 1) / 2) * WARM_UP_MS;
-          await wrkRequests(gateway, CONNECTIONS, warmUpMs, load);
-        }
-        await inRounds(context, gateways, async (gateway) => {
-          const durationMs = context.amount(SHORT_ROUND_MS);
-          const before = cpuOf(gateway.pid);
-          const wrk = await wrkRequests(gateway, CONNECTIONS, durationMs, load);
-          const each = (cpuOf(gateway.pid) - before) / wrk.answers;
-          const modelled = (count * 1_000_000) / each;
-          return [
-            { work: `requests, ${work}, CPU`, unit: 'µs', value: each },
-            {
-              work: `requests, ${work}`,
-              unit: count > 2 ? '/s by the model' : '/s',
-              value: count > 2 ? modelled : wrk.perSecond,
-            },
-          ];
-        });
+    const workers = count === 2 ? null : count;
+    const work = `${count} core${count === 1 ? '' : 's'}`;
+    const front = { tls: false, cores: workers, cpus: count === 1 ? '0' : '0-1' };
+    await together(context, front, [startHubgate, startCurrentCaddy], async (gateways) => {
+      const load = count === 1 ? '1' : '0-1';
+      for (const gateway of gateways) {
+        // Each process compiles for itself, on the cores that are there.
+        const warmUpMs = Math.max(1, (workers ?? 1) / 2) * WARM_UP_MS;
+        await wrkRequests(gateway, CONNECTIONS, warmUpMs, load);
+      }
+      await inRounds(context, gateways, async (gateway) => {
+        const durationMs = context.amount(ROUND_MS);
+        const before = cpuOf(gateway.pid);
+        const wrk = await wrkRequests(gateway, CONNECTIONS, durationMs, load);
+        const each = (cpuOf(gateway.pid) - before) / wrk.answers;
+        const modelled = (count * 1_000_000) / each;
+        return [
+          { work: `requests, ${work}, CPU`, unit: 'µs', value: each },
+          {
+            work: `requests, ${work}`,
+            unit: count > 2 ? '/s by the model' : '/s',
+            value: count > 2 ? modelled : wrk.perSecond,
+          },
+        ];
       });
-    }
+    });
   }
 }
 

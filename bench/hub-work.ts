@@ -6,21 +6,21 @@ import { cpuOf, residentOf } from './processes.ts';
 import { Publisher } from './publisher.ts';
 import { withPostgres, withRedis } from './stores.ts';
 
-const TOPIC = 'https://example.com/books/1';
+export const TOPIC = 'https://example.com/books/1';
 export const SUBSCRIBERS = 4000;
 /** Before what is measured, so that what is made for the first events is there. */
-const WARM_UP_ROUNDS = 10;
+export const WARM_UP_ROUNDS = 10;
 /** Times that all subscriptions are opened before what is measured, and then. */
 export const WARM_UP_OPENINGS = 3;
 const OPENINGS = 3;
 /** Publishes that may wait on one connection; the gateway takes 250. */
 const IN_FLIGHT = 200;
 /** One takes a tenth of a second, in which few updates are published. */
-const REPLAYS = 20;
+const REPLAYS = 10;
 /** Lets what was opened settle before memory is read. */
 export const SETTLE_MS = 3000;
 /** A compiler that works while the program runs needs this long. */
-const WARM_UP_MS = 3000;
+export const WARM_UP_MS = 3000;
 
 /** `fanout`: one update at a time to 4,000 subscribers. */
 export function fanout(context: BenchContext): Promise<void> {
@@ -70,7 +70,7 @@ async function deliver(
 }
 
 /** Publishes, waits until all have everything, and returns the longest way, in microseconds. */
-async function round(
+export async function round(
   publisher: Publisher,
   subscribers: Subscribers,
   count: number,

@@ -87,8 +87,11 @@ export function peerHub(url: string): Hub {
   };
 }
 
-/** The hub inside the current Caddy, where that has one; its history in memory. */
-export async function startReferenceHub(context: BenchContext): Promise<Hub | null> {
+/** The hub inside the current Caddy, where that has one; `bolt` keeps its history on the disk. */
+export async function startReferenceHub(
+  context: BenchContext,
+  transport: 'local' | 'bolt' = 'local',
+): Promise<Hub | null> {
   const caddy = currentCaddy();
   if (caddy === null || !hasHub(caddy)) {
     context.skip('reference hub', 'HUBGATE_CADDY names no Caddy with a hub');
@@ -111,7 +114,7 @@ http://127.0.0.1:${port} {
 		}
 		resource_identifier https://hub.example.com/.well-known/mercure
 		anonymous
-		transport local
+		${transport === 'local' ? 'transport local' : `transport bolt {\n\t\t\tpath ${directory}/history.db\n\t\t}`}
 	}
 	respond 404
 }

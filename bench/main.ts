@@ -65,10 +65,14 @@ try {
   }
 } finally {
   context.close();
+  // What was measured before a failure counts as well.
+  console.log(header(context));
+  console.log(table(context.figures));
+  if (values.json !== undefined) {
+    const { nodeVersion: node, rounds, figures } = context;
+    writeFileSync(values.json, JSON.stringify({ node, rounds, figures }, null, 2));
+  }
 }
-console.log(header(context));
-console.log(table(context.figures));
-if (values.json !== undefined) writeFileSync(values.json, JSON.stringify(context.figures, null, 2));
 
 /** The machine, and the Node that runs the gateway; the load may come from another. */
 function header({ nodeVersion }: BenchContext): string {
