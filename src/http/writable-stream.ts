@@ -1,4 +1,5 @@
 import { ServerResponse } from 'node:http';
+import { Socket } from 'node:net';
 import { Duplex, type Writable } from 'node:stream';
 import type { Exchange, ResponseStream, StreamListener } from './exchange.ts';
 
@@ -50,12 +51,12 @@ export class WritableStream implements ResponseStream {
 }
 
 /**
- * Whether a body has released a chunk when it calls back. This is true for a body that goes straight to the
- * client, without encoding, counting or storing.
+ * Whether a body has released a chunk when it calls back. This is true for a body that goes straight to
+ * its reader, without encoding, counting or storing.
  */
 export function givesBack(body: Writable): boolean {
   if (body instanceof ServerResponse) return body.write === ServerResponse.prototype.write;
-  return 'sentHeaders' in body && body.write === Duplex.prototype.write;
+  return (body instanceof Socket || 'sentHeaders' in body) && body.write === Duplex.prototype.write;
 }
 
 /**
