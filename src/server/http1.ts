@@ -17,6 +17,7 @@ import {
   closeIdle,
   giveConnection,
   goOnReading,
+  readInto,
   releaseParser,
   sharedListener,
   watchLimits,
@@ -169,8 +170,11 @@ export class Http1 {
     // The socket of an HTTP/1.1 server is a net.Socket, although the type of the event does not declare it.
     response.assignSocket(socket as Socket);
     response.once('finish', () => socket.end());
-    const release = (): void => response.detachSocket(request.socket);
-    this.#deliver(request, response, verdict, { kind: 'http1', request, socket, head, release });
+    this.#deliver(request, response, verdict, {
+      ...{ kind: 'http1', request, socket, head },
+      release: () => response.detachSocket(request.socket),
+      readInto: (reader) => readInto(request.socket, reader),
+    });
   }
 
   #deliver(
