@@ -14,7 +14,7 @@ import {
 import { variantKey } from './variant.ts';
 
 /** A request to the app, and what is already stored for it. */
-export interface Asked {
+export interface OriginRequest {
   readonly exchange: Exchange;
   readonly key: string;
   /** In milliseconds. */
@@ -28,7 +28,7 @@ export interface Asked {
 }
 
 /** A response that others may have. */
-export interface SharedAnswer {
+export interface ShareableResponse {
   /** As it is stored; without a body that is still arriving. */
   readonly stored: StoredResponse;
   /** Whether it is a stored response that the app has confirmed. */
@@ -39,7 +39,7 @@ export interface SharedAnswer {
 
 /** The decision about a response of the app. */
 export type Admitted =
-  | { readonly kind: 'shared'; readonly answer: SharedAnswer }
+  | { readonly kind: 'shared'; readonly answer: ShareableResponse }
   | { readonly kind: 'pass'; readonly head: ResponseHead }
   /** The stored response is used instead. */
   | { readonly kind: 'discard' };
@@ -53,7 +53,7 @@ export interface AdmissionOptions extends StoringRules {
    * Called when a response is for one client only. The response that it revalidated is then no longer
    * current.
    */
-  readonly refused: (asked: Asked, status: number) => void;
+  readonly refused: (originRequest: OriginRequest, status: number) => void;
 }
 
 /** Decides which responses of the app are stored, and how each one is delivered. */
@@ -64,23 +64,28 @@ export class Admission {
     this.#options = options;
   }
 
-  decide(head: ResponseHead, fetch: FetchExchange, asked: Asked, nowMs: number): Admitted {
-    const { fallback, renewing, exchange, why } = asked;
+  decide(
+    head: ResponseHead,
+    fetch: FetchExchange,
+    originRequest: OriginRequest,
+    nowMs: number,
+  ): Admitted {
+    const { fallback, renewing, exchange, why } = originRequest;
     const { status } = head;
     if (status >= 500 && fallback !== null && helpsAfterError(fallback, nowMs)) {
       return { kind: 'discard' };
     }
     if (status === 304 && renewing !== null && hasValidator(renewing)) {
-      return this.#renew(head, fetch, asked, renewing, nowMs);
+      return this.#renew(head, fetch, originRequest, renewing, nowMs);
     }
     const verdict = this.#verdict(head, fetch, nowMs);
     if (verdict.kind === 'stored') {
-      const stored = this.#stored(head, fetch, asked, verdict, nowMs);
+      const stored = this.#stored(head, fetch, originRequest, verdict, nowMs);
       return { kind: 'shared', answer: { stored, isRenewed: false, isShared: true } };
     }
-    this.#options.refused(asked, status);
-    const told = `fwd=${why}; fwd-status=${status}; detail=${verdict.detail}`;
-    return { kind: 'pass', head: passedHead(exchange, head, told) };
+    this.#options.refused(originRequest, status);
+    const cacheStatus = `fwd=${why}; fwd-status=${status}; detail=${verdict.detail}`;
+    return { kind: 'pass', head: passedHead(exchange, head, cacheStatus) };
   }
 
   #verdict(head: ResponseHead, fetch: FetchExchange, nowMs: number): StoringVerdict {
@@ -94,7 +99,7 @@ export class Admission {
   #renew(
     head: ResponseHead,
     fetch: FetchExchange,
-    asked: Asked,
+    originRequest: OriginRequest,
     renewing: StoredResponse,
     nowMs: number,
   ): Admitted {
@@ -109,14 +114,14 @@ export class Admission {
       const made = this.#stored(
         { ...renewed, headers: aged.headers },
         fetch,
-        asked,
+        originRequest,
         verdict,
         nowMs,
       );
       const stored = { ...made, body: renewing.body };
       return { kind: 'shared', answer: { stored, isRenewed: true, isShared: true } };
     }
-    this.#options.refused(asked, 304);
+    this.#options.refused(originRequest, 304);
     dropFieldsForCaches(headers);
     const stored = { ...renewing, headers };
     return { kind: 'shared', answer: { stored, isRenewed: true, isShared: false } };
@@ -125,7 +130,7 @@ export class Admission {
   #stored(
     head: ResponseHead,
     fetch: FetchExchange,
-    { exchange, key, requestMs }: Asked,
+    { exchange, key, requestMs }: OriginRequest,
     verdict: Extract<StoringVerdict, { kind: 'stored' }>,
     nowMs: number,
   ): StoredResponse {
@@ -147,7 +152,7 @@ export class Admission {
       headers,
       hidden: hiddenFields(head.headers),
       source,
-      body: NOTHING,
+      body: EMPTY_BODY,
       names: [...names],
       freshness,
       revalidatesAlways,
@@ -167,7 +172,7 @@ function impliedVary(headers: HeaderList): readonly string[] {
   ];
 }
 
-const NOTHING = Buffer.alloc(0);
+const EMPTY_BODY = Buffer.alloc(0);
 
 /** With the age of the 304, not that of the response that it renews. */
 function agedAs(headers: HeaderList, renewal: HeaderList): HeaderList {

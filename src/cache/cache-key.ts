@@ -31,22 +31,22 @@ const FORWARDED = new Set([
   'forwarded',
 ]);
 
-/** The question that a request asks a cache. */
-export interface CacheQuestion {
+/** What a request looks up in a cache. */
+export interface CacheLookup {
   /** Equal for requests for the same resource, whatever the variant. */
   readonly key: string;
   readonly onlyIfCached: boolean;
 }
 
 /**
- * The question that a request asks a cache, or the reason why the cache is not asked. The key contains what
+ * What a request looks up in a cache, or the reason why it bypasses the cache. The key contains what
  * the app sees after all rewrites: scheme, host, path and query unchanged, the statements of a trusted proxy,
  * the identity that the gateway has established, and the values that the operator adds.
  */
-export function cacheQuestion(
+export function cacheLookup(
   exchange: Exchange,
   varyOn: readonly string[],
-): CacheQuestion | { readonly bypass: string } {
+): CacheLookup | { readonly bypass: string } {
   const { headers, target } = exchange;
   if (exchange.hasBody) return { bypass: 'body' };
   if (!target.startsWith('/')) return { bypass: 'target' };

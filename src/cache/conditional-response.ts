@@ -18,7 +18,7 @@ export function addCacheStatus(headers: HeaderList, status: string): void {
 }
 
 /** A response for a client, stored or arriving. */
-export interface Given {
+export interface SelectedResponse {
   readonly status: number;
   readonly headers: HeaderList;
   readonly source: ResponseHead['source'];
@@ -38,7 +38,7 @@ export interface AnswerHead {
  */
 export function answerHead(
   exchange: Pick<Exchange, 'method' | 'headers'>,
-  { status, headers: fields, source }: Given,
+  { status, headers: fields, source }: SelectedResponse,
   size: number | null,
 ): AnswerHead {
   const headers = fields.clone();

@@ -5,10 +5,10 @@ import type { Clock } from '../kernel/clock.ts';
 import type { Scheduler } from '../kernel/scheduler.ts';
 import type { BodyMemory } from '../coalescing/arriving-body.ts';
 import { type Flight, type Outcome, RequestCoalescer } from '../coalescing/request-coalescer.ts';
-import { Admission, type SharedAnswer } from './admission.ts';
+import { Admission, type ShareableResponse } from './admission.ts';
 import { addCacheStatus, withoutConditions } from './conditional-response.ts';
-import { type CacheQuestion, cacheQuestion } from './cache-key.ts';
-import { giveArriving, giveStored } from './send-response.ts';
+import { type CacheLookup, cacheLookup } from './cache-key.ts';
+import { sendArriving, sendStored } from './send-response.ts';
 import { changedNames } from './purge-names.ts';
 import type { ResponseCaches } from './response-caches.ts';
 import type { ResponseStore } from './response-store.ts';
@@ -76,7 +76,7 @@ interface Request {
 export class ResponseCache {
   readonly #options: ResponseCacheOptions;
   readonly #admission: Admission;
-  readonly #coalescer: RequestCoalescer<SharedAnswer>;
+  readonly #coalescer: RequestCoalescer<ShareableResponse>;
 
   constructor(options: ResponseCacheOptions) {
     this.#options = options;
@@ -104,15 +104,15 @@ export class ResponseCache {
     if (method !== 'GET' && method !== 'HEAD') return this.#pass(exchange, next, 'fwd=method');
     const { settings, expand, caches } = this.#options;
     const varyOn = settings.varyOn.map((text) => expand(text, exchange));
-    const question = cacheQuestion(exchange, varyOn);
-    if ('bypass' in question) {
-      return this.#pass(exchange, next, `fwd=bypass; detail=${question.bypass}`);
+    const lookup = cacheLookup(exchange, varyOn);
+    if ('bypass' in lookup) {
+      return this.#pass(exchange, next, `fwd=bypass; detail=${lookup.bypass}`);
     }
     // If there is nothing to share, the app is asked at once, because it knows the current state.
-    const behind = this.#hasSomething(exchange, question.key) ? caches.caughtUp() : null;
-    if (behind === null) return this.#answer(exchange, next, question);
+    const behind = this.#hasSomething(exchange, lookup.key) ? caches.caughtUp() : null;
+    if (behind === null) return this.#answer(exchange, next, lookup);
     return behind.then(
-      () => this.#answer(exchange, next, question),
+      () => this.#answer(exchange, next, lookup),
       // It is unknown what has been published, so the app must answer.
       () => this.#pass(exchange, next, 'fwd=bypass; detail=log'),
     );
@@ -137,7 +137,7 @@ export class ResponseCache {
   #answer(
     exchange: Exchange,
     next: Next,
-    { key, onlyIfCached }: CacheQuestion,
+    { key, onlyIfCached }: CacheLookup,
   ): void | Promise<void> {
     const { store, clock } = this.#options;
     const { method, headers } = exchange;
@@ -148,14 +148,14 @@ export class ResponseCache {
     const reuse = stored === null ? null : reuseOf(stored, clock.now());
     if (stored !== null && reuse === 'fresh') {
       store.counts.hits += 1;
-      return this.#give(exchange, stored, 'hit', 'hit');
+      return this.#sendStored(exchange, stored, 'hit', 'hit');
     }
     const group = this.#groupOf(exchange, key);
     const request: Request = { exchange, next, key, group, stored, why };
     if (stored !== null && reuse === 'while-revalidating' && method === 'GET') {
       store.counts.stale += 1;
       this.#revalidate(request, stored);
-      return this.#give(exchange, stored, 'stale', 'hit');
+      return this.#sendStored(exchange, stored, 'stale', 'hit');
     }
     // RFC 9111 §5.2.1.7.
     if (onlyIfCached) throw new HttpError(504, 'nothing is stored that would answer');
@@ -163,11 +163,11 @@ export class ResponseCache {
     if (stored === null && headers.has('range')) {
       return this.#pass(exchange, next, `fwd=${why}; detail=range`);
     }
-    return this.#ask(request);
+    return stored === null ? this.#fetch(request) : store.whileRead(stored, this.#fetch(request));
   }
 
   /** Joins a request to the app that is in progress, or sends one. */
-  async #ask(request: Request): Promise<void> {
+  async #fetch(request: Request): Promise<void> {
     const { caches } = this.#options;
     const { exchange, group } = request;
     const coalescer = this.#coalescer;
@@ -188,8 +188,8 @@ export class ResponseCache {
   /** Answers with the response to another request. Returns false if it is not for this one. */
   async #follow(
     { exchange, stored, why }: Request,
-    flight: Flight<SharedAnswer>,
-    outcome: Outcome<SharedAnswer>,
+    flight: Flight<ShareableResponse>,
+    outcome: Outcome<ShareableResponse>,
     moment: number,
   ): Promise<boolean> {
     const { store, caches } = this.#options;
@@ -208,11 +208,11 @@ export class ResponseCache {
         const status = answer.isRenewed
           ? 'fwd=stale; fwd-status=304; collapsed'
           : `fwd=${why}; fwd-status=${answer.stored.status}; collapsed`;
-        await this.#giveAnswer(exchange, outcome, 'collapsed', status, false);
+        await this.#sendArriving(exchange, outcome, 'collapsed', status, false);
         return true;
       }
       case 'failed':
-        if (await this.#giveAfterError(exchange, stored)) return true;
+        if (await this.#sendStaleAfterError(exchange, stored)) return true;
         if (outcome.error instanceof HttpError && outcome.error.status >= 500) throw outcome.error;
         return false;
       case 'passed':
@@ -231,24 +231,30 @@ export class ResponseCache {
         ? exchange.headers.clone()
         : withoutConditions(exchange.headers, validated(stored));
     const flight = this.#flightOf(request, headers, stored, isJoinable);
-    const { outcome, finished, over } = flight.ask(exchange, next);
+    const { outcome, finished, over } = flight.fetch(exchange, next);
     void over.then(() => caches.ended());
-    const come = await outcome;
-    if (come.kind !== 'failed' && come.kind !== 'left') store.counts.misses += 1;
-    switch (come.kind) {
+    const result = await outcome;
+    if (result.kind !== 'failed' && result.kind !== 'left') store.counts.misses += 1;
+    switch (result.kind) {
       case 'answer': {
-        const { isRenewed, isShared, stored: given } = come.answer;
-        const told = isRenewed
+        const { isRenewed, isShared, stored: response } = result.answer;
+        const forwarded = isRenewed
           ? 'fwd=stale; fwd-status=304'
-          : `fwd=${why}; fwd-status=${given.status}`;
-        const status = isShared ? `${told}; stored` : told;
-        await this.#giveAnswer(exchange, come, isRenewed ? 'revalidated' : 'miss', status, true);
+          : `fwd=${why}; fwd-status=${response.status}`;
+        const status = isShared ? `${forwarded}; stored` : forwarded;
+        await this.#sendArriving(
+          exchange,
+          result,
+          isRenewed ? 'revalidated' : 'miss',
+          status,
+          true,
+        );
         return;
       }
       case 'failed':
-        if (await this.#giveAfterError(exchange, stored)) return;
+        if (await this.#sendStaleAfterError(exchange, stored)) return;
         await finished;
-        throw come.error;
+        throw result.error;
       case 'passed':
       case 'unanswered':
         note(exchange, 'miss');
@@ -262,13 +268,14 @@ export class ResponseCache {
   /** Revalidates a stale response while it is being used. */
   #revalidate(request: Request, stored: StoredResponse): void {
     const { exchange, next, group } = request;
-    const { caches } = this.#options;
+    const { caches, store } = this.#options;
     const known = this.#coalescer.find(group);
     if (known !== undefined && !this.#isOutdated(known, exchange)) return;
     if (this.#coalescer.isFull) return;
     const headers = withoutConditions(exchange.headers, validated(stored));
     const flight = this.#flightOf({ ...request, stored: null }, headers, stored, true, true);
-    void flight.ask(exchange, next).over.then(() => caches.ended());
+    const { over } = flight.fetch(exchange, next);
+    void store.whileRead(stored, over).then(() => caches.ended());
   }
 
   #flightOf(
@@ -277,12 +284,19 @@ export class ResponseCache {
     renewing: StoredResponse | null,
     isJoinable: boolean,
     isBackground = false,
-  ): Flight<SharedAnswer> {
+  ): Flight<ShareableResponse> {
     const { store, caches, clock, personalFields } = this.#options;
-    const asked = { exchange, key, requestMs: clock.now(), why, fallback: stored, renewing };
-    const keep = (answer: StoredResponse, body: Buffer): void => {
+    const originRequest = {
+      exchange,
+      key,
+      requestMs: clock.now(),
+      why,
+      fallback: stored,
+      renewing,
+    };
+    const keep = (answer: StoredResponse): void => {
       if (caches.wasPurgedSince(flight.moment, answer.names)) return;
-      store.put({ ...answer, body });
+      store.put(answer);
       this.#coalescer.markShared(group);
     };
     const flight = this.#coalescer.start(isJoinable ? group : null, {
@@ -290,11 +304,11 @@ export class ResponseCache {
       headers,
       isBackground,
       decide: (head, fetch) => {
-        const admitted = this.#admission.decide(head, fetch, asked, clock.now());
+        const admitted = this.#admission.decide(head, fetch, originRequest, clock.now());
         if (admitted.kind !== 'shared') return admitted;
         const { answer } = admitted;
         if (answer.isRenewed) {
-          if (answer.isShared) keep(answer.stored, answer.stored.body);
+          if (answer.isShared) keep(answer.stored);
           return { kind: 'settle', answer };
         }
         return {
@@ -303,7 +317,7 @@ export class ResponseCache {
           complete: (body) => {
             const { trailers } = body;
             const isPersonal = personalFields.some((name) => trailers.has(name));
-            if (!isPersonal) keep(answer.stored, body.toBuffer());
+            if (!isPersonal) keep({ ...answer.stored, body: body.toBuffer() });
             flight.close();
           },
         };
@@ -313,7 +327,7 @@ export class ResponseCache {
   }
 
   /** Whether the response to a request in progress will be older than what this client may know. */
-  #isOutdated({ moment, outcome }: Flight<SharedAnswer>, exchange: Exchange): boolean {
+  #isOutdated({ moment, outcome }: Flight<ShareableResponse>, exchange: Exchange): boolean {
     const { caches, namesOf } = this.#options;
     if (caches.moment === moment) return false;
     if (outcome?.kind === 'answer') {
@@ -334,35 +348,37 @@ export class ResponseCache {
     return `${key}\n${isKnown(exchange) ? 'known' : ''}\n${variant}`;
   }
 
-  #give(
+  #sendStored(
     exchange: Exchange,
     stored: StoredResponse,
     outcome: CacheOutcome,
     status: string,
   ): void | Promise<void> {
-    this.#options.note(exchange, outcome);
-    return giveStored(exchange, stored, status, this.#options.clock);
+    const { note, clock, store } = this.#options;
+    note(exchange, outcome);
+    const sending = sendStored(exchange, stored, status, clock);
+    return sending === undefined ? undefined : store.whileRead(stored, sending);
   }
 
   /** Sends a response that the app has just sent or confirmed. */
-  async #giveAnswer(
+  async #sendArriving(
     exchange: Exchange,
-    { answer, body }: Extract<Outcome<SharedAnswer>, { kind: 'answer' }>,
+    { answer, body }: Extract<Outcome<ShareableResponse>, { kind: 'answer' }>,
     outcome: CacheOutcome,
     status: string,
     isFirst: boolean,
   ): Promise<void> {
-    if (body === null) return this.#give(exchange, answer.stored, outcome, status);
+    if (body === null) return this.#sendStored(exchange, answer.stored, outcome, status);
     this.#options.note(exchange, outcome);
-    return giveArriving(exchange, answer.stored, body, status, isFirst);
+    return sendArriving(exchange, answer.stored, body, status, isFirst);
   }
 
   /** RFC 5861 §4: uses a stale response in place of an app that fails. Returns whether there was one. */
-  async #giveAfterError(exchange: Exchange, stored: StoredResponse | null): Promise<boolean> {
+  async #sendStaleAfterError(exchange: Exchange, stored: StoredResponse | null): Promise<boolean> {
     const { store, clock } = this.#options;
     if (stored === null || exchange.begun || !helpsAfterError(stored, clock.now())) return false;
     store.counts.stale += 1;
-    await this.#give(exchange, stored, 'stale', 'hit; fwd=stale');
+    await this.#sendStored(exchange, stored, 'stale', 'hit; fwd=stale');
     return true;
   }
 }

@@ -15,6 +15,10 @@ const MAX_EXCESS = 1 / 8;
 const EVICTED_AT_ONCE = 1_000;
 /** Cost of evicting one response, in steps. */
 const EVICT_STEPS = 500;
+/** Cost of skipping one that cannot be evicted, in steps. */
+const SKIP_STEPS = 20;
+/** Bodies up to this size are copied or written at once, so they count for the connections that write them. */
+export const WRITTEN_AT_ONCE_BYTES = 64 * 1024;
 
 /**
  * Purged by an update, by a request that changes something, by an administrator, or because of missed
@@ -38,7 +42,8 @@ export interface CacheCounts {
 
 /**
  * The responses of one cache, in memory. The least recently used are evicted when the cache exceeds its
- * limit. Eviction runs in slices, so the limit may be exceeded by {@link MAX_EXCESS} for a moment.
+ * limit. Eviction runs in slices, so the limit may be exceeded by {@link MAX_EXCESS} for a moment. A dropped
+ * response counts until its last reader is done, and what is being read leaves no space for new ones.
  */
 export class ResponseStore implements Task {
   readonly counts: CacheCounts;
@@ -48,7 +53,14 @@ export class ResponseStore implements Task {
   #byName = new Map<string, Set<StoredResponse>>();
   /** The least recently used first. */
   #used = new Map<StoredResponse, number>();
+  /** Bytes of the stored responses. */
   #bytes = 0;
+  /** The bodies that are being read, with the number of their readers. */
+  readonly #readers = new Map<Buffer, number>();
+  #bytesRead = 0;
+  /** Those of them that are no longer stored. */
+  readonly #dropped = new Set<Buffer>();
+  #bytesDropped = 0;
 
   constructor(maxBytes: number, scheduler: Scheduler, counts: CacheCounts) {
     this.counts = counts;
@@ -56,8 +68,9 @@ export class ResponseStore implements Task {
     this.#scheduler = scheduler;
   }
 
+  /** Bytes of the stored responses, and of those that were dropped and are still being read. */
   get bytes(): number {
-    return this.#bytes;
+    return this.#bytes + this.#bytesDropped;
   }
 
   get entries(): number {
@@ -88,15 +101,16 @@ export class ResponseStore implements Task {
     return this.#byKey.get(key)?.[0]?.vary ?? [];
   }
 
-  /** Stores a response in place of the same variant. */
+  /** Stores a response in place of the same variant, if it fits beside what is being read. */
   put(stored: StoredResponse): void {
     const size = sizeOf(stored);
-    if (size > this.#maxBytes) return;
     const variants = this.#byKey.get(stored.key) ?? [];
     const before = variants.find(
       ({ variant, vary }) => variant === stored.variant && equalLists(vary, stored.vary),
     );
     if (before !== undefined) this.#drop(before);
+    const own = this.#readers.has(stored.body) ? stored.body.length : 0;
+    if (this.#bytesRead - own + size > this.#maxBytes) return;
     const others = this.#byKey.get(stored.key) ?? [];
     const oldest = others.at(-1);
     if (others.length >= MAX_VARIANTS && oldest !== undefined) this.#evict(oldest);
@@ -105,17 +119,36 @@ export class ResponseStore implements Task {
     for (const name of stored.names) addTo(this.#byName, name, stored);
     this.#used.set(stored, size);
     this.#bytes += size;
-    if (this.#bytes > this.#maxBytes) this.#scheduler.add(this);
-    if (this.#bytes > this.#maxBytes * (1 + MAX_EXCESS)) this.#evictAtOnce();
+    if (this.#dropped.delete(stored.body)) this.#bytesDropped -= stored.body.length;
+    if (this.bytes > this.#maxBytes) this.#scheduler.add(this);
+    if (this.bytes > this.#maxBytes * (1 + MAX_EXCESS)) this.#evictAtOnce();
   }
 
-  /** Evicts the least recently used, in slices. */
+  /** Counts a response until the promise settles, even if it is dropped before. */
+  async whileRead<T>(stored: StoredResponse, reading: Promise<T>): Promise<T> {
+    const { body } = stored;
+    if (body.length <= WRITTEN_AT_ONCE_BYTES) return reading;
+    const before = this.#readers.get(body);
+    if (before === undefined) {
+      this.#bytesRead += body.length;
+      if (!this.#used.has(stored)) this.#keepForReaders(body);
+    }
+    this.#readers.set(body, (before ?? 0) + 1);
+    try {
+      return await reading;
+    } finally {
+      this.#endRead(body);
+    }
+  }
+
+  /** Evicts the least recently used, in slices. Evicting one that is being read would release nothing. */
   run(budget: Budget): boolean {
     for (const stored of this.#used.keys()) {
-      if (this.#bytes <= this.#maxBytes) return false;
+      if (this.bytes <= this.#maxBytes) return false;
       if (budget.isSpent) return true;
-      budget.spend(EVICT_STEPS);
-      this.#evict(stored);
+      const isRead = this.#readers.has(stored.body);
+      budget.spend(isRead ? SKIP_STEPS : EVICT_STEPS);
+      if (!isRead) this.#evict(stored);
     }
     return false;
   }
@@ -142,6 +175,7 @@ export class ResponseStore implements Task {
     this.#byName = new Map();
     this.#used = new Map();
     this.#bytes = 0;
+    for (const body of this.#readers.keys()) this.#keepForReaders(body);
     this.counts.purged[reason] += all;
     return all;
   }
@@ -159,7 +193,8 @@ export class ResponseStore implements Task {
     const mostBytes = this.#maxBytes * (1 + MAX_EXCESS);
     let left = EVICTED_AT_ONCE;
     for (const stored of this.#used.keys()) {
-      if (this.#bytes <= (left > 0 ? this.#maxBytes : mostBytes)) return;
+      if (this.bytes <= (left > 0 ? this.#maxBytes : mostBytes)) return;
+      if (this.#readers.has(stored.body)) continue;
       left -= 1;
       this.#evict(stored);
     }
@@ -175,10 +210,28 @@ export class ResponseStore implements Task {
     if (size === undefined) return;
     this.#used.delete(stored);
     this.#bytes -= size;
+    if (this.#readers.has(stored.body)) this.#keepForReaders(stored.body);
     for (const name of stored.names) deleteFrom(this.#byName, name, stored);
     const left = (this.#byKey.get(stored.key) ?? []).filter((one) => one !== stored);
     if (left.length === 0) this.#byKey.delete(stored.key);
     else this.#byKey.set(stored.key, left);
+  }
+
+  #keepForReaders(body: Buffer): void {
+    if (this.#dropped.has(body)) return;
+    this.#dropped.add(body);
+    this.#bytesDropped += body.length;
+  }
+
+  #endRead(body: Buffer): void {
+    const left = (this.#readers.get(body) ?? 1) - 1;
+    if (left > 0) {
+      this.#readers.set(body, left);
+      return;
+    }
+    this.#readers.delete(body);
+    this.#bytesRead -= body.length;
+    if (this.#dropped.delete(body)) this.#bytesDropped -= body.length;
   }
 }
 

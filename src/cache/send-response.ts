@@ -3,10 +3,11 @@ import { HeaderList } from '../http/header-list.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { addCacheStatus, answerHead } from './conditional-response.ts';
 import { type ArrivingBody, sendWhole } from '../coalescing/arriving-body.ts';
+import { WRITTEN_AT_ONCE_BYTES } from './response-store.ts';
 import { ageOf, type StoredResponse, timeLeft } from './stored-response.ts';
 
 /** Sends a stored response to a client. */
-export function giveStored(
+export function sendStored(
   exchange: Exchange,
   stored: StoredResponse,
   status: string,
@@ -27,8 +28,9 @@ export function giveStored(
   }
   const whole =
     content === 'all' ? stored.body : stored.body.subarray(content.start, content.end + 1);
-  if (whole.length <= AT_ONCE_BYTES) {
-    body.end(whole);
+  if (whole.length <= WRITTEN_AT_ONCE_BYTES) {
+    // A copy of a small part, so that a client that does not read it keeps nothing else in memory.
+    body.end(stored.body.length <= WRITTEN_AT_ONCE_BYTES ? whole : Buffer.from(whole));
     return undefined;
   }
   return sendWhole(whole, body, clock, () => exchange.abort()).then((isSent) => {
@@ -36,16 +38,13 @@ export function giveStored(
   });
 }
 
-/** Bytes of a body that is written at once. */
-const AT_ONCE_BYTES = 64 * 1024;
-
 /** RFC 9110 §8.6: a 204 has no length. */
 function hasBody({ status }: StoredResponse): boolean {
   return status !== 204 && status !== 205;
 }
 
 /** Sends an arriving response to a client. Only the first client gets its trailers. */
-export async function giveArriving(
+export async function sendArriving(
   exchange: Exchange,
   stored: StoredResponse,
   arriving: ArrivingBody,

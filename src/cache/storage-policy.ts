@@ -107,8 +107,13 @@ export function mayStore(
   const tags = tagsOf(headers);
   if (tags === null) return refused('tags');
   const isShared = directives.has('public') || directives.has('s-maxage');
-  const whose = isOfOneClient(request.headers, directives, isShared || targeted !== null, isShared);
-  if (whose !== null) return refused(whose);
+  const refusal = isOfOneClient(
+    request.headers,
+    directives,
+    isShared || targeted !== null,
+    isShared,
+  );
+  if (refusal !== null) return refused(refusal);
 
   const freshness = freshnessOf(status, headers, directives, targeted !== null, rules, nowMs);
   const noCache = directives.fields('no-cache');

@@ -15,7 +15,8 @@ const MAX_STALL_OF_MANY_MS = 10_000;
 
 /**
  * The memory of all bodies that several clients may read. When it is full, the oldest complete body is
- * removed: readers that are so far behind are disconnected.
+ * removed, and its readers, which are so far behind, are disconnected. After that, the readers of other bodies
+ * that are more than {@link WINDOW_BYTES} behind are disconnected. Only windows may exceed the limit.
  */
 export class BodyMemory {
   readonly #maxBytes: number;
@@ -32,20 +33,25 @@ export class BodyMemory {
     return this.#bytes;
   }
 
-  /** Whether there is space for more of a body. */
-  grow(body: ArrivingBody, bytes: number): boolean {
+  /** Makes space for more of a body, and returns whether there is enough. */
+  makeSpace(body: ArrivingBody, bytes: number): boolean {
     while (this.#bytes + bytes > this.#maxBytes) {
       const oldest = this.#oldestBut(body);
       if (oldest === null) return false;
-      oldest.fail();
+      if (oldest.isComplete) oldest.fail();
+      else oldest.disconnectLagging();
     }
-    this.#held.set(body, (this.#held.get(body) ?? 0) + bytes);
-    this.#bytes += bytes;
     return true;
   }
 
   has(body: ArrivingBody): boolean {
     return this.#held.has(body);
+  }
+
+  /** Sets the number of bytes that are held of a body. */
+  count(body: ArrivingBody, bytes: number): void {
+    this.#bytes += bytes - (this.#held.get(body) ?? 0);
+    this.#held.set(body, bytes);
   }
 
   forget(body: ArrivingBody): void {
@@ -54,8 +60,13 @@ export class BodyMemory {
   }
 
   #oldestBut(body: ArrivingBody): ArrivingBody | null {
-    for (const one of this.#held.keys()) if (one !== body && one.isComplete) return one;
-    return null;
+    let lagging: ArrivingBody | null = null;
+    for (const one of this.#held.keys()) {
+      if (one === body) continue;
+      if (one.isComplete && one.isWhole) return one;
+      if (lagging === null && one.isLagging) lagging = one;
+    }
+    return lagging;
   }
 }
 
@@ -72,7 +83,7 @@ interface BodyReader {
   /** The next chunk. */
   at: number;
   wake(): void;
-  cut(): void;
+  disconnect(): void;
 }
 
 /**
@@ -86,32 +97,36 @@ export class ArrivingBody {
   readonly #maxBytes: number;
   readonly #memory: BodyMemory;
   readonly #clock: Clock;
-  readonly #told: BodyEvents;
+  readonly #events: BodyEvents;
   #chunks: Buffer[] = [];
   /** Chunks at the front that have been released. */
-  #gone = 0;
+  #released = 0;
+  /** Bytes that have arrived. */
   #bytes = 0;
+  /** Bytes of the chunks that are held. */
+  #heldBytes = 0;
   #state: 'open' | 'complete' | 'failed' = 'open';
   #isWhole = true;
   /** Whether somebody may still begin to read it. */
   #isOffered = true;
   readonly #readers = new Set<BodyReader>();
-  #goOn: (() => void) | null = null;
+  /** Asks the app for more. */
+  #resumeInput: (() => void) | null = null;
   #stopStall: () => void = () => {};
   /** Resolves when it is complete, or when nobody receives more of it. */
   readonly settled: Promise<void>;
-  #tellSettled: () => void = () => {};
+  #resolveSettled: () => void = () => {};
   /** Those of a complete response; empty before. */
   trailers = new HeaderList();
 
   /** @param maxBytes limit for a body that is held completely */
-  constructor(maxBytes: number, memory: BodyMemory, clock: Clock, told: BodyEvents) {
+  constructor(maxBytes: number, memory: BodyMemory, clock: Clock, events: BodyEvents) {
     this.#maxBytes = maxBytes;
     this.#memory = memory;
     this.#clock = clock;
-    this.#told = told;
+    this.#events = events;
     this.settled = new Promise((resolve) => {
-      this.#tellSettled = resolve;
+      this.#resolveSettled = resolve;
     });
     this.input = new Writable({
       write: (chunk: Buffer, _encoding, done) => this.#take(chunk, done),
@@ -142,9 +157,21 @@ export class ArrivingBody {
     this.#state = 'failed';
     this.#memory.forget(this);
     this.#settle();
-    this.#told.failed();
-    for (const reader of this.#readers) reader.cut();
+    this.#events.failed();
+    for (const reader of this.#readers) reader.disconnect();
     this.#chunks = [];
+    this.#heldBytes = 0;
+  }
+
+  /** Whether it is not held completely, and a reader is so far behind that the app has to wait. */
+  get isLagging(): boolean {
+    if (this.#isWhole || this.#state !== 'open' || this.#readers.size === 0) return false;
+    return this.#heldBytes > WINDOW_BYTES;
+  }
+
+  /** Disconnects the readers that are more than a window behind. */
+  disconnectLagging(): void {
+    while (this.isLagging) this.#disconnectLast();
   }
 
   /** Nobody else begins to read it: it is held until those that read it are done. */
@@ -168,16 +195,16 @@ export class ArrivingBody {
    * Writes all of it to a client as it arrives. Resolves when the last byte has been passed on: to true if
    * the body is complete.
    *
-   * @param giveUp called if the client reads nothing, or if the body is aborted
+   * @param abort called if the client reads nothing, or if the body is aborted
    */
-  async sendTo(body: Writable, giveUp: () => void): Promise<boolean> {
-    const state = { isCut: false };
+  async sendTo(body: Writable, abort: () => void): Promise<boolean> {
+    const state = { isDisconnected: false };
     let resume: () => void = () => {};
     const reader: BodyReader = {
-      at: this.#gone,
+      at: this.#released,
       wake: () => resume(),
-      cut: () => {
-        state.isCut = true;
+      disconnect: () => {
+        state.isDisconnected = true;
         resume();
       },
     };
@@ -189,17 +216,22 @@ export class ArrivingBody {
     body.on('drain', wake);
     body.on('close', wake);
     this.#readers.add(reader);
+    // Its beginning is no longer held.
+    if (this.#released > 0) reader.disconnect();
     // Between two turns nobody may have read it.
     const isHeld = this.#state !== 'complete' || this.#memory.has(this);
-    if (!isHeld && !this.#memory.grow(this, this.#bytes)) this.fail();
+    if (!isHeld) {
+      if (this.#memory.makeSpace(this, this.#heldBytes)) this.#memory.count(this, this.#heldBytes);
+      else this.fail();
+    }
     try {
       for (;;) {
-        if (state.isCut || this.#state === 'failed') {
-          giveUp();
+        if (state.isDisconnected || this.#state === 'failed') {
+          abort();
           return false;
         }
         if (body.destroyed) return false;
-        const chunk = this.#chunks[reader.at - this.#gone];
+        const chunk = this.#chunks[reader.at - this.#released];
         if (chunk === undefined) {
           if (this.#state === 'complete') return true;
           await awake();
@@ -207,8 +239,8 @@ export class ArrivingBody {
         }
         reader.at += 1;
         if (!body.write(chunk)) {
-          const cancel = this.#clock.after(MAX_STALL_MS, reader.cut);
-          while (body.writableNeedDrain && !body.destroyed && !state.isCut) await awake();
+          const cancel = this.#clock.after(MAX_STALL_MS, reader.disconnect);
+          while (body.writableNeedDrain && !body.destroyed && !state.isDisconnected) await awake();
           cancel();
         }
         this.#release();
@@ -235,39 +267,39 @@ export class ArrivingBody {
     this.#chunks.push(copy);
     this.#bytes += chunk.length;
     const isBeyond = this.#bytes > this.#maxBytes;
-    if (this.#isWhole && (isBeyond || !this.#memory.grow(this, chunk.length))) this.#stopHolding();
+    const isHeld = this.#isWhole && !isBeyond && this.#memory.makeSpace(this, chunk.length);
+    this.#heldBytes += chunk.length;
+    this.#memory.count(this, this.#heldBytes);
+    if (this.#isWhole && !isHeld) this.#stopHolding();
     for (const reader of this.#readers) reader.wake();
-    if (this.#isWhole || this.#waiting() <= WINDOW_BYTES) done();
+    if (this.#isWhole || this.#heldBytes <= WINDOW_BYTES) done();
     else {
-      this.#goOn = done;
+      this.#resumeInput = done;
       this.#awaitReaders();
     }
   }
 
   #stopHolding(): void {
     this.#isWhole = false;
-    this.#memory.forget(this);
-    this.#told.tooLarge();
+    this.#events.tooLarge();
   }
 
   /** Releases what all readers have received, and lets the app continue. */
   #release(): void {
     if (this.#isWhole) return;
-    let first = this.#gone + this.#chunks.length;
+    let first = this.#released + this.#chunks.length;
     for (const { at } of this.#readers) first = Math.min(first, at);
-    if (first > this.#gone) {
-      this.#chunks.splice(0, first - this.#gone);
-      this.#gone = first;
+    if (first > this.#released) {
+      const read = this.#chunks.splice(0, first - this.#released);
+      this.#released = first;
+      this.#heldBytes -= read.reduce((sum, { length }) => sum + length, 0);
+      if (this.#memory.has(this)) this.#memory.count(this, this.#heldBytes);
     }
-    if (this.#goOn === null || this.#waiting() > WINDOW_BYTES) return;
-    const goOn = this.#goOn;
-    this.#goOn = null;
+    if (this.#resumeInput === null || this.#heldBytes > WINDOW_BYTES) return;
+    const resume = this.#resumeInput;
+    this.#resumeInput = null;
     this.#stopStall();
-    goOn();
-  }
-
-  #waiting(): number {
-    return this.#chunks.reduce((sum, { length }) => sum + length, 0);
+    resume();
   }
 
   /** Disconnects the readers that are furthest behind if others wait for them. */
@@ -276,25 +308,35 @@ export class ArrivingBody {
     this.#stopStall();
     this.#stopStall = this.#clock.after(limitMs, () => {
       if (this.#readers.size === 0) this.fail();
-      for (const reader of [...this.#readers]) if (reader.at === this.#gone) reader.cut();
+      else this.#disconnectLast();
+      if (this.#resumeInput !== null) this.#awaitReaders();
     });
+  }
+
+  #disconnectLast(): void {
+    for (const reader of this.#readers) {
+      if (reader.at > this.#released) continue;
+      this.#readers.delete(reader);
+      reader.disconnect();
+    }
+    this.#release();
   }
 
   #complete(): void {
     if (this.#state !== 'open') return;
     this.#state = 'complete';
-    if (this.#isWhole) this.#told.complete();
+    if (this.#isWhole) this.#events.complete();
     this.#forgetUnread();
     this.#settle();
     for (const reader of this.#readers) reader.wake();
   }
 
   #settle(): void {
-    this.#tellSettled();
+    this.#resolveSettled();
     this.#stopStall();
-    const goOn = this.#goOn;
-    this.#goOn = null;
-    goOn?.();
+    const resume = this.#resumeInput;
+    this.#resumeInput = null;
+    resume?.();
   }
 
   #forgetUnread(): void {
@@ -306,27 +348,28 @@ export class ArrivingBody {
 /**
  * Writes a complete body at the speed of its reader. Resolves to true if all of it was passed on.
  *
- * @param giveUp called if the client reads nothing
+ * @param abort called if the client reads nothing
  */
 export async function sendWhole(
   whole: Buffer,
   body: Writable,
   clock: Clock,
-  giveUp: () => void,
+  abort: () => void,
 ): Promise<boolean> {
   for (let at = 0; at < whole.length; at += PIECE_BYTES) {
     if (body.destroyed) return false;
-    if (!body.write(whole.subarray(at, at + PIECE_BYTES)) && at + PIECE_BYTES < whole.length) {
-      await drained(body, clock, giveUp);
-    }
+    const piece = whole.subarray(at, at + PIECE_BYTES);
+    // Nobody waits until the last piece is written. It is a copy, so that it keeps nothing else in memory.
+    if (at + PIECE_BYTES >= whole.length) body.write(Buffer.from(piece));
+    else if (!body.write(piece)) await drained(body, clock, abort);
   }
   return !body.destroyed;
 }
 
-function drained(body: Writable, clock: Clock, giveUp: () => void): Promise<void> {
+function drained(body: Writable, clock: Clock, abort: () => void): Promise<void> {
   return new Promise((resolve) => {
     const cancel = clock.after(MAX_STALL_MS, () => {
-      giveUp();
+      abort();
       settle();
     });
     const settle = (): void => {

@@ -134,7 +134,7 @@ export class RequestCoalescer<Answer> {
 }
 
 interface Waiting<Answer> {
-  go(outcome: Outcome<Answer>): void;
+  resolve(outcome: Outcome<Answer>): void;
 }
 
 /** One request to the app on behalf of all equal requests that arrive in the meantime. */
@@ -169,14 +169,14 @@ export class Flight<Answer> implements Task {
   close(): void {
     this.#isClosed = true;
     this.#closed();
-    this.#body?.withdraw();
+    this.#withdrawBody();
   }
 
   /**
    * Sends the request. `outcome` resolves when the outcome is known, `finished` when the handlers are done
    * (or rejects with what they throw), and `over` when the response has arrived completely as well.
    */
-  ask(
+  fetch(
     exchange: Exchange,
     next: Next,
   ): { outcome: Promise<Outcome<Answer>>; finished: Promise<void>; over: Promise<void> } {
@@ -220,7 +220,7 @@ export class Flight<Answer> implements Task {
   join(exchange: Exchange): Promise<Outcome<Answer>> {
     return new Promise((resolve) => {
       const waiting: Waiting<Answer> = {
-        go: (outcome) => {
+        resolve: (outcome) => {
           if (!this.#waiting.delete(waiting)) return;
           forget();
           stop();
@@ -229,11 +229,11 @@ export class Flight<Answer> implements Task {
       };
       this.#waiting.add(waiting);
       const forget = exchange.onAbandoned(() => {
-        waiting.go({ kind: 'left' });
+        waiting.resolve({ kind: 'left' });
         this.#abandonIfUnwanted();
       });
       const { clock, maxWaitMs } = this.#options;
-      const stop = clock.after(maxWaitMs, () => waiting.go({ kind: 'passed' }));
+      const stop = clock.after(maxWaitMs, () => waiting.resolve({ kind: 'passed' }));
     });
   }
 
@@ -244,8 +244,10 @@ export class Flight<Answer> implements Task {
     for (const waiting of this.#waiting) {
       if (budget.isSpent) return true;
       budget.spend(RELEASE_STEPS);
-      waiting.go(outcome);
+      waiting.resolve(outcome);
     }
+    // They begin to read before that.
+    setImmediate(() => this.#withdrawBody());
     return false;
   }
 
@@ -284,7 +286,7 @@ export class Flight<Answer> implements Task {
       },
     });
     this.#body = body;
-    if (this.#isClosed) body.withdraw();
+    if (this.#isClosed) this.#withdrawBody();
     this.#settle({ kind: 'answer', answer, body });
     return body;
   }
@@ -296,6 +298,11 @@ export class Flight<Answer> implements Task {
     this.#first?.(outcome);
     this.#first = null;
     if (this.#waiting.size > 0) this.#options.scheduler.add(this);
+  }
+
+  /** The body is held until all waiting requests have begun to read it. */
+  #withdrawBody(): void {
+    if (this.#isClosed && this.#waiting.size === 0) this.#body?.withdraw();
   }
 
   #firstLeft(): void {

@@ -170,7 +170,7 @@ async function lead(
       return { kind: 'share', answer, complete };
     },
   });
-  const { outcome, finished } = flight.ask(exchange, async (fetch = exchange) => {
+  const { outcome, finished } = flight.fetch(exchange, async (fetch = exchange) => {
     if (gatherMs > 0) {
       await pause(clock, gatherMs, fetch);
       flight.close();

@@ -162,6 +162,47 @@ describe('cache, concurrent requests for the same URL', () => {
     assert.equal(app.questions.length, 1);
   });
 
+  it('stores nothing more while clients still read what was purged', async (test) => {
+    const app = await SlowApp.start(test, 'cache {\nmax_size 50MiB\nmax_body 20MiB\n}');
+    const page = Buffer.alloc(16 * 1024 * 1024, 'x');
+    let asked = 0;
+    /** Lets a client that reads at once ask, and returns what the cache did. */
+    const read = async (): Promise<string> => {
+      const answered = send(`${app.url}/a`);
+      const question = await Promise.race([app.question(asked + 1), answered]);
+      if ('response' in question) {
+        asked += 1;
+        question.response.writeHead(200, SHARED).end(page);
+      }
+      const { headers, body } = await answered;
+      assert.equal(body.length, page.length);
+      return String(headers['cache-status']);
+    };
+    const purge = async (): Promise<void> => {
+      const changed = send(`${app.url}/a`, { method: 'POST' });
+      (await app.question(asked + 1)).response.end();
+      asked += 1;
+      await changed;
+    };
+    const slow: IncomingMessage[] = [];
+    for (let round = 0; round < 3; round += 1) {
+      assert.match(await read(), /stored/);
+      const one = await app.open('/a');
+      assert.match(String(one.headers['cache-status']), /hit/, `round ${round}`);
+      one.pause();
+      slow.push(one);
+      await purge();
+    }
+    for (let round = 0; round < 2; round += 1) assert.doesNotMatch(await read(), /hit/);
+    const left = slow.map(closed);
+    for (const one of slow) one.destroy();
+    await Promise.all(left);
+    // The gateway sees that they have left in its own time.
+    let status = '';
+    for (let round = 0; round < 1_000 && !status.includes('hit'); round += 1) status = await read();
+    assert.match(status, /hit/);
+  });
+
   it('passes on a response that turns out to be too long to store', async (test) => {
     const app = await SlowApp.start(test, 'cache {\nmax_body 100KiB\n}');
     const answer = send(`${app.url}/a`);

@@ -54,8 +54,107 @@ describe('the memory of a cache', () => {
   });
 });
 
-/** A small page with the fields of an app, in memory of its own. */
-function page(number: number): StoredResponse {
+describe('responses of a cache that clients still read', () => {
+  it('count until their last reader is done, whether or not they are still stored', async () => {
+    const store = new ResponseStore(10 * MEBIBYTE, new Scheduler(), noCounts());
+    const [first, second] = [reader(), reader()];
+    const stored = page(1, MEBIBYTE);
+    store.put(stored);
+    const reading = [store.whileRead(stored, first.done), store.whileRead(stored, second.done)];
+    const whileStored = store.bytes;
+    assert.equal(store.purge(stored.names[0] ?? '', 'admin'), 1);
+    assert.equal(store.entries, 0);
+    assert.equal(store.bytes, MEBIBYTE, 'the body, once');
+    assert.ok(store.bytes < whileStored);
+    first.leave();
+    await reading[0];
+    assert.equal(store.bytes, MEBIBYTE);
+    second.leave();
+    await reading[1];
+    assert.equal(store.bytes, 0);
+  });
+
+  it('count after everything was purged, and if reading fails', async () => {
+    const store = new ResponseStore(10 * MEBIBYTE, new Scheduler(), noCounts());
+    const stored = page(1, MEBIBYTE);
+    store.put(stored);
+    const one = reader();
+    const reading = store.whileRead(stored, one.done);
+    store.clear('admin');
+    assert.equal(store.bytes, MEBIBYTE);
+    one.fail();
+    await assert.rejects(reading);
+    assert.equal(store.bytes, 0);
+  });
+
+  it('leave no space for new ones if they are purged again and again', async () => {
+    const store = new ResponseStore(10 * MEBIBYTE, new Scheduler(), noCounts());
+    const readers = [];
+    for (let round = 0; round < 100; round += 1) {
+      const stored = page(1, MEBIBYTE);
+      store.put(stored);
+      const one = reader();
+      if (store.has(stored.key)) readers.push({ one, reading: store.whileRead(stored, one.done) });
+      store.purge(stored.names[0] ?? '', 'update');
+      assert.ok(store.bytes <= 10 * MEBIBYTE, `${store.bytes} bytes in round ${round}`);
+    }
+    assert.equal(readers.length, 9, 'ten do not fit with their fields');
+    for (const { one, reading } of readers) {
+      one.leave();
+      await reading;
+    }
+    assert.equal(store.bytes, 0);
+    store.put(page(1, MEBIBYTE));
+    assert.equal(store.entries, 1);
+  });
+
+  it('are not evicted, because that would release nothing', async () => {
+    const store = new ResponseStore(10 * MEBIBYTE, new Scheduler(), noCounts());
+    const [read, unread] = [page(1, 4 * MEBIBYTE), page(2, 4 * MEBIBYTE)];
+    store.put(read);
+    store.put(unread);
+    const one = reader();
+    const reading = store.whileRead(read, one.done);
+    store.put(page(3, 4 * MEBIBYTE));
+    assert.equal(store.has(read.key), true);
+    assert.equal(store.has(unread.key), false);
+    store.put(page(4, 7 * MEBIBYTE));
+    assert.equal(store.has(page(4).key), false, 'it does not fit beside what is read');
+    assert.equal(store.entries, 2);
+    one.leave();
+    await reading;
+    store.put(page(4, 7 * MEBIBYTE));
+    assert.equal(store.has(page(4).key), true);
+  });
+
+  it('count once if their body is stored again after a confirmation', async () => {
+    const store = new ResponseStore(10 * MEBIBYTE, new Scheduler(), noCounts());
+    const stored = page(1, MEBIBYTE);
+    store.put(stored);
+    const before = store.bytes;
+    const one = reader();
+    const reading = store.whileRead(stored, one.done);
+    store.put({ ...stored, responseMs: 1 });
+    assert.equal(store.bytes, before);
+    one.leave();
+    await reading;
+    assert.equal(store.bytes, before);
+  });
+});
+
+/** Somebody who reads until the test says so. */
+function reader(): { done: Promise<void>; leave: () => void; fail: () => void } {
+  let leave = (): void => {};
+  let fail = (): void => {};
+  const done = new Promise<void>((resolve, reject) => {
+    leave = resolve;
+    fail = () => reject(new Error('the client left'));
+  });
+  return { done, leave, fail };
+}
+
+/** A page with the fields of an app, in memory of its own. */
+function page(number: number, bytes = 600): StoredResponse {
   const path = `/pages/${number}`;
   return {
     key: `GET http://example.com${path}`,
@@ -64,14 +163,14 @@ function page(number: number): StoredResponse {
     status: 200,
     headers: HeaderList.of({
       'Content-Type': 'text/html; charset=utf-8',
-      'Content-Length': '600',
+      'Content-Length': String(bytes),
       ETag: `"${number}"`,
       'Last-Modified': 'Mon, 23 Nov 2026 08:00:00 GMT',
       'Cache-Control': 'public, max-age=3600',
     }),
     hidden: new HeaderList(),
     source: 'upstream',
-    body: Buffer.allocUnsafeSlow(600),
+    body: Buffer.allocUnsafeSlow(bytes),
     names: [`//example.com${path}`, path],
     freshness: { lifetimeMs: 3_600_000, isExplicit: true, whileRevalidateMs: 0, ifErrorMs: 0 },
     revalidatesAlways: false,

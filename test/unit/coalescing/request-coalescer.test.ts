@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
+import { Writable } from 'node:stream';
 import { describe, it } from 'node:test';
-import { ArrivingBody, BodyMemory } from '../../../src/coalescing/arriving-body.ts';
+import { setImmediate as turn } from 'node:timers/promises';
+import { ArrivingBody, BodyMemory, sendWhole } from '../../../src/coalescing/arriving-body.ts';
 import {
   type Flight,
   type FlightOrder,
@@ -84,7 +86,7 @@ describe('request coalescing', () => {
     const shared = new Shared();
     const app = new App();
     const flight = shared.start();
-    const { outcome } = flight.ask(fakeExchange({}), app.answer);
+    const { outcome } = flight.fetch(fakeExchange({}), app.answer);
     let released = 0;
     const joined = Array.from({ length: 1_000 }, async () => {
       const one = await shared.join(flight);
@@ -108,7 +110,7 @@ describe('request coalescing', () => {
   it('makes no request wait longer than its limit', async () => {
     const shared = new Shared();
     const flight = shared.start();
-    void flight.ask(fakeExchange({}), new App().answer);
+    void flight.fetch(fakeExchange({}), new App().answer);
     const one = shared.join(flight);
     shared.clock.advance(5_000);
     assert.equal((await one).kind, 'passed');
@@ -121,7 +123,7 @@ describe('request coalescing', () => {
       const flight = shared.start();
       const first = client();
       const second = client();
-      const { outcome, finished } = flight.ask(first.exchange, app.answer);
+      const { outcome, finished } = flight.fetch(first.exchange, app.answer);
       finished.catch(() => {});
       const joined = shared.join(flight, second.exchange);
       first.leave();
@@ -145,7 +147,7 @@ describe('request coalescing', () => {
     const shared = new Shared();
     const app = new App();
     const flight = shared.start();
-    const { finished } = flight.ask(fakeExchange({}), app.answer);
+    const { finished } = flight.fetch(fakeExchange({}), app.answer);
     app.respond();
     await finished;
     const outcome = await shared.join(flight);
@@ -155,6 +157,37 @@ describe('request coalescing', () => {
     flight.close();
     assert.equal(shared.memory.bytes, 0);
     assert.equal(shared.coalescer.find('k'), undefined);
+  });
+
+  it('counts a complete body once, until the last of its readers is done', async () => {
+    const shared = new Shared();
+    const app = new App();
+    const flight = shared.start();
+    const { outcome, finished } = flight.fetch(fakeExchange({}), app.answer);
+    const joined = Array.from({ length: 25 }, () => shared.join(flight));
+    app.respond();
+    await finished;
+    const first = await outcome;
+    assert.ok(first.kind === 'answer' && first.body !== null);
+    await first.body.settled;
+    flight.close();
+    assert.equal(shared.memory.bytes, 4, 'requests wait for it');
+    await first.body.sendTo(new Client(), () => assert.fail());
+    assert.equal(shared.memory.bytes, 4, 'requests still wait for it');
+    const reading = joined.map(async (one) => {
+      const come = await one;
+      assert.ok(come.kind === 'answer' && come.body !== null);
+      const client = new Client();
+      assert.equal(await come.body.sendTo(client, () => assert.fail()), true);
+      assert.equal(client.received.toString(), 'page');
+      assert.ok(shared.memory.bytes <= 4, 'once');
+    });
+    assert.equal(await shared.scheduler.turn(), true);
+    assert.equal(shared.memory.bytes, 4, 'some have read it, and others wait');
+    await shared.scheduler.all();
+    await Promise.all(reading);
+    await turn();
+    assert.equal(shared.memory.bytes, 0);
   });
 
   it('remembers for a while which responses are not shared', () => {
@@ -170,8 +203,6 @@ describe('request coalescing', () => {
 });
 
 describe('the memory of bodies with several readers', () => {
-  const events = { complete: () => {}, failed: () => {}, tooLarge: () => {} };
-
   it('is taken from the oldest complete body when a newer one needs it', async () => {
     const memory = new BodyMemory(10);
     const clock = new TestClock();
@@ -186,6 +217,164 @@ describe('the memory of bodies with several readers', () => {
     assert.equal(memory.bytes, 9);
     young.input.write(Buffer.alloc(2));
     assert.equal(young.isWhole, false, 'one alone has the bound too');
+    assert.equal(memory.bytes, 11, 'it is held until it is read');
+    young.fail();
     assert.equal(memory.bytes, 0);
   });
+
+  it('is not kept by what a client has not received when a complete body was written', async () => {
+    const whole = Buffer.alloc(1_000_000, 'x');
+    const written: Buffer[] = [];
+    const client = new Writable({
+      write: (chunk: Buffer, _encoding, done) => {
+        written.push(chunk);
+        // The last piece is never received.
+        if (Buffer.concat(written).length < whole.length) done();
+      },
+    });
+    assert.equal(await sendWhole(whole, client, new TestClock(), () => assert.fail()), true);
+    assert.deepEqual(Buffer.concat(written), whole);
+    assert.notEqual(written.at(-1)?.buffer, whole.buffer);
+  });
+
+  it('is counted for readers that are behind when a body turns out to be too large to hold', async () => {
+    const { body, memory, reader } = arriving();
+    const [fast, slow] = [reader(), reader('slow')];
+    await send(body, 1_000_000);
+    assert.equal(memory.bytes, 1_000_000);
+    const last = send(body, 300_000);
+    await turn();
+    assert.equal(body.isWhole, false);
+    assert.equal(fast.client.received.length, 1_050_000, 'the app waits');
+    // The slow client has one piece.
+    assert.equal(memory.bytes, 1_000_000);
+    slow.client.readAll();
+    await last;
+    body.input.end();
+    assert.deepEqual([await fast.done, await slow.done], [true, true]);
+    assert.equal(slow.client.received.length, 1_300_000);
+    assert.equal(memory.bytes, 0);
+  });
+
+  it('is taken from readers that are behind when a newer body needs it, and they are disconnected', async () => {
+    const { body, memory, clock, reader } = arriving(1_900_000);
+    const [fast, slow] = [reader(), reader('slow')];
+    await send(body, 1_000_000);
+    const last = send(body, 300_000);
+    await turn();
+    const newer = new ArrivingBody(2_000_000, memory, clock, events);
+    newer.input.write(Buffer.alloc(1_000_000));
+    assert.equal(newer.isWhole, true);
+    assert.ok(memory.bytes <= 1_900_000, String(memory.bytes));
+    await last;
+    assert.equal(await slow.done, false);
+    assert.equal(slow.isDisconnected(), true, 'it does not look complete');
+    body.input.end();
+    assert.equal(await fast.done, true);
+    assert.equal(fast.client.received.length, 1_300_000);
+    assert.equal(memory.bytes, 1_000_000, 'only the newer one');
+  });
+
+  it('delays no reader for those behind it, however many there are', async () => {
+    const { body, clock, reader } = arriving();
+    const fast = reader();
+    const slow = reader('slow');
+    await send(body, 300_000);
+    const slower = reader('slow');
+    slow.client.readOne();
+    await send(body, 650_000);
+    const last = send(body, 100_000);
+    await turn();
+    clock.advance(10_000);
+    await turn();
+    clock.advance(10_000);
+    await last;
+    assert.deepEqual([await slow.done, await slower.done], [false, false]);
+    assert.ok(slow.isDisconnected() && slower.isDisconnected());
+    body.input.end();
+    assert.equal(await fast.done, true);
+    assert.equal(fast.client.received.length, 1_050_000);
+  });
+
+  it('has nobody begin a body of which the beginning is released', async () => {
+    const { body, reader } = arriving();
+    const fast = reader();
+    await send(body, 1_100_000);
+    await turn();
+    const late = reader();
+    assert.equal(await late.done, false);
+    assert.equal(late.isDisconnected(), true);
+    body.input.end();
+    assert.equal(await fast.done, true);
+  });
 });
+
+/** Bytes that the test's app sends at a time. */
+const PIECE = 50_000;
+const events = { complete: () => {}, failed: () => {}, tooLarge: () => {} };
+
+/** A client that receives everything at once, or when the test wants it to. */
+class Client extends Writable {
+  readonly #isSlow: boolean;
+  readonly #chunks: Buffer[] = [];
+  #done: (() => void) | null = null;
+  #isReading = false;
+
+  constructor(isSlow = false) {
+    super({ highWaterMark: 1 });
+    this.#isSlow = isSlow;
+  }
+
+  get received(): Buffer {
+    return Buffer.concat(this.#chunks);
+  }
+
+  override _write(chunk: Buffer, _encoding: string, done: () => void): void {
+    this.#chunks.push(chunk);
+    if (this.#isSlow && !this.#isReading) this.#done = done;
+    else done();
+  }
+
+  readOne(): void {
+    this.#done?.();
+  }
+
+  readAll(): void {
+    this.#isReading = true;
+    this.#done?.();
+  }
+}
+
+interface TestReader {
+  readonly client: Client;
+  readonly done: Promise<boolean>;
+  readonly isDisconnected: () => boolean;
+}
+
+/** A body that is held up to a million bytes. */
+function arriving(maxMemory = 10_000_000): {
+  body: ArrivingBody;
+  memory: BodyMemory;
+  clock: TestClock;
+  reader: (speed?: 'slow') => TestReader;
+} {
+  const memory = new BodyMemory(maxMemory);
+  const clock = new TestClock();
+  const body = new ArrivingBody(1_000_000, memory, clock, events);
+  const reader = (speed?: 'slow'): TestReader => {
+    const client = new Client(speed === 'slow');
+    let isDisconnected = false;
+    const done = body.sendTo(client, () => {
+      isDisconnected = true;
+    });
+    return { client, done, isDisconnected: () => isDisconnected };
+  };
+  return { body, memory, clock, reader };
+}
+
+/** Resolves when the body has taken all of it. */
+async function send({ input }: ArrivingBody, bytes: number): Promise<void> {
+  for (let sent = 0; sent < bytes; sent += PIECE) {
+    await new Promise<void>((resolve) => input.write(Buffer.alloc(PIECE), () => resolve()));
+  }
+}
