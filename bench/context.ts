@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process';
 import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -8,6 +9,8 @@ export interface Figure {
   readonly program: string;
   readonly unit: string;
   readonly value: number;
+  /** Where the value is the median of several rounds. */
+  readonly spread?: { readonly least: number; readonly most: number };
 }
 
 /** What all measurements of one run share: where they write, whom they measure, what they found. */
@@ -17,12 +20,26 @@ export class BenchContext {
   readonly peerHubs: readonly string[];
   /** A quarter of the work, for a quick look. */
   readonly quick: boolean;
+  /** Of which the median is taken, where programs are measured in turns. */
+  readonly rounds: number;
+  /** Path of the Node that runs the gateway under test and the bare servers beside it. */
+  readonly node: string;
+  /** What that Node says of itself, as in `v24.0.0`. */
+  readonly nodeVersion: string;
   readonly #directories: string[] = [];
   readonly #skipped = new Set<string>();
 
-  constructor(options: { readonly peerHubs: readonly string[]; readonly quick: boolean }) {
+  constructor(options: {
+    readonly peerHubs: readonly string[];
+    readonly quick: boolean;
+    readonly rounds: number;
+    readonly node: string;
+  }) {
     this.peerHubs = options.peerHubs;
     this.quick = options.quick;
+    this.rounds = options.rounds;
+    this.node = options.node;
+    this.nodeVersion = execFileSync(options.node, ['--version'], { encoding: 'utf8' }).trim();
   }
 
   /** A new directory that goes with the run. */
@@ -43,6 +60,16 @@ export class BenchContext {
   note(work: string, program: string, unit: string, value: number): void {
     this.figures.push({ work, program, unit, value });
     console.error(`  ${work}, ${program}: ${rounded(value)} ${unit}`);
+  }
+
+  /** The median of several rounds, and their spread. */
+  noteRounds(work: string, program: string, unit: string, values: readonly number[]): void {
+    const sorted = values.toSorted((one, other) => one - other);
+    const [least = Number.NaN, most = Number.NaN] = [sorted[0], sorted.at(-1)];
+    const value = percentile(sorted, 0.5);
+    this.figures.push({ work, program, unit, value, spread: { least, most } });
+    const spread = `${rounded(least)}–${rounded(most)}`;
+    console.error(`  ${work}, ${program}: ${rounded(value)} ${unit} (${spread})`);
   }
 
   /** Says once that a peer is not measured. */
@@ -67,4 +94,33 @@ export function rounded(value: number): string {
 /** The value below which `share` of the sorted values lie. */
 export function percentile(sorted: readonly number[], share: number): number {
   return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? Number.NaN;
+}
+
+/** One figure of one round. */
+export interface Sample {
+  readonly work: string;
+  readonly unit: string;
+  readonly value: number;
+}
+
+/** Measures the programs in turns, so that each has the same hour, and notes the medians. */
+export async function inRounds<Program extends { readonly name: string }>(
+  context: BenchContext,
+  programs: readonly Program[],
+  measure: (program: Program) => Promise<readonly Sample[]>,
+): Promise<void> {
+  const found = new Map<string, { sample: Sample; name: string; values: number[] }>();
+  for (let round = 0; round < context.rounds; round += 1) {
+    for (const program of round % 2 === 0 ? programs : programs.toReversed()) {
+      for (const sample of await measure(program)) {
+        const id = `${sample.work}\n${program.name}`;
+        const entry = found.get(id) ?? { sample, name: program.name, values: [] };
+        entry.values.push(sample.value);
+        found.set(id, entry);
+      }
+    }
+  }
+  for (const { sample, name, values } of found.values()) {
+    context.noteRounds(sample.work, name, sample.unit, values);
+  }
 }

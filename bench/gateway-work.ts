@@ -11,11 +11,12 @@ import {
   startApp,
   startHubgate,
 } from './gateways.ts';
-import { makeRequests } from './load/generators.ts';
+import { http2Requests, ownRequests } from './load/clients.ts';
+import type { RequestsReport } from './load/orders.ts';
 import { cpuOf, installed, residentOf } from './processes.ts';
 
 const CONNECTIONS = 64;
-const LARGE_MB = 200;
+export const LARGE_MB = 200;
 /** A compiler that works while the program runs needs this long. */
 const WARM_UP_MS = 10_000;
 const WARM_UP_DOWNLOADS = 6;
@@ -93,74 +94,58 @@ async function requests(
   context.note(`${work}: memory after`, gateway.name, 'MB', residentOf(gateway.pid) / 1024);
 }
 
-async function load(gateway: BenchGateway, durationMs: number, path = '/') {
-  const request = get(path, gateway);
-  const { port, caFile } = gateway;
-  const report = await makeRequests({
-    port,
-    connections: CONNECTIONS,
-    request,
-    durationMs,
-    caFile,
-  });
-  if (report.failures > 0) throw new Error(`${gateway.name}: ${report.failures} failures`);
-  return report;
+function load(gateway: BenchGateway, durationMs: number, path = '/'): Promise<RequestsReport> {
+  return ownRequests(gateway, CONNECTIONS, durationMs, path);
 }
 
 /** HTTP/2 by h2load, 8 connections with 16 streams each. */
 async function http2(
   context: BenchContext,
-  { name, pid, port }: BenchGateway,
+  gateway: BenchGateway,
   durationMs: number,
   work = 'proxied 1 KiB, HTTP/2',
   path = '/',
 ): Promise<void> {
-  const h2load = installed('h2load');
-  if (h2load === null) {
+  if (installed('h2load') === null) {
     context.skip('HTTP/2', 'h2load (nghttp2-client) is not installed');
     return;
   }
-  const run = async (count: number): Promise<void> => {
-    const load = ['-c', '8', '-m', '16', '-n', String(count), `https://localhost:${port}${path}`];
-    const { stdout } = await promisify(execFile)(h2load, load);
-    if (!stdout.includes(`${count} succeeded`)) throw new Error(`${name}: ${stdout.slice(-1000)}`);
-  };
   const count = durationMs * 5;
-  await run(count);
-  const before = cpuOf(pid);
-  await run(count);
-  context.note(work, name, 'µs of CPU', (cpuOf(pid) - before) / count);
+  await http2Requests(gateway, count, path);
+  const before = cpuOf(gateway.pid);
+  await http2Requests(gateway, count, path);
+  context.note(work, gateway.name, 'µs of CPU', (cpuOf(gateway.pid) - before) / count);
 }
 
 /** `download`: 200 MB in one response. */
 export async function download(context: BenchContext): Promise<void> {
-  const measure = async (gateway: BenchGateway, work: string, options: string[]): Promise<void> => {
-    const scheme = gateway.caFile === null ? 'http' : 'https';
-    const url = `${scheme}://localhost:${gateway.port}/large`;
-    const trust = gateway.caFile === null ? [] : ['--cacert', gateway.caFile];
-    const fetch = async (times: number): Promise<void> => {
-      for (let i = 0; i < times; i += 1) {
-        await promisify(execFile)('curl', ['-sSf', '-o', '/dev/null', ...trust, ...options, url]);
-      }
-    };
-    await fetch(WARM_UP_DOWNLOADS);
+  const measure = async (gateway: BenchGateway, work: string, http2 = false): Promise<void> => {
+    await fetchLarge(gateway, http2, WARM_UP_DOWNLOADS);
     const before = cpuOf(gateway.pid);
     const rounds = context.amount(10);
-    await fetch(rounds);
+    await fetchLarge(gateway, http2, rounds);
     const spent = (cpuOf(gateway.pid) - before) / 1000;
     context.note(work, gateway.name, 'ms of CPU per MB', spent / (rounds * LARGE_MB));
   };
-  await eachGateway(context, { tls: false, cores: 1 }, (gateway) =>
-    measure(gateway, 'download', ['--http1.1']),
-  );
+  await eachGateway(context, { tls: false, cores: 1 }, (gateway) => measure(gateway, 'download'));
   await eachGateway(context, { tls: true, cores: 1 }, async (gateway) => {
-    await measure(gateway, 'download, TLS', ['--http1.1']);
-    await measure(gateway, 'download, HTTP/2', ['--http2']);
+    await measure(gateway, 'download, TLS');
+    await measure(gateway, 'download, HTTP/2', true);
   });
 }
 
-function get(path: string, { port }: BenchGateway): string {
-  return `GET ${path} HTTP/1.1\r\nHost: localhost:${port}\r\nAccept: text/html\r\n\r\n`;
+/** So many downloads, one after the other, by curl. */
+export async function fetchLarge(
+  { caFile, port }: BenchGateway,
+  http2: boolean,
+  times: number,
+): Promise<void> {
+  const url = `${caFile === null ? 'http' : 'https'}://localhost:${port}/large`;
+  const trust = caFile === null ? [] : ['--cacert', caFile];
+  const options = [...trust, http2 ? '--http2' : '--http1.1'];
+  for (let i = 0; i < times; i += 1) {
+    await promisify(execFile)('curl', ['-sSf', '-o', '/dev/null', ...options, url]);
+  }
 }
 
 /** Measures each gateway in turn, in front of one app. */

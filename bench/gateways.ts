@@ -2,16 +2,18 @@ import { execFileSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { buildSync } from 'esbuild';
 import type { BenchContext } from './context.ts';
-import { cli } from './hubs.ts';
 import { freePort } from '../test/support/free-port.ts';
-import { installed, type RunningProgram, startServer } from './processes.ts';
+import { cli, installed, type RunningProgram, startServer } from './processes.ts';
 
 /** A server in front of the app, as the bench speaks to it. */
 export interface BenchGateway {
   readonly name: string;
   readonly pid: number;
   readonly port: number;
+  /** See `RunningProgram`. */
+  ask(order: string): Promise<number>;
   /** PEM file of the authority behind its certificate; null over plain TCP. */
   readonly caFile: string | null;
   stop(): Promise<void>;
@@ -24,29 +26,38 @@ export interface Front {
   readonly cores: number | null;
   /** Whether it keeps what the app answers, where it can. */
   readonly cached?: boolean;
+  /** Options of Node, for programs that run on it; they get a channel then. */
+  readonly nodeOptions?: readonly string[];
+  /** Cores to which the program is bound, as `taskset` takes them. */
+  readonly cpus?: string;
 }
 
-type Start = (context: BenchContext, front: Front) => Promise<BenchGateway | null>;
+export type StartGateway = (context: BenchContext, front: Front) => Promise<BenchGateway | null>;
 
 /** hubgate and its peers, in the order in which they are measured. */
-export const GATEWAYS: readonly Start[] = [startHubgate, startCaddy, startNginx, startHaproxy];
+export const GATEWAYS: readonly StartGateway[] = [
+  startHubgate,
+  startCaddy,
+  startNginx,
+  startHaproxy,
+];
 
 /** Those that keep answers, and Caddy, which does not. */
-export const CACHES: readonly Start[] = [startHubgate, startCaddy, startNginx];
+export const CACHES: readonly StartGateway[] = [startHubgate, startCaddy, startNginx];
 
 /** The app, in a process of its own. */
-export async function startApp(): Promise<RunningProgram & { readonly port: number }> {
+export async function startApp(cpus?: string): Promise<RunningProgram & { readonly port: number }> {
   const port = await freePort();
   const program = fileURLToPath(new URL('./load/origin.ts', import.meta.url));
-  const app = await startServer(process.execPath, ['--import', 'tsx', program, `${port}`], port);
+  const args = ['--import', 'tsx', program, `${port}`];
+  const options = cpus === undefined ? {} : { cpus };
+  const app = await startServer(process.execPath, args, port, options);
   return { ...app, port };
 }
 
 /** With a hub and discovery, as its users run it. */
-export async function startHubgate(
-  context: BenchContext,
-  { tls, appPort, cores, cached = false }: Front,
-): Promise<BenchGateway> {
+export async function startHubgate(context: BenchContext, front: Front): Promise<BenchGateway> {
+  const { tls, appPort, cores, cached = false } = front;
   const { cert, key } = certificate(context);
   const port = await freePort();
   const directory = context.directory();
@@ -81,16 +92,85 @@ ${origin} {
 }
 `,
   );
-  const program = await startServer(process.execPath, [cli, 'run', '--config', hubfile], port);
+  const program = await startNode(context, front, [cli, 'run', '--config', hubfile], port);
   return { name: 'hubgate', port, caFile: tls ? cert : null, ...program };
 }
 
-async function startCaddy(
+/** The least that a proxy on the same Node costs. */
+export async function startFloor(context: BenchContext, front: Front): Promise<BenchGateway> {
+  const { cert, key } = certificate(context);
+  const port = await freePort();
+  const secure = front.tls ? [cert, key] : [];
+  const args = [floorProgram(context), String(port), String(front.appPort), ...secure];
+  const program = await startNode(context, front, args, port);
+  return { name: 'bare Node', port, caFile: front.tls ? cert : null, ...program };
+}
+
+function startNode(
   context: BenchContext,
-  { tls, appPort, cores }: Front,
+  { nodeOptions = [], cpus }: Front,
+  args: readonly string[],
+  port: number,
+): Promise<RunningProgram> {
+  return startServer(context.node, [...nodeOptions, ...args], port, {
+    channel: nodeOptions.length > 0,
+    ...(cpus === undefined ? {} : { cpus }),
+  });
+}
+
+const floors = new WeakMap<BenchContext, string>();
+
+/** Bundled as hubgate is, so that loading sources does not count. */
+function floorProgram(context: BenchContext): string {
+  const present = floors.get(context);
+  if (present !== undefined) return present;
+  const outfile = join(context.directory(), 'floor.cjs');
+  const source = fileURLToPath(new URL('./load/floor.ts', import.meta.url));
+  const undici = fileURLToPath(new URL('../scripts/undici-client.cjs', import.meta.url));
+  buildSync({
+    entryPoints: [source],
+    bundle: true,
+    platform: 'node',
+    format: 'cjs',
+    outfile,
+    alias: { undici },
+  });
+  floors.set(context, outfile);
+  return outfile;
+}
+
+/** The Caddy of the present version that HUBGATE_CADDY names, or the one in the reference hub; null where neither is. */
+export function currentCaddy(): string | null {
+  return process.env['HUBGATE_CADDY'] ?? installed('mercure-ref');
+}
+
+export async function startCurrentCaddy(
+  context: BenchContext,
+  front: Front,
+): Promise<BenchGateway | null> {
+  const caddy = currentCaddy();
+  if (caddy === null) {
+    context.skip('Caddy, current', 'HUBGATE_CADDY names none');
+    return null;
+  }
+  return runCaddy(context, front, caddy, 'Caddy, current');
+}
+
+export async function startCaddy(
+  context: BenchContext,
+  front: Front,
 ): Promise<BenchGateway | null> {
   const caddy = installed('caddy');
   if (caddy === null) return missing(context, 'caddy');
+  return runCaddy(context, front, caddy, 'Caddy');
+}
+
+async function runCaddy(
+  context: BenchContext,
+  { tls, appPort, cores, cpus }: Front,
+  caddy: string,
+  name: string,
+): Promise<BenchGateway> {
   const { cert, key } = certificate(context);
   const port = await freePort();
   const directory = context.directory();
@@ -116,12 +196,12 @@ ${tls ? 'https' : 'http'}://localhost:${port} {
     caddy,
     ['run', '--config', config, '--adapter', 'caddyfile'],
     port,
-    { env },
+    { env, ...(cpus === undefined ? {} : { cpus }) },
   );
-  return { name: 'Caddy', port, caFile: tls ? cert : null, ...program };
+  return { name, port, caFile: tls ? cert : null, ...program };
 }
 
-async function startNginx(
+export async function startNginx(
   context: BenchContext,
   { tls, appPort, cores, cached = false }: Front,
 ): Promise<BenchGateway | null> {
@@ -213,7 +293,7 @@ export async function startForTransfer(
   const caddy = installed('mercure-ref') ?? installed('caddy');
   if (caddy === null) missing(context, 'caddy');
   const programs: [string, string, string[], string][] = [
-    ['hubgate', process.execPath, [cli, 'run', '--no-watch', '--config'], 'disable_redirects'],
+    ['hubgate', context.node, [cli, 'run', '--no-watch', '--config'], 'disable_redirects'],
   ];
   if (caddy !== null) {
     programs.push(['Caddy', caddy, ['run', '--adapter', 'caddyfile', '--config'], 'off']);

@@ -1,26 +1,26 @@
 import { setTimeout as after } from 'node:timers/promises';
-import { type BenchContext, percentile } from './context.ts';
+import { type BenchContext, inRounds, percentile } from './context.ts';
 import { type Hub, type HubSettings, peerHub, startHubgate, startNchan } from './hubs.ts';
 import { makeRequests, Subscribers } from './load/generators.ts';
 import { cpuOf, residentOf } from './processes.ts';
 import { Publisher } from './publisher.ts';
 import { withPostgres, withRedis } from './stores.ts';
 
-const TOPIC = 'https://example.com/books/1';
-const SUBSCRIBERS = 4000;
+export const TOPIC = 'https://example.com/books/1';
+export const SUBSCRIBERS = 4000;
 /** Before what is measured, so that what is made for the first events is there. */
-const WARM_UP_ROUNDS = 10;
+export const WARM_UP_ROUNDS = 10;
 /** Times that all subscriptions are opened before what is measured, and then. */
-const WARM_UP_OPENINGS = 3;
+export const WARM_UP_OPENINGS = 3;
 const OPENINGS = 3;
 /** Publishes that may wait on one connection; the gateway takes 250. */
 const IN_FLIGHT = 200;
 /** One takes a tenth of a second, in which few updates are published. */
-const REPLAYS = 20;
+const REPLAYS = 10;
 /** Lets what was opened settle before memory is read. */
-const SETTLE_MS = 3000;
+export const SETTLE_MS = 3000;
 /** A compiler that works while the program runs needs this long. */
-const WARM_UP_MS = 3000;
+export const WARM_UP_MS = 3000;
 
 /** `fanout`: one update at a time to 4,000 subscribers. */
 export function fanout(context: BenchContext): Promise<void> {
@@ -70,7 +70,7 @@ async function deliver(
 }
 
 /** Publishes, waits until all have everything, and returns the longest way, in microseconds. */
-async function round(
+export async function round(
   publisher: Publisher,
   subscribers: Subscribers,
   count: number,
@@ -108,14 +108,7 @@ export function subscribe(context: BenchContext): Promise<void> {
 /** `memory`: what an idle subscriber holds. */
 export async function memory(context: BenchContext): Promise<void> {
   const measure = async (hub: Hub, count: number, work: string): Promise<void> => {
-    const warm = await openSubscribers(hub, 50);
-    await warm.close();
-    await after(SETTLE_MS);
-    const before = residentOf(hub.pid);
-    const subscribers = await openSubscribers(hub, count);
-    await after(SETTLE_MS);
-    context.note(work, hub.name, 'KB', (residentOf(hub.pid) - before) / count);
-    await subscribers.close();
+    context.note(work, hub.name, 'KB', await idleSubscriber(hub, count));
   };
   await eachHub(context, (hub) =>
     measure(hub, context.amount(SUBSCRIBERS), 'idle plain subscriber'),
@@ -126,6 +119,19 @@ export async function memory(context: BenchContext): Promise<void> {
   } finally {
     await secure.stop();
   }
+}
+
+/** KB that each of so many idle subscribers takes. */
+export async function idleSubscriber(hub: Hub, count: number): Promise<number> {
+  const warm = await openSubscribers(hub, 50);
+  await warm.close();
+  await after(SETTLE_MS);
+  const before = residentOf(hub.pid);
+  const subscribers = await openSubscribers(hub, count);
+  await after(SETTLE_MS);
+  const held = (residentOf(hub.pid) - before) / count;
+  await subscribers.close();
+  return held;
 }
 
 /** `publish`: 64 publishers, to memory and to a disk. */
@@ -159,18 +165,24 @@ export async function publish(context: BenchContext): Promise<void> {
 
 /** `replay`: a long history to one client, while another listens. */
 export async function replay(context: BenchContext): Promise<void> {
-  const measure = async (transport: string, log: string): Promise<void> => {
-    const hub = await startHubgate(context, { transport });
-    try {
-      await replayOf(context, hub, log);
-    } finally {
-      await hub.stop();
-    }
-  };
-  await measure('transport memory', 'memory');
-  await measure('transport lmdb', 'lmdb');
-  await withRedis(context, (transport) => measure(transport('replay'), 'redis'));
-  await withPostgres(context, (transport) => measure(transport('replay'), 'postgres'));
+  await replayBesideLive(context);
+  await withPostgres(context, (transport) => replayFrom(context, transport('replay'), 'postgres'));
+}
+
+/** The same without PostgreSQL. */
+export async function replayBesideLive(context: BenchContext): Promise<void> {
+  await replayFrom(context, 'transport memory', 'memory');
+  await replayFrom(context, 'transport lmdb', 'lmdb');
+  await withRedis(context, (transport) => replayFrom(context, transport('replay'), 'redis'));
+}
+
+async function replayFrom(context: BenchContext, transport: string, log: string): Promise<void> {
+  const hub = await startHubgate(context, { transport });
+  try {
+    await replayOf(context, hub, log);
+  } finally {
+    await hub.stop();
+  }
 }
 
 async function replayOf(context: BenchContext, hub: Hub, log: string): Promise<void> {
@@ -179,22 +191,28 @@ async function replayOf(context: BenchContext, hub: Hub, log: string): Promise<v
   for (let done = 0; done < updates; done += IN_FLIGHT) await publisher.publish(TOPIC, IN_FLIGHT);
   const listener = new Subscribers();
   await listener.open({ count: 1, port: hub.port, request: hub.subscribe('live'), caFile: null });
-  const quiet = await livePercentile(publisher, listener, async () => after(2000));
-  const before = cpuOf(hub.pid);
   const behind = new Subscribers();
   behind.yieldProcessor();
-  const busy = await livePercentile(publisher, listener, async () => {
-    for (let i = 0; i < REPLAYS; i += 1) {
-      const all = behind.expect(updates);
-      const request = hub.subscribe(TOPIC, 'earliest');
-      await behind.open({ count: 1, port: hub.port, request, caFile: null });
-      await all;
-    }
+  const replays = Math.ceil(REPLAYS / context.rounds);
+  await inRounds(context, [hub], async () => {
+    const quiet = await livePercentile(publisher, listener, async () => after(2000));
+    const before = cpuOf(hub.pid);
+    const busy = await livePercentile(publisher, listener, async () => {
+      for (let i = 0; i < replays; i += 1) {
+        const all = behind.expect(updates);
+        const request = hub.subscribe(TOPIC, 'earliest');
+        await behind.open({ count: 1, port: hub.port, request, caFile: null });
+        await all;
+      }
+    });
+    const each = (cpuOf(hub.pid) - before) / (replays * updates);
+    return [
+      { work: `event replayed from ${log}`, unit: 'µs of CPU', value: each },
+      { work: `live p99 without a replay, ${log}`, unit: 'ms', value: quiet / 1000 },
+      { work: `live p99 during a replay, ${log}`, unit: 'ms', value: busy / 1000 },
+      { work: `live p99 during / without a replay, ${log}`, unit: '×', value: busy / quiet },
+    ];
   });
-  const spent = cpuOf(hub.pid) - before;
-  context.note(`event replayed from ${log}`, hub.name, 'µs of CPU', spent / (REPLAYS * updates));
-  context.note(`live p99 without a replay, ${log}`, hub.name, 'ms', quiet / 1000);
-  context.note(`live p99 during a replay, ${log}`, hub.name, 'ms', busy / 1000);
   publisher.close();
   await behind.close();
   await listener.close();
@@ -222,7 +240,7 @@ async function livePercentile(
   );
 }
 
-async function openSubscribers(hub: Hub, count: number): Promise<Subscribers> {
+export async function openSubscribers(hub: Hub, count: number): Promise<Subscribers> {
   const subscribers = new Subscribers();
   const { port, caFile } = hub;
   await subscribers.open({ count, port, request: hub.subscribe(TOPIC), caFile });

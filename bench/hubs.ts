@@ -1,12 +1,10 @@
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import type { BenchContext } from './context.ts';
 import { freePort } from '../test/support/free-port.ts';
-import { installed, listenerOf, startServer } from './processes.ts';
-
-export const cli = fileURLToPath(new URL('../dist/cli/main.js', import.meta.url));
+import { currentCaddy, startFloor } from './gateways.ts';
+import { cli, installed, listenerOf, startServer } from './processes.ts';
 
 /** A server that publishes and subscribes, as the bench speaks to it. */
 export interface Hub {
@@ -61,7 +59,7 @@ ${origin} {
 }
 `,
   );
-  const program = await startServer(process.execPath, [cli, 'run', '--config', hubfile], port);
+  const program = await startServer(context.node, [cli, 'run', '--config', hubfile], port);
   const token = hubgateToken('hub', 'https://hub.example.com/.well-known/hub');
   return {
     name: 'hubgate',
@@ -87,6 +85,61 @@ export function peerHub(url: string): Hub {
     ...protocol(pathname, `${hostname}:${port}`, hubgateToken('mercure', audience)),
     stop: async () => {},
   };
+}
+
+/** The hub inside the current Caddy, where that has one; `bolt` keeps its history on the disk. */
+export async function startReferenceHub(
+  context: BenchContext,
+  transport: 'local' | 'bolt' = 'local',
+): Promise<Hub | null> {
+  const caddy = currentCaddy();
+  if (caddy === null || !hasHub(caddy)) {
+    context.skip('reference hub', 'HUBGATE_CADDY names no Caddy with a hub');
+    return null;
+  }
+  const port = await freePort();
+  const directory = context.directory();
+  const config = join(directory, 'Caddyfile');
+  const keys = `publisher {\n\t\t\t\tjwt ${KEY}\n\t\t\t}\n\t\t\tsubscriber {\n\t\t\t\tjwt ${KEY}\n\t\t\t}`;
+  writeFileSync(
+    config,
+    `{
+	admin off
+	auto_https off
+}
+http://127.0.0.1:${port} {
+	mercure {
+		issuer https://issuer.example.com {
+			${keys}
+		}
+		resource_identifier https://hub.example.com/.well-known/mercure
+		anonymous
+		${transport === 'local' ? 'transport local' : `transport bolt {\n\t\t\tpath ${directory}/history.db\n\t\t}`}
+	}
+	respond 404
+}
+`,
+  );
+  const env = { XDG_DATA_HOME: directory, XDG_CONFIG_HOME: directory };
+  const args = ['run', '--config', config, '--adapter', 'caddyfile'];
+  const program = await startServer(caddy, args, port, { env });
+  const hub = peerHub(`http://127.0.0.1:${port}/.well-known/mercure`);
+  return { ...hub, name: 'reference hub', pid: program.pid, stop: () => program.stop() };
+}
+
+function hasHub(caddy: string): boolean {
+  const modules = execFileSync(caddy, ['list-modules'], { encoding: 'utf8' });
+  return modules.includes('http.handlers.mercure');
+}
+
+/** What Node alone needs for a stream. */
+export async function startFloorHub(context: BenchContext, tls: boolean): Promise<Hub> {
+  const { name, port, pid, caFile, stop } = await startFloor(context, {
+    ...{ tls, cores: null },
+    appPort: 0,
+  });
+  const stream = protocol('/.well-known/hub', `localhost:${port}`, '');
+  return { name, port, pid, caFile, ...stream, stop };
 }
 
 /** nginx with the nchan module of Debian; null where they are not installed. */

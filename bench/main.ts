@@ -1,10 +1,12 @@
-// `npm run bench [names] [--quick] [--peer-hub URL]… [--json FILE]`: measures the built program
-// beside its peers, all in one run. docs/performance.md tells the method.
+// `npm run bench [names] [--quick] [--peer-hub URL]… [--node PATH] [--rounds N] [--json FILE]`: measures
+// the built program beside its peers, all in one run. docs/performance.md tells the method.
 import { writeFileSync } from 'node:fs';
 import { cpus } from 'node:os';
 import { parseArgs } from 'node:util';
 import { BenchContext, type Figure, rounded } from './context.ts';
 import { cache, download, proxy, throughput } from './gateway-work.ts';
+import { flags } from './goals-proxy.ts';
+import { goals } from './goals.ts';
 import { burst, fanout, memory, publish, replay, subscribe } from './hub-work.ts';
 import { match } from './match.ts';
 import { nodes } from './nodes.ts';
@@ -27,13 +29,19 @@ const WORKS: Readonly<Record<string, (context: BenchContext) => Promise<void>>> 
   nodes,
   start,
   reload,
+  goals,
+  flags,
 };
+/** Not for a run of everything. */
+const ON_REQUEST: readonly string[] = ['goals', 'flags'];
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
   options: {
     quick: { type: 'boolean', default: false },
     json: { type: 'string' },
+    node: { type: 'string', default: process.execPath },
+    rounds: { type: 'string' },
     'peer-hub': { type: 'string', multiple: true, default: [] },
   },
 });
@@ -43,37 +51,55 @@ if (unknown.length > 0) {
   process.exit(64);
 }
 
-const context = new BenchContext({ peerHubs: values['peer-hub'], quick: values.quick });
+const context = new BenchContext({
+  peerHubs: values['peer-hub'],
+  quick: values.quick,
+  rounds: Number(values.rounds ?? (values.quick ? 3 : 5)),
+  node: values.node,
+});
 try {
   for (const [name, work] of Object.entries(WORKS)) {
-    if (positionals.length > 0 && !positionals.includes(name)) continue;
+    if (positionals.length > 0 ? !positionals.includes(name) : ON_REQUEST.includes(name)) continue;
     console.error(`— ${name}`);
     await work(context);
   }
 } finally {
   context.close();
+  // What was measured before a failure counts as well.
+  console.log(header(context));
+  console.log(table(context.figures));
+  if (values.json !== undefined) {
+    const { nodeVersion: node, rounds, figures } = context;
+    writeFileSync(values.json, JSON.stringify({ node, rounds, figures }, null, 2));
+  }
 }
-console.log(`${cpus()[0]?.model ?? 'unknown'}, ${cpus().length} cores, Node ${process.version}\n`);
-console.log(table(context.figures));
-if (values.json !== undefined) writeFileSync(values.json, JSON.stringify(context.figures, null, 2));
+
+/** The machine, and the Node that runs the gateway; the load may come from another. */
+function header({ nodeVersion }: BenchContext): string {
+  const model = cpus()[0]?.model ?? 'unknown';
+  return `${model}, ${cpus().length} cores, gateway on Node ${nodeVersion}, load from Node ${process.version}\n`;
+}
 
 /** Work by program, with hubgate's ratio to each peer. */
 function table(figures: readonly Figure[]): string {
   const programs = [...new Set(figures.map(({ program }) => program))];
   const works = [...new Set(figures.map(({ work, unit }) => `${work} (${unit})`))];
-  const valueOf = (work: string, program: string): number | undefined =>
-    figures.find((one) => `${one.work} (${one.unit})` === work && one.program === program)?.value;
+  const figureOf = (work: string, program: string): Figure | undefined =>
+    figures.find((one) => `${one.work} (${one.unit})` === work && one.program === program);
   const rows = works.map((work) => {
-    const own = valueOf(work, 'hubgate');
+    const own = figureOf(work, 'hubgate')?.value;
     const cells = programs.map((program) => {
-      const value = valueOf(work, program);
-      if (value === undefined) return '–';
+      const figure = figureOf(work, program);
+      if (figure === undefined) return '–';
+      const { value, spread } = figure;
+      const range =
+        spread === undefined ? '' : ` [${rounded(spread.least)}–${rounded(spread.most)}]`;
       const ratio =
         own === undefined || program === 'hubgate' ? '' : ` (× ${rounded(own / value)})`;
-      return `${rounded(value)}${ratio}`;
+      return `${rounded(value)}${range}${ratio}`;
     });
     return `| ${[work, ...cells].join(' | ')} |`;
   });
   const head = `| ${['work', ...programs].join(' | ')} |\n|${'---|'.repeat(programs.length + 1)}`;
-  return `${head}\n${rows.join('\n')}\n\n(× n): hubgate's figure divided by the peer's.`;
+  return `${head}\n${rows.join('\n')}\n\n(× n): hubgate's figure divided by the peer's; [a–b]: the least and the most of the rounds.`;
 }

@@ -4,6 +4,10 @@ import { accessSync, constants, readdirSync, readFileSync, readlinkSync } from '
 import { connect } from 'node:net';
 import { delimiter, join } from 'node:path';
 import { setTimeout as after } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+
+/** The built program. */
+export const cli = fileURLToPath(new URL('../dist/cli/main.js', import.meta.url));
 
 /** What the kernel counts processor time in (`getconf CLK_TCK`): 10 ms. */
 const TICK_US = 10_000;
@@ -14,7 +18,17 @@ const START_MS = 20_000;
 export interface RunningProgram {
   /** Of the first process; the others are found below it. */
   readonly pid: number;
+  /** Sends a word and resolves to the number that comes back; only with `channel`. */
+  ask(order: string): Promise<number>;
   stop(): Promise<void>;
+}
+
+export interface StartOptions {
+  readonly env?: NodeJS.ProcessEnv;
+  /** Cores to which the program is bound, as `taskset` takes them. */
+  readonly cpus?: string;
+  /** For a program of Node that answers over the channel between processes. */
+  readonly channel?: boolean;
 }
 
 /** Starts a server and waits until it accepts connections on `port`. */
@@ -22,12 +36,14 @@ export async function startServer(
   command: string,
   args: readonly string[],
   port: number,
-  options: { readonly cwd?: string; readonly env?: NodeJS.ProcessEnv } = {},
+  options: StartOptions = {},
 ): Promise<RunningProgram> {
-  const child = spawn(command, args, {
-    ...options,
-    env: { ...process.env, ...options.env },
-    stdio: ['ignore', 'ignore', 'pipe'],
+  const { cpus, env, channel = false } = options;
+  const [program, ...rest] =
+    cpus === undefined ? [command, ...args] : ['taskset', '-c', cpus, command, ...args];
+  const child = spawn(program, rest, {
+    env: { ...process.env, ...env },
+    stdio: channel ? ['ignore', 'ignore', 'pipe', 'ipc'] : ['ignore', 'ignore', 'pipe'],
   });
   let said = '';
   child.stderr?.on('data', (chunk: Buffer) => {
@@ -43,7 +59,12 @@ export async function startServer(
     }
     await after(20);
   }
-  return { pid, stop: () => end(child) };
+  const ask = async (order: string): Promise<number> => {
+    child.send(order);
+    const [answer]: unknown[] = await once(child, 'message');
+    return Number(answer);
+  };
+  return { pid, ask, stop: () => end(child) };
 }
 
 async function end(child: ChildProcess): Promise<void> {

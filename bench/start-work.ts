@@ -3,16 +3,15 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as after } from 'node:timers/promises';
 import { type BenchContext, percentile } from './context.ts';
-import { cli } from './hubs.ts';
 import { freePort } from '../test/support/free-port.ts';
-import { cpuOf, residentOf, startServer } from './processes.ts';
+import { cli, cpuOf, residentOf, startServer } from './processes.ts';
 
 /** `start`: commands, and `run` until its first answer. */
 export async function start(context: BenchContext): Promise<void> {
   const rounds = context.amount(10);
   const command = (name: string, args: readonly string[]): void => {
     const spent: number[] = [];
-    for (let i = 0; i < rounds; i += 1) spent.push(cpuOfCommand(args));
+    for (let i = 0; i < rounds; i += 1) spent.push(cpuOfCommand(context.node, args));
     context.note(`command: ${name}`, 'hubgate', 'ms of CPU', median(spent));
   };
   command('node -e 0', ['-e', '0']);
@@ -21,7 +20,7 @@ export async function start(context: BenchContext): Promise<void> {
   for (let i = 0; i < rounds; i += 1) {
     const { file, port } = await writeSites(context, 1);
     const began = performance.now();
-    const program = await startServer(process.execPath, [cli, 'run', '--config', file], port);
+    const program = await startServer(context.node, [cli, 'run', '--config', file], port);
     await answered(port, 'first');
     times.push(performance.now() - began);
     if (i === rounds - 1) {
@@ -38,7 +37,7 @@ export async function start(context: BenchContext): Promise<void> {
 export async function reload(context: BenchContext): Promise<void> {
   for (const sites of [1, context.amount(1000)]) {
     const { file, port } = await writeSites(context, sites);
-    const program = await startServer(process.execPath, [cli, 'run', '--config', file], port);
+    const program = await startServer(context.node, [cli, 'run', '--config', file], port);
     await answered(port, 'first');
     const times: number[] = [];
     const before = cpuOf(program.pid);
@@ -89,9 +88,9 @@ async function answered(port: number, word: string): Promise<void> {
 }
 
 /** User and system time of a command, in milliseconds, by the shell's own account of its children. */
-function cpuOfCommand(args: readonly string[]): number {
+function cpuOfCommand(node: string, args: readonly string[]): number {
   const line = '"$0" "$@" >/dev/null; times';
-  const { stdout } = spawnSync('sh', ['-c', line, process.execPath, ...args], { encoding: 'utf8' });
+  const { stdout } = spawnSync('sh', ['-c', line, node, ...args], { encoding: 'utf8' });
   const children = stdout.trim().split('\n')[1] ?? '';
   return [...children.matchAll(/(\d+)m([\d.]+)s/g)].reduce(
     (sum, [, minutes, seconds]) => sum + (Number(minutes) * 60 + Number(seconds)) * 1000,

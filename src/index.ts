@@ -31,7 +31,7 @@ export {
   type ReportWanted,
 } from './runtime/gateway.ts';
 export type { GatewayOptions } from './runtime/resources.ts';
-export type { RunningHub } from './runtime/running-hub.ts';
+export type { RunningHub } from './runtime/hub-families.ts';
 export type { PeerWorkers, Signal } from './runtime/peer-workers.ts';
 export { parseHubfile, type ParseOptions } from './parse-hubfile.ts';
 export type { ReverseProxyConfig } from './proxy/proxy-config.ts';

@@ -7,7 +7,7 @@ import type { Clock } from '../kernel/clock.ts';
 import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
 import { fitsJwk, JWKS_ALGORITHMS, type KeyHint, type KeySet } from './key.ts';
-import { isJsonObject, type JsonObject, parseStrictJson } from './strict-json.ts';
+import { isJsonObject, type JsonObject, parseStrictJson } from './unverified-token.ts';
 import { requireUrl } from '../kernel/parse-url.ts';
 
 /** Largest document, in bytes. */

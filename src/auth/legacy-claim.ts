@@ -5,7 +5,7 @@ import { HubgateError } from '../kernel/error.ts';
 import type { Budget } from '../kernel/scheduler.ts';
 import { hasForbiddenCharacters } from '../hub/topic.ts';
 import { type GrantContext, grantMatcher, malformed } from './authorization-details.ts';
-import { isJsonObject } from './strict-json.ts';
+import { isJsonObject } from './unverified-token.ts';
 import type { LegacyForms } from '../config/config.ts';
 
 /** Most entries of each list. */

@@ -1,7 +1,11 @@
-import { type ByteRange, evaluateConditions, requestedRange } from '../http/conditions.ts';
+import {
+  type ByteRange,
+  evaluateConditions,
+  requestedRange,
+  parseHttpDate,
+} from '../http/conditions.ts';
 import type { Exchange, ResponseHead } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';
-import { parseHttpDate } from '../http/http-date.ts';
 
 /** The name by which `Cache-Status` names this cache (RFC 9211 §2). */
 const NAME = 'hubgate';

@@ -1,4 +1,4 @@
-import { parseHttpDate } from '../http/http-date.ts';
+import { parseHttpDate } from '../http/conditions.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import { type CacheDirectives, splitList } from './cache-control.ts';
 

@@ -1,5 +1,5 @@
 import type { Exchange, ResponseHead } from '../http/exchange.ts';
-import { requestUrl } from '../http/request-url.ts';
+import { requestUrl } from '../http/request-path.ts';
 import { parseUrl } from '../kernel/parse-url.ts';
 
 /**

@@ -1,9 +1,13 @@
-import { request } from 'node:http';
-import type { GlobalOptions } from '../config/config.ts';
+import { request, type ClientRequest } from 'node:http';
+import type { GlobalOptions, ListenAddress } from '../config/config.ts';
 import { defaultOptions } from '../config/defaults.ts';
-import { HubgateError } from '../kernel/error.ts';
+import { HubgateError, messageOf, codeOf } from '../kernel/error.ts';
 import { parseUrl } from '../kernel/parse-url.ts';
-import { resolvingOf, unreachableReason, withinTime } from './unreachable.ts';
+import { isTaken } from '../runtime/open-ports.ts';
+import type { Logger } from '../kernel/log.ts';
+import { type AdminControls, openAdmin, openMetrics } from '../runtime/admin.ts';
+import type { AdminServer } from '../runtime/admin-server.ts';
+import type { LookupFunction } from 'node:net';
 
 /**
  * The address at which `reload` and `stop` look for a gateway: the given one, else the one in the
@@ -117,3 +121,190 @@ function parse(text: string): unknown {
     return text;
   }
 }
+
+type Options = Pick<GlobalOptions, 'admin' | 'metrics'>;
+
+interface Port {
+  /** Ports with equal keys need not be opened again. */
+  readonly key: string;
+  readonly wanted: ListenAddress;
+  readonly server: AdminServer;
+}
+
+/** The admin API and the listener for metrics, across reloads. */
+export class AdminPorts {
+  readonly #controls: AdminControls;
+  readonly #log: Logger;
+  #ports: readonly Port[] = [];
+
+  constructor(controls: AdminControls, log: Logger) {
+    this.#controls = controls;
+    this.#log = log;
+  }
+
+  /** The address of the admin API; null if it is off. */
+  get adminAddress(): ListenAddress | null {
+    return this.#ports.find(({ key }) => key.startsWith('admin'))?.server.address ?? null;
+  }
+
+  /**
+   * Opens the ports of a configuration. If an old listener has one of these ports, the port is taken from it
+   * now, and `discard` gives it back. Exactly one of the functions is called, once.
+   *
+   * @throws HubgateError `listen-failed`; nothing has changed then
+   */
+  async prepare(options: Options): Promise<{ commit(): void; discard(): Promise<void> }> {
+    const before = this.#ports;
+    const after: Port[] = [];
+    const suspended: Port[] = [];
+    const discard = async (): Promise<void> => {
+      await Promise.all(
+        after.filter((one) => !before.includes(one)).map(({ server }) => server.close()),
+      );
+      for (const { server } of suspended) await this.#resume(server);
+    };
+    try {
+      const wanted = this.#wanted(options);
+      const leaving = before.filter(({ key }) => wanted.every((one) => one.key !== key));
+      for (const { key, address, open } of wanted) {
+        const present = before.find((one) => one.key === key);
+        if (present !== undefined) after.push(present);
+        else {
+          const inTheWay = leaving.filter((one) => one.wanted.port === address.port);
+          const server = await open().catch((error: unknown) => {
+            if (inTheWay.length === 0 || !isTaken(error)) throw error;
+            for (const one of inTheWay) one.server.suspend();
+            suspended.push(...inTheWay);
+            return open();
+          });
+          after.push({ key, wanted: address, server });
+        }
+      }
+    } catch (error) {
+      await discard();
+      throw error;
+    }
+    return {
+      commit: () => {
+        this.#ports = after;
+        for (const one of before) if (!after.includes(one)) void one.server.close();
+      },
+      discard,
+    };
+  }
+
+  /** The ports that `prepare` would open, and those that would be closed. */
+  changes(options: Options): { readonly opened: string[]; readonly closed: string[] } {
+    const wanted = this.#wanted(options);
+    const missing = wanted.filter(({ key }) => this.#ports.every((one) => one.key !== key));
+    const leaving = this.#ports.filter(({ key }) => wanted.every((one) => one.key !== key));
+    return {
+      opened: missing.map(({ key, address }) => textOf(key, address)),
+      closed: leaving.map(({ key, wanted: address }) => textOf(key, address)),
+    };
+  }
+
+  async close(): Promise<void> {
+    await Promise.all(this.#ports.map(({ server }) => server.close()));
+  }
+
+  #wanted({ admin, metrics }: Options) {
+    return [
+      ...(admin === 'off'
+        ? []
+        : [
+            {
+              key: `admin ${JSON.stringify(admin)}`,
+              address: admin,
+              open: () => openAdmin(admin, this.#controls, this.#log),
+            },
+          ]),
+      ...(metrics === 'off'
+        ? []
+        : [
+            {
+              key: `metrics ${JSON.stringify(metrics)}`,
+              address: metrics,
+              open: () => openMetrics(metrics, this.#controls, this.#log),
+            },
+          ]),
+    ];
+  }
+
+  async #resume(server: AdminServer): Promise<void> {
+    try {
+      await server.resume();
+    } catch (error) {
+      this.#log.error('A port could not be opened again', { error: messageOf(error) });
+    }
+  }
+}
+
+/** The kind of the port and its address. */
+function textOf(key: string, { host, port }: ListenAddress): string {
+  return `${key.split(' ', 1)[0]} ${host.includes(':') ? `[${host}]` : host}:${port}`;
+}
+
+/** How long a server may take for the head of its response, in milliseconds. */
+export const ANSWER_TIMEOUT_MS = 30_000;
+
+/**
+ * Aborts a request with `no-answer` if the response does not begin in time, because any service may be
+ * listening there.
+ */
+export function withinTime(request: ClientRequest, timeoutMs: number): void {
+  const timer = setTimeout(() => {
+    request.destroy(new HubgateError('no-answer', `No answer within ${timeoutMs / 1000} s`));
+  }, timeoutMs);
+  request.once('response', () => clearTimeout(timer));
+  request.once('close', () => clearTimeout(timer));
+}
+
+/** Explains why a host did not respond, with what to check instead of the socket's error. */
+export function unreachableReason(cause: unknown, { protocol, hostname, port }: URL): string {
+  const where = `port ${port || (protocol === 'https:' ? '443' : '80')}`;
+  const text = messageOf(cause);
+  switch (codeOf(cause)) {
+    case 'ECONNREFUSED':
+      return `nothing listens on ${where} of ${hostname}; is the gateway running, and is that its port?`;
+    case 'ENOTFOUND':
+    case 'EAI_AGAIN':
+      return `no address found for ${hostname}; is the name spelled right, and is there a network?`;
+    case 'ETIMEDOUT':
+    case 'EHOSTUNREACH':
+    case 'ENETUNREACH':
+      return `${hostname} does not answer on ${where}; does a firewall block it?`;
+    case 'no-answer':
+      return `${where} of ${hostname} accepted the connection but sent nothing (${text}); is it another service?`;
+    case 'EPROTO':
+    case 'ERR_SSL_WRONG_VERSION_NUMBER':
+    case 'ERR_SSL_PACKET_LENGTH_TOO_LONG':
+      return `${where} does not speak TLS; does the URL begin with http:// instead?`;
+    case 'ECONNRESET':
+    case 'HPE_INVALID_CONSTANT':
+      return `${where} closed the connection without an HTTP response; does it use TLS (https://), or is it another service?`;
+    case 'ERR_TLS_CERT_ALTNAME_INVALID':
+      return `the certificate is not for ${hostname}; is the name spelled right, and does the Hubfile have a site with that name?`;
+    default:
+      if (!/certificate|self.signed/i.test(text)) return text;
+      return `${text}; pass the authority's certificate with --cacert (a local gateway has it in its storage, pki/local/root.crt)`;
+  }
+}
+
+/**
+ * How a connection resolves the name of a host. Names below `localhost` are always this machine, whatever the
+ * system's resolver returns. Other names are left to the system.
+ *
+ * @see RFC 6761 §6.3
+ */
+export function resolvingOf(host: string): { readonly lookup?: LookupFunction } {
+  return /(?:^|\.)localhost\.?$/i.test(host) ? { lookup: lookUpLoopback } : {};
+}
+
+const lookUpLoopback: LookupFunction = (_host, { all }, callback) => {
+  if (all !== true) return callback(null, '127.0.0.1', 4);
+  return callback(null, [
+    { address: '127.0.0.1', family: 4 },
+    { address: '::1', family: 6 },
+  ]);
+};

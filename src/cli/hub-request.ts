@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { type IncomingMessage, request as httpRequest } from 'node:http';
 import { request as httpsRequest } from 'node:https';
 import { HubgateError } from '../kernel/error.ts';
-import { ANSWER_TIMEOUT_MS, resolvingOf, unreachableReason, withinTime } from './unreachable.ts';
+import { ANSWER_TIMEOUT_MS, resolvingOf, unreachableReason, withinTime } from './admin-request.ts';
 
 /** How to reach a hub. */
 export interface HubAccess {

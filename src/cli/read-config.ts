@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync } from 'node:fs';
+import { readdirSync, readFileSync, existsSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import type { Config, GlobalOptions } from '../config/config.ts';
 import { ConfigError, type Problem } from '../config/problem.ts';
@@ -10,9 +10,11 @@ import type { HubfileIo } from '../hubfile/expand.ts';
 import { type Language, languageOf, load, type LoadedConfig, read } from '../hubfile/load.ts';
 import type { Environment } from '../hubfile/source.ts';
 import { loadConfig, loadUnchecked, type ReadyConfig } from '../load-config.ts';
-import type { ConfigSource } from './config-source.ts';
+import { type ConfigSource, environmentOf } from './config-source.ts';
 import type { WatchedFiles } from './watch/file-watcher.ts';
 import { digestOf, digestOfNames } from './watch/watched-path.ts';
+import type { Command } from 'commander';
+import { defaultStorage } from '../tls/storage.ts';
 
 export type { ReadyConfig } from '../load-config.ts';
 
@@ -154,4 +156,18 @@ function withText(disk: HubfileIo, file: string, text: () => Uint8Array): Hubfil
     ...disk,
     read: (path) => (resolve(path) === resolve(file) ? text() : disk.read(path)),
   };
+}
+
+/**
+ * The configuration for a command that can also run without one; null if none is given and none is in the
+ * current directory.
+ */
+export function configIfAny(source: ConfigSource, command: Command): Config | null {
+  const named = command.getOptionValueSource('config') !== 'default';
+  return named || existsSync(source.config) ? readUnchecked(source, environmentOf(source)) : null;
+}
+
+/** Directory with certificates and keys, absolute. */
+export function storageOf(config: Config | null): string {
+  return resolve(config?.options.storage ?? defaultStorage());
 }

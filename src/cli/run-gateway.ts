@@ -2,7 +2,7 @@ import { rmSync, writeFileSync } from 'node:fs';
 import type { Config, HubConfig } from '../config/config.ts';
 import { allHubs, siteAddressText } from '../config/sites.ts';
 import { keptBy } from '../config/transports.ts';
-import { siteLabel } from '../runtime/gateway-measures.ts';
+import { siteLabel } from '../runtime/metrics.ts';
 import { systemClock } from '../kernel/clock.ts';
 import { endProcess } from '../kernel/process-end.ts';
 import type { Environment } from '../hubfile/source.ts';

@@ -27,7 +27,7 @@ import { healthFault, type StatusReport } from '../runtime/health.ts';
 import { packageVersion } from './commands/version.ts';
 import type { Family } from '../kernel/measures.ts';
 import type { ConfigurableLogger, Logs } from './log-output.ts';
-import { AdminPorts } from './admin-ports.ts';
+import { AdminPorts } from './admin-request.ts';
 import { fingerprint } from '../load-config.ts';
 import { type ReadyConfig, type Seen, watchedFiles } from './read-config.ts';
 import { FileWatcher, type ReadDigests, type WatchedFiles } from './watch/file-watcher.ts';

@@ -1,5 +1,5 @@
 import { type Check, inspectToken } from '../auth/inspect.ts';
-import { describeGranted } from '../auth/granted.ts';
+import { describeGranted } from '../auth/authorization-details.ts';
 import { readsLegacyTokens } from '../auth/verify.ts';
 import type { Config, HubConfig, SiteAddress } from '../config/config.ts';
 import { allHubs } from '../config/sites.ts';

@@ -9,7 +9,7 @@ import type {
 import { byKind, type KindShapes, later, list, nullable, object, type Shape } from './shape.ts';
 import { headerName } from './shape-options.ts';
 import { text } from './shape-values.ts';
-import { isHeaderName, isHeaderValue } from './well-formed.ts';
+import { isHeaderName, isHeaderValue, isStatusPattern } from './well-formed.ts';
 
 /** The shapes of matchers and routes, composed of those in the registry. */
 export function routeShapes({ directives, matchers }: ConfigRegistry): {
@@ -65,3 +65,22 @@ const headerOperation: Shape<HeaderOperation> = byKind<HeaderOperation>({
 export const headerOperations = list(headerOperation, { min: 1 });
 /** The same, possibly without any change. */
 export const anyHeaderOperations = list(headerOperation);
+
+/** The responses to which a rule applies. An empty list matches every response. */
+export interface ResponseMatcher {
+  /** Statuses such as 404, or classes such as 5xx. */
+  readonly status: readonly string[];
+  /** Each named field must have one of the given values, which may begin or end with `*`. */
+  readonly headers: readonly { readonly name: string; readonly value: string }[];
+}
+
+export const ANY_RESPONSE: ResponseMatcher = { status: [], headers: [] };
+
+export const statusPatterns = list(text('a status such as 404 or 5xx', isStatusPattern));
+
+const members = { status: statusPatterns, headers: list(field) };
+
+/** For shapes with further members. */
+export const responseMatcherMembers = members;
+
+export const responseMatcher: Shape<ResponseMatcher> = object(members, ANY_RESPONSE);

@@ -3,8 +3,7 @@
 
 import { isDeepStrictEqual } from 'node:util';
 import type { Secret } from '../kernel/secret.ts';
-import { nearestName } from './nearest.ts';
-import type { UnplacedProblem } from './problem.ts';
+import { nearestName, type UnplacedProblem } from './problem.ts';
 
 /** A range of a text; offsets in characters. */
 export interface SourceRange {

@@ -1,14 +1,12 @@
 // The page at HUB/debug/. The token stays in its field: it is sent only to this hub and is never stored. The
 // page explains it with the code of `token inspect`.
 import type { MatcherSpec } from '../hub/matcher.ts';
-import { showCode } from './as-code.ts';
-import { copyButton, shortId } from './copy.ts';
-import { element, find, linesOf } from './element.ts';
+import { showCode, grantAdvice, tokenCommand } from './as-code.ts';
+import { copyButton, shortId, element, find, linesOf } from './element.ts';
 import type { DebuggerSettings } from './token.ts';
+import { explain } from './token-panel.ts';
 import { follow, isGap, type StreamState } from './stream.ts';
 import { Subscribers } from './subscribers.ts';
-import { grantAdvice, tokenCommand } from './token-command.ts';
-import { explain } from './token-panel.ts';
 import { Traffic } from './traffic.ts';
 import { UpdateList } from './update-list.ts';
 

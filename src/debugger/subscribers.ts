@@ -1,5 +1,4 @@
-import { shortId } from './copy.ts';
-import { element, find } from './element.ts';
+import { shortId, element, find } from './element.ts';
 
 /** Subscriptions that are listed; the others are counted. */
 const MAX_LISTED = 100;

@@ -2,7 +2,7 @@
 // leaves the browser. Everything it imports must therefore import neither `jose` nor Node, apart from
 // `Buffer`, which `buffer.ts` replaces.
 
-import { readAuthorizationDetails } from '../auth/authorization-details.ts';
+import { describeGranted, readAuthorizationDetails } from '../auth/authorization-details.ts';
 import {
   checkAudience,
   checkClaimTypes,
@@ -12,7 +12,6 @@ import {
 } from '../auth/claim-checks.ts';
 import { type Coverage, coverSubscription, coverTopic } from '../auth/coverage.ts';
 import { attempt, type Check } from '../auth/diagnosis.ts';
-import { describeGranted } from '../auth/granted.ts';
 import { checkCritical, parseToken, type UnverifiedToken } from '../auth/unverified-token.ts';
 import { type Grants, readMatchers } from '../hub/grants.ts';
 import { compileMatcher, type MatcherSpec } from '../hub/matcher.ts';

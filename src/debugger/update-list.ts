@@ -1,6 +1,5 @@
 import type { Update } from '../client/events.ts';
-import { copyButton, shortId } from './copy.ts';
-import { element, find } from './element.ts';
+import { copyButton, shortId, element, find } from './element.ts';
 import { dataView, oneLine } from './json-view.ts';
 
 /** Entries that are kept; the oldest are removed first. */

@@ -9,10 +9,9 @@ import { badValue } from '../hubfile/values.ts';
 import { createHmac, randomBytes } from 'node:crypto';
 import { HttpError } from '../http/errors.ts';
 import type { Exchange, Handler } from '../http/exchange.ts';
-import { clientNetwork } from '../http/client-network.ts';
+import { clientNetwork } from '../http/rate-limits.ts';
 import type { HandlerContext } from '../site/handler-context.ts';
-import { Attempts } from './basic-auth/attempts.ts';
-import { passwordChecks } from './basic-auth/hash-check.ts';
+import { Attempts, passwordChecks } from './basic-auth/hash-check.ts';
 import type { HandlerDirective } from './directive.ts';
 
 export interface BasicAuthConfig {

@@ -1,8 +1,8 @@
 import type { HandlerData } from '../config/routes.ts';
-import { type ResponseMatcher, responseMatcher } from '../config/response-matcher.ts';
+import { type ResponseMatcher, responseMatcher } from '../config/shape-routes.ts';
 import { list, nullable, object } from '../config/shape.ts';
 import { count as countShape, oneOf, size as sizeShape } from '../config/shape-values.ts';
-import { readResponseMatcher } from '../hubfile/response-matchers.ts';
+import { readResponseMatcher } from '../hubfile/named-matchers.ts';
 import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
 import { choiceOf, count, oneOf as oneWord, size } from '../hubfile/values.ts';
 import { Writable } from 'node:stream';

@@ -1,10 +1,14 @@
 import type { HandlerData, HeaderOperation } from '../config/routes.ts';
-import { ANY_RESPONSE, type ResponseMatcher, responseMatcher } from '../config/response-matcher.ts';
+import {
+  ANY_RESPONSE,
+  type ResponseMatcher,
+  responseMatcher,
+  headerOperations,
+} from '../config/shape-routes.ts';
 import { object } from '../config/shape.ts';
-import { headerOperations } from '../config/shape-routes.ts';
 import { flag } from '../config/shape-values.ts';
 import { Cursor } from '../hubfile/cursor.ts';
-import { readResponseMatcher } from '../hubfile/response-matchers.ts';
+import { readResponseMatcher } from '../hubfile/named-matchers.ts';
 import { headerOperation } from '../hubfile/values.ts';
 import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
 import type { Handler } from '../http/exchange.ts';

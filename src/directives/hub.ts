@@ -1,17 +1,33 @@
 import type { HandlerData, RouteConfig } from '../config/routes.ts';
 import { nullable, object } from '../config/shape.ts';
 import { name as nameShape } from '../config/shape-values.ts';
-import type { HubConfig } from '../config/config.ts';
-import { defaultHub } from '../config/defaults.ts';
+import type {
+  HubConfig,
+  OutboxConfig,
+  IssuerConfig,
+  JwksKeySource,
+  KeySource,
+  StaticKeySource,
+} from '../config/config.ts';
+import { defaultHub, defaultOutbox, defaultJwks } from '../config/defaults.ts';
 import type { Cursor, OptionTable } from '../hubfile/cursor.ts';
 import { type DirectiveSyntax, type Scope, step, takeMatcher } from '../hubfile/scope.ts';
-import { badValue, count, duration, flag, list, name, oneOf, size } from '../hubfile/values.ts';
-import { issuer, jwksUri, jwt } from './hub/issuer.ts';
-import { outbox } from './hub/outbox.ts';
+import {
+  badValue,
+  count,
+  duration,
+  flag,
+  list,
+  name,
+  oneOf,
+  size,
+  text,
+} from '../hubfile/values.ts';
 import { transport } from './hub/transport.ts';
 import type { Handler } from '../http/exchange.ts';
 import type { HandlerContext } from '../site/handler-context.ts';
 import type { HandlerDirective } from './directive.ts';
+import { Secret } from '../kernel/secret.ts';
 
 /** The position of a hub among the routes of its site. */
 export interface HubPlaceConfig {
@@ -234,3 +250,88 @@ function compile({ name }: HubPlaceConfig, { hubHandler }: HandlerContext): Hand
 }
 
 export const hub: HandlerDirective<HubPlaceConfig> = { data, syntax, compile };
+
+/**
+ *     outbox <url> {
+ *         table <name>
+ *         topics <topic or pattern…>
+ *         origins <origin…>
+ *         password_file <file>
+ *         tls_trust_pool <pem file>
+ *     }
+ */
+function outbox(cursor: Cursor): OutboxConfig {
+  const url = new Secret(cursor.argument('a URL such as postgres://USER@HOST:5432/DATABASE').text);
+  return cursor.options<OutboxConfig>(
+    { ...defaultOutbox, url },
+    {
+      table: (option) => ({ table: name(option, 'the name of a table') }),
+      topics: (option) => ({ topics: list(option, 'a topic or a URL Pattern') }),
+      origins: (option) => ({ origins: list(option, 'an origin') }),
+      password_file: (option) => ({ passwordFile: name(option, 'a file') }),
+      tls_trust_pool: (option) => ({ trustPoolFile: name(option, 'a PEM file') }),
+    },
+  );
+}
+
+/**
+ *     issuer <id> {
+ *         authorization_server
+ *         publisher {
+ *             jwt <key> [<algorithm>]
+ *         }
+ *         subscriber {
+ *             jwks_uri <url> [<algorithm…>] {
+ *                 refresh <duration>
+ *                 cooldown <duration>
+ *                 timeout <duration>
+ *             }
+ *         }
+ *     }
+ */
+function issuer(cursor: Cursor): IssuerConfig {
+  const id = text(cursor, 'the id of an issuer, as in the iss claim of its tokens');
+  const empty: IssuerConfig = { id, authorizationServer: false, publisher: null, subscriber: null };
+  return cursor.options(empty, {
+    authorization_server: () => ({ authorizationServer: flag() }),
+    publisher: (option) => ({ publisher: keySource(option) }),
+    subscriber: (option) => ({ subscriber: keySource(option) }),
+  });
+}
+
+/** The block of `publisher` or `subscriber`: one of the two kinds of keys. */
+function keySource(cursor: Cursor): KeySource | null {
+  cursor.block();
+  const empty: { readonly source: KeySource | null } = { source: null };
+  const { source } = cursor.options(empty, {
+    jwt: (option, sofar) => ({ source: only(option, sofar.source, jwt) }),
+    jwks_uri: (option, sofar) => ({ source: only(option, sofar.source, jwksUri) }),
+  });
+  return source;
+}
+
+function only(
+  cursor: Cursor,
+  known: KeySource | null,
+  read: (cursor: Cursor) => KeySource,
+): KeySource {
+  if (known === null) return read(cursor);
+  return cursor.fail(cursor.span, 'mutually-exclusive', 'jwt and jwks_uri are mutually exclusive');
+}
+
+function jwt(cursor: Cursor): StaticKeySource {
+  const key = new Secret(cursor.argument('a key').text);
+  const algorithm = cursor.optional()?.text ?? null;
+  return cursor.origins.of(cursor.span, { kind: 'jwt', key, algorithm });
+}
+
+function jwksUri(cursor: Cursor): JwksKeySource {
+  const uri = name(cursor, 'the URL of a JWK Set');
+  const algorithms = cursor.rest().map((word) => word.text);
+  const start: JwksKeySource = { ...defaultJwks, uri, algorithms };
+  return cursor.options(start, {
+    refresh: (option) => ({ refreshMs: duration(option) }),
+    cooldown: (option) => ({ cooldownMs: duration(option) }),
+    timeout: (option) => ({ timeoutMs: duration(option) }),
+  });
+}

@@ -1,19 +1,20 @@
-import { withPreset } from '../http/preset-fields.ts';
 import { Writable } from 'node:stream';
 import type { HandlerData } from '../config/routes.ts';
-import { ANY_RESPONSE, responseMatcherMembers } from '../config/response-matcher.ts';
+import { ANY_RESPONSE, responseMatcherMembers } from '../config/shape-routes.ts';
 import { list, nullable, object } from '../config/shape.ts';
-import { count } from '../config/shape-values.ts';
-import type { OptionTable } from '../hubfile/cursor.ts';
-import { ResponseMatchers } from '../hubfile/response-matchers.ts';
-import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
+import { count as countShape } from '../config/shape-values.ts';
+import type { Cursor, OptionTable } from '../hubfile/cursor.ts';
+import { ResponseMatchers } from '../hubfile/named-matchers.ts';
+import { type DirectiveSyntax, type Scope, step, takeMatcher } from '../hubfile/scope.ts';
+import { count } from '../hubfile/values.ts';
 import type { Handler, ResponseHead } from '../http/exchange.ts';
-import { OF_THE_BODY } from '../http/preset-fields.ts';
+import { OF_THE_BODY, withPreset } from '../http/preset-fields.ts';
 import { compileResponseMatcher } from '../http/response-matcher.ts';
 import type { ReverseProxyConfig } from '../proxy/proxy-config.ts';
 import type { HandlerContext } from '../site/handler-context.ts';
 import type { HandlerDirective } from './directive.ts';
-import { handleResponse, replaceStatus } from './reverse-proxy/handle-response.ts';
+
+type Handled = ReverseProxyConfig['handleResponse'][number];
 
 export interface InterceptConfig {
   readonly kind: 'intercept';
@@ -27,7 +28,7 @@ const data: HandlerData<InterceptConfig> = {
         object<InterceptConfig['handleResponse'][number]>(
           {
             ...responseMatcherMembers,
-            replaceStatus: nullable(count({ min: 200, max: 599 })),
+            replaceStatus: nullable(countShape({ min: 200, max: 599 })),
             routes,
           },
           { ...ANY_RESPONSE, replaceStatus: null, routes: [] },
@@ -117,6 +118,20 @@ function compile(config: InterceptConfig, { compileRoutes }: HandlerContext): Ha
     }
     await taken.routes?.(exchange, () => {});
   };
+}
+
+/** `handle_response [@name] { <directives…> }` */
+export function handleResponse(cursor: Cursor, scope: Scope, responses: ResponseMatchers): Handled {
+  const matcher = responses.find(cursor);
+  const routes = scope.routes(cursor.block(), 'documented');
+  return cursor.origins.of(cursor.span, { ...matcher, replaceStatus: null, routes });
+}
+
+/** `replace_status [@name] <status>` */
+export function replaceStatus(cursor: Cursor, responses: ResponseMatchers): Handled {
+  const matcher = cursor.left > 1 ? responses.find(cursor) : ANY_RESPONSE;
+  const status = count(cursor, { min: 200, max: 599 });
+  return cursor.origins.of(cursor.span, { ...matcher, replaceStatus: status, routes: [] });
 }
 
 export const intercept: HandlerDirective<InterceptConfig> = { data, syntax, compile };

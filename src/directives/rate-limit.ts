@@ -10,10 +10,15 @@ import type { Cursor } from '../hubfile/cursor.ts';
 import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
 import { badValue, count, duration, text } from '../hubfile/values.ts';
 import { createHash } from 'node:crypto';
-import { clientNetwork } from '../http/client-network.ts';
 import { HttpError } from '../http/errors.ts';
 import type { Exchange, Handler } from '../http/exchange.ts';
-import { type RateZone, type Verdict, verdictOf, type WindowCounts } from '../http/rate-limits.ts';
+import {
+  clientNetwork,
+  type RateZone,
+  type Verdict,
+  verdictOf,
+  type WindowCounts,
+} from '../http/rate-limits.ts';
 import { messageOf } from '../kernel/error.ts';
 import type { HandlerContext } from '../site/handler-context.ts';
 import type { HandlerDirective } from './directive.ts';

@@ -1,5 +1,5 @@
 import { everyRoute, type RouteConfig } from '../config/routes.ts';
-import { nearestName } from '../config/nearest.ts';
+import { nearestName } from '../config/problem.ts';
 import { isHeaderName, isStatusPattern, PRIVATE_RANGES } from '../config/well-formed.ts';
 import { Secret } from '../kernel/secret.ts';
 import type { Cursor, OptionTable } from '../hubfile/cursor.ts';
@@ -16,8 +16,8 @@ import {
   statusClasses,
 } from '../hubfile/values.ts';
 import { dynamicUpstreams } from './reverse-proxy/dynamic.ts';
-import { handleResponse, replaceStatus } from './reverse-proxy/handle-response.ts';
-import { ResponseMatchers } from '../hubfile/response-matchers.ts';
+import { handleResponse, replaceStatus } from './intercept.ts';
+import { ResponseMatchers } from '../hubfile/named-matchers.ts';
 import { positiveDuration, proxyTransport } from './reverse-proxy/transport.ts';
 import {
   hasRequestPlaceholder,
@@ -35,7 +35,7 @@ import {
 } from '../proxy/proxy-config.ts';
 import type { Exchange, Handler } from '../http/exchange.ts';
 import { ReverseProxy } from '../proxy/reverse-proxy.ts';
-import { compileMatcher } from '../site/matchers.ts';
+import { compileMatcher } from '../site/text-pattern.ts';
 import { rewrittenTarget } from '../site/rewritten-target.ts';
 import type { HandlerContext } from '../site/handler-context.ts';
 import { reverseProxy as data } from './reverse-proxy/data.ts';

@@ -6,7 +6,7 @@ import type { Clock } from '../kernel/clock.ts';
 import type { AnnouncedHub } from './announced-hub.ts';
 import { expose, isPrivate, makePrivate } from './cache-control.ts';
 import { Credentials } from './credentials.ts';
-import { DESTINATION, isDestinationOfPages } from '../http/request-url.ts';
+import { DESTINATION, isDestinationOfPages } from '../http/request-path.ts';
 import { announcesHub, hubFields, type HubFields, selfLink } from './link.ts';
 import type { TokenSource } from './token-source.ts';
 

@@ -5,7 +5,7 @@ import type { HeaderList } from '../http/header-list.ts';
 import type { AnnouncedHub } from './announced-hub.ts';
 import { DATA_FIELD, PUBLISH_FIELD } from './hub-publish.ts';
 import type { TopicOf } from '../client/page-topics.ts';
-import { requestUrl } from '../http/request-url.ts';
+import { requestUrl } from '../http/request-path.ts';
 
 export interface LiveRefetchesOptions {
   readonly hub: AnnouncedHub;

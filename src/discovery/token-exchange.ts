@@ -4,13 +4,12 @@ import { authorizationDetails } from '../auth/mint.ts';
 import { decodeTokenLifetime } from '../auth/unverified-token.ts';
 import type { TokenExchangeConfig } from '../config/config.ts';
 import type { Expand } from '../http/exchange.ts';
-import { fairShareNetwork } from '../http/client-network.ts';
+import { fairShareNetwork } from '../http/rate-limits.ts';
 import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
-import { FairQueue } from '../kernel/fair-queue.ts';
-import { compileGrants, grantTemplates } from './grant-template.ts';
-import type { IssuedToken } from './token-cache.ts';
-import type { TokenPurpose } from './token-mint.ts';
+import { FairQueue } from '../kernel/semaphore.ts';
 import {
+  compileGrants,
+  grantTemplates,
   dependenceOf,
   FAILED,
   GUEST,
@@ -18,6 +17,7 @@ import {
   type TokenSource,
   UNKNOWN,
 } from './token-source.ts';
+import type { IssuedToken, TokenPurpose } from './token-mint.ts';
 
 /** Longest time that a page waits for the authorization server. */
 const TIMEOUT_MS = 5_000;

@@ -5,6 +5,7 @@
 
 import type { IncomingMessage } from 'node:http';
 import type { ServerHttp2Stream } from 'node:http2';
+import type { OnReadOpts } from 'node:net';
 import type { Duplex, Readable, Writable } from 'node:stream';
 import type { Clock } from '../kernel/clock.ts';
 import type { LogFields, Logger } from '../kernel/log.ts';
@@ -231,6 +232,8 @@ export type UpgradeRequest =
       readonly head: Buffer;
       /** Detaches the connection from the response that would otherwise be sent on it. */
       readonly release: () => void;
+      /** From now on, the connection reads into the memory of `reader`, if this version of Node can do that. */
+      readonly readInto: (reader: OnReadOpts) => void;
     }
   | { readonly kind: 'http2'; readonly protocol: string; readonly stream: ServerHttp2Stream };
 

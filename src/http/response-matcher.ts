@@ -1,4 +1,4 @@
-import type { ResponseMatcher } from '../config/response-matcher.ts';
+import type { ResponseMatcher } from '../config/shape-routes.ts';
 import { statusMatcher } from '../config/well-formed.ts';
 import type { HeaderList } from './header-list.ts';
 import { compileWildcard } from './linear-regexp.ts';

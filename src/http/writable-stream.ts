@@ -1,4 +1,5 @@
 import { ServerResponse } from 'node:http';
+import { Socket } from 'node:net';
 import { Duplex, type Writable } from 'node:stream';
 import type { Exchange, ResponseStream, StreamListener } from './exchange.ts';
 
@@ -49,13 +50,17 @@ export class WritableStream implements ResponseStream {
   }
 }
 
+/** What the functions of {@link countWrites} call. */
+const counted = new WeakMap<object, unknown>();
+
 /**
- * Whether a body has released a chunk when it calls back. This is true for a body that goes straight to the
- * client, without encoding, counting or storing.
+ * Whether a body has released a chunk when it calls back. This is true for a body that goes straight to its
+ * reader, without encoding or storing.
  */
 export function givesBack(body: Writable): boolean {
-  if (body instanceof ServerResponse) return body.write === ServerResponse.prototype.write;
-  return 'sentHeaders' in body && body.write === Duplex.prototype.write;
+  const write = counted.get(body.write) ?? body.write;
+  if (body instanceof ServerResponse) return write === ServerResponse.prototype.write;
+  return (body instanceof Socket || 'sentHeaders' in body) && write === Duplex.prototype.write;
 }
 
 /**
@@ -71,7 +76,8 @@ export function hasSent(body: Writable, error: Error | null | undefined): boolea
  * Calls `add` for each piece that is written to a body. Only needed if the length is not known in advance.
  */
 export function countWrites(body: Writable, add: (bytes: number) => void): void {
-  const inner = { write: body.write.bind(body), end: body.end.bind(body) };
+  const { write: plainWrite } = body;
+  const inner = { write: plainWrite.bind(body), end: body.end.bind(body) };
   const count = (chunk: unknown): void => {
     if (typeof chunk === 'string') add(Buffer.byteLength(chunk));
     else if (chunk instanceof Uint8Array) add(chunk.length);
@@ -86,5 +92,6 @@ export function countWrites(body: Writable, add: (bytes: number) => void): void 
     inner.end(chunk, ...rest);
     return body;
   };
+  counted.set(write, plainWrite);
   Object.assign(body, { write, end });
 }

@@ -6,9 +6,12 @@ import type { Profile } from '../hub/profile.ts';
 import type { StreamSettings } from '../hub/subscriber.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { Scheduler } from '../kernel/scheduler.ts';
-import type { ConnectionCounter, ConnectionLimits } from './connection-counter.ts';
-import type { BrowserScript } from './browser-script.ts';
 import type { LegacyTopics } from './matcher-parameters.ts';
+import { gzipSync } from 'node:zlib';
+import type { Exchange } from '../http/exchange.ts';
+import { selectResponse } from '../http/representation.ts';
+import { parseQuery, valuesOf } from './form.ts';
+import { methodNotAllowed, notFound } from './refusal.ts';
 
 /**
  * Everything from which the hub's HTTP interface is created: the hub itself, and the settings of the site.
@@ -69,4 +72,99 @@ export interface Playground {
     /** Whether publishers are verified with the same key. */
     readonly mayPublish: boolean;
   } | null;
+}
+
+/** A script for browsers. */
+export interface BrowserScript {
+  readonly bytes: Buffer;
+  /** Changes whenever the bytes change. */
+  readonly version: string;
+}
+
+/**
+ * `GET HUB/live.js?v=VERSION`, `GET HUB/client.js`: may be cached forever if the version is the current one.
+ * It contains no secret, and a module from another origin is read with CORS, so every page may read it.
+ */
+export function createScriptAnswer(script: BrowserScript | null): (exchange: Exchange) => void {
+  if (script === null) return absent;
+  const { bytes, version } = script;
+  const compressed = gzipSync(bytes, { level: 9 });
+  return (exchange) => {
+    if (exchange.method !== 'GET' && exchange.method !== 'HEAD')
+      throw methodNotAllowed('GET, HEAD');
+    const isCurrent = valuesOf(parseQuery(exchange.target) ?? [], 'v')[0] === version;
+    const isZipped = takesGzip(exchange.headers.combined('accept-encoding') ?? '');
+    const content = isZipped ? compressed : bytes;
+    const fields = {
+      'content-type': 'text/javascript; charset=utf-8',
+      'cache-control': isCurrent ? 'public, max-age=31536000, immutable' : 'no-cache',
+      vary: 'Accept-Encoding',
+      'access-control-allow-origin': '*',
+    };
+    const { head } = selectResponse(exchange, {
+      size: content.length,
+      etag: `"${version}${isZipped ? '-gzip' : ''}"`,
+      modifiedMs: null,
+      fields: { ...fields, ...(isZipped ? { 'content-encoding': 'gzip' } : {}) },
+      takesRanges: false,
+    });
+    exchange.begin({ ...head, source: 'gateway' }).end(head.status === 200 ? content : undefined);
+  };
+}
+
+const absent = (): never => {
+  throw notFound();
+};
+
+function takesGzip(accepted: string): boolean {
+  return /(?:^|,)\s*(?:x-)?gzip\s*(?:;\s*q=(?!0(?:\.0*)?\s*(?:,|$))[\d.]+\s*)?(?:,|$)/i.test(
+    accepted,
+  );
+}
+
+/** 0 means no limit. */
+export interface ConnectionLimits {
+  readonly max: number;
+  readonly maxPerClient: number;
+}
+
+/** Counts the open streams of a hub, in total and by client. The counts outlive a reload. */
+export class ConnectionCounter {
+  readonly #byClient = new Map<string, number>();
+  #total = 0;
+
+  /** Takes a place for a client; null if there is none left. */
+  enter(client: string, { max, maxPerClient }: ConnectionLimits): ConnectionPlace | null {
+    const own = this.#byClient.get(client) ?? 0;
+    if (max > 0 && this.#total >= max) return null;
+    if (maxPerClient > 0 && own >= maxPerClient) return null;
+    this.#total += 1;
+    this.#byClient.set(client, own + 1);
+    return new ConnectionPlace(this, client);
+  }
+
+  /** Only for {@link ConnectionPlace}. */
+  left(client: string): void {
+    this.#total -= 1;
+    const remaining = (this.#byClient.get(client) ?? 1) - 1;
+    if (remaining === 0) this.#byClient.delete(client);
+    else this.#byClient.set(client, remaining);
+  }
+}
+
+/** A place that a stream occupies. */
+export class ConnectionPlace {
+  readonly #client: string;
+  #counter: ConnectionCounter | null;
+
+  constructor(counter: ConnectionCounter, client: string) {
+    this.#counter = counter;
+    this.#client = client;
+  }
+
+  /** Releases the place; another call does nothing. */
+  leave(): void {
+    this.#counter?.left(this.#client);
+    this.#counter = null;
+  }
 }

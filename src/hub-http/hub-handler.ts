@@ -2,10 +2,10 @@ import type { Exchange, Handler } from '../http/exchange.ts';
 import { answer, answerError } from '../http/answer.ts';
 import { isAt, isWithin, pathOf } from '../http/request-path.ts';
 import { createAccess } from './access.ts';
+import { createIdentity, type Identity, metadataPath } from './identity.ts';
 import { createCors, createForeignOrigin } from './cors.ts';
 import { createDebugger } from './debugger-page.ts';
-import type { HubEndpoint } from './endpoint.ts';
-import { createIdentity, type Identity, metadataPath } from './identity.ts';
+import { type HubEndpoint, createScriptAnswer } from './endpoint.ts';
 import {
   answerRefusal,
   methodNotAllowed,
@@ -14,7 +14,6 @@ import {
   RefusedRequest,
 } from './refusal.ts';
 import { createReadMatchers } from './matcher-parameters.ts';
-import { createScriptAnswer } from './browser-script.ts';
 import { createPlayground } from './playground.ts';
 import { createPublish } from './publish.ts';
 import { createSubscribe } from './subscribe.ts';

@@ -13,9 +13,8 @@ import type { Exchange } from '../http/exchange.ts';
 import { codeOf, messageOf } from '../kernel/error.ts';
 import type { Budget, Scheduler } from '../kernel/scheduler.ts';
 import { type Access, grantMissing } from './access.ts';
-import { FORM, mediaType, readBody } from './body.ts';
-import { type FormField, parseForm, valuesOf } from './form.ts';
 import type { Identity } from './identity.ts';
+import { FORM, mediaType, readBody, type FormField, parseForm, valuesOf } from './form.ts';
 import { badRequest, methodNotAllowed, RefusedRequest } from './refusal.ts';
 
 /** The largest form that is read before its publisher is known; Node buffers as much of any request. */

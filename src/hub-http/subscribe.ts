@@ -1,10 +1,9 @@
 import type { AccessToken } from '../auth/verify.ts';
-import { streamLifetime } from '../hub/deadline.ts';
+import { streamLifetime, type Place, type StreamSettings } from '../hub/subscriber.ts';
 import { framed, HEARTBEAT } from '../hub/event-stream.ts';
 import { NO_GRANTS } from '../hub/grants.ts';
 import type { Hub, SubscribeOptions, Subscription } from '../hub/hub.ts';
 import type { Profile } from '../hub/profile.ts';
-import type { Place, StreamSettings } from '../hub/subscriber.ts';
 import type { Exchange, ResponseHead } from '../http/exchange.ts';
 import { fieldUtf8, HeaderList, utf8Field } from '../http/header-list.ts';
 import { sessionMark } from '../http/session-mark.ts';
@@ -12,10 +11,17 @@ import type { Clock } from '../kernel/clock.ts';
 import { codeOf, messageOf } from '../kernel/error.ts';
 import type { Scheduler } from '../kernel/scheduler.ts';
 import { type Access, accessRevoked } from './access.ts';
-import { FORM, mediaType, readBody } from './body.ts';
-import type { ConnectionCounter, ConnectionLimits } from './connection-counter.ts';
-import { type FormField, parseForm, parseQuery, valuesOf } from './form.ts';
 import type { Identity } from './identity.ts';
+import {
+  FORM,
+  mediaType,
+  readBody,
+  type FormField,
+  parseForm,
+  parseQuery,
+  valuesOf,
+} from './form.ts';
+import type { ConnectionCounter, ConnectionLimits } from './endpoint.ts';
 import type { ReadMatchers } from './matcher-parameters.ts';
 import { badRequest, methodNotAllowed, RefusedRequest } from './refusal.ts';
 

@@ -5,7 +5,7 @@ import type { SubscriptionIndex } from './subscription-index.ts';
 import type { Topic } from './topic.ts';
 import type { LogEntry } from './transport.ts';
 import type { Update } from './update.ts';
-import { Batch } from './batch.ts';
+import { Batch } from './send-buffer.ts';
 
 /**
  * Turns for which writing waits while updates are still handed to streams, so that one write carries

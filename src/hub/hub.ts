@@ -3,7 +3,7 @@ import { HubgateError } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
 import type { Scheduler } from '../kernel/scheduler.ts';
 import type { TimerWheel } from '../kernel/timer-wheel.ts';
-import { Admission, type MayStayOpen } from './admission.ts';
+import { Admission, type MayStayOpen, Revocation } from './revocation.ts';
 import { PresencePublisher } from './presence-publisher.ts';
 import { cursorAnswer, knowsNothing, locate, streamBacklog } from './cursor.ts';
 import { type HubCounts, HubMeasures, type StreamBacklog } from './hub-measures.ts';
@@ -17,7 +17,6 @@ import {
   type SubscriptionRecord,
 } from './presence.ts';
 import type { PresenceMatcher, PresencePage } from './presence-board.ts';
-import { Revocation } from './revocation.ts';
 import type { Subscriber, SubscriberOptions } from './subscriber.ts';
 import type { Topic } from './topic.ts';
 import type { DatabaseConnection, HistoryDatabase, LogEntry, Transport } from './transport.ts';

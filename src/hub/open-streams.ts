@@ -9,9 +9,9 @@ import type { HubCounts, HubMeasures, SlowReason } from './hub-measures.ts';
 import type { LogReader } from './log-reader.ts';
 import type { EventSink } from './send-buffer.ts';
 import { Replay, type ReplayKeeper } from './replay.ts';
-import { StreamRegistry } from './stream-registry.ts';
-import { dueNow, nextDueAt } from './deadline.ts';
 import {
+  dueNow,
+  nextDueAt,
   type EndReason,
   Subscriber,
   type SubscriberKeeper,
@@ -19,6 +19,7 @@ import {
 } from './subscriber.ts';
 import { type FollowObserver, SubscriptionIndex } from './subscription-index.ts';
 import type { Missed } from './transport.ts';
+import { addTo, deleteFrom } from '../kernel/set-map.ts';
 
 /** Cost of checking whether a stream has missed something, and of ending it, in steps. */
 const ASK_STEPS = 20;
@@ -299,5 +300,56 @@ export class OpenStreams {
 
   #now(): number {
     return this.#options.clock.monotonic();
+  }
+}
+
+/** All open streams of a hub, indexed by everything that can end them together. */
+class StreamRegistry {
+  readonly #all = new Set<Subscriber>();
+  readonly #byToken = new Map<string, Set<Subscriber>>();
+  readonly #bySession = new Map<string, Set<Subscriber>>();
+  readonly #byIssuerKey = new Map<string | null, Set<Subscriber>>();
+
+  get size(): number {
+    return this.#all.size;
+  }
+
+  has(subscriber: Subscriber): boolean {
+    return this.#all.has(subscriber);
+  }
+
+  all(): ReadonlySet<Subscriber> {
+    return this.#all;
+  }
+
+  /** Streams that were opened with the token of this `jti`. */
+  ofToken(tokenId: string): Iterable<Subscriber> {
+    return this.#byToken.get(tokenId) ?? [];
+  }
+
+  /** Streams of a browser session. */
+  ofSession(session: string): Iterable<Subscriber> {
+    return this.#bySession.get(session) ?? [];
+  }
+
+  /** Streams by the authorization behind their tokens; null for streams without a token. */
+  issuerKeys(): Iterable<[issuerKey: string | null, subscribers: ReadonlySet<Subscriber>]> {
+    return this.#byIssuerKey;
+  }
+
+  add(subscriber: Subscriber): void {
+    const { tokenId, session, issuerKey } = subscriber.options;
+    this.#all.add(subscriber);
+    if (tokenId !== null) addTo(this.#byToken, tokenId, subscriber);
+    if (session !== null) addTo(this.#bySession, session, subscriber);
+    addTo(this.#byIssuerKey, issuerKey, subscriber);
+  }
+
+  delete(subscriber: Subscriber): void {
+    const { tokenId, session, issuerKey } = subscriber.options;
+    this.#all.delete(subscriber);
+    if (tokenId !== null) deleteFrom(this.#byToken, tokenId, subscriber);
+    if (session !== null) deleteFrom(this.#bySession, session, subscriber);
+    deleteFrom(this.#byIssuerKey, issuerKey, subscriber);
   }
 }

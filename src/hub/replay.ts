@@ -3,7 +3,7 @@ import type { Logger } from '../kernel/log.ts';
 import { Budget, type Scheduler, type Task } from '../kernel/scheduler.ts';
 import { readMatchers } from './grants.ts';
 import type { LogPage, LogReader } from './log-reader.ts';
-import { MAX_STREAM_STEPS } from './template-index.ts';
+import { MAX_STREAM_STEPS } from './subscription-index.ts';
 import { anyMatches, type GrantMatcher, type Progress } from './matcher.ts';
 import type { PreparedUpdate } from './event-stream.ts';
 import type { Subscriber } from './subscriber.ts';

@@ -1,14 +1,14 @@
-import type { Config } from '../config/config.ts';
-import { defaultOptions } from '../config/defaults.ts';
+import type { Config, SiteAddress, SiteConfig } from '../config/config.ts';
+import { defaultOptions, defaultTls } from '../config/defaults.ts';
 import type { Expanded } from './expand.ts';
 import { readGlobalOptions } from './global-options.ts';
 import { namedRoute } from './named-routes.ts';
-import type { DirectiveTable } from './directive-table.ts';
-import type { Origins } from './place.ts';
+import type { DirectiveTable, SiteDefaults } from './directive-table.ts';
+import type { Origins, Problems } from './place.ts';
 import type { Line } from './parser.ts';
-import type { Problems } from './problems.ts';
-import { checkPart, dividedHead, joinedSites, type PartOfSite } from './path-sites.ts';
 import { readNamedRoutes, readSite } from './site.ts';
+import { isDeepStrictEqual } from 'node:util';
+import type { RequestMatcher, RouteConfig } from '../config/routes.ts';
 
 /**
  * Converts the lines of a Hubfile to a configuration. Invalid parts are reported and left out, so that
@@ -87,4 +87,99 @@ function sitesOf(
     return sites;
   }
   return [{ head, body: lines.slice(braceless + 1) }];
+}
+
+// A Caddyfile may give a site a path: `example.com/api/* { … }`. Such blocks are parts of the site without a
+// path. Among all that match, the one with the longest path handles the request.
+
+/** A parsed site, the path of its addresses, and whether it was parsed completely. */
+interface PartOfSite {
+  readonly site: SiteConfig;
+  readonly path: string | null;
+  readonly sound: boolean;
+}
+
+const PATH = /^((?:[a-z][a-z0-9+.-]*:\/\/)?(?:\[[^\]]*\]|[^:/[\]{}]*)(?::\d*)?)(\/(?!\/).+)$/i;
+
+/**
+ * Removes the path from the addresses of a site and returns it; null if they have none, or different ones.
+ */
+function dividedHead(head: Line): { readonly head: Line; readonly path: string } | null {
+  const parts = head.words.map(({ text }) => PATH.exec(text.replace(/,$/, '')));
+  const paths = new Set(parts.map((part) => part?.[2] ?? null));
+  const [path = null] = paths;
+  // A path without an address: the address of the site is missing.
+  if (paths.size !== 1 || path === null || parts.some((part) => part?.[1] === '')) return null;
+  const words = head.words.map((word, index) => {
+    const comma = word.text.endsWith(',') ? ',' : '';
+    return { ...word, text: `${parts[index]?.[1] ?? ''}${comma}` };
+  });
+  return { head: { ...head, words }, path };
+}
+
+/** Reports directives in a part of a site that apply to the whole site. */
+function checkPart(site: SiteConfig, defaults: SiteDefaults, problems: Problems, head: Line) {
+  const { hub, moreHubs, discovery, tls, bind, accessLogs, errorRoutes } = site;
+  const names = [
+    ...(hub !== null || moreHubs.length > 0 ? ['hub'] : []),
+    ...(discovery !== null ? ['discovery'] : []),
+    ...(isDeepStrictEqual(tls, defaultTls) ? [] : ['tls']),
+    ...(isDeepStrictEqual(bind, defaults.bind) ? [] : ['bind']),
+    ...(accessLogs.length > 0 ? ['log'] : []),
+    ...(errorRoutes.length > 0 ? ['handle_errors'] : []),
+  ];
+  for (const name of names) {
+    const message = `${name} applies to the whole site, and stands in a part of it`;
+    const hint = 'write it in the site of this address without a path';
+    problems.error(head.span, 'misplaced-directive', message, hint);
+  }
+}
+
+/** Joins sites that differ only in their paths, at the place of the first one. */
+function joinedSites(
+  parts: readonly PartOfSite[],
+  origins: Origins,
+): { readonly site: SiteConfig; readonly sound: boolean }[] {
+  const groups = new Map<string, PartOfSite[]>();
+  for (const [index, part] of parts.entries()) {
+    const addresses = keyOf(part.site.addresses);
+    const hasPaths = parts.some(
+      ({ site, path }) => path !== null && keyOf(site.addresses) === addresses,
+    );
+    // Later checks report two whole sites with the same address.
+    const key = hasPaths ? addresses : String(index);
+    groups.set(key, [...(groups.get(key) ?? []), part]);
+  }
+  return [...groups.values()].flatMap((group) => {
+    const divided = group.filter(({ path }) => path !== null);
+    const whole = group.filter(({ path }) => path === null);
+    if (divided.length === 0) return whole;
+    const [base = divided[0], ...others] = whole;
+    if (base === undefined) return others;
+    const sorted = divided.toSorted((a, b) => lengthOf(b) - lengthOf(a));
+    const routes = [
+      ...sorted.map(({ site, path }) => handled(site.routes, path)),
+      ...(base.path === null ? [handled(base.site.routes, null)] : []),
+    ];
+    const site = { ...base.site, routes };
+    origins.follow(site, base.site);
+    return [{ site, sound: group.every(({ sound }) => sound) }, ...others];
+  });
+}
+
+function keyOf(addresses: readonly SiteAddress[]): string {
+  return addresses
+    .map(({ scheme, host, port }) => `${scheme}://${host}:${port ?? ''}`)
+    .sort()
+    .join(' ');
+}
+
+function lengthOf({ path }: PartOfSite): number {
+  return path?.replace(/\*$/, '').length ?? 0;
+}
+
+/** Among neighbouring blocks, only the first that matches runs. */
+function handled(routes: readonly RouteConfig[], path: string | null): RouteConfig {
+  const matcher: RequestMatcher | null = path === null ? null : [{ kind: 'path', paths: [path] }];
+  return { matcher, handler: { kind: 'handle', group: 0, routes } };
 }

@@ -2,8 +2,7 @@ import { isIP } from 'node:net';
 import { domainToASCII } from 'node:url';
 import type { SiteAddress } from '../config/config.ts';
 import type { Word } from './parser.ts';
-import type { Span } from './place.ts';
-import { finding, LineProblem } from './problems.ts';
+import { type Span, finding, LineProblem } from './place.ts';
 
 /** Ports that decide whether an address without a scheme means HTTP. */
 export interface SchemePorts {

@@ -1,7 +1,7 @@
 import { unsupportedDirectives } from './unsupported.ts';
 import type { DirectiveTable } from './directive-table.ts';
-import type { TextEdit } from './text-edit.ts';
-import { nameOf, type WrittenLine } from './written-lines.ts';
+import { nameOf, type WrittenLine, optionsOf } from './written-lines.ts';
+import type { Problem } from '../config/problem.ts';
 
 /** A change of words, and its effect on the meaning. */
 export interface Translation extends TextEdit {
@@ -116,4 +116,152 @@ function transport(option: WrittenLine): TextEdit[] {
 
 function removed({ start, end }: WrittenLine): TextEdit {
   return { start, end, text: '' };
+}
+
+/** A range of a text that is replaced; an empty range inserts text. */
+export interface TextEdit {
+  readonly start: number;
+  readonly end: number;
+  readonly text: string;
+}
+
+/** A changed text with the original position of each of its characters. */
+export interface EditedText {
+  readonly text: string;
+  /** Maps an offset of the changed text to the original text; new text maps to its edit. */
+  before(at: number): number;
+}
+
+/** Of nested edits, the outer one applies. Text that is inserted before an edit stays before it. */
+export function editText(text: string, edits: readonly TextEdit[]): EditedText {
+  const isNew = ({ start, end }: TextEdit): number => (start === end ? 0 : 1);
+  const ordered = [...edits].sort(
+    (a, b) => a.start - b.start || isNew(a) - isNew(b) || b.end - a.end,
+  );
+  const pieces: { readonly start: number; readonly original: number; readonly kept: boolean }[] =
+    [];
+  let result = '';
+  let from = 0;
+  const add = (piece: string, original: number, kept: boolean): void => {
+    pieces.push({ start: result.length, original, kept });
+    result += piece;
+  };
+  for (const edit of ordered) {
+    if (edit.start < from) continue;
+    add(text.slice(from, edit.start), from, true);
+    add(edit.text, edit.start, false);
+    from = edit.end;
+  }
+  add(text.slice(from), from, true);
+  return {
+    text: result,
+    before: (at) => {
+      const piece = pieces.findLast(({ start }) => start <= at);
+      if (piece === undefined) return at;
+      return piece.kept ? piece.original + at - piece.start : piece.original;
+    },
+  };
+}
+
+/**
+ * Directives and options that restrict access. Without one of them, the Hubfile would allow more than the
+ * Caddyfile.
+ */
+const GUARDS: ReadonlySet<string> = new Set([
+  'abort',
+  'basic_auth',
+  'basicauth',
+  'bind',
+  'client_auth',
+  'error',
+  'forward_auth',
+  'import',
+  'request_header',
+]);
+const CLOSED_FIRST = `
+# a site that has lost what keeps somebody out answers 503 before anything else
+order error first
+`;
+
+/**
+ * Lines that are left out become comments, each with its reasons. `error 503` takes the place of anything
+ * that restricted access.
+ */
+export function commentsOf(
+  lines: readonly WrittenLine[],
+  leftOut: ReadonlyMap<WrittenLine, readonly Problem[]>,
+  text: string,
+  table: DirectiveTable,
+): readonly TextEdit[] {
+  const all = [...leftOut.keys()];
+  const options = optionsOf(lines);
+  const comments = all.map((line) => {
+    const within = [...leftOut].filter(
+      ([inner]) => line.start <= inner.start && inner.end <= line.end,
+    );
+    const reasons = within.flatMap(([, problems]) => problems);
+    return commented(line, reasons, text);
+  });
+  const closed = closings(all, table);
+  const own = [
+    ...(closed.length > 0 ? [CLOSED_FIRST] : []),
+    // The default of `admin` is an address, so an option that restricted the API must keep doing so.
+    ...(all.some((line) => nameOf(line) === 'admin' && line.outer === options)
+      ? ['\nadmin off\n']
+      : []),
+  ].join('');
+  if (own === '') return comments;
+  const at = options?.blockStart ?? 0;
+  const block = options === undefined ? `{${own}}\n` : own;
+  return [...comments, ...closed, { start: at, end: at, text: block }];
+}
+
+function commented(line: WrittenLine, reasons: readonly Problem[], text: string): TextEdit {
+  const { start, end } = line;
+  const indentation = text.slice(text.lastIndexOf('\n', start - 1) + 1, start).length;
+  const [first = '', ...others] = text.slice(start, end).split('\n');
+  const written = [
+    first,
+    ...others.map((each) => each.replace(new RegExp(`^\\s{0,${indentation}}`), '')),
+  ];
+  const said = reasons.map(({ message, hint }) =>
+    hint === undefined ? `left out: ${message}` : `left out: ${message}: ${hint}`,
+  );
+  // The lines of a snippet that is used several times are reported several times.
+  return { start, end, text: [...new Set(said), ...written].map((each) => `# ${each}`).join('\n') };
+}
+
+function closings(leftOut: readonly WrittenLine[], table: DirectiveTable): TextEdit[] {
+  const lost = new Set(leftOut.map(nameOf).filter((name) => name.startsWith('@')));
+  return leftOut.filter(guards).flatMap((line): TextEdit[] => {
+    const directive = directiveOf(line, table);
+    if (directive === undefined) return [];
+    const matcher = line.words[1]?.text ?? '';
+    const isKept = directive === line && /^[/@]/.test(matcher) && !lost.has(matcher);
+    const text = `\nerror ${isKept ? `${matcher} ` : ''}503\n`;
+    return [{ start: directive.end, end: directive.end, text }];
+  });
+}
+
+/** Whether requests that the line refuses would be accepted without it. */
+function guards(line: WrittenLine): boolean {
+  const name = nameOf(line);
+  const refuses = name === 'respond' && line.words.some(({ text }) => /^[45]\d\d$/.test(text));
+  return GUARDS.has(name) || refuses || /auth/.test(name) || line.inner.some(guards);
+}
+
+/**
+ * The directive that contains a line, or the line itself if it is one; undefined if no access has to be
+ * restricted any more.
+ */
+function directiveOf(line: WrittenLine, table: DirectiveTable): WrittenLine | undefined {
+  let found: WrittenLine | undefined;
+  let inside = line;
+  for (let { outer } = line; outer !== null; { outer } = outer) {
+    const name = nameOf(outer);
+    if (outer.words.length === 0 || name === 'handle_errors') return undefined;
+    if (outer.outer === null || table.find(name)?.holdsDirectives === true) found ??= inside;
+    inside = outer;
+  }
+  return found;
 }

@@ -14,12 +14,16 @@ import { resolve } from 'node:path';
 import { type ImportIo, type WholeCaddyfile, withImports } from './caddyfile-imports.ts';
 import { differencesIn } from './caddy-differences.ts';
 import type { DirectiveTable } from './directive-table.ts';
-import { commentsOf } from './caddyfile-comments.ts';
-import { type Translation, translations } from './caddyfile-words.ts';
+import {
+  commentsOf,
+  type Translation,
+  translations,
+  type EditedText,
+  editText,
+} from './caddyfile-words.ts';
 import { formatHubfile } from './format.ts';
 import { locate, placeOf } from './place.ts';
 import { makeSource, type Source } from './source.ts';
-import { type EditedText, editText } from './text-edit.ts';
 import { lineAt, nameOf, type WrittenLine, writtenLines } from './written-lines.ts';
 
 /** The Hubfile for a Caddyfile. */

@@ -1,9 +1,15 @@
 import { insteadOfOption } from './unsupported.ts';
-import { placeText } from '../config/problem.ts';
-import { nearestName } from '../config/nearest.ts';
-import { type Origins, placeOf, type Span, visibleText } from './place.ts';
+import { placeText, nearestName } from '../config/problem.ts';
+import {
+  type Origins,
+  placeOf,
+  type Span,
+  visibleText,
+  finding,
+  LineProblem,
+  type Problems,
+} from './place.ts';
 import type { Line, Word } from './parser.ts';
-import { finding, LineProblem, type Problems } from './problems.ts';
 import { isSecretWord } from './secrecy.ts';
 
 /** The options of a block: each returns the fields that its line sets. */

@@ -15,7 +15,7 @@ import {
   MAX_RESOLVERS,
   type Rfc2136Config,
 } from '../config/dns-challenge.ts';
-import { nearestName } from '../config/nearest.ts';
+import { nearestName } from '../config/problem.ts';
 import { Secret } from '../kernel/secret.ts';
 import type { Cursor, OptionTable } from './cursor.ts';
 import { badValue, duration, name, oneOf } from './values.ts';

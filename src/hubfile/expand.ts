@@ -1,7 +1,6 @@
 import type { Machine } from '../config/check.ts';
-import { placeText, UNSET_VARIABLE, whyUnreadable } from '../config/problem.ts';
+import { placeText, UNSET_VARIABLE, whyUnreadable, nearestName } from '../config/problem.ts';
 import { resolve } from 'node:path';
-import { nearestName } from '../config/nearest.ts';
 import { HubgateError } from '../kernel/error.ts';
 import {
   Arguments,
@@ -11,8 +10,14 @@ import {
   shownPath,
 } from './import-target.ts';
 import { type Content, type Line, parse, type Parsed, type Word } from './parser.ts';
-import { type ImportStep, placeOf, type Span } from './place.ts';
-import { finding, LineProblem, type Problems } from './problems.ts';
+import {
+  type ImportStep,
+  placeOf,
+  type Span,
+  finding,
+  LineProblem,
+  type Problems,
+} from './place.ts';
 import { decodeText, type Environment, makeSource } from './source.ts';
 
 /** The access to files and variables that the reader of a Hubfile needs. */

@@ -1,5 +1,5 @@
 import { type Lexeme, lex } from './lexer.ts';
-import { Problems } from './problems.ts';
+import { Problems } from './place.ts';
 import { TextProblem, checkText, decodeText, makeSource, withoutMark } from './source.ts';
 
 /**

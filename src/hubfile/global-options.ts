@@ -21,11 +21,9 @@ import { Cursor, type OptionTable } from './cursor.ts';
 import { logFormat } from './log-format.ts';
 import { logLevel, logName, logOutput } from './log-options.ts';
 import { dnsChallenge } from './dns-challenge.ts';
-import type { DirectiveTable, SiteDefaults } from './directive-table.ts';
-import { reordered } from './order.ts';
-import type { Origins, Span } from './place.ts';
+import { type DirectiveTable, type SiteDefaults, reordered } from './directive-table.ts';
+import type { Origins, Span, Problems } from './place.ts';
 import type { Line, Word } from './parser.ts';
-import type { Problems } from './problems.ts';
 import {
   badValue,
   choiceOf,

@@ -1,6 +1,6 @@
 import { dirname, isAbsolute, join, resolve } from 'node:path';
 import type { Word } from './parser.ts';
-import type { Problems } from './problems.ts';
+import type { Problems } from './place.ts';
 
 /** The target of an `import` that is not a snippet. */
 export interface ImportTarget {

@@ -4,8 +4,7 @@ import type { DirectiveTable } from './directive-table.ts';
 import { expand, type HubfileIo } from './expand.ts';
 import { readData } from './read-data.ts';
 import { loaded, type LoadedConfig, type ReadConfig } from './loaded.ts';
-import { Origins } from './place.ts';
-import { Problems } from './problems.ts';
+import { Origins, Problems } from './place.ts';
 
 export type { LoadedConfig } from './loaded.ts';
 

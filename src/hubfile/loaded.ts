@@ -6,8 +6,7 @@ import {
   type SourceLocation,
   type UnplacedProblem,
 } from '../config/problem.ts';
-import { locate, type Origins, placeOf } from './place.ts';
-import type { Problems } from './problems.ts';
+import { locate, type Origins, placeOf, type Problems } from './place.ts';
 
 /** A configuration, with information about the text that it was read from. */
 export interface LoadedConfig {

@@ -2,12 +2,10 @@
 // running gateway has named routes.
 
 import { type ConfigRegistry, everyRoute, type RouteConfig } from '../config/routes.ts';
-import { nearestName } from '../config/nearest.ts';
-import { placeText } from '../config/problem.ts';
+import { nearestName, placeText } from '../config/problem.ts';
 import type { Cursor } from './cursor.ts';
 import type { Line, Word } from './parser.ts';
-import { placeOf } from './place.ts';
-import type { Problems } from './problems.ts';
+import { placeOf, type Problems } from './place.ts';
 
 /** Most steps of a named route, including those of the routes that it invokes. */
 const MAX_STEPS = 10_000;

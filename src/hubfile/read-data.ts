@@ -3,12 +3,10 @@ import { resolve } from 'node:path';
 import { decodeConfig } from '../config/serialize.ts';
 import type { ConfigRegistry } from '../config/routes.ts';
 import { defaultOptions } from '../config/defaults.ts';
-import type { DataNode, SourceRange } from '../config/shape.ts';
+import type { DataNode, SourceRange, DataMember } from '../config/shape.ts';
 import type { HubfileIo } from './expand.ts';
-import { readJson } from './json.ts';
 import { loaded, type ReadConfig } from './loaded.ts';
-import { locate, Origins, placeOf, type Span } from './place.ts';
-import { Problems } from './problems.ts';
+import { locate, Origins, placeOf, type Span, Problems } from './place.ts';
 import { decodeText, type Source, TextProblem } from './source.ts';
 import { readYaml } from './yaml.ts';
 
@@ -104,5 +102,142 @@ function parse(
     const other = first === undefined ? '' : `; the first is at ${placeText(placeOf(spot(first)))}`;
     problems.error(spot(at), code, message + other);
     return null;
+  }
+}
+
+// JSON is parsed here. `jsonc-parser` does not fit: it recurses without a limit on depth, and its package can
+// be neither imported by name in Node nor bundled.
+
+/** Deepest nesting of objects and lists. */
+const MAX_DEPTH = 100;
+
+const SPACE = /[ \t\n\r]*/y;
+const NUMBER = /-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?(?![\w.])/y;
+const STRING = /"[^"\\]*(?:\\.[^"\\]*)*"/sy;
+const WORD = /true|false|null/y;
+const WORDS = { true: true, false: false, null: null } as const;
+
+/**
+ * Parses JSON (RFC 8259) and records the place of every value. A name may occur once in an object.
+ * @throws {TextProblem} `bad-json` at the first fault
+ */
+function readJson(text: string): DataNode {
+  return new JsonReader(text).whole();
+}
+
+class JsonReader {
+  readonly #text: string;
+  #at = 0;
+
+  constructor(text: string) {
+    this.#text = text;
+  }
+
+  whole(): DataNode {
+    const value = this.#value(0);
+    if (this.#at < this.#text.length) this.#fail('unexpected text after the value');
+    return value;
+  }
+
+  #value(depth: number): DataNode {
+    this.#match(SPACE);
+    if (depth > MAX_DEPTH) this.#fail('this is nested too deeply');
+    const start = this.#at;
+    const value = this.#bare(depth);
+    const node = { value, start, end: this.#at };
+    this.#match(SPACE);
+    return node;
+  }
+
+  #bare(depth: number): DataNode['value'] {
+    switch (this.#text[this.#at]) {
+      case '{':
+        return this.#object(depth);
+      case '[':
+        return this.#list(depth);
+      case '"':
+        return this.#string();
+      default: {
+        const word = this.#match(WORD);
+        // The pattern matches only the names of this table.
+        if (word !== null) return WORDS[word as keyof typeof WORDS];
+        const number = this.#match(NUMBER);
+        return number === null ? this.#fail('expected a value') : Number(number);
+      }
+    }
+  }
+
+  #object(depth: number): ReadonlyMap<string, DataMember> {
+    const members = new Map<string, DataMember>();
+    this.#separated('}', () => {
+      const start = this.#at;
+      const name = this.#text[this.#at] === '"' ? this.#string() : this.#fail('expected a "name"');
+      const key: SourceRange = { start, end: this.#at };
+      const first = members.get(name)?.key.start;
+      if (first !== undefined) {
+        const message = 'this name is given twice in the object';
+        throw new TextProblem('bad-json', start, message, undefined, first);
+      }
+      this.#match(SPACE);
+      this.#take(':');
+      members.set(name, { key, value: this.#value(depth + 1) });
+    });
+    return members;
+  }
+
+  #list(depth: number): DataNode[] {
+    const items: DataNode[] = [];
+    this.#separated(']', () => items.push(this.#value(depth + 1)));
+    return items;
+  }
+
+  /** The items between an opening character and `close`, separated by commas. */
+  #separated(close: string, item: () => void): void {
+    this.#at += 1;
+    this.#match(SPACE);
+    if (this.#text[this.#at] === close) {
+      this.#at += 1;
+      return;
+    }
+    for (;;) {
+      item();
+      this.#match(SPACE);
+      if (this.#text[this.#at] === close) break;
+      this.#take(',', close);
+      this.#match(SPACE);
+    }
+    this.#at += 1;
+  }
+
+  #string(): string {
+    const start = this.#at;
+    const written = this.#match(STRING);
+    if (written === null) return this.#fail('this text is not closed', start);
+    try {
+      const value: unknown = JSON.parse(written);
+      return String(value);
+    } catch {
+      // The pattern finds the end of the string; JSON.parse checks its content.
+      return this.#fail('this text contains a line break or an invalid escape', start);
+    }
+  }
+
+  #take(expected: string, or?: string): void {
+    if (this.#text[this.#at] !== expected) {
+      this.#fail(`expected ${or === undefined ? expected : `${expected} or ${or}`}`);
+    }
+    this.#at += 1;
+  }
+
+  #match(pattern: RegExp): string | null {
+    pattern.lastIndex = this.#at;
+    const found = pattern.exec(this.#text);
+    if (found === null) return null;
+    this.#at = pattern.lastIndex;
+    return found[0];
+  }
+
+  #fail(message: string, at = this.#at): never {
+    throw new TextProblem('bad-json', at, message);
   }
 }

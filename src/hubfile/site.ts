@@ -7,11 +7,15 @@ import { Cursor } from './cursor.ts';
 import { unsupportedDirectives } from './unsupported.ts';
 import { matcherOf, NamedMatchers } from './named-matchers.ts';
 import { NamedRoutes } from './named-routes.ts';
-import type { DirectivePlaces, DirectiveTable, SiteDefaults } from './directive-table.ts';
-import { inDocumentedOrder, type OrderedStep } from './order.ts';
-import { type Origins, placeOf } from './place.ts';
+import {
+  type DirectivePlaces,
+  type DirectiveTable,
+  type SiteDefaults,
+  inDocumentedOrder,
+  type OrderedStep,
+} from './directive-table.ts';
+import { type Origins, placeOf, type Problems } from './place.ts';
 import type { Line, Word } from './parser.ts';
-import type { Problems } from './problems.ts';
 import type { DirectiveSyntax, RunningOrder, Scope, SiteDraft } from './scope.ts';
 
 /** The lines of a site. */

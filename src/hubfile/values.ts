@@ -1,4 +1,4 @@
-import { nearestName } from '../config/nearest.ts';
+import { nearestName } from '../config/problem.ts';
 import { parseDuration, parseSize } from '../config/units.ts';
 import {
   isAddressRange,

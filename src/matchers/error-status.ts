@@ -5,7 +5,7 @@ import { isStatusPattern, statusMatcher } from '../config/well-formed.ts';
 import type { ConditionSyntax } from '../hubfile/scope.ts';
 import { statusClasses } from '../hubfile/values.ts';
 import { errorStatus as statusOf } from '../site/error-status.ts';
-import type { Predicate } from '../site/matchers.ts';
+import type { Predicate } from '../site/text-pattern.ts';
 import type { Matcher } from './matcher.ts';
 
 export interface ErrorStatusCondition {

@@ -3,7 +3,7 @@ import { object } from '../config/shape.ts';
 import { text } from '../config/shape-values.ts';
 import type { ConditionSyntax } from '../hubfile/scope.ts';
 import { messageOf } from '../kernel/error.ts';
-import type { CompileMatcher, Predicate } from '../site/matchers.ts';
+import type { CompileMatcher, Predicate } from '../site/text-pattern.ts';
 import { parseExpression } from './expression/program.ts';
 import type { Matcher } from './matcher.ts';
 

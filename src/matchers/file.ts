@@ -4,7 +4,7 @@ import { name as nameShape, oneOf, text } from '../config/shape-values.ts';
 import { isTriedFile, TRY_POLICIES, type TryPolicy } from '../config/well-formed.ts';
 import type { ConditionSyntax } from '../hubfile/scope.ts';
 import { checkTried, list, name, triedFiles, tryPolicy } from '../hubfile/values.ts';
-import type { CompileMatcher, Predicate } from '../site/matchers.ts';
+import type { CompileMatcher, Predicate } from '../site/text-pattern.ts';
 import { type HidesFile, tryFiles } from '../site/site-files.ts';
 import type { Matcher } from './matcher.ts';
 

@@ -1,6 +1,6 @@
 import type { ConditionData } from '../config/routes.ts';
 import type { ConditionSyntax } from '../hubfile/scope.ts';
-import type { CompileCondition } from '../site/matchers.ts';
+import type { CompileCondition } from '../site/text-pattern.ts';
 
 /**
  * One kind of condition in matchers. Its name in a Hubfile is the `kind` of its configuration, and its module

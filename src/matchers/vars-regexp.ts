@@ -2,9 +2,8 @@ import type { ConditionData } from '../config/routes.ts';
 import { nullable, object } from '../config/shape.ts';
 import { name, text } from '../config/shape-values.ts';
 import type { ConditionSyntax } from '../hubfile/scope.ts';
-import { capturing } from '../site/text-pattern.ts';
+import { capturing, type Predicate } from '../site/text-pattern.ts';
 import { expandPlaceholders, variableKey } from '../site/placeholders.ts';
-import type { Predicate } from '../site/matchers.ts';
 import type { Matcher } from './matcher.ts';
 
 export interface VarsRegexpCondition {

@@ -4,7 +4,7 @@ import { name as nameShape, text } from '../config/shape-values.ts';
 import type { ConditionSyntax } from '../hubfile/scope.ts';
 import { list, name } from '../hubfile/values.ts';
 import { expandPlaceholders, variableKey } from '../site/placeholders.ts';
-import type { Predicate } from '../site/matchers.ts';
+import type { Predicate } from '../site/text-pattern.ts';
 import type { Matcher } from './matcher.ts';
 
 export interface VarsCondition {

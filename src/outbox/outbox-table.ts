@@ -17,7 +17,7 @@
 import type { JoinedStatement } from '../hub/transport.ts';
 import type { PostgresConnection, Queries, Row } from '../postgres/connection.ts';
 import { HubgateError } from '../kernel/error.ts';
-import { deadLettersOf, identifiers, quotedTable } from './identifiers.ts';
+import { deadLettersOf, identifiers, quotedTable } from './outbox-sql.ts';
 
 /** Rows of one look. */
 const ROWS_AT_ONCE = 256;

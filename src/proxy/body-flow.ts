@@ -42,18 +42,17 @@ export interface FlowListener {
 }
 
 /**
- * Writes a body piece by piece, and pauses its source if too much of it waits. The results of
+ * Writes what a source delivers piece by piece, and pauses the source if too much of it waits. The results of
  * `Writable.write` for single pieces are ignored, because pausing and resuming for each of them costs more
  * than it saves.
  */
-export class BodyFlow {
+export class Flow {
   readonly #body: Writable;
   readonly #source: Source;
   readonly #listener: FlowListener;
   #waiting = 0;
   #isHeld = false;
   #isClosed = false;
-  #end: () => void = upstreamReads.begin();
 
   constructor(body: Writable, source: Source, listener: FlowListener) {
     this.#body = body;
@@ -64,12 +63,6 @@ export class BodyFlow {
       upstreamReads.wait(-this.#waiting);
       this.#isClosed = true;
     });
-  }
-
-  /** Nothing more will be written. */
-  end(): void {
-    this.#end();
-    this.#end = nothing;
   }
 
   get isHeld(): boolean {
@@ -104,6 +97,17 @@ export class BodyFlow {
     this.#isHeld = false;
     this.#listener.freed();
     this.#source.resume();
+  }
+}
+
+/** A flow that counts as a body in transit until its end. */
+export class BodyFlow extends Flow {
+  #end: () => void = upstreamReads.begin();
+
+  /** Nothing more will be written. */
+  end(): void {
+    this.#end();
+    this.#end = nothing;
   }
 }
 

@@ -10,11 +10,13 @@ import type { ForwardSink } from './forwarding.ts';
 import {
   awaitSwitch,
   joinEnds,
+  passBoth,
   tlsOptions,
   type TunnelEnds,
   type UpgradeSink,
   type UpgradeTarget,
 } from './upgrade-request.ts';
+import { upstreamReads } from './upstream-reads.ts';
 
 /** RFC 6455 §1.3. */
 const ACCEPT_SUFFIX = '258EAFA5-E914-47DA-95CA-C5AB0DC85B11';
@@ -41,6 +43,7 @@ export function switchHttp2(
     path: target.path,
     headers: fields.toRecord(),
     agent: false,
+    ...upstreamReads.socketOptions,
     ...(address.socketPath === null ? {} : { socketPath: address.socketPath }),
     ...(address.protocol === 'https:'
       ? { ...tlsOptions(target), rejectUnauthorized: !settings.tlsInsecureSkipVerify }
@@ -62,8 +65,7 @@ export function switchHttp2(
         head.headers.delete('sec-websocket-accept');
         const client = exchange.begin({ ...head, status: 200, opensTunnel: true });
         if (early.length > 0) upstream.unshift(early);
-        upstream.pipe(client);
-        stream.pipe(upstream);
+        passBoth({ from: stream, to: client }, upstream);
         upstream.on('error', () => exchange.abort());
         upstream.once('close', () => endStream(stream));
         joinEnds(stream, upstream);

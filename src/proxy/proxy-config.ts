@@ -1,4 +1,4 @@
-import type { ResponseMatcher } from '../config/response-matcher.ts';
+import type { ResponseMatcher } from '../config/shape-routes.ts';
 import type { HeaderOperation, RouteConfig, RequestMatcher } from '../config/routes.ts';
 import type { Secret } from '../kernel/secret.ts';
 

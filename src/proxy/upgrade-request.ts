@@ -1,14 +1,15 @@
 import type { ClientRequest, IncomingMessage } from 'node:http';
 import { isIP, Socket } from 'node:net';
-import type { Duplex } from 'node:stream';
+import type { Duplex, Writable } from 'node:stream';
 import { breakOff } from '../http/body-end.ts';
 import type { ResponseHead } from '../http/exchange.ts';
 import { HeaderList } from '../http/header-list.ts';
 import { HubgateError } from '../kernel/error.ts';
 import type { UpstreamAddress } from './address.ts';
-import { BodyFlow } from './body-flow.ts';
+import { BodyFlow, Flow, type FlowListener } from './body-flow.ts';
 import type { ForwardSink, RequestingClient, TransportSettings } from './forwarding.ts';
 import { ForwardError, type ForwardPhase } from './forward-error.ts';
+import { upstreamWrites } from './upstream-writes.ts';
 
 /**
  * Silence after which the system probes whether a peer is still alive; a dead one is detected within 40 s.
@@ -133,14 +134,43 @@ function passRefusal(
     return;
   }
   body.on('error', done);
-  const nobody = (): void => {};
-  const flow = new BodyFlow(body, response, { held: nobody, taken: nobody, freed: nobody });
+  const flow = new BodyFlow(body, response, NOBODY);
   response.on('data', (chunk: Buffer) => flow.write(chunk));
   response.once('close', () => flow.end());
   response.on('end', () => {
     sink.onEnd(body, HeaderList.fromRaw(response.rawTrailers));
     done(null);
   });
+}
+
+/** No time limit of a refusal or a tunnel depends on whether its source is paused. */
+const NOBODY: FlowListener = { held: ignore, taken: ignore, freed: ignore };
+
+function ignore(): void {}
+
+/**
+ * Passes on everything in both directions, until one side ends. The connections should read into the memory of
+ * `upstreamReads`, which is reused as soon as the other side has sent it.
+ *
+ * @param from what is read of the client, and `to` what is written to it
+ */
+export function passBoth({ from, to }: { from: Duplex; to: Writable }, upstream: Duplex): void {
+  if (upstream instanceof Socket) upstreamWrites.watch(upstream);
+  const [down, up] = [new Flow(to, upstream, NOBODY), new Flow(upstream, from, NOBODY)];
+  upstream.on('data', (chunk: Buffer) => {
+    if (to.writable) down.write(chunk);
+  });
+  from.on('data', (chunk: Buffer) => {
+    if (!upstream.writable) return;
+    // A connection joins the pieces of one turn. TLS and HTTP/2 deliver 16 KiB each.
+    upstream.cork();
+    up.write(chunk);
+    upstream.uncork();
+  });
+  upstream.once('end', () => to.end());
+  from.once('end', () => upstream.end());
+  upstream.resume();
+  from.resume();
 }
 
 /** If one side closes, the other must not stay open. */

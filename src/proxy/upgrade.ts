@@ -4,17 +4,19 @@ import { fieldUtf8, HeaderList } from '../http/header-list.ts';
 import {
   awaitSwitch,
   joinEnds,
+  passBoth,
   tlsOptions,
   type TunnelEnds,
   type UpgradeSink,
   type UpgradeTarget,
 } from './upgrade-request.ts';
+import { upstreamReads } from './upstream-reads.ts';
 import type { Duplex } from 'node:stream';
 
 /** HTTP/1.1: http-proxy-3 sends the request and joins the sockets. */
 export function switchHttp1(
   exchange: Exchange,
-  { request, socket, head: early }: Extract<UpgradeRequest, { kind: 'http1' }>,
+  { request, socket, head: early, readInto }: Extract<UpgradeRequest, { kind: 'http1' }>,
   target: UpgradeTarget,
   sink: UpgradeSink,
 ): Promise<TunnelEnds | null> {
@@ -41,6 +43,7 @@ export function switchHttp1(
           exchange.takeOver(head);
           response.headers = utf8Record(head.headers);
           pending.release();
+          readInto(upstreamReads.socketOptions.onread);
           joinEnds(socket, upstream);
           resolve({ client: socket, upstream });
         } catch (error) {
@@ -60,6 +63,13 @@ export function switchHttp1(
         awaitSwitch(upstreamRequest, target, exchange, sink, resolve, reject);
       });
     });
+    proxy.once('open', (upstream) => {
+      if (socket.destroyed) return;
+      // The pipes of http-proxy-3 would pause a side for each piece.
+      upstream.unpipe(socket);
+      socket.unpipe(upstream);
+      passBoth({ from: socket, to: socket }, upstream);
+    });
     proxy.ws(request, socket, Buffer.alloc(0), {
       target: {
         protocol: address.protocol,
@@ -70,7 +80,7 @@ export function switchHttp1(
       },
       toProxy: true,
       secure: !settings.tlsInsecureSkipVerify,
-      ssl: tlsOptions(target),
+      ssl: { ...tlsOptions(target), ...upstreamReads.socketOptions },
       // http-proxy-3 overwrites the one in `ssl`.
       ...(target.trustPool === null ? {} : { ca: target.trustPool }),
     });

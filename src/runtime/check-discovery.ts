@@ -10,13 +10,13 @@ import type {
 import { dataOf, type RouteConfig } from '../config/routes.ts';
 import { defaultDiscovery } from '../config/defaults.ts';
 import type { Report, UnplacedProblem } from '../config/problem.ts';
-import { cookieDomain } from '../discovery/cookie.ts';
-import { compileGrants, grantTemplates } from '../discovery/grant-template.ts';
+import { cookieDomain } from '../discovery/credentials.ts';
+import { compileGrants, grantTemplates } from '../discovery/token-source.ts';
 import { removerOf } from '../discovery/page-state.ts';
 import { registrableDomain } from '../http/same-site.ts';
 import { HubgateError } from '../kernel/error.ts';
 import { checkTokenIdentity, checkTokenMint } from './check-tokens.ts';
-import { type HubPlace, placeOfHub } from './hub-place.ts';
+import { type HubPlace, placeOfHub } from './history-names.ts';
 import { parseUrl, requireUrl } from '../kernel/parse-url.ts';
 
 /** Checks that announced hubs exist, and that tokens reach the hub and are valid there. */

@@ -16,7 +16,7 @@ import { type Report, type UnplacedProblem, whyUnreadable } from '../config/prob
 import { filesRead } from '../config/routes.ts';
 import { codeOf, messageOf } from '../kernel/error.ts';
 import { certificateNames } from '../tls/certificate-store.ts';
-import { coversHost, pairFault } from '../tls/file-certificates.ts';
+import { coversHost, pairFault } from '../tls/certificates.ts';
 import { certificatesIn } from '../tls/handshake-policy.ts';
 import { accessSync, constants, type Stats, statSync } from 'node:fs';
 import { defaultStorage } from '../tls/storage.ts';

@@ -1,8 +1,7 @@
 import { registry } from '../directives/registry.ts';
 import type { SiteConfig } from '../config/config.ts';
 import { everyRoute, type RouteConfig } from '../config/routes.ts';
-import { nearestName } from '../config/nearest.ts';
-import type { Report } from '../config/problem.ts';
+import { nearestName, type Report } from '../config/problem.ts';
 import { CHANGE_PLACEHOLDERS } from '../discovery/changes.ts';
 import { Secret } from '../kernel/secret.ts';
 import { verifiesClients } from '../config/sites.ts';

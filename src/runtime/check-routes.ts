@@ -14,7 +14,7 @@ import { matchersOf } from '../config/sites.ts';
 import { compilePattern } from '../http/linear-regexp.ts';
 import { HubgateError } from '../kernel/error.ts';
 import { defaultHub } from '../config/defaults.ts';
-import { hubPath } from './hub-place.ts';
+import { hubPath } from './history-names.ts';
 
 /** Handlers that respond to every request that reaches them. */
 const ANSWERING: readonly HandlerConfig['kind'][] = [

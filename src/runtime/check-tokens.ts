@@ -17,16 +17,14 @@ import type {
   SiteConfig,
   TokenMintConfig,
 } from '../config/config.ts';
-import { nearestName } from '../config/nearest.ts';
-import type { Report, UnplacedProblem } from '../config/problem.ts';
-import { compileGrants, grantTemplates } from '../discovery/grant-template.ts';
+import { nearestName, type Report, type UnplacedProblem } from '../config/problem.ts';
+import { compileGrants, grantTemplates, responseFieldsIn } from '../discovery/token-source.ts';
 import { profiles } from '../hub/profile.ts';
 import { hubBase } from '../hub/topic.ts';
 import { HubgateError } from '../kernel/error.ts';
-import { hubPath } from './hub-place.ts';
+import { hubPath } from './history-names.ts';
 import { registry } from '../directives/registry.ts';
 import { dataOf, everyRoute, type HeaderOperation, type RouteConfig } from '../config/routes.ts';
-import { responseFieldsIn } from '../discovery/token-source.ts';
 import { type IdentitySource, identitySources } from '../site/identity-placeholders.ts';
 
 type Role = 'publisher' | 'subscriber';

@@ -1,22 +1,27 @@
 import { randomUUID } from 'node:crypto';
 import type { Config, DiscoveryConfig, SiteConfig } from '../config/config.ts';
-import type { AnnouncedHub, AnnouncedUpdate } from '../discovery/announced-hub.ts';
-import { createAnnounce } from '../discovery/changed-urls.ts';
+import {
+  type AnnouncedHub,
+  type AnnouncedUpdate,
+  createAnnounce,
+} from '../discovery/announced-hub.ts';
 import { createChanges } from '../discovery/changes.ts';
 import { createDiscovery } from '../discovery/discovery.ts';
-import { grantTemplates } from '../discovery/grant-template.ts';
+import { grantTemplates, responseFieldsIn, type TokenSource } from '../discovery/token-source.ts';
 import { DATA_FIELD, PUBLISH_FIELD } from '../discovery/hub-publish.ts';
 import { createPublishedAnswers } from '../discovery/published-answers.ts';
-import { createLiveReports, REPORT_WINDOW_MS, reportPath } from '../discovery/live-reports.ts';
+import {
+  createLiveReports,
+  REPORT_WINDOW_MS,
+  reportPath,
+  createLivePages,
+} from '../discovery/live-pages.ts';
 import { removerOf } from '../discovery/page-state.ts';
 import type { WatchRule } from '../discovery/page-watch.ts';
 import { createTopicOf, type TopicOf } from '../client/page-topics.ts';
-import { createLivePages } from '../discovery/live-pages.ts';
 import { createLiveRefetches } from '../discovery/live-refetches.ts';
-import { TokenCache, tokenCacheName } from '../discovery/token-cache.ts';
+import { TokenCache, tokenCacheName, createTokenMint } from '../discovery/token-mint.ts';
 import { createTokenExchange } from '../discovery/token-exchange.ts';
-import { createTokenMint } from '../discovery/token-mint.ts';
-import { responseFieldsIn, type TokenSource } from '../discovery/token-source.ts';
 import type { Exchange, Handler } from '../http/exchange.ts';
 import { isWithin } from '../http/request-path.ts';
 import { takeSessionMark } from '../http/session-mark.ts';
@@ -28,10 +33,10 @@ import { originList } from '../hub-http/cors.ts';
 import { HubgateError } from '../kernel/error.ts';
 import type { Scope } from '../kernel/scope.ts';
 import { matchers } from '../matchers/registry.ts';
-import { compileRequestMatcher } from '../site/matchers.ts';
+import { compileRequestMatcher } from '../site/text-pattern.ts';
 import { expandIdentity } from '../site/identity-placeholders.ts';
 import { expandPlaceholders } from '../site/placeholders.ts';
-import { placeOfHub } from './hub-place.ts';
+import { placeOfHub } from './history-names.ts';
 import { requireUrl } from '../kernel/parse-url.ts';
 import { noAnnouncements } from './hub-core.ts';
 import { readyHub, type ReadyHub, type ReadyHubs } from './hub-setup.ts';

@@ -23,7 +23,7 @@ import {
   type Resources,
   storageOf,
 } from './resources.ts';
-import type { RevocationReach, RunningHub, SlowSubscriber } from './running-hub.ts';
+import type { RevocationReach, RunningHub, SlowSubscriber } from './hub-families.ts';
 
 /** A running gateway. */
 export interface Gateway {

@@ -11,8 +11,7 @@ import type { Handshake } from '../server/connection-policy.ts';
 import type { Service } from '../server/listener.ts';
 import { hostname } from '../site/placeholders.ts';
 import { measureSite } from '../site/site-measures.ts';
-import { createSiteRouter } from '../site/router.ts';
-import type { SiteHandler } from '../site/site.ts';
+import { createSiteRouter, type SiteHandler } from '../site/site.ts';
 import type { Challenges } from '../tls/acme/challenges.ts';
 import type { Certificate, CertificateInUse } from '../tls/certificate.ts';
 import {
@@ -20,18 +19,30 @@ import {
   type CertificateSource,
   openCertificates,
 } from '../tls/certificates.ts';
-import { type Handshakes, openHandshakes } from './handshakes.ts';
+import {
+  type Handshakes,
+  openHandshakes,
+  configAt,
+  serversAt,
+  serversOf,
+  listenerKey,
+  planListeners,
+  type PlannedListener,
+} from './listen-plan.ts';
 import { historyNames, keepHistoryNames, projectOf } from './history-names.ts';
 import type { HubCore } from './hub-core.ts';
-import { hubFamilies, type NamedHub } from './hub-families.ts';
+import {
+  hubFamilies,
+  type NamedHub,
+  type RunningHub,
+  slowestOf,
+  type SlowSubscriber,
+} from './hub-families.ts';
 import { type ReadyHub, setUpHub } from './hub-setup.ts';
-import { listenerKey, planListeners, type PlannedListener } from './listen-plan.ts';
-import { configAt, serversAt, serversOf } from './listener-servers.ts';
 import { OtlpExport } from './otlp-export.ts';
 import { openOutbox } from './outbox-setup.ts';
 import { saltName } from './playground-keys.ts';
 import type { Resources } from './resources.ts';
-import { type RunningHub, slowestOf, type SlowSubscriber } from './running-hub.ts';
 import { setUpSite } from './site-setup.ts';
 
 /** Streams that would end. */

@@ -1,7 +1,7 @@
 import { type Clock, systemClock } from '../kernel/clock.ts';
 import { codeOf, HubgateError } from '../kernel/error.ts';
 import type { GatewayStatus } from './gateway.ts';
-import type { RunningHub, SlowSubscriber } from './running-hub.ts';
+import type { RunningHub, SlowSubscriber } from './hub-families.ts';
 import type { Family } from '../kernel/measures.ts';
 import type { LoadCounts } from './metrics.ts';
 

@@ -9,7 +9,7 @@ import type { PurgeOrder, ResponseCaches } from '../cache/response-caches.ts';
 import { Hub, type LogObserver } from '../hub/hub.ts';
 import type { Profile } from '../hub/profile.ts';
 import type { Transport } from '../hub/transport.ts';
-import { ConnectionCounter } from '../hub-http/connection-counter.ts';
+import { ConnectionCounter } from '../hub-http/endpoint.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { LeasePool } from '../kernel/lease.ts';
 import type { Logger } from '../kernel/log.ts';

@@ -1,7 +1,18 @@
 import { bindAddressText } from '../config/bind-address.ts';
-import type { BindAddress, Config, SiteAddress, SiteConfig } from '../config/config.ts';
+import type {
+  BindAddress,
+  Config,
+  SiteAddress,
+  SiteConfig,
+  ServerOptions,
+} from '../config/config.ts';
 import { HubgateError } from '../kernel/error.ts';
 import { certificateOrigin } from '../tls/certificate-policy.ts';
+import { isIP } from 'node:net';
+import type { Report } from '../config/problem.ts';
+import { defaultTls } from '../config/defaults.ts';
+import type { HandshakePolicies } from '../server/tls-endpoint.ts';
+import { type HandshakePolicy, openHandshakePolicy } from '../tls/handshake-policy.ts';
 
 /** A listener that a configuration needs, and the sites that it serves. */
 export interface PlannedListener {
@@ -129,4 +140,124 @@ function placesOf({ bind }: SiteConfig): readonly BindAddress[] {
 /** The interfaces with ports: only there can HTTP be served in addition to HTTPS. */
 function interfacesOf(site: SiteConfig): readonly BindAddress[] {
   return placesOf(site).filter(({ kind }) => kind === 'host');
+}
+
+/** The options of a listener: those of its own `servers <address>`, else the general ones. */
+export function serversAt(
+  { servers, listeners }: Config['options'],
+  { bind, port }: Pick<PlannedListener, 'bind' | 'port'>,
+): ServerOptions {
+  if (bind.kind !== 'host') return servers;
+  const own = listeners.find((each) => each.port === port && each.host === bind.host);
+  return own?.servers ?? servers;
+}
+
+/** The configuration with the options of one listener. */
+export function configAt(config: Config, servers: ServerOptions): Config {
+  const { options } = config;
+  return options.servers === servers ? config : { ...config, options: { ...options, servers } };
+}
+
+/**
+ * The options of a site's listeners. The site itself needs only the trusted proxies, which are the same on
+ * all of them; otherwise {@link checkListenerServers} has reported it.
+ */
+export function serversOf(
+  site: SiteConfig,
+  { options }: Config,
+  plan: readonly PlannedListener[],
+): ServerOptions {
+  const listener = plan.find(({ sites }) => sites.some((each) => each.site === site));
+  return listener === undefined ? options.servers : serversAt(options, listener);
+}
+
+/** Checks that every `servers <address>` belongs to a listener, and that none of them splits a site. */
+export function checkListenerServers(config: Config, report: Report): void {
+  const { options } = config;
+  if (options.listeners.length === 0) return;
+  const plan = listenersOf(config);
+  for (const listener of options.listeners) {
+    const isThere = plan.some(
+      ({ bind, port }) =>
+        bind.kind === 'host' && bind.host === listener.host && port === listener.port,
+    );
+    if (isThere) continue;
+    const host = isIP(listener.host) === 6 ? `[${listener.host}]` : listener.host;
+    const address = `${host}:${listener.port}`;
+    const message = `servers ${address} has no effect: no site listens there`;
+    const hint = 'write the address of bind with the port, or only :<port>';
+    report(listener, { severity: 'warning', code: 'servers-of-nothing', message, hint });
+  }
+  for (const site of config.sites) {
+    const trusts = plan
+      .filter(({ sites }) => sites.some((each) => each.site === site))
+      .map((listener) => {
+        const { trustedProxies, logCredentials } = serversAt(options, listener);
+        return JSON.stringify([trustedProxies, logCredentials]);
+      });
+    if (new Set(trusts).size < 2) continue;
+    report(site, {
+      severity: 'error',
+      code: 'divided-trust',
+      message: 'the listeners of this site differ in trusted_proxies or log_credentials',
+      hint: 'give all of them the same settings, or write two sites',
+    });
+  }
+}
+
+/** Empty if listeners conflict, which is reported elsewhere. */
+function listenersOf(config: Config): readonly PlannedListener[] {
+  try {
+    return planListeners(config);
+  } catch (error) {
+    if (error instanceof HubgateError) return [];
+    throw error;
+  }
+}
+
+/** The handshake policies of one listener, and which requests a connection may carry after its handshake. */
+export interface Handshakes extends HandshakePolicies {
+  /**
+   * Whether a connection may carry a request for a site. A site with client certificates accepts only
+   * connections on which it has requested the certificate itself. The name in a request may differ from the
+   * one in the handshake, and the connection may be older than the trust pool (RFC 9110 §15.5.20).
+   */
+  admits(site: SiteConfig, policyId: string | null): boolean;
+}
+
+/**
+ * Opens the handshake policies of a listener's sites.
+ *
+ * @param siteOf the site of a host, the same for server names and for requests
+ * @throws the errors of {@link openHandshakePolicy}
+ */
+export async function openHandshakes(
+  sites: readonly PlannedSite[],
+  siteOf: (host: string) => SiteConfig | undefined,
+): Promise<Handshakes> {
+  const bySite = new Map<SiteConfig, HandshakePolicy>();
+  for (const { site, addresses } of sites) {
+    bySite.set(site, await openHandshakePolicy(site.tls, addresses));
+  }
+  const own = unique(bySite.values());
+  const [only] = own;
+  const open = own.find(({ clientAuth }) => clientAuth === null);
+  // For names without a site, whose handshakes fail, and for addresses without a site. No client certificate
+  // is requested there.
+  const other =
+    own.length === 1 && only !== undefined
+      ? only
+      : (open ?? (await openHandshakePolicy(defaultTls, [])));
+  return {
+    all: unique([...own, other]),
+    policyFor(name) {
+      const site = siteOf(isIP(name) === 6 ? `[${name}]` : name);
+      return (site === undefined ? undefined : bySite.get(site)) ?? other;
+    },
+    admits: (site, policyId) => site.tls.clientAuth === null || bySite.get(site)?.id === policyId,
+  };
+}
+
+function unique(policies: Iterable<HandshakePolicy>): HandshakePolicy[] {
+  return [...new Map([...policies].map((policy) => [policy.id, policy])).values()];
 }

@@ -2,8 +2,23 @@
 // addition. prom-client is loaded at the first request, and adds up and prints the counters of all workers.
 // Its own histograms and process metrics are not used, because they look up labels at each observation.
 
-import { counter, type Family, gauge, type Labels } from '../kernel/measures.ts';
+import {
+  counter,
+  type Family,
+  gauge,
+  type Labels,
+  distribution,
+  Histogram,
+  SECONDS,
+} from '../kernel/measures.ts';
 import type { CertificateInUse } from '../tls/certificate.ts';
+import type { SiteConfig } from '../config/config.ts';
+import { ConnectionMeasures } from '../server/connection-policy.ts';
+import type { SpanCounts } from './otlp-export.ts';
+import { siteFamilies, SiteMeasures } from '../site/site-measures.ts';
+import { readdirSync, readFileSync } from 'node:fs';
+import { constants, type PerformanceEntry, PerformanceObserver } from 'node:perf_hooks';
+import type { Clock } from '../kernel/clock.ts';
 
 /** The results of the loads of configurations. */
 export interface LoadCounts {
@@ -89,4 +104,195 @@ export function loadFamilies({
 export function buildFamily(version: string): Family {
   const labels = { version, node: process.versions.node };
   return gauge('hubgate_build_info', 'Always 1: version and Node are labels.', [[labels, 1]]);
+}
+
+/** The label of requests that belong to no site. */
+const NO_SITE = 'none';
+
+/** The counters of a process, across its configurations. */
+export class GatewayMeasures {
+  readonly connections = new ConnectionMeasures();
+  readonly spans: SpanCounts = { exported: 0, dropped: 0 };
+  /** Number of configurations that have been activated. */
+  generation = 0;
+  #sites = new Map<string, SiteMeasures>();
+
+  /**
+   * The counters of a site, or those without a site. A site with the same name continues the counters of its
+   * predecessor.
+   */
+  site(site: Pick<SiteConfig, 'addresses'> | null): SiteMeasures {
+    const label = site === null ? NO_SITE : siteLabel(site);
+    const measures = this.#sites.get(label) ?? new SiteMeasures();
+    this.#sites.set(label, measures);
+    return measures;
+  }
+
+  /** Removes sites that are no longer configured, so that their number is bounded by the configuration. */
+  keep(sites: readonly Pick<SiteConfig, 'addresses'>[]): void {
+    const labels = new Set([NO_SITE, ...sites.map(siteLabel)]);
+    this.#sites = new Map([...this.#sites].filter(([label]) => labels.has(label)));
+  }
+
+  families(): readonly Family[] {
+    return [
+      ...siteFamilies(this.#sites),
+      ...this.connections.families(),
+      counter('hubgate_spans_total', 'Spans for the collector, by outcome.', [
+        [{ outcome: 'exported' }, this.spans.exported],
+        [{ outcome: 'dropped' }, this.spans.dropped],
+      ]),
+      gauge(
+        'hubgate_config_generation',
+        'Configurations that this process has activated, including the first.',
+        this.generation,
+        'max',
+      ),
+    ];
+  }
+}
+
+/** The first address of a site as configured: never a value that a client has sent. */
+export function siteLabel({ addresses: [first] }: Pick<SiteConfig, 'addresses'>): string {
+  if (first === undefined) return '';
+  const { scheme, host, port } = first;
+  const name = host.includes(':') ? `[${host}]` : host || '*';
+  return `${scheme}://${name}${port === null ? '' : `:${port}`}`;
+}
+
+const GC_KINDS: Readonly<Record<number, string>> = {
+  [constants.NODE_PERFORMANCE_GC_MAJOR]: 'major',
+  [constants.NODE_PERFORMANCE_GC_MINOR]: 'minor',
+  [constants.NODE_PERFORMANCE_GC_INCREMENTAL]: 'incremental',
+  [constants.NODE_PERFORMANCE_GC_WEAKCB]: 'weakcb',
+};
+
+/** The metrics of this process: processor, memory, event loop, garbage collection. */
+export class ProcessMeasures {
+  readonly loop: LoopWatch;
+  readonly #collections = new Map(
+    Object.values(GC_KINDS).map((kind) => [kind, new Histogram(SECONDS)]),
+  );
+  readonly #observer: PerformanceObserver;
+  readonly #maxDescriptors = maxDescriptors();
+
+  constructor(clock: Clock) {
+    this.loop = new LoopWatch(clock);
+    this.#observer = new PerformanceObserver((list) => {
+      for (const entry of list.getEntries()) this.#collected(entry);
+    });
+    this.#observer.observe({ entryTypes: ['gc'] });
+  }
+
+  families(): readonly Family[] {
+    const { user, system } = process.cpuUsage();
+    const { rss, heapUsed } = process.memoryUsage();
+    const started = Math.round(Date.now() / 1000 - process.uptime());
+    const descriptors = openDescriptors();
+    return [
+      counter(
+        'process_cpu_seconds_total',
+        'CPU time, user and system.',
+        (user + system) / 1_000_000,
+      ),
+      gauge('process_resident_memory_bytes', 'Resident memory.', rss),
+      gauge('nodejs_heap_used_bytes', 'JavaScript heap in use.', heapUsed),
+      gauge(
+        'process_start_time_seconds',
+        'When the process started, in seconds since 1970.',
+        started,
+        'min',
+      ),
+      ...(descriptors === null
+        ? []
+        : [gauge('process_open_fds', 'Open file descriptors.', descriptors)]),
+      ...(this.#maxDescriptors === null
+        ? []
+        : [gauge('process_max_fds', 'Limit of open file descriptors.', this.#maxDescriptors)]),
+      distribution('nodejs_eventloop_delay_seconds', 'Delay of the event loop.', [
+        [{}, this.loop.delay],
+      ]),
+      distribution(
+        'nodejs_gc_duration_seconds',
+        'Time of garbage collections, by kind.',
+        [...this.#collections].map(([kind, durations]) => [{ kind }, durations]),
+      ),
+    ];
+  }
+
+  close(): void {
+    this.loop.close();
+    this.#observer.disconnect();
+  }
+
+  #collected(entry: PerformanceEntry): void {
+    // Node provides the kind of garbage collection, but its types do not declare it.
+    const { detail } = entry as { detail?: { kind?: number } };
+    const kind = GC_KINDS[detail?.kind ?? 0] ?? '';
+    this.#collections.get(kind)?.observe(entry.duration / 1000);
+  }
+}
+
+/** null if there is no limit, or if the system does not report one. */
+function maxDescriptors(): number | null {
+  try {
+    const limits = readFileSync('/proc/self/limits', 'utf8');
+    return Number(/^Max open files +(\d+)/m.exec(limits)?.[1] ?? Number.NaN) || null;
+  } catch {
+    // Only Linux reports it.
+    return null;
+  }
+}
+
+function openDescriptors(): number | null {
+  try {
+    return readdirSync('/proc/self/fd').length;
+  } catch {
+    // Only Linux reports it.
+    return null;
+  }
+}
+
+/** How often the delay of the event loop is measured. */
+const TICK_MS = 100;
+/** A turn that begins this much too late makes the process late… */
+export const MAX_DELAY_MS = 1000;
+/** …for this long afterwards. */
+export const LATE_FOR_MS = 5000;
+
+/**
+ * Measures how late the turns of the event loop begin. Reading Node's own histogram resets it, so two readers
+ * cannot share it.
+ */
+export class LoopWatch {
+  readonly delay = new Histogram(SECONDS);
+  readonly #clock: Clock;
+  #dueMs: number;
+  #lateUntilMs = Number.NEGATIVE_INFINITY;
+  #cancel: () => void;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+    this.#dueMs = clock.monotonic() + TICK_MS;
+    this.#cancel = clock.after(TICK_MS, () => this.#tick());
+  }
+
+  /** Whether the loop is late now, or was a moment ago. */
+  get isLate(): boolean {
+    const now = this.#clock.monotonic();
+    return now < this.#lateUntilMs || now - this.#dueMs > MAX_DELAY_MS;
+  }
+
+  close(): void {
+    this.#cancel();
+  }
+
+  #tick(): void {
+    const now = this.#clock.monotonic();
+    const delayMs = Math.max(0, now - this.#dueMs);
+    this.delay.observe(delayMs / 1000);
+    if (delayMs > MAX_DELAY_MS) this.#lateUntilMs = now + LATE_FOR_MS;
+    this.#dueMs = now + TICK_MS;
+    this.#cancel = this.#clock.after(TICK_MS, () => this.#tick());
+  }
 }

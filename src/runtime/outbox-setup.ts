@@ -4,7 +4,7 @@ import { hubBase } from '../hub/topic.ts';
 import type { Scope } from '../kernel/scope.ts';
 import type { OutboxReader } from '../outbox/outbox-reader.ts';
 import { MAX_ROW_BYTES, rowUpdates } from '../outbox/row-updates.ts';
-import { originOf } from './hub-place.ts';
+import { originOf } from './history-names.ts';
 import type { ReadyHub } from './hub-setup.ts';
 import type { Resources } from './resources.ts';
 

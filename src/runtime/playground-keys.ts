@@ -1,7 +1,7 @@
 import { hkdfSync, randomBytes } from 'node:crypto';
 import type { Config, HubConfig, StaticKeySource } from '../config/config.ts';
 import { allHubs, type HubOfSite } from '../config/sites.ts';
-import { hubPath, siteName } from './hub-place.ts';
+import { hubPath, siteName } from './history-names.ts';
 import { isHmac, signingKey, staticKeySet } from '../auth/key.ts';
 import type { Playground } from '../hub-http/endpoint.ts';
 import { Secret } from '../kernel/secret.ts';

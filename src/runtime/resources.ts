@@ -3,9 +3,9 @@ import { resolve } from 'node:path';
 import type { Jwks } from '../auth/jwks.ts';
 import type { Config, LogOptions } from '../config/config.ts';
 import type { PageStates } from '../discovery/page-watch.ts';
-import type { TokenCache } from '../discovery/token-cache.ts';
+import type { TokenCache } from '../discovery/token-mint.ts';
 import type { Family } from '../kernel/measures.ts';
-import { metricsText } from './metrics.ts';
+import { metricsText, GatewayMeasures, ProcessMeasures } from './metrics.ts';
 import { type Clock, systemClock } from '../kernel/clock.ts';
 import { HubgateError, messageOf } from '../kernel/error.ts';
 import { type Lease, LeasePool } from '../kernel/lease.ts';
@@ -27,10 +27,8 @@ import { TicketKeys } from '../tls/ticket-keys.ts';
 import { defaultStorage } from '../tls/storage.ts';
 import { createHubCores, type HubCore } from './hub-core.ts';
 import { createKeySets } from './hub-setup.ts';
-import { GatewayMeasures } from './gateway-measures.ts';
 import { listenerKey, type PlannedListener } from './listen-plan.ts';
 import { PlaygroundSalts, type Salts } from './playground-keys.ts';
-import { ProcessMeasures } from './process-measures.ts';
 import { CACHES, countPeers, HubSignals, type PeerWorkers } from './peer-workers.ts';
 
 export interface GatewayOptions {

@@ -1,4 +1,10 @@
-import type { Config, LogOptions, RequestLogOptions, SiteConfig } from '../config/config.ts';
+import type {
+  Config,
+  LogOptions,
+  RequestLogOptions,
+  SiteConfig,
+  DiscoveryConfig,
+} from '../config/config.ts';
 import { matchers } from '../matchers/registry.ts';
 import { registry } from '../directives/registry.ts';
 import type { Exchange, Handler } from '../http/exchange.ts';
@@ -7,24 +13,37 @@ import type { Logger } from '../kernel/log.ts';
 import type { Scope } from '../kernel/scope.ts';
 import { type AccessLog, logAccess, loggerName } from '../site/access-log.ts';
 import { identityFields, removeClaimedIdentity } from '../site/identity-placeholders.ts';
-import { compileRequestMatcher } from '../site/matchers.ts';
+import { compileRequestMatcher } from '../site/text-pattern.ts';
 import { expandPlaceholders } from '../site/placeholders.ts';
 import { hidingFiles } from '../site/site-files.ts';
 import { measureSite } from '../site/site-measures.ts';
 import { type SpanSink, traceSite } from '../site/tracing.ts';
 import { answerErrors, compileSite, type SiteHandler } from '../site/site.ts';
-import { cacheContext } from './cache-setup.ts';
 import {
   discoveryHandlers,
   hubRequestOf,
   livePagesHandler,
   liveRefetches,
+  personalFieldsOf,
+  type Watching,
 } from './discovery-setup.ts';
-import { siteLabel } from './gateway-measures.ts';
+import { siteLabel, METRICS_TYPE } from './metrics.ts';
 import type { ReadyHubs } from './hub-setup.ts';
-import { openPageWatch } from './page-watch-setup.ts';
-import { METRICS_TYPE } from './metrics.ts';
 import type { Resources } from './resources.ts';
+import type { CacheContext } from '../cache/cache-context.ts';
+import { purgeName, purgeNameOf } from '../cache/purge-names.ts';
+import { createTopicOf } from '../client/page-topics.ts';
+import { DATA_FIELD, PUBLISH_FIELD } from '../discovery/hub-publish.ts';
+import { linkedPages } from '../discovery/link.ts';
+import type { HeaderList } from '../http/header-list.ts';
+import { requestUrl } from '../http/request-path.ts';
+import { parseUrl, requireUrl } from '../kernel/parse-url.ts';
+import { cachePlaces } from './cache-places.ts';
+import type { HubCore } from './hub-core.ts';
+import { CACHES } from './peer-workers.ts';
+import { PageWatch, type WatchedPage } from '../discovery/page-watch.ts';
+import { WatchExchange } from '../discovery/watch-exchange.ts';
+import { canonicalTarget } from '../http/canonical-target.ts';
 
 /** A site that is ready for requests. */
 export interface ReadySite {
@@ -159,3 +178,136 @@ function scopesHave(scopes: readonly string[], name: string | null): boolean {
 }
 
 const passOn: Handler = (_exchange, next) => next();
+
+/** The field with which an app passes a token, if discovery sets no other. */
+const TOKEN_FIELD = 'Hub-Access-Token';
+/** Maximum number of names of a response in addition to its URL. */
+const MAX_OTHER_NAMES = 8;
+
+/**
+ * What the caches of a site need.
+ *
+ * @param cores the hubs of the site, whose histories other machines share
+ */
+function cacheContext(
+  site: SiteConfig,
+  cores: readonly Pick<HubCore, 'changedElsewhere'>[],
+  isHubRequest: (exchange: Exchange) => boolean,
+  { caches, signals }: Resources,
+  scope: Scope,
+): CacheContext {
+  const places = cachePlaces(site);
+  const opened = new Map<object, number>();
+  return {
+    caches,
+    openStore(config, maxBytes) {
+      // Named routes may put one cache at several places, and upstreams of requests compile it several times.
+      const digests = places.flatMap(({ cache, digest }) => (cache === config ? [digest] : []));
+      const before = opened.get(config) ?? 0;
+      opened.set(config, before + 1);
+      const lease = caches.acquire([...digests, before].join(' '), maxBytes);
+      scope.defer(() => lease.release());
+      return lease.value;
+    },
+    personalFields: fieldsOfOneClient(site.discovery),
+    namesOf: namesOf(site.discovery),
+    namesOfTags,
+    changed(names) {
+      caches.purge(names, 'method');
+      signals.send({ core: CACHES, kind: 'changed', names });
+      for (const core of cores) core.changedElsewhere(names);
+    },
+    isHubRequest,
+  };
+}
+
+function fieldsOfOneClient(discovery: DiscoveryConfig | null): readonly string[] {
+  const fields = discovery === null ? [TOKEN_FIELD] : personalFieldsOf(discovery);
+  return [...fields, PUBLISH_FIELD, DATA_FIELD].map((name) => name.toLowerCase());
+}
+
+/** The URL of a page, its topic, and the names that the app gives it. An update may name any of them. */
+function namesOf(discovery: DiscoveryConfig | null): CacheContext['namesOf'] {
+  const topicOf = createTopicOf(discovery?.aliases ?? [], (url) => requireUrl(url).href);
+  return (exchange: Exchange, headers: HeaderList) => {
+    const url = requestUrl(exchange);
+    if (url === null) return [];
+    const names = new Set([
+      purgeNameOf(url),
+      purgeName(topicOf(url).topic),
+      // Topics may be relative to the hub.
+      purgeName(url.pathname),
+      purgeName(url.pathname + url.search),
+    ]);
+    const others = [...linkedPages(headers), headers.get('content-location') ?? ''];
+    for (const other of others.slice(0, MAX_OTHER_NAMES)) {
+      const named = other === '' ? null : parseUrl(other, url.href);
+      if (named !== null) names.add(purgeNameOf(named));
+    }
+    return [...names];
+  };
+}
+
+/** The tags themselves, and those that are paths also as URLs of the site, because publishers use URLs. */
+function namesOfTags(exchange: Exchange, tags: readonly string[]): readonly string[] {
+  if (tags.length === 0) return tags;
+  const asked = requestUrl(exchange);
+  return tags.flatMap((tag) => {
+    const url = asked !== null && tag.startsWith('/') ? parseUrl(tag, asked.href) : null;
+    return url === null ? [purgeName(tag)] : [purgeName(tag), purgeNameOf(url)];
+  });
+}
+
+/** Longest URL of a watched page, in characters: the same as the longest topic of a change. */
+const MAX_URL = 1024;
+
+interface WatchedSite {
+  readonly watching: Watching;
+  /** The routes of the site, without what discovery does around them for visitors. */
+  readonly routes: SiteHandler;
+  readonly isOfSite: (url: URL) => boolean;
+}
+
+/**
+ * Prepares the watch over the pages of a site; null for a hub elsewhere. A request for a page goes through the
+ * routes of its site, but not through discovery, which would hand out a token.
+ */
+async function openPageWatch(
+  site: SiteConfig,
+  { watching, routes, isOfSite }: WatchedSite,
+  { pageStates, scheduler, clock, random, log, dryRun }: Resources,
+  scope: Scope,
+): Promise<PageWatch | null> {
+  const { hub, topicOf, rules } = watching;
+  if (hub.followers === null || site.discovery === null || dryRun) return null;
+  // A reload keeps them, so that it hides no change. If it changes how pages look, they are announced once.
+  const lease = await pageStates.acquire(siteLabel(site), () => new Map());
+  scope.defer(() => lease.release());
+  const pageOf = (topic: string): WatchedPage | null => {
+    if (topic.length > MAX_URL || !/^https?:\/\//i.test(topic)) return null;
+    const followed = parseUrl(topic);
+    if (followed === null || !isOfSite(followed)) return null;
+    if (followed.username !== '' || followed.password !== '' || followed.hash !== '') return null;
+    const page = topicOf(followed);
+    // A query that no alias has names a page of its own.
+    const url = page.mark === '' ? requireUrl(page.topic) : followed;
+    const target = canonicalTarget(url.pathname + url.search);
+    if (target === null) return null;
+    const exchange = new WatchExchange(url, target, log);
+    const found = rules.find(({ matches }) => matches(exchange));
+    return found === undefined ? null : { key: url.href, url, target, rule: found.rule };
+  };
+  return scope.use(
+    new PageWatch({
+      followers: hub.followers,
+      pageOf,
+      ask: answerErrors(routes, clock),
+      states: lease.value,
+      personalFields: personalFieldsOf(site.discovery),
+      scheduler,
+      clock,
+      random,
+      log,
+    }),
+  );
+}

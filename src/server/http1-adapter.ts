@@ -1,13 +1,12 @@
 import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http';
 import type { Readable, Writable } from 'node:stream';
-import type { ResponseHead, ResponseStream } from '../http/exchange.ts';
+import type { ResponseHead, ResponseStream, StreamListener } from '../http/exchange.ts';
 import { HeaderList } from '../http/header-list.ts';
 import { dropNominated } from '../http/hop-by-hop.ts';
-import { ConnectionStream } from './connection-stream.ts';
 import type { DisconnectSignal } from '../http/disconnect-signal.ts';
 import { carrierOf, releaseConnection, writeAhead } from './node-internals.ts';
 import type { RequestTarget } from './strict-request.ts';
-import type { ProtocolAdapter } from './protocol-adapter.ts';
+import type { ProtocolAdapter } from './server-exchange.ts';
 import type { Socket } from 'node:net';
 
 /** Detaches a connection for its last response. Returns false if the connection stays with its server. */
@@ -199,4 +198,85 @@ function informHttp1(response: ServerResponse, status: number, headers: HeaderLi
     if (NAME.test(name) && VALUE.test(value)) head += `${name}: ${value}\r\n`;
   }
   writeAhead(response, `${head}\r\n`);
+}
+
+// An event stream over HTTP/1.1 has its connection to itself. Once its head is written, it leaves Node's
+// server, including the parser and the messages, and writes to the socket directly. So one framed Buffer goes
+// to every socket unchanged. If a stream comes after an earlier response, uses HTTP/1.0, or is encoded or
+// delayed, it is an ordinary body instead.
+
+/**
+ * The stream that a socket carries. Shared functions find it here, so a stream needs no functions of its own.
+ */
+const STREAM = Symbol('stream on this connection');
+
+interface Carrier {
+  [STREAM]?: ConnectionStream;
+}
+
+const LAST_CHUNK = Buffer.from('0\r\n\r\n');
+
+/**
+ * The chunked body of the last response of an HTTP/1.1 connection (RFC 9112 §7.1). It has the connection to
+ * itself: nothing else reads from it or writes to it.
+ */
+class ConnectionStream implements ResponseStream {
+  readonly framing = 'chunked';
+  readonly #socket: Socket & Carrier;
+  readonly #onLeave: (() => void) | null;
+  #listener: StreamListener | null = null;
+  #isOver = false;
+  #isClosed = false;
+
+  /** `onLeave` is called when the connection closes before the end. */
+  constructor(socket: Socket, onLeave: (() => void) | null) {
+    this.#socket = socket;
+    this.#onLeave = onLeave;
+    this.#socket[STREAM] = this;
+    socket.on('drain', onDrain).on('close', onClose);
+  }
+
+  write(framed: Buffer): boolean {
+    return this.#isOver || this.#socket.write(framed);
+  }
+
+  get bufferedBytes(): number {
+    return this.#isClosed ? 0 : this.#socket.writableLength;
+  }
+
+  listen(listener: StreamListener): void {
+    this.#listener = listener;
+    if (this.#isClosed) queueMicrotask(() => listener.closed());
+  }
+
+  end(): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#socket.write(LAST_CHUNK);
+    this.#socket.destroySoon();
+  }
+
+  destroy(): void {
+    this.#isOver = true;
+    this.#socket.destroy();
+  }
+
+  drained(): void {
+    if (!this.#isOver) this.#listener?.drained();
+  }
+
+  closed(): void {
+    if (!this.#isOver) this.#onLeave?.();
+    this.#isOver = true;
+    this.#isClosed = true;
+    this.#listener?.closed();
+  }
+}
+
+function onDrain(this: Carrier): void {
+  this[STREAM]?.drained();
+}
+
+function onClose(this: Carrier): void {
+  this[STREAM]?.closed();
 }

@@ -11,23 +11,30 @@ import type { ServerOptions } from '../config/config.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { codeOf } from '../kernel/error.ts';
 import type { UpgradeRequest } from '../http/exchange.ts';
-import { handshakeOf } from './connection-policy.ts';
-import { forgetDeadline, onNoRequest } from './first-request.ts';
+import { handshakeOf, type RequestSink, forgetDeadline, onNoRequest } from './connection-policy.ts';
 import { Http1Adapter, type LeaveConnection, leaveServer } from './http1-adapter.ts';
 import {
   closeIdle,
   giveConnection,
   goOnReading,
+  readInto,
   releaseParser,
   sharedListener,
   watchLimits,
 } from './node-internals.ts';
-import { peerOf } from './peers.ts';
+import { peerOf } from './proxy-protocol.ts';
 import { PipelinedRequests, StoppedParsers } from './pipelined-requests.ts';
-import { lineOf, encodeRawQuery, packetOf, unparsedOf } from './raw-query.ts';
-import type { RequestSink } from './exchange-settings.ts';
+import {
+  lineOf,
+  encodeRawQuery,
+  packetOf,
+  unparsedOf,
+  hasUnknownMethod,
+  judgeHttp1,
+  MAX_FIELDS,
+  type RequestTarget,
+} from './strict-request.ts';
 import { ServerExchange } from './server-exchange.ts';
-import { hasUnknownMethod, judgeHttp1, MAX_FIELDS, type RequestTarget } from './strict-request.ts';
 
 /** How often the server checks for requests that take too long. */
 const TIMEOUT_CHECK_MS = 1000;
@@ -163,8 +170,11 @@ export class Http1 {
     // The socket of an HTTP/1.1 server is a net.Socket, although the type of the event does not declare it.
     response.assignSocket(socket as Socket);
     response.once('finish', () => socket.end());
-    const release = (): void => response.detachSocket(request.socket);
-    this.#deliver(request, response, verdict, { kind: 'http1', request, socket, head, release });
+    this.#deliver(request, response, verdict, {
+      ...{ kind: 'http1', request, socket, head },
+      release: () => response.detachSocket(request.socket),
+      readInto: (reader) => readInto(request.socket, reader),
+    });
   }
 
   #deliver(

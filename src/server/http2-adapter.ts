@@ -1,13 +1,12 @@
 import { constants, type OutgoingHttpHeaders, type ServerHttp2Stream } from 'node:http2';
 import type { Readable, Writable } from 'node:stream';
 import { breakOff, closeAnswered } from '../http/body-end.ts';
-import type { ResponseHead, ResponseStream } from '../http/exchange.ts';
+import type { ResponseHead, ResponseStream, StreamListener } from '../http/exchange.ts';
 import { HeaderList } from '../http/header-list.ts';
 import { http2Fields, readHttp2Head } from '../http/http2-fields.ts';
 import type { DisconnectSignal } from '../http/disconnect-signal.ts';
-import { Http2Stream } from './http2-stream.ts';
 import type { RequestTarget } from './strict-request.ts';
-import type { ProtocolAdapter } from './protocol-adapter.ts';
+import type { ProtocolAdapter } from './server-exchange.ts';
 
 /** A request as an HTTP/2 server reads it. */
 export interface Http2Request {
@@ -122,4 +121,72 @@ function responseFields(status: number, headers: HeaderList): OutgoingHttpHeader
   const fields: OutgoingHttpHeaders = http2Fields(headers);
   fields[':status'] = status;
   return fields;
+}
+
+/** The response of a stream. Shared functions find it here, so a response needs no functions of its own. */
+const STREAM = Symbol('response of this stream');
+
+interface Carrier {
+  [STREAM]?: Http2Stream;
+}
+
+/** The body of a response in an HTTP/2 stream, without trailer fields. */
+class Http2Stream implements ResponseStream {
+  readonly framing = 'plain';
+  readonly #stream: ServerHttp2Stream & Carrier;
+  #listener: StreamListener | null = null;
+  #isOver = false;
+  #isClosed = false;
+
+  /** The head has already been sent, or the stream is closed. */
+  constructor(stream: ServerHttp2Stream) {
+    this.#stream = stream;
+    this.#stream[STREAM] = this;
+    this.#isClosed = stream.destroyed;
+    stream.on('drain', onDrain);
+    stream.once('close', onClose);
+  }
+
+  write(framed: Buffer): boolean {
+    return this.#isOver || this.#stream.destroyed || this.#stream.write(framed);
+  }
+
+  get bufferedBytes(): number {
+    return this.#isClosed ? 0 : this.#stream.writableLength;
+  }
+
+  listen(listener: StreamListener): void {
+    this.#listener = listener;
+    if (this.#isClosed) queueMicrotask(() => listener.closed());
+  }
+
+  end(): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#stream.end();
+  }
+
+  destroy(): void {
+    this.#isOver = true;
+    breakOff(this.#stream);
+  }
+
+  drained(): void {
+    if (!this.#isOver) this.#listener?.drained();
+  }
+
+  closed(): void {
+    if (this.#isClosed) return;
+    this.#isOver = true;
+    this.#isClosed = true;
+    this.#listener?.closed();
+  }
+}
+
+function onDrain(this: Carrier): void {
+  this[STREAM]?.drained();
+}
+
+function onClose(this: Carrier): void {
+  this[STREAM]?.closed();
 }

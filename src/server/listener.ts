@@ -14,13 +14,15 @@ import type { Certificate } from '../tls/certificate.ts';
 import type { CertificateSource } from '../tls/certificates.ts';
 import type { TicketKeys } from '../tls/ticket-keys.ts';
 import { bindServer } from './bound-server.ts';
-import type { ExchangeSettings } from './exchange-settings.ts';
-import type { ConnectionMeasures } from './connection-measures.ts';
-import { expectFirstRequest, forgetDeadline } from './first-request.ts';
-import { type Peer, Peers } from './peers.ts';
+import {
+  type ExchangeSettings,
+  type ConnectionMeasures,
+  type Handshake,
+  expectFirstRequest,
+  forgetDeadline,
+} from './connection-policy.ts';
+import { type Peer, Peers, readProxyHeader } from './proxy-protocol.ts';
 import { Protocols } from './protocols.ts';
-import { readProxyHeader } from './proxy-protocol.ts';
-import type { Handshake } from './connection-policy.ts';
 import { sharedListener } from './node-internals.ts';
 import { type HandshakePolicies, type Protocol, TlsEndpoint } from './tls-endpoint.ts';
 

@@ -4,9 +4,8 @@ import type { Exchange } from '../http/exchange.ts';
 import type { Logger } from '../kernel/log.ts';
 import { Http1Adapter } from './http1-adapter.ts';
 import { Http2Adapter } from './http2-adapter.ts';
-import { ServerExchange } from './server-exchange.ts';
+import { ServerExchange, type ProtocolAdapter } from './server-exchange.ts';
 import { requestTarget } from './strict-request.ts';
-import type { ProtocolAdapter } from './protocol-adapter.ts';
 
 /**
  * Creates the exchange of a request that a foreign server has read, also through Node's HTTP/2 compatibility

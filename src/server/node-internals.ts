@@ -1,7 +1,7 @@
 import cluster from 'node:cluster';
 import type { IncomingMessage, Server as HttpServer, ServerResponse } from 'node:http';
 import type { Http2Server } from 'node:http2';
-import { Socket } from 'node:net';
+import { type OnReadOpts, Socket } from 'node:net';
 import type { Server as TlsServer } from 'node:tls';
 
 /**
@@ -76,6 +76,28 @@ export function bytesBeforeStuckWrite(socket: Socket): number | null {
 
 function memberOf(object: unknown, name: string): unknown {
   return typeof object === 'object' && object !== null ? Reflect.get(object, name) : undefined;
+}
+
+/** What Node keeps of the option `onread`: the current buffer, the callback, and what returns buffers. */
+const READER_PARTS = ['kBuffer', 'kBufferCb', 'kBufferGen'] as const;
+
+/**
+ * Makes a connection read into the memory of `reader`, as the option `onread` does for a connection that is
+ * opened. There is no such option for accepted ones. Does nothing if this version of Node cannot do that.
+ */
+export function readInto(socket: Socket, { buffer, callback }: OnReadOpts): void {
+  const handle: unknown = Reflect.get(socket, '_handle');
+  const useUserBuffer = memberOf(handle, 'useUserBuffer');
+  const symbols = Object.getOwnPropertySymbols(socket);
+  const parts = READER_PARTS.map((name) => symbols.find((one) => one.description === name));
+  const [current, called, next] = parts;
+  if (typeof useUserBuffer !== 'function') return;
+  if (current === undefined || called === undefined || next === undefined) return;
+  const first = typeof buffer === 'function' ? buffer() : buffer;
+  Reflect.set(socket, current, first);
+  Reflect.set(socket, called, callback);
+  Reflect.set(socket, next, typeof buffer === 'function' ? buffer : null);
+  Reflect.apply(useUserBuffer, handle, [first]);
 }
 
 /** Node's own function for writing heads: after the responses to earlier requests of the connection. */

@@ -4,7 +4,7 @@ import type { Clock } from '../kernel/clock.ts';
 import type { Logger } from '../kernel/log.ts';
 import { Http1 } from './http1.ts';
 import { Http2 } from './http2.ts';
-import type { RequestSink } from './exchange-settings.ts';
+import type { RequestSink } from './connection-policy.ts';
 
 /** Both protocols with one set of limits. Connections that a listener has accepted are passed to it. */
 export class Protocols {

@@ -18,10 +18,8 @@ import type { Certificate } from '../tls/certificate.ts';
 import type { CertificateSource } from '../tls/certificates.ts';
 import { type HandshakePolicy, refusalReason } from '../tls/handshake-policy.ts';
 import type { TicketKeys } from '../tls/ticket-keys.ts';
-import { ChallengeHandshakes } from './challenge-handshakes.ts';
-import { readClientHello } from './client-hello.ts';
-import type { ConnectionMeasures } from './connection-measures.ts';
-import { handshakeOf, rememberHandshake } from './connection-policy.ts';
+import { ChallengeHandshakes, readClientHello } from './client-hello.ts';
+import { type ConnectionMeasures, handshakeOf, rememberHandshake } from './connection-policy.ts';
 import { giveConnection } from './node-internals.ts';
 
 /** The protocol of a connection, with its ALPN name (RFC 7301). */

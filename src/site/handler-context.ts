@@ -9,7 +9,7 @@ import type { BodyMemory } from '../coalescing/arriving-body.ts';
 import type { RequestSharing } from '../proxy/shared-forwarding.ts';
 import type { CacheContext } from '../cache/cache-context.ts';
 import type { UpstreamRegistry } from '../proxy/upstreams.ts';
-import type { ConditionRegistry } from './matchers.ts';
+import type { ConditionRegistry } from './text-pattern.ts';
 import type { HidesFile } from './site-files.ts';
 
 /** The parts of the registry of directives and matchers that a site needs. */

@@ -1,4 +1,4 @@
-import { nearestName } from '../config/nearest.ts';
+import { nearestName } from '../config/problem.ts';
 
 /** `\{` or `\}`, or a brace pair with a name that could be a placeholder's. */
 export const PLACEHOLDER = /\\[{}]|\{(\?query|[A-Za-z_][\w.$!#%&'*+^`|~-]*)\}/g;

@@ -15,7 +15,7 @@ import { HubgateError } from '../kernel/error.ts';
 import type { Sessions, StoreSession } from '../kernel/sessions.ts';
 import { GroupCommit } from './group-commit.ts';
 import type { HandedOut } from './handed-out.ts';
-import type { ComparedLog } from './lost-end.ts';
+import type { ComparedLog } from './damaged-log.ts';
 import type { ReadBacks } from './read-backs.ts';
 
 /** How long a client waits if another node has already delivered the entry of its cursor. */

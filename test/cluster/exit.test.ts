@@ -10,7 +10,7 @@ import { cli, startProcess, type TestProcess } from '../support/process.ts';
 import { temporaryDirectory } from '../support/temporary-directory.ts';
 
 const ROUNDS = Number(process.env['HUBGATE_EXIT_ROUNDS'] ?? 4);
-const ROUND_MS = 30_000;
+const ROUND_MS = 120_000;
 const PUBLISHERS = 8;
 /** Acknowledged before the process is ended; different in each round. */
 const ACKNOWLEDGED = { least: 20, most: 60 };

@@ -33,7 +33,7 @@ interface Way {
   readonly open?: (exchange: Exchange, head: ResponseHead) => ResponseStream;
 }
 
-const DEADLINE_MS = 10_000;
+const DEADLINE_MS = 120_000;
 
 /** Decodes chunks as they come; the body counts as complete only with the last one. */
 function http1Client(port: number, request: string): Client {

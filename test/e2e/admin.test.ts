@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
 import { freePort } from '../support/free-port.ts';
-import { openStream, send } from '../support/http.ts';
+import { askHealth, openStream, send } from '../support/http.ts';
 import { cli, runCommand, startProcess, type TestProcess } from '../support/process.ts';
 import { removeWith } from '../support/temporary-directory.ts';
 
@@ -82,7 +82,7 @@ describe('the admin API (hubfile.md §6)', () => {
     const watching = `http://127.0.0.1:${metrics}`;
     const foreign = { headers: [['Host', 'prometheus.example']] } as const;
     assert.match((await send(`${watching}/metrics`, foreign)).body, /^# HELP/);
-    assert.equal((await send(`${watching}/hub/health/ready`, foreign)).status, 200);
+    assert.equal((await askHealth(`${watching}/hub/health/ready`, foreign)).status, 200);
     for (const path of ['/config', '/config/last-error', '/load', '/stop', '/hub/revoke?jti=a']) {
       for (const method of ['GET', 'POST']) {
         assert.equal((await send(watching + path, { method })).status, 404, path);

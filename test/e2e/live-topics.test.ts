@@ -102,7 +102,7 @@ describe('the page that follows a change', () => {
   });
 
   it('is the one of a short link that an alias covers, and no other page under the path of short links', {
-    timeout: 60_000,
+    timeout: 240_000,
   }, async (test) => {
     const app = await script(test, {}, '<link rel=shortlink href="/?p=7">');
     if (app === null) return;

@@ -1,14 +1,22 @@
 import assert from 'node:assert/strict';
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { Agent, createServer, get, type Server } from 'node:http';
-import { Agent as TlsAgent, get as getTls } from 'node:https';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import {
+  Agent,
+  type ClientRequest,
+  createServer,
+  get,
+  type RequestListener,
+  type Server,
+} from 'node:http';
+import { Agent as TlsAgent, createServer as createTlsServer, get as getTls } from 'node:https';
 import { type AddressInfo, Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
 import { TLSSocket } from 'node:tls';
+import { createClientAuthority } from '../support/client-authority.ts';
 import { freePort } from '../support/free-port.ts';
 import { startLibraryGateway } from '../support/gateway.ts';
 import { cli } from '../support/process.ts';
@@ -18,6 +26,8 @@ const WARM_UP = 8000;
 const COUNTED = 1000;
 /** The compiler may still work in the first rounds. */
 const ROUNDS = 5;
+/** Calls per request with which threads wake each other. */
+const OTHER_CALLS = 0.05;
 /**
  * A proxied request leaves 25.9 KB on Node 20, 26.8 on 22, 27.7 on 24 and 28.5 on 26. A bare Node proxy with the
  * same HTTP client leaves 14. With 4 KB more, the test fails on each of them.
@@ -34,7 +44,7 @@ const HEAP = [
 const BODY = Buffer.alloc(1024, 'x');
 
 /** With discovery, as most sites have it. */
-const siteOf = (address: string, tls: string, app: number): string => `${address} {
+const siteOf = (address: string, tls: string, app: string): string => `${address} {
 	${tls}
 	hub {
 		issuer https://a.example {
@@ -46,15 +56,16 @@ const siteOf = (address: string, tls: string, app: number): string => `${address
 		cookie_name hub
 	}
 	discovery
-	reverse_proxy 127.0.0.1:${app}
+	reverse_proxy ${app}
 }
 `;
 
-async function startApp(test: TestContext): Promise<number> {
-  const app = createServer((_request, response) => {
-    response.writeHead(200, { 'content-type': 'text/plain', 'content-length': BODY.length });
-    response.end(BODY);
-  });
+const respond: RequestListener = (_request, response) => {
+  response.writeHead(200, { 'content-type': 'text/plain', 'content-length': BODY.length });
+  response.end(BODY);
+};
+
+async function startApp(test: TestContext, app: Server = createServer(respond)): Promise<number> {
   // The gateway closes its connections first.
   app.keepAliveTimeout = 0;
   test.after(() => close(app));
@@ -63,16 +74,31 @@ async function startApp(test: TestContext): Promise<number> {
   return (app.address() as AddressInfo).port;
 }
 
+/** What the gateway is told of an app with TLS. */
+async function startTlsApp(test: TestContext): Promise<string> {
+  const directory = await mkdtemp(join(tmpdir(), 'hubgate-app-'));
+  test.after(() => rm(directory, { recursive: true }));
+  const authority = createClientAuthority(directory, 'app');
+  const certificate = authority.issue('localhost', 'serverAuth');
+  const port = await startApp(test, createTlsServer(certificate, respond));
+  const trust = `transport http {\n\t\t\ttls_trust_pool ${authority.file}\n\t\t}`;
+  return `https://localhost:${port} {\n\t\t${trust}\n\t}`;
+}
+
 function close(app: Server): void {
   app.close();
   app.closeAllConnections();
 }
 
+interface Probed {
+  readonly gateway: ChildProcess;
+  readonly storage: string;
+}
+
 /** The program with a channel to the test. */
-async function startProbed(test: TestContext, port: number): Promise<ChildProcess> {
-  const storage = await mkdtemp(join(tmpdir(), 'hubgate-garbage-'));
+async function startProbed(test: TestContext, site: string): Promise<Probed> {
+  const storage = await mkdtemp(join(tmpdir(), 'hubgate-counts-'));
   const file = join(storage, 'Hubfile');
-  const site = siteOf(`http://localhost:${port}`, '', await startApp(test));
   await writeFile(file, `{\n\tstorage ${storage}\n\tadmin off\n}\n${site}`);
   const execArgv = [...HEAP, '--import', PROBE];
   const gateway = fork(cli, ['run', '--no-watch', '--config', file], { execArgv, silent: true });
@@ -88,7 +114,7 @@ async function startProbed(test: TestContext, port: number): Promise<ChildProces
     });
   }
   await once(gateway, 'listening');
-  return gateway;
+  return { gateway, storage };
 }
 
 async function ask(gateway: ChildProcess, order: 'start' | 'stop'): Promise<number> {
@@ -101,16 +127,32 @@ async function makeRequests(port: number, agent: Agent, count: number): Promise<
   const path = `http://127.0.0.1:${port}/`;
   const headers = { host: `localhost:${port}` };
   for (let i = 0; i < count; i += 1) {
-    const [response] = await once(get(path, { agent, headers }), 'response');
-    assert.equal(response.statusCode, 200);
-    await once(response.resume(), 'end');
+    await exchange(get(path, { agent, headers }));
   }
+}
+
+async function exchange(request: ClientRequest): Promise<void> {
+  const [response] = await once(request, 'response');
+  assert.equal(response.statusCode, 200);
+  await once(response.resume(), 'end');
+}
+
+/** Reads and writes that a process has called so far; null where the system does not say. */
+async function callsOf(
+  gateway: ChildProcess,
+): Promise<{ readonly reads: number; readonly writes: number } | null> {
+  const text = await readFile(`/proc/${gateway.pid}/io`, 'utf8').catch(() => '');
+  const [, reads] = /^syscr: (\d+)$/m.exec(text) ?? [];
+  const [, writes] = /^syscw: (\d+)$/m.exec(text) ?? [];
+  if (reads === undefined || writes === undefined) return null;
+  return { reads: Number(reads), writes: Number(writes) };
 }
 
 describe('the cost of a proxied request, counted', () => {
   it('in garbage', async (test) => {
     const port = await freePort();
-    const gateway = await startProbed(test, port);
+    const site = siteOf(`http://localhost:${port}`, '', `127.0.0.1:${await startApp(test)}`);
+    const { gateway } = await startProbed(test, site);
     const agent = new Agent({ keepAlive: true, maxSockets: 1 });
     test.after(() => agent.destroy());
     await makeRequests(port, agent, WARM_UP);
@@ -123,20 +165,47 @@ describe('the cost of a proxied request, counted', () => {
     assert.ok(least <= MAX_GARBAGE_BYTES, `${Math.round(least)} bytes per request`);
   });
 
+  for (const secure of [false, true]) {
+    it(`in system calls, over TLS, to an app ${secure ? 'over TLS' : 'without TLS'}`, async (test) => {
+      const port = await freePort();
+      const app = secure ? await startTlsApp(test) : `127.0.0.1:${await startApp(test)}`;
+      const address = `https://localhost:${port}`;
+      const { gateway, storage } = await startProbed(test, siteOf(address, 'tls internal', app));
+      if ((await callsOf(gateway)) === null) {
+        test.skip('The system does not count the calls of a process');
+        return;
+      }
+      const ca = await readFile(join(storage, 'pki', 'local', 'root.crt'));
+      const agent = new TlsAgent({ keepAlive: true, maxSockets: 1, ca });
+      test.after(() => agent.destroy());
+      const request = (): Promise<void> => exchange(getTls(`${address}/`, { agent }));
+      for (let i = 0; i < WARM_UP; i += 1) await request();
+      const least = { reads: Infinity, writes: Infinity };
+      for (let i = 0; i < ROUNDS; i += 1) {
+        const before = await callsOf(gateway);
+        for (let done = 0; done < COUNTED; done += 1) await request();
+        const after = await callsOf(gateway);
+        assert.ok(before !== null && after !== null);
+        least.reads = Math.min(least.reads, after.reads - before.reads);
+        least.writes = Math.min(least.writes, after.writes - before.writes);
+      }
+      // One for the client and one for the app. What else V8 and libuv read and write is little.
+      const most = COUNTED * (2 + OTHER_CALLS);
+      assert.ok(least.reads >= 2 * COUNTED && least.reads <= most, `${least.reads} reads`);
+      assert.ok(least.writes >= 2 * COUNTED && least.writes <= most, `${least.writes} writes`);
+    });
+  }
+
   it('in writes, over TLS', async (test) => {
     const port = await freePort();
     const app = await startApp(test);
     const { root } = await startLibraryGateway(
       test,
-      siteOf(`https://localhost:${port}`, 'tls internal', app),
+      siteOf(`https://localhost:${port}`, 'tls internal', `127.0.0.1:${app}`),
     );
     const agent = new TlsAgent({ keepAlive: true, maxSockets: 1, ca: await root() });
     test.after(() => agent.destroy());
-    const request = async (): Promise<void> => {
-      const [response] = await once(getTls(`https://localhost:${port}/`, { agent }), 'response');
-      assert.equal(response.statusCode, 200);
-      await once(response.resume(), 'end');
-    };
+    const request = (): Promise<void> => exchange(getTls(`https://localhost:${port}/`, { agent }));
     // The gateway takes the functions of a socket when it connects to the app.
     const writes = countWrites(test, { client: port, app });
     for (let i = 0; i < 10; i += 1) await request();

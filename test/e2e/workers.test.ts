@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
 import { freePort } from '../support/free-port.ts';
-import { openStream, send, type Stream } from '../support/http.ts';
+import { askHealth, openStream, send, type Stream } from '../support/http.ts';
 import { signToken } from '../support/hub-server.ts';
 import { cli, startProcess, type TestProcess } from '../support/process.ts';
 import { removeWith } from '../support/temporary-directory.ts';
@@ -50,7 +50,7 @@ describe('several workers (hubfile.md §2)', { skip: process.platform !== 'linux
     const metrics = (await send(`${place.admin}/metrics`)).body;
     assert.match(metrics, new RegExp(`^hub_subscribers_connected\\{.*\\} ${STREAMS}$`, 'm'));
     assert.match(metrics, /^hub_updates_total\{.*\} 3$/m);
-    assert.equal((await send(`${place.admin}/hub/health/ready`)).status, 200);
+    assert.equal((await askHealth(`${place.admin}/hub/health/ready`)).status, 200);
 
     const revoked = await send(`${place.admin}/hub/revoke?jti=odd`, { method: 'POST' });
     assert.deepEqual(JSON.parse(revoked.body), { ended: STREAMS / 2 });

@@ -18,7 +18,7 @@ import { removeWith } from './temporary-directory.ts';
  */
 
 /** Milliseconds after which an application that does not listen has failed. */
-const START_MS = 60_000;
+const START_MS = 240_000;
 
 /** A directory that goes with the test. */
 export function applicationDirectory(test: TestContext): string {

@@ -1,7 +1,7 @@
 import type { CacheContext } from '../../src/cache/cache-context.ts';
 import { purgeNameOf } from '../../src/cache/purge-names.ts';
 import { ResponseCaches } from '../../src/cache/response-caches.ts';
-import { requestUrl } from '../../src/http/request-url.ts';
+import { requestUrl } from '../../src/http/request-path.ts';
 import type { Scheduler } from '../../src/kernel/scheduler.ts';
 
 /** What caches need, for a site without a hub. */

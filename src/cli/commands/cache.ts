@@ -9,7 +9,7 @@ import {
   refusalText,
 } from '../admin-request.ts';
 import { type ConfigSource, withConfigSource } from '../config-source.ts';
-import { configIfAny } from '../storage.ts';
+import { configIfAny } from '../read-config.ts';
 import type { Output } from '../terminal.ts';
 
 interface CacheFlags extends ConfigSource {

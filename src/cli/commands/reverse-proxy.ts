@@ -4,8 +4,7 @@ import { Command } from 'commander';
 import { HubgateError } from '../../kernel/error.ts';
 import { DEV } from '../starter-hubfile.ts';
 import type { Output } from '../terminal.ts';
-import { readText } from '../read-config.ts';
-import { storageOf } from '../storage.ts';
+import { readText, storageOf } from '../read-config.ts';
 
 interface ReverseProxyFlags {
   readonly from: string;

@@ -10,7 +10,7 @@ import {
 } from '../admin-request.ts';
 import { type ConfigSource, withConfigSource } from '../config-source.ts';
 import type { Output } from '../terminal.ts';
-import { configIfAny } from '../storage.ts';
+import { configIfAny } from '../read-config.ts';
 
 interface StopFlags extends ConfigSource {
   readonly address?: string;

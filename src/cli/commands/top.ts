@@ -5,7 +5,7 @@ import type { StatusReport } from '../../runtime/health.ts';
 import { adminAddressOf, getFromAdmin, refusalText } from '../admin-request.ts';
 import { type ConfigSource, withConfigSource } from '../config-source.ts';
 import { type Output, printable } from '../terminal.ts';
-import { configIfAny } from '../storage.ts';
+import { configIfAny } from '../read-config.ts';
 
 interface TopFlags extends ConfigSource {
   readonly address?: string;
@@ -52,7 +52,7 @@ async function watch(
   { interval, once: isOnce, json }: TopFlags,
   show: (lines: readonly string[]) => void,
 ): Promise<void> {
-  const { Reading } = await import('../top/reading.ts');
+  const { Reading } = await import('../top/overview.ts');
   const { overviewOf } = await import('../top/overview.ts');
   const { screenOf } = await import('../top/screen.ts');
   const { isTTY } = process.stdout;

@@ -1,7 +1,10 @@
-import { Command } from 'commander';
-import type { Output } from '../terminal.ts';
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
+import { Command } from 'commander';
+import { defaultStorage } from '../../tls/storage.ts';
+import type { Output } from '../terminal.ts';
+
+const SECRET_VARIABLE = /KEY|SECRET|TOKEN|PASS|CREDENTIAL|AUTH|COOKIE|PRIVATE|DSN|_URL$/i;
 
 /** `hubgate version` */
 export function versionCommand(output: Output): Command {
@@ -19,4 +22,30 @@ export function packageVersion(): string {
   const text = readFileSync(fileURLToPath(import.meta.resolve('hubgate/package.json')), 'utf8');
   const { version }: { version?: unknown } = JSON.parse(text);
   return String(version);
+}
+
+/** `hubgate environ`: prints the program's location and environment. */
+export function environCommand(output: Output): Command {
+  return new Command('environ')
+    .description('print the version, the paths and the environment; secrets are left out')
+    .option('--json', 'print them as JSON')
+    .action(({ json = false }: { readonly json?: boolean }) => {
+      const own = {
+        'hubgate.version': packageVersion(),
+        'hubgate.storage': defaultStorage(),
+        'hubgate.directory': process.cwd(),
+        'node.version': process.version,
+        'node.platform': `${process.platform} ${process.arch}`,
+      };
+      const surroundings = Object.entries(process.env)
+        .sort(byName)
+        .map(([name, value]) => [name, SECRET_VARIABLE.test(name) ? '[redacted]' : value] as const);
+      const all = [...Object.entries(own), ...surroundings];
+      if (json) output.result(JSON.stringify(Object.fromEntries(all)));
+      else for (const [name, value] of all) output.result(`${name}=${value}`);
+    });
+}
+
+function byName([a]: readonly [string, unknown], [b]: readonly [string, unknown]): number {
+  return a < b ? -1 : 1;
 }

@@ -10,7 +10,7 @@ import type { PeerWorkers } from '../../runtime/peer-workers.ts';
 import { type ConfigurableLogger, logConsoleErrors, Logs } from '../log-output.ts';
 import { handleUserSignals } from '../user-signals.ts';
 import { limitYoungGeneration } from '../young-generation.ts';
-import type { Answers, FromWorker, Order, ToWorker } from './messages.ts';
+import type { Answers, FromWorker, Order, ToWorker } from './worker.ts';
 
 /** A configuration that has been built, and waits for the other workers. */
 interface Prepared {

@@ -21,16 +21,15 @@ import type {
 } from '../../runtime/gateway.ts';
 import { type LoadPreview, sumPreviews } from '../../runtime/load-preview.ts';
 import { PlaygroundSalts } from '../../runtime/playground-keys.ts';
-import { ProcessMeasures } from '../../runtime/process-measures.ts';
+import { ProcessMeasures } from '../../runtime/metrics.ts';
 import {
   type RevocationReach,
   type RunningHub,
   slowestOf,
   type SlowSubscriber,
-} from '../../runtime/running-hub.ts';
+} from '../../runtime/hub-families.ts';
 import type { Signal } from '../../runtime/peer-workers.ts';
-import type { WorkerStatus } from './messages.ts';
-import { Worker } from './worker.ts';
+import { type WorkerStatus, Worker } from './worker.ts';
 
 /** Delay before a worker that has ended is replaced. If workers end again and again, it doubles each time. */
 const MIN_RESTART_MS = 100;

@@ -9,10 +9,11 @@ import {
   ANY_RESPONSE,
   responseMatcherMembers,
   statusPatterns as statuses,
-} from '../../config/response-matcher.ts';
+  anyHeaderOperations,
+  field,
+} from '../../config/shape-routes.ts';
 import { hasRequestPlaceholder, isAllowedUpstream } from './request-upstreams.ts';
 import { byKind, list, nullable, object, type Shape } from '../../config/shape.ts';
-import { anyHeaderOperations, field } from '../../config/shape-routes.ts';
 import { addressRange, headerName } from '../../config/shape-options.ts';
 import { count, duration, flag, name, oneOf, secret, text } from '../../config/shape-values.ts';
 import { isHeaderName, isStatusPattern } from '../../config/well-formed.ts';

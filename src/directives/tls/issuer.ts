@@ -1,7 +1,7 @@
 import type { AcmeIssuerConfig, CertificateIssuer } from '../../config/config.ts';
 import { defaultAcmeIssuer } from '../../config/defaults.ts';
 import { defaultDnsChallenge } from '../../config/dns-challenge.ts';
-import { nearestName } from '../../config/nearest.ts';
+import { nearestName } from '../../config/problem.ts';
 import { Secret } from '../../kernel/secret.ts';
 import type { Cursor, OptionTable } from '../../hubfile/cursor.ts';
 import { name } from '../../hubfile/values.ts';

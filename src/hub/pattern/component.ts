@@ -1,9 +1,8 @@
 import type { Budget } from '../../kernel/scheduler.ts';
 import { type CharacterClasses, parseGroupRegexp } from './group-regexp.ts';
-import type { Group, Part } from './parts.ts';
+import { type Group, type Part, literal, type Syntax } from './parts.ts';
 import { Glob, isAnything } from './glob.ts';
 import { compile, type Program, refuseTooLarge } from './program.ts';
-import { literal, type Syntax } from './syntax.ts';
 
 /** One compiled component: a fixed prefix, and what follows it. */
 export interface Component {

@@ -1,5 +1,5 @@
 import type { Budget } from '../../kernel/scheduler.ts';
-import type { Syntax } from './syntax.ts';
+import type { Syntax } from './parts.ts';
 
 /** Characters that a search passes in one step. */
 const CHARACTERS_PER_STEP = 4;

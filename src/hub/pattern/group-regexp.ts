@@ -1,4 +1,4 @@
-import { type AsciiSet, refusal, type Syntax } from './syntax.ts';
+import { type AsciiSet, refusal, type Syntax } from './parts.ts';
 
 /** Distinct character classes in one pattern. Each costs one run of the engine over ASCII. */
 const MAX_CLASSES = 64;

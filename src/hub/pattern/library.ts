@@ -2,9 +2,7 @@ import { URLPattern } from 'urlpattern-polyfill';
 import { unlimitedBudget } from '../../kernel/scheduler.ts';
 import { compileComponent, type Component, matchesComponent } from './component.ts';
 import { CharacterClasses } from './group-regexp.ts';
-import { parseParts, type Part } from './parts.ts';
-import { refusal } from './syntax.ts';
-import { isPlain, type Token, tokenize } from './tokens.ts';
+import { parseParts, type Part, refusal, isPlain, type Token, tokenize } from './parts.ts';
 import type { UrlComponentName } from '../topic.ts';
 import { requireUrl, withoutDotSegments } from '../../kernel/parse-url.ts';
 

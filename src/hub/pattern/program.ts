@@ -6,7 +6,7 @@
 
 import type { Budget } from '../../kernel/scheduler.ts';
 import { isAnything } from './glob.ts';
-import { type AsciiSet, refusal, type Syntax } from './syntax.ts';
+import { type AsciiSet, refusal, type Syntax } from './parts.ts';
 
 /** Instructions in one component; a repeat counts each of its copies. */
 const MAX_INSTRUCTIONS = 5000;

@@ -5,7 +5,7 @@ import { parse } from 'uri-template';
 import { HubgateError } from '../../kernel/error.ts';
 import { type Budget, unlimitedBudget } from '../../kernel/scheduler.ts';
 import { type Component, componentOf, matchesComponent } from './component.ts';
-import { type AsciiSet, literal, type Syntax } from './syntax.ts';
+import { type AsciiSet, literal, type Syntax } from './parts.ts';
 
 type TemplatePart = ReturnType<typeof parse>['ast']['parts'][number];
 type Expression = Extract<TemplatePart, { type: 'expression' }>;

@@ -10,7 +10,7 @@ import type { Exchange } from '../../http/exchange.ts';
 import { HttpError } from '../../http/errors.ts';
 import { compilePattern, matchable, type Pattern } from '../../http/linear-regexp.ts';
 import { HubgateError, messageOf } from '../../kernel/error.ts';
-import type { Held, Predicate } from '../../site/matchers.ts';
+import type { Held, Predicate } from '../../site/text-pattern.ts';
 import { shortName } from '../../site/placeholder-names.ts';
 import { expandPlaceholders } from '../../site/placeholders.ts';
 import { conditionOf, type Constant, MATCHER_FUNCTIONS } from './functions.ts';

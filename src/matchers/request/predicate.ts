@@ -10,9 +10,12 @@ import {
   likeAtEdges,
   likePath,
   viewFor,
+  allHold,
+  type CompileMatcher,
+  negated,
+  type Predicate,
 } from '../../site/text-pattern.ts';
 import { expandPlaceholders, hostname, queryOf } from '../../site/placeholders.ts';
-import { allHold, type CompileMatcher, negated, type Predicate } from '../../site/matchers.ts';
 import type {
   ClientIpCondition,
   HeaderCondition,

@@ -6,10 +6,15 @@ import type { Authorization, Client, Order } from 'acme-client';
 import type { AcmeOptions } from '../../config/config.ts';
 import type { DnsChallengeConfig } from '../../config/dns-challenge.ts';
 import { type Clock, wait } from '../../kernel/clock.ts';
-import { AccountFile, generateKey } from './account-file.ts';
 import { AcmeError } from './acme-error.ts';
 import type { ChallengeType } from './challenges.ts';
 import { problemOf, requestDirectory, type RequestOptions } from './directory-request.ts';
+import { createHash, generateKeyPair } from 'node:crypto';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { HubgateError } from '../../kernel/error.ts';
+import { createPrivate, fileName, readIfPresent, writePrivate } from '../storage.ts';
+import { requireUrl } from '../../kernel/parse-url.ts';
 
 /** An account with an authority, and how to reach that authority. */
 export interface AcmeAccount {
@@ -269,4 +274,73 @@ function hasAccount(client: Client): boolean {
 function failed(code: string, error: unknown, name: string): AcmeError {
   const { type, detail } = problemOf(error);
   return new AcmeError(code, detail ?? `The authority refuses ${name}`, { problem: type });
+}
+
+/** The fields that identify an account with an authority: two accounts with the same values are the same. */
+interface AccountIdentity {
+  /** URL of the directory. */
+  readonly directory: string;
+  readonly email: string | null;
+  /** Id of the external account's key (RFC 8555 §7.3.4). */
+  readonly externalKeyId: string | null;
+}
+
+interface AccountKey {
+  /** PKCS #8, PEM. */
+  readonly key: string;
+  /** URL of the account; null until the authority has returned it. */
+  readonly url: string | null;
+}
+
+/** An account's key and URL, `<storage>/acme/<directory host>/account-<digest>.json`, 0600. */
+class AccountFile {
+  readonly #file: string;
+
+  constructor(storage: string, { directory, email, externalKeyId }: AccountIdentity) {
+    const digest = createHash('sha256')
+      .update(JSON.stringify([directory, email, externalKeyId]))
+      .digest('hex');
+    const host = fileName([requireUrl(directory).host]);
+    this.#file = join(storage, 'acme', host, `account-${digest.slice(0, 16)}.json`);
+  }
+
+  /** The existing key, or a new one. If several processes ask at once, all get the same key. */
+  async open(): Promise<AccountKey> {
+    const present = await this.#read();
+    if (present !== null) return present;
+    await createPrivate(this.#file, text({ key: await generateKey(), url: null }));
+    const made = await this.#read();
+    if (made === null) {
+      throw new HubgateError('account-unusable', `${this.#file} is not an ACME account; remove it`);
+    }
+    return made;
+  }
+
+  async write(account: AccountKey): Promise<void> {
+    await writePrivate(this.#file, text(account));
+  }
+
+  async #read(): Promise<AccountKey | null> {
+    const written = await readIfPresent(this.#file);
+    if (written === null) return null;
+    try {
+      const value: unknown = JSON.parse(written);
+      if (typeof value !== 'object' || value === null) return null;
+      const { key, url } = value as Partial<Record<keyof AccountKey, unknown>>;
+      if (typeof key !== 'string') return null;
+      return { key, url: typeof url === 'string' ? url : null };
+    } catch {
+      return null;
+    }
+  }
+}
+
+/** A new P-256 key, PKCS #8 in PEM. */
+async function generateKey(): Promise<string> {
+  const { privateKey } = await promisify(generateKeyPair)('ec', { namedCurve: 'P-256' });
+  return privateKey.export({ type: 'pkcs8', format: 'pem' }).toString();
+}
+
+function text(account: AccountKey): string {
+  return `${JSON.stringify(account, null, 2)}\n`;
 }

@@ -16,6 +16,8 @@ import {
   readAttempts,
   UNASKED_BACKOFF_MS,
   writeAttempts,
+  checkedRequest,
+  type OrderChecks,
 } from './attempts.ts';
 import {
   authorityOf,
@@ -25,7 +27,6 @@ import {
   obtainCertificate,
 } from './issuance.ts';
 import { NAME_ELSEWHERE } from './name-check.ts';
-import { checkedRequest, type OrderChecks } from './order-checks.ts';
 import type { Semaphore } from '../../kernel/semaphore.ts';
 import { StorageLock } from '../storage-lock.ts';
 

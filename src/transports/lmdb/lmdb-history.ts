@@ -4,8 +4,7 @@ import { isPossibleId } from '../../hub/update.ts';
 import { HubgateError, messageOf } from '../../kernel/error.ts';
 import type { History, HistoryEntry, HistoryFault, HistoryStats } from '../history.ts';
 import { type LmdbStore, openLmdbStore, write } from './lmdb-store.ts';
-import { addEntries, isEvicted } from './stored-log.ts';
-import { decodeStored, storedHead, type StoredHead } from './stored-update.ts';
+import { addEntries, isEvicted, decodeStored, storedHead, type StoredHead } from './stored-log.ts';
 
 /** Entries read in one turn of the event loop. */
 const AT_ONCE = 256;

@@ -53,7 +53,7 @@ type StoredTail = Pick<Tail, 'position' | 'eventId'> & Partial<Tail>;
 export interface LmdbStore {
   readonly root: RootDatabase;
   readonly file: string;
-  /** Position → update, encoded by `stored-update.ts`. */
+  /** Position → update, encoded by `stored-log.ts`. */
   readonly log: Database<Buffer, number>;
   /** Id → positions, ascending, because an id can be used again. */
   readonly ids: Database<number, string>;

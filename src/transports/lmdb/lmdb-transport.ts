@@ -18,11 +18,19 @@ import { codeOf, HubgateError, messageOf } from '../../kernel/error.ts';
 import type { Logger } from '../../kernel/log.ts';
 import type { Scheduler } from '../../kernel/scheduler.ts';
 import { GroupCommit } from '../group-commit.ts';
-import { evict, type Oldest, type Retention } from './eviction.ts';
+import {
+  evict,
+  type Oldest,
+  type Retention,
+  addEntries,
+  evictableLog,
+  isEvicted,
+  decodeStored,
+  storedHead,
+  type StoredHead,
+} from './stored-log.ts';
 import { LmdbPresence } from './lmdb-presence.ts';
 import { type LmdbStore, openLmdbStore, write } from './lmdb-store.ts';
-import { addEntries, evictableLog, isEvicted } from './stored-log.ts';
-import { decodeStored, storedHead, type StoredHead } from './stored-update.ts';
 
 export interface LmdbTransportOptions extends Retention {
   /** Directory of the history; created with mode 0700 if it is missing. */

@@ -1,6 +1,5 @@
 import type { Budget } from '../../kernel/scheduler.ts';
-import { FreeIds } from './free-ids.ts';
-import { PageFault, type PageReader, type PageWindow } from './page-reader.ts';
+import { FreeIds, PageFault, type PageReader, type PageWindow } from './page-reader.ts';
 import {
   childOf,
   compareKeys,

@@ -9,8 +9,7 @@ import { faultOf } from '../../postgres/errors.ts';
 import type { HandedOut, StoredEntry } from '../handed-out.ts';
 import { type ReadBacks, uncertain } from '../read-backs.ts';
 import type { Session } from './session.ts';
-import { encodeBody } from './stored-entry.ts';
-import type { StoredLog } from './stored-log.ts';
+import { encodeBody, type StoredLog } from './stored-log.ts';
 import { quoted } from './tables.ts';
 
 /** How long a group is retried if its answer was lost. */

@@ -3,7 +3,7 @@ import type { Clock } from '../../kernel/clock.ts';
 import { messageOf } from '../../kernel/error.ts';
 import type { Logger } from '../../kernel/log.ts';
 import type { HandedOut, StoredEntry } from '../handed-out.ts';
-import { reconcile } from '../lost-end.ts';
+import { reconcile } from '../damaged-log.ts';
 import type { ReadBacks } from '../read-backs.ts';
 import type { ServerReader } from '../server-transport.ts';
 import type { PostgresSignals } from './postgres-signals.ts';

@@ -11,8 +11,7 @@ import {
 import type { StoredEntry } from '../handed-out.ts';
 import type { History, HistoryEntry, HistoryFault, HistoryStats } from '../history.ts';
 import { appendGroup } from './group-append.ts';
-import { decodeEntry } from './stored-entry.ts';
-import { StoredLog, type StreamPlace } from './stored-log.ts';
+import { decodeEntry, StoredLog, type StreamPlace } from './stored-log.ts';
 import { ensureTables, quoted } from './tables.ts';
 
 const AT_ONCE = 256;

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { TransportSignals } from '../../hub/transport.ts';
 import type { Queries, Row } from '../../postgres/connection.ts';
-import { WaitingSignals } from '../waiting-signals.ts';
+import { WaitingSignals } from '../handed-out.ts';
 import type { Session } from './session.ts';
 import type { StoredLog } from './stored-log.ts';
 import { quoted } from './tables.ts';

@@ -7,7 +7,7 @@ import type { RedisPlace } from './primary.ts';
 import { APPEND, READ } from './scripts.ts';
 import { Session } from './session.ts';
 import type { StoredEntry } from '../handed-out.ts';
-import { appendArguments, decodeEntry, placeOf } from './stored-entry.ts';
+import { appendArguments, decodeEntry, placeOf } from './stored-log.ts';
 import { randomBytes } from 'node:crypto';
 
 const AT_ONCE = 256;

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { describeGranted, type GrantNames } from '../../../src/auth/granted.ts';
+import { describeGranted, type GrantNames } from '../../../src/auth/authorization-details.ts';
 
 const NAMES: GrantNames = {
   detailType: 'urn:hub:authorization-detail',

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { toHistoryLine } from '../../../src/cli/history-line.ts';
+import { toHistoryLine } from '../../../src/cli/commands/history.ts';
 import { printable } from '../../../src/cli/terminal.ts';
 import { screenOf } from '../../../src/cli/top/screen.ts';
 

@@ -2,7 +2,7 @@
 // names, as in `commit fails in 2`.
 import cluster from 'node:cluster';
 import { appendFileSync } from 'node:fs';
-import type { ToWorker } from '../../../src/cli/workers/messages.ts';
+import type { ToWorker } from '../../../src/cli/workers/worker.ts';
 
 const number = String(cluster.worker?.id);
 const journal = process.env.SCRIPTED_WORKER_JOURNAL ?? '';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { nearestName } from '../../../src/config/nearest.ts';
+import { nearestName } from '../../../src/config/problem.ts';
 
 const known = ['reverse_proxy', 'respond', 'redir', 'root', 'route', 'hub', 'header'];
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { Attempts } from '../../../src/directives/basic-auth/attempts.ts';
+import { Attempts } from '../../../src/directives/basic-auth/hash-check.ts';
 import { TestClock } from '../../support/test-clock.ts';
 
 function fail(attempts: Attempts, client: string, times: number): void {

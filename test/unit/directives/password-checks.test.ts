@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { setImmediate as settled } from 'node:timers/promises';
 import { PasswordChecks } from '../../../src/directives/basic-auth/hash-check.ts';
-import { fairShareNetwork } from '../../../src/http/client-network.ts';
+import { fairShareNetwork } from '../../../src/http/rate-limits.ts';
 
 /** Checks that the test answers one by one; `asked` has them in the order of service. */
 function checks(places = 1) {

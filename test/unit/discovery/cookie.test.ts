@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import type { RequestListener } from 'node:http';
 import { connect } from 'node:net';
 import { describe, it } from 'node:test';
-import { cookieDomain, tokenCookies } from '../../../src/discovery/cookie.ts';
+import { cookieDomain, tokenCookies } from '../../../src/discovery/credentials.ts';
 import { signToken } from '../../support/hub-server.ts';
 import {
   COOKIE,

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { Debouncer } from '../../../src/discovery/debouncer.ts';
+import { Debouncer } from '../../../src/discovery/changes.ts';
 import { TestClock } from '../../support/test-clock.ts';
 
 describe('a burst of changes', () => {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http';
 import { describe, it, type TestContext } from 'node:test';
-import { TokenCache } from '../../../src/discovery/token-cache.ts';
+import { TokenCache } from '../../../src/discovery/token-mint.ts';
 import { createTokenExchange } from '../../../src/discovery/token-exchange.ts';
 import type { TokenSource } from '../../../src/discovery/token-source.ts';
 import type { TokenExchangeConfig } from '../../../src/config/config.ts';

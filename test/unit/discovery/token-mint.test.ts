@@ -3,10 +3,12 @@ import { generateKeyPairSync } from 'node:crypto';
 import { request as httpRequest, type RequestListener } from 'node:http';
 import { describe, it, type TestContext } from 'node:test';
 import fc from 'fast-check';
-import { compileGrants, grantValue } from '../../../src/discovery/grant-template.ts';
-import { TokenCache } from '../../../src/discovery/token-cache.ts';
-import { createTokenMint } from '../../../src/discovery/token-mint.ts';
-import type { TokenOutcome } from '../../../src/discovery/token-source.ts';
+import {
+  compileGrants,
+  grantValue,
+  type TokenOutcome,
+} from '../../../src/discovery/token-source.ts';
+import { TokenCache, createTokenMint } from '../../../src/discovery/token-mint.ts';
 import type { TokenMintConfig } from '../../../src/config/config.ts';
 import { defaultTokenMint } from '../../../src/config/defaults.ts';
 import { HeaderList } from '../../../src/http/header-list.ts';

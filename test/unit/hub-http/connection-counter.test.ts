@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { ConnectionCounter } from '../../../src/hub-http/connection-counter.ts';
+import { ConnectionCounter } from '../../../src/hub-http/endpoint.ts';
 import { startHub } from '../../support/hub-server.ts';
 
 describe('limits on open streams', () => {

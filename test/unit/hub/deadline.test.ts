@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
-import { streamLifetime } from '../../../src/hub/deadline.ts';
+import { streamLifetime } from '../../../src/hub/subscriber.ts';
 
 const base = {
   now: 1_000_000,

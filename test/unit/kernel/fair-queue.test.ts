@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { setImmediate as settled } from 'node:timers/promises';
-import { FairQueue } from '../../../src/kernel/fair-queue.ts';
+import { FairQueue } from '../../../src/kernel/semaphore.ts';
 
 /** Who is served, in order; each place is given back when the test says so. */
 function serving(queue: FairQueue) {

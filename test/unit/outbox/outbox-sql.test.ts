@@ -2,8 +2,13 @@ import assert from 'node:assert/strict';
 import { after, describe, it, type TestContext } from 'node:test';
 import { profiles } from '../../../src/hub/profile.ts';
 import { codeOf } from '../../../src/kernel/error.ts';
-import { identifiers, literal, quotedTable } from '../../../src/outbox/identifiers.ts';
-import { outboxSql, triggerSql } from '../../../src/outbox/outbox-sql.ts';
+import {
+  identifiers,
+  literal,
+  quotedTable,
+  outboxSql,
+  triggerSql,
+} from '../../../src/outbox/outbox-sql.ts';
 import type { OutboxRow } from '../../../src/outbox/outbox-table.ts';
 import { rowUpdates } from '../../../src/outbox/row-updates.ts';
 import { type PostgresServer, startPostgres } from '../../support/postgres-server.ts';

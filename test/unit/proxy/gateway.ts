@@ -8,7 +8,7 @@ import { silentLogger } from '../../../src/kernel/log.ts';
 import { Scheduler } from '../../../src/kernel/scheduler.ts';
 import { ReverseProxy, type ReverseProxyOptions } from '../../../src/proxy/reverse-proxy.ts';
 import { UpstreamRegistry } from '../../../src/proxy/upstreams.ts';
-import type { ExchangeSettings } from '../../../src/server/exchange-settings.ts';
+import type { ExchangeSettings } from '../../../src/server/connection-policy.ts';
 import { type ExchangeServer, portOf, serveExchanges } from '../http/exchange-server.ts';
 import type { ReverseProxyConfig } from '../../../src/proxy/proxy-config.ts';
 

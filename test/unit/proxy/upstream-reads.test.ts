@@ -42,8 +42,9 @@ const contents = Array.from({ length: LARGE }, (_, seed) => content(seed + 1));
 
 function largeOrigin(): Promise<Origin> {
   return origin((request, response) => {
-    const body = contents[Number(request.url?.slice(1))] ?? Buffer.alloc(1024);
-    response.writeHead(200, { 'content-length': body.length });
+    const [, which, kind] = request.url?.split('/') ?? [];
+    const body = contents[Number(which)] ?? Buffer.alloc(1024);
+    response.writeHead(200, kind === 'unknown' ? {} : { 'content-length': body.length });
     response.end(body);
   });
 }
@@ -142,6 +143,19 @@ describe('reading from upstreams', () => {
       assert.ok(copied <= MAX_COPIED * received, `${copied} bytes copied of ${received}`);
     });
   }
+
+  it('reuses the buffers of a download without a length too', async () => {
+    await using upstream = await largeOrigin();
+    await using gateway = await proxyTo([upstream.url]);
+    const before = upstreamReads.made;
+    for (const { get } of WAYS) {
+      const body = await get(gateway, '/1/unknown');
+      const [, bytes = Buffer.alloc(0)] = contents;
+      assert.equal(await digest(body), createHash('sha256').update(bytes).digest('hex'));
+    }
+    const made = upstreamReads.made - before;
+    assert.ok(made < ENOUGH, `${made} buffers made for ${LARGE_BYTES / READ_BYTES}`);
+  });
 
   it('overwrites no buffer that a body may still be using', async () => {
     await using upstream = await largeOrigin();

@@ -3,7 +3,7 @@ import { describe, it } from 'node:test';
 import { HubgateError } from '../../../src/kernel/error.ts';
 import { silentLogger } from '../../../src/kernel/log.ts';
 import { openAdmin } from '../../../src/runtime/admin.ts';
-import type { RunningHub } from '../../../src/runtime/running-hub.ts';
+import type { RunningHub } from '../../../src/runtime/hub-families.ts';
 import { send } from '../../support/http.ts';
 
 const counts = {

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { HubgateError } from '../../../src/kernel/error.ts';
-import { LATE_FOR_MS, LoopWatch, MAX_DELAY_MS } from '../../../src/runtime/process-measures.ts';
+import { LATE_FOR_MS, LoopWatch, MAX_DELAY_MS } from '../../../src/runtime/metrics.ts';
 import { CHECK_PATIENCE_MS, healthFault, type HealthState } from '../../../src/runtime/health.ts';
-import type { RunningHub } from '../../../src/runtime/running-hub.ts';
+import type { RunningHub } from '../../../src/runtime/hub-families.ts';
 import { TestClock } from '../../support/test-clock.ts';
 
 const hub = (check: () => Promise<void>): RunningHub => ({

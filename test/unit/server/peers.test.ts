@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { Socket } from 'node:net';
 import { describe, it } from 'node:test';
 import { TLSSocket } from 'node:tls';
-import { peerOf, Peers } from '../../../src/server/peers.ts';
+import { peerOf, Peers } from '../../../src/server/proxy-protocol.ts';
 
 /** A connection that seems to come from there. */
 function connection(remoteAddress?: string, remotePort?: number): Socket {

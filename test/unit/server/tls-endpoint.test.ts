@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { type Logger, silentLogger } from '../../../src/kernel/log.ts';
-import { ConnectionMeasures } from '../../../src/server/connection-measures.ts';
+import { ConnectionMeasures } from '../../../src/server/connection-policy.ts';
 import { type HandshakePolicies, TlsEndpoint } from '../../../src/server/tls-endpoint.ts';
 import type { HandshakePolicy } from '../../../src/tls/handshake-policy.ts';
 import { TestClock } from '../../support/test-clock.ts';

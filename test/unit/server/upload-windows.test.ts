@@ -11,7 +11,7 @@ import {
   MAX_WAITING_OF_CONNECTION,
   NARROW_WINDOW_BYTES,
   WIDE_WINDOW_BYTES,
-} from '../../../src/server/upload-windows.ts';
+} from '../../../src/server/http2.ts';
 import { answer } from '../../../src/http/answer.ts';
 import { FLAG, frame, FRAME, headers } from '../../support/http2-frames.ts';
 import { serveExchanges } from '../http/exchange-server.ts';

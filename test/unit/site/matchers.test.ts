@@ -5,7 +5,7 @@ import type { MatchCondition } from '../../../src/config/routes.ts';
 import type { Exchange } from '../../../src/http/exchange.ts';
 import { canonicalTarget } from '../../../src/http/canonical-target.ts';
 import { HeaderList } from '../../../src/http/header-list.ts';
-import { compileRequestMatcher } from '../../../src/site/matchers.ts';
+import { compileRequestMatcher } from '../../../src/site/text-pattern.ts';
 import { fakeExchange } from '../http/fake-exchange.ts';
 
 const matches = (condition: MatchCondition, request: Partial<Exchange>): boolean =>

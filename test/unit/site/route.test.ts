@@ -7,7 +7,7 @@ import { HeaderList } from '../../../src/http/header-list.ts';
 import { defaultRequestBody } from '../../../src/directives/request-body.ts';
 import { TestClock } from '../../support/test-clock.ts';
 import { ask1, PROTOCOLS } from '../http/exchange-server.ts';
-import { ANY_RESPONSE } from '../../../src/config/response-matcher.ts';
+import { ANY_RESPONSE } from '../../../src/config/shape-routes.ts';
 import { freePort } from '../../support/free-port.ts';
 import { origin, proxyConfig } from '../proxy/gateway.ts';
 import { on, path, respond, serveSite } from './site-server.ts';

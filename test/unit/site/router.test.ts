@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { createSiteRouter } from '../../../src/site/router.ts';
+import { createSiteRouter } from '../../../src/site/site.ts';
 
 const site = (
   name: string,

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { evict, type Oldest } from '../../../src/transports/lmdb/eviction.ts';
+import { evict, type Oldest } from '../../../src/transports/lmdb/stored-log.ts';
 
 describe('the cost of eviction', () => {
   it('is nothing while the oldest known update may stay', () => {

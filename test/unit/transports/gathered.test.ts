@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { Gathered } from '../../../src/transports/postgres/gathered.ts';
+import { Gathered } from '../../../src/transports/postgres/postgres-presence.ts';
 
 describe('requests that are gathered', () => {
   it('form the next one while one is being answered, within a limit', async () => {

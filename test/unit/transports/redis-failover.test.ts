@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { systemClock } from '../../../src/kernel/clock.ts';
-import { GroupAppend } from '../../../src/transports/redis/group-append.ts';
+import { GroupAppend } from '../../../src/transports/redis/redis-transport.ts';
 import { HandedOut } from '../../../src/transports/handed-out.ts';
 import { hubKeys } from '../../../src/transports/redis/keys.ts';
-import { findLostEnd } from '../../../src/transports/lost-end.ts';
+import { findLostEnd } from '../../../src/transports/damaged-log.ts';
 import { ReadBacks } from '../../../src/transports/read-backs.ts';
 import type { Session } from '../../../src/transports/redis/session.ts';
 import type { Sessions } from '../../../src/kernel/sessions.ts';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { hubKeys } from '../../../src/transports/redis/keys.ts';
-import { RedisSignals } from '../../../src/transports/redis/redis-signals.ts';
+import { RedisSignals } from '../../../src/transports/redis/blocking-reader.ts';
 
 describe('signals to the other nodes while Redis is unreachable', () => {
   it('are each tried when sent and when a session begins, and not with every other signal', async () => {

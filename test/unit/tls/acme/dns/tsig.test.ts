@@ -12,7 +12,11 @@ import {
   TYPE,
   uint16,
 } from '../../../../../src/tls/acme/dns/message.ts';
-import { openResponse, signRequest, type TsigKey } from '../../../../../src/tls/acme/dns/tsig.ts';
+import {
+  openResponse,
+  signRequest,
+  type TsigKey,
+} from '../../../../../src/tls/acme/dns/rfc2136.ts';
 
 const KEY: TsigKey = {
   name: 'Key.Example.',

@@ -2,11 +2,11 @@ import type {
   TokenExchangeConfig,
   TokenGrantsConfig,
   TokenMintConfig,
-} from '../../../config/config.ts';
-import { defaultTokenExchange, defaultTokenMint } from '../../../config/defaults.ts';
-import { Secret } from '../../../kernel/secret.ts';
-import type { Cursor, OptionTable } from '../../../hubfile/cursor.ts';
-import { duration, list, name, oneOf } from '../../../hubfile/values.ts';
+} from '../../config/config.ts';
+import { defaultTokenExchange, defaultTokenMint } from '../../config/defaults.ts';
+import { Secret } from '../../kernel/secret.ts';
+import type { Cursor, OptionTable } from '../../hubfile/cursor.ts';
+import { duration, list, name, oneOf } from '../../hubfile/values.ts';
 
 type Draft<Source, Needed extends keyof Source> = Omit<Source, Needed> & {
   readonly [Field in Needed]: Source[Field] | null;
