@@ -3,14 +3,7 @@ import { availableParallelism } from 'node:os';
 import { setTimeout as after } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { type BenchContext, percentile } from './context.ts';
-import {
-  type BenchGateway,
-  CACHES,
-  type Front,
-  GATEWAYS,
-  startApp,
-  startHubgate,
-} from './gateways.ts';
+import { type BenchGateway, type Front, GATEWAYS, startApp, startHubgate } from './gateways.ts';
 import { http2Requests, ownRequests } from './load/clients.ts';
 import type { RequestsReport } from './load/orders.ts';
 import { cpuOf, installed, residentOf } from './processes.ts';
@@ -33,25 +26,6 @@ export async function proxy(context: BenchContext): Promise<void> {
     await requests(context, gateway, 'proxied 1 KiB, TLS', durationMs);
     await http2(context, gateway, durationMs);
   });
-}
-
-/** `cache`: a response of 1 KiB and one of 20 KiB that are kept, one core each; Caddy asks the app each time. */
-export async function cache(context: BenchContext): Promise<void> {
-  const durationMs = context.amount(8000);
-  for (const [size, path] of [
-    ['1 KiB', '/'],
-    ['20 KiB', '/page'],
-  ] as const) {
-    for (const tls of [false, true]) {
-      const work = `cached ${size}${tls ? ', TLS' : ''}`;
-      const front = { tls, cores: 1, cached: true };
-      const measure = async (gateway: BenchGateway): Promise<void> => {
-        await requests(context, gateway, work, durationMs, path);
-        if (tls) await http2(context, gateway, durationMs, `cached ${size}, HTTP/2`, path);
-      };
-      await eachGateway(context, front, measure, CACHES);
-    }
-  }
 }
 
 /** `throughput`: as each program runs out of the box, and hubgate with a worker for each core. */

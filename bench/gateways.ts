@@ -42,9 +42,6 @@ export const GATEWAYS: readonly StartGateway[] = [
   startHaproxy,
 ];
 
-/** Those that keep answers, and Caddy, which does not. */
-export const CACHES: readonly StartGateway[] = [startHubgate, startCaddy, startNginx];
-
 /** The app, in a process of its own. */
 export async function startApp(cpus?: string): Promise<RunningProgram & { readonly port: number }> {
   const port = await freePort();
@@ -96,12 +93,12 @@ ${origin} {
   return { name: 'hubgate', port, caFile: tls ? cert : null, ...program };
 }
 
-/** The least that a proxy on the same Node costs. */
+/** The least that a proxy on the same Node costs, or a server that holds what it sends. */
 export async function startFloor(context: BenchContext, front: Front): Promise<BenchGateway> {
   const { cert, key } = certificate(context);
   const port = await freePort();
   const secure = front.tls ? [cert, key] : [];
-  const args = [floorProgram(context), String(port), String(front.appPort), ...secure];
+  const args = [floorProgram(context, front), String(port), String(front.appPort), ...secure];
   const program = await startNode(context, front, args, port);
   return { name: 'bare Node', port, caFile: front.tls ? cert : null, ...program };
 }
@@ -118,14 +115,17 @@ function startNode(
   });
 }
 
-const floors = new WeakMap<BenchContext, string>();
+const floors = new WeakMap<BenchContext, Map<string, string>>();
 
 /** Bundled as hubgate is, so that loading sources does not count. */
-function floorProgram(context: BenchContext): string {
-  const present = floors.get(context);
+function floorProgram(context: BenchContext, { cached = false }: Front): string {
+  const name = cached ? 'cached-floor' : 'floor';
+  const built = floors.get(context) ?? new Map<string, string>();
+  floors.set(context, built);
+  const present = built.get(name);
   if (present !== undefined) return present;
-  const outfile = join(context.directory(), 'floor.cjs');
-  const source = fileURLToPath(new URL('./load/floor.ts', import.meta.url));
+  const outfile = join(context.directory(), `${name}.cjs`);
+  const source = fileURLToPath(new URL(`./load/${name}.ts`, import.meta.url));
   const undici = fileURLToPath(new URL('../scripts/undici-client.cjs', import.meta.url));
   buildSync({
     entryPoints: [source],
@@ -135,7 +135,7 @@ function floorProgram(context: BenchContext): string {
     outfile,
     alias: { undici },
   });
-  floors.set(context, outfile);
+  built.set(name, outfile);
   return outfile;
 }
 
@@ -236,6 +236,33 @@ http {
   );
   const program = await startServer(nginx, ['-c', config, '-e', 'stderr'], port);
   return { name: 'nginx', port, caFile: tls ? cert : null, ...program };
+}
+
+/** Debian's Varnish speaks neither TLS nor, to browsers, HTTP/2. */
+export async function startVarnish(
+  context: BenchContext,
+  { tls, appPort, cores }: Front,
+): Promise<BenchGateway | null> {
+  const varnish = installed('varnishd');
+  if (varnish === null) return missing(context, 'varnishd');
+  if (tls) {
+    context.skip('Varnish, TLS', 'Varnish does not speak TLS');
+    return null;
+  }
+  const port = await freePort();
+  const directory = context.directory();
+  const config = join(directory, 'default.vcl');
+  writeFileSync(
+    config,
+    `vcl 4.1;
+backend app { .host = "127.0.0.1"; .port = "${appPort}"; }
+sub vcl_backend_response { set beresp.ttl = 1d; }
+`,
+  );
+  const args = ['-F', '-a', `127.0.0.1:${port}`, '-f', config, '-n', join(directory, 'varnish')];
+  const threads = cores === null ? [] : ['-p', `thread_pools=${cores}`];
+  const program = await startServer(varnish, [...args, '-s', 'malloc,256m', ...threads], port);
+  return { name: 'Varnish', port, caFile: null, ...program };
 }
 
 async function startHaproxy(

@@ -265,18 +265,18 @@ export async function cores(context: BenchContext): Promise<void> {
   }
 }
 
-function cpuSample(work: string, spentUs: number, requests: number): Sample {
+export function cpuSample(work: string, spentUs: number, requests: number): Sample {
   return { work, unit: 'µs of CPU', value: spentUs / requests };
 }
 
-async function cpuDuring(gateway: BenchGateway, work: () => Promise<void>): Promise<number> {
+export async function cpuDuring(gateway: BenchGateway, work: () => Promise<void>): Promise<number> {
   const before = cpuOf(gateway.pid);
   await work();
   return cpuOf(gateway.pid) - before;
 }
 
 /** Runs gateways at the same time in front of one app; only the one that is measured has work. */
-async function together(
+export async function together(
   context: BenchContext,
   front: Omit<Front, 'appPort'>,
   starts: readonly StartGateway[],

@@ -29,14 +29,15 @@ export async function wrkRequests(
   connections: number,
   durationMs: number,
   cpus?: string,
+  path = '/',
 ): Promise<{ readonly answers: number; readonly perSecond: number; readonly p99Ms: number }> {
   const wrk = installed('wrk');
   if (wrk === null) {
-    const { answers, delaysUs } = await ownRequests(gateway, connections, durationMs);
+    const { answers, delaysUs } = await ownRequests(gateway, connections, durationMs, path);
     const perSecond = answers / (durationMs / 1000);
     return { answers, perSecond, p99Ms: percentile(delaysUs, 0.99) / 1000 };
   }
-  const url = `${gateway.caFile === null ? 'http' : 'https'}://localhost:${gateway.port}/`;
+  const url = `${gateway.caFile === null ? 'http' : 'https'}://localhost:${gateway.port}${path}`;
   const seconds = String(Math.max(1, Math.round(durationMs / 1000)));
   const load = [
     wrk,
