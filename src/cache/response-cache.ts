@@ -19,8 +19,8 @@ import {
   reuseOf,
   type StoredResponse,
 } from './stored-response.ts';
-import { dropFieldsForCaches } from './storage-policy.ts';
-import { variantKey } from './variant.ts';
+import { dropFieldsForCaches, isOfKnownClient } from './storage-policy.ts';
+import { shortened, variantKey } from './variant.ts';
 
 /** How long a request waits for the response to another one, in milliseconds. */
 const MAX_WAIT_MS = 30_000;
@@ -92,7 +92,7 @@ export class ResponseCache {
         this.#coalescer.markUnshared(this.#groupOf(exchange, key), UNSHARED_MS);
         // A newer response that is not stored means that the older one is no longer current. This does not
         // apply to a newer response for a known client.
-        const isCurrent = renewing === null || status >= 500 || isKnown(exchange);
+        const isCurrent = renewing === null || status >= 500 || isOfKnownClient(exchange.headers);
         if (!isCurrent) store.remove(renewing);
       },
     });
@@ -345,7 +345,8 @@ export class ResponseCache {
 
   #groupOf(exchange: Exchange, key: string): string {
     const variant = variantKey(this.#options.store.knownVary(key), exchange.headers);
-    return `${key}\n${isKnown(exchange) ? 'known' : ''}\n${variant}`;
+    const known = isOfKnownClient(exchange.headers) ? 'known' : '';
+    return shortened(`${key}\n${known}\n${variant}`);
   }
 
   #sendStored(
@@ -381,11 +382,6 @@ export class ResponseCache {
     await this.#sendStored(exchange, stored, 'stale', 'hit; fwd=stale');
     return true;
   }
-}
-
-/** Whether the app may recognize the client. */
-function isKnown({ headers }: Exchange): boolean {
-  return headers.has('cookie') || headers.has('authorization');
 }
 
 /** The validators of a stored response with which the app can be asked. */

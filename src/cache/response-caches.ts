@@ -3,6 +3,7 @@ import { type InstantLease, InstantLeases } from '../kernel/lease.ts';
 import { counter, type Family, gauge } from '../kernel/measures.ts';
 import { Budget, type Scheduler, TURN_STEPS } from '../kernel/scheduler.ts';
 import { purgeName } from './purge-names.ts';
+import { shortened } from './variant.ts';
 import { type CacheCounts, type PurgeReason, ResponseStore } from './response-store.ts';
 
 /** Names whose last purge is remembered while requests are in progress. */
@@ -52,7 +53,11 @@ export class ResponseCaches {
 
   constructor(scheduler: Scheduler) {
     this.#scheduler = scheduler;
-    this.#leases = new InstantLeases((store) => void this.#stores.delete(store));
+    this.#leases = new InstantLeases((store) => {
+      this.#stores.delete(store);
+      // Requests of an old configuration may still use it, and no purge reaches it.
+      store.close();
+    });
   }
 
   /** The store with this name, which exists as long as it is leased. */
@@ -110,7 +115,7 @@ export class ResponseCaches {
   wasPurgedSince(moment: number, names: readonly string[]): boolean {
     if (this.#moment === moment) return false;
     if (this.#forgottenUntil > moment) return true;
-    return names.some((name) => (this.#recent.get(name) ?? 0) > moment);
+    return names.some((name) => (this.#recent.get(shortened(name)) ?? 0) > moment);
   }
 
   /** Drops what has one of these names, within this turn of the event loop. */
@@ -200,9 +205,10 @@ export class ResponseCaches {
     return dropped;
   }
 
-  #note(name: string): void {
+  #note(purged: string): void {
     this.#moment += 1;
     if (this.#underWay === 0) return;
+    const name = shortened(purged);
     this.#recent.delete(name);
     if (this.#recent.size >= MAX_RECENT) {
       for (const [oldest, moment] of this.#recent) {

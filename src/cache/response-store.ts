@@ -61,6 +61,7 @@ export class ResponseStore implements Task {
   /** Those of them that are no longer stored. */
   readonly #dropped = new Set<Buffer>();
   #bytesDropped = 0;
+  #isClosed = false;
 
   constructor(maxBytes: number, scheduler: Scheduler, counts: CacheCounts) {
     this.counts = counts;
@@ -103,6 +104,7 @@ export class ResponseStore implements Task {
 
   /** Stores a response in place of the same variant, if it fits beside what is being read. */
   put(stored: StoredResponse): void {
+    if (this.#isClosed) return;
     const size = sizeOf(stored);
     const variants = this.#byKey.get(stored.key) ?? [];
     const before = variants.find(
@@ -170,14 +172,15 @@ export class ResponseStore implements Task {
 
   /** Drops everything at once. */
   clear(reason: PurgeReason): number {
-    const all = this.#used.size;
-    this.#byKey = new Map();
-    this.#byName = new Map();
-    this.#used = new Map();
-    this.#bytes = 0;
-    for (const body of this.#readers.keys()) this.#keepForReaders(body);
+    const all = this.#empty();
     this.counts.purged[reason] += all;
     return all;
+  }
+
+  /** Drops everything, and stores nothing from now on. */
+  close(): void {
+    this.#isClosed = true;
+    this.#empty();
   }
 
   /** All names, for a purge by pattern. */
@@ -198,6 +201,16 @@ export class ResponseStore implements Task {
       left -= 1;
       this.#evict(stored);
     }
+  }
+
+  #empty(): number {
+    const all = this.#used.size;
+    this.#byKey = new Map();
+    this.#byName = new Map();
+    this.#used = new Map();
+    this.#bytes = 0;
+    for (const body of this.#readers.keys()) this.#keepForReaders(body);
+    return all;
   }
 
   #evict(stored: StoredResponse): void {

@@ -58,6 +58,34 @@ const MAX_TAGS = 256;
 /** Characters of a tag. */
 const MAX_TAG = 1024;
 
+/** Request fields by which an app knows a client. Proxies in front of the gateway send some of them. */
+const CREDENTIALS = new Set([
+  'authorization',
+  'proxy-authorization',
+  'x-api-key',
+  'api-key',
+  'apikey',
+  'x-auth-token',
+  'x-access-token',
+  'x-session-token',
+  'private-token',
+  'remote-user',
+  'x-remote-user',
+  'x-webauth-user',
+  'x-auth-request-user',
+  'x-auth-request-email',
+  'x-auth-request-access-token',
+  'x-forwarded-user',
+  'x-forwarded-email',
+  'x-forwarded-preferred-username',
+  'x-forwarded-access-token',
+  'x-amzn-oidc-identity',
+  'x-goog-iap-jwt-assertion',
+  'cf-access-jwt-assertion',
+  'x-ms-client-principal',
+  'tailscale-user-login',
+]);
+
 /**
  * RFC 9111 §3.1: fields of one connection, fields for a proxy only, and fields that are computed for each
  * response.
@@ -149,9 +177,24 @@ function forbids(status: number, directives: CacheDirectives): string | null {
   return null;
 }
 
+/** Whether a request has credentials other than cookies. */
+function hasCredentials(request: HeaderList): boolean {
+  let found = false;
+  request.forEach((name) => {
+    if (CREDENTIALS.has(name)) found = true;
+  });
+  return found;
+}
+
+/** Whether the app may recognize the client. */
+export function isOfKnownClient(request: HeaderList): boolean {
+  return request.has('cookie') || hasCredentials(request);
+}
+
 /**
  * RFC 9111 §3.5: a response to a request with credentials can be shared only if it says so. The RFC has no
- * such rule for cookies, but few apps send the `Vary: Cookie` that they should, so the same rule applies.
+ * such rule for cookies and for credentials in other fields, but few apps send the `Vary` that they should, so
+ * the same rule applies.
  */
 function isOfOneClient(
   request: HeaderList,
@@ -159,7 +202,7 @@ function isOfOneClient(
   isShared: boolean,
   isPublic: boolean,
 ): string | null {
-  if (request.has('authorization')) {
+  if (hasCredentials(request)) {
     return isPublic || directives.has('must-revalidate') ? null : 'authorization';
   }
   return request.has('cookie') && !isShared ? 'cookie' : null;

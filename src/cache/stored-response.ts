@@ -1,6 +1,7 @@
 import type { HeaderList } from '../http/header-list.ts';
 import type { ResponseHead } from '../http/exchange.ts';
 import type { Freshness } from './freshness.ts';
+import { isOfKnownClient } from './storage-policy.ts';
 
 /** A stored response with everything that decides about its use. It never changes. */
 export interface StoredResponse {
@@ -58,7 +59,7 @@ export function helpsAfterError(stored: StoredResponse, nowMs: number): boolean 
  * for known clients.
  */
 export function isForRequest({ isForEveryone }: StoredResponse, request: HeaderList): boolean {
-  return isForEveryone || !(request.has('cookie') || request.has('authorization'));
+  return isForEveryone || !isOfKnownClient(request);
 }
 
 /** Whether the app can be asked if it is still current. */
@@ -72,11 +73,13 @@ const OVERHEAD = 2_000;
 const NAME_OVERHEAD = 200;
 
 /** Approximate bytes of memory. */
-export function sizeOf({ key, variant, headers, body, names }: StoredResponse): number {
+export function sizeOf({ key, variant, headers, hidden, body, names }: StoredResponse): number {
   let size = OVERHEAD + body.length + 2 * (key.length + variant.length);
-  headers.forEach((name, value) => {
-    size += name.length + value.length + 64;
-  });
+  for (const fields of [headers, hidden]) {
+    fields.forEach((name, value) => {
+      size += name.length + value.length + 64;
+    });
+  }
   for (const name of names) size += NAME_OVERHEAD + name.length;
   return size;
 }

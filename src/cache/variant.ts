@@ -2,8 +2,8 @@ import { hash } from 'node:crypto';
 import type { HeaderList } from '../http/header-list.ts';
 import { splitList } from './cache-control.ts';
 
-/** Characters of a value in a key. Longer values are replaced with their digest. */
-const MAX_VALUE = 256;
+/** Characters of a text that is remembered as it is. */
+const MAX_TEXT = 256;
 
 /** Fields whose values are compared byte for byte. */
 const OPAQUE = new Set(['authorization', 'cookie', 'user-agent', 'referer']);
@@ -18,12 +18,17 @@ export function variantKey(names: readonly string[], request: HeaderList): strin
   return names.length === 0 ? '' : names.map((name) => valueOf(name, request)).join('\n');
 }
 
+/** The text, or the digest of a long one, so that texts that are remembered take little memory. */
+export function shortened(text: string): string {
+  return text.length > MAX_TEXT ? hash('sha256', text, 'base64url') : text;
+}
+
 function valueOf(name: string, request: HeaderList): string {
   const value = request.combined(name);
   // An absent field differs from an empty one.
   if (value === undefined) return '-';
   const normal = OPAQUE.has(name) ? value : normalized(name, value);
-  return `=${normal.length > MAX_VALUE ? hash('sha256', normal, 'base64url') : normal}`;
+  return `=${shortened(normal)}`;
 }
 
 function normalized(name: string, value: string): string {

@@ -21,7 +21,8 @@ type Ask = (path: string, fields: Fields, method?: string) => Promise<Got>;
 
 /** Whoever the app takes the client for. */
 function userOf({ headers }: IncomingMessage): string {
-  return headers.authorization ?? headers.cookie ?? 'nobody';
+  const key = headers['x-api-key']?.toString();
+  return headers.authorization ?? headers.cookie ?? key ?? 'nobody';
 }
 
 /** What the app answers to each path, of whoever asks; none of it says that it is for others. */
@@ -116,6 +117,8 @@ const USERS: readonly { readonly name: string; readonly fields: Fields }[] = [
   { name: 'session=bob', fields: [['Cookie', 'session=bob']] },
   { name: 'Bearer alice', fields: [['Authorization', 'Bearer alice']] },
   { name: 'Bearer bob', fields: [['Authorization', 'Bearer bob']] },
+  { name: 'key of alice', fields: [['X-Api-Key', 'key of alice']] },
+  { name: 'key of bob', fields: [['X-Api-Key', 'key of bob']] },
   { name: 'nobody', fields: [] },
 ];
 

@@ -3,7 +3,7 @@ import { describe, it } from 'node:test';
 import { ResponseCaches } from '../../../src/cache/response-caches.ts';
 import type { ResponseStore } from '../../../src/cache/response-store.ts';
 import { sizeOf, type StoredResponse } from '../../../src/cache/stored-response.ts';
-import { variantKey } from '../../../src/cache/variant.ts';
+import { shortened, variantKey } from '../../../src/cache/variant.ts';
 import { HeaderList } from '../../../src/http/header-list.ts';
 import { Budget, Scheduler } from '../../../src/kernel/scheduler.ts';
 
@@ -69,6 +69,28 @@ describe('the store of a cache', () => {
 });
 
 describe('purging', () => {
+  it('need not reach a store that nobody leases, because it is empty and stays so', () => {
+    const caches = new ResponseCaches(new Scheduler());
+    const lease = caches.acquire('a', 1_000_000);
+    const store = lease.value;
+    store.put(stored('/a'));
+    lease.release();
+    assert.equal(store.find('/a', NOTHING), null);
+    store.put(stored('/a'));
+    assert.equal(store.find('/a', NOTHING), null);
+    assert.equal(store.bytes, 0);
+  });
+
+  it('remembers long names in little memory, and finds them', () => {
+    const { caches } = open();
+    const moment = caches.began();
+    const long = `//example.com/${'x'.repeat(10_000)}`;
+    caches.purge([`https:${long}`], 'update');
+    assert.equal(caches.wasPurgedSince(moment, [long]), true);
+    assert.equal(caches.wasPurgedSince(moment, [`${long}x`]), false);
+    assert.ok(shortened(long).length < 300);
+  });
+
   it('drops responses by URL (whatever its scheme), by tag and by pattern', async () => {
     const { caches, store } = open();
     const put = (): void => {

@@ -127,6 +127,13 @@ describe('responses of a cache that clients still read', () => {
     assert.equal(store.has(page(4).key), true);
   });
 
+  it('count with the fields for caches', () => {
+    const store = new ResponseStore(10 * MEBIBYTE, new Scheduler(), noCounts());
+    const tags = HeaderList.of({ 'Cache-Tags': 'x'.repeat(100_000) });
+    store.put({ ...page(1), hidden: tags });
+    assert.ok(store.bytes > 100_000, String(store.bytes));
+  });
+
   it('count once if their body is stored again after a confirmation', async () => {
     const store = new ResponseStore(10 * MEBIBYTE, new Scheduler(), noCounts());
     const stored = page(1, MEBIBYTE);

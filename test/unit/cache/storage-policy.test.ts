@@ -59,6 +59,8 @@ const TABLE: readonly (readonly [response: Fields, request: Fields, expected: nu
     [{ 'Cache-Control': 'public, max-age=60' }, { Authorization: 'x' }, 60_000],
     [{ 'Cache-Control': 'max-age=60', 'Cache-Tags': 'x,'.repeat(257) }, {}, 'tags'],
     [{ 'Cache-Control': 'max-age=60', xkey: 'x'.repeat(1025) }, {}, 'tags'],
+    [{ 'Cache-Control': 'max-age=60' }, { 'X-Api-Key': 'x' }, 'authorization'],
+    [{ 'Cache-Control': 'public, max-age=60' }, { 'X-Api-Key': 'x' }, 60_000],
     [{}, {}, 'no-freshness'],
   ];
 
@@ -87,6 +89,7 @@ describe('the responses that a cache may keep', () => {
     assert.equal(verdict({ Expires: '0' }, {}, 200, rules), 'no-freshness');
     assert.equal(verdict({ 'Cache-Control': 'max-age=1' }, {}, 200, rules), 1_000);
     assert.equal(verdict({}, { Cookie: 'a=b' }, 200, rules), 'cookie');
+    assert.equal(verdict({}, { 'X-Forwarded-User': 'alice' }, 200, rules), 'authorization');
   });
 
   it('are stored without the fields for one connection, one client or caches only', () => {
