@@ -374,7 +374,7 @@ http://localhost:${fastcgi} {
 }
 
 /** One self-signed ECDSA certificate for localhost, the same for all programs of a run. */
-function certificate(context: BenchContext): { cert: string; key: string; both: string } {
+export function certificate(context: BenchContext): { cert: string; key: string; both: string } {
   const present = certificates.get(context);
   if (present !== undefined) return present;
   const directory = context.directory();

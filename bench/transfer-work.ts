@@ -1,6 +1,7 @@
 import { execFile } from 'node:child_process';
 import { once } from 'node:events';
-import { writeFileSync } from 'node:fs';
+import { randomBytes } from 'node:crypto';
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -8,7 +9,12 @@ import { promisify } from 'node:util';
 import { WebSocket } from 'ws';
 import { freePort } from '../test/support/free-port.ts';
 import { type BenchContext, percentile } from './context.ts';
-import { type BenchGateway, startForTransfer, type TransferPorts } from './gateways.ts';
+import {
+  type BenchGateway,
+  certificate,
+  startForTransfer,
+  type TransferPorts,
+} from './gateways.ts';
 import { makeRequests } from './load/generators.ts';
 import { cpuOf, installed, startServer } from './processes.ts';
 
@@ -16,6 +22,8 @@ const KIB = 1024;
 const LARGE_MB = 100;
 const DELAYED_MB = 10;
 const WEBSOCKET_MB = 20;
+const GIT_MB = 50;
+const PATCH_MB = 10;
 const CALLS = 4000;
 /** Of a round trip through the relay. */
 const ROUND_TRIP_MS = 50;
@@ -36,6 +44,8 @@ interface Kind {
   /** What the processor time is divided by. */
   readonly unit: string;
   readonly amount: number;
+  /** The port without which a program is left out. */
+  readonly port?: keyof TransferPorts;
   readonly run: (gateway: Gateway) => Promise<void>;
 }
 
@@ -57,13 +67,15 @@ export async function transfer(context: BenchContext): Promise<void> {
   };
   const program = fileURLToPath(new URL('./load/transfer-origin.ts', import.meta.url));
   const ports = [apps.plain, apps.grpc, apps.fastcgi].map(String);
-  const args = ['--import', 'tsx', program, ...ports];
+  const args = ['--import', 'tsx', program, ...ports, directory];
   const app = await startServer(process.execPath, args, apps.plain);
   const gateways = await startForTransfer(context, apps, directory);
+  gateways.splice(1, 0, await startBare(context, apps, large));
   try {
     const call = join(directory, 'call.bin');
     writeFileSync(call, Buffer.from('\0\0\0\0\x05hello', 'latin1'));
-    for (const kind of [...byteKinds(large), ...callKinds(context, call)]) {
+    const kinds = [...byteKinds(large), ...patchKinds(small), ...gitKinds(directory)];
+    for (const kind of [...kinds, ...callKinds(context, call)]) {
       await inTurns(context, kind, gateways);
     }
     for (const gateway of gateways) await besideAnother(context, gateway, large);
@@ -72,6 +84,22 @@ export async function transfer(context: BenchContext): Promise<void> {
     for (const gateway of gateways) await gateway.stop();
     await app.stop();
   }
+}
+
+/** Node's own servers and pipes, which hubgate is built on. It has no FastCGI. */
+async function startBare(
+  context: BenchContext,
+  apps: TransferPorts,
+  large: string,
+): Promise<Gateway> {
+  const program = fileURLToPath(new URL('./load/bare-gateway.ts', import.meta.url));
+  const { cert, key } = certificate(context);
+  const [plain, tls, grpc] = [await freePort(), await freePort(), await freePort()];
+  const ports = [plain, tls, grpc, apps.plain, apps.grpc].map(String);
+  const args = ['--import', 'tsx', program, ...ports, large, cert, key];
+  const running = await startServer(process.execPath, args, plain);
+  const own = { plain, tls, grpc, fastcgi: 0 };
+  return { name: 'bare Node', port: plain, caFile: cert, ports: own, ...running };
 }
 
 function byteKinds(large: string): Kind[] {
@@ -95,14 +123,84 @@ function byteKinds(large: string): Kind[] {
     {
       ...whole,
       name: 'upload, FastCGI',
+      port: 'fastcgi',
       run: (gateway) => upload(gateway, 'fastcgi', large, ['--http1.1']),
     },
     ...WAYS.map(([way, port, option]): Kind => {
       const run = (gateway: Gateway): Promise<void> => curl(gateway, port, '/large.bin', [option]);
       return { ...whole, name: `file, ${way}`, run };
     }),
+    ...[64 * KIB, 8 * KIB].map((size): Kind => {
+      const run = (gateway: Gateway): Promise<void> =>
+        curl(gateway, 'tls', `/chunks/${size}`, ['--http1.1']);
+      return { ...whole, name: `answer in chunks of ${size / KIB} KiB, TLS`, run };
+    }),
     messages(64 * KIB),
     messages(8 * KIB),
+  ];
+}
+
+/** What `docker push` sends: parts of unknown length, one after the other over one connection. */
+function patchKinds(part: string): Kind[] {
+  const parts = Array.from({ length: LARGE_MB / PATCH_MB }, (_, i) => `/v2/blobs/uploads/${i}`);
+  return WAYS.slice(1).map(([way, port, option]) => ({
+    ...{ name: `PATCHes of ${PATCH_MB} MB, ${way}`, unit: 'ms of CPU per MB', amount: LARGE_MB },
+    run: (gateway) => {
+      const [first = '', ...others] = parts;
+      const origin = `https://localhost:${gateway.ports[port]}`;
+      const more = others.flatMap((path) => ['-o', '/dev/null', '-T', part, `${origin}${path}`]);
+      const chunked = [
+        '-X',
+        'PATCH',
+        ...(way === 'TLS' ? ['-H', 'Transfer-Encoding: chunked'] : []),
+      ];
+      return curl(gateway, port, first, [option, '-H', 'Expect:', ...chunked, ...more, '-T', part]);
+    },
+  }));
+}
+
+/** Of a repository whose content cannot be compressed. */
+function gitKinds(directory: string): Kind[] {
+  const [work, served] = [join(directory, 'work'), join(directory, 'served.git')];
+  const git = async (...args: string[]): Promise<void> => {
+    const identity = ['-c', 'user.name=bench', '-c', 'user.email=bench@localhost'];
+    const limits = ['-c', 'http.postBuffer=65536', '-c', 'core.compression=0'];
+    await promisify(execFile)('git', [...identity, ...limits, ...args]);
+  };
+  const prepared = (async () => {
+    mkdirSync(work);
+    writeFileSync(join(work, 'content.bin'), randomBytes(GIT_MB * KIB * KIB));
+    await git('-C', work, 'init', '-q', '-b', 'main');
+    await git('-C', work, 'add', '.');
+    await git('-C', work, 'commit', '-q', '-m', 'content');
+    await git('clone', '-q', '--bare', work, served);
+  })();
+  const whole = { unit: 'ms of CPU per MB', amount: GIT_MB };
+  const urlOf = ({ ports }: Gateway, name: string): string =>
+    `http://localhost:${ports.plain}/git/${name}`;
+  return [
+    {
+      ...whole,
+      name: 'git clone',
+      run: async (gateway) => {
+        await prepared;
+        const target = join(directory, 'clone');
+        await git('clone', '-q', '--bare', urlOf(gateway, 'served.git'), target);
+        rmSync(target, { recursive: true });
+      },
+    },
+    {
+      ...whole,
+      name: 'git push',
+      run: async (gateway) => {
+        await prepared;
+        const target = join(directory, 'pushed.git');
+        await git('init', '-q', '--bare', '-b', 'main', target);
+        await git('-C', target, 'config', 'http.receivepack', 'true');
+        await git('-C', work, 'push', '-q', urlOf(gateway, 'pushed.git'), 'main');
+        rmSync(target, { recursive: true });
+      },
+    },
   ];
 }
 
@@ -124,20 +222,24 @@ function callKinds(context: BenchContext, message: string): Kind[] {
 }
 
 /** The median of what each program takes, one after the other in each round, and the spread. */
-async function inTurns(context: BenchContext, kind: Kind, gateways: Gateway[]): Promise<void> {
+async function inTurns(context: BenchContext, kind: Kind, all: Gateway[]): Promise<void> {
+  const { port } = kind;
+  const gateways = all.filter(({ ports }) => port === undefined || ports[port] !== 0);
   const spent = gateways.map((): number[] => []);
   const rounds = context.amount(ROUNDS);
   for (let round = -WARM_UPS; round < rounds; round += 1) {
     for (const [i, gateway] of gateways.entries()) {
       const before = cpuOf(gateway.pid);
-      await kind.run(gateway);
+      await kind.run(gateway).catch((error: unknown) => {
+        throw new Error(`${kind.name}, ${gateway.name}`, { cause: error });
+      });
       if (round >= 0) spent[i]?.push((cpuOf(gateway.pid) - before) / 1000 / kind.amount);
     }
   }
   for (const [i, { name }] of gateways.entries()) {
-    const all = (spent[i] ?? []).toSorted((one, other) => one - other);
-    context.note(kind.name, name, kind.unit, percentile(all, 0.5));
-    console.error(`    ${name}: ${all.map((one) => one.toFixed(3)).join(', ')}`);
+    const sorted = (spent[i] ?? []).toSorted((one, other) => one - other);
+    context.note(kind.name, name, kind.unit, percentile(sorted, 0.5));
+    console.error(`    ${name}: ${sorted.map((one) => one.toFixed(3)).join(', ')}`);
   }
 }
 
