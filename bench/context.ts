@@ -20,6 +20,8 @@ export class BenchContext {
   readonly peerHubs: readonly string[];
   /** A quarter of the work, for a quick look. */
   readonly quick: boolean;
+  /** Of `goals`; none are all. */
+  readonly parts: readonly string[];
   /** Of which the median is taken, where programs are measured in turns. */
   readonly rounds: number;
   /** Path of the Node that runs the gateway under test and the bare servers beside it. */
@@ -33,11 +35,13 @@ export class BenchContext {
     readonly peerHubs: readonly string[];
     readonly quick: boolean;
     readonly rounds: number;
+    readonly parts: readonly string[];
     readonly node: string;
   }) {
     this.peerHubs = options.peerHubs;
     this.quick = options.quick;
     this.rounds = options.rounds;
+    this.parts = options.parts;
     this.node = options.node;
     this.nodeVersion = execFileSync(options.node, ['--version'], { encoding: 'utf8' }).trim();
   }

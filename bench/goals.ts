@@ -6,12 +6,14 @@ import { start } from './start-work.ts';
 
 /**
  * `goals`: every row of the goals of docs/performance.md in one run, medians of `--rounds` rounds in which the
- * programs take turns, each beside what Node alone needs for it.
+ * programs take turns, each beside what Node alone needs for it. `--parts` takes some of the parts by their names.
  */
 export async function goals(context: BenchContext): Promise<void> {
   const proxy = { idle, proxied, twoMinutes, garbage, cores, downloads };
   const hub = { idleSubscribers, openings, deliveries, publishes, replayBesideLive };
-  for (const [name, part] of Object.entries({ ...proxy, ...hub, start })) {
+  const parts = { ...proxy, ...hub, start };
+  for (const [name, part] of Object.entries(parts)) {
+    if (context.parts.length > 0 && !context.parts.includes(name)) continue;
     const began = performance.now();
     await part(context);
     console.error(`  (${name} took ${Math.round((performance.now() - began) / 1000)} s)`);

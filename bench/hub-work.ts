@@ -171,9 +171,14 @@ export async function replay(context: BenchContext): Promise<void> {
 
 /** The same without PostgreSQL. */
 export async function replayBesideLive(context: BenchContext): Promise<void> {
-  await replayFrom(context, 'transport memory', 'memory');
-  await replayFrom(context, 'transport lmdb', 'lmdb');
+  await replayFrom(context, transportOf('memory'), 'memory');
+  await replayFrom(context, transportOf('lmdb'), 'lmdb');
   await withRedis(context, (transport) => replayFrom(context, transport('replay'), 'redis'));
+}
+
+/** With room for what is published beside the replays. */
+function transportOf(name: string): string {
+  return `transport ${name} {\n\t\t\tsize 200000\n\t\t}`;
 }
 
 async function replayFrom(context: BenchContext, transport: string, log: string): Promise<void> {
@@ -226,6 +231,8 @@ async function livePercentile(
 ): Promise<number> {
   const over = new AbortController();
   const done = work().finally(() => over.abort());
+  // A failure is reported below, when the loop has ended, and not by ending the process.
+  done.catch(() => {});
   const delays: number[] = [];
   while (!over.signal.aborted) {
     const received = listener.expect(1);

@@ -43,6 +43,7 @@ const { values, positionals } = parseArgs({
     json: { type: 'string' },
     node: { type: 'string', default: process.execPath },
     rounds: { type: 'string' },
+    parts: { type: 'string' },
     'peer-hub': { type: 'string', multiple: true, default: [] },
   },
 });
@@ -56,6 +57,7 @@ const context = new BenchContext({
   peerHubs: values['peer-hub'],
   quick: values.quick,
   rounds: Number(values.rounds ?? (values.quick ? 3 : 5)),
+  parts: values.parts?.split(',') ?? [],
   node: values.node,
 });
 try {

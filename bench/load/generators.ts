@@ -21,34 +21,36 @@ export class Subscribers {
 
   /** Opens so many streams and resolves when each has its head. */
   async open(order: Omit<Extract<SubscribersOrder, { kind: 'open' }>, 'kind'>): Promise<void> {
-    await this.#ask({ kind: 'open', ...order });
+    this.#tell({ kind: 'open', ...order });
+    await this.#answer('opened');
   }
 
   /** Resolves to the delays, in microseconds, when so many events have come. */
   expect(events: number): Promise<readonly number[]> {
     this.#tell({ kind: 'expect', events });
-    return this.#answer().then((report) => (report.kind === 'received' ? report.delaysUs : []));
+    return this.#answer('received').then((report) =>
+      report.kind === 'received' ? report.delaysUs : [],
+    );
   }
 
   async close(): Promise<void> {
-    await this.#ask({ kind: 'close' });
+    this.#tell({ kind: 'close' });
+    await this.#answer('closed');
     this.#child.kill();
-  }
-
-  #ask(order: SubscribersOrder): Promise<SubscribersReport> {
-    this.#tell(order);
-    return this.#answer();
   }
 
   #tell(order: SubscribersOrder): void {
     this.#child.send(order);
   }
 
-  async #answer(): Promise<SubscribersReport> {
-    const [report]: SubscribersReport[] = await once(this.#child, 'message');
-    if (report === undefined) throw new Error('the subscribers said nothing');
-    if (report.kind === 'failed') throw new Error(`a subscriber was refused: ${report.error}`);
-    return report;
+  /** Streams may be opened while events are expected, so what is reported need not be the answer to this. */
+  async #answer(kind: SubscribersReport['kind']): Promise<SubscribersReport> {
+    for (;;) {
+      const [report]: SubscribersReport[] = await once(this.#child, 'message');
+      if (report === undefined) throw new Error('the subscribers said nothing');
+      if (report.kind === 'failed') throw new Error(`a subscriber was refused: ${report.error}`);
+      if (report.kind === kind) return report;
+    }
   }
 }
 

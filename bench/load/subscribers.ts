@@ -6,9 +6,9 @@ import type { SubscribersOrder, SubscribersReport } from './orders.ts';
 
 /** Sockets that are being opened at the same time. */
 const AT_ONCE = 64;
-/** Ends an event; the time of its publication stands before it in the data. */
-const EVENT_END = Buffer.from('\n\n');
+/** The time of its publication stands in the data of each event, and a blank after it. */
 const STAMP = Buffer.from('stamp:');
+const STAMP_END = ' ';
 
 const sockets: Socket[] = [];
 let expected = 0;
@@ -65,24 +65,36 @@ function openOne(
         reject(new Error(head.toString('latin1').slice(0, 500)));
         return;
       }
-      socket.on('data', count);
+      const counter = new EventCounter();
+      counter.count(head);
+      socket.on('data', (chunk: Buffer) => counter.count(chunk));
       resolve();
     });
   });
 }
 
-function count(chunk: Buffer): void {
-  for (let at = chunk.indexOf(EVENT_END); at !== -1; at = chunk.indexOf(EVENT_END, at + 2)) {
-    received += 1;
-    const stamp = chunk.lastIndexOf(STAMP, at);
-    if (stamp !== -1) {
-      const published = Number(
-        chunk.toString('latin1', stamp + STAMP.length, stamp + 20).split(' ')[0],
-      );
+/** Counts the events of one stream by the times of publication in them, wherever a read ends. */
+class EventCounter {
+  #rest: Buffer | null = null;
+
+  count(chunk: Buffer): void {
+    const bytes = this.#rest === null ? chunk : Buffer.concat([this.#rest, chunk]);
+    this.#rest = null;
+    let at = bytes.indexOf(STAMP);
+    for (; at !== -1; at = bytes.indexOf(STAMP, at + STAMP.length)) {
+      const end = bytes.indexOf(STAMP_END, at);
+      if (end === -1) break;
+      const published = Number(bytes.latin1Slice(at + STAMP.length, end));
       delays.push(Number(process.hrtime.bigint() / 1000n) - published);
+      received += 1;
     }
+    const cut = at === -1 ? bytes.lastIndexOf(STAMP[0] ?? 0) : at;
+    // The first letter of a stamp near the end may begin one.
+    if (cut !== -1 && (at !== -1 || cut > bytes.length - STAMP.length)) {
+      this.#rest = Buffer.from(bytes.subarray(cut));
+    }
+    settle();
   }
-  settle();
 }
 
 function settle(): void {
