@@ -250,18 +250,11 @@ export async function startVarnish(
     return null;
   }
   const port = await freePort();
-  const directory = context.directory();
-  const config = join(directory, 'default.vcl');
-  writeFileSync(
-    config,
-    `vcl 4.1;
-backend app { .host = "127.0.0.1"; .port = "${appPort}"; }
-sub vcl_backend_response { set beresp.ttl = 1d; }
-`,
-  );
-  const args = ['-F', '-a', `127.0.0.1:${port}`, '-f', config, '-n', join(directory, 'varnish')];
+  // With its jail, another user could not read the directory.
+  const listening = ['-F', '-j', 'none', '-a', `127.0.0.1:${port}`, '-n', context.directory()];
+  const keeping = ['-b', `127.0.0.1:${appPort}`, '-t', '86400', '-s', 'malloc,256m'];
   const threads = cores === null ? [] : ['-p', `thread_pools=${cores}`];
-  const program = await startServer(varnish, [...args, '-s', 'malloc,256m', ...threads], port);
+  const program = await startServer(varnish, [...listening, ...keeping, ...threads], port);
   return { name: 'Varnish', port, caFile: null, ...program };
 }
 
