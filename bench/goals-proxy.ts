@@ -16,8 +16,10 @@ import { http2Requests, ownRequests, wrkRequests } from './load/clients.ts';
 import { cpuOf, residentOf } from './processes.ts';
 
 const CONNECTIONS = 64;
-/** A compiler that works while the program runs needs this long. */
-const WARM_UP_MS = 5000;
+/** After so many requests V8 has compiled what all of them run; a slow machine need not answer as many. */
+const WARM_UP_REQUESTS = 40_000;
+const MAX_WARM_UP_MS = 20_000;
+const WARM_UP_STEP_MS = 2000;
 const ROUND_MS = 2000;
 const WARM_UP_DOWNLOADS = 3;
 const DOWNLOADS = 2;
@@ -65,7 +67,7 @@ export async function proxied(context: BenchContext): Promise<void> {
   for (const tls of [false, true]) {
     const work = `proxied 1 KiB, ${tls ? 'TLS' : 'plain'}`;
     await together(context, { tls, cores: null }, ALL, async (gateways) => {
-      for (const gateway of gateways) await wrkRequests(gateway, CONNECTIONS, WARM_UP_MS);
+      for (const gateway of gateways) await warmUp(gateway);
       await inRounds(context, gateways, (gateway) => requestRound(context, gateway, work));
       if (tls) {
         const count = context.amount(HTTP2_REQUESTS);
@@ -114,7 +116,7 @@ export async function flags(context: BenchContext): Promise<void> {
       const front = { tls, cores: 1, ...(cpus === undefined ? {} : { cpus }) };
       await together(context, front, starts, async (gateways) => {
         const load = cpus === undefined ? undefined : '1';
-        for (const gateway of gateways) await wrkRequests(gateway, CONNECTIONS, WARM_UP_MS, load);
+        for (const gateway of gateways) await warmUp(gateway, { cpus: load });
         await inRounds(context, gateways, async (gateway) => {
           const before = cpuOf(gateway.pid);
           const wrk = await wrkRequests(gateway, CONNECTIONS, context.amount(ROUND_MS), load);
@@ -216,9 +218,7 @@ export async function downloads(context: BenchContext): Promise<void> {
 export function garbage(context: BenchContext): Promise<void> {
   const front = { tls: false, cores: 1, nodeOptions: GARBAGE_OPTIONS };
   return together(context, front, [startHubgate, startFloor], async (gateways) => {
-    for (const gateway of gateways) {
-      await wrkRequests(gateway, GARBAGE_CONNECTIONS, WARM_UP_MS);
-    }
+    for (const gateway of gateways) await warmUp(gateway);
     await inRounds(context, gateways, async (gateway) => {
       await gateway.ask('start');
       const { answers } = await wrkRequests(gateway, GARBAGE_CONNECTIONS, GARBAGE_MS);
@@ -241,10 +241,9 @@ export async function cores(context: BenchContext): Promise<void> {
     const front = { tls: false, cores: workers, cpus: count === 1 ? '0' : '0-1' };
     await together(context, front, [startHubgate, startCurrentCaddy], async (gateways) => {
       const load = count === 1 ? '1' : '0-1';
+      // Each process compiles for itself.
       for (const gateway of gateways) {
-        // Each process compiles for itself, on the cores that are there.
-        const warmUpMs = Math.max(1, (workers ?? 1) / 2) * WARM_UP_MS;
-        await wrkRequests(gateway, CONNECTIONS, warmUpMs, load);
+        await warmUp(gateway, { cpus: load, processes: workers ?? 1 });
       }
       await inRounds(context, gateways, async (gateway) => {
         const durationMs = context.amount(ROUND_MS);
@@ -262,6 +261,17 @@ export async function cores(context: BenchContext): Promise<void> {
         ];
       });
     });
+  }
+}
+
+async function warmUp(
+  gateway: BenchGateway,
+  { cpus, processes = 1 }: { readonly cpus?: string | undefined; readonly processes?: number } = {},
+): Promise<void> {
+  const until = performance.now() + MAX_WARM_UP_MS;
+  let answers = 0;
+  while (answers < WARM_UP_REQUESTS * processes && performance.now() < until) {
+    answers += (await wrkRequests(gateway, CONNECTIONS, WARM_UP_STEP_MS, cpus)).answers;
   }
 }
 

@@ -84,7 +84,7 @@ class EventCounter {
     for (; at !== -1; at = bytes.indexOf(STAMP, at + STAMP.length)) {
       const end = bytes.indexOf(STAMP_END, at);
       if (end === -1) break;
-      const published = Number(bytes.latin1Slice(at + STAMP.length, end));
+      const published = Number(bytes.toString('latin1', at + STAMP.length, end));
       delays.push(Number(process.hrtime.bigint() / 1000n) - published);
       received += 1;
     }
