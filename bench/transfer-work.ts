@@ -185,8 +185,8 @@ function gitKinds(directory: string): Kind[] {
       run: async (gateway) => {
         await prepared;
         const target = join(directory, 'clone');
+        rmSync(target, { recursive: true, force: true });
         await git('clone', '-q', '--bare', urlOf(gateway, 'served.git'), target);
-        rmSync(target, { recursive: true });
       },
     },
     {
@@ -195,10 +195,10 @@ function gitKinds(directory: string): Kind[] {
       run: async (gateway) => {
         await prepared;
         const target = join(directory, 'pushed.git');
+        rmSync(target, { recursive: true, force: true });
         await git('init', '-q', '--bare', '-b', 'main', target);
         await git('-C', target, 'config', 'http.receivepack', 'true');
         await git('-C', work, 'push', '-q', urlOf(gateway, 'pushed.git'), 'main');
-        rmSync(target, { recursive: true });
       },
     },
   ];
@@ -225,21 +225,24 @@ function callKinds(context: BenchContext, message: string): Kind[] {
 async function inTurns(context: BenchContext, kind: Kind, all: Gateway[]): Promise<void> {
   const { port } = kind;
   const gateways = all.filter(({ ports }) => port === undefined || ports[port] !== 0);
-  const spent = gateways.map((): number[] => []);
+  const spent = new Map(gateways.map((gateway): [Gateway, number[]] => [gateway, []]));
   const rounds = context.amount(ROUNDS);
   for (let round = -WARM_UPS; round < rounds; round += 1) {
-    for (const [i, gateway] of gateways.entries()) {
+    for (const [gateway, figures] of spent) {
       const before = cpuOf(gateway.pid);
-      await kind.run(gateway).catch((error: unknown) => {
-        throw new Error(`${kind.name}, ${gateway.name}`, { cause: error });
-      });
-      if (round >= 0) spent[i]?.push((cpuOf(gateway.pid) - before) / 1000 / kind.amount);
+      try {
+        await kind.run(gateway);
+      } catch (error) {
+        spent.delete(gateway);
+        console.error(`  ${kind.name}, ${gateway.name}: failed, and is left out: ${String(error)}`);
+      }
+      if (round >= 0) figures.push((cpuOf(gateway.pid) - before) / 1000 / kind.amount);
     }
   }
-  for (const [i, { name }] of gateways.entries()) {
-    const sorted = (spent[i] ?? []).toSorted((one, other) => one - other);
-    context.note(kind.name, name, kind.unit, percentile(sorted, 0.5));
-    console.error(`    ${name}: ${sorted.map((one) => one.toFixed(3)).join(', ')}`);
+  for (const [{ name }, figures] of spent) {
+    figures.sort((one, other) => one - other);
+    context.note(kind.name, name, kind.unit, percentile(figures, 0.5));
+    console.error(`    ${name}: ${figures.map((one) => one.toFixed(3)).join(', ')}`);
   }
 }
 
