@@ -33,7 +33,7 @@ const KINDS: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   '/no-cache': { 'Cache-Control': 'no-cache' },
   '/private': { 'Cache-Control': 'private, max-age=60' },
   '/no-store': { 'Cache-Control': 'no-store' },
-  '/vary': { 'Cache-Control': 'public, max-age=60', Vary: 'Cookie, Authorization' },
+  '/vary': { 'Cache-Control': 'public, max-age=60', Vary: 'Cookie, Authorization, X-Api-Key' },
   '/sets': { 'Cache-Control': 'public, max-age=60', 'Set-Cookie': 'own=1' },
   '/account/style.css': { 'Cache-Control': 'max-age=60', 'Content-Type': 'text/css' },
 };
