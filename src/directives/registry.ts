@@ -1,7 +1,7 @@
 import type { HandlerKinds } from '../config/routes.ts';
 import { DirectiveTable } from '../hubfile/directive-table.ts';
 import { matchers } from '../matchers/registry.ts';
-import { type Directive, type HandlerDirective, invoke } from './directive.ts';
+import type { Directive, HandlerDirective } from './directive.ts';
 import { abort } from './abort.ts';
 import { bind } from './bind.ts';
 import { cache } from './cache.ts';
@@ -16,6 +16,7 @@ import { handleErrors } from './handle-errors.ts';
 import { handlePath } from './handle-path.ts';
 import { header } from './header.ts';
 import { intercept } from './intercept.ts';
+import { invoke } from './invoke.ts';
 import { log } from './log.ts';
 import { logAppend } from './log-append.ts';
 import { logName } from './log-name.ts';
