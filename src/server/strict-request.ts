@@ -196,11 +196,16 @@ class Fields {
 }
 
 /**
- * A complete request line. No method in the list is the end of another one, so the remainder of a line that
- * arrived in parts never matches.
+ * The methods of requests whose queries may contain bytes beyond ASCII. None of Node's methods ends with
+ * another one in this list, so the characters before a target name its method even if they directly follow
+ * the body of the request before it.
  */
-const REQUEST_LINE = /^((?:GET|HEAD|POST|PUT|DELETE|OPTIONS|QUERY) )(\S+)( HTTP\/1\.[01]\r?\n)/;
+const METHODS_WITH_QUERIES = ['GET', 'HEAD', 'POST', 'PUT', 'DELETE', 'OPTIONS', 'QUERY'];
+/** What follows the method in a complete request line. */
+const REST_OF_LINE = /^ (\S+)( HTTP\/1\.[01]\r?\n)/;
 
+/** Bytes of ` HTTP/1.1`, the spaces around it and the end of the line. */
+const MAX_VERSION_BYTES = 12;
 /** Bytes of a line that are searched for its method. */
 const MAX_LINE_BYTES = 8 * 1024;
 
@@ -210,23 +215,27 @@ const NOT_ENCODED = 'The request target has characters that must be percent-enco
 /**
  * Node's parser refuses bytes beyond ASCII in a target, but curl sends them in queries as they are typed. The
  * parser reports where it has stopped. This function returns the input from the beginning of that request
- * line on, with the query percent-encoded, for another parser. It returns the reason for a refusal if the
- * line was not complete in one read, or if the bytes are in the path or are not UTF-8. It returns null for
- * other errors.
+ * on, with the query percent-encoded, for another parser. It returns the reason for a refusal if the line
+ * was not complete in one read, or if the bytes are in the path or are not UTF-8. It returns null for other
+ * errors.
  */
 export function encodeRawQuery(error: Error): Buffer | string | null {
   if (codeOf(error) !== 'HPE_INVALID_URL') return null;
   const packet = packetOf(error);
-  const lineStart = startOfLine(error, packet);
-  const line = packet.toString('latin1', lineStart);
-  const [whole, method = '', target = '', version = ''] = REQUEST_LINE.exec(line) ?? [];
-  if (whole === undefined) return NOT_ENCODED;
+  const parsed = packet.toString('latin1', 0, bytesParsedOf(error));
+  // The parser has read a whole target whose form is wrong; another parser would stop there too.
+  if (parsed.endsWith(' ')) return null;
+  const space = parsed.lastIndexOf(' ');
+  const method = METHODS_WITH_QUERIES.find((name) => parsed.endsWith(name, space));
+  const rest = packet.toString('latin1', space, space + MAX_TARGET_BYTES + MAX_VERSION_BYTES);
+  const [matched, target = '', version = ''] = REST_OF_LINE.exec(rest) ?? [];
+  if (method === undefined || matched === undefined) return NOT_ENCODED;
   // Another parser would stop at the same position.
   if (isAscii(Buffer.from(target, 'latin1'))) return null;
   if (!isTargetText(target)) return NOT_ENCODED;
   if (!isUtf8(Buffer.from(target, 'latin1'))) return NOT_UTF8;
-  const fixed = Buffer.from(method + asciiTarget(target) + version, 'latin1');
-  return Buffer.concat([fixed, packet.subarray(lineStart + whole.length)]);
+  const fixed = Buffer.from(`${method} ${asciiTarget(target)}${version}`, 'latin1');
+  return Buffer.concat([fixed, packet.subarray(space + matched.length)]);
 }
 
 /** The input of a parser that has stopped. Node documents it for `clientError` but does not declare it. */
@@ -236,7 +245,11 @@ export function packetOf(error: Error): Buffer {
 
 /** The part of its input that a parser has not parsed. */
 export function unparsedOf(error: Error): Buffer {
-  return packetOf(error).subarray('bytesParsed' in error ? Number(error.bytesParsed) : 0);
+  return packetOf(error).subarray(bytesParsedOf(error));
+}
+
+function bytesParsedOf(error: Error): number {
+  return 'bytesParsed' in error ? Number(error.bytesParsed) : 0;
 }
 
 const EMPTY = Buffer.alloc(0);
@@ -249,6 +262,6 @@ export function lineOf(error: Error): string {
 }
 
 function startOfLine(error: Error, packet: Buffer): number {
-  const offset = 'bytesParsed' in error ? Number(error.bytesParsed) : 0;
+  const offset = bytesParsedOf(error);
   return offset === 0 ? 0 : packet.lastIndexOf('\n', offset - 1) + 1;
 }

@@ -45,11 +45,22 @@ describe('bytes beyond ASCII in a request target', () => {
         request('/plain?x'),
         [post, 'def'],
         [post, PAUSE, 'def'],
-        [PAUSE, request(raw('/c?ß'))],
+        // The gateway answers before the body, whose end then arrives with the next request.
+        [post],
+        [`def${request(raw('/c?ß'))}`],
+        [PAUSE, request(raw('/d?ø'))],
       ]);
       assert.deepEqual(
         answers.map(({ status, body }) => `${status} ${body}`),
-        ['200 %C3%BC', '200 x', '200 %C3%A9', '200 %C3%A9', '200 %C3%9F'],
+        [
+          '200 %C3%BC',
+          '200 x',
+          '200 %C3%A9',
+          '200 %C3%A9',
+          '200 %C3%A9',
+          '200 %C3%9F',
+          '200 %C3%B8',
+        ],
       );
     });
   }
