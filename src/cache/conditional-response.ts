@@ -1,8 +1,8 @@
 import {
   type ByteRange,
   evaluateConditions,
-  requestedRange,
   parseHttpDate,
+  requestedRange,
 } from '../http/conditions.ts';
 import type { Exchange, ResponseHead } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';

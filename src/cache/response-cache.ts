@@ -1,17 +1,18 @@
+import type { BodyMemory } from '../coalescing/arriving-body.ts';
+import { type Flight, type Outcome, RequestCoalescer } from '../coalescing/request-coalescer.ts';
 import { HttpError } from '../http/errors.ts';
 import type { Exchange, Expand, Handler, Next } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { Scheduler } from '../kernel/scheduler.ts';
-import type { BodyMemory } from '../coalescing/arriving-body.ts';
-import { type Flight, type Outcome, RequestCoalescer } from '../coalescing/request-coalescer.ts';
 import { Admission, type ShareableResponse } from './admission.ts';
+import { type CacheLookup, cacheLookup, shortened, variantKey } from './cache-key.ts';
 import { addCacheStatus, withoutConditions } from './conditional-response.ts';
-import { type CacheLookup, cacheLookup } from './cache-key.ts';
-import { sendArriving, sendStored } from './send-response.ts';
 import { changedNames } from './purge-names.ts';
 import type { ResponseCaches } from './response-caches.ts';
 import type { ResponseStore } from './response-store.ts';
+import { sendArriving, sendStored } from './send-response.ts';
+import { dropFieldsForCaches, isOfKnownClient } from './storage-policy.ts';
 import {
   hasValidator,
   helpsAfterError,
@@ -19,8 +20,6 @@ import {
   reuseOf,
   type StoredResponse,
 } from './stored-response.ts';
-import { dropFieldsForCaches, isOfKnownClient } from './storage-policy.ts';
-import { shortened, variantKey } from './variant.ts';
 
 /** How long a request waits for the response to another one, in milliseconds. */
 const MAX_WAIT_MS = 30_000;

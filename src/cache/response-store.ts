@@ -1,8 +1,8 @@
 import type { HeaderList } from '../http/header-list.ts';
 import type { Budget, Scheduler, Task } from '../kernel/scheduler.ts';
 import { addTo, deleteFrom } from '../kernel/set-map.ts';
-import { sizeOf, type StoredResponse } from './stored-response.ts';
-import { variantKey } from './variant.ts';
+import { variantKey } from './cache-key.ts';
+import { type StoredResponse, sizeOf } from './stored-response.ts';
 
 /** Variants of one URL. Beyond this limit, the one that was stored first is evicted. */
 const MAX_VARIANTS = 32;

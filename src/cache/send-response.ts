@@ -1,8 +1,8 @@
+import { type ArrivingBody, sendWhole } from '../coalescing/arriving-body.ts';
 import type { Exchange } from '../http/exchange.ts';
 import { HeaderList } from '../http/header-list.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { addCacheStatus, answerHead } from './conditional-response.ts';
-import { type ArrivingBody, sendWhole } from '../coalescing/arriving-body.ts';
 import { WRITTEN_AT_ONCE_BYTES } from './response-store.ts';
 import { ageOf, type StoredResponse, timeLeft } from './stored-response.ts';
 

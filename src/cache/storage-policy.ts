@@ -11,7 +11,7 @@ import {
   TARGETED_FIELDS,
   targetedDirectives,
 } from './cache-control.ts';
-import { type Freshness, freshnessOf, type FreshnessRules } from './freshness.ts';
+import { type Freshness, type FreshnessRules, freshnessOf } from './freshness.ts';
 
 /** The parts of a request to the app that decide about storing. */
 export interface StoringRequest {

@@ -1,5 +1,5 @@
-import type { HeaderList } from '../http/header-list.ts';
 import type { ResponseHead } from '../http/exchange.ts';
+import type { HeaderList } from '../http/header-list.ts';
 import type { Freshness } from './freshness.ts';
 import { isOfKnownClient } from './storage-policy.ts';
 
