@@ -1,15 +1,10 @@
 // What a gateway could reach at best for stored responses: Node alone, with the bytes of a hit. Takes `port app-port
 // [certificate key]`.
-import { readFileSync } from 'node:fs';
-import { createServer } from 'node:http';
-import {
-  createServer as createHttp2Server,
-  type IncomingHttpHeaders,
-  type ServerHttp2Stream,
-} from 'node:http2';
-import { createServer as createTlsServer } from 'node:tls';
+import type { RequestListener } from 'node:http';
+import type { IncomingHttpHeaders, ServerHttp2Stream } from 'node:http2';
+import { serve } from './bare-server.ts';
 
-const [port = '0', _appPort, certificate, key] = process.argv.slice(2);
+const [port, _appPort, certificate, key] = process.argv.slice(2);
 const small = Buffer.alloc(1024, 'x');
 const page = Buffer.alloc(20 * 1024, 'z');
 const fields = {
@@ -20,12 +15,11 @@ const fields = {
   'Cache-Status': 'hubgate; hit; ttl=86399',
 };
 
-const plain = createServer((request, response) => {
+const onRequest: RequestListener = (request, response) => {
   const body = request.url === '/page' ? page : small;
   response.writeHead(200, { ...fields, 'Content-Length': body.length });
   response.end(body);
-});
-plain.keepAliveTimeout = 60_000;
+};
 
 function onStream(stream: ServerHttp2Stream, { ':path': path }: IncomingHttpHeaders): void {
   const body = path === '/page' ? page : small;
@@ -33,16 +27,4 @@ function onStream(stream: ServerHttp2Stream, { ':path': path }: IncomingHttpHead
   stream.end(body);
 }
 
-if (certificate === undefined || key === undefined) {
-  plain.listen(Number(port), '127.0.0.1');
-} else {
-  const http2 = createHttp2Server().on('stream', onStream);
-  createTlsServer(
-    { cert: readFileSync(certificate), key: readFileSync(key), ALPNProtocols: ['h2', 'http/1.1'] },
-    (socket) => {
-      const server = socket.alpnProtocol === 'h2' ? http2 : plain;
-      server.emit('connection', socket);
-    },
-  ).listen(Number(port), '127.0.0.1');
-}
-process.on('SIGTERM', () => process.exit());
+serve({ port, certificate, key, onRequest, onStream });

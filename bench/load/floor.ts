@@ -1,13 +1,12 @@
 // The least that a proxy on this Node costs: Node's own servers, and the HTTP client that hubgate uses,
 // with nothing in between. Takes `port app-port [certificate key]`; with a certificate it speaks TLS, HTTP/1.1 and
 // HTTP/2. Below /.well-known/ it opens a stream of events instead, and sends nothing on it.
-import { readFileSync } from 'node:fs';
-import { createServer, type RequestListener } from 'node:http';
-import { createServer as createHttp2Server, type ServerHttp2Stream } from 'node:http2';
-import { createServer as createTlsServer } from 'node:tls';
+import type { RequestListener } from 'node:http';
+import type { ServerHttp2Stream } from 'node:http2';
 import { Pool } from 'undici';
+import { serve } from './bare-server.ts';
 
-const [port = '0', appPort = '0', certificate, key] = process.argv.slice(2);
+const [port, appPort = '0', certificate, key] = process.argv.slice(2);
 const pool = new Pool(`http://127.0.0.1:${appPort}`, { pipelining: 1 });
 
 interface Answer {
@@ -60,18 +59,4 @@ function onStream(stream: ServerHttp2Stream, fields: NodeJS.Dict<string | string
   });
 }
 
-const plain = createServer(onRequest);
-plain.keepAliveTimeout = 60_000;
-if (certificate === undefined || key === undefined) {
-  plain.listen(Number(port), '127.0.0.1');
-} else {
-  const http2 = createHttp2Server().on('stream', onStream);
-  createTlsServer(
-    { cert: readFileSync(certificate), key: readFileSync(key), ALPNProtocols: ['h2', 'http/1.1'] },
-    (socket) => {
-      const server = socket.alpnProtocol === 'h2' ? http2 : plain;
-      server.emit('connection', socket);
-    },
-  ).listen(Number(port), '127.0.0.1');
-}
-process.on('SIGTERM', () => process.exit());
+serve({ port, certificate, key, onRequest, onStream });
