@@ -1,12 +1,23 @@
-// Imported into a gateway by a test that counts its garbage. Responds to `start` and to `stop` over the channel
-// of the process; the second response is the number of bytes that V8 has allocated in the heap in between.
+// Imported into a gateway by a test that counts its garbage and its objects. Responds to orders over the channel
+// of the process: to `start` and `stop`, whose response is the number of bytes that V8 has allocated in the heap
+// in between, and to `objects` with the number of objects in the heap that are in use.
 
-import { GCProfiler, getHeapStatistics } from 'node:v8';
+import { GCProfiler, getHeapSnapshot, getHeapStatistics } from 'node:v8';
 
 let profiler = new GCProfiler();
 let before = 0;
 
+async function countObjects() {
+  let head = '';
+  for await (const chunk of getHeapSnapshot()) if (head.length < 10_000) head += chunk;
+  return Number(/"node_count":(\d+)/.exec(head)?.[1]);
+}
+
 process.on('message', (order) => {
+  if (order === 'objects') {
+    void countObjects().then((count) => process.send(count));
+    return;
+  }
   if (order === 'start') {
     profiler = new GCProfiler();
     profiler.start();
