@@ -1,20 +1,15 @@
-// Node allocates a buffer outside the heap for each piece of a request body, up to 64 KiB. If the garbage
-// collector has to release this memory, it is never in the CPU cache, its pages are mapped again and again,
-// and V8 marks the whole heap: more than half of an upload's CPU time. So the memory of a piece is released
-// as soon as the system has accepted the piece.
+// Node allocates a buffer outside the heap for each piece of a request body, up to 64 KiB. The memory of a
+// piece is released as soon as the system has accepted the piece: http/free-memory.ts.
 
 import { Socket } from 'node:net';
 import type { Readable } from 'node:stream';
-import { MessageChannel } from 'node:worker_threads';
+import { freeMemory } from '../http/free-memory.ts';
 import { hasSent } from '../http/writable-stream.ts';
 
 /** From this size on, the memory of a piece is worth releasing individually. */
 const LEAST_RELEASED_BYTES = 8 * 1024;
 /** Bytes of pieces from one turn of the event loop that are written to an upstream at once. */
 const GATHERED_BYTES = 64 * 1024;
-/** It delivers nothing: memory that is transferred to a closed port is freed at once. */
-const { port1: closedPort } = new MessageChannel();
-closedPort.close();
 
 type Done = (error?: Error | null) => void;
 
@@ -78,7 +73,7 @@ class UpstreamWrites {
     if (!(buffer instanceof ArrayBuffer)) return;
     this.#owned.delete(buffer);
     this.#releasedBytes += piece.length;
-    closedPort.postMessage(null, [buffer]);
+    freeMemory(buffer);
   }
 }
 

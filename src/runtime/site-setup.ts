@@ -30,7 +30,7 @@ import {
 import { siteLabel, METRICS_TYPE } from './metrics.ts';
 import type { ReadyHubs } from './hub-setup.ts';
 import type { Resources } from './resources.ts';
-import type { CacheContext } from '../cache/cache-context.ts';
+import type { CacheContext } from '../cache/response-caches.ts';
 import { purgeName, purgeNameOf } from '../cache/purge-names.ts';
 import { createTopicOf } from '../client/page-topics.ts';
 import { DATA_FIELD, PUBLISH_FIELD } from '../discovery/hub-publish.ts';

@@ -2,9 +2,13 @@
 // an upstream reads from a stream of its own. The stream is created when it is first read, and the next
 // attempt gets everything that the previous one did not read. A client that sends nothing, or an upstream
 // that reads nothing, is detected here.
+//
+// The pieces of an HTTP/2 body are views of the memory into which Node has read many frames. They are copied, and
+// that memory is freed at the end of the turn: http/free-memory.ts.
 
 import { Readable } from 'node:stream';
 import type { BodyLease, LeasedBody, WaitLimit } from '../http/exchange.ts';
+import { freeMemory } from '../http/free-memory.ts';
 import { HubgateError } from '../kernel/error.ts';
 
 /**
@@ -22,6 +26,7 @@ const GATHERED_BYTES = 16 * 1024;
 export class ClientBody extends Readable implements LeasedBody {
   consumed = false;
   readonly #source: Readable;
+  readonly #isView: boolean;
   readonly #loan: BodyLease | null;
   readonly #silence: WaitWatch | null;
   readonly #stall: WaitWatch | null;
@@ -32,12 +37,19 @@ export class ClientBody extends Readable implements LeasedBody {
   #gatheredBytes = 0;
 
   /**
+   * @param isView its pieces are views of what an HTTP/2 session has read, and nothing else reads the source
    * @param silence how long the client may send nothing while the reader wants more
    * @param loan null for the last reader: what it leaves is read and discarded
    */
-  constructor(source: Readable, silence: WaitLimit | null, loan: BodyLease | null) {
+  constructor(
+    source: Readable,
+    isView: boolean,
+    silence: WaitLimit | null,
+    loan: BodyLease | null,
+  ) {
     super({ highWaterMark: MAX_BUFFERED_BYTES });
     this.#source = source;
+    this.#isView = isView;
     this.#loan = loan;
     const stall = loan?.stall ?? null;
     const end = (error: Error): void => void this.destroy(error);
@@ -90,14 +102,15 @@ export class ClientBody extends Readable implements LeasedBody {
   readonly #onData = (chunk: Buffer): void => {
     this.consumed = true;
     this.#silence?.end();
+    if (this.#isView) sessionReads.copied(chunk);
     if (!this.#isGathering) {
       this.#isGathering = true;
       // Not `process.nextTick`: Node runs its callbacks between the chunks of one packet.
       afterTurn(this.#onTurn);
-      this.#handOn(chunk);
+      this.#handOn(this.#isView ? joined([chunk], chunk.length) : chunk);
       return;
     }
-    if (chunk.length >= GATHERED_BYTES) {
+    if (chunk.length >= GATHERED_BYTES && !this.#isView) {
       // Too large to be worth a copy.
       this.#handOnGathered();
       this.#handOn(chunk);
@@ -123,7 +136,7 @@ export class ClientBody extends Readable implements LeasedBody {
 
   #handOnGathered(): void {
     if (this.#gathered.length === 0 || this.destroyed) return;
-    const bytes = Buffer.concat(this.#gathered, this.#gatheredBytes);
+    const bytes = joined(this.#gathered, this.#gatheredBytes);
     this.#gathered = [];
     this.#gatheredBytes = 0;
     this.#handOn(bytes);
@@ -156,9 +169,78 @@ function runDue(): void {
   const tasks = due;
   due = [];
   for (const task of tasks) task();
+  sessionReads.free();
 }
 
+/** Bytes of the head of an HTTP/2 frame (RFC 9113 §4.1). */
+const FRAME_HEAD_BYTES = 9;
+/** Less memory is not worth freeing individually. */
+const LEAST_FREED_BYTES = 8 * 1024;
+/** Pieces of one memory that are remembered. With more, the garbage collector frees it. */
+const MAX_PIECES = 64;
+
+/** The memory of what HTTP/2 sessions have read. */
+class SessionReads {
+  /** The ends of the pieces that have been copied, by their beginnings. */
+  readonly #pieces = new WeakMap<ArrayBuffer, Map<number, number>>();
+  /** Memory with pieces of this turn. */
+  readonly #touched = new Set<ArrayBuffer>();
+  #freedBytes = 0;
+
+  /** Bytes that were freed here and not by the garbage collector. */
+  get freedBytes(): number {
+    return this.#freedBytes;
+  }
+
+  /** Declares that a piece of a body is read, and copied by the end of the turn. */
+  copied({ buffer, byteOffset, length }: Buffer): void {
+    if (!(buffer instanceof ArrayBuffer) || buffer.byteLength < LEAST_FREED_BYTES) return;
+    if (length === 0) return;
+    let pieces = this.#pieces.get(buffer);
+    if (pieces === undefined) {
+      pieces = new Map();
+      this.#pieces.set(buffer, pieces);
+    }
+    if (pieces.size < MAX_PIECES) pieces.set(byteOffset, byteOffset + length);
+    this.#touched.add(buffer);
+  }
+
+  /** Frees what has been copied as a whole. The session has parsed all of it, because its pieces were read. */
+  free(): void {
+    for (const memory of this.#touched) {
+      if (!this.#isCopied(memory)) continue;
+      this.#freedBytes += memory.byteLength;
+      freeMemory(memory);
+    }
+    this.#touched.clear();
+  }
+
+  /**
+   * Between two pieces there is exactly the head of a frame. Anything else could be a piece that another
+   * reader has not copied yet.
+   */
+  #isCopied(memory: ArrayBuffer): boolean {
+    const pieces = this.#pieces.get(memory);
+    let end: number | undefined = 0;
+    while (end !== undefined && end < memory.byteLength) {
+      end = pieces?.get(end) ?? pieces?.get(end + FRAME_HEAD_BYTES);
+    }
+    return end === memory.byteLength;
+  }
+}
+
+/** Of all HTTP/2 sessions in this process. */
+export const sessionReads = new SessionReads();
+
 function ignore(): void {}
+
+/** A copy in memory of its own, which can be freed individually; `Buffer.concat` may take it from a pool. */
+function joined(chunks: readonly Buffer[], length: number): Buffer {
+  const bytes = Buffer.allocUnsafeSlow(length);
+  let end = 0;
+  for (const chunk of chunks) end += chunk.copy(bytes, end);
+  return bytes;
+}
 
 /**
  * Measures waits that begin and end with every piece of a body. There is one timer, whose deadline is checked

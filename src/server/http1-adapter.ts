@@ -22,6 +22,7 @@ export class Http1Adapter implements ProtocolAdapter {
   readonly headers: HeaderList;
   readonly hasBody: boolean;
   readonly body: Readable;
+  readonly isBodyView = false;
   readonly #request: IncomingMessage;
   readonly #response: ServerResponse;
   readonly #leaveConnection: LeaveConnection | null;

@@ -28,6 +28,7 @@ export class Http2Adapter implements ProtocolAdapter {
   readonly headers: HeaderList;
   readonly hasBody: boolean;
   readonly body: Readable;
+  readonly isBodyView: boolean;
   readonly #stream: ServerHttp2Stream;
   /** Trailer fields of the request. */
   #trailers: readonly string[] = [];
@@ -38,6 +39,7 @@ export class Http2Adapter implements ProtocolAdapter {
   constructor({ stream, rawHeaders, body, target }: Http2Request) {
     this.#stream = stream;
     this.body = body;
+    this.isBodyView = body === stream;
     const { method, authority, headers } = readHttp2Head(rawHeaders);
     this.method = method;
     this.target = target.target;

@@ -111,7 +111,7 @@ export class ServerExchange extends ExchangeResponse implements Exchange {
     const silence = this.#silence();
     // There is nothing to wait for if the body has ended or will not arrive.
     const isPlain = silence === null || body.readableEnded || this.#isSilent;
-    this.#body = isPlain ? body : new ClientBody(body, silence, null);
+    this.#body = isPlain ? body : new ClientBody(body, this.#adapter.isBodyView, silence, null);
     return this.#body;
   }
 
@@ -124,8 +124,8 @@ export class ServerExchange extends ExchangeResponse implements Exchange {
     // A body that was requested earlier already has the limit for silence.
     const leased =
       this.#body === null
-        ? new ClientBody(this.#adapter.body, this.#silence(), loan)
-        : new ClientBody(this.#body, null, loan);
+        ? new ClientBody(this.#adapter.body, this.#adapter.isBodyView, this.#silence(), loan)
+        : new ClientBody(this.#body, false, null, loan);
     if (this.#leased?.consumed !== true) this.#leased = leased;
     return leased;
   }
@@ -283,6 +283,8 @@ export interface ProtocolAdapter {
   readonly hasBody: boolean;
   /** The source of the body. */
   readonly body: Readable;
+  /** Its pieces are views of what an HTTP/2 session has read, and nobody else reads it. */
+  readonly isBodyView: boolean;
   /** Trailer fields of the request; complete once its body has ended. */
   trailers(): HeaderList;
   /** Whether the client has left before the response was complete. */

@@ -7,7 +7,7 @@ import type { Logger } from '../kernel/log.ts';
 import type { Scheduler } from '../kernel/scheduler.ts';
 import type { BodyMemory } from '../coalescing/arriving-body.ts';
 import type { RequestSharing } from '../proxy/shared-forwarding.ts';
-import type { CacheContext } from '../cache/cache-context.ts';
+import type { CacheContext } from '../cache/response-caches.ts';
 import type { UpstreamRegistry } from '../proxy/upstreams.ts';
 import type { ConditionRegistry } from './text-pattern.ts';
 import type { HidesFile } from './site-files.ts';

@@ -105,7 +105,8 @@ interface Probed {
 async function startProbed(test: TestContext, site: string): Promise<Probed> {
   const storage = await mkdtemp(join(tmpdir(), 'hubgate-counts-'));
   const file = join(storage, 'Hubfile');
-  await writeFile(file, `{\n\tstorage ${storage}\n\tadmin off\n}\n${site}`);
+  const options = `storage ${storage}\n\tadmin off\n\tauto_https disable_redirects`;
+  await writeFile(file, `{\n\t${options}\n}\n${site}`);
   const execArgv = [...HEAP, '--import', PROBE];
   const gateway = fork(cli, ['run', '--no-watch', '--config', file], { execArgv, silent: true });
   test.after(async () => {
@@ -119,7 +120,10 @@ async function startProbed(test: TestContext, site: string): Promise<Probed> {
       if (output.includes('Listening on')) gateway.emit('listening');
     });
   }
+  const onExit = (): void => void gateway.emit('error', new Error(output));
+  gateway.once('exit', onExit);
   await once(gateway, 'listening');
+  gateway.off('exit', onExit);
   return { gateway, storage };
 }
 

@@ -1,4 +1,4 @@
-import type { CacheContext } from '../../src/cache/cache-context.ts';
+import type { CacheContext } from '../../src/cache/response-caches.ts';
 import { purgeNameOf } from '../../src/cache/purge-names.ts';
 import { ResponseCaches } from '../../src/cache/response-caches.ts';
 import { requestUrl } from '../../src/http/request-path.ts';

@@ -214,7 +214,7 @@ describe('a body that is lent to a reader', () => {
 const BUFFER_BYTES = 64 * 1024;
 
 function lend(source: Readable, loan: Partial<BodyLease> = {}): ClientBody {
-  return new ClientBody(source, null, { onWanted: () => {}, stall: null, ...loan });
+  return new ClientBody(source, false, null, { onWanted: () => {}, stall: null, ...loan });
 }
 
 /** Lent to a reader who may take nothing for `stallMs`. */
@@ -223,7 +223,11 @@ function lendFor(stallMs: number, silenceMs: number | null = null) {
   const stall = { limitMs: stallMs, clock, over: () => new Error('not taken') };
   const silence =
     silenceMs === null ? null : { limitMs: silenceMs, clock, over: () => new Error('silent') };
-  return { source, clock, body: new ClientBody(source, silence, { onWanted: () => {}, stall }) };
+  return {
+    source,
+    clock,
+    body: new ClientBody(source, false, silence, { onWanted: () => {}, stall }),
+  };
 }
 
 function start(): {
@@ -238,7 +242,7 @@ function start(): {
     silent += 1;
     return new HttpError(408, 'silent');
   };
-  const body = new ClientBody(source, { limitMs: LIMIT_MS, clock, over }, null);
+  const body = new ClientBody(source, false, { limitMs: LIMIT_MS, clock, over }, null);
   return { source, body, clock, silent: () => silent };
 }
 
