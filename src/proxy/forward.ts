@@ -253,13 +253,17 @@ class ForwardHandler implements Dispatcher.DispatchHandler, Source, FlowListener
 
   onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
     const body = this.#body;
+    upstreamReads.delivered(chunk);
     if (body === null) {
       this.#discarded += chunk.length;
       if (this.#discarded > MAX_DISCARDED_BYTES) this.#finish(controller);
       return;
     }
     if (body.destroyed) controller.abort(abortReason());
-    else this.#flow?.write(chunk);
+    else {
+      this.#flow?.write(chunk);
+      if (this.#flow?.isHeld === false) upstreamReads.continued(chunk);
+    }
   }
 
   pause(): void {

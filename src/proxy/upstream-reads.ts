@@ -29,6 +29,19 @@ const MAX_SPARE_BYTES = 3 * 1024 * 1024;
 /** From this size on, a read is worth a reusable buffer, however little of it is filled. */
 const LEAST_REUSED_BYTES = NARROW_READ_BYTES / 4;
 
+/** What a reusable buffer contains. */
+interface Read {
+  readonly bytes: number;
+  /** Parts of a response in it that the parser has delivered and that have not been sent. */
+  unsent: number;
+  /** The parser has delivered the last byte. */
+  isParsed: boolean;
+}
+
+/** Between the bytes of two chunks, without extensions, as far as it has arrived; or after the last chunk. */
+const FRAMING = /^\r(?:\n(?:[0-9A-Fa-f]{0,8}(?:\r\n?)?|0\r\n\r\n?))?$/;
+const MAX_FRAMING_BYTES = 12;
+
 interface UpstreamSocketOptions {
   readonly onread: OnReadOpts;
   readonly highWaterMark: undefined;
@@ -49,8 +62,7 @@ class UpstreamReads {
     [READ_BYTES, []],
     [NARROW_READ_BYTES, []],
   ]);
-  /** The number of bytes that each reusable buffer last contained. */
-  readonly #filled = new WeakMap<ArrayBufferLike, number>();
+  readonly #reads = new WeakMap<ArrayBufferLike, Read>();
   #made = 0;
   #waiting = 0;
   #bodies = 0;
@@ -99,19 +111,50 @@ class UpstreamReads {
   };
 
   /**
-   * Writes a chunk of a response to `body`. If the chunk is a whole large read, its buffer is reused when it
-   * has been sent, unless the body may keep a part of it.
+   * Declares a chunk that a parser has found in a read. A response of unknown length has several chunks in one
+   * read, whose buffer is reused when all of them have been sent by {@link pass}.
+   */
+  delivered(chunk: Buffer): void {
+    const read = this.#reads.get(chunk.buffer);
+    if (read === undefined) return;
+    read.unsent += 1;
+    read.isParsed = endOf(chunk) === read.bytes;
+  }
+
+  /**
+   * Declares that the parser has not been paused since it delivered a chunk, so it also parses what follows
+   * the chunk. Nothing of the response does if only the framing of the next chunk follows (RFC 9112 §7.1).
+   */
+  continued(chunk: Buffer): void {
+    const { buffer } = chunk;
+    const read = this.#reads.get(buffer);
+    if (read === undefined || read.isParsed || read.bytes - endOf(chunk) > MAX_FRAMING_BYTES)
+      return;
+    const rest = Buffer.from(buffer, endOf(chunk), read.bytes - endOf(chunk));
+    if (!FRAMING.test(rest.toString('latin1'))) return;
+    read.isParsed = true;
+    if (read.unsent === 0) this.#keep(Buffer.from(buffer));
+  }
+
+  /**
+   * Writes a chunk of a response to `body`. If the chunk is a whole large read, or the last delivered part of
+   * one that has not been sent, the buffer is reused when it has been sent, unless the body may keep a part of
+   * it.
    *
    * @param taken called when the body has accepted it, or has failed
    */
   pass(chunk: Buffer, body: Writable, taken: (error?: Error | null) => void): void {
-    if (this.#filled.get(chunk.buffer) !== chunk.length || !givesBack(body)) {
+    const read = this.#reads.get(chunk.buffer);
+    if (read === undefined || !givesBack(body)) {
       body.write(chunk, taken);
       return;
     }
+    const isWhole = read.bytes === chunk.length;
     body.write(chunk, (error) => {
       taken(error);
-      if (hasSent(body, error)) this.#keep(Buffer.from(chunk.buffer));
+      if (!hasSent(body, error)) return;
+      read.unsent -= 1;
+      if (isWhole || (read.isParsed && read.unsent === 0)) this.#keep(Buffer.from(chunk.buffer));
     });
   }
 
@@ -136,7 +179,7 @@ class UpstreamReads {
     const size = bytes <= NARROW_READ_BYTES ? NARROW_READ_BYTES : READ_BYTES;
     const filled = this.#spare.get(size)?.pop() ?? this.#make(size);
     this.#landing.copy(filled, 0, 0, bytes);
-    this.#filled.set(filled.buffer, bytes);
+    this.#reads.set(filled.buffer, { bytes, unsent: 0, isParsed: false });
     return bytes < filled.length ? filled.subarray(0, bytes) : filled;
   }
 
@@ -153,6 +196,10 @@ class UpstreamReads {
 
 /** For all upstreams in this process. */
 export const upstreamReads = new UpstreamReads();
+
+function endOf({ byteOffset, length }: Buffer): number {
+  return byteOffset + length;
+}
 
 /** Node calls it as a method of the socket that has read. */
 function readBy(copy: (bytes: number) => Buffer): OnReadOpts['callback'] {
