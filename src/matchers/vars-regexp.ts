@@ -57,9 +57,11 @@ const syntax: ConditionSyntax<VarsRegexpCondition> = {
 
 /** A variable that is not set is empty. */
 function compile({ name, variable, pattern }: VarsRegexpCondition): Predicate {
-  const capture = capturing(pattern, name);
+  const capture = capturing(pattern, name, true);
   const key = variableKey(variable);
   return (exchange) => {
+    // Whatever set it may have looked at who asks.
+    exchange.dependsOn?.('client');
     const value = variable.includes('{')
       ? expandPlaceholders(variable, exchange)
       : (exchange.variables.get(key) ?? '');

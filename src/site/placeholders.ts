@@ -35,11 +35,24 @@ export const expandPlaceholders: Expand = (template, exchange, response, encode,
  * A response in which this placeholder is used may not be for others. Handlers before a cache may have set a variable
  * by anything.
  */
-function noteDependence(name: string, { dependsOn }: Exchange): void {
+function noteDependence(name: string, exchange: Exchange): void {
+  const { dependsOn } = exchange;
   if (dependsOn === undefined) return;
   if (name.startsWith('header.')) dependsOn({ field: name.slice('header.'.length) });
   else if (name.startsWith('cookie.')) dependsOn({ field: 'cookie' });
   else if (name.startsWith('vars.') || OF_CLIENT.has(name)) dependsOn('client');
+  else if (name.startsWith('re.') && isCapturedFromClient(name, exchange)) dependsOn('client');
+}
+
+/** The key among the variables of a request that says whose text was captured. It is no placeholder. */
+export function clientCaptures(prefix: string): string {
+  return `${prefix} of the client`;
+}
+
+/** Whether the value of `{re.…}` was captured from a text that may differ between clients. */
+function isCapturedFromClient(placeholder: string, { variables }: Exchange): boolean {
+  const prefix = placeholder.slice(0, placeholder.lastIndexOf('.'));
+  return variables.has(clientCaptures(prefix));
 }
 
 /** The key of a `vars` variable among those of the exchange. */

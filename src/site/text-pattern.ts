@@ -2,7 +2,7 @@ import { compileGlob, type GlobPiece } from '../kernel/glob.ts';
 import { decodePath, mergeSlashes } from '../http/request-path.ts';
 import type { Exchange } from '../http/exchange.ts';
 import { PLACEHOLDER } from './placeholder-names.ts';
-import { expandPlaceholders } from './placeholders.ts';
+import { clientCaptures, expandPlaceholders } from './placeholders.ts';
 import { compilePattern, matchable } from '../http/linear-regexp.ts';
 import type { ConditionData, MatchCondition, RequestMatcher } from '../config/routes.ts';
 import type { HidesFile } from './site-files.ts';
@@ -128,11 +128,13 @@ function isOnlyStar(pieces: readonly GlobPiece[]): boolean {
  * Tests a text; what the groups capture becomes `{re.N}`, and with a name `{re.NAME.N}` as well. A group
  * `(?P<word>…)` is `{re.word}` too.
  *
+ * @param isOfClient the text may differ between clients that request the same URL
  * @throws HubgateError `invalid-pattern`; the function throws an HttpError 431 for a text that is too long
  */
 export function capturing(
   pattern: string,
   name: string | null,
+  isOfClient: boolean,
 ): (text: string, at: Exchange) => boolean {
   const compiled = compilePattern(pattern);
   const prefixes = name === null ? ['re'] : ['re', `re.${name}`];
@@ -140,6 +142,8 @@ export function capturing(
     const groups = compiled.match(matchable(text));
     if (groups === null) return false;
     for (const prefix of prefixes) {
+      if (isOfClient) variables.set(clientCaptures(prefix), '');
+      else variables.delete(clientCaptures(prefix));
       for (const [index, group] of groups.entries()) variables.set(`${prefix}.${index}`, group);
       for (const [word, index] of compiled.named) {
         variables.set(`${prefix}.${word}`, groups[index] ?? '');

@@ -276,13 +276,23 @@ describe('cache, with signed-in users', () => {
       `map {header.X-Field} {who} {\nevil evil\ndefault good\n}\nrewrite * /{who}\n${toApp}`,
       `vars who {header.X-Field}\nrewrite * /{vars.who}\n${toApp}`,
       `rewrite * /{vars.before}\n${toApp}`,
+      `rewrite * /{re.field.1}\n${toApp}`,
+      `${toApp} {\nheader_down X-A {re.variable.1}\n}`,
+      `@evil vars_regexp before evil\nrespond @evil evil\nrespond good`,
       `${toApp} {\nheader_down X-A {header.X-Field}\n}`,
       `${toApp} {\nrewrite /{header.X-Field}\n}`,
       '@evil expression `{header.X-Field} == "evil"`\nrespond @evil evil\nrespond good',
     ];
+    const before = [
+      'vars before {header.X-Field}',
+      '@field header_regexp field X-Field ^(.*)$',
+      '@variable vars_regexp variable before ^(.*)$',
+      'header @field X-Seen yes',
+      'header @variable X-Seen yes\n',
+    ].join('\n');
     const lines = routes.map(
       (route, index) =>
-        `handle /${index}* {\nroute {\nvars before {header.X-Field}\ncache {\nttl 1m\n}\n${route}\n}\n}\n`,
+        `handle /${index}* {\nroute {\n${before}cache {\nttl 1m\n}\n${route}\n}\n}\n`,
     );
     await startGateway(test, `http://127.0.0.1:${port} {\n${lines.join('')}}\n`);
     for (const [index, route] of routes.entries()) {

@@ -42,7 +42,7 @@ export function path(condition: PathCondition): Predicate {
 }
 
 export function pathRegexp(condition: PathRegexpCondition): Predicate {
-  const capture = capturing(condition.pattern, condition.name);
+  const capture = capturing(condition.pattern, condition.name, false);
   return (exchange) => capture(matchedPath(exchange), exchange);
 }
 
@@ -64,7 +64,7 @@ export function header(condition: HeaderCondition): Predicate {
 }
 
 export function headerRegexp(condition: HeaderRegexpCondition): Predicate {
-  const capture = capturing(condition.pattern, condition.name);
+  const capture = capturing(condition.pattern, condition.name, true);
   return (exchange) => {
     exchange.dependsOn?.({ field: condition.header });
     return exchange.headers
