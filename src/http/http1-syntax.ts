@@ -1,0 +1,240 @@
+// The syntax of HTTP/1.1 messages (RFC 9112), for the connections of clients and for those to upstreams. It is as
+// strict as the grammar of the RFC, because two readers that forgive different mistakes can be made to disagree
+// about where a message ends (§11.2): lines end with CRLF and never with LF alone, there is no line folding, no
+// white space before a colon, and no control character in a value.
+
+import { HubgateError } from '../kernel/error.ts';
+
+/** Bytes of all chunk extensions of one message. */
+const MAX_EXTENSION_BYTES = 16 * 1024;
+/** Digits of the size of a chunk without leading zeros: 2^52 bytes, which a number holds exactly. */
+const MAX_SIZE_DIGITS = 13;
+/** Leading zeros of the size of a chunk. */
+const MAX_LEADING_ZEROS = 16;
+
+const CR = 13;
+const LF = 10;
+const TAB = 9;
+const SPACE = 32;
+const COLON = 58;
+const SEMICOLON = 59;
+
+/** The bytes of a token (RFC 9110 §5.6.2). */
+const TOKEN = byteTable(
+  "!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz",
+);
+/** The bytes of a field value (RFC 9110 §5.5): visible characters, bytes beyond ASCII, space and tab. */
+const VALUE = byteTable(
+  Array.from({ length: 256 }, (_, byte) => String.fromCharCode(byte))
+    .filter((char) => char === '\t' || (char >= ' ' && char !== '\x7f'))
+    .join(''),
+);
+
+function byteTable(chars: string): Uint8Array {
+  const table = new Uint8Array(256);
+  for (const char of chars) table[char.charCodeAt(0)] = 1;
+  return table;
+}
+
+/** A message that does not follow the grammar. The connection can carry no further message. */
+export function badSyntax(message: string): HubgateError {
+  return new HubgateError('bad-http1-syntax', message);
+}
+
+/** A message that is larger than a limit allows. */
+export function tooLarge(message: string): HubgateError {
+  return new HubgateError('http1-too-large', message);
+}
+
+export function isTokenByte(byte: number): boolean {
+  return TOKEN[byte] === 1;
+}
+
+/**
+ * Reads field lines (RFC 9112 §5) of a text with one character per byte.
+ *
+ * @param end where the last line ends, after its CRLF
+ * @returns alternating names and values in their original order and case
+ * @throws HubgateError `bad-http1-syntax`
+ */
+export function readFieldLines(text: string, start: number, end: number): string[] {
+  const raw: string[] = [];
+  let at = start;
+  while (at < end) {
+    const nameStart = at;
+    while (TOKEN[text.charCodeAt(at)] === 1) at += 1;
+    if (at === nameStart || text.charCodeAt(at) !== COLON) {
+      throw badSyntax('A field line does not begin with a name and a colon');
+    }
+    const name = text.slice(nameStart, at);
+    at += 1;
+    while (isBlank(text.charCodeAt(at))) at += 1;
+    const valueStart = at;
+    while (VALUE[text.charCodeAt(at)] === 1) at += 1;
+    let valueEnd = at;
+    while (valueEnd > valueStart && isBlank(text.charCodeAt(valueEnd - 1))) valueEnd -= 1;
+    if (at + 2 > end || text.charCodeAt(at) !== CR || text.charCodeAt(at + 1) !== LF) {
+      throw badSyntax(
+        'A field value contains a control character, or its line does not end with CRLF',
+      );
+    }
+    at += 2;
+    raw.push(name, text.slice(valueStart, valueEnd));
+  }
+  return raw;
+}
+
+function isBlank(char: number): boolean {
+  return char === SPACE || char === TAB;
+}
+
+/** What the next byte of a chunked body belongs to. */
+type ChunkPart =
+  | 'size'
+  | 'extension'
+  | 'size-lf'
+  | 'data'
+  | 'data-cr'
+  | 'data-lf'
+  | 'trailers'
+  | 'done';
+
+/** Reads a chunked body (RFC 9112 §7.1) piece by piece. */
+export class ChunkedReader {
+  readonly #maxTrailerBytes: number;
+  #part: ChunkPart = 'size';
+  /** Digits of the size that have been read, without leading zeros, and the zeros. */
+  #digits = 0;
+  #zeros = 0;
+  /** The size of the chunk; while its data is read, what is left of it. */
+  #left = 0;
+  #extensionBytes = 0;
+  /** The trailer section as far as it has arrived, with one character per byte. */
+  #trailerText = '';
+  #trailers: readonly string[] = [];
+
+  /** @param maxTrailerBytes bytes of the trailer section */
+  constructor(maxTrailerBytes: number) {
+    this.#maxTrailerBytes = maxTrailerBytes;
+  }
+
+  /** Whether the body and its trailer section are complete. */
+  get isDone(): boolean {
+    return this.#part === 'done';
+  }
+
+  /** Alternating names and values; complete when the body is done. */
+  get trailers(): readonly string[] {
+    return this.#trailers;
+  }
+
+  /**
+   * Reads bytes from `start` on until the body is done.
+   *
+   * @param onData called with each piece of the body, which is a view of `bytes`
+   * @returns the position behind the last byte that was read
+   * @throws HubgateError `bad-http1-syntax`, `http1-too-large`
+   */
+  read(bytes: Buffer, start: number, onData: (piece: Buffer) => void): number {
+    let at = start;
+    while (at < bytes.length && this.#part !== 'done') {
+      if (this.#part === 'data') {
+        const end = Math.min(bytes.length, at + this.#left);
+        this.#left -= end - at;
+        if (this.#left === 0) this.#part = 'data-cr';
+        onData(bytes.subarray(at, end));
+        at = end;
+      } else if (this.#part === 'trailers') at = this.#readTrailers(bytes, at);
+      else {
+        this.#readFraming(bytes[at] ?? 0);
+        at += 1;
+      }
+    }
+    return at;
+  }
+
+  #readFraming(byte: number): void {
+    switch (this.#part) {
+      case 'size':
+        this.#readSize(byte);
+        return;
+      case 'extension':
+        this.#readExtension(byte);
+        return;
+      case 'size-lf':
+        if (byte !== LF) throw badSyntax('The size of a chunk is not followed by CRLF');
+        this.#part = this.#left === 0 ? 'trailers' : 'data';
+        return;
+      case 'data-cr':
+        if (byte !== CR) throw badSyntax('The data of a chunk is not followed by CRLF');
+        this.#part = 'data-lf';
+        return;
+      default:
+        if (byte !== LF) throw badSyntax('The data of a chunk is not followed by CRLF');
+        this.#part = 'size';
+        this.#digits = 0;
+        this.#zeros = 0;
+    }
+  }
+
+  #readSize(byte: number): void {
+    const digit = hexDigit(byte);
+    if (digit !== -1) {
+      if (digit === 0 && this.#digits === 0) this.#zeros += 1;
+      else this.#digits += 1;
+      if (this.#digits > MAX_SIZE_DIGITS || this.#zeros > MAX_LEADING_ZEROS) {
+        throw badSyntax('The size of a chunk has too many digits');
+      }
+      this.#left = this.#left * 16 + digit;
+      return;
+    }
+    if (this.#digits + this.#zeros === 0) throw badSyntax('A chunk does not begin with its size');
+    if (byte === CR) this.#part = 'size-lf';
+    else if (byte === SEMICOLON) this.#part = 'extension';
+    else throw badSyntax('The size of a chunk is followed by neither CRLF nor an extension');
+  }
+
+  #readExtension(byte: number): void {
+    this.#extensionBytes += 1;
+    if (this.#extensionBytes > MAX_EXTENSION_BYTES) {
+      throw tooLarge(`Chunk extensions exceed ${MAX_EXTENSION_BYTES} bytes`);
+    }
+    if (byte === CR) this.#part = 'size-lf';
+    else if (VALUE[byte] !== 1) throw badSyntax('A chunk extension contains a control character');
+  }
+
+  #readTrailers(bytes: Buffer, start: number): number {
+    const before = this.#trailerText.length;
+    const text = this.#trailerText + bytes.toString('latin1', start);
+    // An empty line ends the section; without fields, the section is only that line.
+    const isEmpty = text.startsWith('\r\n');
+    const end = isEmpty ? 0 : text.indexOf('\r\n\r\n', Math.max(0, before - 3));
+    const length = end === -1 ? text.length : end + 4;
+    if (!isEmpty && length > this.#maxTrailerBytes) {
+      throw tooLarge(`The trailer section exceeds ${this.#maxTrailerBytes} bytes`);
+    }
+    if (isEmpty || end !== -1) {
+      if (!isEmpty) this.#trailers = readFieldLines(text, 0, end + 2);
+      this.#trailerText = '';
+      this.#part = 'done';
+      return start + (isEmpty ? 2 : end + 4) - before;
+    }
+    if (text.charCodeAt(0) === LF) throw badSyntax('A line does not end with CRLF');
+    this.#trailerText = text;
+    return bytes.length;
+  }
+}
+
+function hexDigit(byte: number): number {
+  if (byte >= 48 && byte <= 57) return byte - 48;
+  const letter = byte | 0x20;
+  return letter >= 97 && letter <= 102 ? letter - 87 : -1;
+}
+
+/** One chunk of a body, with its framing. */
+export function chunkHead(bytes: number): string {
+  return `${bytes.toString(16)}\r\n`;
+}
+
+/** The end of a chunked body without trailer fields. */
+export const LAST_CHUNK = '0\r\n\r\n';
