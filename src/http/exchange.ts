@@ -3,10 +3,9 @@
 // CORS, compression) registers a transform and never sees the socket. A head is marked `upstream` or
 // `gateway`, so that discovery changes only responses of the app.
 
-import type { IncomingMessage } from 'node:http';
 import type { ServerHttp2Stream } from 'node:http2';
-import type { OnReadOpts } from 'node:net';
-import type { Duplex, Readable, Writable } from 'node:stream';
+import type { OnReadOpts, Socket } from 'node:net';
+import type { Readable, Writable } from 'node:stream';
 import type { Clock } from '../kernel/clock.ts';
 import type { LogFields, Logger } from '../kernel/log.ts';
 import type { TraceContext } from './trace-context.ts';
@@ -226,8 +225,7 @@ export interface StreamListener {
 export type UpgradeRequest =
   | {
       readonly kind: 'http1';
-      readonly request: IncomingMessage;
-      readonly socket: Duplex;
+      readonly socket: Socket;
       /** The bytes that the client sent right after its head. */
       readonly head: Buffer;
       /** Detaches the connection from the response that would otherwise be sent on it. */

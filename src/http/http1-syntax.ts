@@ -109,6 +109,8 @@ export class ChunkedReader {
   /** The size of the chunk; while its data is read, what is left of it. */
   #left = 0;
   #extensionBytes = 0;
+  /** Something follows the `;` of an extension. */
+  #isNamed = false;
   /** The trailer section as far as it has arrived, with one character per byte. */
   #trailerText = '';
   #trailers: readonly string[] = [];
@@ -190,8 +192,10 @@ export class ChunkedReader {
     }
     if (this.#digits + this.#zeros === 0) throw badSyntax('A chunk does not begin with its size');
     if (byte === CR) this.#part = 'size-lf';
-    else if (byte === SEMICOLON) this.#part = 'extension';
-    else throw badSyntax('The size of a chunk is followed by neither CRLF nor an extension');
+    else if (byte === SEMICOLON) {
+      this.#part = 'extension';
+      this.#isNamed = false;
+    } else throw badSyntax('The size of a chunk is followed by neither CRLF nor an extension');
   }
 
   #readExtension(byte: number): void {
@@ -199,8 +203,10 @@ export class ChunkedReader {
     if (this.#extensionBytes > MAX_EXTENSION_BYTES) {
       throw tooLarge(`Chunk extensions exceed ${MAX_EXTENSION_BYTES} bytes`);
     }
-    if (byte === CR) this.#part = 'size-lf';
+    if (byte === CR && this.#isNamed) this.#part = 'size-lf';
+    else if (byte === CR) throw badSyntax('A chunk extension has no name');
     else if (VALUE[byte] !== 1) throw badSyntax('A chunk extension contains a control character');
+    this.#isNamed = true;
   }
 
   #readTrailers(bytes: Buffer, start: number): number {

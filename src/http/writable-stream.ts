@@ -1,6 +1,6 @@
 import { ServerResponse } from 'node:http';
 import { Socket } from 'node:net';
-import { Duplex, type Writable } from 'node:stream';
+import { Duplex, Writable } from 'node:stream';
 import type { Exchange, ResponseStream, StreamListener } from './exchange.ts';
 
 /** A {@link ResponseStream} over any body: an encoded, a delayed or a discarded one. */
@@ -50,6 +50,9 @@ export class WritableStream implements ResponseStream {
   }
 }
 
+/** Marks a body that calls back for each piece when the system has taken it, as sockets do. */
+export const CALLS_BACK_WHEN_SENT = Symbol('calls back when sent');
+
 /** What the functions of {@link countWrites} call. */
 const counted = new WeakMap<object, unknown>();
 
@@ -59,6 +62,7 @@ const counted = new WeakMap<object, unknown>();
  */
 export function givesBack(body: Writable): boolean {
   const write = counted.get(body.write) ?? body.write;
+  if (CALLS_BACK_WHEN_SENT in body) return write === Writable.prototype.write;
   if (body instanceof ServerResponse) return write === ServerResponse.prototype.write;
   return (body instanceof Socket || 'sentHeaders' in body) && write === Duplex.prototype.write;
 }

@@ -1,3 +1,5 @@
+import { IncomingMessage } from 'node:http';
+import type { Socket } from 'node:net';
 import { createProxyServer } from 'http-proxy-3';
 import type { Exchange, UpgradeRequest } from '../http/exchange.ts';
 import { fieldUtf8, HeaderList } from '../http/header-list.ts';
@@ -16,7 +18,7 @@ import type { Duplex } from 'node:stream';
 /** HTTP/1.1: http-proxy-3 sends the request and joins the sockets. */
 export function switchHttp1(
   exchange: Exchange,
-  { request, socket, head: early, readInto }: Extract<UpgradeRequest, { kind: 'http1' }>,
+  { socket, head: early, readInto }: Extract<UpgradeRequest, { kind: 'http1' }>,
   target: UpgradeTarget,
   sink: UpgradeSink,
 ): Promise<TunnelEnds | null> {
@@ -24,8 +26,7 @@ export function switchHttp1(
   const fields = target.headers.clone();
   fields.set('connection', 'Upgrade');
   fields.set('upgrade', 'websocket');
-  request.headers = fields.toRecord();
-  request.url = target.path;
+  const request = upgradeRequest(socket, target.path, fields);
   // One per request, so that its events need no correlation.
   const proxy = createProxyServer({});
   proxy.on('error', () => {
@@ -85,6 +86,15 @@ export function switchHttp1(
       ...(target.trustPool === null ? {} : { ca: target.trustPool }),
     });
   });
+}
+
+/** The request in the form that http-proxy-3 takes. */
+function upgradeRequest(socket: Socket, path: string, fields: HeaderList): IncomingMessage {
+  const request = new IncomingMessage(socket);
+  request.method = 'GET';
+  request.url = path;
+  request.headers = fields.toRecord();
+  return request;
 }
 
 /**

@@ -4,7 +4,7 @@ import { HubgateError, messageOf } from '../kernel/error.ts';
 import type { PurgeOrder } from '../cache/response-caches.ts';
 import type { Family } from '../kernel/measures.ts';
 import { upstreamFamilies } from '../proxy/upstream-families.ts';
-import type { ServiceChange } from '../server/listener.ts';
+import type { BeginService } from '../server/listener.ts';
 import type { CertificateInUse } from '../tls/certificate.ts';
 import { buildGeneration, type Generation } from './generation.ts';
 import { planListeners } from './listen-plan.ts';
@@ -150,7 +150,7 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
     return {
       async commit(wanted) {
         let taken: TakenPorts | null = null;
-        let changes: readonly ServiceChange[];
+        let changes: readonly BeginService[];
         let previewed: Pick<ReloadReport, 'changes'> = {};
         try {
           taken = await takePorts(ports, around);
@@ -212,9 +212,9 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
   }
 
   /** Synchronous: no request sees half of a configuration. */
-  function swap(next: Current, changes: readonly ServiceChange[]): ReloadReport {
+  function swap(next: Current, changes: readonly BeginService[]): ReloadReport {
     const old = current;
-    for (const change of changes) change.begin();
+    for (const begin of changes) begin();
     current = next;
     if (resources !== null) resources.measures.generation += 1;
     try {
@@ -351,18 +351,11 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
 function readyAll(
   listeners: readonly OpenListener[],
   generation: Generation,
-): readonly ServiceChange[] {
-  const changes: ServiceChange[] = [];
-  try {
-    for (const { planned, lease } of listeners) {
-      const { service, fallback } = generation.serviceFor(planned);
-      changes.push(lease.value.ready(service, fallback));
-    }
-    return changes;
-  } catch (error) {
-    for (const change of changes) change.discard();
-    throw error;
-  }
+): readonly BeginService[] {
+  return listeners.map(({ planned, lease }) => {
+    const { service, fallback } = generation.serviceFor(planned);
+    return lease.value.ready(service, fallback);
+  });
 }
 
 /** The number of streams on hubs that the next generation does not have. */

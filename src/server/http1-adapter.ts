@@ -1,18 +1,28 @@
-import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http';
+import type { Socket } from 'node:net';
 import type { Readable, Writable } from 'node:stream';
-import type { ResponseHead, ResponseStream, StreamListener } from '../http/exchange.ts';
+import type { DisconnectSignal } from '../http/disconnect-signal.ts';
+import type { ResponseHead, ResponseStream } from '../http/exchange.ts';
 import { HeaderList } from '../http/header-list.ts';
 import { dropNominated } from '../http/hop-by-hop.ts';
-import type { DisconnectSignal } from '../http/disconnect-signal.ts';
-import { carrierOf, releaseConnection, writeAhead } from './node-internals.ts';
-import type { RequestTarget } from './strict-request.ts';
+import type { Http1Connection } from './http1-connection.ts';
+import { Http1EventStream } from './http1-event-stream.ts';
+import { Http1RequestBody } from './http1-request-body.ts';
+import { headText, Http1Response, type ResponseFraming } from './http1-response.ts';
+import { carrierOf } from './node-internals.ts';
 import type { ProtocolAdapter } from './server-exchange.ts';
-import type { Socket } from 'node:net';
+import type { RequestHead, RequestTarget } from './strict-request.ts';
 
-/** Detaches a connection for its last response. Returns false if the connection stays with its server. */
-export type LeaveConnection = (request: IncomingMessage, response: ServerResponse) => boolean;
+/** A head that follows the grammar. */
+export interface Http1Head extends RequestHead {
+  readonly httpVersion: '1.0' | '1.1';
+  readonly method: string;
+  readonly url: string;
+}
 
-/** A request that Node's HTTP/1.1 server has read. */
+/** Bytes that may wait for a client. Beyond them, it gets no more informational responses. */
+const MAX_WAITING_BYTES = 64 * 1024;
+
+/** One request of a connection, and its response. */
 export class Http1Adapter implements ProtocolAdapter {
   readonly httpVersion: '1.0' | '1.1';
   readonly method: string;
@@ -21,263 +31,260 @@ export class Http1Adapter implements ProtocolAdapter {
   readonly spelledTarget: string;
   readonly headers: HeaderList;
   readonly hasBody: boolean;
-  readonly body: Readable;
   readonly isBodyView = false;
-  readonly #request: IncomingMessage;
-  readonly #response: ServerResponse;
-  readonly #leaveConnection: LeaveConnection | null;
+  /** The body that the connection has to read; null if there is none. */
+  readonly bodyToRead: Http1RequestBody | null;
+  /** Whether the client asks for the one supported protocol besides HTTP (RFC 6455 §4.1). */
+  readonly wantsWebSocket: boolean;
+  readonly #connection: Http1Connection;
+  readonly #asksToKeep: boolean;
+  #body: Readable | null;
+  #isLast: boolean;
+  #response: Http1Response | null = null;
+  #disconnect: DisconnectSignal | null = null;
+  /** Informational responses that wait for their turn. */
+  #ahead = '';
+  #isSent = false;
+  #isBroken = false;
 
-  /** @param leaveConnection called for a stream that wants the connection to itself; null: never */
   constructor(
-    request: IncomingMessage,
-    response: ServerResponse,
-    requestTarget: RequestTarget,
-    leaveConnection: LeaveConnection | null,
+    connection: Http1Connection,
+    { httpVersion, method, rawHeaders }: Http1Head,
+    { authority, target, spelled }: RequestTarget,
   ) {
-    this.#request = request;
-    this.body = request;
-    this.#response = response;
-    this.#leaveConnection = leaveConnection;
-    this.httpVersion = request.httpVersionMinor === 0 ? '1.0' : '1.1';
-    this.method = request.method ?? 'GET';
-    const { authority, target, spelled } = requestTarget;
+    this.#connection = connection;
+    this.httpVersion = httpVersion;
+    this.method = method;
     this.target = target;
     this.spelledTarget = spelled;
-    const headers = HeaderList.fromRaw(request.rawHeaders);
+    const headers = HeaderList.fromRaw(rawHeaders);
     this.headers = headers;
     this.host = authority ?? headers.get('host') ?? '';
     // RFC 9112 §3.2.2: the authority takes precedence over a different Host.
     if (authority !== null && authority !== '') headers.set('host', authority);
-    this.hasBody =
-      headers.has('transfer-encoding') || Number(headers.get('content-length') ?? 0) > 0;
+    const options = headers.combined('connection')?.toLowerCase() ?? '';
+    // Nearly every message has none, or only one.
+    const has = (option: string): boolean =>
+      options === option || (options.includes(option) && isListed(option, options));
+    this.#asksToKeep = has('keep-alive');
+    this.#isLast = has('close') || (httpVersion === '1.0' && !this.#asksToKeep);
+    const isUpgrade = method === 'GET' && httpVersion === '1.1' && has('upgrade');
+    this.wantsWebSocket = isUpgrade && headers.get('upgrade')?.toLowerCase() === 'websocket';
+    const isChunked = headers.has('transfer-encoding');
+    const length = isChunked ? 0 : Number(headers.get('content-length') ?? 0);
+    this.hasBody = isChunked || length > 0;
+    this.bodyToRead = this.hasBody
+      ? new Http1RequestBody(isChunked ? 'chunked' : length, connection.maxHeaderSize, () =>
+          connection.wanted(),
+        )
+      : null;
+    this.#body = this.bodyToRead;
     dropNominated(headers);
-    // The departure of the client already reports a failed write. Without a listener, the error would end the
-    // process.
-    response.on('error', ignore);
-    // Its turn has not come yet.
-    if (response.socket === null) closeWithConnection(request.socket, response);
+  }
+
+  get body(): Readable {
+    this.#body ??= new Http1RequestBody(0, 0, () => {});
+    return this.#body;
+  }
+
+  /** The connection closes after the response. */
+  get isLast(): boolean {
+    return this.#isLast;
+  }
+
+  endsConnection(): void {
+    this.#isLast = true;
+  }
+
+  get hasBegun(): boolean {
+    return this.#response !== null;
+  }
+
+  /** Bytes of the response that wait for their turn or for the client. */
+  get waitingBytes(): number {
+    return this.#response?.writableLength ?? 0;
   }
 
   trailers(): HeaderList {
-    return HeaderList.fromRaw(this.#request.rawTrailers);
+    return HeaderList.fromRaw(this.bodyToRead?.trailers ?? []);
   }
 
   get abandoned(): boolean {
-    const { destroyed, writableFinished } = this.#response;
-    return !writableFinished && (destroyed || this.#request.socket.destroyed);
+    return !this.#isSent && (this.#isBroken || this.#connection.isClosed);
   }
 
   reportDisconnect(disconnect: DisconnectSignal): void {
-    const response = this.#response;
-    response.on('close', () => {
-      if (!response.writableFinished) disconnect.trigger();
-    });
+    this.#disconnect = disconnect;
+  }
+
+  /** Nothing more can be read or sent. */
+  connectionClosed(): void {
+    const body = this.bodyToRead;
+    if (body !== null && !body.isComplete) body.destroy();
+    if (this.#isSent) return;
+    this.#isBroken = true;
+    this.#response?.destroy();
+    this.#disconnect?.trigger();
+  }
+
+  /** Discards the rest of a body that nobody has read by the end of the response. */
+  dropBody(): void {
+    this.bodyToRead?.discard();
+  }
+
+  beginTurn(socket: Socket): void {
+    if (this.#isBroken) {
+      this.#connection.destroy();
+      return;
+    }
+    if (this.#ahead !== '') socket.write(this.#ahead, 'latin1');
+    this.#ahead = '';
+    this.#response?.beginTurn(socket);
   }
 
   inform(status: number, headers: HeaderList): void {
-    if (this.httpVersion === '1.1') informHttp1(this.#response, status, headers);
+    if (this.httpVersion === '1.0' || this.#isBroken) return;
+    const socket = this.#connection.turnOf(this);
+    const waiting = (socket?.writableLength ?? 0) + this.#ahead.length;
+    // Only 100 has an effect that the client waits for.
+    if (waiting > MAX_WAITING_BYTES && status !== 100) return;
+    const text = `${headText(status, validFields(headers))}\r\n`;
+    if (socket === null) this.#ahead += text;
+    else socket.write(text, 'latin1');
   }
 
   prepare(_head: ResponseHead, isStream: boolean): void {
     // An event stream ends when the client or the gateway goes away. A client that returns opens a new
     // connection.
-    if (isStream && this.#leaveConnection !== null) this.#response.shouldKeepAlive = false;
+    if (isStream) this.#isLast = true;
   }
 
   send({ status, headers }: ResponseHead, isBodyless: boolean, isRead: boolean): Writable {
-    const response = this.#response;
-    // Node throws for a Trailer field on a response without chunks.
-    if (isBodyless || this.httpVersion === '1.0' || headers.has('content-length')) {
-      headers.delete('trailer');
-    }
     // RFC 9110 §10.1.1: it is unknown whether the body will still be sent, so its end is unknown too.
-    if (!isRead) response.shouldKeepAlive = false;
-    response.writeHead(status, headers.toRaw());
-    // Not flushHeaders(): Node would write the head as UTF-8 and corrupt bytes beyond ASCII.
-    response.write('', 'latin1');
+    if (!isRead && this.hasBody) this.#isLast = true;
+    const length = headers.get('content-length');
+    const framing = framingOf(this.httpVersion, isBodyless, length);
+    if (framing === 'close') this.#isLast = true;
+    const head = this.#headText(status, headers, framing);
+    const response = new Http1Response(
+      this.#connection.turnOf(this),
+      head,
+      { framing, length: framing === 'length' ? Number(length) : 0 },
+      () => this.#sent(),
+      () => this.breakOff(),
+    );
+    this.#response = response;
+    if (this.#isBroken) response.destroy();
     return response;
   }
 
   stream(body: Writable, disconnect: DisconnectSignal | undefined): ResponseStream | null {
     const response = this.#response;
-    const { socket } = response;
     // A response whose turn has not come has no socket: earlier responses of the connection go first.
-    if (body !== response || !response.chunkedEncoding || socket === null) return null;
-    if (this.#leaveConnection?.(this.#request, response) !== true) return null;
-    return new ConnectionStream(
+    const socket = this.#connection.turnOf(this);
+    if (body !== response || response?.framing !== 'chunks' || socket === null) return null;
+    if (this.wantsWebSocket || !this.#connection.leave(this)) return null;
+    this.#isSent = true;
+    // The head leaves together with the first events.
+    socket.cork();
+    process.nextTick(uncork, socket);
+    socket.write(response.takeHead(), 'latin1');
+    return new Http1EventStream(
       socket,
       disconnect === undefined ? null : () => disconnect.trigger(),
     );
   }
 
   sendTrailers(trailers: HeaderList): void {
-    if (!this.#response.chunkedEncoding) return;
-    this.#response.addTrailers(
-      [...trailers].map(([name, value]): [string, string] => [name, value]),
-    );
+    let text = '';
+    for (const [name, value] of validFields(trailers)) text += `${name}: ${value}\r\n`;
+    this.#response?.setTrailers(text);
   }
 
   breakOff(): void {
+    if (this.#isSent || this.#isBroken) return;
+    this.#isBroken = true;
+    const socket = this.#connection.turnOf(this);
+    this.#response?.destroy();
+    if (socket === null) return;
     // A body that is delimited only by the end of the connection would look complete after an orderly close.
     if (this.httpVersion === '1.0') {
-      const carrier = carrierOf(this.#request.socket);
+      const carrier = carrierOf(socket);
       // A Unix socket, which has no address, cannot be reset: Node throws.
       if (carrier.remoteAddress !== undefined) carrier.resetAndDestroy();
     }
-    this.#response.destroy();
+    this.#connection.destroy();
   }
 
   discardRequest(): void {
     // The response no longer holds the connection, which waits for the rest of the request.
-    this.#request.socket.destroy();
+    this.#connection.destroy();
+  }
+
+  #sent(): void {
+    this.#isSent = true;
+    this.#connection.sent(this);
+  }
+
+  #headText(status: number, headers: HeaderList, framing: ResponseFraming): string {
+    const { idleMs } = this.#connection;
+    if (isListed('close', headers.combined('connection')?.toLowerCase() ?? '')) this.#isLast = true;
+    headers.deleteWhere((key) => MANAGED.has(key) || (key === 'trailer' && framing !== 'chunks'));
+    let text = headText(status, headers);
+    if (!headers.has('date')) text += `Date: ${httpDate()}\r\n`;
+    if (this.#isLast) text += 'Connection: close\r\n';
+    else {
+      text += 'Connection: keep-alive\r\n';
+      if (idleMs >= 1000) text += `Keep-Alive: timeout=${Math.floor(idleMs / 1000)}\r\n`;
+    }
+    return `${text}${framing === 'chunks' ? 'Transfer-Encoding: chunked\r\n' : ''}\r\n`;
   }
 }
 
-/** Detaches the connection when the parser has finished. Until then, the server still has its listeners. */
-export function leaveServer(request: IncomingMessage, response: ServerResponse): boolean {
-  const { socket } = response;
-  if (socket === null) return false;
-  setImmediate(() => {
-    if (!releaseConnection(request, response)) return;
-    // Nothing reads what the client still sends. It is discarded, so that the end is noticed.
-    socket.resume();
-  });
-  return true;
+/** Fields of the connection, which it writes itself. */
+const MANAGED: ReadonlySet<string> = new Set(['connection', 'keep-alive', 'transfer-encoding']);
+
+function framingOf(
+  httpVersion: '1.0' | '1.1',
+  isBodyless: boolean,
+  length: string | undefined,
+): ResponseFraming {
+  if (isBodyless) return 'none';
+  if (length !== undefined) return 'length';
+  return httpVersion === '1.0' ? 'close' : 'chunks';
 }
 
-function ignore(): void {}
-
-/** The responses of each connection that had to wait for responses to earlier requests. */
-const queued = new WeakMap<Socket, Set<ServerResponse>>();
-
-/**
- * Closes a response together with its connection if its turn has not come. Node closes only the response
- * whose turn it is. Data for the others, and their handlers, would wait forever.
- */
-function closeWithConnection(socket: Socket, response: ServerResponse): void {
-  const known = queued.get(socket);
-  const all = known ?? new Set();
-  if (known === undefined) {
-    queued.set(socket, all);
-    // One listener for all responses of a connection.
-    socket.once('close', () => {
-      for (const one of all) closeUnlessItsTurn(one);
-    });
-  }
-  all.add(response);
-  response.once('close', () => all.delete(response));
+/** Whether a lower-case list contains a token (RFC 9110 §5.6.1). */
+function isListed(token: string, list: string): boolean {
+  return list === token || list.split(',').some((one) => one.trim() === token);
 }
 
-function closeUnlessItsTurn(response: ServerResponse): void {
-  if (response.socket !== null) return;
-  response.destroy();
-  response.emit('close');
+/** Fields of informational responses and of trailer sections may be dropped one by one. */
+function validFields(headers: HeaderList): HeaderList {
+  const valid = headers.clone();
+  valid.deleteWhere((key, value) => !NAME.test(key) || !VALUE.test(value));
+  return valid;
 }
-
-/** Bytes that may wait for a client. Beyond them, it gets no more informational responses. */
-const MAX_WAITING_BYTES = 64 * 1024;
 
 /** RFC 9110 §5.1. */
 const NAME = /^[\w!#$%&'*+.^`|~-]+$/;
 /** RFC 9110 §5.5: bytes; the tab is the only control character. */
 const VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
 
-/**
- * Sends a 1xx response before the head of `response` over HTTP/1.1. Names keep their case. Node's own
- * functions would drop most such responses, or their fields.
- */
-function informHttp1(response: ServerResponse, status: number, headers: HeaderList): void {
-  if (status === 100) {
-    // Node closes the connection of a client that waits for 100 unless Node has sent the 100 itself.
-    response.writeContinue();
-    return;
+let dateSecond = 0;
+let dateText = '';
+
+/** The present second as a date (RFC 9110 §5.6.7). */
+function httpDate(): string {
+  const now = Date.now();
+  const second = Math.floor(now / 1000);
+  if (second !== dateSecond) {
+    dateSecond = second;
+    dateText = new Date(now).toUTCString();
   }
-  if (response.writableLength > MAX_WAITING_BYTES) return;
-  let head = `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}\r\n`;
-  for (const [name, value] of headers) {
-    // A line break in a field would begin another response.
-    if (NAME.test(name) && VALUE.test(value)) head += `${name}: ${value}\r\n`;
-  }
-  writeAhead(response, `${head}\r\n`);
+  return dateText;
 }
 
-// An event stream over HTTP/1.1 has its connection to itself. Once its head is written, it leaves Node's
-// server, including the parser and the messages, and writes to the socket directly. So one framed Buffer goes
-// to every socket unchanged. If a stream comes after an earlier response, uses HTTP/1.0, or is encoded or
-// delayed, it is an ordinary body instead.
-
-/**
- * The stream that a socket carries. Shared functions find it here, so a stream needs no functions of its own.
- */
-const STREAM = Symbol('stream on this connection');
-
-interface Carrier {
-  [STREAM]?: ConnectionStream;
-}
-
-const LAST_CHUNK = Buffer.from('0\r\n\r\n');
-
-/**
- * The chunked body of the last response of an HTTP/1.1 connection (RFC 9112 §7.1). It has the connection to
- * itself: nothing else reads from it or writes to it.
- */
-class ConnectionStream implements ResponseStream {
-  readonly framing = 'chunked';
-  readonly #socket: Socket & Carrier;
-  readonly #onLeave: (() => void) | null;
-  #listener: StreamListener | null = null;
-  #isOver = false;
-  #isClosed = false;
-
-  /** `onLeave` is called when the connection closes before the end. */
-  constructor(socket: Socket, onLeave: (() => void) | null) {
-    this.#socket = socket;
-    this.#onLeave = onLeave;
-    this.#socket[STREAM] = this;
-    socket.on('drain', onDrain).on('close', onClose);
-  }
-
-  write(framed: Buffer): boolean {
-    return this.#isOver || this.#socket.write(framed);
-  }
-
-  get bufferedBytes(): number {
-    return this.#isClosed ? 0 : this.#socket.writableLength;
-  }
-
-  listen(listener: StreamListener): void {
-    this.#listener = listener;
-    if (this.#isClosed) queueMicrotask(() => listener.closed());
-  }
-
-  end(): void {
-    if (this.#isOver) return;
-    this.#isOver = true;
-    this.#socket.write(LAST_CHUNK);
-    this.#socket.destroySoon();
-  }
-
-  destroy(): void {
-    this.#isOver = true;
-    this.#socket.destroy();
-  }
-
-  drained(): void {
-    if (!this.#isOver) this.#listener?.drained();
-  }
-
-  closed(): void {
-    if (!this.#isOver) this.#onLeave?.();
-    this.#isOver = true;
-    this.#isClosed = true;
-    this.#listener?.closed();
-  }
-}
-
-function onDrain(this: Carrier): void {
-  this[STREAM]?.drained();
-}
-
-function onClose(this: Carrier): void {
-  this[STREAM]?.closed();
+function uncork(socket: Socket): void {
+  socket.uncork();
 }

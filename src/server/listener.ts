@@ -44,12 +44,8 @@ export interface Service {
   readonly clientAddress: ((headers: HeaderList, peer: string) => string) | null;
 }
 
-/** A prepared service of a listener. Exactly one of its functions is called, once. */
-export interface ServiceChange {
-  /** The service handles requests from the next handshake and the next request on. */
-  begin(): void;
-  discard(): void;
-}
+/** Begins the service of a listener: it handles requests from the next handshake and the next request on. */
+export type BeginService = () => void;
 
 export interface ListenerOptions {
   /** An empty host stands for all interfaces. */
@@ -167,27 +163,24 @@ export class Listener {
    * @param fallback certificate for clients that send no server name
    * @throws the error of Node, if it cannot create a server
    */
-  ready(service: Service, fallback: Certificate | null): ServiceChange {
+  ready(service: Service, fallback: Certificate | null): BeginService {
     const { clientAddress, limits, policies } = service;
     const beginTls = policies === null ? null : this.#tls?.ready(policies, fallback);
     const before = this.#service;
     const changesSecurity = before !== null && (policies === null) !== (before.policies === null);
     const protocols = this.#protocolsFor(limits, changesSecurity);
-    return {
-      begin: () => {
-        this.#service = service;
-        const { readBodyMs } = limits.timeouts;
-        const silence = readBodyMs === 0 ? null : { limitMs: readBodyMs, clock: this.#clock };
-        this.#settings = { log: this.#log, clientAddress, keeps: limits, silence };
-        if (policies === null) this.#endTls();
-        else beginTls?.();
-        if (protocols !== null) this.#renewProtocols(protocols, changesSecurity);
-        for (const socket of this.#held) {
-          this.#held.delete(socket);
-          this.#receive(socket, service);
-        }
-      },
-      discard: () => protocols?.close(),
+    return () => {
+      this.#service = service;
+      const { readBodyMs } = limits.timeouts;
+      const silence = readBodyMs === 0 ? null : { limitMs: readBodyMs, clock: this.#clock };
+      this.#settings = { log: this.#log, clientAddress, keeps: limits, silence };
+      if (policies === null) this.#endTls();
+      else beginTls?.();
+      if (protocols !== null) this.#renewProtocols(protocols, changesSecurity);
+      for (const socket of this.#held) {
+        this.#held.delete(socket);
+        this.#receive(socket, service);
+      }
     };
   }
 
@@ -243,7 +236,6 @@ export class Listener {
     });
     await Promise.all(this.#closing);
     cut();
-    for (const protocols of this.#protocols) protocols.close();
   }
 
   /** Cuts every connection. */

@@ -2,8 +2,9 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Http2ServerRequest, Http2ServerResponse } from 'node:http2';
 import type { Exchange } from '../http/exchange.ts';
 import type { Logger } from '../kernel/log.ts';
-import { Http1Adapter } from './http1-adapter.ts';
+
 import { Http2Adapter } from './http2-adapter.ts';
+import { MountedHttp1Adapter } from './mounted-http1-adapter.ts';
 import { ServerExchange, type ProtocolAdapter } from './server-exchange.ts';
 import { requestTarget } from './strict-request.ts';
 
@@ -40,7 +41,7 @@ function wireOf(
     return new Http2Adapter({ stream, rawHeaders, body: request, target });
   }
   // Request and response always come as a pair, which their types do not express.
-  return new Http1Adapter(request, response as ServerResponse, target, null);
+  return new MountedHttp1Adapter(request, response as ServerResponse, target);
 }
 
 function isHttp2(request: IncomingMessage | Http2ServerRequest): request is Http2ServerRequest {

@@ -1,5 +1,5 @@
 import cluster from 'node:cluster';
-import type { IncomingMessage, Server as HttpServer, ServerResponse } from 'node:http';
+import type { Server as HttpServer, ServerResponse } from 'node:http';
 import type { Http2Server } from 'node:http2';
 import { type OnReadOpts, Socket } from 'node:net';
 import type { Server as TlsServer } from 'node:tls';
@@ -33,22 +33,6 @@ export function shareByAddress(): void {
       if (server._handle !== handle) handle?.close();
     });
   };
-}
-
-/** Makes a server that never listens enforce the time limits of its connections. */
-export function watchLimits(server: HttpServer): void {
-  server.emit('listening');
-}
-
-/**
- * Closes the idle connections of a server, which wait for another request. From Node 26 on, Node's own
- * function would also close connections whose first request is still in transit. These are passed in
- * `unasked` and stay open.
- */
-export function closeIdle(server: HttpServer, unasked: readonly Socket[]): void {
-  for (const socket of unasked) socket.destroy = () => socket;
-  server.closeIdleConnections();
-  for (const socket of unasked) Reflect.deleteProperty(socket, 'destroy');
 }
 
 /** The socket that carries the bytes of a connection: with TLS, the socket below it. */
@@ -109,140 +93,6 @@ interface WritesInTurn {
 export function writeAhead(response: ServerResponse, bytes: string): void {
   // Missing in Node's types; the documented functions write only the head and the body.
   (response as ServerResponse & WritesInTurn)._writeRaw(bytes, 'latin1');
-}
-
-/** The parser of an HTTP server's connection, which is missing in the types. */
-interface Parser {
-  /** Called by the parser for each head. The returned number tells the parser how to continue. */
-  onIncoming(request: IncomingMessage, shouldKeepAlive: boolean): number;
-  resume(): void;
-  execute(bytes: Buffer): unknown;
-}
-
-/** Continue: Node's own callback returns this for every message except an upgrade. */
-const GO_ON = 0;
-/** Stop, and report the position in `clientError`: the number of llhttp's error `HPE_PAUSED`. */
-const STOP = 21;
-
-function parserOf(socket: Socket): Parser | null {
-  const parser: unknown = Reflect.get(socket, 'parser');
-  const isParser = typeof parser === 'object' && parser !== null && 'onIncoming' in parser;
-  return isParser ? (parser as Parser) : null;
-}
-
-/**
- * Makes the parser of an HTTP server's connection stop after a head if `mustStop` returns true when that head
- * has been delivered. The server gets a `clientError` with the code `HPE_PAUSED`. Takes effect with the next
- * head.
- */
-export function stopParsingWhen(socket: Socket, mustStop: () => boolean): void {
-  const parser = parserOf(socket);
-  if (parser === null) return;
-  const { onIncoming } = parser;
-  parser.onIncoming = (request, shouldKeepAlive) => {
-    const how = onIncoming(request, shouldKeepAlive);
-    return how === GO_ON && mustStop() ? STOP : how;
-  };
-}
-
-/**
- * Stops reading a connection whose parser has stopped and left `rest`. Reading a body or writing a response
- * would normally resume it. Until {@link goOnReading}, nothing can.
- */
-export function stopReading(socket: Socket, rest: Buffer): void {
-  socket.pause();
-  if (rest.length > 0) socket.unshift(rest);
-  socket.resume = () => socket;
-  const parser = parserOf(socket);
-  parser?.resume();
-  // Lets the parser find that the message of this head is complete, if it is.
-  parser?.execute(NOTHING);
-}
-
-const NOTHING = Buffer.alloc(0);
-
-/** Resumes reading after {@link stopReading}, unless Node itself waits for the client to read responses. */
-export function goOnReading(socket: Socket): void {
-  Reflect.deleteProperty(socket, 'resume');
-  if (!socket.destroyed && Reflect.get(socket, '_paused') !== true) socket.resume();
-}
-
-/** Events of its sockets that an HTTP server listens for. */
-const HTTP_EVENTS = ['data', 'end', 'drain', 'error', 'timeout', 'pause', 'resume'] as const;
-/** The names of its listeners. Listeners of other code stay. */
-const HTTP_LISTENERS = new Set([
-  'bound socketOnData',
-  'bound socketOnEnd',
-  'bound socketOnDrain',
-  'bound socketOnTimeout',
-  'socketOnTimeout',
-  'socketOnError',
-  'onSocketPause',
-  'onSocketResume',
-]);
-const HTTP_CLOSE = new Set(['bound socketOnClose']);
-
-/**
- * Detaches the connection of a response whose head has been written. The HTTP server releases the connection
- * together with its parser and both messages, as it does for an upgrade. Everything that the client sends
- * from now on is for the caller. Must not be called while the parser runs. Returns false, without any change,
- * if the connection is not in the expected state.
- */
-export function releaseConnection(request: IncomingMessage, response: ServerResponse): boolean {
-  const { socket } = response;
-  if (socket === null || socket.destroyed || parserCloseOf(socket) === undefined) return false;
-  response.detachSocket(socket);
-  // Its request is in progress and would be destroyed, so its socket is removed first.
-  Reflect.set(request, 'socket', null);
-  return releaseParser(socket);
-}
-
-/**
- * Does the same for a connection without a request in progress. The caller has to keep the bytes that were
- * read but not parsed.
- */
-export function releaseParser(socket: Socket): boolean {
-  const onClose = parserCloseOf(socket);
-  if (onClose === undefined || socket.destroyed) return false;
-  for (const event of HTTP_EVENTS) {
-    for (const listener of socket.listeners(event)) {
-      if (isOneOf(HTTP_LISTENERS, listener)) socket.off(event, listener);
-    }
-  }
-  Reflect.deleteProperty(socket, 'resume');
-  socket.off('close', onClose);
-  closeQuietly(socket, onClose);
-  // The server's own methods detect other readers, with one closure each.
-  const { addListener, on, prependListener } = Socket.prototype;
-  Object.assign(socket, { addListener, on, prependListener });
-  // The next reader resumes the socket itself.
-  socket.setTimeout(0);
-  return true;
-}
-
-/**
- * Node frees the parser and destroys the requests in progress, each with an error that nothing reads. The
- * stack trace of that error would be the largest cost of opening a stream.
- */
-function closeQuietly(socket: Socket, onClose: Listener): void {
-  const { stackTraceLimit } = Error;
-  Error.stackTraceLimit = 0;
-  try {
-    onClose.call(socket);
-  } finally {
-    Error.stackTraceLimit = stackTraceLimit;
-  }
-}
-
-function parserCloseOf(socket: Socket): Listener | undefined {
-  const listeners: readonly unknown[] = socket.listeners('close');
-  return listeners.find((one) => isOneOf(HTTP_CLOSE, one));
-}
-
-type Listener = (...args: unknown[]) => void;
-
-function isOneOf(names: ReadonlySet<string>, listener: unknown): listener is Listener {
-  return typeof listener === 'function' && names.has(listener.name);
 }
 
 /**

@@ -44,11 +44,6 @@ export class Protocols {
     this.#http2.drain();
   }
 
-  /** Called when the last connection is gone. */
-  close(): void {
-    this.#http1.close();
-  }
-
   #count(socket: Socket): void {
     this.#connections += 1;
     socket.on('close', this.#onClose);
@@ -61,7 +56,6 @@ export class Protocols {
 
   #closeWhenIdle(): void {
     if (this.#onIdle === null || this.#connections > 0) return;
-    this.close();
     this.#onIdle();
     this.#onIdle = null;
   }

@@ -1,7 +1,6 @@
-import { isUtf8, isAscii } from 'node:buffer';
+import { isUtf8 } from 'node:buffer';
 import { METHODS } from 'node:http';
 import { canonicalTarget } from '../http/canonical-target.ts';
-import { codeOf } from '../kernel/error.ts';
 
 /** Bytes of a request target; a 64 KiB token in its query fits. */
 const MAX_TARGET_BYTES = 72 * 1024;
@@ -38,10 +37,8 @@ const ABSOLUTE = /^https?:\/\/([^/?]*)(?:[/?]|$)/i;
 const HOST = /^(?:\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._~-]{1,255})(?::\d{0,5})?$/;
 /** Any valid method (RFC 9110 §5.6.2). */
 const METHOD = /^[!#$%&'*+.^_`|~\w-]+$/;
-/** The methods that Node's HTTP/1.1 parser accepts; they are case-sensitive (§9.1). */
+/** The methods that Node knows; they are case-sensitive (§9.1). */
 const KNOWN_METHODS: ReadonlySet<string> = new Set([...METHODS, 'QUERY']);
-/** The beginning of a request line with a method; an HTTP/2 preface does not match. */
-const METHOD_OF_LINE = /^(?!PRI )([!#$%&'*+.^_`|~\w-]{1,64}) \S/;
 
 /** The target of a request, independent of its form. */
 export interface RequestTarget {
@@ -84,13 +81,9 @@ export function requestTarget(url: string): RequestTarget | null {
   return target === null ? null : { authority, target, spelled };
 }
 
-/**
- * Whether a parser has stopped at a method that it does not know (RFC 9110 §9.1). The response is then 501,
- * as over HTTP/2.
- */
-export function hasUnknownMethod(line: string): boolean {
-  const method = METHOD_OF_LINE.exec(line)?.[1];
-  return method !== undefined && !KNOWN_METHODS.has(method);
+/** Whether a method is served at all. PRI only stands in the preface of HTTP/2, which is refused as malformed. */
+export function isKnownMethod(method: string): boolean {
+  return KNOWN_METHODS.has(method) || method === 'PRI';
 }
 
 /** Whether a target contains only allowed characters, or bytes beyond ASCII in its query. */
@@ -193,75 +186,4 @@ class Fields {
     }
     return values;
   }
-}
-
-/**
- * The methods of requests whose queries may contain bytes beyond ASCII. None of Node's methods ends with
- * another one in this list, so the characters before a target name its method even if they directly follow
- * the body of the request before it.
- */
-const METHODS_WITH_QUERIES = ['GET', 'HEAD', 'POST', 'PUT', 'DELETE', 'OPTIONS', 'QUERY'];
-/** What follows the method in a complete request line. */
-const REST_OF_LINE = /^ (\S+)( HTTP\/1\.[01]\r?\n)/;
-
-/** Bytes of ` HTTP/1.1`, the spaces around it and the end of the line. */
-const MAX_VERSION_BYTES = 12;
-/** Bytes of a line that are searched for its method. */
-const MAX_LINE_BYTES = 8 * 1024;
-
-/** The reason for the refusal of a target, and what the client should have sent. */
-const NOT_ENCODED = 'The request target has characters that must be percent-encoded (as UTF-8)\n';
-
-/**
- * Node's parser refuses bytes beyond ASCII in a target, but curl sends them in queries as they are typed. The
- * parser reports where it has stopped. This function returns the input from the beginning of that request
- * on, with the query percent-encoded, for another parser. It returns the reason for a refusal if the line
- * was not complete in one read, or if the bytes are in the path or are not UTF-8. It returns null for other
- * errors.
- */
-export function encodeRawQuery(error: Error): Buffer | string | null {
-  if (codeOf(error) !== 'HPE_INVALID_URL') return null;
-  const packet = packetOf(error);
-  const parsed = packet.toString('latin1', 0, bytesParsedOf(error));
-  // The parser has read a whole target whose form is wrong; another parser would stop there too.
-  if (parsed.endsWith(' ')) return null;
-  const space = parsed.lastIndexOf(' ');
-  const method = METHODS_WITH_QUERIES.find((name) => parsed.endsWith(name, space));
-  const rest = packet.toString('latin1', space, space + MAX_TARGET_BYTES + MAX_VERSION_BYTES);
-  const [matched, target = '', version = ''] = REST_OF_LINE.exec(rest) ?? [];
-  if (method === undefined || matched === undefined) return NOT_ENCODED;
-  // Another parser would stop at the same position.
-  if (isAscii(Buffer.from(target, 'latin1'))) return null;
-  if (!isTargetText(target)) return NOT_ENCODED;
-  if (!isUtf8(Buffer.from(target, 'latin1'))) return NOT_UTF8;
-  const fixed = Buffer.from(`${method} ${asciiTarget(target)}${version}`, 'latin1');
-  return Buffer.concat([fixed, packet.subarray(space + matched.length)]);
-}
-
-/** The input of a parser that has stopped. Node documents it for `clientError` but does not declare it. */
-export function packetOf(error: Error): Buffer {
-  return 'rawPacket' in error && Buffer.isBuffer(error.rawPacket) ? error.rawPacket : EMPTY;
-}
-
-/** The part of its input that a parser has not parsed. */
-export function unparsedOf(error: Error): Buffer {
-  return packetOf(error).subarray(bytesParsedOf(error));
-}
-
-function bytesParsedOf(error: Error): number {
-  return 'bytesParsed' in error ? Number(error.bytesParsed) : 0;
-}
-
-const EMPTY = Buffer.alloc(0);
-
-/** The line at which a parser has stopped, as far as it has arrived, at most its first 8 KiB. */
-export function lineOf(error: Error): string {
-  const packet = packetOf(error);
-  const start = startOfLine(error, packet);
-  return packet.toString('latin1', start, start + MAX_LINE_BYTES);
-}
-
-function startOfLine(error: Error, packet: Buffer): number {
-  const offset = bytesParsedOf(error);
-  return offset === 0 ? 0 : packet.lastIndexOf('\n', offset - 1) + 1;
 }

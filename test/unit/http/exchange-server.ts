@@ -69,7 +69,7 @@ export async function serveExchanges(
       peers.mark(socket);
       protocol.accept(socket);
     });
-  return opened(server(first), server(second), answered, () => first.close());
+  return opened(server(first), server(second), answered);
 }
 
 /** Serves a handler as one that is mounted in servers of Node's. */
@@ -87,7 +87,6 @@ async function opened(
   h1: net.Server,
   h2: net.Server,
   { faults, statuses }: Answering,
-  closed: () => void = () => {},
 ): Promise<ExchangeServer> {
   const sockets = new Set<net.Socket>();
   for (const one of [h1, h2]) {
@@ -101,7 +100,6 @@ async function opened(
   }
   const close = async (): Promise<void> => {
     for (const socket of sockets) socket.destroy();
-    closed();
     await Promise.all([h1, h2].map((one) => new Promise((done) => one.close(done))));
   };
   return {

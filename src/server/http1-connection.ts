@@ -1,0 +1,570 @@
+// A connection of HTTP/1.1 reads one message after another and sends the responses in the same order. How many
+// requests may wait for their responses is bounded, and so is how many begin in one turn of the event loop. What
+// cannot be understood is refused after the responses to the requests before it, and nothing behind it is read
+// (RFC 9112 §9.6).
+
+import { STATUS_CODES } from 'node:http';
+import type { Socket } from 'node:net';
+import type { UpgradeRequest } from '../http/exchange.ts';
+import { badSyntax, isTokenByte, readFieldLines } from '../http/http1-syntax.ts';
+import type { Clock } from '../kernel/clock.ts';
+import { codeOf, HubgateError } from '../kernel/error.ts';
+import {
+  type ExchangeConnection,
+  forgetDeadline,
+  type Handshake,
+  handshakeOf,
+  onNoRequest,
+  type RequestSink,
+} from './connection-policy.ts';
+import { Http1Adapter, type Http1Head } from './http1-adapter.ts';
+import type { Http1RequestBody } from './http1-request-body.ts';
+import { readInto } from './node-internals.ts';
+import { MAX_BEGUN, MAX_PIPELINED, RESUMED_PIPELINED, type Turns } from './pipelined-requests.ts';
+import { type Peer, peerOf } from './proxy-protocol.ts';
+import { ServerExchange } from './server-exchange.ts';
+import { isKnownMethod, judgeHttp1, reasonFor } from './strict-request.ts';
+
+/** Time that a refused client has to read the refusal before the connection is cut. */
+const LINGER_MS = 2000;
+/** Bytes of the first part of a head that has not arrived completely. */
+const LEAST_HEAD_BYTES = 1024;
+/** Empty lines before a request line, which some old clients send after a body (RFC 9112 §2.2). */
+const MAX_EMPTY_LINES = 8;
+/** Bytes of responses that wait for the client or for their turn before no further request begins. */
+const MAX_UNSENT_BYTES = 64 * 1024;
+
+/** Bytes of a method; the longest known one has 14. */
+const MAX_METHOD_BYTES = 64;
+/** Any valid method (RFC 9110 §5.6.2), which may be unknown. */
+const METHOD = /^[!#$%&'*+.^_`|~\w-]{1,64}$/;
+
+const CR = 13;
+const LF = 10;
+const SPACE = 32;
+const NOTHING = Buffer.alloc(0);
+const HEAD_END = Buffer.from('\r\n\r\n');
+
+/** What the connections of a server share. */
+export interface Http1Settings {
+  readonly maxHeaderSize: number;
+  /** 0 for no limit. */
+  readonly readHeaderMs: number;
+  /** 0 for no limit. */
+  readonly idleMs: number;
+  readonly sink: RequestSink;
+  readonly clock: Clock;
+  readonly turns: Turns;
+  /** Connections close after the response in progress. */
+  isDraining: boolean;
+  /** Called when a socket is left to another protocol, or to a response that has it to itself. */
+  readonly onLeave: (socket: Socket) => void;
+}
+
+/** One connection of a client. */
+export class Http1Connection {
+  readonly #socket: Socket & Carrier;
+  readonly #settings: Http1Settings;
+  readonly #handshake: Handshake | null;
+  readonly #peer: Peer;
+  readonly #isSecure: boolean;
+  /** Requests whose responses have not been sent completely, the oldest first. */
+  readonly #unsent: Http1Adapter[] = [];
+  /** The body that is being read. */
+  #body: Http1RequestBody | null = null;
+  /** The beginning of a head; its memory is larger than what has arrived. */
+  #partial: Buffer = NOTHING;
+  #partialBytes = 0;
+  #emptyLines = 0;
+  /** What has been read but may not be parsed yet. */
+  #held: Buffer = NOTHING;
+  #isHeld = false;
+  #isResuming = false;
+  /** No further request is read. */
+  #isOver = false;
+  /** Sent when the responses to earlier requests have been sent. */
+  #refusal: { readonly status: number; readonly reason: string } | null = null;
+  #hasAsked = false;
+  #isParsing = false;
+  /** The turn in which requests were last begun, and their number. */
+  #turn = -1;
+  #begun = 0;
+  #stopHeadLimit: (() => void) | null = null;
+
+  constructor(socket: Socket & Carrier, settings: Http1Settings) {
+    this.#socket = socket;
+    this.#settings = settings;
+    this.#handshake = handshakeOf(socket);
+    this.#peer = peerOf(socket);
+    this.#isSecure = 'encrypted' in socket && socket.encrypted === true;
+    socket[CONNECTION] = this;
+    onNoRequest(socket, () => this.#refuse(408));
+    // What was read before arrives as `data`.
+    readInto(socket, { buffer: LANDING, callback: onRead });
+    socket.on('data', onData).on('close', onClose);
+    if (settings.idleMs > 0) socket.setTimeout(settings.idleMs, onTimeout);
+  }
+
+  get isClosed(): boolean {
+    return this.#socket.destroyed;
+  }
+
+  get idleMs(): number {
+    return this.#settings.idleMs;
+  }
+
+  get maxHeaderSize(): number {
+    return this.#settings.maxHeaderSize;
+  }
+
+  /** Closes an idle connection at once, and another one after the response in progress. */
+  drain(): void {
+    // A connection without any request may have one in transit.
+    if (this.#unsent.length === 0 && this.#hasAsked && this.#partialBytes === 0) this.#close();
+  }
+
+  /** The client has sent something. The memory of the chunk is used again. */
+  received(chunk: Buffer): void {
+    if (this.#isOver) return;
+    if (this.#isHeld)
+      this.#hold(this.#held.length === 0 ? chunk : Buffer.concat([this.#held, chunk]));
+    else if (this.#partialBytes > 0) this.#parse(this.#joined(chunk));
+    else this.#parse(chunk);
+  }
+
+  /** The connection has closed. */
+  closed(): void {
+    this.#isOver = true;
+    this.#stopHeadLimit?.();
+    for (const exchange of this.#unsent.splice(0)) exchange.connectionClosed();
+    this.#body = null;
+  }
+
+  /** Nothing was read or written for a while. */
+  timedOut(): void {
+    const isIdle = this.#unsent.length === 0 && this.#body === null && this.#partialBytes === 0;
+    if (isIdle && this.#hasAsked && !this.#isOver) this.#socket.destroy();
+  }
+
+  /** Reads on, because the reader of the current body wants more. */
+  wanted(): void {
+    if (!this.#isParsing && !this.#isHeld && !this.#isOver) this.#socket.resume();
+  }
+
+  /** The socket if it is the turn of a response, null otherwise. */
+  turnOf(exchange: Http1Adapter): Socket | null {
+    return this.#unsent[0] === exchange ? this.#socket : null;
+  }
+
+  /** A response has been sent completely. */
+  sent(exchange: Http1Adapter): void {
+    if (this.#unsent[0] !== exchange) return;
+    this.#unsent.shift();
+    if (exchange.isLast || (this.#settings.isDraining && this.#unsent.length === 0)) {
+      this.#close();
+      return;
+    }
+    exchange.dropBody();
+    const next = this.#unsent[0];
+    if (next !== undefined) next.beginTurn(this.#socket);
+    else if (this.#refusal !== null) this.#sendRefusal(this.#refusal.status, this.#refusal.reason);
+    if (this.#isHeld && this.#unsent.length <= RESUMED_PIPELINED) this.#parseLater();
+  }
+
+  /** A response has been broken off. Later ones can never be sent. */
+  broken(exchange: Http1Adapter): void {
+    if (this.#unsent[0] === exchange) this.#socket.destroy();
+  }
+
+  /** Cuts the connection. */
+  destroy(): void {
+    this.#socket.destroy();
+  }
+
+  /**
+   * Leaves the connection to the newest response. Everything that the client still sends is discarded. Returns
+   * false if the connection cannot be left.
+   */
+  leave(exchange: Http1Adapter): boolean {
+    if (this.isClosed || this.#refusal !== null) return false;
+    if (this.#unsent.length > 1 || this.#unsent[0] !== exchange) return false;
+    this.#detach();
+    // Nothing reads what the client still sends. It is discarded, so that the end is noticed.
+    this.#socket.resume();
+    return true;
+  }
+
+  /** Writes ahead of a response, in its turn. */
+  write(text: string): void {
+    this.#socket.write(text, 'latin1');
+  }
+
+  /** Bytes that wait to be written. */
+  get waitingBytes(): number {
+    return this.#socket.writableLength;
+  }
+
+  /** Gives the socket to another protocol, or to a response that has it to itself. */
+  #detach(): void {
+    this.#isOver = true;
+    this.#stopHeadLimit?.();
+    this.#unsent.length = 0;
+    this.#body = null;
+    this.#partial = NOTHING;
+    const socket = this.#socket;
+    socket[CONNECTION] = undefined;
+    this.#settings.onLeave(socket);
+    socket.off('data', onData).off('close', onClose).off('timeout', onTimeout);
+    socket.setTimeout(0);
+  }
+
+  /** An orderly close, which does not wait for the client's own. */
+  #close(): void {
+    this.#isOver = true;
+    for (const exchange of this.#unsent.splice(0)) exchange.connectionClosed();
+    this.#socket.destroySoon();
+  }
+
+  #joined(chunk: Buffer): Buffer {
+    const bytes = this.#partialBytes + chunk.length;
+    if (this.#partial.length < bytes) {
+      const larger = Buffer.allocUnsafe(Math.max(LEAST_HEAD_BYTES, 2 * bytes));
+      this.#partial.copy(larger, 0, 0, this.#partialBytes);
+      this.#partial = larger;
+    }
+    chunk.copy(this.#partial, this.#partialBytes);
+    return this.#partial.subarray(0, bytes);
+  }
+
+  #parse(bytes: Buffer): void {
+    this.#isParsing = true;
+    const known = this.#partialBytes;
+    this.#partialBytes = 0;
+    try {
+      this.#parseAll(bytes, known);
+    } catch (error) {
+      this.#refuseInTurn(statusOf(error));
+    }
+    this.#isParsing = false;
+    const body = this.#body;
+    if (this.#isOver || this.#isHeld) return;
+    if (body !== null && !body.isWanted) this.#socket.pause();
+    else if (this.#socket.isPaused()) this.#socket.resume();
+  }
+
+  /** @param known bytes at the beginning in which no head ends */
+  #parseAll(bytes: Buffer, known: number): void {
+    let at = 0;
+    let searched = known;
+    while (at < bytes.length && !this.#isOver) {
+      if (this.#body !== null) {
+        at = this.#readBody(this.#body, bytes, at);
+        continue;
+      }
+      if (this.#isFull()) {
+        this.#hold(Buffer.from(bytes.subarray(at)));
+        return;
+      }
+      if (this.#isTurnOver()) {
+        this.#hold(Buffer.from(bytes.subarray(at)));
+        this.#parseLater();
+        return;
+      }
+      if (bytes[at] === CR && bytes[at + 1] === LF) {
+        this.#emptyLines += 1;
+        if (this.#emptyLines > MAX_EMPTY_LINES) throw badSyntax('Too many empty lines');
+        at += 2;
+        continue;
+      }
+      const end = bytes.indexOf(HEAD_END, Math.max(at, searched - HEAD_END.length + 1));
+      if (end === -1 || end - at + HEAD_END.length > this.#settings.maxHeaderSize) {
+        this.#keepPartial(bytes, at, searched);
+        return;
+      }
+      searched = 0;
+      this.#emptyLines = 0;
+      // Its memory now belongs to the body that follows.
+      this.#partial = NOTHING;
+      const rest = end + HEAD_END.length;
+      this.#takeHead(bytes.toString('latin1', at, rest), bytes, rest);
+      at = rest;
+    }
+  }
+
+  #readBody(body: Http1RequestBody, bytes: Buffer, start: number): number {
+    try {
+      const at = body.receive(bytes, start);
+      if (body.isComplete) this.#endMessage();
+      return at;
+    } catch (error) {
+      this.#body = null;
+      // The request itself is malformed, so it is not answered.
+      const exchange = this.#unsent.pop();
+      exchange?.connectionClosed();
+      if (exchange?.hasBegun === true && this.#unsent.length === 0) this.#socket.destroy();
+      throw error;
+    }
+  }
+
+  /** A message has been read completely. */
+  #endMessage(): void {
+    this.#body = null;
+    if (this.#unsent.at(-1)?.isLast === true) this.#isOver = true;
+  }
+
+  /** Whether the next request has to wait until a response has been sent. */
+  #isFull(): boolean {
+    if (this.#unsent.length === 0) return false;
+    if (this.#unsent.length > MAX_PIPELINED) return true;
+    let bytes = this.#socket.writableLength;
+    for (const exchange of this.#unsent) bytes += exchange.waitingBytes;
+    return bytes > MAX_UNSENT_BYTES;
+  }
+
+  /** Whether the next request has to wait for the next turn of the event loop. */
+  #isTurnOver(): boolean {
+    const turn = this.#settings.turns.now();
+    if (this.#turn !== turn) {
+      this.#turn = turn;
+      this.#begun = 0;
+    }
+    return this.#begun >= MAX_BEGUN;
+  }
+
+  #hold(bytes: Buffer): void {
+    this.#held = bytes;
+    if (this.#isHeld) return;
+    this.#isHeld = true;
+    this.#socket.pause();
+  }
+
+  #parseLater(): void {
+    if (this.#isResuming) return;
+    this.#isResuming = true;
+    setImmediate(() => {
+      this.#isResuming = false;
+      if (!this.#isHeld || this.#isOver) return;
+      const bytes = this.#held;
+      this.#held = NOTHING;
+      this.#isHeld = false;
+      this.#parse(bytes);
+    });
+  }
+
+  /** Keeps a head that has not arrived completely, unless it is already clear that it is refused. */
+  #keepPartial(bytes: Buffer, at: number, known: number): void {
+    const length = bytes.length - at;
+    if (length > this.#settings.maxHeaderSize) {
+      this.#refuseInTurn(431);
+      return;
+    }
+    if (bytes[at] !== CR) checkMethod(bytes, at);
+    for (
+      let lf = bytes.indexOf(LF, Math.max(at, known));
+      lf !== -1;
+      lf = bytes.indexOf(LF, lf + 1)
+    ) {
+      if (lf === at || bytes[lf - 1] !== CR) throw badSyntax('A line does not end with CRLF');
+    }
+    // Otherwise the bytes are the beginning of that memory already.
+    if (at > 0 || known === 0) {
+      const partial = Buffer.allocUnsafe(Math.max(LEAST_HEAD_BYTES, 2 * length));
+      bytes.copy(partial, 0, at);
+      this.#partial = partial;
+    }
+    this.#partialBytes = length;
+    const { readHeaderMs, clock } = this.#settings;
+    if (!this.#hasAsked || readHeaderMs === 0 || this.#stopHeadLimit !== null) return;
+    this.#stopHeadLimit = clock.after(readHeaderMs, () => this.#refuseInTurn(408));
+  }
+
+  /** @throws HubgateError `bad-http1-syntax` */
+  #takeHead(text: string, bytes: Buffer, rest: number): void {
+    this.#stopHeadLimit?.();
+    this.#stopHeadLimit = null;
+    const head = readHead(text);
+    if (!this.#hasAsked) forgetDeadline(this.#socket);
+    this.#hasAsked = true;
+    this.#begun += 1;
+    const target = head.method === 'CONNECT' ? 405 : judgeHttp1(head);
+    if (typeof target === 'number') {
+      this.#refuseInTurn(target, target === 400 ? reasonFor(head) : '');
+      return;
+    }
+    const settings = this.#settings.sink.settings();
+    if (settings === null) {
+      this.#socket.destroy();
+      return;
+    }
+    const exchange = new Http1Adapter(this, head, target);
+    if (this.#settings.isDraining) exchange.endsConnection();
+    if (exchange.wantsWebSocket) {
+      // The protocol cannot change before the earlier responses have been sent, and different implementations
+      // read a handshake with content differently.
+      if (this.#unsent.length > 0 || exchange.hasBody) {
+        this.#refuseInTurn(400);
+        return;
+      }
+      this.#unsent.push(exchange);
+      this.#upgrade(exchange, bytes.subarray(rest));
+      return;
+    }
+    this.#unsent.push(exchange);
+    this.#body = exchange.bodyToRead;
+    if (this.#body === null) this.#endMessage();
+    this.#deliver(exchange, null);
+  }
+
+  /** The connection changes its protocol only when a handler takes it over. */
+  #upgrade(exchange: Http1Adapter, early: Buffer): void {
+    const socket = this.#socket;
+    this.#isOver = true;
+    exchange.endsConnection();
+    const onGone = (): void => this.closed();
+    socket[CONNECTION] = undefined;
+    socket.off('data', onData).off('timeout', onTimeout).off('close', onClose);
+    socket.once('close', onGone).setTimeout(0);
+    socket.pause();
+    this.#deliver(exchange, {
+      kind: 'http1',
+      socket,
+      head: Buffer.from(early),
+      release: () => {
+        socket.off('close', onGone);
+        this.#detach();
+      },
+      readInto: (reader) => readInto(socket, reader),
+    });
+  }
+
+  #deliver(exchange: Http1Adapter, upgrade: UpgradeRequest | null): void {
+    const { sink } = this.#settings;
+    const settings = sink.settings();
+    if (settings === null) return;
+    const connection: ExchangeConnection = {
+      secure: this.#isSecure,
+      tlsVersion: this.#handshake?.tlsVersion ?? null,
+      peer: this.#peer,
+      upgrade,
+    };
+    sink.take(new ServerExchange(exchange, settings, connection), this.#handshake);
+  }
+
+  /** Refuses after the responses to the earlier requests. */
+  #refuseInTurn(status: number, reason = ''): void {
+    if (this.#isOver || this.#socket.destroyed) return;
+    this.#isOver = true;
+    this.#stopHeadLimit?.();
+    if (this.#unsent.length === 0) this.#sendRefusal(status, reason);
+    else this.#refusal = { status, reason };
+  }
+
+  #refuse(status: number): void {
+    this.#isOver = true;
+    this.#sendRefusal(status, '');
+  }
+
+  /** Sends a refusal, which is the last response of the connection. */
+  #sendRefusal(status: number, reason: string): void {
+    const socket = this.#socket;
+    const head = `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\nConnection: close`;
+    socket.end(`${head}\r\nContent-Length: ${reason.length}\r\n\r\n${reason}`);
+    // If it were closed while bytes arrive, it would be reset, and the client might never read the refusal
+    // (RFC 9112 §9.6).
+    socket.resume();
+    const cancel = this.#settings.clock.after(LINGER_MS, () => socket.destroy());
+    socket.once('close', cancel);
+  }
+}
+
+/** All connections read into the same memory, because Node would allocate 64 KiB for each read. */
+const LANDING = Buffer.allocUnsafeSlow(64 * 1024);
+
+/** Shared functions find the connection of a socket here, so it needs no functions of its own. */
+const CONNECTION = Symbol('connection of this socket');
+
+interface Carrier {
+  [CONNECTION]?: Http1Connection | undefined;
+}
+
+function onRead(this: unknown, bytes: number): boolean {
+  const socket = this as Socket & Carrier;
+  const connection = socket[CONNECTION];
+  const chunk = LANDING.subarray(0, bytes);
+  // After an upgrade, the connection is an ordinary stream.
+  if (connection === undefined) socket.push(Buffer.from(chunk));
+  else connection.received(chunk);
+  return true;
+}
+
+function onData(this: Socket & Carrier, chunk: Buffer): void {
+  this[CONNECTION]?.received(chunk);
+}
+
+function onClose(this: Socket & Carrier): void {
+  this[CONNECTION]?.closed();
+}
+
+function onTimeout(this: Socket & Carrier): void {
+  this[CONNECTION]?.timedOut();
+}
+
+/**
+ * Refuses what cannot be the beginning of a request line, without waiting for its end.
+ *
+ * @throws HubgateError `bad-http1-syntax`, `unknown-http1-method`
+ */
+function checkMethod(bytes: Buffer, at: number): void {
+  for (let i = at; i < bytes.length; i += 1) {
+    const byte = bytes[i] ?? 0;
+    if (byte === SPACE && i > at) {
+      refuseUnknown(bytes.toString('latin1', at, i));
+      return;
+    }
+    if (!isTokenByte(byte) || i - at > MAX_METHOD_BYTES) {
+      throw badSyntax('A request does not begin with a method');
+    }
+  }
+}
+
+function refuseUnknown(method: string): void {
+  if (isKnownMethod(method)) return;
+  throw new HubgateError('unknown-http1-method', 'The method of a request is unknown');
+}
+
+/**
+ * Reads a head (RFC 9112 §3, §5) of a text with one character per byte, which ends with an empty line.
+ *
+ * @throws HubgateError `bad-http1-syntax`
+ */
+function readHead(text: string): Http1Head {
+  const lineEnd = text.indexOf('\r\n');
+  const methodEnd = text.indexOf(' ');
+  const versionStart = text.lastIndexOf(' ', lineEnd) + 1;
+  const method = text.slice(0, Math.max(0, methodEnd));
+  const version = text.slice(versionStart, lineEnd);
+  if (METHOD.test(method)) refuseUnknown(method);
+  if (methodEnd <= 0 || versionStart <= methodEnd + 1 || methodEnd > lineEnd) {
+    throw badSyntax('A request line has fewer than three parts');
+  }
+  if (version !== 'HTTP/1.1' && version !== 'HTTP/1.0') {
+    throw badSyntax('A request does not have the version HTTP/1.1 or HTTP/1.0');
+  }
+  return {
+    method,
+    url: text.slice(methodEnd + 1, versionStart - 1),
+    httpVersion: version === 'HTTP/1.1' ? '1.1' : '1.0',
+    rawHeaders: readFieldLines(text, lineEnd + 2, text.length - 2),
+  };
+}
+
+function statusOf(error: unknown): number {
+  switch (codeOf(error)) {
+    case 'http1-too-large':
+      return 413;
+    case 'unknown-http1-method':
+      return 501;
+    default:
+      return 400;
+  }
+}

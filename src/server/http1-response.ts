@@ -1,0 +1,225 @@
+// What a response over HTTP/1.1 writes to its connection. Its head waits for the first bytes of the body until the
+// end of the turn, so that both leave in one write. The body calls back when the system has taken a piece, and its
+// memory can then be used again.
+
+import { STATUS_CODES } from 'node:http';
+import type { Socket } from 'node:net';
+import { Writable } from 'node:stream';
+import type { HeaderList } from '../http/header-list.ts';
+import { chunkHead, LAST_CHUNK } from '../http/http1-syntax.ts';
+import { CALLS_BACK_WHEN_SENT } from '../http/writable-stream.ts';
+import { HubgateError } from '../kernel/error.ts';
+
+/** How a client finds the end of a body (RFC 9112 §6.3): the last is the end of the connection. */
+export type ResponseFraming = 'none' | 'length' | 'chunks' | 'close';
+
+/** Bytes of a body that may wait for the client before its writer is asked to wait. */
+const MAX_WAITING_BYTES = 64 * 1024;
+/** Bytes that are copied into one buffer, which costs less than a write of several. */
+const MAX_JOINED_BYTES = 16 * 1024;
+
+/** Anything but a tab, visible ASCII and bytes beyond it (RFC 9110 §5.5). */
+const NO_VALUE = /[^\t\x20-\x7e\x80-\xff]/;
+const NAME = /^[!#$%&'*+.^_`|~\w-]+$/;
+
+/**
+ * The line and the fields of a head, without the empty line at its end.
+ *
+ * @throws HubgateError `invalid-response-field`
+ */
+export function headText(status: number, headers: HeaderList): string {
+  let text = `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? 'unknown'}\r\n`;
+  const raw = headers.toRaw();
+  for (let i = 0; i + 1 < raw.length; i += 2) {
+    const [name, value] = [raw[i] ?? '', raw[i + 1] ?? ''];
+    // A line break in a field would begin another field or another response.
+    if (!NAME.test(name) || NO_VALUE.test(value)) {
+      const shown = JSON.stringify(name.slice(0, 64));
+      throw new HubgateError('invalid-response-field', `The response field ${shown} is not valid`);
+    }
+    text += `${name}: ${value}\r\n`;
+  }
+  return text;
+}
+
+/** The body of a response, and the head before it. */
+export class Http1Response extends Writable {
+  readonly [CALLS_BACK_WHEN_SENT] = true;
+  readonly framing: ResponseFraming;
+  readonly #onDone: () => void;
+  readonly #onBroken: () => void;
+  /** null until earlier responses of the connection have been sent. */
+  #socket: Socket | null;
+  /** null once it has been written. */
+  #head: string | null;
+  /** Bytes that are missing; only of a body with a length. */
+  #left: number;
+  /** The last chunk and the trailer section; null once they have been written. */
+  #ending: string | null;
+  #isEnding = false;
+  #isCorked = true;
+  /** What waits for the turn of this response. */
+  #waiting: (() => void) | null = null;
+
+  /**
+   * @param length bytes of the body; only with the framing `length`
+   * @param onDone called when everything has been passed to the system
+   * @param onBroken called instead if the body was destroyed before its end
+   */
+  constructor(
+    socket: Socket | null,
+    head: string,
+    { framing, length }: { readonly framing: ResponseFraming; readonly length: number },
+    onDone: () => void,
+    onBroken: () => void,
+  ) {
+    super({ highWaterMark: MAX_WAITING_BYTES });
+    this.framing = framing;
+    this.#socket = socket;
+    this.#head = head;
+    this.#left = length;
+    this.#ending = framing === 'chunks' ? LAST_CHUNK : null;
+    this.#onDone = onDone;
+    this.#onBroken = onBroken;
+    // The departure of the client reports a failed write already. Without a listener, the error would end the
+    // process.
+    this.on('error', ignore);
+    this.cork();
+    process.nextTick(flush, this);
+  }
+
+  /** Sets the trailer section of a chunked body. Called before its end. */
+  setTrailers(text: string): void {
+    if (this.#ending !== null) this.#ending = `0\r\n${text}\r\n`;
+  }
+
+  /** Earlier responses have been sent. */
+  beginTurn(socket: Socket): void {
+    this.#socket = socket;
+    const waiting = this.#waiting;
+    this.#waiting = null;
+    if (waiting !== null) waiting();
+    else this.flush();
+  }
+
+  /** Writes what waits for the end of the turn; the head also if nothing of the body waits. */
+  flush(): void {
+    if (this.#isCorked) {
+      this.#isCorked = false;
+      this.uncork();
+    }
+    if (this.#head === null || this.#socket === null || this.destroyed) return;
+    if (this.writableLength === 0 && !this.writableEnded)
+      this.#socket.write(this.#takeHead(), 'latin1');
+  }
+
+  /** Leaves everything that follows the head to the caller, and returns the head if it has not been written. */
+  takeHead(): string {
+    return this.#takeHead();
+  }
+
+  override end(chunk?: unknown, encoding?: unknown, done?: unknown): this {
+    this.#isEnding = true;
+    Reflect.apply(super.end, this, [chunk, encoding, done]);
+    return this;
+  }
+
+  override _write(chunk: Buffer, _encoding: BufferEncoding, done: Done): void {
+    this.#send([chunk], chunk.length, done);
+  }
+
+  override _writev(pieces: readonly { readonly chunk: Buffer }[], done: Done): void {
+    let bytes = 0;
+    const chunks = pieces.map(({ chunk }) => {
+      bytes += chunk.length;
+      return chunk;
+    });
+    this.#send(chunks, bytes, done);
+  }
+
+  override _final(done: Done): void {
+    if (this.#socket === null) {
+      this.#waiting = () => this._final(done);
+      return;
+    }
+    if (this.#left > 0 && this.framing === 'length') {
+      done(new HubgateError('response-incomplete', 'The body is shorter than its Content-Length'));
+      return;
+    }
+    const rest = this.#takeHead() + this.#takeEnding();
+    const finished: Done = (error) => {
+      done(error);
+      if (error === undefined || error === null) this.#onDone();
+    };
+    if (rest === '') finished();
+    else this.#socket.write(rest, 'latin1', finished);
+  }
+
+  override _destroy(error: Error | null, done: Done): void {
+    this.#waiting = null;
+    done(error);
+    if (!this.writableFinished) this.#onBroken();
+  }
+
+  #send(chunks: readonly Buffer[], bytes: number, done: Done): void {
+    const socket = this.#socket;
+    if (socket === null) {
+      this.#waiting = () => this.#send(chunks, bytes, done);
+      return;
+    }
+    if (this.framing === 'length') {
+      this.#left -= bytes;
+      if (this.#left < 0) {
+        done(new HubgateError('response-too-long', 'The body is longer than its Content-Length'));
+        return;
+      }
+    }
+    const isChunked = this.framing === 'chunks' && bytes > 0;
+    const before = this.#takeHead() + (isChunked ? chunkHead(bytes) : '');
+    // The last chunk goes with the last bytes of the body, behind which nothing waits.
+    const isLast = this.#isEnding && bytes === this.writableLength;
+    const after = (isChunked ? '\r\n' : '') + (isLast ? this.#takeEnding() : '');
+    const total = before.length + bytes + after.length;
+    if (total <= MAX_JOINED_BYTES) {
+      socket.write(joined(before, chunks, after, total), done);
+      return;
+    }
+    socket.cork();
+    if (before !== '') socket.write(before, 'latin1');
+    const last = chunks.length - 1;
+    for (const [index, chunk] of chunks.entries()) {
+      if (index === last && after === '') socket.write(chunk, done);
+      else socket.write(chunk);
+    }
+    if (after !== '') socket.write(after, 'latin1', done);
+    socket.uncork();
+  }
+
+  #takeHead(): string {
+    const head = this.#head ?? '';
+    this.#head = null;
+    return head;
+  }
+
+  #takeEnding(): string {
+    const ending = this.#ending ?? '';
+    this.#ending = null;
+    return ending;
+  }
+}
+
+type Done = (error?: Error | null) => void;
+
+function flush(response: Http1Response): void {
+  response.flush();
+}
+
+function joined(before: string, chunks: readonly Buffer[], after: string, bytes: number): Buffer {
+  const all = Buffer.allocUnsafe(bytes);
+  let end = all.write(before, 0, 'latin1');
+  for (const chunk of chunks) end += chunk.copy(all, end);
+  all.write(after, end, 'latin1');
+  return all;
+}
+
+function ignore(): void {}
