@@ -1,5 +1,6 @@
 import type { Writable } from 'node:stream';
 import { HeaderList } from '../http/header-list.ts';
+import type { Clock } from '../kernel/clock.ts';
 import { HubgateError } from '../kernel/error.ts';
 import { BodyFlow, type FlowListener, type Source } from './body-flow.ts';
 import { exchangeFailure, ForwardError, type ForwardPhase } from './forward-error.ts';
@@ -8,6 +9,7 @@ import {
   type ForwardSink,
   MAX_STALL_MS,
   noteLength,
+  type RequestingClient,
   type TransportSettings,
 } from './forwarding.ts';
 import type { Http1Connection, Http1Receiver } from './http1-connection.ts';
@@ -22,8 +24,12 @@ const MAX_DISCARDED_BYTES = 64 * 1024;
  * to its flow and to the upload.
  */
 export class Http1Exchange implements Http1Receiver, Source, FlowListener, UploadListener {
-  readonly #request: ForwardRequest;
-  readonly #head: string;
+  readonly method: string;
+  readonly #client: RequestingClient;
+  readonly #clock: Clock;
+  /** The request and its head. Neither is kept while the exchange waits for the response. */
+  #request: ForwardRequest | null;
+  #head: string;
   readonly #settings: TransportSettings;
   readonly #sink: ForwardSink;
   readonly #resolve: () => void;
@@ -44,7 +50,7 @@ export class Http1Exchange implements Http1Receiver, Source, FlowListener, Uploa
   /** Ends the wait for a client that reads nothing. */
   #stopStall: (() => void) | null = null;
 
-  /** @param head that of the request, without the fields that frame the body */
+  /** @param head without the fields that frame the body */
   constructor(
     request: ForwardRequest,
     head: string,
@@ -53,24 +59,24 @@ export class Http1Exchange implements Http1Receiver, Source, FlowListener, Uploa
     resolve: () => void,
     reject: (error: unknown) => void,
   ) {
+    const { client } = request;
+    this.method = request.method;
+    this.#client = client;
+    this.#clock = request.clock;
     this.#request = request;
     this.#head = head;
     this.#settings = settings;
     this.#sink = sink;
     this.#resolve = resolve;
     this.#reject = reject;
-    if (request.client.abandoned) {
+    if (client.abandoned) {
       this.#forgetClient = nothing;
       this.failed(aborted());
-    } else this.#forgetClient = request.client.onAbandoned(() => this.failed(aborted()));
+    } else this.#forgetClient = client.onAbandoned(() => this.failed(aborted()));
   }
 
   get isSettled(): boolean {
     return this.#isSettled;
-  }
-
-  get method(): string {
-    return this.#request.method;
   }
 
   /**
@@ -78,7 +84,7 @@ export class Http1Exchange implements Http1Receiver, Source, FlowListener, Uploa
    * answer the next request with it.
    */
   get allowsReuse(): boolean {
-    return this.#request.method !== 'HEAD' && this.#upload?.isComplete !== false;
+    return this.method !== 'HEAD' && this.#upload?.isComplete !== false;
   }
 
   /** A connection is being opened for it, which is closed if the client leaves meanwhile. */
@@ -90,15 +96,20 @@ export class Http1Exchange implements Http1Receiver, Source, FlowListener, Uploa
   onReady(connection: Http1Connection): void {
     this.#connection = connection;
     this.#endLimit();
-    const { method, body } = this.#request;
     this.#phase = 'sent';
+    const request = this.#request;
+    const head = this.#head;
+    this.#request = null;
+    this.#head = '';
+    if (request === null) return;
+    const { body } = request;
     if (body === null) {
-      connection.write(`${this.#head}${emptyBodyField(method)}\r\n`);
+      connection.write(`${head}${emptyBodyField(this.method)}\r\n`);
       this.#awaitHead();
       return;
     }
     try {
-      this.#upload = new Http1Upload(this.#request, body, this.#head, connection, this);
+      this.#upload = new Http1Upload(request, body, head, connection, this);
     } catch (error) {
       this.#end(error);
       return;
@@ -197,7 +208,7 @@ export class Http1Exchange implements Http1Receiver, Source, FlowListener, Uploa
   taken(): void {
     this.#stopStall?.();
     if (this.#isSettled) return;
-    this.#stopStall = this.#request.clock.after(MAX_STALL_MS, () => this.failed(stalled()));
+    this.#stopStall = this.#clock.after(MAX_STALL_MS, () => this.failed(stalled()));
   }
 
   freed(): void {
@@ -219,7 +230,7 @@ export class Http1Exchange implements Http1Receiver, Source, FlowListener, Uploa
 
   /** Ends the exchange with the error for the caller: a ForwardError, or the body's HttpError. */
   failed(error: Error): void {
-    const left = this.#request.client.abandoned || this.#body?.destroyed === true;
+    const left = this.#client.abandoned || this.#body?.destroyed === true;
     this.#end(error instanceof ForwardError ? error : exchangeFailure(error, this.#phase, left));
   }
 
@@ -227,7 +238,7 @@ export class Http1Exchange implements Http1Receiver, Source, FlowListener, Uploa
     this.#phase = 'responding';
     this.#endLimit();
     this.#upload?.refuseBody();
-    noteLength(this.#request.client, status, headers);
+    noteLength(this.#client, status, headers);
     return this.#sink.onHead(status, headers, '1.1');
   }
 
@@ -263,12 +274,12 @@ export class Http1Exchange implements Http1Receiver, Source, FlowListener, Uploa
   #awaitBody(): void {
     const { readTimeoutMs } = this.#settings;
     if (readTimeoutMs === 0 || this.#isSettled) return;
-    this.#heardAt = this.#request.clock.monotonic();
+    this.#heardAt = this.#clock.monotonic();
     if (this.#stopLimit === null) this.#checkSilenceAfter(readTimeoutMs);
   }
 
   #checkSilenceAfter(ms: number): void {
-    const { clock } = this.#request;
+    const clock = this.#clock;
     const { readTimeoutMs } = this.#settings;
     this.#stopLimit = clock.after(ms, () => {
       const left = this.#heardAt + readTimeoutMs - clock.monotonic();
@@ -281,7 +292,7 @@ export class Http1Exchange implements Http1Receiver, Source, FlowListener, Uploa
   #limit(ms: number, missing: string): void {
     this.#endLimit();
     if (ms === 0 || this.#isSettled) return;
-    this.#stopLimit = this.#request.clock.after(ms, () => this.failed(late(missing, ms)));
+    this.#stopLimit = this.#clock.after(ms, () => this.failed(late(missing, ms)));
   }
 
   #endLimit(): void {
