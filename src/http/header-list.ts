@@ -17,13 +17,10 @@ export class HeaderList implements Iterable<readonly [name: string, value: strin
   /** One array for all fields, because each request has several lists, and each array takes memory. */
   #parts: string[] = [];
 
-  /**
-   * Creates a list from the alternating names and values of Node's `rawHeaders`, or from those of the HTTP
-   * client, which are bytes.
-   */
-  static fromRaw(raw: readonly (string | Buffer)[]): HeaderList {
+  /** Creates a list from alternating names and values, such as Node's `rawHeaders`. */
+  static fromRaw(raw: readonly string[]): HeaderList {
     const list = new HeaderList();
-    for (let i = 0; i + 1 < raw.length; i += 2) list.append(textOf(raw[i]), textOf(raw[i + 1]));
+    for (let i = 0; i + 1 < raw.length; i += 2) list.append(raw[i] ?? '', raw[i + 1] ?? '');
     return list;
   }
 
@@ -210,10 +207,6 @@ function keyOf(name: string): string {
 /** A copy that shares no memory with the text of a whole head, of which a name may be a part. */
 function copyOf(text: string): string {
   return Buffer.from(text, 'utf8').toString('utf8');
-}
-
-function textOf(part: string | Buffer | undefined): string {
-  return typeof part === 'string' ? part : (part?.toString('latin1') ?? '');
 }
 
 /** Converts text to the byte string of a field value: its UTF-8 bytes. */

@@ -44,7 +44,7 @@ export interface Http1Receiver {
 /** The owner of connections. */
 export interface Http1Owner {
   readonly target: DialTarget;
-  /** Null without TLS. */
+  /** The settings of TLS; null without TLS. */
   readonly secureContext: SecureContext | null;
   /** The last TLS session, which a new connection may resume. */
   session: Buffer | undefined;
@@ -123,7 +123,7 @@ export class Http1Connection {
 
   /** Whether written memory is not copied. TLS copies it. */
   get isPlain(): boolean {
-    return this.#owner.secureContext === null;
+    return this.#owner.target.address.protocol === 'http:';
   }
 
   get isUsable(): boolean {
@@ -221,7 +221,7 @@ export class Http1Connection {
       if (this.#receiver !== receiver) return;
     }
     this.#text = text.slice(start);
-    refuseBadBeginning(this.#text);
+    refuseBadBeginning(this.#text, Math.max(0, before - start));
   }
 
   #inform(receiver: Http1Receiver, { status, headers }: ReceivedHead): void {

@@ -25,8 +25,8 @@ const CLOSING_MARGIN_MS = 2000;
 /** HTTP/1.1 connections to one upstream. */
 export class Http1Connections implements Connections, Http1Owner {
   readonly target: DialTarget;
-  readonly secureContext: SecureContext | null;
   session: Buffer | undefined;
+  #secureContext: SecureContext | null = null;
   /** null: no limit. A client that leaves is removed from the queue. */
   readonly #turns: Semaphore | null;
   readonly #open = new Set<Http1Connection>();
@@ -41,13 +41,15 @@ export class Http1Connections implements Connections, Http1Owner {
 
   constructor(target: DialTarget) {
     this.target = target;
-    const { address, settings, trustPool } = target;
-    this.secureContext =
-      address.protocol === 'http:'
-        ? null
-        : createSecureContext(trustPool === null ? {} : { ca: trustPool });
-    const limit = settings.maxConnectionsPerHost;
+    const limit = target.settings.maxConnectionsPerHost;
     this.#turns = limit === 0 ? null : new Semaphore(limit);
+  }
+
+  get secureContext(): SecureContext | null {
+    const { address, trustPool } = this.target;
+    if (address.protocol === 'http:') return null;
+    this.#secureContext ??= createSecureContext(trustPool === null ? {} : { ca: trustPool });
+    return this.#secureContext;
   }
 
   forward(request: ForwardRequest, sink: ForwardSink): Promise<void> {
@@ -135,9 +137,13 @@ export class Http1Connections implements Connections, Http1Owner {
       exchange.onFailure(closed());
       return;
     }
-    const connection = new Http1Connection(this, exchange);
-    this.#open.add(connection);
-    exchange.awaitConnection(connection);
+    try {
+      const connection = new Http1Connection(this, exchange);
+      this.#open.add(connection);
+      exchange.awaitConnection(connection);
+    } catch (error) {
+      exchange.onFailure(error instanceof Error ? error : closed());
+    }
   }
 
   released(connection: Http1Connection, idleMs: number | null): void {

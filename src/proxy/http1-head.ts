@@ -84,7 +84,10 @@ export function readResponseHead(
   if (status < 200) return informational(status, headers);
   const connection = headers.combined('connection');
   const isPersistent =
-    minor === 1 ? !hasOption(connection, 'close') : hasOption(connection, 'keep-alive');
+    minor === 1
+      ? !hasOption(connection, 'close')
+      : // RFC 9112 §6.1: HTTP/1.0 knows no transfer coding, so its end may be seen elsewhere.
+        hasOption(connection, 'keep-alive') && !headers.has('transfer-encoding');
   const { framing, length } = framingOf(method, status, headers);
   const hint = isPersistent ? headers.get('keep-alive') : undefined;
   return {
@@ -179,13 +182,14 @@ function idleTime(hint: string): number | null {
 /**
  * Refuses the beginning of a head that cannot become valid, so that nothing waits for the rest of it.
  *
+ * @param checked characters at the start of the text that have been checked before
  * @throws HubgateError `bad-http1-syntax`
  */
-export function refuseBadBeginning(text: string): void {
+export function refuseBadBeginning(text: string, checked: number): void {
   const start = text.slice(0, VERSION.length);
   if (!VERSION.startsWith(start)) throw badSyntax('The response does not begin as HTTP/1.1 does');
   // oxlint-disable-next-line no-control-regex
-  if (/(?:^|[^\r])\n|\r[^\n]|\0/.test(text)) {
+  if (/[^\r]\n|\r[^\n]|\0/.test(text.slice(Math.max(0, checked - 1)))) {
     throw badSyntax('A line of the response does not end with CRLF');
   }
   if (text.length > MAX_HEAD_BYTES) throw badSyntax(`The head exceeds ${MAX_HEAD_BYTES} bytes`);

@@ -55,7 +55,7 @@ export class Http1Client {
   readonly #connections;
   readonly #clock: Clock;
 
-  constructor(url: string, transport: Overrides['transport'] = {}, clock = systemClock as Clock) {
+  constructor(url: string, transport: Overrides['transport'] = {}, clock: Clock = systemClock) {
     const { transport: settings } = proxyConfig([], { transport });
     this.#connections = openConnections(parseUpstream(url), settings, null);
     this.#clock = clock;

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import type net from 'node:net';
 import http from 'node:http';
-import { once } from 'node:events';
 import { describe, it } from 'node:test';
 import { rawOrigin, until } from './gateway.ts';
 import { Http1Client, type Received, writePieces } from './http1-client.ts';
@@ -449,13 +448,14 @@ async function byNode(url: string): Promise<{ status: number; body: string } | n
   const request = http.get(url, { agent: false });
   return await new Promise((resolve) => {
     request.on('error', () => resolve(null));
-    request.on('response', async (response) => {
+    request.on('response', (response) => {
       let body = '';
       response.on('data', (chunk: Buffer) => (body += chunk.toString('latin1')));
       response.on('error', () => {});
-      await once(response, 'close').catch(() => {});
-      const { statusCode: status = 0, complete } = response;
-      resolve(complete ? { status, body } : null);
+      response.on('close', () => {
+        const { statusCode: status = 0, complete } = response;
+        resolve(complete ? { status, body } : null);
+      });
     });
   });
 }
