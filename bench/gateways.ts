@@ -126,7 +126,7 @@ function floorProgram(context: BenchContext, { cached = false }: Front): string 
   if (present !== undefined) return present;
   const outfile = join(context.directory(), `${name}.cjs`);
   const source = fileURLToPath(new URL(`./load/${name}.ts`, import.meta.url));
-  const undici = fileURLToPath(new URL('../scripts/undici-client.cjs', import.meta.url));
+  const undici = fileURLToPath(new URL('./load/undici-client.cjs', import.meta.url));
   buildSync({
     entryPoints: [source],
     bundle: true,

@@ -75,7 +75,6 @@ async function bundle() {
     external: EXTERNAL,
     plugins: [BUILT_IMPORTS],
     alias: {
-      undici: './scripts/undici-client.cjs',
       assert: './scripts/plain-assert.cjs',
       'node:assert': './scripts/plain-assert.cjs',
     },
@@ -162,7 +161,6 @@ function newestSource() {
       'package-lock.json',
       'tsconfig.build.json',
       'scripts/build.mjs',
-      'scripts/undici-client.cjs',
       'scripts/plain-assert.cjs',
       'editors/vscode/tables.json',
     ].map((name) => join(root, name)),

@@ -46,7 +46,6 @@ const MAY_IMPORT = {
 /** Library → the only files or folders that import it. */
 const LIBRARY_PLACE = {
   'acme-client': ['tls/acme/client.ts'],
-  undici: ['proxy/forward.ts'],
   'http-proxy-3': ['proxy/upgrade.ts'],
   chokidar: ['cli/watch/file-watcher.ts'],
   jose: ['auth/', 'tls/acme/dns/services/google-cloud-dns.ts'],

@@ -1,5 +1,5 @@
-// The least that a proxy on this Node costs: Node's own servers, and the HTTP client that hubgate uses,
-// with nothing in between. Takes `port app-port [certificate key]`; with a certificate it speaks TLS, HTTP/1.1 and
+// What a proxy on this Node costs: Node's own servers, and the HTTP client undici, with nothing in between.
+// Takes `port app-port [certificate key]`; with a certificate it speaks TLS, HTTP/1.1 and
 // HTTP/2. Below /.well-known/ it opens a stream of events instead, and sends nothing on it.
 import type { RequestListener } from 'node:http';
 import type { ServerHttp2Stream } from 'node:http2';

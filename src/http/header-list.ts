@@ -1,6 +1,8 @@
 // Field values are byte strings, because Node reads and writes headers as latin1. `utf8Field` and `fieldUtf8`
 // convert them at the few places where text is written or read.
 
+import { fieldLine } from './http1-syntax.ts';
+
 /** Each field has three places in the list: its lower-case name, its name as spelled, and its value. */
 const STRIDE = 3;
 const NAME = 1;
@@ -15,13 +17,10 @@ export class HeaderList implements Iterable<readonly [name: string, value: strin
   /** One array for all fields, because each request has several lists, and each array takes memory. */
   #parts: string[] = [];
 
-  /**
-   * Creates a list from the alternating names and values of Node's `rawHeaders`, or from those of the HTTP
-   * client, which are bytes.
-   */
-  static fromRaw(raw: readonly (string | Buffer)[]): HeaderList {
+  /** Creates a list from alternating names and values, such as Node's `rawHeaders`. */
+  static fromRaw(raw: readonly string[]): HeaderList {
     const list = new HeaderList();
-    for (let i = 0; i + 1 < raw.length; i += 2) list.append(textOf(raw[i]), textOf(raw[i + 1]));
+    for (let i = 0; i + 1 < raw.length; i += 2) list.append(raw[i] ?? '', raw[i + 1] ?? '');
     return list;
   }
 
@@ -136,6 +135,21 @@ export class HeaderList implements Iterable<readonly [name: string, value: strin
     return raw;
   }
 
+  /**
+   * The field lines of an HTTP/1.1 message (RFC 9112 §5), except for those with one name.
+   *
+   * @param except the lower-case name
+   * @throws HubgateError `bad-http1-syntax` for a name or value that cannot be sent
+   */
+  toLines(except: string): string {
+    let lines = '';
+    for (let at = 0; at < this.#parts.length; at += STRIDE) {
+      if (this.#parts[at] !== except)
+        lines += fieldLine(this.#part(at + NAME), this.#part(at + VALUE));
+    }
+    return lines;
+  }
+
   /** Lower-case names with their values. Several values with one name are kept apart. */
   toRecord(): Record<string, string | string[]> {
     const record: Record<string, string | string[]> = Object.create(null);
@@ -185,12 +199,14 @@ function keyOf(name: string): string {
   const kept = keys.get(name);
   if (kept !== undefined) return kept;
   const key = name.toLowerCase();
-  if (keys.size < MAX_KEPT_NAMES && name.length <= MAX_KEPT_LENGTH) keys.set(name, key);
+  if (keys.size < MAX_KEPT_NAMES && name.length <= MAX_KEPT_LENGTH)
+    keys.set(copyOf(name), copyOf(key));
   return key;
 }
 
-function textOf(part: string | Buffer | undefined): string {
-  return typeof part === 'string' ? part : (part?.toString('latin1') ?? '');
+/** A copy that shares no memory with the text of a whole head, of which a name may be a part. */
+function copyOf(text: string): string {
+  return Buffer.from(text, 'utf8').toString('utf8');
 }
 
 /** Converts text to the byte string of a field value: its UTF-8 bytes. */

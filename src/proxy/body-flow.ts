@@ -1,6 +1,6 @@
 // A source is paused above a high-water mark and resumed below a low one, for every protocol and in both
-// directions. It is not paused whenever a write returns false: when the HTTP client resumes, it joins
-// everything that has arrived in the meantime, and many short pauses would make that quadratic.
+// directions. It is not paused whenever a write returns false, because many short pauses cost more than the
+// memory that they save.
 
 import type { Writable } from 'node:stream';
 import { hasSent } from '../http/writable-stream.ts';
@@ -12,9 +12,8 @@ interface Marks {
   /** Bytes of one body that may wait to be read. Beyond it, its source is paused. */
   readonly high: number;
   /**
-   * Waiting bytes at which a paused source is resumed. The difference between the two must be at least the
-   * size of one read of a connection. Otherwise the HTTP client, which joins everything that has arrived when
-   * it resumes, would join more and more.
+   * Waiting bytes at which a paused source is resumed. The difference between the two is at least the size of
+   * one read of a connection, so that each read does not lead to a pause.
    */
   readonly low: number;
 }

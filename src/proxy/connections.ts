@@ -1,9 +1,7 @@
 import type { UpstreamAddress } from './address.ts';
-import { ConnectionPool, isUnaskedContinue } from './forward.ts';
 import type { Connections, ForwardRequest, ForwardSink, TransportSettings } from './forwarding.ts';
-import { forwardOnDedicatedConnection } from './dedicated-forward.ts';
+import { Http1Connections } from './http1-connections.ts';
 import { Http2Sessions, isNoHttp2 } from './http2-sessions.ts';
-import { isSafe } from './forward-error.ts';
 import type { DialTarget } from './upgrade-request.ts';
 
 /** Milliseconds after which an upstream that has selected HTTP/1.1 is offered HTTP/2 again. */
@@ -20,38 +18,6 @@ export function openConnections(
   const { versions } = settings;
   if (address.protocol === 'http:' || !versions.includes('2')) return new Http1Connections(target);
   return versions.includes('1.1') ? new EitherVersion(target) : new Http2Sessions(target, ['h2']);
-}
-
-class Http1Connections implements Connections {
-  readonly #target: DialTarget;
-  readonly #pool: ConnectionPool;
-
-  constructor(target: DialTarget) {
-    this.#target = target;
-    this.#pool = new ConnectionPool(target.address, target.settings, target.trustPool);
-  }
-
-  forward(request: ForwardRequest, sink: ForwardSink): Promise<void> {
-    const { headers, body } = request;
-    if (body !== null) {
-      return headers.has('trailer') || headers.has('expect')
-        ? forwardOnDedicatedConnection(this.#target, request, sink)
-        : this.#pool.forward(request, sink);
-    }
-    return this.#pool.forward(request, sink).catch((error: unknown) => {
-      // Such an upstream would send 100 again; on a connection of its own, it may.
-      if (!isSafe(request.method) || !isUnaskedContinue(error)) throw error;
-      return forwardOnDedicatedConnection(this.#target, request, sink);
-    });
-  }
-
-  close(): void {
-    this.#pool.close();
-  }
-
-  destroy(): void {
-    this.#pool.destroy();
-  }
 }
 
 /** HTTP/2 if the upstream selects it in the handshake (RFC 7301), otherwise HTTP/1.1. */

@@ -19,20 +19,7 @@ export class ForwardError extends HubgateError {
   }
 }
 
-const TIMEOUTS = new Set([
-  'UND_ERR_CONNECT_TIMEOUT',
-  'UND_ERR_HEADERS_TIMEOUT',
-  'UND_ERR_BODY_TIMEOUT',
-  'upstream-timeout',
-  'upstream-write-timeout',
-  'ETIMEDOUT',
-]);
-
-const UNSENDABLE = new Set([
-  'UND_ERR_INVALID_ARG',
-  'UND_ERR_NOT_SUPPORTED',
-  'UND_ERR_REQ_CONTENT_LENGTH_MISMATCH',
-]);
+const TIMEOUTS = new Set(['upstream-timeout', 'upstream-write-timeout', 'ETIMEDOUT']);
 
 /** The error of an exchange that ended with `error`. An HttpError comes from the body and is kept. */
 export function exchangeFailure(
@@ -45,7 +32,7 @@ export function exchangeFailure(
   if (clientLeft || code === 'client-left') {
     return new ForwardError('upstream-aborted', phase, error);
   }
-  if (UNSENDABLE.has(code)) return new ForwardError('unsendable-request', phase, error);
+  if (code === 'unsendable-request') return new ForwardError('unsendable-request', phase, error);
   const kind = TIMEOUTS.has(code) ? 'upstream-timeout' : 'upstream-broken';
   return new ForwardError(kind, phase, error);
 }

@@ -38,7 +38,7 @@ export interface ForwardRequest {
   readonly clock: Clock;
 }
 
-/** The protocol of a response. The HTTP client does not report HTTP/1.0. */
+/** The protocol of a response; HTTP/1.0 counts as 1.1. */
 export type ReceivedProtocol = '1.1' | '2.0';
 
 /** Receives the response. */

@@ -21,26 +21,22 @@ export const MAX_WIDE_WAITING_BYTES = 8 * 1024 * 1024;
 /** Bytes that a paused connection to an upstream stores, in addition to one read. */
 const CONNECTION_BUFFER_BYTES = 16 * 1024;
 /** Bytes that wait to be written to a connection to an upstream before the client of the body is paused. */
-const WRITE_BUFFER_BYTES = 128 * 1024;
+export const WRITE_BUFFER_BYTES = 128 * 1024;
 
 /** Bytes of spare buffers of each of the two sizes; together at most 6 MiB. */
 const MAX_SPARE_BYTES = 3 * 1024 * 1024;
 
 /** From this size on, a read is worth a reusable buffer, however little of it is filled. */
-const LEAST_REUSED_BYTES = NARROW_READ_BYTES / 4;
+export const LEAST_REUSED_BYTES = NARROW_READ_BYTES / 4;
 
 /** What a reusable buffer contains. */
 interface Read {
   readonly bytes: number;
-  /** Parts of a response in it that the parser has delivered and that have not been sent. */
+  /** Parts of a response in it that have not been sent. */
   unsent: number;
-  /** The parser has delivered the last byte. */
-  isParsed: boolean;
+  /** All parts have been passed on. */
+  isPassedOn: boolean;
 }
-
-/** Between the bytes of two chunks, without extensions, as far as it has arrived; or after the last chunk. */
-const FRAMING = /^\r(?:\n(?:[0-9A-Fa-f]{0,8}(?:\r\n?)?|0\r\n\r\n?))?$/;
-const MAX_FRAMING_BYTES = 12;
 
 interface UpstreamSocketOptions {
   readonly onread: OnReadOpts;
@@ -97,64 +93,83 @@ class UpstreamReads {
     };
   }
 
-  /** Options of `net.connect` for sockets that read here. */
-  readonly socketOptions: UpstreamSocketOptions = {
-    onread: {
-      // Called when a connection begins, and after each read.
-      buffer: () => this.#nextLanding(),
-      callback: readBy((bytes) => this.#copy(bytes)),
-    },
-    // Otherwise it would be the same for both.
-    highWaterMark: undefined,
-    readableHighWaterMark: CONNECTION_BUFFER_BYTES,
-    writableHighWaterMark: WRITE_BUFFER_BYTES,
-  };
+  /** Options of `net.connect` for sockets whose data is copied here, and then read as of any stream. */
+  readonly socketOptions = this.#optionsFor(readBy((bytes) => this.take(this.#landing, 0, bytes)));
 
   /**
-   * Declares a chunk that a parser has found in a read. A response of unknown length has several chunks in one
-   * read, whose buffer is reused when all of them have been sent by {@link pass}.
+   * Options of `net.connect` for a socket whose data a function reads out of the shared memory.
+   *
+   * @param read gets the number of bytes, and the memory, which the next read of any connection overwrites
    */
-  delivered(chunk: Buffer): void {
-    const read = this.#reads.get(chunk.buffer);
+  into(read: (bytes: number, landing: Buffer) => void): UpstreamSocketOptions {
+    return this.#optionsFor((bytes) => {
+      this.#hasRead = true;
+      read(bytes, this.#landing);
+      return true;
+    });
+  }
+
+  #optionsFor(callback: OnReadOpts['callback']): UpstreamSocketOptions {
+    return {
+      onread: {
+        // Called when a connection begins, and after each read.
+        buffer: () => this.#nextLanding(),
+        callback,
+      },
+      // Otherwise it would be the same for both.
+      highWaterMark: undefined,
+      readableHighWaterMark: CONNECTION_BUFFER_BYTES,
+      writableHighWaterMark: WRITE_BUFFER_BYTES,
+    };
+  }
+
+  /** Copies a part of a read: a small part into shared memory, a large one into a buffer that is reused. */
+  take(landing: Buffer, start: number, end: number): Buffer {
+    this.#hasRead = true;
+    const bytes = end - start;
+    if (bytes < LEAST_REUSED_BYTES) {
+      const small = Buffer.allocUnsafe(bytes);
+      landing.copy(small, 0, start, end);
+      return small;
+    }
+    // Data that is kept for a slow client uses no more memory than it needs.
+    const size = bytes <= NARROW_READ_BYTES ? NARROW_READ_BYTES : READ_BYTES;
+    const filled = this.#spare.get(size)?.pop() ?? this.#make(size);
+    landing.copy(filled, 0, start, end);
+    this.#reads.set(filled.buffer, { bytes, unsent: 0, isPassedOn: false });
+    return bytes < filled.length ? filled.subarray(0, bytes) : filled;
+  }
+
+  /**
+   * Declares that nothing more of a copied read will be passed on. A response of unknown length has several
+   * chunks in one read, whose buffer is reused when all of them have been sent by {@link pass}.
+   */
+  passedOn(bytes: Buffer): void {
+    const read = this.#reads.get(bytes.buffer);
     if (read === undefined) return;
-    read.unsent += 1;
-    read.isParsed = endOf(chunk) === read.bytes;
+    read.isPassedOn = true;
+    if (read.unsent === 0) this.#keep(bytes.buffer);
   }
 
   /**
-   * Declares that the parser has not been paused since it delivered a chunk, so it also parses what follows
-   * the chunk. Nothing of the response does if only the framing of the next chunk follows (RFC 9112 §7.1).
-   */
-  continued(chunk: Buffer): void {
-    const { buffer } = chunk;
-    const read = this.#reads.get(buffer);
-    if (read === undefined || read.isParsed || read.bytes - endOf(chunk) > MAX_FRAMING_BYTES)
-      return;
-    const rest = Buffer.from(buffer, endOf(chunk), read.bytes - endOf(chunk));
-    if (!FRAMING.test(rest.toString('latin1'))) return;
-    read.isParsed = true;
-    if (read.unsent === 0) this.#keep(Buffer.from(buffer));
-  }
-
-  /**
-   * Writes a chunk of a response to `body`. If the chunk is a whole large read, or the last delivered part of
-   * one that has not been sent, the buffer is reused when it has been sent, unless the body may keep a part of
-   * it.
+   * Writes a chunk of a response to `body`. If the chunk is a whole large read, or the last part of one that
+   * has not been sent, the buffer is reused when it has been sent, unless the body may keep a part of it.
    *
    * @param taken called when the body has accepted it, or has failed
    */
   pass(chunk: Buffer, body: Writable, taken: (error?: Error | null) => void): void {
     const read = this.#reads.get(chunk.buffer);
-    if (read === undefined || !givesBack(body)) {
+    if (read === undefined) {
       body.write(chunk, taken);
       return;
     }
+    read.unsent += 1;
     const isWhole = read.bytes === chunk.length;
     body.write(chunk, (error) => {
       taken(error);
-      if (!hasSent(body, error)) return;
+      if (!givesBack(body) || !hasSent(body, error)) return;
       read.unsent -= 1;
-      if (isWhole || (read.isParsed && read.unsent === 0)) this.#keep(Buffer.from(chunk.buffer));
+      if (isWhole || (read.isPassedOn && read.unsent === 0)) this.#keep(chunk.buffer);
     });
   }
 
@@ -168,27 +183,14 @@ class UpstreamReads {
     return isFirst || this.isNarrow ? this.#narrowLanding : this.#landing;
   }
 
-  #copy(bytes: number): Buffer {
-    this.#hasRead = true;
-    if (bytes < LEAST_REUSED_BYTES) {
-      const small = Buffer.allocUnsafe(bytes);
-      this.#landing.copy(small, 0, 0, bytes);
-      return small;
-    }
-    // Data that is kept for a slow client uses no more memory than it needs.
-    const size = bytes <= NARROW_READ_BYTES ? NARROW_READ_BYTES : READ_BYTES;
-    const filled = this.#spare.get(size)?.pop() ?? this.#make(size);
-    this.#landing.copy(filled, 0, 0, bytes);
-    this.#reads.set(filled.buffer, { bytes, unsent: 0, isParsed: false });
-    return bytes < filled.length ? filled.subarray(0, bytes) : filled;
-  }
-
   #make(size: number): Buffer {
     this.#made += 1;
     return Buffer.allocUnsafeSlow(size);
   }
 
-  #keep(buffer: Buffer): void {
+  #keep(memory: ArrayBufferLike): void {
+    this.#reads.delete(memory);
+    const buffer = Buffer.from(memory);
     const spare = this.#spare.get(buffer.length);
     if (spare !== undefined && spare.length * buffer.length < MAX_SPARE_BYTES) spare.push(buffer);
   }
@@ -196,10 +198,6 @@ class UpstreamReads {
 
 /** For all upstreams in this process. */
 export const upstreamReads = new UpstreamReads();
-
-function endOf({ byteOffset, length }: Buffer): number {
-  return byteOffset + length;
-}
 
 /** Node calls it as a method of the socket that has read. */
 function readBy(copy: (bytes: number) => Buffer): OnReadOpts['callback'] {

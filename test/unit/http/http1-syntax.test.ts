@@ -1,6 +1,12 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { ChunkedReader, readFieldLines } from '../../../src/http/http1-syntax.ts';
+import {
+  ChunkedReader,
+  fieldLine,
+  isFieldValue,
+  isToken,
+  readFieldLines,
+} from '../../../src/http/http1-syntax.ts';
 import { codeOf } from '../../../src/kernel/error.ts';
 
 const MAX_TRAILER_BYTES = 1024;
@@ -107,4 +113,34 @@ describe('Chunked bodies (RFC 9112 §7.1)', () => {
       assert.throws(() => chunked(`0\r\n${trailers}`, size), isTooLarge);
     });
   }
+});
+
+describe('What is sent in a head (RFC 9112 §11.1)', () => {
+  it('can be any token as a name, and any bytes but control characters as a value', () => {
+    assert.equal(fieldLine('X-A', 'a\tb \xe9'), 'X-A: a\tb \xe9\r\n');
+    assert.equal(fieldLine('x', ''), 'x: \r\n');
+    for (let byte = 0; byte < 0x120; byte += 1) {
+      const char = String.fromCharCode(byte);
+      assert.equal(isToken(`a${char}`), /^[!#$%&'*+\-.^_`|~0-9A-Za-z]$/.test(char), String(byte));
+      const isControl = (byte < 0x20 && byte !== 9) || byte === 0x7f;
+      assert.equal(isFieldValue(`a${char}b`), !isControl && byte < 0x100, String(byte));
+    }
+    assert.equal(isToken(''), false);
+  });
+
+  it('can end no line early', () => {
+    for (const [name, value] of [
+      ['X-A\r\nX-B', '1'],
+      ['X-A: 1\r\nX-B', '1'],
+      ['', '1'],
+      ['X-A', '1\r\nX-B: 1'],
+      ['X-A', '1\n'],
+      ['X-A', '\u010d\u010a'],
+    ] as const) {
+      assert.throws(
+        () => fieldLine(name, value),
+        (error) => codeOf(error) === 'bad-http1-syntax',
+      );
+    }
+  });
 });

@@ -1,0 +1,332 @@
+// One connection to an upstream, with one exchange at a time. It reads responses (RFC 9112) straight out of the
+// memory into which all connections read: the head becomes one text, and only the body is copied.
+
+import { connect as connectPlain, type Socket } from 'node:net';
+import { connect as connectTls, type SecureContext } from 'node:tls';
+import { HeaderList } from '../http/header-list.ts';
+import { badSyntax, ChunkedReader, tooLarge } from '../http/http1-syntax.ts';
+import { MAX_HEAD_BYTES } from './forwarding.ts';
+import { type ReceivedHead, readResponseHead, refuseBadBeginning } from './http1-head.ts';
+import { broken } from './request-lifecycle.ts';
+import { type DialTarget, tlsOptions } from './upgrade-request.ts';
+import { LEAST_REUSED_BYTES, upstreamReads, WRITE_BUFFER_BYTES } from './upstream-reads.ts';
+import { upstreamWrites } from './upstream-writes.ts';
+
+/** Bytes of a read that are converted to text first. Few heads are longer. */
+const USUAL_HEAD_BYTES = 4096;
+/** Informational responses to one request. */
+const MAX_INFORMATIONAL = 1000;
+/** Silence after which the system probes whether the upstream is still there. */
+const PROBE_DELAY_MS = 60_000;
+
+const HEAD_END = '\r\n\r\n';
+
+/** The exchange that a connection serves. None of its methods throws. */
+export interface Http1Receiver {
+  readonly method: string;
+  /** Whether the connection can serve another exchange, from the view of the request. */
+  readonly allowsReuse: boolean;
+  /** The connection is ready for the request. */
+  onReady(connection: Http1Connection): void;
+  onInformation(status: number, headers: HeaderList): void;
+  /** The response is complete; `body` is all of it. The connection may already serve another exchange. */
+  onWhole(head: ReceivedHead, body: Buffer | null): void;
+  onHead(head: ReceivedHead): void;
+  onData(piece: Buffer): void;
+  /** The response is complete. The connection may already serve another exchange. */
+  onEnd(trailers: HeaderList): void;
+  /** The connection accepts more of the request. */
+  onDrain(): void;
+  /** The connection has failed, and nothing more comes from it. */
+  onFailure(error: Error): void;
+}
+
+/** The owner of connections. */
+export interface Http1Owner {
+  readonly target: DialTarget;
+  /** The settings of TLS; null without TLS. */
+  readonly secureContext: SecureContext | null;
+  /** The last TLS session, which a new connection may resume. */
+  session: Buffer | undefined;
+  /**
+   * The connection can serve another exchange.
+   *
+   * @param idleMs see {@link ReceivedHead.idleMs}
+   */
+  released(connection: Http1Connection, idleMs: number | null): void;
+  closed(connection: Http1Connection): void;
+}
+
+export class Http1Connection {
+  /** The monotonic time until which it may wait for another exchange. */
+  idleUntil = 0;
+  readonly #owner: Http1Owner;
+  readonly #socket: Socket;
+  #receiver: Http1Receiver | null;
+  /** What the next byte belongs to. */
+  #part: 'head' | 'length' | 'chunks' | 'close' = 'head';
+  /** The beginning of a head that has not arrived completely. */
+  #text = '';
+  #left = 0;
+  #chunks: ChunkedReader | null = null;
+  #isPersistent = true;
+  #idleMs: number | null = null;
+  #informational = 0;
+  #isPaused = false;
+  #error: Error | null = null;
+
+  /** Connects to the upstream, for an exchange. */
+  constructor(owner: Http1Owner, receiver: Http1Receiver) {
+    this.#owner = owner;
+    this.#receiver = receiver;
+    const socket = this.#dial(owner);
+    this.#socket = socket;
+    // Who waits for a response keeps the process alive, not the connection that it comes from.
+    socket.unref();
+    socket.on('error', (error) => {
+      this.#error = error;
+    });
+    socket.once('end', () => this.#onEnd());
+    socket.once('close', () => this.#onClose());
+    socket.on('drain', () => this.#receiver?.onDrain());
+  }
+
+  #dial({ target, secureContext, session }: Http1Owner): Socket {
+    const { address, settings } = target;
+    const { hostname: host, port, socketPath } = address;
+    const place = socketPath === null ? { host, port } : { path: socketPath };
+    const reading = upstreamReads.into((bytes, landing) => this.#read(bytes, landing));
+    const ready = (): void => this.#receiver?.onReady(this);
+    if (secureContext === null) {
+      const socket = connectPlain({ ...place, ...reading, noDelay: true }, ready);
+      socket.setKeepAlive(true, PROBE_DELAY_MS);
+      upstreamWrites.watch(socket);
+      return socket;
+    }
+    const options = {
+      ...place,
+      onread: reading.onread,
+      highWaterMark: WRITE_BUFFER_BYTES,
+      secureContext,
+      servername: tlsOptions(target).servername,
+      rejectUnauthorized: !settings.tlsInsecureSkipVerify,
+      ALPNProtocols: ['http/1.1'],
+      ...(session === undefined ? {} : { session }),
+    };
+    const socket = connectTls(options, ready);
+    socket.setNoDelay(true).setKeepAlive(true, PROBE_DELAY_MS);
+    socket.on('session', (next) => {
+      this.#owner.session = next;
+    });
+    return socket;
+  }
+
+  /** Whether written memory is not copied. TLS copies it. */
+  get isPlain(): boolean {
+    return this.#owner.target.address.protocol === 'http:';
+  }
+
+  get isUsable(): boolean {
+    return !this.#socket.destroyed && this.#receiver === null;
+  }
+
+  /** Serves another exchange. */
+  serve(receiver: Http1Receiver): void {
+    this.#receiver = receiver;
+    receiver.onReady(this);
+  }
+
+  /** Returns whether the connection accepts more at the moment. Text has one character per byte. */
+  write(bytes: string | Buffer): boolean {
+    return typeof bytes === 'string'
+      ? this.#socket.write(bytes, 'latin1')
+      : this.#socket.write(bytes);
+  }
+
+  /** What is written until {@link uncork} is sent together. */
+  cork(): void {
+    this.#socket.cork();
+  }
+
+  uncork(): void {
+    this.#socket.uncork();
+  }
+
+  pause(): void {
+    this.#isPaused = true;
+    this.#socket.pause();
+  }
+
+  resume(): void {
+    this.#isPaused = false;
+    this.#socket.resume();
+  }
+
+  /** Closes the connection without a report to the exchange that it serves. */
+  destroy(): void {
+    this.#receiver = null;
+    this.#socket.destroy();
+  }
+
+  /** The exchange has ended. Unless its response is complete, the connection is of no further use. */
+  leave(receiver: Http1Receiver): void {
+    if (this.#receiver === receiver) this.destroy();
+  }
+
+  /** Closes the connection, and reports that to the exchange that it serves. */
+  fail(error: Error): void {
+    const receiver = this.#receiver;
+    this.destroy();
+    receiver?.onFailure(error);
+  }
+
+  /** @param landing memory that is overwritten by the next read of any connection */
+  #read(bytes: number, landing: Buffer): void {
+    const receiver = this.#receiver;
+    if (receiver === null) {
+      // RFC 9112 §9.2: nobody has asked for it, and it must not answer the next request.
+      this.#socket.destroy();
+      return;
+    }
+    try {
+      if (this.#part === 'head') this.#readHeads(receiver, landing, bytes);
+      else this.#pass(receiver, upstreamReads.take(landing, 0, bytes));
+    } catch (error) {
+      this.fail(error instanceof Error ? error : broken(String(error)));
+    }
+  }
+
+  #readHeads(receiver: Http1Receiver, landing: Buffer, bytes: number): void {
+    const before = this.#text.length;
+    let known = Math.min(bytes, USUAL_HEAD_BYTES);
+    let text = this.#text + landing.toString('latin1', 0, known);
+    let start = 0;
+    for (;;) {
+      const end = text.indexOf(HEAD_END, Math.max(start, before - HEAD_END.length + 1));
+      if (end === -1) {
+        if (known === bytes) break;
+        text = this.#text + landing.toString('latin1', 0, bytes);
+        known = bytes;
+        continue;
+      }
+      if (end - start > MAX_HEAD_BYTES) throw tooLarge(`The head exceeds ${MAX_HEAD_BYTES} bytes`);
+      const head = readResponseHead(text, start, end, receiver.method);
+      start = end + HEAD_END.length;
+      if (head.status >= 200) {
+        this.#text = '';
+        this.#receive(receiver, head, landing, start - before, bytes);
+        return;
+      }
+      this.#inform(receiver, head);
+      if (this.#receiver !== receiver) return;
+    }
+    this.#text = text.slice(start);
+    refuseBadBeginning(this.#text, Math.max(0, before - start));
+  }
+
+  #inform(receiver: Http1Receiver, { status, headers }: ReceivedHead): void {
+    if (status === 101)
+      throw badSyntax('The upstream switched protocols without an upgrade request');
+    this.#informational += 1;
+    if (this.#informational > MAX_INFORMATIONAL) {
+      throw tooLarge(`More than ${MAX_INFORMATIONAL} informational responses`);
+    }
+    receiver.onInformation(status, headers);
+  }
+
+  #receive(
+    receiver: Http1Receiver,
+    head: ReceivedHead,
+    landing: Buffer,
+    start: number,
+    bytes: number,
+  ): void {
+    this.#isPersistent = head.isPersistent;
+    this.#idleMs = head.idleMs;
+    const { framing, length } = head;
+    const isShort = framing === 'length' && length < LEAST_REUSED_BYTES && length <= bytes - start;
+    if (framing === 'none' || isShort) {
+      const end = start + length;
+      const body = length === 0 ? null : upstreamReads.take(landing, start, end);
+      this.#complete(receiver, end === bytes);
+      receiver.onWhole(head, body);
+      return;
+    }
+    this.#part = framing;
+    this.#left = length;
+    if (framing === 'chunks') this.#chunks = new ChunkedReader(MAX_HEAD_BYTES);
+    // The memory is overwritten by whatever the receiver causes to be read.
+    const rest = start < bytes ? upstreamReads.take(landing, start, bytes) : null;
+    receiver.onHead(head);
+    if (rest !== null) this.#pass(receiver, rest);
+  }
+
+  /** Passes on what a read contains of a body. */
+  #pass(receiver: Http1Receiver, bytes: Buffer): void {
+    if (this.#receiver !== receiver) return;
+    const { length } = bytes;
+    switch (this.#part) {
+      case 'length': {
+        const size = Math.min(length, this.#left);
+        this.#left -= size;
+        receiver.onData(size === length ? bytes : bytes.subarray(0, size));
+        if (this.#left === 0) this.#end(receiver, size === length, NO_FIELDS);
+        break;
+      }
+      case 'chunks':
+        this.#passChunks(receiver, bytes);
+        break;
+      default:
+        receiver.onData(bytes);
+    }
+    upstreamReads.passedOn(bytes);
+  }
+
+  #passChunks(receiver: Http1Receiver, bytes: Buffer): void {
+    const chunks = this.#chunks;
+    if (chunks === null) return;
+    const end = chunks.read(bytes, 0, this.#onChunk);
+    if (chunks.isDone) this.#end(receiver, end === bytes.length, chunks.trailers);
+  }
+
+  readonly #onChunk = (piece: Buffer): void => this.#receiver?.onData(piece);
+
+  #end(receiver: Http1Receiver, isExact: boolean, trailers: readonly string[]): void {
+    if (this.#receiver !== receiver) return;
+    this.#complete(receiver, isExact);
+    receiver.onEnd(HeaderList.fromRaw(trailers));
+  }
+
+  /**
+   * The response is complete.
+   *
+   * @param isExact whether nothing follows that belongs to no response
+   */
+  #complete(receiver: Http1Receiver, isExact: boolean): void {
+    this.#receiver = null;
+    this.#part = 'head';
+    this.#chunks = null;
+    this.#informational = 0;
+    if (!isExact || !this.#isPersistent || !receiver.allowsReuse) {
+      this.#socket.destroy();
+      return;
+    }
+    if (this.#isPaused) this.resume();
+    this.#owner.released(this, this.#idleMs);
+  }
+
+  #onEnd(): void {
+    const receiver = this.#receiver;
+    if (receiver !== null && this.#part === 'close') {
+      this.#isPersistent = false;
+      this.#end(receiver, true, NO_FIELDS);
+    } else this.fail(broken('The upstream closed the connection'));
+  }
+
+  #onClose(): void {
+    this.fail(this.#error ?? broken('The upstream closed the connection'));
+    this.#owner.closed(this);
+  }
+}
+
+const NO_FIELDS: readonly string[] = [];
