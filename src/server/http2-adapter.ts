@@ -61,17 +61,13 @@ export class Http2Adapter implements ProtocolAdapter {
   }
 
   get abandoned(): boolean {
-    const { aborted, closed, destroyed, rstCode, writableFinished } = this.#stream;
-    if (!closed && !destroyed) return false;
-    // A stream that the client has reset reports its writable side as finished nevertheless.
-    return aborted || rstCode !== constants.NGHTTP2_NO_ERROR || !writableFinished;
+    return isAbandoned(this.#stream);
   }
 
   reportDisconnect(disconnect: DisconnectSignal): void {
-    this.#stream.once('close', () => {
-      if (this.abandoned) disconnect.trigger();
-    });
-    this.#stream.once('aborted', () => disconnect.trigger());
+    const stream: ServerHttp2Stream & Carrier = this.#stream;
+    stream[DISCONNECT] = disconnect;
+    stream.on('close', reportClose).on('aborted', reportAbort);
   }
 
   inform(status: number, headers: HeaderList): void {
@@ -125,11 +121,31 @@ function responseFields(status: number, headers: HeaderList): OutgoingHttpHeader
   return fields;
 }
 
-/** The response of a stream. Shared functions find it here, so a response needs no functions of its own. */
+/** Shared functions find these on a stream, so a request needs no functions of its own. */
 const STREAM = Symbol('response of this stream');
+const DISCONNECT = Symbol('whom to tell that the client has left');
 
 interface Carrier {
   [STREAM]?: Http2Stream;
+  [DISCONNECT]?: DisconnectSignal | undefined;
+}
+
+/** Whether the client of a stream has left before the response was complete. */
+function isAbandoned(stream: ServerHttp2Stream): boolean {
+  if (!stream.closed && !stream.destroyed) return false;
+  // A stream that the client has reset reports its writable side as finished nevertheless.
+  return (
+    stream.aborted || stream.rstCode !== constants.NGHTTP2_NO_ERROR || !stream.writableFinished
+  );
+}
+
+function reportClose(this: ServerHttp2Stream & Carrier): void {
+  if (isAbandoned(this)) this[DISCONNECT]?.trigger();
+  this[DISCONNECT] = undefined;
+}
+
+function reportAbort(this: Carrier): void {
+  this[DISCONNECT]?.trigger();
 }
 
 /** The body of a response in an HTTP/2 stream, without trailer fields. */

@@ -44,13 +44,15 @@ export function guardSession(session: ServerHttp2Session, limits: SessionLimits)
   };
   const life = new SessionLife(session, limits, refuse);
 
+  // One function for all streams, each of which closes once.
+  function onClose(this: ServerHttp2Stream): void {
+    life.closed();
+    const isBroken = this.rstCode !== constants.NGHTTP2_NO_ERROR;
+    if (isBroken && !brokenStreams.take()) refuse('The client has aborted too many streams');
+  }
   session.on('stream', (stream: ServerHttp2Stream) => {
     life.opened();
-    stream.once('close', () => {
-      life.closed();
-      const isBroken = stream.rstCode !== constants.NGHTTP2_NO_ERROR;
-      if (isBroken && !brokenStreams.take()) refuse('The client has aborted too many streams');
-    });
+    stream.on('close', onClose);
   });
   for (const event of ['ping', 'remoteSettings']) {
     session.on(event, () => {
