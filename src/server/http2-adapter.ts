@@ -1,12 +1,33 @@
-import { constants, type OutgoingHttpHeaders, type ServerHttp2Stream } from 'node:http2';
+import {
+  constants,
+  type OutgoingHttpHeaders,
+  type ServerHttp2Stream,
+  type ServerStreamResponseOptions,
+} from 'node:http2';
 import type { Readable, Writable } from 'node:stream';
 import { breakOff, closeAnswered } from '../http/body-end.ts';
 import type { ResponseHead, ResponseStream, StreamListener } from '../http/exchange.ts';
 import { HeaderList } from '../http/header-list.ts';
-import { http2Fields, readHttp2Head } from '../http/http2-fields.ts';
+import {
+  http2FieldList,
+  http2Fields,
+  readHttp2Head,
+  takesFieldLists,
+} from '../http/http2-fields.ts';
 import type { DisconnectSignal } from '../http/disconnect-signal.ts';
 import type { RequestTarget } from './strict-request.ts';
 import type { ProtocolAdapter } from './server-exchange.ts';
+
+declare module 'node:http2' {
+  interface ServerHttp2Stream {
+    respond(
+      fields: OutgoingHttpHeaders | readonly string[],
+      options?: ServerStreamResponseOptions,
+    ): void;
+  }
+}
+
+const TAKES_LISTS = takesFieldLists(process.versions.node);
 
 /** A request as an HTTP/2 server reads it. */
 export interface Http2Request {
@@ -85,7 +106,10 @@ export class Http2Adapter implements ProtocolAdapter {
     const stream = this.#stream;
     if (stream.destroyed || stream.closed) return stream;
     // RFC 9110 §15: a client treats a status beyond 599 as 500; HTTP/2 cannot carry it here.
-    const fields = responseFields(head.status > 599 ? 500 : head.status, head.headers);
+    const status = head.status > 599 ? 500 : head.status;
+    const fields = TAKES_LISTS
+      ? http2FieldList(status, head.headers)
+      : responseFields(status, head.headers);
     if (isBodyless) stream.respond(fields, { endStream: true });
     else if (this.#mayHaveTrailers) {
       stream.respond(fields, { waitForTrailers: true });
