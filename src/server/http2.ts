@@ -211,8 +211,6 @@ export class Http2 {
       (stream: ServerHttp2Stream, _record: unknown, _flags: unknown, raw: readonly string[]) => {
         stream.on('error', this.#onStreamError);
         this.#take(stream, raw, carrier);
-        // Node calls the listeners that were added before it all the same.
-        stream.on('close', forgetListeners);
       },
     );
   }
@@ -253,21 +251,6 @@ export class Http2 {
     this.#log.debug(message, { error: messageOf(error) });
   }
 }
-
-/**
- * Removes all listeners of a stream that has closed. For V8's collections of young objects, such a stream stays
- * reachable from older garbage. Its listeners would keep everything about its request in memory until V8
- * collects the whole heap.
- */
-function forgetListeners(this: ServerHttp2Stream): void {
-  // With this one, Node would count each of the others.
-  this.removeAllListeners('removeListener');
-  this.removeAllListeners();
-  // A closed stream emits nothing more. If one did, it must not end the process.
-  this.on('error', nothing);
-}
-
-function nothing(): void {}
 
 /** The constant properties of a connection. */
 interface Carrier {
