@@ -60,7 +60,12 @@ export function createDiscovery(options: DiscoveryOptions): Handler {
         return undefined;
       }
       if (head.status === 304) varyAsPage(head.headers, options);
-      else if (isPage(head)) announce(exchange, head, options, fieldsFor(arrival.lastEventId));
+      else {
+        const type = typeOf(head.headers);
+        if (type !== EVENT_STREAM) {
+          announce(exchange, head, type, options, fieldsFor(arrival.lastEventId));
+        }
+      }
       return handOutToken(exchange, head, options, arrival, credentials);
     });
     return next();
@@ -79,32 +84,37 @@ function askForWhole({ method, headers }: Exchange): void {
 
 /** Not for responses without new content, nor for streams, whose heads no page reads. */
 function isPage({ status, headers }: ResponseHead): boolean {
-  return status !== 304 && !hasType(headers, 'text/event-stream');
+  return status !== 304 && typeOf(headers) !== EVENT_STREAM;
 }
+
+const EVENT_STREAM = 'text/event-stream';
+const ORIGIN = ['Origin'];
+/** Types whose scripts cannot read the fields of their own response. */
+const DOCUMENTS = new Set(['text/html', 'application/xhtml+xml']);
 
 function announce(
   exchange: Exchange,
   { headers }: ResponseHead,
+  type: string,
   { config, hub }: DiscoveryOptions,
   { link, timing }: HubFields,
 ): void {
   if (config.link && !announcesHub(headers, hub.relation)) {
     headers.append('Link', link);
-    const isDocument = hasType(headers, 'text/html') || hasType(headers, 'application/xhtml+xml');
-    if (isDocument) headers.append('Server-Timing', timing);
+    if (DOCUMENTS.has(type)) headers.append('Server-Timing', timing);
   }
   const self = config.self ? selfLink(exchange.originalTarget) : null;
   if (self !== null) headers.append('Link', self);
   if (hub.allowsOrigin === null || !headers.has('link')) return;
   const origin = exchange.headers.get('origin');
   if (origin !== undefined && hub.allowsOrigin(origin)) expose(headers, 'Link');
-  addVary(headers, ['Origin']);
+  addVary(headers, ORIGIN);
 }
 
 /** RFC 9110 §15.4.5: a 304 varies like the page that it stands for. */
 function varyAsPage(headers: HeaderList, { config, hub }: DiscoveryOptions): void {
   const isLinked = config.link || config.self || headers.has('link');
-  if (isLinked && hub.allowsOrigin !== null) addVary(headers, ['Origin']);
+  if (isLinked && hub.allowsOrigin !== null) addVary(headers, ORIGIN);
 }
 
 /** The app's own header takes precedence over the token source. */
@@ -152,8 +162,9 @@ function endsSession({ status }: ResponseHead, { expire }: DiscoveryConfig): boo
   return expire.statuses.includes(status);
 }
 
-function hasType(headers: HeaderList, type: string): boolean {
+/** The media type of a response without its parameters; empty if it has none. */
+function typeOf(headers: HeaderList): string {
   const given = headers.get('content-type') ?? '';
   const end = given.indexOf(';');
-  return (end === -1 ? given : given.slice(0, end)).trim().toLowerCase() === type;
+  return (end === -1 ? given : given.slice(0, end)).trim().toLowerCase();
 }

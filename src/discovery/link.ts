@@ -65,6 +65,7 @@ export function selfLink(target: string): string | null {
 
 /** Whether the app announces a hub itself. */
 export function announcesHub(headers: HeaderList, relation: string): boolean {
+  if (!headers.has('link')) return false;
   return headers
     .getAll('link')
     .flatMap(linksIn)

@@ -59,6 +59,7 @@ export function createPublishedAnswers({
         for (const update of read(exchange, trailers)) publish(exchange, update, null);
       });
       const updates = read(exchange, head.headers);
+      if (updates.length === 0) return undefined;
       const ofBody = updates.filter(({ data }) => data === null);
       for (const update of updates) if (update.data !== null) publish(exchange, update, null);
       if (ofBody.length === 0) return undefined;

@@ -106,5 +106,9 @@ function canonicalAddress(address: string): string {
 
 /** Removes the fields that only a proxy may send: `Forwarded` and every `X-Forwarded-*`. */
 export function dropForwardedFields(headers: HeaderList): void {
-  headers.deleteWhere((key) => key === 'forwarded' || key.startsWith('x-forwarded-'));
+  headers.deleteWhere(isForwarded);
+}
+
+function isForwarded(key: string): boolean {
+  return key === 'forwarded' || key.startsWith('x-forwarded-');
 }

@@ -94,7 +94,7 @@ export class HeaderList implements Iterable<readonly [name: string, value: strin
       this.#move(at, kept);
       kept += STRIDE;
     }
-    this.#parts.length = kept;
+    this.#cut(kept);
   }
 
   /** Replaces each value with the result of `change`. */
@@ -181,11 +181,17 @@ export class HeaderList implements Iterable<readonly [name: string, value: strin
       this.#move(at, kept);
       kept += STRIDE;
     }
-    this.#parts.length = kept;
+    this.#cut(kept);
+  }
+
+  /** Most calls change nothing, and setting the length of an array is slow even then. */
+  #cut(length: number): void {
+    if (length !== this.#parts.length) this.#parts.length = length;
   }
 
   #move(from: number, to: number): void {
-    if (from !== to) this.#parts.copyWithin(to, from, from + STRIDE);
+    if (from === to) return;
+    for (let part = 0; part < STRIDE; part += 1) this.#parts[to + part] = this.#part(from + part);
   }
 }
 

@@ -42,12 +42,45 @@ export function readHttp2Head(raw: readonly string[]): Http2Head {
 export function http2Fields(headers: HeaderList): Record<string, string | string[]> {
   const record: Record<string, string | string[]> = Object.create(null);
   headers.forEach((key, value) => {
-    if (FORBIDDEN.has(key) || key.startsWith(':') || (key === 'te' && value !== 'trailers')) return;
+    if (isForbidden(key, value)) return;
     const present = record[key];
     if (present === undefined) record[key] = value;
     else if (typeof present !== 'string') present.push(value);
     else if (key === 'set-cookie') record[key] = [present, value];
-    else record[key] = `${present}${key === 'cookie' ? '; ' : ', '}${value}`;
+    else record[key] = joined(key, present, value);
   });
   return record;
+}
+
+/** The same with a status, as alternating names and values: Node makes no copy of such a list. */
+export function http2FieldList(status: number, headers: HeaderList): string[] {
+  const list = [':status', String(status)];
+  headers.forEach((key, value) => {
+    if (isForbidden(key, value)) return;
+    const at = key === 'set-cookie' ? -1 : placeOf(key, list);
+    if (at === -1) list.push(key, value);
+    else list[at + 1] = joined(key, list[at + 1] ?? '', value);
+  });
+  return list;
+}
+
+function isForbidden(key: string, value: string): boolean {
+  return FORBIDDEN.has(key) || key.startsWith(':') || (key === 'te' && value !== 'trailers');
+}
+
+function joined(key: string, present: string, value: string): string {
+  return `${present}${key === 'cookie' ? '; ' : ', '}${value}`;
+}
+
+/** The place of a name in a list; -1 if it is not there. */
+function placeOf(key: string, list: readonly string[]): number {
+  for (let at = 0; at < list.length; at += 2) if (list[at] === key) return at;
+  return -1;
+}
+
+/** Whether a version of Node sends a response whose fields are a list; others take only a record. */
+export function takesFieldLists(version: string): boolean {
+  const [major = 0, minor = 0] = version.split('.').map(Number);
+  if (major === 22) return minor >= 23;
+  return major === 24 ? minor >= 7 : major > 24;
 }

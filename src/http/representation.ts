@@ -174,12 +174,16 @@ function holds(
 /** Adds request fields to `Vary`: with other values of these fields, the response would differ. */
 export function addVary(headers: HeaderList, fields: readonly string[]): void {
   const before = headers.combined('vary') ?? '';
+  if (before === '') {
+    if (fields.length > 0) headers.set('Vary', fields.join(', '));
+    return;
+  }
   const present = before.split(',').map((name) => name.trim().toLowerCase());
   if (present.includes('*')) return;
   const missing = fields.filter((name) => !present.includes(name.toLowerCase()));
   if (missing.length === 0) return;
   // One field, because some caches read only one.
-  headers.set('Vary', [...(before === '' ? [] : [before]), ...missing].join(', '));
+  headers.set('Vary', [before, ...missing].join(', '));
 }
 
 /** Codings in a list that are examined, and parameters of each; a client chooses their number. */

@@ -23,13 +23,32 @@ export function mergeSlashes(path: string): string {
 /** Whether a request is for a path, with the semantics of the matcher `path`. */
 export function isAt(path: string): (exchange: Pick<Exchange, 'target'>) => boolean {
   const own = mergeSlashes(decodePath(path)).toLowerCase();
-  return (exchange) => matchedPath(exchange).toLowerCase() === own;
+  return (exchange) => {
+    const matched = matchedPath(exchange);
+    return !beginsOtherwise(matched, own) && matched.toLowerCase() === own;
+  };
 }
 
 /** The same for a path and everything below it. */
 export function isWithin(path: string): (exchange: Pick<Exchange, 'target'>) => boolean {
   const own = mergeSlashes(decodePath(path)).toLowerCase();
-  return (exchange) => `${matchedPath(exchange).toLowerCase()}/`.startsWith(`${own}/`);
+  return (exchange) => {
+    const matched = matchedPath(exchange);
+    if (beginsOtherwise(matched, own)) return false;
+    return `${matched.toLowerCase()}/`.startsWith(`${own}/`);
+  };
+}
+
+/**
+ * Whether a path differs from a lower-case one in its first letter, as nearly every path does from that of a
+ * hub. That costs no lower-case copy of it.
+ */
+function beginsOtherwise(path: string, own: string): boolean {
+  const letter = path.charCodeAt(1);
+  // Only an ASCII letter is its own lower-case form or the one 32 places after it.
+  if (letter >= 0x80 || own.length < 2) return false;
+  const lower = letter >= 0x41 && letter <= 0x5a ? letter + 0x20 : letter;
+  return lower !== own.charCodeAt(1);
 }
 
 /** A path without percent-encoding, as far as it can be decoded. */

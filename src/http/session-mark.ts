@@ -25,6 +25,7 @@ export function sessionMark(exchange: Exchange, cookieName: string): string | nu
 
 /** Removes the mark from the request, so that the app never sees it, and stores it for later. */
 export function takeSessionMark(exchange: Exchange, cookieName: string): void {
+  if (!exchange.headers.has('cookie')) return;
   const name = sessionCookieName(cookieName);
   exchange.headers.mapValues((key, value) => {
     if (key !== 'cookie' || !value.includes(name)) return value;

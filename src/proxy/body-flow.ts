@@ -57,8 +57,9 @@ export class Flow {
     this.#body = body;
     this.#source = source;
     this.#listener = listener;
-    // Some aborted bodies do not report for each piece that it no longer waits.
-    body.once('close', () => {
+    // Some aborted bodies do not report for each piece that it no longer waits. A body closes once, so that
+    // "once" would only cost an object and a function more.
+    body.on('close', () => {
       upstreamReads.wait(-this.#waiting);
       this.#isClosed = true;
     });

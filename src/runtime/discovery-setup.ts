@@ -206,8 +206,9 @@ function speakingForTheApp(
 
 /** Keeps data between app and gateway from leaving: the token's header, and the mark of the session. */
 function keepInside(fromHeader: string, cookieNames: readonly string[]): Handler {
+  const fields = [fromHeader, PUBLISH_FIELD, DATA_FIELD];
   return (exchange, next) => {
-    for (const name of [fromHeader, PUBLISH_FIELD, DATA_FIELD]) exchange.withhold(name);
+    for (const name of fields) exchange.withhold(name);
     for (const name of cookieNames) takeSessionMark(exchange, name);
     return next();
   };

@@ -1,12 +1,33 @@
-import { constants, type OutgoingHttpHeaders, type ServerHttp2Stream } from 'node:http2';
+import {
+  constants,
+  type OutgoingHttpHeaders,
+  type ServerHttp2Stream,
+  type ServerStreamResponseOptions,
+} from 'node:http2';
 import type { Readable, Writable } from 'node:stream';
 import { breakOff, closeAnswered } from '../http/body-end.ts';
 import type { ResponseHead, ResponseStream, StreamListener } from '../http/exchange.ts';
 import { HeaderList } from '../http/header-list.ts';
-import { http2Fields, readHttp2Head } from '../http/http2-fields.ts';
+import {
+  http2FieldList,
+  http2Fields,
+  readHttp2Head,
+  takesFieldLists,
+} from '../http/http2-fields.ts';
 import type { DisconnectSignal } from '../http/disconnect-signal.ts';
 import type { RequestTarget } from './strict-request.ts';
 import type { ProtocolAdapter } from './server-exchange.ts';
+
+declare module 'node:http2' {
+  interface ServerHttp2Stream {
+    respond(
+      fields: OutgoingHttpHeaders | readonly string[],
+      options?: ServerStreamResponseOptions,
+    ): void;
+  }
+}
+
+const TAKES_LISTS = takesFieldLists(process.versions.node);
 
 /** A request as an HTTP/2 server reads it. */
 export interface Http2Request {
@@ -61,17 +82,13 @@ export class Http2Adapter implements ProtocolAdapter {
   }
 
   get abandoned(): boolean {
-    const { aborted, closed, destroyed, rstCode, writableFinished } = this.#stream;
-    if (!closed && !destroyed) return false;
-    // A stream that the client has reset reports its writable side as finished nevertheless.
-    return aborted || rstCode !== constants.NGHTTP2_NO_ERROR || !writableFinished;
+    return isAbandoned(this.#stream);
   }
 
   reportDisconnect(disconnect: DisconnectSignal): void {
-    this.#stream.once('close', () => {
-      if (this.abandoned) disconnect.trigger();
-    });
-    this.#stream.once('aborted', () => disconnect.trigger());
+    const stream: ServerHttp2Stream & Carrier = this.#stream;
+    stream[DISCONNECT] = disconnect;
+    stream.on('close', reportClose).on('aborted', reportAbort);
   }
 
   inform(status: number, headers: HeaderList): void {
@@ -89,7 +106,10 @@ export class Http2Adapter implements ProtocolAdapter {
     const stream = this.#stream;
     if (stream.destroyed || stream.closed) return stream;
     // RFC 9110 §15: a client treats a status beyond 599 as 500; HTTP/2 cannot carry it here.
-    const fields = responseFields(head.status > 599 ? 500 : head.status, head.headers);
+    const status = head.status > 599 ? 500 : head.status;
+    const fields = TAKES_LISTS
+      ? http2FieldList(status, head.headers)
+      : responseFields(status, head.headers);
     if (isBodyless) stream.respond(fields, { endStream: true });
     else if (this.#mayHaveTrailers) {
       stream.respond(fields, { waitForTrailers: true });
@@ -125,11 +145,31 @@ function responseFields(status: number, headers: HeaderList): OutgoingHttpHeader
   return fields;
 }
 
-/** The response of a stream. Shared functions find it here, so a response needs no functions of its own. */
+/** Shared functions find these on a stream, so a request needs no functions of its own. */
 const STREAM = Symbol('response of this stream');
+const DISCONNECT = Symbol('whom to tell that the client has left');
 
 interface Carrier {
   [STREAM]?: Http2Stream;
+  [DISCONNECT]?: DisconnectSignal | undefined;
+}
+
+/** Whether the client of a stream has left before the response was complete. */
+function isAbandoned(stream: ServerHttp2Stream): boolean {
+  if (!stream.closed && !stream.destroyed) return false;
+  // A stream that the client has reset reports its writable side as finished nevertheless.
+  return (
+    stream.aborted || stream.rstCode !== constants.NGHTTP2_NO_ERROR || !stream.writableFinished
+  );
+}
+
+function reportClose(this: ServerHttp2Stream & Carrier): void {
+  if (isAbandoned(this)) this[DISCONNECT]?.trigger();
+  this[DISCONNECT] = undefined;
+}
+
+function reportAbort(this: Carrier): void {
+  this[DISCONNECT]?.trigger();
 }
 
 /** The body of a response in an HTTP/2 stream, without trailer fields. */

@@ -228,7 +228,7 @@ export class ServerExchange extends ExchangeResponse implements Exchange {
    * §4.1.18), `X_User` is the same as `X-User`, which the gateway may set or remove.
    */
   #kept(fields: HeaderList): HeaderList {
-    if (!this.#settings.keeps.underscoresInHeaders) fields.deleteWhere((key) => key.includes('_'));
+    if (!this.#settings.keeps.underscoresInHeaders) fields.deleteWhere(hasUnderscore);
     return fields;
   }
 
@@ -263,6 +263,10 @@ export class ServerExchange extends ExchangeResponse implements Exchange {
       });
     }
   }
+}
+
+function hasUnderscore(key: string): boolean {
+  return key.includes('_');
 }
 
 function isSuccess(status: number): boolean {

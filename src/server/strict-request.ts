@@ -74,7 +74,7 @@ export function reasonFor({ url = '' }: RequestHead): string {
 
 /** Returns null if two readers could read the path differently. */
 export function requestTarget(url: string): RequestTarget | null {
-  const [, authority = null] = ABSOLUTE.exec(url) ?? [];
+  const authority = url.startsWith('/') ? null : (ABSOLUTE.exec(url)?.[1] ?? null);
   const rest = authority === null ? url : url.slice(url.indexOf('//') + 2 + authority.length);
   const spelled = asciiTarget(authority === null || rest.startsWith('/') ? rest : `/${rest}`);
   const target = canonicalTarget(spelled);
@@ -147,11 +147,20 @@ function isGoodHttp2(head: RequestHead, fields: Fields): boolean {
   const authorities = fields.all(':authority');
   const hosts = fields.all('host');
   // RFC 9113 §8.3.1: user information is not allowed, nor a Host that differs.
-  if (!authorities.concat(hosts).every((host) => HOST.test(host))) return false;
-  const names = new Set(authorities.concat(hosts).map((host) => host.toLowerCase()));
-  if (names.size > 1 || hosts.length > 1) return false;
+  const names = hosts.length === 0 ? authorities : authorities.concat(hosts);
+  if (hosts.length > 1 || !names.every(isHost)) return false;
+  const [first = ''] = names;
+  if (names.length > 1 && !names.every((name) => isSameName(name, first))) return false;
   const isTunnel = head.method === 'CONNECT' && fields.all(':protocol').length === 0;
   return isTunnel || (!ABSOLUTE.test(head.url ?? '') && isTarget(head));
+}
+
+function isHost(host: string): boolean {
+  return HOST.test(host);
+}
+
+function isSameName(one: string, other: string): boolean {
+  return one.toLowerCase() === other.toLowerCase();
 }
 
 /** RFC 9112 §3.2: the origin form, the absolute form, and the asterisk for OPTIONS. */
@@ -168,6 +177,8 @@ function areGoodLengths(lengths: readonly string[]): boolean {
   return lengths.length === 1 && /^\d+$/.test(length) && Number.isSafeInteger(Number(length));
 }
 
+const NONE: readonly string[] = [];
+
 /** The values of selected fields by name; a message may have many other fields. */
 class Fields {
   readonly #raw: readonly string[];
@@ -176,14 +187,16 @@ class Fields {
     this.#raw = raw;
   }
 
-  all(name: string): string[] {
-    const values: string[] = [];
+  all(name: string): readonly string[] {
+    let values: string[] | null = null;
     for (let i = 0; i + 1 < this.#raw.length; i += 2) {
       const key = this.#raw[i] ?? '';
-      if (key.length === name.length && key.toLowerCase() === name) {
-        values.push(this.#raw[i + 1] ?? '');
+      if (key === name || (key.length === name.length && key.toLowerCase() === name)) {
+        const value = this.#raw[i + 1] ?? '';
+        if (values === null) values = [value];
+        else values.push(value);
       }
     }
-    return values;
+    return values ?? NONE;
   }
 }

@@ -186,10 +186,14 @@ export function queryOf(exchange: Exchange): URLSearchParams {
 
 /** Converts `example.com:8443` to `example.com`, `[::1]:80` to `::1`; lower case, without a final dot. */
 export function hostname(host: string): string {
-  const bare = host.startsWith('[')
-    ? host.slice(1, Math.max(1, host.indexOf(']')))
-    : (host.split(':', 1)[0] ?? '');
-  return bare.toLowerCase().replace(/\.$/, '');
+  if (host.startsWith('[')) return withoutDot(host.slice(1, Math.max(1, host.indexOf(']'))));
+  const colon = host.indexOf(':');
+  return withoutDot(colon === -1 ? host : host.slice(0, colon));
+}
+
+function withoutDot(name: string): string {
+  const lower = name.toLowerCase();
+  return lower.endsWith('.') ? lower.slice(0, -1) : lower;
 }
 
 /** As the client names it; empty where it leaves the default port out. */

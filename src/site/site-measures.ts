@@ -63,12 +63,10 @@ export class SiteMeasures {
  * stream, when it is open.
  */
 export function measureSite(inner: SiteHandler, measures: SiteMeasures, clock: Clock): SiteHandler {
-  return async (exchange) => {
+  return (exchange) => {
     const began = clock.monotonic();
     measures.inFlight += 1;
-    try {
-      await inner(exchange);
-    } finally {
+    const ended = (): void => {
       measures.inFlight -= 1;
       measures.latency.observe((clock.monotonic() - began) / 1000);
       measures.count(exchange.method, exchange.status);
@@ -77,7 +75,11 @@ export function measureSite(inner: SiteHandler, measures: SiteMeasures, clock: C
         const length = Number(exchange.headers.get('content-length'));
         if (length > 0) measures.requestSize.observe(length);
       }
-    }
+    };
+    return inner(exchange).then(ended, (error: unknown) => {
+      ended();
+      throw error;
+    });
   };
 }
 

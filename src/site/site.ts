@@ -31,15 +31,18 @@ export function compileSite(
   const routes = compileRoutes(site.routes, context);
   const errorRoutes =
     site.errorRoutes.length === 0 ? null : compileRoutes(site.errorRoutes, context);
-  const unanswered: Next = () => Promise.resolve();
-  return async (exchange) => {
-    try {
-      await routes(exchange, unanswered);
-      if (!exchange.begun && !exchange.abandoned) throw new HttpError(404, 'no route answered');
-    } catch (error) {
-      await answerFailure(exchange, error, { clock: context.clock, errorRoutes });
-    }
-  };
+  const unanswered: Next = () => {};
+  const answers = { clock: context.clock, errorRoutes };
+  return (exchange) =>
+    run(
+      exchange,
+      (one) => routes(one, unanswered),
+      answers,
+      () => {
+        if (exchange.begun || exchange.abandoned) return undefined;
+        return answerFailure(exchange, new HttpError(404, 'no route answered'), answers);
+      },
+    );
 }
 
 /** Wraps the handlers of a site, so that errors outside its routes get a response too. Never rejects. */
@@ -47,19 +50,39 @@ export function answerErrors(
   handler: (exchange: Exchange) => void | Promise<void>,
   clock: Clock,
 ): SiteHandler {
-  return async (exchange) => {
-    try {
-      await handler(exchange);
-    } catch (error) {
-      await answerFailure(exchange, error, { clock, errorRoutes: null });
-    }
-  };
+  const answers = { clock, errorRoutes: null };
+  return (exchange) => run(exchange, handler, answers);
+}
+
+/** How the errors of a site are answered. */
+interface ErrorAnswers {
+  readonly clock: Clock;
+  readonly errorRoutes: Handler | null;
+}
+
+/**
+ * Runs a handler, and responds to its error. Never rejects. An async function would cost each request a frame
+ * and a turn of the microtasks.
+ */
+function run(
+  exchange: Exchange,
+  handler: (exchange: Exchange) => void | Promise<void>,
+  answers: ErrorAnswers,
+  done?: () => Promise<void> | undefined,
+): Promise<void> {
+  const failed = (error: unknown): Promise<void> => answerFailure(exchange, error, answers);
+  try {
+    const running = handler(exchange);
+    return running === undefined ? (done?.() ?? Promise.resolve()) : running.then(done, failed);
+  } catch (error) {
+    return failed(error);
+  }
 }
 
 async function answerFailure(
   exchange: Exchange,
   error: unknown,
-  { clock, errorRoutes }: { readonly clock: Clock; readonly errorRoutes: Handler | null },
+  { clock, errorRoutes }: ErrorAnswers,
 ): Promise<void> {
   const status = error instanceof HttpError ? error.status : 500;
   const shown = error instanceof HttpError ? error.shown : null;

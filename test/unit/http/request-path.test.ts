@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { decodePath } from '../../../src/http/request-path.ts';
+import { decodePath, isAt, isWithin } from '../../../src/http/request-path.ts';
 
 describe('a path without percent-encoding', () => {
   for (const [path, expected] of [
@@ -17,4 +17,35 @@ describe('a path without percent-encoding', () => {
       assert.equal(decodePath(path), expected);
     });
   }
+});
+
+describe('a request for a path', () => {
+  const [isHub, isBelow] = [isAt('/hub'), isWithin('/hub')];
+  for (const [target, at, within] of [
+    ['/hub', true, true],
+    ['/HUB?x', true, true],
+    ['//%68ub', true, true],
+    ['/hub/x', false, true],
+    ['/hubs', false, false],
+    ['/Other', false, false],
+    ['/', false, false],
+    ['*', false, false],
+    ['/%e2%84%aa', false, false],
+  ] as const) {
+    it(`${at ? 'is' : 'is not'} ${target}, ${within ? 'also' : 'nor'} below it`, () => {
+      assert.equal(isHub({ target }), at);
+      assert.equal(isBelow({ target }), within);
+    });
+  }
+
+  it('is recognised by a letter beyond ASCII whose lower case is in ASCII', () => {
+    // U+212A, the Kelvin sign.
+    assert.equal(isAt('/k')({ target: '/%e2%84%aa' }), true);
+    assert.equal(isWithin('/k')({ target: '/%e2%84%aa/x' }), true);
+  });
+
+  it('is recognised where the path is only a slash', () => {
+    assert.equal(isAt('/')({ target: '/' }), true);
+    assert.equal(isAt('/')({ target: '/x' }), false);
+  });
 });

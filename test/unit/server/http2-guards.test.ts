@@ -73,6 +73,21 @@ describe('HTTP/2 over TLS: a write that never ends', () => {
   });
 });
 
+describe('HTTP/2: a stream that has closed', () => {
+  it('has told everyone who waited for its end, and refers to no listener any more', async (test) => {
+    const { stream } = await openStream(test);
+    const told: string[] = [];
+    stream.on('close', () => told.push('on')).once('close', () => told.push('once'));
+    stream.on('drain', () => {}).on('aborted', () => {});
+    stream.close();
+    await new Promise((resolve) => stream.once('close', resolve));
+    assert.deepEqual(told, ['on', 'once']);
+    const left = stream.eventNames().filter((name) => stream.listenerCount(name) > 0);
+    assert.deepEqual(left, ['error']);
+    assert.doesNotThrow(() => stream.emit('error', new Error('late')));
+  });
+});
+
 interface Opened {
   readonly session: ServerHttp2Session;
   readonly socket: TLSSocket;
