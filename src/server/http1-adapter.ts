@@ -4,7 +4,6 @@ import type { DisconnectSignal } from '../http/disconnect-signal.ts';
 import type { ResponseHead, ResponseStream } from '../http/exchange.ts';
 import { HeaderList } from '../http/header-list.ts';
 import { dropNominated } from '../http/hop-by-hop.ts';
-import type { Http1Connection } from './http1-connection.ts';
 import { Http1EventStream } from './http1-event-stream.ts';
 import { Http1RequestBody } from './http1-request-body.ts';
 import { headText, Http1Response, type ResponseFraming } from './http1-response.ts';
@@ -17,6 +16,28 @@ export interface Http1Head extends RequestHead {
   readonly httpVersion: '1.0' | '1.1';
   readonly method: string;
   readonly url: string;
+}
+
+/** What a request and its response use of their connection. */
+export interface ExchangeCarrier {
+  /** Bytes of a trailer section. */
+  readonly maxHeaderSize: number;
+  /** Time in which the client may send the next request; 0 for no limit. */
+  readonly idleMs: number;
+  readonly isClosed: boolean;
+  /** Reads on, because the reader of the current body wants more. */
+  wanted(): void;
+  /** The socket if it is the turn of a response; null while earlier ones have not been sent, or if it was left. */
+  turnOf(exchange: Http1Adapter): Socket | null;
+  /** A response has been sent completely. */
+  sent(exchange: Http1Adapter): void;
+  /**
+   * Leaves the connection to a response. Everything that the client still sends is discarded. Returns false if
+   * the connection cannot be left.
+   */
+  leave(exchange: Http1Adapter): boolean;
+  /** Cuts the connection. */
+  destroy(): void;
 }
 
 /** Bytes that may wait for a client. Beyond them, it gets no more informational responses. */
@@ -36,7 +57,7 @@ export class Http1Adapter implements ProtocolAdapter {
   readonly bodyToRead: Http1RequestBody | null;
   /** Whether the client asks for the one supported protocol besides HTTP (RFC 6455 §4.1). */
   readonly wantsWebSocket: boolean;
-  readonly #connection: Http1Connection;
+  readonly #connection: ExchangeCarrier;
   readonly #asksToKeep: boolean;
   #body: Readable | null;
   #isLast: boolean;
@@ -48,7 +69,7 @@ export class Http1Adapter implements ProtocolAdapter {
   #isBroken = false;
 
   constructor(
-    connection: Http1Connection,
+    connection: ExchangeCarrier,
     { httpVersion, method, rawHeaders }: Http1Head,
     { authority, target, spelled }: RequestTarget,
   ) {

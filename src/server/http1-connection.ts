@@ -17,7 +17,7 @@ import {
   onNoRequest,
   type RequestSink,
 } from './connection-policy.ts';
-import { Http1Adapter, type Http1Head } from './http1-adapter.ts';
+import { type ExchangeCarrier, Http1Adapter, type Http1Head } from './http1-adapter.ts';
 import type { Http1RequestBody } from './http1-request-body.ts';
 import { readInto } from './node-internals.ts';
 import { MAX_BEGUN, MAX_PIPELINED, RESUMED_PIPELINED, type Turns } from './pipelined-requests.ts';
@@ -62,7 +62,7 @@ export interface Http1Settings {
 }
 
 /** One connection of a client. */
-export class Http1Connection {
+export class Http1Connection implements ExchangeCarrier {
   readonly #socket: Socket & Carrier;
   readonly #settings: Http1Settings;
   readonly #handshake: Handshake | null;
@@ -146,17 +146,14 @@ export class Http1Connection {
     if (isIdle && this.#hasAsked && !this.#isOver) this.#socket.destroy();
   }
 
-  /** Reads on, because the reader of the current body wants more. */
   wanted(): void {
     if (!this.#isParsing && !this.#isHeld && !this.#isOver) this.#socket.resume();
   }
 
-  /** The socket if it is the turn of a response, null otherwise. */
   turnOf(exchange: Http1Adapter): Socket | null {
     return this.#unsent[0] === exchange ? this.#socket : null;
   }
 
-  /** A response has been sent completely. */
   sent(exchange: Http1Adapter): void {
     if (this.#unsent[0] !== exchange) return;
     this.#unsent.shift();
@@ -171,20 +168,10 @@ export class Http1Connection {
     if (this.#isHeld && this.#unsent.length <= RESUMED_PIPELINED) this.#parseLater();
   }
 
-  /** A response has been broken off. Later ones can never be sent. */
-  broken(exchange: Http1Adapter): void {
-    if (this.#unsent[0] === exchange) this.#socket.destroy();
-  }
-
-  /** Cuts the connection. */
   destroy(): void {
     this.#socket.destroy();
   }
 
-  /**
-   * Leaves the connection to the newest response. Everything that the client still sends is discarded. Returns
-   * false if the connection cannot be left.
-   */
   leave(exchange: Http1Adapter): boolean {
     if (this.isClosed || this.#refusal !== null) return false;
     if (this.#unsent.length > 1 || this.#unsent[0] !== exchange) return false;
@@ -192,16 +179,6 @@ export class Http1Connection {
     // Nothing reads what the client still sends. It is discarded, so that the end is noticed.
     this.#socket.resume();
     return true;
-  }
-
-  /** Writes ahead of a response, in its turn. */
-  write(text: string): void {
-    this.#socket.write(text, 'latin1');
-  }
-
-  /** Bytes that wait to be written. */
-  get waitingBytes(): number {
-    return this.#socket.writableLength;
   }
 
   /** Gives the socket to another protocol, or to a response that has it to itself. */

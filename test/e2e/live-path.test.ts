@@ -170,10 +170,10 @@ describe('the live path', () => {
   // The class whose calls are counted is that of the source.
   it('keeps the limits of old configurations only as long as their connections', async (test) => {
     const { retire } = Protocols.prototype;
-    let closed = 0;
+    const closed: Protocols[] = [];
     test.mock.method(Protocols.prototype, 'retire', function (this: Protocols, onIdle: () => void) {
       retire.call(this, () => {
-        closed += 1;
+        closed.push(this);
         onIdle();
       });
     });
@@ -188,16 +188,16 @@ describe('the live path', () => {
     await gateway.start();
     test.after(() => gateway.stop());
     for (let seconds = 1; seconds <= 5; seconds += 1) await gateway.reload(config(seconds));
-    assert.equal(closed, 5);
+    assert.equal(closed.length, 5);
     const client = net.connect(port, '127.0.0.1');
     client.write(`GET / HTTP/1.1\r\nHost: localhost:${port}\r\n\r\n`);
     await once(client, 'data');
     await gateway.reload(config(6));
-    assert.equal(closed, 5, 'a connection still has the limits of before');
+    assert.equal(closed.length, 5, 'a connection still has the limits of before');
     const gone = once(client, 'close');
     client.destroy();
     await gone;
-    while (closed < 6) await turn();
+    while (closed.length < 6) await turn();
   });
 
   it('frees a configuration that is no longer in force, although its streams stay open', async (test) => {
