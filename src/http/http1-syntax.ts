@@ -12,6 +12,10 @@ const MAX_SIZE_DIGITS = 13;
 /** Leading zeros of the size of a chunk. */
 const MAX_LEADING_ZEROS = 16;
 
+/** The extensions of a chunk, without white space around their parts (§7.1.1). */
+const EXTENSIONS =
+  /^(?:;[!#$%&'*+.^_`|~\w-]+(?:=(?:[!#$%&'*+.^_`|~\w-]+|"(?:[\t\x20\x21\x23-\x5b\x5d-\x7e\x80-\xff]|\\[\t\x20-\x7e\x80-\xff])*"))?)+$/;
+
 const CR = 13;
 const LF = 10;
 const TAB = 9;
@@ -132,8 +136,8 @@ export class ChunkedReader {
   /** The size of the chunk; while its data is read, what is left of it. */
   #left = 0;
   #extensionBytes = 0;
-  /** Something follows the `;` of an extension. */
-  #isNamed = false;
+  /** The extensions of a chunk as far as they have arrived. */
+  #extension = '';
   /** The trailer section as far as it has arrived, with one character per byte. */
   #trailerText = '';
   #trailers: readonly string[] = [];
@@ -217,7 +221,7 @@ export class ChunkedReader {
     if (byte === CR) this.#part = 'size-lf';
     else if (byte === SEMICOLON) {
       this.#part = 'extension';
-      this.#isNamed = false;
+      this.#extension = ';';
     } else throw badSyntax('The size of a chunk is followed by neither CRLF nor an extension');
   }
 
@@ -226,10 +230,13 @@ export class ChunkedReader {
     if (this.#extensionBytes > MAX_EXTENSION_BYTES) {
       throw tooLarge(`Chunk extensions exceed ${MAX_EXTENSION_BYTES} bytes`);
     }
-    if (byte === CR && this.#isNamed) this.#part = 'size-lf';
-    else if (byte === CR) throw badSyntax('A chunk extension has no name');
-    else if (VALUE[byte] !== 1) throw badSyntax('A chunk extension contains a control character');
-    this.#isNamed = true;
+    if (byte !== CR) {
+      this.#extension += String.fromCharCode(byte);
+      return;
+    }
+    if (!EXTENSIONS.test(this.#extension)) throw badSyntax('A chunk extension is not valid');
+    this.#extension = '';
+    this.#part = 'size-lf';
   }
 
   #readTrailers(bytes: Buffer, start: number): number {

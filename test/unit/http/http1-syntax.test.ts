@@ -86,6 +86,10 @@ describe('Chunked bodies (RFC 9112 §7.1)', () => {
       ...['5\r\nhello\n0\r\n', '-1\r\n', '+5\r\nhello\r\n', '0x5\r\nhello\r\n', 'g\r\n', ';a\r\n'],
       ...[
         '5;\r\nhello\r\n',
+        '5;a=\r\nhello\r\n',
+        '5;: a\r\nhello\r\n',
+        '5;a="b\r\nhello\r\n',
+        '5;a;\r\nhello\r\n',
         '5;a\nhello\r\n',
         '5;\0\r\nhello\r\n',
         '0\r\n\n',
