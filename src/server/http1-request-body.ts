@@ -19,7 +19,8 @@ export class Http1RequestBody extends Readable {
   readonly #chunks: ChunkedReader | null;
   /** Bytes that are missing; only of a body with a length. */
   #left: number;
-  #isWanted = false;
+  /** What the last `push` has returned. Until then, small bodies arrive before their reader asks. */
+  #isWanted = true;
   #isDropped = false;
 
   /**
@@ -52,7 +53,7 @@ export class Http1RequestBody extends Readable {
   }
 
   /**
-   * Takes the bytes that belong to the body.
+   * Takes the bytes that belong to the body. They are copied, because the connection uses their memory again.
    *
    * @returns the position behind them
    * @throws HubgateError `bad-http1-syntax`, `http1-too-large`
@@ -61,7 +62,7 @@ export class Http1RequestBody extends Readable {
     const end =
       this.#chunks === null
         ? this.#receiveLength(bytes, start)
-        : this.#chunks.read(bytes, start, this.#pass);
+        : this.#receiveChunks(this.#chunks, bytes, start);
     if (this.isComplete) {
       for (let i = 0; i < this.trailers.length; i += 2) {
         const name = this.trailers[i]?.toLowerCase() ?? '';
@@ -72,13 +73,9 @@ export class Http1RequestBody extends Readable {
     return end;
   }
 
-  /** Nobody reads it any more. What is missing is discarded as it arrives, so that the connection can go on. */
+  /** Nobody needs it any more. What is missing is read and discarded, so that the connection can go on. */
   discard(): void {
-    if (this.#isDropped) return;
-    this.#isDropped = true;
-    if (this.isComplete) return;
-    if (!this.destroyed) this.destroy();
-    this.#onWanted();
+    if (!this.destroyed) this.resume();
   }
 
   override _read(): void {
@@ -89,29 +86,39 @@ export class Http1RequestBody extends Readable {
   /** A reader that destroys the body does not close the connection. */
   override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
     done(error);
-    this.discard();
+    if (this.isComplete) return;
+    this.#isDropped = true;
+    this.#onWanted();
   }
 
   #receiveLength(bytes: Buffer, start: number): number {
     const end = Math.min(bytes.length, start + this.#left);
     this.#left -= end - start;
-    if (end > start)
-      this.#pass(start === 0 && end === bytes.length ? bytes : bytes.subarray(start, end));
+    this.#pass([bytes.subarray(start, end)], end - start);
     return end;
   }
 
-  readonly #pass = (piece: Buffer): void => {
-    if (this.#isDropped) return;
-    // The connection reads into memory that it uses again. Large copies have memory of their own, which is freed
-    // when an upstream has received them.
+  /** Small chunks that have arrived together are passed on together. */
+  #receiveChunks(chunks: ChunkedReader, bytes: Buffer, start: number): number {
+    const pieces: Buffer[] = [];
+    let size = 0;
+    const end = chunks.read(bytes, start, (piece) => {
+      pieces.push(piece);
+      size += piece.length;
+    });
+    this.#pass(pieces, size);
+    return end;
+  }
+
+  #pass(pieces: readonly Buffer[], bytes: number): void {
+    if (this.#isDropped || bytes === 0) return;
+    // Large copies have memory of their own, which is freed when an upstream has received them.
     const copy =
-      piece.length < LEAST_OWN_BYTES
-        ? Buffer.allocUnsafe(piece.length)
-        : Buffer.allocUnsafeSlow(piece.length);
-    piece.copy(copy);
-    // What it returns, and not `_read`, says whether more is wanted: `_read` is called from inside.
+      bytes < LEAST_OWN_BYTES ? Buffer.allocUnsafe(bytes) : Buffer.allocUnsafeSlow(bytes);
+    let end = 0;
+    for (const piece of pieces) end += piece.copy(copy, end);
     this.#isWanted = this.push(copy);
-  };
+  }
 }
 
 function ignore(): void {}

@@ -31,7 +31,7 @@ const NAME = /^[!#$%&'*+.^_`|~\w-]+$/;
  * @throws HubgateError `invalid-response-field`
  */
 export function headText(status: number, headers: HeaderList): string {
-  let text = `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? 'unknown'}\r\n`;
+  let text = `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}\r\n`;
   const raw = headers.toRaw();
   for (let i = 0; i + 1 < raw.length; i += 2) {
     const [name, value] = [raw[i] ?? '', raw[i + 1] ?? ''];

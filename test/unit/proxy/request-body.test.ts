@@ -25,7 +25,9 @@ describe('the body of a request on its way to the upstream', () => {
       const streams = await madeBy(test, async () => {
         assert.equal((await ask(port(gateway), body)).body, 'ok');
       });
-      assert.deepEqual(streams, ['ClientBody']);
+      // Over HTTP/1.1, the first is what the connection reads into, as Node's stream is over HTTP/2.
+      const source = name === 'HTTP/1.1' ? ['Http1RequestBody'] : [];
+      assert.deepEqual(streams, [...source, 'ClientBody']);
       const slow = ask(port(gateway), { ...body, body: 'hell', unended: true });
       await until(() => upstream.received().endsWith('hell'), 'the upstream has the first bytes');
       assert.equal(clock.waiting, 1);
