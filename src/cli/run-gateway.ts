@@ -7,6 +7,7 @@ import { systemClock } from '../kernel/clock.ts';
 import { endProcess } from '../kernel/process-end.ts';
 import type { Environment } from '../hubfile/source.ts';
 import { type ConfigurableLogger, logConsoleErrors, Logs } from './log-output.ts';
+import { collectWhenIdle } from './idle-collection.ts';
 import { loadingEnds } from './loading-phase.ts';
 import { ServiceManager } from './service-manager.ts';
 import { limitYoungGeneration } from './young-generation.ts';
@@ -49,6 +50,7 @@ export async function runGateway({
 }: RunOptions): Promise<void> {
   loadingEnds();
   limitYoungGeneration();
+  collectWhenIdle();
   const logs = new Logs();
   const signals = handleUserSignals();
   const seen = new Map<string, string>();

@@ -9,6 +9,7 @@ import type { Salts } from '../../runtime/playground-keys.ts';
 import type { PeerWorkers } from '../../runtime/peer-workers.ts';
 import { type ConfigurableLogger, logConsoleErrors, Logs } from '../log-output.ts';
 import { handleUserSignals } from '../user-signals.ts';
+import { collectWhenIdle } from '../idle-collection.ts';
 import { limitYoungGeneration } from '../young-generation.ts';
 import type { Answers, FromWorker, Order, ToWorker } from './worker.ts';
 
@@ -19,6 +20,7 @@ interface Prepared {
 }
 
 limitYoungGeneration();
+collectWhenIdle();
 const logs = new Logs();
 const signals = handleUserSignals();
 let running: { readonly gateway: Gateway; readonly log: ConfigurableLogger } | null = null;
