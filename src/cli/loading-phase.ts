@@ -7,16 +7,24 @@ import { setFlagsFromString } from 'node:v8';
 /** From this version of Node on, Maglev is a second optimising compiler that is on. */
 const MAGLEV_SINCE = 24;
 
+/** Time in milliseconds in which most gateways start. One that takes longer has something to compute. */
+const START_MS = 1_000;
+
 /** Keeps V8 from optimising, and the young generation as small as it begins, until {@link loadingEnds}. */
 export function loadingBegins(): void {
   for (const compiler of compilers()) setFlagsFromString(`--no-${compiler}`);
   setGrowth(1);
 }
 
-/** Gives V8 its defaults back. */
+/**
+ * Gives V8 its defaults back: the young generation may grow now, and a moment later what runs often is optimised. A
+ * gateway imports further parts while it starts.
+ */
 export function loadingEnds(): void {
-  for (const compiler of compilers()) setFlagsFromString(`--${compiler}`);
   setGrowth(2);
+  setTimeout(() => {
+    for (const compiler of compilers()) setFlagsFromString(`--${compiler}`);
+  }, START_MS).unref();
 }
 
 /** The compilers that may be switched off and on again: none if the options of Node mention one. */
