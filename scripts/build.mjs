@@ -5,6 +5,7 @@ import { existsSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync 
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { bin, installMissing, root, run } from './install.mjs';
+import { LIBRARIES, libraryFile, loadedWhenUsed, requiredHttp } from './loaded-when-used.mjs';
 
 const stamp = join(root, 'dist', '.built');
 
@@ -63,17 +64,21 @@ async function bundle() {
     sourcemap: 'linked',
     logLevel: 'warning',
   };
-  const { metafile } = await esbuild.build({
-    ...shared,
-    entryPoints: ENTRIES.map((name) => `src/${name}.ts`),
+  const program = {
     platform: 'node',
     target: 'node20.19',
     // The text of a program stays in memory; names stay for who reads a stack.
     minifyWhitespace: true,
     minifySyntax: true,
     legalComments: 'none',
+    metafile: true,
+  };
+  const { metafile } = await esbuild.build({
+    ...shared,
+    ...program,
+    entryPoints: ENTRIES.map((name) => `src/${name}.ts`),
     external: EXTERNAL,
-    plugins: [BUILT_IMPORTS],
+    plugins: [BUILT_IMPORTS, loadedWhenUsed, requiredHttp],
     alias: {
       assert: './scripts/plain-assert.cjs',
       'node:assert': './scripts/plain-assert.cjs',
@@ -81,7 +86,15 @@ async function bundle() {
     splitting: true,
     chunkNames: 'chunks/[name]-[hash]',
     banner: { js: REQUIRE },
-    metafile: true,
+  });
+  const libraries = await esbuild.build({
+    ...shared,
+    ...program,
+    entryPoints: LIBRARIES.map((name) => ({ in: name, out: libraryFile(name) })),
+    outdir: 'dist/libraries',
+    outExtension: { '.js': '.cjs' },
+    // Only `require` can load a file in the middle of a function.
+    format: 'cjs',
   });
   const browser = { ...shared, platform: 'browser', target: 'es2022' };
   await esbuild.build({ ...browser, entryPoints: [`src/${BROWSER_ENTRY}.ts`] });
@@ -113,8 +126,8 @@ async function bundle() {
     metafile: true,
   });
   await esbuild.build(editorBundle('editors/vscode/dist/extension.js'));
-  const inputs = [metafile, live.metafile, debug.metafile].flatMap(({ inputs }) =>
-    Object.keys(inputs),
+  const inputs = [metafile, libraries.metafile, live.metafile, debug.metafile].flatMap(
+    ({ inputs }) => Object.keys(inputs),
   );
   writeFileSync(join(root, 'dist', 'LICENSES.txt'), licencesOf(inputs));
 }
@@ -162,6 +175,8 @@ function newestSource() {
       'tsconfig.build.json',
       'scripts/build.mjs',
       'scripts/plain-assert.cjs',
+      'scripts/loaded-when-used.mjs',
+      'scripts/when-used.mjs',
       'editors/vscode/tables.json',
     ].map((name) => join(root, name)),
   );

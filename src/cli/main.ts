@@ -3,7 +3,12 @@ import { mkdirSync } from 'node:fs';
 import module from 'node:module';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
+import { loadingBegins } from './loading-phase.ts';
 
+/** Commands that end in `runGateway`, which ends this phase. Others may calculate for long. */
+const GATEWAYS = ['run', 'reverse-proxy'];
+
+if (GATEWAYS.includes(process.argv[2] ?? '')) loadingBegins();
 enableCompileCache();
 // Imported only now: modules that are loaded earlier are compiled again at each start.
 const { runProgram } = await import('./program.ts');

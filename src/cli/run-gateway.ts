@@ -7,6 +7,8 @@ import { systemClock } from '../kernel/clock.ts';
 import { endProcess } from '../kernel/process-end.ts';
 import type { Environment } from '../hubfile/source.ts';
 import { type ConfigurableLogger, logConsoleErrors, Logs } from './log-output.ts';
+import { collectWhenIdle } from './idle-collection.ts';
+import { loadingEnds } from './loading-phase.ts';
 import { ServiceManager } from './service-manager.ts';
 import { limitYoungGeneration } from './young-generation.ts';
 import { thisMachine, workerCount } from './workers/worker-count.ts';
@@ -46,7 +48,9 @@ export async function runGateway({
   watch,
   pidfile,
 }: RunOptions): Promise<void> {
+  loadingEnds();
   limitYoungGeneration();
+  collectWhenIdle();
   const logs = new Logs();
   const signals = handleUserSignals();
   const seen = new Map<string, string>();

@@ -4,6 +4,7 @@
 
 import { PerformanceObserver } from 'node:perf_hooks';
 import { getHeapSpaceStatistics, setFlagsFromString } from 'node:v8';
+import { nodeOptionsMention } from './loading-phase.ts';
 
 /** Largest size in bytes to which a half of the young generation of V8 may double. */
 export const MAX_SEMI_SPACE_BYTES = 16 * 1024 * 1024;
@@ -16,8 +17,7 @@ const STAYS = 1;
  * each collection, because V8 also shrinks it when a process is idle.
  */
 export function limitYoungGeneration(): void {
-  const options = [...process.execArgv, process.env['NODE_OPTIONS'] ?? ''].join(' ');
-  if (/semi[-_]space/.test(options)) return;
+  if (nodeOptionsMention(/semi[-_]space/)) return;
   let current = GROWS;
   const observer = new PerformanceObserver(() => {
     const wanted = 2 * semiSpaceBytes() <= MAX_SEMI_SPACE_BYTES ? GROWS : STAYS;

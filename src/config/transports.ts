@@ -244,11 +244,18 @@ function shapeOf<Settings extends TransportConfig>({
   return object(members, rest as Partial<Omit<Settings, 'kind'>>);
 }
 
+/**
+ * A whole number with commas between groups of three digits. `toLocaleString` would load the tables of locales,
+ * which are 6 MB that stay in memory.
+ */
+function grouped(number: number): string {
+  return String(number).replace(/\B(?=(?:\d{3})+$)/g, ',');
+}
+
 /** Describes how much a transport keeps. */
 export function keptBy(transport: TransportConfig): string {
   const updates = 'maxLength' in transport ? transport.maxLength : transport.size;
-  const count =
-    updates === 0 ? 'all updates' : `the newest ${updates.toLocaleString('en')} updates`;
+  const count = updates === 0 ? 'all updates' : `the newest ${grouped(updates)} updates`;
   const maxAgeMs = transport.kind === 'memory' ? 0 : transport.maxAgeMs;
   return maxAgeMs === 0 ? count : `${count}, none older than ${Math.round(maxAgeMs / 1000)} s`;
 }

@@ -173,6 +173,47 @@ ${origin} {
     assert.equal(await gateway.exited(), 0);
   });
 
+  it('libraries that few configurations need', async (test) => {
+    const port = await freePort();
+    const origin = `http://localhost:${port}`;
+    const config = join(place, 'libraries.Hubfile');
+    writeFileSync(
+      config,
+      `{
+	admin off
+	storage ${place}/storage
+	grace_period 1s
+}
+${origin} {
+	hub {
+		issuer https://issuer.example {
+			publisher {
+				jwt ${KEY}
+			}
+		}
+		anonymous
+		cookie_name hub_token
+	}
+	@get expression method('GET') && path('/cel')
+	respond @get "an expression"
+	@word path_regexp ^/w(or)d$
+	respond @word "{re.1}"
+}
+`,
+    );
+    const yaml = join(place, 'libraries.yaml');
+    const output = ['--to', 'yaml', '--show-secrets', '--output', yaml];
+    await command(['adapt', '--config', config, ...output]);
+    await command(['validate', '--config', yaml, '--adapter', 'yaml']);
+    const gateway = await run(test, config);
+    assert.equal((await send(`${origin}/cel`)).body, 'an expression');
+    assert.equal((await send(`${origin}/word`)).body, 'or');
+    assert.equal(await gateway.end('SIGTERM'), 0);
+    const discovery = 'discovery {\n\t\tcookie {\n\t\t\tdomain co.uk\n\t\t}\n\t}\n\t@word';
+    writeFileSync(config, readFileSync(config, 'utf8').replace('@word', discovery));
+    await assert.rejects(command(['validate', '--config', config]), /no cookie for all of co\.uk/);
+  });
+
   it('a gateway without a configuration, with a history in memory', async (test) => {
     const app = await appWith(test, 'hello');
     const port = await freePort();
@@ -302,7 +343,7 @@ ${name} {
     );
     const files = readdirSync(dist, { recursive: true })
       .map(String)
-      .filter((name) => name.endsWith('.js') && !NOT_OF_THE_PROGRAM.test(name));
+      .filter((name) => /\.c?js$/.test(name) && !NOT_OF_THE_PROGRAM.test(name));
     assert.ok(files.length > 50, `${files.length} files`);
     const left = files.filter((name) => !loaded.has(join(dist, name)));
     const described = left.map(async (name) => [name, await sourcesOf(join(root, 'dist', name))]);

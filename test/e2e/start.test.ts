@@ -6,11 +6,29 @@ import { fileURLToPath } from 'node:url';
 import { describe, it, type TestContext } from 'node:test';
 import { promisify } from 'node:util';
 import { sourcesOf } from '../support/built-sources.ts';
+import { freePort } from '../support/free-port.ts';
 import { cli, packageDirectory, root } from '../support/installed-package.ts';
+import { startProcess } from '../support/process.ts';
 import { temporaryDirectory } from '../support/temporary-directory.ts';
 
 /** Libraries that only a running gateway needs. */
 const OF_THE_GATEWAY = ['http-proxy-3', 'lmdb', 'acme-client', '@peculiar/x509', 'pino'];
+
+/** A site with a history in memory. */
+const hubOn = (port: number): string => `http://localhost:${port} {
+	hub {
+		issuer https://issuer.example {
+			publisher {
+				jwt a-secret-of-the-test-that-is-long-enough
+			}
+		}
+		anonymous
+		transport memory
+	}
+	discovery
+	reverse_proxy 127.0.0.1:9
+}
+`;
 
 describe('the files that a command loads', () => {
   it('are a handful to print the version', async (t) => {
@@ -36,7 +54,7 @@ describe('the files that a command loads', () => {
   it('contain only Latin-1, so that no program takes two bytes per character in memory', async () => {
     const wide: string[] = [];
     for (const name of await readdir(join(packageDirectory, 'dist'), { recursive: true })) {
-      if (!name.endsWith('.js')) continue;
+      if (!/\.c?js$/.test(name)) continue;
       const text = await readFile(join(packageDirectory, 'dist', name), 'utf8');
       if (/[^\0-\u00ff]/.test(text)) wide.push(name);
     }
@@ -46,6 +64,39 @@ describe('the files that a command loads', () => {
   it('include the gateway only once there is a configuration to run', async (t) => {
     const files = await filesLoadedBy(t, ['run', '--config', 'missing']);
     assert.ok(!(await librariesIn(files)).includes('http-proxy-3'), 'loaded without one');
+  });
+});
+
+describe('a gateway with a hub', () => {
+  it('does not load what it does not need, which would stay in memory', async (t) => {
+    const directory = await temporaryDirectory(t);
+    const [coverage, loaded] = [join(directory, 'coverage'), join(directory, 'loaded')];
+    const hubfile = join(directory, 'Hubfile');
+    await writeFile(
+      hubfile,
+      `{\n\tadmin off\n\tstorage ${directory}\n}\n${hubOn(await freePort())}`,
+    );
+    const note = `process.on('exit', () => require('node:fs').writeFileSync(
+      ${JSON.stringify(loaded)}, JSON.stringify([process.moduleLoadList])));`;
+    const preloaded = join(directory, 'note.cjs');
+    await writeFile(preloaded, note);
+    const gateway = startProcess(
+      t,
+      ['--require', preloaded, cli, 'run', '--no-watch', '--config', hubfile],
+      { NODE_V8_COVERAGE: coverage },
+    );
+    await gateway.says('Listening on');
+    assert.equal(await gateway.end('SIGTERM'), 0);
+    const libraries = await librariesIn(await filesIn(coverage));
+    assert.ok(libraries.includes('pino'));
+    const needless = ['re2js', 'tldts', 'yaml', '@marcbachmann/cel-js', 'lmdb', '@redis/client'];
+    assert.deepEqual(
+      libraries.filter((library) => needless.includes(library)),
+      [],
+    );
+    const [ofNode]: [string[]] = JSON.parse(await readFile(loaded, 'utf8'));
+    assert.ok(ofNode.includes('NativeModule http'));
+    assert.ok(!ofNode.includes('NativeModule internal/deps/undici/undici'), 'the client of fetch');
   });
 });
 
@@ -59,6 +110,11 @@ async function filesLoadedBy(t: TestContext, args: readonly string[]): Promise<s
   await promisify(execFile)(process.execPath, [cli, ...args], { cwd: directory, env }).catch(
     () => {},
   );
+  return filesIn(coverage);
+}
+
+/** The program's own files in the first report of coverage. */
+async function filesIn(coverage: string): Promise<string[]> {
   const [report = ''] = await readdir(coverage);
   const { result }: { result: { url: string }[] } = JSON.parse(
     await readFile(join(coverage, report), 'utf8'),

@@ -49,7 +49,7 @@ describe('an upstream that switches protocols without being asked', () => {
   it('cannot fail an assertion, because no file of the bundle imports assert', async () => {
     const directory = join(packageDirectory, 'dist');
     const files = (await readdir(directory, { recursive: true })).filter((name) =>
-      name.endsWith('.js'),
+      /\.c?js$/.test(name),
     );
     assert.ok(files.length > 10);
     const asking: string[] = [];

@@ -1,0 +1,183 @@
+// What a worker process runs: a gateway that executes the orders of the main process.
+import type { Config } from '../../config/config.ts';
+import { registry } from '../../directives/registry.ts';
+import { decodeEncoded } from '../../config/serialize.ts';
+import { codeOf, HubgateError, messageOf } from '../../kernel/error.ts';
+import { finishUncut, killThisProcess } from '../../kernel/process-end.ts';
+import { createGateway, type Gateway, type PreparedLoad } from '../../runtime/gateway.ts';
+import type { Salts } from '../../runtime/playground-keys.ts';
+import type { PeerWorkers } from '../../runtime/peer-workers.ts';
+import { type ConfigurableLogger, logConsoleErrors, Logs } from '../log-output.ts';
+import { handleUserSignals } from '../user-signals.ts';
+import { collectWhenIdle } from '../idle-collection.ts';
+import { limitYoungGeneration } from '../young-generation.ts';
+import type { Answers, FromWorker, Order, ToWorker } from './worker.ts';
+
+/** A configuration that has been built, and waits for the other workers. */
+interface Prepared {
+  readonly log: ReturnType<ConfigurableLogger['prepare']>;
+  readonly load: PreparedLoad;
+}
+
+limitYoungGeneration();
+collectWhenIdle();
+const logs = new Logs();
+const signals = handleUserSignals();
+let running: { readonly gateway: Gateway; readonly log: ConfigurableLogger } | null = null;
+let prepared: Prepared | null = null;
+/** Everything is closed, as the main process has ordered. */
+let isStopped = false;
+/** Salts of the configuration that was prepared last. */
+let salts: Salts = {};
+const listeners: Parameters<PeerWorkers['receive']>[0][] = [];
+const peerWorkers: PeerWorkers = {
+  send: (signal) => tell({ kind: 'signal', signal }),
+  receive: (listener) => listeners.push(listener),
+};
+
+/** Requests for metrics that wait for the main process. */
+let metricsWaiting: { resolve(text: string): void; reject(error: Error): void }[] = [];
+
+/** The main process collects the metrics of all workers. One collection answers all that ask meanwhile. */
+function metricsOfAll(): Promise<string> {
+  return new Promise((resolve, reject) => {
+    if (metricsWaiting.push({ resolve, reject }) === 1) tell({ kind: 'metrics' });
+  });
+}
+
+function metricsCollected(text: string | null): void {
+  const waiting = metricsWaiting;
+  metricsWaiting = [];
+  for (const { resolve, reject } of waiting) {
+    if (text === null) reject(new HubgateError('worker-failed', 'The metrics cannot be collected'));
+    else resolve(text);
+  }
+}
+
+const HANDLERS: {
+  readonly [Kind in Order['kind']]: (order: OrderOf<Kind>) => Promise<Answers[Kind]>;
+} = {
+  async prepare({ config: text, salts: given }) {
+    salts = given;
+    const config = decodeEncoded(JSON.parse(text), registry);
+    running ??= start(config);
+    const log = running.log.prepare(config.options.log);
+    try {
+      prepared = { log, load: await running.gateway.prepare(config) };
+    } catch (error) {
+      log.discard();
+      throw error;
+    }
+    return null;
+  },
+  async dryRun({ config }) {
+    return started().gateway.dryRun(decodeEncoded(JSON.parse(config), registry));
+  },
+  async commit({ wanted }) {
+    const { gateway } = started();
+    if (prepared === null) throw new HubgateError('not-prepared', 'No configuration is prepared');
+    const { log, load: ready } = prepared;
+    prepared = null;
+    const report = await ready.commit(wanted);
+    log.commit();
+    return { report, listeners: gateway.listeners };
+  },
+  async discard() {
+    await discard();
+    return null;
+  },
+  async status() {
+    const { hubs, certificates, late } = await started().gateway.status();
+    const counted = hubs.map(({ name, profile, counts }) => ({ name, profile, counts }));
+    return { hubs: counted, certificates, late };
+  },
+  families: () => started().gateway.families(),
+  slowest: () => started().gateway.slowest(),
+  async check({ hub }) {
+    await (await hubAt(hub)).check();
+    return null;
+  },
+  async revoke({ hub, tokenId, reach }) {
+    return (await hubAt(hub)).revoke(tokenId, reach);
+  },
+  purge: ({ order, reach }) => started().gateway.purge(order, reach),
+  async stop() {
+    await stop();
+    return null;
+  },
+};
+
+// Ctrl-C and a service manager signal the whole group; only the main process decides.
+for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(name, () => {});
+process.on('message', (message: ToWorker) => {
+  if (message.kind === 'signal') for (const listener of listeners) listener(message.signal);
+  else if (message.kind === 'metrics') metricsCollected(message.text);
+  else void apply(message.id, message.order);
+});
+tell({ kind: 'ready' });
+// The main process is gone, so nothing could reload or stop this process. This runs before the listener of
+// node:cluster, which exits. That exit would wait for writes in progress here, and so for itself.
+process.prependOnceListener('disconnect', () => {
+  if (!isStopped) killThisProcess();
+});
+
+type OrderOf<Kind extends Order['kind']> = Extract<Order, { kind: Kind }>;
+
+async function apply(id: number, order: Order): Promise<void> {
+  try {
+    // The table has, for each kind, a function for the orders of that kind.
+    const act = HANDLERS[order.kind] as (order: Order) => Promise<unknown>;
+    tell({ kind: 'answer', id, value: await act(order) });
+  } catch (error) {
+    const failure = { code: codeOf(error) ?? 'worker-failed', message: messageOf(error) };
+    tell({ kind: 'failure', id, failure });
+  }
+  if (order.kind !== 'stop') return;
+  await finishUncut();
+  isStopped = true;
+  process.disconnect();
+}
+
+function tell(message: FromWorker): void {
+  if (process.connected) process.send?.(message);
+}
+
+function start(config: Config): NonNullable<typeof running> {
+  const log = logs.createLogger(config.options.log);
+  logConsoleErrors(log);
+  signals.apply(log, logs);
+  return {
+    log,
+    gateway: createGateway(config, {
+      log,
+      openLog: logs.open,
+      peerWorkers,
+      metrics: metricsOfAll,
+      playgroundSalts: () => salts,
+    }),
+  };
+}
+
+function started(): NonNullable<typeof running> {
+  if (running === null) throw new HubgateError('not-prepared', 'The worker has no configuration');
+  return running;
+}
+
+async function hubAt(number: number) {
+  const { hubs } = await started().gateway.status();
+  const hub = hubs[number];
+  if (hub === undefined) throw new HubgateError('not-found', `No hub has the number ${number}`);
+  return hub;
+}
+
+async function discard(): Promise<void> {
+  const given = prepared;
+  prepared = null;
+  given?.log.discard();
+  await given?.load.discard();
+}
+
+async function stop(): Promise<void> {
+  await discard();
+  await running?.gateway.stop();
+}
