@@ -1,4 +1,4 @@
-// The least that a gateway of Node can do for `transfer`: Node's own servers, the HTTP client of hubgate, and
+// The least that a gateway of Node can do for `transfer`: Node's own servers, the HTTP client undici, and
 // pipes. What hubgate takes beyond it is its own; what this takes is Node's.
 import { createReadStream, readFileSync } from 'node:fs';
 import { createServer, type IncomingMessage, request as httpRequest } from 'node:http';

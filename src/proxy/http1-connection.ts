@@ -3,7 +3,7 @@
 
 import { connect as connectPlain, type Socket } from 'node:net';
 import { connect as connectTls, type SecureContext } from 'node:tls';
-import { HeaderList } from '../http/header-list.ts';
+import type { HeaderList } from '../http/header-list.ts';
 import { badSyntax, ChunkedReader, tooLarge } from '../http/http1-syntax.ts';
 import { MAX_HEAD_BYTES } from './forwarding.ts';
 import { type ReceivedHead, readResponseHead, refuseBadBeginning } from './http1-head.ts';
@@ -30,11 +30,11 @@ export interface Http1Receiver {
   onReady(connection: Http1Connection): void;
   onInformation(status: number, headers: HeaderList): void;
   /** The response is complete; `body` is all of it. The connection may already serve another exchange. */
-  onWhole(head: ReceivedHead, body: Buffer | null): void;
+  onWhole(head: ReceivedHead, body: Buffer | null, trailers: readonly string[]): void;
   onHead(head: ReceivedHead): void;
   onData(piece: Buffer): void;
   /** The response is complete. The connection may already serve another exchange. */
-  onEnd(trailers: HeaderList): void;
+  onEnd(trailers: readonly string[]): void;
   /** The connection accepts more of the request. */
   onDrain(): void;
   /** The connection has failed, and nothing more comes from it. */
@@ -249,16 +249,47 @@ export class Http1Connection {
       const end = start + length;
       const body = length === 0 ? null : upstreamReads.take(landing, start, end);
       this.#complete(receiver, end === bytes);
-      receiver.onWhole(head, body);
+      receiver.onWhole(head, body, NO_FIELDS);
       return;
     }
     this.#part = framing;
     this.#left = length;
-    if (framing === 'chunks') this.#chunks = new ChunkedReader(MAX_HEAD_BYTES);
     // The memory is overwritten by whatever the receiver causes to be read.
     const rest = start < bytes ? upstreamReads.take(landing, start, bytes) : null;
+    if (framing === 'chunks') {
+      this.#chunks = new ChunkedReader(MAX_HEAD_BYTES);
+      if (rest !== null && rest.length < LEAST_REUSED_BYTES) {
+        this.#receiveChunks(receiver, head, this.#chunks, rest);
+        return;
+      }
+    }
     receiver.onHead(head);
     if (rest !== null) this.#pass(receiver, rest);
+  }
+
+  /** The read with the head may contain all chunks, as most short responses do. */
+  #receiveChunks(
+    receiver: Http1Receiver,
+    head: ReceivedHead,
+    chunks: ChunkedReader,
+    bytes: Buffer,
+  ): void {
+    const pieces: Buffer[] = [];
+    let end = 0;
+    let failure: unknown = null;
+    try {
+      end = chunks.read(bytes, 0, (piece) => pieces.push(piece));
+    } catch (error) {
+      failure = error;
+    }
+    if (chunks.isDone) {
+      this.#complete(receiver, end === bytes.length);
+      receiver.onWhole(head, joined(pieces), chunks.trailers);
+      return;
+    }
+    receiver.onHead(head);
+    for (const piece of pieces) this.#onChunk(piece);
+    if (failure !== null) throw failure;
   }
 
   /** Passes on what a read contains of a body. */
@@ -294,7 +325,7 @@ export class Http1Connection {
   #end(receiver: Http1Receiver, isExact: boolean, trailers: readonly string[]): void {
     if (this.#receiver !== receiver) return;
     this.#complete(receiver, isExact);
-    receiver.onEnd(HeaderList.fromRaw(trailers));
+    receiver.onEnd(trailers);
   }
 
   /**
@@ -330,3 +361,7 @@ export class Http1Connection {
 }
 
 const NO_FIELDS: readonly string[] = [];
+
+function joined(pieces: readonly Buffer[]): Buffer | null {
+  return pieces.length > 1 ? Buffer.concat(pieces) : (pieces[0] ?? null);
+}

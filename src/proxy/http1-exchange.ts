@@ -130,7 +130,7 @@ export class Http1Exchange implements Http1Receiver, Source, FlowListener, Uploa
     }
   }
 
-  onWhole(head: ReceivedHead, piece: Buffer | null): void {
+  onWhole(head: ReceivedHead, piece: Buffer | null, trailers: readonly string[]): void {
     try {
       const body = this.#begin(head);
       if (body?.destroyed === true) {
@@ -140,7 +140,7 @@ export class Http1Exchange implements Http1Receiver, Source, FlowListener, Uploa
       // Everything is written at once, so that nobody waits for the body.
       body?.on('error', nothing);
       if (body !== null && piece !== null) body.write(piece);
-      if (body !== null) this.#sink.onEnd(body, new HeaderList());
+      if (body !== null) this.#sink.onEnd(body, HeaderList.fromRaw(trailers));
       this.#finish();
     } catch (error) {
       this.#end(error);
@@ -172,10 +172,10 @@ export class Http1Exchange implements Http1Receiver, Source, FlowListener, Uploa
     }
   }
 
-  onEnd(trailers: HeaderList): void {
+  onEnd(trailers: readonly string[]): void {
     if (this.#isSettled) return;
     try {
-      if (this.#body !== null) this.#sink.onEnd(this.#body, trailers);
+      if (this.#body !== null) this.#sink.onEnd(this.#body, HeaderList.fromRaw(trailers));
       this.#finish();
     } catch (error) {
       this.#end(error);

@@ -70,11 +70,8 @@ export class Http1Upload {
       this.#stopWaiting = clock.after(CONTINUE_WAIT_MS, () => this.sendBody());
       return;
     }
+    // The head is sent with the first piece, so no upstream sees a request whose body is malformed from the start.
     this.sendBody();
-    // The beginning of the body is usually there, and goes out together with the head.
-    setImmediate(() => {
-      if (this.#state === 'sending') this.#sendHead();
-    });
   }
 
   /** Once; a late, repeated or unexpected 100 has no further effect. */
@@ -127,8 +124,8 @@ export class Http1Upload {
         this.#fail(wrongLength());
         return;
       }
-      this.#left -= piece.length;
       this.#sendHead();
+      this.#left -= piece.length;
       accepts = connection.write(piece);
     }
     connection.uncork();
@@ -140,12 +137,10 @@ export class Http1Upload {
 
   #sendHead(): void {
     if (this.#head === null) return;
-    const { contentLength } = this.#request;
+    // The number, and not its digits as the client has written them, which another reader may understand otherwise.
     const framing =
-      this.#left === null
-        ? 'transfer-encoding: chunked\r\n'
-        : `content-length: ${contentLength ?? '0'}\r\n`;
-    this.#connection.write(`${this.#head}${framing}\r\n`);
+      this.#left === null ? 'transfer-encoding: chunked' : `content-length: ${this.#left}`;
+    this.#connection.write(`${this.#head}${framing}\r\n\r\n`);
     this.#head = null;
   }
 

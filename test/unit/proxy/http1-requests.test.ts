@@ -60,6 +60,11 @@ describe('a request to an HTTP/1.1 upstream (RFC 9112 §3)', () => {
     ['a length', { ...POST, contentLength: '5' }, /\r\ncontent-length: 5\r\n\r\nhello$/],
     ['chunks', POST, /\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n$/],
     [
+      'a length with zeros in front',
+      { ...POST, contentLength: '0005' },
+      /\r\ncontent-length: 5\r\n\r\nhello$/,
+    ],
+    [
       'chunks of each piece',
       { ...POST, body: Readable.from([Buffer.from('he'), Buffer.alloc(0), Buffer.from('llo')]) },
       /\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n$/,
@@ -103,6 +108,21 @@ describe('a request to an HTTP/1.1 upstream (RFC 9112 §3)', () => {
       );
     });
   }
+
+  it('is sent with the first piece of its body, so a body that fails before reaches nobody', async () => {
+    await using upstream = await rawOrigin(answerTo('hello'));
+    using client = new Http1Client(upstream.url);
+    const bodies = [new PassThrough(), new PassThrough()];
+    const [failing, good] = bodies.map((body) =>
+      client.ask({ method: 'POST', body, contentLength: '5' }),
+    );
+    await until(() => upstream.connections() === 2, 'both connections are there');
+    bodies[0]?.destroy(new Error('malformed'));
+    assert.equal((await failing)?.failure, 'upstream-broken sent');
+    assert.equal(upstream.received(), '');
+    bodies[1]?.end('hello');
+    assert.equal((await good)?.body, 'ok');
+  });
 
   it('waits for 100 if it expects it, or for a second', async () => {
     const clock = new TestClock();
