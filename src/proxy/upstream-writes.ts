@@ -1,10 +1,9 @@
 // Node allocates a buffer outside the heap for each piece of a request body, up to 64 KiB. The memory of a
-// piece is released as soon as the system has accepted the piece: http/free-memory.ts.
+// piece is released as soon as the system has accepted the piece: http/writable-stream.ts.
 
 import { Socket } from 'node:net';
 import type { Readable } from 'node:stream';
-import { freeMemory } from '../http/free-memory.ts';
-import { hasSent } from '../http/writable-stream.ts';
+import { freeMemory, hasSent } from '../http/writable-stream.ts';
 
 /** From this size on, the memory of a piece is worth releasing individually. */
 const LEAST_RELEASED_BYTES = 8 * 1024;

@@ -4,11 +4,11 @@
 // that reads nothing, is detected here.
 //
 // The pieces of an HTTP/2 body are views of the memory into which Node has read many frames. They are copied, and
-// that memory is freed at the end of the turn: http/free-memory.ts.
+// that memory is freed at the end of the turn: http/writable-stream.ts.
 
 import { Readable } from 'node:stream';
 import type { BodyLease, LeasedBody, WaitLimit } from '../http/exchange.ts';
-import { freeMemory } from '../http/free-memory.ts';
+import { freeMemory } from '../http/writable-stream.ts';
 import { HubgateError } from '../kernel/error.ts';
 
 /**

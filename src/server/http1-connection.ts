@@ -126,8 +126,7 @@ export class Http1Connection implements ExchangeCarrier {
   /** The client has sent something. The memory of the chunk is used again. */
   received(chunk: Buffer): void {
     if (this.#isOver) return;
-    if (this.#isHeld)
-      this.#hold(this.#held.length === 0 ? chunk : Buffer.concat([this.#held, chunk]));
+    if (this.#isHeld) this.#hold(Buffer.concat([this.#held, chunk]));
     else if (this.#partialBytes > 0) this.#parse(this.#joined(chunk));
     else this.#parse(chunk);
   }

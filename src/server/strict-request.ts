@@ -55,7 +55,7 @@ export type Verdict = number | RequestTarget;
 
 /**
  * Refuses a request if two readers could understand its head differently (RFC 9112 §11.2), or if it is larger
- * than any legitimate one. What Node's parser refuses by itself is not checked again.
+ * than any legitimate one. Its grammar has been checked before.
  */
 export function judgeHttp1(head: RequestHead): Verdict {
   return verdict(head, isGoodHttp1);
@@ -127,9 +127,7 @@ function pathLength(url: string): number {
 }
 
 function isGoodHttp1(head: RequestHead, fields: Fields): boolean {
-  // llhttp also accepts 0.9 and 2.0.
   const isOld = head.httpVersion === '1.0';
-  if (!isOld && head.httpVersion !== '1.1') return false;
   const hosts = fields.all('host');
   if (hosts.length > 1 || (hosts.length === 0 && !isOld)) return false;
   if (!hosts.every((host) => HOST.test(host))) return false;
