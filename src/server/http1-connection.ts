@@ -102,7 +102,8 @@ export class Http1Connection implements ExchangeCarrier {
     // What was read before arrives as `data`.
     readInto(socket, { buffer: LANDING, callback: onRead });
     socket.on('data', onData).on('close', onClose);
-    if (settings.idleMs > 0) socket.setTimeout(settings.idleMs, onTimeout);
+    // Not as the argument of `setTimeout`, which would call it only once.
+    socket.on('timeout', onTimeout).setTimeout(settings.idleMs);
   }
 
   get isClosed(): boolean {
@@ -113,6 +114,11 @@ export class Http1Connection implements ExchangeCarrier {
     return this.#settings.idleMs;
   }
 
+  /** No request is in progress, and none has arrived, not even a part of its head. */
+  get #isIdle(): boolean {
+    return this.#unsent.length === 0 && this.#partialBytes === 0 && !this.#isHeld;
+  }
+
   get maxHeaderSize(): number {
     return this.#settings.maxHeaderSize;
   }
@@ -120,7 +126,7 @@ export class Http1Connection implements ExchangeCarrier {
   /** Closes an idle connection at once, and another one after the response in progress. */
   drain(): void {
     // A connection without any request may have one in transit.
-    if (this.#unsent.length === 0 && this.#hasAsked && this.#partialBytes === 0) this.#close();
+    if (this.#isIdle && this.#hasAsked) this.#close();
   }
 
   /** The client has sent something. The memory of the chunk is used again. */
@@ -136,13 +142,15 @@ export class Http1Connection implements ExchangeCarrier {
     this.#isOver = true;
     this.#stopHeadLimit?.();
     for (const exchange of this.#unsent.splice(0)) exchange.connectionClosed();
+    // Its response may have been sent already.
+    this.#body?.destroy();
     this.#body = null;
   }
 
   /** Nothing was read or written for a while. */
   timedOut(): void {
-    const isIdle = this.#unsent.length === 0 && this.#body === null && this.#partialBytes === 0;
-    if (isIdle && this.#hasAsked && !this.#isOver) this.#socket.destroy();
+    // The rest of a body may be missing: nobody waits for it after the response.
+    if (this.#isIdle && this.#hasAsked && !this.#isOver) this.#socket.destroy();
   }
 
   wanted(): void {
@@ -156,7 +164,7 @@ export class Http1Connection implements ExchangeCarrier {
   sent(exchange: Http1Adapter): void {
     if (this.#unsent[0] !== exchange) return;
     this.#unsent.shift();
-    if (exchange.isLast || (this.#settings.isDraining && this.#unsent.length === 0)) {
+    if (exchange.isLast || (this.#settings.isDraining && this.#isIdle)) {
       this.#close();
       return;
     }
@@ -222,10 +230,13 @@ export class Http1Connection implements ExchangeCarrier {
       this.#refuseInTurn(statusOf(error));
     }
     this.#isParsing = false;
+    const socket = this.#socket;
     const body = this.#body;
-    if (this.#isOver || this.#isHeld) return;
-    if (body !== null && !body.isWanted) this.#socket.pause();
-    else if (this.#socket.isPaused()) this.#socket.resume();
+    // What is held, and a connection that may change its protocol, stay paused.
+    if (this.#isHeld || socket[CONNECTION] !== this) return;
+    if (body !== null && !body.isWanted) socket.pause();
+    // Also after the last request, so that the departure of the client is noticed.
+    else if (socket.isPaused()) socket.resume();
   }
 
   /** @param known bytes at the beginning in which no head ends */

@@ -22,6 +22,8 @@ export class Http1RequestBody extends Readable {
   /** What the last `push` has returned. Until then, small bodies arrive before their reader asks. */
   #isWanted = true;
   #isDropped = false;
+  /** The response has been sent. */
+  #isUnneeded = false;
 
   /**
    * @param maxTrailerBytes bytes of the trailer section of a chunked body
@@ -75,7 +77,14 @@ export class Http1RequestBody extends Readable {
 
   /** Nobody needs it any more. What is missing is read and discarded, so that the connection can go on. */
   discard(): void {
+    this.#isUnneeded = true;
     if (!this.destroyed) this.resume();
+  }
+
+  /** A reader that leaves pauses the body for the next one. After {@link discard}, there is no next one. */
+  override pause(): this {
+    const isLeft = this.#isUnneeded && this.listenerCount('data') === 0;
+    return isLeft ? this.resume() : super.pause();
   }
 
   override _read(): void {

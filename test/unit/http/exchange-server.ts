@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import http from 'node:http';
 import http2 from 'node:http2';
 import net from 'node:net';
+import type { ServerOptions } from '../../../src/config/config.ts';
 import { defaultOptions } from '../../../src/config/defaults.ts';
 import { answerError } from '../../../src/http/answer.ts';
 import { HttpError } from '../../../src/http/errors.ts';
@@ -23,6 +24,8 @@ export interface ExchangeServer {
   readonly faults: unknown[];
   /** Statuses of the HttpErrors that handlers threw. */
   readonly statuses: number[];
+  /** As a gateway does that stops or has other limits. */
+  drain(): void;
   [Symbol.asyncDispose](): Promise<void>;
   close(): Promise<void>;
 }
@@ -52,9 +55,15 @@ function answering(handler: Handler): Answering {
 export async function serveExchanges(
   handler: Handler,
   silence: ExchangeSettings['silence'] = null,
+  timeouts: Partial<ServerOptions['timeouts']> = {},
 ): Promise<ExchangeServer> {
   const answered = answering(handler);
-  const limits = { ...defaultOptions.servers, maxHeaderSize: 80 * 1024 };
+  const { servers } = defaultOptions;
+  const limits = {
+    ...servers,
+    maxHeaderSize: 80 * 1024,
+    timeouts: { ...servers.timeouts, ...timeouts },
+  };
   const settings = { log: silentLogger, clientAddress: null, keeps: limits, silence };
   const reception = {
     settings: () => settings,
@@ -69,7 +78,10 @@ export async function serveExchanges(
       peers.mark(socket);
       protocol.accept(socket);
     });
-  return opened(server(first), server(second), answered);
+  return opened(server(first), server(second), answered, () => {
+    first.drain();
+    second.drain();
+  });
 }
 
 /** Serves a handler as one that is mounted in servers of Node's. */
@@ -87,6 +99,7 @@ async function opened(
   h1: net.Server,
   h2: net.Server,
   { faults, statuses }: Answering,
+  drain: () => void = () => {},
 ): Promise<ExchangeServer> {
   const sockets = new Set<net.Socket>();
   for (const one of [h1, h2]) {
@@ -107,6 +120,7 @@ async function opened(
     http2: portOf(h2),
     faults,
     statuses,
+    drain,
     close,
     [Symbol.asyncDispose]: close,
   };

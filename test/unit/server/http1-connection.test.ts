@@ -1,0 +1,141 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import net from 'node:net';
+import { describe, it, type TestContext } from 'node:test';
+import { setImmediate as turn, setTimeout as pause } from 'node:timers/promises';
+import { answer } from '../../../src/http/answer.ts';
+import type { Exchange, Handler } from '../../../src/http/exchange.ts';
+import { MAX_BEGUN } from '../../../src/server/pipelined-requests.ts';
+import { type ExchangeServer, serveExchanges } from '../http/exchange-server.ts';
+
+const GET = 'GET / HTTP/1.1\r\nHost: a\r\n\r\n';
+const IDLE_MS = 100;
+const LIMIT = { timeout: 5_000 };
+
+interface Client {
+  readonly socket: net.Socket;
+  readonly server: ExchangeServer;
+  /** What it has received. */
+  text(): string;
+  /** Resolves when it has received something. */
+  received(pattern: RegExp): Promise<void>;
+}
+
+async function connected(
+  test: TestContext,
+  handler: Handler,
+  timeouts: { idleMs?: number } = {},
+): Promise<Client> {
+  const server = await serveExchanges(handler, null, timeouts);
+  const socket = net.connect(server.http1, '127.0.0.1').setEncoding('latin1');
+  socket.on('error', () => {});
+  let text = '';
+  socket.on('data', (chunk: string) => (text += chunk));
+  test.after(async () => {
+    socket.destroy();
+    await server.close();
+  });
+  await once(socket, 'connect');
+  return {
+    socket,
+    server,
+    text: () => text,
+    received: async (pattern) => {
+      while (!pattern.test(text)) await once(socket, 'data');
+    },
+  };
+}
+
+interface Signal {
+  readonly given: Promise<void>;
+  give(): void;
+}
+
+function signal(): Signal {
+  const target = new EventTarget();
+  const given = once(target, 'given').then(() => {});
+  return { given, give: () => void target.dispatchEvent(new Event('given')) };
+}
+
+const ok = (exchange: Exchange): void => answer(exchange, 200, {}, 'ok');
+
+describe('a connection over HTTP/1.1', () => {
+  it('is closed when it is idle, also after a response that took longer than it may be idle', LIMIT, async (test) => {
+    const { socket, received } = await connected(
+      test,
+      async (exchange) => {
+        await pause(3 * IDLE_MS);
+        ok(exchange);
+      },
+      { idleMs: IDLE_MS },
+    );
+    socket.write(GET);
+    await received(/ok$/);
+    await once(socket, 'close');
+  });
+
+  it('is closed when the rest of a body that was not needed does not arrive', LIMIT, async (test) => {
+    const { socket, received } = await connected(test, ok, { idleMs: IDLE_MS });
+    socket.write('POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n12345');
+    await received(/ok$/);
+    await once(socket, 'close');
+  });
+
+  it('ends a body that is still being read after its response when the client leaves', LIMIT, async (test) => {
+    let isReading = false;
+    const ended = signal();
+    const { socket, received } = await connected(test, (exchange) => {
+      const { body } = exchange;
+      body.on('data', () => (isReading = true)).on('close', ended.give);
+      ok(exchange);
+    });
+    socket.write('POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n12345');
+    await received(/ok$/);
+    while (!isReading) await turn();
+    socket.destroy();
+    await ended.given;
+  });
+
+  it('notices that a client leaves whose last request came with many others', LIMIT, async (test) => {
+    const left = signal();
+    const { socket } = await connected(test, (exchange) => {
+      if (exchange.target === '/') ok(exchange);
+      else exchange.onAbandoned(left.give);
+    });
+    const last = 'GET /last HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n';
+    socket.write(GET.repeat(2 * MAX_BEGUN) + last);
+    await pause(100);
+    socket.destroy();
+    await left.given;
+  });
+
+  it('is not closed without saying so while requests that have arrived wait for their turn', LIMIT, async (test) => {
+    const { server, socket, text } = await connected(test, (exchange) => {
+      ok(exchange);
+      // The requests of this turn have begun, and others wait for the next.
+      if (exchange.target === '/stop') setImmediate(() => server.drain());
+    });
+    socket.write(GET.replace('/', '/stop') + GET.repeat(2 * MAX_BEGUN));
+    await once(socket, 'close');
+    const answers = text().split('HTTP/1.1 200 OK').slice(1);
+    assert.equal(answers.length, 1 + MAX_BEGUN);
+    assert.match(answers.at(-1) ?? '', /Connection: close/);
+  });
+
+  it('goes on after a body whose last reader has stopped in the middle', LIMIT, async (test) => {
+    const { socket, received } = await connected(test, async (exchange) => {
+      if (!exchange.hasBody) return answer(exchange, 200, {}, 'next');
+      const leased = exchange.lendBody({ onWanted: () => {}, stall: null });
+      leased?.once('data', () => {
+        leased.pause();
+        ok(exchange);
+        setTimeout(() => leased.destroy(), 50);
+      });
+    });
+    const size = 4 * 1024 * 1024;
+    socket.write(`POST / HTTP/1.1\r\nHost: a\r\nContent-Length: ${size}\r\n\r\n`);
+    socket.write(Buffer.alloc(size));
+    socket.write(GET);
+    await received(/next$/);
+  });
+});
