@@ -98,7 +98,7 @@ export class Http1Connection implements ExchangeCarrier {
     this.#peer = peerOf(socket);
     this.#isSecure = 'encrypted' in socket && socket.encrypted === true;
     socket[CONNECTION] = this;
-    onNoRequest(socket, () => this.#refuse(408));
+    onNoRequest(socket, () => this.#refuseInTurn(408));
     // What was read before arrives as `data`.
     readInto(socket, { buffer: LANDING, callback: onRead });
     socket.on('data', onData).on('close', onClose);
@@ -132,8 +132,7 @@ export class Http1Connection implements ExchangeCarrier {
   /** The client has sent something. The memory of the chunk is used again. */
   received(chunk: Buffer): void {
     if (this.#isOver) return;
-    if (this.#isHeld)
-      this.#hold(this.#held.length === 0 ? chunk : Buffer.concat([this.#held, chunk]));
+    if (this.#isHeld) this.#hold(Buffer.concat([this.#held, chunk]));
     else if (this.#partialBytes > 0) this.#parse(this.#joined(chunk));
     else this.#parse(chunk);
   }
@@ -324,6 +323,9 @@ export class Http1Connection implements ExchangeCarrier {
     if (this.#isHeld) return;
     this.#isHeld = true;
     this.#socket.pause();
+    // It is not the client that delays the end of a head.
+    this.#stopHeadLimit?.();
+    this.#stopHeadLimit = null;
   }
 
   #parseLater(): void {
@@ -447,11 +449,6 @@ export class Http1Connection implements ExchangeCarrier {
     else this.#refusal = { status, reason };
   }
 
-  #refuse(status: number): void {
-    this.#isOver = true;
-    this.#sendRefusal(status, '');
-  }
-
   /** Sends a refusal, which is the last response of the connection. */
   #sendRefusal(status: number, reason: string): void {
     const socket = this.#socket;
@@ -480,8 +477,8 @@ function onRead(this: unknown, bytes: number): boolean {
   const connection = socket[CONNECTION];
   const chunk = LANDING.subarray(0, bytes);
   // After an upgrade, the connection is an ordinary stream.
-  if (connection === undefined) socket.push(Buffer.from(chunk));
-  else connection.received(chunk);
+  if (connection === undefined) return socket.push(Buffer.from(chunk));
+  connection.received(chunk);
   return true;
 }
 
