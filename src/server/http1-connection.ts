@@ -285,6 +285,8 @@ export class Http1Connection implements ExchangeCarrier {
       return at;
     } catch (error) {
       this.#body = null;
+      // Also if only its trailer section is malformed, so that the body counts as complete.
+      body.destroy();
       // The request itself is malformed, so it is not answered.
       const exchange = this.#unsent.pop();
       exchange?.connectionClosed();

@@ -230,4 +230,15 @@ describe('a connection over HTTP/1.1', () => {
       );
     }
   }
+
+  it('ends the body of a request whose trailer section is refused', LIMIT, async (test) => {
+    const ended = signal();
+    const { socket, received } = await connected(test, async (exchange) => {
+      exchange.body.resume().on('close', ended.give);
+    });
+    socket.write('POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n');
+    socket.write('5\r\nhello\r\n0\r\nContent-Length: 5\r\n\r\n');
+    await received(/400 Bad Request/);
+    await ended.given;
+  });
 });
