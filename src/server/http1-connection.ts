@@ -17,7 +17,7 @@ import {
   onNoRequest,
   type RequestSink,
 } from './connection-policy.ts';
-import { type ExchangeCarrier, Http1Adapter, type Http1Head } from './http1-adapter.ts';
+import { type ExchangeCarrier, Http1Adapter, type Http1Head, httpDate } from './http1-adapter.ts';
 import type { Http1RequestBody } from './http1-request-body.ts';
 import { readInto } from './node-internals.ts';
 import { MAX_BEGUN, MAX_PIPELINED, RESUMED_PIPELINED, type Turns } from './pipelined-requests.ts';
@@ -454,7 +454,9 @@ export class Http1Connection implements ExchangeCarrier {
   /** Sends a refusal, which is the last response of the connection. */
   #sendRefusal(status: number, reason: string): void {
     const socket = this.#socket;
-    const head = `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\nConnection: close`;
+    // RFC 9110 §6.6.1: a refusal has a date, like any other response.
+    const date = `Date: ${httpDate()}\r\n`;
+    const head = `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${date}Connection: close`;
     socket.end(`${head}\r\nContent-Length: ${reason.length}\r\n\r\n${reason}`);
     // If it were closed while bytes arrive, it would be reset, and the client might never read the refusal
     // (RFC 9112 §9.6).

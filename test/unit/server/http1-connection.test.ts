@@ -241,4 +241,11 @@ describe('a connection over HTTP/1.1', () => {
     await received(/400 Bad Request/);
     await ended.given;
   });
+
+  it('sends a date with a refusal, as with any response (RFC 9110 §6.6.1)', LIMIT, async (test) => {
+    const { socket, text } = await connected(test, ok);
+    socket.write('GET / HTTP/1.1\r\n\r\n');
+    await once(socket, 'end');
+    assert.match(text(), /^HTTP\/1\.1 400 Bad Request\r\nDate: [\w, :]+ GMT\r\n/);
+  });
 });
