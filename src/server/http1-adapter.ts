@@ -296,7 +296,7 @@ let dateSecond = 0;
 let dateText = '';
 
 /** The present second as a date (RFC 9110 §5.6.7). */
-function httpDate(): string {
+export function httpDate(): string {
   const now = Date.now();
   const second = Math.floor(now / 1000);
   if (second !== dateSecond) {

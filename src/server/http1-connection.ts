@@ -17,7 +17,7 @@ import {
   onNoRequest,
   type RequestSink,
 } from './connection-policy.ts';
-import { type ExchangeCarrier, Http1Adapter, type Http1Head } from './http1-adapter.ts';
+import { type ExchangeCarrier, Http1Adapter, type Http1Head, httpDate } from './http1-adapter.ts';
 import type { Http1RequestBody } from './http1-request-body.ts';
 import { readInto } from './node-internals.ts';
 import { MAX_BEGUN, MAX_PIPELINED, RESUMED_PIPELINED, type Turns } from './pipelined-requests.ts';
@@ -98,7 +98,7 @@ export class Http1Connection implements ExchangeCarrier {
     this.#peer = peerOf(socket);
     this.#isSecure = 'encrypted' in socket && socket.encrypted === true;
     socket[CONNECTION] = this;
-    onNoRequest(socket, () => this.#refuse(408));
+    onNoRequest(socket, () => this.#refuseInTurn(408));
     // What was read before arrives as `data`.
     readInto(socket, { buffer: LANDING, callback: onRead });
     socket.on('data', onData).on('close', onClose);
@@ -285,6 +285,8 @@ export class Http1Connection implements ExchangeCarrier {
       return at;
     } catch (error) {
       this.#body = null;
+      // Also if only its trailer section is malformed, so that the body counts as complete.
+      body.destroy();
       // The request itself is malformed, so it is not answered.
       const exchange = this.#unsent.pop();
       exchange?.connectionClosed();
@@ -323,6 +325,9 @@ export class Http1Connection implements ExchangeCarrier {
     if (this.#isHeld) return;
     this.#isHeld = true;
     this.#socket.pause();
+    // It is not the client that delays the end of a head.
+    this.#stopHeadLimit?.();
+    this.#stopHeadLimit = null;
   }
 
   #parseLater(): void {
@@ -446,15 +451,12 @@ export class Http1Connection implements ExchangeCarrier {
     else this.#refusal = { status, reason };
   }
 
-  #refuse(status: number): void {
-    this.#isOver = true;
-    this.#sendRefusal(status, '');
-  }
-
   /** Sends a refusal, which is the last response of the connection. */
   #sendRefusal(status: number, reason: string): void {
     const socket = this.#socket;
-    const head = `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\nConnection: close`;
+    // RFC 9110 §6.6.1: a refusal has a date, like any other response.
+    const date = `Date: ${httpDate()}\r\n`;
+    const head = `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${date}Connection: close`;
     socket.end(`${head}\r\nContent-Length: ${reason.length}\r\n\r\n${reason}`);
     // If it were closed while bytes arrive, it would be reset, and the client might never read the refusal
     // (RFC 9112 §9.6).
@@ -479,8 +481,8 @@ function onRead(this: unknown, bytes: number): boolean {
   const connection = socket[CONNECTION];
   const chunk = LANDING.subarray(0, bytes);
   // After an upgrade, the connection is an ordinary stream.
-  if (connection === undefined) socket.push(Buffer.from(chunk));
-  else connection.received(chunk);
+  if (connection === undefined) return socket.push(Buffer.from(chunk));
+  connection.received(chunk);
   return true;
 }
 

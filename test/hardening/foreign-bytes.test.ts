@@ -79,7 +79,7 @@ function handle(exchange: Exchange): unknown {
   const { upgrade } = exchange;
   if (upgrade?.kind === 'http1') {
     const { socket, head } = upgrade;
-    exchange.takeOver({ status: 101, headers: new HeaderList() });
+    exchange.takeOver({ status: 101, source: 'gateway', headers: new HeaderList() });
     socket.write(`HTTP/1.1 101 Switching Protocols\r\n\r\n`);
     socket.write(head);
     socket.on('data', (chunk: Buffer) => socket.write(chunk));
@@ -195,11 +195,7 @@ describe('clients over HTTP/1.1', () => {
         const text = bytes.toString('latin1');
         const names = [...text.matchAll(/^x-client: (\d+)/gm)].map(([, name]) => Number(name));
         assert.deepEqual(names, Array(REQUESTS).fill(client));
-        checkBody(
-          bytes.filter((byte) => byte >= 0x80) as Buffer,
-          client,
-          'a response',
-        );
+        checkBody(bytes.filter((byte) => byte >= 0x80) as Buffer, client, 'a response');
         const switched = text.split('101 Switching Protocols\r\n\r\n')[1] ?? '';
         assert.equal(switched.length, 2 * EARLY_BYTES);
       }

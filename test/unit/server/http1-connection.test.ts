@@ -2,9 +2,10 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import net from 'node:net';
 import { describe, it, type TestContext } from 'node:test';
-import { setImmediate as turn, setTimeout as pause } from 'node:timers/promises';
+import { setTimeout as pause } from 'node:timers/promises';
 import { answer } from '../../../src/http/answer.ts';
 import type { Exchange, Handler } from '../../../src/http/exchange.ts';
+import { HeaderList } from '../../../src/http/header-list.ts';
 import { MAX_BEGUN } from '../../../src/server/pipelined-requests.ts';
 import { type ExchangeServer, serveExchanges } from '../http/exchange-server.ts';
 
@@ -24,7 +25,7 @@ interface Client {
 async function connected(
   test: TestContext,
   handler: Handler,
-  timeouts: { idleMs?: number } = {},
+  timeouts: { idleMs?: number; readHeaderMs?: number } = {},
 ): Promise<Client> {
   const server = await serveExchanges(handler, null, timeouts);
   const socket = net.connect(server.http1, '127.0.0.1').setEncoding('latin1');
@@ -41,7 +42,7 @@ async function connected(
     server,
     text: () => text,
     received: async (pattern) => {
-      while (!pattern.test(text)) await once(socket, 'data');
+      while (!pattern.test(text.slice(-1000))) await once(socket, 'data');
     },
   };
 }
@@ -60,67 +61,87 @@ function signal(): Signal {
 const ok = (exchange: Exchange): void => answer(exchange, 200, {}, 'ok');
 
 describe('a connection over HTTP/1.1', () => {
-  it('is closed when it is idle, also after a response that took longer than it may be idle', LIMIT, async (test) => {
-    const { socket, received } = await connected(
-      test,
-      async (exchange) => {
-        await pause(3 * IDLE_MS);
+  it(
+    'is closed when it is idle, also after a response that took longer than it may be idle',
+    LIMIT,
+    async (test) => {
+      const { socket, received } = await connected(
+        test,
+        async (exchange) => {
+          await pause(3 * IDLE_MS);
+          ok(exchange);
+        },
+        { idleMs: IDLE_MS },
+      );
+      socket.write(GET);
+      await received(/ok$/);
+      await once(socket, 'close');
+    },
+  );
+
+  it(
+    'is closed when the rest of a body that was not needed does not arrive',
+    LIMIT,
+    async (test) => {
+      const { socket, received } = await connected(test, ok, { idleMs: IDLE_MS });
+      socket.write('POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n12345');
+      await received(/ok$/);
+      await once(socket, 'close');
+    },
+  );
+
+  it(
+    'ends a body that is still being read after its response when the client leaves',
+    LIMIT,
+    async (test) => {
+      const reading = signal();
+      const ended = signal();
+      const { socket, received } = await connected(test, (exchange) => {
+        const { body } = exchange;
+        body.on('data', reading.give).on('close', ended.give);
         ok(exchange);
-      },
-      { idleMs: IDLE_MS },
-    );
-    socket.write(GET);
-    await received(/ok$/);
-    await once(socket, 'close');
-  });
+      });
+      socket.write('POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n12345');
+      await received(/ok$/);
+      await reading.given;
+      socket.destroy();
+      await ended.given;
+    },
+  );
 
-  it('is closed when the rest of a body that was not needed does not arrive', LIMIT, async (test) => {
-    const { socket, received } = await connected(test, ok, { idleMs: IDLE_MS });
-    socket.write('POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n12345');
-    await received(/ok$/);
-    await once(socket, 'close');
-  });
+  it(
+    'notices that a client leaves whose last request came with many others',
+    LIMIT,
+    async (test) => {
+      const left = signal();
+      const { socket } = await connected(test, (exchange) => {
+        if (exchange.target === '/') ok(exchange);
+        else exchange.onAbandoned(left.give);
+      });
+      const last = 'GET /last HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n';
+      socket.write(GET.repeat(2 * MAX_BEGUN) + last);
+      await pause(100);
+      socket.destroy();
+      await left.given;
+    },
+  );
 
-  it('ends a body that is still being read after its response when the client leaves', LIMIT, async (test) => {
-    let isReading = false;
-    const ended = signal();
-    const { socket, received } = await connected(test, (exchange) => {
-      const { body } = exchange;
-      body.on('data', () => (isReading = true)).on('close', ended.give);
-      ok(exchange);
-    });
-    socket.write('POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n12345');
-    await received(/ok$/);
-    while (!isReading) await turn();
-    socket.destroy();
-    await ended.given;
-  });
-
-  it('notices that a client leaves whose last request came with many others', LIMIT, async (test) => {
-    const left = signal();
-    const { socket } = await connected(test, (exchange) => {
-      if (exchange.target === '/') ok(exchange);
-      else exchange.onAbandoned(left.give);
-    });
-    const last = 'GET /last HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n';
-    socket.write(GET.repeat(2 * MAX_BEGUN) + last);
-    await pause(100);
-    socket.destroy();
-    await left.given;
-  });
-
-  it('is not closed without saying so while requests that have arrived wait for their turn', LIMIT, async (test) => {
-    const { server, socket, text } = await connected(test, (exchange) => {
-      ok(exchange);
-      // The requests of this turn have begun, and others wait for the next.
-      if (exchange.target === '/stop') setImmediate(() => server.drain());
-    });
-    socket.write(GET.replace('/', '/stop') + GET.repeat(2 * MAX_BEGUN));
-    await once(socket, 'close');
-    const answers = text().split('HTTP/1.1 200 OK').slice(1);
-    assert.equal(answers.length, 1 + MAX_BEGUN);
-    assert.match(answers.at(-1) ?? '', /Connection: close/);
-  });
+  it(
+    'is not closed without saying so while requests that have arrived wait for their turn',
+    LIMIT,
+    async (test) => {
+      const { server, socket, text } = await connected(test, (exchange) => {
+        ok(exchange);
+        // The requests of this turn have begun, and others wait for the next.
+        if (exchange.target === '/stop') setImmediate(() => server.drain());
+      });
+      socket.write(GET.replace('/', '/stop') + GET.repeat(2 * MAX_BEGUN));
+      await once(socket, 'close');
+      const answers = text().split('HTTP/1.1 200 OK').slice(1);
+      assert.equal(answers.length, 1 + MAX_BEGUN);
+      assert.match(answers.at(-1) ?? '', /Connection: close/);
+    },
+  );
 
   it('goes on after a body whose last reader has stopped in the middle', LIMIT, async (test) => {
     const { socket, received } = await connected(test, async (exchange) => {
@@ -137,5 +158,94 @@ describe('a connection over HTTP/1.1', () => {
     socket.write(Buffer.alloc(size));
     socket.write(GET);
     await received(/next$/);
+  });
+
+  it(
+    'has no time limit for a head that has arrived, however long it waits',
+    LIMIT,
+    async (test) => {
+      let write = (): void => {};
+      let end = (): void => {};
+      const { socket, received, text } = await connected(
+        test,
+        (exchange) => {
+          if (exchange.target === '/next') return ok(exchange);
+          const body = exchange.begin({
+            status: 200,
+            source: 'gateway',
+            headers: new HeaderList(),
+          });
+          body.write('begun');
+          write = () => void body.write(Buffer.alloc(16 * 1024 * 1024));
+          end = () => void body.end('ended');
+        },
+        { readHeaderMs: 200 },
+      );
+      socket.write(`${GET}GET /next HT`);
+      await received(/begun/);
+      socket.pause();
+      write();
+      socket.write('TP/1.1\r\nHost: a\r\n\r\n');
+      await pause(400);
+      end();
+      socket.resume();
+      await received(/ok$/);
+      assert.doesNotMatch(text(), / 408 /);
+    },
+  );
+
+  for (const [framing, request, head] of [
+    ['a length', GET, HeaderList.of({ 'content-length': '100' })],
+    ['chunks', GET, new HeaderList()],
+    ['no length', 'GET / HTTP/1.0\r\nHost: a\r\nConnection: keep-alive\r\n\r\n', new HeaderList()],
+  ] as const) {
+    for (const isFirst of [true, false]) {
+      const where = isFirst ? 'in the middle' : 'before its turn';
+      it(
+        `sends nothing after a response with ${framing} that is broken off ${where}`,
+        LIMIT,
+        async (test) => {
+          let first: Exchange | null = null;
+          const { socket, text } = await connected(test, async (exchange) => {
+            if (exchange.target === '/first') {
+              first = exchange;
+              return;
+            }
+            if (exchange.target === '/later') return ok(exchange);
+            const body = exchange.begin({ status: 200, source: 'gateway', headers: head.clone() });
+            body.on('error', () => {}).write('begun');
+            await pause(isFirst ? 50 : 10);
+            exchange.abort();
+            if (first !== null) setTimeout(ok, 50, first);
+          });
+          const later = GET.replace('/', '/later');
+          const before = isFirst ? '' : GET.replace('/', '/first');
+          // A response that only the end would complete is reset, which is an error here.
+          const closed = new Promise((resolve) => void socket.once('close', resolve));
+          socket.write(before + request + later + later);
+          await closed;
+          assert.equal(text().split('HTTP/1.').length - 1, 1);
+          assert.match(text(), isFirst ? /begun(?:\r\n)?$/ : /ok$/);
+        },
+      );
+    }
+  }
+
+  it('ends the body of a request whose trailer section is refused', LIMIT, async (test) => {
+    const ended = signal();
+    const { socket, received } = await connected(test, async (exchange) => {
+      exchange.body.resume().on('close', ended.give);
+    });
+    socket.write('POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n');
+    socket.write('5\r\nhello\r\n0\r\nContent-Length: 5\r\n\r\n');
+    await received(/400 Bad Request/);
+    await ended.given;
+  });
+
+  it('sends a date with a refusal, as with any response (RFC 9110 §6.6.1)', LIMIT, async (test) => {
+    const { socket, text } = await connected(test, ok);
+    socket.write('GET / HTTP/1.1\r\n\r\n');
+    await once(socket, 'end');
+    assert.match(text(), /^HTTP\/1\.1 400 Bad Request\r\nDate: [\w, :]+ GMT\r\n/);
   });
 });
