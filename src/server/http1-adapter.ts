@@ -6,17 +6,11 @@ import { HeaderList } from '../http/header-list.ts';
 import { dropNominated } from '../http/hop-by-hop.ts';
 import { Http1EventStream } from './http1-event-stream.ts';
 import { Http1RequestBody } from './http1-request-body.ts';
+import type { Http1Head } from './http1-head.ts';
 import { headText, Http1Response, type ResponseFraming } from './http1-response.ts';
 import { carrierOf } from './node-internals.ts';
 import type { ProtocolAdapter } from './server-exchange.ts';
-import type { RequestHead, RequestTarget } from './strict-request.ts';
-
-/** A head that follows the grammar. */
-export interface Http1Head extends RequestHead {
-  readonly httpVersion: '1.0' | '1.1';
-  readonly method: string;
-  readonly url: string;
-}
+import type { RequestTarget } from './strict-request.ts';
 
 /** What a request and its response use of their connection. */
 export interface ExchangeCarrier {

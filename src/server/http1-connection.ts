@@ -6,9 +6,8 @@
 import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import type { UpgradeRequest } from '../http/exchange.ts';
-import { badSyntax, isTokenByte, readFieldLines } from '../http/http1-syntax.ts';
+import { badSyntax } from '../http/http1-syntax.ts';
 import type { Clock } from '../kernel/clock.ts';
-import { codeOf, HubgateError } from '../kernel/error.ts';
 import {
   type ExchangeConnection,
   forgetDeadline,
@@ -17,31 +16,24 @@ import {
   onNoRequest,
   type RequestSink,
 } from './connection-policy.ts';
-import { type ExchangeCarrier, Http1Adapter, type Http1Head, httpDate } from './http1-adapter.ts';
+import { type ExchangeCarrier, Http1Adapter, httpDate } from './http1-adapter.ts';
+import { PartialHead, readHead, statusOf } from './http1-head.ts';
 import type { Http1RequestBody } from './http1-request-body.ts';
 import { readInto } from './node-internals.ts';
 import { MAX_BEGUN, MAX_PIPELINED, RESUMED_PIPELINED, type Turns } from './pipelined-requests.ts';
 import { type Peer, peerOf } from './proxy-protocol.ts';
 import { ServerExchange } from './server-exchange.ts';
-import { isKnownMethod, judgeHttp1, reasonFor } from './strict-request.ts';
+import { judgeHttp1, reasonFor } from './strict-request.ts';
 
 /** Time that a refused client has to read the refusal before the connection is cut. */
 const LINGER_MS = 2000;
-/** Bytes of the first part of a head that has not arrived completely. */
-const LEAST_HEAD_BYTES = 1024;
 /** Empty lines before a request line, which some old clients send after a body (RFC 9112 §2.2). */
 const MAX_EMPTY_LINES = 8;
 /** Bytes of responses that wait for the client or for their turn before no further request begins. */
 const MAX_UNSENT_BYTES = 64 * 1024;
 
-/** Bytes of a method; the longest known one has 14. */
-const MAX_METHOD_BYTES = 64;
-/** Any valid method (RFC 9110 §5.6.2), which may be unknown. */
-const METHOD = /^[!#$%&'*+.^_`|~\w-]{1,64}$/;
-
 const CR = 13;
 const LF = 10;
-const SPACE = 32;
 const NOTHING = Buffer.alloc(0);
 const HEAD_END = Buffer.from('\r\n\r\n');
 
@@ -72,9 +64,7 @@ export class Http1Connection implements ExchangeCarrier {
   readonly #unsent: Http1Adapter[] = [];
   /** The body that is being read. */
   #body: Http1RequestBody | null = null;
-  /** The beginning of a head; its memory is larger than what has arrived. */
-  #partial: Buffer = NOTHING;
-  #partialBytes = 0;
+  readonly #partial = new PartialHead();
   #emptyLines = 0;
   /** What has been read but may not be parsed yet. */
   #held: Buffer = NOTHING;
@@ -116,7 +106,7 @@ export class Http1Connection implements ExchangeCarrier {
 
   /** No request is in progress, and none has arrived, not even a part of its head. */
   get #isIdle(): boolean {
-    return this.#unsent.length === 0 && this.#partialBytes === 0 && !this.#isHeld;
+    return this.#unsent.length === 0 && this.#partial.length === 0 && !this.#isHeld;
   }
 
   get maxHeaderSize(): number {
@@ -133,7 +123,7 @@ export class Http1Connection implements ExchangeCarrier {
   received(chunk: Buffer): void {
     if (this.#isOver) return;
     if (this.#isHeld) this.#hold(Buffer.concat([this.#held, chunk]));
-    else if (this.#partialBytes > 0) this.#parse(this.#joined(chunk));
+    else if (this.#partial.length > 0) this.#parse(this.#partial.joined(chunk));
     else this.#parse(chunk);
   }
 
@@ -194,7 +184,7 @@ export class Http1Connection implements ExchangeCarrier {
     this.#stopHeadLimit?.();
     this.#unsent.length = 0;
     this.#body = null;
-    this.#partial = NOTHING;
+    this.#partial.release();
     const socket = this.#socket;
     socket[CONNECTION] = undefined;
     this.#settings.onLeave(socket);
@@ -209,21 +199,9 @@ export class Http1Connection implements ExchangeCarrier {
     this.#socket.destroySoon();
   }
 
-  #joined(chunk: Buffer): Buffer {
-    const bytes = this.#partialBytes + chunk.length;
-    if (this.#partial.length < bytes) {
-      const larger = Buffer.allocUnsafe(Math.max(LEAST_HEAD_BYTES, 2 * bytes));
-      this.#partial.copy(larger, 0, 0, this.#partialBytes);
-      this.#partial = larger;
-    }
-    chunk.copy(this.#partial, this.#partialBytes);
-    return this.#partial.subarray(0, bytes);
-  }
-
   #parse(bytes: Buffer): void {
     this.#isParsing = true;
-    const known = this.#partialBytes;
-    this.#partialBytes = 0;
+    const known = this.#partial.taken();
     try {
       this.#parseAll(bytes, known);
     } catch (error) {
@@ -271,7 +249,7 @@ export class Http1Connection implements ExchangeCarrier {
       searched = 0;
       this.#emptyLines = 0;
       // Its memory now belongs to the body that follows.
-      this.#partial = NOTHING;
+      this.#partial.release();
       const rest = end + HEAD_END.length;
       this.#takeHead(bytes.toString('latin1', at, rest), bytes, rest);
       at = rest;
@@ -345,26 +323,11 @@ export class Http1Connection implements ExchangeCarrier {
 
   /** Keeps a head that has not arrived completely, unless it is already clear that it is refused. */
   #keepPartial(bytes: Buffer, at: number, known: number): void {
-    const length = bytes.length - at;
-    if (length > this.#settings.maxHeaderSize) {
+    if (bytes.length - at > this.#settings.maxHeaderSize) {
       this.#refuseInTurn(431);
       return;
     }
-    if (bytes[at] !== CR) checkMethod(bytes, at);
-    for (
-      let lf = bytes.indexOf(LF, Math.max(at, known));
-      lf !== -1;
-      lf = bytes.indexOf(LF, lf + 1)
-    ) {
-      if (lf === at || bytes[lf - 1] !== CR) throw badSyntax('A line does not end with CRLF');
-    }
-    // Otherwise the bytes are the beginning of that memory already.
-    if (at > 0 || known === 0) {
-      const partial = Buffer.allocUnsafe(Math.max(LEAST_HEAD_BYTES, 2 * length));
-      bytes.copy(partial, 0, at);
-      this.#partial = partial;
-    }
-    this.#partialBytes = length;
+    this.#partial.keep(bytes, at, known);
     const { readHeaderMs, clock } = this.#settings;
     if (!this.#hasAsked || readHeaderMs === 0 || this.#stopHeadLimit !== null) return;
     this.#stopHeadLimit = clock.after(readHeaderMs, () => this.#refuseInTurn(408));
@@ -496,64 +459,4 @@ function onClose(this: Socket & Carrier): void {
 
 function onTimeout(this: Socket & Carrier): void {
   this[CONNECTION]?.timedOut();
-}
-
-/**
- * Refuses what cannot be the beginning of a request line, without waiting for its end.
- *
- * @throws HubgateError `bad-http1-syntax`, `unknown-http1-method`
- */
-function checkMethod(bytes: Buffer, at: number): void {
-  for (let i = at; i < bytes.length; i += 1) {
-    const byte = bytes[i] ?? 0;
-    if (byte === SPACE && i > at) {
-      refuseUnknown(bytes.toString('latin1', at, i));
-      return;
-    }
-    if (!isTokenByte(byte) || i - at > MAX_METHOD_BYTES) {
-      throw badSyntax('A request does not begin with a method');
-    }
-  }
-}
-
-function refuseUnknown(method: string): void {
-  if (isKnownMethod(method)) return;
-  throw new HubgateError('unknown-http1-method', 'The method of a request is unknown');
-}
-
-/**
- * Reads a head (RFC 9112 §3, §5) of a text with one character per byte, which ends with an empty line.
- *
- * @throws HubgateError `bad-http1-syntax`
- */
-function readHead(text: string): Http1Head {
-  const lineEnd = text.indexOf('\r\n');
-  const methodEnd = text.indexOf(' ');
-  const versionStart = text.lastIndexOf(' ', lineEnd) + 1;
-  const method = text.slice(0, Math.max(0, methodEnd));
-  const version = text.slice(versionStart, lineEnd);
-  if (METHOD.test(method)) refuseUnknown(method);
-  if (methodEnd <= 0 || versionStart <= methodEnd + 1 || methodEnd > lineEnd) {
-    throw badSyntax('A request line has fewer than three parts');
-  }
-  if (version !== 'HTTP/1.1' && version !== 'HTTP/1.0') {
-    throw badSyntax('A request does not have the version HTTP/1.1 or HTTP/1.0');
-  }
-  return {
-    method,
-    url: text.slice(methodEnd + 1, versionStart - 1),
-    httpVersion: version === 'HTTP/1.1' ? '1.1' : '1.0',
-    rawHeaders: readFieldLines(text, lineEnd + 2, text.length - 2),
-  };
-}
-
-function statusOf(error: unknown): number {
-  switch (codeOf(error)) {
-    case 'http1-too-large':
-      return 413;
-    case 'unknown-http1-method':
-      return 501;
-    default:
-      return 400;
-  }
 }
