@@ -23,6 +23,29 @@ export class BufferSpace {
       isTaken = false;
     };
   }
+
+  /**
+   * Reads the beginning of a request body; null if there is no body, or no room for it.
+   *
+   * @param limit bytes to read at most, which are reserved until the body is released
+   * @throws as {@link bufferBody}
+   */
+  async buffer(
+    bodyOf: () => LeasedBody | null,
+    limit: number,
+  ): Promise<(BufferedBody & { readonly release: () => void }) | null> {
+    const release = this.take(limit);
+    if (release === null) return null;
+    try {
+      const body = bodyOf();
+      if (body !== null) return { ...(await bufferBody(body, limit)), release };
+    } catch (error) {
+      release();
+      throw error;
+    }
+    release();
+    return null;
+  }
 }
 
 /** The body of a request, of which a part or everything has been read. */
@@ -38,7 +61,7 @@ export interface BufferedBody {
  *
  * @throws HttpError 499 if the client leaves; the error with which the body ends
  */
-export async function bufferBody(body: LeasedBody, limit: number): Promise<BufferedBody> {
+async function bufferBody(body: LeasedBody, limit: number): Promise<BufferedBody> {
   const chunks: Buffer[] = [];
   let length = 0;
   try {

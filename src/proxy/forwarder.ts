@@ -41,6 +41,21 @@ interface Attempt {
   readonly bodyLength: number | null;
 }
 
+/**
+ * Refuses requests that cannot be sent to any upstream.
+ *
+ * @throws HttpError 400, 501
+ */
+export function refuseUnforwardable(exchange: Exchange): void {
+  if (exchange.upgrade !== null) {
+    if (wantsWebSocket(exchange)) return;
+    // Implementations differ in where such a body ends and the data of the other protocol begins.
+    if (exchange.hasBody) throw new HttpError(400, 'an upgrade with a body');
+  }
+  if (exchange.method === 'CONNECT') throw new HttpError(501, 'CONNECT is not forwarded');
+  if (!exchange.target.startsWith('/')) throw new HttpError(400, 'a target without path');
+}
+
 /** Converts an exchange to a request to an upstream, and sends it in the way that the upstream requires. */
 export class Forwarder {
   readonly #config: ReverseProxyConfig;

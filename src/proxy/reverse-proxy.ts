@@ -19,9 +19,9 @@ import { HubgateError, messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
 import type { Scheduler } from '../kernel/scheduler.ts';
 import { type Balance, type Choice, createBalance } from './balancing.ts';
-import { type BufferedBody, bufferBody, BufferSpace } from './buffers.ts';
+import { type BufferedBody, BufferSpace } from './buffers.ts';
 import { ForwardError, isSafe, mayRepeat, noneLeft, toHttpError } from './forward-error.ts';
-import { Forwarder } from './forwarder.ts';
+import { Forwarder, refuseUnforwardable } from './forwarder.ts';
 import {
   activeCheckKey,
   type ActiveCheckTarget,
@@ -46,7 +46,7 @@ import {
   type ShareResponse,
   type UpstreamAnswer,
 } from './shared-forwarding.ts';
-import { Tunnels, wantsWebSocket } from './tunnels.ts';
+import { Tunnels } from './tunnels.ts';
 import type { DynamicUpstreams } from './dynamic-upstreams.ts';
 import { Members } from './members.ts';
 import type { Upstream, UpstreamRegistry } from './upstreams.ts';
@@ -270,7 +270,10 @@ export class ReverseProxy {
     const deadline = isCounted ? Infinity : began + tryDurationMs;
     let left = retries ?? Infinity;
     const { requestBuffers } = this.#config;
-    const buffered = requestBuffers === 0 ? null : await this.#bufferRequest(exchange);
+    const buffered =
+      requestBuffers === 0 || exchange.upgrade !== null
+        ? null
+        : await this.#space.buffer(() => this.#forwarder.bodyOf(exchange), requestBuffers);
     try {
       let made = first;
       let tried: ReadonlySet<Upstream> = NONE_TRIED;
@@ -319,25 +322,6 @@ export class ReverseProxy {
     } finally {
       buffered?.release();
     }
-  }
-
-  /** Reads the beginning of a request body, if that is configured and there is room for it. */
-  async #bufferRequest(
-    exchange: Exchange,
-  ): Promise<(BufferedBody & { readonly release: () => void }) | null> {
-    const { requestBuffers } = this.#config;
-    if (requestBuffers === 0 || exchange.upgrade !== null) return null;
-    const release = this.#space.take(requestBuffers);
-    if (release === null) return null;
-    try {
-      const body = this.#forwarder.bodyOf(exchange);
-      if (body !== null) return { ...(await bufferBody(body, requestBuffers)), release };
-    } catch (error) {
-      release();
-      throw error;
-    }
-    release();
-    return null;
   }
 
   #choose(exchange: Exchange, tried: ReadonlySet<Upstream>): Choice | undefined {
@@ -496,18 +480,6 @@ export class ReverseProxy {
     this.#members.release();
     for (const lease of this.#leases) lease.release();
   }
-}
-
-/** Refuses requests that cannot be sent to any upstream. */
-function refuseUnforwardable(exchange: Exchange): void {
-  if (exchange.upgrade !== null) {
-    if (wantsWebSocket(exchange)) return;
-    // Node stops reading the message after such a head, so its body cannot be distinguished from the data
-    // after it.
-    if (exchange.hasBody) throw new HttpError(400, 'an upgrade with a body');
-  }
-  if (exchange.method === 'CONNECT') throw new HttpError(501, 'CONNECT is not forwarded');
-  if (!exchange.target.startsWith('/')) throw new HttpError(400, 'a target without path');
 }
 
 function readTrustPool(files: readonly string[]): string | null {
