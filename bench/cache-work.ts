@@ -1,10 +1,12 @@
 import { inRounds, type BenchContext } from './context.ts';
 import {
   type BenchGateway,
+  SOCKETS_ALONE,
   startCurrentCaddy,
   startFloor,
   startHubgate,
   startNginx,
+  startSocketsFloor,
   startVarnish,
 } from './gateways.ts';
 import { cpuDuring, cpuSample, together } from './goals-proxy.ts';
@@ -18,7 +20,14 @@ const ROUND_MS = 1000;
 const HTTP2_REQUESTS = 20_000;
 
 /** Those that keep answers, Caddy, which asks the app each time, and Node alone with the bytes of a hit. */
-const STARTS = [startHubgate, startCurrentCaddy, startNginx, startVarnish, startFloor];
+const STARTS = [
+  startHubgate,
+  startCurrentCaddy,
+  startNginx,
+  startVarnish,
+  startFloor,
+  startSocketsFloor,
+];
 
 const PAGES = [
   ['1 KiB', '/'],
@@ -62,8 +71,9 @@ async function http2(
     context.skip('HTTP/2', 'h2load (nghttp2-client) is not installed');
     return;
   }
-  for (const gateway of gateways) await http2Requests(gateway, 2 * HTTP2_REQUESTS, path);
-  await inRounds(context, gateways, async (gateway) => {
+  const able = gateways.filter(({ name }) => name !== SOCKETS_ALONE);
+  for (const gateway of able) await http2Requests(gateway, 2 * HTTP2_REQUESTS, path);
+  await inRounds(context, able, async (gateway) => {
     const spent = await cpuDuring(gateway, () => http2Requests(gateway, HTTP2_REQUESTS, path));
     return [cpuSample(work, spent, HTTP2_REQUESTS)];
   });

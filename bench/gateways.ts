@@ -93,14 +93,34 @@ ${origin} {
   return { name: 'hubgate', port, caFile: tls ? cert : null, ...program };
 }
 
-/** The least that a proxy on the same Node costs, or a server that holds what it sends. */
-export async function startFloor(context: BenchContext, front: Front): Promise<BenchGateway> {
+/** What a proxy of Node's own servers and undici costs, or a server that holds what it sends. */
+export function startFloor(context: BenchContext, front: Front): Promise<BenchGateway> {
+  const name = front.cached === true ? 'cached-floor' : 'floor';
+  return startBareProgram(context, front, 'bare Node', name);
+}
+
+/** The least that a proxy over HTTP/1.1, or a server of what it holds, costs on the sockets of the same Node. */
+export function startSocketsFloor(context: BenchContext, front: Front): Promise<BenchGateway> {
+  const { appPort, cached = false } = front;
+  const own = { ...front, appPort: cached ? 0 : appPort };
+  return startBareProgram(context, own, SOCKETS_ALONE, 'sockets-floor');
+}
+
+/** It does not speak HTTP/2. */
+export const SOCKETS_ALONE = 'sockets alone';
+
+async function startBareProgram(
+  context: BenchContext,
+  front: Front,
+  name: string,
+  source: string,
+): Promise<BenchGateway> {
   const { cert, key } = certificate(context);
   const port = await freePort();
   const secure = front.tls ? [cert, key] : [];
-  const args = [floorProgram(context, front), String(port), String(front.appPort), ...secure];
+  const args = [bundled(context, source), String(port), String(front.appPort), ...secure];
   const program = await startNode(context, front, args, port);
-  return { name: 'bare Node', port, caFile: front.tls ? cert : null, ...program };
+  return { name, port, caFile: front.tls ? cert : null, ...program };
 }
 
 function startNode(
@@ -118,8 +138,7 @@ function startNode(
 const floors = new WeakMap<BenchContext, Map<string, string>>();
 
 /** Bundled as hubgate is, so that loading sources does not count. */
-function floorProgram(context: BenchContext, { cached = false }: Front): string {
-  const name = cached ? 'cached-floor' : 'floor';
+function bundled(context: BenchContext, name: string): string {
   const built = floors.get(context) ?? new Map<string, string>();
   floors.set(context, built);
   const present = built.get(name);

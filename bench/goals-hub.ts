@@ -19,6 +19,7 @@ import {
   startNchan,
   startReferenceHub,
 } from './hubs.ts';
+import { startFloor, startSocketsFloor } from './gateways.ts';
 import { makeRequests } from './load/generators.ts';
 import { cpuOf } from './processes.ts';
 import { Publisher } from './publisher.ts';
@@ -33,18 +34,29 @@ const DELIVERIES = [
 const PUBLISHERS = 64;
 const PUBLISH_MS = 2000;
 
+/** What opens streams of events with nothing behind them. */
+const FLOORS = [startFloor, startSocketsFloor];
+
 type StartHub = (context: BenchContext) => Promise<Hub | null>;
 
 /** Memory of a subscriber, in new processes each round. They run at the same time, because time does not count. */
 export async function idleSubscribers(context: BenchContext): Promise<void> {
   const plain: readonly StartHub[] = [
     startHubgate,
-    (one) => startFloorHub(one, false),
+    ...FLOORS.map(
+      (start): StartHub =>
+        (one) =>
+          startFloorHub(one, start, false),
+    ),
     (one) => startReferenceHub(one),
   ];
   const secure: readonly StartHub[] = [
     (one) => startHubgate(one, { tls: true }),
-    (one) => startFloorHub(one, true),
+    ...FLOORS.map(
+      (start): StartHub =>
+        (one) =>
+          startFloorHub(one, start, true),
+    ),
   ];
   const kinds = [
     { work: 'idle plain subscriber', count: SUBSCRIBERS, starts: plain },
@@ -81,7 +93,11 @@ export function openings(context: BenchContext): Promise<void> {
     startHubgate,
     startNchan,
     (one) => startReferenceHub(one),
-    (one) => startFloorHub(one, false),
+    ...FLOORS.map(
+      (start): StartHub =>
+        (one) =>
+          startFloorHub(one, start, false),
+    ),
     ...context.peerHubs.map((url) => async () => peerHub(url)),
   ];
   return withHubs(context, starts, async (hubs) => {

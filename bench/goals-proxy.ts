@@ -6,10 +6,12 @@ import {
   startApp,
   startCaddy,
   startCurrentCaddy,
+  SOCKETS_ALONE,
   startFloor,
   type StartGateway,
   startHubgate,
   startNginx,
+  startSocketsFloor,
 } from './gateways.ts';
 import { fetchLarge, LARGE_MB } from './gateway-work.ts';
 import { http2Requests, ownRequests, wrkRequests } from './load/clients.ts';
@@ -47,6 +49,7 @@ const ALL: readonly StartGateway[] = [
   startCaddy,
   startNginx,
   startFloor,
+  startSocketsFloor,
 ];
 
 /** What each program holds before the first request, `rounds` of each at the same time. */
@@ -71,8 +74,9 @@ export async function proxied(context: BenchContext): Promise<void> {
       await inRounds(context, gateways, (gateway) => requestRound(context, gateway, work));
       if (tls) {
         const count = context.amount(HTTP2_REQUESTS);
-        for (const gateway of gateways) await http2Requests(gateway, HTTP2_REQUESTS);
-        await inRounds(context, gateways, async (gateway) => {
+        const able = gateways.filter(({ name }) => name !== SOCKETS_ALONE);
+        for (const gateway of able) await http2Requests(gateway, HTTP2_REQUESTS);
+        await inRounds(context, able, async (gateway) => {
           const spent = await cpuDuring(gateway, () => http2Requests(gateway, count));
           return [cpuSample('proxied 1 KiB, HTTP/2', spent, count)];
         });
@@ -197,7 +201,7 @@ export async function twoMinutes(context: BenchContext): Promise<void> {
 export async function downloads(context: BenchContext): Promise<void> {
   for (const tls of [false, true]) {
     const ways = tls ? (['TLS', 'HTTP/2'] as const) : (['plain'] as const);
-    const starts = ALL.filter((start) => start !== startFloor);
+    const starts = ALL.filter((start) => start !== startFloor && start !== startSocketsFloor);
     await together(context, { tls, cores: 1 }, starts, async (gateways) => {
       for (const way of ways) {
         for (const gateway of gateways)
@@ -217,15 +221,20 @@ export async function downloads(context: BenchContext): Promise<void> {
 /** What a request leaves in V8's heap. */
 export function garbage(context: BenchContext): Promise<void> {
   const front = { tls: false, cores: 1, nodeOptions: GARBAGE_OPTIONS };
-  return together(context, front, [startHubgate, startFloor], async (gateways) => {
-    for (const gateway of gateways) await warmUp(gateway);
-    await inRounds(context, gateways, async (gateway) => {
-      await gateway.ask('start');
-      const { answers } = await wrkRequests(gateway, GARBAGE_CONNECTIONS, GARBAGE_MS);
-      const value = (await gateway.ask('stop')) / 1024 / answers;
-      return [{ work: 'garbage of a proxied request', unit: 'KB', value }];
-    });
-  });
+  return together(
+    context,
+    front,
+    [startHubgate, startFloor, startSocketsFloor],
+    async (gateways) => {
+      for (const gateway of gateways) await warmUp(gateway);
+      await inRounds(context, gateways, async (gateway) => {
+        await gateway.ask('start');
+        const { answers } = await wrkRequests(gateway, GARBAGE_CONNECTIONS, GARBAGE_MS);
+        const value = (await gateway.ask('stop')) / 1024 / answers;
+        return [{ work: 'garbage of a proxied request', unit: 'KB', value }];
+      });
+    },
+  );
 }
 
 /**

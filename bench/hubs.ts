@@ -3,7 +3,7 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { BenchContext } from './context.ts';
 import { freePort } from '../test/support/free-port.ts';
-import { currentCaddy, startFloor } from './gateways.ts';
+import { currentCaddy, type StartGateway } from './gateways.ts';
 import { cli, installed, listenerOf, startServer } from './processes.ts';
 
 /** A server that publishes and subscribes, as the bench speaks to it. */
@@ -133,11 +133,14 @@ function hasHub(caddy: string): boolean {
 }
 
 /** What Node alone needs for a stream. */
-export async function startFloorHub(context: BenchContext, tls: boolean): Promise<Hub> {
-  const { name, port, pid, caFile, stop } = await startFloor(context, {
-    ...{ tls, cores: null },
-    appPort: 0,
-  });
+export async function startFloorHub(
+  context: BenchContext,
+  start: StartGateway,
+  tls: boolean,
+): Promise<Hub | null> {
+  const floor = await start(context, { tls, cores: null, appPort: 0 });
+  if (floor === null) return null;
+  const { name, port, pid, caFile, stop } = floor;
   const stream = protocol('/.well-known/hub', `localhost:${port}`, '');
   return { name, port, pid, caFile, ...stream, stop };
 }
