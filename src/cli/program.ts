@@ -14,7 +14,10 @@ import { styleText } from 'node:util';
 export async function runProgram(args: readonly string[]): Promise<void> {
   const program = new Command('hubgate')
     .description('a gateway with a publish/subscribe hub in front of an existing web site')
-    .version(packageVersion());
+    .version(packageVersion())
+    // Otherwise the program reads its own options out of those of a command: the key in `token --key -Vx` would ask
+    // for its version.
+    .enablePositionalOptions();
   for (const command of await commandsFor(args, processOutput)) program.addCommand(command);
   program.addCommand(completionCommand(program, processOutput));
   for (const command of [program, ...program.commands.flatMap((one) => [one, ...one.commands])]) {

@@ -56,6 +56,14 @@ describe('hubgate token', () => {
     assert.equal(decodeProtectedHeader(kid).kid, 'k1');
   });
 
+  it('takes a key that begins like an option, as one in 64 generated keys does', async () => {
+    for (const letter of ['V', 'h', '-', 'x']) {
+      const key = `-${letter}${KEY}`;
+      const made = await token(...BASE, '--key', key, '--publish', 'a');
+      await jwtVerify(made, Buffer.from(key));
+    }
+  });
+
   it('I-521 I-522 I-523 I-524: puts exact topics before patterns, and the payload on subscribe only', async () => {
     const { authorization_details: details } = decodeJwt(
       await token(
