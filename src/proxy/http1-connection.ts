@@ -73,6 +73,8 @@ export class Http1Connection {
   #idleMs: number | null = null;
   #informational = 0;
   #isPaused = false;
+  /** Whether anything of the request has been written. */
+  #hasWritten = false;
   #error: Error | null = null;
 
   /** Connects to the upstream, for an exchange. */
@@ -130,6 +132,11 @@ export class Http1Connection {
     return !this.#socket.destroyed && this.#receiver === null;
   }
 
+  /** Whether it has served an exchange before. */
+  get isReused(): boolean {
+    return this.idleUntil > 0;
+  }
+
   /** Serves another exchange. */
   serve(receiver: Http1Receiver): void {
     this.#receiver = receiver;
@@ -138,6 +145,7 @@ export class Http1Connection {
 
   /** Returns whether the connection accepts more at the moment. Text has one character per byte. */
   write(bytes: string | Buffer): boolean {
+    this.#hasWritten = true;
     return typeof bytes === 'string'
       ? this.#socket.write(bytes, 'latin1')
       : this.#socket.write(bytes);
@@ -186,6 +194,11 @@ export class Http1Connection {
     if (receiver === null) {
       // RFC 9112 §9.2: nobody has asked for it, and it must not answer the next request.
       this.#socket.destroy();
+      return;
+    }
+    if (!this.#hasWritten) {
+      // The request waits for its body, and this is a response to none, such as the 408 of a connection that was idle.
+      this.fail(broken('The upstream responded before it was sent a request'));
       return;
     }
     try {
@@ -338,6 +351,7 @@ export class Http1Connection {
     this.#part = 'head';
     this.#chunks = null;
     this.#informational = 0;
+    this.#hasWritten = false;
     if (!isExact || !this.#isPersistent || !receiver.allowsReuse) {
       this.#socket.destroy();
       return;
