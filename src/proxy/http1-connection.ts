@@ -10,7 +10,7 @@ import { type ReceivedHead, readResponseHead, refuseBadBeginning } from './http1
 import { broken } from './request-lifecycle.ts';
 import { type DialTarget, tlsOptions } from './upgrade-request.ts';
 import { LEAST_REUSED_BYTES, upstreamReads, WRITE_BUFFER_BYTES } from './upstream-reads.ts';
-import { upstreamWrites } from './upstream-writes.ts';
+import { readAfterFailedWrites, upstreamWrites } from './upstream-writes.ts';
 
 /** Bytes of a read that are converted to text first. Few heads are longer. */
 const USUAL_HEAD_BYTES = 4096;
@@ -83,6 +83,9 @@ export class Http1Connection {
     this.#receiver = receiver;
     const socket = this.#dial(owner);
     this.#socket = socket;
+    readAfterFailedWrites(socket, (error) => {
+      this.#error ??= error;
+    });
     // Who waits for a response keeps the process alive, not the connection that it comes from.
     socket.unref();
     socket.on('error', (error) => {
@@ -362,10 +365,11 @@ export class Http1Connection {
 
   #onEnd(): void {
     const receiver = this.#receiver;
-    if (receiver !== null && this.#part === 'close') {
+    // After a reset, which a failed write has reported, the system reports the end of the connection for what was lost.
+    if (receiver !== null && this.#part === 'close' && this.#error === null) {
       this.#isPersistent = false;
       this.#end(receiver, true, NO_FIELDS);
-    } else this.fail(broken('The upstream closed the connection'));
+    } else this.fail(this.#error ?? broken('The upstream closed the connection'));
   }
 
   #onClose(): void {
