@@ -7,7 +7,8 @@ export type ForwardPhase = 'unsent' | 'sent' | 'responding';
 /**
  * A failed exchange with an upstream: `upstream-timeout`, `upstream-broken`, `unsendable-request` for an
  * invalid request, `upstream-aborted` if the client left, `upstream-busy` if too many requests wait for a
- * connection, `upstream-refused` if the upstream reports that it has not processed the request.
+ * connection, `upstream-refused` if the upstream reports that it has not processed the request, or a kept
+ * connection ended before the request was sent.
  */
 export class ForwardError extends HubgateError {
   readonly phase: ForwardPhase;

@@ -10,7 +10,7 @@ import { type ReceivedHead, readResponseHead, refuseBadBeginning } from './http1
 import { broken } from './request-lifecycle.ts';
 import { type DialTarget, tlsOptions } from './upgrade-request.ts';
 import { LEAST_REUSED_BYTES, upstreamReads, WRITE_BUFFER_BYTES } from './upstream-reads.ts';
-import { upstreamWrites } from './upstream-writes.ts';
+import { readAfterFailedWrites, upstreamWrites } from './upstream-writes.ts';
 
 /** Bytes of a read that are converted to text first. Few heads are longer. */
 const USUAL_HEAD_BYTES = 4096;
@@ -73,6 +73,8 @@ export class Http1Connection {
   #idleMs: number | null = null;
   #informational = 0;
   #isPaused = false;
+  /** Whether anything of the request has been written. */
+  #hasWritten = false;
   #error: Error | null = null;
 
   /** Connects to the upstream, for an exchange. */
@@ -81,6 +83,9 @@ export class Http1Connection {
     this.#receiver = receiver;
     const socket = this.#dial(owner);
     this.#socket = socket;
+    readAfterFailedWrites(socket, (error) => {
+      this.#error ??= error;
+    });
     // Who waits for a response keeps the process alive, not the connection that it comes from.
     socket.unref();
     socket.on('error', (error) => {
@@ -130,6 +135,11 @@ export class Http1Connection {
     return !this.#socket.destroyed && this.#receiver === null;
   }
 
+  /** Whether it has served an exchange before. */
+  get isReused(): boolean {
+    return this.idleUntil > 0;
+  }
+
   /** Serves another exchange. */
   serve(receiver: Http1Receiver): void {
     this.#receiver = receiver;
@@ -138,6 +148,7 @@ export class Http1Connection {
 
   /** Returns whether the connection accepts more at the moment. Text has one character per byte. */
   write(bytes: string | Buffer): boolean {
+    this.#hasWritten = true;
     return typeof bytes === 'string'
       ? this.#socket.write(bytes, 'latin1')
       : this.#socket.write(bytes);
@@ -186,6 +197,11 @@ export class Http1Connection {
     if (receiver === null) {
       // RFC 9112 §9.2: nobody has asked for it, and it must not answer the next request.
       this.#socket.destroy();
+      return;
+    }
+    if (!this.#hasWritten) {
+      // The request waits for its body, and this is a response to none, such as the 408 of a connection that was idle.
+      this.fail(broken('The upstream responded before it was sent a request'));
       return;
     }
     try {
@@ -338,6 +354,7 @@ export class Http1Connection {
     this.#part = 'head';
     this.#chunks = null;
     this.#informational = 0;
+    this.#hasWritten = false;
     if (!isExact || !this.#isPersistent || !receiver.allowsReuse) {
       this.#socket.destroy();
       return;
@@ -348,10 +365,11 @@ export class Http1Connection {
 
   #onEnd(): void {
     const receiver = this.#receiver;
-    if (receiver !== null && this.#part === 'close') {
+    // After a reset, which a failed write has reported, the system reports the end of the connection for what was lost.
+    if (receiver !== null && this.#part === 'close' && this.#error === null) {
       this.#isPersistent = false;
       this.#end(receiver, true, NO_FIELDS);
-    } else this.fail(broken('The upstream closed the connection'));
+    } else this.fail(this.#error ?? broken('The upstream closed the connection'));
   }
 
   #onClose(): void {

@@ -187,8 +187,15 @@ export class Http1Exchange implements Http1Receiver, Source, FlowListener, Uploa
   }
 
   onFailure(error: Error): void {
+    const isReused = this.#connection?.isReused === true;
     this.#connection = null;
-    this.failed(error);
+    if (this.#phase !== 'sent' || this.#upload?.hasBegun !== false) {
+      this.failed(error);
+      return;
+    }
+    // The request still waited for its body. A kept connection may end at any time, which is no fault of the upstream.
+    const code = isReused ? 'upstream-refused' : 'upstream-broken';
+    this.failed(new ForwardError(code, 'unsent', error));
   }
 
   /** The client accepts no more of the body. */

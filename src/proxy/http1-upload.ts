@@ -56,6 +56,11 @@ export class Http1Upload {
     this.#left = lengthOf(request);
   }
 
+  /** Whether anything of the request has been written. */
+  get hasBegun(): boolean {
+    return this.#head === null;
+  }
+
   get isComplete(): boolean {
     return this.#state === 'complete';
   }

@@ -4,6 +4,7 @@
 import { Socket } from 'node:net';
 import type { Readable } from 'node:stream';
 import { freeMemory, hasSent } from '../http/writable-stream.ts';
+import { codeOf } from '../kernel/error.ts';
 
 /** From this size on, the memory of a piece is worth releasing individually. */
 const LEAST_RELEASED_BYTES = 8 * 1024;
@@ -79,6 +80,35 @@ class UpstreamWrites {
 /** For all upstreams in this process. */
 export const upstreamWrites = new UpstreamWrites();
 
+/** How a write fails if the peer has closed the connection. */
+const CLOSED_BY_PEER = new Set(['EPIPE', 'ECONNRESET']);
+
+/**
+ * Lets a socket be read to its end when a write has failed because the peer has closed the connection. A server that
+ * refuses a request in the middle of its body often sends a response before that (RFC 9112 §9.6), which has arrived
+ * and would be lost if the failure destroyed the socket. The write never completes, so that none follows.
+ *
+ * @param failed called with the error of the write; the end of what can be read is then no regular end
+ */
+export function readAfterFailedWrites(socket: Socket, failed: (error: Error) => void): void {
+  const { _write: write, _writev: writev } = socket;
+  // A socket passes the same function for all its writes.
+  let known: Done | null = null;
+  let guarded: Done = nothing;
+  const guard = (done: Done): Done => {
+    if (done === known) return guarded;
+    known = done;
+    guarded = (error) => {
+      if (error instanceof Error && CLOSED_BY_PEER.has(codeOf(error) ?? '')) failed(error);
+      else done(error);
+    };
+    return guarded;
+  };
+  socket._write = (piece: unknown, encoding, done): void =>
+    write.call(socket, piece, encoding, guard(done));
+  socket._writev = (pieces, done): void => writev?.call(socket, pieces, guard(done));
+}
+
 /** Small buffers share one memory block. */
 function ownsMemory(piece: Buffer): boolean {
   return piece.length === piece.buffer.byteLength;
@@ -114,3 +144,5 @@ function gatherWrites(socket: Socket): void {
     uncork.call(socket);
   };
 }
+
+function nothing(): void {}

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import net from 'node:net';
+import { PassThrough } from 'node:stream';
 import { describe, it } from 'node:test';
 import { setImmediate as turn, setTimeout as after } from 'node:timers/promises';
 import { freePort } from '../../support/free-port.ts';
@@ -167,6 +168,34 @@ describe('connections to an HTTP/1.1 upstream', () => {
       assert.deepEqual({ body, failure }, { body: 'ok', failure: null });
       assert.equal(upstream.connections(), 2);
       await until(() => upstream.open() === 1, 'the first connection is closed');
+    });
+  }
+
+  for (const [what, end] of [
+    ['ends', (socket: net.Socket) => void socket.end()],
+    [
+      'sends a response',
+      (socket: net.Socket) =>
+        void socket.write('HTTP/1.1 408 Late\r\nContent-Length: 4\r\n\r\nevil'),
+    ],
+  ] as const) {
+    it(`report phase unsent if one ${what} while the request waits for its body`, async () => {
+      const sockets: net.Socket[] = [];
+      await using upstream = await rawOrigin((socket, text) => {
+        sockets.push(socket);
+        answering(OK)(socket, text);
+      });
+      using client = new Http1Client(upstream.url);
+      assert.equal((await client.ask()).body, 'ok');
+      const [first] = sockets;
+      assert.ok(first !== undefined);
+      const body = new PassThrough();
+      const waiting = client.ask({ method: 'POST', body, contentLength: '5' });
+      await once(body, 'resume');
+      end(first);
+      const { status, failure } = await waiting;
+      assert.deepEqual({ status, failure }, { status: 0, failure: 'upstream-refused unsent' });
+      await until(() => upstream.open() === 0, 'the connection is closed');
     });
   }
 

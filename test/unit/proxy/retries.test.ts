@@ -1,8 +1,11 @@
 import assert from 'node:assert/strict';
+import net from 'node:net';
+import { text } from 'node:stream/consumers';
 import { describe, it } from 'node:test';
+import { setImmediate as turn } from 'node:timers/promises';
 import { ask1, PROTOCOLS } from '../http/exchange-server.ts';
 import { freePort } from '../../support/free-port.ts';
-import { origin, proxyTo, rawOrigin } from './gateway.ts';
+import { origin, proxyTo, rawOrigin, until } from './gateway.ts';
 
 describe('trying other upstreams', () => {
   for (const { name, ask, port } of PROTOCOLS) {
@@ -46,6 +49,30 @@ describe('trying other upstreams', () => {
     await using gateway = await proxyTo([upstream.url]);
     assert.equal((await ask1(gateway.http1)).body, 'ok');
     assert.equal(upstream.connections(), 2);
+  });
+
+  it('repeats any request on the same upstream when a kept connection ends before the first byte of the body', async () => {
+    const sockets: net.Socket[] = [];
+    await using upstream = await rawOrigin((socket, received) => {
+      sockets.push(socket);
+      if (/\r\n\r\n(?:hello)?$/.test(received))
+        socket.write('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok');
+    });
+    await using gateway = await proxyTo([upstream.url]);
+    assert.equal((await ask1(gateway.http1)).body, 'ok');
+    const client = net.connect(gateway.http1, '127.0.0.1');
+    client.write('POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nConnection: close\r\n\r\n');
+    const [kept] = gateway.registry.upstreams();
+    await until(() => kept?.inFlight === 1, 'the request is there');
+    // It gets its connection at the end of the turn.
+    await turn();
+    await turn();
+    sockets[0]?.destroy();
+    await until(() => upstream.connections() === 2, 'the request has another connection');
+    client.write('hello');
+    assert.match(await text(client), /^HTTP\/1\.1 200 .*\r\n\r\nok$/s);
+    assert.equal(upstream.connections(), 2);
+    client.destroy();
   });
 
   it('never repeats an unsafe request once it was sent', async () => {
