@@ -5,6 +5,7 @@
 
 import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
+import { Readable } from 'node:stream';
 import type { UpgradeRequest } from '../http/exchange.ts';
 import { badSyntax } from '../http/http1-syntax.ts';
 import type { Clock } from '../kernel/clock.ts';
@@ -379,7 +380,10 @@ export class Http1Connection implements ExchangeCarrier {
     socket[CONNECTION] = undefined;
     socket.off('data', onData).off('timeout', onTimeout).off('close', onClose);
     socket.once('close', onGone).setTimeout(0);
-    socket.pause();
+    // Its bytes wait for their reader. The socket's own `pause` would also stop reading, and nobody would notice that
+    // the client leaves.
+    socket.resume();
+    Readable.prototype.pause.call(socket);
     this.#deliver(exchange, {
       kind: 'http1',
       socket,

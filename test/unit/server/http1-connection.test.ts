@@ -242,6 +242,27 @@ describe('a connection over HTTP/1.1', () => {
     await ended.given;
   });
 
+  for (const early of ['', 'early']) {
+    it(
+      `notices that a client leaves that waits for a switch of protocols${early && ' and has sent bytes behind it'}`,
+      LIMIT,
+      async (test) => {
+        const asked = signal();
+        const left = signal();
+        const { socket } = await connected(test, (exchange) => {
+          exchange.onAbandoned(left.give);
+          asked.give();
+        });
+        socket.write(
+          `GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n${early}`,
+        );
+        await asked.given;
+        socket.destroy();
+        await left.given;
+      },
+    );
+  }
+
   it('sends a date with a refusal, as with any response (RFC 9110 §6.6.1)', LIMIT, async (test) => {
     const { socket, text } = await connected(test, ok);
     socket.write('GET / HTTP/1.1\r\n\r\n');
