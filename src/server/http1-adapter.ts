@@ -115,9 +115,9 @@ export class Http1Adapter implements ProtocolAdapter {
     return this.#response !== null;
   }
 
-  /** Bytes of the response that wait for their turn or for the client. */
+  /** Bytes of the response that wait for their turn or for the client, and of the body that wait for a reader. */
   get waitingBytes(): number {
-    return this.#response?.writableLength ?? 0;
+    return (this.#response?.writableLength ?? 0) + (this.bodyToRead?.readableLength ?? 0);
   }
 
   trailers(): HeaderList {

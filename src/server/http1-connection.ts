@@ -30,8 +30,11 @@ import { judgeHttp1, reasonFor } from './strict-request.ts';
 const LINGER_MS = 2000;
 /** Empty lines before a request line, which some old clients send after a body (RFC 9112 §2.2). */
 const MAX_EMPTY_LINES = 8;
-/** Bytes of responses that wait for the client or for their turn before no further request begins. */
-const MAX_UNSENT_BYTES = 64 * 1024;
+/**
+ * Bytes of responses that wait for the client or for their turn, and of bodies that wait for their readers, before no
+ * further request begins.
+ */
+const MAX_WAITING_BYTES = 64 * 1024;
 
 const CR = 13;
 const LF = 10;
@@ -286,7 +289,7 @@ export class Http1Connection implements ExchangeCarrier {
     if (this.#unsent.length > MAX_PIPELINED) return true;
     let bytes = this.#socket.writableLength;
     for (const exchange of this.#unsent) bytes += exchange.waitingBytes;
-    return bytes > MAX_UNSENT_BYTES;
+    return bytes > MAX_WAITING_BYTES;
   }
 
   /** Whether the next request has to wait for the next turn of the event loop. */

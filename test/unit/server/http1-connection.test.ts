@@ -263,6 +263,23 @@ describe('a connection over HTTP/1.1', () => {
     );
   }
 
+  it('begins no request while bodies that nobody reads fill its memory', LIMIT, async (test) => {
+    let begun = 0;
+    let unread = 0;
+    const { socket } = await connected(test, ({ body }) => {
+      begun += 1;
+      setTimeout(() => {
+        unread += body.readableLength;
+      }, 300);
+    });
+    const size = 60 * 1024;
+    const one = `POST / HTTP/1.1\r\nHost: a\r\nContent-Length: ${size}\r\n\r\n${'x'.repeat(size)}`;
+    for (let i = 0; i < 100; i += 1) socket.write(one);
+    await pause(500);
+    assert.ok(begun >= 2, `${begun} requests have begun`);
+    assert.ok(unread <= 4 * size, `${unread} bytes wait`);
+  });
+
   it('sends a date with a refusal, as with any response (RFC 9110 §6.6.1)', LIMIT, async (test) => {
     const { socket, text } = await connected(test, ok);
     socket.write('GET / HTTP/1.1\r\n\r\n');
