@@ -26,7 +26,7 @@ import { type Peer, peerOf } from './proxy-protocol.ts';
 import { ServerExchange } from './server-exchange.ts';
 import { judgeHttp1, reasonFor } from './strict-request.ts';
 
-/** Time that a refused client has to read the refusal before the connection is cut. */
+/** Time that a client which may still be sending has to read the last response before the connection is cut. */
 const LINGER_MS = 2000;
 /** Empty lines before a request line, which some old clients send after a body (RFC 9112 §2.2). */
 const MAX_EMPTY_LINES = 8;
@@ -200,7 +200,20 @@ export class Http1Connection implements ExchangeCarrier {
   #close(): void {
     this.#isOver = true;
     for (const exchange of this.#unsent.splice(0)) exchange.connectionClosed();
-    this.#socket.destroySoon();
+    if (this.#body === null) this.#socket.destroySoon();
+    else this.#linger();
+  }
+
+  /**
+   * Closes after what has been written. If a connection were closed while bytes arrive, it would be reset, and the
+   * client might never read the last response (RFC 9112 §9.6).
+   */
+  #linger(): void {
+    const socket = this.#socket;
+    socket.end();
+    socket.resume();
+    const cancel = this.#settings.clock.after(LINGER_MS, () => socket.destroy());
+    socket.once('close', cancel);
   }
 
   #parse(bytes: Buffer): void {
@@ -423,16 +436,11 @@ export class Http1Connection implements ExchangeCarrier {
 
   /** Sends a refusal, which is the last response of the connection. */
   #sendRefusal(status: number, reason: string): void {
-    const socket = this.#socket;
     // RFC 9110 §6.6.1: a refusal has a date, like any other response.
     const date = `Date: ${httpDate()}\r\n`;
     const head = `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${date}Connection: close`;
-    socket.end(`${head}\r\nContent-Length: ${reason.length}\r\n\r\n${reason}`);
-    // If it were closed while bytes arrive, it would be reset, and the client might never read the refusal
-    // (RFC 9112 §9.6).
-    socket.resume();
-    const cancel = this.#settings.clock.after(LINGER_MS, () => socket.destroy());
-    socket.once('close', cancel);
+    this.#socket.write(`${head}\r\nContent-Length: ${reason.length}\r\n\r\n${reason}`);
+    this.#linger();
   }
 }
 

@@ -280,6 +280,39 @@ describe('a connection over HTTP/1.1', () => {
     assert.ok(unread <= 4 * size, `${unread} bytes wait`);
   });
 
+  it('lets a client that is still sending read the last response', LIMIT, async (test) => {
+    const answered = signal();
+    const { socket, text } = await connected(test, (exchange) => {
+      answer(exchange, 413, {}, 'too large');
+      answered.give();
+    });
+    let error: unknown = null;
+    socket.on('error', (one) => (error = one));
+    socket.pause();
+    const size = 1024 * 1024;
+    socket.write(
+      `POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: ${size}\r\n\r\n`,
+    );
+    await answered.given;
+    for (let sent = 0; sent < size; sent += size / 4) {
+      await pause(20);
+      socket.write(Buffer.alloc(size / 4));
+    }
+    socket.resume();
+    await once(socket, 'close');
+    assert.equal(error, null);
+    assert.match(text(), /^HTTP\/1\.1 413 .*too large$/s);
+  });
+
+  it('does not wait for long for a client that goes on sending', LIMIT, async (test) => {
+    const { socket, received } = await connected(test, ok);
+    socket.write('POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 10\r\n\r\n');
+    await received(/ok$/);
+    const timer = setInterval(() => socket.write('x'), 500);
+    test.after(() => clearInterval(timer));
+    await once(socket, 'close');
+  });
+
   it('sends a date with a refusal, as with any response (RFC 9110 §6.6.1)', LIMIT, async (test) => {
     const { socket, text } = await connected(test, ok);
     socket.write('GET / HTTP/1.1\r\n\r\n');
