@@ -169,6 +169,22 @@ export class Http1Connection implements ExchangeCarrier {
     if (this.#isHeld && this.#unsent.length <= RESUMED_PIPELINED) this.#parseLater();
   }
 
+  closesAfter(exchange: Http1Adapter): boolean {
+    if (!this.#settings.isDraining || this.#isHeld || this.#partial.length > 0) return false;
+    return this.#unsent.at(-1) === exchange;
+  }
+
+  endRequests(): void {
+    // The rest of a body is read first.
+    if (this.#isOver || this.#body !== null) return;
+    this.#isOver = true;
+    this.#stopHeadLimit?.();
+    if (!this.#isHeld) return;
+    this.#isHeld = false;
+    this.#held = NOTHING;
+    this.#socket.resume();
+  }
+
   destroy(): void {
     this.#socket.destroy();
   }
@@ -293,7 +309,7 @@ export class Http1Connection implements ExchangeCarrier {
   /** A message has been read completely. */
   #endMessage(): void {
     this.#body = null;
-    if (this.#unsent.at(-1)?.isLast === true) this.#isOver = true;
+    for (const exchange of this.#unsent) if (exchange.isLast) this.#isOver = true;
   }
 
   /** Whether the next request has to wait until a response has been sent. */

@@ -313,6 +313,38 @@ describe('a connection over HTTP/1.1', () => {
     await once(socket, 'close');
   });
 
+  it('says that it closes when the gateway stops before the response', LIMIT, async (test) => {
+    const { server, socket, text } = await connected(test, async (exchange) => {
+      if (exchange.target === '/last') server.drain();
+      await pause(50);
+      ok(exchange);
+    });
+    socket.write(GET + GET.replace('/', '/last'));
+    await once(socket, 'close');
+    const answers = text().split('HTTP/1.1 200 OK').slice(1);
+    assert.equal(answers.length, 2);
+    assert.match(answers[0] ?? '', /Connection: keep-alive/);
+    assert.match(answers[1] ?? '', /Connection: close/);
+  });
+
+  it('begins no request after a response that closes it (RFC 9112 §9.6)', LIMIT, async (test) => {
+    const targets: string[] = [];
+    const { socket, received } = await connected(test, async (exchange) => {
+      targets.push(exchange.target);
+      if (exchange.target !== '/') return;
+      const headers = HeaderList.of({ connection: 'close', 'content-length': '2' });
+      const body = exchange.begin({ status: 200, source: 'gateway', headers });
+      body.write('o');
+      await pause(100);
+      body.end('k');
+    });
+    socket.write(GET);
+    await received(/o$/);
+    socket.write(GET.replace('/', '/late'));
+    await once(socket, 'close');
+    assert.deepEqual(targets, ['/']);
+  });
+
   it('sends a date with a refusal, as with any response (RFC 9110 §6.6.1)', LIMIT, async (test) => {
     const { socket, text } = await connected(test, ok);
     socket.write('GET / HTTP/1.1\r\n\r\n');
