@@ -23,6 +23,10 @@ export interface ExchangeCarrier {
   wanted(): void;
   /** The socket if it is the turn of a response; null while earlier ones have not been sent, or if it was left. */
   turnOf(exchange: Http1Adapter): Socket | null;
+  /** Whether the connection is to be closed after a response although no response has said so. */
+  closesAfter(exchange: Http1Adapter): boolean;
+  /** The last response has begun, so no further request may begin (RFC 9112 §9.6). */
+  endRequests(): void;
   /** A response has been sent completely. */
   sent(exchange: Http1Adapter): void;
   /**
@@ -115,9 +119,9 @@ export class Http1Adapter implements ProtocolAdapter {
     return this.#response !== null;
   }
 
-  /** Bytes of the response that wait for their turn or for the client. */
+  /** Bytes of the response that wait for their turn or for the client, and of the body that wait for a reader. */
   get waitingBytes(): number {
-    return this.#response?.writableLength ?? 0;
+    return (this.#response?.writableLength ?? 0) + (this.bodyToRead?.readableLength ?? 0);
   }
 
   trailers(): HeaderList {
@@ -243,12 +247,15 @@ export class Http1Adapter implements ProtocolAdapter {
 
   #headText(status: number, headers: HeaderList, framing: ResponseFraming): string {
     const { idleMs } = this.#connection;
-    if (isListed('close', headers.combined('connection')?.toLowerCase() ?? '')) this.#isLast = true;
+    const options = headers.combined('connection')?.toLowerCase() ?? '';
+    if (isListed('close', options) || this.#connection.closesAfter(this)) this.#isLast = true;
     headers.deleteWhere((key) => MANAGED.has(key) || (key === 'trailer' && framing !== 'chunks'));
     let text = headText(status, headers);
     if (!headers.has('date')) text += `Date: ${httpDate()}\r\n`;
-    if (this.#isLast) text += 'Connection: close\r\n';
-    else {
+    if (this.#isLast) {
+      text += 'Connection: close\r\n';
+      this.#connection.endRequests();
+    } else {
       text += 'Connection: keep-alive\r\n';
       if (idleMs >= 1000) text += `Keep-Alive: timeout=${Math.floor(idleMs / 1000)}\r\n`;
     }

@@ -5,6 +5,7 @@
 
 import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
+import { Readable } from 'node:stream';
 import type { UpgradeRequest } from '../http/exchange.ts';
 import { badSyntax } from '../http/http1-syntax.ts';
 import type { Clock } from '../kernel/clock.ts';
@@ -25,12 +26,15 @@ import { type Peer, peerOf } from './proxy-protocol.ts';
 import { ServerExchange } from './server-exchange.ts';
 import { judgeHttp1, reasonFor } from './strict-request.ts';
 
-/** Time that a refused client has to read the refusal before the connection is cut. */
+/** Time that a client which may still be sending has to read the last response before the connection is cut. */
 const LINGER_MS = 2000;
 /** Empty lines before a request line, which some old clients send after a body (RFC 9112 §2.2). */
 const MAX_EMPTY_LINES = 8;
-/** Bytes of responses that wait for the client or for their turn before no further request begins. */
-const MAX_UNSENT_BYTES = 64 * 1024;
+/**
+ * Bytes of responses that wait for the client or for their turn, and of bodies that wait for their readers, before no
+ * further request begins.
+ */
+const MAX_WAITING_BYTES = 64 * 1024;
 
 const CR = 13;
 const LF = 10;
@@ -165,6 +169,22 @@ export class Http1Connection implements ExchangeCarrier {
     if (this.#isHeld && this.#unsent.length <= RESUMED_PIPELINED) this.#parseLater();
   }
 
+  closesAfter(exchange: Http1Adapter): boolean {
+    if (!this.#settings.isDraining || this.#isHeld || this.#partial.length > 0) return false;
+    return this.#unsent.at(-1) === exchange;
+  }
+
+  endRequests(): void {
+    // The rest of a body is read first.
+    if (this.#isOver || this.#body !== null) return;
+    this.#isOver = true;
+    this.#stopHeadLimit?.();
+    if (!this.#isHeld) return;
+    this.#isHeld = false;
+    this.#held = NOTHING;
+    this.#socket.resume();
+  }
+
   destroy(): void {
     this.#socket.destroy();
   }
@@ -196,7 +216,20 @@ export class Http1Connection implements ExchangeCarrier {
   #close(): void {
     this.#isOver = true;
     for (const exchange of this.#unsent.splice(0)) exchange.connectionClosed();
-    this.#socket.destroySoon();
+    if (this.#body === null) this.#socket.destroySoon();
+    else this.#linger();
+  }
+
+  /**
+   * Closes after what has been written. If a connection were closed while bytes arrive, it would be reset, and the
+   * client might never read the last response (RFC 9112 §9.6).
+   */
+  #linger(): void {
+    const socket = this.#socket;
+    socket.end();
+    socket.resume();
+    const cancel = this.#settings.clock.after(LINGER_MS, () => socket.destroy());
+    socket.once('close', cancel);
   }
 
   #parse(bytes: Buffer): void {
@@ -276,7 +309,7 @@ export class Http1Connection implements ExchangeCarrier {
   /** A message has been read completely. */
   #endMessage(): void {
     this.#body = null;
-    if (this.#unsent.at(-1)?.isLast === true) this.#isOver = true;
+    for (const exchange of this.#unsent) if (exchange.isLast) this.#isOver = true;
   }
 
   /** Whether the next request has to wait until a response has been sent. */
@@ -285,7 +318,7 @@ export class Http1Connection implements ExchangeCarrier {
     if (this.#unsent.length > MAX_PIPELINED) return true;
     let bytes = this.#socket.writableLength;
     for (const exchange of this.#unsent) bytes += exchange.waitingBytes;
-    return bytes > MAX_UNSENT_BYTES;
+    return bytes > MAX_WAITING_BYTES;
   }
 
   /** Whether the next request has to wait for the next turn of the event loop. */
@@ -379,7 +412,10 @@ export class Http1Connection implements ExchangeCarrier {
     socket[CONNECTION] = undefined;
     socket.off('data', onData).off('timeout', onTimeout).off('close', onClose);
     socket.once('close', onGone).setTimeout(0);
-    socket.pause();
+    // Its bytes wait for their reader. The socket's own `pause` would also stop reading, and nobody would notice that
+    // the client leaves.
+    socket.resume();
+    Readable.prototype.pause.call(socket);
     this.#deliver(exchange, {
       kind: 'http1',
       socket,
@@ -416,16 +452,11 @@ export class Http1Connection implements ExchangeCarrier {
 
   /** Sends a refusal, which is the last response of the connection. */
   #sendRefusal(status: number, reason: string): void {
-    const socket = this.#socket;
     // RFC 9110 §6.6.1: a refusal has a date, like any other response.
     const date = `Date: ${httpDate()}\r\n`;
     const head = `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${date}Connection: close`;
-    socket.end(`${head}\r\nContent-Length: ${reason.length}\r\n\r\n${reason}`);
-    // If it were closed while bytes arrive, it would be reset, and the client might never read the refusal
-    // (RFC 9112 §9.6).
-    socket.resume();
-    const cancel = this.#settings.clock.after(LINGER_MS, () => socket.destroy());
-    socket.once('close', cancel);
+    this.#socket.write(`${head}\r\nContent-Length: ${reason.length}\r\n\r\n${reason}`);
+    this.#linger();
   }
 }
 

@@ -242,6 +242,109 @@ describe('a connection over HTTP/1.1', () => {
     await ended.given;
   });
 
+  for (const early of ['', 'early']) {
+    it(
+      `notices that a client leaves that waits for a switch of protocols${early && ' and has sent bytes behind it'}`,
+      LIMIT,
+      async (test) => {
+        const asked = signal();
+        const left = signal();
+        const { socket } = await connected(test, (exchange) => {
+          exchange.onAbandoned(left.give);
+          asked.give();
+        });
+        socket.write(
+          `GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n${early}`,
+        );
+        await asked.given;
+        socket.destroy();
+        await left.given;
+      },
+    );
+  }
+
+  it('begins no request while bodies that nobody reads fill its memory', LIMIT, async (test) => {
+    let begun = 0;
+    let unread = 0;
+    const { socket } = await connected(test, ({ body }) => {
+      begun += 1;
+      setTimeout(() => {
+        unread += body.readableLength;
+      }, 300);
+    });
+    const size = 60 * 1024;
+    const one = `POST / HTTP/1.1\r\nHost: a\r\nContent-Length: ${size}\r\n\r\n${'x'.repeat(size)}`;
+    for (let i = 0; i < 100; i += 1) socket.write(one);
+    await pause(500);
+    assert.ok(begun >= 2, `${begun} requests have begun`);
+    assert.ok(unread <= 4 * size, `${unread} bytes wait`);
+  });
+
+  it('lets a client that is still sending read the last response', LIMIT, async (test) => {
+    const answered = signal();
+    const { socket, text } = await connected(test, (exchange) => {
+      answer(exchange, 413, {}, 'too large');
+      answered.give();
+    });
+    let error: unknown = null;
+    socket.on('error', (one) => (error = one));
+    socket.pause();
+    const size = 1024 * 1024;
+    socket.write(
+      `POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: ${size}\r\n\r\n`,
+    );
+    await answered.given;
+    for (let sent = 0; sent < size; sent += size / 4) {
+      await pause(20);
+      socket.write(Buffer.alloc(size / 4));
+    }
+    socket.resume();
+    await once(socket, 'close');
+    assert.equal(error, null);
+    assert.match(text(), /^HTTP\/1\.1 413 .*too large$/s);
+  });
+
+  it('does not wait for long for a client that goes on sending', LIMIT, async (test) => {
+    const { socket, received } = await connected(test, ok);
+    socket.write('POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 10\r\n\r\n');
+    await received(/ok$/);
+    const timer = setInterval(() => socket.write('x'), 500);
+    test.after(() => clearInterval(timer));
+    await once(socket, 'close');
+  });
+
+  it('says that it closes when the gateway stops before the response', LIMIT, async (test) => {
+    const { server, socket, text } = await connected(test, async (exchange) => {
+      if (exchange.target === '/last') server.drain();
+      await pause(50);
+      ok(exchange);
+    });
+    socket.write(GET + GET.replace('/', '/last'));
+    await once(socket, 'close');
+    const answers = text().split('HTTP/1.1 200 OK').slice(1);
+    assert.equal(answers.length, 2);
+    assert.match(answers[0] ?? '', /Connection: keep-alive/);
+    assert.match(answers[1] ?? '', /Connection: close/);
+  });
+
+  it('begins no request after a response that closes it (RFC 9112 §9.6)', LIMIT, async (test) => {
+    const targets: string[] = [];
+    const { socket, received } = await connected(test, async (exchange) => {
+      targets.push(exchange.target);
+      if (exchange.target !== '/') return;
+      const headers = HeaderList.of({ connection: 'close', 'content-length': '2' });
+      const body = exchange.begin({ status: 200, source: 'gateway', headers });
+      body.write('o');
+      await pause(100);
+      body.end('k');
+    });
+    socket.write(GET);
+    await received(/o$/);
+    socket.write(GET.replace('/', '/late'));
+    await once(socket, 'close');
+    assert.deepEqual(targets, ['/']);
+  });
+
   it('sends a date with a refusal, as with any response (RFC 9110 §6.6.1)', LIMIT, async (test) => {
     const { socket, text } = await connected(test, ok);
     socket.write('GET / HTTP/1.1\r\n\r\n');
