@@ -324,33 +324,4 @@ describe('an exchange that ends early', () => {
     body.end('more');
     assert.doesNotMatch(upstream.received(), /more|\r\n0\r\n/);
   });
-
-  const REFUSAL = 'HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\n\r\nbig';
-  const ENDLESS = 'HTTP/1.1 200 OK\r\n\r\npart';
-  for (const [what, response, expected] of [
-    ['complete', REFUSAL, { status: 413, body: 'big', failure: null }],
-    [
-      'cut',
-      REFUSAL.slice(0, -1),
-      { status: 413, body: 'bi', failure: 'upstream-broken responding' },
-    ],
-    ['endless', ENDLESS, { status: 200, body: 'part', failure: 'upstream-broken responding' }],
-    ['missing', '', { status: 0, body: '', failure: 'upstream-broken sent' }],
-  ] as const) {
-    it(`with a reset in the middle of it, after a ${what} response, which is read first`, async () => {
-      const body = new PassThrough();
-      await using upstream = await rawOrigin((socket) => {
-        socket.write(response);
-        socket.resetAndDestroy();
-        // The write fails before anything is read.
-        body.write('more');
-        setImmediate(() => body.write('and more'));
-      });
-      using client = new Http1Client(upstream.url);
-      body.write('hello');
-      const { status, body: received, failure } = await client.ask({ method: 'POST', body });
-      assert.deepEqual({ status, body: received, failure }, expected);
-      await until(() => upstream.open() === 0, 'the connection is closed');
-    });
-  }
 });
