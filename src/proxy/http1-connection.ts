@@ -165,11 +165,14 @@ export class Http1Connection {
 
   pause(): void {
     this.#isPaused = true;
+    // An upstream that has sent everything and closed its side would answer a probe with a reset.
+    if (this.#part === 'close') this.#socket.setKeepAlive(false);
     this.#socket.pause();
   }
 
   resume(): void {
     this.#isPaused = false;
+    if (this.#part === 'close') this.#socket.setKeepAlive(true, PROBE_DELAY_MS);
     this.#socket.resume();
   }
 
@@ -365,11 +368,23 @@ export class Http1Connection {
 
   #onEnd(): void {
     const receiver = this.#receiver;
-    // After a reset, which a failed write has reported, the system reports the end of the connection for what was lost.
-    if (receiver !== null && this.#part === 'close' && this.#error === null) {
+    // The end of the connection is that of the body only if the upstream has closed it in good order.
+    if (receiver !== null && this.#part === 'close' && !this.#isReset()) {
       this.#isPersistent = false;
       this.#end(receiver, true, NO_FIELDS);
     } else this.fail(this.#error ?? broken('The upstream closed the connection'));
+  }
+
+  /**
+   * Whether the upstream has reset the connection. A failed write may have reported that already, and libuv reports a
+   * reset that arrives together with data as an end; but the system no longer knows the peer then. A Unix socket has
+   * no address.
+   */
+  #isReset(): boolean {
+    if (this.#error !== null) return true;
+    return (
+      this.#owner.target.address.socketPath === null && this.#socket.remoteAddress === undefined
+    );
   }
 
   #onClose(): void {

@@ -18,6 +18,8 @@ import { Http1Upload, type UploadListener } from './http1-upload.ts';
 
 /** Bytes of an unwanted response body that are read in order to keep the connection. */
 const MAX_DISCARDED_BYTES = 64 * 1024;
+/** Milliseconds within which it must end. The one who does not want it waits for that. */
+const MAX_DISCARDING_MS = 1000;
 
 /**
  * The course of one exchange over an HTTP/1.1 connection. It is the source of the response's body, and listens
@@ -150,7 +152,11 @@ export class Http1Exchange implements Http1Receiver, Source, FlowListener, Uploa
   onHead(head: ReceivedHead): void {
     try {
       this.#body = this.#begin(head);
-      this.#body?.on('error', () => this.failed(aborted()));
+      if (this.#body === null) {
+        this.#stopLimit = this.#clock.after(MAX_DISCARDING_MS, () => this.#finish());
+        return;
+      }
+      this.#body.on('error', () => this.failed(aborted()));
       this.#awaitBody();
     } catch (error) {
       this.#end(error);
@@ -189,6 +195,11 @@ export class Http1Exchange implements Http1Receiver, Source, FlowListener, Uploa
   onFailure(error: Error): void {
     const isReused = this.#connection?.isReused === true;
     this.#connection = null;
+    if (this.#phase === 'responding' && this.#body === null) {
+      // Nobody wants what is missing.
+      this.#finish();
+      return;
+    }
     if (this.#phase !== 'sent' || this.#upload?.hasBegun !== false) {
       this.failed(error);
       return;

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import type net from 'node:net';
 import http from 'node:http';
-import { PassThrough } from 'node:stream';
 import { describe, it } from 'node:test';
 import { rawOrigin, until } from './gateway.ts';
 import { Http1Client, type Received, writePieces } from './http1-client.ts';
@@ -331,28 +330,6 @@ describe('a response of an HTTP/1.1 upstream that is refused (RFC 9112 §11.2)',
           { failure: 'upstream-broken responding', status: 200 },
         );
       }
-    });
-  }
-
-  for (const framing of ['', 'Content-Length: 10\r\n', 'Transfer-Encoding: chunked\r\n']) {
-    const what = framing === '' ? 'no framing' : framing.trim();
-    it(`is broken off where the connection is reset, with ${what}`, async () => {
-      let reset = (): void => {};
-      await using upstream = await rawOrigin((socket) => {
-        reset = () => void socket.resetAndDestroy();
-        socket.write(`${OK}${framing}\r\n`);
-      });
-      using client = new Http1Client(upstream.url);
-      const { failure } = await client.ask(
-        {},
-        {
-          onHead: () => {
-            reset();
-            return new PassThrough();
-          },
-        },
-      );
-      assert.equal(failure, 'upstream-broken responding');
     });
   }
 
