@@ -39,6 +39,8 @@ interface Attempt {
   readonly body: LeasedBody | null;
   /** The length of a body that has been read to its end; null if it has not. */
   readonly bodyLength: number | null;
+  /** See `ForwardRequest`. */
+  readonly isRepeated: boolean;
 }
 
 /**
@@ -92,7 +94,7 @@ export class Forwarder {
    * @throws ForwardError, HttpError as {@link Connections.forward}
    */
   forward(attempt: Attempt, response: UpstreamResponse): Promise<void> {
-    const { exchange, address, connections, body, bodyLength } = attempt;
+    const { exchange, address, connections, body, bodyLength, isRepeated } = attempt;
     const { clock, trustPool, tunnels } = this.#options;
     const headers = this.#fieldsOf(exchange, address, body !== null);
     // The client has sent all of it.
@@ -119,6 +121,7 @@ export class Forwarder {
       trailers: body === null ? noTrailers : () => this.#trailersOf(exchange),
       client: exchange,
       clock,
+      isRepeated,
     };
     return connections.forward(request, response);
   }

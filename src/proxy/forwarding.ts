@@ -36,6 +36,8 @@ export interface ForwardRequest {
   trailers(): HeaderList;
   readonly client: RequestingClient;
   readonly clock: Clock;
+  /** An attempt has failed, perhaps because a kept connection had just ended. This one gets a new connection. */
+  readonly isRepeated: boolean;
 }
 
 /** The protocol of a response; HTTP/1.0 counts as 1.1. */

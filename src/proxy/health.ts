@@ -171,6 +171,7 @@ async function probe(
     trailers: () => new HeaderList(),
     client,
     clock,
+    isRepeated: false,
   };
   try {
     await target.pool.forward(request, sink);

@@ -94,7 +94,12 @@ export class Http1Connections implements Connections, Http1Owner {
       const keepsConnection = settings.keepAliveMs > 0 && request.method !== 'HEAD';
       const head = requestHead(request, address.authority, keepsConnection);
       const exchange = new Http1Exchange(request, head, settings, sink, resolve, reject);
-      if (!exchange.isSettled) this.#assign(exchange);
+      if (exchange.isSettled) return;
+      if (request.isRepeated) {
+        // A new connection in place of a kept one, which may have ended as well.
+        this.#idle.shift()?.destroy();
+        this.#dial(exchange);
+      } else this.#assign(exchange);
     });
   }
 

@@ -250,7 +250,7 @@ export class ReverseProxy {
         ? undefined
         : this.#choose(exchange, NONE_TRIED);
     if (choice === undefined) return this.#tryInTurn(exchange, next, share, began, null);
-    return this.#attempt(exchange, next, choice, null, share).then((outcome) =>
+    return this.#attempt(exchange, next, choice, null, share, false).then((outcome) =>
       outcome === ANSWERED
         ? undefined
         : this.#tryInTurn(exchange, next, share, began, { choice, outcome }),
@@ -293,8 +293,9 @@ export class ReverseProxy {
           continue;
         }
         if (failure !== null) choice.upstream.measures.retries += 1;
-        const outcome =
-          made?.outcome ?? (await this.#attempt(exchange, next, choice, buffered, share));
+        const outcome: Outcome =
+          made?.outcome ??
+          (await this.#attempt(exchange, next, choice, buffered, share, failure !== null));
         made = null;
         if (outcome.kind === 'answered') {
           // If no upstream responds in the end, that is reported instead.
@@ -338,6 +339,7 @@ export class ReverseProxy {
     choice: Choice,
     buffered: BufferedBody | null,
     share: ShareResponse | null,
+    isRepeated: boolean,
   ): Promise<Outcome> {
     const { upstream } = choice;
     const connections = this.#members.connections.get(upstream);
@@ -382,7 +384,7 @@ export class ReverseProxy {
     };
     const { address } = upstream;
     const bodyLength = buffered?.length ?? null;
-    const attempt = { exchange, address, connections, body, bodyLength };
+    const attempt = { exchange, address, connections, body, bodyLength, isRepeated };
     let forwarding: Promise<void>;
     try {
       forwarding = this.#forwarder.forward(attempt, response);

@@ -16,6 +16,7 @@ interface Sent {
   readonly contentLength?: string;
   readonly trailers?: Readonly<Record<string, string>>;
   readonly client?: LeavingClient;
+  readonly isRepeated?: boolean;
 }
 
 /** A client that can leave. */
@@ -115,6 +116,7 @@ export class Http1Client {
       trailers: () => HeaderList.of(sent.trailers ?? {}),
       client: sent.client ?? new LeavingClient(),
       clock: this.#clock,
+      isRepeated: sent.isRepeated ?? false,
     };
   }
 }

@@ -310,6 +310,7 @@ describe('an h2c:// upstream (RFC 9113 §3.3)', () => {
           headers: new HeaderList(),
           body: null,
           contentLength: null,
+          isRepeated: false,
         },
         ...{ trailers: () => new HeaderList(), clock: systemClock },
         client: { abandoned: false, onAbandoned: () => () => {} },

@@ -51,6 +51,27 @@ describe('trying other upstreams', () => {
     assert.equal(upstream.connections(), 2);
   });
 
+  it('repeats on a new connection, even if several kept ones have ended', async () => {
+    const waiting: net.Socket[] = [];
+    let [isGone, most] = [false, 0];
+    const OK = 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok';
+    await using upstream = await rawOrigin((socket, _, connection) => {
+      if (isGone && connection <= 2) socket.destroy();
+      else if (isGone) socket.write(OK);
+      else waiting.push(socket);
+      most = Math.max(most, upstream.open());
+      if (waiting.length === 2) for (const one of waiting.splice(0)) one.write(OK);
+    });
+    await using gateway = await proxyTo([upstream.url], {
+      transport: { maxConnectionsPerHost: 2 },
+    });
+    await Promise.all([ask1(gateway.http1), ask1(gateway.http1)]);
+    isGone = true;
+    assert.equal((await ask1(gateway.http1)).body, 'ok');
+    assert.equal(upstream.connections(), 3);
+    assert.equal(most, 2);
+  });
+
   it('repeats any request on the same upstream when a kept connection ends before the first byte of the body', async () => {
     const sockets: net.Socket[] = [];
     await using upstream = await rawOrigin((socket, received) => {
