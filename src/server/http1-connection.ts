@@ -186,6 +186,7 @@ export class Http1Connection implements ExchangeCarrier {
   }
 
   destroy(): void {
+    this.#isOver = true;
     this.#socket.destroy();
   }
 

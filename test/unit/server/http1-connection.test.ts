@@ -345,6 +345,17 @@ describe('a connection over HTTP/1.1', () => {
     assert.deepEqual(targets, ['/']);
   });
 
+  it('begins no request behind one whose response is broken off at once', LIMIT, async (test) => {
+    const targets: string[] = [];
+    const { socket } = await connected(test, (exchange) => {
+      targets.push(exchange.target);
+      exchange.abort();
+    });
+    socket.write(GET + GET.replace('/', '/next'));
+    await once(socket, 'close');
+    assert.deepEqual(targets, ['/']);
+  });
+
   it('sends a date with a refusal, as with any response (RFC 9110 §6.6.1)', LIMIT, async (test) => {
     const { socket, text } = await connected(test, ok);
     socket.write('GET / HTTP/1.1\r\n\r\n');
