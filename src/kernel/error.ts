@@ -15,6 +15,10 @@ export class HubgateError extends Error {
 
 /** The message of any thrown value, for logs. */
 export function messageOf(thrown: unknown): string {
+  // Node's error for a name with several addresses, none of which could be connected to, has no message of its own.
+  if (thrown instanceof AggregateError && thrown.message === '') {
+    return thrown.errors.map(messageOf).join('; ');
+  }
   return thrown instanceof Error ? thrown.message : String(thrown);
 }
 

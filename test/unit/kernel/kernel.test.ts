@@ -1,7 +1,10 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import net from 'node:net';
 import { describe, it } from 'node:test';
 import { inspect } from 'node:util';
 import fc from 'fast-check';
+import { messageOf } from '../../../src/kernel/error.ts';
 import { LeasePool } from '../../../src/kernel/lease.ts';
 import { parseUrl } from '../../../src/kernel/parse-url.ts';
 import { Scope } from '../../../src/kernel/scope.ts';
@@ -208,5 +211,22 @@ describe('parsing a URL', () => {
       assert.ok(parseUrl('https://é.example.com/') !== null);
     }
     assert.equal(parseUrl('http://[::1'), null);
+  });
+});
+
+describe('the message of a thrown value', () => {
+  it('contains those of all attempts if a name has several addresses, and none can be connected to', async () => {
+    const socket = net.connect({
+      host: 'two.example',
+      port: 1,
+      autoSelectFamily: true,
+      lookup: (_host, _options, found) =>
+        found(null, [
+          { address: '127.0.0.1', family: 4 },
+          { address: '127.0.0.2', family: 4 },
+        ]),
+    });
+    const [error] = await once(socket, 'close').catch((thrown: unknown) => [thrown]);
+    assert.match(messageOf(error), /^connect .* 127\.0\.0\.1:1; connect .* 127\.0\.0\.2:1$/);
   });
 });
