@@ -26,6 +26,7 @@ const SCRIPTS: Readonly<Record<string, string>> = {
   'moved.php': `<?php header('Location: /elsewhere');`,
   'error.php': `<?php error_log('it went wrong'); echo 'done';`,
   'length.php': `<?php header('Content-Length: ' . $_GET['n']); echo 'abcde';`,
+  'lengths.php': `<?php header('Content-Length: 5'); header('Content-Length: 3', false); echo 'abcde';`,
   'slow.php': `<?php echo "first\\n"; while (ob_get_level()) ob_end_flush(); flush(); while (!file_exists($_GET['until'])) { clearstatcache(); usleep(1000); } echo "second\\n";`,
   'big.php': `<?php for ($i = 0; $i < 512; $i++) echo str_repeat('x', 8192);`,
   'plain.txt': 'plain',
@@ -273,6 +274,7 @@ describe('php_fastcgi', () => {
     assert.match(String(fields['stderr']), /it went wrong/);
     await assert.rejects(send(`${own}/length.php?n=9`));
     await assert.rejects(send(`${own}/length.php?n=3`));
+    assert.equal((await send(`${own}/lengths.php`)).status, 502);
   });
 
   it('serves a site with the structure of WordPress (examples/php-fpm)', async (test) => {

@@ -208,7 +208,8 @@ class FastcgiExchange {
     const { status, headers, rest } = head;
     this.#lifecycle.phase = 'responding';
     this.#isBodiless = this.#request.method === 'HEAD' || status === 204 || status === 304;
-    const length = headers.get('content-length');
+    // Two clients could find different ends of a response with two lengths (RFC 9112 §6.3).
+    const length = headers.combined('content-length');
     if (length !== undefined && !/^\d{1,15}$/.test(length)) throw broken('An invalid length');
     if (length !== undefined && !this.#isBodiless) this.#left = Number(length);
     this.#body = this.#sink.onHead(status, headers, '1.1');
