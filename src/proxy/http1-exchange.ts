@@ -18,7 +18,7 @@ import { Http1Upload, type UploadListener } from './http1-upload.ts';
 
 /** Bytes of an unwanted response body that are read in order to keep the connection. */
 const MAX_DISCARDED_BYTES = 64 * 1024;
-/** Milliseconds within which it must end. The one who does not want it waits for that. */
+/** Milliseconds within which that body must end, because the request that does not want it waits for its end. */
 const MAX_DISCARDING_MS = 1000;
 
 /**

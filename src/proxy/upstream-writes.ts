@@ -1,5 +1,5 @@
-// Node allocates a buffer outside the heap for each piece of a request body, up to 64 KiB. The memory of a
-// piece is released as soon as the system has accepted the piece: http/writable-stream.ts.
+// A large piece of a request body has memory of its own outside of the heap, up to 64 KiB. That memory is released as
+// soon as the system has accepted the piece: http/writable-stream.ts.
 
 import { Socket } from 'node:net';
 import type { Readable } from 'node:stream';
