@@ -13,7 +13,7 @@ import { LEAST_REUSED_BYTES, upstreamReads, WRITE_BUFFER_BYTES } from './upstrea
 import { readAfterFailedWrites, upstreamWrites } from './upstream-writes.ts';
 
 /** Bytes of a read that are converted to text first. Few heads are longer. */
-const USUAL_HEAD_BYTES = 4096;
+const USUAL_HEAD_BYTES = 512;
 /** Informational responses to one request. */
 const MAX_INFORMATIONAL = 1000;
 /** Silence after which the system probes whether the upstream is still there. */
@@ -224,8 +224,8 @@ export class Http1Connection {
       const end = text.indexOf(HEAD_END, Math.max(start, before - HEAD_END.length + 1));
       if (end === -1) {
         if (known === bytes) break;
-        text = this.#text + landing.toString('latin1', 0, bytes);
-        known = bytes;
+        known = Math.min(bytes, 4 * known);
+        text = this.#text + landing.toString('latin1', 0, known);
         continue;
       }
       if (end - start > MAX_HEAD_BYTES) throw tooLarge(`The head exceeds ${MAX_HEAD_BYTES} bytes`);
