@@ -14,7 +14,7 @@ export const WARM_UP_ROUNDS = 10;
  * Times that all subscriptions are opened before what is measured. V8 still compiles after three of them: the third
  * costs hubgate twice of what the eighth does.
  */
-export const WARM_UP_OPENINGS = 8;
+const WARM_UP_OPENINGS = 8;
 /** Times that they are opened then. */
 const OPENINGS = 3;
 /** Publishes that may wait on one connection; the gateway takes 250. */
