@@ -2,8 +2,8 @@ import type { FetchExchange } from '../coalescing/fetch-exchange.ts';
 import type { Exchange, ResponseHead } from '../http/exchange.ts';
 import { HeaderList } from '../http/header-list.ts';
 import { variantKey } from './cache-key.ts';
-import { addCacheStatus, isUnchanged, renewedFields } from './conditional-response.ts';
-import { initialAge } from './freshness.ts';
+import { addCacheStatus, isUnchanged, renewedFields } from './send-response.ts';
+import { initialAge } from './cache-control.ts';
 import {
   dropFieldsForCaches,
   FIELDS_FOR_CACHES,
@@ -11,7 +11,7 @@ import {
   type StoringRules,
   type StoringVerdict,
 } from './storage-policy.ts';
-import { hasValidator, helpsAfterError, type StoredResponse } from './stored-response.ts';
+import { hasValidator, helpsAfterError, type StoredResponse } from './response-store.ts';
 
 /** A request to the app, and what is already stored for it. */
 export interface OriginRequest {

@@ -6,20 +6,18 @@ import type { HeaderList } from '../http/header-list.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { Scheduler } from '../kernel/scheduler.ts';
 import { Admission, type ShareableResponse } from './admission.ts';
-import { type CacheLookup, cacheLookup, shortened, variantKey } from './cache-key.ts';
-import { addCacheStatus, withoutConditions } from './conditional-response.ts';
-import { changedNames } from './purge-names.ts';
+import { type CacheLookup, cacheLookup, shortened, variantKey, changedNames } from './cache-key.ts';
+import { addCacheStatus, withoutConditions, sendArriving, sendStored } from './send-response.ts';
 import type { ResponseCaches } from './response-caches.ts';
-import type { ResponseStore } from './response-store.ts';
-import { sendArriving, sendStored } from './send-response.ts';
-import { dropFieldsForCaches, isOfKnownClient } from './storage-policy.ts';
 import {
+  type ResponseStore,
   hasValidator,
   helpsAfterError,
   isForRequest,
   reuseOf,
   type StoredResponse,
-} from './stored-response.ts';
+} from './response-store.ts';
+import { dropFieldsForCaches, isOfKnownClient } from './storage-policy.ts';
 
 /** How long a request waits for the response to another one, in milliseconds. */
 const MAX_WAIT_MS = 30_000;

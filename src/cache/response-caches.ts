@@ -4,8 +4,7 @@ import { compileWildcard } from '../http/linear-regexp.ts';
 import { type InstantLease, InstantLeases } from '../kernel/lease.ts';
 import { counter, type Family, gauge } from '../kernel/measures.ts';
 import { Budget, type Scheduler, TURN_STEPS } from '../kernel/scheduler.ts';
-import { shortened } from './cache-key.ts';
-import { purgeName } from './purge-names.ts';
+import { shortened, purgeName } from './cache-key.ts';
 import { type CacheCounts, type PurgeReason, ResponseStore } from './response-store.ts';
 
 /** Names whose last purge is remembered while requests are in progress. */

@@ -10,8 +10,10 @@ import {
   splitList,
   TARGETED_FIELDS,
   targetedDirectives,
+  type Freshness,
+  type FreshnessRules,
+  freshnessOf,
 } from './cache-control.ts';
-import { type Freshness, type FreshnessRules, freshnessOf } from './freshness.ts';
 
 /** The parts of a request to the app that decide about storing. */
 export interface StoringRequest {

@@ -10,7 +10,7 @@ import { DisconnectSignal } from '../http/disconnect-signal.ts';
 import { discarding, ExchangeResponse, isBodyless, wrapped } from '../http/exchange-response.ts';
 import { HeaderList } from '../http/header-list.ts';
 import type { Identity } from '../http/identity.ts';
-import { copiedVariables } from '../http/late-values.ts';
+import { copiedVariables } from '../http/request-variables.ts';
 import type { TraceContext } from '../http/trace-context.ts';
 import { withPreset } from '../http/preset-fields.ts';
 import type { Logger } from '../kernel/log.ts';

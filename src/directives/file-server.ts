@@ -22,7 +22,7 @@ import {
   type SiteFile,
   siteNames,
 } from '../site/site-files.ts';
-import { errorStatus } from '../site/error-status.ts';
+import { errorStatus } from '../http/request-variables.ts';
 import type { HandlerContext } from '../site/handler-context.ts';
 import { hiddenBy, type IsHidden } from './file-server/hidden-names.ts';
 import { answerListing } from './file-server/listing.ts';

@@ -16,7 +16,7 @@ import type { HeaderList } from '../http/header-list.ts';
 import { dashed } from '../site/identity-placeholders.ts';
 import { rewrittenTarget } from '../site/rewritten-target.ts';
 import { SubExchange } from '../site/sub-exchange.ts';
-import { copiedVariables } from '../http/late-values.ts';
+import { copiedVariables } from '../http/request-variables.ts';
 import type { HandlerContext } from '../site/handler-context.ts';
 import type { HandlerDirective } from './directive.ts';
 

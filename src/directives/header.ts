@@ -14,7 +14,7 @@ import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
 import type { Handler } from '../http/exchange.ts';
 import { compileOperations } from '../http/header-operations.ts';
 import { compileResponseMatcher } from '../http/response-matcher.ts';
-import { errorStatus } from '../site/error-status.ts';
+import { errorStatus } from '../http/request-variables.ts';
 import type { HandlerContext } from '../site/handler-context.ts';
 import type { HandlerDirective } from './directive.ts';
 

@@ -6,7 +6,7 @@ import type { Word } from '../hubfile/parser.ts';
 import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
 import { badValue } from '../hubfile/values.ts';
 import type { Exchange, Expand, Handler } from '../http/exchange.ts';
-import { setLateValue } from '../http/late-values.ts';
+import { setLateValue } from '../http/request-variables.ts';
 import { compilePattern, matchable } from '../http/linear-regexp.ts';
 import type { HandlerContext } from '../site/handler-context.ts';
 import type { HandlerDirective } from './directive.ts';

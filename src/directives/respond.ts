@@ -4,7 +4,7 @@ import { count, flag as flagShape, text as textShape } from '../config/shape-val
 import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
 import { flag, statusCode, text } from '../hubfile/values.ts';
 import { answer } from '../http/answer.ts';
-import { errorStatus } from '../site/error-status.ts';
+import { errorStatus } from '../http/request-variables.ts';
 import type { Handler } from '../http/exchange.ts';
 import type { HandlerContext } from '../site/handler-context.ts';
 import type { HandlerDirective } from './directive.ts';

@@ -4,7 +4,7 @@ import { text } from '../config/shape-values.ts';
 import { isStatusPattern, statusMatcher } from '../config/well-formed.ts';
 import type { ConditionSyntax } from '../hubfile/scope.ts';
 import { statusClasses } from '../hubfile/values.ts';
-import { errorStatus as statusOf } from '../site/error-status.ts';
+import { errorStatus as statusOf } from '../http/request-variables.ts';
 import type { Predicate } from '../site/text-pattern.ts';
 import type { Matcher } from './matcher.ts';
 

@@ -2,10 +2,19 @@ import { type InstantLease, InstantLeases } from '../kernel/lease.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { parseUpstream, type UpstreamAddress } from './address.ts';
 import { DynamicUpstreams } from './dynamic-upstreams.ts';
-import { openConnections } from './connections.ts';
-import type { Connections, TransportSettings } from './forwarding.ts';
+import type { Connections, TransportSettings, ForwardRequest, ForwardSink } from './forwarding.ts';
 import type { DynamicConfig } from './proxy-config.ts';
-import { Histogram, SECONDS } from '../kernel/measures.ts';
+import {
+  Histogram,
+  SECONDS,
+  counter,
+  distribution,
+  type Family,
+  gauge,
+} from '../kernel/measures.ts';
+import { Http1Connections } from './http1-connections.ts';
+import { Http2Sessions, isNoHttp2 } from './http2-sessions.ts';
+import type { DialTarget } from './upgrade-request.ts';
 
 /** Remembered failures of one upstream; more would give no further information. */
 const MAX_FAILURES = 1_000;
@@ -98,7 +107,7 @@ function originOf({ protocol, hostport, http2 }: UpstreamAddress): string {
   return `${protocol}//${hostport}${http2 ? ' by HTTP/2' : ''}`;
 }
 
-export const STATUS_CLASSES = ['1xx', '2xx', '3xx', '4xx', '5xx'] as const;
+const STATUS_CLASSES = ['1xx', '2xx', '3xx', '4xx', '5xx'] as const;
 
 /** The counters of one upstream. */
 class UpstreamMeasures {
@@ -114,4 +123,97 @@ class UpstreamMeasures {
     this.responses[index] = (this.responses[index] ?? 0) + 1;
     this.latency.observe(latencyMs / 1000);
   }
+}
+
+/** Milliseconds after which an upstream that has selected HTTP/1.1 is offered HTTP/2 again. */
+const CHOICE_AGE_MS = 300_000;
+
+/** `trustPool` contains the PEM certificates that HTTPS is verified against; null: those of the platform. */
+export function openConnections(
+  address: UpstreamAddress,
+  settings: TransportSettings,
+  trustPool: string | null,
+): Connections {
+  const target = { address, settings, trustPool };
+  if (address.http2) return new Http2Sessions(target, ['h2']);
+  const { versions } = settings;
+  if (address.protocol === 'http:' || !versions.includes('2')) return new Http1Connections(target);
+  return versions.includes('1.1') ? new EitherVersion(target) : new Http2Sessions(target, ['h2']);
+}
+
+/** HTTP/2 if the upstream selects it in the handshake (RFC 7301), otherwise HTTP/1.1. */
+class EitherVersion implements Connections {
+  readonly #http1: Http1Connections;
+  readonly #http2: Http2Sessions;
+  #http1Until = -Infinity;
+
+  constructor(target: DialTarget) {
+    this.#http1 = new Http1Connections(target);
+    this.#http2 = new Http2Sessions(target, ['h2', 'http/1.1']);
+  }
+
+  async forward(request: ForwardRequest, sink: ForwardSink): Promise<void> {
+    const { clock } = request;
+    if (clock.monotonic() < this.#http1Until) return this.#http1.forward(request, sink);
+    try {
+      await this.#http2.forward(request, sink);
+    } catch (error) {
+      if (!isNoHttp2(error)) throw error;
+      this.#http1Until = clock.monotonic() + CHOICE_AGE_MS;
+      await this.#http1.forward(request, sink);
+    }
+  }
+
+  close(): void {
+    this.#http1.close();
+    this.#http2.close();
+  }
+
+  destroy(): void {
+    this.#http1.destroy();
+    this.#http2.destroy();
+  }
+}
+
+/** The metrics of all upstreams. */
+export function upstreamFamilies(upstreams: readonly Upstream[]): readonly Family[] {
+  const all = upstreams.map((one) => ({ labels: { upstream: one.address.hostport }, one }));
+  return [
+    gauge(
+      'hubgate_upstream_healthy',
+      'Whether every proxy that uses the upstream considers it healthy.',
+      all.map(({ labels, one }) => [labels, one.isAvailable ? 1 : 0]),
+      'min',
+    ),
+    gauge(
+      'hubgate_upstream_requests_in_flight',
+      'Requests and upgraded connections in progress.',
+      all.map(({ labels, one }) => [labels, one.inFlight]),
+    ),
+    counter(
+      'hubgate_upstream_responses_total',
+      'Responses of the upstream.',
+      all.flatMap(({ labels, one }) =>
+        STATUS_CLASSES.map((status, index) => [
+          { ...labels, status },
+          one.measures.responses[index] ?? 0,
+        ]),
+      ),
+    ),
+    distribution(
+      'hubgate_upstream_latency_seconds',
+      'Time from sending a request to the head of the response.',
+      all.map(({ labels, one }) => [labels, one.measures.latency]),
+    ),
+    counter(
+      'hubgate_upstream_failures_total',
+      'Requests without a usable response.',
+      all.map(({ labels, one }) => [labels, one.measures.failures]),
+    ),
+    counter(
+      'hubgate_upstream_retries_total',
+      'Attempts after a failed one.',
+      all.map(({ labels, one }) => [labels, one.measures.retries]),
+    ),
+  ];
 }

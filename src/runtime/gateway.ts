@@ -3,7 +3,7 @@ import type { Config } from '../config/config.ts';
 import { HubgateError, messageOf } from '../kernel/error.ts';
 import type { PurgeOrder } from '../cache/response-caches.ts';
 import type { Family } from '../kernel/measures.ts';
-import { upstreamFamilies } from '../proxy/upstream-families.ts';
+import { upstreamFamilies } from '../proxy/upstreams.ts';
 import type { BeginService } from '../server/listener.ts';
 import type { CertificateInUse } from '../tls/certificate.ts';
 import { buildGeneration, type Generation } from './generation.ts';

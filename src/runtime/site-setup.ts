@@ -31,7 +31,7 @@ import { siteLabel, METRICS_TYPE } from './metrics.ts';
 import type { ReadyHubs } from './hub-setup.ts';
 import type { Resources } from './resources.ts';
 import type { CacheContext } from '../cache/response-caches.ts';
-import { purgeName, purgeNameOf } from '../cache/purge-names.ts';
+import { purgeName, purgeNameOf } from '../cache/cache-key.ts';
 import { createTopicOf } from '../client/page-topics.ts';
 import { DATA_FIELD, PUBLISH_FIELD } from '../discovery/hub-publish.ts';
 import { linkedPages } from '../discovery/link.ts';

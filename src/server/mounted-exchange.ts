@@ -1,12 +1,16 @@
-import type { IncomingMessage, ServerResponse } from 'node:http';
+import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http';
 import type { Http2ServerRequest, Http2ServerResponse } from 'node:http2';
-import type { Exchange } from '../http/exchange.ts';
+import type { Exchange, ResponseHead, ResponseStream } from '../http/exchange.ts';
 import type { Logger } from '../kernel/log.ts';
-
 import { Http2Adapter } from './http2-adapter.ts';
-import { MountedHttp1Adapter } from './mounted-http1-adapter.ts';
 import { ServerExchange, type ProtocolAdapter } from './server-exchange.ts';
-import { requestTarget } from './strict-request.ts';
+import { requestTarget, type RequestTarget } from './strict-request.ts';
+import type { Readable, Writable } from 'node:stream';
+import { HeaderList } from '../http/header-list.ts';
+import { dropNominated } from '../http/hop-by-hop.ts';
+import type { DisconnectSignal } from '../http/disconnect-signal.ts';
+import { carrierOf, writeAhead } from './node-internals.ts';
+import type { Socket } from 'node:net';
 
 /**
  * Creates the exchange of a request that a foreign server has read, also through Node's HTTP/2 compatibility
@@ -46,4 +50,163 @@ function wireOf(
 
 function isHttp2(request: IncomingMessage | Http2ServerRequest): request is Http2ServerRequest {
   return 'stream' in request;
+}
+
+/** A request that a foreign server has read with `node:http`. The connection stays with that server. */
+class MountedHttp1Adapter implements ProtocolAdapter {
+  readonly httpVersion: '1.0' | '1.1';
+  readonly method: string;
+  readonly host: string;
+  readonly target: string;
+  readonly spelledTarget: string;
+  readonly headers: HeaderList;
+  readonly hasBody: boolean;
+  readonly body: Readable;
+  readonly isBodyView = false;
+  readonly #request: IncomingMessage;
+  readonly #response: ServerResponse;
+
+  constructor(request: IncomingMessage, response: ServerResponse, requestTarget: RequestTarget) {
+    this.#request = request;
+    this.body = request;
+    this.#response = response;
+    this.httpVersion = request.httpVersionMinor === 0 ? '1.0' : '1.1';
+    this.method = request.method ?? 'GET';
+    const { authority, target, spelled } = requestTarget;
+    this.target = target;
+    this.spelledTarget = spelled;
+    const headers = HeaderList.fromRaw(request.rawHeaders);
+    this.headers = headers;
+    this.host = authority ?? headers.get('host') ?? '';
+    // RFC 9112 §3.2.2: the authority takes precedence over a different Host.
+    if (authority !== null && authority !== '') headers.set('host', authority);
+    this.hasBody =
+      headers.has('transfer-encoding') || Number(headers.get('content-length') ?? 0) > 0;
+    dropNominated(headers);
+    // The departure of the client already reports a failed write. Without a listener, the error would end the
+    // process.
+    response.on('error', ignore);
+    // Its turn has not come yet.
+    if (response.socket === null) closeWithConnection(request.socket, response);
+  }
+
+  trailers(): HeaderList {
+    return HeaderList.fromRaw(this.#request.rawTrailers);
+  }
+
+  get abandoned(): boolean {
+    const { destroyed, writableFinished } = this.#response;
+    return !writableFinished && (destroyed || this.#request.socket.destroyed);
+  }
+
+  reportDisconnect(disconnect: DisconnectSignal): void {
+    const response = this.#response;
+    response.on('close', () => {
+      if (!response.writableFinished) disconnect.trigger();
+    });
+  }
+
+  inform(status: number, headers: HeaderList): void {
+    if (this.httpVersion === '1.1') informHttp1(this.#response, status, headers);
+  }
+
+  prepare(): void {
+    // The server decides whether it keeps the connection.
+  }
+
+  send({ status, headers }: ResponseHead, isBodyless: boolean, isRead: boolean): Writable {
+    const response = this.#response;
+    // Node throws for a Trailer field on a response without chunks.
+    if (isBodyless || this.httpVersion === '1.0' || headers.has('content-length')) {
+      headers.delete('trailer');
+    }
+    // RFC 9110 §10.1.1: it is unknown whether the body will still be sent, so its end is unknown too.
+    if (!isRead) response.shouldKeepAlive = false;
+    response.writeHead(status, headers.toRaw());
+    // Not flushHeaders(): Node would write the head as UTF-8 and corrupt bytes beyond ASCII.
+    response.write('', 'latin1');
+    return response;
+  }
+
+  stream(): ResponseStream | null {
+    return null;
+  }
+
+  sendTrailers(trailers: HeaderList): void {
+    if (!this.#response.chunkedEncoding) return;
+    this.#response.addTrailers(
+      [...trailers].map(([name, value]): [string, string] => [name, value]),
+    );
+  }
+
+  breakOff(): void {
+    // A body that is delimited only by the end of the connection would look complete after an orderly close.
+    if (this.httpVersion === '1.0') {
+      const carrier = carrierOf(this.#request.socket);
+      // A Unix socket, which has no address, cannot be reset: Node throws.
+      if (carrier.remoteAddress !== undefined) carrier.resetAndDestroy();
+    }
+    this.#response.destroy();
+  }
+
+  discardRequest(): void {
+    // The response no longer holds the connection, which waits for the rest of the request.
+    this.#request.socket.destroy();
+  }
+}
+
+function ignore(): void {}
+
+/** The responses of each connection that had to wait for responses to earlier requests. */
+const queued = new WeakMap<Socket, Set<ServerResponse>>();
+
+/**
+ * Closes a response together with its connection if its turn has not come. Node closes only the response
+ * whose turn it is. Data for the others, and their handlers, would wait forever.
+ */
+function closeWithConnection(socket: Socket, response: ServerResponse): void {
+  const known = queued.get(socket);
+  const all = known ?? new Set();
+  if (known === undefined) {
+    queued.set(socket, all);
+    // One listener for all responses of a connection.
+    socket.once('close', () => {
+      for (const one of all) closeUnlessItsTurn(one);
+    });
+  }
+  all.add(response);
+  response.once('close', () => all.delete(response));
+}
+
+function closeUnlessItsTurn(response: ServerResponse): void {
+  if (response.socket !== null) return;
+  response.destroy();
+  response.emit('close');
+}
+
+/** Bytes that may wait for a client. Beyond them, it gets no more informational responses. */
+const MAX_WAITING_BYTES = 64 * 1024;
+
+/** RFC 9110 §5.1. */
+const NAME = /^[\w!#$%&'*+.^`|~-]+$/;
+/** RFC 9110 §5.5: bytes; the tab is the only control character. */
+const VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
+
+/**
+ * Sends a 1xx response before the head of `response` over HTTP/1.1. Names keep their case. Node's own
+ * functions would drop most such responses, or their fields.
+ */
+function informHttp1(response: ServerResponse, status: number, headers: HeaderList): void {
+  if (status === 100) {
+    // Node closes the connection of a client that waits for 100 unless Node has sent the 100 itself.
+    response.writeContinue();
+    return;
+  }
+  if (response.writableLength > MAX_WAITING_BYTES) return;
+  let head = `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}\r\n`;
+  for (const [name, value] of headers) {
+    // A line break in a field would begin another response.
+    if (NAME.test(name) && VALUE.test(value)) head += `${name}: ${value}\r\n`;
+  }
+  writeAhead(response, `${head}\r\n`);
 }

@@ -3,7 +3,7 @@ import { cookieValue } from '../http/field-values.ts';
 import type { Exchange, Expand } from '../http/exchange.ts';
 import { fieldUtf8, type HeaderList } from '../http/header-list.ts';
 import { pathOf } from '../http/request-path.ts';
-import { lateValueOf } from '../http/late-values.ts';
+import { lateValueOf } from '../http/request-variables.ts';
 import { CERTIFICATE, isPlaceholder, PLACEHOLDER, shortName } from './placeholder-names.ts';
 import os from 'node:os';
 import { sep } from 'node:path';

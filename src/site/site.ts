@@ -5,7 +5,7 @@ import { answerError } from '../http/answer.ts';
 import { HttpError, reasonPhrase } from '../http/errors.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { messageOf } from '../kernel/error.ts';
-import { describeError, setErrorStatus } from './error-status.ts';
+import { describeError, setErrorStatus } from '../http/request-variables.ts';
 import { SubExchange } from './sub-exchange.ts';
 import { isDeepStrictEqual } from 'node:util';
 import { compileMatcher, type Predicate } from './text-pattern.ts';

@@ -4,8 +4,11 @@ import { join } from 'node:path';
 import { after, describe, it, type TestContext } from 'node:test';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { Secret } from '../../src/kernel/secret.ts';
-import { connectPostgres, type PostgresConnection } from '../../src/postgres/connection.ts';
-import { faultOf } from '../../src/postgres/errors.ts';
+import {
+  connectPostgres,
+  type PostgresConnection,
+  faultOf,
+} from '../../src/postgres/connection.ts';
 import { listenPostgres } from '../../src/postgres/listen.ts';
 import { startPgBouncer } from '../support/pgbouncer.ts';
 import { type PostgresServer, startPostgres } from '../support/postgres-server.ts';

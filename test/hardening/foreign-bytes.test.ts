@@ -13,7 +13,7 @@ import type { Exchange } from '../../src/http/exchange.ts';
 import { HeaderList } from '../../src/http/header-list.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { silentLogger } from '../../src/kernel/log.ts';
-import { Http1 } from '../../src/server/http1.ts';
+import { Http1 } from '../../src/server/protocols.ts';
 import { createCertificateFiles } from '../support/certificate-files.ts';
 import { portOf } from '../unit/http/exchange-server.ts';
 

@@ -1,5 +1,5 @@
 import type { CacheContext } from '../../src/cache/response-caches.ts';
-import { purgeNameOf } from '../../src/cache/purge-names.ts';
+import { purgeNameOf } from '../../src/cache/cache-key.ts';
 import { ResponseCaches } from '../../src/cache/response-caches.ts';
 import { requestUrl } from '../../src/http/request-path.ts';
 import type { Scheduler } from '../../src/kernel/scheduler.ts';

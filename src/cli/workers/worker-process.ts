@@ -9,8 +9,7 @@ import type { Salts } from '../../runtime/playground-keys.ts';
 import type { PeerWorkers } from '../../runtime/peer-workers.ts';
 import { type ConfigurableLogger, logConsoleErrors, Logs } from '../log-output.ts';
 import { handleUserSignals } from '../user-signals.ts';
-import { collectWhenIdle } from '../idle-collection.ts';
-import { limitYoungGeneration } from '../young-generation.ts';
+import { collectWhenIdle, limitYoungGeneration } from '../v8-memory.ts';
 import type { Answers, FromWorker, Order, ToWorker } from './worker.ts';
 
 /** A configuration that has been built, and waits for the other workers. */

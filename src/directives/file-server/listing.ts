@@ -5,7 +5,7 @@ import type { Exchange } from '../../http/exchange.ts';
 import { escaped, page, PAGE_POLICY } from '../../http/page.ts';
 import { decodePath, pathOf } from '../../http/request-path.ts';
 import type { Budget, Scheduler } from '../../kernel/scheduler.ts';
-import { errorStatus } from '../../site/error-status.ts';
+import { errorStatus } from '../../http/request-variables.ts';
 import { queryOf } from '../../site/placeholders.ts';
 import { type HidesFile, siteFile, siteNames, unreadable } from '../../site/site-files.ts';
 import { LISTING_ORDERS, LISTING_SORTS, type ListingSettings } from './data.ts';

@@ -14,7 +14,7 @@ import {
   selectResponse,
 } from '../../http/representation.ts';
 import { messageOf } from '../../kernel/error.ts';
-import { errorStatus } from '../../site/error-status.ts';
+import { errorStatus } from '../../http/request-variables.ts';
 import { type HidesFile, noSuchFile, siteFile, unreadable } from '../../site/site-files.ts';
 import type { Precompressed } from './data.ts';
 import type { IsHidden } from './hidden-names.ts';

@@ -5,7 +5,7 @@ import type { Update } from '../../hub/update.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { HubgateError } from '../../kernel/error.ts';
 import type { Sessions } from '../../kernel/sessions.ts';
-import { faultOf } from '../../postgres/errors.ts';
+import { faultOf } from '../../postgres/connection.ts';
 import type { HandedOut, StoredEntry } from '../handed-out.ts';
 import { type ReadBacks, uncertain } from '../read-backs.ts';
 import type { Session } from './session.ts';

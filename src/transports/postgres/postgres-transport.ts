@@ -5,7 +5,7 @@ import type { Clock } from '../../kernel/clock.ts';
 import { HubgateError } from '../../kernel/error.ts';
 import type { Logger } from '../../kernel/log.ts';
 import { Sessions } from '../../kernel/sessions.ts';
-import { faultOf } from '../../postgres/errors.ts';
+import { faultOf } from '../../postgres/connection.ts';
 import { HandedOut } from '../handed-out.ts';
 import { ReadBacks } from '../read-backs.ts';
 import { ServerPresence } from '../server-presence.ts';

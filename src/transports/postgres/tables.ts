@@ -1,7 +1,6 @@
 import { createHash } from 'node:crypto';
 import { HubgateError, messageOf } from '../../kernel/error.ts';
-import type { PostgresConnection } from '../../postgres/connection.ts';
-import { faultOf } from '../../postgres/errors.ts';
+import { type PostgresConnection, faultOf } from '../../postgres/connection.ts';
 import { functionsSql } from './functions.ts';
 import { presenceSql } from './presence-functions.ts';
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { purgeName } from '../../../src/cache/purge-names.ts';
+import { purgeName } from '../../../src/cache/cache-key.ts';
 
 describe('the names by which stored responses are purged', () => {
   it('are the same, however a URL is spelled', () => {

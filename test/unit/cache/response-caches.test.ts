@@ -1,8 +1,11 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { ResponseCaches } from '../../../src/cache/response-caches.ts';
-import type { ResponseStore } from '../../../src/cache/response-store.ts';
-import { sizeOf, type StoredResponse } from '../../../src/cache/stored-response.ts';
+import {
+  type ResponseStore,
+  sizeOf,
+  type StoredResponse,
+} from '../../../src/cache/response-store.ts';
 import { shortened, variantKey } from '../../../src/cache/cache-key.ts';
 import { HeaderList } from '../../../src/http/header-list.ts';
 import { Budget, Scheduler } from '../../../src/kernel/scheduler.ts';

@@ -3,8 +3,11 @@ import { describe, it } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
-import { type CacheCounts, ResponseStore } from '../../../src/cache/response-store.ts';
-import type { StoredResponse } from '../../../src/cache/stored-response.ts';
+import {
+  type CacheCounts,
+  ResponseStore,
+  type StoredResponse,
+} from '../../../src/cache/response-store.ts';
 import { HeaderList } from '../../../src/http/header-list.ts';
 import { Scheduler } from '../../../src/kernel/scheduler.ts';
 

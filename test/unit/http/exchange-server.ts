@@ -10,7 +10,7 @@ import type { Exchange, Handler } from '../../../src/http/exchange.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import { silentLogger } from '../../../src/kernel/log.ts';
 import type { ExchangeSettings } from '../../../src/server/connection-policy.ts';
-import { Http1 } from '../../../src/server/http1.ts';
+import { Http1 } from '../../../src/server/protocols.ts';
 import { Http2 } from '../../../src/server/http2.ts';
 import { mountedExchange } from '../../../src/server/mounted-exchange.ts';
 import { Peers } from '../../../src/server/proxy-protocol.ts';

@@ -4,7 +4,7 @@ import { type Clock, systemClock } from '../../../src/kernel/clock.ts';
 import { parseUpstream } from '../../../src/proxy/address.ts';
 import { ForwardError } from '../../../src/proxy/forward-error.ts';
 import type { ForwardRequest, ForwardSink } from '../../../src/proxy/forwarding.ts';
-import { openConnections } from '../../../src/proxy/connections.ts';
+import { openConnections } from '../../../src/proxy/upstreams.ts';
 import { type Overrides, proxyConfig } from './gateway.ts';
 
 /** What a test sends; the rest is a `GET /` of a client that stays. */

@@ -13,7 +13,7 @@ import { defaultActiveHealth } from '../../../src/proxy/proxy-config.ts';
 import { HeaderList } from '../../../src/http/header-list.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import { parseUpstream } from '../../../src/proxy/address.ts';
-import { openConnections } from '../../../src/proxy/connections.ts';
+import { openConnections } from '../../../src/proxy/upstreams.ts';
 import { createClientAuthority } from '../../support/client-authority.ts';
 import { FLAG, frame, FRAME, headers } from '../../support/http2-frames.ts';
 import { rawHttp2Origin } from '../../support/raw-http2-origin.ts';

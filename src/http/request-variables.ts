@@ -1,9 +1,12 @@
-// Placeholders whose value is found when it is asked for, not when a handler has set them: those of `map`,
-// which see what later handlers have changed. They belong to the variables of a request.
+// What the variables of a request contain besides text that a handler has set: values that are found when they are
+// asked for, and the error of an error route.
 
 import type { Exchange } from './exchange.ts';
 
+/** The value of a placeholder of `map`, which sees what later handlers have changed. */
 type LateValue = (exchange: Exchange) => string;
+
+const STATUS = 'err.status_code';
 
 const lateValues = new WeakMap<Exchange['variables'], Map<string, LateValue>>();
 
@@ -28,4 +31,25 @@ export function copiedVariables({ variables }: Exchange): Map<string, string> {
   const values = lateValues.get(variables);
   if (values !== undefined) lateValues.set(copy, new Map(values));
   return copy;
+}
+
+/** In an error route, the status of the error; otherwise 0. */
+export function errorStatus({ variables }: Exchange): number {
+  return Number(variables.get(STATUS) ?? 0);
+}
+
+/** Records the status of the error for the routes that run because of it. */
+export function setErrorStatus({ variables }: Exchange, status: number): void {
+  variables.set(STATUS, String(status));
+}
+
+/**
+ * Records the details of an error for error routes, in addition to its status.
+ *
+ * @param message the text for clients; empty if there is none
+ */
+export function describeError({ variables, id }: Exchange, phrase: string, message: string): void {
+  variables.set('err.status_text', phrase);
+  variables.set('err.id', id);
+  variables.set('err.message', message);
 }

@@ -1,0 +1,182 @@
+// Three measures against memory of V8 that a gateway does not need (docs/performance.md):
+// - While a program is loaded, Node's loader runs some functions thousands of times. V8 takes them for code that
+//   matters and optimises them, which brings 8 MB of its compilers into memory, and it lets the young generation grow
+//   to 8 MB. A gateway without load would keep both, so V8 does neither until everything is loaded.
+// - V8 lets the young generation grow to 128 MB on Node 24, and to 32 MB on Node 20 and 22. More than 32 MB saves a
+//   gateway no CPU that can be measured, and keeps 85 MB resident. `--max-semi-space-size` has no effect once V8
+//   runs, but the factor by which it grows has.
+// - V8 collects garbage when something allocates. A gateway whose start or load is over keeps what that left: garbage,
+//   sockets and buffers outside of the heap that the garbage holds, and a young generation of full size. So when
+//   nothing happens for a while, the whole heap is collected once.
+
+import { setFlagsFromString, getHeapSpaceStatistics, getHeapStatistics } from 'node:v8';
+import {
+  PerformanceObserver,
+  constants,
+  type NodeGCPerformanceDetail,
+  performance,
+  type PerformanceEntry,
+} from 'node:perf_hooks';
+import { runInNewContext } from 'node:vm';
+
+/** V8's own factor for the young generation, and the one with which it stays as it is. */
+const GROWS = 2;
+const STAYS = 1;
+
+/** From this version of Node on, Maglev is a second optimising compiler that is on. */
+const MAGLEV_SINCE = 24;
+
+/** Time in milliseconds in which most gateways start. One that takes longer has something to compute. */
+const START_MS = 1_000;
+
+/** Keeps V8 from optimising, and the young generation as small as it begins, until {@link loadingEnds}. */
+export function loadingBegins(): void {
+  for (const compiler of compilers()) setFlagsFromString(`--no-${compiler}`);
+  setGrowth(STAYS);
+}
+
+/**
+ * Gives V8 its defaults back: the young generation may grow now, and a moment later what runs often is optimised. A
+ * gateway imports further parts while it starts.
+ */
+export function loadingEnds(): void {
+  setGrowth(GROWS);
+  setTimeout(() => {
+    for (const compiler of compilers()) setFlagsFromString(`--${compiler}`);
+  }, START_MS).unref();
+}
+
+/** The compilers that may be switched off and on again: none if the options of Node mention one. */
+function compilers(): readonly string[] {
+  if (nodeOptionsMention(/--(?:no-?)?(?:opt|turbofan|maglev)\b|jitless|lite[-_]mode/)) return [];
+  const [major = 0] = process.versions.node.split('.').map(Number);
+  return major >= MAGLEV_SINCE ? ['opt', 'maglev'] : ['opt'];
+}
+
+function setGrowth(factor: number): void {
+  if (nodeOptionsMention(/semi[-_]space/)) return;
+  setFlagsFromString(`--semi-space-growth-factor=${factor}`);
+}
+
+/** Whether an option of Node, on the command line or in `NODE_OPTIONS`, matches `pattern`. */
+function nodeOptionsMention(pattern: RegExp): boolean {
+  return pattern.test([...process.execArgv, process.env['NODE_OPTIONS'] ?? ''].join(' '));
+}
+
+/** Largest size in bytes to which a half of the young generation of V8 may double. */
+export const MAX_SEMI_SPACE_BYTES = 16 * 1024 * 1024;
+
+/**
+ * Keeps the young generation small from now on, unless the options of Node say how large it may be. Looks after
+ * each collection, because V8 also shrinks it when a process is idle.
+ */
+export function limitYoungGeneration(): void {
+  if (nodeOptionsMention(/semi[-_]space/)) return;
+  let current = GROWS;
+  const observer = new PerformanceObserver(() => {
+    const wanted = 2 * semiSpaceBytes() <= MAX_SEMI_SPACE_BYTES ? GROWS : STAYS;
+    if (wanted === current) return;
+    current = wanted;
+    setFlagsFromString(`--semi-space-growth-factor=${wanted}`);
+  });
+  observer.observe({ entryTypes: ['gc'] });
+}
+
+/**
+ * The size of one half. Node 26 takes its memory later, piece by piece, so what it may hold counts; elsewhere
+ * some of that is lost between objects.
+ */
+function semiSpaceBytes(): number {
+  const space = getHeapSpaceStatistics().find(({ space_name: name }) => name === 'new_space');
+  if (space === undefined) return 0;
+  return Math.max(space.space_size / 2, space.space_used_size + space.space_available_size);
+}
+
+/** How long a process must have been quiet, in milliseconds. */
+const QUIET_MS = 5_000;
+/** Largest share of that time in which a quiet process runs JavaScript. */
+const QUIET_UTILIZATION = 0.005;
+/** Shortest time between two collections, in milliseconds. */
+const PAUSE_MS = 60_000;
+/** Growth in bytes from which on a further collection is worth it. */
+const GROWTH_BYTES = 8 * 1024 * 1024;
+/** In a larger heap, a collection in one piece takes too long for what it gives back. */
+const MAX_USED_BYTES = 64 * 1024 * 1024;
+
+/** What a process has done since it was looked at last. */
+export interface Activity {
+  /** Share of the time in which the event loop was not waiting. */
+  readonly utilization: number;
+  /** Time of a clock that never goes back, in milliseconds. */
+  readonly now: number;
+  readonly totalBytes: number;
+  readonly usedBytes: number;
+}
+
+/** Decides when the heap is collected. */
+export class IdlePolicy {
+  #collectedAt = Number.NEGATIVE_INFINITY;
+  /** Size of the heap after the last collection. */
+  #bytes = 0;
+
+  /** `collect`: now. `wait`: look again after {@link QUIET_MS}. `rest`: look again after V8's next collection. */
+  next({ utilization, now, totalBytes, usedBytes }: Activity): 'collect' | 'wait' | 'rest' {
+    if (totalBytes < this.#bytes + GROWTH_BYTES || usedBytes > MAX_USED_BYTES) return 'rest';
+    if (utilization > QUIET_UTILIZATION || now < this.#collectedAt + PAUSE_MS) return 'wait';
+    return 'collect';
+  }
+
+  collected({ now, totalBytes }: Pick<Activity, 'now' | 'totalBytes'>): void {
+    this.#collectedAt = now;
+    this.#bytes = totalBytes;
+  }
+}
+
+/**
+ * Collects the whole heap when this process has become quiet. Only a collection of V8 in the young generation starts
+ * the timer, and each further one starts it again: so there is no timer without garbage, and none ends during load.
+ */
+export function collectWhenIdle(): void {
+  const policy = new IdlePolicy();
+  let before = performance.eventLoopUtilization();
+  const timer = setTimeout(() => {
+    const since = before;
+    before = performance.eventLoopUtilization();
+    const { utilization } = performance.eventLoopUtilization(before, since);
+    const activity = { utilization, now: performance.now(), ...heapSize() };
+    const step = policy.next(activity);
+    if (step === 'wait') timer.refresh();
+    if (step !== 'collect') return;
+    collect();
+    policy.collected({ now: activity.now, totalBytes: heapSize().totalBytes });
+  }, QUIET_MS).unref();
+  new PerformanceObserver((list) => {
+    if (list.getEntries().some(isOfYoungGeneration)) timer.refresh();
+  }).observe({ entryTypes: ['gc'] });
+}
+
+function heapSize(): Pick<Activity, 'totalBytes' | 'usedBytes'> {
+  const { total_heap_size: totalBytes, used_heap_size: usedBytes } = getHeapStatistics();
+  return { totalBytes, usedBytes };
+}
+
+function isOfYoungGeneration(entry: PerformanceEntry): boolean {
+  // The type of entries in general does not have what those of collections have.
+  const { detail } = entry as PerformanceEntry & { readonly detail: NodeGCPerformanceDetail };
+  return detail.kind === constants.NODE_PERFORMANCE_GC_MINOR;
+}
+
+/** V8 has this function only in contexts that are created while its option is on. */
+type GarbageCollection = (options: {
+  readonly type: 'major';
+  readonly execution: 'sync';
+  readonly flavor: 'last-resort';
+}) => void;
+
+/** Collects as if memory were short, which also moves objects together. Node 20 does not know that flavour. */
+function collect(): void {
+  setFlagsFromString('--expose-gc');
+  const collectGarbage = runInNewContext('gc') as GarbageCollection;
+  setFlagsFromString('--no-expose-gc');
+  collectGarbage({ type: 'major', execution: 'sync', flavor: 'last-resort' });
+}
