@@ -80,8 +80,8 @@ export async function proxied(context: BenchContext): Promise<void> {
       if (tls) {
         const count = context.amount(HTTP2_REQUESTS);
         const able = gateways.filter(({ name }) => name !== SOCKETS_ALONE);
-        for (const gateway of able) await http2Requests(gateway, HTTP2_REQUESTS);
         await inRounds(context, able, async (gateway) => {
+          await http2Requests(gateway, HTTP2_REQUESTS);
           const spent = await cpuDuring(gateway, () => http2Requests(gateway, count));
           return [cpuSample('proxied 1 KiB, HTTP/2', spent, count)];
         });
