@@ -19,7 +19,7 @@ const WARM_UP_OPENINGS = 8;
 const OPENINGS = 3;
 /** Publishes that may wait on one connection; the gateway takes 250. */
 const IN_FLIGHT = 200;
-/** One takes a tenth of a second, in which few updates are published. */
+/** Replays of a round. One takes a tenth of a second, in which few updates are published. */
 const REPLAYS = 10;
 /** Lets what was opened settle before memory is read. */
 export const SETTLE_MS = 3000;
@@ -202,19 +202,18 @@ async function replayOf(context: BenchContext, hub: Hub, log: string): Promise<v
   await listener.open({ count: 1, port: hub.port, request: hub.subscribe('live'), caFile: null });
   const behind = new Subscribers();
   behind.yieldProcessor();
-  const replays = Math.ceil(REPLAYS / context.rounds);
   await inRounds(context, [hub], async () => {
     const quiet = await livePercentile(publisher, listener, async () => after(2000));
     const before = cpuOf(hub.pid);
     const busy = await livePercentile(publisher, listener, async () => {
-      for (let i = 0; i < replays; i += 1) {
+      for (let i = 0; i < REPLAYS; i += 1) {
         const all = behind.expect(updates);
         const request = hub.subscribe(TOPIC, 'earliest');
         await behind.open({ count: 1, port: hub.port, request, caFile: null });
         await all;
       }
     });
-    const each = (cpuOf(hub.pid) - before) / (replays * updates);
+    const each = (cpuOf(hub.pid) - before) / (REPLAYS * updates);
     return [
       { work: `event replayed from ${log}`, unit: 'µs of CPU', value: each },
       { work: `live p99 without a replay, ${log}`, unit: 'ms', value: quiet / 1000 },
