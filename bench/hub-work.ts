@@ -22,7 +22,7 @@ const IN_FLIGHT = 200;
 /** Replays of a round. One takes a tenth of a second, in which few updates are published. */
 const REPLAYS = 10;
 /** Lets what was opened settle before memory is read. */
-export const SETTLE_MS = 3000;
+const SETTLE_MS = 3000;
 /** A compiler that works while the program runs needs this long. */
 export const WARM_UP_MS = 3000;
 
