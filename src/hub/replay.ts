@@ -9,11 +9,11 @@ import type { PreparedUpdate } from './event-stream.ts';
 import type { Subscriber } from './subscriber.ts';
 
 /** Bytes that a replay queues before the connection has to accept them. One event may exceed the limit. */
-const REPLAY_BYTES = 64 * 1024;
+const REPLAY_BYTES = 24 * 1024;
 /** Steps that one stream gets before the next one's turn. */
 const TURN_STEPS = 5_000;
 /** Cost of checking an entry of the history, in steps. */
-const ENTRY_STEPS = 10;
+const ENTRY_STEPS = 100;
 /** Cost of reading a page of the history that no other stream reads at the same time, in steps. */
 const PAGE_STEPS = 20_000;
 /** Highest cost of handing on the event of an entry, per character of its data, in steps. */
