@@ -10,7 +10,7 @@ import { portOf, serveExchanges } from '../unit/http/exchange-server.ts';
 /** Random messages; HUBGATE_PARSER_ROUNDS asks for more. */
 const ROUNDS = Number(process.env['HUBGATE_PARSER_ROUNDS'] ?? 4000);
 const AT_ONCE = 16;
-const SEED = 20_261_125;
+const SEED = Number(process.env['HUBGATE_PARSER_SEED'] ?? 20_261_125);
 
 /** A request as a server has understood it. */
 interface Taken {
@@ -24,14 +24,22 @@ interface Taken {
 describe('the HTTP/1.1 parser beside that of Node', () => {
   it(`accepts none of ${ROUNDS} random messages that Node refuses, and reads the others alike`, async (test) => {
     const random = generator(SEED);
+    // Made before anything is sent, so that the messages do not depend on which connection is faster.
+    const messages = Array.from({ length: ROUNDS }, () => ({
+      text: mutated(random),
+      seed: random(2 ** 32),
+    }));
     const ours = await serveOurs(test);
     const nodes = await serveNodes(test);
     let accepted = 0;
     let refused = 0;
     const round = async (): Promise<void> => {
-      for (; accepted + refused < ROUNDS; ) {
-        const text = mutated(random);
-        const [mine, theirs] = await Promise.all([ours(text, random), nodes(text, random)]);
+      for (let next = messages.pop(); next !== undefined; next = messages.pop()) {
+        const { text, seed } = next;
+        const [mine, theirs] = await Promise.all([
+          ours(text, generator(seed)),
+          nodes(text, generator(seed)),
+        ]);
         if (mine.length > 0) accepted += 1;
         else refused += 1;
         const whole = mine.filter(({ body }) => body !== null);
@@ -131,7 +139,10 @@ const MESSAGES = [
   '\r\nPUT http://a/b HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n',
 ];
 
-/** One to three messages with a few random changes. */
+/**
+ * One to three messages with a few random changes. A tab after a Content-Length or a Transfer-Encoding is taken
+ * out: it is optional whitespace (RFC 9110 §5.5), but Node does not read it as such.
+ */
 function mutated(random: Random): string {
   const pick = <T>(from: readonly T[]): T => from[random(from.length)] as T;
   let text = Array.from({ length: 1 + random(3) }, () => pick(MESSAGES)).join('');
@@ -141,7 +152,7 @@ function mutated(random: Random): string {
     const put = random(3) === 0 ? String.fromCharCode(random(256)) : pick(PIECES);
     text = text.slice(0, at) + put + text.slice(at + removed);
   }
-  return text;
+  return text.replace(/^((?:content-length|transfer-encoding):[^\r\n]*?)[ \t]*\t[ \t]*$/gim, '$1');
 }
 
 type Serve = (text: string, random: Random) => Promise<readonly Taken[]>;
