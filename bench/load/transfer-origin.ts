@@ -28,7 +28,10 @@ function sendChunks(size: number, response: ServerResponse): void {
   fill();
 }
 
-/** RFC 3875, as far as git needs it. */
+/**
+ * RFC 3875, as far as git needs it. The response waits for the end of the request: git writes its head at once, and
+ * a server of Go throws a part of the body away when it is answered before it has read everything.
+ */
 function runGit(request: IncomingMessage, response: ServerResponse): void {
   const { pathname, search } = new URL(request.url ?? '/', 'http://localhost');
   const { headers } = request;
@@ -61,9 +64,13 @@ function runGit(request: IncomingMessage, response: ServerResponse): void {
       return [line.slice(0, colon), line.slice(colon + 1).trim()];
     });
     const status = fields.find(([name]) => name === 'Status')?.[1] ?? '200';
-    response.writeHead(Number.parseInt(status, 10), Object.fromEntries(fields));
-    response.write(head.subarray(end + 4));
-    program.stdout.pipe(response);
+    const answer = (): void => {
+      response.writeHead(Number.parseInt(status, 10), Object.fromEntries(fields));
+      response.write(head.subarray(end + 4));
+      program.stdout.pipe(response);
+    };
+    if (request.readableEnded) answer();
+    else request.once('end', answer);
   };
   program.stdout.on('data', onData);
 }
