@@ -80,6 +80,8 @@ describe('common PostgreSQL deployments', () => {
       await serves(test, { url: pool.url, listenUrl }),
       await serves(test, { url: pool.url, listenUrl }),
     ];
+    // Otherwise the first might still deliver the update that the second has stored above.
+    for (const node of nodes) await node.caughtUp?.();
     const seen = nodes.map(collect);
     const many = Array.from({ length: 200 }, (_, index) => `m${index}`);
     await Promise.all(many.map(async (id, index) => nodes[index % 2]?.append(update(id))));
