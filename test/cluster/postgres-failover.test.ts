@@ -121,6 +121,8 @@ describe('a history in PostgreSQL with a replica that is promoted', () => {
     transport.signals?.send('lost');
     for (const id of ['lost', 'lost too']) await transport.append(update(id));
     assert.equal(await transport.find('lost'), 4);
+    // The other node reads it on its own connection, and the replica does not have it.
+    await until(() => signals.includes('lost'));
     await primary.kill();
     await replica.restart();
     await replica.promote();

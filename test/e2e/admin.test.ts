@@ -24,14 +24,18 @@ interface Running {
   hubfile(directives: string, admin?: string): string;
 }
 
-async function start(test: TestContext, directives = 'respond first'): Promise<Running> {
+async function start(
+  test: TestContext,
+  directives = 'respond first',
+  gracePeriod = '1s',
+): Promise<Running> {
   const directory = await mkdtemp(join(tmpdir(), 'hubgate-admin-'));
   removeWith(test, directory);
   const [adminPort, port] = [await freePort(), await freePort()];
   const address = `127.0.0.1:${adminPort}`;
   const site = `http://localhost:${port}`;
   const hubfile = (lines: string, admin = address): string =>
-    `{\n\tadmin ${admin}\n\tstorage ${directory}/storage\n\tgrace_period 1s\n}\n${site} {\n\t${lines}\n}\n`;
+    `{\n\tadmin ${admin}\n\tstorage ${directory}/storage\n\tgrace_period ${gracePeriod}\n}\n${site} {\n\t${lines}\n}\n`;
   const file = join(directory, 'Hubfile');
   await writeFile(file, hubfile(directives));
   const running = startProcess(test, [cli, 'run', '--no-watch', '--config', file]);
@@ -237,7 +241,7 @@ describe('the admin API (hubfile.md §6)', () => {
   it('K-594 K-595 K-597: reports the health of all hubs and of each', async (test) => {
     const { admin } = await start(test, hub('name news'));
     for (const path of ['ready', 'live', 'news/ready', 'news/live', 'news/ready/', 'ready/']) {
-      const { status, body, headers } = await send(`${admin}/hub/health/${path}`);
+      const { status, body, headers } = await askHealth(`${admin}/hub/health/${path}`);
       assert.equal(status, 200, path);
       assert.equal(headers['content-type'], 'application/json');
       assert.deepEqual(JSON.parse(body), { status: 'ok' });
@@ -404,7 +408,7 @@ describe('hubgate reload and stop', () => {
     await new Promise<void>((resolve) => app.listen(0, '127.0.0.1', resolve));
     test.after(() => void app.close());
     const { port } = app.address() as AddressInfo;
-    const running = await start(test, `reverse_proxy 127.0.0.1:${port}`);
+    const running = await start(test, `reverse_proxy 127.0.0.1:${port}`, '1m');
     const answer = send(running.site);
     const response = await held;
     let isOver = false;

@@ -120,8 +120,9 @@ describe('cache, concurrent requests for the same URL', () => {
       const [chunk] = await once(client, 'data');
       assert.equal(String(chunk), 'beginning');
     }
+    const ended = [await first, await second].map((client) => once(client, 'end'));
     response.end('end');
-    for (const client of [await first, await second]) await once(client, 'end');
+    await Promise.all(ended);
     assert.equal((await send(`${app.url}/a`)).body, 'beginningend');
     assert.equal(app.questions.length, 1);
   });

@@ -52,9 +52,10 @@ describe('a stop (SIGTERM)', () => {
     await send(site);
     gateway.child.kill('SIGTERM');
     await gateway.says('"Stopping"');
-    await assert.rejects(send(site), 'nobody is accepted any more');
+    // First, because the gateway waits a second for it.
     accepted.write(`GET / HTTP/1.1\r\nHost: ${new URL(site).host}\r\n\r\n`);
     const [answer] = (await once(accepted, 'data')) as [Buffer];
+    await assert.rejects(send(site), 'nobody is accepted any more');
     assert.match(String(answer), /^HTTP\/1\.1 200 OK\r\n[^]*Connection: close/i);
     assert.equal(await gateway.exited(), 0);
   });

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { writeFileSync } from 'node:fs';
 import { mkdir, mkdtemp, readFile, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -35,7 +36,8 @@ async function run(
   await gateway.says('Listening on');
   const edit = async (name: string, text: string, says = 'Configuration reloaded') => {
     const said = gateway.output.length;
-    await writeFile(join(directory, name), text);
+    // In one go, so that the gateway hardly ever sees it empty.
+    writeFileSync(join(directory, name), text);
     await gateway.says(says, said);
   };
   return { directory, port, gateway, edit };
