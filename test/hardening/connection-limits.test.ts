@@ -26,10 +26,11 @@ describe('limits: slow clients', () => {
   it('a head that does not arrive within read_header gets 408, over TLS too', async (test) => {
     const { http, https, ca } = await startSites(
       test,
-      '\t\ttimeouts {\n\t\t\tread_header 100ms\n\t\t}\n',
+      '\t\ttimeouts {\n\t\t\tread_header 1s\n\t\t}\n',
     );
     for (const start of ['', 'GET / HTTP/1.1\r\n', 'GET / HTTP/1.1\r\nHost: localhost\r\nX: ']) {
-      for (const socket of [connect(http, '127.0.0.1'), connectSecurely(https, ca)]) {
+      for (const open of [() => connect(http, '127.0.0.1'), () => connectSecurely(https, ca)]) {
+        const socket = open();
         socket.write(start);
         assert.match(await toEnd(socket), /^HTTP\/1\.1 408 /);
       }
@@ -41,7 +42,7 @@ describe('limits: slow clients', () => {
   });
 
   it('a connection without a request is closed after idle', async (test) => {
-    const { http } = await startSites(test, '\t\ttimeouts {\n\t\t\tidle 100ms\n\t\t}\n');
+    const { http } = await startSites(test, '\t\ttimeouts {\n\t\t\tidle 1s\n\t\t}\n');
     const socket = connect(http, '127.0.0.1');
     socket.write(REQUEST);
     assert.match(await toEnd(socket), /^HTTP\/1\.1 200 [^]*ok$/);
