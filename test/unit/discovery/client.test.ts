@@ -87,6 +87,8 @@ describe('client: subscribe', () => {
     while (reconnected() < 3) {
       ids.push(`n-${ids.length}`);
       await publishTo(site, ids.at(-1) ?? '');
+      // The history keeps 1,000 updates. A client that fell behind it would fetch the state again.
+      await recorder.until((all) => all.ids.length >= ids.length - 100);
     }
     await recorder.until((all) => all.ids.length >= ids.length);
     assert.deepEqual(recorder.ids, ids);
