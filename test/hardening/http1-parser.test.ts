@@ -5,6 +5,7 @@ import { connect } from 'node:net';
 import { describe, it, type TestContext } from 'node:test';
 import { answer } from '../../src/http/answer.ts';
 import { requestTarget } from '../../src/server/strict-request.ts';
+import { settled } from '../support/settled.ts';
 import { portOf, serveExchanges } from '../unit/http/exchange-server.ts';
 
 /** Random messages; HUBGATE_PARSER_ROUNDS asks for more. */
@@ -205,6 +206,7 @@ async function send(
 ): Promise<readonly Taken[]> {
   const socket = connect({ port, host: '127.0.0.1', noDelay: true });
   socket.on('error', () => {});
+  const closed = new Promise((resolve) => socket.once('close', resolve));
   await once(socket, 'connect');
   const requests: Taken[] = [];
   const { localPort = 0 } = socket;
@@ -218,10 +220,7 @@ async function send(
     await new Promise((resolve) => setImmediate(resolve));
   }
   // What is incomplete waits for more; nothing more is sent.
-  for (let [seen, turns] = [-1, 0]; turns < 30 && !socket.closed; turns += 1) {
-    if (received !== seen) [seen, turns] = [received, 0];
-    await new Promise((resolve) => setImmediate(resolve));
-  }
+  await Promise.race([settled(() => received), closed]);
   socket.destroy();
   taken.delete(localPort);
   return requests;

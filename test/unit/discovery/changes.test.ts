@@ -255,7 +255,7 @@ describe('changes (RFC 9111 §4.4)', () => {
   it('combines a burst on one topic into one update: the first change at once, the last at the end', async (test) => {
     const site = await siteWith(
       test,
-      'public {\n\t\t\twindow 300ms\n\t\t\tsync\n\t\t}',
+      'public {\n\t\t\twindow 3s\n\t\t\tsync\n\t\t}',
       answering(200),
     );
     const stream = await site.stream('match=*');

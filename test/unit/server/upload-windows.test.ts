@@ -3,7 +3,6 @@ import { once } from 'node:events';
 import http2 from 'node:http2';
 import net from 'node:net';
 import { describe, it, type TestContext } from 'node:test';
-import { setImmediate as turn } from 'node:timers/promises';
 import type { Exchange } from '../../../src/http/exchange.ts';
 import {
   CONNECTION_WINDOW_BYTES,
@@ -14,6 +13,7 @@ import {
 } from '../../../src/server/http2.ts';
 import { answer } from '../../../src/http/answer.ts';
 import { FLAG, frame, FRAME, headers } from '../../support/http2-frames.ts';
+import { settled } from '../../support/settled.ts';
 import { serveExchanges } from '../http/exchange-server.ts';
 
 const STREAMS = 100;
@@ -32,13 +32,6 @@ async function serve(test: TestContext) {
   });
   await once(session, 'remoteSettings');
   return { exchanges, server, session };
-}
-
-async function settled(count: () => number): Promise<void> {
-  for (let [seen, turns] = [-1, 0]; turns < 300; turns += 1) {
-    if (count() !== seen) [seen, turns] = [count(), 0];
-    await turn();
-  }
 }
 
 describe('uploads over HTTP/2', () => {
