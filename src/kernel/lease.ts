@@ -1,6 +1,18 @@
 interface Holding<T> {
   readonly value: Promise<T>;
   count: number;
+  /** Settles when the resource is closed; null while it is held. It never rejects. */
+  closed: Promise<void> | null;
+}
+
+interface LeasePoolOptions {
+  /**
+   * Whether a resource may be opened again while it is still closing. Without this, `acquire` waits until it
+   * is closed.
+   *
+   * @default true
+   */
+  readonly overlap?: boolean;
 }
 
 /** A counted claim on a shared resource. `Released` is the result of giving it back. */
@@ -18,9 +30,14 @@ export interface Lease<T, Released = Promise<void>> {
 export class LeasePool<T> {
   readonly #holdings = new Map<string, Holding<T>>();
   readonly #close: (value: T) => void | Promise<void>;
+  readonly #overlap: boolean;
 
-  constructor(close: (value: T) => void | Promise<void>) {
+  constructor(
+    close: (value: T) => void | Promise<void>,
+    { overlap = true }: LeasePoolOptions = {},
+  ) {
     this.#close = close;
+    this.#overlap = overlap;
   }
 
   /** Whether the resource is open or opening. */
@@ -36,8 +53,12 @@ export class LeasePool<T> {
    */
   async acquire(key: string, open: () => T | Promise<T>): Promise<Lease<T>> {
     let holding = this.#holdings.get(key);
+    while (holding !== undefined && holding.closed !== null) {
+      await holding.closed;
+      holding = this.#holdings.get(key);
+    }
     if (holding === undefined) {
-      holding = { value: Promise.resolve().then(open), count: 0 };
+      holding = { value: Promise.resolve().then(open), count: 0, closed: null };
       this.#holdings.set(key, holding);
     }
     holding.count += 1;
@@ -62,8 +83,13 @@ export class LeasePool<T> {
   async #release(key: string, holding: Holding<T>): Promise<void> {
     holding.count -= 1;
     if (holding.count > 0) return;
-    if (this.#holdings.get(key) === holding) this.#holdings.delete(key);
-    await this.#close(await holding.value);
+    const forget = (): void => {
+      if (this.#holdings.get(key) === holding) this.#holdings.delete(key);
+    };
+    if (this.#overlap) forget();
+    const closing = holding.value.then((value) => this.#close(value));
+    holding.closed = closing.then(forget, forget);
+    await closing;
   }
 }
 

@@ -3,8 +3,9 @@ import { join } from 'node:path';
 import { isPossibleId } from '../../hub/update.ts';
 import { HubgateError, messageOf } from '../../kernel/error.ts';
 import type { History, HistoryEntry, HistoryFault, HistoryStats } from '../history.ts';
-import { type LmdbStore, openLmdbStore, write } from './lmdb-store.ts';
+import { type LmdbStore, openLmdbStore } from './lmdb-store.ts';
 import { addEntries, isEvicted, decodeStored, storedHead, type StoredHead } from './stored-log.ts';
+import { write } from './write-transaction.ts';
 
 /** Entries read in one turn of the event loop. */
 const AT_ONCE = 256;
@@ -101,13 +102,13 @@ class LmdbHistory implements History {
     const copy = join(this.#path, 'compacted.mdb');
     await rm(copy, { force: true });
     await root.backup(copy, true);
-    await root.close();
+    await this.#store.close();
     await rename(copy, file);
     return { beforeBytes, afterBytes: (await stat(file)).size };
   }
 
   async close(): Promise<void> {
-    await this.#store.root.close();
+    await this.#store.close();
   }
 
   /** A single snapshot, however long reading takes and whatever is added or evicted in the meantime. */

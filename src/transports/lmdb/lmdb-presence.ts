@@ -20,7 +20,7 @@ import {
   PresenceKeeper,
   type PresenceStore,
 } from '../presence-keeper.ts';
-import { write } from './lmdb-store.ts';
+import { write } from './write-transaction.ts';
 
 /** Subscribers that are added or removed in one transaction. */
 const AT_ONCE = 250;
@@ -54,8 +54,29 @@ interface Claimed {
  */
 type Place = [list: string, since: number, order: number, process: string, subscriber: string];
 
+/** The databases of a board. */
+export interface PresenceDatabases {
+  readonly entries: Database<Entry, Key>;
+  /** The lists; the key contains everything. */
+  readonly lists: Database<boolean, Place>;
+  /** Subscribers whose arrival or departure a process has claimed to announce. */
+  readonly departed: Database<Claimed, Key>;
+  /** Process → expiry of its lease. */
+  readonly leases: Database<number, string>;
+}
+
+export function presenceDatabases(root: RootDatabase): PresenceDatabases {
+  return {
+    entries: root.openDB({ name: 'presence', encoding: 'msgpack' }),
+    lists: root.openDB({ name: 'presence-lists', encoding: 'msgpack' }),
+    departed: root.openDB({ name: 'presence-departed', encoding: 'msgpack' }),
+    leases: root.openDB({ name: 'processes', encoding: 'msgpack' }),
+  };
+}
+
 export interface LmdbPresenceOptions {
   readonly root: RootDatabase;
+  readonly databases: PresenceDatabases;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -69,23 +90,20 @@ export class LmdbPresence implements PresenceBoard {
   readonly #root: RootDatabase;
   readonly #clock: Clock;
   readonly #keeper: PresenceKeeper<Key>;
-  readonly #entries: Database<Entry, Key>;
-  /** The lists; the key contains everything. */
-  readonly #lists: Database<boolean, Place>;
-  /** Subscribers whose arrival or departure a process has claimed to announce. */
-  readonly #departed: Database<Claimed, Key>;
-  /** Process → expiry of its lease. */
-  readonly #leases: Database<number, string>;
+  readonly #entries: PresenceDatabases['entries'];
+  readonly #lists: PresenceDatabases['lists'];
+  readonly #departed: PresenceDatabases['departed'];
+  readonly #leases: PresenceDatabases['leases'];
   readonly #process = randomUUID();
   #closed = false;
 
-  constructor({ root, clock, log }: LmdbPresenceOptions) {
+  constructor({ root, databases, clock, log }: LmdbPresenceOptions) {
     this.#root = root;
     this.#clock = clock;
-    this.#entries = root.openDB({ name: 'presence', encoding: 'msgpack' });
-    this.#lists = root.openDB({ name: 'presence-lists', encoding: 'msgpack' });
-    this.#departed = root.openDB({ name: 'presence-departed', encoding: 'msgpack' });
-    this.#leases = root.openDB({ name: 'processes', encoding: 'msgpack' });
+    this.#entries = databases.entries;
+    this.#lists = databases.lists;
+    this.#departed = databases.departed;
+    this.#leases = databases.leases;
     const store: PresenceStore<Key> = {
       atOnce: AT_ONCE,
       enter: (entries) => this.#write(() => this.#enter(entries)),

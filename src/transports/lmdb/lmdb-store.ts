@@ -1,12 +1,13 @@
-import { chmod, mkdir } from 'node:fs/promises';
+import { chmod, mkdir, stat } from 'node:fs/promises';
 import { constants } from 'node:os';
 import { join } from 'node:path';
 import { type Database, open, type RootDatabase } from 'lmdb';
 import type { Evicted } from '../../hub/transport.ts';
 import { HubgateError, messageOf } from '../../kernel/error.ts';
+import { LeasePool } from '../../kernel/lease.ts';
 import type { Scheduler } from '../../kernel/scheduler.ts';
+import { type PresenceDatabases, presenceDatabases } from './lmdb-presence.ts';
 import { checkPages } from './page-check.ts';
-import { processIsEnding, uncut } from '../../kernel/process-end.ts';
 
 /**
  * The history, its ids, its events, its tail; the subscribers, their lists, their announcements, and the
@@ -50,7 +51,7 @@ export interface Tail {
 type StoredTail = Pick<Tail, 'position' | 'eventId'> & Partial<Tail>;
 
 /** The databases of a history. */
-export interface LmdbStore {
+interface LmdbDatabases {
   readonly root: RootDatabase;
   readonly file: string;
   /** Position → update, encoded by `stored-log.ts`. */
@@ -59,12 +60,26 @@ export interface LmdbStore {
   readonly ids: Database<number, string>;
   /** Positions of the presence events in the history. */
   readonly events: Database<boolean, number>;
+  readonly presence: PresenceDatabases;
   readonly tail: { get(): Tail | undefined; put(tail: Tail): void };
   /** Records, inside a transaction, that there are presence events from now on. */
   expectEvents(): void;
   /** Replaces the previous filler with this many bytes, inside a transaction, to test writing. */
   probe(now: number, bytes: number): void;
 }
+
+/** A claim on the databases of a history. */
+export interface LmdbStore extends LmdbDatabases {
+  /** Gives the claim back. The last one in this process closes the databases; their writes are committed then. */
+  close(): Promise<void>;
+}
+
+/**
+ * The histories that this process has open. All that open one history share its databases. Opening a database
+ * of LMDB is a write transaction in which the main thread waits for the writer before it. If that is another
+ * instance of lmdb-js in this process, it waits for a callback in the main thread, and both wait for ever.
+ */
+const openHistories = new LeasePool<LmdbDatabases>(({ root }) => root.close(), { overlap: false });
 
 /**
  * Opens the history in a directory. A missing directory is created with mode 0700, its files with 0600.
@@ -73,25 +88,33 @@ export interface LmdbStore {
  * @throws HubgateError `transport-failed`, `history-damaged`, `history-unavailable`, `history-too-new`
  */
 export async function openLmdbStore(path: string, scheduler?: Scheduler): Promise<LmdbStore> {
-  const file = join(path, 'history.mdb');
   try {
     await mkdir(path, { recursive: true, mode: 0o700 });
+    const { dev, ino } = await stat(path, { bigint: true });
+    const file = join(path, 'history.mdb');
     await checkPages(file, scheduler);
-    const root = open({ path: file, maxDbs: MAX_DATABASES });
-    await chmod(file, 0o600);
-    await chmod(`${file}-lock`, 0o600);
-    try {
-      return databasesOf(root, file);
-    } catch (error) {
-      await root.close();
-      throw error;
-    }
+    const { value, release } = await openHistories.acquire(`${dev}:${ino}`, () =>
+      openDatabases(file),
+    );
+    return { ...value, close: release };
   } catch (cause) {
     throw openingError(path, cause);
   }
 }
 
-function databasesOf(root: RootDatabase, file: string): LmdbStore {
+async function openDatabases(file: string): Promise<LmdbDatabases> {
+  const root = open({ path: file, maxDbs: MAX_DATABASES });
+  await chmod(file, 0o600);
+  await chmod(`${file}-lock`, 0o600);
+  try {
+    return databasesOf(root, file);
+  } catch (error) {
+    await root.close();
+    throw error;
+  }
+}
+
+function databasesOf(root: RootDatabase, file: string): LmdbDatabases {
   const meta = root.openDB<StoredTail | Probe | number, string>({
     name: 'meta',
     encoding: 'msgpack',
@@ -121,6 +144,7 @@ function databasesOf(root: RootDatabase, file: string): LmdbStore {
     log,
     ids: root.openDB({ name: 'ids', dupSort: true, encoding: 'ordered-binary' }),
     events: root.openDB({ name: 'events', encoding: 'msgpack' }),
+    presence: presenceDatabases(root),
     tail: {
       get() {
         const tail = readable(() => meta.get(TAIL));
@@ -181,42 +205,3 @@ function openingError(path: string, cause: unknown): HubgateError {
     { cause },
   );
 }
-
-/**
- * Runs `change` in a write transaction, and rolls it back if it throws or the commit fails. Resolves when it
- * is committed; it is on disk when `root.flushed` has resolved. The process does not end before both.
- *
- * @throws any error of `change`; HubgateError `commit-failed` with the system's message, `transport-closed`
- * at the end of the process
- */
-export async function write<Result>(root: RootDatabase, change: () => Result): Promise<Result> {
-  if (processIsEnding()) throw new HubgateError('transport-closed', 'The process is ending');
-  // A child transaction, because lmdb-js rolls back only such a one when its callback throws.
-  const written = root.childTransaction(() => {
-    // This creates a second promise for the same commit, which nothing else would catch.
-    root.committed.then(ignore, ignore);
-    return change();
-  });
-  void uncut(async () => {
-    await written;
-    await root.flushed;
-  }).catch(ignore);
-  try {
-    return await written;
-  } catch (error) {
-    throw await reasonOf(error);
-  }
-}
-
-/** lmdb-js reports the reason of a failed commit in a promise that rejects a little later. */
-async function reasonOf(error: unknown): Promise<unknown> {
-  if (!(error instanceof Error) || !('commitError' in error)) return error;
-  try {
-    await error.commitError;
-    return error;
-  } catch (reason) {
-    return new HubgateError('commit-failed', messageOf(reason), { cause: reason });
-  }
-}
-
-function ignore(): void {}

@@ -30,7 +30,8 @@ import {
   type StoredHead,
 } from './stored-log.ts';
 import { LmdbPresence } from './lmdb-presence.ts';
-import { type LmdbStore, openLmdbStore, write } from './lmdb-store.ts';
+import { type LmdbStore, openLmdbStore } from './lmdb-store.ts';
+import { write } from './write-transaction.ts';
 
 export interface LmdbTransportOptions extends Retention {
   /** Directory of the history; created with mode 0700 if it is missing. */
@@ -88,7 +89,7 @@ class LmdbTransport implements Transport {
     this.#options = options;
     const { clock, log } = options;
     this.#commits = new GroupCommit((group) => this.#commit(group), clock);
-    this.presence = new LmdbPresence({ root: store.root, clock, log });
+    this.presence = new LmdbPresence({ root: store.root, databases: store.presence, clock, log });
     const tail = store.tail.get();
     this.#position = tail?.position ?? 0;
     this.#lastEventId = tail?.eventId ?? null;
@@ -432,7 +433,7 @@ class LmdbTransport implements Transport {
     this.#isClosed = true;
     this.#stopWatching();
     await this.#commits.drained();
-    await this.#store.root.close();
+    await this.#store.close();
   }
 }
 

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import net from 'node:net';
 import { describe, it } from 'node:test';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { inspect } from 'node:util';
 import fc from 'fast-check';
 import { messageOf } from '../../../src/kernel/error.ts';
@@ -59,6 +60,34 @@ describe('lease pool', () => {
     assert.deepEqual(log, ['open', 'close a']);
     await (await pool.acquire('k', open)).release();
     assert.deepEqual(log, ['open', 'close a', 'open', 'close a']);
+  });
+
+  it('opens a resource that may not overlap only when the one before it is closed', async () => {
+    const log: string[] = [];
+    const close = async (value: string): Promise<void> => {
+      await nextTurn();
+      log.push(`close ${value}`);
+      if (value === 'a') throw new Error('not in order');
+    };
+    const pool = new LeasePool<string>(close, { overlap: false });
+    const opening = (value: string) => () => {
+      log.push(`open ${value}`);
+      return value;
+    };
+    const one = await pool.acquire('k', opening('a'));
+    const [closed, two, three] = await Promise.allSettled([
+      one.release(),
+      pool.acquire('k', opening('b')),
+      pool.acquire('k', opening('c')),
+    ]);
+    assert.equal(closed.status, 'rejected', 'the last release rejects as closing does');
+    assert.deepEqual(log, ['open a', 'close a', 'open b']);
+    for (const lease of [two, three]) {
+      assert.equal(lease.status, 'fulfilled');
+      assert.equal(lease.value.value, 'b');
+      await lease.value.release();
+    }
+    assert.deepEqual(log, ['open a', 'close a', 'open b', 'close b']);
   });
 
   it('does not cache a failed opening', async () => {

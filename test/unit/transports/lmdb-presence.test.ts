@@ -10,7 +10,7 @@ import type { PresenceChange } from '../../../src/hub/presence-board.ts';
 import type { Transport } from '../../../src/hub/transport.ts';
 import { silentLogger } from '../../../src/kernel/log.ts';
 import { openLmdbTransport } from '../../../src/transports/lmdb/lmdb-transport.ts';
-import { LmdbPresence } from '../../../src/transports/lmdb/lmdb-presence.ts';
+import { LmdbPresence, presenceDatabases } from '../../../src/transports/lmdb/lmdb-presence.ts';
 import { TestClock } from '../../support/test-clock.ts';
 import { onBoard } from '../../support/board.ts';
 import { removeWith } from '../../support/temporary-directory.ts';
@@ -201,7 +201,12 @@ describe('presence of several processes that share a history', () => {
 
   it('keeps no client that has left while writes were failing', async (test) => {
     const [root, clock] = [open({ path: await directory(test), maxDbs: 10 }), new TestClock()];
-    const presence = new LmdbPresence({ root, clock, log: silentLogger });
+    const presence = new LmdbPresence({
+      root,
+      databases: presenceDatabases(root),
+      clock,
+      log: silentLogger,
+    });
     test.after(async () => {
       await presence.close();
       await root.close();

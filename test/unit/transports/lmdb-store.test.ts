@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, open as openFile, readFile, stat, writeFile } from 'node:fs/promises';
+import { mkdtemp, open as openFile, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
@@ -14,6 +14,7 @@ import { systemClock } from '../../../src/kernel/clock.ts';
 import { silentLogger } from '../../../src/kernel/log.ts';
 import { openLmdbHistory } from '../../../src/transports/lmdb/lmdb-history.ts';
 import { openLmdbTransport } from '../../../src/transports/lmdb/lmdb-transport.ts';
+import { root, startProcess } from '../../support/process.ts';
 import { removeWith } from '../../support/temporary-directory.ts';
 
 describe('a history in LMDB on disk', () => {
@@ -264,6 +265,51 @@ describe('a history in LMDB on disk', () => {
     ]);
   });
 });
+
+describe('a history that one process opens several times', () => {
+  // In a process of its own, because a deadlock stops the event loop.
+  it('can be opened while updates are being stored, and while it is being closed', async (test) => {
+    const program = join(root, 'test/unit/transports/lmdb-programs/opens-often.ts');
+    const path = await directory(test);
+    const child = startProcess(test, [
+      '--conditions=hubgate-source',
+      '--import',
+      'tsx',
+      program,
+      path,
+    ]);
+    const timer = setTimeout(() => child.child.kill('SIGKILL'), 60_000);
+    test.after(() => clearTimeout(timer));
+    await child.says('stored 120, found 120');
+  });
+
+  it('is closed by the last that has opened it', async (test) => {
+    const path = await directory(test);
+    const [one, two] = await Promise.all([openHistory(path), openHistory(path)]);
+    await one.append(update('a'));
+    await one.close();
+    await one.close();
+    await two.append(update('b'));
+    assert.deepEqual(await found(two), ['a', 'b']);
+    await Promise.all([
+      two.close(),
+      openHistory(path).then(async (three) => {
+        await three.append(update('c'));
+        assert.deepEqual(await found(three), ['a', 'b', 'c']);
+        await three.close();
+      }),
+    ]);
+    // Nobody has it open any more: the file that was put in its place is the one that is opened.
+    await rm(path, { recursive: true });
+    const anew = await openHistory(path);
+    test.after(() => anew.close());
+    assert.deepEqual(await found(anew), []);
+  });
+});
+
+async function found(transport: Transport): Promise<readonly string[]> {
+  return (await transport.read(0, 10)).map((entry) => entry.update.id);
+}
 
 async function directory(test: TestContext): Promise<string> {
   const path = await mkdtemp(join(tmpdir(), 'hubgate-lmdb-'));
