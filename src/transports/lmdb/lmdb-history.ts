@@ -3,9 +3,8 @@ import { join } from 'node:path';
 import { isPossibleId } from '../../hub/update.ts';
 import { HubgateError, messageOf } from '../../kernel/error.ts';
 import type { History, HistoryEntry, HistoryFault, HistoryStats } from '../history.ts';
-import { type LmdbStore, openLmdbStore } from './lmdb-store.ts';
+import { type LmdbStore, openLmdbStore, write } from './lmdb-store.ts';
 import { addEntries, isEvicted, decodeStored, storedHead, type StoredHead } from './stored-log.ts';
-import { write } from './write-transaction.ts';
 
 /** Entries read in one turn of the event loop. */
 const AT_ONCE = 256;

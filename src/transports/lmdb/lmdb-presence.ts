@@ -1,5 +1,5 @@
 import { createHash, randomUUID } from 'node:crypto';
-import type { Database, RootDatabase } from 'lmdb';
+import type { RootDatabase } from 'lmdb';
 import type { SubscriptionRecord } from '../../hub/presence.ts';
 import {
   matcherName,
@@ -20,59 +20,20 @@ import {
   PresenceKeeper,
   type PresenceStore,
 } from '../presence-keeper.ts';
-import { write } from './write-transaction.ts';
+import {
+  type ClaimedChange,
+  type ListPlace,
+  type PresenceDatabases,
+  type SubscriberEntry,
+  type SubscriberKey,
+  write,
+} from './lmdb-store.ts';
 
 /** Subscribers that are added or removed in one transaction. */
 const AT_ONCE = 250;
 
 /** Stands in place of a lease while the subscribers of its process are being removed. */
 const DECLARED_DEAD = -1;
-
-type Key = [process: string, subscriber: string];
-
-/** A subscriber on the board. */
-interface Entry {
-  /** Milliseconds since the Unix epoch, and a number that orders entries of the same millisecond. */
-  readonly since: number;
-  readonly order: number;
-  /** JSON, so that a payload is returned exactly as it was. */
-  readonly records: string;
-}
-
-/** A change of a subscriber that is to be announced, usually its removal. */
-interface Claimed {
-  readonly departure: string;
-  readonly active?: boolean;
-  readonly records: string;
-  /** Until then, the process that has claimed the announcement publishes it. */
-  readonly claimedUntil: number;
-}
-
-/**
- * Key of an entry in the list of a matcher, identified by its digest, or '' for the list of all subscribers;
- * ordered by arrival.
- */
-type Place = [list: string, since: number, order: number, process: string, subscriber: string];
-
-/** The databases of a board. */
-export interface PresenceDatabases {
-  readonly entries: Database<Entry, Key>;
-  /** The lists; the key contains everything. */
-  readonly lists: Database<boolean, Place>;
-  /** Subscribers whose arrival or departure a process has claimed to announce. */
-  readonly departed: Database<Claimed, Key>;
-  /** Process → expiry of its lease. */
-  readonly leases: Database<number, string>;
-}
-
-export function presenceDatabases(root: RootDatabase): PresenceDatabases {
-  return {
-    entries: root.openDB({ name: 'presence', encoding: 'msgpack' }),
-    lists: root.openDB({ name: 'presence-lists', encoding: 'msgpack' }),
-    departed: root.openDB({ name: 'presence-departed', encoding: 'msgpack' }),
-    leases: root.openDB({ name: 'processes', encoding: 'msgpack' }),
-  };
-}
 
 export interface LmdbPresenceOptions {
   readonly root: RootDatabase;
@@ -89,7 +50,7 @@ export interface LmdbPresenceOptions {
 export class LmdbPresence implements PresenceBoard {
   readonly #root: RootDatabase;
   readonly #clock: Clock;
-  readonly #keeper: PresenceKeeper<Key>;
+  readonly #keeper: PresenceKeeper<SubscriberKey>;
   readonly #entries: PresenceDatabases['entries'];
   readonly #lists: PresenceDatabases['lists'];
   readonly #departed: PresenceDatabases['departed'];
@@ -104,7 +65,7 @@ export class LmdbPresence implements PresenceBoard {
     this.#lists = databases.lists;
     this.#departed = databases.departed;
     this.#leases = databases.leases;
-    const store: PresenceStore<Key> = {
+    const store: PresenceStore<SubscriberKey> = {
       atOnce: AT_ONCE,
       enter: (entries) => this.#write(() => this.#enter(entries)),
       leave: (subscribers, name) => this.#write(() => this.#leave(subscribers, name)),
@@ -173,7 +134,7 @@ export class LmdbPresence implements PresenceBoard {
   #enter(entries: readonly OwnEntry[]): Entered {
     const lived = this.#renew();
     const states = entries.map(({ subscriber, records, since, order }) => {
-      const key: Key = [this.#process, subscriber];
+      const key: SubscriberKey = [this.#process, subscriber];
       if (this.#entries.get(key) !== undefined) return 'there';
       this.#put(key, { since, order, records: JSON.stringify(records) });
       return this.#departed.get(key) === undefined ? 'new' : 'claimed';
@@ -188,9 +149,9 @@ export class LmdbPresence implements PresenceBoard {
     return lived;
   }
 
-  #leave(subscribers: readonly string[], name: string): readonly Claim<Key>[] {
+  #leave(subscribers: readonly string[], name: string): readonly Claim<SubscriberKey>[] {
     const entered = subscribers.flatMap((subscriber) => {
-      const key: Key = [this.#process, subscriber];
+      const key: SubscriberKey = [this.#process, subscriber];
       const entry = this.#entries.get(key);
       return entry === undefined ? [] : [[key, entry] as const];
     });
@@ -206,7 +167,7 @@ export class LmdbPresence implements PresenceBoard {
     });
   }
 
-  #settle(claims: readonly Claim<Key>[], name: string): readonly Claim<Key>[] {
+  #settle(claims: readonly Claim<SubscriberKey>[], name: string): readonly Claim<SubscriberKey>[] {
     return claims.flatMap(({ key, active }) => {
       const claimed = this.#departed.get(key);
       // The process that has taken over the claim settles it.
@@ -228,9 +189,9 @@ export class LmdbPresence implements PresenceBoard {
   }
 
   /** Removes subscribers of dead processes, and takes over expired claims. */
-  #claimDeparted(name: string): readonly Claim<Key>[] {
+  #claimDeparted(name: string): readonly Claim<SubscriberKey>[] {
     const now = this.#clock.now();
-    const due: [Key, Claimed][] = [];
+    const due: [SubscriberKey, ClaimedChange][] = [];
     for (const { key, value } of this.#departed.getRange()) {
       if (due.length === AT_ONCE) break;
       if (value.claimedUntil <= now) due.push([key, value]);
@@ -247,7 +208,10 @@ export class LmdbPresence implements PresenceBoard {
   }
 
   /** Claims the announcement of removed subscribers, unless another process is already announcing them. */
-  #claim(gone: readonly (readonly [Key, Entry])[], name: string): readonly Claim<Key>[] {
+  #claim(
+    gone: readonly (readonly [SubscriberKey, SubscriberEntry])[],
+    name: string,
+  ): readonly Claim<SubscriberKey>[] {
     return gone.flatMap(([key, { records }]) =>
       this.#departed.get(key) === undefined
         ? [this.#keepClaim(key, { departure: name, records })]
@@ -255,7 +219,7 @@ export class LmdbPresence implements PresenceBoard {
     );
   }
 
-  #keepClaim(key: Key, what: Omit<Claimed, 'claimedUntil'>): Claim<Key> {
+  #keepClaim(key: SubscriberKey, what: Omit<ClaimedChange, 'claimedUntil'>): Claim<SubscriberKey> {
     const { departure: name, active = false, records } = what;
     const claimedUntil = this.#clock.now() + LEASE_MS;
     this.#departed.putSync(key, { departure: name, active, records, claimedUntil });
@@ -263,27 +227,31 @@ export class LmdbPresence implements PresenceBoard {
   }
 
   /** Removes subscribers of a process, and its lease together with the last of them. */
-  #remove(process: string, most: number): readonly (readonly [Key, Entry])[] {
-    const range = { start: [process, ''] as Key, end: [process, LAST] as Key, limit: most };
+  #remove(process: string, most: number): readonly (readonly [SubscriberKey, SubscriberEntry])[] {
+    const range = {
+      start: [process, ''] as SubscriberKey,
+      end: [process, LAST] as SubscriberKey,
+      limit: most,
+    };
     const found = Array.from(this.#entries.getRange(range));
     for (const { key } of found) this.#takeOff(key);
     if (found.length < most) this.#leases.removeSync(process);
     return found.map(({ key, value }) => [key, value]);
   }
 
-  #put(key: Key, entry: Entry): void {
+  #put(key: SubscriberKey, entry: SubscriberEntry): void {
     this.#entries.putSync(key, entry);
     for (const place of placesOf(key, entry)) this.#lists.putSync(place, true);
   }
 
-  #takeOff(key: Key): void {
+  #takeOff(key: SubscriberKey): void {
     const entry = this.#entries.get(key);
     if (entry === undefined) return;
     for (const place of placesOf(key, entry)) this.#lists.removeSync(place);
     this.#entries.removeSync(key);
   }
 
-  #recordsOf(key: Key): readonly SubscriptionRecord[] {
+  #recordsOf(key: SubscriberKey): readonly SubscriptionRecord[] {
     const entry = this.#entries.get(key);
     return entry === undefined ? [] : recordsOf(entry);
   }
@@ -322,7 +290,7 @@ export class LmdbPresence implements PresenceBoard {
 /** Sorts after every subscriber's id, which is a URN. */
 const LAST = '\u{10ffff}';
 
-function placesOf([process, subscriber]: Key, entry: Entry): Place[] {
+function placesOf([process, subscriber]: SubscriberKey, entry: SubscriberEntry): ListPlace[] {
   const lists = [...matcherNames(recordsOf(entry))].map(listOf);
   return ['', ...lists].map((list) => [list, entry.since, entry.order, process, subscriber]);
 }
@@ -333,11 +301,11 @@ function listOf(name: string): string {
 }
 
 /** A key from the previous page. */
-function placeOf(after: string): Place {
-  return JSON.parse(after) as Place;
+function placeOf(after: string): ListPlace {
+  return JSON.parse(after) as ListPlace;
 }
 
-function recordsOf({ records }: Pick<Entry, 'records'>): readonly SubscriptionRecord[] {
+function recordsOf({ records }: Pick<SubscriberEntry, 'records'>): readonly SubscriptionRecord[] {
   // Written by `enter`, which gets such records.
   return JSON.parse(records) as readonly SubscriptionRecord[];
 }

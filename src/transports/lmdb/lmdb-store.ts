@@ -6,7 +6,7 @@ import type { Evicted } from '../../hub/transport.ts';
 import { HubgateError, messageOf } from '../../kernel/error.ts';
 import { LeasePool } from '../../kernel/lease.ts';
 import type { Scheduler } from '../../kernel/scheduler.ts';
-import { type PresenceDatabases, presenceDatabases } from './lmdb-presence.ts';
+import { processIsEnding, uncut } from '../../kernel/process-end.ts';
 import { checkPages } from './page-check.ts';
 
 /**
@@ -49,6 +49,50 @@ export interface Tail {
 
 /** Before there were presence events, position and id were sufficient. */
 type StoredTail = Pick<Tail, 'position' | 'eventId'> & Partial<Tail>;
+
+/** A subscriber of a process that shares the history. */
+export type SubscriberKey = [process: string, subscriber: string];
+
+/** A subscriber on the board. */
+export interface SubscriberEntry {
+  /** Milliseconds since the Unix epoch, and a number that orders entries of the same millisecond. */
+  readonly since: number;
+  readonly order: number;
+  /** JSON, so that a payload is returned exactly as it was. */
+  readonly records: string;
+}
+
+/** A change of a subscriber that is to be announced, usually its removal. */
+export interface ClaimedChange {
+  readonly departure: string;
+  readonly active?: boolean;
+  readonly records: string;
+  /** Until then, the process that has claimed the announcement publishes it. */
+  readonly claimedUntil: number;
+}
+
+/**
+ * Key of an entry in the list of a matcher, identified by its digest, or '' for the list of all subscribers;
+ * ordered by arrival.
+ */
+export type ListPlace = [
+  list: string,
+  since: number,
+  order: number,
+  process: string,
+  subscriber: string,
+];
+
+/** The databases of the presence board. */
+export interface PresenceDatabases {
+  readonly entries: Database<SubscriberEntry, SubscriberKey>;
+  /** The lists; the key contains everything. */
+  readonly lists: Database<boolean, ListPlace>;
+  /** Subscribers whose arrival or departure a process has claimed to announce. */
+  readonly departed: Database<ClaimedChange, SubscriberKey>;
+  /** Process → expiry of its lease. */
+  readonly leases: Database<number, string>;
+}
 
 /** The databases of a history. */
 interface LmdbDatabases {
@@ -160,6 +204,15 @@ function databasesOf(root: RootDatabase, file: string): LmdbDatabases {
   };
 }
 
+export function presenceDatabases(root: RootDatabase): PresenceDatabases {
+  return {
+    entries: root.openDB({ name: 'presence', encoding: 'msgpack' }),
+    lists: root.openDB({ name: 'presence-lists', encoding: 'msgpack' }),
+    departed: root.openDB({ name: 'presence-departed', encoding: 'msgpack' }),
+    leases: root.openDB({ name: 'processes', encoding: 'msgpack' }),
+  };
+}
+
 /**
  * Without presence events, each position is an update, and all positions before the first one were evicted.
  */
@@ -205,3 +258,42 @@ function openingError(path: string, cause: unknown): HubgateError {
     { cause },
   );
 }
+
+/**
+ * Runs `change` in a write transaction, and rolls it back if it throws or the commit fails. Resolves when it
+ * is committed; it is on disk when `root.flushed` has resolved. The process does not end before both.
+ *
+ * @throws any error of `change`; HubgateError `commit-failed` with the system's message, `transport-closed`
+ * at the end of the process
+ */
+export async function write<Result>(root: RootDatabase, change: () => Result): Promise<Result> {
+  if (processIsEnding()) throw new HubgateError('transport-closed', 'The process is ending');
+  // A child transaction, because lmdb-js rolls back only such a one when its callback throws.
+  const written = root.childTransaction(() => {
+    // This creates a second promise for the same commit, which nothing else would catch.
+    root.committed.then(ignore, ignore);
+    return change();
+  });
+  void uncut(async () => {
+    await written;
+    await root.flushed;
+  }).catch(ignore);
+  try {
+    return await written;
+  } catch (error) {
+    throw await reasonOf(error);
+  }
+}
+
+/** lmdb-js reports the reason of a failed commit in a promise that rejects a little later. */
+async function reasonOf(error: unknown): Promise<unknown> {
+  if (!(error instanceof Error) || !('commitError' in error)) return error;
+  try {
+    await error.commitError;
+    return error;
+  } catch (reason) {
+    return new HubgateError('commit-failed', messageOf(reason), { cause: reason });
+  }
+}
+
+function ignore(): void {}

@@ -30,8 +30,7 @@ import {
   type StoredHead,
 } from './stored-log.ts';
 import { LmdbPresence } from './lmdb-presence.ts';
-import { type LmdbStore, openLmdbStore } from './lmdb-store.ts';
-import { write } from './write-transaction.ts';
+import { type LmdbStore, openLmdbStore, write } from './lmdb-store.ts';
 
 export interface LmdbTransportOptions extends Retention {
   /** Directory of the history; created with mode 0700 if it is missing. */
