@@ -10,6 +10,7 @@ import { Readable } from 'node:stream';
 import type { BodyLease, LeasedBody, WaitLimit } from '../http/exchange.ts';
 import { freeMemory } from '../http/writable-stream.ts';
 import { HubgateError } from '../kernel/error.ts';
+import { LEAST_OWN_BYTES } from './http1-request-body.ts';
 
 /**
  * Bytes that have arrived and that the reader has not read yet, in addition to those in the connection's
@@ -110,8 +111,8 @@ export class ClientBody extends Readable implements LeasedBody {
       this.#handOn(this.#isView ? joined([chunk], chunk.length) : chunk);
       return;
     }
-    if (chunk.length >= GATHERED_BYTES && !this.#isView) {
-      // Too large to be worth a copy.
+    if (chunk.length >= LEAST_OWN_BYTES && !this.#isView) {
+      // Its memory is freed when an upstream has received it, which a copy would leave to the garbage collector.
       this.#handOnGathered();
       this.#handOn(chunk);
       return;

@@ -4,8 +4,8 @@ import { badSyntax, ChunkedReader } from '../http/http1-syntax.ts';
 /** Bytes of a body that may wait for their reader before the connection is not read any more. */
 const MAX_WAITING_BYTES = 64 * 1024;
 
-/** From this size on, a copy does not share its memory with others. */
-const LEAST_OWN_BYTES = 8 * 1024;
+/** From this size on, a piece does not share its memory with others. */
+export const LEAST_OWN_BYTES = 8 * 1024;
 
 /** The length in bytes of a body (RFC 9112 §6.3), or `chunked`. */
 export type BodyLength = number | 'chunked';

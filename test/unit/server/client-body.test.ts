@@ -22,6 +22,23 @@ describe('body of a client that sends many small chunks at once', () => {
     assert.ok(Buffer.concat(chunks).equals(sent));
   });
 
+  it('is passed on without a copy where a chunk has memory of its own, as records of TLS have', async () => {
+    const { source, body } = start();
+    const sent = [100, 16_378, 12_000, 50, 8 * 1024, 300].map((size, n) =>
+      Buffer.allocUnsafeSlow(size).fill(n),
+    );
+    const taken: Buffer[] = [];
+    body.on('data', (chunk: Buffer) => taken.push(chunk));
+    await turn();
+    for (const chunk of sent) source.write(chunk);
+    source.end();
+    await once(body, 'end');
+    assert.deepEqual(Buffer.concat(taken), Buffer.concat(sent));
+    for (const chunk of sent.filter(({ length }) => length >= 8 * 1024)) {
+      assert.ok(taken.includes(chunk), `${chunk.length} bytes`);
+    }
+  });
+
   it('is passed on in a few chunks even if ticks run between them', async () => {
     const { source, body } = start();
     let events = 0;
