@@ -10,6 +10,7 @@ import zlib from 'node:zlib';
 import { breakOff } from '../http/body-end.ts';
 import type { Handler } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';
+import { CALLS_BACK_WHEN_SENT } from '../http/body-memory.ts';
 import { compileResponseMatcher } from '../http/response-matcher.ts';
 import { negotiatedEncoding, recode } from '../http/representation.ts';
 import type { HandlerDirective } from './directive.ts';
@@ -186,6 +187,11 @@ function createZstd(level: number): Encoder | null {
     : null;
 }
 
+/** An encoder calls back when it no longer reads a chunk. */
+class CompressedBody extends Writable {
+  readonly [CALLS_BACK_WHEN_SENT] = true;
+}
+
 /** Compresses into `body`. Written data is sent in the same turn of the event loop. */
 function compressed(body: Writable, encoder: Encoder): Writable {
   let flushing: NodeJS.Immediate | undefined;
@@ -194,7 +200,7 @@ function compressed(body: Writable, encoder: Encoder): Writable {
     if (!encoder.destroyed && !encoder.writableEnded) encoder.flush();
   };
   encoder.pipe(body);
-  const plain = new Writable({
+  const plain = new CompressedBody({
     write: (chunk: Buffer, encoding, done) => {
       encoder.write(chunk, encoding, done);
       flushing ??= setImmediate(flush);

@@ -1,7 +1,7 @@
 import type { Http2Stream } from 'node:http2';
 import type { Readable, Transform, Writable } from 'node:stream';
 import { HubgateError } from '../kernel/error.ts';
-import { hasSent } from './writable-stream.ts';
+import { hasSent } from './body-memory.ts';
 
 /**
  * Response bodies are ended only in this module, because an HTTP/2 stream tolerates only one way. When Node

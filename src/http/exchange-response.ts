@@ -7,13 +7,14 @@ import { HubgateError, messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
 import type {
   BodyWrapper,
+  Exchange,
   HeadInterceptor,
   HeadTransform,
   ResponseHead,
   ResponseStream,
+  StreamListener,
 } from './exchange.ts';
 import { HeaderList } from './header-list.ts';
-import { WritableStream } from './writable-stream.ts';
 
 type TrailerReader = (trailers: HeaderList) => void;
 
@@ -260,5 +261,52 @@ class DeferredBody {
   end(trailers: HeaderList): void {
     this.#trailers = trailers;
     this.body.end();
+  }
+}
+
+/** A {@link ResponseStream} over any body: an encoded, a delayed or a discarded one. */
+export class WritableStream implements ResponseStream {
+  readonly framing = 'plain';
+  readonly #body: Writable;
+  readonly #exchange: Pick<Exchange, 'signal' | 'abort'>;
+  #closed = false;
+
+  /** `exchange` reports when the client leaves, which such a body may not notice. */
+  constructor(body: Writable, exchange: Pick<Exchange, 'signal' | 'abort'>) {
+    this.#body = body;
+    this.#exchange = exchange;
+  }
+
+  write(framed: Buffer): boolean {
+    return this.#closed || this.#body.writableEnded || this.#body.write(framed);
+  }
+
+  get bufferedBytes(): number {
+    return this.#body.writableLength;
+  }
+
+  listen(listener: StreamListener): void {
+    const body = this.#body;
+    const { signal } = this.#exchange;
+    const onClose = (): void => {
+      if (this.#closed) return;
+      this.#closed = true;
+      signal.removeEventListener('abort', onClose);
+      listener.closed();
+    };
+    body.on('drain', () => {
+      if (!this.#closed) listener.drained();
+    });
+    body.once('close', onClose);
+    signal.addEventListener('abort', onClose);
+    if (signal.aborted || body.closed || body.destroyed) queueMicrotask(onClose);
+  }
+
+  end(): void {
+    if (!this.#body.writableEnded) this.#body.end();
+  }
+
+  destroy(): void {
+    if (!this.#closed) this.#exchange.abort();
   }
 }

@@ -3,7 +3,7 @@
 // memory that they save.
 
 import type { Writable } from 'node:stream';
-import { hasSent } from '../http/writable-stream.ts';
+import { hasSent } from '../http/body-memory.ts';
 import { NARROW_READ_BYTES, upstreamReads } from './upstream-reads.ts';
 import { upstreamWrites } from './upstream-writes.ts';
 

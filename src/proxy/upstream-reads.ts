@@ -1,6 +1,6 @@
 import type { OnReadOpts, Socket } from 'node:net';
 import type { Writable } from 'node:stream';
-import { givesBack, hasSent } from '../http/writable-stream.ts';
+import { givesBack, hasSent } from '../http/body-memory.ts';
 
 /**
  * Most bytes of one read of a connection to an upstream; Node's own 64 KiB cost a sixth more of a download's
@@ -126,6 +126,11 @@ class UpstreamReads {
   /** Copies a part of a read: a small part into shared memory, a large one into a buffer that is reused. */
   take(landing: Buffer, start: number, end: number): Buffer {
     this.#hasRead = true;
+    return this.copy(landing, start, end);
+  }
+
+  /** The same for what a connection has read into other memory. */
+  copy(landing: Buffer, start: number, end: number): Buffer {
     const bytes = end - start;
     if (bytes < LEAST_REUSED_BYTES) {
       const small = Buffer.allocUnsafe(bytes);

@@ -1,9 +1,9 @@
 // A large piece of a request body has memory of its own outside of the heap, up to 64 KiB. That memory is released as
-// soon as the system has accepted the piece: http/writable-stream.ts.
+// soon as the system has accepted the piece: http/body-memory.ts.
 
 import { Socket } from 'node:net';
 import type { Readable } from 'node:stream';
-import { freeMemory, hasSent } from '../http/writable-stream.ts';
+import { freeMemory, hasSent } from '../http/body-memory.ts';
 import { codeOf } from '../kernel/error.ts';
 
 /** From this size on, the memory of a piece is worth releasing individually. */

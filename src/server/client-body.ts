@@ -4,11 +4,11 @@
 // that reads nothing, is detected here.
 //
 // The pieces of an HTTP/2 body are views of the memory into which Node has read many frames. They are copied, and
-// that memory is freed at the end of the turn: http/writable-stream.ts.
+// that memory is freed at the end of the turn: http/body-memory.ts.
 
 import { Readable } from 'node:stream';
 import type { BodyLease, LeasedBody, WaitLimit } from '../http/exchange.ts';
-import { freeMemory } from '../http/writable-stream.ts';
+import { afterTurn, sessionReads } from '../http/body-memory.ts';
 import { HubgateError } from '../kernel/error.ts';
 import { LEAST_OWN_BYTES } from './http1-request-body.ts';
 
@@ -158,80 +158,6 @@ export class ClientBody extends Readable implements LeasedBody {
     this.destroy(this.#source.errored ?? left);
   };
 }
-
-/** Tasks for the end of this turn of the event loop, with one callback for all bodies. */
-let due: (() => void)[] = [];
-
-function afterTurn(task: () => void): void {
-  if (due.push(task) === 1) setImmediate(runDue);
-}
-
-function runDue(): void {
-  const tasks = due;
-  due = [];
-  for (const task of tasks) task();
-  sessionReads.free();
-}
-
-/** Bytes of the head of an HTTP/2 frame (RFC 9113 §4.1). */
-const FRAME_HEAD_BYTES = 9;
-/** Less memory is not worth freeing individually. */
-const LEAST_FREED_BYTES = 8 * 1024;
-/** Pieces of one memory that are remembered. With more, the garbage collector frees it. */
-const MAX_PIECES = 64;
-
-/** The memory of what HTTP/2 sessions have read. */
-class SessionReads {
-  /** The ends of the pieces that have been copied, by their beginnings. */
-  readonly #pieces = new WeakMap<ArrayBuffer, Map<number, number>>();
-  /** Memory with pieces of this turn. */
-  readonly #touched = new Set<ArrayBuffer>();
-  #freedBytes = 0;
-
-  /** Bytes that were freed here and not by the garbage collector. */
-  get freedBytes(): number {
-    return this.#freedBytes;
-  }
-
-  /** Declares that a piece of a body is read, and copied by the end of the turn. */
-  copied({ buffer, byteOffset, length }: Buffer): void {
-    if (!(buffer instanceof ArrayBuffer) || buffer.byteLength < LEAST_FREED_BYTES) return;
-    if (length === 0) return;
-    let pieces = this.#pieces.get(buffer);
-    if (pieces === undefined) {
-      pieces = new Map();
-      this.#pieces.set(buffer, pieces);
-    }
-    if (pieces.size < MAX_PIECES) pieces.set(byteOffset, byteOffset + length);
-    this.#touched.add(buffer);
-  }
-
-  /** Frees what has been copied as a whole. The session has parsed all of it, because its pieces were read. */
-  free(): void {
-    for (const memory of this.#touched) {
-      if (!this.#isCopied(memory)) continue;
-      this.#freedBytes += memory.byteLength;
-      freeMemory(memory);
-    }
-    this.#touched.clear();
-  }
-
-  /**
-   * Between two pieces there is exactly the head of a frame. Anything else could be a piece that another
-   * reader has not copied yet.
-   */
-  #isCopied(memory: ArrayBuffer): boolean {
-    const pieces = this.#pieces.get(memory);
-    let end: number | undefined = 0;
-    while (end !== undefined && end < memory.byteLength) {
-      end = pieces?.get(end) ?? pieces?.get(end + FRAME_HEAD_BYTES);
-    }
-    return end === memory.byteLength;
-  }
-}
-
-/** Of all HTTP/2 sessions in this process. */
-export const sessionReads = new SessionReads();
 
 function ignore(): void {}
 

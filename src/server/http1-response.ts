@@ -7,7 +7,7 @@ import type { Socket } from 'node:net';
 import { Writable } from 'node:stream';
 import type { HeaderList } from '../http/header-list.ts';
 import { chunkHead, LAST_CHUNK } from '../http/http1-syntax.ts';
-import { CALLS_BACK_WHEN_SENT } from '../http/writable-stream.ts';
+import { CALLS_BACK_WHEN_SENT } from '../http/body-memory.ts';
 import { HubgateError } from '../kernel/error.ts';
 
 /** How a client finds the end of a body (RFC 9112 §6.3): the last is the end of the connection. */

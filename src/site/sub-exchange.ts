@@ -13,7 +13,7 @@ import type {
 import { HeaderList } from '../http/header-list.ts';
 import type { Identity } from '../http/identity.ts';
 import type { TraceContext } from '../http/trace-context.ts';
-import { WritableStream } from '../http/writable-stream.ts';
+import { WritableStream } from '../http/exchange-response.ts';
 import type { Logger } from '../kernel/log.ts';
 
 export interface SubRequest {

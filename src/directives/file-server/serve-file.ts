@@ -20,7 +20,7 @@ import type { Precompressed } from './data.ts';
 import type { IsHidden } from './hidden-names.ts';
 import type { Writable } from 'node:stream';
 import { pourInto } from '../../http/body-end.ts';
-import { givesBack } from '../../http/writable-stream.ts';
+import { givesBack } from '../../http/body-memory.ts';
 
 /** A FIFO must not block the opening. All links have already been resolved. */
 const OPEN_FLAGS = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;

@@ -7,6 +7,10 @@ import net from 'node:net';
 import { Readable, Transform } from 'node:stream';
 import { setTimeout as after } from 'node:timers/promises';
 import { describe, it } from 'node:test';
+import { createGunzip } from 'node:zlib';
+import type { HandlerContext } from '../../../src/site/handler-context.ts';
+import { encode, type EncodeConfig } from '../../../src/directives/encode.ts';
+import { sessionReads } from '../../../src/http/body-memory.ts';
 import { NARROW_MARKS } from '../../../src/proxy/body-flow.ts';
 import {
   MAX_WIDE_BODIES,
@@ -15,6 +19,7 @@ import {
   READ_BYTES,
   upstreamReads,
 } from '../../../src/proxy/upstream-reads.ts';
+import { portOf } from '../http/exchange-server.ts';
 import { origin, type Origin, proxyTo, until } from './gateway.ts';
 
 const MB = 1024 * 1024;
@@ -182,6 +187,70 @@ describe('reading from upstreams', () => {
     }
     const made = upstreamReads.made - before;
     assert.ok(made < ENOUGH, `${made} buffers made for ${LARGE_BYTES / READ_BYTES}`);
+  });
+
+  it('reuses the buffers of a download that is compressed, and mixes up no data', async () => {
+    await using upstream = await largeOrigin();
+    const match = { status: [], headers: [] };
+    const config: EncodeConfig = {
+      ...{ kind: 'encode', encodings: ['gzip'], minimumLength: 0, match },
+      ...{ gzipLevel: 1, zstdLevel: 'fastest' },
+    };
+    const gzip = encode.compile(config, {} as HandlerContext);
+    await using gateway = await proxyTo(
+      [upstream.url],
+      {},
+      { before: (exchange) => void gzip(exchange, () => {}) },
+    );
+    const before = upstreamReads.made;
+    const bodies = await Promise.all(
+      [0, 1, 2].map(async (which) => {
+        const request = http.get({
+          ...{ port: gateway.http1, host: '127.0.0.1', path: `/${which}`, agent: false },
+          headers: { 'accept-encoding': 'gzip' },
+        });
+        const [response] = (await once(request, 'response')) as [http.IncomingMessage];
+        assert.equal(response.headers['content-encoding'], 'gzip');
+        return response.pipe(createGunzip());
+      }),
+    );
+    const received = await Promise.all(bodies.map((body) => digest(body)));
+    assert.deepEqual(
+      received,
+      contents.slice(0, 3).map((bytes) => createHash('sha256').update(bytes).digest('hex')),
+    );
+    const made = upstreamReads.made - before;
+    assert.ok(made < ENOUGH, `${made} buffers made for ${(3 * LARGE_BYTES) / READ_BYTES}`);
+  });
+
+  it('frees what a session over HTTP/2 has read when it is copied, and mixes up no data', async (test) => {
+    // Node counts what waits to be written, and refuses further streams beyond 10 MB.
+    const upstream = http2.createServer({ maxSessionMemory: 1000 });
+    upstream.on('stream', (stream, { ':path': path = '' }) => {
+      stream.on('error', () => {});
+      stream.respond({ ':status': 200 });
+      stream.end(contents[Number(path.slice(1))]);
+    });
+    upstream.listen(0, '127.0.0.1');
+    await once(upstream, 'listening');
+    test.after(() => upstream.close());
+    await using gateway = await proxyTo([`h2c://127.0.0.1:${portOf(upstream)}`]);
+    const [made, freed] = [upstreamReads.made, sessionReads.freedBytes];
+    for (const { get } of WAYS) {
+      const bodies = await Promise.all([0, 1, 2, 3].map((which) => get(gateway, `/${which}`)));
+      const gone = await get(gateway, '/0');
+      gone.on('error', () => {});
+      gone.once('data', () => gone.destroy());
+      const received = await Promise.all(bodies.map((body, i) => digest(body, i === 1 ? 2 : 0)));
+      assert.deepEqual(
+        received,
+        contents.map((bytes) => createHash('sha256').update(bytes).digest('hex')),
+      );
+    }
+    const all = WAYS.length * LARGE * LARGE_BYTES;
+    const part = (sessionReads.freedBytes - freed) / all;
+    assert.ok(part > 0.8, `${part} of what was read`);
+    assert.ok(upstreamReads.made - made < all / NARROW_READ_BYTES / 4, 'reused');
   });
 
   it('overwrites no buffer that a body may still be using', async () => {

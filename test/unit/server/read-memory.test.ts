@@ -7,7 +7,7 @@ import { text } from 'node:stream/consumers';
 import { describe, it, type TestContext } from 'node:test';
 import type { Exchange } from '../../../src/http/exchange.ts';
 import { answer } from '../../../src/http/answer.ts';
-import { sessionReads } from '../../../src/server/client-body.ts';
+import { sessionReads } from '../../../src/http/body-memory.ts';
 import { type Field, FLAG, frame, FRAME, headers, RawHttp2 } from '../../support/http2-frames.ts';
 import { serveExchanges } from '../http/exchange-server.ts';
 

@@ -2,56 +2,8 @@ import { ServerResponse } from 'node:http';
 import { Socket } from 'node:net';
 import { Duplex, Writable } from 'node:stream';
 import { MessageChannel } from 'node:worker_threads';
-import type { Exchange, ResponseStream, StreamListener } from './exchange.ts';
 
-/** A {@link ResponseStream} over any body: an encoded, a delayed or a discarded one. */
-export class WritableStream implements ResponseStream {
-  readonly framing = 'plain';
-  readonly #body: Writable;
-  readonly #exchange: Pick<Exchange, 'signal' | 'abort'>;
-  #closed = false;
-
-  /** `exchange` reports when the client leaves, which such a body may not notice. */
-  constructor(body: Writable, exchange: Pick<Exchange, 'signal' | 'abort'>) {
-    this.#body = body;
-    this.#exchange = exchange;
-  }
-
-  write(framed: Buffer): boolean {
-    return this.#closed || this.#body.writableEnded || this.#body.write(framed);
-  }
-
-  get bufferedBytes(): number {
-    return this.#body.writableLength;
-  }
-
-  listen(listener: StreamListener): void {
-    const body = this.#body;
-    const { signal } = this.#exchange;
-    const onClose = (): void => {
-      if (this.#closed) return;
-      this.#closed = true;
-      signal.removeEventListener('abort', onClose);
-      listener.closed();
-    };
-    body.on('drain', () => {
-      if (!this.#closed) listener.drained();
-    });
-    body.once('close', onClose);
-    signal.addEventListener('abort', onClose);
-    if (signal.aborted || body.closed || body.destroyed) queueMicrotask(onClose);
-  }
-
-  end(): void {
-    if (!this.#body.writableEnded) this.#body.end();
-  }
-
-  destroy(): void {
-    if (!this.#closed) this.#exchange.abort();
-  }
-}
-
-/** Marks a body that calls back for each piece when the system has taken it, as sockets do. */
+/** Marks a body that calls back for each piece when nothing reads it any more, as sockets do. */
 export const CALLS_BACK_WHEN_SENT = Symbol('calls back when sent');
 
 /** What the functions of {@link countWrites} call. */
@@ -113,3 +65,85 @@ closedPort.close();
 export function freeMemory(memory: ArrayBuffer): void {
   closedPort.postMessage(null, [memory]);
 }
+
+/** Tasks for the end of this turn of the event loop, with one callback for all bodies. */
+let due: (() => void)[] = [];
+
+export function afterTurn(task: () => void): void {
+  if (due.push(task) === 1) setImmediate(runDue);
+}
+
+function runDue(): void {
+  const tasks = due;
+  due = [];
+  for (const task of tasks) task();
+  sessionReads.free();
+}
+
+/** Bytes of the head of an HTTP/2 frame (RFC 9113 §4.1). */
+const FRAME_HEAD_BYTES = 9;
+/** Less memory is not worth freeing individually. */
+const LEAST_FREED_BYTES = 8 * 1024;
+/** Pieces of one memory that are remembered. With more, the garbage collector frees it. */
+const MAX_PIECES = 64;
+
+/** The memory of what HTTP/2 sessions have read. */
+class SessionReads {
+  /** The ends of the pieces that have been copied, by their beginnings. */
+  readonly #pieces = new WeakMap<ArrayBuffer, Map<number, number>>();
+  /** Memory with pieces of this turn. */
+  readonly #touched = new Set<ArrayBuffer>();
+  #freedBytes = 0;
+
+  /** Bytes that were freed here and not by the garbage collector. */
+  get freedBytes(): number {
+    return this.#freedBytes;
+  }
+
+  /**
+   * Declares that a piece of a body is read, and copied by the end of the turn.
+   *
+   * @returns whether its memory is worth that
+   */
+  copied({ buffer, byteOffset, length }: Buffer): boolean {
+    if (!(buffer instanceof ArrayBuffer) || buffer.byteLength < LEAST_FREED_BYTES) return false;
+    if (length === 0) return false;
+    if (this.#touched.size === 0) afterTurn(nothing);
+    let pieces = this.#pieces.get(buffer);
+    if (pieces === undefined) {
+      pieces = new Map();
+      this.#pieces.set(buffer, pieces);
+    }
+    if (pieces.size < MAX_PIECES) pieces.set(byteOffset, byteOffset + length);
+    this.#touched.add(buffer);
+    return true;
+  }
+
+  /** Frees what has been copied as a whole. The session has parsed all of it, because its pieces were read. */
+  free(): void {
+    for (const memory of this.#touched) {
+      if (!this.#isCopied(memory)) continue;
+      this.#freedBytes += memory.byteLength;
+      freeMemory(memory);
+    }
+    this.#touched.clear();
+  }
+
+  /**
+   * Between two pieces there is exactly the head of a frame. Anything else could be a piece that another
+   * reader has not copied yet.
+   */
+  #isCopied(memory: ArrayBuffer): boolean {
+    const pieces = this.#pieces.get(memory);
+    let end: number | undefined = 0;
+    while (end !== undefined && end < memory.byteLength) {
+      end = pieces?.get(end) ?? pieces?.get(end + FRAME_HEAD_BYTES);
+    }
+    return end === memory.byteLength;
+  }
+}
+
+/** Of all HTTP/2 sessions in this process. */
+export const sessionReads = new SessionReads();
+
+function nothing(): void {}
