@@ -3,9 +3,8 @@
 // memory that they save.
 
 import type { Writable } from 'node:stream';
-import { hasSent } from '../http/body-memory.ts';
+import { bufferPool } from '../http/buffer-pool.ts';
 import { NARROW_READ_BYTES, upstreamReads } from './upstream-reads.ts';
-import { upstreamWrites } from './upstream-writes.ts';
 
 /** Thresholds in bytes for pausing and resuming a source. */
 interface Marks {
@@ -69,14 +68,12 @@ export class Flow {
     return this.#isHeld;
   }
 
-  /** @param whole the memory of which the chunk is the last part, and which nothing reads after the write */
-  write(chunk: Buffer, whole: Buffer | null = null): void {
+  /** Nothing else may read the chunk afterwards. */
+  write(chunk: Buffer): void {
     this.#waiting += chunk.length;
     if (!this.#isClosed) upstreamReads.wait(chunk.length);
-    upstreamReads.pass(chunk, this.#body, (error) => {
-      this.#took(chunk.length);
-      if (whole !== null && hasSent(this.#body, error)) upstreamWrites.release(whole);
-    });
+    const { length } = chunk;
+    bufferPool.pass(chunk, this.#body, () => this.#took(length));
     const limits = marks();
     if (this.#isHeld || this.#waiting <= limits.high) return;
     // The system has accepted all of it and will report that soon. With wide marks, it may be too much.

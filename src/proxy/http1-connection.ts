@@ -3,14 +3,15 @@
 
 import { connect as connectPlain, type Socket } from 'node:net';
 import { connect as connectTls, type SecureContext } from 'node:tls';
+import { bufferPool, LEAST_POOLED_BYTES } from '../http/buffer-pool.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import { badSyntax, ChunkedReader, tooLarge } from '../http/http1-syntax.ts';
 import { MAX_HEAD_BYTES } from './forwarding.ts';
 import { type ReceivedHead, readResponseHead, refuseBadBeginning } from './http1-head.ts';
 import { broken } from './request-lifecycle.ts';
 import { type DialTarget, tlsOptions } from './upgrade-request.ts';
-import { LEAST_REUSED_BYTES, upstreamReads, WRITE_BUFFER_BYTES } from './upstream-reads.ts';
-import { readAfterFailedWrites, upstreamWrites } from './upstream-writes.ts';
+import { upstreamReads, WRITE_BUFFER_BYTES } from './upstream-reads.ts';
+import { gatherWrites, readAfterFailedWrites } from './upstream-writes.ts';
 
 /** Bytes of a read that are converted to text first. Few heads are longer. */
 const USUAL_HEAD_BYTES = 512;
@@ -105,7 +106,7 @@ export class Http1Connection {
     if (secureContext === null) {
       const socket = connectPlain({ ...place, ...reading, noDelay: true }, ready);
       socket.setKeepAlive(true, PROBE_DELAY_MS);
-      upstreamWrites.watch(socket);
+      gatherWrites(socket);
       return socket;
     }
     const options = {
@@ -124,11 +125,6 @@ export class Http1Connection {
       this.#owner.session = next;
     });
     return socket;
-  }
-
-  /** Whether written memory is not copied. TLS copies it. */
-  get isPlain(): boolean {
-    return this.#owner.target.address.protocol === 'http:';
   }
 
   get isUsable(): boolean {
@@ -152,6 +148,12 @@ export class Http1Connection {
     return typeof bytes === 'string'
       ? this.#socket.write(bytes, 'latin1')
       : this.#socket.write(bytes);
+  }
+
+  /** Writes a piece of a body, which nothing else may read afterwards, and returns the same as {@link write}. */
+  pass(piece: Buffer): boolean {
+    this.#hasWritten = true;
+    return bufferPool.pass(piece, this.#socket);
   }
 
   /** What is written until {@link uncork} is sent together. */
@@ -263,7 +265,7 @@ export class Http1Connection {
     this.#isPersistent = head.isPersistent;
     this.#idleMs = head.idleMs;
     const { framing, length } = head;
-    const isShort = framing === 'length' && length < LEAST_REUSED_BYTES && length <= bytes - start;
+    const isShort = framing === 'length' && length < LEAST_POOLED_BYTES && length <= bytes - start;
     if (framing === 'none' || isShort) {
       const end = start + length;
       const body = length === 0 ? null : upstreamReads.take(landing, start, end);
@@ -277,7 +279,7 @@ export class Http1Connection {
     const rest = start < bytes ? upstreamReads.take(landing, start, bytes) : null;
     if (framing === 'chunks') {
       this.#chunks = new ChunkedReader(MAX_HEAD_BYTES);
-      if (rest !== null && rest.length < LEAST_REUSED_BYTES) {
+      if (rest !== null && rest.length < LEAST_POOLED_BYTES) {
         this.#receiveChunks(receiver, head, this.#chunks, rest);
         return;
       }
@@ -329,7 +331,7 @@ export class Http1Connection {
       default:
         receiver.onData(bytes);
     }
-    upstreamReads.passedOn(bytes);
+    bufferPool.passedOn(bytes);
   }
 
   #passChunks(receiver: Http1Receiver, bytes: Buffer): void {

@@ -6,7 +6,6 @@ import { CONTINUE_WAIT_MS, type ForwardRequest } from './forwarding.ts';
 import type { Http1Connection } from './http1-connection.ts';
 import { emptyBodyField } from './http1-head.ts';
 import { permittedTrailers } from './trailers.ts';
-import { upstreamWrites } from './upstream-writes.ts';
 
 /** The listener for the course of an upload. */
 export interface UploadListener {
@@ -85,7 +84,6 @@ export class Http1Upload {
     this.#state = 'sending';
     this.#stopWaiting();
     const body = this.#body;
-    if (this.#connection.isPlain) upstreamWrites.own(body);
     body.on('error', (error) => this.#fail(error));
     body.on('data', (piece: Buffer) => this.#send(piece));
     body.once('end', () => this.#end());
@@ -122,7 +120,7 @@ export class Http1Upload {
     if (this.#left === null) {
       this.#sendHead();
       connection.write(chunkHead(piece.length));
-      connection.write(piece);
+      connection.pass(piece);
       accepts = connection.write('\r\n');
     } else {
       if (piece.length > this.#left) {
@@ -131,7 +129,7 @@ export class Http1Upload {
       }
       this.#sendHead();
       this.#left -= piece.length;
-      accepts = connection.write(piece);
+      accepts = connection.pass(piece);
     }
     connection.uncork();
     if (accepts || this.#isHeld) return;

@@ -4,6 +4,7 @@
 import { type ClientHttp2Stream, constants, type OutgoingHttpHeaders } from 'node:http2';
 import type { Readable } from 'node:stream';
 import { sessionReads } from '../http/body-memory.ts';
+import { bufferPool } from '../http/buffer-pool.ts';
 import { HeaderList } from '../http/header-list.ts';
 import { http2Fields } from '../http/http2-fields.ts';
 import { HubgateError } from '../kernel/error.ts';
@@ -13,7 +14,6 @@ import { ForwardError } from './forward-error.ts';
 import type { Http2Session } from './http2-session.ts';
 import { permittedTrailers } from './trailers.ts';
 import type { DialTarget } from './upgrade-request.ts';
-import { upstreamReads } from './upstream-reads.ts';
 
 /**
  * Exchanges one request over a stream of a session (RFC 9113 §8.1). Resolves when the response is complete;
@@ -194,7 +194,7 @@ class Http2Exchange {
     };
     stream.on('data', (chunk: Buffer) => {
       this.#session.heard();
-      const piece = sessionReads.copied(chunk) ? upstreamReads.copy(chunk, 0, chunk.length) : chunk;
+      const piece = sessionReads.copied(chunk) ? bufferPool.copy(chunk, 0, chunk.length) : chunk;
       this.#lifecycle.pass(piece, body, source, readTimeoutMs);
     });
     stream.once('end', () => {

@@ -106,14 +106,13 @@ export class RequestLifecycle {
 
   /**
    * Writes the request body to an upstream, with back-pressure. While the upstream accepts no more, it may
-   * respond instead: `held` begins the wait for that. `write` writes a chunk. Afterwards, the memory of the
-   * chunk is released.
+   * respond instead: `held` begins the wait for that. `write` writes a chunk.
    */
   send(
     body: Readable,
     outgoing: Writable,
     held: () => void,
-    write: (chunk: Buffer, flow: BodyFlow) => void = (chunk, to) => to.write(chunk, chunk),
+    write: (chunk: Buffer, flow: BodyFlow) => void = (chunk, to) => to.write(chunk),
   ): void {
     body.on('error', (error) => this.fail(error));
     const flow = this.#begun(

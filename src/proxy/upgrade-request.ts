@@ -9,7 +9,7 @@ import type { UpstreamAddress } from './address.ts';
 import { BodyFlow, Flow, type FlowListener } from './body-flow.ts';
 import type { ForwardSink, RequestingClient, TransportSettings } from './forwarding.ts';
 import { ForwardError, type ForwardPhase } from './forward-error.ts';
-import { upstreamWrites } from './upstream-writes.ts';
+import { gatherWrites } from './upstream-writes.ts';
 
 /**
  * Silence after which the system probes whether a peer is still alive; a dead one is detected within 40 s.
@@ -155,7 +155,7 @@ function ignore(): void {}
  * @param from what is read of the client, and `to` what is written to it
  */
 export function passBoth({ from, to }: { from: Duplex; to: Writable }, upstream: Duplex): void {
-  if (upstream instanceof Socket) upstreamWrites.watch(upstream);
+  if (upstream instanceof Socket) gatherWrites(upstream);
   const [down, up] = [new Flow(to, upstream, NOBODY), new Flow(upstream, from, NOBODY)];
   upstream.on('data', (chunk: Buffer) => {
     if (to.writable) down.write(chunk);

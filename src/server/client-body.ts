@@ -9,8 +9,8 @@
 import { Readable } from 'node:stream';
 import type { BodyLease, LeasedBody, WaitLimit } from '../http/exchange.ts';
 import { afterTurn, sessionReads } from '../http/body-memory.ts';
+import { bufferPool, LEAST_POOLED_BYTES } from '../http/buffer-pool.ts';
 import { HubgateError } from '../kernel/error.ts';
-import { LEAST_OWN_BYTES } from './http1-request-body.ts';
 
 /**
  * Bytes that have arrived and that the reader has not read yet, in addition to those in the connection's
@@ -108,11 +108,10 @@ export class ClientBody extends Readable implements LeasedBody {
       this.#isGathering = true;
       // Not `process.nextTick`: Node runs its callbacks between the chunks of one packet.
       afterTurn(this.#onTurn);
-      this.#handOn(this.#isView ? joined([chunk], chunk.length) : chunk);
+      this.#handOn(this.#isView ? bufferPool.copy(chunk, 0, chunk.length) : chunk);
       return;
     }
-    if (chunk.length >= LEAST_OWN_BYTES && !this.#isView) {
-      // Its memory is freed when an upstream has received it, which a copy would leave to the garbage collector.
+    if (chunk.length >= LEAST_POOLED_BYTES && !this.#isView) {
       this.#handOnGathered();
       this.#handOn(chunk);
       return;
@@ -137,7 +136,7 @@ export class ClientBody extends Readable implements LeasedBody {
 
   #handOnGathered(): void {
     if (this.#gathered.length === 0 || this.destroyed) return;
-    const bytes = joined(this.#gathered, this.#gatheredBytes);
+    const bytes = bufferPool.join(this.#gathered, this.#gatheredBytes);
     this.#gathered = [];
     this.#gatheredBytes = 0;
     this.#handOn(bytes);
@@ -160,14 +159,6 @@ export class ClientBody extends Readable implements LeasedBody {
 }
 
 function ignore(): void {}
-
-/** A copy in memory of its own, which can be freed individually; `Buffer.concat` may take it from a pool. */
-function joined(chunks: readonly Buffer[], length: number): Buffer {
-  const bytes = Buffer.allocUnsafeSlow(length);
-  let end = 0;
-  for (const chunk of chunks) end += chunk.copy(bytes, end);
-  return bytes;
-}
 
 /**
  * Measures waits that begin and end with every piece of a body. There is one timer, whose deadline is checked

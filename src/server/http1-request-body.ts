@@ -1,11 +1,9 @@
 import { Readable } from 'node:stream';
+import { bufferPool } from '../http/buffer-pool.ts';
 import { badSyntax, ChunkedReader } from '../http/http1-syntax.ts';
 
 /** Bytes of a body that may wait for their reader before the connection is not read any more. */
 const MAX_WAITING_BYTES = 64 * 1024;
-
-/** From this size on, a piece does not share its memory with others. */
-export const LEAST_OWN_BYTES = 8 * 1024;
 
 /** The length in bytes of a body (RFC 9112 §6.3), or `chunked`. */
 export type BodyLength = number | 'chunked';
@@ -121,12 +119,7 @@ export class Http1RequestBody extends Readable {
 
   #pass(pieces: readonly Buffer[], bytes: number): void {
     if (this.#isDropped || bytes === 0) return;
-    // Large copies have memory of their own, which is freed when an upstream has received them.
-    const copy =
-      bytes < LEAST_OWN_BYTES ? Buffer.allocUnsafe(bytes) : Buffer.allocUnsafeSlow(bytes);
-    let end = 0;
-    for (const piece of pieces) end += piece.copy(copy, end);
-    this.#isWanted = this.push(copy);
+    this.#isWanted = this.push(bufferPool.join(pieces, bytes));
   }
 }
 

@@ -3,6 +3,7 @@
 
 import { connect, type Socket } from 'node:net';
 import type { Readable, Writable } from 'node:stream';
+import { bufferPool } from '../../http/buffer-pool.ts';
 import { HttpError } from '../../http/errors.ts';
 import { HeaderList } from '../../http/header-list.ts';
 import type { Clock } from '../../kernel/clock.ts';
@@ -155,9 +156,9 @@ class FastcgiExchange {
       socket.cork();
       for (const part of recordContents(chunk)) {
         socket.write(recordHeader(RECORD.stdin, part.length));
-        const isLast = part.byteOffset + part.length === chunk.byteOffset + chunk.length;
-        flow.write(part, isLast ? chunk : null);
+        flow.write(part);
       }
+      bufferPool.passedOn(chunk);
       socket.uncork();
     });
     body.once('end', () => {

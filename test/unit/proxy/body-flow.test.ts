@@ -7,6 +7,7 @@ import net from 'node:net';
 import { Readable, Writable } from 'node:stream';
 import { after, before, describe, it, mock, type TestContext } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
+import { bufferPool } from '../../../src/http/buffer-pool.ts';
 import { BodyFlow, WIDE_MARKS } from '../../../src/proxy/body-flow.ts';
 import {
   MAX_WIDE_BODIES,
@@ -67,7 +68,7 @@ async function cutStream(
 
 describe('the flow of a body', () => {
   it('keeps the memory of a piece when its stream is destroyed, for which Node may report success while it still sends', async (test) => {
-    const piece = Buffer.allocUnsafeSlow(CUT_BYTES);
+    const piece = bufferPool.copy(Buffer.alloc(CUT_BYTES), 0, CUT_BYTES);
     const nothing = (): void => {};
     let reportTaken: () => void = () => {};
     const taken = new Promise<void>((resolve) => {
@@ -83,15 +84,13 @@ describe('the flow of a body', () => {
           }),
       });
       const source = { pause: nothing, resume: nothing };
-      new BodyFlow(body, source, { held: nothing, taken: nothing, freed: nothing }).write(
-        piece,
-        piece,
-      );
+      new BodyFlow(body, source, { held: nothing, taken: nothing, freed: nothing }).write(piece);
     });
     stream.destroy();
     await once(stream, 'close');
     await taken;
     assert.equal(piece.buffer.byteLength, CUT_BYTES);
+    assert.notEqual(bufferPool.copy(piece, 0, CUT_BYTES).buffer, piece.buffer, 'used again');
   });
 
   it('pauses its source above the high mark and resumes it below the low mark', () => {

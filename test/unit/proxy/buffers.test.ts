@@ -64,6 +64,30 @@ describe('request_buffers', () => {
     assert.deepEqual([response.statusCode, await text(response)], [200, 'body']);
   });
 
+  it('gives a large complete body to the next upstream after the first one has read it', async () => {
+    await using app = await origin(echo);
+    await using broken = await origin((request) => {
+      request.resume();
+      request.once('end', () => request.socket.destroy());
+    });
+    const overrides: Overrides = {
+      requestBuffers: 64 * KIB,
+      loadBalancing: {
+        ...{ policy: { kind: 'first' }, tryDurationMs: 5_000, tryIntervalMs: 10 },
+        ...{ retries: null, retryMatch: null },
+      },
+    };
+    await using gateway = await proxyTo([broken.url, app.url], overrides, {
+      mayRetry: () => Promise.resolve(true),
+    });
+    const body = Buffer.alloc(40 * KIB, 'abcdefghij').toString();
+    const request = upload(gateway, { 'Transfer-Encoding': 'chunked' });
+    request.end(body);
+    const [response] = (await once(request, 'response')) as [http.IncomingMessage];
+    assert.equal(response.statusCode, 200);
+    assert.ok((await text(response)) === body);
+  });
+
   it('asks no upstream for a client that leaves before', async () => {
     let asked = 0;
     await using app = await origin((_request, response) => {

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
+import { bufferPool } from '../../../src/http/buffer-pool.ts';
 import { READ_BYTES, upstreamReads } from '../../../src/proxy/upstream-reads.ts';
 import { openTunnel, tunnelOrigin, useEnd } from '../../support/raw-tunnel.ts';
 import { proxyTo } from './gateway.ts';
@@ -27,7 +28,7 @@ describe('the memory of a tunnel', () => {
       });
       await using gateway = await proxyTo([upstream.url]);
       const port = isHttp2 ? gateway.http2 : gateway.http1;
-      const before = upstreamReads.made;
+      const before = bufferPool.made;
       let [reads, copied] = [0, 0];
       const { copy } = Buffer.prototype;
       const counting = test.mock.method(
@@ -54,7 +55,7 @@ describe('the memory of a tunnel', () => {
       assert.ok(copied <= MAX_COPIED * passed, `${copied} bytes copied of ${passed}`);
       const perMb = reads / (passed / MB);
       assert.ok(perMb <= MAX_READS_PER_MB, `${perMb} reads for each MB`);
-      const made = upstreamReads.made - before;
+      const made = bufferPool.made - before;
       assert.ok(made <= ENOUGH, `${made} buffers made for ${passed / READ_BYTES}`);
       assert.equal(upstreamReads.waiting, 0);
     });

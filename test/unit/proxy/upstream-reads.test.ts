@@ -11,6 +11,7 @@ import { createGunzip } from 'node:zlib';
 import type { HandlerContext } from '../../../src/site/handler-context.ts';
 import { encode, type EncodeConfig } from '../../../src/directives/encode.ts';
 import { sessionReads } from '../../../src/http/body-memory.ts';
+import { bufferPool } from '../../../src/http/buffer-pool.ts';
 import { NARROW_MARKS } from '../../../src/proxy/body-flow.ts';
 import {
   MAX_WIDE_BODIES,
@@ -107,7 +108,7 @@ describe('reading from upstreams', () => {
     it(`reuses the buffers of a download, and mixes up no data, over ${name}`, async () => {
       await using upstream = await largeOrigin();
       await using gateway = await proxyTo([upstream.url]);
-      const before = upstreamReads.made;
+      const before = bufferPool.made;
       for (let round = 0; round < 2; round += 1) {
         const bodies = await Promise.all([0, 1, 2, 3].map((which) => get(gateway, `/${which}`)));
         // One leaves in the middle, one reads slowly.
@@ -120,7 +121,7 @@ describe('reading from upstreams', () => {
           contents.map((bytes) => createHash('sha256').update(bytes).digest('hex')),
         );
       }
-      const made = upstreamReads.made - before;
+      const made = bufferPool.made - before;
       assert.ok(
         made < ENOUGH,
         `${made} buffers made for ${(2 * LARGE * LARGE_BYTES) / READ_BYTES}`,
@@ -163,7 +164,7 @@ describe('reading from upstreams', () => {
     await using upstream = await largeOrigin();
     await using gateway = await proxyTo([upstream.url]);
     const digests = contents.map((bytes) => createHash('sha256').update(bytes).digest('hex'));
-    const before = upstreamReads.made;
+    const before = bufferPool.made;
     for (const { get } of WAYS) {
       const gone = await get(gateway, '/0/chunks');
       gone.on('error', () => {});
@@ -172,20 +173,20 @@ describe('reading from upstreams', () => {
       const received = await Promise.all(bodies.map((body, i) => digest(body, i === 1 ? 2 : 0)));
       assert.deepEqual(received, digests.slice(0, 3));
     }
-    const made = upstreamReads.made - before;
+    const made = bufferPool.made - before;
     assert.ok(made < ENOUGH, `${made} buffers made for ${(6 * LARGE_BYTES) / READ_BYTES}`);
   });
 
   it('reuses the buffers of a download without a length too', async () => {
     await using upstream = await largeOrigin();
     await using gateway = await proxyTo([upstream.url]);
-    const before = upstreamReads.made;
+    const before = bufferPool.made;
     for (const { get } of WAYS) {
       const body = await get(gateway, '/1/unknown');
       const [, bytes = Buffer.alloc(0)] = contents;
       assert.equal(await digest(body), createHash('sha256').update(bytes).digest('hex'));
     }
-    const made = upstreamReads.made - before;
+    const made = bufferPool.made - before;
     assert.ok(made < ENOUGH, `${made} buffers made for ${LARGE_BYTES / READ_BYTES}`);
   });
 
@@ -202,7 +203,7 @@ describe('reading from upstreams', () => {
       {},
       { before: (exchange) => void gzip(exchange, () => {}) },
     );
-    const before = upstreamReads.made;
+    const before = bufferPool.made;
     const bodies = await Promise.all(
       [0, 1, 2].map(async (which) => {
         const request = http.get({
@@ -219,7 +220,7 @@ describe('reading from upstreams', () => {
       received,
       contents.slice(0, 3).map((bytes) => createHash('sha256').update(bytes).digest('hex')),
     );
-    const made = upstreamReads.made - before;
+    const made = bufferPool.made - before;
     assert.ok(made < ENOUGH, `${made} buffers made for ${(3 * LARGE_BYTES) / READ_BYTES}`);
   });
 
@@ -235,7 +236,7 @@ describe('reading from upstreams', () => {
     await once(upstream, 'listening');
     test.after(() => upstream.close());
     await using gateway = await proxyTo([`h2c://127.0.0.1:${portOf(upstream)}`]);
-    const [made, freed] = [upstreamReads.made, sessionReads.freedBytes];
+    const [made, freed] = [bufferPool.made, sessionReads.freedBytes];
     for (const { get } of WAYS) {
       const bodies = await Promise.all([0, 1, 2, 3].map((which) => get(gateway, `/${which}`)));
       const gone = await get(gateway, '/0');
@@ -250,7 +251,7 @@ describe('reading from upstreams', () => {
     const all = WAYS.length * LARGE * LARGE_BYTES;
     const part = (sessionReads.freedBytes - freed) / all;
     assert.ok(part > 0.8, `${part} of what was read`);
-    assert.ok(upstreamReads.made - made < all / NARROW_READ_BYTES / 4, 'reused');
+    assert.ok(bufferPool.made - made < all / NARROW_READ_BYTES / 4, 'reused');
   });
 
   it('overwrites no buffer that a body may still be using', async () => {
@@ -330,9 +331,9 @@ describe('reading from upstreams', () => {
   it('allocates no large buffer for small responses', async () => {
     await using upstream = await largeOrigin();
     await using gateway = await proxyTo([upstream.url]);
-    const before = upstreamReads.made;
+    const before = bufferPool.made;
     const [h1] = WAYS;
     for (let i = 0; i < 50; i += 1) await h1?.get(gateway, '/small').then((body) => digest(body));
-    assert.equal(upstreamReads.made, before);
+    assert.equal(bufferPool.made, before);
   });
 });
