@@ -12,15 +12,16 @@ import type { UpstreamAddress } from '../address.ts';
 import { broken, clientLeft, RequestLifecycle } from '../request-lifecycle.ts';
 import { exchangeFailure } from '../forward-error.ts';
 import type { ForwardSink, RequestingClient, TransportSettings } from '../forwarding.ts';
+import { upstreamReads } from '../upstream-reads.ts';
 import {
   beginRequest,
   encodedPairs,
   endOfStream,
-  type FastcgiRecord,
   HeadReader,
   RECORD,
   recordContents,
   recordHeader,
+  type RecordPart,
   RecordReader,
   streamRecords,
 } from './records.ts';
@@ -102,7 +103,7 @@ class FastcgiExchange {
   /** Bytes of the response body that are still expected; null if its length is not known. */
   #left: number | null = null;
   #isBodiless = false;
-  #stderr = '';
+  #stderr: Buffer = Buffer.alloc(0);
 
   constructor(
     target: FastcgiTarget,
@@ -126,7 +127,8 @@ class FastcgiExchange {
     const { address, settings } = this.#target;
     lifecycle.limit(settings.dialTimeoutMs, 'no connection');
     const { socketPath, hostname, port } = address;
-    const socket = connect(socketPath === null ? { host: hostname, port } : { path: socketPath });
+    const place = socketPath === null ? { host: hostname, port } : { path: socketPath };
+    const socket = connect({ ...place, ...upstreamReads.socketOptions });
     this.#socket = socket;
     socket.setNoDelay(true);
     socket.once('connect', () => lifecycle.guard(() => this.#send(socket, parameters, body)));
@@ -178,18 +180,20 @@ class FastcgiExchange {
       if (this.#lifecycle.settled) return;
       this.#take(record);
     }
+    bufferPool.passedOn(chunk);
     if (this.#lifecycle.phase === 'responding' && this.#socket?.isPaused() === false) {
       this.#lifecycle.awaitBody(this.#target.settings.readTimeoutMs);
     }
   }
 
-  #take({ type, content }: FastcgiRecord): void {
+  #take({ type, content }: RecordPart): void {
     switch (type) {
       case RECORD.stdout:
-        if (content.length > 0) this.#takeOutput(content);
+        this.#takeOutput(content);
         return;
       case RECORD.stderr:
-        if (this.#stderr.length < MAX_STDERR_BYTES) this.#stderr += content.toString('utf8');
+        if (this.#stderr.length >= MAX_STDERR_BYTES) return;
+        this.#stderr = Buffer.concat([this.#stderr, content]);
         return;
       case RECORD.endRequest:
         this.#end(content[4] ?? 0);
@@ -243,7 +247,7 @@ class FastcgiExchange {
 
   #close(): void {
     this.#socket?.destroy();
-    const said = this.#stderr.slice(0, MAX_STDERR_BYTES).trim();
+    const said = this.#stderr.toString('utf8', 0, MAX_STDERR_BYTES).trim();
     if (said !== '') this.#request.log.warn('the script complains', { stderr: said });
   }
 }

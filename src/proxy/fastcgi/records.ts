@@ -16,10 +16,14 @@ export const RECORD = {
 /** There is one request per connection, so one number is sufficient. */
 const REQUEST_ID = 1;
 const HEADER_BYTES = 8;
+/** Content of the record that ends a request (§5.5). */
+const ENDING_BYTES = 8;
+const NOTHING = Buffer.alloc(0);
 /** Longest content of one record; its length has 16 bits. */
 const MAX_CONTENT = 65_528;
 
-export interface FastcgiRecord {
+/** A part of the content of a record; the record that ends a request is always one part. */
+export interface RecordPart {
   readonly type: number;
   readonly content: Buffer;
 }
@@ -74,25 +78,61 @@ function length(bytes: number): Buffer {
   return long;
 }
 
-/** Reads records from the chunks of a connection. It stores at most one incomplete record. */
+/**
+ * Reads records from the chunks of a connection. The content of streams is passed on as it arrives, in parts of the
+ * chunk that is read.
+ */
 export class RecordReader {
-  #rest: Buffer = Buffer.alloc(0);
+  readonly #header = Buffer.alloc(HEADER_BYTES);
+  #headerBytes = 0;
+  /** Bytes of the record that have not arrived. */
+  #contentLeft = 0;
+  #paddingLeft = 0;
+  /** What has arrived of the record that ends the request. */
+  #ending: Buffer = NOTHING;
 
   /** @throws HubgateError `upstream-broken` for anything that is not a record of this request */
-  *read(chunk: Buffer): Generator<FastcgiRecord> {
-    let bytes = this.#rest.length === 0 ? chunk : Buffer.concat([this.#rest, chunk]);
-    while (bytes.length >= HEADER_BYTES) {
-      const [version, type = 0] = bytes;
-      if (version !== 1 || bytes.readUInt16BE(2) !== REQUEST_ID) {
-        throw new HubgateError('upstream-broken', 'The upstream does not speak FastCGI');
+  *read(chunk: Buffer): Generator<RecordPart> {
+    let at = 0;
+    while (at < chunk.length) {
+      if (this.#headerBytes < HEADER_BYTES) {
+        at = this.#readHeader(chunk, at);
+        continue;
       }
-      const end = HEADER_BYTES + bytes.readUInt16BE(4);
-      const next = end + (bytes[6] ?? 0);
-      if (bytes.length < next) break;
-      yield { type, content: bytes.subarray(HEADER_BYTES, end) };
-      bytes = bytes.subarray(next);
+      const end = Math.min(chunk.length, at + this.#contentLeft);
+      const part = this.#take(chunk.subarray(at, end));
+      if (part !== null) yield part;
+      const next = Math.min(chunk.length, end + (this.#contentLeft > 0 ? 0 : this.#paddingLeft));
+      this.#paddingLeft -= next - end;
+      at = next;
+      if (this.#contentLeft === 0 && this.#paddingLeft === 0) this.#headerBytes = 0;
     }
-    this.#rest = bytes;
+  }
+
+  /** Returns the position behind what it reads of the header. */
+  #readHeader(chunk: Buffer, start: number): number {
+    const header = this.#header;
+    const copied = chunk.copy(header, this.#headerBytes, start);
+    this.#headerBytes += copied;
+    if (this.#headerBytes < HEADER_BYTES) return start + copied;
+    if (header[0] !== 1 || header.readUInt16BE(2) !== REQUEST_ID) {
+      throw new HubgateError('upstream-broken', 'The upstream does not speak FastCGI');
+    }
+    this.#contentLeft = header.readUInt16BE(4);
+    if (header[1] === RECORD.endRequest && this.#contentLeft !== ENDING_BYTES) {
+      throw new HubgateError('upstream-broken', 'The upstream ends the request with a bad record');
+    }
+    this.#paddingLeft = header[6] ?? 0;
+    if (this.#contentLeft === 0 && this.#paddingLeft === 0) this.#headerBytes = 0;
+    return start + copied;
+  }
+
+  #take(content: Buffer): RecordPart | null {
+    const type = this.#header[1] ?? 0;
+    this.#contentLeft -= content.length;
+    if (type !== RECORD.endRequest) return content.length === 0 ? null : { type, content };
+    this.#ending = Buffer.concat([this.#ending, content]);
+    return this.#contentLeft > 0 ? null : { type, content: this.#ending };
   }
 }
 

@@ -3,6 +3,7 @@ import { describe, it } from 'node:test';
 import { HeaderList } from '../../../src/http/header-list.ts';
 import { scriptOf, scriptParameters } from '../../../src/proxy/fastcgi/parameters.ts';
 import {
+  endOfStream,
   HeadReader,
   RECORD,
   RecordReader,
@@ -66,15 +67,26 @@ describe('parameters of a script (RFC 3875 §4.1)', () => {
 describe('FastCGI records (§3.3)', () => {
   it('are read completely however they are split into chunks', () => {
     const content = Buffer.alloc(150_000, 'abc');
-    const bytes = streamRecords(RECORD.stdout, content);
-    for (const size of [1, 7, 8, 65_536, bytes.length]) {
+    const padded = Buffer.from([1, RECORD.stderr, 0, 1, 0, 3, 5, 0, ...Buffer.from('odd-----')]);
+    const onlyPadding = Buffer.from([1, RECORD.stdout, 0, 1, 0, 0, 2, 0, 0, 0]);
+    const ending = Buffer.from([1, RECORD.endRequest, 0, 1, 0, 8, 0, 0, 0, 0, 0, 7, 3, 0, 0, 0]);
+    const bytes = Buffer.concat([
+      ...[padded, streamRecords(RECORD.stdout, content), onlyPadding],
+      ...[endOfStream(RECORD.stdout), padded, ending],
+    ]);
+    for (const size of [1, 7, 8, 9, 65_536, bytes.length]) {
       const reader = new RecordReader();
-      const parts: Buffer[] = [];
+      const parts = new Map<number, Buffer[]>();
       for (let at = 0; at < bytes.length; at += size) {
-        for (const record of reader.read(bytes.subarray(at, at + size))) parts.push(record.content);
-        if (size === 1 && at > 20) break;
+        for (const part of reader.read(bytes.subarray(at, at + size))) {
+          parts.set(part.type, [...(size === 1 ? [] : (parts.get(part.type) ?? [])), part.content]);
+        }
       }
-      if (size > 1) assert.equal(Buffer.concat(parts).equals(content), true, String(size));
+      const [last] = parts.get(RECORD.endRequest) ?? [];
+      assert.deepEqual(last, ending.subarray(8));
+      if (size === 1) continue;
+      assert.ok(Buffer.concat(parts.get(RECORD.stdout) ?? []).equals(content), String(size));
+      assert.equal(Buffer.concat(parts.get(RECORD.stderr) ?? []).toString(), 'oddodd');
     }
   });
 
@@ -82,6 +94,8 @@ describe('FastCGI records (§3.3)', () => {
     const bytes = streamRecords(RECORD.stdout, Buffer.from('x'));
     bytes[3] = 2;
     assert.throws(() => [...new RecordReader().read(bytes)], { code: 'upstream-broken' });
+    const ending = streamRecords(RECORD.endRequest, Buffer.from('short'));
+    assert.throws(() => [...new RecordReader().read(ending)], { code: 'upstream-broken' });
   });
 });
 

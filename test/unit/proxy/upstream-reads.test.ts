@@ -20,6 +20,7 @@ import {
   READ_BYTES,
   upstreamReads,
 } from '../../../src/proxy/upstream-reads.ts';
+import { RECORD, streamRecords } from '../../../src/proxy/fastcgi/records.ts';
 import { portOf } from '../http/exchange-server.ts';
 import { origin, type Origin, proxyTo, until } from './gateway.ts';
 
@@ -252,6 +253,43 @@ describe('reading from upstreams', () => {
     const part = (sessionReads.freedBytes - freed) / all;
     assert.ok(part > 0.8, `${part} of what was read`);
     assert.ok(bufferPool.made - made < all / NARROW_READ_BYTES / 4, 'reused');
+  });
+
+  it("reuses the buffers of a script's response in records of all sizes, and mixes up no data", async (test) => {
+    const ending = Buffer.from([1, RECORD.endRequest, 0, 1, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    const server = net.createServer((socket) => {
+      let asked = '';
+      socket.on('error', () => {});
+      socket.on('data', (piece: Buffer) => {
+        const isFirst = asked === '';
+        asked += piece.toString('latin1');
+        if (!isFirst) return;
+        const body = contents[Number(/REQUEST_URI\/(\d)/.exec(asked)?.[1])] ?? Buffer.alloc(0);
+        const head = Buffer.from('Content-Type: text/plain\r\n\r\n');
+        const records = [head, ...chunksOf(body)].map((part) => streamRecords(RECORD.stdout, part));
+        Readable.from([...records, ending]).pipe(socket);
+      });
+    });
+    server.listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    test.after(() => server.close());
+    await using gateway = await proxyTo([`http://127.0.0.1:${portOf(server)}`], {
+      fastcgi: { root: '/srv', resolveRootSymlink: false, splitPath: ['.php'], env: [] },
+    });
+    const before = bufferPool.made;
+    for (const { get } of WAYS) {
+      const bodies = await Promise.all(
+        [0, 1, 2, 3].map((which) => get(gateway, `/${which}/a.php`)),
+      );
+      const received = await Promise.all(bodies.map((body, i) => digest(body, i === 1 ? 2 : 0)));
+      assert.deepEqual(
+        received,
+        contents.map((bytes) => createHash('sha256').update(bytes).digest('hex')),
+      );
+    }
+    const made = bufferPool.made - before;
+    const reads = (WAYS.length * LARGE * LARGE_BYTES) / READ_BYTES;
+    assert.ok(made < 2 * ENOUGH, `${made} buffers made for at least ${reads} reads`);
   });
 
   it('overwrites no buffer that a body may still be using', async () => {
