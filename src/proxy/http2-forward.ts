@@ -3,8 +3,7 @@
 
 import { type ClientHttp2Stream, constants, type OutgoingHttpHeaders } from 'node:http2';
 import type { Readable } from 'node:stream';
-import { sessionReads } from '../http/body-memory.ts';
-import { bufferPool } from '../http/buffer-pool.ts';
+import { copyOfSessionRead } from '../http/buffer-pool.ts';
 import { HeaderList } from '../http/header-list.ts';
 import { http2Fields } from '../http/http2-fields.ts';
 import { HubgateError } from '../kernel/error.ts';
@@ -194,8 +193,7 @@ class Http2Exchange {
     };
     stream.on('data', (chunk: Buffer) => {
       this.#session.heard();
-      const piece = sessionReads.copied(chunk) ? bufferPool.copy(chunk, 0, chunk.length) : chunk;
-      this.#lifecycle.pass(piece, body, source, readTimeoutMs);
+      this.#lifecycle.pass(copyOfSessionRead(chunk), body, source, readTimeoutMs);
     });
     stream.once('end', () => {
       if (!this.#isComplete) return;

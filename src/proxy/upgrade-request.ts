@@ -148,13 +148,19 @@ const NOBODY: FlowListener = { held: ignore, taken: ignore, freed: ignore };
 
 function ignore(): void {}
 
+/** The client's end of a tunnel. */
+interface ClientEnd {
+  readonly from: Duplex;
+  readonly to: Writable;
+  /** Copies what was read if it shares memory with other streams. */
+  readonly read?: (chunk: Buffer) => Buffer;
+}
+
 /**
  * Passes on everything in both directions, until one side ends. The connections should read into the memory of
  * `upstreamReads`, which is reused as soon as the other side has sent it.
- *
- * @param from what is read of the client, and `to` what is written to it
  */
-export function passBoth({ from, to }: { from: Duplex; to: Writable }, upstream: Duplex): void {
+export function passBoth({ from, to, read }: ClientEnd, upstream: Duplex): void {
   if (upstream instanceof Socket) gatherWrites(upstream);
   const [down, up] = [new Flow(to, upstream, NOBODY), new Flow(upstream, from, NOBODY)];
   upstream.on('data', (chunk: Buffer) => {
@@ -164,7 +170,7 @@ export function passBoth({ from, to }: { from: Duplex; to: Writable }, upstream:
     if (!upstream.writable) return;
     // A connection joins the pieces of one turn. TLS and HTTP/2 deliver 16 KiB each.
     upstream.cork();
-    up.write(chunk);
+    up.write(read === undefined ? chunk : read(chunk));
     upstream.uncork();
   });
   upstream.once('end', () => to.end());

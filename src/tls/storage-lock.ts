@@ -185,7 +185,7 @@ export class StorageLock {
       }
     }
     this.#lost.abort(
-      new HubgateError('lock-lost', 'Another process has taken over the lock the lock the lock'),
+      new HubgateError('lock-lost', 'Another process has taken over the lock'),
     );
   }
 

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
+import { sessionReads } from '../../../src/http/body-memory.ts';
 import { bufferPool } from '../../../src/http/buffer-pool.ts';
 import { READ_BYTES, upstreamReads } from '../../../src/proxy/upstream-reads.ts';
 import { openTunnel, tunnelOrigin, useEnd } from '../../support/raw-tunnel.ts';
@@ -29,6 +30,7 @@ describe('the memory of a tunnel', () => {
       await using gateway = await proxyTo([upstream.url]);
       const port = isHttp2 ? gateway.http2 : gateway.http1;
       const before = bufferPool.made;
+      const freedBefore = sessionReads.freedBytes;
       let [reads, copied] = [0, 0];
       const { copy } = Buffer.prototype;
       const counting = test.mock.method(
@@ -58,6 +60,8 @@ describe('the memory of a tunnel', () => {
       const made = bufferPool.made - before;
       assert.ok(made <= ENOUGH, `${made} buffers made for ${passed / READ_BYTES}`);
       assert.equal(upstreamReads.waiting, 0);
+      const freed = (sessionReads.freedBytes - freedBefore) / TOTAL;
+      if (isHttp2) assert.ok(freed > 0.4, `${freed} of what the session has read`);
     });
   }
 });
