@@ -9,6 +9,8 @@ const CODE = /^[a-z0-9]+(?:-[a-z0-9]+)+$/;
 const PAGE = 'docs/errors.md';
 /** What is thrown for programs, or for a bug of our own. */
 const THROWING = new Set(['HubgateError']);
+/** The functions of config/problem.ts, whose first argument is always a code. */
+const PROBLEMS = new Set(['error', 'warning']);
 
 const found = new Map();
 /** The constants of the file that is read: where each may be used, and what it is. */
@@ -64,7 +66,7 @@ function noteProblem({ properties }) {
   const code = literal(value('code'));
   const message = value('message');
   if (code === null || message === undefined) return;
-  note(code, literal(value('severity')) ?? 'error', messagesOf(message));
+  note(code, value('severity')?.value ?? 'error', messagesOf(message));
 }
 
 /** \`fail(place, 'code', 'message')\`, \`report.warning('code', 'message')\` and their like. */
@@ -75,7 +77,7 @@ function noteCall({ callee, arguments: given }) {
   if (at === -1 || next === undefined || !/error|warn|problem|fail|refuse|complain/i.test(name))
     return;
   const messages = messagesOf(next);
-  if (messages.length === 0) return;
+  if (messages.length === 0 && !PROBLEMS.has(name)) return;
   note(literal(given[at]), /warn/i.test(name) ? 'warning' : 'error', messages);
 }
 

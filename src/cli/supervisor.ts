@@ -5,7 +5,7 @@ import { registry } from '../directives/registry.ts';
 import { encodeConfig } from '../config/serialize.ts';
 import { allHubs } from '../config/sites.ts';
 import { isShared } from '../config/transports.ts';
-import { ConfigError, describeProblem, type Problem } from '../config/problem.ts';
+import { ConfigError, describeProblem, type Problem, error } from '../config/problem.ts';
 import { codeOf, messageOf } from '../kernel/error.ts';
 import type { AdminControls, LoadOutcome, PostedConfig } from '../runtime/admin.ts';
 import {
@@ -234,7 +234,7 @@ export class Supervisor {
       const { kind } = alone.hub.transport;
       const message = `each of the ${this.#workers} running workers would have a ${kind} transport of its own`;
       const hint = 'restart hubgate, or use transport lmdb, which workers share';
-      throw new ConfigError([{ severity: 'error', code: 'memory-with-workers', message, hint }]);
+      throw new ConfigError([error('memory-with-workers', message, hint)]);
     }
   }
 
@@ -382,7 +382,7 @@ function unique(paths: readonly string[]): string[] {
 }
 
 /** The reasons why a load failed, for any kind of error. */
-function problemsOf(error: unknown): readonly Problem[] {
-  if (error instanceof ConfigError) return error.problems;
-  return [{ severity: 'error', code: codeOf(error) ?? 'load-failed', message: messageOf(error) }];
+function problemsOf(thrown: unknown): readonly Problem[] {
+  if (thrown instanceof ConfigError) return thrown.problems;
+  return [error(codeOf(thrown) ?? 'load-failed', messageOf(thrown))];
 }

@@ -8,7 +8,7 @@ import type {
   SiteAddress,
   SiteConfig,
 } from './config.ts';
-import type { UnplacedProblem, Report } from './problem.ts';
+import { type UnplacedProblem, type Report, error } from './problem.ts';
 import { siteAddressText } from './sites.ts';
 import { defaultOptions } from './defaults.ts';
 
@@ -27,7 +27,7 @@ export function checkAddresses({ options, sites }: Config, report: Report): void
     checkModes(sockets, site, report);
     if (site.addresses.length === 0) {
       const message = 'a site needs an address';
-      report(site, { severity: 'error', code: 'bad-address', message });
+      report(site, error('bad-address', message));
     }
     for (const address of site.addresses) {
       checkHost(address, report);
@@ -73,7 +73,7 @@ function checkModes(
     const same = other.some((its) => bindAddressText(its) === bindAddressText(one));
     if (same) continue;
     const message = `the socket ${one.path} cannot have two modes`;
-    report(bind, { severity: 'error', code: 'two-modes', message }, { other });
+    report(bind, error('two-modes', message), { other });
   }
 }
 
@@ -81,7 +81,7 @@ function checkHost(address: SiteAddress, report: Report): void {
   const { host } = address;
   if (host === '' || isIP(host) !== 0 || (host.length <= MAX_HOST && HOST.test(host))) return;
   const message = `"${host.slice(0, 80)}" is not a host name`;
-  report(address, { severity: 'error', code: 'bad-address', message });
+  report(address, error('bad-address', message));
 }
 
 function checkOwner(
@@ -96,7 +96,7 @@ function checkOwner(
     return;
   }
   const message = `two sites have the same address ${siteAddressText(address)}`;
-  report(address, { severity: 'error', code: 'duplicate-address', message }, { other });
+  report(address, error('duplicate-address', message), { other });
 }
 
 function checkScheme(
@@ -112,7 +112,7 @@ function checkScheme(
   }
   if (other.scheme === address.scheme) return;
   const message = `${listener} cannot speak both HTTP (${siteAddressText(address.scheme === 'http' ? address : other)}) and HTTPS (${siteAddressText(address.scheme === 'http' ? other : address)})`;
-  report(address, { severity: 'error', code: 'mixed-schemes', message }, { other });
+  report(address, error('mixed-schemes', message), { other });
 }
 
 /** The hosts that mean all interfaces. */
@@ -181,5 +181,5 @@ function share(a: string, b: string): boolean {
 
 function clash(message: string): UnplacedProblem {
   const hint = 'give each a port of its own';
-  return { severity: 'error', code: 'port-clash', message, hint };
+  return error('port-clash', message, hint);
 }

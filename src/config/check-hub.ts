@@ -1,5 +1,5 @@
 import type { HubConfig, IssuerConfig, KeySource, SiteConfig } from './config.ts';
-import type { UnplacedProblem, Report } from './problem.ts';
+import { type Report, error, warning } from './problem.ts';
 import { parseUrl, requireUrl } from '../kernel/parse-url.ts';
 
 /** Secrets of examples and demonstrations, which are publicly known. */
@@ -202,16 +202,6 @@ function isJwksUri(text: string): boolean {
 function hasHost(text: string): boolean {
   // The parser reads `https:///x` as the host x.
   return /^[a-z][a-z0-9+.-]*:\/\/[^/?#]/i.test(text) && (parseUrl(text)?.host ?? '') !== '';
-}
-
-function error(code: string, message: string, hint?: string): UnplacedProblem {
-  return hint === undefined
-    ? { severity: 'error', code, message }
-    : { severity: 'error', code, message, hint };
-}
-
-function warning(code: string, message: string, hint?: string): UnplacedProblem {
-  return { ...error(code, message, hint), severity: 'warning' };
 }
 
 const ORIGIN = /^[a-z][a-z0-9+.-]*:\/\/([^/?#@\s:[\]]+|\[[0-9a-f:.]+\])(?::(\d{1,5}))?$/i;

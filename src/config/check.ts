@@ -2,7 +2,7 @@ import { allHubs, hubsOf, matchersOf } from './sites.ts';
 import type { Config, GlobalOptions, HubConfig, SiteAddress, SiteConfig } from './config.ts';
 import { ANY, checkAddresses, checkPorts, LOOPBACK, portOf } from './check-addresses.ts';
 import { checkHub } from './check-hub.ts';
-import type { Report } from './problem.ts';
+import { type Report, error, warning } from './problem.ts';
 import { asksFiles, type ConfigRegistry, dataOf, everyRoute } from './routes.ts';
 import { parsePostgresUrl } from './postgres-url.ts';
 import {
@@ -42,20 +42,14 @@ export function checkConfig(config: Config, registry: ConfigRegistry, report: Re
     checkOwnUpstreams(site, config, registry, report);
     const { discovery } = site;
     if (discovery !== null && matchersOf(discovery).some((one) => asksFiles(one, registry))) {
-      report(discovery, {
-        severity: 'error',
-        code: 'file-matcher',
-        message: 'discovery cannot use the matcher file',
-        hint: 'match by path, host, header or query instead of file',
-      });
+      const message = 'discovery cannot use the matcher file';
+      const hint = 'match by path, host, header or query instead of file';
+      report(discovery, error('file-matcher', message, hint));
     }
     if (discovery !== null && site.hub === null && discovery.hub === null) {
-      report(discovery, {
-        severity: 'error',
-        code: 'discovery-without-hub',
-        message: 'this site has no hub that discovery could announce',
-        hint: 'add a hub, or name one of another site: discovery { hub hub.example.com }',
-      });
+      const message = 'this site has no hub that discovery could announce';
+      const hint = 'add a hub, or name one of another site: discovery { hub hub.example.com }';
+      report(discovery, error('discovery-without-hub', message, hint));
     }
   }
   checkLogs(config, registry, report);
@@ -69,22 +63,16 @@ export function checkConfig(config: Config, registry: ConfigRegistry, report: Re
  */
 export function checkServed({ sites }: Config, report: Report): void {
   if (sites.length > 0) return;
-  report(null, {
-    severity: 'warning',
-    code: 'no-sites',
-    message: 'this configuration has no site, so nothing is served',
-    hint: 'write the address of a site, for instance :8080, and its directives in { … }',
-  });
+  const message = 'this configuration has no site, so nothing is served';
+  const hint = 'write the address of a site, for instance :8080, and its directives in { … }';
+  report(null, warning('no-sites', message, hint));
 }
 
 function checkWorkers({ transport }: HubConfig, { workers }: GlobalOptions, report: Report): void {
   if (isShared(transport) || workers === null || workers === 1) return;
-  report(transport, {
-    severity: 'error',
-    code: 'memory-with-workers',
-    message: `with several workers each would have a ${transport.kind} transport of its own`,
-    hint: 'use transport lmdb, which workers share, or remove workers',
-  });
+  const message = `with several workers each would have a ${transport.kind} transport of its own`;
+  const hint = 'use transport lmdb, which workers share, or remove workers';
+  report(transport, error('memory-with-workers', message, hint));
 }
 
 /** Two hubs with the same store would read each other's updates, including private ones. */
@@ -98,7 +86,7 @@ function checkStores(config: Config, report: Report): void {
     else if (!saysShared(hub.transport) || !saysShared(other)) {
       const message = `two hubs keep their history in ${store.shown}`;
       const hint = 'give each hub its own store, or write `shared` in both transports';
-      report(hub.transport, { severity: 'error', code: 'shared-store', message, hint }, { other });
+      report(hub.transport, error('shared-store', message, hint), { other });
     }
   }
 }
@@ -116,11 +104,7 @@ function checkHubNames(config: Config, report: Report): void {
     if (other === undefined) names.set(hub.name, hub);
     else {
       const message = `two hubs have the same name, ${hub.name}`;
-      report(
-        hub,
-        { severity: 'error', code: 'duplicate-hub-name', message },
-        { field: 'name', other },
-      );
+      report(hub, error('duplicate-hub-name', message), { field: 'name', other });
     }
   }
 }
@@ -131,8 +115,7 @@ function checkLogs({ options, sites }: Config, registry: ConfigRegistry, report:
     if (!servers.logCredentials) continue;
     const message = 'log_credentials: anyone who can read an access log can act as its users';
     const hint = 'remove it when you have found what you were looking for';
-    const finding = { severity: 'warning', code: 'log-credentials', message, hint } as const;
-    report(servers, finding, { field: 'logCredentials' });
+    report(servers, warning('log-credentials', message, hint), { field: 'logCredentials' });
   }
   for (const site of sites) checkNames(site, registry, report);
 }
@@ -149,7 +132,7 @@ function checkNames(
     if (unknown === undefined) continue;
     const message = `this site has no log ${unknown}`;
     const hint = `write log ${unknown} { … } in the site`;
-    report(handler, { severity: 'error', code: 'unknown-log', message, hint });
+    report(handler, error('unknown-log', message, hint));
   }
 }
 
@@ -157,7 +140,7 @@ function checkNames(
 function checkTransport(transport: TransportConfig, report: Report): void {
   const refuse = (code: string, message: string, hint: string, field?: string): void => {
     const where = field === undefined ? {} : { field };
-    report(transport, { severity: 'error', code, message, hint }, where);
+    report(transport, error(code, message, hint), where);
   };
   if (transport.kind === 'postgres') checkPostgres(transport, refuse);
   if (transport.kind !== 'redis') return;
@@ -217,8 +200,7 @@ function checkOwnUpstreams(
       if (other === undefined) continue;
       const message = `the upstream ${upstream.slice(0, 80)} is a port of the gateway itself`;
       const hint = 'name the port of the app; requests would loop';
-      const code = 'upstream-is-own-port';
-      report(about, { severity: 'warning', code, message, hint }, { other });
+      report(about, warning('upstream-is-own-port', message, hint), { other });
     }
   }
 }

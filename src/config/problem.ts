@@ -27,6 +27,16 @@ export interface Problem {
 /** A problem whose place is not known yet. */
 export type UnplacedProblem = Omit<Problem, 'place' | 'excerpt'>;
 
+export function error(code: string, message: string, hint?: string): UnplacedProblem {
+  return hint === undefined
+    ? { severity: 'error', code, message }
+    : { severity: 'error', code, message, hint };
+}
+
+export function warning(code: string, message: string, hint?: string): UnplacedProblem {
+  return { ...error(code, message, hint), severity: 'warning' };
+}
+
 /** The location of a problem, more precise than the object. */
 export interface SourceLocation {
   /** The field of the object that the problem is about, for example `resourceIdentifier`. */

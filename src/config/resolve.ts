@@ -2,7 +2,7 @@ import { isUtf8 } from 'node:buffer';
 import { isAbsolute, resolve } from 'node:path';
 import { Secret } from '../kernel/secret.ts';
 import type { Config, HubConfig, IssuerConfig, KeySource, StaticKeySource } from './config.ts';
-import { EMPTY_KEY, type Report, whyUnreadable } from './problem.ts';
+import { EMPTY_KEY, type Report, whyUnreadable, warning, error } from './problem.ts';
 
 /** The sources of the values for `{env.X}` and `{file.X}`. */
 export interface PlaceholderSources {
@@ -99,11 +99,8 @@ class Resolver {
       variable === undefined
         ? 'this key is empty'
         : `the environment variable ${variable} is not set`;
-    this.#sources.report(source, {
-      severity: 'warning',
-      code: EMPTY_KEY,
-      message: `${what}, so this key is empty`,
-    });
+    const message = `${what}, so this key is empty`;
+    this.#sources.report(source, warning(EMPTY_KEY, message));
     return null;
   }
 
@@ -164,12 +161,9 @@ class Resolver {
       return Buffer.from(content)
         .toString('utf8')
         .replace(/\r?\n$/, '');
-    this.#sources.report(this.origins.get(about) ?? about, {
-      severity: 'error',
-      code: 'not-utf8',
-      message: `{file.${name}} is not UTF-8 text`,
-      hint: 'a binary file can only be a key, and must be the whole value',
-    });
+    const message = `{file.${name}} is not UTF-8 text`;
+    const hint = 'a binary file can only be a key, and must be the whole value';
+    this.#sources.report(this.origins.get(about) ?? about, error('not-utf8', message, hint));
     return `{file.${name}}`;
   }
 
@@ -187,11 +181,8 @@ class Resolver {
     } catch (thrown) {
       // Reported once, however often it is named.
       this.#contents.set(path, null);
-      this.#sources.report(this.origins.get(about) ?? about, {
-        severity: 'error',
-        code: 'unreadable-file',
-        message: `cannot read {file.${name}}: ${whyUnreadable(thrown)}`,
-      });
+      const message = `cannot read {file.${name}}: ${whyUnreadable(thrown)}`;
+      this.#sources.report(this.origins.get(about) ?? about, error('unreadable-file', message));
       return null;
     }
   }

@@ -3,7 +3,7 @@
 
 import { isDeepStrictEqual } from 'node:util';
 import type { Secret } from '../kernel/secret.ts';
-import { nearestName, type UnplacedProblem } from './problem.ts';
+import { nearestName, type UnplacedProblem, error } from './problem.ts';
 
 /** A range of a text; offsets in characters. */
 export interface SourceRange {
@@ -74,8 +74,7 @@ export class ShapeProblem extends Error {
   constructor(at: SourceRange, code: string, message: string, hint?: string) {
     super(message);
     this.at = at;
-    const finding = { severity: 'error', code, message } as const;
-    this.finding = hint === undefined ? finding : { ...finding, hint };
+    this.finding = error(code, message, hint);
   }
 }
 

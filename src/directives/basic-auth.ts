@@ -1,5 +1,5 @@
 import type { HandlerData } from '../config/routes.ts';
-import type { Report } from '../config/problem.ts';
+import { type Report, error } from '../config/problem.ts';
 import { list, object } from '../config/shape.ts';
 import { secret, text } from '../config/shape-values.ts';
 import { Secret } from '../kernel/secret.ts';
@@ -90,12 +90,12 @@ function checkAccounts({ accounts }: BasicAuthConfig, report: Report): void {
     if (hashAlgorithm(each.hash.reveal()) === null) {
       const message = `the password of ${each.user} is not a bcrypt or argon2id hash, or its cost is too high`;
       const hint = 'create one with hubgate hash-password';
-      report(each, { severity: 'error', code: 'bad-password-hash', message, hint });
+      report(each, error('bad-password-hash', message, hint));
     }
     const other = known.get(each.user);
     if (other !== undefined) {
       const message = `the user ${each.user} is given twice`;
-      report(each, { severity: 'error', code: 'duplicate-user', message }, { other });
+      report(each, error('duplicate-user', message), { other });
     }
     known.set(each.user, each);
   }

@@ -1,3 +1,4 @@
+import { error } from '../config/problem.ts';
 import type { HandlerData } from '../config/routes.ts';
 import { list as listShape, nullable, object } from '../config/shape.ts';
 import {
@@ -51,7 +52,7 @@ const data: HandlerData<CacheConfig> = {
   check(cache, report) {
     if (cache.maxBody <= cache.maxSize) return;
     const message = 'max_body is more than max_size: a body of that size cannot be stored';
-    report(cache, { severity: 'error', code: 'body-beyond-size', message });
+    report(cache, error('body-beyond-size', message));
   },
 };
 

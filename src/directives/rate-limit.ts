@@ -1,5 +1,5 @@
 import type { HandlerData } from '../config/routes.ts';
-import type { Report } from '../config/problem.ts';
+import { type Report, error } from '../config/problem.ts';
 import { list, object } from '../config/shape.ts';
 import {
   count as countShape,
@@ -72,12 +72,12 @@ function checkZones({ zones }: RateLimitConfig, report: Report): void {
   for (const each of zones) {
     if (known.has(each.name)) {
       const message = `the zone ${each.name} is given twice`;
-      report(each, { severity: 'error', code: 'duplicate-zone', message });
+      report(each, error('duplicate-zone', message));
     }
     known.add(each.name);
     if (each.windowMs > MAX_WINDOW_MS) {
       const message = `the window of zone ${each.name} is longer than 24h`;
-      report(each, { severity: 'error', code: 'window-too-long', message });
+      report(each, error('window-too-long', message));
     }
   }
 }

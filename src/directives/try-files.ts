@@ -1,5 +1,5 @@
 import type { HandlerData } from '../config/routes.ts';
-import type { Report } from '../config/problem.ts';
+import { type Report, error } from '../config/problem.ts';
 import { list, object } from '../config/shape.ts';
 import { name, oneOf, text } from '../config/shape-values.ts';
 import {
@@ -38,7 +38,7 @@ const data: HandlerData<TryFilesConfig> = {
     ),
   check(handler: TryFilesConfig, report: Report): void {
     const message = misplacedStatus(handler.files, handler.policy);
-    if (message !== null) report(handler, { severity: 'error', code: 'misplaced-status', message });
+    if (message !== null) report(handler, error('misplaced-status', message));
   },
   retargets: () => true,
 };

@@ -2,7 +2,7 @@ import { isIP } from 'node:net';
 import { domainToASCII } from 'node:url';
 import type { SiteAddress } from '../config/config.ts';
 import type { Word } from './parser.ts';
-import { type Span, finding, LineProblem } from './place.ts';
+import { type Span, LineProblem } from './place.ts';
 
 /** Ports that decide whether an address without a scheme means HTTP. */
 export interface SchemePorts {
@@ -128,5 +128,5 @@ function shorten(text: string): string {
 }
 
 function fault(span: Span, message: string, hint?: string): LineProblem {
-  return new LineProblem(span, finding('error', 'bad-address', message, hint));
+  return new LineProblem(span, 'bad-address', message, hint);
 }

@@ -1,4 +1,4 @@
-import { DIFFERS_FROM_CADDY, type Problem } from '../config/problem.ts';
+import { DIFFERS_FROM_CADDY, type Problem, warning } from '../config/problem.ts';
 import { caddyNotes, caddyPlaceholderNotes } from './caddy-notes.ts';
 import { locate } from './place.ts';
 import { MAX_SOURCE_BYTES, type Source } from './source.ts';
@@ -95,7 +95,7 @@ export function differencesIn(lines: readonly WrittenLine[], source: Source): re
     if (found.has(message)) return;
     const end = line.words[0]?.end ?? line.end;
     const span = { source, start: line.start, end, via: null };
-    found.set(message, locate({ severity: 'warning', code: DIFFERS_FROM_CADDY, message }, span));
+    found.set(message, locate(warning(DIFFERS_FROM_CADDY, message), span));
   };
   for (const { title, name, line } of caddyWords(lines)) {
     const table = Object.hasOwn(caddyNotes, title) ? caddyNotes[title] : undefined;

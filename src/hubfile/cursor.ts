@@ -5,7 +5,6 @@ import {
   placeOf,
   type Span,
   visibleText,
-  finding,
   LineProblem,
   type Problems,
 } from './place.ts';
@@ -164,7 +163,7 @@ export class Cursor {
 
   /** Reports an error and leaves this directive. */
   fail(span: Span, code: string, message: string, hint?: string): never {
-    throw new LineProblem(span, finding('error', code, message, this.#curlyHint() ?? hint));
+    throw new LineProblem(span, code, message, this.#curlyHint() ?? hint);
   }
 
   /** @param first place of the first occurrence */

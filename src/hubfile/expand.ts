@@ -1,5 +1,5 @@
 import type { Machine } from '../config/check.ts';
-import { placeText, UNSET_VARIABLE, whyUnreadable, nearestName } from '../config/problem.ts';
+import { placeText, UNSET_VARIABLE, whyUnreadable, nearestName, error } from '../config/problem.ts';
 import { resolve } from 'node:path';
 import { HubgateError } from '../kernel/error.ts';
 import {
@@ -10,14 +10,7 @@ import {
   shownPath,
 } from './import-target.ts';
 import { type Content, type Line, parse, type Parsed, type Word } from './parser.ts';
-import {
-  type ImportStep,
-  placeOf,
-  type Span,
-  finding,
-  LineProblem,
-  type Problems,
-} from './place.ts';
+import { type ImportStep, placeOf, type Span, LineProblem, type Problems } from './place.ts';
 import { decodeText, type Environment, makeSource } from './source.ts';
 
 /** The access to files and variables that the reader of a Hubfile needs. */
@@ -102,7 +95,7 @@ class Expander {
     const bytes = this.#read(path);
     if (bytes instanceof Error) {
       const message = `cannot read ${file}: ${bytes.message}`;
-      this.#problems.add({ severity: 'error', code: 'unreadable-file', message });
+      this.#problems.add(error('unreadable-file', message));
       this.#whole = false;
       return this.#result([]);
     }
@@ -180,7 +173,7 @@ class Expander {
     const span = withVia(line.span, scope.via);
     if (line.block === null) {
       const hint = 'write { at the end of this line';
-      throw faultAt(span, 'expected-block', `the snippet (${name}) has no block`, hint);
+      throw new LineProblem(span, 'expected-block', `the snippet (${name}) has no block`, hint);
     }
     const known = this.#snippets.get(name);
     // A file that is imported twice defines its snippets once.
@@ -188,7 +181,7 @@ class Expander {
     if (known !== undefined) {
       const first = placeText(placeOf(known.line.span));
       const message = `the snippet (${name}) is defined already, at ${first}`;
-      throw faultAt(span, 'duplicate-snippet', message);
+      throw new LineProblem(span, 'duplicate-snippet', message);
     }
     this.#snippets.set(name, { name, line });
   }
@@ -246,7 +239,7 @@ class Expander {
     const [keyword, target, ...args] = line.words;
     if (keyword === undefined) return [];
     if (target === undefined) {
-      throw faultAt(
+      throw new LineProblem(
         keyword.span,
         'expected-argument',
         'import needs the name of a snippet or a file',
@@ -286,7 +279,7 @@ class Expander {
       const near = nearestName(target.text, names);
       const hint =
         near === undefined ? 'it is not a snippet either' : `did you mean the snippet (${near})?`;
-      throw faultAt(
+      throw new LineProblem(
         target.span,
         'unreadable-file',
         `cannot import ${where.file}: ${bytes.message}`,
@@ -306,7 +299,7 @@ class Expander {
       return this.#io.glob(pattern);
     } catch (thrown) {
       if (!(thrown instanceof HubgateError)) throw thrown;
-      throw faultAt(target.span, thrown.code, thrown.message);
+      throw new LineProblem(target.span, thrown.code, thrown.message);
     }
   }
 
@@ -317,7 +310,12 @@ class Expander {
     if (!isPattern) return [{ file: shownPath(path, target.text, source), path }];
     if (isRefused) {
       const hint = 'a pattern may contain one **/, one * and one ?, but no [ ]';
-      throw faultAt(target.span, 'bad-pattern', `cannot import the pattern ${target.text}`, hint);
+      throw new LineProblem(
+        target.span,
+        'bad-pattern',
+        `cannot import the pattern ${target.text}`,
+        hint,
+      );
     }
     this.#globs.add(path);
     const found = this.#glob(path, target);
@@ -341,7 +339,7 @@ class TooLarge extends Error {
 function enter(target: Word, stack: Scope['stack'], key: string, name: string): Scope['stack'] {
   if (stack.some((step) => step.key === key)) {
     const chain = [...stack.map((step) => step.name), name].join(' → ');
-    throw faultAt(target.span, 'import-cycle', `this import is a cycle: ${chain}`);
+    throw new LineProblem(target.span, 'import-cycle', `this import is a cycle: ${chain}`);
   }
   if (stack.length > MAX_IMPORT_DEPTH) throw new TooLarge(target.span);
   return [...stack, { key, name }];
@@ -355,8 +353,4 @@ function snippetName(line: Line): string | null {
 
 function withVia(span: Span, via: ImportStep | null): Span {
   return via === null ? span : { ...span, via };
-}
-
-function faultAt(span: Span, code: string, message: string, hint?: string): LineProblem {
-  return new LineProblem(span, finding('error', code, message, hint));
 }

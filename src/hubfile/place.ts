@@ -3,7 +3,9 @@ import {
   type Problem,
   type UnplacedProblem,
   ConfigError,
+  error,
   hasError,
+  warning,
 } from '../config/problem.ts';
 import { hideMembers, hideSecrets } from './secrecy.ts';
 import type { Source } from './source.ts';
@@ -162,9 +164,9 @@ export class LineProblem extends Error {
   readonly finding: UnplacedProblem;
   readonly span: Span;
 
-  constructor(span: Span, finding: UnplacedProblem) {
-    super(finding.message);
-    this.finding = finding;
+  constructor(span: Span, code: string, message: string, hint?: string) {
+    super(message);
+    this.finding = error(code, message, hint);
     this.span = span;
   }
 }
@@ -177,11 +179,11 @@ export class Problems {
   #errors = 0;
 
   error(span: Span, code: string, message: string, hint?: string): void {
-    this.#add(span, finding('error', code, message, hint));
+    this.#add(span, error(code, message, hint));
   }
 
   warn(span: Span, code: string, message: string, hint?: string): void {
-    this.#add(span, finding('warning', code, message, hint));
+    this.#add(span, warning(code, message, hint));
   }
 
   add(problem: Problem): void {
@@ -221,13 +223,4 @@ export class Problems {
   #add(span: Span, found: UnplacedProblem): void {
     this.add(locate(found, span));
   }
-}
-
-export function finding(
-  severity: Problem['severity'],
-  code: string,
-  message: string,
-  hint?: string,
-): UnplacedProblem {
-  return hint === undefined ? { severity, code, message } : { severity, code, message, hint };
 }

@@ -1,4 +1,4 @@
-import { placeText, whyUnreadable } from '../config/problem.ts';
+import { placeText, whyUnreadable, error } from '../config/problem.ts';
 import { resolve } from 'node:path';
 import { decodeConfig } from '../config/serialize.ts';
 import type { ConfigRegistry } from '../config/routes.ts';
@@ -82,7 +82,7 @@ function readText(
     problems.error(span, fault.code, fault.message, fault.hint);
   } catch (thrown) {
     const message = `cannot read ${file}: ${whyUnreadable(thrown)}`;
-    problems.add({ severity: 'error', code: 'unreadable-file', message });
+    problems.add(error('unreadable-file', message));
   }
   return { text: '', source: sourceOf(''), readable: false };
 }

@@ -9,7 +9,7 @@ import type {
 } from '../config/config.ts';
 import { dataOf, type RouteConfig } from '../config/routes.ts';
 import { defaultDiscovery } from '../config/defaults.ts';
-import type { Report, UnplacedProblem } from '../config/problem.ts';
+import { type Report, type UnplacedProblem, error } from '../config/problem.ts';
 import { cookieDomain } from '../discovery/credentials.ts';
 import { compileGrants, grantTemplates } from '../discovery/token-source.ts';
 import { removerOf } from '../discovery/page-state.ts';
@@ -260,10 +260,4 @@ function isUnprotected({ protocol, hostname }: URL): boolean {
 
 function shown(host: string): string {
   return host === '' ? 'a site without a host name' : host;
-}
-
-function error(code: string, message: string, hint?: string): UnplacedProblem {
-  return hint === undefined
-    ? { severity: 'error', code, message }
-    : { severity: 'error', code, message, hint };
 }

@@ -12,7 +12,13 @@ import type {
   SiteConfig,
 } from '../config/config.ts';
 import { hubsOf } from '../config/sites.ts';
-import { type Report, type UnplacedProblem, whyUnreadable } from '../config/problem.ts';
+import {
+  type Report,
+  type UnplacedProblem,
+  whyUnreadable,
+  error,
+  warning,
+} from '../config/problem.ts';
 import { filesRead } from '../config/routes.ts';
 import { codeOf, messageOf } from '../kernel/error.ts';
 import { certificateNames } from '../tls/certificate-store.ts';
@@ -65,7 +71,7 @@ class FileCheck {
 
   keySet(source: JwksKeySource): void {
     const unusable = (message: string) =>
-      this.#report(source, { severity: 'error', code: 'invalid-jwks', message }, { field: 'uri' });
+      this.#report(source, error('invalid-jwks', message), { field: 'uri' });
     let content: Uint8Array;
     try {
       content = this.#read(fileURLToPath(source.uri));
@@ -107,8 +113,7 @@ class FileCheck {
     if (missing.length === 0) return;
     const message = `the certificate ${source.certFile} is not for ${missing.join(', ')}, but for ${certificateNames(cert).join(', ') || 'no name'}`;
     const hint = 'use a certificate for the name of the site; clients reject this one';
-    const code = 'certificate-for-others';
-    this.#report(source, { severity: 'warning', code, message, hint }, { field: 'certFile' });
+    this.#report(source, warning('certificate-for-others', message, hint), { field: 'certFile' });
   }
 
   roots(about: object, field: string, file: string | null): void {
@@ -127,14 +132,13 @@ class FileCheck {
       return Buffer.from(this.#read(resolve(file))).toString('utf8');
     } catch (thrown) {
       const message = `cannot read ${file}: ${whyUnreadable(thrown)}`;
-      this.#report(about, { severity: 'error', code: 'unreadable-file', message }, { field });
+      this.#report(about, error('unreadable-file', message), { field });
       return null;
     }
   }
 
   #unusable(about: object, field: string, message: string): void {
-    const code = 'certificate-unusable';
-    this.#report(about, { severity: 'error', code, message }, { field });
+    this.#report(about, error('certificate-unusable', message), { field });
   }
 }
 
@@ -145,7 +149,7 @@ export function checkLogFile(log: LogOptions | AccessLogConfig, report: Report):
   const reason = whyUnwritable(output);
   if (reason === null) return;
   const message = `cannot write the log to ${output}: ${reason}`;
-  report(log, { severity: 'error', code: 'unusable-log-file', message }, { field: 'output' });
+  report(log, error('unusable-log-file', message), { field: 'output' });
 }
 
 function whyUnwritable(path: string): string | null {
@@ -249,19 +253,16 @@ function isDirectory(url: string): boolean {
 }
 
 function badDirectory(url: string): UnplacedProblem {
-  return {
-    severity: 'error',
-    code: 'bad-acme-directory',
-    message: `${url.slice(0, 80)} is not a URL of an ACME directory`,
-    hint: 'the URL must begin with https:// (RFC 8555 §6.1)',
-  };
+  const message = `${url.slice(0, 80)} is not a URL of an ACME directory`;
+  const hint = 'the URL must begin with https:// (RFC 8555 §6.1)';
+  return error('bad-acme-directory', message, hint);
 }
 
 function checkProvider({ provider }: DnsChallengeConfig, report: Report): void {
   const fault = providerFault(provider);
   if (fault === null) return;
   const message = `${provider.kind} cannot write records: ${fault}`;
-  report(provider, { severity: 'error', code: 'bad-dns-provider', message });
+  report(provider, error('bad-dns-provider', message));
 }
 
 /**
@@ -274,19 +275,13 @@ export function checkHistories(config: Config, project: string, report: Report):
   const storage = resolve(config.options.storage ?? defaultStorage());
   const { leftBehind, shared } = historyNames(config, storage, project);
   for (const name of leftBehind) {
-    report(null, {
-      severity: 'warning',
-      code: 'history-left-behind',
-      message: `hub ${name} is no longer configured: its history stays in ${join(storage, 'history')}, unused, and its streams end`,
-      hint: 'if the hub only changes its addresses, give it a name first: hub { name … }',
-    });
+    const message = `hub ${name} is no longer configured: its history stays in ${join(storage, 'history')}, unused, and its streams end`;
+    const hint = 'if the hub only changes its addresses, give it a name first: hub { name … }';
+    report(null, warning('history-left-behind', message, hint));
   }
   for (const [name, other] of shared) {
-    report(null, {
-      severity: 'warning',
-      code: 'history-shared',
-      message: `the history of ${name} in ${join(storage, 'history')} also belongs to ${other}`,
-      hint: 'give this project its own storage: storage .hubgate in the global options',
-    });
+    const message = `the history of ${name} in ${join(storage, 'history')} also belongs to ${other}`;
+    const hint = 'give this project its own storage: storage .hubgate in the global options';
+    report(null, warning('history-shared', message, hint));
   }
 }

@@ -3,7 +3,7 @@ import { LEGACY_FIX, readsLegacyTokens } from '../auth/verify.ts';
 import type { Config, HubConfig, KeySource, SiteConfig, TlsConfig } from '../config/config.ts';
 import { parsePostgresUrl } from '../config/postgres-url.ts';
 import { allHubs } from '../config/sites.ts';
-import { type Report, nearestName } from '../config/problem.ts';
+import { type Report, nearestName, error, warning } from '../config/problem.ts';
 import { HubgateError } from '../kernel/error.ts';
 import { parseUrl } from '../kernel/parse-url.ts';
 import { deadLettersOf, identifiers } from '../outbox/outbox-sql.ts';
@@ -88,7 +88,7 @@ function checkOutbox({ outbox }: HubConfig, report: Report): void {
     } catch (thrown) {
       if (!(thrown instanceof HubgateError)) throw thrown;
       const { code, message } = thrown;
-      report(outbox, { severity: 'error', code, message, hint }, { field });
+      report(outbox, error(code, message, hint), { field });
     }
   };
   attempt('url', 'write postgres://USER@HOST:5432/DATABASE', () => {
@@ -103,7 +103,7 @@ function checkOutbox({ outbox }: HubConfig, report: Report): void {
     if (url !== null && /^https?:$/.test(url.protocol) && url.origin === origin) continue;
     const message = `"${origin.slice(0, 80)}" is not an origin`;
     const hint = 'write scheme://host[:port], such as https://example.com';
-    report(outbox, { severity: 'error', code: 'bad-origin', message, hint }, { field: 'origins' });
+    report(outbox, error('bad-origin', message, hint), { field: 'origins' });
   }
 }
 
@@ -133,21 +133,18 @@ function checkKeySource(source: KeySource, report: Report): void {
   }
   for (const algorithm of source.algorithms) {
     if (JWKS_ALGORITHMS.includes(algorithm)) continue;
-    report(source, {
-      severity: 'error',
-      code: 'unsupported-algorithm',
-      message: `a JWK Set cannot verify "${algorithm.slice(0, 40)}"`,
-      hint: `use some of ${JWKS_ALGORITHMS.join(', ')}`,
-    });
+    const message = `a JWK Set cannot verify "${algorithm.slice(0, 40)}"`;
+    const hint = `use some of ${JWKS_ALGORITHMS.join(', ')}`;
+    report(source, error('unsupported-algorithm', message, hint));
   }
 }
 
 function attempt(about: object, report: Report, use: () => unknown): void {
   try {
     use();
-  } catch (error) {
-    if (!(error instanceof HubgateError)) throw error;
-    report(about, { severity: 'error', code: error.code, message: error.message });
+  } catch (thrown) {
+    if (!(thrown instanceof HubgateError)) throw thrown;
+    report(about, error(thrown.code, thrown.message));
   }
 }
 
@@ -168,14 +165,11 @@ function checkGuards(
   if (before === null) return;
   const path = hubPath(hub);
   for (const guard of before) {
-    report(guard, {
-      severity: 'warning',
-      code: 'guarded-hub',
-      message: `this forward_auth has no matcher, so it guards the hub at ${path} as well: clients with a token but no session are refused`,
-      hint:
-        `write @app not path ${path} ${path}/* /.well-known/oauth-protected-resource${path}, and ` +
-        'forward_auth @app …',
-    });
+    const message = `this forward_auth has no matcher, so it guards the hub at ${path} as well: clients with a token but no session are refused`;
+    const hint =
+      `write @app not path ${path} ${path}/* /.well-known/oauth-protected-resource${path}, and ` +
+      'forward_auth @app …';
+    report(guard, warning('guarded-hub', message, hint));
   }
 }
 
@@ -218,8 +212,7 @@ function checkPlayground(hub: HubConfig, { addresses, bind }: SiteConfig, report
       const what = isIP(bare(name)) === 0 ? 'name' : 'address';
       const message = `playground opens this hub to everyone, and ${name} is a public ${what}`;
       const hint = 'leave it out, use a name such as localhost, or write playground insecure';
-      const finding = { severity: 'error', code: 'playground-in-public', message, hint } as const;
-      report(hub, finding, { field: 'playground' });
+      report(hub, error('playground-in-public', message, hint), { field: 'playground' });
       return;
     }
     const message =
@@ -229,17 +222,13 @@ function checkPlayground(hub: HubConfig, { addresses, bind }: SiteConfig, report
       'are * unless they are set; the cookie loses its __Secure- prefix unless cookie_name is set; ' +
       '/ and /playground/… of the app are taken';
     const hint = 'for demonstrations only: remove it elsewhere';
-    report(
-      hub,
-      { severity: 'warning', code: 'playground', message, hint },
-      { field: 'playground' },
-    );
+    report(hub, warning('playground', message, hint), { field: 'playground' });
   } else if (hub.debugger) {
     const message =
       'debugger serves HUB/debug/ to everyone: a page to subscribe and publish, and ' +
       'config.json with whether anonymous, subscriptions and 0.x are on and the names that the hub goes by';
     const hint = 'it reveals no token; remove it where nobody needs it';
-    report(hub, { severity: 'warning', code: 'debugger', message, hint }, { field: 'debugger' });
+    report(hub, warning('debugger', message, hint), { field: 'debugger' });
   }
 }
 
@@ -267,10 +256,8 @@ function checkHandshake(tls: TlsConfig, report: Report): void {
 
 function unknown(what: string, name: string, known: readonly string[]) {
   const nearest = nearestName(name, known);
-  return {
-    severity: 'error',
-    code: 'tls-unusable',
-    message: `OpenSSL of this Node does not know the ${what} ${name.slice(0, 80)}`,
-    hint: nearest === undefined ? `for example ${known.join(' ')}` : `did you mean ${nearest}?`,
-  } as const;
+  const message = `OpenSSL of this Node does not know the ${what} ${name.slice(0, 80)}`;
+  const hint =
+    nearest === undefined ? `for example ${known.join(' ')}` : `did you mean ${nearest}?`;
+  return error('tls-unusable', message, hint);
 }

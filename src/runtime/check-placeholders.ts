@@ -1,7 +1,7 @@
 import { registry } from '../directives/registry.ts';
 import type { SiteConfig } from '../config/config.ts';
 import { everyRoute, type RouteConfig } from '../config/routes.ts';
-import { nearestName, type Report } from '../config/problem.ts';
+import { nearestName, type Report, warning } from '../config/problem.ts';
 import { CHANGE_PLACEHOLDERS } from '../discovery/changes.ts';
 import { Secret } from '../kernel/secret.ts';
 import { verifiesClients } from '../config/sites.ts';
@@ -102,12 +102,9 @@ function isMisspelt(name: string): boolean {
 
 function unclosedPlaceholder(beginning: string) {
   const shown = beginning.slice(0, 80);
-  return {
-    severity: 'warning',
-    code: 'unclosed-placeholder',
-    message: `${shown} is not closed, so it stays in the text as it is`,
-    hint: `write ${shown}}, or \\${shown} if the brace is meant`,
-  } as const;
+  const message = `${shown} is not closed, so it stays in the text as it is`;
+  const hint = `write ${shown}}, or \\${shown} if the brace is meant`;
+  return warning('unclosed-placeholder', message, hint);
 }
 
 function namesIn(text: string): ReadonlySet<string> {

@@ -9,7 +9,7 @@ import {
   type HandlerConfig,
   type RouteConfig,
 } from '../config/routes.ts';
-import type { Report } from '../config/problem.ts';
+import { type Report, warning, error } from '../config/problem.ts';
 import { matchersOf } from '../config/sites.ts';
 import { compilePattern } from '../http/linear-regexp.ts';
 import { HubgateError } from '../kernel/error.ts';
@@ -50,15 +50,12 @@ function checkReach(routes: readonly RouteConfig[], report: Report): void {
   const behind = routes.slice(last + 1).find(({ handler }) => ANSWERING.includes(handler.kind));
   if (first !== undefined && behind !== undefined) {
     const { handler } = behind;
-    report(handler, {
-      severity: 'warning',
-      code: 'unreachable-route',
-      message: `this ${handler.kind} never runs: the ${first} before it answers every request`,
-      hint:
-        handler.kind === first && first === 'reverse_proxy'
-          ? 'write both upstreams in one reverse_proxy, or add a matcher to one of them'
-          : `add a matcher to the ${first}`,
-    });
+    const message = `this ${handler.kind} never runs: the ${first} before it answers every request`;
+    const hint =
+      handler.kind === first && first === 'reverse_proxy'
+        ? 'write both upstreams in one reverse_proxy, or add a matcher to one of them'
+        : `add a matcher to the ${first}`;
+    report(handler, warning('unreachable-route', message, hint));
   }
   for (const { handler } of routes)
     checkReach(dataOf(handler, registry).nested?.(handler) ?? [], report);
@@ -75,12 +72,9 @@ function checkRoot(
   report: Report,
 ): void {
   if (root.path.includes('{') || machine.exists(resolve(root.path))) return;
-  report(root, {
-    severity: 'warning',
-    code: 'missing-root',
-    message: `the directory ${root.path} does not exist`,
-    hint: 'until it exists, every file below it is a 404',
-  });
+  const message = `the directory ${root.path} does not exist`;
+  const hint = 'until it exists, every file below it is a 404';
+  report(root, warning('missing-root', message, hint));
 }
 
 function checkCodings(
@@ -89,12 +83,9 @@ function checkCodings(
   report: Report,
 ): void {
   if (!encode.encodings.includes('zstd') || hasZstd) return;
-  report(encode, {
-    severity: 'warning',
-    code: 'no-zstd',
-    message: `Node ${process.versions.node} has no zstd, so it cannot offer this coding`,
-    hint: 'use Node 22.15 or later',
-  });
+  const message = `Node ${process.versions.node} has no zstd, so it cannot offer this coding`;
+  const hint = 'use Node 22.15 or later';
+  report(encode, warning('no-zstd', message, hint));
 }
 
 /** Checks that every regular expression of a site is valid RE2. */
@@ -125,7 +116,7 @@ function checkPattern(part: object, report: Report): void {
     if (!(thrown instanceof HubgateError)) throw thrown;
     const { code, message } = thrown;
     const hint = 'patterns are in RE2 syntax: without lookaround and backreferences';
-    report(part, { severity: 'error', code, message, hint }, { field: 'pattern' });
+    report(part, error(code, message, hint), { field: 'pattern' });
   }
 }
 
@@ -137,18 +128,18 @@ export function checkHubsOfSite(site: SiteConfig, report: Report): void {
   for (const further of moreHubs) {
     if (hub === null) {
       const message = 'moreHubs need a hub, and this site has none';
-      report(further, { severity: 'error', code: 'hub-without-first', message });
+      report(further, error('hub-without-first', message));
     } else if (further.name === defaultHub.name) {
       const message = 'a further hub of a site needs a name for its history and metrics';
       const hint = 'write, for example, name events in its block';
-      report(further, { severity: 'error', code: 'unnamed-hub', message, hint }, { other: hub });
+      report(further, error('unnamed-hub', message, hint), { other: hub });
     }
   }
   for (const { handler } of everyRoute(routes, registry)) {
     if (handler.kind !== 'hub' || handler.name === null) continue;
     if (moreHubs.some(({ name }) => name === handler.name)) continue;
     const message = `this site has no further hub of the name ${handler.name}`;
-    report(handler, { severity: 'error', code: 'unknown-hub', message });
+    report(handler, error('unknown-hub', message));
   }
   checkPaths(site, report);
 }
@@ -166,7 +157,7 @@ function checkPaths({ hub, moreHubs, routes }: SiteConfig, report: Report): void
     if (other !== undefined) {
       const message = `this hub cannot be reached: another hub answers at ${hubPath(other)}`;
       const hint = 'give each hub its own path or a matcher: hub @matcher { … }';
-      report(here, { severity: 'error', code: 'several-hubs', message, hint }, { other });
+      report(here, error('several-hubs', message, hint), { other });
     }
     before.push(here);
   }

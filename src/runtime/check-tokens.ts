@@ -17,7 +17,13 @@ import type {
   SiteConfig,
   TokenMintConfig,
 } from '../config/config.ts';
-import { nearestName, type Report, type UnplacedProblem } from '../config/problem.ts';
+import {
+  nearestName,
+  type Report,
+  type UnplacedProblem,
+  error,
+  warning,
+} from '../config/problem.ts';
 import { compileGrants, grantTemplates, responseFieldsIn } from '../discovery/token-source.ts';
 import { profiles } from '../hub/profile.ts';
 import { hubBase } from '../hub/topic.ts';
@@ -153,12 +159,6 @@ function checkGrants(mint: TokenMintConfig, hub: HubConfig, report: Report): voi
   }
 }
 
-function error(code: string, message: string, hint?: string): UnplacedProblem {
-  return hint === undefined
-    ? { severity: 'error', code, message }
-    : { severity: 'error', code, message, hint };
-}
-
 type Source = NonNullable<DiscoveryConfig['tokenSource']>;
 
 const CHOSEN = 'client-chosen-identity';
@@ -224,62 +224,45 @@ function hasManyHosts({ addresses }: SiteConfig): boolean {
 }
 
 function claimedField(field: string): UnplacedProblem {
-  return {
-    severity: 'error',
-    code: CHOSEN,
-    message: `any client could send ${field} and get a token in the name of another user`,
-    hint:
-      `set it with forward_auth { … copy_headers ${field} }, name the user of basic_auth by ` +
-      `{http.auth.user.id}, or take the name from the app's response: {http.response.header.${field}}`,
-  };
+  const message = `any client could send ${field} and get a token in the name of another user`;
+  const hint =
+    `set it with forward_auth { … copy_headers ${field} }, name the user of basic_auth by ` +
+    `{http.auth.user.id}, or take the name from the app's response: {http.response.header.${field}}`;
+  return error(CHOSEN, message, hint);
 }
 
 function noPasswords(): UnplacedProblem {
-  return {
-    severity: 'error',
-    code: 'unestablished-identity',
-    message: 'no basic_auth of this site establishes {http.auth.user.id}, so no token is issued',
-    hint: 'add basic_auth, or name the user with a field of forward_auth { … copy_headers }',
-  };
+  const message =
+    'no basic_auth of this site establishes {http.auth.user.id}, so no token is issued';
+  const hint = 'add basic_auth, or name the user with a field of forward_auth { … copy_headers }';
+  return error('unestablished-identity', message, hint);
 }
 
 function noCertificates(name: string): UnplacedProblem {
-  return {
-    severity: 'error',
-    code: 'unestablished-identity',
-    message: `this site verifies no client certificates, so {tls_client_${name}} is always empty and no token is issued`,
-    hint: 'add tls { client_auth { mode require_and_verify; trust_pool file … } }',
-  };
+  const message = `this site verifies no client certificates, so {tls_client_${name}} is always empty and no token is issued`;
+  const hint = 'add tls { client_auth { mode require_and_verify; trust_pool file … } }';
+  return error('unestablished-identity', message, hint);
 }
 
 function chosenHost(name: string): UnplacedProblem {
-  return {
-    severity: 'error',
-    code: CHOSEN,
-    message: `a client chooses the value of {${name}}, and so the grants of its token`,
-    hint: 'write the host name, in a separate site',
-  };
+  const message = `a client chooses the value of {${name}}, and so the grants of its token`;
+  const hint = 'write the host name, in a separate site';
+  return error(CHOSEN, message, hint);
 }
 
 function chosen(name: string): UnplacedProblem {
-  return {
-    severity: 'error',
-    code: CHOSEN,
-    message: `a client chooses the value of {${name}}, and so the user of its token`,
-    hint:
-      'name the user by something that the gateway establishes: {header.FIELD} behind forward_auth { … ' +
-      "copy_headers FIELD }, {http.auth.user.id} behind basic_auth, or the app's response: " +
-      '{http.response.header.FIELD}',
-  };
+  const message = `a client chooses the value of {${name}}, and so the user of its token`;
+  const hint =
+    'name the user by something that the gateway establishes: {header.FIELD} behind forward_auth { … ' +
+    "copy_headers FIELD }, {http.auth.user.id} behind basic_auth, or the app's response: " +
+    '{http.response.header.FIELD}';
+  return error(CHOSEN, message, hint);
 }
 
 function badSubject(name: string): UnplacedProblem {
-  return {
-    severity: 'error',
-    code: CHOSEN,
-    message: `a link can contain {${name}}, and with it the token of another user`,
-    hint: 'use a cookie or a field: {cookie.NAME}, {header.Authorization}',
-  };
+  const message = `a link can contain {${name}}, and with it the token of another user`;
+  const hint = 'use a cookie or a field: {cookie.NAME}, {header.Authorization}';
+  return error(CHOSEN, message, hint);
 }
 
 /** Reports how a site itself changes a field of the app's response before the token is created from it. */
@@ -305,12 +288,9 @@ function operationsOn(field: string, routes: readonly RouteConfig[]): HeaderOper
 }
 
 function takenAway(field: string, { kind }: Source): UnplacedProblem {
-  return {
-    severity: 'warning',
-    code: 'field-taken-away',
-    message: `this removes ${field} before token ${kind} can read it, so no token is issued`,
-    hint: `remove this line: the gateway removes fields that token ${kind} reads (unless keep_fields is set)`,
-  };
+  const message = `this removes ${field} before token ${kind} can read it, so no token is issued`;
+  const hint = `remove this line: the gateway removes fields that token ${kind} reads (unless keep_fields is set)`;
+  return warning('field-taken-away', message, hint);
 }
 
 /** Each source once, however often the texts use it. */

@@ -9,7 +9,7 @@ import type {
 import { HubgateError } from '../kernel/error.ts';
 import { certificateOrigin } from '../tls/certificate-policy.ts';
 import { isIP } from 'node:net';
-import type { Report } from '../config/problem.ts';
+import { type Report, warning, error } from '../config/problem.ts';
 import { defaultTls } from '../config/defaults.ts';
 import type { HandshakePolicies } from '../server/tls-endpoint.ts';
 import { type HandshakePolicy, openHandshakePolicy } from '../tls/handshake-policy.ts';
@@ -186,7 +186,7 @@ export function checkListenerServers(config: Config, report: Report): void {
     const address = `${host}:${listener.port}`;
     const message = `servers ${address} has no effect: no site listens there`;
     const hint = 'write the address of bind with the port, or only :<port>';
-    report(listener, { severity: 'warning', code: 'servers-of-nothing', message, hint });
+    report(listener, warning('servers-of-nothing', message, hint));
   }
   for (const site of config.sites) {
     const trusts = plan
@@ -196,12 +196,9 @@ export function checkListenerServers(config: Config, report: Report): void {
         return JSON.stringify([trustedProxies, logCredentials]);
       });
     if (new Set(trusts).size < 2) continue;
-    report(site, {
-      severity: 'error',
-      code: 'divided-trust',
-      message: 'the listeners of this site differ in trusted_proxies or log_credentials',
-      hint: 'give all of them the same settings, or write two sites',
-    });
+    const message = 'the listeners of this site differ in trusted_proxies or log_credentials';
+    const hint = 'give all of them the same settings, or write two sites';
+    report(site, error('divided-trust', message, hint));
   }
 }
 

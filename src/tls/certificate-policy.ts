@@ -8,7 +8,7 @@ import type {
   TlsConfig,
 } from '../config/config.ts';
 import { defaultAcmeIssuer, defaultOptions } from '../config/defaults.ts';
-import type { UnplacedProblem } from '../config/problem.ts';
+import { type UnplacedProblem, error, warning } from '../config/problem.ts';
 
 /** The origin of the certificate for a name. */
 export type CertificateOrigin =
@@ -30,12 +30,11 @@ export type CertificateOrigin =
 const LOCAL_NAME = /(?:^|\.)(?:localhost|local|internal|home\.arpa)$/;
 const WITHOUT_ASK: CertificateOrigin = {
   kind: 'none',
-  error: {
-    severity: 'error',
-    code: 'on-demand-without-ask',
-    message: 'on_demand needs a service that decides which names may have certificates',
-    hint: 'configure it in the global options: on_demand_tls { ask http://localhost:3000/may-have-tls }',
-  },
+  error: error(
+    'on-demand-without-ask',
+    'on_demand needs a service that decides which names may have certificates',
+    'configure it in the global options: on_demand_tls { ask http://localhost:3000/may-have-tls }',
+  ),
 };
 const WILDCARD_HINT =
   'wildcard names need the DNS challenge: write dns <provider> in tls, or acme_dns; or give certificate files: tls <cert> <key>';
@@ -147,17 +146,10 @@ function withDefaults(acme: AcmeOptions): AcmeOptions {
 function none(code: 'acme-wildcard' | 'acme-any-host', message: string): CertificateOrigin {
   const hint =
     code === 'acme-wildcard' ? WILDCARD_HINT : 'give the site a host name, or use tls internal';
-  return {
-    kind: 'none',
-    error: { severity: 'error', code, message: `ACME issues ${message}`, hint },
-  };
+  return { kind: 'none', error: error(code, `ACME issues ${message}`, hint) };
 }
 
 function localWildcard(host: string): UnplacedProblem {
-  return {
-    severity: 'warning',
-    code: 'local-certificate',
-    message: `${host} gets a certificate of the gateway's local authority, which browsers do not trust by default`,
-    hint: WILDCARD_HINT,
-  };
+  const message = `${host} gets a certificate of the gateway's local authority, which browsers do not trust by default`;
+  return warning('local-certificate', message, WILDCARD_HINT);
 }

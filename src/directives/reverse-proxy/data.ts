@@ -4,7 +4,7 @@ import {
   type RequestMatcher,
   type RouteConfig,
 } from '../../config/routes.ts';
-import type { Report } from '../../config/problem.ts';
+import { type Report, error } from '../../config/problem.ts';
 import {
   ANY_RESPONSE,
   responseMatcherMembers,
@@ -202,20 +202,20 @@ function checkUpstreams(proxy: ReverseProxyConfig, report: Report): void {
   else if (proxy.upstreams.length === 0) {
     const message = 'reverse_proxy needs an upstream';
     const hint = 'for example http://localhost:3000';
-    report(proxy, { severity: 'error', code: 'expected-argument', message, hint });
+    report(proxy, error('expected-argument', message, hint));
   }
   const { versions } = proxy.transport;
   if (!versions.includes('1.1') && isCleartext(proxy)) {
     const message = 'without TLS, HTTP/2 cannot be negotiated';
     const hint = 'write h2c://host:port, or versions h2c';
-    report(proxy.transport, { severity: 'error', code: 'bad-upstream', message, hint });
+    report(proxy.transport, error('bad-upstream', message, hint));
   }
   checkRequestUpstreams(proxy, report);
   for (const upstream of proxy.upstreams) {
     if (isUpstream(upstream) || hasRequestPlaceholder(upstream)) continue;
     const message = `the upstream "${upstream.slice(0, 80)}" is not http://host:port`;
     const hint = 'a placeholder can stand for host or host:port; use {$VAR} for a whole URL';
-    report(proxy, { severity: 'error', code: 'bad-upstream', message, hint });
+    report(proxy, error('bad-upstream', message, hint));
   }
 }
 
@@ -224,7 +224,7 @@ function checkRequestUpstreams(proxy: ReverseProxyConfig, report: Report): void 
   const { upstreams, upstreamsAllow, activeHealth, fastcgi } = proxy;
   const named = upstreams.filter(hasRequestPlaceholder);
   const fail = (message: string, hint: string): void => {
-    report(proxy, { severity: 'error', code: 'request-upstream', message, hint });
+    report(proxy, error('request-upstream', message, hint));
   };
   if (named.length === 0) {
     if (upstreamsAllow.length === 0) return;
@@ -254,13 +254,12 @@ function checkDynamic(proxy: ReverseProxyConfig, report: Report): void {
   if (activeHealth !== null) {
     const message = 'health_uri does not check upstreams from DNS';
     const hint = 'use fail_duration and max_fails, or let the DNS return only healthy upstreams';
-    const problem = { severity: 'error', code: 'not-dynamic', message, hint } as const;
-    report(proxy, problem, { field: 'activeHealth' });
+    report(proxy, error('not-dynamic', message, hint), { field: 'activeHealth' });
   }
   if (fastcgi !== null && about.scheme !== 'http') {
     const message = `FastCGI is not possible with ${about.scheme}`;
     const hint = 'remove the options of the transport';
-    report(about, { severity: 'error', code: 'not-dynamic', message, hint });
+    report(about, error('not-dynamic', message, hint));
   }
 }
 
@@ -269,7 +268,7 @@ function checkWeights(proxy: ReverseProxyConfig, report: Report): void {
   if (about.policy.kind !== 'weighted_round_robin') return;
   const { weights } = about.policy;
   const found = (message: string, hint: string): void =>
-    report(about, { severity: 'error', code: 'bad-weights', message, hint }, { field: 'policy' });
+    report(about, error('bad-weights', message, hint), { field: 'policy' });
   if (named !== null) {
     found('weights are not possible with upstreams from DNS', 'use least_conn');
   } else if (weights.length !== upstreams.length) {
@@ -285,7 +284,7 @@ function checkFastcgi(proxy: ReverseProxyConfig, report: Report): void {
   const { upstreams, activeHealth } = proxy;
   const about = upstreams;
   const found = (message: string, hint: string): void =>
-    report(about, { severity: 'error', code: 'not-by-fastcgi', message, hint });
+    report(about, error('not-by-fastcgi', message, hint));
   if (activeHealth !== null) {
     found('health checks use HTTP only', 'use fail_duration and max_fails instead');
   }
