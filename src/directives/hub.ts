@@ -251,15 +251,6 @@ function compile({ name }: HubPlaceConfig, { hubHandler }: HandlerContext): Hand
 
 export const hub: HandlerDirective<HubPlaceConfig> = { data, syntax, compile };
 
-/**
- *     outbox <url> {
- *         table <name>
- *         topics <topic or pattern…>
- *         origins <origin…>
- *         password_file <file>
- *         tls_trust_pool <pem file>
- *     }
- */
 function outbox(cursor: Cursor): OutboxConfig {
   const url = new Secret(cursor.argument('a URL such as postgres://USER@HOST:5432/DATABASE').text);
   return cursor.options<OutboxConfig>(
@@ -274,21 +265,6 @@ function outbox(cursor: Cursor): OutboxConfig {
   );
 }
 
-/**
- *     issuer <id> {
- *         authorization_server
- *         publisher {
- *             jwt <key> [<algorithm>]
- *         }
- *         subscriber {
- *             jwks_uri <url> [<algorithm…>] {
- *                 refresh <duration>
- *                 cooldown <duration>
- *                 timeout <duration>
- *             }
- *         }
- *     }
- */
 function issuer(cursor: Cursor): IssuerConfig {
   const id = text(cursor, 'the id of an issuer, as in the iss claim of its tokens');
   const empty: IssuerConfig = { id, authorizationServer: false, publisher: null, subscriber: null };

@@ -8,6 +8,16 @@ import { certificateIssuer, dnsOptions } from './tls/issuer.ts';
 import { badValue, choiceOf, flag, list, name, oneOf } from '../hubfile/values.ts';
 import type { Directive } from './directive.ts';
 
+/** How the gateway waits for a record; each provider has these options. */
+const DNS_USAGE = `propagation_delay <duration>
+        propagation_timeout <duration>|off
+        resolvers <address…>
+        dns_challenge_override_domain <name>
+        dns_ttl <duration>`;
+
+const SERVICE_USAGE = `api_url <url>
+        ${DNS_USAGE}`;
+
 const USAGE = `
 tls internal
 tls <email>
@@ -21,11 +31,7 @@ tls [internal|<email>|<certificate file> <key file>] {
         dns <provider> <argument…> { <options of tls dns…> }
         disable_http_challenge
         disable_tlsalpn_challenge
-        propagation_delay <duration>
-        propagation_timeout <duration>|off
-        resolvers <address…>
-        dns_challenge_override_domain <name>
-        dns_ttl <duration>
+        ${DNS_USAGE}
     }
     issuer internal
     on_demand
@@ -35,31 +41,19 @@ tls [internal|<email>|<certificate file> <key file>] {
         key_name <name>
         key_alg hmac-sha256|hmac-sha512
         key <key>
-        propagation_delay <duration>
-        propagation_timeout <duration>|off
-        resolvers <address…>
-        dns_challenge_override_domain <name>
-        dns_ttl <duration>
+        ${DNS_USAGE}
     }
     dns acme-dns {
         server_url <url>
         username <name>
         password <password>
         subdomain <name>
-        propagation_delay <duration>
-        propagation_timeout <duration>|off
-        resolvers <address…>
-        dns_challenge_override_domain <name>
-        dns_ttl <duration>
+        ${DNS_USAGE}
     }
     dns exec <program> [<argument…>] {
         env <name> <value>
         timeout <duration>
-        propagation_delay <duration>
-        propagation_timeout <duration>|off
-        resolvers <address…>
-        dns_challenge_override_domain <name>
-        dns_ttl <duration>
+        ${DNS_USAGE}
     }
     dns azure {
         tenant_id <id>
@@ -68,80 +62,40 @@ tls [internal|<email>|<certificate file> <key file>] {
         subscription_id <id>
         resource_group_name <name>
         authority_host <url>
-        api_url <url>
-        propagation_delay <duration>
-        propagation_timeout <duration>|off
-        resolvers <address…>
-        dns_challenge_override_domain <name>
-        dns_ttl <duration>
+        ${SERVICE_USAGE}
     }
     dns cloudflare [<api token>] {
         api_token <token>
         zone_token <token>
-        api_url <url>
-        propagation_delay <duration>
-        propagation_timeout <duration>|off
-        resolvers <address…>
-        dns_challenge_override_domain <name>
-        dns_ttl <duration>
+        ${SERVICE_USAGE}
     }
     dns desec [<token>] {
         token <token>
-        api_url <url>
-        propagation_delay <duration>
-        propagation_timeout <duration>|off
-        resolvers <address…>
-        dns_challenge_override_domain <name>
-        dns_ttl <duration>
+        ${SERVICE_USAGE}
     }
     dns digitalocean [<token>] {
         auth_token <token>
-        api_url <url>
-        propagation_delay <duration>
-        propagation_timeout <duration>|off
-        resolvers <address…>
-        dns_challenge_override_domain <name>
-        dns_ttl <duration>
+        ${SERVICE_USAGE}
     }
     dns gandi [<token>] {
         bearer_token <token>
-        api_url <url>
-        propagation_delay <duration>
-        propagation_timeout <duration>|off
-        resolvers <address…>
-        dns_challenge_override_domain <name>
-        dns_ttl <duration>
+        ${SERVICE_USAGE}
     }
     dns googleclouddns {
         gcp_project <id>
         gcp_application_default <file>
-        api_url <url>
-        propagation_delay <duration>
-        propagation_timeout <duration>|off
-        resolvers <address…>
-        dns_challenge_override_domain <name>
-        dns_ttl <duration>
+        ${SERVICE_USAGE}
     }
     dns hetzner [<token>] {
         api_token <token>
-        api_url <url>
-        propagation_delay <duration>
-        propagation_timeout <duration>|off
-        resolvers <address…>
-        dns_challenge_override_domain <name>
-        dns_ttl <duration>
+        ${SERVICE_USAGE}
     }
     dns ovh {
         application_key <key>
         application_secret <secret>
         consumer_key <key>
         endpoint ovh-eu|ovh-ca|ovh-us
-        api_url <url>
-        propagation_delay <duration>
-        propagation_timeout <duration>|off
-        resolvers <address…>
-        dns_challenge_override_domain <name>
-        dns_ttl <duration>
+        ${SERVICE_USAGE}
     }
     dns route53 {
         access_key_id <id>
@@ -149,12 +103,7 @@ tls [internal|<email>|<certificate file> <key file>] {
         session_token <token>
         region <name>
         hosted_zone_id <id>
-        api_url <url>
-        propagation_delay <duration>
-        propagation_timeout <duration>|off
-        resolvers <address…>
-        dns_challenge_override_domain <name>
-        dns_ttl <duration>
+        ${SERVICE_USAGE}
     }
     propagation_delay <duration>
     propagation_timeout <duration>|off

@@ -184,19 +184,6 @@ const METHOD = /^[A-Z][A-Z-]{0,31}$/;
 /** RFC 9110 §9.2.1. */
 const SAFE = ['GET', 'HEAD', 'OPTIONS', 'TRACE', 'QUERY', 'CONNECT'];
 
-/**
- *     changes [<matcher>] [public|private] {
- *         on <method…>
- *         topic <topic…>
- *         also [<matcher>] <topic…>
- *         public|private
- *         data change|none|body
- *         window <duration>
- *         sync|async
- *         watch <interval>
- *         ignore <regexp…>
- *     }
- */
 function changes(cursor: Cursor, scope: Scope): ChangesConfig {
   const matcher = takeMatcher(cursor, scope);
   let mode: ChangesConfig['mode'] | null = null;

@@ -12,31 +12,7 @@ type Draft<Source, Needed extends keyof Source> = Omit<Source, Needed> & {
   readonly [Field in Needed]: Source[Field] | null;
 };
 
-/**
- *     token mint {
- *         issuer <id>
- *         key <key>
- *         alg <algorithm>
- *         kid <id>
- *         ttl <duration>
- *         <grants>
- *     }
- *     token exchange {
- *         endpoint <url>
- *         client_id <id>
- *         client_secret <secret>
- *         subject_token <text>
- *         <grants>
- *     }
- *
- * with these grants:
- *
- *     subscribe <topic…>
- *     subscribe_urlpattern <pattern…>
- *     publish <topic…>
- *     publish_urlpattern <pattern…>
- *     payload <json>
- */
+/** `token mint { … }` or `token exchange { … }`. */
 export function tokenSource(cursor: Cursor): TokenMintConfig | TokenExchangeConfig {
   return oneOf(cursor, ['mint', 'exchange']) === 'mint' ? mint(cursor) : exchange(cursor);
 }

@@ -12,42 +12,7 @@ import { choiceOf, count, duration, flag, name, oneOf } from '../../hubfile/valu
 /** Transports of other hubs, and the closest equivalents. */
 const INSTEAD: Readonly<Record<string, string>> = { bolt: 'lmdb', local: 'memory' };
 
-/**
- *     transport memory { size <n> }
- *
- *     transport lmdb {
- *         path <directory>
- *         size <n>
- *         max_age <duration>
- *         durability commit|async
- *         shared
- *     }
- *
- *     transport redis {
- *         url|urls <url…>
- *         sentinel <name>
- *         cluster
- *         stream <name>
- *         max_length <n>
- *         max_age <duration>
- *         durability primary|replicated <n>
- *         tls_trust_pool <pem>
- *         shared
- *     }
- *
- *     transport postgres {
- *         url <url>
- *         password_file <file>
- *         listen_url <url>
- *         schema <name>
- *         stream <name>
- *         max_length <n>
- *         max_age <duration>
- *         durability commit|async|replicated
- *         tls_trust_pool <pem>
- *         shared
- *     }
- */
+/** `transport <kind> { … }`; the usage of `hub` lists the options of each kind. */
 export function transport(cursor: Cursor): TransportConfig {
   const word = cursor.argument(`one of ${TRANSPORT_KINDS.join(', ')}`);
   const instead = Object.hasOwn(INSTEAD, word.text) ? INSTEAD[word.text] : undefined;
