@@ -172,6 +172,12 @@ export function nearestName(written: string, known: Iterable<string>): string | 
   return best?.name ?? nameWithSameBeginning(text, known);
 }
 
+/** The hint that names the closest known name; undefined if none is close. */
+export function didYouMean(written: string, known: Iterable<string>): string | undefined {
+  const near = nearestName(written, known);
+  return near === undefined ? undefined : `did you mean \`${near}\`?`;
+}
+
 /** For example `redirect` for `redir`, or `proto` for `protocol`. */
 function nameWithSameBeginning(text: string, known: Iterable<string>): string | undefined {
   for (const name of known) {

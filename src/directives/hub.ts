@@ -22,6 +22,8 @@ import {
   oneOf,
   size,
   text,
+  matching,
+  within,
 } from '../hubfile/values.ts';
 import { transport } from './hub/transport.ts';
 import type { Handler } from '../http/exchange.ts';
@@ -223,25 +225,20 @@ function hubPath(cursor: Cursor): string | null {
 }
 
 function label(cursor: Cursor): string {
-  const word = cursor.argument('a label');
-  return /^[A-Za-z0-9._~-]{1,64}$/.test(word.text)
-    ? word.text
-    : badValue(cursor, word, 'a label of letters, digits, ".", "_", "~" and "-"');
+  const isLabel = (text: string): boolean => /^[A-Za-z0-9._~-]{1,64}$/.test(text);
+  const expected = 'a label of letters, digits, ".", "_", "~" and "-"';
+  return matching(cursor, 'a label', isLabel, expected);
 }
 
 function cookieName(cursor: Cursor): string {
-  const word = cursor.argument('the name of a cookie');
-  return /^[A-Za-z0-9!#$%&'*+\-.^_`|~]+$/.test(word.text) || word.text.includes('{env.')
-    ? word.text
-    : badValue(cursor, word, 'the name of a cookie (RFC 6265)');
+  const isName = (text: string): boolean =>
+    /^[A-Za-z0-9!#$%&'*+\-.^_`|~]+$/.test(text) || text.includes('{env.');
+  return matching(cursor, 'the name of a cookie', isName, 'the name of a cookie (RFC 6265)');
 }
 
+/** Without a limit, one stalled subscriber could use all memory. */
 function bufferSize(cursor: Cursor): number {
-  const word = cursor.peek();
-  const bytes = size(cursor);
-  // Without a limit, one stalled subscriber could use all memory.
-  if (bytes === 0 && word !== undefined) badValue(cursor, word, 'a size above 0');
-  return bytes;
+  return within(cursor, size, (bytes) => bytes > 0, 'a size above 0');
 }
 
 /** The hub itself is set up with the site; this is only its position among the routes. */

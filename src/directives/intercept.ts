@@ -1,7 +1,7 @@
 import { Writable } from 'node:stream';
-import type { HandlerData } from '../config/routes.ts';
+import type { HandlerData, RouteConfig } from '../config/routes.ts';
 import { ANY_RESPONSE, responseMatcherMembers } from '../config/shape-routes.ts';
-import { list, nullable, object } from '../config/shape.ts';
+import { list, nullable, object, type Shape } from '../config/shape.ts';
 import { count as countShape } from '../config/shape-values.ts';
 import type { Cursor, OptionTable } from '../hubfile/cursor.ts';
 import { ResponseMatchers } from '../hubfile/named-matchers.ts';
@@ -21,20 +21,24 @@ export interface InterceptConfig {
   readonly handleResponse: ReverseProxyConfig['handleResponse'];
 }
 
+/** The shape of rules about responses, which `reverse_proxy` also has. */
+export function responseRulesShape(
+  routes: Shape<readonly RouteConfig[]>,
+): Shape<InterceptConfig['handleResponse']> {
+  return list(
+    object<Handled>(
+      {
+        ...responseMatcherMembers,
+        replaceStatus: nullable(countShape({ min: 200, max: 599 })),
+        routes,
+      },
+      { ...ANY_RESPONSE, replaceStatus: null, routes: [] },
+    ),
+  );
+}
+
 const data: HandlerData<InterceptConfig> = {
-  shape: (routes) =>
-    object({
-      handleResponse: list(
-        object<InterceptConfig['handleResponse'][number]>(
-          {
-            ...responseMatcherMembers,
-            replaceStatus: nullable(countShape({ min: 200, max: 599 })),
-            routes,
-          },
-          { ...ANY_RESPONSE, replaceStatus: null, routes: [] },
-        ),
-      ),
-    }),
+  shape: (routes) => object({ handleResponse: responseRulesShape(routes) }),
   answering: (handler) => handler.handleResponse.flatMap(({ routes }) => routes),
 };
 
@@ -60,16 +64,8 @@ const syntax: DirectiveSyntax = {
     const matcher = takeMatcher(cursor, scope);
     const responses = new ResponseMatchers();
     for (const line of cursor.line.block ?? []) responses.defineIfNamed(cursor, line);
-    const start: Omit<InterceptConfig, 'kind'> = { handleResponse: [] };
-    const options: OptionTable<typeof start> = {
-      handle_response: (option, sofar) => ({
-        handleResponse: [...sofar.handleResponse, handleResponse(option, scope, responses)],
-      }),
-      replace_status: (option, sofar) => ({
-        handleResponse: [...sofar.handleResponse, replaceStatus(option, responses)],
-      }),
-    };
-    const settings = cursor.options(start, options, {
+    const start: Rules = { handleResponse: [] };
+    const settings = cursor.options(start, responseRules(scope, responses), {
       repeatable: ['handle_response', 'replace_status'],
       other: (option) => option.name.startsWith('@'),
     });
@@ -120,15 +116,32 @@ function compile(config: InterceptConfig, { compileRoutes }: HandlerContext): Ha
   };
 }
 
+type Rules = Pick<InterceptConfig, 'handleResponse'>;
+
+/** The options for rules about responses, which `reverse_proxy` also has. */
+export function responseRules(
+  scope: Scope,
+  responses: ResponseMatchers,
+): Record<'handle_response' | 'replace_status', OptionTable<Rules>[string]> {
+  return {
+    handle_response: (option, sofar) => ({
+      handleResponse: [...sofar.handleResponse, handleResponse(option, scope, responses)],
+    }),
+    replace_status: (option, sofar) => ({
+      handleResponse: [...sofar.handleResponse, replaceStatus(option, responses)],
+    }),
+  };
+}
+
 /** `handle_response [@name] { <directives…> }` */
-export function handleResponse(cursor: Cursor, scope: Scope, responses: ResponseMatchers): Handled {
+function handleResponse(cursor: Cursor, scope: Scope, responses: ResponseMatchers): Handled {
   const matcher = responses.find(cursor);
   const routes = scope.routes(cursor.block(), 'documented');
   return cursor.origins.of(cursor.span, { ...matcher, replaceStatus: null, routes });
 }
 
 /** `replace_status [@name] <status>` */
-export function replaceStatus(cursor: Cursor, responses: ResponseMatchers): Handled {
+function replaceStatus(cursor: Cursor, responses: ResponseMatchers): Handled {
   const matcher = cursor.left > 1 ? responses.find(cursor) : ANY_RESPONSE;
   const status = count(cursor, { min: 200, max: 599 });
   return cursor.origins.of(cursor.span, { ...matcher, replaceStatus: status, routes: [] });

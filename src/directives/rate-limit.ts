@@ -8,7 +8,7 @@ import {
 } from '../config/shape-values.ts';
 import type { Cursor } from '../hubfile/cursor.ts';
 import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
-import { badValue, count, duration, text } from '../hubfile/values.ts';
+import { badValue, count, duration, text, within } from '../hubfile/values.ts';
 import { createHash } from 'node:crypto';
 import { HttpError } from '../http/errors.ts';
 import type { Exchange, Handler } from '../http/exchange.ts';
@@ -151,12 +151,8 @@ function zone(cursor: Cursor): RateZoneConfig {
 }
 
 function windowLength(option: Cursor): number {
-  const word = option.peek();
-  const ms = duration(option);
-  const isPossible = ms >= MIN_WINDOW_MS && ms <= MAX_WINDOW_MS;
-  return isPossible || word === undefined
-    ? ms
-    : badValue(option, word, 'a duration from 100ms to 24h');
+  const isPossible = (ms: number): boolean => ms >= MIN_WINDOW_MS && ms <= MAX_WINDOW_MS;
+  return within(option, duration, isPossible, 'a duration from 100ms to 24h');
 }
 
 /** Characters of a key; longer ones are counted by their digests. */

@@ -1,5 +1,5 @@
 import { everyRoute, type RouteConfig } from '../config/routes.ts';
-import { nearestName } from '../config/problem.ts';
+import { didYouMean } from '../config/problem.ts';
 import { isHeaderName, isStatusPattern, PRIVATE_RANGES } from '../config/well-formed.ts';
 import { Secret } from '../kernel/secret.ts';
 import type { Cursor, OptionTable } from '../hubfile/cursor.ts';
@@ -14,9 +14,11 @@ import {
   ranges,
   size,
   statusClasses,
+  matching,
+  within,
 } from '../hubfile/values.ts';
 import { dynamicUpstreams } from './reverse-proxy/dynamic.ts';
-import { handleResponse, replaceStatus } from './intercept.ts';
+import { responseRules } from './intercept.ts';
 import { ResponseMatchers } from '../hubfile/named-matchers.ts';
 import { positiveDuration, proxyTransport } from './reverse-proxy/transport.ts';
 import {
@@ -36,7 +38,7 @@ import {
 import type { Exchange, Handler } from '../http/exchange.ts';
 import { ReverseProxy } from '../proxy/reverse-proxy.ts';
 import { compileMatcher } from '../site/text-pattern.ts';
-import { rewrittenTarget } from '../site/rewritten-target.ts';
+import { rewrittenTarget, isTarget } from '../site/rewritten-target.ts';
 import type { HandlerContext } from '../site/handler-context.ts';
 import { reverseProxy as data } from './reverse-proxy/data.ts';
 import type { HandlerDirective } from './directive.ts';
@@ -158,20 +160,17 @@ export function proxySettings(
     tls: false,
     h2c: false,
   };
+  const rules = responseRules(scope, responses);
   const options: OptionTable<Draft> = {
     ...OPTIONS,
-    handle_response: (option, sofar) => ({
-      handleResponse: [...sofar.handleResponse, handleResponse(option, scope, responses)],
-    }),
+    handle_response: rules.handle_response,
     lb_retry_match: (option, { loadBalancing }) => ({
       loadBalancing: {
         ...loadBalancing,
         retryMatch: [...(loadBalancing.retryMatch ?? []), scope.conditions(option)],
       },
     }),
-    replace_status: (option, sofar) => ({
-      handleResponse: [...sofar.handleResponse, replaceStatus(option, responses)],
-    }),
+    replace_status: rules.replace_status,
   };
   const read = cursor.options(start, options, {
     repeatable: [
@@ -241,7 +240,10 @@ const OPTIONS: OptionTable<Draft> = {
   health_port: (cursor, sofar) => health(sofar, { port: count(cursor, { min: 1, max: 65_535 }) }),
   health_interval: (cursor, sofar) => health(sofar, { intervalMs: positiveDuration(cursor) }),
   health_timeout: (cursor, sofar) => health(sofar, { timeoutMs: positiveDuration(cursor) }),
-  health_status: (cursor, sofar) => health(sofar, { status: healthStatus(cursor) }),
+  health_status: (cursor, sofar) => {
+    const status = matching(cursor, 'a status such as 200 or 2xx', isStatusPattern);
+    return health(sofar, { status });
+  },
   health_body: (cursor, sofar) => {
     const pattern = cursor.argument('a pattern in RE2 syntax').text;
     return health(sofar, { body: cursor.origins.of(cursor.span, { pattern }) });
@@ -257,7 +259,7 @@ const OPTIONS: OptionTable<Draft> = {
   unhealthy_request_count: (cursor, sofar) =>
     passive(sofar, { unhealthyRequestCount: count(cursor) }),
   method: (cursor) => ({ method: methodName(cursor) }),
-  rewrite: (cursor) => ({ rewrite: rewriteTo(cursor) }),
+  rewrite: (cursor) => ({ rewrite: matching(cursor, 'a path or a query', isTarget) }),
   header_up: (cursor, sofar) => ({
     headerUp: [...sofar.headerUp, headerOperation(cursor, 'request')],
   }),
@@ -286,11 +288,7 @@ const UNSUPPORTED: Readonly<Record<string, string>> = {
 };
 
 function bufferSize(cursor: Cursor): number {
-  const word = cursor.peek();
-  const bytes = size(cursor);
-  return bytes <= MAX_BUFFER || word === undefined
-    ? bytes
-    : badValue(cursor, word, 'a size of at most 16MiB');
+  return within(cursor, size, (bytes) => bytes <= MAX_BUFFER, 'a size of at most 16MiB');
 }
 
 function health(
@@ -350,9 +348,7 @@ function namedPolicy(cursor: Cursor): BalancingPolicy {
       };
     }
     default: {
-      const near = nearestName(word.text, POLICIES);
-      const hint =
-        near === undefined ? `known are ${POLICIES.join(', ')}` : `did you mean \`${near}\`?`;
+      const hint = didYouMean(word.text, POLICIES) ?? `known are ${POLICIES.join(', ')}`;
       return cursor.fail(word.span, 'bad-value', `unknown policy ${cursor.quote(word)}`, hint);
     }
   }
@@ -374,25 +370,11 @@ const POLICIES = [
 ];
 
 function healthUri(cursor: Cursor): string {
-  const word = cursor.argument('a path');
-  return word.text.startsWith('/') ? word.text : badValue(cursor, word, 'a path such as /health');
+  return matching(cursor, 'a path', (text) => text.startsWith('/'), 'a path such as /health');
 }
 
 function methodName(cursor: Cursor): string {
-  const word = cursor.argument('a method such as GET');
-  return isHeaderName(word.text) ? word.text.toUpperCase() : badValue(cursor, word, 'a method');
-}
-
-function rewriteTo(cursor: Cursor): string {
-  const word = cursor.argument('a path or a query');
-  return /^[/?{]/.test(word.text) ? word.text : badValue(cursor, word, 'a path or a query');
-}
-
-function healthStatus(cursor: Cursor): string {
-  const word = cursor.argument('a status such as 200 or 2xx');
-  return isStatusPattern(word.text)
-    ? word.text
-    : badValue(cursor, word, 'a status such as 200 or 2xx');
+  return matching(cursor, 'a method such as GET', isHeaderName, 'a method').toUpperCase();
 }
 
 function healthHeaders(cursor: Cursor): { readonly name: string; readonly value: string }[] {

@@ -2,9 +2,9 @@ import type { HandlerData } from '../config/routes.ts';
 import { object } from '../config/shape.ts';
 import { count, text } from '../config/shape-values.ts';
 import { type DirectiveSyntax, matcherBeforeTarget, step } from '../hubfile/scope.ts';
-import { badValue } from '../hubfile/values.ts';
+import { matching } from '../hubfile/values.ts';
 import type { Handler } from '../http/exchange.ts';
-import { rewrittenTarget } from '../site/rewritten-target.ts';
+import { rewrittenTarget, isTarget } from '../site/rewritten-target.ts';
 import type { HandlerContext } from '../site/handler-context.ts';
 import type { HandlerDirective } from './directive.ts';
 
@@ -16,11 +16,7 @@ export interface RewriteConfig {
 }
 
 const data: HandlerData<RewriteConfig> = {
-  shape: () =>
-    object(
-      { to: text('a path or a query', (to) => /^[/?{]/.test(to)), group: count() },
-      { group: 0 },
-    ),
+  shape: () => object({ to: text('a path or a query', isTarget), group: count() }, { group: 0 }),
   group: ({ group }) => (group === 0 ? null : group),
   retargets: () => true,
 };
@@ -36,10 +32,9 @@ const syntax: DirectiveSyntax = {
   summary: 'changes the path and the query',
   read(cursor, scope) {
     const matcher = matcherBeforeTarget(cursor, scope);
-    const target = cursor.argument('a path or a query');
-    if (!/^[/?{]/.test(target.text)) badValue(cursor, target, 'a path or a query');
+    const to = matching(cursor, 'a path or a query', isTarget);
     cursor.end();
-    return [step(cursor, matcher, { kind: 'rewrite', to: target.text, group: scope.group })];
+    return [step(cursor, matcher, { kind: 'rewrite', to, group: scope.group })];
   },
 };
 

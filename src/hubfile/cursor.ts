@@ -1,5 +1,5 @@
 import { insteadOfOption } from './unsupported.ts';
-import { placeText, nearestName } from '../config/problem.ts';
+import { placeText, didYouMean } from '../config/problem.ts';
 import {
   type Origins,
   placeOf,
@@ -200,8 +200,7 @@ export class Cursor {
       const message = `${this.name} is not supported by hubgate`;
       return this.fail(this.span, 'unsupported-option', message, instead);
     }
-    const near = nearestName(this.name, known);
-    const hint = near === undefined ? `known are ${known.join(', ')}` : `did you mean \`${near}\`?`;
+    const hint = didYouMean(this.name, known) ?? `known are ${known.join(', ')}`;
     const first = this.line.words[0];
     const shown = first === undefined ? '{' : this.#plainName(first);
     return this.fail(this.span, 'unknown-option', `unknown option ${shown} in ${owner}`, hint);

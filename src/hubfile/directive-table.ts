@@ -1,5 +1,5 @@
 import type { BindAddress } from '../config/config.ts';
-import { nearestName } from '../config/problem.ts';
+import { didYouMean } from '../config/problem.ts';
 import type {
   ConditionData,
   ConfigRegistry,
@@ -76,9 +76,9 @@ export class DirectiveTable {
     return this.#syntaxes.has(this.currentName(name)) || Object.hasOwn(unsupportedDirectives, name);
   }
 
-  /** The directive with the name that is most similar to an unknown word. */
-  nearest(word: string): string | undefined {
-    return nearestName(word, [...this.#syntaxes.keys()]);
+  /** The hint that names the directive closest to an unknown word; undefined if none is close. */
+  didYouMean(word: string): string | undefined {
+    return didYouMean(word, [...this.#syntaxes.keys()]);
   }
 }
 
@@ -186,11 +186,8 @@ function directiveName(cursor: Cursor, table: DirectiveTable, expected: string):
   const word = cursor.argument(expected);
   const name = table.currentName(word.text);
   if (table.find(name) !== undefined) return name;
-  const near = table.nearest(word.text);
   const hint =
-    near === undefined
-      ? 'hubgate does not have this directive: remove the line'
-      : `did you mean \`${near}\`?`;
+    table.didYouMean(word.text) ?? 'hubgate does not have this directive: remove the line';
   const message = `expected a directive of hubgate, not ${cursor.quote(word)}`;
   return cursor.fail(word.span, 'unknown-directive', message, hint);
 }

@@ -15,10 +15,10 @@ import {
   MAX_RESOLVERS,
   type Rfc2136Config,
 } from '../config/dns-challenge.ts';
-import { nearestName } from '../config/problem.ts';
+import { didYouMean } from '../config/problem.ts';
 import { Secret } from '../kernel/secret.ts';
 import type { Cursor, OptionTable } from './cursor.ts';
-import { badValue, duration, name, oneOf } from './values.ts';
+import { badValue, duration, name, oneOf, matching, within } from './values.ts';
 
 /** How the gateway waits for a record. */
 export type DnsSettings = Omit<DnsChallengeConfig, 'provider'>;
@@ -61,16 +61,11 @@ export function dnsChallenge(cursor: Cursor): DnsChallengeConfig {
       return exec(cursor);
   }
   if (isService(word.text)) return service(word.text, cursor);
-  const near = nearestName(word.text, DNS_PROVIDERS);
   const message = `${cursor.name} expects one of ${DNS_PROVIDERS.join(', ')}, not ${cursor.quote(word)}`;
   const instead =
     'for another DNS provider, use acme-dns with a CNAME, or exec with lego, acme.sh or a program of your own';
-  return cursor.fail(
-    word.span,
-    'bad-value',
-    message,
-    near === undefined ? instead : `did you mean \`${near}\`?`,
-  );
+  const hint = didYouMean(word.text, DNS_PROVIDERS) ?? instead;
+  return cursor.fail(word.span, 'bad-value', message, hint);
 }
 
 function rfc2136(cursor: Cursor): DnsChallengeConfig {
@@ -213,21 +208,19 @@ function need(cursor: Cursor, errors: number, options: Readonly<Record<string, u
 }
 
 function variable(cursor: Cursor): ExecConfig['environment'][number] {
-  const word = cursor.argument('the name of a variable');
-  if (!/^[A-Za-z_][A-Za-z0-9_]*$/.test(word.text)) badValue(cursor, word, 'the name of a variable');
+  const isName = (text: string): boolean => /^[A-Za-z_][A-Za-z0-9_]*$/.test(text);
+  const given = matching(cursor, 'the name of a variable', isName);
   const value = new Secret(cursor.argument('its value').text);
   if (cursor.left > 0) {
     // Not shown, because it is part of the value.
     const message = 'env takes a name and one value; put a value with spaces in quotes';
     cursor.fail(cursor.span, 'unexpected-argument', message);
   }
-  return { name: word.text, value };
+  return { name: given, value };
 }
 
 function positive(cursor: Cursor): number {
-  const word = cursor.peek();
-  const amount = duration(cursor);
-  return amount > 0 || word === undefined ? amount : badValue(cursor, word, 'a time above 0');
+  return within(cursor, duration, (ms) => ms > 0, 'a time above 0');
 }
 
 /** In a Caddyfile, -1 means off. */
@@ -255,17 +248,10 @@ function resolvers(cursor: Cursor): readonly string[] {
 }
 
 function dnsName(cursor: Cursor): string {
-  const word = cursor.argument('a DNS name');
-  return isDnsName(word.text) || ANY.test(word.text)
-    ? word.text
-    : badValue(cursor, word, 'a DNS name');
+  return matching(cursor, 'a DNS name', (text) => isDnsName(text) || ANY.test(text));
 }
 
 function ttl(cursor: Cursor): number {
-  const word = cursor.peek();
-  const amount = duration(cursor);
-  if (word !== undefined && (amount < 1000 || amount > LONGEST_TTL_MS)) {
-    badValue(cursor, word, 'a time from 1s to 7d');
-  }
-  return Math.round(amount / 1000);
+  const isPossible = (ms: number): boolean => ms >= 1000 && ms <= LONGEST_TTL_MS;
+  return Math.round(within(cursor, duration, isPossible, 'a time from 1s to 7d') / 1000);
 }

@@ -36,6 +36,7 @@ import {
   oneOf,
   ranges,
   size,
+  matching,
 } from './values.ts';
 
 /** Reads the first block of a file, the one without an address. */
@@ -142,9 +143,7 @@ const OPTIONS: OptionTable<GlobalOptions> = {
     return { trace: changed(cursor, trace, 'enabled', false) };
   },
   otlp: (cursor, { trace }) => {
-    const word = cursor.argument('the URL of an OTLP collector');
-    if (!isCollectorUrl(word.text)) badValue(cursor, word, 'an http or https URL');
-    return { trace: changed(cursor, trace, 'otlp', word.text) };
+    return { trace: changed(cursor, trace, 'otlp', url(cursor, 'the URL of an OTLP collector')) };
   },
   persist_config: (cursor) => persistConfig(cursor),
   debug: (cursor, { log: known }) => ({ log: changed(cursor, known, 'level', 'debug') }),
@@ -264,7 +263,7 @@ function onDemand(cursor: Cursor): GlobalOptions['onDemand'] {
   const { ask, intervalMs, burst } = cursor.options(
     start,
     {
-      ask: (option) => ({ ask: url(option) }),
+      ask: (option) => ({ ask: url(option, 'the URL that is asked') }),
       interval: (option) => ({ intervalMs: duration(option) }),
       burst: (option) => ({ burst: count(option, { min: 1 }) }),
     },
@@ -277,9 +276,8 @@ function onDemand(cursor: Cursor): GlobalOptions['onDemand'] {
   return cursor.origins.of(cursor.span, { ask: ask ?? '', intervalMs, burst });
 }
 
-function url(cursor: Cursor): string {
-  const word = cursor.argument('the URL that is asked');
-  return isCollectorUrl(word.text) ? word.text : badValue(cursor, word, 'an http or https URL');
+function url(cursor: Cursor, asked: string): string {
+  return matching(cursor, asked, isCollectorUrl, 'an http or https URL');
 }
 
 /** `storage <directory>`, or as in a Caddyfile `storage file_system <directory>`. */

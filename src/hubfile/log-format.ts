@@ -15,7 +15,7 @@ import {
 } from '../config/log-encoding.ts';
 import type { Cursor } from './cursor.ts';
 import type { Word } from './parser.ts';
-import { badValue, choiceOf, count, name, oneOf, text } from './values.ts';
+import { choiceOf, count, name, oneOf, text, matching } from './values.ts';
 
 const MEMBERS = `message_key <name>
             level_key <name>
@@ -120,10 +120,8 @@ function members(cursor: Cursor): LogMembers {
 }
 
 function member(option: Cursor): string {
-  const word = option.argument('the name of a member');
-  return isLogMember(word.text)
-    ? word.text
-    : badValue(option, word, 'a name of letters, digits, _, -, @ and .');
+  const expected = 'a name of letters, digits, _, -, @ and .';
+  return matching(option, 'the name of a member', isLogMember, expected);
 }
 
 /** Names of Caddy's lines at the outermost level. */

@@ -2,14 +2,11 @@ import type { LogOptions } from '../config/config.ts';
 import { defaultOptions, defaultRoll } from '../config/defaults.ts';
 import { isLogMode, isLogName } from '../config/well-formed.ts';
 import type { Cursor } from './cursor.ts';
-import { badValue, choiceOf, count, duration, flag, name, oneOf, size } from './values.ts';
+import { choiceOf, count, duration, flag, name, oneOf, size, matching } from './values.ts';
 
 /** The name of a log: letters, digits, `_` and `-`. */
 export function logName(cursor: Cursor): string {
-  const word = cursor.argument('the name of a log');
-  return isLogName(word.text)
-    ? word.text
-    : badValue(cursor, word, 'a name of letters, digits, _ and -');
+  return matching(cursor, 'the name of a log', isLogName, 'a name of letters, digits, _ and -');
 }
 
 /** Caddy's names, also in capitals. */

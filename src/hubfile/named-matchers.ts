@@ -1,4 +1,4 @@
-import { placeText, nearestName } from '../config/problem.ts';
+import { placeText, didYouMean } from '../config/problem.ts';
 import type { MatchCondition, RequestMatcher } from '../config/routes.ts';
 import { unsupportedConditions } from './unsupported.ts';
 import { Cursor, type OptionTable } from './cursor.ts';
@@ -53,9 +53,7 @@ export class NamedMatchers {
     const found = this.#get(word.text);
     if (found !== undefined) return found.matcher;
     if (this.mayLack) return null;
-    const near = nearestName(word.text, this.#names());
-    const hint =
-      near === undefined ? `define it: ${word.text} path /example/*` : `did you mean \`${near}\`?`;
+    const hint = didYouMean(word.text, this.#names()) ?? `define it: ${word.text} path /example/*`;
     // The rest of the directive is still checked.
     const message = `unknown matcher ${cursor.quote(word)}`;
     cursor.problems.error(word.span, 'unknown-matcher', message, hint);
@@ -128,11 +126,8 @@ function conditionOf(cursor: Cursor, table: DirectiveTable): MatchCondition[] {
     const hint = unsupportedConditions[cursor.name];
     return cursor.fail(cursor.span, 'unsupported-matcher', message, hint);
   }
-  const near = nearestName(cursor.name, Object.keys(matchers));
-  const hint =
-    near === undefined
-      ? `known are ${Object.keys(matchers).join(', ')}`
-      : `did you mean \`${near}\`?`;
+  const names = Object.keys(matchers);
+  const hint = didYouMean(cursor.name, names) ?? `known are ${names.join(', ')}`;
   return cursor.fail(cursor.span, 'unknown-condition', `unknown condition "${cursor.name}"`, hint);
 }
 
@@ -191,11 +186,8 @@ export class ResponseMatchers {
     if (word === undefined || word.text === '*') return ANY_RESPONSE;
     const found = this.#named.get(word.text);
     if (found !== undefined) return found;
-    const near = nearestName(word.text, this.#named.keys());
     const hint =
-      near === undefined
-        ? 'define it in this block: @name status 404'
-        : `did you mean \`${near}\`?`;
+      didYouMean(word.text, this.#named.keys()) ?? 'define it in this block: @name status 404';
     const message = `unknown response matcher ${cursor.quote(word)}`;
     return cursor.fail(word.span, 'unknown-matcher', message, hint);
   }

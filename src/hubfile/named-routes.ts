@@ -2,7 +2,7 @@
 // running gateway has named routes.
 
 import { type ConfigRegistry, everyRoute, type RouteConfig } from '../config/routes.ts';
-import { nearestName, placeText } from '../config/problem.ts';
+import { placeText, didYouMean } from '../config/problem.ts';
 import type { Cursor } from './cursor.ts';
 import type { Line, Word } from './parser.ts';
 import { placeOf, type Problems } from './place.ts';
@@ -102,11 +102,9 @@ export class NamedRoutes {
   }
 
   #failUnknown(cursor: Cursor, word: Word): never {
-    const near = nearestName(word.text, [...this.#routes.keys()]);
     const hint =
-      near === undefined
-        ? `define it outside of the sites: &(${word.text.slice(0, 40)}) { … }`
-        : `did you mean \`${near}\`?`;
+      didYouMean(word.text, [...this.#routes.keys()]) ??
+      `define it outside of the sites: &(${word.text.slice(0, 40)}) { … }`;
     return cursor.fail(word.span, 'unknown-route', `unknown route ${cursor.quote(word)}`, hint);
   }
 }

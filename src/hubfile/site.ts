@@ -226,10 +226,6 @@ function failUnknown(cursor: Cursor, table: DirectiveTable): never {
       'if this is another site, close the one above with }, and write { } around each site';
     return cursor.fail(span, 'unknown-directive', `unknown directive${shown}`, hint);
   }
-  const near = table.nearest(name);
-  const hint =
-    near === undefined
-      ? 'the directives are listed in docs/hubfile.md'
-      : `did you mean \`${near}\`?`;
+  const hint = table.didYouMean(name) ?? 'the directives are listed in docs/hubfile.md';
   return cursor.fail(span, 'unknown-directive', `unknown directive${shown}`, hint);
 }

@@ -1,4 +1,4 @@
-import { nearestName } from '../config/problem.ts';
+import { didYouMean } from '../config/problem.ts';
 import { parseDuration, parseSize } from '../config/units.ts';
 import {
   isAddressRange,
@@ -57,10 +57,8 @@ export function choiceOf<const Choice extends string>(
 ): Choice {
   const found = choices.find((choice) => choice === word.text);
   if (found !== undefined) return found;
-  const near = nearestName(word.text, choices);
-  const hint = near === undefined ? undefined : `did you mean \`${near}\`?`;
   const message = `${cursor.name} expects ${anyOf(choices)}, not ${cursor.quote(word)}`;
-  return cursor.fail(word.span, 'bad-value', message, hint);
+  return cursor.fail(word.span, 'bad-value', message, didYouMean(word.text, choices));
 }
 
 function anyOf(choices: readonly string[]): string {
@@ -78,8 +76,30 @@ export function text(cursor: Cursor, expected: string): string {
 
 /** A text that must not be empty. */
 export function name(cursor: Cursor, expected: string): string {
-  const word = cursor.argument(expected);
-  return word.text === '' ? badValue(cursor, word, expected) : word.text;
+  return matching(cursor, expected, (text) => text !== '');
+}
+
+/** A text of a certain form. */
+export function matching(
+  cursor: Cursor,
+  asked: string,
+  isValid: (text: string) => boolean,
+  expected = asked,
+): string {
+  const word = cursor.argument(asked);
+  return isValid(word.text) ? word.text : badValue(cursor, word, expected);
+}
+
+/** A duration or a size within limits of its own. */
+export function within(
+  cursor: Cursor,
+  read: (cursor: Cursor) => number,
+  isWithin: (value: number) => boolean,
+  expected: string,
+): number {
+  const word = cursor.peek();
+  const value = read(cursor);
+  return word === undefined || isWithin(value) ? value : badValue(cursor, word, expected);
 }
 
 /** A list of texts whose place is recorded, so that a check can point at it. */

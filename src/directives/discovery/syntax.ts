@@ -12,6 +12,8 @@ import {
   oneOf,
   statusCode,
   list,
+  matching,
+  within,
 } from '../../hubfile/values.ts';
 import { tokenSource } from './token-source.ts';
 
@@ -168,16 +170,13 @@ function path(cursor: Cursor, word: Word): string {
 
 /** It becomes part of a quoted string of the Link header. */
 function attribute(cursor: Cursor, expected: string): string {
-  const word = cursor.argument(expected);
-  return /^[\x20\x21\x23-\x5b\x5d-\x7e]+$/.test(word.text)
-    ? word.text
-    : badValue(cursor, word, `${expected} in plain characters`);
+  const isPlain = (text: string): boolean => /^[\x20\x21\x23-\x5b\x5d-\x7e]+$/.test(text);
+  return matching(cursor, expected, isPlain, `${expected} in plain characters`);
 }
 
 function domain(cursor: Cursor): string {
-  const word = cursor.argument('a domain');
-  const isDomain = /^\.?[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*$/.test(word.text);
-  return isDomain ? word.text.replace(/^\./, '').toLowerCase() : badValue(cursor, word, 'a domain');
+  const isDomain = (text: string): boolean => /^\.?[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*$/.test(text);
+  return matching(cursor, 'a domain', isDomain).replace(/^\./, '').toLowerCase();
 }
 
 const METHOD = /^[A-Z][A-Z-]{0,31}$/;
@@ -194,7 +193,7 @@ function changes(cursor: Cursor, scope: Scope): ChangesConfig {
     return { mode: chosen };
   };
   const visibility = cursor.left === 0 ? null : oneOf(cursor, ['public', 'private']);
-  const settings = cursor.options<ChangesConfig>(
+  return cursor.options<ChangesConfig>(
     { ...defaultChanges, matcher, visibility },
     {
       on: (option) => ({ methods: methods(option) }),
@@ -213,15 +212,10 @@ function changes(cursor: Cursor, scope: Scope): ChangesConfig {
     },
     { repeatable: ['also', 'ignore'] },
   );
-  return settings;
 }
 
 function interval(cursor: Cursor): number {
-  const word = cursor.peek();
-  const ms = duration(cursor);
-  return ms >= 1000 || word === undefined
-    ? ms
-    : badValue(cursor, word, 'an interval of at least 1s');
+  return within(cursor, duration, (ms) => ms >= 1000, 'an interval of at least 1s');
 }
 
 /** A path with `*` is not a topic: the topics after it are announced for requests to such paths. */

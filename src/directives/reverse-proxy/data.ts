@@ -6,8 +6,6 @@ import {
 } from '../../config/routes.ts';
 import { type Report, error } from '../../config/problem.ts';
 import {
-  ANY_RESPONSE,
-  responseMatcherMembers,
   statusPatterns as statuses,
   anyHeaderOperations,
   field,
@@ -31,6 +29,8 @@ import {
   type ReverseProxyConfig,
 } from '../../proxy/proxy-config.ts';
 import { isIP } from 'node:net';
+import { isTarget } from '../../site/rewritten-target.ts';
+import { responseRulesShape } from '../intercept.ts';
 
 declare module '../../config/routes.ts' {
   interface HandlerKinds {
@@ -134,6 +134,8 @@ function reverseProxyShape(
   routes: Shape<readonly RouteConfig[]>,
   matcher: Shape<RequestMatcher>,
 ): Shape<Omit<ReverseProxyConfig, 'kind'>> {
+  // Upstreams have no default: they are required.
+  const { kind: _kind, upstreams: _upstreams, ...defaults } = defaultReverseProxy;
   return object(
     {
       upstreams: list(name('an upstream such as http://localhost:3000')),
@@ -161,7 +163,7 @@ function reverseProxyShape(
         defaultReverseProxy.passiveHealth,
       ),
       method: nullable(text('a method such as GET', isHeaderName)),
-      rewrite: nullable(text('a path or a query', (to) => /^[/?{]/.test(to))),
+      rewrite: nullable(text('a path or a query', isTarget)),
       headerUp: anyHeaderOperations,
       headerDown: anyHeaderOperations,
       requestBuffers: count({ max: MAX_BUFFER }),
@@ -173,25 +175,10 @@ function reverseProxyShape(
       trustedProxies: list(addressRange),
       transport,
       fastcgi: nullable(fastcgi),
-      handleResponse: list(
-        object<ReverseProxyConfig['handleResponse'][number]>(
-          {
-            ...responseMatcherMembers,
-            replaceStatus: nullable(count({ min: 200, max: 599 })),
-            routes,
-          },
-          { ...ANY_RESPONSE, replaceStatus: null, routes: [] },
-        ),
-      ),
+      handleResponse: responseRulesShape(routes),
     },
-    withoutUpstreams(),
+    defaults,
   );
-}
-
-/** Upstreams have no default: they are required. */
-function withoutUpstreams(): Partial<Omit<ReverseProxyConfig, 'kind'>> {
-  const { kind: _kind, upstreams: _upstreams, ...defaults } = defaultReverseProxy;
-  return defaults;
 }
 
 /** After a placeholder is filled in, an upstream must still be an origin. */

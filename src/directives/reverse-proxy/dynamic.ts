@@ -1,5 +1,5 @@
 import { isIP } from 'node:net';
-import { badValue, choiceOf, count, duration, oneOf } from '../../hubfile/values.ts';
+import { badValue, choiceOf, count, duration, oneOf, within } from '../../hubfile/values.ts';
 import type { Cursor } from '../../hubfile/cursor.ts';
 import type { Word } from '../../hubfile/parser.ts';
 import { isDnsName, isResolver } from './data.ts';
@@ -106,11 +106,7 @@ function portOf(option: Cursor): number {
 }
 
 function refresh(option: Cursor): number {
-  const word = option.peek();
-  const ms = duration(option);
-  return ms < MIN_REFRESH_MS && word !== undefined
-    ? badValue(option, word, 'a duration of at least 1s')
-    : ms;
+  return within(option, duration, (ms) => ms >= MIN_REFRESH_MS, 'a duration of at least 1s');
 }
 
 /** `versions ipv4 ipv6`, or one of them. */

@@ -1,5 +1,16 @@
 import type { Cursor, OptionTable } from '../../hubfile/cursor.ts';
-import { badValue, count, duration, flag, list, name, oneOf, text } from '../../hubfile/values.ts';
+import {
+  badValue,
+  count,
+  duration,
+  flag,
+  list,
+  name,
+  oneOf,
+  text,
+  matching,
+  within,
+} from '../../hubfile/values.ts';
 import { trustPool } from '../tls.ts';
 import type { TransportWords } from './upstreams.ts';
 import { isParameterName } from './data.ts';
@@ -113,10 +124,9 @@ export const FASTCGI_UNSUPPORTED: Readonly<Record<string, string>> = {
 };
 
 function parameter(option: Cursor): FastcgiConfig['env'][number] {
-  const word = option.argument('a name and a value');
-  if (!isParameterName(word.text))
-    badValue(option, word, 'the name of a parameter such as APP_ENV');
-  return { name: word.text, value: text(option, 'a value') };
+  const expected = 'the name of a parameter such as APP_ENV';
+  const given = matching(option, 'a name and a value', isParameterName, expected);
+  return { name: given, value: text(option, 'a value') };
 }
 
 /** `versions <1.1|2|h2c…>`; `h2c` is HTTP/2 only, because it is not negotiated. */
@@ -147,7 +157,5 @@ function keepAlive(cursor: Cursor): number {
 
 /** For durations of which 0 would not mean "no limit" but make no sense. */
 export function positiveDuration(cursor: Cursor): number {
-  const word = cursor.peek();
-  const ms = duration(cursor);
-  return ms === 0 && word !== undefined ? badValue(cursor, word, 'a duration above 0') : ms;
+  return within(cursor, duration, (ms) => ms !== 0, 'a duration above 0');
 }

@@ -1,7 +1,7 @@
 import type { AcmeIssuerConfig, CertificateIssuer } from '../../config/config.ts';
 import { defaultAcmeIssuer } from '../../config/defaults.ts';
 import { defaultDnsChallenge } from '../../config/dns-challenge.ts';
-import { nearestName } from '../../config/problem.ts';
+import { didYouMean } from '../../config/problem.ts';
 import { Secret } from '../../kernel/secret.ts';
 import type { Cursor, OptionTable } from '../../hubfile/cursor.ts';
 import { name } from '../../hubfile/values.ts';
@@ -33,11 +33,10 @@ export function certificateIssuer(cursor: Cursor): CertificateIssuer {
     );
     return { kind: 'internal' };
   }
-  const near = nearestName(word.text, ISSUERS);
   const hint =
     word.text === 'zerossl'
       ? 'write issuer acme https://acme.zerossl.com/v2/DV90 { eab <key id> <mac key> }'
-      : near && `did you mean \`${near}\`?`;
+      : didYouMean(word.text, ISSUERS);
   const message = `${cursor.name} expects one of ${ISSUERS.join(', ')}, not ${cursor.quote(word)}`;
   return cursor.fail(word.span, 'bad-value', message, hint);
 }
