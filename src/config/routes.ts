@@ -11,14 +11,15 @@ export interface RouteConfig {
 /** All conditions of a matcher must hold. Within one condition, one of its values is enough. */
 export type RequestMatcher = readonly MatchCondition[];
 
-/**
- * The configuration of each handler, by its `kind`. It is empty here: every directive declares its own member
- * next to the type of its configuration.
- */
+/** The configuration of each handler, by its `kind`. It is empty here: the registry of directives fills it. */
 // oxlint-disable-next-line typescript/no-empty-interface typescript/no-empty-object-type
 export interface HandlerKinds {}
 
-/** The configuration of each condition of a matcher, by its `kind`. Every matcher declares its own. */
+/**
+ * The configuration of each condition of a matcher, by its `kind`. The registry of matchers fills it.
+ *
+ * @public because a declaration in another module extends it
+ */
 // oxlint-disable-next-line typescript/no-empty-interface typescript/no-empty-object-type
 export interface ConditionKinds {}
 

@@ -10,12 +10,6 @@ export interface AbortConfig {
 
 const data: HandlerData<AbortConfig> = { shape: () => object({}) };
 
-declare module '../config/routes.ts' {
-  interface HandlerKinds {
-    abort: AbortConfig;
-  }
-}
-
 const syntax: DirectiveSyntax = {
   usage: 'abort [<matcher>]',
   summary: 'closes the connection without a response',

@@ -64,12 +64,6 @@ const accountShape = object<BasicAuthAccount>({
   hash: secret,
 });
 
-declare module '../config/routes.ts' {
-  interface HandlerKinds {
-    basic_auth: BasicAuthConfig;
-  }
-}
-
 const data: HandlerData<BasicAuthConfig> = {
   shape: () =>
     object(

@@ -56,12 +56,6 @@ const data: HandlerData<CacheConfig> = {
   },
 };
 
-declare module '../config/routes.ts' {
-  interface HandlerKinds {
-    cache: CacheConfig;
-  }
-}
-
 const USAGE = `
 cache [<matcher>] {
     ttl <duration>

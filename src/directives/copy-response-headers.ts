@@ -23,12 +23,6 @@ const data: HandlerData<CopyResponseHeadersConfig> = {
   shape: () => object({ include: list(headerNameShape), exclude: list(headerNameShape) }, defaults),
 };
 
-declare module '../config/routes.ts' {
-  interface HandlerKinds {
-    copy_response_headers: CopyResponseHeadersConfig;
-  }
-}
-
 const USAGE = `
 copy_response_headers [<matcher>] {
     include <field…>

@@ -18,12 +18,6 @@ const data: HandlerData<CopyResponseConfig> = {
   shape: () => object({ status: nullable(count({ min: 200, max: 599 })) }, { status: null }),
 };
 
-declare module '../config/routes.ts' {
-  interface HandlerKinds {
-    copy_response: CopyResponseConfig;
-  }
-}
-
 const USAGE = `
 copy_response [<matcher>] [<status>] {
     status <status>

@@ -1,13 +1,10 @@
-import type { HandlerConfig, HandlerData } from '../config/routes.ts';
-import type { Handler } from '../http/exchange.ts';
+import type { HandlerData } from '../config/routes.ts';
 import type { DirectiveSyntax } from '../hubfile/scope.ts';
-import type { CompileHandler, HandlerContext } from '../site/handler-context.ts';
+import type { CompileHandler } from '../site/handler-context.ts';
 
-/** A directive: its syntax and, if it has a handler of its own, the configuration and the handler. */
+/** A directive that has no handler of its own. */
 export interface Directive {
   readonly syntax: DirectiveSyntax;
-  readonly data?: HandlerData<HandlerConfig>;
-  compile?(config: HandlerConfig, context: HandlerContext): Handler;
 }
 
 /** A directive with a handler. */

@@ -57,12 +57,6 @@ const data: HandlerData<EncodeConfig> = {
     ),
 };
 
-declare module '../config/routes.ts' {
-  interface HandlerKinds {
-    encode: EncodeConfig;
-  }
-}
-
 const ZSTD_WORDS = ['fastest', 'default', 'better', 'best'] as const;
 const ENCODINGS: readonly Encoding[] = ['gzip', 'br', 'zstd'];
 

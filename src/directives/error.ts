@@ -22,12 +22,6 @@ const data: HandlerData<ErrorConfig> = {
     ),
 };
 
-declare module '../config/routes.ts' {
-  interface HandlerKinds {
-    error: ErrorConfig;
-  }
-}
-
 const BOUNDS = { min: 400, max: 599 };
 
 const USAGE = `

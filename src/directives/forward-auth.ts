@@ -46,12 +46,6 @@ const data: HandlerData<ForwardAuthConfig> = {
   check: ({ proxy }, report) => reverseProxy.data.check?.(proxy, report),
 };
 
-declare module '../config/routes.ts' {
-  interface HandlerKinds {
-    forward_auth: ForwardAuthConfig;
-  }
-}
-
 type CopiedHeader = { readonly from: string; readonly to: string };
 
 const USAGE = `

@@ -19,12 +19,6 @@ const data: HandlerData<HandleConfig> = {
   group: ({ group }) => group,
 };
 
-declare module '../config/routes.ts' {
-  interface HandlerKinds {
-    handle: HandleConfig;
-  }
-}
-
 const USAGE = `
 handle [<matcher>] {
     <directives…>

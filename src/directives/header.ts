@@ -40,12 +40,6 @@ const data: HandlerData<HeaderConfig> = {
   responseFields: ({ operations }) => operations,
 };
 
-declare module '../config/routes.ts' {
-  interface HandlerKinds {
-    header: HeaderConfig;
-  }
-}
-
 const USAGE = `
 header [<matcher>] [+|-|?|>]<field> [<value>|<find>] [<replace>]
 header [<matcher>] {

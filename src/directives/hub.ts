@@ -38,12 +38,6 @@ export interface HubPlaceConfig {
   readonly name: string | null;
 }
 
-declare module '../config/routes.ts' {
-  interface HandlerKinds {
-    hub: HubPlaceConfig;
-  }
-}
-
 const data: HandlerData<HubPlaceConfig> = {
   shape: () => object({ name: nullable(nameShape('the name of a further hub')) }, { name: null }),
 };

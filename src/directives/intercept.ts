@@ -42,12 +42,6 @@ const data: HandlerData<InterceptConfig> = {
   answering: (handler) => handler.handleResponse.flatMap(({ routes }) => routes),
 };
 
-declare module '../config/routes.ts' {
-  interface HandlerKinds {
-    intercept: InterceptConfig;
-  }
-}
-
 const USAGE = `
 intercept [<matcher>] {
     @name status <status…>

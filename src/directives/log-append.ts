@@ -37,12 +37,6 @@ const data: HandlerData<LogAppendConfig> = {
     ),
 };
 
-declare module '../config/routes.ts' {
-  interface HandlerKinds {
-    log_append: LogAppendConfig;
-  }
-}
-
 const syntax: DirectiveSyntax = {
   usage: 'log_append [<matcher>] [<]<field> <value>',
   summary: 'adds a field to access log lines',

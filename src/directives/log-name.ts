@@ -18,12 +18,6 @@ const data: HandlerData<LogNameConfig> = {
   shape: () => object({ names: list(text('the name of a log', isLogName), { min: 1 }) }),
 };
 
-declare module '../config/routes.ts' {
-  interface HandlerKinds {
-    log_name: LogNameConfig;
-  }
-}
-
 const syntax: DirectiveSyntax = {
   usage: 'log_name [<matcher>] <name…>',
   summary: 'chooses the logs of the site for a request',

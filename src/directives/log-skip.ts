@@ -11,12 +11,6 @@ export interface LogSkipConfig {
 
 const data: HandlerData<LogSkipConfig> = { shape: () => object({}) };
 
-declare module '../config/routes.ts' {
-  interface HandlerKinds {
-    log_skip: LogSkipConfig;
-  }
-}
-
 const syntax: DirectiveSyntax = {
   usage: 'log_skip [<matcher>]',
   summary: 'leaves a request out of the access log',

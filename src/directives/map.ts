@@ -66,12 +66,6 @@ const data: HandlerData<MapConfig> = {
   patterns: ({ cases }) => cases,
 };
 
-declare module '../config/routes.ts' {
-  interface HandlerKinds {
-    map: MapConfig;
-  }
-}
-
 const USAGE = `
 map [<matcher>] <source> <destination…> {
     <input> <output…>

@@ -15,12 +15,6 @@ export interface MethodConfig {
 
 const data: HandlerData<MethodConfig> = { shape: () => object({ method: name('a method') }) };
 
-declare module '../config/routes.ts' {
-  interface HandlerKinds {
-    method: MethodConfig;
-  }
-}
-
 const syntax: DirectiveSyntax = {
   usage: 'method [<matcher>] <method>',
   summary: 'changes the method of the request',

@@ -12,12 +12,6 @@ export interface MetricsConfig {
 
 const data: HandlerData<MetricsConfig> = { shape: () => object({}) };
 
-declare module '../config/routes.ts' {
-  interface HandlerKinds {
-    metrics: MetricsConfig;
-  }
-}
-
 const USAGE = `
 metrics [<matcher>] [{
     disable_openmetrics

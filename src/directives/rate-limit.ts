@@ -56,12 +56,6 @@ const zoneShape = object<RateZoneConfig>(
   { key: '{client_ip}' },
 );
 
-declare module '../config/routes.ts' {
-  interface HandlerKinds {
-    rate_limit: RateLimitConfig;
-  }
-}
-
 const data: HandlerData<RateLimitConfig> = {
   shape: () => object({ zones: list(zoneShape, { min: 1 }) }),
   check: checkZones,

@@ -30,12 +30,6 @@ const data: HandlerData<RedirConfig> = {
     ),
 };
 
-declare module '../config/routes.ts' {
-  interface HandlerKinds {
-    redir: RedirConfig;
-  }
-}
-
 const NAMED_STATUS: Readonly<Record<string, number>> = { permanent: 301, temporary: 302 };
 
 const syntax: DirectiveSyntax = {

@@ -1,7 +1,7 @@
-import type { HandlerKinds } from '../config/routes.ts';
-import { DirectiveTable } from '../hubfile/directive-table.ts';
+import { DirectiveTable, type SyntaxRegistry } from '../hubfile/directive-table.ts';
 import { matchers } from '../matchers/registry.ts';
-import type { Directive, HandlerDirective } from './directive.ts';
+import type { SiteContext } from '../site/handler-context.ts';
+import type { HandlerDirective } from './directive.ts';
 import { abort } from './abort.ts';
 import { bind } from './bind.ts';
 import { cache } from './cache.ts';
@@ -45,11 +45,9 @@ import { reverseProxy } from './reverse-proxy.ts';
 
 /**
  * All directives, by their names in a Hubfile. The configuration of a directive with a handler has that name
- * as its `kind`. If a directive declares a configuration and is missing here, it does not compile.
+ * as its `kind`, and is a member of the union of all handlers.
  */
-export const directives: Readonly<Record<string, Directive>> & {
-  readonly [Kind in keyof HandlerKinds]: HandlerDirective<HandlerKinds[Kind]>;
-} = {
+export const directives = {
   abort,
   basic_auth: basicAuth,
   bind,
@@ -92,8 +90,18 @@ export const directives: Readonly<Record<string, Directive>> & {
   vars,
 };
 
+type Configurations<Directives> = {
+  readonly [Kind in keyof Directives]: Directives[Kind] extends HandlerDirective<infer Config>
+    ? Extract<Config, { readonly kind: Kind }>
+    : never;
+};
+
+declare module '../config/routes.ts' {
+  interface HandlerKinds extends Configurations<typeof directives> {}
+}
+
 /** Everything that configurations, Hubfiles and sites need to know about directives and matchers. */
-export const registry = { directives, matchers };
+export const registry: SyntaxRegistry & SiteContext['registry'] = { directives, matchers };
 
 /** The directives with their names in a Hubfile. */
 export const directiveTable = new DirectiveTable(registry);

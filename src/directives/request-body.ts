@@ -33,12 +33,6 @@ const data: HandlerData<RequestBodyConfig> = {
     ),
 };
 
-declare module '../config/routes.ts' {
-  interface HandlerKinds {
-    request_body: RequestBodyConfig;
-  }
-}
-
 const USAGE = `
 request_body [<matcher>] {
     max_size <size>

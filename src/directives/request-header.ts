@@ -21,12 +21,6 @@ const data: HandlerData<RequestHeaderConfig> = {
   retargets: ({ operations }) => concernsHost(operations),
 };
 
-declare module '../config/routes.ts' {
-  interface HandlerKinds {
-    request_header: RequestHeaderConfig;
-  }
-}
-
 const syntax: DirectiveSyntax = {
   usage: 'request_header [<matcher>] [+|-]<field> [<value>|<find>] [<replace>]',
   summary: 'changes request fields',

@@ -29,12 +29,6 @@ const data: HandlerData<RespondConfig> = {
     ),
 };
 
-declare module '../config/routes.ts' {
-  interface HandlerKinds {
-    respond: RespondConfig;
-  }
-}
-
 const USAGE = `
 respond [<matcher>] <status>|<body> [<status>] {
     body <text>

@@ -21,12 +21,6 @@ const data: HandlerData<RewriteConfig> = {
   retargets: () => true,
 };
 
-declare module '../config/routes.ts' {
-  interface HandlerKinds {
-    rewrite: RewriteConfig;
-  }
-}
-
 const syntax: DirectiveSyntax = {
   usage: 'rewrite [<matcher>] <to>',
   summary: 'changes the path and the query',

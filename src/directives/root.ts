@@ -19,12 +19,6 @@ const data: HandlerData<RootConfig> = {
   group: ({ group }) => (group === 0 ? null : group),
 };
 
-declare module '../config/routes.ts' {
-  interface HandlerKinds {
-    root: RootConfig;
-  }
-}
-
 const syntax: DirectiveSyntax = {
   usage: 'root [<matcher>] <directory>',
   summary: "sets the directory of the site's files",

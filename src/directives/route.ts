@@ -15,12 +15,6 @@ const data: HandlerData<RouteBlockConfig> = {
   nested: ({ routes }) => routes,
 };
 
-declare module '../config/routes.ts' {
-  interface HandlerKinds {
-    route: RouteBlockConfig;
-  }
-}
-
 const syntax: DirectiveSyntax = {
   usage: 'route [<matcher>] { … }',
   summary: 'a block of directives that run in their written order',

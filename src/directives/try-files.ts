@@ -43,12 +43,6 @@ const data: HandlerData<TryFilesConfig> = {
   retargets: () => true,
 };
 
-declare module '../config/routes.ts' {
-  interface HandlerKinds {
-    try_files: TryFilesConfig;
-  }
-}
-
 const USAGE = `
 try_files <file…> [=<status>] {
     policy first_exist|smallest_size|largest_size|most_recently_modified

@@ -30,12 +30,6 @@ const data: HandlerData<VarsConfig> = {
   shape: () => object({ variables: list(variableShape, { min: 1 }) }),
 };
 
-declare module '../config/routes.ts' {
-  interface HandlerKinds {
-    vars: VarsConfig;
-  }
-}
-
 type Variable = VarsConfig['variables'][number];
 
 const USAGE = `

@@ -19,12 +19,6 @@ const data: ConditionData<ErrorStatusCondition> = {
     object({ statuses: list(text('a status such as 404 or 5xx', isStatusPattern), { min: 1 }) }),
 };
 
-declare module '../config/routes.ts' {
-  interface ConditionKinds {
-    error_status: ErrorStatusCondition;
-  }
-}
-
 const syntax: ConditionSyntax<ErrorStatusCondition> = {
   usage: 'error_status 404 5xx',
   summary: 'these statuses of the error (in `handle_errors`)',

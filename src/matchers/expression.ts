@@ -28,12 +28,6 @@ const data: ConditionData<ExpressionCondition> = {
     [...parseExpression(expression).conditions.values()].map((condition) => [condition]),
 };
 
-declare module '../config/routes.ts' {
-  interface ConditionKinds {
-    expression: ExpressionCondition;
-  }
-}
-
 const syntax: ConditionSyntax<ExpressionCondition> = {
   usage: 'expression <CEL>',
   summary: 'an expression of CEL with placeholders and the other matchers as functions',

@@ -43,12 +43,6 @@ const data: ConditionData<FileCondition> = {
   asksFiles: true,
 };
 
-declare module '../config/routes.ts' {
-  interface ConditionKinds {
-    file: FileCondition;
-  }
-}
-
 const syntax: ConditionSyntax<FileCondition> = {
   usage:
     'file [<file…>]\nfile { root <dir>; try_files <file…>; try_policy <policy>; split_path <end…> }',

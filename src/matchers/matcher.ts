@@ -2,10 +2,7 @@ import type { ConditionData } from '../config/routes.ts';
 import type { ConditionSyntax } from '../hubfile/scope.ts';
 import type { CompileCondition } from '../site/text-pattern.ts';
 
-/**
- * One kind of condition in matchers. Its name in a Hubfile is the `kind` of its configuration, and its module
- * declares that as a member of `ConditionKinds`.
- */
+/** One kind of condition in matchers. Its name in a Hubfile is the `kind` of its configuration. */
 export interface Matcher<Condition extends { readonly kind: string }> {
   /** Its configuration. */
   readonly data: ConditionData<Condition>;

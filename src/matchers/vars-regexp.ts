@@ -27,12 +27,6 @@ const data: ConditionData<VarsRegexpCondition> = {
     ),
 };
 
-declare module '../config/routes.ts' {
-  interface ConditionKinds {
-    vars_regexp: VarsRegexpCondition;
-  }
-}
-
 const syntax: ConditionSyntax<VarsRegexpCondition> = {
   usage: 'vars_regexp [<name>] <name>|<placeholder> <regexp>',
   summary: 'a variable or a placeholder that matches (RE2 syntax)',

@@ -23,12 +23,6 @@ const data: ConditionData<VarsCondition> = {
     }),
 };
 
-declare module '../config/routes.ts' {
-  interface ConditionKinds {
-    vars: VarsCondition;
-  }
-}
-
 const syntax: ConditionSyntax<VarsCondition> = {
   usage: 'vars <name>|<placeholder> <value…>',
   summary: 'a variable (set by `vars`) or a placeholder that has one of these values',

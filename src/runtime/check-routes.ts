@@ -7,6 +7,7 @@ import {
   everyCondition,
   everyRoute,
   type HandlerConfig,
+  type HandlerKinds,
   type RouteConfig,
 } from '../config/routes.ts';
 import { type Report, warning, error } from '../config/problem.ts';
@@ -66,22 +67,14 @@ function answers(handler: HandlerConfig): boolean {
   return ANSWERING.includes(handler.kind);
 }
 
-function checkRoot(
-  root: Extract<HandlerConfig, { kind: 'root' }>,
-  machine: Machine,
-  report: Report,
-): void {
+function checkRoot(root: HandlerKinds['root'], machine: Machine, report: Report): void {
   if (root.path.includes('{') || machine.exists(resolve(root.path))) return;
   const message = `the directory ${root.path} does not exist`;
   const hint = 'until it exists, every file below it is a 404';
   report(root, warning('missing-root', message, hint));
 }
 
-function checkCodings(
-  encode: Extract<HandlerConfig, { kind: 'encode' }>,
-  { hasZstd }: Machine,
-  report: Report,
-): void {
+function checkCodings(encode: HandlerKinds['encode'], { hasZstd }: Machine, report: Report): void {
   if (!encode.encodings.includes('zstd') || hasZstd) return;
   const message = `Node ${process.versions.node} has no zstd, so it cannot offer this coding`;
   const hint = 'use Node 22.15 or later';

@@ -55,12 +55,6 @@ export const defaultFileServer: FileServerConfig = {
 
 const { kind: _kind, ...defaults } = defaultFileServer;
 
-declare module '../../config/routes.ts' {
-  interface HandlerKinds {
-    file_server: FileServerConfig;
-  }
-}
-
 export const fileServer: HandlerData<FileServerConfig> = {
   shape: () =>
     object(

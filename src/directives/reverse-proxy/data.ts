@@ -32,12 +32,6 @@ import { isIP } from 'node:net';
 import { isTarget } from '../../site/rewritten-target.ts';
 import { responseRulesShape } from '../intercept.ts';
 
-declare module '../../config/routes.ts' {
-  interface HandlerKinds {
-    reverse_proxy: ReverseProxyConfig;
-  }
-}
-
 /** A valid name of a script's parameter. */
 export function isParameterName(name: string): boolean {
   return /^[A-Za-z_][A-Za-z0-9_]*$/.test(name);

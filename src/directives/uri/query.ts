@@ -135,12 +135,6 @@ const pattern = text('a regular expression');
 const given = object({ name: parameter, value: text('a value') });
 const part = object({ text: name('a text') });
 
-declare module '../../config/routes.ts' {
-  interface HandlerKinds {
-    uri: UriConfig;
-  }
-}
-
 export const uri: HandlerData<UriConfig> = {
   retargets: ({ change }) => change.kind !== 'query',
   shape: () =>

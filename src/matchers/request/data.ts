@@ -64,22 +64,6 @@ export interface NotCondition {
   readonly matchers: readonly RequestMatcher[];
 }
 
-declare module '../../config/routes.ts' {
-  interface ConditionKinds {
-    path: PathCondition;
-    path_regexp: PathRegexpCondition;
-    host: HostCondition;
-    method: MethodCondition;
-    header: HeaderCondition;
-    header_regexp: HeaderRegexpCondition;
-    query: QueryCondition;
-    protocol: ProtocolCondition;
-    remote_ip: RemoteIpCondition;
-    client_ip: ClientIpCondition;
-    not: NotCondition;
-  }
-}
-
 export const PROTOCOLS = [
   'http',
   'https',

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
-import { directives, directiveTable } from '../../../src/directives/registry.ts';
+import { directives, directiveTable, registry } from '../../../src/directives/registry.ts';
 import { unsupportedConditions, unsupportedDirectives } from '../../../src/hubfile/unsupported.ts';
 import { directiveOrder } from '../../../src/hubfile/directive-table.ts';
 import type { DirectiveSyntax } from '../../../src/hubfile/scope.ts';
@@ -18,7 +18,7 @@ const directive = (place: Partial<DirectiveSyntax> = {}): DirectiveSyntax => ({
 
 describe('the registry of directives', () => {
   it('has each directive in a file or a folder with its name, under the kind of its configuration', () => {
-    for (const [name, { data, compile }] of Object.entries(directives)) {
+    for (const [name, { data, compile }] of Object.entries(registry.directives)) {
       const place = join(root, 'src/directives', name.replaceAll('_', '-'));
       assert.ok(existsSync(`${place}.ts`) || existsSync(join(place, 'syntax.ts')), name);
       assert.equal(compile === undefined, data === undefined, name);

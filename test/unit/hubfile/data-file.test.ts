@@ -1,4 +1,4 @@
-import { directives, directiveTable, registry } from '../../../src/directives/registry.ts';
+import { directiveTable, registry } from '../../../src/directives/registry.ts';
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { Config } from '../../../src/config/config.ts';
@@ -73,7 +73,7 @@ describe('a configuration written as YAML or JSON', () => {
         '    routs: []',
         '    ^^^^^',
         '  did you mean "routes"?',
-        `a.yaml:9:25: error: expected one of ${Object.entries(directives)
+        `a.yaml:9:25: error: expected one of ${Object.entries(registry.directives)
           .flatMap(([name, { data }]) => (data ? [name] : []))
           .join(', ')}, not "respnd"`,
         '    - handler: {kind: respnd}',
