@@ -8,6 +8,9 @@ import type { Logger } from '../kernel/log.ts';
 import { type AdminControls, openAdmin, openMetrics } from '../runtime/admin.ts';
 import type { AdminServer } from '../runtime/admin-server.ts';
 import type { LookupFunction } from 'node:net';
+import type { Command } from 'commander';
+import type { ConfigSource } from './config-source.ts';
+import { configIfAny } from './read-config.ts';
 
 /**
  * The address at which `reload` and `stop` look for a gateway: the given one, else the one in the
@@ -29,6 +32,15 @@ export function adminAddressOf(
   // A listener on all interfaces can be reached on the local ones.
   const reachable = host === '0.0.0.0' || host === '::' ? 'localhost' : host;
   return `${reachable.includes(':') ? `[${reachable}]` : reachable}:${port}`;
+}
+
+/** The same, with the configuration only if it is needed and there is one. */
+export function gatewayAddress(
+  flags: ConfigSource & { readonly address?: string },
+  command: Command,
+): string {
+  const config = flags.address === undefined ? configIfAny(flags, command) : null;
+  return adminAddressOf(flags.address, config?.options);
 }
 
 export interface AdminAnswer {

@@ -1,4 +1,4 @@
-import { type Command, Option } from 'commander';
+import { Command, Option } from 'commander';
 import type { Language } from '../hubfile/load.ts';
 import { readFileSync } from 'node:fs';
 import { HubgateError, messageOf } from '../kernel/error.ts';
@@ -39,6 +39,28 @@ export function withConfigSource(
         'language of the file, if the extension does not say it',
       ).choices(adapters),
     );
+}
+
+/** The same for commands that talk to a running gateway. */
+export function atGateway(name: string): Command {
+  return withConfigSource(new Command(name)).option(
+    '--address <host:port>',
+    'admin address of the gateway (default: the one in the file)',
+  );
+}
+
+/**
+ * Reads a file, or standard input for `-`.
+ *
+ * @throws HubgateError `unreadable-file`
+ */
+export function readInput(file: string): Buffer {
+  try {
+    return readFileSync(file === '-' ? 0 : file);
+  } catch (cause) {
+    const message = `Cannot read ${file}: ${messageOf(cause)}`;
+    throw new HubgateError('unreadable-file', message, { cause });
+  }
 }
 
 /**

@@ -1,5 +1,6 @@
-import { readFileSync, writeFileSync } from 'node:fs';
+import { writeFileSync } from 'node:fs';
 import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
+import { readInput } from './config-source.ts';
 
 /**
  * Writes a file that must not exist yet, readable only by its owner unless `mode` differs.
@@ -27,14 +28,5 @@ export function writeNew(file: string, text: string, mode = 0o600): void {
  */
 export function argumentValue(value: string): string {
   if (!value.startsWith('@')) return value;
-  const file = value.slice(1);
-  try {
-    return readFileSync(file === '-' ? 0 : file, 'utf8')
-      .replace(/\n$/, '')
-      .replace(/\r$/, '');
-  } catch (cause) {
-    throw new HubgateError('unreadable-file', `Cannot read ${file}: ${messageOf(cause)}`, {
-      cause,
-    });
-  }
+  return readInput(value.slice(1)).toString('utf8').replace(/\n$/, '').replace(/\r$/, '');
 }

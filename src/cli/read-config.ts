@@ -1,11 +1,11 @@
-import { readdirSync, readFileSync, existsSync } from 'node:fs';
+import { readFileSync, existsSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import type { Config, GlobalOptions } from '../config/config.ts';
 import { ConfigError, type Problem } from '../config/problem.ts';
 import { directiveTable } from '../directives/registry.ts';
 import { differencesFromCaddy, isCaddyfile } from '../hubfile/caddyfile.ts';
 import { hubfileText } from '../hubfile/format.ts';
-import { findFiles, servingIo } from '../hubfile/disk.ts';
+import { findFiles, servingIo, namesIn } from '../hubfile/disk.ts';
 import type { HubfileIo } from '../hubfile/expand.ts';
 import { type Language, languageOf, load, type LoadedConfig, read } from '../hubfile/load.ts';
 import type { Environment } from '../hubfile/source.ts';
@@ -60,15 +60,6 @@ export function readConfig(
   const text = hubfileText(io.read(name), name);
   const differences = differencesFromCaddy(text, name, io, directiveTable);
   return { ...ready, warnings: [...ready.warnings, ...differences] };
-}
-
-function namesIn(directory: string): string[] {
-  try {
-    return readdirSync(directory);
-  } catch {
-    // Absence is a state as well; the import warns about it.
-    return [];
-  }
 }
 
 /** The same for commands that only need the contents: keys may be missing, and nothing is checked. */

@@ -200,7 +200,7 @@ export class Supervisor {
       // The next load may find a file that is missing now.
       if (followed) {
         const looked = [...seen.keys()].filter((path) => !path.endsWith('/'));
-        const files = unique([...this.#watched.files, ...looked]);
+        const files = [...new Set([...this.#watched.files, ...looked])];
         this.#follow({ ...this.#watched, files }, seen);
       }
       const { failed } = this.#loads;
@@ -375,10 +375,6 @@ function withAdmin(
       closed: [...listeners.closed, ...closed],
     },
   };
-}
-
-function unique(paths: readonly string[]): string[] {
-  return [...new Set(paths)];
 }
 
 /** The reasons why a load failed, for any kind of error. */

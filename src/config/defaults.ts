@@ -197,7 +197,6 @@ export const defaultDiscovery: DiscoveryConfig = {
   live: null,
 };
 
-/** What a response to an unsafe method invalidates (RFC 9111 §4.4). */
 export const defaultOutbox: Omit<OutboxConfig, 'url'> = {
   passwordFile: null,
   trustPoolFile: null,
@@ -206,6 +205,7 @@ export const defaultOutbox: Omit<OutboxConfig, 'url'> = {
   origins: [],
 };
 
+/** What a response to an unsafe method invalidates (RFC 9111 §4.4). */
 export const defaultChanges: ChangesConfig = {
   matcher: null,
   methods: ['POST', 'PUT', 'PATCH', 'DELETE'],

@@ -64,7 +64,7 @@ export type DnsServiceConfig = {
   };
 }[DnsServiceName];
 
-interface DnsServiceOptions {
+export interface DnsServiceOptions {
   /** The option that may also stand behind the name: `dns cloudflare {env.CF_API_TOKEN}`. */
   readonly argument: string | null;
   readonly required: readonly string[];
@@ -104,11 +104,6 @@ export const DNS_SERVICES = {
 } satisfies Record<string, DnsServiceOptions>;
 
 type DnsServiceName = keyof typeof DNS_SERVICES;
-
-/** The options of a service; undefined for another kind of provider. */
-export function dnsServiceOptions(name: string): DnsServiceOptions | undefined {
-  return Object.entries<DnsServiceOptions>(DNS_SERVICES).find(([known]) => known === name)?.[1];
-}
 
 /** The defaults of a challenge for which only the provider is given. */
 export const defaultDnsChallenge: Omit<DnsChallengeConfig, 'provider'> = {

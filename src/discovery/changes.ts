@@ -10,7 +10,7 @@ import {
   withoutQuery,
 } from './announced-hub.ts';
 import { MAX_DATA_BYTES, readAlong } from './published-answers.ts';
-import { linkedPage } from './link.ts';
+import { linkedPages } from './link.ts';
 import { type PageTopic, queryMark, type TopicOf } from '../client/page-topics.ts';
 import { requestUrl } from '../http/request-path.ts';
 import { parseUrl, requireUrl } from '../kernel/parse-url.ts';
@@ -150,7 +150,7 @@ function changedTopics(
     ['request.uri.without_query', target.topic],
     ['http.response.location', headers.get('location') ?? ''],
     ['http.response.content_location', headers.get('content-location') ?? ''],
-    ['http.response.canonical', linkedPage(headers) ?? ''],
+    ['http.response.canonical', linkedPages(headers)[0] ?? ''],
   ]);
   const topicFor = (template: string): PageTopic | null => {
     if (template === TARGET) return target;

@@ -109,11 +109,6 @@ function linksIn(field: string): LinkValue[] {
 /** Relations with which a response names its page; the first one is the most certain (RFC 6596, RFC 4287). */
 const PAGE_RELATIONS = ['canonical', 'self'];
 
-/** The page that a response names in a link, as written. */
-export function linkedPage(headers: HeaderList): string | undefined {
-  return linkedPages(headers)[0];
-}
-
 /** All names of its page that a response has in `Link`. */
 export function linkedPages(headers: HeaderList): string[] {
   const links = headers.getAll('link').flatMap(linksIn);

@@ -75,7 +75,7 @@ function entriesOf(directory: string): readonly Dirent[] {
 }
 
 /** A directory that cannot be listed has no matching files. */
-function namesIn(directory: string): string[] {
+export function namesIn(directory: string): string[] {
   try {
     return readdirSync(directory);
   } catch {

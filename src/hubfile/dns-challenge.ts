@@ -8,12 +8,12 @@ import {
   type DnsChallengeConfig,
   type DnsProviderConfig,
   type DnsServiceConfig,
-  dnsServiceOptions,
   type ExecConfig,
   isDnsName,
   isResolver,
   MAX_RESOLVERS,
   type Rfc2136Config,
+  type DnsServiceOptions,
 } from '../config/dns-challenge.ts';
 import { didYouMean } from '../config/problem.ts';
 import { Secret } from '../kernel/secret.ts';
@@ -160,7 +160,7 @@ function isService(name: string): name is DnsServiceConfig['kind'] {
 /** `<service> [<token>] { <option> <value> … }` */
 function service(kind: DnsServiceConfig['kind'], cursor: Cursor): DnsChallengeConfig {
   const { errors } = cursor.problems;
-  const { argument = null, required = [], optional = [] } = dnsServiceOptions(kind) ?? {};
+  const { argument, required, optional }: DnsServiceOptions = DNS_SERVICES[kind];
   const token = argument === null ? undefined : cursor.optional()?.text;
   const first =
     argument === null || token === undefined ? [] : [{ name: argument, value: new Secret(token) }];

@@ -117,7 +117,7 @@ export async function setUpHub(
     ...verification,
     onLegacyToken: countLegacyTokens(core.hub.counts, site, log),
   });
-  const liveScript = readLiveScript();
+  const liveScript = readScript(import.meta.resolve('#live-script'));
   const handle = createHubHandler({
     hub: core.hub,
     profile,
@@ -135,8 +135,8 @@ export async function setUpHub(
       .map(({ id }) => id),
     debugger: config.debugger,
     liveScript,
-    clientScript: readClientScript(),
-    debuggerScript: config.debugger ? readDebuggerScript() : null,
+    clientScript: readScript(import.meta.resolve('#client-script')),
+    debuggerScript: config.debugger ? readScript(import.meta.resolve('#debugger-script')) : null,
     playground: config.playground
       ? { signer: playgroundIssuer(config, around.playgroundSalt)?.signer ?? null }
       : null,
@@ -298,21 +298,7 @@ function countLegacyTokens(
   };
 }
 
-/** The built script of live pages; null if it was not built. */
-function readLiveScript(): BrowserScript | null {
-  return readScript(import.meta.resolve('#live-script'));
-}
-
-/** `hubgate/client` as one file; null if it was not built. */
-function readClientScript(): BrowserScript | null {
-  return readScript(import.meta.resolve('#client-script'));
-}
-
-/** The script of the debugger's page; null if it was not built. */
-function readDebuggerScript(): BrowserScript | null {
-  return readScript(import.meta.resolve('#debugger-script'));
-}
-
+/** A built script; null if it was not built. */
 function readScript(url: string): BrowserScript | null {
   const file = fileURLToPath(url);
   if (!existsSync(file)) return null;

@@ -59,7 +59,8 @@ async function aggregated(families: readonly Family[]) {
 /** Of several certificates with the same labels (for example one per port), the one that expires first. */
 export function certificateFamily(certificates: readonly CertificateInUse[]): Family {
   const series = new Map<string, readonly [Labels, number]>();
-  for (const { names, authority, notAfter } of certificates.toSorted(byEnd)) {
+  const sorted = certificates.toSorted((a, b) => a.notAfter - b.notAfter);
+  for (const { names, authority, notAfter } of sorted) {
     const labels = { names: names.join(' ').slice(0, MAX_NAMES_LENGTH), authority };
     const id = JSON.stringify(labels);
     if (!series.has(id)) series.set(id, [labels, notAfter / 1000]);
@@ -71,10 +72,6 @@ export function certificateFamily(certificates: readonly CertificateInUse[]): Fa
     [...series.values()],
     'min',
   );
-}
-
-function byEnd(a: CertificateInUse, b: CertificateInUse): number {
-  return a.notAfter - b.notAfter;
 }
 
 export function loadFamilies({

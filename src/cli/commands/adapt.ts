@@ -3,12 +3,11 @@ import { stringify } from 'yaml';
 import { directiveTable, registry } from '../../directives/registry.ts';
 import { encodeConfig } from '../../config/serialize.ts';
 import { describeProblem } from '../../config/problem.ts';
-import { HubgateError, messageOf } from '../../kernel/error.ts';
-import { type ConfigSource, environmentOf, withConfigSource } from '../config-source.ts';
+import { HubgateError } from '../../kernel/error.ts';
+import { type ConfigSource, environmentOf, withConfigSource, readInput } from '../config-source.ts';
 import { writeNew } from '../new-file.ts';
 import { EXIT, type Output } from '../terminal.ts';
 import { problemsIn, readWritten } from '../read-config.ts';
-import { readFileSync } from 'node:fs';
 import { adaptCaddyfile, type AdaptedCaddyfile } from '../../hubfile/caddyfile.ts';
 import { hubfileText } from '../../hubfile/format.ts';
 import { diskIo } from '../../hubfile/disk.ts';
@@ -102,17 +101,8 @@ function print(value: unknown, to: Notation, pretty: boolean): string {
  */
 export function adaptedCaddyfile(config: string, environment: Environment): AdaptedCaddyfile {
   const file = config === '-' ? '(standard input)' : config;
-  const text = hubfileText(read(config), file);
+  const text = hubfileText(readInput(config), file);
   return adaptCaddyfile(text, file, diskIo(environment), directiveTable, (changed) =>
     problemsIn(changed, file, environment),
   );
-}
-
-function read(config: string): Uint8Array {
-  try {
-    return readFileSync(config === '-' ? 0 : config);
-  } catch (cause) {
-    const message = `Cannot read ${config}: ${messageOf(cause)}`;
-    throw new HubgateError('unreadable-file', message, { cause });
-  }
 }

@@ -2,14 +2,13 @@ import { Command } from 'commander';
 import { HubgateError } from '../../kernel/error.ts';
 import type { StatusReport } from '../../runtime/health.ts';
 import {
-  adminAddressOf,
   getFromAdmin,
   isDone,
   postToAdmin,
   refusalText,
+  gatewayAddress,
 } from '../admin-request.ts';
-import { type ConfigSource, withConfigSource } from '../config-source.ts';
-import { configIfAny } from '../read-config.ts';
+import { type ConfigSource, atGateway } from '../config-source.ts';
 import type { Output } from '../terminal.ts';
 
 interface CacheFlags extends ConfigSource {
@@ -49,7 +48,7 @@ function purgeCommand(output: Output): Command {
       const query = new URLSearchParams(
         all === true ? { all: '' } : tag === undefined ? { [kind]: url ?? '' } : { tag },
       );
-      const address = addressOf(flags, command);
+      const address = gatewayAddress(flags, command);
       const answer = await postToAdmin(address, `/cache/purge?${query.toString()}`);
       if (!isDone(answer)) throw new HubgateError('purge-failed', refusalText(address, answer));
       const { purged } = Object(answer.body);
@@ -62,7 +61,7 @@ function statsCommand(output: Output): Command {
     .description('show what is kept, and how requests were answered')
     .option('--json', 'print JSON')
     .action(async (flags: StatsFlags, command: Command) => {
-      const address = addressOf(flags, command);
+      const address = gatewayAddress(flags, command);
       const answer = await getFromAdmin(address, '/status');
       if (!isDone(answer)) throw new HubgateError('status-failed', refusalText(address, answer));
       // The response is from the admin API of this version.
@@ -84,16 +83,4 @@ function statsOf({ metrics }: StatusReport): Record<string, number> {
     }
   }
   return stats;
-}
-
-function atGateway(name: string): Command {
-  return withConfigSource(new Command(name)).option(
-    '--address <host:port>',
-    'admin address of the gateway (default: the one in the file)',
-  );
-}
-
-function addressOf(flags: CacheFlags, command: Command): string {
-  const config = flags.address === undefined ? configIfAny(flags, command) : null;
-  return adminAddressOf(flags.address, config?.options);
 }

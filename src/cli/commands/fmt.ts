@@ -1,10 +1,11 @@
-import { readFileSync, writeFileSync } from 'node:fs';
+import { writeFileSync } from 'node:fs';
 import { Command } from 'commander';
 import { diffArrays } from 'diff';
 import { formatHubfile, hubfileText } from '../../hubfile/format.ts';
 import { languageOf } from '../../hubfile/load.ts';
-import { HubgateError, messageOf } from '../../kernel/error.ts';
+import { HubgateError } from '../../kernel/error.ts';
 import { EXIT, type Output } from '../terminal.ts';
+import { readInput } from '../config-source.ts';
 
 /** Most lines that are removed and added between two texts. Beyond it, everything counts as changed. */
 const MAX_EDITS = 2_000;
@@ -42,7 +43,7 @@ export function fmtCommand(output: Output): Command {
 
 function format(file: string, flags: FmtFlags, output: Output): void {
   const name = file === '-' ? '(standard input)' : file;
-  const text = hubfileText(read(file), name);
+  const text = hubfileText(readInput(file), name);
   const formatted = formatHubfile(text, name);
   const changes = formatted !== text;
   if (flags.check === true) {
@@ -55,15 +56,6 @@ function format(file: string, flags: FmtFlags, output: Output): void {
     if (changes) writeFileSync(file, formatted);
   } else {
     output.result(formatted.replace(/\n$/, ''));
-  }
-}
-
-function read(file: string): Uint8Array {
-  try {
-    return readFileSync(file === '-' ? 0 : file);
-  } catch (cause) {
-    const message = `Cannot read ${file}: ${messageOf(cause)}`;
-    throw new HubgateError('unreadable-file', message, { cause });
   }
 }
 

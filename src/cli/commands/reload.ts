@@ -1,9 +1,8 @@
-import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
-import { Command } from 'commander';
-import { HubgateError, messageOf } from '../../kernel/error.ts';
+import type { Command } from 'commander';
+import { HubgateError } from '../../kernel/error.ts';
 import { adminAddressOf, isDone, postToAdmin, refusalText } from '../admin-request.ts';
-import { type ConfigSource, environmentOf, withConfigSource } from '../config-source.ts';
+import { type ConfigSource, environmentOf, atGateway, readInput } from '../config-source.ts';
 import { EXIT, type Output } from '../terminal.ts';
 import { adapterOf, readOptions } from '../read-config.ts';
 
@@ -24,13 +23,12 @@ const MEDIA_TYPES = {
  * and with its own files, before it changes anything.
  */
 export function reloadCommand(output: Output): Command {
-  return withConfigSource(new Command('reload'))
+  return atGateway('reload')
     .description('load a configuration into the running gateway, if it is valid')
-    .option('--address <host:port>', 'admin address of the gateway (default: the one in the file)')
     .option('--dry-run', 'print what would change, and change nothing')
     .option('--json', 'print the changes as JSON')
     .action(async (flags: ReloadFlags) => {
-      const text = read(flags.config);
+      const text = readInput(flags.config);
       const address = adminAddressOf(flags.address, readOptions(text, flags, environmentOf(flags)));
       const query =
         flags.config === '-' ? '' : `?file=${encodeURIComponent(resolve(flags.config))}`;
@@ -72,16 +70,6 @@ function printChanges(body: unknown, flags: ReloadFlags, output: Output): void {
 function warningsIn(body: unknown): readonly unknown[] {
   const isAnswer = typeof body === 'object' && body !== null && 'warnings' in body;
   return isAnswer && Array.isArray(body.warnings) ? body.warnings : [];
-}
-
-function read(file: string): Uint8Array {
-  try {
-    return readFileSync(file === '-' ? 0 : file);
-  } catch (cause) {
-    throw new HubgateError('unreadable-file', `Cannot read ${file}: ${messageOf(cause)}`, {
-      cause,
-    });
-  }
 }
 
 /** A problem in the format of the admin API, with its excerpt. */

@@ -1,16 +1,15 @@
 import { setTimeout } from 'node:timers/promises';
-import { Command } from 'commander';
+import type { Command } from 'commander';
 import { codeOf, HubgateError } from '../../kernel/error.ts';
 import {
-  adminAddressOf,
   getFromAdmin,
   isDone,
   postToAdmin,
   refusalText,
+  gatewayAddress,
 } from '../admin-request.ts';
-import { type ConfigSource, withConfigSource } from '../config-source.ts';
+import { type ConfigSource, atGateway } from '../config-source.ts';
 import type { Output } from '../terminal.ts';
-import { configIfAny } from '../read-config.ts';
 
 interface StopFlags extends ConfigSource {
   readonly address?: string;
@@ -22,13 +21,11 @@ const POLL_MS = 200;
 
 /** `hubgate stop`: stops a running gateway, which finishes requests in progress. */
 export function stopCommand(output: Output): Command {
-  return withConfigSource(new Command('stop'))
+  return atGateway('stop')
     .description('stop the running gateway')
-    .option('--address <host:port>', 'admin address of the gateway (default: the one in the file)')
     .option('--wait', 'wait until the gateway has finished its requests and stopped')
     .action(async (flags: StopFlags, command: Command) => {
-      const config = flags.address === undefined ? configIfAny(flags, command) : null;
-      const address = adminAddressOf(flags.address, config?.options);
+      const address = gatewayAddress(flags, command);
       const answer = await postToAdmin(address, '/stop');
       if (!isDone(answer)) throw new HubgateError('stop-failed', refusalText(address, answer));
       output.note(`The gateway on ${address} is stopping`);

@@ -1,11 +1,10 @@
 import { once } from 'node:events';
-import { Command, InvalidArgumentError } from 'commander';
+import { type Command, InvalidArgumentError } from 'commander';
 import { HubgateError } from '../../kernel/error.ts';
 import type { StatusReport } from '../../runtime/health.ts';
-import { adminAddressOf, getFromAdmin, refusalText } from '../admin-request.ts';
-import { type ConfigSource, withConfigSource } from '../config-source.ts';
+import { getFromAdmin, refusalText, gatewayAddress } from '../admin-request.ts';
+import { type ConfigSource, atGateway } from '../config-source.ts';
 import { type Output, printable } from '../terminal.ts';
-import { configIfAny } from '../read-config.ts';
 
 interface TopFlags extends ConfigSource {
   readonly address?: string;
@@ -26,15 +25,13 @@ const CLEAR_REST = '\u001b[J';
 
 /** `hubgate top`: shows the activity of a running gateway. */
 export function topCommand(output: Output): Command {
-  return withConfigSource(new Command('top'))
+  return atGateway('top')
     .description('show what a running gateway does: rates, hubs, upstreams, slow subscribers')
-    .option('--address <host:port>', 'admin address of the gateway (default: the one in the file)')
     .option('--interval <seconds>', 'time between two reports', seconds, 2)
     .option('--once', 'look twice, print one report and exit')
     .option('--json', 'print one line of JSON per report')
     .action(async (flags: TopFlags, command: Command) => {
-      const config = flags.address === undefined ? configIfAny(flags, command) : null;
-      const address = adminAddressOf(flags.address, config?.options);
+      const address = gatewayAddress(flags, command);
       const terminal = process.stdout.isTTY && flags.once !== true && flags.json !== true;
       if (!terminal) await watch(address, flags, (lines) => output.result(lines.join('\n')));
       else await onScreen((show) => watch(address, flags, show));

@@ -105,7 +105,8 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
     return this.#enqueue(async () => {
       const running = [...this.#workers];
       // At the start, or if the active configuration ends every worker that tries to serve it.
-      const fresh = running.length === 0 ? this.#forkAll() : [];
+      const fresh =
+        running.length === 0 ? Array.from({ length: this.#count }, () => this.#fork()) : [];
       try {
         const report = await this.#load([...running, ...fresh], config, wanted);
         this.#config = config;
@@ -231,10 +232,6 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
       endingStreams: sum(reports.map(({ report }) => report.endingStreams)),
       ...(first === undefined ? {} : { changes: sumPreviews([first, ...others]) }),
     };
-  }
-
-  #forkAll(): readonly Worker[] {
-    return Array.from({ length: this.#count }, () => this.#fork());
   }
 
   #fork(): Worker {

@@ -15,6 +15,7 @@ import { promisify } from 'node:util';
 import { HubgateError } from '../../kernel/error.ts';
 import { createPrivate, fileName, readIfPresent, writePrivate } from '../storage.ts';
 import { requireUrl } from '../../kernel/parse-url.ts';
+import { memberOf } from './dns/services/api.ts';
 
 /** An account with an authority, and how to reach that authority. */
 export interface AcmeAccount {
@@ -208,14 +209,7 @@ class CertificateOrder {
     const { alwaysBind, directory } = this.#options.account;
     if (alwaysBind) return true;
     const { data } = await this.#send(directory, 'get', {});
-    if (typeof data !== 'object' || data === null || !('meta' in data)) return false;
-    const { meta } = data;
-    return (
-      typeof meta === 'object' &&
-      meta !== null &&
-      'externalAccountRequired' in meta &&
-      meta.externalAccountRequired === true
-    );
+    return memberOf(data, 'meta', 'externalAccountRequired') === true;
   }
 
   async #prove(client: Client, order: Order, authorization: Authorization): Promise<void> {
