@@ -3,7 +3,7 @@ import type { GlobalOptions, ListenAddress } from '../config/config.ts';
 import { defaultOptions } from '../config/defaults.ts';
 import { HubgateError, messageOf, codeOf } from '../kernel/error.ts';
 import { parseUrl } from '../kernel/parse-url.ts';
-import { isTaken } from '../runtime/open-ports.ts';
+import { isTaken, resume } from '../runtime/open-ports.ts';
 import type { Logger } from '../kernel/log.ts';
 import { type AdminControls, openAdmin, openMetrics } from '../runtime/admin.ts';
 import type { AdminServer } from '../runtime/admin-server.ts';
@@ -173,7 +173,7 @@ export class AdminPorts {
       await Promise.all(
         after.filter((one) => !before.includes(one)).map(({ server }) => server.close()),
       );
-      for (const { server } of suspended) await this.#resume(server);
+      for (const { server } of suspended) await resume(server, this.#log);
     };
     try {
       const wanted = this.#wanted(options);
@@ -241,14 +241,6 @@ export class AdminPorts {
             },
           ]),
     ];
-  }
-
-  async #resume(server: AdminServer): Promise<void> {
-    try {
-      await server.resume();
-    } catch (error) {
-      this.#log.error('A port could not be opened again', { error: messageOf(error) });
-    }
   }
 }
 

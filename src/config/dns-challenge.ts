@@ -257,5 +257,4 @@ const challenge = object<DnsChallengeConfig>(
   defaultDnsChallenge,
 );
 
-/** The shape of the DNS challenge. */
 export const dnsShape: Shape<DnsChallengeConfig> = later('dns', () => challenge);

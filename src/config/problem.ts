@@ -55,6 +55,24 @@ export type Report = (
   where?: SourceLocation,
 ) => void;
 
+/** Reports the HubgateError that a check throws; returns whether it has thrown none. */
+export function tryCheck(
+  check: () => unknown,
+  about: object,
+  report: Report,
+  where: SourceLocation = {},
+  hint?: string,
+): boolean {
+  try {
+    check();
+    return true;
+  } catch (thrown) {
+    if (!(thrown instanceof HubgateError)) throw thrown;
+    report(about, error(thrown.code, thrown.message, hint), where);
+    return false;
+  }
+}
+
 /** A configuration that cannot be used. Contains all of its problems, in the order of the text. */
 export class ConfigError extends HubgateError {
   readonly problems: readonly Problem[];

@@ -82,7 +82,6 @@ const outbox = object<OutboxConfig>(
   defaultOutbox,
 );
 
-/** A hub. */
 export const hubShape: Shape<HubConfig> = object(
   {
     profile: oneOf('hub', 'mercure'),

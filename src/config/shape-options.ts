@@ -110,7 +110,6 @@ const workers: Shape<GlobalOptions['workers']> = nullable(
   orWord('auto', count({ min: 1, max: MAX_WORKERS })),
 );
 
-/** The global options. */
 export const optionsShape: Shape<GlobalOptions> = object(
   {
     admin: orWord('off', admin),

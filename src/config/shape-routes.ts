@@ -42,7 +42,6 @@ export function routeShapes({ directives, matchers }: ConfigRegistry): {
 }
 
 export const headerValue = text('a value without line breaks', isHeaderValue);
-/** A field with its value. */
 export const field = object({ name: headerName, value: headerValue });
 
 const headerOperation: Shape<HeaderOperation> = byKind<HeaderOperation>({

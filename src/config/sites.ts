@@ -10,7 +10,6 @@ export function hubsOf({ hub, moreHubs }: SiteConfig): readonly HubConfig[] {
   return hub === null ? [] : [hub, ...moreHubs];
 }
 
-/** A hub and its site. */
 export interface HubOfSite {
   readonly site: SiteConfig;
   readonly hub: HubConfig;
@@ -18,7 +17,6 @@ export interface HubOfSite {
   readonly further: boolean;
 }
 
-/** The hubs of all sites. */
 export function allHubs({ sites }: Pick<Config, 'sites'>): readonly HubOfSite[] {
   return sites.flatMap((site) =>
     hubsOf(site).map((hub, index) => ({ site, hub, further: index > 0 })),

@@ -109,7 +109,6 @@ export function grantAdvice(
   ];
 }
 
-/** The command that creates a token. */
 export function tokenCommand(settings: DebuggerSettings, grants: readonly string[]): string {
   const { audience, detailType } = settings;
   const lines = [

@@ -88,7 +88,6 @@ interface Watched extends WatchedPage {
 export class PageWatch {
   readonly #options: PageWatchOptions;
   readonly #pages = new Map<string, Watched>();
-  /** By topic. */
   readonly #byTopic = new Map<string, Watched>();
   /** Pages whose time has come, in that order. */
   readonly #due = new Set<Watched>();

@@ -21,7 +21,6 @@ interface NamedRoute {
   steps: number;
 }
 
-/** Reads the directives of a named route. */
 export type ReadRoutes = (lines: readonly Line[], named: NamedRoutes) => readonly RouteConfig[];
 
 /** The routes `&(name) { … }` of a file, which sites and other named routes can `invoke`. */

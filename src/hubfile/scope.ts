@@ -75,7 +75,6 @@ export interface DirectiveSyntax {
   read(cursor: Cursor, scope: Scope): readonly RouteConfig[];
 }
 
-/** The syntax of one kind of condition. */
 export interface ConditionSyntax<Condition extends { readonly kind: string }> {
   /** Its arguments, for the documents and the editor; one line for each form. */
   readonly usage: string;

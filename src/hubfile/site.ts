@@ -18,7 +18,6 @@ import { type Origins, placeOf, type Problems } from './place.ts';
 import type { Line, Word } from './parser.ts';
 import type { DirectiveSyntax, RunningOrder, Scope, SiteDraft } from './scope.ts';
 
-/** The lines of a site. */
 export interface SiteLines {
   readonly head: Line;
   readonly body: readonly Line[];
@@ -67,14 +66,15 @@ export function readNamedRoutes(
 export function readSite(
   { head, body, isThere }: SiteLines,
   { ports, defaults }: { readonly ports: SchemePorts; readonly defaults: SiteDefaults },
-  { table, problems, origins, named }: SiteReading,
+  reading: SiteReading,
 ): SiteConfig {
+  const { table, problems, origins } = reading;
   const words = problems.attempt(() => addressWords(head.words)) ?? [];
   // `hub.` or `http://hub` is a host with that name.
   const directive = words.find(({ text }) => table.isDirective(text));
   if (directive !== undefined) refuseDirective(directive, problems);
   const draft = emptyDraft();
-  const reader = new SiteReader(draft, defaults.places, { table, problems, origins, named });
+  const reader = new SiteReader(draft, defaults.places, reading);
   // The block belongs to a directive and contains something else.
   const lines = directive !== undefined && head.block !== null ? [] : body;
   const routes = reader.block(lines, 'documented', new NamedMatchers(table, null, !isThere));
@@ -125,21 +125,14 @@ function discoveryOf({ discovery, hub }: SiteDraft): SiteConfig['discovery'] {
 }
 
 class SiteReader {
-  readonly #table: DirectiveTable;
   readonly #draft: SiteDraft;
   readonly #places: DirectivePlaces;
-  readonly #problems: Problems;
-  readonly #origins: Origins;
-  readonly #named: NamedRoutes;
+  readonly #reading: SiteReading;
 
   constructor(draft: SiteDraft, places: DirectivePlaces, reading: SiteReading) {
-    const { table, problems, origins, named } = reading;
-    this.#table = table;
     this.#draft = draft;
     this.#places = places;
-    this.#problems = problems;
-    this.#origins = origins;
-    this.#named = named;
+    this.#reading = reading;
   }
 
   /** The steps of a block of directives. Its matchers are also known in the blocks inside it. */
@@ -149,13 +142,14 @@ class SiteReader {
     matchers: NamedMatchers,
     top = matchers.outer === null,
   ): RouteConfig[] {
+    const { table, problems, origins, named } = this.#reading;
     const cursors = lines
       .filter((line) => this.#isReadable(line))
-      .map((line) => new Cursor(line, this.#problems, this.#origins));
+      .map((line) => new Cursor(line, problems, origins));
     const definesMatcher = (cursor: Cursor): boolean =>
       cursor.line.words[0]?.plain === true && cursor.name.startsWith('@');
     for (const cursor of cursors.filter(definesMatcher)) {
-      this.#problems.attempt(() => matchers.define(cursor));
+      problems.attempt(() => matchers.define(cursor));
     }
     const scope: Scope = {
       site: this.#draft,
@@ -163,26 +157,25 @@ class SiteReader {
       top,
       group: ++this.#draft.lastGroup,
       routes: (inner, innerOrder) =>
-        this.block(inner, innerOrder, new NamedMatchers(this.#table, matchers)),
-      conditions: (cursor) => matcherOf(cursor, this.#table),
-      named: (cursor, name) => this.#named.find(cursor, name),
+        this.block(inner, innerOrder, new NamedMatchers(table, matchers)),
+      conditions: (cursor) => matcherOf(cursor, table),
+      named: (cursor, name) => named.find(cursor, name),
     };
     const steps = cursors.flatMap((cursor): OrderedStep[] => {
       if (definesMatcher(cursor)) return [];
-      const routes = this.#problems.attempt(() => this.#directive(cursor, scope));
-      return routes === undefined
-        ? []
-        : [{ directive: this.#table.currentName(cursor.name), routes }];
+      const routes = problems.attempt(() => this.#directive(cursor, scope));
+      return routes === undefined ? [] : [{ directive: table.currentName(cursor.name), routes }];
     });
-    if (order === 'documented') return inDocumentedOrder(steps, this.#places, this.#table);
+    if (order === 'documented') return inDocumentedOrder(steps, this.#places, table);
     return steps.flatMap((step) => step.routes);
   }
 
   #directive(cursor: Cursor, scope: Scope): readonly RouteConfig[] {
     const { name } = cursor;
-    const current = this.#table.currentName(name);
-    const directive = this.#table.find(current);
-    if (directive === undefined) return failUnknown(cursor, this.#table);
+    const { table } = this.#reading;
+    const current = table.currentName(name);
+    const directive = table.find(current);
+    if (directive === undefined) return failUnknown(cursor, table);
     if (current !== name) {
       const message = `${name} is now called ${current}`;
       cursor.warn(cursor.span, 'old-name', message, `write ${current}`);
@@ -197,7 +190,7 @@ class SiteReader {
 
   /** If an unfinished line is a block of directives, the complete directives in it can be read. */
   #isReadable({ unfinished, words: [first] }: Line): boolean {
-    return !unfinished || this.#table.find(first?.text ?? '')?.holdsDirectives === true;
+    return !unfinished || this.#reading.table.find(first?.text ?? '')?.holdsDirectives === true;
   }
 
   #checkOnce(cursor: Cursor, directive: DirectiveSyntax): void {

@@ -9,12 +9,11 @@ import type {
 } from '../config/config.ts';
 import { dataOf, type RouteConfig } from '../config/routes.ts';
 import { defaultDiscovery } from '../config/defaults.ts';
-import { type Report, type UnplacedProblem, error } from '../config/problem.ts';
+import { type Report, type UnplacedProblem, error, tryCheck, warning } from '../config/problem.ts';
 import { cookieDomain } from '../discovery/credentials.ts';
 import { compileGrants, grantTemplates } from '../discovery/token-source.ts';
 import { removerOf } from '../discovery/page-state.ts';
 import { registrableDomain } from '../http/same-site.ts';
-import { HubgateError } from '../kernel/error.ts';
 import { checkTokenIdentity, checkTokenMint } from './check-tokens.ts';
 import { type HubPlace, placeOfHub } from './history-names.ts';
 import { parseUrl, requireUrl } from '../kernel/parse-url.ts';
@@ -108,13 +107,7 @@ function checkTokenSource(
   report: Report,
 ): void {
   if (source === null) return;
-  try {
-    compileGrants(source);
-  } catch (thrown) {
-    if (!(thrown instanceof HubgateError)) throw thrown;
-    report(source, error(thrown.code, thrown.message), { field: 'payload' });
-    return;
-  }
+  if (!tryCheck(() => compileGrants(source), source, report, { field: 'payload' })) return;
   if (source.kind === 'mint') {
     checkTokenMint(source, place.kind === 'elsewhere' ? null : place.hub, report);
     return;
@@ -124,11 +117,7 @@ function checkTokenSource(
     report(source, error('bad-url', message), { field: 'endpoint' });
   } else if (isUnprotected(requireUrl(source.endpoint))) {
     const message = 'endpoint is an http: URL: secrets and tokens would be sent unencrypted';
-    report(
-      source,
-      { ...error('insecure-url', message), severity: 'warning' },
-      { field: 'endpoint' },
-    );
+    report(source, warning('insecure-url', message), { field: 'endpoint' });
   }
   if (source.subjectToken === null && grantTemplates({ ...source, payload: null }).length === 0) {
     const message =
@@ -174,12 +163,7 @@ function checkWatch(changes: ChangesConfig, report: Report): void {
     report(changes, error('too-many-ignored', message, 'join them with |'), { field: 'ignore' });
   }
   for (const source of ignore) {
-    try {
-      removerOf(source);
-    } catch (thrown) {
-      if (!(thrown instanceof HubgateError)) throw thrown;
-      report(changes, error(thrown.code, thrown.message), { field: 'ignore' });
-    }
+    tryCheck(() => removerOf(source), changes, report, { field: 'ignore' });
   }
 }
 
@@ -194,7 +178,7 @@ function reportVisibility(changes: ChangesConfig, sign: string | null, report: R
   }
   const message =
     'changes by requests with Cookie or Authorization are private, so only subscribers with a token receive them';
-  report(changes, { ...error('changes-visibility', message, hint), severity: 'warning' });
+  report(changes, warning('changes-visibility', message, hint));
 }
 
 /**

@@ -3,8 +3,7 @@ import { LEGACY_FIX, readsLegacyTokens } from '../auth/verify.ts';
 import type { Config, HubConfig, KeySource, SiteConfig, TlsConfig } from '../config/config.ts';
 import { parsePostgresUrl } from '../config/postgres-url.ts';
 import { allHubs } from '../config/sites.ts';
-import { type Report, nearestName, error, warning } from '../config/problem.ts';
-import { HubgateError } from '../kernel/error.ts';
+import { type Report, nearestName, error, warning, tryCheck } from '../config/problem.ts';
 import { parseUrl } from '../kernel/parse-url.ts';
 import { deadLettersOf, identifiers } from '../outbox/outbox-sql.ts';
 import { acceptedTopics } from '../outbox/row-updates.ts';
@@ -83,13 +82,7 @@ export function checkHubKeys({ issuers, legacy }: HubConfig, report: Report): vo
 function checkOutbox({ outbox }: HubConfig, report: Report): void {
   if (outbox === null) return;
   const attempt = (field: string, hint: string, check: () => void): void => {
-    try {
-      check();
-    } catch (thrown) {
-      if (!(thrown instanceof HubgateError)) throw thrown;
-      const { code, message } = thrown;
-      report(outbox, error(code, message, hint), { field });
-    }
+    tryCheck(check, outbox, report, { field }, hint);
   };
   attempt('url', 'write postgres://USER@HOST:5432/DATABASE', () => {
     parsePostgresUrl(outbox.url.reveal());
@@ -128,7 +121,7 @@ function checkLegacyReader(hub: HubConfig, report: Report): void {
 
 function checkKeySource(source: KeySource, report: Report): void {
   if (source.kind === 'jwt') {
-    attempt(source, report, () => staticKeySet(source));
+    tryCheck(() => staticKeySet(source), source, report);
     return;
   }
   for (const algorithm of source.algorithms) {
@@ -136,15 +129,6 @@ function checkKeySource(source: KeySource, report: Report): void {
     const message = `a JWK Set cannot verify "${algorithm.slice(0, 40)}"`;
     const hint = `use some of ${JWKS_ALGORITHMS.join(', ')}`;
     report(source, error('unsupported-algorithm', message, hint));
-  }
-}
-
-function attempt(about: object, report: Report, use: () => unknown): void {
-  try {
-    use();
-  } catch (thrown) {
-    if (!(thrown instanceof HubgateError)) throw thrown;
-    report(about, error(thrown.code, thrown.message));
   }
 }
 

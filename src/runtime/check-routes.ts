@@ -10,10 +10,9 @@ import {
   type HandlerKinds,
   type RouteConfig,
 } from '../config/routes.ts';
-import { type Report, warning, error } from '../config/problem.ts';
+import { type Report, warning, error, tryCheck } from '../config/problem.ts';
 import { matchersOf } from '../config/sites.ts';
 import { compilePattern } from '../http/linear-regexp.ts';
-import { HubgateError } from '../kernel/error.ts';
 import { defaultHub } from '../config/defaults.ts';
 import { hubPath } from './history-names.ts';
 
@@ -103,14 +102,9 @@ export function checkLogFilters(log: LogOptions | AccessLogConfig, report: Repor
 
 function checkPattern(part: object, report: Report): void {
   if (!('pattern' in part) || typeof part.pattern !== 'string') return;
-  try {
-    compilePattern(part.pattern);
-  } catch (thrown) {
-    if (!(thrown instanceof HubgateError)) throw thrown;
-    const { code, message } = thrown;
-    const hint = 'patterns are in RE2 syntax: without lookaround and backreferences';
-    report(part, error(code, message, hint), { field: 'pattern' });
-  }
+  const { pattern } = part;
+  const hint = 'patterns are in RE2 syntax: without lookaround and backreferences';
+  tryCheck(() => compilePattern(pattern), part, report, { field: 'pattern' }, hint);
 }
 
 /**

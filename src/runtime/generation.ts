@@ -132,9 +132,9 @@ async function build(config: Config, resources: Resources, scope: Scope): Promis
   const sources: CertificateSource[] = [];
   for (const planned of plan) {
     const siteOf = siteRouter(planned, config);
-    const certificates = planned.secure
-      ? await openSiteCertificates(planned, config, resources, scope)
-      : null;
+    const sites = planned.sites.map(({ site, addresses }) => ({ addresses, tls: site.tls }));
+    const tools = { ...resources, options: config.options };
+    const certificates = planned.secure ? await openCertificates(sites, tools, scope) : null;
     if (certificates !== null) sources.push(certificates);
     const policies = planned.secure ? await openHandshakes(planned.sites, siteOf) : null;
     services.set(listenerKey(planned), {
@@ -210,16 +210,6 @@ function openSpans(
   const spans = new OtlpExport({ url: trace.otlp, counts: measures.spans, clock, log, fetch });
   scope.defer(() => spans.close());
   return spans;
-}
-
-async function openSiteCertificates(
-  planned: PlannedListener,
-  { options }: Config,
-  resources: Resources,
-  scope: Scope,
-): Promise<CertificateSource> {
-  const sites = planned.sites.map(({ site, addresses }) => ({ addresses, tls: site.tls }));
-  return openCertificates(sites, { ...resources, options }, scope);
 }
 
 function siteRouter(

@@ -24,7 +24,6 @@ import type { Clock } from '../kernel/clock.ts';
 export interface LoadCounts {
   readonly succeeded: number;
   readonly failed: number;
-  /** Whether the last one succeeded. */
   readonly lastSucceeded: boolean;
   /** Milliseconds since the Unix epoch. */
   readonly lastSuccessAt: number;

@@ -3,6 +3,7 @@ import type { Lease } from '../kernel/lease.ts';
 import type { Listener } from '../server/listener.ts';
 import { listenerKey, type PlannedListener } from './listen-plan.ts';
 import type { Resources } from './resources.ts';
+import type { Logger } from '../kernel/log.ts';
 
 export interface OpenListener {
   readonly planned: PlannedListener;
@@ -82,7 +83,7 @@ export async function takePorts(
   const taken: OpenListener[] = [];
   const undo = async (): Promise<void> => {
     await Promise.allSettled(taken.map(({ lease }) => lease.release()));
-    for (const { lease } of leaving) await resume(lease.value, resources);
+    for (const { lease } of leaving) await resume(lease.value, resources.log);
   };
   try {
     for (const { planned } of handedOver) {
@@ -113,9 +114,10 @@ async function leaseWhenFree(
   }
 }
 
-async function resume(listener: Listener, { log }: Resources): Promise<void> {
+/** Opens a port again for which a new configuration had no use in the end. */
+export async function resume(port: { resume(): Promise<void> }, log: Logger): Promise<void> {
   try {
-    await listener.resume();
+    await port.resume();
   } catch (error) {
     log.error('A port could not be opened again', { error: messageOf(error) });
   }

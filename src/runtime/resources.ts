@@ -70,7 +70,6 @@ export interface Resources {
   readonly keySets: LeasePool<Jwks>;
   /** Tokens from token sources, by everything that determines the result of a source. */
   readonly tokenCaches: LeasePool<TokenCache>;
-  /** The readers of outboxes. */
   readonly outboxes: LeasePool<OutboxReader>;
   /** What watched pages looked like, by site. */
   readonly pageStates: LeasePool<PageStates>;

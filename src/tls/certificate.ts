@@ -7,7 +7,6 @@ export interface Certificate {
   readonly key: string;
 }
 
-/** The certificates of one site. */
 export interface SiteCertificates {
   /**
    * @param mayWait whether to wait for a certificate in progress; otherwise it counts as missing

@@ -153,7 +153,6 @@ function zshOption({ name, description, value }: CompletedOption): string {
   return quoted(`*${name}=${text}: :${value === 'any' ? '_files' : `(${value.join(' ')})`}`);
 }
 
-/** A completion script for fish. */
 function fishCompletion(commands: readonly Completed[]): string {
   return `# hubgate completion for fish
 complete -c hubgate -n __fish_use_subcommand -f

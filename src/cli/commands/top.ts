@@ -49,8 +49,7 @@ async function watch(
   { interval, once: isOnce, json }: TopFlags,
   show: (lines: readonly string[]) => void,
 ): Promise<void> {
-  const { Reading } = await import('../top/overview.ts');
-  const { overviewOf } = await import('../top/overview.ts');
+  const { overviewOf, Reading } = await import('../top/overview.ts');
   const { screenOf } = await import('../top/screen.ts');
   const { isTTY } = process.stdout;
   const coloured = isTTY && (process.env['NO_COLOR'] ?? '') === '';

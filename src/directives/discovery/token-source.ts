@@ -12,7 +12,6 @@ type Draft<Source, Needed extends keyof Source> = Omit<Source, Needed> & {
   readonly [Field in Needed]: Source[Field] | null;
 };
 
-/** `token mint { … }` or `token exchange { … }`. */
 export function tokenSource(cursor: Cursor): TokenMintConfig | TokenExchangeConfig {
   return oneOf(cursor, ['mint', 'exchange']) === 'mint' ? mint(cursor) : exchange(cursor);
 }

@@ -342,7 +342,6 @@ function heading([sort, title, style]: (typeof COLUMNS)[number], listing: Listin
   return `<th scope="col"${type}${now}><a href="./?sort=${sort}&amp;order=${next}">${title}</a>${arrow}</th>`;
 }
 
-/** An entry as a row of the table. */
 function row({ name, size, modified, isDirectory }: Entry): string {
   const time = modified.toISOString();
   return `<tr><td><a href="${escaped(entryUrl(name))}">${escaped(name)}</a></td><td class="number">${isDirectory ? '' : shortSize(size)}</td><td class="moment"><time datetime="${time}">${time.slice(0, 16).replace('T', ' ')}</time></td></tr>\n`;

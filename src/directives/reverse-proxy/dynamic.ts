@@ -109,7 +109,6 @@ function refresh(option: Cursor): number {
   return within(option, duration, (ms) => ms >= MIN_REFRESH_MS, 'a duration of at least 1s');
 }
 
-/** `versions ipv4 ipv6`, or one of them. */
 function versions(option: Cursor): readonly ('ipv4' | 'ipv6')[] {
   const words = option.several('ipv4 or ipv6');
   return words.map((word: Word) => choiceOf(option, word, ['ipv4', 'ipv6'] as const));

@@ -59,10 +59,6 @@ export function method(condition: MethodCondition): Predicate {
   return (exchange) => methods.has(exchange.method);
 }
 
-export function header(condition: HeaderCondition): Predicate {
-  return compileHeader(condition.name, condition.values);
-}
-
 export function headerRegexp(condition: HeaderRegexpCondition): Predicate {
   const capture = capturing(condition.pattern, condition.name, true);
   return (exchange) => {
@@ -71,14 +67,6 @@ export function headerRegexp(condition: HeaderRegexpCondition): Predicate {
       .getAll(condition.header)
       .some((value) => capture(fieldUtf8(value) ?? value, exchange));
   };
-}
-
-export function query(condition: QueryCondition): Predicate {
-  return compileQuery(condition.name, condition.values);
-}
-
-export function protocol(condition: ProtocolCondition): Predicate {
-  return compileProtocol(condition.protocol);
 }
 
 export function remoteIp(condition: RemoteIpCondition): Predicate {
@@ -103,7 +91,7 @@ export function not(condition: NotCondition, compileMatcher: CompileMatcher): Pr
 }
 
 /** Without values, the field must be present. A value may begin or end with `*`. */
-function compileHeader(name: string, values: readonly string[]): Predicate {
+export function header({ name, values }: HeaderCondition): Predicate {
   const isHost = name.toLowerCase() === 'host';
   const wanted = values.map((value) => filledIn(value, isHost ? likePath : likeAtEdges));
   if (isHost) {
@@ -118,7 +106,7 @@ function compileHeader(name: string, values: readonly string[]): Predicate {
   };
 }
 
-function compileQuery(name: string, values: readonly string[]): Predicate {
+export function query({ name, values }: QueryCondition): Predicate {
   // A request without a query.
   if (name === '') return (exchange) => !exchange.target.includes('?');
   const takesAny = values.includes('*') || values.length === 0;
@@ -131,7 +119,7 @@ function compileQuery(name: string, values: readonly string[]): Predicate {
 }
 
 /** `http`, `https`, `grpc`, `http/1.0`, `http/1.1`, `http/2`; a `+` at the end includes later versions. */
-function compileProtocol(protocol: string): Predicate {
+export function protocol({ protocol }: ProtocolCondition): Predicate {
   const wanted = protocol.toLowerCase();
   if (wanted === 'http' || wanted === 'https') return (exchange) => exchange.scheme === wanted;
   if (wanted === 'grpc') {
