@@ -1,6 +1,6 @@
 import type { HandlerData } from '../config/routes.ts';
 import { object } from '../config/shape.ts';
-import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
+import { type DirectiveSyntax, oneStep } from '../hubfile/scope.ts';
 import type { Handler } from '../http/exchange.ts';
 import type { HandlerDirective } from './directive.ts';
 
@@ -13,11 +13,7 @@ const data: HandlerData<AbortConfig> = { shape: () => object({}) };
 const syntax: DirectiveSyntax = {
   usage: 'abort [<matcher>]',
   summary: 'closes the connection without a response',
-  read(cursor, scope) {
-    const matcher = takeMatcher(cursor, scope);
-    cursor.end();
-    return [step(cursor, matcher, { kind: 'abort' })];
-  },
+  read: oneStep(() => ({ kind: 'abort' })),
 };
 
 /** Closes the connection without a response. */

@@ -4,7 +4,7 @@ import { list, object } from '../config/shape.ts';
 import { secret, text } from '../config/shape-values.ts';
 import { Secret } from '../kernel/secret.ts';
 import type { Cursor } from '../hubfile/cursor.ts';
-import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
+import { type DirectiveSyntax, oneStep } from '../hubfile/scope.ts';
 import { badValue } from '../hubfile/values.ts';
 import { createHmac, randomBytes } from 'node:crypto';
 import { HttpError } from '../http/errors.ts';
@@ -105,8 +105,7 @@ const syntax: DirectiveSyntax = {
   usage: USAGE,
   summary: 'requires a user and a password (HTTP basic authentication)',
   oldNames: ['basicauth'],
-  read(cursor, scope) {
-    const matcher = takeMatcher(cursor, scope);
+  read: oneStep((cursor) => {
     const first = cursor.peek();
     // Each hash contains its algorithm, so this word of a Caddyfile has no effect.
     if (first?.text === 'bcrypt' || first?.text === 'argon2id') cursor.optional();
@@ -122,10 +121,9 @@ const syntax: DirectiveSyntax = {
       const hint = 'write a user and the output of hubgate hash-password';
       cursor.fail(cursor.span, 'expected-argument', `${cursor.name} needs an account`, hint);
     }
-    cursor.end();
     const realm = word?.text ?? 'restricted';
-    return [step(cursor, matcher, { kind: 'basic_auth', realm, accounts })];
-  },
+    return { kind: 'basic_auth', realm, accounts };
+  }),
 };
 
 /** Only the user of the line is ever shown. */

@@ -7,7 +7,7 @@ import {
   text as textShape,
 } from '../config/shape-values.ts';
 import { ResponseCache } from '../cache/response-cache.ts';
-import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
+import { type DirectiveSyntax, oneStep } from '../hubfile/scope.ts';
 import { duration, list, size } from '../hubfile/values.ts';
 import type { Handler } from '../http/exchange.ts';
 import { appendToLog } from '../site/access-log.ts';
@@ -75,8 +75,7 @@ const syntax: DirectiveSyntax = {
   usage: USAGE,
   summary: 'stores responses while they are fresh, and purges those that an update names',
   after: 'request_header',
-  read(cursor, scope) {
-    const matcher = takeMatcher(cursor, scope);
+  read: oneStep((cursor) => {
     const start: CacheConfig = { kind: 'cache', ...defaults };
     const config = cursor.options(
       start,
@@ -121,9 +120,8 @@ const syntax: DirectiveSyntax = {
         },
       },
     );
-    cursor.end();
-    return [step(cursor, matcher, config)];
-  },
+    return config;
+  }),
 };
 
 /** Marks requests that a cache has handled: only the first matching cache handles a request. */

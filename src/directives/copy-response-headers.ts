@@ -2,7 +2,7 @@ import type { HandlerData } from '../config/routes.ts';
 import { list, object } from '../config/shape.ts';
 import { headerName as headerNameShape } from '../config/shape-options.ts';
 import type { Cursor } from '../hubfile/cursor.ts';
-import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
+import { type DirectiveSyntax, oneStep } from '../hubfile/scope.ts';
 import { headerName } from '../hubfile/values.ts';
 import type { Handler } from '../http/exchange.ts';
 import { HttpError } from '../http/errors.ts';
@@ -33,8 +33,7 @@ copy_response_headers [<matcher>] {
 const syntax: DirectiveSyntax = {
   usage: USAGE,
   summary: 'in `handle_response`, copies header fields of the upstream to the response',
-  read(cursor, scope) {
-    const matcher = takeMatcher(cursor, scope);
+  read: oneStep((cursor) => {
     const start: Omit<CopyResponseHeadersConfig, 'kind'> = defaults;
     const settings = cursor.options(
       start,
@@ -44,9 +43,8 @@ const syntax: DirectiveSyntax = {
       },
       { repeatable: ['include', 'exclude'] },
     );
-    cursor.end();
-    return [step(cursor, matcher, { kind: 'copy_response_headers', ...settings })];
-  },
+    return { kind: 'copy_response_headers', ...settings };
+  }),
 };
 
 function fields(cursor: Cursor): string[] {

@@ -1,7 +1,7 @@
 import type { HandlerData } from '../config/routes.ts';
 import { nullable, object } from '../config/shape.ts';
 import { count } from '../config/shape-values.ts';
-import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
+import { type DirectiveSyntax, oneStep } from '../hubfile/scope.ts';
 import { statusCode } from '../hubfile/values.ts';
 import type { Handler } from '../http/exchange.ts';
 import { HttpError } from '../http/errors.ts';
@@ -27,8 +27,7 @@ copy_response [<matcher>] [<status>] {
 const syntax: DirectiveSyntax = {
   usage: USAGE,
   summary: 'in `handle_response`, sends the response of the upstream to the client',
-  read(cursor, scope) {
-    const matcher = takeMatcher(cursor, scope);
+  read: oneStep((cursor) => {
     const word = cursor.optional();
     const start: { readonly status: number | null } = {
       status: word === undefined ? null : statusCode(cursor, word),
@@ -36,9 +35,8 @@ const syntax: DirectiveSyntax = {
     const settings = cursor.options(start, {
       status: (option) => ({ status: statusCode(option, option.argument('a status')) }),
     });
-    cursor.end();
-    return [step(cursor, matcher, { kind: 'copy_response', ...settings })];
-  },
+    return { kind: 'copy_response', ...settings };
+  }),
 };
 
 /** Sends the response for which the routes run. */

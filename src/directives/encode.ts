@@ -3,7 +3,7 @@ import { type ResponseMatcher, responseMatcher } from '../config/shape-routes.ts
 import { list, nullable, object } from '../config/shape.ts';
 import { count as countShape, oneOf, size as sizeShape } from '../config/shape-values.ts';
 import { readResponseMatcher } from '../hubfile/named-matchers.ts';
-import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
+import { type DirectiveSyntax, oneStep } from '../hubfile/scope.ts';
 import { choiceOf, count, oneOf as oneWord, size } from '../hubfile/values.ts';
 import { Writable } from 'node:stream';
 import zlib from 'node:zlib';
@@ -77,8 +77,7 @@ encode [<matcher>] [zstd] [br] [gzip] {
 const syntax: DirectiveSyntax = {
   usage: USAGE,
   summary: 'compresses text in responses',
-  read(cursor, scope) {
-    const matcher = takeMatcher(cursor, scope);
+  read: oneStep((cursor) => {
     const encodings = cursor.rest().map((word) => choiceOf(cursor, word, ENCODINGS));
     const start: EncodeConfig = { kind: 'encode', ...defaults, encodings };
     const also = (encoding: Encoding, sofar: EncodeConfig) => ({
@@ -97,11 +96,10 @@ const syntax: DirectiveSyntax = {
       match: (option) => ({ match: readResponseMatcher(option) }),
       minimum_length: (option) => ({ minimumLength: size(option) }),
     });
-    cursor.end();
     const chosen: readonly Encoding[] =
       settings.encodings.length > 0 ? [...new Set(settings.encodings)] : ['br', 'gzip'];
-    return [step(cursor, matcher, { ...settings, encodings: chosen })];
-  },
+    return { ...settings, encodings: chosen };
+  }),
 };
 
 type Encoder = zlib.Gzip | zlib.BrotliCompress;

@@ -1,7 +1,7 @@
 import type { HandlerData } from '../config/routes.ts';
 import { object } from '../config/shape.ts';
 import { count, text as textShape } from '../config/shape-values.ts';
-import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
+import { type DirectiveSyntax, oneStep } from '../hubfile/scope.ts';
 import { statusCode, text } from '../hubfile/values.ts';
 import { HttpError } from '../http/errors.ts';
 import type { Handler } from '../http/exchange.ts';
@@ -33,8 +33,7 @@ error [<matcher>] <status>|<message> [<status>] {
 const syntax: DirectiveSyntax = {
   usage: USAGE,
   summary: 'raises an error, which `handle_errors` answers',
-  read(cursor, scope) {
-    const matcher = takeMatcher(cursor, scope);
+  read: oneStep((cursor) => {
     const first = cursor.argument('a status or a message');
     const second = cursor.optional();
     const start = { status: 500, message: '' };
@@ -47,9 +46,8 @@ const syntax: DirectiveSyntax = {
     const settings = cursor.options(start, {
       message: (option) => ({ message: text(option, 'a text') }),
     });
-    cursor.end();
-    return [step(cursor, matcher, { kind: 'error', ...settings })];
-  },
+    return { kind: 'error', ...settings };
+  }),
 };
 
 /** Fails, so that the error routes respond. */

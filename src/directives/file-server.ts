@@ -1,5 +1,5 @@
 import type { Cursor, OptionTable } from '../hubfile/cursor.ts';
-import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
+import { type DirectiveSyntax, oneStep } from '../hubfile/scope.ts';
 import { choiceOf, count, flag, list, name, oneOf, statusCode } from '../hubfile/values.ts';
 import {
   defaultFileServer,
@@ -45,15 +45,13 @@ file_server [<matcher>] [browse] {
 const syntax: DirectiveSyntax = {
   usage: USAGE,
   summary: 'serves files below the root',
-  read(cursor, scope) {
-    const matcher = takeMatcher(cursor, scope);
+  read: oneStep((cursor) => {
     const browse = cursor.left > 0 && oneOf(cursor, ['browse']) === 'browse';
     const settings = cursor.options({ ...defaultFileServer, browse }, OPTIONS, {
       unsupported: UNSUPPORTED,
     });
-    cursor.end();
-    return [step(cursor, matcher, settings)];
-  },
+    return settings;
+  }),
 };
 
 const OPTIONS: OptionTable<FileServerConfig> = {

@@ -1,7 +1,7 @@
 import type { HandlerData, RouteConfig } from '../config/routes.ts';
 import { object } from '../config/shape.ts';
 import { count } from '../config/shape-values.ts';
-import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
+import { type DirectiveSyntax, oneStep } from '../hubfile/scope.ts';
 import type { Handler } from '../http/exchange.ts';
 import type { HandlerContext } from '../site/handler-context.ts';
 import type { HandlerDirective } from './directive.ts';
@@ -30,12 +30,11 @@ const syntax: DirectiveSyntax = {
   usage: USAGE,
   summary: 'a block of directives; among its neighbours only the first that matches runs',
   holdsDirectives: true,
-  read(cursor, scope) {
-    const matcher = takeMatcher(cursor, scope);
-    const routes = scope.routes(cursor.block(), 'documented');
-    cursor.end();
-    return [step(cursor, matcher, { kind: 'handle', group: scope.group, routes })];
-  },
+  read: oneStep((cursor, scope) => ({
+    kind: 'handle',
+    group: scope.group,
+    routes: scope.routes(cursor.block(), 'documented'),
+  })),
 };
 
 /** Runs the routes of its block, then the following ones. */

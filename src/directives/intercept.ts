@@ -5,7 +5,7 @@ import { list, nullable, object, type Shape } from '../config/shape.ts';
 import { count as countShape } from '../config/shape-values.ts';
 import type { Cursor, OptionTable } from '../hubfile/cursor.ts';
 import { ResponseMatchers } from '../hubfile/named-matchers.ts';
-import { type DirectiveSyntax, type Scope, step, takeMatcher } from '../hubfile/scope.ts';
+import { type DirectiveSyntax, type Scope, oneStep } from '../hubfile/scope.ts';
 import { count } from '../hubfile/values.ts';
 import type { Handler, ResponseHead } from '../http/exchange.ts';
 import { OF_THE_BODY, withPreset } from '../http/preset-fields.ts';
@@ -54,8 +54,7 @@ intercept [<matcher>] {
 const syntax: DirectiveSyntax = {
   usage: USAGE,
   summary: 'replaces responses of later directives, by status or header field',
-  read(cursor, scope) {
-    const matcher = takeMatcher(cursor, scope);
+  read: oneStep((cursor, scope) => {
     const responses = new ResponseMatchers();
     for (const line of cursor.line.block ?? []) responses.defineIfNamed(cursor, line);
     const start: Rules = { handleResponse: [] };
@@ -63,9 +62,8 @@ const syntax: DirectiveSyntax = {
       repeatable: ['handle_response', 'replace_status'],
       other: (option) => option.name.startsWith('@'),
     });
-    cursor.end();
-    return [step(cursor, matcher, { kind: 'intercept', ...settings })];
-  },
+    return { kind: 'intercept', ...settings };
+  }),
 };
 
 /** Only the first rule that matches the response applies. */

@@ -1,7 +1,7 @@
 import type { HandlerData } from '../config/routes.ts';
 import { object } from '../config/shape.ts';
 import { flag, text as textShape } from '../config/shape-values.ts';
-import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
+import { type DirectiveSyntax, oneStep } from '../hubfile/scope.ts';
 import { badValue, text } from '../hubfile/values.ts';
 import type { Exchange, Handler } from '../http/exchange.ts';
 import { HeaderList } from '../http/header-list.ts';
@@ -40,16 +40,14 @@ const data: HandlerData<LogAppendConfig> = {
 const syntax: DirectiveSyntax = {
   usage: 'log_append [<matcher>] [<]<field> <value>',
   summary: 'adds a field to access log lines',
-  read(cursor, scope) {
-    const matcher = takeMatcher(cursor, scope);
+  read: oneStep((cursor) => {
     const word = cursor.argument('the name of a field and a value');
     const early = word.text.startsWith('<');
     const field = early ? word.text.slice(1) : word.text;
     if (!isFieldName(field)) badValue(cursor, word, 'a name of letters, digits, _, - and .');
     const value = text(cursor, `a value for ${field}`);
-    cursor.end();
-    return [step(cursor, matcher, { kind: 'log_append', field, value, early })];
-  },
+    return { kind: 'log_append', field, value, early };
+  }),
 };
 
 /** Adds a field to the lines of the access logs, without credentials. */

@@ -2,7 +2,7 @@ import type { HandlerData } from '../config/routes.ts';
 import { list, object } from '../config/shape.ts';
 import { text } from '../config/shape-values.ts';
 import { isLogName } from '../config/well-formed.ts';
-import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
+import { type DirectiveSyntax, oneStep } from '../hubfile/scope.ts';
 import { badValue } from '../hubfile/values.ts';
 import type { Handler } from '../http/exchange.ts';
 import { nameLogs } from '../site/access-log.ts';
@@ -22,18 +22,16 @@ const syntax: DirectiveSyntax = {
   usage: 'log_name [<matcher>] <name…>',
   summary: 'chooses the logs of the site for a request',
   specificLast: true,
-  read(cursor, scope) {
-    const matcher = takeMatcher(cursor, scope);
-    const names = cursor
+  read: oneStep((cursor) => ({
+    kind: 'log_name',
+    names: cursor
       .several('the name of a log')
       .map((word) =>
         isLogName(word.text)
           ? word.text
           : badValue(cursor, word, 'a name of letters, digits, _ and -'),
-      );
-    cursor.end();
-    return [step(cursor, matcher, { kind: 'log_name', names })];
-  },
+      ),
+  })),
 };
 
 /** Assigns the request to the logs with these names. */

@@ -1,6 +1,6 @@
 import type { HandlerData } from '../config/routes.ts';
 import { object } from '../config/shape.ts';
-import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
+import { type DirectiveSyntax, oneStep } from '../hubfile/scope.ts';
 import type { Handler } from '../http/exchange.ts';
 import { skipLog } from '../site/access-log.ts';
 import type { HandlerDirective } from './directive.ts';
@@ -15,11 +15,7 @@ const syntax: DirectiveSyntax = {
   usage: 'log_skip [<matcher>]',
   summary: 'leaves a request out of the access log',
   oldNames: ['skip_log'],
-  read(cursor, scope) {
-    const matcher = takeMatcher(cursor, scope);
-    cursor.end();
-    return [step(cursor, matcher, { kind: 'log_skip' })];
-  },
+  read: oneStep(() => ({ kind: 'log_skip' })),
 };
 
 /** Keeps the request out of the access logs, whatever its result. */

@@ -3,7 +3,7 @@ import { list, nullable, object } from '../config/shape.ts';
 import { text } from '../config/shape-values.ts';
 import type { Cursor } from '../hubfile/cursor.ts';
 import type { Word } from '../hubfile/parser.ts';
-import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
+import { type DirectiveSyntax, oneStep } from '../hubfile/scope.ts';
 import { badValue } from '../hubfile/values.ts';
 import type { Exchange, Expand, Handler } from '../http/exchange.ts';
 import { setLateValue } from '../http/request-variables.ts';
@@ -77,8 +77,7 @@ map [<matcher>] <source> <destination…> {
 const syntax: DirectiveSyntax = {
   usage: USAGE,
   summary: 'sets variables depending on another value',
-  read(cursor, scope) {
-    const matcher = takeMatcher(cursor, scope);
+  read: oneStep((cursor) => {
     const source = cursor.argument('a source such as {host}').text;
     const destinations = cursor
       .several('a destination such as {name}')
@@ -104,11 +103,8 @@ const syntax: DirectiveSyntax = {
         cases.push(mapCase(line, input, outputs));
       });
     }
-    cursor.end();
-    return [
-      step(cursor, matcher, { kind: 'map', source, destinations, cases, defaults: defaults ?? [] }),
-    ];
-  },
+    return { kind: 'map', source, destinations, cases, defaults: defaults ?? [] };
+  }),
 };
 
 /** `{name}`, as in a Caddyfile, or only the name. */

@@ -2,7 +2,7 @@ import type { HandlerData } from '../config/routes.ts';
 import { object } from '../config/shape.ts';
 import { name } from '../config/shape-values.ts';
 import { isHeaderName } from '../config/well-formed.ts';
-import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
+import { type DirectiveSyntax, oneStep } from '../hubfile/scope.ts';
 import type { Handler } from '../http/exchange.ts';
 import type { HandlerContext } from '../site/handler-context.ts';
 import type { HandlerDirective } from './directive.ts';
@@ -18,12 +18,10 @@ const data: HandlerData<MethodConfig> = { shape: () => object({ method: name('a 
 const syntax: DirectiveSyntax = {
   usage: 'method [<matcher>] <method>',
   summary: 'changes the method of the request',
-  read(cursor, scope) {
-    const matcher = takeMatcher(cursor, scope);
-    const method = cursor.argument('a method such as GET').text;
-    cursor.end();
-    return [step(cursor, matcher, { kind: 'method', method })];
-  },
+  read: oneStep((cursor) => ({
+    kind: 'method',
+    method: cursor.argument('a method such as GET').text,
+  })),
 };
 
 /**

@@ -1,6 +1,6 @@
 import type { HandlerData } from '../config/routes.ts';
 import { object } from '../config/shape.ts';
-import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
+import { type DirectiveSyntax, oneStep } from '../hubfile/scope.ts';
 import { answer } from '../http/answer.ts';
 import type { Handler } from '../http/exchange.ts';
 import type { HandlerContext } from '../site/handler-context.ts';
@@ -21,13 +21,11 @@ metrics [<matcher>] [{
 const syntax: DirectiveSyntax = {
   usage: USAGE,
   summary: 'responds with the metrics of the gateway, for Prometheus',
-  read(cursor, scope) {
-    const matcher = takeMatcher(cursor, scope);
+  read: oneStep((cursor) => {
     // The older format is the only one here.
     cursor.options({}, { disable_openmetrics: () => ({}) });
-    cursor.end();
-    return [step(cursor, matcher, { kind: 'metrics' })];
-  },
+    return { kind: 'metrics' };
+  }),
 };
 
 /** Requests that arrive while the metrics are being collected get the same text. */

@@ -1,6 +1,6 @@
 import type { HandlerConfig, RequestMatcher, RouteConfig } from '../config/routes.ts';
 import type { Cursor } from '../hubfile/cursor.ts';
-import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
+import { type DirectiveSyntax, step, oneStep } from '../hubfile/scope.ts';
 import { name, triedFiles } from '../hubfile/values.ts';
 import { defaultFile } from '../matchers/file.ts';
 import { defaultFastcgi, defaultReverseProxy } from '../proxy/proxy-config.ts';
@@ -33,8 +33,7 @@ const UNSUPPORTED: Readonly<Record<string, string>> = {
 const syntax: DirectiveSyntax = {
   usage: USAGE,
   summary: 'sends scripts, and paths without a file, to PHP-FPM',
-  read(cursor, scope) {
-    const matcher = takeMatcher(cursor, scope);
+  read: oneStep((cursor, scope) => {
     let fastcgi = {
       ...defaultFastcgi,
       splitPath: ['.php'] as readonly string[],
@@ -65,13 +64,12 @@ const syntax: DirectiveSyntax = {
       return true;
     };
     const settings = proxySettings(cursor, scope, read);
-    cursor.end();
     const { transport, ...rest } = fastcgi;
     const proxy = { ...settings, transport, fastcgi: rest };
     cursor.origins.follow(proxy, settings);
     const routes = phpRoutes(cursor, proxy, index, files, rest);
-    return [step(cursor, matcher, { kind: 'route', routes })];
-  },
+    return { kind: 'route', routes };
+  }),
 };
 
 function indexFile(option: Cursor): string | null {

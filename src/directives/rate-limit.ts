@@ -7,7 +7,7 @@ import {
   text as textShape,
 } from '../config/shape-values.ts';
 import type { Cursor } from '../hubfile/cursor.ts';
-import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
+import { type DirectiveSyntax, oneStep } from '../hubfile/scope.ts';
 import { badValue, count, duration, text, within } from '../hubfile/values.ts';
 import { createHash } from 'node:crypto';
 import { HttpError } from '../http/errors.ts';
@@ -90,8 +90,7 @@ const syntax: DirectiveSyntax = {
   usage: USAGE,
   summary: 'limits the rate of requests',
   after: 'try_files',
-  read(cursor, scope) {
-    const matcher = takeMatcher(cursor, scope);
+  read: oneStep((cursor) => {
     const start: { zones: readonly RateZoneConfig[] } = { zones: [] };
     cursor.block();
     const { zones } = cursor.options(
@@ -113,9 +112,8 @@ const syntax: DirectiveSyntax = {
       const hint = 'for example zone api { events 100; window 1m }, each on a line of its own';
       cursor.fail(cursor.span, 'expected-argument', 'rate_limit needs a zone', hint);
     }
-    cursor.end();
-    return [step(cursor, matcher, { kind: 'rate_limit', zones })];
-  },
+    return { kind: 'rate_limit', zones };
+  }),
 };
 
 interface Draft {

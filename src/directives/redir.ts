@@ -3,7 +3,7 @@ import { object } from '../config/shape.ts';
 import { headerValue as headerValueShape } from '../config/shape-routes.ts';
 import { count, orWord } from '../config/shape-values.ts';
 import type { Cursor } from '../hubfile/cursor.ts';
-import { type DirectiveSyntax, matcherBeforeTarget, step } from '../hubfile/scope.ts';
+import { type DirectiveSyntax, matcherBeforeTarget, oneStep } from '../hubfile/scope.ts';
 import { headerValue, statusCode } from '../hubfile/values.ts';
 import { answer } from '../http/answer.ts';
 import { HttpError } from '../http/errors.ts';
@@ -35,8 +35,7 @@ const NAMED_STATUS: Readonly<Record<string, number>> = { permanent: 301, tempora
 const syntax: DirectiveSyntax = {
   usage: 'redir [<matcher>] <to> [permanent|temporary|html|<3xx>]',
   summary: 'redirects',
-  read(cursor, scope) {
-    const matcher = matcherBeforeTarget(cursor, scope);
+  read: oneStep((cursor) => {
     const target = cursor.argument('a target');
     if (Object.hasOwn(NAMED_STATUS, target.text) || /^3\d\d$/.test(target.text)) {
       const hint = `the path is read as a matcher; for every request write: redir * /path ${target.text}`;
@@ -44,9 +43,8 @@ const syntax: DirectiveSyntax = {
     }
     const to = headerValue(cursor, target);
     const status = redirectStatus(cursor);
-    cursor.end();
-    return [step(cursor, matcher, { kind: 'redir', to, status })];
-  },
+    return { kind: 'redir', to, status };
+  }, matcherBeforeTarget),
 };
 
 function redirectStatus(cursor: Cursor): RedirConfig['status'] {

@@ -1,7 +1,7 @@
 import type { HandlerData } from '../config/routes.ts';
 import { nullable, object } from '../config/shape.ts';
 import { duration as durationShape, size as sizeShape } from '../config/shape-values.ts';
-import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
+import { type DirectiveSyntax, oneStep } from '../hubfile/scope.ts';
 import { duration, size } from '../hubfile/values.ts';
 import { PassThrough, type Readable } from 'node:stream';
 import { HttpError } from '../http/errors.ts';
@@ -44,8 +44,7 @@ request_body [<matcher>] {
 const syntax: DirectiveSyntax = {
   usage: USAGE,
   summary: 'limits the size of request bodies, and the time for bodies and responses',
-  read(cursor, scope) {
-    const matcher = takeMatcher(cursor, scope);
+  read: oneStep((cursor) => {
     if (cursor.block().length === 0) {
       const hint = 'max_size 10MiB, read_timeout 30s or write_timeout 1m';
       cursor.fail(cursor.span, 'missing-option', 'request_body needs a limit', hint);
@@ -60,9 +59,8 @@ const syntax: DirectiveSyntax = {
       },
       { unsupported: { set: 'hubgate streams bodies; let the app change them' } },
     );
-    cursor.end();
-    return [step(cursor, matcher, limits)];
-  },
+    return limits;
+  }),
 };
 
 /**

@@ -2,7 +2,7 @@ import { type HandlerData, type HeaderOperation, identityFieldsIn } from '../con
 import { object } from '../config/shape.ts';
 import { headerOperations } from '../config/shape-routes.ts';
 import { headerOperation } from '../hubfile/values.ts';
-import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
+import { type DirectiveSyntax, oneStep } from '../hubfile/scope.ts';
 import type { Handler } from '../http/exchange.ts';
 import { compileOperations } from '../http/header-operations.ts';
 import { matchable } from '../http/linear-regexp.ts';
@@ -24,12 +24,10 @@ const data: HandlerData<RequestHeaderConfig> = {
 const syntax: DirectiveSyntax = {
   usage: 'request_header [<matcher>] [+|-]<field> [<value>|<find>] [<replace>]',
   summary: 'changes request fields',
-  read(cursor, scope) {
-    const matcher = takeMatcher(cursor, scope);
-    const operations = [headerOperation(cursor, 'request')];
-    cursor.end();
-    return [step(cursor, matcher, { kind: 'request_header', operations })];
-  },
+  read: oneStep((cursor) => ({
+    kind: 'request_header',
+    operations: [headerOperation(cursor, 'request')],
+  })),
 };
 
 function concernsHost(operations: readonly HeaderOperation[]): boolean {

@@ -1,7 +1,7 @@
 import type { HandlerData } from '../config/routes.ts';
 import { nullable, object } from '../config/shape.ts';
 import { count, flag as flagShape, text as textShape } from '../config/shape-values.ts';
-import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
+import { type DirectiveSyntax, oneStep } from '../hubfile/scope.ts';
 import { flag, statusCode, text } from '../hubfile/values.ts';
 import { answer } from '../http/answer.ts';
 import { errorStatus } from '../http/request-variables.ts';
@@ -39,8 +39,7 @@ respond [<matcher>] <status>|<body> [<status>] {
 const syntax: DirectiveSyntax = {
   usage: USAGE,
   summary: 'answers with a fixed text',
-  read(cursor, scope) {
-    const matcher = takeMatcher(cursor, scope);
+  read: oneStep((cursor) => {
     const first = cursor.optional();
     const second = cursor.optional();
     const start: { status: number | null; body: string; close: boolean } = {
@@ -58,9 +57,8 @@ const syntax: DirectiveSyntax = {
       body: (option) => ({ body: text(option, 'a text') }),
       close: () => ({ close: flag() }),
     });
-    cursor.end();
-    return [step(cursor, matcher, { kind: 'respond', ...settings })];
-  },
+    return { kind: 'respond', ...settings };
+  }),
 };
 
 /** `respond [<matcher>] <body>|<status> [<status>] [{ body <text>; close }]`; an error page has the status of its error. */

@@ -3,7 +3,7 @@ import { didYouMean } from '../config/problem.ts';
 import { isHeaderName, isStatusPattern, PRIVATE_RANGES } from '../config/well-formed.ts';
 import { Secret } from '../kernel/secret.ts';
 import type { Cursor, OptionTable } from '../hubfile/cursor.ts';
-import { type DirectiveSyntax, type Scope, step, takeMatcher } from '../hubfile/scope.ts';
+import { type DirectiveSyntax, type Scope, oneStep } from '../hubfile/scope.ts';
 import {
   badValue,
   count,
@@ -133,12 +133,7 @@ reverse_proxy [<matcher>] [<upstream…>] {
 const syntax: DirectiveSyntax = {
   usage: USAGE,
   summary: 'forwards to one or several upstreams',
-  read(cursor, scope) {
-    const matcher = takeMatcher(cursor, scope);
-    const handler = proxySettings(cursor, scope);
-    cursor.end();
-    return [step(cursor, matcher, handler)];
-  },
+  read: oneStep((cursor, scope) => proxySettings(cursor, scope)),
 };
 
 /** Upstreams are kept as words, because `transport http { tls }` determines their scheme. */

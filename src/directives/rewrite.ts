@@ -1,7 +1,7 @@
 import type { HandlerData } from '../config/routes.ts';
 import { object } from '../config/shape.ts';
 import { count, text } from '../config/shape-values.ts';
-import { type DirectiveSyntax, matcherBeforeTarget, step } from '../hubfile/scope.ts';
+import { type DirectiveSyntax, matcherBeforeTarget, oneStep } from '../hubfile/scope.ts';
 import { matching } from '../hubfile/values.ts';
 import type { Handler } from '../http/exchange.ts';
 import { rewrittenTarget, isTarget } from '../site/rewritten-target.ts';
@@ -24,12 +24,14 @@ const data: HandlerData<RewriteConfig> = {
 const syntax: DirectiveSyntax = {
   usage: 'rewrite [<matcher>] <to>',
   summary: 'changes the path and the query',
-  read(cursor, scope) {
-    const matcher = matcherBeforeTarget(cursor, scope);
-    const to = matching(cursor, 'a path or a query', isTarget);
-    cursor.end();
-    return [step(cursor, matcher, { kind: 'rewrite', to, group: scope.group })];
-  },
+  read: oneStep(
+    (cursor, scope) => ({
+      kind: 'rewrite',
+      to: matching(cursor, 'a path or a query', isTarget),
+      group: scope.group,
+    }),
+    matcherBeforeTarget,
+  ),
 };
 
 /** `rewrite [<matcher>] <to>`: `/path`, `?query` or both. The part that is not given stays. */

@@ -1,7 +1,7 @@
 import type { HandlerData } from '../config/routes.ts';
 import { object } from '../config/shape.ts';
 import { count, name as nameShape } from '../config/shape-values.ts';
-import { type DirectiveSyntax, matcherBeforeTarget, step } from '../hubfile/scope.ts';
+import { type DirectiveSyntax, matcherBeforeTarget, oneStep } from '../hubfile/scope.ts';
 import { name } from '../hubfile/values.ts';
 import type { Handler } from '../http/exchange.ts';
 import type { HandlerContext } from '../site/handler-context.ts';
@@ -22,12 +22,10 @@ const data: HandlerData<RootConfig> = {
 const syntax: DirectiveSyntax = {
   usage: 'root [<matcher>] <directory>',
   summary: "sets the directory of the site's files",
-  read(cursor, scope) {
-    const matcher = matcherBeforeTarget(cursor, scope);
-    const path = name(cursor, 'a directory');
-    cursor.end();
-    return [step(cursor, matcher, { kind: 'root', path, group: scope.group })];
-  },
+  read: oneStep(
+    (cursor, scope) => ({ kind: 'root', path: name(cursor, 'a directory'), group: scope.group }),
+    matcherBeforeTarget,
+  ),
 };
 
 /** Sets the directory of the site's files for the handlers that serve them. */

@@ -1,6 +1,6 @@
 import type { HandlerData, RouteConfig } from '../config/routes.ts';
 import { object } from '../config/shape.ts';
-import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
+import { type DirectiveSyntax, oneStep } from '../hubfile/scope.ts';
 import type { Handler } from '../http/exchange.ts';
 import type { HandlerContext } from '../site/handler-context.ts';
 import type { HandlerDirective } from './directive.ts';
@@ -19,12 +19,10 @@ const syntax: DirectiveSyntax = {
   usage: 'route [<matcher>] { … }',
   summary: 'a block of directives that run in their written order',
   holdsDirectives: true,
-  read(cursor, scope) {
-    const matcher = takeMatcher(cursor, scope);
-    const routes = scope.routes(cursor.block(), 'written');
-    cursor.end();
-    return [step(cursor, matcher, { kind: 'route', routes })];
-  },
+  read: oneStep((cursor, scope) => ({
+    kind: 'route',
+    routes: scope.routes(cursor.block(), 'written'),
+  })),
 };
 
 /** Runs the routes of its block, then the following ones. */

@@ -1,5 +1,5 @@
 import type { Cursor } from '../hubfile/cursor.ts';
-import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
+import { type DirectiveSyntax, oneStep } from '../hubfile/scope.ts';
 import { badValue, count, name, oneOf, text } from '../hubfile/values.ts';
 import {
   changeQuery,
@@ -32,12 +32,7 @@ uri [<matcher>] query [-|+]<name> [<value>|<regexp> <replacement>] {
 const syntax: DirectiveSyntax = {
   usage: USAGE,
   summary: 'strips, replaces or adds parts of the path or the query',
-  read(cursor, scope) {
-    const matcher = takeMatcher(cursor, scope);
-    const change = changeOf(cursor);
-    cursor.end();
-    return [step(cursor, matcher, { kind: 'uri', change })];
-  },
+  read: oneStep((cursor) => ({ kind: 'uri', change: changeOf(cursor) })),
 };
 
 function changeOf(cursor: Cursor): UriChange {

@@ -3,7 +3,7 @@ import { list, object } from '../config/shape.ts';
 import { text as textShape } from '../config/shape-values.ts';
 import type { Cursor } from '../hubfile/cursor.ts';
 import type { Word } from '../hubfile/parser.ts';
-import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
+import { type DirectiveSyntax, oneStep } from '../hubfile/scope.ts';
 import { badValue, text } from '../hubfile/values.ts';
 import type { Handler } from '../http/exchange.ts';
 import { variableKey } from '../site/placeholders.ts';
@@ -43,8 +43,7 @@ const syntax: DirectiveSyntax = {
   usage: USAGE,
   summary: 'sets variables, which later directives read as `{vars.NAME}`',
   specificLast: true,
-  read(cursor, scope) {
-    const matcher = takeMatcher(cursor, scope);
+  read: oneStep((cursor) => {
     const variables: Variable[] = [];
     if (cursor.left > 0 || !cursor.hasBlock) {
       variables.push(variable(cursor, cursor.argument('a name and a value')));
@@ -56,9 +55,8 @@ const syntax: DirectiveSyntax = {
         line.end();
       });
     }
-    cursor.end();
-    return [step(cursor, matcher, { kind: 'vars', variables })];
-  },
+    return { kind: 'vars', variables };
+  }),
 };
 
 function variable(cursor: Cursor, name: Word): Variable {

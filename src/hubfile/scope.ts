@@ -108,6 +108,19 @@ export function matcherBeforeTarget(cursor: Cursor, scope: Scope): RequestMatche
   return cursor.left === 1 ? null : takeMatcher(cursor, scope);
 }
 
+/** Reads a directive that is one step: a matcher, and the handler that `read` makes of the rest of the line. */
+export function oneStep(
+  read: (cursor: Cursor, scope: Scope) => HandlerConfig,
+  matcherOf = takeMatcher,
+): DirectiveSyntax['read'] {
+  return (cursor, scope) => {
+    const matcher = matcherOf(cursor, scope);
+    const handler = read(cursor, scope);
+    cursor.end();
+    return [step(cursor, matcher, handler)];
+  };
+}
+
 /** A step of the site, with the place of the directive. */
 export function step(
   cursor: Cursor,
