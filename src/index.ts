@@ -9,7 +9,8 @@ export type {
   SiteAddress,
   SiteConfig,
 } from './config/config.ts';
-export type { HandlerConfig, RouteConfig } from './config/routes.ts';
+// From the registry, which fills these types.
+export type { HandlerConfig, RequestMatcher, RouteConfig } from './directives/registry.ts';
 export { ConfigError, type Place, type Problem } from './config/problem.ts';
 export { HubgateError } from './kernel/error.ts';
 export { type Logger, silentLogger } from './kernel/log.ts';

@@ -177,7 +177,7 @@ export function whyUnreadable(thrown: unknown): string {
 const MIN_BEGINNING = 4;
 
 /** The known name closest to the written one, if it is close enough to be the intended one. */
-export function nearestName(written: string, known: Iterable<string>): string | undefined {
+export function nearestName(written: string, known: readonly string[]): string | undefined {
   const text = written.toLowerCase().replaceAll('-', '_').slice(0, 64);
   const reach = Math.floor(text.length / 3);
   let best: { name: string; distance: number } | undefined;
@@ -191,13 +191,13 @@ export function nearestName(written: string, known: Iterable<string>): string | 
 }
 
 /** The hint that names the closest known name; undefined if none is close. */
-export function didYouMean(written: string, known: Iterable<string>): string | undefined {
+export function didYouMean(written: string, known: readonly string[]): string | undefined {
   const near = nearestName(written, known);
   return near === undefined ? undefined : `did you mean \`${near}\`?`;
 }
 
 /** For example `redirect` for `redir`, or `proto` for `protocol`. */
-function nameWithSameBeginning(text: string, known: Iterable<string>): string | undefined {
+function nameWithSameBeginning(text: string, known: readonly string[]): string | undefined {
   for (const name of known) {
     const [short, long] = name.length < text.length ? [name, text] : [text, name];
     if (short.length >= MIN_BEGINNING && long.startsWith(short)) return name;

@@ -96,6 +96,9 @@ type Configurations<Directives> = {
     : never;
 };
 
+export type { HandlerConfig, RouteConfig } from '../config/routes.ts';
+export type { RequestMatcher } from '../matchers/registry.ts';
+
 declare module '../config/routes.ts' {
   interface HandlerKinds extends Configurations<typeof directives> {}
 }

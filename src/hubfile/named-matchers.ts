@@ -187,7 +187,7 @@ export class ResponseMatchers {
     const found = this.#named.get(word.text);
     if (found !== undefined) return found;
     const hint =
-      didYouMean(word.text, this.#named.keys()) ?? 'define it in this block: @name status 404';
+      didYouMean(word.text, [...this.#named.keys()]) ?? 'define it in this block: @name status 404';
     const message = `unknown response matcher ${cursor.quote(word)}`;
     return cursor.fail(word.span, 'unknown-matcher', message, hint);
   }

@@ -42,6 +42,8 @@ type Conditions<Matchers> = {
     : never;
 };
 
+export type { RequestMatcher } from '../config/routes.ts';
+
 declare module '../config/routes.ts' {
   interface ConditionKinds extends Conditions<typeof matchers> {}
 }

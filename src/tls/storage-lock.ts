@@ -184,9 +184,7 @@ export class StorageLock {
         return;
       }
     }
-    this.#lost.abort(
-      new HubgateError('lock-lost', 'Another process has taken over the lock'),
-    );
+    this.#lost.abort(new HubgateError('lock-lost', 'Another process has taken over the lock'));
   }
 
   async #write(holder: Holder): Promise<void> {

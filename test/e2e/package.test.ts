@@ -92,10 +92,13 @@ describe('the package (npm pack)', () => {
 
   it('has entry points that Node and the compiler all find, for modules and for CommonJS', async () => {
     const doors = `
-      import { createGateway, parseHubfile, signToken } from 'hubgate';
+      import { createGateway, parseHubfile, type RequestMatcher, type RouteConfig, signToken } from 'hubgate';
       import { createHub } from 'hubgate/hub';
       import { subscribe } from 'hubgate/client';
       export const doors: readonly unknown[] = [createGateway, parseHubfile, signToken, createHub, subscribe];
+      export const kinds: readonly [RouteConfig['handler']['kind'], RequestMatcher[number]['kind']] = ['respond', 'path'];
+      // @ts-expect-error There is no such handler.
+      export const unknown: RouteConfig['handler']['kind'] = 'replies';
       if (doors.some((door) => typeof door !== 'function')) throw new Error('A door is shut');
     `;
     for (const name of ['doors.mts', 'doors.cts']) await writeFile(join(directory, name), doors);

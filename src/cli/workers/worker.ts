@@ -68,7 +68,7 @@ export class Worker {
       this.#waiting.set(id, { resolve, reject });
     });
     this.#send({ kind: 'order', id, order });
-    // The worker replies to each kind of order with its type: see worker-main.
+    // The worker replies to each kind of order with its type: see worker-process.ts.
     return (await answer) as Answers[Kind];
   }
 
