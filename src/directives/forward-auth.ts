@@ -8,15 +8,11 @@ import type { Word } from '../hubfile/parser.ts';
 import type { Span } from '../hubfile/place.ts';
 import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
 import { headerName, name } from '../hubfile/values.ts';
-import { proxySettings, reverseProxy } from './reverse-proxy.ts';
-import { Writable } from 'node:stream';
-import { HttpError } from '../http/errors.ts';
-import type { Handler, Next } from '../http/exchange.ts';
+import { compileProxy, proxySettings, reverseProxy } from './reverse-proxy.ts';
+import type { Handler } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import { dashed } from '../site/identity-placeholders.ts';
-import { rewrittenTarget } from '../site/rewritten-target.ts';
-import { SubExchange } from '../site/sub-exchange.ts';
-import { copiedVariables } from '../http/request-variables.ts';
+import type { Authorization } from '../proxy/response.ts';
 import type { HandlerContext } from '../site/handler-context.ts';
 import type { HandlerDirective } from './directive.ts';
 
@@ -109,48 +105,44 @@ function copiedHeader(cursor: Cursor, word: Word): CopiedHeader {
 
 /** The facts about the request that the authorizing service gets. */
 const ABOUT_THE_REQUEST: readonly HeaderOperation[] = [
-  { kind: 'set', name: 'X-Forwarded-Method', value: '{auth.method}' },
-  { kind: 'set', name: 'X-Forwarded-Uri', value: '{auth.uri}' },
+  { kind: 'set', name: 'X-Forwarded-Method', value: '{http.request.method}' },
+  { kind: 'set', name: 'X-Forwarded-Uri', value: '{http.request.uri}' },
 ];
 
-const NO_MORE: Next = () => Promise.resolve();
+/** Fields with which the client proves its identity to the service, even if they are replaced afterwards. */
+const PROOFS: ReadonlySet<string> = new Set(['authorization', 'cookie']);
 
 /**
  * `forward_auth [<matcher>] <upstream…> { uri <to>; copy_headers <field>[><as>]… }`: asks a service with a
- * GET. A 2xx admits the request, with the named fields of the response. Any other response is sent to the
- * client as the gateway's own: it is not a page of the app. The named fields that the client itself has sent
- * are removed first, whatever the result is.
+ * GET. A 2xx of the service admits the request, with the named fields of the response. For any other response, the
+ * routes of `handle_response` run; without one that matches, it is sent to the client as the gateway's own: it is not a
+ * page of the app. The named fields that the client itself has sent are removed, whatever the result is.
  */
 function compile({ proxy, uri, copyHeaders }: ForwardAuthConfig, context: HandlerContext): Handler {
-  const target = rewrittenTarget(uri, context.expand);
-  const headerUp = [...ABOUT_THE_REQUEST, ...proxy.headerUp];
   const isCopied = new Set(copyHeaders.map(({ to }) => dashed(to.toLowerCase())));
-  const ask = reverseProxy.compile({ ...proxy, headerUp }, context);
-  return async (exchange, next) => {
-    // Nobody passes by it: what is kept would be given to others without asking.
-    exchange.dependsOn?.('client');
-    exchange.headers.deleteWhere((key) => isCopied.has(dashed(key)));
-    for (const { to } of copyHeaders) exchange.identity.withdraw(to);
-    const answer: { granted: HeaderList | null } = { granted: null };
-    const sub = new SubExchange(exchange, {
-      method: 'GET',
-      target: target(exchange),
-      variables: copiedVariables(exchange)
-        .set('auth.method', exchange.method)
-        .set('auth.uri', exchange.target),
-      source: 'gateway',
-      intercept: ({ status, headers }) => {
-        if (status < 200 || status > 299) return null;
-        answer.granted = headers;
-        return new Writable({ write: (_chunk, _encoding, done) => done() });
-      },
-    });
-    await ask(sub, NO_MORE);
-    if (exchange.begun) return;
-    if (answer.granted === null) throw new HttpError(502, 'the authorizing service did not answer');
-    copy(answer.granted, exchange.headers, copyHeaders);
+  const admit: Handler = async (exchange, next) => {
     for (const { to } of copyHeaders) exchange.identity.establish(to, exchange.headers.getAll(to));
     await next();
+  };
+  const judge: Authorization['judge'] = (exchange, status, headers) => {
+    exchange.headers.deleteWhere((key) => isCopied.has(dashed(key)));
+    if (status < 200 || status > 299) return null;
+    copy(headers, exchange.headers, copyHeaders);
+    return admit;
+  };
+  const config = {
+    ...proxy,
+    method: proxy.method ?? 'GET',
+    rewrite: proxy.rewrite ?? uri,
+    headerUp: [...ABOUT_THE_REQUEST, ...proxy.headerUp],
+  };
+  const ask = compileProxy(config, context, { judge });
+  return (exchange, next) => {
+    // Nobody passes by it: what is kept would be given to others without asking.
+    exchange.dependsOn?.('client');
+    exchange.headers.deleteWhere((key) => isCopied.has(dashed(key)) && !PROOFS.has(key));
+    for (const { to } of copyHeaders) exchange.identity.withdraw(to);
+    return ask(exchange, next);
   };
 }
 

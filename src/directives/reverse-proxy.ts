@@ -36,7 +36,8 @@ import {
   type ReverseProxyConfig,
 } from '../proxy/proxy-config.ts';
 import type { Exchange, Handler } from '../http/exchange.ts';
-import { ReverseProxy } from '../proxy/reverse-proxy.ts';
+import type { Authorization } from '../proxy/response.ts';
+import { ReverseProxy, type ReverseProxyOptions } from '../proxy/reverse-proxy.ts';
 import { compileMatcher } from '../site/text-pattern.ts';
 import { rewrittenTarget, isTarget } from '../site/rewritten-target.ts';
 import type { HandlerContext } from '../site/handler-context.ts';
@@ -399,6 +400,19 @@ function flushInterval(cursor: Cursor): number {
  * @throws HubgateError `invalid-upstream`, `invalid-pattern`, `unreadable-trust-pool`
  */
 function compile(config: ReverseProxyConfig, context: HandlerContext): Handler {
+  return context.besidePages(compileProxy(config, context, null));
+}
+
+/**
+ * The same for what is not a page of the site.
+ *
+ * @param authorization null: the proxy serves what its upstreams answer
+ */
+export function compileProxy(
+  config: ReverseProxyConfig,
+  context: HandlerContext,
+  authorization: Authorization | null,
+): Handler {
   const { rewrite } = config;
   const target = rewrite === null ? null : rewrittenTarget(rewrite, context.expand);
   const copiesResponse = (routes: readonly RouteConfig[]): boolean =>
@@ -413,7 +427,13 @@ function compile(config: ReverseProxyConfig, context: HandlerContext): Handler {
           for (const matches of retried) if (await matches(exchange)) return true;
           return false;
         };
-  const options = { ...context, registry: context.upstreams, target, copiesResponse, mayRetry };
+  const options: ReverseProxyOptions = {
+    ...context,
+    registry: context.upstreams,
+    ...{ target, copiesResponse, mayRetry, authorization },
+    // Each client is judged for itself.
+    sharing: authorization === null ? context.sharing : null,
+  };
   const proxy = config.upstreams.some(hasRequestPlaceholder)
     ? new RequestUpstreams(
         config,
@@ -422,7 +442,7 @@ function compile(config: ReverseProxyConfig, context: HandlerContext): Handler {
       )
     : new ReverseProxy(config, options);
   context.defer(() => proxy.close());
-  return context.besidePages(proxy.handle);
+  return proxy.handle;
 }
 
 export const reverseProxy: HandlerDirective<ReverseProxyConfig> = { data, syntax, compile };

@@ -28,6 +28,8 @@ interface ForwarderOptions {
   readonly trusted: AddressSet;
   /** PEM certificates that HTTPS is verified against; null: those of the platform. */
   readonly trustPool: string | null;
+  /** Upstreams get a request of the gateway's own, without the body and the upgrade of the client's. */
+  readonly isOnlyAsked: boolean;
 }
 
 /** One attempt at one upstream. */
@@ -79,7 +81,8 @@ export class Forwarder {
   /** Returns the client's body for one attempt; null if none is sent. */
   bodyOf(exchange: Exchange): LeasedBody | null {
     const { method } = this.#config;
-    if (!exchange.hasBody || method === 'GET' || method === 'HEAD') return null;
+    if (!exchange.hasBody || this.#options.isOnlyAsked) return null;
+    if (method === 'GET' || method === 'HEAD') return null;
     return exchange.lendBody({
       // RFC 9110 §10.1.1: the client sends its body when the upstream asks for it.
       onWanted: () => wantBody(exchange),
@@ -108,7 +111,7 @@ export class Forwarder {
       return forwardByFastcgi({ address, settings }, request, response);
     }
     const path = this.#targetOf(exchange);
-    if (exchange.upgrade !== null && wantsWebSocket(exchange)) {
+    if (!this.#options.isOnlyAsked && exchange.upgrade !== null && wantsWebSocket(exchange)) {
       const target = { address, settings, trustPool, headers, path };
       return tunnels.open(exchange, exchange.upgrade, target, response);
     }
@@ -176,11 +179,14 @@ export class Forwarder {
     body: LeasedBody | null,
   ): FastcgiRequest {
     const { clock, expand } = this.#options;
-    const path = decodedPath(exchange.target);
+    const method = this.methodOf(exchange);
+    const target = this.#options.target?.(exchange) ?? exchange.target;
+    const path = decodedPath(target);
     const { scriptName, pathInfo } = scriptOf(path, splitPath);
     const { variables } = exchange;
     const directory = root === null ? (variables.get('root') ?? '.') : expand(root, exchange);
     const parameters = scriptParameters(exchange, headers, {
+      ...{ method, target },
       root: resolveRootSymlink ? withoutLinks(directory) : directory,
       scriptName,
       pathInfo: pathInfo === '' ? remainderOf(exchange) : pathInfo,
@@ -192,7 +198,7 @@ export class Forwarder {
       ),
     });
     const contentLength = exchange.headers.get('content-length') ?? null;
-    const { method, log } = exchange;
+    const { log } = exchange;
     return { method, parameters, body, contentLength, client: exchange, clock, log };
   }
 }

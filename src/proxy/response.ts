@@ -31,8 +31,23 @@ export interface ResponseBuffers {
 
 const NO_BUFFERS: ResponseBuffers = { limit: 0, space: null };
 
+/**
+ * A proxy that asks whether a request is allowed. Its upstreams get a request of their own: no body, and no upgrade.
+ * What they answer is not a page of the app.
+ */
+export interface Authorization {
+  /**
+   * Judges a response by its status and its fields as the upstream has sent them.
+   *
+   * @returns how an allowed request goes on; null if the response goes to the client or to its routes
+   */
+  readonly judge: (exchange: Exchange, status: number, headers: HeaderList) => Handler | null;
+}
+
 /** The changes of a proxy to the responses of its upstreams. */
 export interface ResponseRules {
+  /** null: the proxy serves what its upstreams answer. */
+  readonly authorization: Authorization | null;
   /** null: the fields stay as they are. */
   readonly headerDown: ApplyOperations | null;
   /** The routes that respond instead of the upstream, or the status that replaces that of its response. */
@@ -46,6 +61,7 @@ export function compileResponseRules(
   expand: Expand,
   compileRoutes: (routes: readonly RouteConfig[]) => Handler,
   copies: (routes: readonly RouteConfig[]) => boolean,
+  authorization: Authorization | null,
 ): ResponseRules {
   const interceptors = config.handleResponse.map((one) => ({
     matches: compileResponseMatcher(one),
@@ -55,6 +71,7 @@ export function compileResponseRules(
     },
   }));
   return {
+    authorization,
     headerDown: config.headerDown.length === 0 ? null : compileOperations(config.headerDown),
     expand,
     intercept: (status, headers) =>
@@ -135,10 +152,12 @@ export class UpstreamResponse implements UpgradeSink {
     refuseStatus(status);
     refuseCoding(headers);
     this.#onStatus(status);
+    const allowed = this.#rules.authorization?.judge(this.#exchange, status, headers) ?? null;
+    if (allowed !== null) return this.#allow(allowed);
     const answer = this.#rules.intercept(status, headers);
     const isOfRoutes = answer !== null && typeof answer !== 'number';
     if (!isOfRoutes && this.#isShared(status, headers, received)) {
-      return this.#exchange.begin({ status, headers, source: 'upstream', isWhole });
+      return this.#exchange.begin({ status, headers, source: this.#source, isWhole });
     }
     if (answer === null) return this.#begin(this.#head(status, headers, received, isWhole));
     if (typeof answer === 'number') {
@@ -157,9 +176,21 @@ export class UpstreamResponse implements UpgradeSink {
     this.#releaseSpace();
   }
 
+  get #source(): ResponseHead['source'] {
+    return this.#rules.authorization === null ? 'upstream' : 'gateway';
+  }
+
   /** Whether routes have begun to run, so that there is no second try. */
   get isHeld(): boolean {
     return this.#held !== null;
+  }
+
+  /** The request goes on once all of the response has been read, which nobody gets. */
+  #allow(allowed: Handler): HeldBody {
+    this.interceptor = allowed;
+    this.#held = new HeldBody();
+    this.#held.drop();
+    return this.#held;
   }
 
   /** The routes run once the exchange with the upstream is over. */
@@ -252,7 +283,7 @@ export class UpstreamResponse implements UpgradeSink {
     const passed = clientResponseFields(headers, received);
     this.#rules.headerDown?.(passed, (text) => this.#rules.expand(text, this.#exchange, passed));
     if (this.#choice.cookie !== undefined) passed.append('Set-Cookie', this.#choice.cookie);
-    return { status, headers: passed, source: 'upstream', isBesidePreset: true, isWhole };
+    return { status, headers: passed, source: this.#source, isBesidePreset: true, isWhole };
   }
 
   #leaveForRoutes(status: number, headers: HeaderList): void {

@@ -32,6 +32,7 @@ import {
   startActiveChecks,
 } from './health.ts';
 import {
+  type Authorization,
   compileResponseRules,
   type ResponseBuffers,
   type ResponseRules,
@@ -67,6 +68,8 @@ export interface ReverseProxyOptions {
   readonly compileRoutes: (routes: readonly RouteConfig[]) => Handler;
   /** Whether such routes want the response that they are run for after all. */
   readonly copiesResponse: (routes: readonly RouteConfig[]) => boolean;
+  /** null: the proxy serves what its upstreams answer. */
+  readonly authorization: Authorization | null;
   /** Whether a request may be sent twice; null: where its method is safe. */
   readonly mayRetry: ((exchange: Exchange) => Promise<boolean>) | null;
   readonly scheduler: Scheduler;
@@ -134,12 +137,14 @@ export class ReverseProxy {
       tunnels: this.#tunnels,
       trusted: (address) => trusted(address) || options.trusted(address),
       trustPool: this.#trustPool,
+      isOnlyAsked: options.authorization !== null,
     });
     this.#rules = compileResponseRules(
       config,
       expand,
       options.compileRoutes,
       options.copiesResponse,
+      options.authorization,
     );
     const checkKey = config.activeHealth === null ? null : activeCheckKey(config.activeHealth);
     this.#isAvailable = availability(config.passiveHealth, checkKey, clock);
@@ -162,7 +167,7 @@ export class ReverseProxy {
    * @throws HttpError 502, 503, 504; 499 if the client left before the response began
    */
   readonly handle: Handler = (exchange, next) => {
-    refuseUnforwardable(exchange);
+    if (this.#rules.authorization === null) refuseUnforwardable(exchange);
     this.#active += 1;
     const ended = (): void => {
       this.#active -= 1;

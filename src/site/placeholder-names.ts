@@ -39,8 +39,6 @@ const REQUEST_NAMES = [
   'file_match.remainder',
   'rp.status_code',
   'resp.status_code',
-  'auth.method',
-  'auth.uri',
   'auth.user.id',
   'tls_client_subject',
   'tls_client_issuer',

@@ -117,11 +117,10 @@ async function runErrorRoutes(
   { status, shown }: { readonly status: number; readonly shown: string | null },
   routes: Handler,
 ): Promise<Exchange> {
-  const { originalMethod: method, originalTarget: target, variables } = exchange;
+  const { originalMethod: method, originalTarget: target } = exchange;
   // A body that is too large for the site is too large for its error pages.
   const hasBody = status !== 413 && exchange.isBodyWhole;
-  const request = { method, target, variables, source: null, intercept: null, hasBody };
-  const sub = new SubExchange(exchange, request);
+  const sub = new SubExchange(exchange, { method, target, hasBody });
   describeError(sub, reasonPhrase(status), shown ?? '');
   await routes(sub, () => Promise.resolve());
   return sub;

@@ -13,25 +13,18 @@ import type {
 import { HeaderList } from '../http/header-list.ts';
 import type { Identity } from '../http/identity.ts';
 import type { TraceContext } from '../http/trace-context.ts';
-import { WritableStream } from '../http/exchange-response.ts';
 import type { Logger } from '../kernel/log.ts';
 
 export interface SubRequest {
   readonly method: string;
   readonly target: string;
-  /** A copy, or those of the original request itself. */
-  readonly variables: Map<string, string>;
-  /** The source of the response, if it goes to the client; null leaves that to the handler that responds. */
-  readonly source: ResponseHead['source'] | null;
   /** Whether it has the body of the original request, of which nothing has been read. */
-  readonly hasBody?: boolean;
-  /** Receives the head; null leaves it to the client's own exchange. */
-  readonly intercept: ((head: ResponseHead) => Writable | null) | null;
+  readonly hasBody: boolean;
 }
 
 /**
  * A request on behalf of another one: the same client, but its own method and target, and no body unless it
- * gets that of the original. Its response goes to the client unless it is intercepted.
+ * gets that of the original. Its response goes to the client.
  */
 export class SubExchange implements Exchange {
   readonly scheme: 'http' | 'https';
@@ -54,19 +47,13 @@ export class SubExchange implements Exchange {
   readonly upgrade: UpgradeRequest | null = null;
   readonly dependsOn: NonNullable<Exchange['dependsOn']>;
   readonly #parent: Exchange;
-  readonly #source: SubRequest['source'];
-  readonly #intercept: SubRequest['intercept'];
   readonly #transforms: HeadTransform[] = [];
-  /** A response for the client has the fields that were set for the client. */
   readonly preset: HeaderList;
-  #intercepted = 0;
   #ownBody: Readable | null = null;
 
   constructor(parent: Exchange, request: SubRequest) {
     this.#parent = parent;
-    this.#source = request.source;
-    this.#intercept = request.intercept;
-    this.preset = request.intercept === null ? parent.preset : new HeaderList();
+    this.preset = parent.preset;
     this.scheme = parent.scheme;
     this.httpVersion = parent.httpVersion;
     this.method = request.method;
@@ -76,7 +63,7 @@ export class SubExchange implements Exchange {
     this.originalTarget = parent.originalTarget;
     this.target = request.target;
     this.headers = parent.headers.clone();
-    this.hasBody = request.hasBody === true;
+    this.hasBody = request.hasBody;
     if (!this.hasBody) {
       for (const name of ['content-length', 'transfer-encoding', 'expect', 'trailer']) {
         this.headers.delete(name);
@@ -86,7 +73,7 @@ export class SubExchange implements Exchange {
     this.remotePort = parent.remotePort;
     this.clientAddress = parent.clientAddress;
     this.identity = parent.identity;
-    this.variables = request.variables;
+    this.variables = parent.variables;
     this.dependsOn = (on) => parent.dependsOn?.(on);
   }
 
@@ -138,7 +125,7 @@ export class SubExchange implements Exchange {
   }
 
   get status(): number {
-    return this.#intercepted === 0 ? this.#parent.status : this.#intercepted;
+    return this.#parent.status;
   }
 
   get responseBytes(): number {
@@ -166,7 +153,7 @@ export class SubExchange implements Exchange {
   }
 
   takeOver(head: ResponseHead): void {
-    this.#parent.takeOver(this.#owned(head));
+    this.#parent.takeOver(head);
   }
 
   interceptHead(look: HeadInterceptor): () => void {
@@ -186,38 +173,28 @@ export class SubExchange implements Exchange {
   }
 
   inform(status: number, headers: HeaderList): void {
-    if (this.#intercept === null) this.#parent.inform(status, headers);
+    this.#parent.inform(status, headers);
   }
 
   begin(head: ResponseHead): Writable {
-    return this.#taken(head) ?? this.#parent.begin(this.#owned(head));
+    this.#handOverTransforms();
+    return this.#parent.begin(head);
   }
 
   stream(head: ResponseHead): ResponseStream {
-    const taken = this.#taken(head);
-    return taken === null
-      ? this.#parent.stream(this.#owned(head))
-      : new WritableStream(taken, this);
+    this.#handOverTransforms();
+    return this.#parent.stream(head);
   }
 
-  /** The destination of an intercepted body; null if the response goes to the client. */
-  #taken(head: ResponseHead): Writable | null {
-    const taken = this.#intercept?.(head) ?? null;
-    if (taken !== null) this.#intercepted = head.status;
-    else for (const transform of this.#transforms.splice(0)) this.#parent.onHead(transform);
-    return taken;
+  #handOverTransforms(): void {
+    for (const transform of this.#transforms.splice(0)) this.#parent.onHead(transform);
   }
 
   end(body: Writable, trailers: HeaderList): void {
-    if (this.#intercepted === 0) this.#parent.end(body, trailers);
-    else body.end();
+    this.#parent.end(body, trailers);
   }
 
   abort(): void {
-    if (this.#intercepted === 0) this.#parent.abort();
-  }
-
-  #owned(head: ResponseHead): ResponseHead {
-    return this.#source === null ? head : { ...head, source: this.#source };
+    this.#parent.abort();
   }
 }

@@ -12,7 +12,7 @@ import { SubExchange } from '../../src/site/sub-exchange.ts';
 import { deferred } from '../unit/discovery/site.ts';
 import { PROTOCOLS, serveExchanges, serveMounted } from '../unit/http/exchange-server.ts';
 
-/** Answers as part of another answer, as `handle_errors` and `forward_auth` do. */
+/** Answers as part of another answer, as `handle_errors` does. */
 const onBehalf =
   (handler: Handler): Handler =>
   (exchange, next) => {
@@ -20,9 +20,7 @@ const onBehalf =
     const inner: Exchange = new SubExchange(exchange, {
       method,
       target,
-      variables: new Map(),
-      source: null,
-      intercept: null,
+      hasBody: false,
     });
     return handler(inner, next);
   };

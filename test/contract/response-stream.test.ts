@@ -164,9 +164,7 @@ const WAYS: readonly Way[] = [
       const sub = new SubExchange(exchange, {
         method: 'GET',
         target: '/',
-        variables: new Map(),
-        source: null,
-        intercept: null,
+        hasBody: false,
       });
       return sub.stream(head);
     },

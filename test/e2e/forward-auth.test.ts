@@ -88,6 +88,7 @@ async function serve(test: TestContext, lines: string): Promise<string> {
 }
 
 const BOB = ['Cookie', 'session=bob'] as const;
+const ALICE = ['Authorization', 'Basic YWxpY2U6eA=='] as const;
 const LIES = [
   ['Remote-User', 'alice'],
   ['X-Groups', 'root'],
@@ -211,16 +212,19 @@ describe('forward_auth', () => {
       const answer = await send(`${origin}/guarded/a`, { method, headers: LIES });
       assert.equal(answer.status, 401, method);
     }
-    const upgrade = await send(`${origin}/guarded/a`, {
-      headers: [
-        ['Connection', 'Upgrade'],
-        ['Upgrade', 'websocket'],
-        ['Sec-WebSocket-Key', 'dGhlIHNhbXBsZSBub25jZQ=='],
-        ['Sec-WebSocket-Version', '13'],
-      ],
-    });
-    assert.equal(upgrade.status, 401);
+    const upgrade: RawRequest['headers'] = [
+      ['Connection', 'Upgrade'],
+      ['Upgrade', 'websocket'],
+      ['Sec-WebSocket-Key', 'dGhlIHNhbXBsZSBub25jZQ=='],
+      ['Sec-WebSocket-Version', '13'],
+    ];
+    const refused = await send(`${origin}/guarded/a`, { headers: upgrade });
+    assert.equal(refused.status, 401);
     assert.deepEqual(all.app, []);
+    // The service is asked by an ordinary request, and the app gets the upgrade.
+    await send(`${origin}/guarded/a`, { headers: [...upgrade, BOB] });
+    const upgrades = (asked: readonly Asked[]): unknown => asked.at(-1)?.headers.upgrade;
+    assert.deepEqual([upgrades(all.auth), upgrades(all.app)], [undefined, 'websocket']);
   });
 
   it('behaves as in Caddy', async (test) => {
@@ -246,5 +250,60 @@ describe('forward_auth', () => {
     const common = (one: Asked): object => ({ ...told(one), groups: null, absent: null });
     assert.deepEqual(mine.auth.map(common), theirs.auth.map(common));
     assert.deepEqual(mine.app.map(common), theirs.app.map(common));
+  });
+
+  it('runs the routes for its responses as Caddy does, and admits nobody whom the service refuses', async (test) => {
+    const cases: readonly (readonly [options: string, path: string, request?: RawRequest])[] = [
+      ['@bad status 401\nhandle_response @bad {\nrespond "please log in"\n}', '/guarded/a'],
+      ['@bad status 401\nhandle_response @bad {\ncopy_response 200\n}', '/guarded/a'],
+      ['@bad status 401\nreplace_status @bad 200', '/guarded/a'],
+      ['handle_response {\nrespond "x" 203\n}', '/guarded/a'],
+      ['handle_response {\nrespond "denied" 403\n}', '/guarded/a', { headers: [BOB] }],
+      ['replace_status 403', '/guarded/a', { headers: [BOB] }],
+      [
+        '@bad status 401\nhandle_response @bad {\nrespond "log in for {uri}" 403\n}',
+        '/guarded/a?x=1',
+      ],
+      ['header_up X-Asked-By {uri}', '/guarded/a?x=1'],
+      ['@bad status 401\nhandle_response @bad {\nrequest_header X-Absent yes\n}', '/guarded/a'],
+      ['copy_headers Remote-User>Cookie', '/guarded/a', { headers: [BOB] }],
+      ['copy_headers Remote-User>Authorization', '/guarded/a', { headers: [BOB, ALICE] }],
+      [
+        'copy_headers Remote-User\nheader_down Remote-User changed',
+        '/guarded/a',
+        { headers: [BOB] },
+      ],
+      ['method HEAD', '/guarded/a', { headers: [BOB] }],
+      [
+        '@bad status 401\nhandle_response @bad {\nreverse_proxy 127.0.0.1:APP\n}',
+        '/guarded/a?y=1',
+        { method: 'POST', headers: [['Content-Length', '4']], body: 'form' },
+      ],
+    ];
+    for (const [options, path, request = {}] of cases) {
+      const [mine, theirs] = [await world(test), await world(test)];
+      const lines = ({ ports }: World): string => `
+        route {
+          forward_auth 127.0.0.1:${ports.auth} {
+            uri /check
+            ${options.replace('APP', String(ports.app))}
+          }
+          reverse_proxy 127.0.0.1:${ports.app}
+        }
+      `;
+      const origin = await serve(test, lines(mine));
+      const own = await send(origin + path, request);
+      const caddy = await startCaddy(test, lines(theirs));
+      if (caddy === null) return;
+      const other = await send(caddy + path, request);
+      assert.deepEqual(seen(own), seen(other), options);
+      const facts = (one: Asked): object => ({
+        ...{ ...told(one), groups: null, absent: one.headers['x-absent'] ?? '' },
+        cookie: one.headers.cookie,
+        authorization: one.headers.authorization ?? '',
+      });
+      assert.deepEqual(mine.auth.map(facts), theirs.auth.map(facts), options);
+      assert.deepEqual(mine.app.map(facts), theirs.app.map(facts), options);
+    }
   });
 });

@@ -11,6 +11,9 @@ const MAX_PARAMETER_BYTES = 256 * 1024;
 
 /** The properties of a request for a script, in addition to the fields: decoded paths, all of them text. */
 export interface ScriptRequest {
+  readonly method: string;
+  /** Path and query, as they may be rewritten for the script. */
+  readonly target: string;
   /** Directory of the site's files, from the view of the server of the script. */
   readonly root: string;
   /** The path of the script below the root, beginning with `/`. */
@@ -32,8 +35,8 @@ export function scriptParameters(
   headers: HeaderList,
   script: ScriptRequest,
 ): Map<string, string> {
-  const { root, scriptName, pathInfo } = script;
-  const [, query = ''] = exchange.target.split(/\?(.*)/s, 2);
+  const { method, target, root, scriptName, pathInfo } = script;
+  const [, query = ''] = target.split(/\?(.*)/s, 2);
   const [, host = '', port] = /^(\[[^\]]*\]|[^:]*)(?::(\d+))?$/.exec(exchange.host) ?? [];
   const directory = resolve(root);
   const secure = exchange.scheme === 'https';
@@ -47,7 +50,7 @@ export function scriptParameters(
     SERVER_PROTOCOL: exchange.httpVersion === '2.0' ? 'HTTP/2.0' : `HTTP/${exchange.httpVersion}`,
     SERVER_NAME: host.replace(/^\[|\]$/g, ''),
     SERVER_PORT: port ?? (secure ? '443' : '80'),
-    REQUEST_METHOD: exchange.method,
+    REQUEST_METHOD: method,
     REQUEST_SCHEME: exchange.scheme,
     REQUEST_URI: exchange.originalTarget,
     QUERY_STRING: query,

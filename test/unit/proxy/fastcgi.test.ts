@@ -11,7 +11,10 @@ import {
 } from '../../../src/proxy/fastcgi/records.ts';
 import { fakeExchange } from '../http/fake-exchange.ts';
 
-const SCRIPT = { root: '/srv', scriptName: '/a.php', pathInfo: '', env: new Map<string, string>() };
+const SCRIPT = {
+  ...{ method: 'GET', target: '/a.php', root: '/srv', scriptName: '/a.php', pathInfo: '' },
+  env: new Map<string, string>(),
+};
 
 describe('parameters of a script (RFC 3875 §4.1)', () => {
   it('never include the field Proxy, or a field whose name would collide with another', () => {

@@ -91,6 +91,7 @@ export function proxyOptions(
     target: null,
     copiesResponse: () => false,
     mayRetry: more.mayRetry ?? null,
+    authorization: null,
     compileRoutes: more.compileRoutes ?? (() => () => {}),
     scheduler: new Scheduler(),
     sharing: more.sharing ?? null,
