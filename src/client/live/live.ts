@@ -17,6 +17,8 @@ import { isOfOthers, type Topics, topicsOfPage } from './topics.ts';
 /** A burst of updates causes one fetch, this long after the first update, and never more often. */
 const PAUSE_MS = 50;
 const LONGEST_PAUSE_MS = 30_000;
+/** How long a framework has to show a change itself. */
+const FRAMEWORK_MS = 1000;
 /** How long a hidden page keeps its stream, so that a quick return costs nothing. */
 const HIDDEN_MS = 10_000;
 
@@ -58,7 +60,7 @@ function start(
 
   /** The gateway counts pages with withheld changes. Each page reports each reason once. */
   const reported = new Set<string>();
-  const tellGateway = (reason: keyof Withheld | 'gone'): void => {
+  const tellGateway = (reason: 'visitor' | 'script' | 'gone'): void => {
     if (report === undefined || reported.has(reason)) return;
     reported.add(reason);
     navigator.sendBeacon(`${report}?withheld=${reason}`);
@@ -154,7 +156,13 @@ function start(
     if (isSame || !/^text\/html/i.test(response.headers.get('Content-Type') ?? '')) return false;
     const fetched = parsePage(text);
     if (tell('morphed', { document: fetched })) {
-      const withheld = await apply(text, fetched);
+      let withheld = await apply(text, fetched);
+      if (withheld.framework > 0) {
+        // It may be about to show the change, as in the page of whoever has made it.
+        await new Promise((resolve) => setTimeout(resolve, FRAMEWORK_MS));
+        if (asked !== page) return false;
+        withheld = await apply(text, parsePage(text));
+      }
       for (const reason of ['visitor', 'script'] as const) {
         if (withheld[reason] > 0) tellGateway(reason);
       }
@@ -178,8 +186,8 @@ function start(
     });
   };
 
-  const stale = (withheld: Withheld): void => {
-    if (tell('stale', { ...withheld }) && withheld.script > 0 && isHere()) {
+  const stale = ({ visitor, script }: Omit<Withheld, 'framework'>): void => {
+    if (tell('stale', { visitor, script }) && script > 0 && isHere()) {
       showNotice(notice, noticeStyle);
     }
   };
@@ -240,7 +248,7 @@ let lastTitle = document.title;
 
 /** Shows what the server has changed, except where the visitor or a script is active. */
 export async function morphPage(sent: Node, fetched: Document): Promise<Withheld> {
-  let withheld: Withheld = { visitor: 0, script: 0 };
+  let withheld: Withheld = { visitor: 0, script: 0, framework: 0 };
   const apply = (): void => {
     // A script may show the number of new items in the title.
     if (document.title === lastTitle) document.title = fetched.title;

@@ -3,6 +3,7 @@
  * the server sent it. Withheld changes stay out of the stored old response. So when the page returns to that
  * state (a form is reset, a script removes its changes), the next patch applies them.
  */
+import { isOfFramework, showsChanges } from './framework-elements.ts';
 import { isBlank, matchChildren } from './child-matching.ts';
 import {
   copyTemplate,
@@ -19,6 +20,8 @@ import { formOf, isAtWork, isBusy, showDefaults } from './visitor-state.ts';
 export interface Withheld {
   visitor: number;
   script: number;
+  /** Changes among those of scripts that a framework may be about to show. */
+  framework: number;
 }
 
 /**
@@ -28,7 +31,7 @@ export interface Withheld {
  * @param next is consumed
  */
 export function patch(sent: Node, next: Node): Withheld {
-  const withheld = { visitor: 0, script: 0 };
+  const withheld = { visitor: 0, script: 0, framework: 0 };
   patchNode(sent, next, withheld);
   return withheld;
 }
@@ -49,6 +52,12 @@ function patchNode(sent: Node, next: Node, withheld: Withheld): void {
 
 function patchElement(sent: Element, next: Element, shown: Element, withheld: Withheld): void {
   if (isOff(shown)) return;
+  if (isOfFramework(shown)) {
+    if (showsChanges(sent, next, shown)) return;
+    withheld.script += 1;
+    withheld.framework += 1;
+    return;
+  }
   if (isHeld(shown) || isBusy(shown)) {
     withheld.visitor += 1;
     return;

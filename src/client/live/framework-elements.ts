@@ -1,0 +1,66 @@
+/*
+ * Elements that a framework renders in the browser. The server's HTML is only where it begins ("hydration"):
+ * it keeps a model of what it has rendered, and changes the page from there. If another script removes or
+ * inserts an element, React fails with all of the page, and others show items twice or not at all. So such
+ * elements are left to the framework.
+ */
+import { isElement } from './sent-document.ts';
+
+/** Properties that frameworks leave at an element or at the container of their elements. */
+const MARKS =
+  /^(?:__react(?:Fiber|Container|Props)\$|_reactRootContainer$|__vue(?:_app)?__$|_vnode$|__k$|__ngContext__$)/;
+/** A comment that begins a block which Svelte renders. */
+const SVELTE_BLOCK = /^\[/;
+
+/** Whether a framework renders the element or its children. */
+export function isOfFramework(shown: Element): boolean {
+  if (Object.keys(shown).some((name) => MARKS.test(name))) return true;
+  if (!('__svelte' in window)) return false;
+  return [...shown.childNodes].some(
+    (child) => child.nodeType === Node.COMMENT_NODE && SVELTE_BLOCK.test(child.nodeValue ?? ''),
+  );
+}
+
+/** Whether the page shows what the server has changed, wherever in the element, beside what scripts have added. */
+export function showsChanges(sent: Element, next: Element, shown: Element): boolean {
+  const [before, after, now] = [sent, next, shown].map(countContent) as [Content, Content, Content];
+  return [...before.keys(), ...after.keys()].every(
+    (one) => before.get(one) === after.get(one) || now.get(one) === after.get(one),
+  );
+}
+
+/** How often each text and each attribute occurs. */
+type Content = Map<string, number>;
+
+/** Attributes that tell visitors something. */
+const SEEN = [
+  'class',
+  'href',
+  'src',
+  'alt',
+  'title',
+  'aria-label',
+  'value',
+  'checked',
+  'selected',
+  'disabled',
+];
+const UNSEEN = 'script,style,template,noscript,input[type=hidden]';
+
+function countContent(root: Element): Content {
+  const content: Content = new Map();
+  const add = (text: string): void => {
+    if (text !== '') content.set(text, (content.get(text) ?? 0) + 1);
+  };
+  const read = (node: Node): void => {
+    if (node.nodeType === Node.TEXT_NODE) add((node.nodeValue ?? '').trim());
+    if (!isElement(node) || node.matches(UNSEEN)) return;
+    for (const name of SEEN) {
+      const value = node.getAttribute(name);
+      if (value !== null) add(`${node.localName} ${name}=${value}`);
+    }
+    node.childNodes.forEach(read);
+  };
+  read(root);
+  return content;
+}
