@@ -210,10 +210,15 @@ export class ResponseCache {
       }
       case 'failed':
         if (await this.#sendStaleAfterError(exchange, stored)) return true;
-        if (outcome.error instanceof HttpError && outcome.error.status >= 500) throw outcome.error;
+        if (outcome.error instanceof HttpError && outcome.error.status >= 500) {
+          flight.handOn(exchange);
+          addStatusLater(exchange, `fwd=${why}; collapsed`);
+          throw outcome.error;
+        }
         return false;
       case 'passed':
       case 'unanswered':
+      case 'aborted':
         return false;
     }
   }
@@ -250,11 +255,22 @@ export class ResponseCache {
       }
       case 'failed':
         if (await this.#sendStaleAfterError(exchange, stored)) return;
+        flight.handOn(exchange);
+        addStatusLater(exchange, `fwd=${why}`);
         await finished;
         throw result.error;
-      case 'passed':
       case 'unanswered':
+        flight.handOn(exchange);
+        addStatusLater(exchange, `fwd=${why}`);
         note(exchange, 'miss');
+        await finished;
+        return;
+      case 'passed':
+        note(exchange, 'miss');
+        await finished;
+        return;
+      case 'aborted':
+        exchange.abort();
         await finished;
         return;
       case 'left':
@@ -384,4 +400,11 @@ export class ResponseCache {
 /** The validators of a stored response with which the app can be asked. */
 function validated(stored: StoredResponse | null): HeaderList | null {
   return stored !== null && hasValidator(stored) ? stored.headers : null;
+}
+
+/** Adds the status to a response that another handler sends: an error, or what follows where nobody has answered. */
+function addStatusLater(exchange: Exchange, status: string): void {
+  exchange.onHead(({ headers }) => {
+    addCacheStatus(headers, status);
+  });
 }

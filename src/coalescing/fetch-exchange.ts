@@ -23,7 +23,7 @@ export interface FetchSink {
   take(head: ResponseHead): { readonly body: Writable } | { readonly pass: ResponseHead };
   /** The body is complete; its end follows. */
   trailers(trailers: HeaderList): void;
-  /** The body was aborted. */
+  /** The response was aborted, possibly before it began. */
   broken(): void;
 }
 
@@ -119,6 +119,27 @@ export class FetchExchange extends ExchangeResponse implements Exchange {
 
   onAbandoned(listener: () => void): () => void {
     return this.#disconnect.add(listener);
+  }
+
+  /**
+   * Hands on what handlers have set for a response that never began: another response is sent instead, such as that
+   * of an error.
+   *
+   * @param exchange its own client, or another one that gets the same error: without cookies, and without transforms,
+   * which belong to one request
+   */
+  handOn(exchange: Exchange): void {
+    if (this.begun) return;
+    if (exchange === this.#parent) {
+      exchange.preset.deleteWhere(() => true);
+      for (const [name, value] of this.preset) exchange.preset.append(name, value);
+      this.moveTransforms(exchange);
+      return;
+    }
+    for (const [name, value] of this.preset) {
+      const isKnown = this.#inherited.has(fieldOf(name, value));
+      if (!isKnown && name.toLowerCase() !== 'set-cookie') exchange.preset.append(name, value);
+    }
   }
 
   get signal(): AbortSignal {

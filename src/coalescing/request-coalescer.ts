@@ -27,6 +27,8 @@ export type Outcome<Answer> =
   | { readonly kind: 'passed' }
   /** No handler has responded. */
   | { readonly kind: 'unanswered' }
+  /** A handler has closed the connection instead of responding. */
+  | { readonly kind: 'aborted' }
   /** The app has failed: with an error of the gateway, or null if the app itself reported it. */
   | { readonly kind: 'failed'; readonly error: unknown }
   /** The waiting client has left. */
@@ -192,7 +194,10 @@ export class Flight<Answer> implements Task {
         trailers: (trailers) => {
           if (this.#body !== null) this.#body.trailers = trailers;
         },
-        broken: () => this.#body?.fail(),
+        broken: () => {
+          if (this.#body === null) this.#settle({ kind: 'aborted' });
+          else this.#body.fail();
+        },
       },
       isBackground,
     );
@@ -214,6 +219,11 @@ export class Flight<Answer> implements Task {
     // Requests that joined do not ask how it ended.
     const over = finished.catch(() => {}).then(() => this.#body?.settled);
     return { outcome, finished, over };
+  }
+
+  /** See {@link FetchExchange.handOn}. */
+  handOn(exchange: Exchange): void {
+    this.#fetch?.handOn(exchange);
   }
 
   /** Resolves to the outcome, or soon after the client has left. */

@@ -76,6 +76,11 @@ export abstract class ExchangeResponse {
     this.#transforms.push(transform);
   }
 
+  /** Hands the transforms to another exchange, which sends the response instead. */
+  protected moveTransforms(to: { onHead(transform: HeadTransform): void }): void {
+    for (const transform of this.#transforms?.splice(0) ?? []) to.onHead(transform);
+  }
+
   withhold(name: string): void {
     this.#withheld ??= [];
     this.#withheld.push(name);

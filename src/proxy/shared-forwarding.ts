@@ -114,10 +114,14 @@ async function follow(
     case 'left':
       return true;
     case 'failed':
-      if (outcome.error instanceof HttpError && outcome.error.status >= 500) throw outcome.error;
+      if (outcome.error instanceof HttpError && outcome.error.status >= 500) {
+        flight.handOn(exchange);
+        throw outcome.error;
+      }
       return false;
     case 'passed':
     case 'unanswered':
+    case 'aborted':
       return false;
     case 'answer': {
       const { answer, body } = outcome;
@@ -183,5 +187,10 @@ async function lead(
     // Its client, if it has not left, gets the answer like all others.
     finished.catch(() => {});
     await replay(come.answer.first, body, () => body.trailers);
-  } else if (come.kind !== 'left') await finished;
+    return;
+  }
+  if (come.kind === 'left') return;
+  if (come.kind === 'aborted') exchange.abort();
+  else if (come.kind !== 'passed') flight.handOn(exchange);
+  await finished;
 }

@@ -59,6 +59,8 @@ async function until(holds: () => Promise<boolean>): Promise<void> {
   assert.fail('it never held');
 }
 
+/** A hash of bcrypt. */
+const ANN = '$2a$04$WdfSlbENpCN6pu.YmQZdqOejWN9.8EVx9JJ/eSuLMjbQnTgEYwzpe';
 const DATE = 'Thu, 01 Jan 2026 00:00:00 GMT';
 
 describe('cache', () => {
@@ -340,6 +342,64 @@ encode gzip`,
     }
     const nothing = await ask('/a', { headers: [['Cache-Control', 'only-if-cached']] });
     assert.deepEqual([nothing.status, nothing.body], [504, 'error 504']);
+  });
+
+  it('keeps the fields of an error that runs behind it, and says so', async (test) => {
+    const dead = await freePort();
+    const rules = `
+      handle /admin/* {
+        basic_auth {
+          ann ${ANN}
+        }
+      }
+      handle /refused {
+        header X-Set one
+        header +Set-Cookie own=1
+        error 403
+      }
+      handle /down {
+        header Strict-Transport-Security max-age=9
+        reverse_proxy 127.0.0.1:${dead}
+      }
+      handle_errors 410 {
+        header X-Errors yes
+        respond "gone"
+      }
+      handle /gone {
+        header X-Set one
+        error 410
+      }
+    `;
+    const answerAll: Respond = (_request, response) => fresh(response, 'app');
+    const plain = await startCached(test, answerAll, rules);
+    const cached = await startCached(test, answerAll, `cache\n${rules}`);
+    const facts = ({ status, body, headers }: Answer): object => ({
+      ...{ status, body, auth: headers['www-authenticate'], set: headers['x-set'] },
+      ...{ hsts: headers['strict-transport-security'], errors: headers['x-errors'] },
+      cookie: headers['set-cookie'],
+    });
+    for (const path of ['/admin/a', '/refused', '/down', '/gone']) {
+      const [expected, own] = [await plain.ask(path), await cached.ask(path)];
+      assert.deepEqual(facts(own), facts(expected), path);
+      assert.equal(own.headers['cache-status'], 'hubgate; fwd=uri-miss', path);
+    }
+    // Clients that wait for the same error get its fields, but no cookies of the first one.
+    const all = await Promise.all(Array.from({ length: 20 }, () => cached.ask('/down')));
+    for (const { status, headers } of all) {
+      assert.deepEqual([status, headers['strict-transport-security']], [502, 'max-age=9']);
+    }
+  });
+
+  it('lets directives behind it close the connection', async (test) => {
+    const cached = await startCached(
+      test,
+      (_request, response) => fresh(response, 'app'),
+      'cache\nabort /closed',
+    );
+    for (const method of ['GET', 'HEAD', 'POST']) {
+      await assert.rejects(cached.ask('/closed', { method }), method);
+    }
+    assert.equal((await cached.ask('/open')).body, 'app');
   });
 
   it('keeps stored responses across a reload that leaves what their requests pass unchanged', async (test) => {
