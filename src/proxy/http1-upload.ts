@@ -1,4 +1,5 @@
 import type { Readable } from 'node:stream';
+import { afterTurn } from '../http/body-memory.ts';
 import { chunkHead, LAST_CHUNK } from '../http/http1-syntax.ts';
 import { HubgateError } from '../kernel/error.ts';
 import { ForwardError } from './forward-error.ts';
@@ -6,6 +7,12 @@ import { CONTINUE_WAIT_MS, type ForwardRequest } from './forwarding.ts';
 import type { Http1Connection } from './http1-connection.ts';
 import { emptyBodyField } from './http1-head.ts';
 import { permittedTrailers } from './trailers.ts';
+
+/**
+ * How long the head waits for the first piece of the body, in milliseconds. An upstream may answer without the body, and
+ * the client may wait for that.
+ */
+const HEAD_DELAY_MS = 20;
 
 /** The listener for the course of an upload. */
 export interface UploadListener {
@@ -76,6 +83,16 @@ export class Http1Upload {
     }
     // The head is sent with the first piece, so no upstream sees a request whose body is malformed from the start.
     this.sendBody();
+    // The client may keep its stream open although there is no body.
+    if (this.#left === 0) this.#sendHead();
+    else afterTurn(() => this.#awaitPiece());
+  }
+
+  #awaitPiece(): void {
+    if (this.#head === null || this.#state !== 'sending') return;
+    this.#stopWaiting = this.#request.clock.after(HEAD_DELAY_MS, () => {
+      if (this.#state === 'sending') this.#sendHead();
+    });
   }
 
   /** Once; a late, repeated or unexpected 100 has no further effect. */
@@ -140,6 +157,7 @@ export class Http1Upload {
 
   #sendHead(): void {
     if (this.#head === null) return;
+    this.#stopWaiting();
     // The number, and not its digits as the client has written them, which another reader may understand otherwise.
     const framing =
       this.#left === null ? 'transfer-encoding: chunked' : `content-length: ${this.#left}`;
@@ -172,6 +190,7 @@ export class Http1Upload {
     }
     const announces = headers.has('trailer');
     if (this.#head !== null && !announces) {
+      this.#stopWaiting();
       connection.write(`${this.#head}${emptyBodyField(method)}\r\n`);
       this.#head = null;
       return;
@@ -185,6 +204,7 @@ export class Http1Upload {
 
   #fail(error: Error): void {
     if (this.#state !== 'sending') return;
+    this.#stopWaiting();
     this.#state = 'stopped';
     this.#listener.failed(error);
   }

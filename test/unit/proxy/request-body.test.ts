@@ -97,6 +97,33 @@ describe('the body of a request on its way to the upstream', () => {
     });
   }
 
+  for (const protocol of ['HTTP/1.1', 'HTTP/2']) {
+    it(`may be missing while the upstream answers, over ${protocol}`, async (test) => {
+      await using upstream = await rawOrigin((socket) => {
+        socket.end('HTTP/1.1 401 Unauthorized\r\nContent-Length: 6\r\n\r\nlog in');
+      });
+      await using gateway = await proxyTo([upstream.url]);
+      const port = protocol === 'HTTP/1.1' ? gateway.http1 : gateway.http2;
+      const { answer } = opened(test, protocol, port, 'PUT');
+      assert.match(await answer, /log in$/);
+      assert.match(upstream.received(), /^PUT \/ HTTP\/1\.1\r\n[^]*\r\n\r\n$/);
+    });
+  }
+
+  it('of no bytes is sent at once, although the client keeps its stream open', async (test) => {
+    await using upstream = await rawOrigin((socket) => void socket.write(OK));
+    // The clock never advances.
+    await using gateway = await proxyTo([upstream.url], {}, { clock: new TestClock() });
+    const session = http2.connect(`http://127.0.0.1:${gateway.http2}`);
+    test.after(() => session.destroy());
+    const fields = { ':method': 'PUT', ':path': '/', 'content-length': '0' };
+    const stream = session.request(fields, { endStream: false });
+    stream.on('error', () => {});
+    const [answer] = await once(stream, 'data');
+    assert.equal(String(answer), 'ok');
+    assert.match(upstream.received(), /\r\ncontent-length: 0\r\n\r\n$/i);
+  });
+
   it('is awaited no longer than the limit for silence, even when it is not needed', async (test) => {
     const clock = new TestClock();
     await using upstream = await rawOrigin((socket) => {
