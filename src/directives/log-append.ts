@@ -5,10 +5,11 @@ import { type DirectiveSyntax, oneStep } from '../hubfile/scope.ts';
 import { badValue, text } from '../hubfile/values.ts';
 import type { Exchange, Handler } from '../http/exchange.ts';
 import { HeaderList } from '../http/header-list.ts';
-import { isSecretName, withoutSecretParts } from '../kernel/secret.ts';
+import { isSecretName, withoutSecretParameters, withoutSecretParts } from '../kernel/secret.ts';
 import { appendToLog, HIDDEN, MAX_SHOWN } from '../site/access-log.ts';
 import { PLACEHOLDER, shortName } from '../site/placeholder-names.ts';
 import type { HandlerContext } from '../site/handler-context.ts';
+import { secretsOf, withoutSecrets } from '../site/request-secrets.ts';
 import type { HandlerDirective } from './directive.ts';
 
 export interface LogAppendConfig {
@@ -57,18 +58,26 @@ function compile(
 ): Handler {
   const isHidden = !logCredentials && isSecretName(field);
   const readsResponse = value.includes('{http.response.header.');
-  const note = (exchange: Exchange, response = new HeaderList()): void => {
-    const shown = value.replace(PLACEHOLDER, (placeholder: string, name: string | undefined) =>
+  const withoutParts = logCredentials ? withoutSecretParameters : withoutSecretParts;
+  const hasPlaceholder = value.search(PLACEHOLDER) !== -1;
+  const note = (
+    exchange: Exchange,
+    secrets: readonly string[],
+    response = new HeaderList(),
+  ): void => {
+    const filled = value.replace(PLACEHOLDER, (placeholder: string, name: string | undefined) =>
       name !== undefined && isSecret(shortName(name), logCredentials)
         ? HIDDEN
         : expand(placeholder, exchange, response),
     );
-    const text = withoutSecretParts(shown, HIDDEN).slice(0, MAX_SHOWN);
-    appendToLog(exchange, field, isHidden ? HIDDEN : text);
+    const shown = withoutParts(withoutSecrets(filled, secrets, HIDDEN), HIDDEN);
+    appendToLog(exchange, field, isHidden ? HIDDEN : shown.slice(0, MAX_SHOWN));
   };
   return async (exchange, next) => {
+    // They are read now, because later directives may remove the fields and keep the values elsewhere.
+    const secrets = hasPlaceholder && !isHidden ? secretsOf(exchange, logCredentials) : [];
     if (early) {
-      note(exchange);
+      note(exchange, secrets);
       return next();
     }
     let response: HeaderList | undefined;
@@ -81,7 +90,7 @@ function compile(
     try {
       await next();
     } finally {
-      note(exchange, response);
+      note(exchange, secrets, response);
     }
   };
 }

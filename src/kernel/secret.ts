@@ -54,7 +54,7 @@ function textOrBytes(bytes: Uint8Array): string | Buffer {
 
 /** Names of header fields and parameters whose values grant access. This is the only such list. */
 const SECRET_NAME =
-  /^(?:proxy-)?authorization$|^(?:set-)?cookie$|^code$|api[-_]?key|(?:access|private)[-_]key|secret|passw(?:or)?d|token|session[-_]?id|credential|(?:^|[-_])(?:auth|jwt|sig|signature)$/i;
+  /(?:^|[-_.])(?:authorization|cookie)$|^code$|api[-_]?key|(?:access|private)[-_]key|secret|passw(?:or)?d|token|session[-_]?id|credential|(?:^|[-_])(?:auth|jwt|sig|signature)$/i;
 
 /**
  * Whether the value of a header field or parameter with this name must not be printed: not in a log, not in
@@ -64,19 +64,95 @@ export function isSecretName(name: string): boolean {
   return SECRET_NAME.test(name);
 }
 
-/** A URL or a request target without user info and without the values of secret parameters. */
-export function withoutSecretParts(url: string, sign: string): string {
-  return url
-    .replaceAll(/(?<=:\/\/)[^\s/@"`]+(?=@)/g, sign)
-    .replaceAll(
-      /([?&#;])([^=&#;?\s"]{1,256})=([^&#;\s"]+)/g,
-      (all, before: string, name: string) =>
-        isSecretName(decoded(name)) ? `${before}${name}=${sign}` : all,
-    );
+/** What ends a name or a value in a URL or a text, also percent-encoded, once or several times. */
+const DELIMITER = /[&#;?\s"]|%(?:25)*(?:09|0a|0d|2[0236]|3[bf])/i;
+const EQUALS = /=|%(?:25)*3d/gi;
+/** Further signs of equality, as in `==`, and a quote. They are not part of the value. */
+const BEFORE_VALUE = /(?:=|%(?:25)*3d)*(?:["']|%(?:25)*2[27])?/iy;
+const VALUE = /[^&#;\s"]+/y;
+/** Longest name of a parameter that counts, in characters. */
+const MAX_NAME = 256;
+const USER_INFO = /(?<=:\/\/)[^\s/@"`]+(?=@)/g;
+const CREDENTIAL =
+  /\b(basic|bearer|dpop|gnap|negotiate|ntlm)((?:\s|\+|%(?:25)*20){1,8})([\w.~+/%-]+=*)/gi;
+/** The name of a parameter of a challenge: `Bearer realm="x"`. */
+const PARAMETER_OF_CHALLENGE = /^[a-z][a-z_-]{0,31}=$/i;
+/** A word behind the name of a scheme that is shorter is not a token. */
+const MIN_TOKEN = 8;
+
+/**
+ * A URL, a header field or any other text without credentials: without user info, without the values of secret
+ * parameters (`token=…`, at any place, also in a URL that is encoded as the value of another parameter), and
+ * without the credentials of authentication schemes (`Bearer …`, `Basic …`).
+ */
+export function withoutSecretParts(text: string, sign: string): string {
+  return withoutCredentials(withoutSecretParameters(text, sign), sign);
+}
+
+/** The same with the credentials of authentication schemes left in. */
+export function withoutSecretParameters(text: string, sign: string): string {
+  const url = text.replaceAll(USER_INFO, sign);
+  let shown = '';
+  let copied = 0;
+  for (const equals of url.matchAll(EQUALS)) {
+    const { index } = equals;
+    // A part of a hidden value.
+    if (index < copied) continue;
+    const before = url.slice(Math.max(copied, index - MAX_NAME), index);
+    if (!isSecretParameter(before.split(DELIMITER).at(-1) ?? '')) {
+      shown += url.slice(copied, index + equals[0].length);
+      copied = index + equals[0].length;
+      continue;
+    }
+    const start = endOf(BEFORE_VALUE, url, index + equals[0].length);
+    const end = endOf(VALUE, url, start);
+    shown += url.slice(copied, start);
+    if (end > start) shown += sign;
+    copied = end;
+  }
+  return shown + url.slice(copied);
+}
+
+/** Where the match of a sticky pattern at an index ends; the index itself if it does not match. */
+function endOf(pattern: RegExp, text: string, index: number): number {
+  pattern.lastIndex = index;
+  return pattern.test(text) ? pattern.lastIndex : index;
+}
+
+function isSecretParameter(name: string): boolean {
+  const read = decoded(name);
+  // In a text, other characters may stand before the name: `(code=…`, `/token=…`.
+  return isSecretName(read) || isSecretName(/[^/\\:,|(<{['`]*$/.exec(read)?.[0] ?? '');
 }
 
 /** Names are decoded as the hub and apps decode them: `%61uthorization` means `authorization`. */
 function decoded(name: string): string {
-  const [[read] = ['']] = new URLSearchParams(`${name}=`);
+  let read = name;
+  // A name in a URL inside a URL is encoded twice.
+  for (let depth = 0; depth < 3 && read.includes('%'); depth += 1) {
+    read = new URLSearchParams(`=${read.replaceAll('&', '%26')}`).get('') ?? '';
+  }
   return read;
+}
+
+function withoutCredentials(text: string, sign: string): string {
+  return text.replaceAll(
+    CREDENTIAL,
+    (all, scheme: string, space: string, token: string, index: number) => {
+      const isCredential =
+        scheme.toLowerCase() === 'basic'
+          ? isUserAndPassword(token)
+          : token.length >= MIN_TOKEN &&
+            !(PARAMETER_OF_CHALLENGE.test(token) && /^["\w]/.test(text.slice(index + all.length)));
+      return isCredential ? scheme + space + sign : all;
+    },
+  );
+}
+
+/** Whether a word is the base64 of `user:password`. Other words stand behind `basic` in ordinary texts. */
+function isUserAndPassword(word: string): boolean {
+  const base64 = word.replaceAll(/%(?:25)*(2b|2f|3d)/gi, (_all, code: string) =>
+    String.fromCodePoint(Number.parseInt(code, 16)),
+  );
+  return /^[\w+/-]+=*$/.test(base64) && Buffer.from(base64, 'base64').includes(':');
 }

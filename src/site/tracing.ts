@@ -1,6 +1,7 @@
 import type { Exchange } from '../http/exchange.ts';
 import { traceRequest } from '../http/trace-context.ts';
 import type { Clock } from '../kernel/clock.ts';
+import { withoutSecretParts } from '../kernel/secret.ts';
 import type { SiteHandler } from './site.ts';
 
 /** A completed request in a trace. */
@@ -62,7 +63,7 @@ function attributesOf(exchange: Exchange, site: string): Span['attributes'] {
   return {
     'http.request.method': exchange.method,
     'url.scheme': exchange.scheme,
-    'url.path': path,
+    'url.path': withoutSecretParts(path, 'REDACTED'),
     'server.address': exchange.host.slice(0, MAX_PATH),
     'client.address': exchange.clientAddress,
     'network.protocol.version': httpVersion === '2.0' ? '2' : httpVersion,

@@ -75,6 +75,87 @@ ${log('a', 'hostnames a.localhost')}${log('errors', 'level error')}${log('audit'
     );
   });
 
+  it('hide credentials that log_append gets by way of a query, a variable or a pattern', async (test) => {
+    const directory = await temporaryDirectory(test);
+    const port = await freePort();
+    const file = join(directory, 'access.log');
+    const hubfile = join(directory, 'Hubfile');
+    await writeFile(
+      hubfile,
+      `{
+	storage ${directory}
+	admin off
+}
+http://localhost:${port} {
+	log {
+		output file ${file}
+		format json
+	}
+	log_append a {query}
+	log_append b {orig_query}
+	log_append c {http.request.uri.query}
+	log_append d "asked for {query}"
+	log_append e q={query}
+	log_append f {vars.authorization_field}
+	log_append g {vars.kept}
+	log_append h {re.scheme.1}
+	log_append i "{re.crumb.1} {vars.parameter}"
+	log_append <j {header.X-Forwarded-For-Auth-Header}
+	vars authorization_field {header.Authorization}
+	vars kept {header.Authorization}
+	vars parameter {query.access_token}
+	@bearer {
+		header_regexp scheme Authorization "^Bearer (.*)$"
+		header_regexp crumb Cookie "session=(.*)"
+	}
+	request_header @bearer -Authorization
+	request_header -Cookie
+	respond ok
+}
+`,
+    );
+    const gateway = startProcess(test, [cli, 'run', '--config', hubfile]);
+    await gateway.says(`:${port}`);
+    const queries = [
+      'access_token=TOPSECRET1&b=2',
+      'token=TOPSECRET1',
+      'ACCESS_TOKEN=TOPSECRET1',
+      'authorization=TOPSECRET1',
+      'access%5Ftoken=TOPSECRET1',
+      'api_key=TOPSECRET1',
+      'id_token=TOPSECRET1',
+      'next=/cb%3Faccess_token%3DTOPSECRET1',
+      'next=/cb%253Faccess_token%253DTOPSECRET1',
+    ];
+    for (const query of queries) {
+      await send(`http://localhost:${port}/?${query}`, {
+        headers: [
+          ['Authorization', 'Bearer TOPSECRET2'],
+          ['Cookie', 'session=TOPSECRET3'],
+          ['X-Forwarded-For-Auth-Header', 'Bearer TOPSECRET4'],
+          ['X-Forwarded-Authorization', 'TOPSECRET5'],
+          ['X-Basic', 'Basic dXNlcjpUT1BTRUNSRVQ='],
+        ],
+      });
+    }
+    assert.equal(await gateway.end('SIGTERM'), 0);
+    const text = await readFile(file, 'utf8');
+    assert.ok(!/TOPSECRET|dXNlcjpU/.test(text), text);
+    const [first = ''] = text.split('\n');
+    const line: Record<string, unknown> = JSON.parse(first);
+    assert.deepEqual(
+      ['a', 'd', 'e', 'g', 'h', 'i'].map((name) => line[name]),
+      [
+        'access_token=REDACTED&b=2',
+        'asked for access_token=REDACTED&b=2',
+        'q=access_token=REDACTED&b=2',
+        'REDACTED',
+        'REDACTED',
+        'REDACTED REDACTED',
+      ],
+    );
+  });
+
   it('are left out of the log of the gateway by exclude, and have its format otherwise', async (test) => {
     const directory = await temporaryDirectory(test);
     const port = await freePort();

@@ -1,0 +1,60 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { isSecretName, withoutSecretParts } from '../../../src/kernel/secret.ts';
+
+const shown = (text: string): string => withoutSecretParts(text, '*');
+
+describe('a text without its secret parts', () => {
+  for (const [text, expected] of [
+    ['/a?access_token=S&b=1', '/a?access_token=*&b=1'],
+    ['access_token=S&b=1', 'access_token=*&b=1'],
+    ['asked for token=S', 'asked for token=*'],
+    ['q=access_token=S', 'q=access_token=*'],
+    ['(code=S', '(code=*'],
+    ['ACCESS%5FTOKEN=S', 'ACCESS%5FTOKEN=*'],
+    ['/a?next=/cb?id_token=S#x', '/a?next=/cb?id_token=*#x'],
+    ['/a?next=/cb%3Faccess_token%3DS%26b%3D1&c=2', '/a?next=/cb%3Faccess_token%3D*&c=2'],
+    [
+      '/a?n=%252Fcb%253Faccess%25255Ftoken%253DS&c=2',
+      '/a?n=%252Fcb%253Faccess%25255Ftoken%253D*&c=2',
+    ],
+    ['token="S"; a=b', 'token="*"; a=b'],
+    ['/x;token=S?y', '/x;token=*'],
+    ['https://user:S@a.example/', 'https://*@a.example/'],
+    ['Bearer SSSSSSSS, x', 'Bearer *, x'],
+    ['/?h=bearer%20SSSSSSSS', '/?h=bearer%20*'],
+    ['DPoP SSSSSSSS==', 'DPoP *'],
+    ['Basic dXNlcjpwYXNz', 'Basic *'],
+    ['basic+dXNlcjpwYXM%3D&b=1', 'basic+*&b=1'],
+  ] as const) {
+    it(`hides the secret of ${text}`, () => assert.equal(shown(text), expected));
+  }
+
+  for (const text of [
+    '/a?page=2&postcode=12345',
+    'error_code=4',
+    'token=&b=1',
+    'Bearer realm="api", error="invalid_token"',
+    '/?q=Basic+training',
+    'a bearer of news',
+    '==%3D',
+  ]) {
+    it(`leaves ${text} as it is`, () => assert.equal(shown(text), text));
+  }
+
+  it('reads a long text with many signs', () => {
+    const long = ['a=', 'Bearer+', '%25', '?', 'token', '%253'].map((part) => part.repeat(20_000));
+    for (const text of long) assert.equal(shown(`${text}=x`).length > 0, true);
+  });
+});
+
+describe('the name of a secret', () => {
+  it('may have a prefix', () => {
+    for (const name of ['Authorization', 'X-Forwarded-Authorization', 'Set-Cookie', 'X-Cookie']) {
+      assert.ok(isSecretName(name), name);
+    }
+    for (const name of ['Authorizations', 'cookies-accepted', 'Accept']) {
+      assert.ok(!isSecretName(name), name);
+    }
+  });
+});
