@@ -1,3 +1,4 @@
+import { answersAll, isAnswering } from '../directives/answering.ts';
 import { registry } from '../directives/registry.ts';
 import { resolve } from 'node:path';
 import type { Machine } from '../config/check.ts';
@@ -6,7 +7,6 @@ import {
   dataOf,
   everyCondition,
   everyRoute,
-  type HandlerConfig,
   type HandlerKinds,
   type RouteConfig,
 } from '../config/routes.ts';
@@ -15,16 +15,6 @@ import { matchersOf } from '../config/sites.ts';
 import { compilePattern } from '../http/linear-regexp.ts';
 import { defaultHub } from '../config/defaults.ts';
 import { hubPath } from './history-names.ts';
-
-/** Handlers that respond to every request that reaches them. */
-const ANSWERING: readonly HandlerConfig['kind'][] = [
-  'reverse_proxy',
-  'file_server',
-  'respond',
-  'error',
-  'abort',
-  'redir',
-];
 
 /**
  * Warns about routes of a site that do not do what they seem to do. Nothing here prevents a gateway from
@@ -45,9 +35,9 @@ export function checkRoutes(
 
 /** A route after one that responds to everything never runs. */
 function checkReach(routes: readonly RouteConfig[], report: Report): void {
-  const last = routes.findIndex(({ matcher, handler }) => matcher === null && answers(handler));
+  const last = routes.findIndex(({ matcher, handler }) => matcher === null && answersAll(handler));
   const first = routes[last]?.handler.kind;
-  const behind = routes.slice(last + 1).find(({ handler }) => ANSWERING.includes(handler.kind));
+  const behind = routes.slice(last + 1).find(({ handler }) => isAnswering(handler));
   if (first !== undefined && behind !== undefined) {
     const { handler } = behind;
     const message = `this ${handler.kind} never runs: the ${first} before it answers every request`;
@@ -59,11 +49,6 @@ function checkReach(routes: readonly RouteConfig[], report: Report): void {
   }
   for (const { handler } of routes)
     checkReach(dataOf(handler, registry).nested?.(handler) ?? [], report);
-}
-
-function answers(handler: HandlerConfig): boolean {
-  if (handler.kind === 'file_server') return !handler.passThru;
-  return ANSWERING.includes(handler.kind);
 }
 
 function checkRoot(root: HandlerKinds['root'], machine: Machine, report: Report): void {

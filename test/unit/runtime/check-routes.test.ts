@@ -21,6 +21,22 @@ describe('routes that do not do what they appear to do', () => {
     ['reverse_proxy /a localhost:1\nreverse_proxy localhost:2', []],
     ['route {\n\trespond /a one\n\trespond two\n\tfile_server\n}', ['unreachable-route']],
     ['route {\n\tfile_server {\n\t\tpass_thru\n\t}\n\treverse_proxy localhost:1\n}', []],
+    [
+      'reverse_proxy localhost:1 {\n\tmethod GET\n\trewrite /verify\n\t@good status 2xx\n\thandle_response @good {\n\t\trequest_header Remote-User {rp.header.Remote-User}\n\t}\n}\nreverse_proxy localhost:2',
+      [],
+    ],
+    [
+      'route {\n\treverse_proxy localhost:1 {\n\t\thandle_response {\n\t\t\trespond /a one\n\t\t}\n\t}\n\trespond two\n}',
+      [],
+    ],
+    [
+      'reverse_proxy localhost:1 {\n\thandle_response {\n\t\tcopy_response\n\t}\n\t@bad status 5xx\n\treplace_status @bad 404\n}\nreverse_proxy localhost:2',
+      ['unreachable-route'],
+    ],
+    [
+      'php_fastcgi localhost:1 {\n\thandle_response {\n\t\theader X-A b\n\t}\n}\nreverse_proxy localhost:2',
+      [],
+    ],
     ['handle /a/* {\n\trespond one\n}\nhandle {\n\trespond two\n}', []],
     ['root /nope\nfile_server', ['missing-root']],
     ['root /srv/there\nfile_server', []],
