@@ -7,11 +7,13 @@ import type { Cursor, OptionTable } from '../hubfile/cursor.ts';
 import { ResponseMatchers } from '../hubfile/named-matchers.ts';
 import { type DirectiveSyntax, type Scope, oneStep } from '../hubfile/scope.ts';
 import { count } from '../hubfile/values.ts';
-import type { Handler, ResponseHead } from '../http/exchange.ts';
+import type { Exchange, Handler, ResponseHead } from '../http/exchange.ts';
 import { OF_THE_BODY, withPreset } from '../http/preset-fields.ts';
 import { compileResponseMatcher } from '../http/response-matcher.ts';
+import { HeldBody } from '../proxy/held-response.ts';
 import type { ReverseProxyConfig } from '../proxy/proxy-config.ts';
 import type { HandlerContext } from '../site/handler-context.ts';
+import { someAnswersAll } from './answering.ts';
 import type { HandlerDirective } from './directive.ts';
 
 type Handled = ReverseProxyConfig['handleResponse'][number];
@@ -72,11 +74,16 @@ function compile(config: InterceptConfig, { compileRoutes }: HandlerContext): Ha
     matches: compileResponseMatcher(one),
     status: one.replaceStatus,
     routes: compileRoutes(one.routes),
+    alwaysAnswers: someAnswersAll(one.routes),
   }));
   const ruleFor = ({ status, headers }: ResponseHead) =>
     rules.find(({ matches }) => matches(status, headers));
   return async (exchange, next) => {
-    const taken: { routes: Handler | null } = { routes: null };
+    const taken: { routes: Handler | null; held: Held | null } = { routes: null, held: null };
+    let onHeld = (): void => {};
+    const hasHeld = new Promise<void>((resolve) => {
+      onHeld = resolve;
+    });
     const release = exchange.interceptHead((head) => {
       const rule = ruleFor(head);
       if (rule === undefined || taken.routes !== null) return null;
@@ -85,27 +92,87 @@ function compile(config: InterceptConfig, { compileRoutes }: HandlerContext): Ha
         return null;
       }
       taken.routes = rule.routes;
-      const { variables, preset } = exchange;
-      // The response that is sent instead also has the other fields of the replaced one, as it would have been.
-      withPreset(head, preset);
-      variables.set('resp.status_code', String(head.status));
-      for (const [name] of head.headers) {
-        const value = head.headers.getAll(name).join(',');
-        variables.set(`resp.header.${name.toLowerCase()}`, value);
-      }
-      preset.deleteWhere((key) => head.headers.has(key) && !OF_THE_BODY.has(key));
-      for (const [name, value] of head.headers) {
-        if (!OF_THE_BODY.has(name.toLowerCase())) preset.append(name, value);
-      }
-      return new Writable({ write: (_chunk, _encoding, done) => done() });
+      moveFields(exchange, head);
+      if (rule.alwaysAnswers) return new Writable({ write: (_chunk, _encoding, done) => done() });
+      taken.held = hold(exchange, head);
+      onHeld();
+      return taken.held.body;
     });
+    const running = (async () => next())();
     try {
-      await next();
+      await Promise.race([running, hasHeld]);
     } finally {
       release();
     }
-    await taken.routes?.(exchange, () => {});
+    if (taken.held === null) {
+      await taken.routes?.(exchange, () => {});
+      return;
+    }
+    // What the routes throw decides first.
+    running.catch(() => {});
+    await answerOrSend(exchange, taken.routes, taken.held);
+    await running;
   };
+}
+
+/** A response that is sent if the routes do not respond. Its body waits for them. */
+interface Held {
+  readonly body: HeldBody;
+  readonly send: () => void;
+}
+
+/**
+ * Makes the fields of a response preset fields: whatever responds instead also has them, and the routes can
+ * change them.
+ */
+function moveFields({ variables, preset }: Exchange, head: ResponseHead): void {
+  withPreset(head, preset);
+  variables.set('resp.status_code', String(head.status));
+  for (const [name] of head.headers) {
+    const value = head.headers.getAll(name).join(',');
+    variables.set(`resp.header.${name.toLowerCase()}`, value);
+  }
+  preset.deleteWhere((key) => head.headers.has(key) && !OF_THE_BODY.has(key));
+  for (const [name, value] of head.headers) {
+    if (!OF_THE_BODY.has(name.toLowerCase())) preset.append(name, value);
+  }
+}
+
+function hold(exchange: Exchange, head: ResponseHead): Held {
+  const { preset } = exchange;
+  const body = new HeldBody();
+  // The code that sends the body ends it here, and the trailer fields belong to where it goes.
+  const end = exchange.end.bind(exchange);
+  exchange.end = (ended, trailers) => {
+    if (ended === body) body.finish((target) => end(target, trailers));
+    else end(ended, trailers);
+  };
+  const before = preset.clone();
+  const send = (): void => {
+    const headers = head.headers.clone();
+    headers.deleteWhere((key) => !OF_THE_BODY.has(key));
+    // Fields of the body are those of the response unless the routes have set others.
+    for (const key of OF_THE_BODY) {
+      if (preset.combined(key) === before.combined(key)) preset.delete(key);
+      else headers.delete(key);
+    }
+    const { isBesidePreset: _, ...rest } = head;
+    body.sendTo(exchange, { ...rest, headers });
+  };
+  return { body, send };
+}
+
+async function answerOrSend(
+  exchange: Exchange,
+  routes: Handler | null,
+  { body, send }: Held,
+): Promise<void> {
+  try {
+    await routes?.(exchange, () => {});
+    if (!exchange.begun && !exchange.abandoned) send();
+  } finally {
+    body.drop();
+  }
 }
 
 type Rules = Pick<InterceptConfig, 'handleResponse'>;

@@ -30,16 +30,29 @@ export class HeldBody extends Writable {
   /** The stream that receives it; null: it is discarded; undefined: not decided yet. */
   #target: Writable | null | undefined;
   #decided: (() => void) | null = null;
+  /** How its destination ends. */
+  #end = (target: Writable): void => void target.end();
 
   override _write(chunk: Buffer, _encoding: BufferEncoding, done: () => void): void {
     this.#when(() => {
-      if (!this.#target || this.#target.destroyed || this.#target.write(chunk)) done();
-      else this.#target.once('drain', done).once('close', done);
+      const target = this.#target;
+      if (!target || target.destroyed || target.write(chunk)) {
+        done();
+        return;
+      }
+      const goOn = (): void => {
+        target.off('drain', goOn).off('close', goOn);
+        done();
+      };
+      target.on('drain', goOn).on('close', goOn);
     });
   }
 
   override _final(done: () => void): void {
-    this.#when(done);
+    this.#when(() => {
+      if (this.#target) this.#end(this.#target);
+      done();
+    });
   }
 
   /** Begins the response with this body. */
@@ -52,11 +65,10 @@ export class HeldBody extends Writable {
     if (this.#target === undefined) this.#decide(null);
   }
 
-  /** Ends its destination after everything has been written. */
+  /** Ends its destination in this way after everything has been written. */
   finish(end: (target: Writable) => void): void {
-    this.end(() => {
-      if (this.#target) end(this.#target);
-    });
+    this.#end = end;
+    this.end();
   }
 
   #decide(target: Writable | null): void {

@@ -1,0 +1,113 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import http from 'node:http';
+import { describe, it } from 'node:test';
+import type { HandlerConfig } from '../../../src/config/routes.ts';
+import { ANY_RESPONSE } from '../../../src/config/shape-routes.ts';
+import { origin, proxyConfig } from '../proxy/gateway.ts';
+import { on, path, respond, serveSite } from './site-server.ts';
+
+const field: HandlerConfig = {
+  kind: 'header',
+  operations: [{ kind: 'set', name: 'X-Set', value: 'z' }],
+  isDeferred: false,
+  match: ANY_RESPONSE,
+};
+/** A field for every response, and another response for `/no`. */
+const intercept: HandlerConfig = {
+  kind: 'intercept',
+  handleResponse: [
+    {
+      ...ANY_RESPONSE,
+      replaceStatus: null,
+      routes: [on(field), on(respond('no', 403), path('/no'))],
+    },
+  ],
+};
+
+async function serve(app: http.RequestListener) {
+  const upstream = await origin(app);
+  const site = await serveSite([on(intercept), on(proxyConfig([upstream.url]))]);
+  return {
+    port: site.http1,
+    faults: site.faults,
+    [Symbol.asyncDispose]: async () => {
+      await site[Symbol.asyncDispose]();
+      await upstream[Symbol.asyncDispose]();
+    },
+  };
+}
+
+async function responseOf(port: number, target = '/'): Promise<http.IncomingMessage> {
+  const request = http.get({ host: '127.0.0.1', port, path: target, agent: false });
+  const [response]: http.IncomingMessage[] = await once(request, 'response');
+  assert.ok(response);
+  return response;
+}
+
+async function textOf(response: http.IncomingMessage): Promise<string> {
+  let text = '';
+  for await (const chunk of response.setEncoding('latin1')) text += chunk;
+  return text;
+}
+
+describe('intercept with routes that leave a response to the app', () => {
+  it('passes the body on while it arrives', async () => {
+    let more = (): void => {};
+    await using site = await serve((_request, response) => {
+      response.write('first');
+      more = () => void response.end('second');
+    });
+    const response = await responseOf(site.port);
+    let text = '';
+    for await (const chunk of response.setEncoding('latin1')) {
+      // The app sends the rest when the beginning has arrived.
+      if (text === '') more();
+      text += chunk;
+    }
+    assert.deepEqual([response.headers['x-set'], text], ['z', 'firstsecond']);
+  });
+
+  it('passes a large body and its trailer fields on', async () => {
+    const body = 'a line\n'.repeat(300_000);
+    await using site = await serve((_request, response) => {
+      response.setHeader('Trailer', 'X-Sum');
+      response.write(body);
+      response.addTrailers({ 'X-Sum': '7' });
+      response.end();
+    });
+    const response = await responseOf(site.port);
+    assert.equal(await textOf(response), body);
+    assert.equal(response.trailers['x-sum'], '7');
+  });
+
+  it('passes the trailer fields of a short response on', async () => {
+    await using site = await serve((_request, response) => {
+      response.setHeader('Trailer', 'X-Sum');
+      response.addTrailers({ 'X-Sum': '7' });
+      response.end('short');
+    });
+    const response = await responseOf(site.port);
+    assert.equal(await textOf(response), 'short');
+    assert.equal(response.trailers['x-sum'], '7');
+  });
+
+  it('drops the body if the routes respond, however large it is', async () => {
+    await using site = await serve((_request, response) => {
+      response.end('a line\n'.repeat(300_000));
+    });
+    const response = await responseOf(site.port, '/no');
+    assert.deepEqual([response.statusCode, await textOf(response)], [403, 'no']);
+    assert.deepEqual(site.faults, []);
+  });
+
+  it('cuts the client off if the app breaks off', async () => {
+    await using site = await serve((_request, response) => {
+      response.setHeader('Content-Length', '100');
+      response.write('first', () => response.destroy());
+    });
+    const response = await responseOf(site.port);
+    assert.equal(response.statusCode, 200);
+    await assert.rejects(textOf(response), { code: 'ECONNRESET' });
+  });
+});
