@@ -10,9 +10,10 @@ import {
 } from '../config/well-formed.ts';
 import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
 import { checkTried, triedFiles, tryPolicy } from '../hubfile/values.ts';
-import type { Exchange, Expand, Handler } from '../http/exchange.ts';
+import type { Handler } from '../http/exchange.ts';
 import { canonicalRewrite } from '../http/canonical-target.ts';
-import { decodePath, pathOf } from '../http/request-path.ts';
+import { pathOf } from '../http/request-path.ts';
+import { queryFrom } from '../site/rewritten-target.ts';
 import { tryFiles as search } from '../site/site-files.ts';
 import type { HandlerContext } from '../site/handler-context.ts';
 import type { HandlerDirective } from './directive.ts';
@@ -88,7 +89,7 @@ function compile(
     if (found !== null) {
       const query = tried[found.index]?.query ?? null;
       const own = exchange.target.slice(pathOf(exchange).length);
-      const written = query === null ? '' : expandedQuery(query, exchange, expand);
+      const written = query === null ? '' : queryFrom(query, exchange, expand);
       const suffix = query === null ? own : written && `?${written}`;
       exchange.target = canonicalRewrite(encodedPath(found.relative) + suffix);
     }
@@ -99,15 +100,6 @@ function compile(
 /** A name may contain a character that would begin a query. */
 function encodedPath(path: string): string {
   return path.replaceAll('%', '%25').replaceAll('?', '%3F').replaceAll('#', '%23');
-}
-
-/** The value of a placeholder is one value, that of a path decoded; only `{query}` can be several. */
-function expandedQuery(query: string, exchange: Exchange, expand: Expand): string {
-  const encoded = (value: string): string => encodeURIComponent(decodePath(value));
-  return query
-    .split(/(\{query\}|\{http\.request\.uri\.query\})/)
-    .map((part, index) => expand(part, exchange, undefined, index % 2 === 0 ? encoded : undefined))
-    .join('');
 }
 
 export const tryFiles: HandlerDirective<TryFilesConfig> = { data, syntax, compile };
