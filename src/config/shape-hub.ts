@@ -22,6 +22,7 @@ import {
 } from './defaults.ts';
 import { headerName } from './shape-options.ts';
 import { transportShape } from './transports.ts';
+import { isCookieName, isHubPath, isLabel, isLinkAttribute } from './well-formed.ts';
 import { byKind, list, nullable, object, type Shape } from './shape.ts';
 import {
   count,
@@ -35,11 +36,6 @@ import {
   text,
 } from './shape-values.ts';
 
-const HUB_PATH = /^\/[^\s?#*{}]*[^\s?#*{}/]$/;
-const LABEL = /^[A-Za-z0-9._~-]{1,64}$/;
-const COOKIE_NAME = /^[A-Za-z0-9!#$%&'*+\-.^_`|~]+$|\{(?:env|file)\./;
-/** Becomes part of a quoted string in the Link header. */
-const ATTRIBUTE = /^[\x20\x21\x23-\x5b\x5d-\x7e]+$/;
 /** RFC 9110 §9.2.1: safe methods change nothing. */
 const CHANGING_METHOD = /^(?!(?:GET|HEAD|OPTIONS|TRACE|QUERY|CONNECT)$)[A-Z][A-Z-]{0,31}$/;
 const DOMAIN = /^[a-z0-9-]+(?:\.[a-z0-9-]+)*$/;
@@ -85,13 +81,13 @@ const outbox = object<OutboxConfig>(
 export const hubShape: Shape<HubConfig> = object(
   {
     profile: oneOf('hub', 'mercure'),
-    path: nullable(text('a path such as /.well-known/hub', (path) => HUB_PATH.test(path))),
+    path: nullable(text('a path such as /.well-known/hub', isHubPath)),
     detailType: nullable(name('a URI')),
-    name: text('a label of letters, digits, ".", "_", "~" and "-"', (label) => LABEL.test(label)),
+    name: text('a label of letters, digits, ".", "_", "~" and "-"', isLabel),
     issuers: list(issuer),
     anonymous: flag,
     subscriptions: flag,
-    cookieName: nullable(text('the name of a cookie', (cookie) => COOKIE_NAME.test(cookie))),
+    cookieName: nullable(text('the name of a cookie', isCookieName)),
     corsOrigins: list(name('an origin')),
     publishOrigins: list(name('an origin')),
     publicUrls: list(name('a URL')),
@@ -182,7 +178,7 @@ const shortText = text('a text of at most 500 characters', (value) => value.leng
 
 /** The shape of what a site announces about its hub. */
 export function discoveryShape(matcher: Shape<RequestMatcher | null>): Shape<DiscoveryConfig> {
-  const attribute = text('plain characters without quotes', (value) => ATTRIBUTE.test(value));
+  const attribute = text('plain characters without quotes', isLinkAttribute);
   return object(
     {
       matcher,

@@ -47,6 +47,26 @@ export function isLogName(text: string): boolean {
   return /^[A-Za-z0-9_-]{1,64}$/.test(text);
 }
 
+/** The path of a hub. It has no placeholders and does not end with a slash. */
+export function isHubPath(text: string): boolean {
+  return /^\/[^\s?#*{}]*[^\s?#*{}/]$/.test(text);
+}
+
+/** The name of a hub among the hubs of its site. */
+export function isLabel(text: string): boolean {
+  return /^[A-Za-z0-9._~-]{1,64}$/.test(text);
+}
+
+/** RFC 6265 §4.1.1. A value of `{env.…}` or `{file.…}` is not known yet. */
+export function isCookieName(text: string): boolean {
+  return /^[A-Za-z0-9!#$%&'*+\-.^_`|~]+$|\{(?:env|file)\./.test(text);
+}
+
+/** An attribute of a `Link` header field, where it becomes part of a quoted string. */
+export function isLinkAttribute(text: string): boolean {
+  return /^[\x20\x21\x23-\x5b\x5d-\x7e]+$/.test(text);
+}
+
 /** The logs whose lines a log of the global options includes or excludes. */
 export function isLogScope(text: string): boolean {
   return /^http\.log\.access(?:\.[A-Za-z0-9_-]{1,64})?$/.test(text);

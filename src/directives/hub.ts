@@ -10,6 +10,7 @@ import type {
   StaticKeySource,
 } from '../config/config.ts';
 import { defaultHub, defaultOutbox, defaultJwks } from '../config/defaults.ts';
+import { isCookieName, isHubPath, isLabel } from '../config/well-formed.ts';
 import type { Cursor, OptionTable } from '../hubfile/cursor.ts';
 import { type DirectiveSyntax, type Scope, step, takeMatcher } from '../hubfile/scope.ts';
 import {
@@ -214,20 +215,18 @@ function legacy(
 function hubPath(cursor: Cursor): string | null {
   const word = cursor.optional();
   if (word === undefined) return null;
-  const isPath = /^\/[^\s?#*{}]*[^\s?#*{}/]$/.test(word.text);
-  return isPath ? word.text : badValue(cursor, word, 'a path such as /.well-known/hub');
+  return isHubPath(word.text)
+    ? word.text
+    : badValue(cursor, word, 'a path such as /.well-known/hub');
 }
 
 function label(cursor: Cursor): string {
-  const isLabel = (text: string): boolean => /^[A-Za-z0-9._~-]{1,64}$/.test(text);
   const expected = 'a label of letters, digits, ".", "_", "~" and "-"';
   return matching(cursor, 'a label', isLabel, expected);
 }
 
 function cookieName(cursor: Cursor): string {
-  const isName = (text: string): boolean =>
-    /^[A-Za-z0-9!#$%&'*+\-.^_`|~]+$/.test(text) || text.includes('{env.');
-  return matching(cursor, 'the name of a cookie', isName, 'the name of a cookie (RFC 6265)');
+  return matching(cursor, 'the name of a cookie', isCookieName, 'the name of a cookie (RFC 6265)');
 }
 
 /** Without a limit, one stalled subscriber could use all memory. */

@@ -3,6 +3,7 @@ import { object } from '../config/shape.ts';
 import { name } from '../config/shape-values.ts';
 import { isHeaderName } from '../config/well-formed.ts';
 import { type DirectiveSyntax, oneStep } from '../hubfile/scope.ts';
+import { name as nameArgument } from '../hubfile/values.ts';
 import type { Handler } from '../http/exchange.ts';
 import type { HandlerContext } from '../site/handler-context.ts';
 import type { HandlerDirective } from './directive.ts';
@@ -20,7 +21,7 @@ const syntax: DirectiveSyntax = {
   summary: 'changes the method of the request',
   read: oneStep((cursor) => ({
     kind: 'method',
-    method: cursor.argument('a method such as GET').text,
+    method: nameArgument(cursor, 'a method such as GET'),
   })),
 };
 

@@ -11,6 +11,7 @@ import {
   headerName,
   headerOperation,
   headerValue,
+  name,
   ranges,
   size,
   statusClasses,
@@ -331,11 +332,11 @@ function namedPolicy(cursor: Cursor): BalancingPolicy {
     case 'random_choose':
       return { kind: 'random_choose', choices: cursor.left > 0 ? count(cursor, { min: 2 }) : 2 };
     case 'query':
-      return { kind: 'query', name: cursor.argument('the name of a parameter').text };
+      return { kind: 'query', name: name(cursor, 'the name of a parameter') };
     case 'header':
       return { kind: 'header', name: headerName(cursor, cursor.argument('a header field')) };
     case 'cookie': {
-      const cookie = cursor.optional()?.text ?? 'lb';
+      const cookie = cursor.left > 0 ? name(cursor, 'the name of a cookie') : 'lb';
       const secret = cursor.optional();
       return {
         kind: 'cookie',

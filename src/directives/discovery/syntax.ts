@@ -1,5 +1,6 @@
 import type { DiscoveryConfig, LiveConfig, ChangesConfig } from '../../config/config.ts';
 import { defaultDiscovery, defaultLive, defaultChanges } from '../../config/defaults.ts';
+import { isLinkAttribute } from '../../config/well-formed.ts';
 import type { Cursor, OptionTable } from '../../hubfile/cursor.ts';
 import type { Word } from '../../hubfile/parser.ts';
 import { type DirectiveSyntax, type Scope, takeMatcher } from '../../hubfile/scope.ts';
@@ -168,10 +169,8 @@ function path(cursor: Cursor, word: Word): string {
   return word.text.startsWith('/') ? word.text : badValue(cursor, word, 'a path such as /logout');
 }
 
-/** It becomes part of a quoted string of the Link header. */
 function attribute(cursor: Cursor, expected: string): string {
-  const isPlain = (text: string): boolean => /^[\x20\x21\x23-\x5b\x5d-\x7e]+$/.test(text);
-  return matching(cursor, expected, isPlain, `${expected} in plain characters`);
+  return matching(cursor, expected, isLinkAttribute, `${expected} in plain characters`);
 }
 
 function domain(cursor: Cursor): string {

@@ -4,6 +4,7 @@ import {
   type RequestMatcher,
   type RouteConfig,
 } from '../../config/routes.ts';
+import { isDnsName, isResolver } from '../../config/dns-challenge.ts';
 import { type Report, error } from '../../config/problem.ts';
 import {
   statusPatterns as statuses,
@@ -28,7 +29,6 @@ import {
   MAX_WEIGHT,
   type ReverseProxyConfig,
 } from '../../proxy/proxy-config.ts';
-import { isIP } from 'node:net';
 import { isTarget } from '../../site/rewritten-target.ts';
 import { responseRulesShape } from '../intercept.ts';
 
@@ -312,15 +312,3 @@ const dynamic = byKind<DynamicConfig>({
   ),
   srv: object(dynamicSettings, defaultDynamic),
 });
-
-/** RFC 2181 §11 allows more, but servers do not have such names. */
-export function isDnsName(text: string): boolean {
-  return text.length <= 253 && /^[A-Za-z0-9_-]{1,63}(\.[A-Za-z0-9_-]{1,63})*\.?$/.test(text);
-}
-
-export function isResolver(text: string): boolean {
-  const [, bracketed, plain, port] = /^(?:\[([^\]]*)\]|([^\]:]*))(?::(\d{1,5}))?$/.exec(text) ?? [];
-  if (isIP(text) === 6) return true;
-  if (port !== undefined && !(Number(port) >= 1 && Number(port) <= 65_535)) return false;
-  return plain === undefined ? isIP(bracketed ?? '') === 6 : isIP(plain) === 4;
-}

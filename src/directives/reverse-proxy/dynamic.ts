@@ -2,7 +2,7 @@ import { isIP } from 'node:net';
 import { badValue, choiceOf, count, duration, oneOf, within } from '../../hubfile/values.ts';
 import type { Cursor } from '../../hubfile/cursor.ts';
 import type { Word } from '../../hubfile/parser.ts';
-import { isDnsName, isResolver } from './data.ts';
+import { isDnsName, isResolver } from '../../config/dns-challenge.ts';
 import { defaultDynamic, type DynamicConfig } from '../../proxy/proxy-config.ts';
 import { positiveDuration } from './transport.ts';
 
