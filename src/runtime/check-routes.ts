@@ -12,7 +12,7 @@ import {
 } from '../config/routes.ts';
 import { type Report, warning, error, tryCheck } from '../config/problem.ts';
 import { matchersOf } from '../config/sites.ts';
-import { compilePattern } from '../http/linear-regexp.ts';
+import { compilePattern, compileWildcard } from '../http/linear-regexp.ts';
 import { defaultHub } from '../config/defaults.ts';
 import { hubPath } from './history-names.ts';
 
@@ -29,6 +29,7 @@ export function checkRoutes(
   if (machine === undefined) return;
   for (const { handler } of everyRoute([...routes, ...errorRoutes], registry)) {
     if (handler.kind === 'root') checkRoot(handler, machine, report);
+    if (handler.kind === 'request_header') checkHost(handler, report);
     if (handler.kind === 'encode') checkCodings(handler, machine, report);
   }
 }
@@ -56,6 +57,18 @@ function checkRoot(root: HandlerKinds['root'], machine: Machine, report: Report)
   const message = `the directory ${root.path} does not exist`;
   const hint = 'until it exists, every file below it is a 404';
   report(root, warning('missing-root', message, hint));
+}
+
+/** A request always has a host, so removing its field changes nothing. */
+function checkHost({ operations }: HandlerKinds['request_header'], report: Report): void {
+  for (const operation of operations) {
+    if (operation.kind !== 'delete') continue;
+    if (!compileWildcard(operation.name.toLowerCase(), 'edges')('host')) continue;
+    const message = 'Host cannot be removed from a request';
+    const hint =
+      'for the address of the upstream, write header_up Host {upstream_hostport} in reverse_proxy';
+    report(operation, warning('host-stays', message, hint));
+  }
 }
 
 function checkCodings(encode: HandlerKinds['encode'], { hasZstd }: Machine, report: Report): void {
