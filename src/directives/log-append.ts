@@ -6,10 +6,10 @@ import { badValue, text } from '../hubfile/values.ts';
 import type { Exchange, Handler } from '../http/exchange.ts';
 import { HeaderList } from '../http/header-list.ts';
 import { isSecretName, withoutSecretParameters, withoutSecretParts } from '../kernel/secret.ts';
-import { appendToLog, HIDDEN, MAX_SHOWN } from '../site/access-log.ts';
+import { appendToLog, MAX_SHOWN } from '../site/access-log.ts';
 import { PLACEHOLDER, shortName } from '../site/placeholder-names.ts';
 import type { HandlerContext } from '../site/handler-context.ts';
-import { secretsOf, withoutSecrets } from '../site/request-secrets.ts';
+import { HIDDEN, secretsOf, withoutSecrets } from '../site/request-secrets.ts';
 import type { HandlerDirective } from './directive.ts';
 
 export interface LogAppendConfig {

@@ -4,6 +4,7 @@ import type { Clock } from '../kernel/clock.ts';
 import type { LogFields, Logger } from '../kernel/log.ts';
 import { isSecretName, withoutSecretParts } from '../kernel/secret.ts';
 import type { LogFormat } from '../config/log-encoding.ts';
+import { HIDDEN } from './request-secrets.ts';
 import type { SiteHandler } from './site.ts';
 
 /** A log of a site. */
@@ -320,8 +321,6 @@ function shownHeaders(
   return shown;
 }
 
-/** Replaces values that must not be logged. */
-export const HIDDEN = 'REDACTED';
 /** Longest target or value in a line, in characters. */
 export const MAX_SHOWN = 1024;
 

@@ -1,6 +1,9 @@
 import type { Exchange } from '../http/exchange.ts';
 import { isSecretName } from '../kernel/secret.ts';
 
+/** Replaces values that must not be logged. */
+export const HIDDEN = 'REDACTED';
+
 /** A shorter value is not looked for: it may stand in a text by chance. */
 const MIN_LENGTH = 8;
 

@@ -5,7 +5,9 @@ import { answerError } from '../http/answer.ts';
 import { HttpError, reasonPhrase } from '../http/errors.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { messageOf } from '../kernel/error.ts';
+import { withoutSecretParts } from '../kernel/secret.ts';
 import { describeError, setErrorStatus } from '../http/request-variables.ts';
+import { HIDDEN, secretsOf, withoutSecrets } from './request-secrets.ts';
 import { SubExchange } from './sub-exchange.ts';
 import { isDeepStrictEqual } from 'node:util';
 import { compileMatcher, type Predicate } from './text-pattern.ts';
@@ -127,7 +129,12 @@ async function runErrorRoutes(
 }
 
 function note(exchange: Exchange, status: number, error: unknown): void {
-  const fields = { status, error: messageOf(error) };
+  // The text of the directive error may contain what its placeholders read.
+  const text =
+    error instanceof HttpError
+      ? withoutSecrets(error.message, secretsOf(exchange, false), HIDDEN)
+      : messageOf(error);
+  const fields = { status, error: withoutSecretParts(text, HIDDEN) };
   if (!(error instanceof HttpError))
     exchange.log.error('a handler failed', about(exchange, { ...fields, stack: stackOf(error) }));
   else if (status >= 500) exchange.log.warn('the request failed', about(exchange, fields));

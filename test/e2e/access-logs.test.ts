@@ -110,6 +110,7 @@ http://localhost:${port} {
 	}
 	request_header @bearer -Authorization
 	request_header -Cookie
+	error /broken "asked with {query.access_token}" 500
 	respond ok
 }
 `,
@@ -138,7 +139,10 @@ http://localhost:${port} {
         ],
       });
     }
+    await send(`http://localhost:${port}/broken?access_token=TOPSECRET1`);
     assert.equal(await gateway.end('SIGTERM'), 0);
+    assert.ok(gateway.output.includes('asked with REDACTED'), gateway.output);
+    assert.ok(!gateway.output.includes('TOPSECRET'), gateway.output);
     const text = await readFile(file, 'utf8');
     assert.ok(!/TOPSECRET|dXNlcjpU/.test(text), text);
     const [first = ''] = text.split('\n');

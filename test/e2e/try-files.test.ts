@@ -69,7 +69,7 @@ describe('try_files and the matcher file', () => {
       ['/../outside.txt', 200, 'home'],
       ['/gone/x', 410, ''],
       ['/q/z?a=b', 200, '/small.txt?p=%2Fq%2Fz&a=b'],
-      ['/q/x%26b=1%20?a=b', 200, '/small.txt?p=%2Fq%2Fx%26b%3D1%20&a=b'],
+      ['/q/x%26b=1%20?a=b', 200, '/small.txt?p=%2Fq%2Fx%26b%3D1+&a=b'],
     ] as const) {
       const answer = await send(own, { target });
       assert.equal(answer.status, status, target);
