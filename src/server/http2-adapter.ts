@@ -118,7 +118,11 @@ export class Http2Adapter implements ProtocolAdapter {
         stream.sendTrailers(this.#ending === null ? {} : http2Fields(this.#ending));
       });
     } else stream.respond(fields);
-    if (!isRead) stream.once('finish', () => closeAnswered(stream));
+    if (this.hasBody) {
+      // A client that has declared no content may have left its side open until it has the response.
+      const isWanted = isRead && this.headers.get('content-length') !== '0';
+      stream.once('finish', isWanted ? linger : () => closeAnswered(stream));
+    }
     return stream;
   }
 
@@ -152,6 +156,16 @@ const DISCONNECT = Symbol('whom to tell that the client has left');
 interface Carrier {
   [STREAM]?: Http2Stream;
   [DISCONNECT]?: DisconnectSignal | undefined;
+}
+
+/** How long a client may still send the rest of its request after the response, in milliseconds. */
+const LINGER_MS = 2000;
+
+/** Ends a stream whose client does not end its side, perhaps because the response has made the body pointless. */
+function linger(this: ServerHttp2Stream): void {
+  if (this.readableEnded || this.destroyed) return;
+  const timer = setTimeout(() => closeAnswered(this), LINGER_MS).unref();
+  this.once('close', () => clearTimeout(timer));
 }
 
 /** Whether the client of a stream has left before the response was complete. */

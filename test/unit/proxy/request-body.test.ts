@@ -110,19 +110,28 @@ describe('the body of a request on its way to the upstream', () => {
     });
   }
 
-  it('of no bytes is sent at once, although the client keeps its stream open', async (test) => {
-    await using upstream = await rawOrigin((socket) => void socket.write(OK));
-    // The clock never advances.
-    await using gateway = await proxyTo([upstream.url], {}, { clock: new TestClock() });
-    const session = http2.connect(`http://127.0.0.1:${gateway.http2}`);
-    test.after(() => session.destroy());
-    const fields = { ':method': 'PUT', ':path': '/', 'content-length': '0' };
-    const stream = session.request(fields, { endStream: false });
-    stream.on('error', () => {});
-    const [answer] = await once(stream, 'data');
-    assert.equal(String(answer), 'ok');
-    assert.match(upstream.received(), /\r\ncontent-length: 0\r\n\r\n$/i);
-  });
+  for (const length of ['0', null]) {
+    it(`${length === null ? 'that never comes' : 'of no bytes'} does not keep the stream open after the response`, async (test) => {
+      await using upstream = await rawOrigin((socket) => void socket.write(OK));
+      await using gateway = await proxyTo([upstream.url]);
+      const session = http2.connect(`http://127.0.0.1:${gateway.http2}`);
+      test.after(() => session.destroy());
+      const fields = {
+        ':method': 'PUT',
+        ':path': '/',
+        ...(length && { 'content-length': length }),
+      };
+      const stream = session.request(fields, { endStream: false });
+      stream.on('error', () => {});
+      const closed = once(stream, 'close');
+      const [answer] = (await once(stream, 'data')) as [Buffer];
+      assert.equal(answer.toString(), 'ok');
+      await closed;
+      assert.equal(stream.rstCode, http2.constants.NGHTTP2_NO_ERROR);
+      const framing = length === null ? 'transfer-encoding: chunked' : 'content-length: 0';
+      assert.ok(upstream.received().toLowerCase().endsWith(`${framing}\r\n\r\n`));
+    });
+  }
 
   it('is awaited no longer than the limit for silence, even when it is not needed', async (test) => {
     const clock = new TestClock();
