@@ -33,8 +33,6 @@ export abstract class ExchangeResponse {
   #deferred: DeferredBody | null = null;
   #status = 0;
 
-  abstract readonly method: string;
-  abstract readonly originalMethod: string;
   abstract readonly log: Logger;
   abstract readonly signal: AbortSignal;
 
@@ -100,9 +98,6 @@ export abstract class ExchangeResponse {
       this.#status = head.status;
       return taken;
     }
-    // The length of a response to HEAD is not that of its body (RFC 9110 §8.6), but this client has not sent HEAD.
-    if (this.method === 'HEAD' && this.originalMethod !== 'HEAD')
-      head.headers.delete('content-length');
     this.prepare(head);
     this.addPreset(head);
     const wrappers: BodyWrapper[] = [];

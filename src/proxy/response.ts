@@ -48,8 +48,6 @@ export interface Authorization {
 export interface ResponseRules {
   /** null: the proxy serves what its upstreams answer. */
   readonly authorization: Authorization | null;
-  /** The method of requests to the upstreams; null for the client's. */
-  readonly method: string | null;
   /** null: the fields stay as they are. */
   readonly headerDown: ApplyOperations | null;
   /** The routes that respond instead of the upstream, or the status that replaces that of its response. */
@@ -59,7 +57,7 @@ export interface ResponseRules {
 
 /** @throws HubgateError `invalid-pattern` */
 export function compileResponseRules(
-  config: Pick<ReverseProxyConfig, 'handleResponse' | 'headerDown' | 'method'>,
+  config: Pick<ReverseProxyConfig, 'handleResponse' | 'headerDown'>,
   expand: Expand,
   compileRoutes: (routes: readonly RouteConfig[]) => Handler,
   copies: (routes: readonly RouteConfig[]) => boolean,
@@ -74,7 +72,6 @@ export function compileResponseRules(
   }));
   return {
     authorization,
-    method: config.method,
     headerDown: config.headerDown.length === 0 ? null : compileOperations(config.headerDown),
     expand,
     intercept: (status, headers) =>
@@ -284,10 +281,6 @@ export class UpstreamResponse implements UpgradeSink {
     isWhole = false,
   ): ResponseHead {
     const passed = clientResponseFields(headers, received);
-    // The client has not sent HEAD, so to it the body is empty.
-    if (this.#rules.method === 'HEAD' && this.#exchange.originalMethod !== 'HEAD') {
-      passed.delete('content-length');
-    }
     this.#rules.headerDown?.(passed, (text) => this.#rules.expand(text, this.#exchange, passed));
     if (this.#choice.cookie !== undefined) passed.append('Set-Cookie', this.#choice.cookie);
     return { status, headers: passed, source: this.#source, isBesidePreset: true, isWhole };
