@@ -4,6 +4,7 @@ import http from 'node:http';
 import http2 from 'node:http2';
 import net from 'node:net';
 import { describe, it } from 'node:test';
+import type { Exchange } from '../../../src/http/exchange.ts';
 import { HeaderList } from '../../../src/http/header-list.ts';
 import { type Answer, ask1, PROTOCOLS } from '../http/exchange-server.ts';
 import { freePort } from '../../support/free-port.ts';
@@ -36,6 +37,24 @@ for (const { name, ask, port } of PROTOCOLS) {
       }
       assert.notEqual(answer.headers['keep-alive'], 'timeout=77');
       assert.equal(answer.headers['via'], '1.1 hubgate');
+    });
+
+    it('is empty for a client whose request was forwarded as HEAD', async () => {
+      await using upstream = await rawOrigin(
+        reply('HTTP/1.1 401 Unauthorized\r\nX-Reason: no\r\nContent-Length: 5\r\n\r\n'),
+      );
+      const asHead = (exchange: Exchange): void => {
+        exchange.method = 'HEAD';
+      };
+      await using byOption = await proxyTo([upstream.url], { method: 'HEAD' });
+      await using byRoute = await proxyTo([upstream.url], {}, { before: asHead });
+      for (const gateway of [byOption, byRoute]) {
+        const { status, headers, body } = await ask(port(gateway));
+        assert.deepEqual([status, headers['x-reason'], body], [401, 'no', '']);
+        const head = await ask(port(gateway), { method: 'HEAD' });
+        assert.deepEqual([head.status, head.headers['content-length']], [401, '5']);
+        assert.deepEqual(gateway.faults, []);
+      }
     });
 
     it('keeps several Set-Cookie and Link fields', async () => {
