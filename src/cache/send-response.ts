@@ -25,8 +25,9 @@ export function sendStored(
   );
   head.headers.set('Age', String(Math.floor(ageOf(stored, nowMs) / 1000)));
   addCacheStatus(head.headers, `${status}; ttl=${Math.floor(timeLeft(stored, nowMs) / 1000)}`);
-  const body = exchange.begin(head);
-  if (content === null || exchange.method === 'HEAD') {
+  const isWhole = content === null || exchange.method === 'HEAD';
+  const body = exchange.begin({ ...head, isWhole });
+  if (isWhole) {
     body.end();
     return undefined;
   }
@@ -62,8 +63,9 @@ export async function sendArriving(
     head.headers,
     `${status}; ttl=${Math.floor((stored.freshness.lifetimeMs - ageMs) / 1000)}`,
   );
-  const body = exchange.begin(head);
-  if (content === null || exchange.method === 'HEAD') {
+  const isWhole = content === null || exchange.method === 'HEAD';
+  const body = exchange.begin({ ...head, isWhole });
+  if (isWhole) {
     body.end();
     return;
   }

@@ -33,6 +33,8 @@ export abstract class ExchangeResponse {
   #deferred: DeferredBody | null = null;
   #status = 0;
 
+  /** The method of the client's own request, by which it reads the response. */
+  abstract readonly originalMethod: string;
   abstract readonly log: Logger;
   abstract readonly signal: AbortSignal;
 
@@ -93,6 +95,7 @@ export abstract class ExchangeResponse {
 
   begin(head: ResponseHead): Writable {
     this.#refuseSecondHead();
+    if (head.isWhole === true) frameAsEmpty(this.originalMethod, head);
     const taken = this.#intercept(head);
     if (taken !== null) {
       this.#status = head.status;
@@ -193,6 +196,19 @@ export abstract class ExchangeResponse {
 /** Puts the wrappers around a body, the first one innermost. */
 export function wrapped(body: Writable, wrappers: readonly BodyWrapper[]): Writable {
   return wrappers.reduce<Writable>((inner, wrap) => wrap(inner), body);
+}
+
+/**
+ * Corrects the head of a response to HEAD where the request of the client was not HEAD: another directive has changed
+ * the method, and the client would wait for the content that the length declares (RFC 9110 §8.6).
+ */
+function frameAsEmpty(originalMethod: string, { status, headers }: ResponseHead): void {
+  const length = headers.get('content-length');
+  const isFramed = originalMethod === 'HEAD' || status === 204 || status === 304;
+  if (isFramed || length === undefined || length === '0') return;
+  headers.set('content-length', '0');
+  // No decoder accepts an empty content.
+  headers.delete('content-encoding');
 }
 
 /** Whether a response has no content (RFC 9110 §15). Corrects the length in its head. */

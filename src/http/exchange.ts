@@ -250,8 +250,8 @@ export interface ResponseHead {
   /** A 304 with all fields of its 200. The fields that describe the content are removed when it is sent. */
   readonly isUnchanged?: boolean;
   /**
-   * Neither a body nor trailer fields follow. HTTP/2 signals this in the frame of the head, which gRPC
-   * requires.
+   * Neither a body nor trailer fields follow, as after a request whose method has been changed to HEAD. The length is
+   * then 0 for a client that has not sent HEAD. HTTP/2 signals the end in the frame of the head, which gRPC requires.
    */
   readonly isWhole?: boolean;
 }

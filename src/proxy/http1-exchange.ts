@@ -257,7 +257,7 @@ export class Http1Exchange implements Http1Receiver, Source, FlowListener, Uploa
     this.#endLimit();
     this.#upload?.refuseBody();
     noteLength(this.#client, status, headers);
-    return this.#sink.onHead(status, headers, '1.1');
+    return this.#sink.onHead(status, headers, '1.1', this.method === 'HEAD');
   }
 
   #finish(): void {

@@ -112,8 +112,9 @@ async function send(
   head: SelectedResponse['head'],
   content: ByteRange | null,
 ): Promise<void> {
-  const body = exchange.begin({ ...head, source: 'upstream' });
-  if (exchange.method === 'HEAD' || content === null) {
+  const isWhole = exchange.method === 'HEAD' || content === null;
+  const body = exchange.begin({ ...head, source: 'upstream', isWhole });
+  if (isWhole) {
     body.end();
     return;
   }

@@ -217,7 +217,8 @@ class FastcgiExchange {
     const length = headers.combined('content-length');
     if (length !== undefined && !/^\d{1,15}$/.test(length)) throw broken('An invalid length');
     if (length !== undefined && !this.#isBodiless) this.#left = Number(length);
-    this.#body = this.#sink.onHead(status, headers, '1.1');
+    const isWhole = this.#request.method === 'HEAD';
+    this.#body = this.#sink.onHead(status, headers, '1.1', isWhole);
     if (this.#body === null) {
       this.#lifecycle.finish();
       return;
