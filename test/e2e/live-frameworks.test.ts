@@ -163,7 +163,7 @@ async function startApp(test: TestContext, framework: Framework) {
   )) as { render(items: readonly string[]): string | Promise<string> };
   const { readFile } = await import('node:fs/promises');
   const script = await readFile(await bundle(directory, framework, 'client'), 'utf8');
-  const state = { items: ['one', 'two', 'three'], plain: 0 };
+  const state = { items: ['one', 'two', 'three'], plain: 0, hasPart: true };
   const site = await startSite(
     test,
     (request, response) => {
@@ -182,7 +182,7 @@ async function startApp(test: TestContext, framework: Framework) {
             .setHeader('Content-Type', 'text/html; charset=utf-8')
             .end(
               `<!doctype html><html><head><title>list</title></head><body><p id=plain>${state.plain}</p>` +
-                `<div id=app>${html}</div><script>window.items = ${JSON.stringify(state.items)}</script>` +
+                `${state.hasPart ? `<div id=app>${html}</div>` : ''}<script>window.items = ${JSON.stringify(state.items)}</script>` +
                 '<script type=module src=/app.js></script></body></html>',
             ),
         );
@@ -220,6 +220,15 @@ describe('live pages that a framework renders', () => {
         (await page.locator('li').allTextContents()).join(' ');
       const notice = page.locator('#hub-stale');
 
+      // The framework would go on to render what is no longer in the page.
+      state.hasPart = false;
+      await change(state.items);
+      await notice.waitFor();
+      assert.equal(await list(), 'one two three');
+      state.hasPart = true;
+      await change(state.items);
+      await notice.waitFor({ state: 'detached' });
+
       await page.locator('#draft').fill('my draft');
       // The framework shows the change before it is announced, so there is nothing to tell.
       state.items = ['one', 'two', 'three', 'four'];
@@ -235,6 +244,12 @@ describe('live pages that a framework renders', () => {
       assert.equal(await list(), 'one two three four');
       await page.locator('#load').click();
       await page.locator('li', { hasText: 'five' }).waitFor();
+      assert.equal(await list(), 'one three four five');
+      await change(state.items);
+      await notice.waitFor({ state: 'detached' });
+      // The first response is no longer what the page shows.
+      await change(['one', 'two', 'three']);
+      await notice.waitFor();
       assert.equal(await list(), 'one three four five');
       assert.equal(await page.locator('#draft').inputValue(), 'my draft');
       assert.deepEqual(errors, []);

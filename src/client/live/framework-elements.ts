@@ -6,18 +6,27 @@
  */
 import { isElement } from './sent-document.ts';
 
-/** Properties that frameworks leave at an element or at the container of their elements. */
+/**
+ * Properties that frameworks leave at an element, or at the container of their elements: React, Vue, Preact,
+ * Angular and Lit. Libraries that work with the elements of the server as they are, such as jQuery, Alpine,
+ * Stimulus and htmx, are missing on purpose.
+ */
 const MARKS =
-  /^(?:__react(?:Fiber|Container|Props)\$|_reactRootContainer$|__vue(?:_app)?__$|_vnode$|__k$|__ngContext__$)/;
-/** A comment that begins a block which Svelte renders. */
-const SVELTE_BLOCK = /^\[/;
+  /^(?:__react(?:Fiber|Container|Props)\$|_reactRootContainer$|__vue(?:_app)?__$|_vnode$|__k$|__ngContext__$|_\$litPart\$$)/;
+/** The comment with which the HTML of Svelte begins. */
+const SVELTE = '[';
+/** The property that Lit leaves at the node before which it renders. */
+const LIT = '_$litPart$';
 
 /** Whether a framework renders the element or its children. */
 export function isOfFramework(shown: Element): boolean {
   if (Object.keys(shown).some((name) => MARKS.test(name))) return true;
-  if (!('__svelte' in window)) return false;
-  return [...shown.childNodes].some(
-    (child) => child.nodeType === Node.COMMENT_NODE && SVELTE_BLOCK.test(child.nodeValue ?? ''),
+  return [shown, ...shown.childNodes].some(
+    (node) =>
+      ('__svelte' in window && node.nodeType === Node.COMMENT_NODE && node.nodeValue === SVELTE) ||
+      // Solid marks the elements that it has taken over from the server.
+      ('_$HY' in window && isElement(node) && node.hasAttribute('data-hk')) ||
+      LIT in node,
   );
 }
 

@@ -175,6 +175,7 @@ function start(
     const withheld = await morphPage(sent, fetched);
     const isAll = withheld.visitor + withheld.script === 0;
     pending = isAll ? null : text;
+    if (isAll) shownNotice?.remove();
     return withheld;
   };
 
@@ -273,7 +274,7 @@ export async function morphPage(sent: Node, fetched: Document): Promise<Withheld
 const STYLE =
   ':where(#hub-stale){position:fixed;inset:auto 1em 1em auto;z-index:9999;padding:.5em 1em;border:1px solid;border-radius:.5em;background:Canvas;color:CanvasText;font:14px sans-serif}';
 
-let isShown = false;
+let shownNotice: HTMLElement | null = null;
 
 /**
  * Shows a discreet notice that the page is outdated, with a button that loads it. The page can set the text
@@ -281,8 +282,7 @@ let isShown = false;
  * all pages. Text is inserted as text, and declarations apply only to this element.
  */
 export function showNotice(ofSite?: string, style = ''): void {
-  if (isShown) return;
-  isShown = true;
+  if (shownNotice?.isConnected === true) return;
   const text = document.querySelector<HTMLMetaElement>('meta[name=hub-stale]')?.content;
   const notice = document.createElement('button');
   notice.id = 'hub-stale';
@@ -291,9 +291,12 @@ export function showNotice(ofSite?: string, style = ''): void {
   notice.style.cssText = style;
   notice.setAttribute('aria-live', 'polite');
   notice.onclick = () => location.reload();
-  // A policy that forbids inline styles allows this one.
-  const sheet = new CSSStyleSheet();
-  sheet.replaceSync(STYLE);
-  document.adoptedStyleSheets.push(sheet);
   document.body.append(notice);
+  if (shownNotice === null) {
+    // A policy that forbids inline styles allows this one.
+    const sheet = new CSSStyleSheet();
+    sheet.replaceSync(STYLE);
+    document.adoptedStyleSheets.push(sheet);
+  }
+  shownNotice = notice;
 }

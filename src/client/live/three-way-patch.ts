@@ -53,9 +53,11 @@ function patchNode(sent: Node, next: Node, withheld: Withheld): void {
 function patchElement(sent: Element, next: Element, shown: Element, withheld: Withheld): void {
   if (isOff(shown)) return;
   if (isOfFramework(shown)) {
-    if (showsChanges(sent, next, shown)) return;
-    withheld.script += 1;
-    withheld.framework += 1;
+    if (showsChanges(sent, next, shown)) become(sent, next);
+    else {
+      withheld.script += 1;
+      withheld.framework += 1;
+    }
     return;
   }
   if (isHeld(shown) || isBusy(shown)) {
@@ -70,6 +72,13 @@ function patchElement(sent: Element, next: Element, shown: Element, withheld: Wi
   } else if (sent instanceof HTMLTemplateElement) patchTemplate(sent, next, shown, withheld);
   else patchChildren(sent, next, shown, withheld);
   showDefaults(shown);
+}
+
+/** Turns an element of the last response into that of the next one, without a change of the page. */
+function become(sent: Element, next: Element): void {
+  for (const name of sent.getAttributeNames()) sent.removeAttribute(name);
+  for (const name of next.getAttributeNames()) setAttribute(sent, name, next.getAttribute(name));
+  sent.replaceChildren(...next.childNodes);
 }
 
 /** A field outside of its form still belongs to it. */
@@ -287,6 +296,8 @@ function isAsSent(sent: Node, shown: Node): boolean {
     return shown.nodeName === 'NOSCRIPT' || sent.nodeValue === shown.nodeValue;
   }
   if (isActive(sent)) return true;
+  // What a framework knows of an element is not visible in it.
+  if (isOfFramework(shown)) return false;
   return !isOff(shown) && !isBusy(shown) && !isHeld(shown) && isSame(sent, shown);
 }
 
