@@ -1,4 +1,5 @@
 import type { ResponseHead } from '../http/exchange.ts';
+import type { Clock } from '../kernel/clock.ts';
 import { parseUrl } from '../kernel/parse-url.ts';
 import type { Logger } from '../kernel/log.ts';
 import { codeOf, messageOf } from '../kernel/error.ts';
@@ -121,6 +122,28 @@ export function saysChanged({ status, headers }: ResponseHead, url: URL): boolea
   const location = parseUrl(headers.get('location') ?? '', url.href);
   if (location === null || !headers.has('location')) return false;
   return location.origin === url.origin && !LOGIN.test(location.pathname);
+}
+
+/** How long the response to a form waits for its update if the hub is slow. */
+const REDIRECT_WAIT_MS = 1000;
+
+export function isSeeOther({ status }: ResponseHead): boolean {
+  return SEE_OTHER.has(status);
+}
+
+/**
+ * Waits until an update is stored, so that the page to which a browser is redirected does not receive the
+ * visitor's own change once more. That would fetch the page again, and so remove the app's message about the
+ * change. The wait is limited, because no response depends on the hub.
+ */
+export function waitForStored(stored: Promise<unknown>, clock: Clock): Promise<void> {
+  return new Promise((resolve) => {
+    const cancel = clock.after(REDIRECT_WAIT_MS, resolve);
+    void stored.then(() => {
+      cancel();
+      resolve();
+    });
+  });
 }
 
 /** A topic, or the target of a request, in the form for logs and updates. */

@@ -5,8 +5,10 @@ import {
   type AnnouncedHub,
   type AnnouncedUpdate,
   type Announce,
+  isSeeOther,
   type QueryMarks,
   saysChanged,
+  waitForStored,
   withoutQuery,
 } from './announced-hub.ts';
 import { MAX_DATA_BYTES, readAlong } from './published-answers.ts';
@@ -48,6 +50,8 @@ interface Change {
    * Data of an update that combines several changes, so that it is not mistaken for a change of one query.
    */
   readonly data: string;
+  /** Called once it is stored, for the responses that wait for it. */
+  readonly whenStored?: readonly (() => void)[];
 }
 
 /** SSE event name of the updates of {@link createChanges}. */
@@ -67,15 +71,28 @@ export function createChanges(options: ChangesOptions): Changes {
   const methods = new Set(config.methods);
   const debouncer = new Debouncer<Change>(config.windowMs, clock);
 
-  const announceChange = (exchange: Exchange, change: Change): Promise<boolean> => {
+  const announceChange = (
+    exchange: Exchange,
+    change: Change,
+    waitsForBurst = false,
+  ): Promise<boolean> => {
     const { log } = exchange;
-    const announceAll = ({ update }: Change): Promise<boolean> => announce(update, log, 'changes');
+    let ended = (): void => {};
+    const end = new Promise<void>((resolve) => {
+      ended = resolve;
+    });
+    const announceAll = async ({ update, whenStored = [] }: Change): Promise<boolean> => {
+      const isStored = await announce(update, log, 'changes');
+      for (const tell of whenStored) tell();
+      return isStored;
+    };
     const later = async (all: Change): Promise<void> => void (await announceAll(all));
-    if (debouncer.begins(burstOf(change.update), change, merged, later)) {
+    const asked = waitsForBurst ? { ...change, whenStored: [ended] } : change;
+    if (debouncer.begins(burstOf(change.update), asked, merged, later)) {
       return announceAll(change);
     }
     hub.announcements.merged += 1;
-    return Promise.resolve(true);
+    return waitsForBurst ? waitForStored(end, clock).then(() => true) : Promise.resolve(true);
   };
 
   const handle: Handler = (exchange, next) => {
@@ -103,8 +120,10 @@ export function createChanges(options: ChangesOptions): Changes {
           else void announceChange(exchange, { update, data });
         });
       }
-      const stored = announceChange(exchange, { update, data });
-      return config.mode === 'sync' ? stored.then(() => {}) : undefined;
+      const isRedirect = isSeeOther(head);
+      const stored = announceChange(exchange, { update, data }, isRedirect);
+      if (config.mode === 'sync') return stored.then(() => {});
+      return isRedirect ? waitForStored(stored, clock) : undefined;
     });
     return next();
   };
@@ -194,9 +213,13 @@ function burstOf({ topics, private: isPrivate }: AnnouncedUpdate): string {
   return isPrivate ? `private ${topics.join(' ')}` : `public ${topics[0] ?? ''}`;
 }
 
-function merged(one: Change, { update, data }: Change): Change {
+function merged(one: Change, { update, data, whenStored = [] }: Change): Change {
   const topics = [...new Set([...update.topics, ...one.update.topics])];
-  return { update: { ...update, data, topics: topics.slice(0, MAX_TOPICS) }, data };
+  return {
+    update: { ...update, data, topics: topics.slice(0, MAX_TOPICS) },
+    data,
+    whenStored: [...(one.whenStored ?? []), ...whenStored],
+  };
 }
 
 function hasJson({ status, headers }: ResponseHead): boolean {

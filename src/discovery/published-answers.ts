@@ -6,7 +6,14 @@ import {
   type BodyWrapper,
 } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';
-import { type AnnouncedHub, type Announce, withoutQuery } from './announced-hub.ts';
+import type { Clock } from '../kernel/clock.ts';
+import {
+  type AnnouncedHub,
+  type Announce,
+  isSeeOther,
+  waitForStored,
+  withoutQuery,
+} from './announced-hub.ts';
 import { type AskedUpdate, DATA_FIELD, PUBLISH_FIELD, readHubPublish } from './hub-publish.ts';
 import { requestUrl } from '../http/request-path.ts';
 import zlib from 'node:zlib';
@@ -17,6 +24,7 @@ export interface PublishedAnswersOptions {
   /** Whether responses to a request may publish. */
   readonly concerns: (exchange: Exchange) => boolean;
   readonly announce: Announce;
+  readonly clock: Clock;
 }
 
 /**
@@ -26,6 +34,7 @@ export function createPublishedAnswers({
   hub,
   concerns,
   announce,
+  clock,
 }: PublishedAnswersOptions): Handler {
   const read = (exchange: Exchange, headers: HeaderList): readonly AskedUpdate[] => {
     const fields = headers.getAll(PUBLISH_FIELD);
@@ -39,7 +48,11 @@ export function createPublishedAnswers({
     }
     return updates;
   };
-  const publish = (exchange: Exchange, update: AskedUpdate, body: string | null): void => {
+  const publish = async (
+    exchange: Exchange,
+    update: AskedUpdate,
+    body: string | null,
+  ): Promise<void> => {
     const data = update.data ?? body;
     if (data === null) {
       hub.announcements.refused += 1;
@@ -47,7 +60,7 @@ export function createPublishedAnswers({
         field: PUBLISH_FIELD,
         topics: update.topics.map(withoutQuery),
       });
-    } else void announce({ ...update, data }, exchange.log, PUBLISH_FIELD);
+    } else await announce({ ...update, data }, exchange.log, PUBLISH_FIELD);
   };
 
   return (exchange, next) => {
@@ -56,19 +69,19 @@ export function createPublishedAnswers({
       if (head.source !== 'upstream' || head.status < 200) return undefined;
       // Trailers count only after a head that the app has sent.
       exchange.onTrailers((trailers) => {
-        for (const update of read(exchange, trailers)) publish(exchange, update, null);
+        for (const update of read(exchange, trailers)) void publish(exchange, update, null);
       });
       const updates = read(exchange, head.headers);
       if (updates.length === 0) return undefined;
       const ofBody = updates.filter(({ data }) => data === null);
-      for (const update of updates) if (update.data !== null) publish(exchange, update, null);
-      if (ofBody.length === 0) return undefined;
-      if (hasNoBody(exchange, head)) {
-        for (const update of ofBody) publish(exchange, update, '');
-        return undefined;
+      const ready = updates.filter(({ data }) => data !== null);
+      const isComplete = ofBody.length === 0 || hasNoBody(exchange, head);
+      const stored = (isComplete ? updates : ready).map((update) => publish(exchange, update, ''));
+      if (isComplete) {
+        return isSeeOther(head) ? waitForStored(Promise.all(stored), clock) : undefined;
       }
       return readAlong(head, (text) => {
-        for (const update of ofBody) publish(exchange, update, text);
+        for (const update of ofBody) void publish(exchange, update, text);
       });
     });
     return next();

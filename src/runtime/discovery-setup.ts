@@ -167,7 +167,7 @@ function speakingForTheApp(
   const announce = createAnnounce(hub);
   const handlers: Handler[] = [];
   const rules: Watching['rules'][number][] = [];
-  if (publish) handlers.push(createPublishedAnswers({ hub, concerns, announce }));
+  if (publish) handlers.push(createPublishedAnswers({ hub, concerns, announce, clock }));
   const topicOf = createTopicOf(aliases, normalized);
   /** Earlier entries take precedence for their requests. */
   const earlier: ((exchange: Exchange) => boolean)[] = [];
