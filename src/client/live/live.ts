@@ -19,6 +19,10 @@ const PAUSE_MS = 50;
 const LONGEST_PAUSE_MS = 30_000;
 /** How long a framework has to show a change itself. */
 const FRAMEWORK_MS = 1000;
+/** How long the next page may take to arrive. If it does not, it was a download, or the visitor has stayed. */
+const LEAVING_MS = 5000;
+/** The view that JavaServer Faces keeps in the session. Each fetch creates one and drops an old one. */
+const FACES_VIEW = 'input[name$=".faces.ViewState"]';
 /** How long a hidden page keeps its stream, so that a quick return costs nothing. */
 const HIDDEN_MS = 10_000;
 
@@ -56,6 +60,9 @@ function start(
   let pause = PAUSE_MS;
   let isFetching = false;
   let isOutdated = false;
+  /** Whether updates wait until the visitor has finished. */
+  let isWaiting = false;
+  let leaving = 0;
   let tag: string | null = null;
 
   /** The gateway counts pages with withheld changes. Each page reports each reason once. */
@@ -117,13 +124,40 @@ function start(
     }
   };
 
+  /**
+   * The app may give a message about the visitor's change to the first fetch after it, which must be that of
+   * the next page.
+   */
+  const leave = (): void => {
+    clearTimeout(leaving);
+    leaving = setTimeout(stay, LEAVING_MS);
+  };
+  const stay = (): void => {
+    clearTimeout(leaving);
+    leaving = 0;
+    if (isOutdated) refetchSoon();
+  };
+
+  /** Whether a fetch would endanger what the visitor is doing, because the app keeps only some views. */
+  const isCostly = (): boolean =>
+    document.querySelector(FACES_VIEW) !== null && (pending !== null || !mayLeave());
+
   const refetch = async (): Promise<void> => {
     timer = 0;
+    if (leaving !== 0) return;
+    if (isCostly()) {
+      isWaiting = true;
+      tellGateway('visitor');
+      stale({ visitor: 1, script: 0 });
+      return;
+    }
     isFetching = true;
     isOutdated = false;
     // If the browser or the app is offline, the page stays as it is until it can be fetched.
     const failed = await show().catch(() => true);
-    pause = failed ? Math.min(pause * 2, LONGEST_PAUSE_MS) : PAUSE_MS;
+    // Each fetch is work for the app, in vain as long as its result cannot be shown.
+    isWaiting = pending !== null && !mayLeave();
+    pause = failed || isWaiting ? Math.min(pause * 2, LONGEST_PAUSE_MS) : PAUSE_MS;
     isFetching = false;
     if (failed || isOutdated) refetchSoon();
     check();
@@ -182,8 +216,14 @@ function start(
   /** The visitor may have finished in the parts where changes were withheld. */
   const applyAgain = (): void => {
     // The form is reset and the focus moved only after the event.
-    setTimeout(() => {
-      if (pending !== null && !isFetching) void apply(pending, parsePage(pending));
+    setTimeout(async () => {
+      if (pending !== null && !isFetching) await apply(pending, parsePage(pending));
+      if (!isWaiting || isFetching || !mayLeave()) return;
+      isWaiting = false;
+      clearTimeout(timer);
+      timer = 0;
+      pause = PAUSE_MS;
+      if (isOutdated) refetchSoon();
     });
   };
 
@@ -220,6 +260,8 @@ function start(
   // An open stream would keep the page out of the back-forward cache.
   addEventListener('pagehide', rest);
   addEventListener('pageshow', check);
+  addEventListener('beforeunload', leave);
+  addEventListener('pageshow', stay);
   addEventListener('online', () => {
     pause = PAUSE_MS;
     rest();

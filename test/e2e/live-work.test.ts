@@ -1,0 +1,149 @@
+import assert from 'node:assert/strict';
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { describe, it, type TestContext } from 'node:test';
+import type { Browser, Page } from 'playwright-core';
+import { chromiumPath, launchChromium } from '../support/chromium.ts';
+import { deferred, HUB, type Site, startSite } from '../unit/discovery/site.ts';
+
+const HUBFILE = `http://localhost:{port} {${HUB}
+		anonymous
+		cookie_name hub_token
+	}
+	discovery {
+		changes public {
+			window 0s
+		}
+		live
+	}
+	reverse_proxy localhost:{app}
+}
+`;
+
+interface Work {
+  readonly site: Site;
+  readonly browser: Browser;
+  /** Opens the page, and waits until it follows its changes. */
+  open(page: Page): Promise<void>;
+  /** Changes the page at the server. */
+  change(): Promise<void>;
+  /** The number of times that the page was fetched after an update. */
+  fetches(): number;
+}
+
+/** A page with its number of changes, whose script counts what it hears. */
+async function work(
+  test: TestContext,
+  form: (version: number) => string,
+  answer: (request: IncomingMessage, response: ServerResponse) => Promise<boolean> = async () =>
+    false,
+): Promise<Work | null> {
+  const executable = chromiumPath(test);
+  if (executable === null) return null;
+  let version = 1;
+  let fetches = 0;
+  const serve = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
+    request.resume();
+    const isFetch = request.method === 'GET' && request.headers['sec-fetch-mode'] === 'cors';
+    if (isFetch && request.url === '/page') fetches += 1;
+    if (request.url === '/marker') {
+      response.end();
+      return;
+    }
+    if (await answer(request, response)) return;
+    if (request.method === 'POST') {
+      version += 1;
+      response.writeHead(204).end();
+      return;
+    }
+    response.setHeader('Content-Type', 'text/html');
+    response.end(
+      `<!doctype html><title>t</title><link rel=icon href="data:,"><body><i id=version>${version}</i>${form(version)}` +
+        `<script>window.heard = { update: 0, stale: 0 };
+for (const name of ['update', 'stale']) document.addEventListener('hub:' + name, () => { window.heard[name] += 1; });</script>`,
+    );
+  };
+  const site = await startSite(test, (request, response) => void serve(request, response), {
+    hubfile: HUBFILE,
+  });
+  const browser = await launchChromium(test, executable, null);
+  return {
+    site,
+    browser,
+    async open(page) {
+      const stream = page.waitForResponse((one) => one.url().includes('/.well-known/hub?'));
+      await page.goto(`${site.origin}/page`);
+      await stream;
+    },
+    async change() {
+      await fetch(`${site.origin}/page`, { method: 'POST' });
+    },
+    fetches: () => fetches,
+  };
+}
+
+const heard = (page: Page, name: 'update' | 'stale', count: number): Promise<unknown> =>
+  page.waitForFunction(`window.heard.${name} >= ${count}`, undefined, { polling: 20 });
+
+const shows = (page: Page, version: number): Promise<void> =>
+  page.locator(`#version:text-is("${version}")`).waitFor();
+
+describe('a live page whose visitor is working', () => {
+  it('fetches less and less often while a form withholds what has changed, and at once when it is left', async (test) => {
+    const its = await work(
+      test,
+      (version) =>
+        `<form><input name=text><input type=hidden name=token value=t${version}></form><a href="#a">a</a>`,
+    );
+    if (its === null) return;
+    const page = await its.browser.newPage();
+    await page.clock.install();
+    await its.open(page);
+    await page.fill('[name=text]', 'typed');
+    // Ten minutes with a change every six seconds.
+    for (let count = 1; count <= 100; count += 1) {
+      await its.change();
+      await heard(page, 'update', count);
+      await page.clock.runFor(6000);
+      // The page may need real time for its own fetch.
+      await page.evaluate("fetch('/marker')");
+    }
+    const fetches = its.fetches();
+    assert.ok(fetches <= 35, `${fetches} fetches`);
+    await its.change();
+    await heard(page, 'update', 101);
+    await page.evaluate("document.querySelector('form').reset()");
+    await page.locator('a').click();
+    await page.clock.runFor(1000);
+    await shows(page, 102);
+    assert.equal(await page.inputValue('[name=token]'), 't102');
+  });
+
+  for (const name of ['javax.faces.ViewState', 'jakarta.faces.ViewState']) {
+    it(`does not drop the views of JavaServer Faces while somebody works in one: ${name}`, async (test) => {
+      let views = 0;
+      const its = await work(test, () => {
+        views += 1;
+        return `<form><input name=text><input type=hidden name="${name}" value=${views}></form><a href="#a">a</a>`;
+      });
+      if (its === null) return;
+      const page = await its.browser.newPage();
+      await its.open(page);
+      await its.change();
+      await shows(page, 2);
+      assert.equal(await page.inputValue(`[name="${name}"]`), String(views));
+
+      await page.fill('[name=text]', 'typed');
+      const before = its.fetches();
+      for (let count = 1; count <= 3; count += 1) {
+        await its.change();
+        await heard(page, 'stale', count);
+      }
+      assert.equal(its.fetches(), before);
+      assert.equal(await page.inputValue('[name=text]'), 'typed');
+      await page.evaluate("document.querySelector('form').reset()");
+      await page.locator('a').click();
+      await shows(page, 5);
+      assert.equal(its.fetches(), before + 1);
+    });
+  }
+});
