@@ -147,3 +147,41 @@ describe('a live page whose visitor is working', () => {
     });
   }
 });
+
+describe('a live page that its visitor leaves', () => {
+  it('does not take the message that is meant for the next page', async (test) => {
+    let message = '';
+    const [posted, saved] = [deferred(), deferred()];
+    const its = await work(
+      test,
+      () => {
+        const shown = message;
+        message = '';
+        return `<form method=post action=/save><button>save</button></form><p>${shown}</p>`;
+      },
+      async (request, response) => {
+        if (request.url !== '/save') return false;
+        message = 'saved';
+        posted.resolve();
+        await saved.promise;
+        response.writeHead(303, { Location: '/page' }).end();
+        return true;
+      },
+    );
+    if (its === null) return;
+    const page = await its.browser.newPage();
+    const updated = deferred();
+    await page.exposeFunction('updated', () => updated.resolve());
+    await its.open(page);
+    await page.evaluate("document.addEventListener('hub:update', () => window.updated())");
+    await page.evaluate("setTimeout(() => document.querySelector('button').click())");
+    await posted.promise;
+    await its.change();
+    await updated.promise;
+    // A page that is not being left fetches itself in this time.
+    await new Promise((resolve) => setTimeout(resolve, 500));
+    assert.equal(message, 'saved', 'nothing has fetched the page');
+    saved.resolve();
+    await page.locator('p', { hasText: 'saved' }).waitFor();
+  });
+});
