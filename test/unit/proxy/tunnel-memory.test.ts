@@ -9,7 +9,7 @@ import { proxyTo } from './gateway.ts';
 const MB = 1024 * 1024;
 const TOTAL = 16 * MB;
 /** What a tunnel holds at a time in both directions, the wait for the system included. */
-const ENOUGH = 32;
+const ENOUGH = 64;
 /** A read brings up to 128 KiB. How much is there depends on how busy the machine is. */
 const MAX_READS_PER_MB = 64;
 /** The heads are copied too. */

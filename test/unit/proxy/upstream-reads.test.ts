@@ -28,7 +28,7 @@ const MB = 1024 * 1024;
 const LARGE_BYTES = 16 * MB;
 const LARGE = 4;
 /** What connections hold at a time, the wait for the system included. */
-const ENOUGH = 64;
+const ENOUGH = 200;
 /** A read brings up to 128 KiB. How much is there depends on how busy the machine is. */
 const MAX_READS_PER_MB = 64;
 /** The head of the response is copied too. */

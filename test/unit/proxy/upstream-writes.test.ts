@@ -15,7 +15,7 @@ const MB = 1024 * 1024;
 const BODY_BYTES = 16 * MB;
 const UPLOADS = 4;
 /** Buffers that the uploads hold at a time, of the thousands of pieces that they have. */
-const ENOUGH = 100;
+const ENOUGH = 400;
 
 /** No two pieces of it are alike. */
 function content(seed: number): Buffer {
