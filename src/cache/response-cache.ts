@@ -210,7 +210,7 @@ export class ResponseCache {
       }
       case 'failed':
         if (await this.#sendStaleAfterError(exchange, stored)) return true;
-        if (outcome.error instanceof HttpError && outcome.error.status >= 500) {
+        if (flight.failsFor(exchange, outcome.error)) {
           flight.handOn(exchange);
           addStatusLater(exchange, `fwd=${why}; collapsed`);
           throw outcome.error;

@@ -121,6 +121,16 @@ export class FetchExchange extends ExchangeResponse implements Exchange {
     return this.#disconnect.add(listener);
   }
 
+  /** Whether the handlers would have done the same for another client of the same response. */
+  isSameFor({ headers }: Exchange): boolean {
+    if (this.unsharedBy !== null) return false;
+    const own = this.#parent.headers;
+    for (const name of this.decidingFields) {
+      if (own.combined(name) !== headers.combined(name)) return false;
+    }
+    return true;
+  }
+
   /**
    * Hands on what handlers have set for a response that never began: another response is sent instead, such as that
    * of an error.

@@ -4,6 +4,7 @@
 
 import { Writable } from 'node:stream';
 import type { Exchange, Next, ResponseHead } from '../http/exchange.ts';
+import { HttpError } from '../http/errors.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { Budget, Scheduler, Task } from '../kernel/scheduler.ts';
@@ -219,6 +220,15 @@ export class Flight<Answer> implements Task {
     // Requests that joined do not ask how it ended.
     const over = finished.catch(() => {}).then(() => this.#body?.settled);
     return { outcome, finished, over };
+  }
+
+  /**
+   * Whether a client that has waited gets the error with which the request failed: one of the gateway or of the app that
+   * it would get itself. With any other error, it asks again.
+   */
+  failsFor(exchange: Exchange, error: unknown): boolean {
+    const isOfServer = error instanceof HttpError && error.status >= 500;
+    return isOfServer && this.#fetch?.isSameFor(exchange) === true;
   }
 
   /** See {@link FetchExchange.handOn}. */

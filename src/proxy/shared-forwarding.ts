@@ -1,6 +1,5 @@
 import type { ArrivingBody } from '../coalescing/arriving-body.ts';
 import type { Flight, RequestCoalescer } from '../coalescing/request-coalescer.ts';
-import { HttpError } from '../http/errors.ts';
 import type { Exchange, UpstreamVisit } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import { type Clock, pause } from '../kernel/clock.ts';
@@ -114,7 +113,7 @@ async function follow(
     case 'left':
       return true;
     case 'failed':
-      if (outcome.error instanceof HttpError && outcome.error.status >= 500) {
+      if (flight.failsFor(exchange, outcome.error)) {
         flight.handOn(exchange);
         throw outcome.error;
       }

@@ -310,6 +310,36 @@ describe('cache, concurrent requests for the same URL', () => {
     assert.equal((await next).body, 'next');
   });
 
+  for (const [what, field] of [
+    ['a field of the request', '{header.X-Who}'],
+    ['the client', '{vars.who}'],
+  ] as const) {
+    it(`never reports an error with fields that depend on ${what} to another client`, async (test) => {
+      const rules = `vars who {header.X-Who}\nroute {\ncache\nheader X-Who ${field}\n}`;
+      const app = await SlowApp.start(test, rules);
+      const ask = async (who: string): Promise<unknown> => {
+        const { status, headers } = await send(`${app.url}/a`, { headers: [['X-Who', who]] });
+        return [status, headers['x-who']];
+      };
+      const first = ask('ann');
+      const { response } = await app.question(1);
+      const second = ask('bob');
+      await app.handled();
+      response.socket?.destroy();
+      let answered = false;
+      const both = Promise.all([first, second]).finally(() => (answered = true));
+      for (let number = 2; !answered; number += 1) {
+        // Each attempt ends as the first one.
+        const next = app.question(number).then((question) => question.response.socket?.destroy());
+        await Promise.race([next, both]);
+      }
+      assert.deepEqual(await both, [
+        [502, 'ann'],
+        [502, 'bob'],
+      ]);
+    });
+  }
+
   it('reports a failing app to all waiting clients', async (test) => {
     const app = await SlowApp.start(test);
     const answers = [send(`${app.url}/a`)];
