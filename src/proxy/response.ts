@@ -166,7 +166,7 @@ export class UpstreamResponse implements UpgradeSink {
       return this.#begin(this.#head(answer, headers, received, isWhole));
     }
     this.#leaveForRoutes(status, headers);
-    const head = this.#head(status, headers, received);
+    const head = this.#head(status, headers, received, isWhole);
     return answer.copies ? this.#hold(answer.answer, head) : this.#leave(answer.answer, head);
   }
 

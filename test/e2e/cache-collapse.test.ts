@@ -326,9 +326,9 @@ describe('cache, concurrent requests for the same URL', () => {
       const second = ask('bob');
       await app.handled();
       response.socket?.destroy();
-      let answered = false;
-      const both = Promise.all([first, second]).finally(() => (answered = true));
-      for (let number = 2; !answered; number += 1) {
+      const state = { isAnswered: false };
+      const both = Promise.all([first, second]).finally(() => (state.isAnswered = true));
+      for (let number = 2; !state.isAnswered; number += 1) {
         // Each attempt ends as the first one.
         const next = app.question(number).then((question) => question.response.socket?.destroy());
         await Promise.race([next, both]);

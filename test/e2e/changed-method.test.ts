@@ -72,6 +72,8 @@ describe('a GET that a directive has changed to HEAD', () => {
       `route {\nmethod /a.txt HEAD\ncache {\nttl 1m\n}\nreverse_proxy ${app}\n}`,
     'is answered by routes of handle_response': (root, app) =>
       `reverse_proxy ${app} {\n@all status 2xx\nhandle_response @all {\nmethod HEAD\nroot * ${root}\nfile_server\n}\n}`,
+    'gets the response of the app by copy_response': (_root, app) =>
+      `reverse_proxy ${app} {\nmethod HEAD\n@all status 2xx\nhandle_response @all {\ncopy_response\n}\n}`,
     'is answered by routes of intercept': (root) =>
       `method HEAD\nintercept {\n@gone status 404\nhandle_response @gone {\nroot * ${root}\nfile_server\n}\n}\nrespond 404`,
   };
