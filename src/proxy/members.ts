@@ -1,3 +1,5 @@
+import { readFileSync } from 'node:fs';
+import { HubgateError, messageOf } from '../kernel/error.ts';
 import type { Connections, TransportSettings } from './forwarding.ts';
 import type { Upstream, UpstreamRegistry } from './upstreams.ts';
 
@@ -76,5 +78,21 @@ export class Members {
         connections.release();
       },
     };
+  }
+}
+
+/**
+ * The PEM certificates with which HTTPS upstreams are verified; null for those of the platform.
+ *
+ * @throws HubgateError `unreadable-trust-pool`
+ */
+export function readTrustPool(files: readonly string[]): string | null {
+  if (files.length === 0) return null;
+  try {
+    return files.map((file) => readFileSync(file, 'utf8')).join('\n');
+  } catch (error) {
+    throw new HubgateError('unreadable-trust-pool', `tls_trust_pool: ${messageOf(error)}`, {
+      cause: error,
+    });
   }
 }

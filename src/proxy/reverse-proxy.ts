@@ -1,5 +1,4 @@
 import { type Clock, pause } from '../kernel/clock.ts';
-import { readFileSync } from 'node:fs';
 import type { ArrivingBody, BodyMemory } from '../coalescing/arriving-body.ts';
 import { RequestCoalescer } from '../coalescing/request-coalescer.ts';
 import type { RouteConfig } from '../config/routes.ts';
@@ -15,7 +14,7 @@ import {
 import { addressSet, type AddressSet } from '../http/forwarded.ts';
 import { HeaderList } from '../http/header-list.ts';
 import type { InstantLease } from '../kernel/lease.ts';
-import { HubgateError, messageOf } from '../kernel/error.ts';
+import { messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
 import type { Scheduler } from '../kernel/scheduler.ts';
 import { type Balance, type Choice, createBalance } from './balancing.ts';
@@ -49,7 +48,7 @@ import {
 } from './shared-forwarding.ts';
 import { Tunnels } from './tunnels.ts';
 import type { DynamicUpstreams } from './dynamic-upstreams.ts';
-import { Members } from './members.ts';
+import { Members, readTrustPool } from './members.ts';
 import type { Upstream, UpstreamRegistry } from './upstreams.ts';
 import type { ReverseProxyConfig } from './proxy-config.ts';
 
@@ -486,16 +485,5 @@ export class ReverseProxy {
     if (!this.#closed || this.#active > 0) return;
     this.#members.release();
     for (const lease of this.#leases) lease.release();
-  }
-}
-
-function readTrustPool(files: readonly string[]): string | null {
-  if (files.length === 0) return null;
-  try {
-    return files.map((file) => readFileSync(file, 'utf8')).join('\n');
-  } catch (error) {
-    throw new HubgateError('unreadable-trust-pool', `tls_trust_pool: ${messageOf(error)}`, {
-      cause: error,
-    });
   }
 }
