@@ -86,7 +86,7 @@ class BufferPool {
       taken?.(error);
       if (!isSent) return;
       content.unsent -= 1;
-      if (isWhole || (content.isPassedOn && content.unsent === 0)) this.#keep(buffer);
+      if ((isWhole || content.isPassedOn) && content.unsent === 0) this.#keep(buffer);
     });
   }
 

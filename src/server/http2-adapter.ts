@@ -118,7 +118,8 @@ export class Http2Adapter implements ProtocolAdapter {
         stream.sendTrailers(this.#ending === null ? {} : http2Fields(this.#ending));
       });
     } else stream.respond(fields);
-    if (this.hasBody) {
+    // The client of a tunnel may send for as long as it likes.
+    if (this.hasBody && head.opensTunnel !== true) {
       // A client that has declared no content may have left its side open until it has the response.
       const isWanted = isRead && this.headers.get('content-length') !== '0';
       stream.once('finish', isWanted ? linger : () => closeAnswered(stream));
