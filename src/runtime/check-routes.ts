@@ -1,4 +1,4 @@
-import { answersAll, isAnswering } from '../directives/answering.ts';
+import { answersAll, isAnswering, someAnswersAll } from '../directives/answering.ts';
 import { registry } from '../directives/registry.ts';
 import { resolve } from 'node:path';
 import type { Machine } from '../config/check.ts';
@@ -26,6 +26,9 @@ export function checkRoutes(
   report: Report,
 ): void {
   for (const list of [routes, errorRoutes]) checkReach(list, report);
+  for (const { handler } of everyRoute([...routes, ...errorRoutes], registry)) {
+    if (handler.kind === 'forward_auth') checkRefusals(handler, report);
+  }
   if (machine === undefined) return;
   for (const { handler } of everyRoute([...routes, ...errorRoutes], registry)) {
     if (handler.kind === 'root') checkRoot(handler, machine, report);
@@ -50,6 +53,19 @@ function checkReach(routes: readonly RouteConfig[], report: Report): void {
   }
   for (const { handler } of routes)
     checkReach(dataOf(handler, registry).nested?.(handler) ?? [], report);
+}
+
+/** A request that the service refuses goes on to the app if the routes for the response send nothing. */
+function checkRefusals(auth: HandlerKinds['forward_auth'], report: Report): void {
+  const isOpen = auth.proxy.handleResponse.some(
+    ({ replaceStatus, routes }) => replaceStatus === null && !someAnswersAll(routes),
+  );
+  if (!isOpen) return;
+  const message =
+    'handle_response of this forward_auth may let refused requests through to the app';
+  const hint =
+    'let it answer every request, for instance with respond 403, unless sessions are optional';
+  report(auth, warning('refusal-continues', message, hint));
 }
 
 function checkRoot(root: HandlerKinds['root'], machine: Machine, report: Report): void {

@@ -37,6 +37,14 @@ describe('routes that do not do what they appear to do', () => {
       'php_fastcgi localhost:1 {\n\thandle_response {\n\t\theader X-A b\n\t}\n}\nreverse_proxy localhost:2',
       [],
     ],
+    [
+      'forward_auth localhost:1 {\n\turi /a\n\thandle_response {\n\t\theader X-A b\n\t}\n}\nreverse_proxy localhost:2',
+      ['refusal-continues'],
+    ],
+    [
+      'forward_auth localhost:1 {\n\turi /a\n\thandle_response {\n\t\trespond 403\n\t}\n}\nreverse_proxy localhost:2',
+      [],
+    ],
     ['handle /a/* {\n\trespond one\n}\nhandle {\n\trespond two\n}', []],
     ['request_header -Host', ['host-stays']],
     ['request_header -Ho*', ['host-stays']],
