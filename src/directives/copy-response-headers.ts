@@ -7,7 +7,7 @@ import { headerName } from '../hubfile/values.ts';
 import type { Handler } from '../http/exchange.ts';
 import { HttpError } from '../http/errors.ts';
 import { OF_THE_BODY } from '../http/preset-fields.ts';
-import { interceptedResponse } from '../proxy/held-response.ts';
+import { interceptedResponse } from '../proxy/response.ts';
 import type { HandlerDirective } from './directive.ts';
 
 export interface CopyResponseHeadersConfig {

@@ -5,7 +5,7 @@ import { type DirectiveSyntax, oneStep } from '../hubfile/scope.ts';
 import { statusCode } from '../hubfile/values.ts';
 import type { Handler } from '../http/exchange.ts';
 import { HttpError } from '../http/errors.ts';
-import { interceptedResponse } from '../proxy/held-response.ts';
+import { interceptedResponse } from '../proxy/response.ts';
 import type { HandlerDirective } from './directive.ts';
 
 export interface CopyResponseConfig {

@@ -8,9 +8,9 @@ import { ResponseMatchers } from '../hubfile/named-matchers.ts';
 import { type DirectiveSyntax, type Scope, oneStep } from '../hubfile/scope.ts';
 import { count } from '../hubfile/values.ts';
 import type { Exchange, Handler, ResponseHead } from '../http/exchange.ts';
+import { DeferredBody } from '../http/exchange-response.ts';
 import { OF_THE_BODY, withPreset } from '../http/preset-fields.ts';
 import { compileResponseMatcher } from '../http/response-matcher.ts';
-import { HeldBody } from '../proxy/held-response.ts';
 import type { ReverseProxyConfig } from '../proxy/proxy-config.ts';
 import type { HandlerContext } from '../site/handler-context.ts';
 import { someAnswersAll } from './answering.ts';
@@ -117,7 +117,7 @@ function compile(config: InterceptConfig, { compileRoutes }: HandlerContext): Ha
 
 /** A response that is sent if the routes do not respond. Its body waits for them. */
 interface Held {
-  readonly body: HeldBody;
+  readonly body: DeferredBody;
   readonly send: () => void;
 }
 
@@ -140,13 +140,7 @@ function moveFields({ variables, preset }: Exchange, head: ResponseHead): void {
 
 function hold(exchange: Exchange, head: ResponseHead): Held {
   const { preset } = exchange;
-  const body = new HeldBody();
-  // The code that sends the body ends it here, and the trailer fields belong to where it goes.
-  const end = exchange.end.bind(exchange);
-  exchange.end = (ended, trailers) => {
-    if (ended === body) body.finish((target) => end(target, trailers));
-    else end(ended, trailers);
-  };
+  const body = new DeferredBody();
   const before = preset.clone();
   const send = (): void => {
     const headers = head.headers.clone();
@@ -157,7 +151,7 @@ function hold(exchange: Exchange, head: ResponseHead): Held {
       else headers.delete(key);
     }
     const { isBesidePreset: _, ...rest } = head;
-    body.sendTo(exchange, { ...rest, headers });
+    body.decide(exchange.begin({ ...rest, headers }));
   };
   return { body, send };
 }
@@ -171,7 +165,7 @@ async function answerOrSend(
     await routes?.(exchange, () => {});
     if (!exchange.begun && !exchange.abandoned) send();
   } finally {
-    body.drop();
+    body.decide(null);
   }
 }
 

@@ -14,7 +14,7 @@ import type {
   ResponseStream,
   StreamListener,
 } from './exchange.ts';
-import { HeaderList } from './header-list.ts';
+import type { HeaderList } from './header-list.ts';
 
 type TrailerReader = (trailers: HeaderList) => void;
 
@@ -30,7 +30,6 @@ export abstract class ExchangeResponse {
   #trailerReaders: TrailerReader[] | null = null;
   #interceptors: HeadInterceptor[] | null = null;
   #taken: Writable | null = null;
-  #deferred: DeferredBody | null = null;
   #status = 0;
 
   /** The method of the client's own request, by which it reads the response. */
@@ -107,15 +106,15 @@ export abstract class ExchangeResponse {
     const waiting = this.#transform(head, wrappers);
     if (waiting === undefined) return this.#send(head, wrappers);
     this.#status = head.status;
-    this.#deferred = new DeferredBody({
-      begin: () => waiting.then(() => this.#send(head, wrappers)),
-      end: (body, trailers) => this.#end(body, trailers),
-      fail: (error) => {
+    const body = new DeferredBody();
+    waiting
+      .then(() => body.decide(this.#send(head, wrappers)))
+      .catch((error: unknown) => {
         this.log.error('A queued response head could not be sent', { error: messageOf(error) });
         this.abort();
-      },
-    });
-    return this.#deferred.body;
+        body.decide(null);
+      });
+    return body;
   }
 
   stream(head: ResponseHead): ResponseStream {
@@ -123,8 +122,8 @@ export abstract class ExchangeResponse {
   }
 
   end(body: Writable, trailers: HeaderList): void {
-    if (this.#taken === body) body.end();
-    else if (this.#deferred?.body === body) this.#deferred.end(trailers);
+    if (body instanceof DeferredBody) body.endBy((target) => this.end(target, trailers));
+    else if (this.#taken === body) body.end();
     else this.#end(body, trailers);
   }
 
@@ -239,49 +238,54 @@ export function discarding(body: Writable): Writable {
   });
 }
 
-interface DeferredBodyOptions {
-  /** Sends the head, and resolves to the stream for the body. */
-  readonly begin: () => Promise<Writable>;
-  readonly end: (body: Writable, trailers: HeaderList) => void;
-  /** Called if the head could not be sent. */
-  readonly fail: (error: unknown) => void;
-}
+/**
+ * The body of a response whose destination is not known yet: a transform of the head waits for something, or routes
+ * decide whether they respond instead. One chunk waits in it, and what fits below the stream's high-water mark.
+ */
+export class DeferredBody extends Writable {
+  /** null: the body is discarded; undefined: not decided yet. */
+  #target: Writable | null | undefined;
+  #onDecided: (() => void) | null = null;
+  #endTarget = (target: Writable): void => void target.end();
 
-/** The body of a response while its head is still being prepared. */
-class DeferredBody {
-  readonly body: Writable;
-  #trailers = new HeaderList();
+  /** Sets the destination; null discards the body. Only the first decision counts. */
+  decide(target: Writable | null): void {
+    if (this.#target !== undefined) return;
+    this.#target = target;
+    this.#onDecided?.();
+    this.#onDecided = null;
+  }
 
-  constructor({ begin, end, fail }: DeferredBodyOptions) {
-    let sent: Writable | undefined;
-    this.body = new Writable({
-      construct: (ready) => {
-        begin().then(
-          (body) => {
-            sent = body;
-            ready();
-          },
-          (error: unknown) => {
-            fail(error);
-            ready();
-          },
-        );
-      },
-      // The exchange's signal reports a client that reads no further.
-      write: (chunk: Buffer, _encoding, done) => {
-        if (sent === undefined) done();
-        else sent.write(chunk, () => done());
-      },
-      final: (done) => {
-        if (sent !== undefined) end(sent, this.#trailers);
+  /** Ends the body, and its destination by this function after everything has been written. */
+  endBy(end: (target: Writable) => void): void {
+    this.#endTarget = end;
+    this.end();
+  }
+
+  override _write(chunk: Buffer, _encoding: BufferEncoding, done: () => void): void {
+    this.#whenDecided((target) => {
+      if (target === null || target.destroyed || target.write(chunk)) {
         done();
-      },
+        return;
+      }
+      const goOn = (): void => {
+        target.off('drain', goOn).off('close', goOn);
+        done();
+      };
+      target.on('drain', goOn).on('close', goOn);
     });
   }
 
-  end(trailers: HeaderList): void {
-    this.#trailers = trailers;
-    this.body.end();
+  override _final(done: () => void): void {
+    this.#whenDecided((target) => {
+      if (target !== null) this.#endTarget(target);
+      done();
+    });
+  }
+
+  #whenDecided(task: (target: Writable | null) => void): void {
+    if (this.#target === undefined) this.#onDecided = () => task(this.#target ?? null);
+    else task(this.#target);
   }
 }
 

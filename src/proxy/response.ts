@@ -1,6 +1,7 @@
 import type { Writable } from 'node:stream';
 import type { RouteConfig } from '../config/routes.ts';
 import type { Exchange, Expand, Handler, Next, ResponseHead } from '../http/exchange.ts';
+import { DeferredBody } from '../http/exchange-response.ts';
 import { type ApplyOperations, compileOperations } from '../http/header-operations.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import { HubgateError } from '../kernel/error.ts';
@@ -9,12 +10,27 @@ import type { Choice } from './balancing.ts';
 import { BufferedResponse, type BufferSpace } from './buffers.ts';
 import { ForwardError } from './forward-error.ts';
 import type { ReceivedProtocol } from './forwarding.ts';
-import { HeldBody, intercept } from './held-response.ts';
 import { clientResponseFields } from './header-fields.ts';
 import { compileResponseMatcher } from '../http/response-matcher.ts';
 import { dropForbiddenTrailers } from './trailers.ts';
 import type { UpgradeSink } from './upgrade-request.ts';
 import type { ReverseProxyConfig } from './proxy-config.ts';
+
+/** A response of an upstream for which routes run. */
+export interface InterceptedResponse {
+  readonly status: number;
+  /** The fields as the client would receive them. */
+  readonly headers: HeaderList;
+  /** Sends it with this status; null if its body is not kept. */
+  readonly send: ((status: number) => void) | null;
+}
+
+const intercepted = new WeakMap<Exchange, InterceptedResponse>();
+
+/** The response for which the routes of an exchange run; undefined outside of `handle_response`. */
+export function interceptedResponse(exchange: Exchange): InterceptedResponse | undefined {
+  return intercepted.get(exchange);
+}
 
 /** The routes that answer instead of an upstream. */
 interface Interception {
@@ -111,7 +127,7 @@ export class UpstreamResponse implements UpgradeSink {
   readonly #share: ShareResponse | null;
   readonly #next: Next;
   /** The body that waits for the decision of routes. */
-  #held: HeldBody | null = null;
+  #held: DeferredBody | null = null;
   readonly #buffers: ResponseBuffers | null;
   /** The body that waits until it is complete or too large to wait. */
   #buffered: BufferedResponse | null = null;
@@ -186,32 +202,32 @@ export class UpstreamResponse implements UpgradeSink {
   }
 
   /** The request goes on once all of the response has been read, which nobody gets. */
-  #allow(allowed: Handler): HeldBody {
+  #allow(allowed: Handler): DeferredBody {
     this.interceptor = allowed;
-    this.#held = new HeldBody();
-    this.#held.drop();
+    this.#held = new DeferredBody();
+    this.#held.decide(null);
     return this.#held;
   }
 
   /** The routes run once the exchange with the upstream is over. */
   #leave(answer: Handler, { status, headers }: ResponseHead): null {
-    intercept(this.#exchange, { status, headers, send: null });
+    intercepted.set(this.#exchange, { status, headers, send: null });
     this.interceptor = answer;
     return null;
   }
 
   /** The routes run at once, and the body waits for them. */
-  #hold(answer: Handler, head: ResponseHead): HeldBody {
+  #hold(answer: Handler, head: ResponseHead): DeferredBody {
     const exchange = this.#exchange;
-    const held = new HeldBody();
+    const held = new DeferredBody();
     this.#held = held;
-    const send = (status: number): void => held.sendTo(exchange, { ...head, status });
-    intercept(exchange, { status: head.status, headers: head.headers, send });
+    const send = (status: number): void => held.decide(exchange.begin({ ...head, status }));
+    intercepted.set(exchange, { status: head.status, headers: head.headers, send });
     const run = async (): Promise<void> => {
       try {
         await answer(exchange, this.#next);
       } finally {
-        held.drop();
+        held.decide(null);
       }
     };
     const running = run();
@@ -224,18 +240,8 @@ export class UpstreamResponse implements UpgradeSink {
   onEnd(body: Writable, trailers: HeaderList): void {
     dropForbiddenTrailers(trailers);
     if (body === this.#buffered) {
-      this.#buffered.finish(!trailers.isEmpty, (target) => this.#end(target, trailers));
-      return;
-    }
-    this.#end(body, trailers);
-  }
-
-  #end(body: Writable, trailers: HeaderList): void {
-    if (body === this.#held) {
-      this.#held.finish((target) => this.#exchange.end(target, trailers));
-      return;
-    }
-    this.#exchange.end(body, trailers);
+      this.#buffered.finish(!trailers.isEmpty, (target) => this.#exchange.end(target, trailers));
+    } else this.#exchange.end(body, trailers);
   }
 
   /** Each client applies the rules to a shared response for itself. */
