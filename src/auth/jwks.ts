@@ -1,3 +1,4 @@
+import { addNewest } from '../kernel/collections.ts';
 import { readBounded } from '../kernel/bounded-body.ts';
 import { readFile } from 'node:fs/promises';
 import { createPublicKey, hash, type KeyObject } from 'node:crypto';
@@ -137,7 +138,7 @@ export class Jwks {
     if (fetched === null) return found;
     return fetched.then(() => {
       const keys = this.#select(hint);
-      if (keys.length === 0) this.#noteInVain(name);
+      if (keys.length === 0) addNewest(this.#inVain, name, MAX_IN_VAIN);
       return keys;
     });
   }
@@ -201,13 +202,6 @@ export class Jwks {
       const cancel = this.#options.clock.after(ms, done);
       signal.addEventListener('abort', done, { once: true });
     });
-  }
-
-  #noteInVain(name: string): void {
-    this.#inVain.delete(name);
-    this.#inVain.add(name);
-    const [oldest] = this.#inVain;
-    if (this.#inVain.size > MAX_IN_VAIN && oldest !== undefined) this.#inVain.delete(oldest);
   }
 
   #scheduleRefresh(): void {

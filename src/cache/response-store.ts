@@ -1,6 +1,6 @@
 import type { HeaderList } from '../http/header-list.ts';
 import type { Budget, Scheduler, Task } from '../kernel/scheduler.ts';
-import { addTo, deleteFrom } from '../kernel/set-map.ts';
+import { addTo, deleteFrom } from '../kernel/collections.ts';
 import { variantKey } from './cache-key.ts';
 import type { ResponseHead } from '../http/exchange.ts';
 import type { Freshness } from './cache-control.ts';

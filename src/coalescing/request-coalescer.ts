@@ -6,6 +6,7 @@ import { Writable } from 'node:stream';
 import type { Exchange, Next, ResponseHead } from '../http/exchange.ts';
 import { HttpError } from '../http/errors.ts';
 import type { HeaderList } from '../http/header-list.ts';
+import { setNewest } from '../kernel/collections.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { Budget, Scheduler, Task } from '../kernel/scheduler.ts';
 import { ArrivingBody, type BodyMemory } from './arriving-body.ts';
@@ -124,10 +125,7 @@ export class RequestCoalescer<Answer> {
 
   markUnshared(key: string, forMs: number): void {
     if (forMs === 0) return;
-    this.#unshared.delete(key);
-    const [oldest] = this.#unshared.size < MAX_UNSHARED ? [] : this.#unshared.keys();
-    if (oldest !== undefined) this.#unshared.delete(oldest);
-    this.#unshared.set(key, this.#options.clock.now() + forMs);
+    setNewest(this.#unshared, key, this.#options.clock.now() + forMs, MAX_UNSHARED);
   }
 
   /** A response with this key can be shared after all. */

@@ -1,6 +1,7 @@
 import type { Update } from '../client/events.ts';
 import { copyButton, shortId, element, find } from './element.ts';
 import { dataView, oneLine } from './json-view.ts';
+import { setNewest } from '../kernel/collections.ts';
 
 /** Entries that are kept; the oldest are removed first. */
 const MAX_ENTRIES = 500;
@@ -67,9 +68,7 @@ export class UpdateList {
   }
 
   published(id: string, topics: readonly string[]): void {
-    this.#topics.set(id, topics);
-    const [oldest] = this.#topics.keys();
-    if (this.#topics.size > MAX_OWN && oldest !== undefined) this.#topics.delete(oldest);
+    setNewest(this.#topics, id, topics, MAX_OWN);
     // The update may have arrived before the response to its publication.
     const shown = this.#entries.find(({ item }) => item.dataset['id'] === id);
     if (shown !== undefined) this.#nameTopics(shown.item, topics);

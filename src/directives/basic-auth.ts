@@ -2,6 +2,7 @@ import type { HandlerData } from '../config/routes.ts';
 import { type Report, error } from '../config/problem.ts';
 import { list, object } from '../config/shape.ts';
 import { secret, text } from '../config/shape-values.ts';
+import { addNewest } from '../kernel/collections.ts';
 import { Secret } from '../kernel/secret.ts';
 import type { Cursor } from '../hubfile/cursor.ts';
 import { type DirectiveSyntax, oneStep } from '../hubfile/scope.ts';
@@ -199,9 +200,7 @@ function compile({ realm, accounts }: BasicAuthConfig, { clock }: HandlerContext
     const begun = check(given, `${client} ${digest}`, client, exchange.clientAddress);
     running.set(`${client} ${digest}`, begun);
     if (!(await begun)) return false;
-    const [oldest] = right;
-    if (right.size >= MAX_REMEMBERED && oldest !== undefined) right.delete(oldest);
-    right.add(digest);
+    addNewest(right, digest, MAX_REMEMBERED);
     return true;
   };
 

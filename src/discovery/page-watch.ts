@@ -4,6 +4,7 @@
 // itself. So a change between two processes is announced, if need be twice, and never missed.
 
 import type { ResponseHead } from '../http/exchange.ts';
+import { setNewest } from '../kernel/collections.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
@@ -317,12 +318,7 @@ export class PageWatch {
 
   #keep(key: string, state: PageState): void {
     const { states, clock } = this.#options;
-    states.delete(key);
-    const isFollowed = this.#pages.has(key);
-    states.set(key, { state, untilMs: isFollowed ? Infinity : clock.monotonic() + KNOWN_MS });
-    for (const oldest of states.keys()) {
-      if (states.size <= MAX_STATES) break;
-      states.delete(oldest);
-    }
+    const untilMs = this.#pages.has(key) ? Infinity : clock.monotonic() + KNOWN_MS;
+    setNewest(states, key, { state, untilMs }, MAX_STATES);
   }
 }

@@ -1,3 +1,4 @@
+import { addNewest, setNewest } from '../kernel/collections.ts';
 import { readBounded } from '../kernel/bounded-body.ts';
 import { hash } from 'node:crypto';
 import { authorizationDetails } from '../auth/mint.ts';
@@ -257,29 +258,17 @@ class AuthorizationServer {
 
   #strangersOf(network: string): Askers {
     const askers = this.#strangers.get(network) ?? new Askers();
-    this.#strangers.delete(network);
-    this.#strangers.set(network, askers);
-    const [oldest] = this.#strangers.keys();
-    if (this.#strangers.size > MAX_NETWORKS && oldest !== undefined) this.#strangers.delete(oldest);
+    setNewest(this.#strangers, network, askers, MAX_NETWORKS);
     return askers;
   }
 
   #remember(subject: string): void {
-    this.#knownSubjects.delete(subject);
-    this.#knownSubjects.add(subject);
-    const [oldest] = this.#knownSubjects;
-    if (this.#knownSubjects.size > MAX_KNOWN && oldest !== undefined) {
-      this.#knownSubjects.delete(oldest);
-    }
+    addNewest(this.#knownSubjects, subject, MAX_KNOWN);
   }
 
   #pause(key: string): void {
-    this.#pausedUntil.delete(key);
-    this.#pausedUntil.set(key, this.#purpose.clock.monotonic() + PAUSE_MS);
-    for (const oldest of this.#pausedUntil.keys()) {
-      if (this.#pausedUntil.size <= MAX_FAILURES) return;
-      this.#pausedUntil.delete(oldest);
-    }
+    const untilMs = this.#purpose.clock.monotonic() + PAUSE_MS;
+    setNewest(this.#pausedUntil, key, untilMs, MAX_FAILURES);
   }
 }
 

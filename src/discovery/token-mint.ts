@@ -3,6 +3,7 @@ import { signingKey } from '../auth/key.ts';
 import { mintToken } from '../auth/mint.ts';
 import type { TokenMintConfig, TokenExchangeConfig } from '../config/config.ts';
 import type { Exchange } from '../http/exchange.ts';
+import { setNewest } from '../kernel/collections.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { messageOf } from '../kernel/error.ts';
 import {
@@ -115,8 +116,7 @@ export class TokenCache {
       return present.issued;
     }
     const entry: Entry = { issued: issue(), reuseUntilMs: Number.POSITIVE_INFINITY };
-    this.#entries.set(key, entry);
-    this.#evict();
+    setNewest(this.#entries, key, entry, MAX_ENTRIES);
     entry.issued.then(
       ({ expiresAtMs }) => {
         const now = this.#clock.now();
@@ -127,13 +127,6 @@ export class TokenCache {
       },
     );
     return entry.issued;
-  }
-
-  #evict(): void {
-    for (const oldest of this.#entries.keys()) {
-      if (this.#entries.size <= MAX_ENTRIES) return;
-      this.#entries.delete(oldest);
-    }
   }
 }
 

@@ -3,6 +3,7 @@ import type { Exchange } from '../http/exchange.ts';
 import { reasonPhrase } from '../http/errors.ts';
 import type { Identity } from './identity.ts';
 import type { Diagnosis } from '../auth/verify.ts';
+import { setNewest } from '../kernel/collections.ts';
 import type { LogFields } from '../kernel/log.ts';
 
 /** The error codes of RFC 6750 §3.1; null for a bare challenge. */
@@ -94,9 +95,7 @@ export class RefusalLog {
   write(exchange: Exchange, diagnosis: Diagnosis, more: LogFields = {}): void {
     const key = `${diagnosis.check} ${exchange.clientAddress}`;
     const count = (this.#counts.get(key) ?? 0) + 1;
-    this.#counts.delete(key);
-    this.#counts.set(key, count);
-    if (this.#counts.size > MAX_CLIENTS) this.#forgetOldest();
+    setNewest(this.#counts, key, count, MAX_CLIENTS);
     if (!isLogged(count)) return;
     exchange.log.warn('The hub refused a request', {
       client: exchange.clientAddress,
@@ -104,12 +103,5 @@ export class RefusalLog {
       ...more,
       ...diagnosis,
     });
-  }
-
-  #forgetOldest(): void {
-    for (const key of this.#counts.keys()) {
-      this.#counts.delete(key);
-      return;
-    }
   }
 }

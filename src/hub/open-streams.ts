@@ -19,7 +19,7 @@ import {
 } from './subscriber.ts';
 import { type FollowObserver, SubscriptionIndex } from './subscription-index.ts';
 import type { Missed } from './transport.ts';
-import { addTo, deleteFrom } from '../kernel/set-map.ts';
+import { addTo, deleteFrom } from '../kernel/collections.ts';
 
 /** Cost of checking whether a stream has missed something, and of ending it, in steps. */
 const ASK_STEPS = 20;

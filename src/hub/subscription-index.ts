@@ -1,4 +1,4 @@
-import { addTo, deleteFrom } from '../kernel/set-map.ts';
+import { addTo, deleteFrom } from '../kernel/collections.ts';
 import type { Budget } from '../kernel/scheduler.ts';
 import { matches, type SubscriptionMatcher } from './matcher.ts';
 import { originKey, type Topic } from './topic.ts';

@@ -11,6 +11,7 @@ import {
   type TLSSocket,
 } from 'node:tls';
 import { plainAddress } from '../http/forwarded.ts';
+import { setNewest } from '../kernel/collections.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { HubgateError, messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
@@ -272,17 +273,11 @@ export class SecureContexts {
   contextFor(serverName: string, { cert, key }: Certificate): SecureContext {
     const before = this.#chains.get(serverName);
     if (before !== undefined && before !== cert) this.#contexts.delete(before);
-    if (before !== cert) keep(this.#chains, serverName, cert);
+    if (before !== cert) setNewest(this.#chains, serverName, cert, MAX_CONTEXTS);
     const known = this.#contexts.get(cert);
     if (known !== undefined) return known;
     const context = this.#create({ ...this.#options, cert, key });
-    keep(this.#contexts, cert, context);
+    setNewest(this.#contexts, cert, context, MAX_CONTEXTS);
     return context;
   }
-}
-
-function keep<T>(map: Map<string, T>, key: string, value: T): void {
-  map.set(key, value);
-  const [oldest] = map.keys();
-  if (map.size > MAX_CONTEXTS && oldest !== undefined) map.delete(oldest);
 }

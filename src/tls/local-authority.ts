@@ -1,5 +1,6 @@
 import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto';
 import { join } from 'node:path';
+import { setNewest } from '../kernel/collections.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { HubgateError, messageOf } from '../kernel/error.ts';
 import { type Logger, silentLogger } from '../kernel/log.ts';
@@ -259,8 +260,7 @@ async function findOrIssue(
 
 function remember(issued: Map<string, IssuedCertificate>, entry: IssuedCertificate): void {
   const id = entry.names.join(' ');
-  issued.delete(id);
-  issued.set(id, entry);
+  setNewest(issued, id, entry, MAX_ISSUED);
   entry.pair.then(
     ({ notAfter }) => {
       entry.notAfter = notAfter;
@@ -269,8 +269,4 @@ function remember(issued: Map<string, IssuedCertificate>, entry: IssuedCertifica
       if (issued.get(id) === entry) issued.delete(id);
     },
   );
-  for (const oldest of issued.keys()) {
-    if (issued.size <= MAX_ISSUED) return;
-    issued.delete(oldest);
-  }
 }

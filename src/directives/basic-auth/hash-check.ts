@@ -9,6 +9,7 @@ import { fileURLToPath } from 'node:url';
 import { Worker } from 'node:worker_threads';
 import { clientNetwork, fairShareNetwork } from '../../http/rate-limits.ts';
 import { HttpError } from '../../http/errors.ts';
+import { addNewest } from '../../kernel/collections.ts';
 import { codeOf } from '../../kernel/error.ts';
 import { FairQueue } from '../../kernel/semaphore.ts';
 import type { Clock } from '../../kernel/clock.ts';
@@ -68,10 +69,7 @@ export class PasswordChecks {
   /** Records that a correct password has come from an address. */
   remember(address: string): void {
     const client = clientNetwork(address);
-    this.#known.delete(client);
-    this.#known.add(client);
-    const [oldest] = this.#known;
-    if (this.#known.size > MAX_KNOWN && oldest !== undefined) this.#known.delete(oldest);
+    addNewest(this.#known, client, MAX_KNOWN);
   }
 
   async #turn(network: string, isKnown: boolean): Promise<() => void> {

@@ -1,4 +1,5 @@
 import type { OnDemandOptions } from '../../config/config.ts';
+import { setNewest } from '../../kernel/collections.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { HubgateError, messageOf } from '../../kernel/error.ts';
 import { requireUrl } from '../../kernel/parse-url.ts';
@@ -84,8 +85,7 @@ export class Permissions {
 
   #remember(key: string, result: Promise<boolean>): Promise<boolean> {
     const answer: Answer = { result, refused: false, until: Number.POSITIVE_INFINITY };
-    this.#answers.delete(key);
-    this.#answers.set(key, answer);
+    setNewest(this.#answers, key, answer, MAX_ANSWERS);
     const keep = (ms: number): void => {
       answer.until = this.#clock.monotonic() + ms;
     };
@@ -96,10 +96,6 @@ export class Permissions {
       },
       () => keep(FAILED_MS),
     );
-    for (const oldest of this.#answers.keys()) {
-      if (this.#answers.size <= MAX_ANSWERS) break;
-      this.#answers.delete(oldest);
-    }
     return result;
   }
 

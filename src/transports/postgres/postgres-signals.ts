@@ -5,6 +5,7 @@ import { WaitingSignals } from '../handed-out.ts';
 import type { Session } from './session.ts';
 import type { StoredLog } from './stored-log.ts';
 import { quoted } from './tables.ts';
+import { setNewest } from '../../kernel/collections.ts';
 
 /** Signals that are read in one step. */
 const AT_ONCE = 1000;
@@ -88,12 +89,7 @@ export class PostgresSignals implements TransportSignals {
   }
 
   #remember({ position, key }: Row): void {
-    this.#known.set(Number(position), String(key));
-    if (this.#known.size <= KNOWN) return;
-    for (const oldest of this.#known.keys()) {
-      this.#known.delete(oldest);
-      break;
-    }
+    setNewest(this.#known, Number(position), String(key), KNOWN);
   }
 
   /** The newest first. */

@@ -1,3 +1,4 @@
+import { readBounded } from '../../../../kernel/bounded-body.ts';
 import { codeOf, messageOf } from '../../../../kernel/error.ts';
 import { parseUrl } from '../../../../kernel/parse-url.ts';
 import { AcmeError } from '../../acme-error.ts';
@@ -87,7 +88,7 @@ export class DnsApi {
     const patience = AbortSignal.any([signal, AbortSignal.timeout(REQUEST_MS)]);
     try {
       const response = await fetch(url, { ...init, redirect: 'error', signal: patience });
-      const text = await bounded(response);
+      const text = (await readBounded(response, MAX_RESPONSE)).toString('utf8');
       return { status: response.status, text, json: parsed(text) };
     } catch (cause) {
       signal.throwIfAborted();
@@ -125,17 +126,6 @@ export function itemsOf(value: unknown): readonly unknown[] {
 /** A text or number of JSON as text; undefined for anything else. */
 export function textOf(value: unknown): string | undefined {
   return typeof value === 'string' || typeof value === 'number' ? String(value) : undefined;
-}
-
-async function bounded(response: Response): Promise<string> {
-  const chunks: Uint8Array[] = [];
-  let length = 0;
-  for await (const chunk of response.body ?? []) {
-    chunks.push(chunk);
-    length += chunk.byteLength;
-    if (length > MAX_RESPONSE) throw new Error(`more than ${String(MAX_RESPONSE)} bytes`);
-  }
-  return Buffer.concat(chunks).toString('utf8');
 }
 
 function parsed(text: string): unknown {
