@@ -1,6 +1,7 @@
 import { request, type ClientRequest } from 'node:http';
 import type { GlobalOptions, ListenAddress } from '../config/config.ts';
 import { defaultOptions } from '../config/defaults.ts';
+import { parseJson } from '../kernel/json.ts';
 import { HubgateError, messageOf, codeOf } from '../kernel/error.ts';
 import { parseUrl } from '../kernel/parse-url.ts';
 import { isTaken, resume } from '../runtime/open-ports.ts';
@@ -104,7 +105,7 @@ function askAdmin(
       response.on('error', fail);
       response.on('end', () => {
         const text = Buffer.concat(chunks).toString('utf8');
-        resolve({ status: response.statusCode ?? 0, body: parse(text) });
+        resolve({ status: response.statusCode ?? 0, body: parseJson(text) });
       });
     });
     asked.on('error', fail);
@@ -123,15 +124,6 @@ export function refusalText(address: string, { status, body }: AdminAnswer): str
   if (typeof body === 'object' && body !== null && 'error' in body)
     return `The gateway on ${address} answered ${status}: ${String(body.error)}`;
   return `What answers on ${address} (status ${status}) is not the admin API of hubgate; pass its address with --address`;
-}
-
-function parse(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    // The response is not from a gateway; its content does not matter.
-    return text;
-  }
 }
 
 type Options = Pick<GlobalOptions, 'admin' | 'metrics'>;

@@ -1,4 +1,5 @@
 import { element } from './element.ts';
+import { parseJson } from '../kernel/json.ts';
 
 /** Members and entries that are drawn; a larger value is shown as text. */
 const MAX_NODES = 200;
@@ -11,7 +12,8 @@ const OPEN_LEVELS = 2;
 
 /** Data as a tree that can be folded if it is JSON with members, otherwise as text. */
 export function dataView(text: string): HTMLElement {
-  const value = parse(text);
+  // Data is any text, and often but not always JSON.
+  const value = parseJson(text);
   if (typeof value !== 'object' || value === null || countNodes(value) > MAX_NODES) {
     const cut = text.length > MAX_SHOWN;
     const shown = cut ? `${text.slice(0, MAX_SHOWN)}…` : text;
@@ -24,7 +26,7 @@ export function dataView(text: string): HTMLElement {
 /** The beginning of data on one line; JSON without its white space. */
 export function oneLine(text: string): string {
   const start = text.slice(0, MAX_SHOWN);
-  const value = start === text ? parse(text) : undefined;
+  const value = start === text ? parseJson(text) : undefined;
   const line = value === undefined ? start.replace(/\s+/g, ' ') : JSON.stringify(value);
   if (line === '') return '(empty)';
   return line.length > MAX_LINE ? `${line.slice(0, MAX_LINE)}…` : line;
@@ -38,15 +40,6 @@ export function jsonView(value: unknown): HTMLElement {
 function countOf(count: number, isList: boolean): string {
   if (count === 1) return isList ? '1 entry' : '1 member';
   return `${count} ${isList ? 'entries' : 'members'}`;
-}
-
-function parse(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    // Data is any text, and often but not always JSON.
-    return undefined;
-  }
 }
 
 function countNodes(value: unknown): number {

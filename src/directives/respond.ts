@@ -8,6 +8,7 @@ import { errorStatus } from '../http/request-variables.ts';
 import type { Handler } from '../http/exchange.ts';
 import type { HandlerContext } from '../site/handler-context.ts';
 import type { HandlerDirective } from './directive.ts';
+import { parseJson } from '../kernel/json.ts';
 
 export interface RespondConfig {
   readonly kind: 'respond';
@@ -82,18 +83,9 @@ function compile({ status, body, close }: RespondConfig, { expand }: HandlerCont
 
 function contentType(text: string): string {
   // As Caddy has it, `{}` and `[]` are texts.
-  return text.length > 2 && /^[[{]/.test(text) && isJson(text)
+  return text.length > 2 && /^[[{]/.test(text) && parseJson(text) !== undefined
     ? 'application/json'
     : 'text/plain; charset=utf-8';
-}
-
-function isJson(text: string): boolean {
-  try {
-    JSON.parse(text);
-    return true;
-  } catch {
-    return false;
-  }
 }
 
 export const respond: HandlerDirective<RespondConfig> = { data, syntax, compile };

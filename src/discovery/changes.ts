@@ -1,5 +1,6 @@
 import type { ChangesConfig } from '../config/config.ts';
 import type { Exchange, Expand, Handler, ResponseHead } from '../http/exchange.ts';
+import { parseJson } from '../kernel/json.ts';
 import type { Clock } from '../kernel/clock.ts';
 import {
   type AnnouncedHub,
@@ -115,7 +116,7 @@ export function createChanges(options: ChangesOptions): Changes {
       if (update.topics.length === 0) return undefined;
       if (config.data === 'body' && hasJson(head)) {
         return readAlong(head, (text) => {
-          if (isJson(text))
+          if (text !== null && parseJson(text) !== undefined)
             void announceChange(exchange, { update: { ...update, data: text }, data: text });
           else void announceChange(exchange, { update, data });
         });
@@ -231,17 +232,7 @@ function hasJson({ status, headers }: ResponseHead): boolean {
 /** null for a body that cannot be the data of an update. */
 function jsonOf(body: Buffer | null): string | null {
   const text = body === null || body.length > MAX_DATA_BYTES ? null : body.toString('utf8');
-  return isJson(text) ? text : null;
-}
-
-function isJson(text: string | null): text is string {
-  if (text === null) return false;
-  try {
-    JSON.parse(text);
-    return true;
-  } catch {
-    return false;
-  }
+  return text === null || parseJson(text) === undefined ? null : text;
 }
 
 /** Bursts in progress. Beyond this number, each change is an update of its own. */

@@ -1,3 +1,4 @@
+import { parseJsonObject } from '../kernel/json.ts';
 import { addNewest, setNewest } from '../kernel/collections.ts';
 import { readBounded } from '../kernel/bounded-body.ts';
 import { hash } from 'node:crypto';
@@ -226,7 +227,7 @@ class AuthorizationServer {
       throw refused(`it answered ${response.status}`);
     }
     askers.failing.clear();
-    const answer = parseObject(text);
+    const answer = parseJsonObject(text);
     if (!response.ok) {
       this.#pause(key);
       const code = typeof answer?.['error'] === 'string' ? show(answer['error']) : 'no error code';
@@ -276,18 +277,6 @@ class AuthorizationServer {
 function basic(id: string, secret: string): string {
   const encode = (text: string): string => new URLSearchParams({ a: text }).toString().slice(2);
   return `Basic ${Buffer.from(`${encode(id)}:${encode(secret)}`).toString('base64')}`;
-}
-
-/** The members of a JSON object; null for anything else. */
-function parseObject(text: string): Readonly<Record<string, unknown>> | null {
-  try {
-    const value: unknown = JSON.parse(text);
-    return typeof value === 'object' && value !== null && !Array.isArray(value)
-      ? { ...value }
-      : null;
-  } catch {
-    return null;
-  }
 }
 
 function refused(reason: string): HubgateError {

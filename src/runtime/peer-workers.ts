@@ -1,5 +1,6 @@
 import type { PurgeOrder } from '../cache/response-caches.ts';
 import type { Counted, CountPeers } from '../http/rate-limits.ts';
+import { parseJson } from '../kernel/json.ts';
 
 /** Stands in place of the name of a hub for a signal to all caches of a process. */
 export const CACHES = 'caches';
@@ -21,15 +22,11 @@ export type Signal = { readonly core: string } & (
 
 /** Parses a signal from another machine; null if this version does not know it. */
 export function parseStreamSignal(message: string): StreamSignal | null {
-  try {
-    const { kind, tokenId, session } = Object(JSON.parse(message));
-    if (kind === 'revoked' && typeof tokenId === 'string') return { kind, tokenId };
-    if (kind === 'signed-out' && typeof session === 'string') return { kind, session };
-    return null;
-  } catch {
-    // A later version may send something else.
-    return null;
-  }
+  const { kind, tokenId, session } = Object(parseJson(message));
+  if (kind === 'revoked' && typeof tokenId === 'string') return { kind, tokenId };
+  if (kind === 'signed-out' && typeof session === 'string') return { kind, session };
+  // A later version may send something else.
+  return null;
 }
 
 /** Names in one message from another machine: those of a request, which are its URL and two more. */
@@ -37,28 +34,19 @@ const MAX_CHANGED_NAMES = 8;
 
 /** The names of what a request to another machine has changed (RFC 9111 §4.4); null for another message. */
 export function parseChangedSignal(message: string): readonly string[] | null {
-  try {
-    const { kind, names } = Object(JSON.parse(message));
-    if (kind !== 'changed' || !Array.isArray(names) || names.length > MAX_CHANGED_NAMES)
-      return null;
-    return names.every((name) => typeof name === 'string') ? names : null;
-  } catch {
-    return null;
-  }
+  const { kind, names } = Object(parseJson(message));
+  if (kind !== 'changed' || !Array.isArray(names) || names.length > MAX_CHANGED_NAMES) return null;
+  return names.every((name) => typeof name === 'string') ? names : null;
 }
 
 /** What another machine orders its siblings to drop; null for another message. */
 export function parsePurgeSignal(message: string): PurgeOrder | null {
-  try {
-    const { kind, order } = Object(JSON.parse(message));
-    if (kind !== 'purge') return null;
-    const { kind: what, name, pattern } = Object(order);
-    if (what === 'name' && typeof name === 'string') return { kind: what, name };
-    if (what === 'pattern' && typeof pattern === 'string') return { kind: what, pattern };
-    return what === 'all' ? { kind: what } : null;
-  } catch {
-    return null;
-  }
+  const { kind, order } = Object(parseJson(message));
+  if (kind !== 'purge') return null;
+  const { kind: what, name, pattern } = Object(order);
+  if (what === 'name' && typeof name === 'string') return { kind: what, name };
+  if (what === 'pattern' && typeof pattern === 'string') return { kind: what, pattern };
+  return what === 'all' ? { kind: what } : null;
 }
 
 /** The other processes that serve the same configuration: the workers of one gateway. */

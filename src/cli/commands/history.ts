@@ -4,6 +4,7 @@ import { finished } from 'node:stream/promises';
 import { once } from 'node:events';
 import { Readable, type Writable } from 'node:stream';
 import { Command, Option } from 'commander';
+import { parseJsonObject } from '../../kernel/json.ts';
 import { HubgateError } from '../../kernel/error.ts';
 import { systemClock } from '../../kernel/clock.ts';
 import { TRANSPORT_KINDS, type TransportConfig, transportKinds } from '../../config/transports.ts';
@@ -298,7 +299,7 @@ export function parseHistoryLine(text: string, line: number, now: number): Histo
   const refuse = (what: string): never => {
     throw new HubgateError('invalid-argument', `Line ${line} is not an update: ${what}`);
   };
-  const fields = fieldsOf(text) ?? refuse('it is not a JSON object');
+  const fields = parseJsonObject(text) ?? refuse('it is not a JSON object');
   const { id, topics, data = '', private: secret = false, type = null, retry = null } = fields;
   const { presence } = fields;
   if (typeof id !== 'string' || id === '') return refuse('"id" is missing');
@@ -320,7 +321,7 @@ export function parseHistoryLine(text: string, line: number, now: number): Histo
  * @throws HubgateError `invalid-argument` with the number of the update
  */
 export function parseReferenceUpdate(text: string, number: number, now: number): HistoryEntry {
-  const fields = fieldsOf(text) ?? {};
+  const fields = parseJsonObject(text) ?? {};
   const { ID: id, Topics: topics, Data: data, Private: secret, Type: type, Retry: retry } = fields;
   const line = {
     id,
@@ -331,16 +332,6 @@ export function parseReferenceUpdate(text: string, number: number, now: number):
     retry: typeof retry === 'number' && retry > 0 ? String(retry) : null,
   };
   return parseHistoryLine(JSON.stringify(line), number, now);
-}
-
-function fieldsOf(text: string): Readonly<Record<string, unknown>> | null {
-  try {
-    const value: unknown = JSON.parse(text);
-    if (typeof value !== 'object' || value === null || Array.isArray(value)) return null;
-    return { ...value };
-  } catch {
-    return null;
-  }
 }
 
 function isTexts(value: unknown): value is string[] {

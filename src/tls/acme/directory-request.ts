@@ -1,5 +1,6 @@
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
 import { type Agent, request } from 'node:https';
+import { parseJson } from '../../kernel/json.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { messageOf } from '../../kernel/error.ts';
 import { AcmeError } from './acme-error.ts';
@@ -101,13 +102,8 @@ async function readBody(response: IncomingMessage): Promise<string> {
 
 function parseBody(text: string, headers: IncomingHttpHeaders): unknown {
   if (!/^application\/(?:problem\+)?json\b/.test(headers['content-type'] ?? '')) return text;
-  try {
-    const parsed: unknown = JSON.parse(text);
-    return parsed;
-  } catch {
-    // Invalid JSON stays text. Code that needs a member of it reports that the member is missing.
-    return text;
-  }
+  // Invalid JSON stays text. Code that needs a member of it reports that the member is missing.
+  return parseJson(text) ?? text;
 }
 
 function accepted({ statusCode = 0, headers }: IncomingMessage, data: unknown): DirectoryAnswer {

@@ -1,3 +1,4 @@
+import { parseJson } from '../../../../kernel/json.ts';
 import { readBounded } from '../../../../kernel/bounded-body.ts';
 import { codeOf, messageOf } from '../../../../kernel/error.ts';
 import { parseUrl } from '../../../../kernel/parse-url.ts';
@@ -89,7 +90,7 @@ export class DnsApi {
     try {
       const response = await fetch(url, { ...init, redirect: 'error', signal: patience });
       const text = (await readBounded(response, MAX_RESPONSE)).toString('utf8');
-      return { status: response.status, text, json: parsed(text) };
+      return { status: response.status, text, json: parseJson(text) };
     } catch (cause) {
       signal.throwIfAborted();
       const { cause: inner = cause } = cause instanceof Error ? cause : {};
@@ -126,12 +127,4 @@ export function itemsOf(value: unknown): readonly unknown[] {
 /** A text or number of JSON as text; undefined for anything else. */
 export function textOf(value: unknown): string | undefined {
   return typeof value === 'string' || typeof value === 'number' ? String(value) : undefined;
-}
-
-function parsed(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }
