@@ -110,6 +110,8 @@ async function blog(test: TestContext, discovery: string | null): Promise<Visito
 async function logIn(context: BrowserContext, origin: string, name: string): Promise<Page> {
   const page = await context.newPage();
   await page.goto(`${origin}/wp-login.php`);
+  // A script of the page moves the focus there after a while, and text that is typed meanwhile with it.
+  await page.locator('#user_login:focus').waitFor();
   await page.fill('#user_login', name);
   await page.fill('#user_pass', PASSWORD);
   await page.click('#wp-submit');
