@@ -125,19 +125,26 @@ function compile({ change }: UriConfig, context: HandlerContext): Handler {
 function compileChange(change: UriChange, { expand }: HandlerContext): Retarget {
   switch (change.kind) {
     case 'strip_prefix':
-      return ofPath((path, exchange) => withoutPrefix(path, expand(change.text, exchange)));
+      return ofPath((path, exchange) => {
+        const prefix = expand(change.text, exchange);
+        return without(path, prefix.startsWith('/') ? prefix : `/${prefix}`, 'start');
+      });
     case 'strip_suffix':
-      return ofPath((path, exchange) => withoutSuffix(path, expand(change.text, exchange)));
-    case 'replace':
-      return (exchange) => {
-        const wanted = expand(change.text, exchange);
-        return replace(exchange.target, wanted, expand(change.replacement, exchange), change.limit);
-      };
+      return ofPath((path, exchange) => without(path, expand(change.text, exchange), 'end'));
+    case 'replace': {
+      const replaced = (text: string, exchange: Exchange): string =>
+        replace(
+          text,
+          expand(change.text, exchange),
+          expand(change.replacement, exchange),
+          change.limit,
+        );
+      return ofPath(replaced, replaced);
+    }
     case 'path_regexp': {
       const replaced = compilePattern(change.pattern).replacer(change.replacement);
-      // The replacement stays within the path.
       return ofPath((path, exchange) =>
-        replaced(matchable(path), (text) => expand(text, exchange)).replaceAll('?', '%3F'),
+        replaced(matchable(path), (text) => expand(text, exchange)),
       );
     }
     case 'query': {
@@ -151,55 +158,54 @@ function compileChange(change: UriChange, { expand }: HandlerContext): Retarget 
   }
 }
 
-function ofPath(changed: (path: string, exchange: Exchange) => string): Retarget {
+type Change = (text: string, exchange: Exchange) => string;
+
+/** A change of the path, and of the query where one is given. What it brings into the path stays there. */
+function ofPath(changed: Change, changedQuery: Change = (query) => query): Retarget {
   return (exchange) => {
     const path = pathOf(exchange);
-    return changed(path, exchange) + exchange.target.slice(path.length);
+    const query = exchange.target.slice(path.length + 1);
+    const target = changed(path, exchange).replaceAll('?', '%3F');
+    return path === exchange.target ? target : `${target}?${changedQuery(query, exchange)}`;
   };
 }
 
+const ENCODED = String.raw`(?:%[C-F][0-9A-F](?:%[89AB][0-9A-F]){1,3}|%..|[^])`;
+const FIRST_LETTER = new RegExp(`^${ENCODED}`, 'i');
+const LAST_LETTER = new RegExp(`${ENCODED}$`, 'i');
+/** A letter has at most four bytes. */
+const LONGEST = '%F0%9F%90%98'.length;
+
 /**
- * The prefix is compared like a matched path: case, encoding and repeated slashes do not matter. The rest of
- * the path stays unchanged.
+ * A path without a text at its start or end. The text is compared like a matched path: case, encoding and
+ * repeated slashes do not matter. The rest of the path stays unchanged.
  */
-function withoutPrefix(path: string, prefix: string): string {
-  const wanted = decodePath(prefix.startsWith('/') ? prefix : `/${prefix}`).toLowerCase();
-  const merges = !wanted.includes('//');
-  let at = 0;
-  for (const letter of Buffer.from(wanted, 'utf8').toString('latin1')) {
-    const next = letterAt(path, at);
-    if (next?.letter !== letter) return path;
-    at = merges && letter === '/' ? behindSlashes(path, next.end) : next.end;
+function without(path: string, text: string, side: 'start' | 'end'): string {
+  const wanted = Array.from(decodePath(text).toLowerCase());
+  const merges = !text.includes('//');
+  const isEncoded = path.includes('%');
+  let rest = path;
+  const next = (): string | undefined => {
+    if (!isEncoded) return rest.at(side === 'end' ? -1 : 0);
+    if (side === 'end') return LAST_LETTER.exec(rest.slice(-LONGEST))?.[0];
+    return FIRST_LETTER.exec(rest.slice(0, LONGEST))?.[0];
+  };
+  const takes = (letter: string): boolean => {
+    const found = next();
+    if (found === undefined || decodePath(found).toLowerCase() !== letter) return false;
+    rest = side === 'end' ? rest.slice(0, -found.length) : rest.slice(found.length);
+    return true;
+  };
+  for (const letter of side === 'end' ? wanted.reverse() : wanted) {
+    if (!takes(letter)) return path;
+    while (merges && letter === '/' && takes('/'));
   }
-  return path.slice(at);
+  return rest;
 }
 
-function behindSlashes(path: string, start: number): number {
-  let at = start;
-  for (let next = letterAt(path, at); next?.letter === '/'; next = letterAt(path, at))
-    at = next.end;
-  return at;
-}
-
-/** One byte of a path, in lower case, and the offset of the next one. */
-function letterAt(
-  path: string,
-  at: number,
-): { readonly letter: string; readonly end: number } | null {
-  if (at >= path.length) return null;
-  if (path.charAt(at) !== '%') return { letter: path.charAt(at).toLowerCase(), end: at + 1 };
-  const byte = Number.parseInt(path.slice(at + 1, at + 3), 16);
-  const letter = String.fromCharCode(byte);
-  return { letter: byte < 0x80 ? letter.toLowerCase() : letter, end: at + 3 };
-}
-
-function withoutSuffix(path: string, suffix: string): string {
-  return suffix !== '' && path.endsWith(suffix) ? path.slice(0, -suffix.length) : path;
-}
-
-function replace(target: string, wanted: string, replacement: string, limit: number): string {
-  if (wanted === '') return target;
-  const parts = target.split(wanted);
+function replace(text: string, wanted: string, replacement: string, limit: number): string {
+  if (wanted === '') return text;
+  const parts = text.split(wanted);
   const times = limit === 0 ? parts.length - 1 : Math.min(limit, parts.length - 1);
   return (
     parts.slice(0, times + 1).join(replacement) +

@@ -71,7 +71,12 @@ describe('routes', () => {
     [{ kind: 'strip_prefix', text: '/api' }, '/%41pi/x', '/x'],
     [{ kind: 'strip_prefix', text: '/api' }, '/api', '/'],
     [{ kind: 'strip_prefix', text: '/api' }, '/other', '/other'],
+    [{ kind: 'strip_prefix', text: '/É b' }, '/%C3%89%20B/x', '/x'],
+    [{ kind: 'strip_prefix', text: '/é' }, '/%C3%89/x', '/x'],
     [{ kind: 'strip_suffix', text: '.html' }, '/a.html?q', '/a?q'],
+    [{ kind: 'strip_suffix', text: '.html' }, '/%C3%A9.%48TML', '/%C3%A9'],
+    [{ kind: 'strip_suffix', text: '/É b' }, '/a%2F%c3%a9%20B', '/a'],
+    [{ kind: 'strip_suffix', text: '/é' }, '/a/%C3%A9x', '/a/%C3%A9x'],
     [{ kind: 'replace', text: '/a', replacement: '/b', limit: 1 }, '/a/a', '/b/a'],
     [{ kind: 'replace', text: '/a', replacement: '/b', limit: 0 }, '/a/a', '/b/b'],
   ] as const) {
