@@ -42,7 +42,8 @@ export function evaluateConditions(
 
 /**
  * The one range that a request asks for (RFC 9110 §14.2); null for the whole content: if there is no range,
- * several, another unit, or one of an outdated version (`If-Range`).
+ * several, another unit, or one of an outdated version (`If-Range`), and for empty content, of which no part can
+ * be named: a client that sends a range with every request gets its 200.
  */
 export function requestedRange(
   { headers, method }: Pick<Exchange, 'headers' | 'method'>,
@@ -51,7 +52,7 @@ export function requestedRange(
 ): ByteRange | 'unsatisfiable' | null {
   const [, first = '', last = ''] =
     /^bytes=\s*(\d{0,15})-(\d{0,15})\s*$/i.exec(headers.get('range') ?? '') ?? [];
-  if (method !== 'GET' || (first === '' && last === '')) return null;
+  if (method !== 'GET' || size === 0 || (first === '' && last === '')) return null;
   const condition = headers.get('if-range');
   if (condition !== undefined && condition !== etag) {
     if (modifiedMs === null || dateOf(condition) !== seconds(modifiedMs)) return null;

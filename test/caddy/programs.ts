@@ -27,6 +27,7 @@ export interface Surroundings {
 const FILES: Readonly<Record<string, string | Buffer>> = {
   'index.html': '<h1>home</h1>\n',
   'a.txt': 'text a\n',
+  'empty.txt': '',
   'b.txt': 'a longer text b\n',
   'no-extension': 'plain\n',
   'page.html': '<p>page</p>\n',
