@@ -78,11 +78,24 @@ export class Forwarder {
     return this.#config.method ?? method;
   }
 
+  /**
+   * Half a body is worse than none, and an empty one in its place would pass for the whole.
+   *
+   * @throws HttpError 502 if an earlier upstream has received some of the body
+   */
+  refuseReadBody(exchange: Exchange): void {
+    if (!this.#sendsBody(exchange) || exchange.isBodyWhole || exchange.abandoned) return;
+    throw new HttpError(502, 'the body of the request was sent to another upstream');
+  }
+
+  #sendsBody({ hasBody }: Exchange): boolean {
+    const { method } = this.#config;
+    return hasBody && !this.#options.isOnlyAsked && method !== 'GET' && method !== 'HEAD';
+  }
+
   /** Returns the client's body for one attempt; null if none is sent. */
   bodyOf(exchange: Exchange): LeasedBody | null {
-    const { method } = this.#config;
-    if (!exchange.hasBody || this.#options.isOnlyAsked) return null;
-    if (method === 'GET' || method === 'HEAD') return null;
+    if (!this.#sendsBody(exchange)) return null;
     return exchange.lendBody({
       // RFC 9110 §10.1.1: the client sends its body when the upstream asks for it.
       onWanted: () => wantBody(exchange),

@@ -167,6 +167,7 @@ export class ReverseProxy {
    */
   readonly handle: Handler = (exchange, next) => {
     if (this.#rules.authorization === null) refuseUnforwardable(exchange);
+    this.#forwarder.refuseReadBody(exchange);
     this.#active += 1;
     const ended = (): void => {
       this.#active -= 1;

@@ -41,6 +41,18 @@ describe('reverse_proxy with method, rewrite and replace_status', () => {
 			respond "made {path}" 202
 		}
 	}
+	reverse_proxy /again* ${to} {
+		handle_response {
+			reverse_proxy ${to}
+		}
+	}
+	reverse_proxy /reset ${to} {
+		handle_response {
+			reverse_proxy ${to} {
+				method GET
+			}
+		}
+	}
 	handle /retried {
 		reverse_proxy 127.0.0.1:1 ${to} {
 			lb_policy first
@@ -61,6 +73,8 @@ describe('reverse_proxy with method, rewrite and replace_status', () => {
         ['GET', '/status?status=201', 202, 'made /status'],
         ['GET', '/status', 200, 'GET /status '],
         ['GET', '/retried', 200, 'GET /retried '],
+        ['GET', '/again', 200, 'GET /again '],
+        ['POST', '/reset', 200, 'GET /reset '],
       ] as const) {
         const sent = method === 'POST' ? { headers: [['Content-Length', '4']], body: 'body' } : {};
         const answer = await send(`${at}${path}`, { method, ...sent } as Parameters<
@@ -68,6 +82,17 @@ describe('reverse_proxy with method, rewrite and replace_status', () => {
         >[1]);
         const where = at === origin ? 'hubgate' : 'Caddy';
         assert.deepEqual([answer.status, answer.body], [status, body], `${where}: ${path}`);
+      }
+      for (const field of [
+        ['Content-Length', '4'],
+        ['Transfer-Encoding', 'chunked'],
+      ] as const) {
+        const { status } = await send(`${at}/again`, {
+          method: 'POST',
+          headers: [field],
+          body: 'body',
+        });
+        assert.equal(status, 502, `the first upstream has the body, ${field[0]}`);
       }
     }
   });
