@@ -198,7 +198,7 @@ function without(path: string, text: string, side: 'start' | 'end'): string {
   };
   for (const letter of side === 'end' ? wanted.reverse() : wanted) {
     if (!takes(letter)) return path;
-    while (merges && letter === '/' && takes('/'));
+    if (merges && letter === '/') while (takes('/'));
   }
   return rest;
 }
