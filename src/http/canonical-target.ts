@@ -72,7 +72,7 @@ function canonicalPath(path: string, percent: string | null): string | null {
 function encodedPath(path: string, percent: string | null): string | null {
   let isGood = true;
   const encoded = path.replace(ODD, (found: string, digits: string | undefined) => {
-    if (digits === '00') isGood = false;
+    if (digits === '00' || found === '\0') isGood = false;
     if (digits !== undefined) return canonicalEscape(digits);
     if (found !== '%') return percentEncoded(found);
     if (percent === null) isGood = false;

@@ -110,6 +110,15 @@ describe('routes', () => {
     });
   }
 
+  it('refuses a NUL that a rewrite brings into the path, as in the path of the client', async () => {
+    await using site = await serveSite([
+      on({ kind: 'rewrite', group: 0, to: '/x/{query.q}' }),
+      on(respond('{uri}')),
+    ]);
+    assert.equal((await ask1(site.http1, { path: '/?q=%00' })).status, 400);
+    assert.equal((await ask1(site.http1, { path: '/?q=%2500' })).status, 400);
+  });
+
   it('redir redirects, but never to another host that the client chose', async () => {
     await using site = await serveSite([
       on({ kind: 'redir', to: 'https://{host}{uri}', status: 308 }, path('/to-tls*')),
