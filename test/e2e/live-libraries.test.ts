@@ -93,4 +93,86 @@ describe('live pages with libraries that navigate on the client', () => {
       assert.deepEqual(errors, []);
     });
   }
+
+  for (const [name, file] of LIBRARIES) {
+    it(`follow a page that ${name} has replaced with itself, as after a form`, async (test) => {
+      const executable = chromiumPath(test);
+      if (executable === null) return;
+      const library = readFileSync(join(root, 'node_modules', file));
+      const items = ['one'];
+      let hasError = false;
+      const site = await startSite(
+        test,
+        (request, response) => {
+          const chunks: Buffer[] = [];
+          request.on('data', (chunk: Buffer) => chunks.push(chunk));
+          request.on('end', () => {
+            const item = new URLSearchParams(Buffer.concat(chunks).toString()).get('item');
+            hasError = item === '';
+            if (item !== null && item !== '') items.push(item);
+            if (request.method === 'POST' && !hasError) {
+              response.writeHead(303, { Location: '/a' }).end();
+            } else if (request.url === '/lib.js') {
+              response.setHeader('Content-Type', 'text/javascript').end(library);
+            } else {
+              // htmx shows no response with an error.
+              response
+                .writeHead(hasError && name === 'Turbo' ? 422 : 200, {
+                  'Content-Type': 'text/html',
+                })
+                .end(
+                  `<!doctype html><html><head><script src=/lib.js></script></head><body hx-boost=true>
+<ul id=list>${items.map((one) => `<li>${one}</li>`).join('')}</ul><i id=version>${items.length}</i>
+<form method=post action=/a>${hasError ? '<b>What?</b>' : ''}<input name=item><input name=note value="${hasError ? 'typed' : ''}"><button id=add>add</button></form>
+<button id=part hx-get=/a hx-select=#list hx-target=#list hx-swap=outerHTML>part</button></body></html>`,
+                );
+            }
+          });
+        },
+        { hubfile: HUBFILE },
+      );
+      const add = (item: string) =>
+        fetch(`${site.origin}/a`, {
+          method: 'POST',
+          redirect: 'manual',
+          body: new URLSearchParams({ item }),
+        });
+      const browser = await launchChromium(test, executable, null);
+      const page = await browser.newPage();
+      const list = () => page.locator('li').allTextContents();
+      const fetched = () => page.waitForResponse((one) => 'hub-live' in one.request().headers());
+      const shows = (version: number) => page.locator(`#version:text-is("${version}")`).waitFor();
+      const stream = page.waitForResponse((one) => one.url().includes('/hub?'));
+      await page.goto(`${site.origin}/a`);
+      await stream;
+
+      await page.fill('[name=item]', 'two');
+      const own = fetched();
+      await page.click('#add');
+      await own;
+      await shows(2);
+      await add('three');
+      await shows(3);
+      assert.deepEqual(await list(), ['one', 'two', 'three']);
+
+      if (name === 'htmx') {
+        await page.click('#part');
+        await page.waitForFunction("document.querySelector('.htmx-request') === null");
+        await add('four');
+        await shows(4);
+        assert.deepEqual(await list(), ['one', 'two', 'three', 'four']);
+      }
+      assert.equal(await page.locator('#hub-stale').count(), 0);
+
+      // The response to a form with a mistake is the only place that has what was typed.
+      await page.click('#add');
+      await page.getByText('What?').waitFor();
+      await add('last');
+      await fetched();
+      await add('very last');
+      await fetched();
+      assert.equal(await page.locator('[name=note]').inputValue(), 'typed');
+      assert.equal(await page.getByText('What?').count(), 1);
+    });
+  }
 });

@@ -334,6 +334,30 @@ line</pre><math><mi>x</mi></math><button><p>in a button</button><dl><dt>a<dd>b</
     assert.equal(await page.evaluate('window.isStale'), undefined);
   });
 
+  it('follows what a script has replaced with the same', async (test) => {
+    const its = await live(test, {
+      body: (version) => `<p id=text>count ${version}</p>
+<ul id=list>${version === 1 ? '<li>gone</li>' : ''}<li>kept</li>${version > 2 ? '<li>third</li>' : ''}</ul>
+${version === 1 ? '<p id=gone>gone</p>' : ''}`,
+    });
+    if (its === null) return;
+    const { page, change } = its;
+    await page.evaluate(`
+      for (const one of document.querySelectorAll('p,ul')) one.innerHTML = one.innerHTML;
+    `);
+    await change();
+    assert.equal(await page.locator('#text').textContent(), 'count 2');
+    assert.equal(await page.locator('#list').textContent(), 'kept');
+    assert.equal(await page.locator('#gone').count(), 0);
+    // The script shows the change before the server sends it.
+    await page.evaluate(
+      `document.querySelector('#list').innerHTML = '<li>kept</li><li>third</li>'`,
+    );
+    await change();
+    assert.equal(await page.locator('#list').textContent(), 'keptthird');
+    assert.equal(await page.locator('#hub-stale').count(), 0);
+  });
+
   it('fetches nothing when a server script with many pages has changed another page', async (test) => {
     const executable = chromiumPath(test);
     if (executable === null) return;

@@ -86,6 +86,7 @@ export function isBlank(node: Node): boolean {
   return isText || node.nodeType === Node.COMMENT_NODE;
 }
 
-function textOf(node: Node): string {
+/** The HTML of an element, or the text of another node. */
+export function textOf(node: Node): string {
   return node instanceof Element ? node.outerHTML : `${node.nodeName} ${node.textContent}`;
 }

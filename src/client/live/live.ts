@@ -1,5 +1,5 @@
 import { mayLeave } from './visitor-state.ts';
-import { patch, type Withheld } from './three-way-patch.ts';
+import { isReplaced, patch, takeReplaced, type Withheld } from './three-way-patch.ts';
 
 /*
  * The script that `discovery { live }` inserts into pages. It follows the page's URL and any other topics
@@ -206,6 +206,7 @@ function start(
   };
 
   const apply = async (text: string, fetched: Document): Promise<Withheld> => {
+    if (isReplaced(sent) && isHere() && takeReplaced(sent, fetched.body)) sent = fetched.body;
     const withheld = await morphPage(sent, fetched);
     const isAll = withheld.visitor + withheld.script === 0;
     pending = isAll ? null : text;

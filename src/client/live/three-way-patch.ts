@@ -4,7 +4,7 @@
  * state (a form is reset, a script removes its changes), the next patch applies them.
  */
 import { isOfFramework, showsChanges } from './framework-elements.ts';
-import { isBlank, matchChildren } from './child-matching.ts';
+import { isBlank, matchChildren, textOf } from './child-matching.ts';
 import {
   copyTemplate,
   isActive,
@@ -136,9 +136,11 @@ function replaceChildren(sent: Element, next: Element, shown: Element): void {
 }
 
 function patchChildren(sent: Element, next: Element, shown: Element, withheld: Withheld): void {
-  const [before, after] = [[...sent.childNodes], [...next.childNodes]];
-  const matches = matchChildren(before, after);
-  const isOwned = isScripts(before, shown);
+  const after = [...next.childNodes];
+  const matches = matchChildren([...sent.childNodes], after);
+  const taken = takeShown(sent, after, matches, shown);
+  const before = [...sent.childNodes];
+  const isOwned = isScripts([...before, ...taken], shown);
   for (const [two, one] of matches) patchNode(one, two, withheld);
   const matched = new Set(matches.values());
   const kept = before.filter((one) => !matched.has(one) && !remove(one, shown, withheld));
@@ -147,7 +149,10 @@ function patchChildren(sent: Element, next: Element, shown: Element, withheld: W
   let last: Node | null = null;
   for (const two of after) {
     const one = matches.get(two);
-    if (one !== undefined) {
+    if (taken.has(two)) {
+      sent.insertBefore(two, nextOf(last, sent, false));
+      last = two;
+    } else if (one !== undefined) {
       if (place.moves.has(one)) move(one, sent, shown, last);
       last = one;
     } else {
@@ -168,6 +173,39 @@ function patchChildren(sent: Element, next: Element, shown: Element, withheld: W
   }
 }
 
+/**
+ * A script may have replaced nodes with equal ones, or may already show what the server sends now, such as a
+ * part of the page that htmx has loaded. Takes these nodes for the server's. Returns those that are new.
+ */
+function takeShown(
+  sent: Element,
+  after: readonly Node[],
+  matches: Map<Node, Node>,
+  shown: Element,
+): ReadonlySet<Node> {
+  const added = new Map<string, Node[]>();
+  for (const node of shown.childNodes) {
+    if (isBlank(node) || sentFor.has(node)) continue;
+    added.set(textOf(node), [...(added.get(textOf(node)) ?? []), node]);
+  }
+  if (added.size === 0) return new Set();
+  const take = (one: Node): boolean => {
+    const node = added.get(textOf(one))?.shift();
+    if (node !== undefined) adopt(one, node);
+    return node !== undefined;
+  };
+  const isGone = (one: Node | undefined): boolean =>
+    one === undefined || shownFor.get(one)?.isConnected !== true;
+  [...sent.childNodes].filter(isGone).forEach(take);
+  const taken = after.filter((two) => isGone(matches.get(two)) && take(two));
+  for (const two of taken) {
+    const one = matches.get(two);
+    if (one !== undefined) sent.removeChild(one);
+    matches.delete(two);
+  }
+  return new Set(taken);
+}
+
 /** The names of the fields in a node. */
 function fieldsIn(node: Node): string {
   if (!isElement(node)) return '';
@@ -185,6 +223,26 @@ function isScripts(children: readonly Node[], shown: Element): boolean {
   const mine = children.filter((one) => !isBlank(one) && !isActive(one));
   if (mine.some((one) => shownFor.get(one)?.parentNode === shown)) return false;
   return mine.length > 0 || [...shown.childNodes].some((one) => !isBlank(one) && !sentFor.has(one));
+}
+
+/** Whether a library has replaced all that the server has sent for the page. */
+export function isReplaced(sent: Node): boolean {
+  const mine = [...sent.childNodes].filter((one) => !isBlank(one) && !isActive(one));
+  return (
+    shownFor.get(sent) !== document.body ||
+    (mine.length > 0 && mine.every((one) => shownFor.get(one)?.isConnected !== true))
+  );
+}
+
+/**
+ * A library may have replaced the page with the response to a form. Takes what it shows for the server's, as
+ * far as the server sends the same for the page. Returns false if the page lacks something that the server
+ * has changed since.
+ */
+export function takeReplaced(sent: Node, next: Element): boolean {
+  if (!isElement(sent) || !showsChanges(sent, next, document.body)) return false;
+  adopt(next, document.body);
+  return true;
 }
 
 /** Removes a node as the server did. Returns whether the last response is now without it. */
@@ -218,20 +276,15 @@ function nextOf(last: Node | null, parent: Element, ofPage: boolean): Node | nul
 function insert(next: Node, sent: Element, shown: Element, last: Node | null): void {
   const place = nextOf(last, shown, true);
   sent.insertBefore(next, nextOf(last, sent, false));
-  // A script may already show what the server sends now.
-  if (place !== null && !sentFor.has(place) && place.isEqualNode(next)) adopt(next, place);
-  else {
-    const copy = show(next);
-    if (copy !== null) shown.insertBefore(copy, place);
-  }
+  const copy = show(next);
+  if (copy !== null) shown.insertBefore(copy, place);
 }
 
 function adopt(sent: Node, shown: Node): void {
   pair(sent, shown);
-  sent.childNodes.forEach((child, index) => {
-    const other = shown.childNodes[index];
-    if (other !== undefined) adopt(child, other);
-  });
+  for (const [child, other] of matchChildren([...shown.childNodes], [...sent.childNodes])) {
+    adopt(child, other);
+  }
 }
 
 function move(one: Node, sent: Element, shown: Element, last: Node | null): void {
@@ -291,7 +344,9 @@ function longestIncreasing<T>(items: readonly T[], valueOf: (item: T) => number)
 
 /** Whether the page shows exactly what the server has sent, and the visitor has changed nothing there. */
 function isAsSent(sent: Node, shown: Node): boolean {
-  if (shownFor.get(sent) !== shown) return false;
+  if (shownFor.get(sent) !== shown) {
+    return !isElement(sent) && !sentFor.has(shown) && sent.isEqualNode(shown);
+  }
   if (!isElement(sent) || !isElement(shown)) {
     return shown.nodeName === 'NOSCRIPT' || sent.nodeValue === shown.nodeValue;
   }
