@@ -334,6 +334,26 @@ line</pre><math><mi>x</mi></math><button><p>in a button</button><dl><dt>a<dd>b</
     assert.equal(await page.evaluate('window.isStale'), undefined);
   });
 
+  it('leaves the rows of DataTables and the state of Alpine to them, and offers to reload the page', async (test) => {
+    const its = await live(test, {
+      body: (
+        version,
+      ) => `<table><tbody id=rows>${version > 1 ? '<tr><td>new</td></tr>' : ''}<tr><td>old</td></tr></tbody></table>
+<div id=state x-data="{ count: ${version} }"><p id=text>${version}</p></div>
+<script>
+for (const row of document.querySelectorAll('tr')) row._DT_RowIndex = 0;
+document.querySelector('#state')._x_dataStack = [{ count: 5 }];
+</script>`,
+    });
+    if (its === null) return;
+    const { page, change } = its;
+    await change();
+    await page.locator('#hub-stale').waitFor();
+    assert.equal(await page.locator('#rows').textContent(), 'old');
+    assert.equal(await page.locator('#state').getAttribute('x-data'), '{ count: 1 }');
+    assert.equal(await page.locator('#text').textContent(), '2');
+  });
+
   it('follows what a script has replaced with the same', async (test) => {
     const its = await live(test, {
       body: (version) => `<p id=text>count ${version}</p>

@@ -17,6 +17,8 @@ const MARKS =
 const SVELTE = '[';
 /** The property that Lit leaves at the node before which it renders. */
 const LIT = '_$litPart$';
+/** The property that DataTables leaves at each row. It draws the rows that it knows, and drops all others. */
+const ROW = '_DT_RowIndex';
 
 /** Whether a framework renders the element or its children. */
 export function isOfFramework(shown: Element): boolean {
@@ -26,8 +28,14 @@ export function isOfFramework(shown: Element): boolean {
       ('__svelte' in window && node.nodeType === Node.COMMENT_NODE && node.nodeValue === SVELTE) ||
       // Solid marks the elements that it has taken over from the server.
       ('_$HY' in window && isElement(node) && node.hasAttribute('data-hk')) ||
-      LIT in node,
+      LIT in node ||
+      ROW in node,
   );
+}
+
+/** Whether an attribute is the state of a component: if it changes, Alpine drops what the visitor has done. */
+export function isState(name: string, shown: Element): boolean {
+  return name === 'x-data' && '_x_dataStack' in shown;
 }
 
 /** Whether the page shows what the server has changed, wherever in the element, beside what scripts have added. */

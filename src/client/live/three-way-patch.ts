@@ -3,7 +3,7 @@
  * the server sent it. Withheld changes stay out of the stored old response. So when the page returns to that
  * state (a form is reset, a script removes its changes), the next patch applies them.
  */
-import { isOfFramework, showsChanges } from './framework-elements.ts';
+import { isOfFramework, isState, showsChanges } from './framework-elements.ts';
 import { isBlank, matchChildren, textOf } from './child-matching.ts';
 import {
   copyTemplate,
@@ -101,6 +101,10 @@ function patchAttributes(sent: Element, next: Element, shown: Element, withheld:
   for (const name of new Set([...sent.getAttributeNames(), ...next.getAttributeNames()])) {
     const [was, is, seen] = [sent, next, shown].map((one) => one.getAttribute(name));
     if (was === is) continue;
+    if (isState(name, shown)) {
+      withheld.script += 1;
+      continue;
+    }
     if (seen === was) setAttribute(shown, name, is);
     else if (name === 'class') {
       // Scripts use classes to show that something is open, selected or loaded, so each class is treated
