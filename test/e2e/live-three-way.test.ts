@@ -334,15 +334,16 @@ line</pre><math><mi>x</mi></math><button><p>in a button</button><dl><dt>a<dd>b</
     assert.equal(await page.evaluate('window.isStale'), undefined);
   });
 
-  it('leaves the rows of DataTables and the state of Alpine to them, and offers to reload the page', async (test) => {
+  it('leaves the rows of DataTables, the state of Alpine and the elements of Svelte 4 to them, and offers to reload the page', async (test) => {
     const its = await live(test, {
       body: (
         version,
       ) => `<table><tbody id=rows>${version > 1 ? '<tr><td>new</td></tr>' : ''}<tr><td>old</td></tr></tbody></table>
-<div id=state x-data="{ count: ${version} }"><p id=text>${version}</p></div>
+<div id=state x-data="{ count: ${version} }"><p id=text>${version}</p></div><div id=svelte><b>${version}</b></div>
 <script>
 for (const row of document.querySelectorAll('tr')) row._DT_RowIndex = 0;
 document.querySelector('#state')._x_dataStack = [{ count: 5 }];
+document.querySelector('#svelte').hydrate_init = true;
 </script>`,
     });
     if (its === null) return;
@@ -352,6 +353,24 @@ document.querySelector('#state')._x_dataStack = [{ count: 5 }];
     assert.equal(await page.locator('#rows').textContent(), 'old');
     assert.equal(await page.locator('#state').getAttribute('x-data'), '{ count: 1 }');
     assert.equal(await page.locator('#text').textContent(), '2');
+    assert.equal(await page.locator('#svelte').textContent(), '1');
+  });
+
+  it('is not reloaded when the server has removed it, while somebody types in a shadow tree', async (test) => {
+    const its = await live(test, { body: () => '<my-field></my-field>' });
+    if (its === null) return;
+    const { page } = its;
+    await page.evaluate(`
+      document.querySelector('my-field').attachShadow({ mode: 'open' }).innerHTML = '<input>';
+    `);
+    await page.fill('my-field input', 'my draft');
+    await page.evaluate('document.activeElement.blur()');
+    await page.route('**/', (route) =>
+      'hub-live' in route.request().headers() ? route.fulfill({ status: 404 }) : route.continue(),
+    );
+    await page.evaluate("void fetch('/', { method: 'POST' })");
+    await page.locator('#hub-stale').waitFor();
+    assert.equal(await page.locator('my-field input').inputValue(), 'my draft');
   });
 
   it('follows what a script has replaced with the same', async (test) => {

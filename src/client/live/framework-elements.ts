@@ -8,12 +8,12 @@ import { isElement } from './sent-document.ts';
 
 /**
  * Properties that frameworks leave at an element, or at the container of their elements: React, Vue, Preact,
- * Angular and Lit. Libraries that work with the elements of the server as they are, such as jQuery, Alpine,
+ * Svelte up to version 4, Angular and Lit. Libraries that work with the elements of the server as they are, such as jQuery, Alpine,
  * Stimulus and htmx, are missing on purpose.
  */
 const MARKS =
-  /^(?:__react(?:Fiber|Container|Props)\$|_reactRootContainer$|__vue(?:_app)?__$|_vnode$|__k$|__ngContext__$|_\$litPart\$$)/;
-/** The comment with which the HTML of Svelte begins. */
+  /^(?:__react(?:Fiber|Container|Props)\$|_reactRootContainer$|__vue(?:_app)?__$|_vnode$|__k$|hydrate_init$|__ngContext__$|_\$litPart\$$)/;
+/** The comment with which the HTML of Svelte begins since version 5. */
 const SVELTE = '[';
 /** The property that Lit leaves at the node before which it renders. */
 const LIT = '_$litPart$';

@@ -52,9 +52,10 @@ export function isBusy(element: Element): boolean {
 
 /** Whether the page can be left without losing data. */
 export function mayLeave(): boolean {
+  // The browser reports what is typed in a shadow tree at the element that has it.
   return (
-    ![...document.querySelectorAll(FIELDS)].some(
-      (field) => isBusy(field) || touched.has(formOf(field) ?? field),
+    ![...document.querySelectorAll('*')].some(
+      (one) => touched.has(one) || (one.matches(FIELDS) && isBusy(one)),
     ) && ![...document.querySelectorAll(EDITORS)].some((editor) => !sentFor.has(editor))
   );
 }
