@@ -119,7 +119,7 @@ async function bundle() {
   const debug = await esbuild.build({
     ...browser,
     entryPoints: [`src/${DEBUGGER_ENTRY}.ts`],
-    inject: ['src/debugger/buffer.ts'],
+    inject: ['scripts/browser-buffer.mjs'],
     minify: true,
     sourcemap: false,
     legalComments: 'none',

@@ -9,7 +9,7 @@ const IMPORT = /(?:from\s*|import\s*\(?\s*|new URL\(\s*|import\.meta\.resolve\(\
 /** What is built of more, or of another file, than its name says. */
 const BUILT_OF = {
   './dist/client.min.js': ['src/client/subscribe.ts'],
-  './dist/debugger/debugger.js': ['src/debugger/debugger.ts', 'src/debugger/buffer.ts'],
+  './dist/debugger/debugger.js': ['src/debugger/debugger.ts', 'scripts/browser-buffer.mjs'],
 };
 
 /** Paths from the root of the repository, of files named `*.test.ts`. */

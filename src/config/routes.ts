@@ -56,6 +56,16 @@ export interface HandlerData<Handler extends { readonly kind: string }> {
   nested?(handler: Handler): readonly RouteConfig[];
   /** Routes that replace a response that the handler has received. */
   answering?(handler: Handler): readonly RouteConfig[];
+  /**
+   * Whether it responds to every request that reaches it, so that no handler after it runs. Missing: it usually leaves
+   * requests to them.
+   *
+   * @param someAnswersAll asked about routes inside it
+   */
+  answersAll?(
+    handler: Handler,
+    someAnswersAll: (routes: readonly RouteConfig[]) => boolean,
+  ): boolean;
   /** Of the handlers of one kind side by side with one group, only the first that matches runs. */
   group?(handler: Handler): number | null;
   /** Parts with a `pattern` in RE2 syntax. The place in the file is known for each part. */
@@ -113,11 +123,28 @@ export interface ConfigRegistry {
 /** The data of the directive that a handler belongs to. */
 export function dataOf(
   { kind }: HandlerConfig,
-  { directives }: ConfigRegistry,
+  { directives }: Pick<ConfigRegistry, 'directives'>,
 ): HandlerData<HandlerConfig> {
   const data = directives[kind]?.data;
   if (data === undefined) throw new TypeError(`no directive is registered for "${kind}"`);
   return data;
+}
+
+/** Whether a handler responds to every request, so that no handler after it runs. */
+export function answersAll(
+  handler: HandlerConfig,
+  registry: Pick<ConfigRegistry, 'directives'>,
+): boolean {
+  const inside = (routes: readonly RouteConfig[]): boolean => someAnswersAll(routes, registry);
+  return dataOf(handler, registry).answersAll?.(handler, inside) ?? false;
+}
+
+/** Whether some route responds to every request. */
+export function someAnswersAll(
+  routes: readonly RouteConfig[],
+  registry: Pick<ConfigRegistry, 'directives'>,
+): boolean {
+  return routes.some(({ matcher, handler }) => matcher === null && answersAll(handler, registry));
 }
 
 /** A condition and all conditions inside it. */

@@ -8,7 +8,7 @@ export interface AbortConfig {
   readonly kind: 'abort';
 }
 
-const data: HandlerData<AbortConfig> = { shape: () => object({}) };
+const data: HandlerData<AbortConfig> = { answersAll: () => true, shape: () => object({}) };
 
 const syntax: DirectiveSyntax = {
   usage: 'abort [<matcher>]',

@@ -15,6 +15,8 @@ export interface CopyResponseConfig {
 }
 
 const data: HandlerData<CopyResponseConfig> = {
+  // Where there is a response to copy.
+  answersAll: () => true,
   shape: () => object({ status: nullable(count({ min: 200, max: 599 })) }, { status: null }),
 };
 

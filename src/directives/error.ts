@@ -15,6 +15,7 @@ export interface ErrorConfig {
 }
 
 const data: HandlerData<ErrorConfig> = {
+  answersAll: () => true,
   shape: () =>
     object(
       { status: count({ min: 400, max: 599 }), message: textShape('a text') },

@@ -1,5 +1,5 @@
 import { Writable } from 'node:stream';
-import type { HandlerData, RouteConfig } from '../config/routes.ts';
+import { type HandlerData, type RouteConfig, someAnswersAll } from '../config/routes.ts';
 import { ANY_RESPONSE, responseMatcherMembers } from '../config/shape-routes.ts';
 import { list, nullable, object, type Shape } from '../config/shape.ts';
 import { count as countShape } from '../config/shape-values.ts';
@@ -13,7 +13,6 @@ import { OF_THE_BODY, withPreset } from '../http/preset-fields.ts';
 import { compileResponseMatcher } from '../http/response-matcher.ts';
 import type { ReverseProxyConfig } from '../proxy/proxy-config.ts';
 import type { HandlerContext } from '../site/handler-context.ts';
-import { someAnswersAll } from './answering.ts';
 import type { HandlerDirective } from './directive.ts';
 
 type Handled = ReverseProxyConfig['handleResponse'][number];
@@ -69,12 +68,12 @@ const syntax: DirectiveSyntax = {
 };
 
 /** Only the first rule that matches the response applies. */
-function compile(config: InterceptConfig, { compileRoutes }: HandlerContext): Handler {
+function compile(config: InterceptConfig, { compileRoutes, registry }: HandlerContext): Handler {
   const rules = config.handleResponse.map((one) => ({
     matches: compileResponseMatcher(one),
     status: one.replaceStatus,
     routes: compileRoutes(one.routes),
-    alwaysAnswers: someAnswersAll(one.routes),
+    alwaysAnswers: someAnswersAll(one.routes, registry),
   }));
   const ruleFor = ({ status, headers }: ResponseHead) =>
     rules.find(({ matches }) => matches(status, headers));

@@ -23,6 +23,7 @@ export interface RedirConfig {
 }
 
 const data: HandlerData<RedirConfig> = {
+  answersAll: () => true,
   shape: () =>
     object(
       { to: headerValueShape, status: orWord('html', count({ min: 300, max: 399 })) },

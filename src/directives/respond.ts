@@ -19,6 +19,7 @@ export interface RespondConfig {
 }
 
 const data: HandlerData<RespondConfig> = {
+  answersAll: () => true,
   shape: () =>
     object(
       {

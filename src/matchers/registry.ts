@@ -5,8 +5,7 @@ import type { Matcher } from './matcher.ts';
 import * as data from './request/data.ts';
 import * as predicates from './request/predicate.ts';
 import * as syntax from './request/syntax.ts';
-import { varsRegexp } from './vars-regexp.ts';
-import { vars } from './vars.ts';
+import { vars, varsRegexp } from './vars.ts';
 
 /** All conditions, by their names in a Hubfile, which are their `kind` in the configuration. */
 export const matchers = {

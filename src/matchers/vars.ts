@@ -1,10 +1,11 @@
 import type { ConditionData } from '../config/routes.ts';
-import { list as listShape, object } from '../config/shape.ts';
+import { list as listShape, nullable, object } from '../config/shape.ts';
 import { name as nameShape, text } from '../config/shape-values.ts';
 import type { ConditionSyntax } from '../hubfile/scope.ts';
 import { list, name } from '../hubfile/values.ts';
+import type { Exchange } from '../http/exchange.ts';
 import { expandPlaceholders, variableKey } from '../site/placeholders.ts';
-import type { Predicate } from '../site/text-pattern.ts';
+import { capturing, type Predicate } from '../site/text-pattern.ts';
 import type { Matcher } from './matcher.ts';
 
 export interface VarsCondition {
@@ -15,7 +16,7 @@ export interface VarsCondition {
   readonly values: readonly string[];
 }
 
-const data: ConditionData<VarsCondition> = {
+const varsData: ConditionData<VarsCondition> = {
   shape: () =>
     object({
       variable: nameShape('a variable or a placeholder'),
@@ -23,7 +24,7 @@ const data: ConditionData<VarsCondition> = {
     }),
 };
 
-const syntax: ConditionSyntax<VarsCondition> = {
+const varsSyntax: ConditionSyntax<VarsCondition> = {
   usage: 'vars <name>|<placeholder> <value…>',
   summary: 'a variable (set by `vars`) or a placeholder that has one of these values',
   read(cursor) {
@@ -34,17 +35,83 @@ const syntax: ConditionSyntax<VarsCondition> = {
     a.variable === b.variable ? { ...a, values: [...a.values, ...b.values] } : null,
 };
 
-/** A variable that is not set is empty. */
-function compile({ variable, values }: VarsCondition): Predicate {
-  const key = variableKey(variable);
+function compileVars({ variable, values }: VarsCondition): Predicate {
+  const valueOf = readerOf(variable);
   return (exchange) => {
-    // Whatever set it may have looked at who asks.
-    exchange.dependsOn?.('client');
-    const value = variable.includes('{')
-      ? expandPlaceholders(variable, exchange)
-      : (exchange.variables.get(key) ?? '');
+    const value = valueOf(exchange);
     return values.some((wanted) => expandPlaceholders(wanted, exchange) === value);
   };
 }
 
-export const vars: Matcher<VarsCondition> = { data, syntax, compile };
+export const vars: Matcher<VarsCondition> = {
+  data: varsData,
+  syntax: varsSyntax,
+  compile: compileVars,
+};
+
+export interface VarsRegexpCondition {
+  readonly kind: 'vars_regexp';
+  /** Groups become `{re.NAME.1}`; null: `{re.1}`. */
+  readonly name: string | null;
+  /** The name of a variable, or a text with placeholders. */
+  readonly variable: string;
+  readonly pattern: string;
+}
+
+const regexpData: ConditionData<VarsRegexpCondition> = {
+  shape: () =>
+    object(
+      {
+        name: nullable(text('a name')),
+        variable: nameShape('a variable or a placeholder'),
+        pattern: text('a regular expression'),
+      },
+      { name: null },
+    ),
+};
+
+const regexpSyntax: ConditionSyntax<VarsRegexpCondition> = {
+  usage: 'vars_regexp [<name>] <name>|<placeholder> <regexp>',
+  summary: 'a variable or a placeholder that matches (RE2 syntax)',
+  read(cursor) {
+    const words = cursor.several('a variable or a placeholder, and a regular expression');
+    const [variable, pattern] = words.slice(-2);
+    if (words.length < 2 || words.length > 3 || variable === undefined || pattern === undefined) {
+      const message =
+        'vars_regexp takes a variable and a regular expression, with an optional name before them';
+      return cursor.fail(cursor.span, 'expected-argument', message);
+    }
+    const condition: VarsRegexpCondition = {
+      kind: 'vars_regexp',
+      name: words.length === 3 ? (words[0]?.text ?? null) : null,
+      variable: variable.text,
+      pattern: pattern.text,
+    };
+    cursor.origins.mark(condition, cursor.span, new Map([['pattern', pattern.span]]));
+    return [condition];
+  },
+};
+
+function compileRegexp({ name, variable, pattern }: VarsRegexpCondition): Predicate {
+  const capture = capturing(pattern, name, true);
+  const valueOf = readerOf(variable);
+  return (exchange) => capture(valueOf(exchange), exchange);
+}
+
+export const varsRegexp: Matcher<VarsRegexpCondition> = {
+  data: regexpData,
+  syntax: regexpSyntax,
+  compile: compileRegexp,
+};
+
+/** Reads a variable, which is empty if it is not set, or a text with placeholders. */
+function readerOf(variable: string): (exchange: Exchange) => string {
+  const key = variableKey(variable);
+  return (exchange) => {
+    // Whatever set it may have looked at who asks.
+    exchange.dependsOn?.('client');
+    return variable.includes('{')
+      ? expandPlaceholders(variable, exchange)
+      : (exchange.variables.get(key) ?? '');
+  };
+}

@@ -1,14 +1,15 @@
-import { answersAll, isAnswering, someAnswersAll } from '../directives/answering.ts';
 import { registry } from '../directives/registry.ts';
 import { resolve } from 'node:path';
 import type { Machine } from '../config/check.ts';
 import type { AccessLogConfig, HubConfig, LogOptions, SiteConfig } from '../config/config.ts';
 import {
+  answersAll,
   dataOf,
   everyCondition,
   everyRoute,
   type HandlerKinds,
   type RouteConfig,
+  someAnswersAll,
 } from '../config/routes.ts';
 import { type Report, warning, error, tryCheck } from '../config/problem.ts';
 import { matchersOf } from '../config/sites.ts';
@@ -39,9 +40,11 @@ export function checkRoutes(
 
 /** A route after one that responds to everything never runs. */
 function checkReach(routes: readonly RouteConfig[], report: Report): void {
-  const last = routes.findIndex(({ matcher, handler }) => matcher === null && answersAll(handler));
+  const last = routes.findIndex(
+    ({ matcher, handler }) => matcher === null && answersAll(handler, registry),
+  );
   const first = routes[last]?.handler.kind;
-  const behind = routes.slice(last + 1).find(({ handler }) => isAnswering(handler));
+  const behind = routes.slice(last + 1).find(({ handler }) => dataOf(handler, registry).answersAll);
   if (first !== undefined && behind !== undefined) {
     const { handler } = behind;
     const message = `this ${handler.kind} never runs: the ${first} before it answers every request`;
@@ -58,7 +61,7 @@ function checkReach(routes: readonly RouteConfig[], report: Report): void {
 /** A request that the service refuses goes on to the app if the routes for the response send nothing. */
 function checkRefusals(auth: HandlerKinds['forward_auth'], report: Report): void {
   const isOpen = auth.proxy.handleResponse.some(
-    ({ replaceStatus, routes }) => replaceStatus === null && !someAnswersAll(routes),
+    ({ replaceStatus, routes }) => replaceStatus === null && !someAnswersAll(routes, registry),
   );
   if (!isOpen) return;
   const message =

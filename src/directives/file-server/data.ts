@@ -56,6 +56,7 @@ export const defaultFileServer: FileServerConfig = {
 const { kind: _kind, ...defaults } = defaultFileServer;
 
 export const fileServer: HandlerData<FileServerConfig> = {
+  answersAll: ({ passThru }) => !passThru,
   shape: () =>
     object(
       {

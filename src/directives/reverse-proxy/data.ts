@@ -104,6 +104,10 @@ const fastcgi = object<FastcgiConfig>(
 export const reverseProxy: HandlerData<ReverseProxyConfig> = {
   shape: reverseProxyShape,
   answering: ({ handleResponse }) => handleResponse.flatMap(({ routes }) => routes),
+  answersAll: ({ handleResponse }, someAnswersAll) =>
+    handleResponse.every(
+      ({ replaceStatus, routes }) => replaceStatus !== null || someAnswersAll(routes),
+    ),
   patterns: ({ headerUp, headerDown, activeHealth: check }) => [
     ...headerUp,
     ...headerDown,
