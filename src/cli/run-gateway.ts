@@ -36,7 +36,7 @@ const PROGRESS_MS = 2_000;
 /** Sites that the log line at the start contains. */
 const MAX_SITES = 50;
 /** How long a start may take to finish after a request to stop, so that it ends in good order. */
-const START_PATIENCE_MS = 1_000;
+const START_TIMEOUT_MS = 1_000;
 
 /** Runs a gateway in the foreground until a signal, or the admin API, ends it. */
 export async function runGateway({
@@ -128,7 +128,7 @@ export async function runGateway({
 /** Whether the start has finished before a stop that does not wait for it. */
 async function isOver(start: Promise<void>, stopped: Promise<string>): Promise<boolean> {
   const overtaken = stopped.then(
-    () => new Promise<false>((resolve) => setTimeout(() => resolve(false), START_PATIENCE_MS)),
+    () => new Promise<false>((resolve) => setTimeout(() => resolve(false), START_TIMEOUT_MS)),
   );
   return Promise.race([start.then(() => true), overtaken]);
 }

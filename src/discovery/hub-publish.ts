@@ -84,15 +84,15 @@ function updateOf(
   given: string | undefined,
   base: string,
 ): AskedUpdate {
-  if (key !== null && key !== 'topic') throw misfit(`"topic" expected, not "${key}"`);
-  if (items.length === 0) throw misfit('a topic expected');
-  if (items.length > MAX_TOPICS) throw misfit(`more than ${MAX_TOPICS} topics in an update`);
+  if (key !== null && key !== 'topic') throw invalidField(`"topic" expected, not "${key}"`);
+  if (items.length === 0) throw invalidField('a topic expected');
+  if (items.length > MAX_TOPICS) throw invalidField(`more than ${MAX_TOPICS} topics in an update`);
   for (const name of parameters.keys()) {
-    if (!KNOWN.includes(name)) throw misfit(`known are ${KNOWN.join(', ')}, not "${name}"`);
+    if (!KNOWN.includes(name)) throw invalidField(`known are ${KNOWN.join(', ')}, not "${name}"`);
   }
   const own = text('data', parameters.get('data'));
   const header = given === undefined ? undefined : fieldUtf8(given);
-  if (given !== undefined && header === undefined) throw misfit(`${DATA_FIELD} is not UTF-8`);
+  if (given !== undefined && header === undefined) throw invalidField(`${DATA_FIELD} is not UTF-8`);
   return {
     topics: items.map((item) => absolute(text('topic', item) ?? '', base)),
     private: flag('private', parameters.get('private')),
@@ -112,16 +112,16 @@ function absolute(topic: string, base: string): string {
 
 function text(name: string, item: BareItem | undefined): string | undefined {
   if (item === undefined) return undefined;
-  if (typeof item.value !== 'string') throw misfit(`${name} is a string, as in ${name}="…"`);
+  if (typeof item.value !== 'string') throw invalidField(`${name} is a string, as in ${name}="…"`);
   return item.value;
 }
 
 function flag(name: string, item: BareItem | undefined): boolean {
   if (item === undefined) return false;
-  if (item.kind !== 'boolean') throw misfit(`${name} has no value`);
+  if (item.kind !== 'boolean') throw invalidField(`${name} has no value`);
   return item.value;
 }
 
-function misfit(message: string): FieldSyntaxError {
+function invalidField(message: string): FieldSyntaxError {
   return new FieldSyntaxError(0, message);
 }

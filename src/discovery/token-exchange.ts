@@ -30,8 +30,8 @@ const MAX_SUBJECT = 64 * 1024;
 /** Requests in progress at the same time. */
 const MAX_IN_FLIGHT = 100;
 /** Of these, the most for subject tokens that have not been exchanged before, and the most of one network. */
-const MAX_STRANGERS_IN_FLIGHT = 50;
-const MAX_OF_ONE_STRANGER = 10;
+const MAX_UNKNOWN_IN_FLIGHT = 50;
+const MAX_OF_ONE_NETWORK = 10;
 /** Requests that wait for their turn. Further pages are sent without a cookie. */
 const MAX_WAITING = 1_000;
 /** Exchanged subject tokens, as digests; the oldest is forgotten first. */
@@ -141,7 +141,7 @@ interface Question {
  * are grouped by network. Any client can send a cookie that is never valid, so its failures affect only its
  * own group.
  */
-class Askers {
+class ClientGroup {
   /** Requests that have failed because of the server since its last correct response. */
   readonly failing = new Set<string>();
   /** The end of the pause for this group, by the monotonic clock. */
@@ -154,17 +154,17 @@ class AuthorizationServer {
   readonly #purpose: TokenExchangePurpose;
   readonly #turns = new FairQueue({
     places: MAX_IN_FLIGHT,
-    placesOfStrangers: MAX_STRANGERS_IN_FLIGHT,
-    placesOfStranger: MAX_OF_ONE_STRANGER,
+    unknownPlaces: MAX_UNKNOWN_IN_FLIGHT,
+    placesPerUnknown: MAX_OF_ONE_NETWORK,
     maxWaiting: MAX_WAITING,
   });
   /** The end of the pause for each failed request. */
   readonly #pausedUntil = new Map<string, number>();
   readonly #knownSubjects = new Set<string>();
-  readonly #known = new Askers();
+  readonly #known = new ClientGroup();
   /** The time until which the server counts as unreachable. */
   #unreachableUntil = 0;
-  readonly #strangers = new Map<string, Askers>();
+  readonly #unknown = new Map<string, ClientGroup>();
 
   constructor(config: TokenExchangeConfig, purpose: TokenExchangePurpose) {
     this.#config = config;
@@ -175,9 +175,9 @@ class AuthorizationServer {
   async ask(question: Question): Promise<IssuedToken> {
     const { key, subject, network } = question;
     const isKnown = subject === null || this.#knownSubjects.has(subject);
-    const askers = isKnown ? this.#known : this.#strangersOf(network);
+    const group = isKnown ? this.#known : this.#groupOf(network);
     const now = this.#purpose.clock.monotonic();
-    const until = Math.max(this.#unreachableUntil, askers.pausedUntil);
+    const until = Math.max(this.#unreachableUntil, group.pausedUntil);
     if (now < until || now < (this.#pausedUntil.get(key) ?? 0)) {
       throw new HubgateError('exchange-paused', 'it failed less than 10 seconds ago');
     }
@@ -186,7 +186,7 @@ class AuthorizationServer {
     let giveBack: (() => void) | null = null;
     try {
       giveBack = await this.#turns.take(network, isKnown, timeout.signal);
-      const issued = await this.#post(question, askers, timeout.signal);
+      const issued = await this.#post(question, group, timeout.signal);
       if (subject !== null) this.#remember(subject);
       return issued;
     } catch (error) {
@@ -196,7 +196,7 @@ class AuthorizationServer {
       if (UNREACHABLE.has(codeOf(causeOf(error)) ?? '')) {
         this.#unreachableUntil = this.#purpose.clock.monotonic() + PAUSE_MS;
       }
-      this.#fail(key, askers);
+      this.#fail(key, group);
       const reason = timeout.signal.aborted
         ? `no answer within ${TIMEOUT_MS} ms`
         : `no usable answer: ${messageOf(causeOf(error))}`;
@@ -207,7 +207,11 @@ class AuthorizationServer {
     }
   }
 
-  async #post({ key, form }: Question, askers: Askers, signal: AbortSignal): Promise<IssuedToken> {
+  async #post(
+    { key, form }: Question,
+    group: ClientGroup,
+    signal: AbortSignal,
+  ): Promise<IssuedToken> {
     const { endpoint, clientId, clientSecret } = this.#config;
     const askedMs = this.#purpose.clock.now();
     const response = await this.#purpose.fetch(endpoint, {
@@ -223,10 +227,10 @@ class AuthorizationServer {
     });
     const text = (await readBounded(response, MAX_ANSWER_BYTES)).toString('utf8');
     if (response.status >= 500) {
-      this.#fail(key, askers);
+      this.#fail(key, group);
       throw refused(`it answered ${response.status}`);
     }
-    askers.failing.clear();
+    group.failing.clear();
     const answer = parseJsonObject(text);
     if (!response.ok) {
       this.#pause(key);
@@ -249,18 +253,18 @@ class AuthorizationServer {
   }
 
   /** The same request is not repeated for a while; after several failures in a row, no request is sent. */
-  #fail(key: string, askers: Askers): void {
+  #fail(key: string, group: ClientGroup): void {
     this.#pause(key);
-    askers.failing.add(key);
-    if (askers.failing.size < FAILURES_OF_SERVER) return;
-    askers.failing.clear();
-    askers.pausedUntil = this.#purpose.clock.monotonic() + PAUSE_MS;
+    group.failing.add(key);
+    if (group.failing.size < FAILURES_OF_SERVER) return;
+    group.failing.clear();
+    group.pausedUntil = this.#purpose.clock.monotonic() + PAUSE_MS;
   }
 
-  #strangersOf(network: string): Askers {
-    const askers = this.#strangers.get(network) ?? new Askers();
-    setNewest(this.#strangers, network, askers, MAX_NETWORKS);
-    return askers;
+  #groupOf(network: string): ClientGroup {
+    const group = this.#unknown.get(network) ?? new ClientGroup();
+    setNewest(this.#unknown, network, group, MAX_NETWORKS);
+    return group;
   }
 
   #remember(subject: string): void {

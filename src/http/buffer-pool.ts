@@ -33,9 +33,9 @@ class BufferPool {
   }
 
   /** Copies a part of the memory into which a connection has read. */
-  copy(landing: Buffer, start: number, end: number): Buffer {
+  copy(readBuffer: Buffer, start: number, end: number): Buffer {
     const copy = this.#take(end - start);
-    landing.copy(copy, 0, start, end);
+    readBuffer.copy(copy, 0, start, end);
     return copy;
   }
 

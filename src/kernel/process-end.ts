@@ -7,7 +7,7 @@
  */
 
 /** How long the end of the process waits for such work, in milliseconds. */
-const PATIENCE_MS = 2_000;
+const END_TIMEOUT_MS = 2_000;
 
 let underway = 0;
 let isWatching = false;
@@ -51,7 +51,7 @@ export async function endProcess(code: number): Promise<never> {
 export async function finishUncut(): Promise<void> {
   isEnding = true;
   if (underway === 0) return;
-  const cancel = setTimeout(killThisProcess, PATIENCE_MS);
+  const cancel = setTimeout(killThisProcess, END_TIMEOUT_MS);
   await new Promise<void>((resolve) => waiting.push(resolve));
   clearTimeout(cancel);
 }

@@ -73,10 +73,10 @@ export interface FairQueueOptions {
   /** Callers that are served at the same time. */
   readonly places: number;
   /** Of these, how many may be clients that have not been served successfully before. */
-  readonly placesOfStrangers: number;
+  readonly unknownPlaces: number;
   /** Of these, how many may belong to one such client. */
-  readonly placesOfStranger: number;
-  /** Callers that may wait, counted separately for known clients and for strangers. */
+  readonly placesPerUnknown: number;
+  /** Callers that may wait, counted separately for known and for unknown clients. */
   readonly maxWaiting: number;
 }
 
@@ -143,15 +143,15 @@ class Line {
 /**
  * Hands out a limited number of places in fair turns: one to each client, then the next to each. Clients that
  * have been served successfully before have a queue of their own and get every other turn, so any number of
- * strangers cannot keep them waiting.
+ * unknown clients cannot keep them waiting.
  */
 export class FairQueue {
   readonly #options: FairQueueOptions;
   readonly #known = new Line();
-  readonly #strangers = new Line();
-  readonly #strangersServed = new Map<string, number>();
+  readonly #unknown = new Line();
+  readonly #unknownServed = new Map<string, number>();
   #served = 0;
-  #servedStrangers = 0;
+  #servedUnknown = 0;
   #isTurnOfKnown = true;
 
   constructor(options: FairQueueOptions) {
@@ -164,7 +164,7 @@ export class FairQueue {
    * @throws HubgateError `queue-full`; the reason of the signal when it is aborted
    */
   take(client: string, isKnown: boolean, signal?: AbortSignal): Promise<() => void> {
-    const line = isKnown ? this.#known : this.#strangers;
+    const line = isKnown ? this.#known : this.#unknown;
     if (line.size >= this.#options.maxWaiting && !line.makeRoom(client)) {
       return Promise.reject(full());
     }
@@ -196,10 +196,10 @@ export class FairQueue {
       isOver = true;
       this.#served -= 1;
       if (!isKnown) {
-        this.#servedStrangers -= 1;
-        const left = (this.#strangersServed.get(client) ?? 1) - 1;
-        if (left === 0) this.#strangersServed.delete(client);
-        else this.#strangersServed.set(client, left);
+        this.#servedUnknown -= 1;
+        const left = (this.#unknownServed.get(client) ?? 1) - 1;
+        if (left === 0) this.#unknownServed.delete(client);
+        else this.#unknownServed.set(client, left);
       }
       this.#serve();
     };
@@ -207,8 +207,8 @@ export class FairQueue {
 
   #serve(): void {
     while (this.#served < this.#options.places) {
-      const first = this.#isTurnOfKnown ? this.#takeKnown() : this.#takeStranger();
-      const next = first ?? (this.#isTurnOfKnown ? this.#takeStranger() : this.#takeKnown());
+      const first = this.#isTurnOfKnown ? this.#takeKnown() : this.#takeUnknown();
+      const next = first ?? (this.#isTurnOfKnown ? this.#takeUnknown() : this.#takeKnown());
       if (next === undefined) return;
       this.#isTurnOfKnown = !this.#isTurnOfKnown;
       this.#served += 1;
@@ -220,13 +220,13 @@ export class FairQueue {
     return this.#known.take(() => true)?.one;
   }
 
-  #takeStranger(): Waiting | undefined {
-    const { placesOfStrangers, placesOfStranger } = this.#options;
-    if (this.#servedStrangers >= placesOfStrangers) return undefined;
-    const served = this.#strangersServed;
-    const next = this.#strangers.take((client) => (served.get(client) ?? 0) < placesOfStranger);
+  #takeUnknown(): Waiting | undefined {
+    const { unknownPlaces, placesPerUnknown } = this.#options;
+    if (this.#servedUnknown >= unknownPlaces) return undefined;
+    const served = this.#unknownServed;
+    const next = this.#unknown.take((client) => (served.get(client) ?? 0) < placesPerUnknown);
     if (next === undefined) return undefined;
-    this.#servedStrangers += 1;
+    this.#servedUnknown += 1;
     served.set(next.client, (served.get(next.client) ?? 0) + 1);
     return next.one;
   }

@@ -101,7 +101,7 @@ export class Http1Connection {
     const { address, settings } = target;
     const { hostname: host, port, socketPath } = address;
     const place = socketPath === null ? { host, port } : { path: socketPath };
-    const reading = upstreamReads.into((bytes, landing) => this.#read(bytes, landing));
+    const reading = upstreamReads.into((bytes, readBuffer) => this.#read(bytes, readBuffer));
     const ready = (): void => this.#receiver?.onReady(this);
     if (secureContext === null) {
       const socket = connectPlain({ ...place, ...reading, noDelay: true }, ready);
@@ -196,8 +196,8 @@ export class Http1Connection {
     receiver?.onFailure(error);
   }
 
-  /** @param landing memory that is overwritten by the next read of any connection */
-  #read(bytes: number, landing: Buffer): void {
+  /** @param readBuffer memory that is overwritten by the next read of any connection */
+  #read(bytes: number, readBuffer: Buffer): void {
     const receiver = this.#receiver;
     if (receiver === null) {
       // RFC 9112 §9.2: nobody has asked for it, and it must not answer the next request.
@@ -210,24 +210,24 @@ export class Http1Connection {
       return;
     }
     try {
-      if (this.#part === 'head') this.#readHeads(receiver, landing, bytes);
-      else this.#pass(receiver, upstreamReads.take(landing, 0, bytes));
+      if (this.#part === 'head') this.#readHeads(receiver, readBuffer, bytes);
+      else this.#pass(receiver, upstreamReads.take(readBuffer, 0, bytes));
     } catch (error) {
       this.fail(error instanceof Error ? error : broken(String(error)));
     }
   }
 
-  #readHeads(receiver: Http1Receiver, landing: Buffer, bytes: number): void {
+  #readHeads(receiver: Http1Receiver, readBuffer: Buffer, bytes: number): void {
     const before = this.#text.length;
     let known = Math.min(bytes, USUAL_HEAD_BYTES);
-    let text = this.#text + landing.toString('latin1', 0, known);
+    let text = this.#text + readBuffer.toString('latin1', 0, known);
     let start = 0;
     for (;;) {
       const end = text.indexOf(HEAD_END, Math.max(start, before - HEAD_END.length + 1));
       if (end === -1) {
         if (known === bytes) break;
         known = Math.min(bytes, 4 * known);
-        text = this.#text + landing.toString('latin1', 0, known);
+        text = this.#text + readBuffer.toString('latin1', 0, known);
         continue;
       }
       if (end - start > MAX_HEAD_BYTES) throw tooLarge(`The head exceeds ${MAX_HEAD_BYTES} bytes`);
@@ -235,7 +235,7 @@ export class Http1Connection {
       start = end + HEAD_END.length;
       if (head.status >= 200) {
         this.#text = '';
-        this.#receive(receiver, head, landing, start - before, bytes);
+        this.#receive(receiver, head, readBuffer, start - before, bytes);
         return;
       }
       this.#inform(receiver, head);
@@ -258,7 +258,7 @@ export class Http1Connection {
   #receive(
     receiver: Http1Receiver,
     head: ReceivedHead,
-    landing: Buffer,
+    readBuffer: Buffer,
     start: number,
     bytes: number,
   ): void {
@@ -268,7 +268,7 @@ export class Http1Connection {
     const isShort = framing === 'length' && length < LEAST_POOLED_BYTES && length <= bytes - start;
     if (framing === 'none' || isShort) {
       const end = start + length;
-      const body = length === 0 ? null : upstreamReads.take(landing, start, end);
+      const body = length === 0 ? null : upstreamReads.take(readBuffer, start, end);
       this.#complete(receiver, end === bytes);
       receiver.onWhole(head, body, NO_FIELDS);
       return;
@@ -276,7 +276,7 @@ export class Http1Connection {
     this.#part = framing;
     this.#left = length;
     // The memory is overwritten by whatever the receiver causes to be read.
-    const rest = start < bytes ? upstreamReads.take(landing, start, bytes) : null;
+    const rest = start < bytes ? upstreamReads.take(readBuffer, start, bytes) : null;
     if (framing === 'chunks') {
       this.#chunks = new ChunkedReader(MAX_HEAD_BYTES);
       if (rest !== null && rest.length < LEAST_POOLED_BYTES) {

@@ -34,8 +34,8 @@ interface UpstreamSocketOptions {
  * buffer of the pool.
  */
 class UpstreamReads {
-  readonly #landing = Buffer.allocUnsafeSlow(READ_BYTES);
-  readonly #narrowLanding = this.#landing.subarray(0, NARROW_READ_BYTES);
+  readonly #readBuffer = Buffer.allocUnsafeSlow(READ_BYTES);
+  readonly #smallReadBuffer = this.#readBuffer.subarray(0, NARROW_READ_BYTES);
   #waiting = 0;
   #bodies = 0;
   /** Whether the connection that asks for a buffer has just read. */
@@ -65,17 +65,19 @@ class UpstreamReads {
   }
 
   /** Options of `net.connect` for sockets whose data is copied here, and then read as of any stream. */
-  readonly socketOptions = this.#optionsFor(readBy((bytes) => this.take(this.#landing, 0, bytes)));
+  readonly socketOptions = this.#optionsFor(
+    readBy((bytes) => this.take(this.#readBuffer, 0, bytes)),
+  );
 
   /**
    * Options of `net.connect` for a socket whose data a function reads out of the shared memory.
    *
    * @param read gets the number of bytes, and the memory, which the next read of any connection overwrites
    */
-  into(read: (bytes: number, landing: Buffer) => void): UpstreamSocketOptions {
+  into(read: (bytes: number, readBuffer: Buffer) => void): UpstreamSocketOptions {
     return this.#optionsFor((bytes) => {
       this.#hasRead = true;
-      read(bytes, this.#landing);
+      read(bytes, this.#readBuffer);
       return true;
     });
   }
@@ -84,7 +86,7 @@ class UpstreamReads {
     return {
       onread: {
         // Called when a connection begins, and after each read.
-        buffer: () => this.#nextLanding(),
+        buffer: () => this.#nextReadBuffer(),
         callback,
       },
       // Otherwise it would be the same for both.
@@ -95,19 +97,19 @@ class UpstreamReads {
   }
 
   /** Copies a part of what was read. */
-  take(landing: Buffer, start: number, end: number): Buffer {
+  take(readBuffer: Buffer, start: number, end: number): Buffer {
     this.#hasRead = true;
-    return bufferPool.copy(landing, start, end);
+    return bufferPool.copy(readBuffer, start, end);
   }
 
   /**
    * The first read of a connection is narrow, because connections that begin at the same time do not know of
    * each other yet.
    */
-  #nextLanding(): Buffer {
+  #nextReadBuffer(): Buffer {
     const isFirst = !this.#hasRead;
     this.#hasRead = false;
-    return isFirst || this.isNarrow ? this.#narrowLanding : this.#landing;
+    return isFirst || this.isNarrow ? this.#smallReadBuffer : this.#readBuffer;
   }
 }
 

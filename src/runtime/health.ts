@@ -6,7 +6,7 @@ import type { Family } from '../kernel/measures.ts';
 import type { LoadCounts } from './metrics.ts';
 
 /** How long a history may take to prove that it works before it counts as unreachable. */
-export const CHECK_PATIENCE_MS = 2_000;
+export const CHECK_TIMEOUT_MS = 2_000;
 
 /** The questions of an orchestrator: can the process receive requests, and is it worth keeping it running? */
 export type HealthQuestion = 'ready' | 'live';
@@ -34,7 +34,7 @@ export async function healthFault(
     if (late) return 'the event loop is late';
   } else if (draining) return null;
   try {
-    await Promise.all(hubs.map((hub) => within(CHECK_PATIENCE_MS, hub.check(), clock)));
+    await Promise.all(hubs.map((hub) => within(CHECK_TIMEOUT_MS, hub.check(), clock)));
     return null;
   } catch (error) {
     // The log of the transport contains the cause.
@@ -44,11 +44,11 @@ export async function healthFault(
   }
 }
 
-async function within(patienceMs: number, check: Promise<void>, clock: Clock): Promise<void> {
+async function within(timeoutMs: number, check: Promise<void>, clock: Clock): Promise<void> {
   let cancel = (): void => {};
   const late = new Promise<never>((_, reject) => {
-    const message = `The history did not answer within ${patienceMs} ms`;
-    cancel = clock.after(patienceMs, () => reject(new HubgateError('transport-failed', message)));
+    const message = `The history did not answer within ${timeoutMs} ms`;
+    cancel = clock.after(timeoutMs, () => reject(new HubgateError('transport-failed', message)));
   });
   try {
     await Promise.race([check, late]);

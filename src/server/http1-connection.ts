@@ -94,7 +94,7 @@ export class Http1Connection implements ExchangeCarrier {
     socket[CONNECTION] = this;
     onNoRequest(socket, () => this.#refuseInTurn(408));
     // What was read before arrives as `data`.
-    readInto(socket, { buffer: LANDING, callback: onRead });
+    readInto(socket, { buffer: READ_BUFFER, callback: onRead });
     socket.on('data', onData).on('close', onClose);
     // Not as the argument of `setTimeout`, which would call it only once.
     socket.on('timeout', onTimeout).setTimeout(settings.idleMs);
@@ -247,7 +247,7 @@ export class Http1Connection implements ExchangeCarrier {
     // What is held, and a connection that may change its protocol, stay paused.
     if (this.#isHeld || socket[CONNECTION] !== this) return;
     if (body !== null && !body.isWanted) socket.pause();
-    // Also after the last request, so that the departure of the client is noticed.
+    // Also after the last request, so that the disconnect of the client is noticed.
     else if (socket.isPaused()) socket.resume();
   }
 
@@ -462,7 +462,7 @@ export class Http1Connection implements ExchangeCarrier {
 }
 
 /** All connections read into the same memory, because Node would allocate 64 KiB for each read. */
-const LANDING = Buffer.allocUnsafeSlow(64 * 1024);
+const READ_BUFFER = Buffer.allocUnsafeSlow(64 * 1024);
 
 /** Shared functions find the connection of a socket here, so it needs no functions of its own. */
 const CONNECTION = Symbol('connection of this socket');
@@ -474,7 +474,7 @@ interface Carrier {
 function onRead(this: unknown, bytes: number): boolean {
   const socket = this as Socket & Carrier;
   const connection = socket[CONNECTION];
-  const chunk = LANDING.subarray(0, bytes);
+  const chunk = READ_BUFFER.subarray(0, bytes);
   // After an upgrade, the connection is an ordinary stream.
   if (connection === undefined) return socket.push(Buffer.from(chunk));
   connection.received(chunk);

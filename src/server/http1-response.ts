@@ -84,7 +84,7 @@ export class Http1Response extends Writable {
     this.#ending = framing === 'chunks' ? LAST_CHUNK : null;
     this.#onDone = onDone;
     this.#onBroken = onBroken;
-    // The departure of the client reports a failed write already. Without a listener, the error would end the
+    // The disconnect of the client reports a failed write already. Without a listener, the error would end the
     // process.
     this.on('error', ignore);
     this.cork();

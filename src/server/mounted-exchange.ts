@@ -83,7 +83,7 @@ class MountedHttp1Adapter implements ProtocolAdapter {
     this.hasBody =
       headers.has('transfer-encoding') || Number(headers.get('content-length') ?? 0) > 0;
     dropNominated(headers);
-    // The departure of the client already reports a failed write. Without a listener, the error would end the
+    // The disconnect of the client already reports a failed write. Without a listener, the error would end the
     // process.
     response.on('error', ignore);
     // Its turn has not come yet.

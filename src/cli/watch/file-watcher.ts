@@ -39,7 +39,7 @@ export interface WatchOptions {
 /** Writes that follow each other within this time count as one save. */
 const QUIET_MS = 100;
 /** A file that keeps changing is read after this time nevertheless. */
-const PATIENCE_MS = 1_000;
+const MAX_DELAY_MS = 1_000;
 /** All paths are checked in this time, or one path per {@link PACE_MS}, whichever takes longer. */
 const POLL_MS = 2_000;
 const PACE_MS = 5;
@@ -190,8 +190,8 @@ export class FileWatcher {
     const now = clock.monotonic();
     this.#firstHintMs ??= now;
     this.#cancelQuiet();
-    const patience = this.#firstHintMs + PATIENCE_MS - now;
-    this.#cancelQuiet = clock.after(Math.max(0, Math.min(QUIET_MS, patience)), () => {
+    const leftMs = this.#firstHintMs + MAX_DELAY_MS - now;
+    this.#cancelQuiet = clock.after(Math.max(0, Math.min(QUIET_MS, leftMs)), () => {
       this.#firstHintMs = null;
       const due = [...this.#hinted];
       this.#hinted.clear();

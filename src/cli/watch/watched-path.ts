@@ -126,7 +126,7 @@ const WIDTH = 2;
 /** Devices that may be unresponsive at the same time; each occupies a thread. */
 const MAX_UNRESPONSIVE = 2;
 /** A drive that does not respond in this time is left alone until it does. */
-const PATIENCE_MS = 2_000;
+const RESPONSE_TIMEOUT_MS = 2_000;
 
 export interface DevicesOptions {
   readonly clock: Clock;
@@ -184,7 +184,7 @@ export class Devices {
   #answers(device: string, path: WatchedPath): Promise<boolean> {
     const { clock, ask, onUnresponsive, onAnswer } = this.#options;
     return new Promise((resolve) => {
-      const cancel = clock.after(PATIENCE_MS, () => {
+      const cancel = clock.after(RESPONSE_TIMEOUT_MS, () => {
         this.#unresponsive.set(device, path.path);
         onUnresponsive(path.path);
         resolve(false);

@@ -44,8 +44,8 @@ export class PasswordChecks {
     this.#ask = ask;
     this.#queue = new FairQueue({
       places,
-      placesOfStrangers: places,
-      placesOfStranger: places,
+      unknownPlaces: places,
+      placesPerUnknown: places,
       maxWaiting: MAX_WAITING,
     });
   }

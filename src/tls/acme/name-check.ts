@@ -92,7 +92,7 @@ async function ask(
   const token = randomBytes(24).toString('base64url');
   const keyAuthorization = `${token}.${randomBytes(24).toString('base64url')}`;
   const withdraw = await challenges.publish({ type, name, token, keyAuthorization });
-  const patience = AbortSignal.any([signal, AbortSignal.timeout(ANSWER_MS)]);
+  const deadline = AbortSignal.any([signal, AbortSignal.timeout(ANSWER_MS)]);
   try {
     if (type === 'http-01') {
       const path = `/.well-known/acme-challenge/${token}`;
@@ -100,11 +100,11 @@ async function ask(
         { host: address, port: httpPort, path },
         name,
         keyAuthorization,
-        patience,
+        deadline,
       );
     }
     const own = await challenges.certificate(challengeName(name));
-    return await askTls(address, httpsPort, name, own?.chain ?? '', patience);
+    return await askTls(address, httpsPort, name, own?.chain ?? '', deadline);
   } finally {
     await withdraw();
   }

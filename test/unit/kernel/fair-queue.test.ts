@@ -27,7 +27,7 @@ function serving(queue: FairQueue) {
   return { order, refused, places, come, serveAll };
 }
 
-const ONE = { places: 1, placesOfStrangers: 1, placesOfStranger: 1, maxWaiting: 100 };
+const ONE = { places: 1, unknownPlaces: 1, placesPerUnknown: 1, maxWaiting: 100 };
 
 describe('a fair queue', () => {
   it('gives each client a turn before any has its second', async () => {
@@ -41,9 +41,9 @@ describe('a fair queue', () => {
     assert.ok(order.indexOf('one') <= 3, order.join());
   });
 
-  it('gives every other turn to known clients, however many strangers wait', async () => {
+  it('gives every other turn to known clients, however many unknown ones wait', async () => {
     const { order, come, serveAll } = serving(new FairQueue(ONE));
-    for (let i = 0; i < 60; i += 1) come(`stranger ${i}`);
+    for (let i = 0; i < 60; i += 1) come(`unknown ${i}`);
     for (let i = 0; i < 5; i += 1) come('known', true);
     await serveAll();
     const known = order.flatMap((client, at) => (client === 'known' ? [at] : []));
@@ -61,8 +61,8 @@ describe('a fair queue', () => {
     assert.equal(order.length + refused.length, 13);
   });
 
-  it('limits the places of strangers, in total and for each of them', async () => {
-    const options = { places: 10, placesOfStrangers: 6, placesOfStranger: 2, maxWaiting: 100 };
+  it('limits the places of unknown clients, in total and for each of them', async () => {
+    const options = { places: 10, unknownPlaces: 6, placesPerUnknown: 2, maxWaiting: 100 };
     const { order, come } = serving(new FairQueue(options));
     for (const client of ['a', 'a', 'a', 'a', 'b', 'c', 'd', 'e', 'f']) come(client);
     await settled();

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { HubgateError } from '../../../src/kernel/error.ts';
 import { LATE_FOR_MS, LoopWatch, MAX_DELAY_MS } from '../../../src/runtime/metrics.ts';
-import { CHECK_PATIENCE_MS, healthFault, type HealthState } from '../../../src/runtime/health.ts';
+import { CHECK_TIMEOUT_MS, healthFault, type HealthState } from '../../../src/runtime/health.ts';
 import type { RunningHub } from '../../../src/runtime/hub-families.ts';
 import { TestClock } from '../../support/test-clock.ts';
 
@@ -54,7 +54,7 @@ describe('readiness', () => {
     const clock = new TestClock();
     const silent = hub(() => new Promise(() => {}));
     const fault = healthFault('ready', { ...WELL, hubs: [silent] }, clock);
-    clock.advance(CHECK_PATIENCE_MS);
+    clock.advance(CHECK_TIMEOUT_MS);
     assert.equal(await fault, 'transport health check failed');
   });
 });

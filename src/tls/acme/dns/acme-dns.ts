@@ -13,11 +13,11 @@ const UPDATE_MS = 10_000;
 export function acmeDnsProvider(config: AcmeDnsConfig): DnsProvider {
   return {
     async present({ value }, signal) {
-      const patience = AbortSignal.any([signal, AbortSignal.timeout(UPDATE_MS)]);
-      const status = await send(config, value, patience).catch((cause: unknown) => {
+      const deadline = AbortSignal.any([signal, AbortSignal.timeout(UPDATE_MS)]);
+      const status = await send(config, value, deadline).catch((cause: unknown) => {
         signal.throwIfAborted();
         const { cause: inner = cause } = cause instanceof Error ? cause : {};
-        const why = patience.aborted ? 'no answer in time' : (codeOf(inner) ?? messageOf(inner));
+        const why = deadline.aborted ? 'no answer in time' : (codeOf(inner) ?? messageOf(inner));
         throw failed(`cannot be reached: ${why}`, cause);
       });
       if (status === 200) return;

@@ -19,16 +19,16 @@ export function execProvider(config: ExecConfig): DnsProvider {
     record: ChallengeRecord,
     signal: AbortSignal,
   ): Promise<void> => {
-    const patience = AbortSignal.any([signal, AbortSignal.timeout(config.timeoutMs)]);
+    const deadline = AbortSignal.any([signal, AbortSignal.timeout(config.timeoutMs)]);
     const { code, output } = await runProgram(
       config,
       environment(action, record, config),
-      patience,
+      deadline,
     );
     if (code === 0) return;
     signal.throwIfAborted();
     const ended = typeof code === 'number' ? `ended with ${code}` : code;
-    const why = patience.aborted ? `did not end within ${config.timeoutMs} ms` : ended;
+    const why = deadline.aborted ? `did not end within ${config.timeoutMs} ms` : ended;
     const said = withoutSecrets(output, config).trim();
     const message = `${config.program} ${action}: it ${why}${said === '' ? '' : `, and said ${said}`}`;
     throw new AcmeError('acme-dns-failed', message);

@@ -96,15 +96,15 @@ async function exchange(
     algorithm: config.algorithm,
     secret: Buffer.from(config.key.reveal(), 'base64'),
   };
-  const patience = AbortSignal.any([signal, AbortSignal.timeout(EXCHANGE_MS)]);
+  const deadline = AbortSignal.any([signal, AbortSignal.timeout(EXCHANGE_MS)]);
   try {
     const message = encodeRequest({ ...request, id: randomInt(0x10000) });
     const signed = signRequest(message, key, Date.now());
-    const answer = await sendOverTcp(server, signed.message, patience);
+    const answer = await sendOverTcp(server, signed.message, deadline);
     return openResponse(answer, signed, key, Date.now());
   } catch (cause) {
     signal.throwIfAborted();
-    const why = patience.aborted ? 'it does not answer in time' : messageOf(cause);
+    const why = deadline.aborted ? 'it does not answer in time' : messageOf(cause);
     throw failed(config, `cannot be asked: ${why}`, cause);
   }
 }

@@ -86,15 +86,15 @@ export class DnsApi {
 
   async #fetch(url: URL, init: RequestInit): Promise<ApiResponse> {
     const { signal } = this.#options;
-    const patience = AbortSignal.any([signal, AbortSignal.timeout(REQUEST_MS)]);
+    const deadline = AbortSignal.any([signal, AbortSignal.timeout(REQUEST_MS)]);
     try {
-      const response = await fetch(url, { ...init, redirect: 'error', signal: patience });
+      const response = await fetch(url, { ...init, redirect: 'error', signal: deadline });
       const text = (await readBounded(response, MAX_RESPONSE)).toString('utf8');
       return { status: response.status, text, json: parseJson(text) };
     } catch (cause) {
       signal.throwIfAborted();
       const { cause: inner = cause } = cause instanceof Error ? cause : {};
-      const why = patience.aborted ? 'no answer in time' : (codeOf(inner) ?? messageOf(inner));
+      const why = deadline.aborted ? 'no answer in time' : (codeOf(inner) ?? messageOf(inner));
       throw this.error(`cannot be used: ${why}`, cause);
     }
   }
