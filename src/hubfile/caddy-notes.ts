@@ -105,6 +105,10 @@ export const caddyNotes: Readonly<Record<string, Readonly<Record<string, Note>>>
     ),
     vars_regexp: page('RE2 syntax, as there'),
   },
+  forward_auth: {
+    copy_headers: page('the same; several fields of the service stay several, which Caddy joins'),
+    method: difference('the same, and the service gets no body', /^method (?!GET|HEAD)/),
+  },
   file_server: {
     browse: difference('a page without script, or JSON; `a2` stands before `a10`'),
     hide: difference(
