@@ -78,7 +78,9 @@ export const caddyNotes: Readonly<Record<string, Readonly<Record<string, Note>>>
     metrics: difference(
       'the metrics have names of their own; the format is the older one of Prometheus',
     ),
-    php_fastcgi: page('split on .php; the root as PHP-FPM sees it is that of root'),
+    php_fastcgi: page(
+      'split on .php; the root as PHP-FPM sees it is that of root; no SSL_PROTOCOL and SSL_CIPHER',
+    ),
     redir: page('the same; the page of html has the design of all pages'),
     request_body: difference(
       'max_size, read_timeout and write_timeout; a body whose length is too large is refused at once, also where nothing would read it',
@@ -123,6 +125,10 @@ export const caddyNotes: Readonly<Record<string, Readonly<Record<string, Note>>>
     ),
   },
   reverse_proxy: {
+    lb_policy: difference(
+      'the same; the cookie of lb_policy is SameSite=Lax with TLS as well (Caddy: None)',
+      /^lb_policy cookie/,
+    ),
     dynamic: page(
       'a and srv; no multi; health_uri and weights beside it are refused (Caddy makes no active checks of such upstreams, and gives its weights to whichever come first)',
     ),
