@@ -175,4 +175,43 @@ describe('live pages with libraries that navigate on the client', () => {
       assert.equal(await page.getByText('What?').count(), 1);
     });
   }
+
+  it('keep what htmx shows after a form whose URL is no page', async (test) => {
+    const executable = chromiumPath(test);
+    if (executable === null) return;
+    const library = readFileSync(join(root, 'node_modules/htmx.org/dist/htmx.min.js'));
+    const site = await startSite(
+      test,
+      (request, response) => {
+        request.resume();
+        const isForm = request.url === '/save';
+        if (request.url === '/lib.js') {
+          response.setHeader('Content-Type', 'text/javascript').end(library);
+        } else if (isForm && request.method === 'GET') {
+          response.writeHead(405).end('not here');
+        } else {
+          response.writeHead(200, { 'Content-Type': 'text/html' }).end(
+            `<!doctype html><html><head><script src=/lib.js></script></head><body hx-boost=true>
+<form method=post action=/save><textarea name=text>${isForm ? 'typed' : ''}</textarea><button id=save>save</button></form>
+${isForm ? '<b>What?</b>' : ''}</body></html>`,
+          );
+        }
+      },
+      { hubfile: HUBFILE },
+    );
+    const browser = await launchChromium(test, executable, null);
+    const page = await browser.newPage();
+    const stream = page.waitForResponse((one) => one.url().includes('/hub?'));
+    await page.goto(`${site.origin}/a`);
+    await stream;
+    await page.fill('textarea', 'typed');
+    const fetched = page.waitForResponse((one) => 'hub-live' in one.request().headers());
+    await page.click('#save');
+    await page.getByText('What?').waitFor();
+    assert.equal((await fetched).status(), 405);
+    // A reload would have begun by the next of these.
+    await page.evaluate("fetch('/a').then(() => new Promise((done) => setTimeout(done)))");
+    assert.equal(await page.locator('textarea').inputValue(), 'typed');
+    assert.equal(await page.locator('#hub-stale').count(), 0);
+  });
 });

@@ -49,6 +49,8 @@ function start(
 ): void {
   /** The URL of the sent page; scripts may have changed the URL since. */
   let page = document.URL.split('#', 1)[0] ?? '';
+  /** Whether a library shows the response to a form, so that the app may have no such page. */
+  let isOfForm = false;
   /** The last response of the server, while parts of it are withheld. */
   let pending: string | null = null;
   let isBack = false;
@@ -175,6 +177,7 @@ function start(
     // In the meantime, a library may have moved to another page without leaving this document.
     if (asked !== page) return false;
     if (!response.ok || response.redirected) {
+      if (isOfForm) return false;
       // The page is gone, or no longer accessible to this visitor. The browser shows the result, unless data
       // would be lost.
       if (mayLeave()) location.reload();
@@ -241,11 +244,12 @@ function start(
   const isHere = (): boolean => new URL(page).pathname === location.pathname;
 
   /** A library may have replaced the page with the server's response for another URL. */
-  const checkPage = (): void => {
+  const checkPage = (event: Event): void => {
     const url = location.href.split('#', 1)[0] ?? '';
     if (url !== page) {
       page = url;
-      sent = snapshot(document.body);
+      isOfForm = isFormsResponse((event as CustomEvent<HtmxDetail | undefined>).detail);
+      if (!isOfForm) sent = snapshot(document.body);
       tag = pending = null;
       if (isBack) refetchSoon();
       isBack = false;
@@ -280,6 +284,20 @@ function start(
     document.addEventListener(name, applyAgain, true);
   }
   check();
+}
+
+interface HtmxDetail {
+  readonly requestConfig?: { readonly verb: string; readonly path: string };
+  readonly xhr?: XMLHttpRequest;
+}
+
+/** Whether htmx shows the response to a form, with its errors for example, and not a page to which it leads. */
+function isFormsResponse({ requestConfig, xhr }: HtmxDetail = {}): boolean {
+  if (requestConfig === undefined || requestConfig.verb === 'get') return false;
+  const [asked, shown] = [requestConfig.path, xhr?.responseURL ?? ''].map(
+    (url) => new URL(url, location.href).pathname,
+  );
+  return asked === shown;
 }
 
 /** Dispatches an event. Returns whether no listener has prevented the next step. */
