@@ -8,7 +8,7 @@ const syntax: DirectiveSyntax = {
   holdsDirectives: true,
   read(cursor, scope) {
     const word = cursor.peek();
-    if (word === undefined || !word.plain || !word.text.startsWith('/')) {
+    if (word === undefined || !word.text.startsWith('/')) {
       const span = word?.span ?? cursor.span;
       const message = 'handle_path needs a path such as /api/*';
       return cursor.fail(

@@ -86,10 +86,13 @@ export interface ConditionSyntax<Condition extends { readonly kind: string }> {
   merge?(a: Condition, b: Condition): Condition | null;
 }
 
-/** The matcher at the beginning of a directive's arguments; null if it applies to every request. */
+/**
+ * The matcher at the beginning of a directive's arguments; null if it applies to every request. Quotes do not
+ * make it a text: an argument of an import often has some.
+ */
 export function takeMatcher(cursor: Cursor, scope: Scope): RequestMatcher | null {
   const word = cursor.peek();
-  if (word === undefined || !word.plain) return null;
+  if (word === undefined) return null;
   if (word.text === '*') {
     cursor.optional();
     return null;
