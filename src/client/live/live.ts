@@ -65,6 +65,9 @@ function start(
   /** Whether updates wait until the visitor has finished. */
   let isWaiting = false;
   let leaving = 0;
+  /** When to see whether a framework shows the change by now. */
+  let recheck = 0;
+  let recheckMs = FRAMEWORK_MS;
   let tag: string | null = null;
 
   /** The gateway counts pages with withheld changes. Each page reports each reason once. */
@@ -192,6 +195,7 @@ function start(
     tag = etag;
     if (isSame || !/^text\/html/i.test(response.headers.get('Content-Type') ?? '')) return false;
     const fetched = parsePage(text);
+    recheckMs = FRAMEWORK_MS;
     if (tell('morphed', { document: fetched })) {
       let withheld = await apply(text, fetched);
       if (withheld.framework > 0) {
@@ -213,6 +217,11 @@ function start(
     const withheld = await morphPage(sent, fetched);
     const isAll = withheld.visitor + withheld.script === 0;
     pending = isAll ? null : text;
+    clearTimeout(recheck);
+    if (withheld.framework > 0 && recheckMs < LONGEST_PAUSE_MS) {
+      recheckMs *= 2;
+      recheck = setTimeout(applyAgain, recheckMs);
+    }
     if (isAll) shownNotice?.remove();
     return withheld;
   };
