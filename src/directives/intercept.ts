@@ -176,13 +176,23 @@ export function responseRules(
   responses: ResponseMatchers,
 ): Record<'handle_response' | 'replace_status', OptionTable<Rules>[string]> {
   return {
-    handle_response: (option, sofar) => ({
-      handleResponse: [...sofar.handleResponse, handleResponse(option, scope, responses)],
+    handle_response: (option, { handleResponse: before }) => ({
+      handleResponse: inOrder([...before, handleResponse(option, scope, responses)]),
     }),
-    replace_status: (option, sofar) => ({
-      handleResponse: [...sofar.handleResponse, replaceStatus(option, responses)],
+    replace_status: (option, { handleResponse: before }) => ({
+      handleResponse: inOrder([...before, replaceStatus(option, responses)]),
     }),
   };
+}
+
+/**
+ * As in Caddy, wherever they stand: first those with a matcher, and of these first `replace_status`. One
+ * without a matcher would otherwise hide the others.
+ */
+function inOrder(rules: readonly Handled[]): readonly Handled[] {
+  const rank = ({ status, headers, replaceStatus: replaced }: Handled): number =>
+    (status.length + headers.length === 0 ? 2 : 0) + (replaced === null ? 1 : 0);
+  return rules.toSorted((one, other) => rank(one) - rank(other));
 }
 
 /** `handle_response [@name] { <directives…> }` */
