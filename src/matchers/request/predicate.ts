@@ -107,8 +107,8 @@ export function header({ name, values }: HeaderCondition): Predicate {
 }
 
 export function query({ name, values }: QueryCondition): Predicate {
-  // A request without a query.
-  if (name === '') return (exchange) => !exchange.target.includes('?');
+  // A request without parameters: `/?` has none either.
+  if (name === '') return (exchange) => queryOf(exchange).size === 0;
   const takesAny = values.includes('*') || values.length === 0;
   return (exchange) => {
     const present = queryOf(exchange).getAll(expandPlaceholders(name, exchange));
