@@ -356,6 +356,42 @@ document.querySelector('#svelte').hydrate_init = true;
     assert.equal(await page.locator('#svelte').textContent(), '1');
   });
 
+  it('offers to reload the page if a shadow tree has changed that its component does not show', async (test) => {
+    const its = await live(test, {
+      body: (version) => `<p id=text>${version}</p>
+<my-card><template shadowrootmode=open shadowrootdelegatesfocus><b>${version > 2 ? 'new' : 'old'}</b>
+<my-inner><template shadowrootmode=open>inner</template></my-inner></template><i>slotted ${version}</i></my-card>
+<my-list title=${version}><template shadowrootmode=open><b>list ${version}</b></template></my-list>`,
+    });
+    if (its === null) return;
+    const { page, change } = its;
+    await page.evaluate(`
+      customElements.define('my-list', class extends HTMLElement {
+        static observedAttributes = ['title'];
+        attributeChangedCallback(name, before, now) {
+          this.shadowRoot.querySelector('b').textContent = 'list ' + now;
+        }
+      });
+      window.stale = 0;
+      document.addEventListener('hub:stale', () => (window.stale += 1));
+    `);
+    await change();
+    await page.getByText('list 2').waitFor();
+    await page.waitForFunction('document.querySelector("#text").textContent === "2"');
+    const fetched = page.waitForResponse((one) => 'hub-live' in one.request().headers());
+    await page.evaluate("void fetch('/', { method: 'POST' })");
+    await fetched;
+    await page.locator('#hub-stale').waitFor();
+    assert.equal(
+      await page.evaluate('window.stale'),
+      1,
+      'the component has shown the first change',
+    );
+    assert.equal(await page.locator('my-card b').textContent(), 'old');
+    assert.equal(await page.locator('my-card > i').textContent(), 'slotted 3');
+    assert.equal(await page.locator('my-list b').textContent(), 'list 3');
+  });
+
   it('is not reloaded when the server has removed it, while somebody types in a shadow tree', async (test) => {
     const its = await live(test, { body: () => '<my-field></my-field>' });
     if (its === null) return;

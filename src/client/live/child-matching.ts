@@ -2,6 +2,8 @@
  * Matches the children of the last response with those of the next: by `id`, then by equality, then by
  * attributes that act as keys, then by name and position.
  */
+import { isShadow } from './sent-document.ts';
+
 const IDS = ['id', 'data-id', 'data-key', 'key'];
 const KEYS = ['name', 'action', 'for', 'value', 'href', 'src'];
 /** Comparisons of words between two matched positions. Beyond it, the position decides. */
@@ -80,10 +82,10 @@ function likeness(one: Node, two: Node): number {
     .filter((word) => words.has(word)).length;
 }
 
-/** White space between elements. */
+/** White space between elements, and what is not among the children of a shown element. */
 export function isBlank(node: Node): boolean {
   const isText = node.nodeType === Node.TEXT_NODE && !node.textContent?.trim();
-  return isText || node.nodeType === Node.COMMENT_NODE;
+  return isText || node.nodeType === Node.COMMENT_NODE || isShadow(node);
 }
 
 /** The HTML of an element, or the text of another node. */

@@ -39,7 +39,7 @@ export function isState(name: string, shown: Element): boolean {
 }
 
 /** Whether the page shows what the server has changed, wherever in the element, beside what scripts have added. */
-export function showsChanges(sent: Element, next: Element, shown: Element): boolean {
+export function showsChanges(sent: ParentNode, next: ParentNode, shown: ParentNode): boolean {
   const [before, after, now] = [sent, next, shown].map(countContent) as [Content, Content, Content];
   return [...before.keys(), ...after.keys()].every(
     (one) => before.get(one) === after.get(one) || now.get(one) === after.get(one),
@@ -64,14 +64,18 @@ const SEEN = [
 ];
 const UNSEEN = 'script,style,template,noscript,input[type=hidden]';
 
-function countContent(root: Element): Content {
+function countContent(root: ParentNode): Content {
   const content: Content = new Map();
   const add = (text: string): void => {
     if (text !== '') content.set(text, (content.get(text) ?? 0) + 1);
   };
   const read = (node: Node): void => {
     if (node.nodeType === Node.TEXT_NODE) add((node.nodeValue ?? '').trim());
-    if (!isElement(node) || node.matches(UNSEEN)) return;
+    if (!isElement(node)) {
+      node.childNodes.forEach(read);
+      return;
+    }
+    if (node.matches(UNSEEN)) return;
     for (const name of SEEN) {
       const value = node.getAttribute(name);
       if (value !== null) add(`${node.localName} ${name}=${value}`);

@@ -51,8 +51,26 @@ export function snapshot(shown: Node): Node {
   if (isElement(sent)) {
     for (const child of shown.childNodes) sent.appendChild(snapshot(child));
     copyTemplate(sent, shown);
+    recordShadow(sent, shown);
   }
   return sent;
+}
+
+/** Records a shadow tree as the template in which the server sends it. */
+function recordShadow(sent: Element, shown: Node | undefined): void {
+  const root = isElement(shown) ? shown.shadowRoot : null;
+  if (root === null) return;
+  const template = inert.createElement('template');
+  template.setAttribute(SHADOW, root.mode);
+  template.content.append(...[...root.childNodes].map(snapshot));
+  sent.prepend(template);
+}
+
+const SHADOW = 'shadowrootmode';
+
+/** A template from which the browser makes the shadow tree of its parent. */
+export function isShadow(node: Node): node is HTMLTemplateElement {
+  return node instanceof HTMLTemplateElement && node.hasAttribute(SHADOW);
 }
 
 /** The content of a template belongs to another document. Scripts in it are not copied. */
@@ -117,6 +135,8 @@ export function recordBody(): Promise<Node> {
           const shown = shownFor.get(template);
           if (shown !== undefined) copyTemplate(template, shown);
         }
+        for (const one of (sent as Element).querySelectorAll('*'))
+          recordShadow(one, shownFor.get(one));
         resolve(sent);
       },
       { once: true },
@@ -149,9 +169,18 @@ export function parsePage(text: string): Document {
   const plain = text.replace(TAGS, (tag) => (/^<noscript/i.test(tag) ? '<!---->' : tag));
   const page = new DOMParser().parseFromString(trust(plain), 'text/html');
   for (const element of page.querySelectorAll('[nonce]')) element.removeAttribute('nonce');
-  // The browser has converted it to a shadow root.
-  for (const template of page.querySelectorAll('template[shadowrootmode]')) template.remove();
+  stripShadows(page);
   return page;
+}
+
+/** The other attributes of a shadow tree are not visible in the page. */
+function stripShadows(root: ParentNode): void {
+  for (const template of root.querySelectorAll('template')) {
+    if (!isShadow(template)) continue;
+    for (const name of template.getAttributeNames())
+      if (name !== SHADOW) template.removeAttribute(name);
+    stripShadows(template.content);
+  }
 }
 
 /** A script that the browser would run, or an element that acts like one when it is inserted. */
@@ -167,7 +196,7 @@ export function isActive(node: Node): boolean {
 
 /** A copy of a new node from the server, for display; null if it would become active by insertion. */
 export function show(sent: Node): Node | null {
-  if (isActive(sent)) return null;
+  if (isActive(sent) || isShadow(sent)) return null;
   const shown = document.importNode(sent);
   copyTemplate(shown, sent);
   for (const child of sent.childNodes) {

@@ -9,6 +9,7 @@ import {
   copyTemplate,
   isActive,
   isElement,
+  isShadow,
   pair,
   sentFor,
   show,
@@ -38,6 +39,10 @@ export function patch(sent: Node, next: Node): Withheld {
 
 function patchNode(sent: Node, next: Node, withheld: Withheld): void {
   if (isEqual(sent, next)) return;
+  if (isShadow(sent) && isShadow(next)) {
+    patchShadow(sent, next, withheld);
+    return;
+  }
   const shown = shownFor.get(sent);
   // A script acts only once, when it runs.
   if (isActive(sent) || isActive(next) || shown?.nodeName === 'NOSCRIPT') return;
@@ -48,6 +53,21 @@ function patchNode(sent: Node, next: Node, withheld: Withheld): void {
     if (shown.nodeValue !== next.nodeValue) shown.nodeValue = next.nodeValue;
     sent.nodeValue = next.nodeValue;
   } else withheld.script += 1;
+}
+
+/** A shadow tree belongs to its component, which may show the change by itself. */
+function patchShadow(
+  sent: HTMLTemplateElement,
+  next: HTMLTemplateElement,
+  withheld: Withheld,
+): void {
+  const host = sent.parentNode === null ? undefined : shownFor.get(sent.parentNode);
+  const root = isElement(host) ? host.shadowRoot : null;
+  if (root !== null && showsChanges(sent.content, next.content, root)) copyTemplate(sent, next);
+  else {
+    withheld.script += 1;
+    withheld.framework += 1;
+  }
 }
 
 function patchElement(sent: Element, next: Element, shown: Element, withheld: Withheld): void {
