@@ -47,8 +47,8 @@ export interface ResponseCacheOptions {
   /** All names by which the response to a request is purged, except for its tags. */
   readonly namesOf: (exchange: Exchange, headers: HeaderList) => readonly string[];
   readonly namesOfTags: (exchange: Exchange, tags: readonly string[]) => readonly string[];
-  /** Drops what a request has changed, wherever it is stored. */
-  readonly changed: (names: readonly string[]) => void;
+  /** Drops what a request has changed, wherever it is stored. The response waits for what this returns. */
+  readonly changed: (names: readonly string[]) => Promise<void> | undefined;
   /** Writes the outcome to the access log of the request. */
   readonly note: (exchange: Exchange, outcome: CacheOutcome) => void;
 }
@@ -123,10 +123,9 @@ export class ResponseCache {
     exchange.onHead((head) => {
       if (head.status < 200) return undefined;
       const names = changedNames(exchange, head);
-      if (names.length > 0) changed(names);
       dropFieldsForCaches(head.headers);
       addCacheStatus(head.headers, status);
-      return undefined;
+      return names.length > 0 ? changed(names) : undefined;
     });
     return next();
   }

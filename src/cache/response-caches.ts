@@ -44,6 +44,8 @@ export class ResponseCaches {
     purged: { update: 0, method: 0, admin: 0, missed: 0 },
   };
   readonly #logs = new Set<PurgingLog>();
+  /** Purges in progress that take several turns. */
+  readonly #searches = new Set<Promise<number>>();
   /** Increases with each purge. */
   #moment = 0;
   /** The moment of the last purge of a name, while requests are in progress. */
@@ -82,7 +84,7 @@ export class ResponseCaches {
    * @throws HubgateError if a history cannot be asked
    */
   caughtUp(): Promise<unknown> | null {
-    let waiting: Promise<void>[] | null = null;
+    let waiting: Promise<unknown>[] | null = this.#searches.size > 0 ? [...this.#searches] : null;
     try {
       for (const log of this.#logs) {
         const behind = log.caughtUp();
@@ -148,7 +150,7 @@ export class ResponseCaches {
       case 'all':
         return this.purgeAll('admin');
       case 'pattern':
-        return this.#purgePattern(order.pattern);
+        return this.#searching(this.#purgePattern(order.pattern));
     }
   }
 
@@ -184,6 +186,11 @@ export class ResponseCaches {
         stores.reduce((sum, { bytes }) => sum + bytes, 0),
       ),
     ];
+  }
+
+  #searching(search: Promise<number>): Promise<number> {
+    this.#searches.add(search);
+    return search.finally(() => this.#searches.delete(search));
   }
 
   async #purgePattern(pattern: string): Promise<number> {
@@ -236,8 +243,11 @@ export interface CacheContext {
   readonly namesOf: (exchange: Exchange, headers: HeaderList) => readonly string[];
   /** The names from its tags. */
   readonly namesOfTags: (exchange: Exchange, tags: readonly string[]) => readonly string[];
-  /** Drops what a request has changed, in this process, in the other workers and on the other nodes of the hub. */
-  readonly changed: (names: readonly string[]) => void;
+  /**
+   * Drops what a request has changed, in this process, in the other workers and on the other nodes of the hub. The
+   * response waits for what this returns.
+   */
+  readonly changed: (names: readonly string[]) => Promise<void> | undefined;
   /** Whether a request is for the hub. */
   readonly isHubRequest: (exchange: Exchange) => boolean;
 }

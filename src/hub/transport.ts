@@ -85,8 +85,8 @@ export interface Transport {
   /** Counters that all nodes share, if the store has them. */
   readonly counts?: TransportCounts;
   /**
-   * Resolves when the tail has passed on everything that any process can have passed on by the time of the call; null if it
-   * already has. Absent if no other process can add entries.
+   * Resolves when the tail has passed on everything that any process can have passed on by the time of the call, and
+   * all signals that are stored by then have been received; null if this is already so. Absent if no other process can add entries.
    *
    * @throws HubgateError `transport-closed`, or `transport-failed` if the history cannot be asked
    */
@@ -178,8 +178,11 @@ export interface LogEntry {
 
 /** A signal for the streams of this hub on all machines: a revoked token, or a logout. */
 export interface TransportSignals {
-  /** Sends a signal to all other nodes. Nodes that cannot be reached now receive it later. Never throws. */
-  send(message: string): void;
+  /**
+   * Sends a signal to all other nodes. Nodes that cannot be reached now receive it later. Resolves when it is stored,
+   * or waits for the server to be back; never rejects.
+   */
+  send(message: string): Promise<unknown>;
   /** Sets the single listener for signals of other nodes. */
   receive(listener: (message: string) => void): void;
 }

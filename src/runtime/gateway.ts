@@ -336,7 +336,8 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
     families: familiesOf,
     async purge(order, reach) {
       if (reach === 'everywhere') {
-        for (const core of current?.generation.cores.keys() ?? []) core.purgeElsewhere(order);
+        const cores = [...(current?.generation.cores.keys() ?? [])];
+        await Promise.all(cores.flatMap((core) => core.purgeElsewhere(order) ?? []));
       }
       return (await resources?.caches.order(order)) ?? 0;
     },

@@ -47,9 +47,9 @@ export interface HubCore {
   /** Ends the streams of a browser session in all workers and on all machines. */
   signOut(session: string): void;
   /** Makes the caches on other machines drop responses. */
-  purgeElsewhere(order: PurgeOrder): void;
+  purgeElsewhere(order: PurgeOrder): Promise<unknown> | null;
   /** Makes the caches on other machines drop what a request has changed (RFC 9111 §4.4). */
-  changedElsewhere(names: readonly string[]): void;
+  changedElsewhere(names: readonly string[]): Promise<unknown> | null;
   /** Disconnects this hub from the other workers. */
   detach(): void;
 }
@@ -127,7 +127,7 @@ export async function openHubCore(
     signal.kind === 'revoked' ? hub.revoke(signal.tokenId) : hub.signOut(signal.session);
   const tellAll = (signal: StreamSignal): number => {
     signals.send({ core, ...signal });
-    transport.signals?.send(JSON.stringify(signal));
+    void transport.signals?.send(JSON.stringify(signal));
     return apply(signal);
   };
   transport.signals?.receive((message) => {
@@ -151,9 +151,10 @@ export async function openHubCore(
     watching: noWatchCounts(),
     revoke: (tokenId) => tellAll({ kind: 'revoked', tokenId }),
     signOut: (session) => void tellAll({ kind: 'signed-out', session }),
-    purgeElsewhere: (order) => transport.signals?.send(JSON.stringify({ kind: 'purge', order })),
+    purgeElsewhere: (order) =>
+      transport.signals?.send(JSON.stringify({ kind: 'purge', order })) ?? null,
     changedElsewhere: (names) =>
-      transport.signals?.send(JSON.stringify({ kind: 'changed', names })),
+      transport.signals?.send(JSON.stringify({ kind: 'changed', names })) ?? null,
     detach: () => {
       leavePeers();
       leaveCaches();

@@ -53,6 +53,8 @@ export function parsePurgeSignal(message: string): PurgeOrder | null {
 export interface PeerWorkers {
   /** Sends a signal to all others. A process that has not started yet misses it. */
   send(signal: Signal): void;
+  /** The same. Resolves when each process that serves has handled it. */
+  sendHandled(signal: Signal): Promise<void>;
   /** Sets the single listener for signals of the others. */
   receive(listener: (signal: Signal) => void): void;
 }
@@ -70,6 +72,11 @@ export class HubSignals {
 
   send(signal: Signal): void {
     this.#peerWorkers?.send(signal);
+  }
+
+  /** Resolves when the other processes have handled the signal; null for a single process. */
+  sendHandled(signal: Signal): Promise<void> | null {
+    return this.#peerWorkers?.sendHandled(signal) ?? null;
   }
 
   /** Passes a hub the signals with its name until the returned function is called. */

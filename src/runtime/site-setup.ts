@@ -33,6 +33,7 @@ import type { Resources } from './resources.ts';
 import type { CacheContext } from '../cache/response-caches.ts';
 import { purgeName, purgeNameOf } from '../cache/cache-key.ts';
 import { createTopicOf } from '../client/page-topics.ts';
+import { waitForStored } from '../discovery/announced-hub.ts';
 import { DATA_FIELD, PUBLISH_FIELD } from '../discovery/hub-publish.ts';
 import { linkedPages } from '../discovery/link.ts';
 import type { HeaderList } from '../http/header-list.ts';
@@ -193,7 +194,7 @@ function cacheContext(
   site: SiteConfig,
   cores: readonly Pick<HubCore, 'changedElsewhere'>[],
   isHubRequest: (exchange: Exchange) => boolean,
-  { caches, signals }: Resources,
+  { caches, signals, clock }: Resources,
   scope: Scope,
 ): CacheContext {
   const places = cachePlaces(site);
@@ -214,8 +215,11 @@ function cacheContext(
     namesOfTags,
     changed(names) {
       caches.purge(names, 'method');
-      signals.send({ core: CACHES, kind: 'changed', names });
-      for (const core of cores) core.changedElsewhere(names);
+      const told = [
+        signals.sendHandled({ core: CACHES, kind: 'changed', names }),
+        ...cores.map((core) => core.changedElsewhere(names)),
+      ].filter((one) => one !== null);
+      return told.length === 0 ? undefined : waitForStored(Promise.all(told), clock);
     },
     isHubRequest,
   };

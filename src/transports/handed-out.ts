@@ -216,12 +216,14 @@ export class WaitingSignals {
     this.#store = store;
   }
 
-  send(message: string): void {
+  /** As the function of that name of {@link TransportSignals}. */
+  send(message: string): Promise<unknown> {
     const sent = this.#store(message).catch(() => {
       this.#waiting.push(message);
       if (this.#waiting.length > WAITING) this.#waiting.shift();
     });
     this.#sent = Promise.all([this.#sent, sent]);
+    return this.#sent;
   }
 
   /** Resolves when each signal so far is stored, or waits for the server to be back. Updates that follow wait for it. */
@@ -233,6 +235,6 @@ export class WaitingSignals {
   flush(): void {
     const messages = this.#waiting;
     this.#waiting = [];
-    for (const message of messages) this.send(message);
+    for (const message of messages) void this.send(message);
   }
 }

@@ -70,6 +70,8 @@ export interface ServerTransportParts<Session extends StoreSession> {
   readonly prepare: (session: Session) => Promise<void>;
   /** Delivers the signals that have arrived since the last session. */
   readonly catchUpSignals: (session: Session) => Promise<void>;
+  /** Delivers the signals that have arrived and that the reader has not delivered yet. */
+  readonly readSignals: (session: Session) => Promise<void>;
   /** Checks that the history can be written. */
   readonly check: (session: Session) => Promise<void>;
 }
@@ -227,8 +229,10 @@ export class ServerTransport<Session extends StoreSession> implements Transport 
   }
 
   async #catchUp(): Promise<void> {
-    const { sessions, storedLog, handedOut } = this.#parts;
-    const { position } = await sessions.ask((session) => storedLog.end(session));
+    const { sessions, storedLog, handedOut, readSignals } = this.#parts;
+    const [{ position }] = await sessions.ask((session) =>
+      Promise.all([storedLog.end(session), readSignals(session)]),
+    );
     if (position > handedOut.stored) await this.#reached(position);
   }
 

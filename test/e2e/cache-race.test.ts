@@ -16,8 +16,19 @@ import { temporaryDirectory } from '../support/temporary-directory.ts';
 const KEY = 'the key of publishers and subscribers, long enough';
 const HUB = 'https://hub.example/.well-known/hub';
 const ROUNDS = 1_000;
+const CHANGES = 100;
 /** By which all nodes know the page, wherever it was asked for. */
 const TAG = 'page';
+/** A connection of its own, so that any worker may answer. */
+const ALONE = { headers: [['Connection', 'close']] } as const;
+
+/** The same with the same URL on all nodes. */
+const SAME_PAGE = { headers: [...ALONE.headers, ['Host', 'pages.example']] } as const;
+
+interface Node {
+  readonly origin: string;
+  readonly admin: string;
+}
 
 interface App {
   readonly port: number;
@@ -28,12 +39,17 @@ interface App {
   isAsked(count: number): Promise<void>;
 }
 
-/** An app with one page that says which version it is, as of when it was asked; some answers take a while. */
+/** An app with one page that says which version it is, as of when it was asked; some answers take a while. A POST makes the next version. */
 async function startApp(test: TestContext): Promise<App> {
   let asked = 0;
   let held: Promise<void> = Promise.resolve();
   const waiting: { readonly count: number; readonly go: () => void }[] = [];
-  const server = createServer((_request, response: ServerResponse) => {
+  const server = createServer(({ method }, response: ServerResponse) => {
+    if (method === 'POST') {
+      app.version += 1;
+      response.end();
+      return;
+    }
     asked += 1;
     for (const { count, go } of waiting) if (asked >= count) go();
     const body = String(app.version);
@@ -71,25 +87,26 @@ async function startApp(test: TestContext): Promise<App> {
   return app;
 }
 
-/** Starts a gateway with a cache and a hub; resolves with its origin. */
+/** Starts a gateway with a cache and a hub. */
 async function startNode(
   test: TestContext,
   app: App,
   transport: string,
   workers: number,
-): Promise<string> {
+): Promise<Node> {
   const directory = await temporaryDirectory(test);
   const port = await freePort();
+  const admin = `localhost:${await freePort()}`;
   const file = join(directory, 'Hubfile');
   await writeFile(
     file,
     `{
 	storage ${directory}
-	admin localhost:${await freePort()}
+	admin ${admin}
 	workers ${workers}
 	auto_https disable_redirects
 }
-http://127.0.0.1:${port} {
+http://:${port} {
 	hub {
 		resource_identifier ${HUB}
 		cookie_name hub
@@ -108,21 +125,21 @@ http://127.0.0.1:${port} {
   );
   const gateway = startProcess(test, [cli, 'run', '--config', file]);
   await gateway.says('Admin API on');
-  return `http://127.0.0.1:${port}`;
+  return { origin: `http://127.0.0.1:${port}`, admin: `http://${admin}` };
 }
 
 /** Nobody who has heard of an update may get an older page, from any of the nodes. */
-async function race(test: TestContext, app: App, origins: readonly string[]): Promise<void> {
+async function race(test: TestContext, app: App, nodes: readonly Node[]): Promise<void> {
+  const origins = nodes.map(({ origin }) => origin);
   const [first = '', last = first] = [origins[0], origins.at(-1)];
   const stream = await openStream(test, `${last}/.well-known/hub?match=${TAG}`);
   assert.equal(stream.status, 200, stream.text);
-  const alone = { headers: [['Connection', 'close']] } as const;
   const state = { isOver: false };
   let hits = 0;
   // Others ask all the time, so that something is always under way.
   const others = origins.map(async (origin) => {
     for (let round = 0; round < 100 * ROUNDS && !state.isOver; round += 1) {
-      const { headers } = await send(`${origin}/page`, alone);
+      const { headers } = await send(`${origin}/page`, ALONE);
       if (String(headers['cache-status']).includes('; hit')) hits += 1;
     }
   });
@@ -132,7 +149,7 @@ async function race(test: TestContext, app: App, origins: readonly string[]): Pr
       const id = String(version);
       const published = publish(first, id);
       await stream.untilId(id);
-      const pages = await Promise.all(origins.map((origin) => send(`${origin}/page`, alone)));
+      const pages = await Promise.all(origins.map((origin) => send(`${origin}/page`, ALONE)));
       for (const { body } of pages) assert.ok(Number(body) >= version, `${body} after ${version}`);
       assert.equal(await published, 200);
     }
@@ -141,6 +158,27 @@ async function race(test: TestContext, app: App, origins: readonly string[]): Pr
     await Promise.all(others);
   }
   assert.ok(hits > 0, 'nothing was answered from the cache');
+}
+
+/** Whoever has made a change, or has purged, gets no older page, from any of the nodes and workers. */
+async function change(app: App, nodes: readonly Node[]): Promise<void> {
+  const [first] = nodes;
+  const last = nodes.at(-1);
+  assert.ok(first !== undefined && last !== undefined);
+  const pages = () =>
+    Promise.all(Array.from({ length: 4 }, () => send(`${last.origin}/page`, SAME_PAGE)));
+  for (let round = 0; round < CHANGES; round += 1) {
+    await pages();
+    const { status } = await send(`${first.origin}/page`, { method: 'POST', ...SAME_PAGE });
+    assert.equal(status, 200);
+    const { version } = app;
+    for (const { body } of await pages()) assert.equal(body, String(version));
+    app.version += 1;
+    const order = round % 2 === 0 ? `tag=${TAG}` : 'pattern=*/page';
+    const purged = await send(`${first.admin}/cache/purge?${order}`, { method: 'POST' });
+    assert.equal(purged.status, 200);
+    for (const { body } of await pages()) assert.equal(body, String(version + 1));
+  }
 }
 
 /** A token that may publish everything. */
@@ -179,7 +217,7 @@ const STORES = [
 describe('cache, races with updates', () => {
   it('does not store or share a response that the app began before the update', async (test) => {
     const app = await startApp(test);
-    const origin = await startNode(test, app, 'transport memory', 1);
+    const { origin } = await startNode(test, app, 'transport memory', 1);
     const release = app.hold();
     app.version = 1;
     const old = send(`${origin}/page`);
@@ -209,6 +247,13 @@ describe('cache, races with updates', () => {
     await race(test, app, [await startNode(test, app, '', 2)]);
   });
 
+  it('serves no older page after a change or a purge, with workers', {
+    skip: process.platform !== 'linux',
+  }, async (test) => {
+    const app = await startApp(test);
+    await change(app, [await startNode(test, app, '', 2)]);
+  });
+
   for (const [kind, startStore] of STORES) {
     it(`never does so on two nodes with ${kind}`, async (test) => {
       const store = await startStore(test, test);
@@ -216,6 +261,17 @@ describe('cache, races with updates', () => {
       const app = await startApp(test);
       const transport = `transport ${kind} {\n\t\t\turl ${store.url}\n\t\t\tstream shared\n\t\t}`;
       await race(test, app, [
+        await startNode(test, app, transport, 1),
+        await startNode(test, app, transport, 1),
+      ]);
+    });
+
+    it(`serves no older page after a change or a purge, on two nodes with ${kind}`, async (test) => {
+      const store = await startStore(test, test);
+      if (store === null) return;
+      const app = await startApp(test);
+      const transport = `transport ${kind} {\n\t\t\turl ${store.url}\n\t\t\tstream shared\n\t\t}`;
+      await change(app, [
         await startNode(test, app, transport, 1),
         await startNode(test, app, transport, 1),
       ]);

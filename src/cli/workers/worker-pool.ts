@@ -237,7 +237,7 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
   #fork(): Worker {
     const worker: Worker = new Worker(
       cluster.fork(),
-      (signal) => this.#pass(signal, worker),
+      (signal, id) => void this.#pass(signal, worker, id),
       this.#metrics,
       () => this.#ended(worker),
     );
@@ -245,8 +245,14 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
     return worker;
   }
 
-  #pass(signal: Signal, from: Worker): void {
-    for (const worker of this.#workers) if (worker !== from) worker.signal(signal);
+  async #pass(signal: Signal, from: Worker, id: number | undefined): Promise<void> {
+    const others = [...this.#workers].filter((worker) => worker !== from);
+    if (id === undefined) {
+      for (const worker of others) worker.signal(signal);
+      return;
+    }
+    await Promise.all(others.map((worker) => worker.handle(signal)));
+    from.signalHandled(id);
   }
 
   #ended(worker: Worker): void {

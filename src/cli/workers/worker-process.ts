@@ -6,7 +6,7 @@ import { codeOf, HubgateError, messageOf } from '../../kernel/error.ts';
 import { finishUncut, killThisProcess } from '../../kernel/process-end.ts';
 import { createGateway, type Gateway, type PreparedLoad } from '../../runtime/gateway.ts';
 import type { Salts } from '../../runtime/playground-keys.ts';
-import type { PeerWorkers } from '../../runtime/peer-workers.ts';
+import type { PeerWorkers, Signal } from '../../runtime/peer-workers.ts';
 import { type ConfigurableLogger, logConsoleErrors, Logs } from '../log-output.ts';
 import { handleUserSignals } from '../user-signals.ts';
 import { collectWhenIdle, limitYoungGeneration } from '../v8-memory.ts';
@@ -29,8 +29,17 @@ let isStopped = false;
 /** Salts of the configuration that was prepared last. */
 let salts: Salts = {};
 const listeners: Parameters<PeerWorkers['receive']>[0][] = [];
+/** Signals that the other workers have not handled yet, by their ids. */
+const unhandled = new Map<number, () => void>();
+let signalsWithId = 0;
 const peerWorkers: PeerWorkers = {
   send: (signal) => tell({ kind: 'signal', signal }),
+  sendHandled: (signal) =>
+    new Promise((resolve) => {
+      signalsWithId += 1;
+      unhandled.set(signalsWithId, resolve);
+      tell({ kind: 'signal', signal, id: signalsWithId });
+    }),
   receive: (listener) => listeners.push(listener),
 };
 
@@ -100,6 +109,10 @@ const HANDLERS: {
     return (await hubAt(hub)).revoke(tokenId, reach);
   },
   purge: ({ order, reach }) => started().gateway.purge(order, reach),
+  async signal({ signal }) {
+    handle(signal);
+    return null;
+  },
   async stop() {
     await stop();
     return null;
@@ -109,7 +122,8 @@ const HANDLERS: {
 // Ctrl-C and a service manager signal the whole group; only the main process decides.
 for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(name, () => {});
 process.on('message', (message: ToWorker) => {
-  if (message.kind === 'signal') for (const listener of listeners) listener(message.signal);
+  if (message.kind === 'signal') handle(message.signal);
+  else if (message.kind === 'handled') handledByOthers(message.id);
   else if (message.kind === 'metrics') metricsCollected(message.text);
   else void apply(message.id, message.order);
 });
@@ -121,6 +135,15 @@ process.prependOnceListener('disconnect', () => {
 });
 
 type OrderOf<Kind extends Order['kind']> = Extract<Order, { kind: Kind }>;
+
+function handle(signal: Signal): void {
+  for (const listener of listeners) listener(signal);
+}
+
+function handledByOthers(id: number): void {
+  unhandled.get(id)?.();
+  unhandled.delete(id);
+}
 
 async function apply(id: number, order: Order): Promise<void> {
   try {

@@ -25,20 +25,21 @@ export class Worker {
   #gone = false;
 
   /**
-   * @param onSignal called with a signal from the worker for its siblings
+   * @param onSignal called with a signal from the worker for its siblings. If it has an id, the worker waits for
+   *   {@link signalHandled}
    * @param metrics collects the metrics of all processes
    * @param onExit called once, when the process has ended
    */
   constructor(
     process: ClusterWorker,
-    onSignal: (signal: Signal) => void,
+    onSignal: (signal: Signal, id: number | undefined) => void,
     metrics: () => Promise<string>,
     onExit: (worker: Worker) => void,
   ) {
     this.#process = process;
     process.on('message', (message: FromWorker) => {
       if (message.kind === 'ready') this.#ready();
-      else if (message.kind === 'signal') onSignal(message.signal);
+      else if (message.kind === 'signal') onSignal(message.signal, message.id);
       else if (message.kind === 'metrics') void this.#sendMetrics(metrics);
       else this.#answered(message);
     });
@@ -77,6 +78,16 @@ export class Worker {
     if (!this.#gone && this.#unsent === null) this.#send({ kind: 'signal', signal });
   }
 
+  /** The same. Resolves when the worker has handled it, or has ended. */
+  async handle(signal: Signal): Promise<void> {
+    if (this.#unsent === null) await this.order({ kind: 'signal', signal }).catch(() => {});
+  }
+
+  /** Tells the worker that its siblings have handled its signal with this id. */
+  signalHandled(id: number): void {
+    if (!this.#gone) this.#send({ kind: 'handled', id });
+  }
+
   /** Makes it reopen its log files. A worker that is just starting opens them later. */
   reopenLogs(): void {
     if (!this.#gone && this.#unsent === null) this.#process.process.kill('SIGUSR1');
@@ -112,7 +123,7 @@ export class Worker {
     this.#process.send(message, () => {});
   }
 
-  #answered(message: Extract<FromWorker, { id: number }>): void {
+  #answered(message: Extract<FromWorker, { kind: 'answer' | 'failure' }>): void {
     const waiting = this.#waiting.get(message.id);
     this.#waiting.delete(message.id);
     if (message.kind === 'answer') waiting?.resolve(message.value);
@@ -140,6 +151,8 @@ export type Order =
       readonly reach: RevocationReach;
     }
   | { readonly kind: 'purge'; readonly order: PurgeOrder; readonly reach: RevocationReach }
+  /** A signal whose sender waits until it is handled. */
+  | { readonly kind: 'signal'; readonly signal: Signal }
   | { readonly kind: 'stop' };
 
 export interface Answers {
@@ -153,6 +166,7 @@ export interface Answers {
   readonly check: null;
   readonly revoke: number;
   readonly purge: number;
+  readonly signal: null;
   readonly stop: null;
 }
 
@@ -171,6 +185,8 @@ interface Failure {
 export type ToWorker =
   | { readonly kind: 'order'; readonly id: number; readonly order: Order }
   | { readonly kind: 'signal'; readonly signal: Signal }
+  /** The siblings have handled the signal with this id. */
+  | { readonly kind: 'handled'; readonly id: number }
   /** The metrics of all processes, for a request of this worker; null if they could not be collected. */
   | { readonly kind: 'metrics'; readonly text: string | null };
 
@@ -179,6 +195,7 @@ export type FromWorker =
   | { readonly kind: 'ready' }
   | { readonly kind: 'answer'; readonly id: number; readonly value: unknown }
   | { readonly kind: 'failure'; readonly id: number; readonly failure: Failure }
-  | { readonly kind: 'signal'; readonly signal: Signal }
+  /** With an id, the worker waits until its siblings have handled the signal. */
+  | { readonly kind: 'signal'; readonly signal: Signal; readonly id?: number }
   /** Asks for the metrics of all processes. */
   | { readonly kind: 'metrics' };

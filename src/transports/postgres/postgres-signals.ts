@@ -39,8 +39,8 @@ export class PostgresSignals implements TransportSignals {
     return this.#last;
   }
 
-  send(message: string): void {
-    this.waiting.send(message);
+  send(message: string): Promise<unknown> {
+    return this.waiting.send(message);
   }
 
   receive(listener: (message: string) => void): void {
@@ -83,7 +83,10 @@ export class PostgresSignals implements TransportSignals {
   }
 
   #take(row: Row): void {
-    this.#last = Number(row['position']);
+    const position = Number(row['position']);
+    // Another read has passed it on meanwhile.
+    if (position <= this.#last) return;
+    this.#last = position;
     this.#remember(row);
     if (row['process'] !== this.#options.process) this.#listener(String(row['message']));
   }

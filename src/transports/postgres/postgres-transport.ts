@@ -90,6 +90,7 @@ export async function openPostgresTransport(options: PostgresTransportOptions): 
       }
     },
     catchUpSignals: (session) => signals.resume(session.reader),
+    readSignals: (session) => signals.catchUp(session.reader),
     async check(session) {
       if (!(await refuses(session))) return;
       throw new HubgateError('transport-failed', `PostgreSQL refuses updates: ${NO_STANDBYS}`);

@@ -177,8 +177,8 @@ export class RedisSignals implements TransportSignals {
     this.#options = options;
   }
 
-  send(message: string): void {
-    this.waiting.send(message);
+  send(message: string): Promise<unknown> {
+    return this.waiting.send(message);
   }
 
   receive(listener: (message: string) => void): void {
@@ -208,11 +208,12 @@ export class RedisSignals implements TransportSignals {
     }
   }
 
-  /** Delivers entries of the stream, except those of this process. */
+  /** Delivers entries of the stream, except those of this process and those that another read has delivered. */
   take(entries: readonly unknown[]): void {
     for (const entry of entries) {
       if (!Array.isArray(entry)) continue;
       const [place, fields] = entry;
+      if (!isAfter(String(place), this.last)) continue;
       this.last = String(place);
       if (!Array.isArray(fields)) continue;
       const [, process, , message] = fields;
@@ -225,4 +226,11 @@ export class RedisSignals implements TransportSignals {
     const bound = ['MAXLEN', '~', String(KEPT)];
     await session().command('XADD', keys.signals, ...bound, '*', 'p', process, 'm', message);
   }
+}
+
+/** Whether an id of a stream, `<milliseconds>-<number>`, comes after another one. */
+function isAfter(id: string, other: string): boolean {
+  const [ms = 0, number = 0] = id.split('-').map(Number);
+  const [otherMs = 0, otherNumber = 0] = other.split('-').map(Number);
+  return ms === otherMs ? number > otherNumber : ms > otherMs;
 }

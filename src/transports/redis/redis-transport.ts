@@ -78,6 +78,7 @@ export async function openRedisTransport(options: RedisTransportOptions): Promis
     append: (group) => append.store(group),
     prepare: async () => {},
     catchUpSignals: (one) => signals.catchUp(one),
+    readSignals: (one) => signals.catchUp(one),
     check: async (one) => void (await one.command('INCR', keys.probe)),
   });
   await transport.open();

@@ -16,10 +16,12 @@ import { removeWith } from '../../support/temporary-directory.ts';
 /** Workers in one process: all others receive what one sends. */
 function family(size: number): PeerWorkers[] {
   const listeners: ((signal: Signal) => void)[] = [];
+  const send = (own: number, signal: Signal): void => {
+    for (const [other, listener] of listeners.entries()) if (other !== own) listener(signal);
+  };
   return Array.from({ length: size }, (_, own) => ({
-    send: (signal) => {
-      for (const [other, listener] of listeners.entries()) if (other !== own) listener(signal);
-    },
+    send: (signal) => send(own, signal),
+    sendHandled: async (signal) => send(own, signal),
     receive: (listener) => {
       listeners[own] = listener;
     },
