@@ -48,9 +48,10 @@ function addRange(list: BlockList, range: string): void {
 }
 
 /**
- * The address of the client behind trusted proxies: in the first of `fields` that is present, the first
- * address from the right that is not itself trusted. Entries to its left cannot be trusted. Returns the
- * peer's own address if the peer is not trusted or if an entry is not an address.
+ * The address of the client behind trusted proxies: in the first of `fields` whose last entry is an address, the
+ * first address from the right that is not itself trusted. Entries to its left cannot be trusted, and neither can
+ * those to the left of one that is not an address. Returns the peer's own address if the peer is not trusted, or if
+ * no field has an address.
  */
 export function clientAddress(
   peer: string,
@@ -59,19 +60,17 @@ export function clientAddress(
   fields: readonly string[],
 ): string {
   if (!trusted(peer)) return peer;
-  let client = peer;
   for (const field of fields) {
-    const values = headers.getAll(field);
-    if (values.length === 0) continue;
-    for (const entry of lastEntries(values)) {
+    let client: string | null = null;
+    for (const entry of lastEntries(headers.getAll(field))) {
       const address = addressOf(entry.trim());
-      if (address === null) return client;
+      if (address === null) break;
       client = address;
-      if (!trusted(address)) return client;
+      if (!trusted(address)) break;
     }
-    return client;
+    if (client !== null) return client;
   }
-  return client;
+  return peer;
 }
 
 /** The entries of lists from the right, up to the limit. The entries to their left are not examined. */

@@ -101,9 +101,16 @@ describe('the address of the client', () => {
   it('is that of the peer without such a field', () => {
     assert.equal(of('10.0.0.1'), '10.0.0.1');
   });
-  it('comes from the first configured field that is present', () => {
-    const headers = HeaderList.of({ 'X-Real': '198.51.100.2', 'X-Forwarded-For': '198.51.100.1' });
-    assert.equal(clientAddress('10.0.0.1', headers, trusted, ['x-none', 'x-real']), '198.51.100.2');
+  it('comes from the first configured field that has an address', () => {
+    const headers = HeaderList.of({
+      'X-Real': '198.51.100.2',
+      'X-Forwarded-For': '198.51.100.1',
+      'X-Unknown': '198.51.100.3, unknown',
+    });
+    const from = (...fields: string[]) => clientAddress('10.0.0.1', headers, trusted, fields);
+    assert.equal(from('x-none', 'x-real', 'x-forwarded-for'), '198.51.100.2');
+    assert.equal(from('x-unknown', 'x-forwarded-for'), '198.51.100.1');
+    assert.equal(from('x-unknown'), '10.0.0.1');
   });
 });
 
