@@ -109,7 +109,7 @@ async function serves(test: TestContext, options: Parameters<typeof openHistory>
   assert.notEqual(await transport.find('a'), null);
   await transport.caughtUp?.();
   await transport.counts?.count('key', 1, 1000);
-  transport.signals?.send('signal');
+  void transport.signals?.send('signal');
   await transport.presence.enter('urn:s', [
     {
       id: 's',

@@ -114,11 +114,11 @@ describe('a history in PostgreSQL with a replica that is promoted', () => {
     const other = await openHistory(test, { url });
     const signals: string[] = [];
     other.signals?.receive((message) => signals.push(message));
-    transport.signals?.send('first');
+    void transport.signals?.send('first');
     for (const id of ['a', 'b', 'c']) await transport.append(update(id));
     await until(async () => (await lastPosition(replica)) === 3);
     await replica.kill();
-    transport.signals?.send('lost');
+    void transport.signals?.send('lost');
     for (const id of ['lost', 'lost too']) await transport.append(update(id));
     assert.equal(await transport.find('lost'), 4);
     // The other node reads it on its own connection, and the replica does not have it.
@@ -134,7 +134,7 @@ describe('a history in PostgreSQL with a replica that is promoted', () => {
     assert.deepEqual(await replay(0), ['a', 'b', 'c', 'd', 'e', 'f']);
     assert.deepEqual(await replay(4), ['d', 'e', 'f'], 'behind one that was lost');
     assert.equal(await transport.find('d'), 6);
-    transport.signals?.send('second');
+    void transport.signals?.send('second');
     await until(() => signals.at(-1) === 'second');
     assert.deepEqual(signals, ['first', 'lost', 'second']);
     const told = log.find(({ message }) => message.includes('has lost its end'));

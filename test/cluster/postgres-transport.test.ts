@@ -127,7 +127,7 @@ describe('a history in PostgreSQL that becomes unavailable', () => {
       await here.append(update(id));
       await until(() => seen.at(-1) === id);
     }
-    here.signals?.send('signal');
+    void here.signals?.send('signal');
     await until(() => seen.at(-1) === 'signal');
     assert.deepEqual(seen, ['a', 'b', 'signal']);
   });
@@ -164,12 +164,12 @@ describe('a history in PostgreSQL that becomes unavailable', () => {
     away.signals?.receive((message) => seen.push(message));
     const atHere: string[] = [];
     here.signals?.receive((message) => atHere.push(message));
-    here.signals?.send('first');
+    void here.signals?.send('first');
     await until(() => seen.length === 1);
     relay.cut();
-    away.signals?.send('from away');
+    void away.signals?.send('from away');
     const signals = Array.from({ length: 1_300 }, (_, index) => `signal ${index}`);
-    for (const signal of signals) here.signals?.send(signal);
+    for (const signal of signals) void here.signals?.send(signal);
     const count = 'SELECT count(*)::int AS count FROM hubgate.signals';
     const sent = async () => Number((await postgres.query(count))[0]?.['count']);
     await until(async () => (await sent()) === 1 + signals.length);
@@ -180,7 +180,7 @@ describe('a history in PostgreSQL that becomes unavailable', () => {
     assert.deepEqual(atHere, ['from away']);
     // While it is connected, and busy.
     relay.pause();
-    here.signals?.send('second');
+    void here.signals?.send('second');
     await until(async () => (await sent()) === 3 + signals.length);
     await here.append(update('b'));
     relay.resume();
@@ -199,7 +199,7 @@ describe('a history in PostgreSQL that becomes unavailable', () => {
     there.tail((entries) => seen.push(...ids(entries)));
     there.signals?.receive((message) => seen.push(message));
     for (let round = 0; round < 50; round += 1) {
-      here.signals?.send(`signal ${round}`);
+      void here.signals?.send(`signal ${round}`);
       await here.append(update(`update ${round}`));
     }
     await until(() => seen.at(-1) === 'update 49');

@@ -147,7 +147,7 @@ async function serves(test: TestContext, options: Options): Promise<void> {
   assert.deepEqual(await onBoard(other.presence), []);
   const told: string[] = [];
   other.signals?.receive((message) => told.push(message));
-  one.signals?.send('hello');
+  void one.signals?.send('hello');
   await until(() => told.includes('hello'));
 }
 

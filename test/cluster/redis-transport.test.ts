@@ -143,7 +143,7 @@ describe('a history in Redis that becomes unavailable', () => {
     collect(here);
     relay.cut();
     const signals = Array.from({ length: 1_300 }, (_, index) => `signal ${index}`);
-    for (const signal of signals) here.signals?.send(signal);
+    for (const signal of signals) void here.signals?.send(signal);
     await until(() => redis.command('XLEN', '{test}:signals') === String(signals.length));
     await here.append(update('a'));
     relay.heal();
@@ -152,7 +152,7 @@ describe('a history in Redis that becomes unavailable', () => {
     // While it is connected, and busy.
     const more = Array.from({ length: 700 }, (_, index) => `more ${index}`);
     relay.pause();
-    for (const signal of more) here.signals?.send(signal);
+    for (const signal of more) void here.signals?.send(signal);
     await until(() => redis.command('XLEN', '{test}:signals') === String(2_000));
     await here.append(update('b'));
     relay.resume();
@@ -373,11 +373,11 @@ describe('a history in Redis and its nodes', () => {
     const [atOne, atTwo]: [string[], string[]] = [[], []];
     one.signals?.receive((message) => atOne.push(message));
     two.signals?.receive((message) => atTwo.push(message));
-    one.signals?.send('first');
+    void one.signals?.send('first');
     await until(() => atTwo.length === 1);
     relay.cut();
-    one.signals?.send('second');
-    two.signals?.send('third');
+    void one.signals?.send('second');
+    void two.signals?.send('third');
     relay.heal();
     await until(() => atTwo.length === 2 && atOne.length === 1);
     assert.deepEqual([atOne, atTwo], [['third'], ['first', 'second']]);

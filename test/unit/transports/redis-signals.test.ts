@@ -15,7 +15,7 @@ describe('signals to the other nodes while Redis is unreachable', () => {
       },
     });
     for (let count = 0; count < 50; count += 1) {
-      signals.send(`s${count}`);
+      void signals.send(`s${count}`);
       await settled();
     }
     assert.equal(asked, 50);
@@ -34,7 +34,7 @@ describe('signals to the other nodes while Redis is unreachable', () => {
         throw new Error('away');
       },
     });
-    for (let count = 0; count < 10_500; count += 1) signals.send(`s${count}`);
+    for (let count = 0; count < 10_500; count += 1) void signals.send(`s${count}`);
     await settled();
     asked = 0;
     signals.waiting.flush();
