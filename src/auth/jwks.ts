@@ -10,6 +10,7 @@ import type { Logger } from '../kernel/log.ts';
 import { fitsJwk, JWKS_ALGORITHMS, type KeyHint, type KeySet } from './key.ts';
 import { isJsonObject, type JsonObject, parseStrictJson } from './unverified-token.ts';
 import { requireUrl } from '../kernel/parse-url.ts';
+import { withoutSecretParts } from '../kernel/secret.ts';
 
 /** Largest document, in bytes. */
 const MAX_BYTES = 1024 * 1024;
@@ -235,7 +236,7 @@ export class Jwks {
       const { uri, log } = this.#options;
       log.warn('A JWK Set could not be fetched; the known keys stay in use', {
         uri: this.#isFile ? uri : withoutCredentials(uri),
-        reason: messageOf(error),
+        reason: withoutSecretParts(messageOf(error), '[redacted]'),
         cause: error instanceof Error && error.cause !== undefined ? messageOf(error.cause) : null,
         keys: this.#keys?.length ?? 0,
       });

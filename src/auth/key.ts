@@ -72,6 +72,9 @@ export function isCounterpart(signing: KeyMaterial, verifying: KeyMaterial): boo
   return !(verifying instanceof KeyObject) && Buffer.compare(signing, verifying) === 0;
 }
 
+/** Longest name of an algorithm that a message repeats. */
+const MAX_ALGORITHM = 12;
+
 /** The operator selects the algorithm. It is never guessed from a key and never taken from a token. */
 function algorithmFor(key: string, wanted: string | null, supported: readonly string[]): string {
   const isPem = key.includes(PEM);
@@ -86,7 +89,7 @@ function algorithmFor(key: string, wanted: string | null, supported: readonly st
   if (!supported.includes(algorithm)) {
     throw new HubgateError(
       'unsupported-algorithm',
-      `the algorithm "${algorithm.slice(0, 40)}" is not supported here; use one of ${supported.join(', ')}`,
+      `${quotedAlgorithm(algorithm)} is not supported here; use one of ${supported.join(', ')}`,
     );
   }
   if (isPem && isHmac(algorithm)) {
@@ -204,4 +207,9 @@ export function fitsJwk(
 
 function names(accepts: (algorithm: Algorithm) => boolean): readonly string[] {
   return [...ALGORITHMS].filter(([, algorithm]) => accepts(algorithm)).map(([name]) => name);
+}
+
+/** A longer word may be the key, if the two are in the wrong order. */
+function quotedAlgorithm(text: string): string {
+  return text.length <= MAX_ALGORITHM ? `the algorithm "${text}"` : 'this algorithm';
 }

@@ -1,6 +1,7 @@
 import type { HubConfig, IssuerConfig, KeySource, SiteConfig } from './config.ts';
 import { type Report, error, warning } from './problem.ts';
 import { parseUrl, requireUrl } from '../kernel/parse-url.ts';
+import { isFetchable } from './well-formed.ts';
 
 /** Secrets of examples and demonstrations, which are publicly known. */
 const DEMO_SECRETS = new Set([
@@ -120,7 +121,7 @@ function checkKeySource(source: KeySource | null, report: Report): void {
   if (source === null) return;
   if (source.kind === 'jwks') {
     if (isJwksUri(source.uri)) return;
-    const message = 'jwks_uri is an https:, http: or file: URL';
+    const message = 'jwks_uri is an https: or http: URL without a user, or a file: URL';
     report(source, error('bad-url', message), { field: 'uri' });
     return;
   }
@@ -196,7 +197,7 @@ function checkCookie(hub: HubConfig, site: SiteConfig, report: Report): void {
 }
 
 function isJwksUri(text: string): boolean {
-  return /^(?:https?|file):$/.test(parseUrl(text)?.protocol ?? '');
+  return parseUrl(text)?.protocol === 'file:' || isFetchable(text);
 }
 
 function hasHost(text: string): boolean {

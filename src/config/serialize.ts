@@ -15,8 +15,12 @@ export interface EncodeOptions {
 }
 
 const PLACEHOLDERS_ONLY = /^(?:\{[a-z_]+(?:\.[^{}]+)?\}|\s|Bearer|Basic)+$/;
-/** Members with the value that a header field or a parameter is set to, or compared with. */
-const VALUES = new Set(['value', 'values', 'replacement', 'pattern']);
+/** Members that say which field, parameter or variable an object is about: by its name, or in placeholders. */
+const SUBJECTS = ['name', 'header', 'field', 'variable', 'source', 'destinations'];
+/** Members with what it is set to, or compared with. */
+const VALUES = new Set('value values replacement pattern cases defaults'.split(' '));
+const PLACEHOLDER = /\{([\w.-]+)\}/g;
+const LITERAL = /"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'/g;
 
 /** Converts a configuration to plain data: the output of `adapt`, and the input of {@link decodeConfig}. */
 export function encodeConfig(
@@ -43,21 +47,43 @@ function withoutCredentials(data: unknown): unknown {
   if (typeof data === 'string') return withoutSecretParts(data, REDACTED);
   if (Array.isArray(data)) return data.map(withoutCredentials);
   if (typeof data !== 'object' || data === null) return data;
-  const isCredential = ['name', 'header'].some((member) => {
-    const field: unknown = Reflect.get(data, member);
-    return typeof field === 'string' && isSecretName(field);
-  });
+  const isCredential = SUBJECTS.flatMap((member): unknown => Reflect.get(data, member)).some(
+    (subject) => typeof subject === 'string' && (isSecretName(subject) || readsSecret(subject)),
+  );
   return Object.fromEntries(
     Object.entries(data).map(([name, value]: [string, unknown]) => [
       name,
-      isCredential && VALUES.has(name) ? hidden(value) : withoutCredentials(value),
+      name === 'expression' && typeof value === 'string'
+        ? withoutComparedSecrets(value)
+        : isCredential && VALUES.has(name)
+          ? hidden(value)
+          : withoutCredentials(value),
     ]),
   );
 }
 
 function hidden(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(hidden);
+  if (typeof value === 'object' && value !== null) {
+    return Object.fromEntries(Object.entries(value).map(([name, each]) => [name, hidden(each)]));
+  }
   return typeof value === 'string' && PLACEHOLDERS_ONLY.test(value) ? value : REDACTED;
+}
+
+/** Whether a text has the placeholder of a secret field, parameter or variable, or of a cookie. */
+function readsSecret(text: string): boolean {
+  return [...text.matchAll(PLACEHOLDER)].some(
+    ([, name = '']) => /(?:^|\.)cookie\./.test(name) || isSecretName(name.split('.').at(-1) ?? ''),
+  );
+}
+
+/** An expression without its texts if it reads something secret. Names of fields and parameters stay. */
+function withoutComparedSecrets(expression: string): string {
+  const isName = (literal: string): boolean => isSecretName(literal.slice(1, -1));
+  if (!readsSecret(expression) && !(expression.match(LITERAL) ?? []).some(isName)) {
+    return withoutSecretParts(expression, REDACTED);
+  }
+  return expression.replaceAll(LITERAL, (literal) => (isName(literal) ? literal : `"${REDACTED}"`));
 }
 
 /**

@@ -120,7 +120,7 @@ export const optionsShape: Shape<GlobalOptions> = object(
     onDemand: nullable(
       object<NonNullable<GlobalOptions['onDemand']>>(
         {
-          ask: text('an http or https URL', isCollectorUrl),
+          ask: text('an http or https URL without a user', isCollectorUrl),
           intervalMs: duration(),
           burst: count({ min: 1 }),
         },
@@ -146,7 +146,10 @@ export const optionsShape: Shape<GlobalOptions> = object(
       ),
     ),
     trace: object<GlobalOptions['trace']>(
-      { enabled: flag, otlp: nullable(text('an http or https URL', isCollectorUrl)) },
+      {
+        enabled: flag,
+        otlp: nullable(text('an http or https URL without a user', isCollectorUrl)),
+      },
       defaultOptions.trace,
     ),
     hiddenFiles: list(name('a file')),

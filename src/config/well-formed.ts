@@ -34,7 +34,13 @@ export function isAdminOrigin(text: string): boolean {
 
 /** The URL of a web server, or a placeholder. */
 export function isCollectorUrl(text: string): boolean {
-  return text.startsWith('{') || /^https?:$/.test(parseUrl(text)?.protocol ?? '');
+  return text.startsWith('{') || isFetchable(text);
+}
+
+/** Whether the function `fetch` accepts a URL: it refuses one with a user. */
+export function isFetchable(text: string): boolean {
+  const url = parseUrl(text);
+  return url !== null && /^https?:$/.test(url.protocol) && url.username + url.password === '';
 }
 
 /** The mode of a log file: the owner can read and write it, others may, and nobody can execute it. */

@@ -277,7 +277,7 @@ function onDemand(cursor: Cursor): GlobalOptions['onDemand'] {
 }
 
 function url(cursor: Cursor, asked: string): string {
-  return matching(cursor, asked, isCollectorUrl, 'an http or https URL');
+  return matching(cursor, asked, isCollectorUrl, 'an http or https URL without a user');
 }
 
 /** `storage <directory>`, or as in a Caddyfile `storage file_system <directory>`. */

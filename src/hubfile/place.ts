@@ -7,7 +7,7 @@ import {
   hasError,
   warning,
 } from '../config/problem.ts';
-import { hideMembers, hideSecrets } from './secrecy.ts';
+import { hideArguments, hideMembers, hideSecrets, mayMeanSecret } from './secrecy.ts';
 import type { Source } from './source.ts';
 
 /** A range of an original text, and the imports that led to it. */
@@ -65,7 +65,12 @@ function chainOf(innermost: ImportStep | null): Omit<Place, 'importedFrom'>[] {
 
 /** The finding with its place and its line, with secrets hidden and a caret below the range. */
 export function locate(finding: UnplacedProblem, span: Span): Problem {
-  return { ...finding, place: placeOf(span), excerpt: excerptOf(span) };
+  const written = span.source.raw.slice(span.start, span.end);
+  const isSecretLine =
+    finding.code === 'bad-password-hash' ||
+    (finding.code === 'unknown-option' && mayMeanSecret(written));
+  const hide = isSecretLine ? hideArguments : hideSecrets;
+  return { ...finding, place: placeOf(span), excerpt: excerptOf(span, hide) };
 }
 
 /** The part of a span that may be shown: its text as it is written, unless it could be a secret. */
@@ -75,17 +80,17 @@ export function visibleText(span: Span): string {
 }
 
 /** The line on which a span begins, with secrets hidden, and the position of the span on it. */
-function visibleLine(span: Span): ReturnType<typeof hideSecrets> {
+function visibleLine(span: Span, inHubfile = hideSecrets): ReturnType<typeof hideSecrets> {
   const { raw, language } = span.source;
-  const hide = language === 'data' ? hideMembers : hideSecrets;
+  const hide = language === 'data' ? hideMembers : inHubfile;
   const lineStart = raw.lastIndexOf('\n', span.start - 1) + 1;
   const newline = raw.indexOf('\n', span.start);
   const line = raw.slice(lineStart, newline === -1 ? raw.length : newline);
   return hide(line, { start: span.start - lineStart, end: span.end - lineStart });
 }
 
-function excerptOf(span: Span): string {
-  const shown = visibleLine(span);
+function excerptOf(span: Span, inHubfile: typeof hideSecrets): string {
+  const shown = visibleLine(span, inHubfile);
   const indent = shown.text.length - shown.text.trimStart().length;
   const cut = Math.max(Math.min(indent, shown.start), shown.start - MAX_EXCERPT / 2);
   const text = shown.text.slice(cut, cut + MAX_EXCERPT);

@@ -1,4 +1,5 @@
-import { isSecretName } from '../kernel/secret.ts';
+import { nearestName } from '../config/problem.ts';
+import { isSecretName, secretParts, type TextRange } from '../kernel/secret.ts';
 
 /** Words that are followed by a secret. */
 const SECRET_WORDS = new Set([
@@ -24,51 +25,52 @@ const KEY_MATERIAL =
   /(?<![\w+/-])(?=[\w+/-]*[a-z])(?=[\w+/-]*[A-Z])(?=[\w+/-]*\d)[\w+/-]{40,}={0,2}/g;
 /** Up to the end of the line, because the end of an unquoted or unclosed value is unknown. */
 const SECRET_MEMBER =
-  /(?<=(?:^|[\s{,-])["']?(?:key|macKey|clientSecret|secret|value)["']?\s*:\s*)(?!["']?\{(?:env|file)\.[^{}"']*\}["']?[\s,}]*$)[^\s{].*$/g;
+  /(?<=(?:^|[\s{,-])["']?(?:key|macKey|clientSecret|secret|value|hash)["']?\s*:\s*)(?!["']?\{(?:env|file)\.[^{}"']*\}["']?[\s,}]*$)[^\s{].*$/g;
 /** Hashes of bcrypt and argon2. */
 const PASSWORD_HASH = /\$(?:2[abxy]|argon2\w*)\$\S+/g;
-const USER_INFO = /(?<=:\/\/)[^\s/@"`]+(?=@)/g;
+/** A password with a slash, which makes the URL of a server invalid. */
+const SERVER_PASSWORD = /(?<=(?:rediss?|postgres(?:ql)?):?\/+)[^\s"`/][^\s"`]*(?=@)/g;
 const HIDDEN = '[…]';
-
-interface Range {
-  readonly start: number;
-  readonly end: number;
-}
 
 /** Whether the arguments of a directive may be secret. */
 export function isSecretWord(name: string): boolean {
   return SECRET_WORDS.has(name);
 }
 
+/** Whether the name of an unknown option looks like one that is followed by a secret. */
+export function mayMeanSecret(name: string): boolean {
+  const known = [...SECRET_WORDS, 'token', 'api_token', 'auth_token', 'access_key_id'];
+  return isSecretName(name) || nearestName(name, known) !== undefined;
+}
+
 /**
  * A line without possible secrets: the argument of `jwt` and similar words, the values of credential headers,
  * user info in URLs. The marked range is mapped to the new text.
  */
-export function hideSecrets(line: string, mark: Range): Range & { readonly text: string } {
+export function hideSecrets(line: string, mark: TextRange): TextRange & { readonly text: string } {
   return hideRanges(line, mark, secretRanges(line));
 }
 
+/** The same without the words after the first one. */
+export function hideArguments(line: string, mark: TextRange): ReturnType<typeof hideSecrets> {
+  return hideRanges(line, mark, hideable([...line.matchAll(WORD)].map(toRange).slice(1)));
+}
+
 /** A line of YAML or JSON without the values of members that could be secret. */
-export function hideMembers(line: string, mark: Range): Range & { readonly text: string } {
-  const ranges = [SECRET_MEMBER, USER_INFO, KEY_MATERIAL, PASSWORD_HASH].flatMap((pattern) =>
-    [...line.matchAll(pattern)].map(toRange),
-  );
-  return hideRanges(
-    line,
-    mark,
-    ranges.sort((a, b) => a.start - b.start),
-  );
+export function hideMembers(line: string, mark: TextRange): TextRange & { readonly text: string } {
+  const members = [...line.matchAll(SECRET_MEMBER)].map(toRange);
+  return hideRanges(line, mark, [...members, ...secretTexts(line)]);
 }
 
 function hideRanges(
   line: string,
-  mark: Range,
-  ranges: readonly Range[],
-): Range & { readonly text: string } {
+  mark: TextRange,
+  ranges: readonly TextRange[],
+): TextRange & { readonly text: string } {
   let text = '';
   let from = 0;
   let { start, end } = mark;
-  for (const range of ranges) {
+  for (const range of [...ranges].sort((a, b) => a.start - b.start || b.end - a.end)) {
     if (range.start < from) continue;
     text += line.slice(from, range.start);
     start = moved(start, mark.start, range, text.length);
@@ -81,13 +83,13 @@ function hideRanges(
 }
 
 /** The new position of an offset when a range is replaced by the sign for hidden text. */
-function moved(current: number, original: number, range: Range, hiddenAt: number): number {
+function moved(current: number, original: number, range: TextRange, hiddenAt: number): number {
   if (original <= range.start) return current;
   const behind = Math.max(0, original - range.end);
   return hiddenAt + HIDDEN.length + behind;
 }
 
-function secretRanges(line: string): Range[] {
+function secretRanges(line: string): TextRange[] {
   const words = [...line.matchAll(WORD)].map(toRange);
   const opener = words.findIndex(
     ({ text }, index) =>
@@ -95,9 +97,7 @@ function secretRanges(line: string): Range[] {
       (PROVIDER_WORDS.has(text) && index === 0) ||
       isSecretField(text, index),
   );
-  const ranges: Range[] = [USER_INFO, KEY_MATERIAL, PASSWORD_HASH].flatMap((pattern) =>
-    [...line.matchAll(pattern)].map(toRange),
-  );
+  const ranges = secretTexts(line);
   if (opener !== -1) {
     const provider = PROVIDER_WORDS.has(words[opener]?.text ?? '');
     const values = words.slice(opener + (provider ? 2 : 1));
@@ -105,9 +105,23 @@ function secretRanges(line: string): Range[] {
     // only if they are clearly an algorithm.
     const algorithm = values.length === 2 && ALGORITHM.test(values[1]?.text ?? '');
     const secret = algorithm ? values.slice(0, 1) : values;
-    ranges.push(...secret.filter(({ text }) => text !== '{' && !PLACEHOLDER.test(text)));
+    ranges.push(...hideable(secret));
   }
-  return ranges.sort((a, b) => a.start - b.start);
+  return ranges;
+}
+
+/** What is secret wherever it stands. */
+function secretTexts(line: string): TextRange[] {
+  const patterns = [SERVER_PASSWORD, KEY_MATERIAL, PASSWORD_HASH];
+  const found = patterns.flatMap((pattern) => [...line.matchAll(pattern)].map(toRange));
+  const parts = secretParts(line).filter(
+    ({ start, end }) => !PLACEHOLDER.test(line.slice(start, end)),
+  );
+  return [...found, ...parts];
+}
+
+function hideable<Word extends { readonly text: string }>(words: readonly Word[]): Word[] {
+  return words.filter(({ text }) => text !== '{' && !PLACEHOLDER.test(text));
 }
 
 /** The first word may be a directive with such a name: `token mint`. */
@@ -120,6 +134,6 @@ function isDirective(name: string): boolean {
   return /^[a-z_]+$/.test(name);
 }
 
-function toRange(match: RegExpExecArray): Range & { readonly text: string } {
+function toRange(match: RegExpExecArray): TextRange & { readonly text: string } {
   return { text: match[0], start: match.index, end: match.index + match[0].length };
 }

@@ -72,7 +72,9 @@ const BEFORE_VALUE = /(?:=|%(?:25)*3d)*(?:["']|%(?:25)*2[27])?/iy;
 const VALUE = /[^&#;\s"]+/y;
 /** Longest name of a parameter that counts, in characters. */
 const MAX_NAME = 256;
-const USER_INFO = /(?<=:\/\/)[^\s/@"`]+(?=@)/g;
+/** Up to the last `@` before the path, as URLs are read; also percent-encoded, once or several times. */
+const USER_INFO =
+  /(?<=:\/\/)[^\s/?#"`]+(?=@)|(?<=%(?:25)*3a(?:%(?:25)*2f){2})(?:(?!%(?:25)*(?:2f|3f|23))[^\s/?&#"`])+(?=%(?:25)*40)/gi;
 const CREDENTIAL =
   /\b(basic|bearer|dpop|gnap|negotiate|ntlm)((?:\s|\+|%(?:25)*20){1,8})([\w.~+/%-]+=*)/gi;
 /** The name of a parameter of a challenge: `Bearer realm="x"`. */
@@ -80,37 +82,63 @@ const PARAMETER_OF_CHALLENGE = /^[a-z][a-z_-]{0,31}=$/i;
 /** A word behind the name of a scheme that is shorter is not a token. */
 const MIN_TOKEN = 8;
 
+/** A part of a text. */
+export interface TextRange {
+  readonly start: number;
+  readonly end: number;
+}
+
 /**
  * A URL, a header field or any other text without credentials: without user info, without the values of secret
  * parameters (`token=…`, at any place, also in a URL that is encoded as the value of another parameter), and
  * without the credentials of authentication schemes (`Bearer …`, `Basic …`).
  */
 export function withoutSecretParts(text: string, sign: string): string {
-  return withoutCredentials(withoutSecretParameters(text, sign), sign);
+  return withoutRanges(text, secretParts(text), sign);
 }
 
 /** The same with the credentials of authentication schemes left in. */
 export function withoutSecretParameters(text: string, sign: string): string {
-  const url = text.replaceAll(USER_INFO, sign);
+  return withoutRanges(text, [...userInfos(text), ...secretParameters(text)], sign);
+}
+
+/** The parts of a text that {@link withoutSecretParts} hides, in no order. They may overlap. */
+export function secretParts(text: string): readonly TextRange[] {
+  return [...userInfos(text), ...secretParameters(text), ...credentials(text)];
+}
+
+function withoutRanges(text: string, ranges: readonly TextRange[], sign: string): string {
   let shown = '';
-  let copied = 0;
-  for (const equals of url.matchAll(EQUALS)) {
+  let from = 0;
+  for (const { start, end } of [...ranges].sort((a, b) => a.start - b.start)) {
+    if (start >= from) shown += text.slice(from, start) + sign;
+    from = Math.max(from, end);
+  }
+  return shown + text.slice(from);
+}
+
+function userInfos(text: string): TextRange[] {
+  return [...text.matchAll(USER_INFO)].map(({ 0: { length }, index }) => ({
+    start: index,
+    end: index + length,
+  }));
+}
+
+function secretParameters(text: string): TextRange[] {
+  const found: TextRange[] = [];
+  let from = 0;
+  for (const equals of text.matchAll(EQUALS)) {
     const { index } = equals;
     // A part of a hidden value.
-    if (index < copied) continue;
-    const before = url.slice(Math.max(copied, index - MAX_NAME), index);
-    if (!isSecretParameter(before.split(DELIMITER).at(-1) ?? '')) {
-      shown += url.slice(copied, index + equals[0].length);
-      copied = index + equals[0].length;
-      continue;
-    }
-    const start = endOf(BEFORE_VALUE, url, index + equals[0].length);
-    const end = endOf(VALUE, url, start);
-    shown += url.slice(copied, start);
-    if (end > start) shown += sign;
-    copied = end;
+    if (index < from) continue;
+    const before = text.slice(Math.max(from, index - MAX_NAME), index);
+    from = index + equals[0].length;
+    if (!isSecretParameter(before.split(DELIMITER).at(-1) ?? '')) continue;
+    const start = endOf(BEFORE_VALUE, text, from);
+    from = endOf(VALUE, text, start);
+    if (from > start) found.push({ start, end: from });
   }
-  return shown + url.slice(copied);
+  return found;
 }
 
 /** Where the match of a sticky pattern at an index ends; the index itself if it does not match. */
@@ -135,18 +163,20 @@ function decoded(name: string): string {
   return read;
 }
 
-function withoutCredentials(text: string, sign: string): string {
-  return text.replaceAll(
+function credentials(text: string): TextRange[] {
+  const found: TextRange[] = [];
+  for (const { 0: all, 1: scheme = '', 2: space = '', 3: token = '', index } of text.matchAll(
     CREDENTIAL,
-    (all, scheme: string, space: string, token: string, index: number) => {
-      const isCredential =
-        scheme.toLowerCase() === 'basic'
-          ? isUserAndPassword(token)
-          : token.length >= MIN_TOKEN &&
-            !(PARAMETER_OF_CHALLENGE.test(token) && /^["\w]/.test(text.slice(index + all.length)));
-      return isCredential ? scheme + space + sign : all;
-    },
-  );
+  )) {
+    const end = index + all.length;
+    const isCredential =
+      scheme.toLowerCase() === 'basic'
+        ? isUserAndPassword(token)
+        : token.length >= MIN_TOKEN &&
+          !(PARAMETER_OF_CHALLENGE.test(token) && /^["\w]/.test(text.slice(end)));
+    if (isCredential) found.push({ start: index + scheme.length + space.length, end });
+  }
+  return found;
 }
 
 /** Whether a word is the base64 of `user:password`. Other words stand behind `basic` in ordinary texts. */

@@ -5,6 +5,7 @@ import type { Clock } from '../kernel/clock.ts';
 import { messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
 import { requireUrl } from '../kernel/parse-url.ts';
+import { withoutSecretParts } from '../kernel/secret.ts';
 import type { Span, SpanSink } from '../site/tracing.ts';
 
 /** Spans that wait to be sent; further ones are dropped. */
@@ -103,8 +104,8 @@ export class OtlpExport implements SpanSink {
       // Logged once, and once more when it works again.
       if (!this.#failing) {
         log.warn('Spans cannot be exported; they are dropped until they can', {
-          collector: this.#url,
-          error: messageOf(error),
+          collector: withoutSecretParts(this.#url, '[redacted]'),
+          error: withoutSecretParts(messageOf(error), '[redacted]'),
         });
       }
       this.#failing = true;

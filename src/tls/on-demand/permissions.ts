@@ -3,6 +3,7 @@ import { setNewest } from '../../kernel/collections.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { HubgateError, messageOf } from '../../kernel/error.ts';
 import { requireUrl } from '../../kernel/parse-url.ts';
+import { withoutSecretParts } from '../../kernel/secret.ts';
 import { Semaphore } from '../../kernel/semaphore.ts';
 
 /** Time for one response. */
@@ -111,7 +112,8 @@ export class Permissions {
         return response.ok;
       });
     } catch (cause) {
-      throw failed(signal.aborted ? `no answer within ${ASK_MS} ms` : messageOf(cause), cause);
+      const why = withoutSecretParts(messageOf(cause), '[redacted]');
+      throw failed(signal.aborted ? `no answer within ${ASK_MS} ms` : why, cause);
     } finally {
       this.#asking -= 1;
     }

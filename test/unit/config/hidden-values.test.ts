@@ -32,6 +32,12 @@ describe('a configuration that is printed', () => {
     'header X-Auth-Token s3cret',
     'redir https://a.example/?api_key=s3cret&b=1',
     'reverse_proxy localhost:3000 {\nheader_up X-Auth s3cret\n}',
+    'map {header.X-Api-Key} {tenant} {\ns3cret shop\n~^s3cret2$ blog\n}',
+    'map {path} {password} {\n/a s3cret\ndefault s3cret\n}',
+    '@v vars {query.token} s3cret\nrespond @v ok',
+    '@v vars_regexp {cookie.session} ^s3cret$\nrespond @v ok',
+    '@e expression `{header.X-Api-Key} in ["s3cret"]`\nrespond @e ok',
+    "@e expression `header({'X-Api-Key': 's3cret'})`\nrespond @e ok",
   ]) {
     it(`hides the value in: ${line.split('\n', 1)[0]}`, () => {
       const printed = shown(`http://:8080 {\n${line}\n}`);
@@ -52,6 +58,10 @@ describe('a configuration that is printed', () => {
   it('shows values that are not secret', () => {
     const printed = shown('http://:8080 {\n@a header X-Requested-With fetch\nrespond @a ok\n}');
     assert.ok(printed.includes('fetch'), printed);
+    const roles = 'map {http.auth.user.id} {role} {\nada admin\n}';
+    assert.ok(shown(`http://:8080 {\n${roles}\n}`).includes('admin'));
+    const path = '@a expression `{path} == "/a"`\nrespond @a ok';
+    assert.ok(shown(`http://:8080 {\n${path}\n}`).includes('/a'));
   });
 });
 

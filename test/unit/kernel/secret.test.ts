@@ -21,7 +21,11 @@ describe('a text without its secret parts', () => {
     ['token="S"; a=b', 'token="*"; a=b'],
     ['/x;token=S?y', '/x;token=*'],
     ['https://user:S@a.example/', 'https://*@a.example/'],
+    ['https://user:S@S@a.example/', 'https://*@a.example/'],
+    ['/a?next=http%3A%2F%2Fuser%3AS%40a.example%2F', '/a?next=http%3A%2F%2F*%40a.example%2F'],
+    ['/a?n=x%253A%252F%252Fuser:S%2540a.example', '/a?n=x%253A%252F%252F*%2540a.example'],
     ['Bearer SSSSSSSS, x', 'Bearer *, x'],
+    ['authorization=Bearer SSSSSSSS', 'authorization=* *'],
     ['/?h=bearer%20SSSSSSSS', '/?h=bearer%20*'],
     ['DPoP SSSSSSSS==', 'DPoP *'],
     ['Basic dXNlcjpwYXNz', 'Basic *'],
@@ -38,12 +42,16 @@ describe('a text without its secret parts', () => {
     '/?q=Basic+training',
     'a bearer of news',
     '==%3D',
+    'https://a.example/@user?x=a@b.example',
+    '/?to=http%3A%2F%2Fa.example%2Fmail%40b.example',
   ]) {
     it(`leaves ${text} as it is`, () => assert.equal(shown(text), text));
   }
 
   it('reads a long text with many signs', () => {
-    const long = ['a=', 'Bearer+', '%25', '?', 'token', '%253'].map((part) => part.repeat(20_000));
+    const long = ['a=', 'Bearer+', '%25', '?', 'token', '%253', '://', '%3A%2F%2F', '@'].map(
+      (part) => part.repeat(20_000),
+    );
     for (const text of long) assert.equal(shown(`${text}=x`).length > 0, true);
   });
 });
