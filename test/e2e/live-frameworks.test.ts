@@ -8,19 +8,9 @@ import { compile } from 'svelte/compiler';
 import { chromiumPath, launchChromium } from '../support/chromium.ts';
 import { removeWith } from '../support/temporary-directory.ts';
 import { root } from '../support/process.ts';
-import { HUB, startSite } from '../unit/discovery/site.ts';
+import { liveHubfile, startSite } from '../unit/discovery/site.ts';
 
-const HUBFILE = `http://localhost:{port} {${HUB}
-		anonymous
-		cookie_name hub_token
-	}
-	discovery {
-		changes public
-		live
-	}
-	reverse_proxy localhost:{app}
-}
-`;
+const HUBFILE = liveHubfile();
 
 /** A list that the server has rendered, a draft, and a button that loads the list again. */
 interface Framework {

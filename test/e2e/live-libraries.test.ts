@@ -4,24 +4,14 @@ import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import { chromiumPath, launchChromium } from '../support/chromium.ts';
 import { root } from '../support/process.ts';
-import { HUB, startSite } from '../unit/discovery/site.ts';
+import { liveHubfile, startSite } from '../unit/discovery/site.ts';
 
 const LIBRARIES = [
   ['htmx', 'htmx.org/dist/htmx.min.js'],
   ['Turbo', '@hotwired/turbo/dist/turbo.es2017-umd.js'],
 ] as const;
 
-const HUBFILE = `http://localhost:{port} {${HUB}
-		anonymous
-		cookie_name hub_token
-	}
-	discovery {
-		changes public
-		live
-	}
-	reverse_proxy localhost:{app}
-}
-`;
+const HUBFILE = liveHubfile();
 
 /** How often each page has been changed. */
 type Changes = Map<string, number>;

@@ -3,7 +3,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { describe, it, type TestContext } from 'node:test';
 import type { BrowserContext, Page } from 'playwright-core';
 import { chromiumPath, launchChromium } from '../support/chromium.ts';
-import { HUB, type Site, startSite } from '../unit/discovery/site.ts';
+import { HUB, liveHubfile, type Site, startSite } from '../unit/discovery/site.ts';
 
 interface Board {
   readonly site: Site;
@@ -23,19 +23,9 @@ interface BoardOptions {
   readonly backForwardCache?: boolean;
 }
 
-const HUBFILE = `http://localhost:{port} {${HUB}
-		anonymous
-		cookie_name hub_token
-	}
-	discovery {
-		changes public {
+const HUBFILE = liveHubfile(`changes public {
 			also /
-		}
-		live
-	}
-	reverse_proxy localhost:{app}
-}
-`;
+		}`);
 
 /** The hub is another site than the pages. */
 const TWO_SITES = `http://localhost:{port} {${HUB}

@@ -2,19 +2,9 @@ import assert from 'node:assert/strict';
 import { describe, it, type TestContext } from 'node:test';
 import type { Page } from 'playwright-core';
 import { chromiumPath, launchChromium } from '../support/chromium.ts';
-import { HUB, startSite } from '../unit/discovery/site.ts';
+import { liveHubfile, startSite } from '../unit/discovery/site.ts';
 
-const HUBFILE = `http://localhost:{port} {${HUB}
-		anonymous
-		cookie_name hub_token
-	}
-	discovery {
-		changes public
-		live
-	}
-	reverse_proxy localhost:{app}
-}
-`;
+const HUBFILE = liveHubfile();
 
 interface Live {
   readonly page: Page;

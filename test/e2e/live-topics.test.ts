@@ -3,24 +3,14 @@ import type { RequestListener } from 'node:http';
 import { describe, it, type TestContext } from 'node:test';
 import type { Page } from 'playwright-core';
 import { chromiumPath, launchChromium } from '../support/chromium.ts';
-import { HUB, type Site, startSite } from '../unit/discovery/site.ts';
+import { liveHubfile, type Site, startSite } from '../unit/discovery/site.ts';
 
-const HUBFILE = `http://localhost:{port} {${HUB}
-		anonymous
-		cookie_name hub_token
-	}
-	discovery {
-		changes public {
+const HUBFILE = liveHubfile(`changes public {
 			window 0s
 		}
 		alias /index.php/{page} /index.php?title={page}
 		alias /post.php?post={id}
-		alias /?p={id} /rest/posts/{id}
-		live
-	}
-	reverse_proxy localhost:{app}
-}
-`;
+		alias /?p={id} /rest/posts/{id}`);
 
 interface Script {
   readonly site: Site;

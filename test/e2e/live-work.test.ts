@@ -3,21 +3,11 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { describe, it, type TestContext } from 'node:test';
 import type { Browser, Page } from 'playwright-core';
 import { chromiumPath, launchChromium } from '../support/chromium.ts';
-import { deferred, HUB, type Site, startSite } from '../unit/discovery/site.ts';
+import { deferred, liveHubfile, type Site, startSite } from '../unit/discovery/site.ts';
 
-const HUBFILE = `http://localhost:{port} {${HUB}
-		anonymous
-		cookie_name hub_token
-	}
-	discovery {
-		changes public {
+const HUBFILE = liveHubfile(`changes public {
 			window 0s
-		}
-		live
-	}
-	reverse_proxy localhost:{app}
-}
-`;
+		}`);
 
 interface Work {
   readonly site: Site;

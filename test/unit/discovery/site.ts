@@ -65,6 +65,21 @@ export const HUB = `
 		transport memory
 `;
 
+/** A site with live pages, for `hubfile` of {@link startSite}. `changes` is what its `discovery` says besides `live`. */
+export function liveHubfile(changes = 'changes public'): string {
+  return `http://localhost:{port} {${HUB}
+		anonymous
+		cookie_name hub_token
+	}
+	discovery {
+		${changes}
+		live
+	}
+	reverse_proxy localhost:{app}
+}
+`;
+}
+
 export async function startSite(
   test: TestContext,
   app: RequestListener,
