@@ -34,6 +34,8 @@ import { type WorkerStatus, Worker } from './worker.ts';
 /** Delay before a worker that has ended is replaced. If workers end again and again, it doubles each time. */
 const MIN_RESTART_MS = 100;
 const MAX_RESTART_MS = 30_000;
+/** Longest delay while no worker serves, because nobody accepts connections then. */
+const MAX_RESTART_OF_LAST_MS = 1_000;
 const NOTHING_ELSE: ReportWanted = { changes: false };
 
 const WORKER = fileURLToPath(import.meta.resolve('#worker'));
@@ -258,8 +260,9 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
   #ended(worker: Worker): void {
     this.#workers.delete(worker);
     if (this.#stopping !== null) return;
-    const delay = this.#restartMs;
-    this.#restartMs = Math.min(2 * delay, MAX_RESTART_MS);
+    const max = this.#workers.size === 0 ? MAX_RESTART_OF_LAST_MS : MAX_RESTART_MS;
+    const delay = Math.min(this.#restartMs, max);
+    this.#restartMs = Math.min(2 * this.#restartMs, MAX_RESTART_MS);
     this.#log.error('A worker ended; hubgate starts another one', { pid: worker.pid, delay });
     this.#clock.after(delay, () => void this.#enqueue(() => this.#replace()));
   }

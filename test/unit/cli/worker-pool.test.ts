@@ -86,6 +86,20 @@ describe('the workers of a gateway', () => {
       `${sixth} commit last`,
     ]);
   });
+
+  it('are replaced within a second while none is left, however often they have ended', async (test) => {
+    const clock = new TestClock();
+    const { log } = await start(test, clock);
+    let ended = 0;
+    for (const replaced of [2, 4, 5, 6]) {
+      const workers = Object.values(cluster.workers ?? {}).filter((one) => one !== undefined);
+      ended += workers.length;
+      for (const worker of workers) worker.process.kill('SIGKILL');
+      await log.says('A worker ended; hubgate starts another one', ended);
+      clock.advance(1_000);
+      await log.says('A worker was replaced', replaced);
+    }
+  });
 });
 
 async function start(test: TestContext, clock: Clock = systemClock) {
