@@ -174,6 +174,7 @@ function newestSource() {
       'package-lock.json',
       'tsconfig.build.json',
       'scripts/build.mjs',
+      'scripts/browser-buffer.mjs',
       'scripts/plain-assert.cjs',
       'scripts/loaded-when-used.mjs',
       'scripts/when-used.mjs',
