@@ -188,7 +188,7 @@ async function installTarball(test: TestContext, { text }: DocumentedBlock): Pro
     npm_config_prefer_offline: 'true',
     npm_config_loglevel: 'error',
   });
-  // As the page says, in a checkout; nothing is built again for it.
+  // As the page says, in a checkout.
   await promisify(execFile)('npm', ['pack', '--pack-destination', directory], { cwd: root });
   // Not the program of the sandbox, but the one that is installed.
   const script = text.replace('hubgate version', '"$npm_config_prefix/bin/hubgate" version');

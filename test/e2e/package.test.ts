@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
-import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
+import { cp, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, posix } from 'node:path';
 import { before, describe, it, after } from 'node:test';
@@ -114,6 +114,27 @@ describe('the package (npm pack)', () => {
     }
     const minified = await import(join(directory, 'node_modules/hubgate/dist/client.min.js'));
     assert.equal(typeof (minified as { subscribe?: unknown }).subscribe, 'function');
+  });
+
+  it('contains the program although nobody built the checkout before', async (test) => {
+    const checkout = await mkdtemp(join(tmpdir(), 'hubgate-checkout-'));
+    removeWith(test, checkout);
+    const { stdout: tracked } = await run('git', ['ls-files'], { cwd: root });
+    const parts = new Set(
+      tracked
+        .trim()
+        .split('\n')
+        .map((name) => name.split('/')[0] ?? ''),
+    );
+    for (const part of parts) {
+      if (['test', 'bench'].includes(part)) continue;
+      await cp(join(root, part), join(checkout, part), { recursive: true });
+    }
+    await symlink(join(root, 'node_modules'), join(checkout, 'node_modules'));
+    await run('npm', ['pack', '--silent'], { cwd: checkout });
+    const { version } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8'));
+    const { stdout } = await run('tar', ['-tzf', `hubgate-${version}.tgz`], { cwd: checkout });
+    assert.match(stdout, /^package\/dist\/cli\/main\.js$/m);
   });
 
   it('lists the licences of the code that it includes, all of which permit this', async () => {
