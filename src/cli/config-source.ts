@@ -1,7 +1,8 @@
 import { Command, Option } from 'commander';
 import type { Language } from '../hubfile/load.ts';
 import { readFileSync } from 'node:fs';
-import { HubgateError, messageOf } from '../kernel/error.ts';
+import { whyUnreadable } from '../config/problem.ts';
+import { HubgateError } from '../kernel/error.ts';
 
 /** The configuration for a command. */
 export interface ConfigSource {
@@ -58,9 +59,14 @@ export function readInput(file: string): Buffer {
   try {
     return readFileSync(file === '-' ? 0 : file);
   } catch (cause) {
-    const message = `Cannot read ${file}: ${messageOf(cause)}`;
-    throw new HubgateError('unreadable-file', message, { cause });
+    throw unreadable(file, cause);
   }
+}
+
+/** The error for a file that could not be read. */
+export function unreadable(file: string, cause: unknown): HubgateError {
+  const message = `Cannot read ${file}: ${whyUnreadable(cause)}`;
+  return new HubgateError('unreadable-file', message, { cause });
 }
 
 /**
@@ -94,9 +100,7 @@ function readLines(file: string, read: (content: Buffer | null) => void): string
     content = readFileSync(file);
     return content.toString('utf8').split(/\r?\n/);
   } catch (cause) {
-    throw new HubgateError('unreadable-file', `Cannot read ${file}: ${messageOf(cause)}`, {
-      cause,
-    });
+    throw unreadable(file, cause);
   } finally {
     read(content);
   }

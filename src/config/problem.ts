@@ -164,7 +164,8 @@ const REASONS: Readonly<Record<string, string>> = {
   ENOENT: 'the file does not exist',
   ENOTDIR: 'the file does not exist',
   EISDIR: 'it is a directory',
-  EACCES: 'the user of the gateway may not read it',
+  EACCES: 'permission denied',
+  ELOOP: 'its symbolic links form a loop',
 };
 
 /** The reason why a file could not be read, without the absolute path in the system's message. */

@@ -4,11 +4,15 @@ import { dirname, join } from 'node:path';
 import type { Config, HubConfig, SiteConfig, SiteAddress } from '../config/config.ts';
 import { defaultHub } from '../config/defaults.ts';
 import { allHubs, type HubOfSite, hubsOf } from '../config/sites.ts';
-import type { Clock } from '../kernel/clock.ts';
 import { HubgateError } from '../kernel/error.ts';
 import type { History } from '../transports/history.ts';
 import type { TransportConfig } from '../config/transports.ts';
-import { openHistory, setUpOf, placeTransport } from '../transports/registry.ts';
+import {
+  type HistorySurroundings,
+  openHistory,
+  setUpOf,
+  placeTransport,
+} from '../transports/registry.ts';
 import { isIP } from 'node:net';
 import { profiles } from '../hub/profile.ts';
 import { parseUrl, requireUrl } from '../kernel/parse-url.ts';
@@ -174,9 +178,9 @@ export { setUpOf } from '../transports/registry.ts';
 export function openHistoryOf(
   config: Config,
   wanted: string | null,
-  { storage, clock }: { readonly storage: string; readonly clock: Clock },
+  { storage, ...around }: HistorySurroundings & { readonly storage: string },
 ): Promise<History> {
-  return openHistory(transportOfHub(config, wanted, storage), clock);
+  return openHistory(transportOfHub(config, wanted, storage), around);
 }
 
 /** What the owner of the store of a hub executes before its gateway starts; otherwise as {@link openHistoryOf}. */

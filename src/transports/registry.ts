@@ -32,9 +32,16 @@ interface TransportOpener<Settings extends TransportConfig> {
   place(settings: Settings, place: TransportPlace): Settings;
   open(settings: Settings, around: TransportSurroundings): Promise<Transport>;
   /** Opens the stored history for the operator; absent if nothing is stored. */
-  openHistory?(settings: Settings, clock: Clock): Promise<History>;
+  openHistory?(settings: Settings, around: HistorySurroundings): Promise<History>;
   /** What the owner of the store executes if the gateway may not do so; absent if nothing has to be prepared. */
   setUp?(settings: Settings, role: string | null): Promise<string>;
+}
+
+/** What the commands of an operator open a history with. */
+export interface HistorySurroundings {
+  readonly clock: Clock;
+  /** Whether a file that does not exist is created; a database is prepared in any case. */
+  readonly create: boolean;
 }
 
 type TransportOpeners = {
@@ -62,9 +69,9 @@ const openers: TransportOpeners = {
       const options = { ...settings, ...around, path: path ?? '.' };
       return openDespiteDamage(() => openLmdbTransport(options), around);
     },
-    async openHistory({ path }) {
+    async openHistory({ path }, { create }) {
       const { openLmdbHistory } = await import('./lmdb/lmdb-history.ts');
-      return openLmdbHistory(path ?? '.');
+      return openLmdbHistory(path ?? '.', { create });
     },
   },
   redis: {
@@ -77,7 +84,7 @@ const openers: TransportOpeners = {
       const random = Math.random;
       return openRedisTransport({ ...settings, stream: stream ?? 'hubgate', random, clock, log });
     },
-    async openHistory({ stream, ...settings }, clock) {
+    async openHistory({ stream, ...settings }, { clock }) {
       const { openRedisHistory } = await import('./redis/redis-history.ts');
       return openRedisHistory({ ...settings, stream: stream ?? 'hubgate' }, clock);
     },
@@ -89,7 +96,7 @@ const openers: TransportOpeners = {
       const random = Math.random;
       return openPostgresTransport({ ...postgresPlace(settings), random, clock, log });
     },
-    async openHistory(settings, clock) {
+    async openHistory(settings, { clock }) {
       const { openPostgresHistory } = await import('./postgres/postgres-history.ts');
       return openPostgresHistory(postgresPlace(settings), clock);
     },
@@ -123,10 +130,13 @@ export function openTransport(
 
 /**
  * @throws HubgateError `not-supported` for a transport that stores nothing, `transport-failed`,
- * `history-damaged`, `history-too-new`
+ * `history-damaged`, `history-not-found`, `history-too-new`
  */
-export async function openHistory(settings: TransportConfig, clock: Clock): Promise<History> {
-  const history = await openerOf(settings).openHistory?.(settings, clock);
+export async function openHistory(
+  settings: TransportConfig,
+  around: HistorySurroundings,
+): Promise<History> {
+  const history = await openerOf(settings).openHistory?.(settings, around);
   if (history !== undefined) return history;
   const message = `transport ${settings.kind} keeps its history in the memory of the gateway only`;
   throw new HubgateError('not-supported', message);

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { existsSync } from 'node:fs';
 import { mkdtemp, open as openFile, readFile, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -197,6 +198,31 @@ describe('hubgate history', () => {
     assert.match(stderr, /3 updates, 1 of them damaged/);
     const data = JSON.parse((await history(['verify', '--json'], hubfile)).stdout);
     assert.deepEqual([data.updates, data.faults.length, data.faults[0].position], [3, 1, 2]);
+  });
+
+  it('creates no history where it finds none, except to import', async (test) => {
+    const { directory, path, hubfile } = await setUp(test);
+    const backup = join(directory, 'backup');
+    for (const args of [['stats'], ['verify'], ['compact'], ['export', backup]]) {
+      const { code, stderr } = await history(args, hubfile);
+      assert.equal(code, 1, args[0]);
+      assert.match(stderr, /The history in \S+ was not found/);
+    }
+    for (const file of [path, backup]) assert.equal(existsSync(file), false, file);
+    await writeFile(backup, `${JSON.stringify(update('a'))}\n`);
+    assert.equal((await history(['import', backup], hubfile)).code, 0);
+  });
+
+  it('says why it cannot read what it should import', async (test) => {
+    const { directory, hubfile } = await setUp(test);
+    for (const [file, why] of [
+      [join(directory, 'absent'), 'the file does not exist'],
+      [directory, 'it is a directory'],
+    ] as const) {
+      const { code, stderr } = await history(['import', file], hubfile);
+      assert.equal(code, 1);
+      assert.match(stderr, new RegExp(`^hubgate: Cannot read ${file}: ${why}$`, 'm'));
+    }
   });
 
   it('frees disk space, but not while a gateway is running', async (test) => {

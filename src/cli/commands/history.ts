@@ -16,7 +16,12 @@ import {
   setUpOfHub,
 } from '../../runtime/history-names.ts';
 import { readBoltFile } from '../bolt-file.ts';
-import { type ConfigSource, environmentOf, withConfigSource } from '../config-source.ts';
+import {
+  type ConfigSource,
+  environmentOf,
+  unreadable,
+  withConfigSource,
+} from '../config-source.ts';
 import { createProgress, EXIT, onTerminal, type Output, printable } from '../terminal.ts';
 import { readUnchecked, storageOf } from '../read-config.ts';
 import type { Update } from '../../hub/update.ts';
@@ -126,7 +131,7 @@ function importCommand(output: Output): Command {
       ),
     )
     .action((file: string, flags: ImportFlags) =>
-      withHistory(flags, async (history) => {
+      withHistory({ ...flags, create: true }, async (history) => {
         const existing = await existingIds(history, file, flags);
         let skipped = 0;
         const progress = createProgress('imported', null);
@@ -195,8 +200,16 @@ async function mustSkip(updates: number, file: string): Promise<boolean> {
 /** The lines to import, one for each update. */
 function linesOf(file: string, { fromBolt, bucket }: ImportFlags): AsyncIterable<string> {
   if (fromBolt === true) return Readable.from(boltTexts(file, bucket));
+  return textLines(file);
+}
+
+async function* textLines(file: string): AsyncIterable<string> {
   const input = file === '-' ? process.stdin : createReadStream(file);
-  return createInterface({ input, crlfDelay: Infinity });
+  try {
+    yield* createInterface({ input, crlfDelay: Infinity });
+  } catch (cause) {
+    throw unreadable(file, cause);
+  }
 }
 
 function* boltTexts(file: string, bucket: string): Generator<string> {
@@ -273,11 +286,11 @@ function initCommand(output: Output): Command {
 }
 
 async function withHistory(
-  flags: HistoryFlags,
+  { create = false, ...flags }: HistoryFlags & { readonly create?: boolean },
   use: (history: History) => Promise<void>,
 ): Promise<void> {
   const config = readUnchecked(flags, environmentOf(flags));
-  const around = { storage: storageOf(config), clock: systemClock };
+  const around = { storage: storageOf(config), clock: systemClock, create };
   const history = await openHistoryOf(config, flags.hub ?? null, around);
   try {
     await use(history);

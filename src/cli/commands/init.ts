@@ -128,7 +128,10 @@ function check(
     for (const warning of warnings) output.note(describeProblem(warning));
   } catch (thrown) {
     if (!(thrown instanceof ConfigError)) throw thrown;
-    throw new HubgateError('invalid-argument', `These answers make no Hubfile:\n${thrown.message}`);
+    throw new HubgateError(
+      'invalid-argument',
+      `The Hubfile for these answers is not valid:\n${thrown.message}`,
+    );
   }
 }
 

@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs';
 import { rename, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isPossibleId } from '../../hub/update.ts';
@@ -9,8 +10,16 @@ import { addEntries, isEvicted, decodeStored, storedHead, type StoredHead } from
 /** Entries read in one turn of the event loop. */
 const AT_ONCE = 256;
 
-/** Opens a history for its operator. A gateway may be using it. */
-export async function openLmdbHistory(path: string): Promise<History> {
+/**
+ * Opens a history for its operator. A gateway may be using it.
+ *
+ * @throws HubgateError `history-not-found`; otherwise as {@link openLmdbStore}
+ */
+export async function openLmdbHistory(path: string, { create = false } = {}): Promise<History> {
+  if (!create && !existsSync(join(path, 'history.mdb'))) {
+    const message = `The history in ${path} was not found; run the command in the gateway's working directory and as its user, or make the path of the storage absolute`;
+    throw new HubgateError('history-not-found', message);
+  }
   return new LmdbHistory(path, await openLmdbStore(path));
 }
 
