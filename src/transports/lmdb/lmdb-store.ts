@@ -1,4 +1,6 @@
-import { chmod, mkdir, stat } from 'node:fs/promises';
+import { randomBytes } from 'node:crypto';
+import { existsSync } from 'node:fs';
+import { chmod, link, mkdir, rm, stat, writeFile } from 'node:fs/promises';
 import { constants } from 'node:os';
 import { join } from 'node:path';
 import { type Database, open, type RootDatabase } from 'lmdb';
@@ -23,6 +25,8 @@ const FORMAT = 1;
 const FORMAT_WITH_EVENTS = 2;
 const TAIL = 'tail';
 const FORMAT_KEY = 'format';
+/** LMDB needs half of it and uses what it finds, with a slot for one more reader in each 64 bytes. */
+const LOCK_BYTES = 16 * 1024;
 const PROBE_KEY = 'probe';
 /** Errors of a disk that may disappear without a change of the configuration. */
 const DISK_FAULTS = ['EDQUOT', 'EIO', 'ENOSPC', 'EROFS'] as const;
@@ -147,6 +151,7 @@ export async function openLmdbStore(path: string, scheduler?: Scheduler): Promis
 }
 
 async function openDatabases(file: string): Promise<LmdbDatabases> {
+  await allocateLock(`${file}-lock`);
   const root = open({ path: file, maxDbs: MAX_DATABASES });
   await chmod(file, 0o600);
   await chmod(`${file}-lock`, 0o600);
@@ -155,6 +160,24 @@ async function openDatabases(file: string): Promise<LmdbDatabases> {
   } catch (error) {
     await root.close();
     throw error;
+  }
+}
+
+/**
+ * Creates a missing lock file with all its blocks. LMDB would create a file of holes and fill them through a memory
+ * map, and on a full disk the system ends a process that does so with SIGBUS.
+ *
+ * @throws the system's error, for instance ENOSPC
+ */
+async function allocateLock(lock: string): Promise<void> {
+  if (existsSync(lock)) return;
+  const temporary = `${lock}.${randomBytes(6).toString('hex')}`;
+  try {
+    await writeFile(temporary, Buffer.alloc(LOCK_BYTES), { mode: 0o600, flag: 'wx' });
+    // Another process may have created it meanwhile. Where there are no hard links, LMDB creates it.
+    await link(temporary, lock).catch(ignore);
+  } finally {
+    await rm(temporary, { force: true });
   }
 }
 

@@ -1,5 +1,13 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, open as openFile, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import {
+  mkdtemp,
+  open as openFile,
+  readdir,
+  readFile,
+  rm,
+  stat,
+  writeFile,
+} from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
@@ -27,6 +35,15 @@ describe('a history in LMDB on disk', () => {
     for (const file of ['history.mdb', 'history.mdb-lock']) {
       assert.equal((await stat(join(path, file))).mode & 0o777, 0o600, file);
     }
+  });
+
+  it('has its lock file without holes, whose first use would end the process on a full disk', async (test) => {
+    const path = await directory(test);
+    const transport = await openHistory(path);
+    test.after(() => transport.close());
+    const lock = await stat(join(path, 'history.mdb-lock'));
+    assert.ok(lock.blocks * 512 >= lock.size, `${lock.blocks * 512} of ${lock.size} bytes`);
+    assert.deepEqual((await readdir(path)).sort(), ['history.mdb', 'history.mdb-lock']);
   });
 
   it('reports the path that cannot be opened', async () => {
