@@ -1,4 +1,4 @@
-import { writeFileSync } from 'node:fs';
+import { closeSync, openSync, rmSync, writeFileSync } from 'node:fs';
 import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
 import { readInput } from './config-source.ts';
 
@@ -9,15 +9,29 @@ import { readInput } from './config-source.ts';
  */
 export function writeNew(file: string, text: string, mode = 0o600): void {
   try {
-    writeFileSync(file, text, { flag: 'wx', mode });
-  } catch (cause) {
-    if (codeOf(cause) === 'EEXIST') {
-      const message = `${file} exists already; choose another file, or move it away`;
-      throw new HubgateError('file-exists', message, { cause });
+    const opened = openSync(file, 'wx', mode);
+    try {
+      writeFileSync(opened, text);
+    } catch (error) {
+      // The disk is full: the next attempt must not find a part of it.
+      rmSync(file, { force: true });
+      throw error;
+    } finally {
+      closeSync(opened);
     }
-    const message = `Cannot write ${file}: ${messageOf(cause)}`;
-    throw new HubgateError('unwritable-file', message, { cause });
+  } catch (cause) {
+    throw unwritable(file, cause);
   }
+}
+
+/** The error for a new file that could not be written. */
+export function unwritable(file: string, cause: unknown): HubgateError {
+  if (codeOf(cause) === 'EEXIST') {
+    const message = `${file} exists already; choose another file, or move it away`;
+    return new HubgateError('file-exists', message, { cause });
+  }
+  const message = `Cannot write ${file}: ${messageOf(cause)}`;
+  return new HubgateError('unwritable-file', message, { cause });
 }
 
 /**

@@ -26,7 +26,9 @@ export async function runProgram(args: readonly string[]): Promise<void> {
   }
   // A reader that has seen enough (`hubgate subscribe | head -1`) is not an error.
   process.stdout.on('error', (error) => {
-    void endProcess(codeOf(error) === 'EPIPE' ? EXIT.ok : EXIT.failed);
+    const isRead = codeOf(error) === 'EPIPE';
+    if (!isRead) process.stderr.write(`hubgate: Cannot write the output: ${error.message}\n`);
+    void endProcess(isRead ? EXIT.ok : EXIT.failed);
   });
   try {
     await program.parseAsync(args, { from: 'user' });

@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { mkdtemp, open as openFile, readFile, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { gunzipSync } from 'node:zlib';
 import { describe, it, type TestContext } from 'node:test';
 import type { Update } from '../../src/hub/update.ts';
@@ -10,7 +12,7 @@ import { systemClock } from '../../src/kernel/clock.ts';
 import { silentLogger } from '../../src/kernel/log.ts';
 import type { Transport } from '../../src/hub/transport.ts';
 import { openLmdbTransport } from '../../src/transports/lmdb/lmdb-transport.ts';
-import { runCommand } from '../support/process.ts';
+import { cli, runCommand } from '../support/process.ts';
 import { startPostgres } from '../support/postgres-server.ts';
 import { startRedis } from '../support/redis-server.ts';
 import { removeWith } from '../support/temporary-directory.ts';
@@ -211,6 +213,28 @@ describe('hubgate history', () => {
     for (const file of [path, backup]) assert.equal(existsSync(file), false, file);
     await writeFile(backup, `${JSON.stringify(update('a'))}\n`);
     assert.equal((await history(['import', backup], hubfile)).code, 0);
+  });
+
+  it('says why it cannot write an export', async (test) => {
+    const { directory, path, hubfile } = await setUp(test);
+    const log = await openLog(path);
+    test.after(() => log.close());
+    await log.append(update('a'));
+    const file = join(directory, 'backup');
+    await writeFile(file, 'mine');
+    for (const [output, why] of [
+      [file, `${file} exists already; choose another file`],
+      [join(directory, 'absent', 'backup'), `Cannot write ${directory}/absent/backup: ENOENT`],
+    ] as const) {
+      const { code, stderr } = await history(['export', output], hubfile);
+      assert.equal(code, 1);
+      assert.ok(stderr.startsWith(`hubgate: ${why}`), stderr);
+    }
+    assert.equal(await readFile(file, 'utf8'), 'mine');
+    const command = `'${process.execPath}' '${cli}' history export --config '${hubfile}' > /dev/full`;
+    const full = await promisify(execFile)('bash', ['-c', command]).catch((error) => error);
+    assert.equal(full.code, 1);
+    assert.match(full.stderr, /^hubgate: Cannot write the output: ENOSPC/m);
   });
 
   it('says why it cannot read what it should import', async (test) => {

@@ -1,10 +1,11 @@
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, describe, it, type TestContext } from 'node:test';
+import { promisify } from 'node:util';
 import { formatHubfile } from '../../src/hubfile/format.ts';
 import { freePort } from '../support/free-port.ts';
 import { cli, runCommand, startProcess } from '../support/process.ts';
@@ -97,6 +98,15 @@ describe('hubgate init', () => {
     assert.equal((await runCommand(['init', '--yes', '--output', second.hubfile])).code, 1);
     assert.equal(readFileSync(second.envFile, 'utf8'), 'mine');
     assert.ok(!existsSync(second.hubfile));
+  });
+
+  it('leaves no part of a file if the disk is full, so that it can be repeated', async () => {
+    const { hubfile, envFile } = fresh();
+    // The same error at the same place as on a full disk; a pipe has no limit.
+    const command = `ulimit -f 0; '${process.execPath}' '${cli}' init --yes --output '${hubfile}' 2>&1 | cat`;
+    const { stdout } = await promisify(execFile)('bash', ['-c', command]);
+    assert.match(stdout, /Cannot write \S+hubgate\.env: EFBIG/);
+    for (const file of [hubfile, envFile]) assert.equal(existsSync(file), false, file);
   });
 
   it('asks nothing without a terminal, and says which flags are missing', async () => {

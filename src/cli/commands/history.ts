@@ -1,7 +1,6 @@
 import { createReadStream, createWriteStream } from 'node:fs';
 import { createInterface } from 'node:readline';
-import { finished } from 'node:stream/promises';
-import { once } from 'node:events';
+import { pipeline } from 'node:stream/promises';
 import { Readable, type Writable } from 'node:stream';
 import { Command, Option } from 'commander';
 import { parseJsonObject } from '../../kernel/json.ts';
@@ -22,6 +21,7 @@ import {
   unreadable,
   withConfigSource,
 } from '../config-source.ts';
+import { unwritable } from '../new-file.ts';
 import { createProgress, EXIT, onTerminal, type Output, printable } from '../terminal.ts';
 import { readUnchecked, storageOf } from '../read-config.ts';
 import type { Update } from '../../hub/update.ts';
@@ -102,15 +102,17 @@ function exportCommand(output: Output): Command {
         const out: Writable =
           file === '-' ? process.stdout : createWriteStream(file, { flags: 'wx', mode: 0o600 });
         let count = 0;
-        for await (const entries of history.entries()) {
-          const text = entries.map((entry) => `${toHistoryLine(entry)}\n`).join('');
-          if (!out.write(text)) await once(out, 'drain');
-          count += entries.length;
-          progress.at(count);
-        }
-        if (file !== '-') {
-          out.end();
-          await finished(out);
+        const lines = async function* (): AsyncIterable<string> {
+          for await (const entries of history.entries()) {
+            yield entries.map((entry) => `${toHistoryLine(entry)}\n`).join('');
+            count += entries.length;
+            progress.at(count);
+          }
+        };
+        try {
+          await pipeline(lines, out, { end: file !== '-' });
+        } catch (error) {
+          throw error instanceof HubgateError ? error : unwritable(file, error);
         }
         progress.end();
         output.note(`${count} updates were exported`);
