@@ -15,7 +15,7 @@ interface Schemes extends SchemePorts {
   readonly secure: boolean;
 }
 
-const ADDRESS = /^(?:([a-z][a-z0-9+.-]*):\/\/)?(\[[^\]]*\]|[^:/[\]]*)(?::(\d*))?(\/.*)?$/i;
+const ADDRESS = /^(?:([a-z][a-z0-9+.-]*):\/\/)?(\[[^\]]*\]|[^:/[\]]*)(?::(\d*))?(\/(?!\/).*)?$/i;
 const HOST =
   /^(?:\*\.)?(?:[\p{L}\p{N}_](?:[\p{L}\p{N}\p{M}_-]*[\p{L}\p{N}\p{M}_])?\.)*[\p{L}\p{N}_](?:[\p{L}\p{N}\p{M}_-]*[\p{L}\p{N}\p{M}_])?\.?$/u;
 const PLACEHOLDER_HOST = /^\{(?:env|file)\.[^{}]+\}$/;
