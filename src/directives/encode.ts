@@ -6,8 +6,16 @@ import { readResponseMatcher } from '../hubfile/named-matchers.ts';
 import { type DirectiveSyntax, oneStep } from '../hubfile/scope.ts';
 import { choiceOf, count, oneOf as oneWord, size } from '../hubfile/values.ts';
 import { Writable } from 'node:stream';
-import zlib from 'node:zlib';
 import { breakOff } from '../http/body-end.ts';
+import {
+  brotli,
+  type Encoder,
+  type Encoding,
+  gzip,
+  hasRoomFor,
+  startEncoder,
+  zstd,
+} from '../http/encoders.ts';
 import type { Handler } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import { CALLS_BACK_WHEN_SENT } from '../http/body-memory.ts';
@@ -18,7 +26,7 @@ import type { HandlerDirective } from './directive.ts';
 export interface EncodeConfig {
   readonly kind: 'encode';
   /** In order of preference. */
-  readonly encodings: readonly Encoding[];
+  readonly encodings: readonly EncodingName[];
   /** Bytes. */
   readonly minimumLength: number;
   /** From 1, the fastest, to 9; null means 6. */
@@ -41,7 +49,7 @@ const defaults = {
   match: null,
 } as const;
 
-type Encoding = 'gzip' | 'br' | 'zstd';
+type EncodingName = 'gzip' | 'br' | 'zstd';
 
 const data: HandlerData<EncodeConfig> = {
   shape: () =>
@@ -58,7 +66,7 @@ const data: HandlerData<EncodeConfig> = {
 };
 
 const ZSTD_WORDS = ['fastest', 'default', 'better', 'best'] as const;
-const ENCODINGS: readonly Encoding[] = ['gzip', 'br', 'zstd'];
+const ENCODINGS: readonly EncodingName[] = ['gzip', 'br', 'zstd'];
 
 const USAGE = `
 encode [<matcher>] [zstd] [br] [gzip] {
@@ -80,7 +88,7 @@ const syntax: DirectiveSyntax = {
   read: oneStep((cursor) => {
     const encodings = cursor.rest().map((word) => choiceOf(cursor, word, ENCODINGS));
     const start: EncodeConfig = { kind: 'encode', ...defaults, encodings };
-    const also = (encoding: Encoding, sofar: EncodeConfig) => ({
+    const also = (encoding: EncodingName, sofar: EncodeConfig) => ({
       encodings: [...sofar.encodings, encoding],
     });
     const settings = cursor.options(start, {
@@ -96,25 +104,21 @@ const syntax: DirectiveSyntax = {
       match: (option) => ({ match: readResponseMatcher(option) }),
       minimum_length: (option) => ({ minimumLength: size(option) }),
     });
-    const chosen: readonly Encoding[] =
+    const chosen: readonly EncodingName[] =
       settings.encodings.length > 0 ? [...new Set(settings.encodings)] : ['br', 'gzip'];
     return { ...settings, encodings: chosen };
   }),
 };
-
-type Encoder = zlib.Gzip | zlib.BrotliCompress;
-
-/** Brotli's own default of 11 takes tens of milliseconds for a page. */
-const BROTLI_QUALITY = 4;
 
 const COMPRESSIBLE =
   /^(?:text\/|application\/(?:[\w.-]+\+)?(?:json|xml|javascript)|application\/(?:x-javascript|ld\+json|manifest\+json|wasm|graphql|x-ndjson|atom\+xml|rss\+xml|xhtml\+xml)|image\/(?:svg\+xml|bmp|x-icon|vnd\.microsoft\.icon)|font\/(?:ttf|otf|collection)|application\/(?:vnd\.ms-fontobject|x-font-ttf|x-font-opentype))/i;
 
 /** `encode [<matcher>] [zstd] [br] [gzip] [{ … }]` */
 function compile(config: EncodeConfig): Handler {
-  const { encodings, minimumLength, match } = config;
+  const { minimumLength, match } = config;
   const matches = match === null ? null : compileResponseMatcher(match);
-  const offered = encodings.filter((one) => one !== 'zstd' || createZstd(1) !== null);
+  const offered = encodingsOf(config);
+  const names = [...offered.keys()];
   return (exchange, next) => {
     exchange.onHead((head) => {
       if (exchange.upgrade !== null) return undefined;
@@ -125,10 +129,11 @@ function compile(config: EncodeConfig): Handler {
           isEligible(headers, minimumLength),
         begin: (headers) => {
           const accepted = exchange.headers.combined('accept-encoding') ?? '';
-          const encoding = negotiatedEncoding(accepted, offered);
-          if (encoding === null) return null;
-          headers.set('Content-Encoding', encoding);
-          return (body) => compressed(body, createEncoder(encoding, config));
+          const name = negotiatedEncoding(accepted, names);
+          const encoding = name === null ? undefined : offered.get(name);
+          if (name === null || encoding === undefined || !hasRoomFor(encoding)) return null;
+          headers.set('Content-Encoding', name);
+          return (body) => compressed(body, startEncoder(encoding));
         },
         // The bytes differ from the origin's, so the tag is no longer valid for them (RFC 9110 §8.8.1).
         retag: (etag) => (etag.startsWith('"') ? `W/${etag}` : etag),
@@ -152,31 +157,15 @@ function isTextLike(headers: HeaderList): boolean {
   return COMPRESSIBLE.test(headers.get('content-type') ?? '');
 }
 
-function createEncoder(encoding: Encoding, { gzipLevel, zstdLevel }: EncodeConfig): Encoder {
-  switch (encoding) {
-    case 'gzip':
-      return zlib.createGzip(gzipLevel === null ? {} : { level: gzipLevel });
-    case 'br':
-      return zlib.createBrotliCompress({
-        params: { [zlib.constants.BROTLI_PARAM_QUALITY]: BROTLI_QUALITY },
-      });
-    case 'zstd':
-      return createZstd(ZSTD_LEVELS[zstdLevel]) ?? zlib.createGzip();
+function encodingsOf({ encodings, gzipLevel, zstdLevel }: EncodeConfig): Map<string, Encoding> {
+  const offered = new Map<string, Encoding>();
+  for (const name of encodings) {
+    const zstdIfKnown = name === 'zstd' ? zstd(ZSTD_LEVELS[zstdLevel]) : null;
+    if (name === 'gzip') offered.set(name, gzip(gzipLevel));
+    else if (name === 'br') offered.set(name, brotli);
+    else if (zstdIfKnown !== null) offered.set(name, zstdIfKnown);
   }
-}
-
-type CreateZstd = (options: { readonly params: Readonly<Record<number, number>> }) => Encoder;
-
-/** `ZSTD_c_compressionLevel` of the library. */
-const COMPRESSION_LEVEL = 100;
-
-/** Zstandard was added in Node 22.15; the types here are those of Node 20. */
-function createZstd(level: number): Encoder | null {
-  const create: unknown = Reflect.get(zlib, 'createZstdCompress');
-  // A function of Node with the same signature as the similar ones.
-  return typeof create === 'function'
-    ? (create as CreateZstd)({ params: { [COMPRESSION_LEVEL]: level } })
-    : null;
+  return offered;
 }
 
 /** An encoder calls back when it no longer reads a chunk. */

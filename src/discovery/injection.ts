@@ -1,12 +1,18 @@
 import { Transform } from 'node:stream';
 import zlib from 'node:zlib';
 import { pipeSteps } from '../http/body-end.ts';
+import {
+  brotli,
+  deflate,
+  type Encoding,
+  gzip,
+  hasRoomFor,
+  startEncoder,
+} from '../http/encoders.ts';
 import type { BodyWrapper } from '../http/exchange.ts';
 import { HubgateError } from '../kernel/error.ts';
 import { HeadEnd } from './head-end.ts';
 
-/** Brotli's own default of 11 takes tens of milliseconds for a page. */
-const BROTLI = { params: { [zlib.constants.BROTLI_PARAM_QUALITY]: 4 } };
 /** If an app has truncated its response, the available part is passed on. */
 const LENIENT = { finishFlush: zlib.constants.Z_SYNC_FLUSH };
 const LENIENT_BROTLI = { finishFlush: zlib.constants.BROTLI_OPERATION_FLUSH };
@@ -26,31 +32,33 @@ export type MakeScript = (metas: readonly string[]) => Buffer | null;
 
 interface Coding {
   readonly decoder: () => Transform & { readonly bytesWritten: number };
-  readonly encoder: () => Transform & { flush(): void };
+  readonly encoding: Encoding;
 }
 
 /** Codings that are decoded and encoded again (RFC 9110 §8.4.1). */
 const CODINGS: ReadonlyMap<string, Coding | null> = new Map([
   ['identity', null],
-  ['gzip', { decoder: () => zlib.createGunzip(LENIENT), encoder: () => zlib.createGzip() }],
-  ['x-gzip', { decoder: () => zlib.createGunzip(LENIENT), encoder: () => zlib.createGzip() }],
-  ['deflate', { decoder: () => zlib.createInflate(LENIENT), encoder: () => zlib.createDeflate() }],
+  ['gzip', { decoder: () => zlib.createGunzip(LENIENT), encoding: gzip(null) }],
+  ['x-gzip', { decoder: () => zlib.createGunzip(LENIENT), encoding: gzip(null) }],
+  ['deflate', { decoder: () => zlib.createInflate(LENIENT), encoding: deflate }],
   [
     'br',
     {
       decoder: () => zlib.createBrotliDecompress(LENIENT_BROTLI),
-      encoder: () => zlib.createBrotliCompress(BROTLI),
+      encoding: brotli,
     },
   ],
 ]);
 
 /**
- * Whether a body with this `Content-Encoding`, and with this length if it is known, can be decoded. A page
- * that is known to be long passes unchanged. A page that turns out to be long already has its script.
+ * Whether a body with this `Content-Encoding`, and with this length if it is known, can be decoded now. A page
+ * that is known to be long passes unchanged, and so does one for which there is no memory. A page that turns out
+ * to be long already has its script.
  */
 export function canDecode(encoding: string, length: number | null): boolean {
-  if (encoding === 'identity') return true;
-  return CODINGS.has(encoding) && (length ?? 0) <= MAX_ENCODED_BYTES;
+  const coding = CODINGS.get(encoding);
+  if (coding === undefined || coding === null) return coding === null;
+  return (length ?? 0) <= MAX_ENCODED_BYTES && hasRoomFor(coding.encoding);
 }
 
 /** Inserts a script before the end of a document's head while the document streams. */
@@ -63,7 +71,7 @@ export function injecting(encoding: string, makeScript: () => MakeScript): BodyW
       return insertion;
     }
     const decoder = coding.decoder();
-    const encoder = coding.encoder();
+    const encoder = startEncoder(coding.encoding);
     // Written data is sent in the same turn of the event loop.
     let flushing: NodeJS.Immediate | undefined;
     insertion.on('data', () => {

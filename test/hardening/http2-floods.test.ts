@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { createServer, type ServerResponse } from 'node:http';
+import { type ClientHttp2Session, connect, type IncomingHttpHeaders } from 'node:http2';
 import { after, before, describe, it } from 'node:test';
+import { brotli, MAX_ENCODER_BYTES } from '../../src/http/encoders.ts';
 import { freePort } from '../support/free-port.ts';
 import { startGateway } from '../support/gateway.ts';
 import {
@@ -30,8 +32,9 @@ let site: { readonly port: number; readonly ca: string };
 
 before(async () => {
   const app = createServer((request, response) => {
-    // `/hold` never answers, `/pour` never ends.
-    if (request.url === '/pour') pour(response);
+    // `/hold` never answers, `/pour` and `/text` never end.
+    if (request.url === '/text') response.setHeader('Content-Type', 'text/plain');
+    if (request.url === '/pour' || request.url === '/text') pour(response);
     else if (request.url !== '/hold') response.end('ok');
   });
   app.listen(0, '127.0.0.1');
@@ -45,7 +48,7 @@ before(async () => {
   const port = await freePort();
   const { root } = await startGateway(
     owner,
-    `https://localhost:${port} {\n\ttls internal\n\trespond /ok ok\n\treverse_proxy 127.0.0.1:${address.port}\n}\n`,
+    `https://localhost:${port} {\n\ttls internal\n\trespond /ok ok\n\tencode\n\treverse_proxy 127.0.0.1:${address.port}\n}\n`,
   );
   site = { port, ca: await root() };
 });
@@ -186,6 +189,19 @@ describe('HTTP/2 limits: the resources of one connection', () => {
     assert.ok(sent.bytes < streams * 8 * 1024 * 1024, `${sent.bytes} bytes`);
     client.socket.destroy();
   });
+
+  it('responses that nobody reads are compressed only while there is memory', async () => {
+    const url = `https://localhost:${site.port}`;
+    const options = { ca: site.ca, settings: { initialWindowSize: 0 } };
+    const client = connect(url, options);
+    const most = Math.floor(MAX_ENCODER_BYTES / brotli.bytes);
+    assert.equal(await compressedOf(client, most + 50), most);
+    client.destroy();
+    // The gateway notices the end of the connection soon.
+    const newcomer = connect(url, options);
+    while ((await compressedOf(newcomer, 1)) === 0);
+    newcomer.destroy();
+  });
 });
 
 function get(path: string): Field[] {
@@ -217,6 +233,21 @@ function inFrames(stream: number, bytes: Buffer): Buffer[] {
     frames.push(frame(type, flags, stream, bytes.subarray(at, at + MAX_FRAME)));
   }
   return frames;
+}
+
+/** The number of compressed ones among responses that the client does not read. */
+async function compressedOf(client: ClientHttp2Session, requests: number): Promise<number> {
+  const encodings = await Promise.all(
+    Array.from({ length: requests }, async () => {
+      const request = client.request({ ':path': '/text', 'accept-encoding': 'br' });
+      request.on('error', () => {});
+      const [head]: [IncomingHttpHeaders] = (await once(request, 'response')) as [
+        IncomingHttpHeaders,
+      ];
+      return head['content-encoding'];
+    }),
+  );
+  return encodings.filter((one) => one === 'br').length;
 }
 
 /** A body that goes on for as long as it is taken. */

@@ -1,0 +1,81 @@
+// A client chooses how long an encoder lives, because one that is not read waits with all its memory. Windows of
+// 128 KiB, as in Caddy, need a third of the memory of the usual ones, and text becomes hardly longer.
+
+import type { Transform } from 'node:stream';
+import zlib from 'node:zlib';
+
+const MIB = 1024 * 1024;
+
+/** Memory of all encoders of this process. Beyond it, responses are sent as they are. */
+export const MAX_ENCODER_BYTES = 256 * MIB;
+
+/** Exponent of the window's size. */
+const WINDOW_BITS = 17;
+
+/** Brotli's own default of 11 takes tens of milliseconds for a page. */
+const BROTLI = {
+  params: {
+    [zlib.constants.BROTLI_PARAM_QUALITY]: 4,
+    [zlib.constants.BROTLI_PARAM_LGWIN]: WINDOW_BITS,
+  },
+};
+
+/** `ZSTD_c_compressionLevel` and `ZSTD_c_windowLog` of the library. */
+const [ZSTD_LEVEL, ZSTD_WINDOW] = [100, 101];
+
+export type Encoder = Transform & { flush(): void };
+
+/** A way to encode bodies. */
+export interface Encoding {
+  /** Approximate memory of one encoder. */
+  readonly bytes: number;
+  readonly create: () => Encoder;
+}
+
+export const brotli: Encoding = {
+  bytes: 1.5 * MIB,
+  create: () => zlib.createBrotliCompress(BROTLI),
+};
+
+export const deflate: Encoding = { bytes: MIB, create: () => zlib.createDeflate() };
+
+/** @param level from 1 to 9; null means 6 */
+export function gzip(level: number | null): Encoding {
+  const options = level === null ? {} : { level };
+  return { bytes: MIB, create: () => zlib.createGzip(options) };
+}
+
+type CreateZstd = (options: { readonly params: Readonly<Record<number, number>> }) => Encoder;
+
+/** Zstandard was added in Node 22.15, where this is not null; the types here are those of Node 20. */
+export function zstd(level: number): Encoding | null {
+  const found: unknown = Reflect.get(zlib, 'createZstdCompress');
+  if (typeof found !== 'function') return null;
+  // A function of Node with the same signature as the similar ones.
+  const create = found as CreateZstd;
+  const options = { params: { [ZSTD_LEVEL]: level, [ZSTD_WINDOW]: WINDOW_BITS } };
+  return { bytes: zstdBytes(level), create: () => create(options) };
+}
+
+/** Above 3, the tables that the library searches are larger than its window. */
+function zstdBytes(level: number): number {
+  if (level <= 3) return 1.5 * MIB;
+  return level <= 7 ? 6 * MIB : 22 * MIB;
+}
+
+let used = 0;
+
+/** Whether there is memory for one more encoder. */
+export function hasRoomFor({ bytes }: Encoding): boolean {
+  return used + bytes <= MAX_ENCODER_BYTES;
+}
+
+/** Creates an encoder, which occupies memory until it has ended or is destroyed. */
+export function startEncoder({ bytes, create }: Encoding): Encoder {
+  const encoder = create();
+  used += bytes;
+  encoder.once('close', () => {
+    used -= bytes;
+  });
+  return encoder;
+}
