@@ -77,13 +77,7 @@ export class PasswordChecks {
       return await this.#queue.take(network, isKnown);
     } catch (cause) {
       if (codeOf(cause) !== 'queue-full') throw cause;
-      throw new HttpError(
-        503,
-        'too many passwords are being checked at the moment at the moment at the moment',
-        {
-          cause,
-        },
-      );
+      throw new HttpError(503, 'too many passwords are being checked', { cause });
     }
   }
 }
