@@ -1,9 +1,12 @@
 import { lstat, opendir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { answer } from '../../http/answer.ts';
+import { HttpError } from '../../http/errors.ts';
 import type { Exchange } from '../../http/exchange.ts';
 import { escaped, page, PAGE_POLICY } from '../../http/page.ts';
+import { fairShareNetwork } from '../../http/rate-limits.ts';
 import { decodePath, pathOf } from '../../http/request-path.ts';
+import { FairQueue } from '../../kernel/semaphore.ts';
 import type { Budget, Scheduler } from '../../kernel/scheduler.ts';
 import { errorStatus } from '../../http/request-variables.ts';
 import { queryOf } from '../../site/placeholders.ts';
@@ -11,8 +14,19 @@ import { type HidesFile, siteFile, siteNames, unreadable } from '../../site/site
 import { LISTING_ORDERS, LISTING_SORTS, type ListingSettings } from './data.ts';
 import type { IsHidden } from './hidden-names.ts';
 
-/** Entries that are looked up at the same time. */
+/** Entries of a listing that are looked up at the same time. */
 const AT_ONCE = 32;
+
+/**
+ * The listings of this process, which take up to half a second each and use most threads for files. Each client
+ * network gets one of the two places, in turns.
+ */
+const turns = new FairQueue({
+  places: 2,
+  unknownPlaces: 2,
+  placesPerUnknown: 1,
+  maxWaiting: 1_000,
+});
 
 export interface ListedDirectory {
   readonly root: string;
@@ -22,8 +36,39 @@ export interface ListedDirectory {
   readonly status: number | null;
 }
 
-/** Lists a directory, as a page or as JSON (RFC 9110 §12.5.1), in the order of the query. */
+/**
+ * Lists a directory, as a page or as JSON (RFC 9110 §12.5.1), in the order of the query.
+ *
+ * @throws HttpError 499 if the client leaves before; 503 if too many listings are waiting
+ */
 export async function answerListing(
+  exchange: Exchange,
+  directory: ListedDirectory,
+  usual: ListingSettings,
+  scheduler: Scheduler,
+): Promise<void> {
+  const giveBack = await turnOf(exchange);
+  try {
+    await list(exchange, directory, usual, scheduler);
+  } finally {
+    giveBack();
+  }
+}
+
+async function turnOf({ clientAddress, signal }: Exchange): Promise<() => void> {
+  try {
+    return await turns.take(fairShareNetwork(clientAddress), false, signal);
+  } catch (cause) {
+    if (signal.aborted) throw clientLeft();
+    throw new HttpError(503, 'too many directories are being listed', { cause });
+  }
+}
+
+function clientLeft(): HttpError {
+  return new HttpError(499, 'the client left');
+}
+
+async function list(
   exchange: Exchange,
   directory: ListedDirectory,
   usual: ListingSettings,
@@ -33,7 +78,7 @@ export async function answerListing(
   const sort = LISTING_SORTS.find((one) => one === query.get('sort')) ?? usual.sort;
   const order = LISTING_ORDERS.find((one) => one === query.get('order')) ?? usual.order;
   const { limit } = usual;
-  const { entries, isComplete } = await entriesOf(directory, limit);
+  const { entries, isComplete } = await entriesOf(directory, limit, exchange.signal);
   const ascending = await scheduler.compute((budget) => sorted(entries, comparison(sort), budget));
   const inOrder = order === 'desc' ? ascending.toReversed() : ascending;
   const offset = whole(query.get('offset')) ?? 0;
@@ -62,6 +107,7 @@ export async function answerListing(
 async function entriesOf(
   { root, names, isHidden, hidesFile }: ListedDirectory,
   limit: number,
+  signal: AbortSignal,
 ): Promise<{ entries: Entry[]; isComplete: boolean }> {
   const found: string[] = [];
   const directory = await opendir(join(root, ...names)).catch((cause: unknown) => {
@@ -76,6 +122,7 @@ async function entriesOf(
   }
   const entries: Entry[] = [];
   for (let at = 0; at < found.length; at += AT_ONCE) {
+    if (signal.aborted) throw clientLeft();
     const some = found
       .slice(at, at + AT_ONCE)
       .map(async (name) => entryOf(root, [...names, name], hidesFile));
