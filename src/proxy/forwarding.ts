@@ -40,6 +40,9 @@ export interface ForwardRequest {
   readonly isRepeated: boolean;
 }
 
+/** Informational responses to one request. */
+export const MAX_INFORMATIONAL = 1000;
+
 /** The protocol of a response; HTTP/1.0 counts as 1.1. */
 export type ReceivedProtocol = '1.1' | '2.0';
 

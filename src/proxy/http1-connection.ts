@@ -6,17 +6,15 @@ import { connect as connectTls, type SecureContext } from 'node:tls';
 import { bufferPool, LEAST_POOLED_BYTES } from '../http/buffer-pool.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import { badSyntax, ChunkedReader, tooLarge } from '../http/http1-syntax.ts';
-import { MAX_HEAD_BYTES } from './forwarding.ts';
+import { MAX_HEAD_BYTES, MAX_INFORMATIONAL } from './forwarding.ts';
 import { type ReceivedHead, readResponseHead, refuseBadBeginning } from './http1-head.ts';
 import { broken } from './request-lifecycle.ts';
 import { type DialTarget, tlsOptions } from './upgrade-request.ts';
-import { upstreamReads, WRITE_BUFFER_BYTES } from './upstream-reads.ts';
+import { PiecesOfRead, upstreamReads, WRITE_BUFFER_BYTES } from './upstream-reads.ts';
 import { gatherWrites, readAfterFailedWrites } from './upstream-writes.ts';
 
 /** Bytes of a read that are converted to text first. Few heads are longer. */
 const USUAL_HEAD_BYTES = 512;
-/** Informational responses to one request. */
-const MAX_INFORMATIONAL = 1000;
 /** Silence after which the system probes whether the upstream is still there. */
 const PROBE_DELAY_MS = 60_000;
 
@@ -299,7 +297,7 @@ export class Http1Connection {
     let end = 0;
     let failure: unknown = null;
     try {
-      end = chunks.read(bytes, 0, (piece) => pieces.push(piece));
+      end = readPieces(chunks, bytes, (piece) => pieces.push(piece));
     } catch (error) {
       failure = error;
     }
@@ -337,7 +335,7 @@ export class Http1Connection {
   #passChunks(receiver: Http1Receiver, bytes: Buffer): void {
     const chunks = this.#chunks;
     if (chunks === null) return;
-    const end = chunks.read(bytes, 0, this.#onChunk);
+    const end = readPieces(chunks, bytes, this.#onChunk);
     if (chunks.isDone) this.#end(receiver, end === bytes.length, chunks.trailers);
   }
 
@@ -396,6 +394,16 @@ export class Http1Connection {
 }
 
 const NO_FIELDS: readonly string[] = [];
+
+/** Reads chunks; what came before an error is passed on as well. */
+function readPieces(chunks: ChunkedReader, bytes: Buffer, pass: (piece: Buffer) => void): number {
+  const pieces = new PiecesOfRead(bytes, pass);
+  try {
+    return chunks.read(bytes, 0, pieces.add);
+  } finally {
+    pieces.flush();
+  }
+}
 
 function joined(pieces: readonly Buffer[]): Buffer | null {
   return pieces.length > 1 ? Buffer.concat(pieces) : (pieces[0] ?? null);

@@ -5,10 +5,16 @@ import { type ClientHttp2Stream, constants, type OutgoingHttpHeaders } from 'nod
 import type { Readable } from 'node:stream';
 import { copyOfSessionRead } from '../http/buffer-pool.ts';
 import { HeaderList } from '../http/header-list.ts';
+import { tooLarge } from '../http/http1-syntax.ts';
 import { http2Fields } from '../http/http2-fields.ts';
 import { HubgateError } from '../kernel/error.ts';
 import { broken, clientLeft, RequestLifecycle } from './request-lifecycle.ts';
-import { CONTINUE_WAIT_MS, type ForwardRequest, type ForwardSink } from './forwarding.ts';
+import {
+  CONTINUE_WAIT_MS,
+  type ForwardRequest,
+  type ForwardSink,
+  MAX_INFORMATIONAL,
+} from './forwarding.ts';
 import { ForwardError } from './forward-error.ts';
 import type { Http2Session } from './http2-session.ts';
 import { permittedTrailers } from './trailers.ts';
@@ -42,6 +48,7 @@ class Http2Exchange {
   #error: Error | null = null;
   #isComplete = false;
   #isBodyWanted = false;
+  #informational = 0;
   #trailers = new HeaderList();
   #stopWaiting: () => void = () => {};
 
@@ -127,8 +134,12 @@ class Http2Exchange {
     const on = (event: string, listener: (...all: unknown[]) => void): void => {
       stream.on(event, (...all: unknown[]) => this.#lifecycle.guard(() => listener(...all)));
     };
-    on('continue', () => this.#wantBody(stream));
-    on('headers', (head, _, raw) => this.#sink.onInformation(statusOf(head), fieldsOf(raw), '2.0'));
+    on('continue', () => {
+      if (this.#mayInform()) this.#wantBody(stream);
+    });
+    on('headers', (head, _, raw) => {
+      if (this.#mayInform()) this.#sink.onInformation(statusOf(head), fieldsOf(raw), '2.0');
+    });
     on('response', (head, flags, raw) => {
       const isWhole = (Number(flags) & constants.NGHTTP2_FLAG_END_STREAM) !== 0;
       this.#receive(stream, statusOf(head), fieldsOf(raw), isWhole);
@@ -140,6 +151,14 @@ class Http2Exchange {
       this.#error = error;
     });
     stream.once('close', () => this.#onClose(stream));
+  }
+
+  /** Counts an informational response. Fails if there are too many. */
+  #mayInform(): boolean {
+    this.#informational += 1;
+    if (this.#informational <= MAX_INFORMATIONAL) return true;
+    this.#lifecycle.fail(tooLarge(`More than ${MAX_INFORMATIONAL} informational responses`));
+    return false;
   }
 
   #begin(stream: ClientHttp2Stream): void {

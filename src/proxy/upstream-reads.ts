@@ -122,3 +122,42 @@ function readBy(copy: (bytes: number) => Buffer): OnReadOpts['callback'] {
     return (this as Socket).push(copy(bytes));
   };
 }
+
+/** A piece of a read with fewer bytes is joined to the one before. */
+const LEAST_SEPARATE_BYTES = 1024;
+
+/**
+ * Passes on the parts of a body that one read contains. A part of a few bytes would cost hundreds of times its size
+ * on its way, so it is moved next to the part before it, within the memory of the read.
+ */
+export class PiecesOfRead {
+  readonly #bytes: Buffer;
+  readonly #pass: (piece: Buffer) => void;
+  #start = 0;
+  #end = 0;
+
+  /** @param bytes a copy of the read that nobody else uses */
+  constructor(bytes: Buffer, pass: (piece: Buffer) => void) {
+    this.#bytes = bytes;
+    this.#pass = pass;
+  }
+
+  /** Adds a view of the read that is behind all earlier ones. */
+  readonly add = (piece: Buffer): void => {
+    const at = piece.byteOffset - this.#bytes.byteOffset;
+    if (piece.length >= LEAST_SEPARATE_BYTES || this.#start === this.#end) {
+      this.flush();
+      this.#start = at;
+      this.#end = at;
+    }
+    if (at !== this.#end) this.#bytes.copyWithin(this.#end, at, at + piece.length);
+    this.#end += piece.length;
+  };
+
+  /** Passes on what is left. */
+  flush(): void {
+    const [start, end] = [this.#start, this.#end];
+    this.#start = end;
+    if (start < end) this.#pass(this.#bytes.subarray(start, end));
+  }
+}

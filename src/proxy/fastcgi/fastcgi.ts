@@ -12,7 +12,7 @@ import type { UpstreamAddress } from '../address.ts';
 import { broken, clientLeft, RequestLifecycle } from '../request-lifecycle.ts';
 import { exchangeFailure } from '../forward-error.ts';
 import type { ForwardSink, RequestingClient, TransportSettings } from '../forwarding.ts';
-import { upstreamReads } from '../upstream-reads.ts';
+import { PiecesOfRead, upstreamReads } from '../upstream-reads.ts';
 import {
   beginRequest,
   encodedPairs,
@@ -21,7 +21,6 @@ import {
   RECORD,
   recordContents,
   recordHeader,
-  type RecordPart,
   RecordReader,
   streamRecords,
 } from './records.ts';
@@ -176,31 +175,29 @@ class FastcgiExchange {
   }
 
   #receive(chunk: Buffer): void {
-    for (const record of this.#reader.read(chunk)) {
+    const output = new PiecesOfRead(chunk, (content) => {
+      if (!this.#lifecycle.settled) this.#takeOutput(content);
+    });
+    for (const { type, content } of this.#reader.read(chunk)) {
       if (this.#lifecycle.settled) return;
-      this.#take(record);
+      if (type === RECORD.stdout) output.add(content);
+      else if (type === RECORD.stderr) this.#takeErrors(content);
+      else if (type === RECORD.endRequest) {
+        output.flush();
+        if (!this.#lifecycle.settled) this.#end(content[4] ?? 0);
+      }
+      // Management records are not requested.
     }
+    output.flush();
     bufferPool.passedOn(chunk);
     if (this.#lifecycle.phase === 'responding' && this.#socket?.isPaused() === false) {
       this.#lifecycle.awaitBody(this.#target.settings.readTimeoutMs);
     }
   }
 
-  #take({ type, content }: RecordPart): void {
-    switch (type) {
-      case RECORD.stdout:
-        this.#takeOutput(content);
-        return;
-      case RECORD.stderr:
-        if (this.#stderr.length >= MAX_STDERR_BYTES) return;
-        this.#stderr = Buffer.concat([this.#stderr, content]);
-        return;
-      case RECORD.endRequest:
-        this.#end(content[4] ?? 0);
-        return;
-      default:
-      // Management records are not requested.
-    }
+  #takeErrors(content: Buffer): void {
+    if (this.#stderr.length >= MAX_STDERR_BYTES) return;
+    this.#stderr = Buffer.concat([this.#stderr, content]);
   }
 
   #takeOutput(content: Buffer): void {

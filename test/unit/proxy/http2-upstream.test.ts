@@ -13,6 +13,7 @@ import { defaultActiveHealth } from '../../../src/proxy/proxy-config.ts';
 import { HeaderList } from '../../../src/http/header-list.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import { parseUpstream } from '../../../src/proxy/address.ts';
+import { MAX_INFORMATIONAL } from '../../../src/proxy/forwarding.ts';
 import { openConnections } from '../../../src/proxy/upstreams.ts';
 import { createClientAuthority } from '../../support/client-authority.ts';
 import { FLAG, frame, FRAME, headers } from '../../support/http2-frames.ts';
@@ -241,6 +242,21 @@ describe('an h2c:// upstream (RFC 9113 §3.3)', () => {
     assert.equal(Buffer.concat(chunks).toString(), 'body');
     assert.ok(informed.includes(103));
   });
+
+  for (const status of [100, 103]) {
+    it(`gets 502 for a flood of ${status}`, async () => {
+      await using upstream = await http2Origin((stream) => {
+        for (let i = 0; i <= MAX_INFORMATIONAL; i += 1)
+          stream.additionalHeaders({ ':status': status });
+        stream.respond({ ':status': 200 }, { endStream: true });
+      });
+      await using gateway = await proxyTo([upstream.url]);
+      const request = http.get({ host: '127.0.0.1', port: gateway.http1, agent: false });
+      const [response] = (await once(request, 'response')) as [http.IncomingMessage];
+      assert.equal(response.statusCode, 502);
+      response.resume();
+    });
+  }
 
   for (const [how, end] of [
     [

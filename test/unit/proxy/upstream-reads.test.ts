@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import http from 'node:http';
 import http2 from 'node:http2';
 import net from 'node:net';
-import { Readable, Transform } from 'node:stream';
+import { Readable, Transform, Writable } from 'node:stream';
 import { setTimeout as after } from 'node:timers/promises';
 import { describe, it } from 'node:test';
 import { createGunzip } from 'node:zlib';
@@ -17,12 +17,13 @@ import {
   MAX_WIDE_BODIES,
   MAX_WIDE_WAITING_BYTES,
   NARROW_READ_BYTES,
+  PiecesOfRead,
   READ_BYTES,
   upstreamReads,
 } from '../../../src/proxy/upstream-reads.ts';
 import { RECORD, streamRecords } from '../../../src/proxy/fastcgi/records.ts';
-import { portOf } from '../http/exchange-server.ts';
-import { origin, type Origin, proxyTo, until } from './gateway.ts';
+import { ask1, portOf } from '../http/exchange-server.ts';
+import { origin, type Origin, proxyTo, rawOrigin, until } from './gateway.ts';
 
 const MB = 1024 * 1024;
 const LARGE_BYTES = 16 * MB;
@@ -178,6 +179,19 @@ describe('reading from upstreams', () => {
     assert.ok(made < ENOUGH, `${made} buffers made for ${(6 * LARGE_BYTES) / READ_BYTES}`);
   });
 
+  it('joins small chunks of one read on their way to the client', async (test) => {
+    const chunks = 20_000;
+    await using upstream = await rawOrigin((socket) => {
+      const head = 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n';
+      socket.end(`${head}${'1\r\na\r\n'.repeat(chunks)}0\r\n\r\n`);
+    });
+    await using gateway = await proxyTo([upstream.url]);
+    const { mock } = test.mock.method(Writable.prototype, 'write');
+    const { body } = await ask1(gateway.http1);
+    assert.equal(body, 'a'.repeat(chunks));
+    assert.ok(mock.callCount() < chunks / 10, `${mock.callCount()} writes`);
+  });
+
   it('reuses the buffers of a download without a length too', async () => {
     await using upstream = await largeOrigin();
     await using gateway = await proxyTo([upstream.url]);
@@ -290,6 +304,28 @@ describe('reading from upstreams', () => {
     const made = bufferPool.made - before;
     const reads = (WAYS.length * LARGE * LARGE_BYTES) / READ_BYTES;
     assert.ok(made < 2 * ENOUGH, `${made} buffers made for at least ${reads} reads`);
+  });
+
+  it('joins small parts of a read, in order, and no large ones', () => {
+    const bytes = Buffer.from(contents[0]?.subarray(0, 20_000) ?? []);
+    const sizes = [1, 1, 700, 700, 1023, 1024, 1, 5000, 4000, 2, 3];
+    const parts: Buffer[] = [];
+    let at = 0;
+    for (const size of sizes) {
+      parts.push(bytes.subarray(at + 7, at + 7 + size));
+      at += size + 7;
+    }
+    const expected = Buffer.concat(parts);
+    const passed: Buffer[] = [];
+    const pieces = new PiecesOfRead(bytes, (piece) => void passed.push(piece));
+    for (const part of parts) pieces.add(part);
+    pieces.flush();
+    pieces.flush();
+    assert.deepEqual(
+      passed.map(({ length }) => length),
+      [2425, 1025, 5000, 4005],
+    );
+    assert.deepEqual(Buffer.concat(passed), expected);
   });
 
   it('overwrites no buffer that a body may still be using', async () => {
