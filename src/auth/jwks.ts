@@ -1,5 +1,5 @@
 import { addNewest } from '../kernel/collections.ts';
-import { readBounded } from '../kernel/bounded-body.ts';
+import { readBounded } from '../kernel/json.ts';
 import { readFile } from 'node:fs/promises';
 import { createPublicKey, hash, type KeyObject } from 'node:crypto';
 import { fileURLToPath } from 'node:url';

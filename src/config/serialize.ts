@@ -18,7 +18,7 @@ const PLACEHOLDERS_ONLY = /^(?:\{[a-z_]+(?:\.[^{}]+)?\}|\s|Bearer|Basic)+$/;
 /** Members that say which field, parameter or variable an object is about: by its name, or in placeholders. */
 const SUBJECTS = ['name', 'header', 'field', 'variable', 'source', 'destinations'];
 /** Members with what it is set to, or compared with. */
-const VALUES = new Set('value values replacement pattern cases defaults'.split(' '));
+const VALUES = new Set(['value', 'values', 'replacement', 'pattern', 'cases', 'defaults']);
 const PLACEHOLDER = /\{([\w.-]+)\}/g;
 const LITERAL = /"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'/g;
 
@@ -50,15 +50,12 @@ function withoutCredentials(data: unknown): unknown {
   const isCredential = SUBJECTS.flatMap((member): unknown => Reflect.get(data, member)).some(
     (subject) => typeof subject === 'string' && (isSecretName(subject) || readsSecret(subject)),
   );
+  const shown = (name: string, value: unknown): unknown => {
+    if (name === 'expression' && typeof value === 'string') return withoutComparedSecrets(value);
+    return isCredential && VALUES.has(name) ? hidden(value) : withoutCredentials(value);
+  };
   return Object.fromEntries(
-    Object.entries(data).map(([name, value]: [string, unknown]) => [
-      name,
-      name === 'expression' && typeof value === 'string'
-        ? withoutComparedSecrets(value)
-        : isCredential && VALUES.has(name)
-          ? hidden(value)
-          : withoutCredentials(value),
-    ]),
+    Object.entries(data).map(([name, value]: [string, unknown]) => [name, shown(name, value)]),
   );
 }
 

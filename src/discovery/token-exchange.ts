@@ -1,6 +1,5 @@
-import { parseJsonObject } from '../kernel/json.ts';
+import { parseJsonObject, readBounded } from '../kernel/json.ts';
 import { addNewest, setNewest } from '../kernel/collections.ts';
-import { readBounded } from '../kernel/bounded-body.ts';
 import { hash } from 'node:crypto';
 import { authorizationDetails } from '../auth/mint.ts';
 import { decodeTokenLifetime } from '../auth/unverified-token.ts';

@@ -12,3 +12,19 @@ export function parseJsonObject(text: string): Readonly<Record<string, unknown>>
   const value = parseJson(text);
   return typeof value === 'object' && value !== null && !Array.isArray(value) ? { ...value } : null;
 }
+
+/**
+ * Reads the body of a response, such as JSON from another server.
+ *
+ * @throws Error if it is longer than `maxBytes`
+ */
+export async function readBounded(response: Response, maxBytes: number): Promise<Buffer> {
+  const chunks: Uint8Array[] = [];
+  let size = 0;
+  for await (const chunk of response.body ?? []) {
+    size += chunk.length;
+    if (size > maxBytes) throw new Error(`it is larger than ${maxBytes} bytes`);
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks);
+}

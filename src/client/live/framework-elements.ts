@@ -8,8 +8,8 @@ import { isElement } from './sent-document.ts';
 
 /**
  * Properties that frameworks leave at an element, or at the container of their elements: React, Vue, Preact,
- * Svelte up to version 4, Angular and Lit. Libraries that work with the elements of the server as they are, such as jQuery, Alpine,
- * Stimulus and htmx, are missing on purpose.
+ * Svelte up to version 4, Angular and Lit. Libraries that work with the elements of the server as they are, such as
+ * jQuery, Alpine, Stimulus and htmx, are missing on purpose.
  */
 const MARKS =
   /^(?:__react(?:Fiber|Container|Props)\$|_reactRootContainer$|__vue(?:_app)?__$|_vnode$|__k$|hydrate_init$|__ngContext__$|_\$litPart\$$)/;

@@ -1,5 +1,4 @@
-import { parseJson } from '../../../../kernel/json.ts';
-import { readBounded } from '../../../../kernel/bounded-body.ts';
+import { parseJson, readBounded } from '../../../../kernel/json.ts';
 import { codeOf, messageOf } from '../../../../kernel/error.ts';
 import { parseUrl } from '../../../../kernel/parse-url.ts';
 import { AcmeError } from '../../acme-error.ts';
