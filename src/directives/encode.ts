@@ -131,9 +131,11 @@ function compile(config: EncodeConfig): Handler {
           const accepted = exchange.headers.combined('accept-encoding') ?? '';
           const name = negotiatedEncoding(accepted, names);
           const encoding = name === null ? undefined : offered.get(name);
-          if (name === null || encoding === undefined || !hasRoomFor(encoding)) return null;
+          if (name === null || encoding === undefined) return null;
+          const { clientAddress } = exchange;
+          if (!hasRoomFor(encoding, clientAddress)) return null;
           headers.set('Content-Encoding', name);
-          return (body) => compressed(body, startEncoder(encoding));
+          return (body) => compressed(body, startEncoder(encoding, clientAddress));
         },
         // The bytes differ from the origin's, so the tag is no longer valid for them (RFC 9110 §8.8.1).
         retag: (etag) => (etag.startsWith('"') ? `W/${etag}` : etag),

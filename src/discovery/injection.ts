@@ -55,14 +55,22 @@ const CODINGS: ReadonlyMap<string, Coding | null> = new Map([
  * that is known to be long passes unchanged, and so does one for which there is no memory. A page that turns out
  * to be long already has its script.
  */
-export function canDecode(encoding: string, length: number | null): boolean {
+export function canDecode(encoding: string, length: number | null, client: string): boolean {
   const coding = CODINGS.get(encoding);
   if (coding === undefined || coding === null) return coding === null;
-  return (length ?? 0) <= MAX_ENCODED_BYTES && hasRoomFor(coding.encoding);
+  return (length ?? 0) <= MAX_ENCODED_BYTES && hasRoomFor(coding.encoding, client);
 }
 
-/** Inserts a script before the end of a document's head while the document streams. */
-export function injecting(encoding: string, makeScript: () => MakeScript): BodyWrapper {
+/**
+ * Inserts a script before the end of a document's head while the document streams.
+ *
+ * @param client the address to which the document goes
+ */
+export function injecting(
+  encoding: string,
+  client: string,
+  makeScript: () => MakeScript,
+): BodyWrapper {
   const coding = CODINGS.get(encoding) ?? null;
   return (body) => {
     const insertion = inserting(makeScript());
@@ -71,7 +79,7 @@ export function injecting(encoding: string, makeScript: () => MakeScript): BodyW
       return insertion;
     }
     const decoder = coding.decoder();
-    const encoder = startEncoder(coding.encoding);
+    const encoder = startEncoder(coding.encoding, client);
     // Written data is sent in the same turn of the event loop.
     let flushing: NodeJS.Immediate | undefined;
     insertion.on('data', () => {

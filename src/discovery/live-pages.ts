@@ -88,7 +88,8 @@ export function createLivePages({ hub, concerns, version, settings }: LivePagesO
         vary: [],
         concerns: (fields) => isDocument(fields) && isReadable(exchange, fields),
         // The policy is known after all transforms of the head.
-        begin: (fields) => injecting(codingOf(fields), () => scriptFor(exchange, head)),
+        begin: (fields) =>
+          injecting(codingOf(fields), exchange.clientAddress, () => scriptFor(exchange, head)),
         retag: (etag) => markedTag(etag, tagVersion),
       };
       return recode(exchange, head, recoding, isOurs);
@@ -114,11 +115,12 @@ function codingOf(headers: HeaderList): string {
   return coding === '' ? 'identity' : coding;
 }
 
-function isReadable({ log }: Exchange, headers: HeaderList): boolean {
+function isReadable({ clientAddress, log }: Exchange, headers: HeaderList): boolean {
   const encoding = codingOf(headers);
   const length = headers.get('content-length');
-  if (canDecode(encoding, length === undefined ? null : Number(length))) return true;
-  log.debug('A page is not live: its encoding is unknown, or it is too long', { encoding });
+  if (canDecode(encoding, length === undefined ? null : Number(length), clientAddress)) return true;
+  const reason = 'its encoding is unknown, it is too long, or there is no memory to encode it';
+  log.debug(`A page is not live: ${reason}`, { encoding });
   return false;
 }
 

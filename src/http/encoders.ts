@@ -3,11 +3,14 @@
 
 import type { Transform } from 'node:stream';
 import zlib from 'node:zlib';
+import { fairShareNetwork } from './rate-limits.ts';
 
 const MIB = 1024 * 1024;
 
 /** Memory of all encoders of this process. Beyond it, responses are sent as they are. */
 export const MAX_ENCODER_BYTES = 256 * MIB;
+/** The part of it that the clients of one network may occupy, so that the others still get encoded responses. */
+export const MAX_NETWORK_BYTES = MAX_ENCODER_BYTES / 2;
 
 /** Exponent of the window's size. */
 const WINDOW_BITS = 17;
@@ -63,19 +66,28 @@ function zstdBytes(level: number): number {
   return level <= 7 ? 6 * MIB : 22 * MIB;
 }
 
+/** Memory that the encoders of this process occupy, in total and by the network of their clients. */
 let used = 0;
+const usedBy = new Map<string, number>();
 
-/** Whether there is memory for one more encoder. */
-export function hasRoomFor({ bytes }: Encoding): boolean {
-  return used + bytes <= MAX_ENCODER_BYTES;
+/** Whether there is memory for one more encoder, whose output goes to a client with this address. */
+export function hasRoomFor({ bytes }: Encoding, client: string): boolean {
+  const own = usedBy.get(fairShareNetwork(client)) ?? 0;
+  return used + bytes <= MAX_ENCODER_BYTES && own + bytes <= MAX_NETWORK_BYTES;
 }
 
 /** Creates an encoder, which occupies memory until it has ended or is destroyed. */
-export function startEncoder({ bytes, create }: Encoding): Encoder {
+export function startEncoder({ bytes, create }: Encoding, client: string): Encoder {
   const encoder = create();
-  used += bytes;
-  encoder.once('close', () => {
-    used -= bytes;
-  });
+  const network = fairShareNetwork(client);
+  occupy(bytes, network);
+  encoder.once('close', () => occupy(-bytes, network));
   return encoder;
+}
+
+function occupy(bytes: number, network: string): void {
+  used += bytes;
+  const own = (usedBy.get(network) ?? 0) + bytes;
+  if (own === 0) usedBy.delete(network);
+  else usedBy.set(network, own);
 }

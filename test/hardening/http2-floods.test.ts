@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { createServer, type ServerResponse } from 'node:http';
 import { type ClientHttp2Session, connect, type IncomingHttpHeaders } from 'node:http2';
 import { after, before, describe, it } from 'node:test';
-import { brotli, MAX_ENCODER_BYTES } from '../../src/http/encoders.ts';
+import { brotli, MAX_NETWORK_BYTES } from '../../src/http/encoders.ts';
 import { freePort } from '../support/free-port.ts';
 import { startGateway } from '../support/gateway.ts';
 import {
@@ -194,7 +194,7 @@ describe('HTTP/2 limits: the resources of one connection', () => {
     const url = `https://localhost:${site.port}`;
     const options = { ca: site.ca, settings: { initialWindowSize: 0 } };
     const client = connect(url, options);
-    const most = Math.floor(MAX_ENCODER_BYTES / brotli.bytes);
+    const most = Math.floor(MAX_NETWORK_BYTES / brotli.bytes);
     assert.equal(await compressedOf(client, most + 50), most);
     client.destroy();
     // The gateway notices the end of the connection soon.

@@ -37,7 +37,8 @@ function pageOf(bytes: number): Buffer {
   return Buffer.concat([head, Buffer.alloc(bytes, 'x')]);
 }
 
-const inject = (encoding: string) => injecting(encoding, () => () => Buffer.from(SCRIPT));
+const CLIENT = '192.0.2.1';
+const inject = (encoding: string) => injecting(encoding, CLIENT, () => () => Buffer.from(SCRIPT));
 
 describe('script injection into an encoded page', () => {
   for (const [encoding, encode, decode] of [
@@ -95,10 +96,10 @@ describe('script injection into an encoded page', () => {
   });
 
   it('is not attempted if the page is known to be long', () => {
-    assert.ok(canDecode('gzip', null));
-    assert.ok(canDecode('gzip', MAX_ENCODED_BYTES));
-    assert.ok(!canDecode('gzip', MAX_ENCODED_BYTES + 1));
-    assert.ok(canDecode('identity', MAX_ENCODED_BYTES + 1));
-    assert.ok(!canDecode('compress', 1));
+    assert.ok(canDecode('gzip', null, CLIENT));
+    assert.ok(canDecode('gzip', MAX_ENCODED_BYTES, CLIENT));
+    assert.ok(!canDecode('gzip', MAX_ENCODED_BYTES + 1, CLIENT));
+    assert.ok(canDecode('identity', MAX_ENCODED_BYTES + 1, CLIENT));
+    assert.ok(!canDecode('compress', 1, CLIENT));
   });
 });
