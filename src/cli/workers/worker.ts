@@ -15,6 +15,9 @@ interface Waiting {
   readonly reject: (error: Error) => void;
 }
 
+/** Orders that a worker may have left unanswered before nobody waits for further signals. */
+export const MAX_UNHANDLED = 1_000;
+
 /** A worker process from the view of the main process. */
 export class Worker {
   readonly #process: ClusterWorker;
@@ -78,9 +81,10 @@ export class Worker {
     if (!this.#gone && this.#unsent === null) this.#send({ kind: 'signal', signal });
   }
 
-  /** The same. Resolves when the worker has handled it, or has ended. */
+  /** The same. Resolves when the worker has handled it, or has ended, and at once if it is too far behind. */
   async handle(signal: Signal): Promise<void> {
-    if (this.#unsent === null) await this.order({ kind: 'signal', signal }).catch(() => {});
+    if (this.#waiting.size >= MAX_UNHANDLED) this.signal(signal);
+    else if (this.#unsent === null) await this.order({ kind: 'signal', signal }).catch(() => {});
   }
 
   /** Tells the worker that its siblings have handled its signal with this id. */

@@ -1,16 +1,18 @@
-// A worker that builds nothing: it writes down its orders, and fails those that its configuration
-// names, as in `commit fails in 2`.
+// A worker that builds nothing: it writes down its orders, and does what its configuration says, as in
+// `commit fails in 2`.
 import cluster from 'node:cluster';
 import { appendFileSync } from 'node:fs';
-import type { ToWorker } from '../../../src/cli/workers/worker.ts';
+import { MAX_UNHANDLED, type ToWorker } from '../../../src/cli/workers/worker.ts';
 
 const number = String(cluster.worker?.id);
 const journal = process.env.SCRIPTED_WORKER_JOURNAL ?? '';
 let built = '';
 
 process.on('message', (message: ToWorker) => {
+  if (message.kind === 'handled') appendFileSync(journal, `${number} handled ${message.id}\n`);
   if (message.kind !== 'order') return;
   const { id, order } = message;
+  if (order.kind === 'signal' && built.includes(`signals hang in ${number}`)) return;
   if (order.kind === 'prepare') {
     built = /"body":"([^"]*)"/.exec(order.config)?.[1] ?? '';
   }
@@ -22,6 +24,11 @@ process.on('message', (message: ToWorker) => {
   }
   const report = { report: { endingStreams: 0 }, listeners: [] };
   process.send?.({ kind: 'answer', id, value: order.kind === 'commit' ? report : null });
+  if (order.kind === 'commit' && built.includes(`many signals from ${number}`)) {
+    const signal = { core: 'caches', kind: 'changed', names: [] };
+    for (let id = 1; id <= MAX_UNHANDLED + 1; id += 1)
+      process.send?.({ kind: 'signal', signal, id });
+  }
   if (order.kind === 'stop') process.disconnect();
 });
 process.send?.({ kind: 'ready' });

@@ -4,6 +4,7 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
 import { fileURLToPath } from 'node:url';
+import { MAX_UNHANDLED } from '../../../src/cli/workers/worker.ts';
 import { WorkerPool } from '../../../src/cli/workers/worker-pool.ts';
 import { parseHubfile } from '../../../src/index.ts';
 import { type Clock, systemClock } from '../../../src/kernel/clock.ts';
@@ -85,6 +86,15 @@ describe('the workers of a gateway', () => {
       `${fifth} commit last`,
       `${sixth} commit last`,
     ]);
+  });
+
+  it('wait for each other no longer if one of them is too far behind', async (test) => {
+    const { pool, journal, numbers } = await start(test);
+    const [first, second] = numbers;
+    await pool.reload(config(`many signals from ${first}, signals hang in ${second}`));
+    const handled = async () => (await journal()).filter((line) => line.includes(' handled '));
+    while ((await handled()).length === 0) await new Promise((resolve) => setImmediate(resolve));
+    assert.deepEqual(await handled(), [`${first} handled ${MAX_UNHANDLED + 1}`]);
   });
 
   it('are replaced within a second while none is left, however often they have ended', async (test) => {
