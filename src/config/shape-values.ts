@@ -82,6 +82,29 @@ export function count({ min = 0, max = LARGEST_COUNT } = {}): Shape<number> {
 const DURATION = String.raw`^(?:0|(?:\d+(?:\.\d+)?(?:ns|us|µs|ms|s|m|h|d))+)$`;
 const SIZE = String.raw`^\d+(?:\.\d+)?\s*(?:[kKmMgGtT]?[iI]?[bB])?$`;
 
+/** A status of a response, or a text with placeholders that becomes one for each request. */
+export type StatusValue = number | string;
+
+export const isStatusTemplate = (text: string): boolean => /\{[^{}]+\}/.test(text);
+
+/** A status within bounds, or a text with a placeholder. */
+export function statusValue(bounds: {
+  readonly min: number;
+  readonly max: number;
+}): Shape<StatusValue> {
+  const code = count(bounds);
+  return {
+    read: (node, reading) =>
+      typeof node.value === 'string' && isStatusTemplate(node.value)
+        ? node.value
+        : code.read(node, reading),
+    write: (value, { text: show }) => (typeof value === 'string' ? show(value) : value),
+    schema: (definitions) => ({
+      anyOf: [code.schema(definitions), { type: 'string', pattern: '\\{[^{}]+\\}' }],
+    }),
+  };
+}
+
 /** Milliseconds, as a number or as a duration such as `10s`. */
 export function duration({ min = 0 } = {}): Shape<number> {
   return measure(min, 'a duration: milliseconds, or a text such as 10s', parseDuration, DURATION);
@@ -137,7 +160,7 @@ export function oneNumberOf<const Choice extends number>(
 }
 
 /** A value, or a word with a special meaning, such as `off`. */
-export function orWord<T extends object | number, const Word extends string>(
+export function orWord<T extends object | number | string, const Word extends string>(
   word: Word,
   shape: Shape<T>,
 ): Shape<T | Word> {

@@ -1,8 +1,13 @@
 import type { HandlerData } from '../config/routes.ts';
 import { object } from '../config/shape.ts';
-import { count, text as textShape } from '../config/shape-values.ts';
+import {
+  statusValue as statusShape,
+  type StatusValue,
+  text as textShape,
+} from '../config/shape-values.ts';
 import { type DirectiveSyntax, oneStep } from '../hubfile/scope.ts';
-import { statusCode, text } from '../hubfile/values.ts';
+import { statusCode, statusValue, text } from '../hubfile/values.ts';
+import { statusFor } from '../http/answer.ts';
 import { HttpError } from '../http/errors.ts';
 import type { Handler } from '../http/exchange.ts';
 import type { HandlerContext } from '../site/handler-context.ts';
@@ -10,20 +15,20 @@ import type { HandlerDirective } from './directive.ts';
 
 export interface ErrorConfig {
   readonly kind: 'error';
-  readonly status: number;
+  readonly status: StatusValue;
   readonly message: string;
 }
+
+const BOUNDS = { min: 400, max: 599 };
 
 const data: HandlerData<ErrorConfig> = {
   answersAll: () => true,
   shape: () =>
     object(
-      { status: count({ min: 400, max: 599 }), message: textShape('a text') },
+      { status: statusShape(BOUNDS), message: textShape('a text') },
       { status: 500, message: '' },
     ),
 };
-
-const BOUNDS = { min: 400, max: 599 };
 
 const USAGE = `
 error [<matcher>] <status>|<message> [<status>] {
@@ -37,13 +42,13 @@ const syntax: DirectiveSyntax = {
   read: oneStep((cursor) => {
     const first = cursor.argument('a status or a message');
     const second = cursor.optional();
-    const start = { status: 500, message: '' };
+    const start: { status: StatusValue; message: string } = { status: 500, message: '' };
     if (second === undefined && /^\d{3}$/.test(first.text)) {
       start.status = statusCode(cursor, first, BOUNDS);
     } else {
       start.message = first.text;
     }
-    if (second !== undefined) start.status = statusCode(cursor, second, BOUNDS);
+    if (second !== undefined) start.status = statusValue(cursor, second, BOUNDS);
     const settings = cursor.options(start, {
       message: (option) => ({ message: text(option, 'a text') }),
     });
@@ -55,7 +60,7 @@ const syntax: DirectiveSyntax = {
 function compile({ status, message }: ErrorConfig, { expand }: HandlerContext): Handler {
   return (exchange) => {
     const text = expand(message, exchange);
-    throw new HttpError(status, text, { shown: text });
+    throw new HttpError(statusFor(status, exchange, expand, BOUNDS), text, { shown: text });
   };
 }
 

@@ -1,6 +1,6 @@
 import type { Cursor, OptionTable } from '../hubfile/cursor.ts';
 import { type DirectiveSyntax, oneStep } from '../hubfile/scope.ts';
-import { choiceOf, count, flag, list, name, oneOf, statusCode } from '../hubfile/values.ts';
+import { choiceOf, count, flag, list, name, oneOf, statusValue } from '../hubfile/values.ts';
 import {
   defaultFileServer,
   fileServer as data,
@@ -10,7 +10,7 @@ import {
   MAX_LISTED,
   PRECOMPRESSED,
 } from './file-server/data.ts';
-import { answer } from '../http/answer.ts';
+import { answer, statusFor } from '../http/answer.ts';
 import { HttpError } from '../http/errors.ts';
 import type { Exchange, Handler } from '../http/exchange.ts';
 import { decodePath, matchedPath, pathOf } from '../http/request-path.ts';
@@ -60,7 +60,7 @@ const OPTIONS: OptionTable<FileServerConfig> = {
   hide: (option) => ({ hide: list(option, 'a file name or path') }),
   browse: (option, sofar) => ({ browse: true, listing: listing(option, sofar) }),
   precompressed: (option) => ({ precompressed: encodings(option) }),
-  status: (option) => ({ status: statusCode(option, option.argument('a status')) }),
+  status: (option) => ({ status: statusValue(option, option.argument('a status')) }),
   pass_thru: () => ({ passThru: flag() }),
   disable_canonical_uris: () => ({ canonicalUris: !flag() }),
 };
@@ -112,7 +112,7 @@ function compile(
   { expand, hidesFile, besidePages, scheduler }: HandlerContext,
 ): Handler {
   const hidden = hiddenBy(config.hide, expand);
-  const { status, precompressed } = config;
+  const { precompressed } = config;
 
   const serve = async (exchange: Exchange): Promise<void> => {
     // It is as fast as a cache, and knows when a file changes.
@@ -124,6 +124,7 @@ function compile(
         : expand(config.root, exchange);
     const root = await realRoot(directory);
     const isHidden = hidden(exchange, { directory, real: root });
+    const status = config.status === null ? null : statusFor(config.status, exchange, expand);
     if (names === null || isHidden(names)) throw noSuchFile();
     const found = await siteFile(root, names, hidesFile);
     const isAsked = config.canonicalUris && isNameAsked(exchange, names.at(-1));

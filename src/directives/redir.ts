@@ -1,11 +1,11 @@
 import type { HandlerData } from '../config/routes.ts';
 import { object } from '../config/shape.ts';
 import { headerValue as headerValueShape } from '../config/shape-routes.ts';
-import { count, orWord } from '../config/shape-values.ts';
+import { orWord, statusValue as statusShape, type StatusValue } from '../config/shape-values.ts';
 import type { Cursor } from '../hubfile/cursor.ts';
 import { type DirectiveSyntax, matcherBeforeTarget, oneStep } from '../hubfile/scope.ts';
-import { headerValue, statusCode } from '../hubfile/values.ts';
-import { answer } from '../http/answer.ts';
+import { headerValue, statusValue } from '../hubfile/values.ts';
+import { answer, statusFor } from '../http/answer.ts';
 import { HttpError } from '../http/errors.ts';
 import { escaped, page } from '../http/page.ts';
 import type { Handler } from '../http/exchange.ts';
@@ -19,16 +19,15 @@ export interface RedirConfig {
   readonly kind: 'redir';
   readonly to: string;
   /** `html`: a page that leads there. */
-  readonly status: number | 'html';
+  readonly status: StatusValue;
 }
+
+const BOUNDS = { min: 300, max: 399 };
 
 const data: HandlerData<RedirConfig> = {
   answersAll: () => true,
   shape: () =>
-    object(
-      { to: headerValueShape, status: orWord('html', count({ min: 300, max: 399 })) },
-      { status: 302 },
-    ),
+    object({ to: headerValueShape, status: orWord('html', statusShape(BOUNDS)) }, { status: 302 }),
 };
 
 const NAMED_STATUS: Readonly<Record<string, number>> = { permanent: 301, temporary: 302 };
@@ -54,7 +53,7 @@ function redirectStatus(cursor: Cursor): RedirConfig['status'] {
   if (word.text === 'html') return 'html';
   return Object.hasOwn(NAMED_STATUS, word.text)
     ? (NAMED_STATUS[word.text] ?? 302)
-    : statusCode(cursor, word, { min: 300, max: 399 });
+    : statusValue(cursor, word, BOUNDS);
 }
 
 /** `redir [<matcher>] <to> [<status>|permanent|temporary]` */
@@ -69,7 +68,8 @@ function compile({ to, status }: RedirConfig, { expand }: HandlerContext): Handl
     const search = query === null ? '' : `?${queryFrom(query, exchange, expand)}`;
     const target = location + search + expand(fragment, exchange);
     if (status !== 'html') {
-      answer(exchange, status, { Location: fieldValue(target) });
+      const code = statusFor(status, exchange, expand, BOUNDS);
+      answer(exchange, code, { Location: fieldValue(target) });
       return;
     }
     // A link runs the script of such a URL, as Location does not.

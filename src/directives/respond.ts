@@ -1,9 +1,14 @@
 import type { HandlerData } from '../config/routes.ts';
 import { nullable, object } from '../config/shape.ts';
-import { count, flag as flagShape, text as textShape } from '../config/shape-values.ts';
+import {
+  flag as flagShape,
+  statusValue as statusShape,
+  type StatusValue,
+  text as textShape,
+} from '../config/shape-values.ts';
 import { type DirectiveSyntax, oneStep } from '../hubfile/scope.ts';
-import { flag, statusCode, text } from '../hubfile/values.ts';
-import { answer } from '../http/answer.ts';
+import { flag, statusCode, statusValue, text } from '../hubfile/values.ts';
+import { answer, statusFor } from '../http/answer.ts';
 import { errorStatus } from '../http/request-variables.ts';
 import type { Handler } from '../http/exchange.ts';
 import type { HandlerContext } from '../site/handler-context.ts';
@@ -13,7 +18,7 @@ import { parseJson } from '../kernel/json.ts';
 export interface RespondConfig {
   readonly kind: 'respond';
   /** null: 200, or in an error route the status of the error. */
-  readonly status: number | null;
+  readonly status: StatusValue | null;
   readonly body: string;
   readonly close: boolean;
 }
@@ -23,7 +28,7 @@ const data: HandlerData<RespondConfig> = {
   shape: () =>
     object(
       {
-        status: nullable(count({ min: 200, max: 599 })),
+        status: nullable(statusShape({ min: 200, max: 599 })),
         body: textShape('a text'),
         close: flagShape,
       },
@@ -44,7 +49,7 @@ const syntax: DirectiveSyntax = {
   read: oneStep((cursor) => {
     const first = cursor.optional();
     const second = cursor.optional();
-    const start: { status: number | null; body: string; close: boolean } = {
+    const start: { status: StatusValue | null; body: string; close: boolean } = {
       status: null,
       body: '',
       close: false,
@@ -54,7 +59,7 @@ const syntax: DirectiveSyntax = {
     } else if (first !== undefined) {
       start.body = first.text;
     }
-    if (second !== undefined) start.status = statusCode(cursor, second);
+    if (second !== undefined) start.status = statusValue(cursor, second);
     const settings = cursor.options(start, {
       body: (option) => ({ body: text(option, 'a text') }),
       close: () => ({ close: flag() }),
@@ -70,7 +75,7 @@ function compile({ status, body, close }: RespondConfig, { expand }: HandlerCont
     if (text !== body) exchange.dependsOn?.('client');
     answer(
       exchange,
-      status ?? (errorStatus(exchange) || 200),
+      status === null ? errorStatus(exchange) || 200 : statusFor(status, exchange, expand),
       {
         ...(text === '' || exchange.preset.has('content-type')
           ? {}

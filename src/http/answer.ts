@@ -1,5 +1,6 @@
-import type { Exchange } from './exchange.ts';
-import { reasonPhrase } from './errors.ts';
+import type { StatusValue } from '../config/shape-values.ts';
+import type { Exchange, Expand } from './exchange.ts';
+import { HttpError, reasonPhrase } from './errors.ts';
 import { HeaderList } from './header-list.ts';
 import { escaped, page, PAGE_POLICY } from './page.ts';
 
@@ -15,6 +16,26 @@ export function answer(
   // RFC 9110 §8.6: a 204 has no Content-Length. In a 304 it would describe the body that is not sent.
   if (status !== 204 && status !== 304) headers.set('content-length', String(bytes.length));
   exchange.begin({ status, headers, source: 'gateway' }).end(bytes);
+}
+
+/**
+ * The status for one request.
+ *
+ * @param status as it is configured: a number, or a text with placeholders
+ * @throws HttpError 500 if the placeholders do not become a status within the bounds
+ */
+export function statusFor(
+  status: StatusValue,
+  exchange: Exchange,
+  expand: Expand,
+  { min, max } = { min: 200, max: 599 },
+): number {
+  if (typeof status === 'number') return status;
+  exchange.dependsOn?.('client');
+  const text = expand(status, exchange);
+  const code = /^\d{3}$/.test(text) ? Number(text) : 0;
+  if (code >= min && code <= max) return code;
+  throw new HttpError(500, `${status} is not a status from ${min} to ${max} for this request`);
 }
 
 /** Details of an error in addition to its status. */

@@ -1,4 +1,5 @@
 import { didYouMean } from '../config/problem.ts';
+import { isStatusTemplate, type StatusValue } from '../config/shape-values.ts';
 import { parseDuration, parseSize } from '../config/units.ts';
 import {
   isAddressRange,
@@ -112,6 +113,15 @@ export function statusCode(cursor: Cursor, word: Word, bounds = { min: 200, max:
   const code = /^\d{3}$/.test(word.text) ? Number(word.text) : Number.NaN;
   if (code >= bounds.min && code <= bounds.max) return code;
   return badValue(cursor, word, `a status from ${bounds.min} to ${bounds.max}`);
+}
+
+/** A status, or a text with a placeholder that becomes one for each request. */
+export function statusValue(
+  cursor: Cursor,
+  word: Word,
+  bounds = { min: 200, max: 599 },
+): StatusValue {
+  return isStatusTemplate(word.text) ? word.text : statusCode(cursor, word, bounds);
 }
 
 /** Statuses such as `404` and classes such as `5xx`. */

@@ -1,6 +1,13 @@
 import type { HandlerData } from '../../config/routes.ts';
 import { list, nullable, object } from '../../config/shape.ts';
-import { count, flag, name, oneOf } from '../../config/shape-values.ts';
+import {
+  count,
+  flag,
+  name,
+  oneOf,
+  statusValue,
+  type StatusValue,
+} from '../../config/shape-values.ts';
 
 export interface FileServerConfig {
   readonly kind: 'file_server';
@@ -15,7 +22,7 @@ export interface FileServerConfig {
   /** Encodings whose files are next to the plain ones, in the order of preference. */
   readonly precompressed: readonly Precompressed[];
   /** Status of every response with a file; null: according to the request. */
-  readonly status: number | null;
+  readonly status: StatusValue | null;
   /** Whether a request for a missing file is passed on instead of failing. */
   readonly passThru: boolean;
   /** Whether directories end with a slash, and files do not: others are redirected. */
@@ -73,7 +80,7 @@ export const fileServer: HandlerData<FileServerConfig> = {
           defaultListing,
         ),
         precompressed: list(oneOf(...PRECOMPRESSED)),
-        status: nullable(count({ min: 200, max: 599 })),
+        status: nullable(statusValue({ min: 200, max: 599 })),
         passThru: flag,
         canonicalUris: flag,
       },
