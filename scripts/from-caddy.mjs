@@ -80,7 +80,8 @@ function titleOf(template) {
 
 function row(title, template, name) {
   const note = caddyNotes[title]?.[name]?.text;
-  const refusal = refusalOf(template, name);
+  const { refusal, ignored } = verdictOn(template, name);
+  if (ignored !== undefined) return `| \`${name}\` | ignored with a warning: ${cell(ignored)} |`;
   if (refusal === null) {
     const isProven = proven.has(`${title} ${name}`);
     return `| \`${name}\` | ${cell(sayingOf(note ?? 'the same', isProven))} |`;
@@ -100,8 +101,11 @@ function cell(text) {
   return text.replaceAll('|', '\\|').replaceAll('<', '&lt;');
 }
 
-/** The hint for a word that hubgate has not; null for one that it has. */
-function refusalOf(template, name) {
+/**
+ * What hubgate says to a word: why it ignores it, or the hint if it refuses it. The hint is null for a word that
+ * hubgate has, and undefined for one that it does not know.
+ */
+function verdictOn(template, name) {
   const io = { read: () => Buffer.from(template.replace('$', name)), glob: () => [], env: {} };
   const { problems } = read('Hubfile', io, directiveTable, 'hubfile');
   // A block that is not read must not make the page say that its options are there.
@@ -111,6 +115,7 @@ function refusalOf(template, name) {
     ({ code, message }) =>
       REFUSED.test(code) && code !== 'unknown-matcher' && message.includes(name),
   );
-  if (found === undefined) return null;
-  return found.code.startsWith('unsupported-') ? found.hint : undefined;
+  const ignored = problems.find(({ code }) => code === 'no-effect')?.hint;
+  if (found === undefined) return { refusal: null, ignored };
+  return { refusal: found.code.startsWith('unsupported-') ? found.hint : undefined };
 }

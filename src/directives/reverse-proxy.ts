@@ -191,7 +191,9 @@ export function proxySettings(
     return settings;
   }
   if (dynamic === null && upstreams.length === 0) {
-    const hint = `for example ${cursor.name} localhost:3000`;
+    const hint = cursor.line.words[1]?.text.startsWith('/')
+      ? 'a path is read as a matcher; a socket is unix//run/app.sock'
+      : `for example ${cursor.name} localhost:3000`;
     cursor.fail(cursor.span, 'expected-argument', `${cursor.name} needs an upstream`, hint);
   }
   const proxy = { ...settings, upstreams, dynamic };

@@ -224,9 +224,8 @@ function tlsSource(cursor: Cursor): TlsConfig['source'] {
     return source;
   }
   if (first.text === 'force_automate') {
-    const message = 'force_automate is not supported by hubgate';
-    const hint = 'leave it out: a site without certificate files always gets a certificate';
-    cursor.fail(first.span, 'unsupported-option', message, hint);
+    cursor.warnNoEffect('tls', first);
+    return { kind: 'auto' };
   }
   if (first.text === 'internal') return { kind: 'internal' };
   if (/^[^\s@]+@[^\s@]+$/.test(first.text) || /^\{env\.[^{}]+\}$/.test(first.text)) {

@@ -205,12 +205,12 @@ function lostBy({ start, end, loses }: Translation, source: Source): readonly Pr
   return [locate({ severity: 'error', code: 'not-carried-over', ...loses }, span)];
 }
 
-/** The errors for which lines are left out, wherever they are read. */
+/** The problems for which lines are left out, wherever they are read. */
 export function toLeaveOut(problems: readonly Problem[]): readonly Problem[] {
   const mayLackKeys = problems.some(({ code }) => code === EMPTY_KEY);
   return problems.filter(
     ({ severity, code }) =>
-      severity === 'error' &&
+      (severity === 'error' || code === 'no-effect') &&
       !OF_THE_MACHINE.has(code) &&
       !(mayLackKeys && OF_EMPTY_KEYS.has(code)),
   );
@@ -232,8 +232,8 @@ function result(
 }
 
 /** Whether hubgate does the same without the line. */
-function isNeedless({ hint = '' }: Problem): boolean {
-  return hint.startsWith('leave it out');
+function isNeedless({ code, hint = '' }: Problem): boolean {
+  return code === 'no-effect' || hint.startsWith('leave it out');
 }
 
 function asWarning(problem: Problem): Problem {
@@ -247,7 +247,8 @@ function byPlace({ place: a }: Problem, { place: b }: Problem): number {
 /** The error with all problems, if leaving out lines cannot fix them. */
 function hindered(problems: readonly Problem[]): ConfigError {
   const unset = problems.filter(({ code }) => code === UNSET_VARIABLE);
-  return new ConfigError([...unset, ...toLeaveOut(problems)]);
+  const errors = toLeaveOut(problems).filter(({ severity }) => severity === 'error');
+  return new ConfigError([...unset, ...errors]);
 }
 
 /**

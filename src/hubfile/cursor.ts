@@ -1,4 +1,4 @@
-import { insteadOfOption } from './unsupported.ts';
+import { insteadOfOption, needlessBecause } from './unsupported.ts';
 import { placeText, didYouMean } from '../config/problem.ts';
 import {
   type Origins,
@@ -144,7 +144,11 @@ export class Cursor {
       const read = (): void => {
         if (rules.other?.(option) === true) return;
         const setter = Object.hasOwn(table, option.name) ? table[option.name] : undefined;
-        if (setter === undefined) return option.#failUnknown(Object.keys(table), this.name, rules);
+        if (setter === undefined) {
+          const [word] = option.line.words;
+          if (word !== undefined && option.warnNoEffect(this.name, word)) return;
+          return option.#failUnknown(Object.keys(table), this.name, rules);
+        }
         const before = seen.get(option.name);
         seen.set(option.name, option);
         if (before !== undefined && rules.repeatable?.includes(option.name) !== true) {
@@ -174,6 +178,14 @@ export class Cursor {
 
   warn(span: Span, code: string, message: string, hint?: string): void {
     this.problems.warn(span, code, message, hint);
+  }
+
+  /** Warns about an option of Caddy that hubgate needs not. Returns false if the word is no such option. */
+  warnNoEffect(owner: string, { text, span }: Word): boolean {
+    const reason = needlessBecause(owner, text);
+    if (reason === undefined) return false;
+    this.warn(span, 'no-effect', `${text} has no effect in hubgate`, reason);
+    return true;
   }
 
   /** A word in a form that a message may show: never a secret, never the value of a variable. */

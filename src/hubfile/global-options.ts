@@ -87,7 +87,6 @@ const UNSUPPORTED: Readonly<Record<string, string>> = {
   cert_issuer: 'use acme_ca, or tls internal in a site',
   key_type: 'keys are ECDSA P-256',
   pki: 'the local authority needs no settings',
-  ocsp_stapling: 'use certificate files if you need stapling',
   default_sni: 'write the address of each site',
   shutdown_delay: 'use grace_period',
 };

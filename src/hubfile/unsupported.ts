@@ -37,13 +37,8 @@ const CADDY_OPTIONS: Readonly<Record<string, Readonly<Record<string, string>>>> 
     fallback_sni:
       'clients that send no name get the certificate of the catch-all site, or of the IP address',
     filesystem: 'use root and file_server with a directory of this machine',
-    ocsp_interval: 'use certificate files if you need stapling',
     preferred_chains: 'hubgate uses the chain that the authority offers first',
-    renewal_window_ratio: 'hubgate renews certificates when a third of their lifetime is left',
-    renew_interval: 'hubgate renews certificates when a third of their lifetime is left',
     security: 'use forward_auth in the sites, with a program that signs people in',
-    storage_check: 'hubgate always checks the storage before it uses it',
-    storage_clean_interval: "hubgate's storage needs no cleaning",
   },
   log: {
     sampling: 'use log_skip with a matcher to leave requests out',
@@ -53,18 +48,10 @@ const CADDY_OPTIONS: Readonly<Record<string, Readonly<Record<string, string>>>> 
     backup_time_format: 'hubgate names rolled files by their time in UTC',
   },
   servers: {
-    '0rtt': 'leave it out: hubgate does not accept TLS early data, because it can be replayed',
     allow_h2c: 'use HTTPS for HTTP/2 between clients and the gateway: protocols h1 h2',
-    enable_full_duplex: 'leave it out: bodies are always full duplex',
     experimental_http3: 'use protocols h1 h2; hubgate does not support HTTP/3',
-    keepalive_count: 'use timeouts { idle <duration> }',
-    keepalive_idle: 'use timeouts { idle <duration> }',
-    keepalive_interval: 'use timeouts { idle <duration> }',
     listener_wrappers:
       'write proxy_protocol <ranges> in servers; the other wrappers are not needed',
-    metrics:
-      'leave it out: metrics are always on; read them at the admin API or use metrics <address>',
-    name: 'leave it out: metrics and logs always name the site',
     strict_sni_host:
       'leave it out: a site with client_auth always requires the name of the handshake',
     trace: 'log { level debug }',
@@ -81,23 +68,73 @@ const CADDY_OPTIONS: Readonly<Record<string, Readonly<Record<string, string>>>> 
   issuer: {
     profile: 'hubgate uses the default profile of the authority',
   },
-  reverse_proxy: {
-    stream_buffer_size: 'leave it out: hubgate always streams responses',
-  },
   tls: {
-    force_automate: 'leave it out: a site without certificate files always gets a certificate',
     get_certificate: 'write tls <certificate file> <key file>; files that change are read again',
-    insecure_secrets_log: 'leave it out: hubgate never writes secrets of connections',
     key_type: 'keys are ECDSA P-256; write tls <cert> <key> for another',
-    renewal_window_ratio: 'hubgate renews certificates when a third of their lifetime is left',
-    reuse_private_keys: 'leave it out: each certificate gets a new key',
   },
 };
+
+const RENEWAL = 'hubgate renews certificates when a third of their lifetime is left';
+const BUFFERS = 'hubgate chooses the size of its buffers';
+const PROBES = 'hubgate chooses when it checks whether a silent client is still there';
+const IDLE =
+  'hubgate keeps up to 1,024 idle connections to each upstream, for the time of keepalive';
+
+/**
+ * Options of a Caddyfile that make no response of hubgate different, by their block, each with the reason. They
+ * are ignored with a warning, so that a Caddyfile with them works.
+ */
+const NEEDLESS_OPTIONS: Readonly<Record<string, Readonly<Record<string, string>>>> = {
+  'the global options': {
+    ocsp_interval: 'hubgate staples no OCSP responses',
+    ocsp_stapling: 'hubgate staples no OCSP responses',
+    renewal_window_ratio: RENEWAL,
+    renew_interval: RENEWAL,
+    storage_check: 'hubgate always checks the storage before it uses it',
+    storage_clean_interval: "hubgate's storage needs no cleaning",
+  },
+  servers: {
+    '0rtt': 'hubgate does not accept TLS early data, because it can be replayed',
+    enable_full_duplex: 'bodies are always full duplex',
+    keepalive_count: PROBES,
+    keepalive_idle: PROBES,
+    keepalive_interval: PROBES,
+    metrics: 'metrics are always on; read them at the admin API, or use the directive metrics',
+    name: 'metrics and logs always name the site',
+  },
+  reverse_proxy: { stream_buffer_size: 'hubgate always streams responses' },
+  transport: {
+    read_buffer: BUFFERS,
+    write_buffer: BUFFERS,
+    dial_fallback_delay: 'hubgate tries addresses of both versions, as Node does',
+    expect_continue_timeout: 'hubgate waits for one second',
+    keepalive_interval: PROBES.replace('client', 'upstream'),
+    keepalive_idle_conns: IDLE,
+    keepalive_idle_conns_per_host: IDLE,
+    tls_timeout: 'dial_timeout includes the handshake',
+    tls_renegotiation: 'hubgate never renegotiates',
+  },
+  tls: {
+    force_automate: 'a site without certificate files always gets a certificate',
+    insecure_secrets_log: 'hubgate never writes secrets of connections',
+    renewal_window_ratio: RENEWAL,
+    reuse_private_keys: 'each certificate gets a new key',
+  },
+};
+
+/** Why an option needs no counterpart in hubgate; undefined if it has one, or is unknown. */
+export function needlessBecause(owner: string, option: string): string | undefined {
+  return ownText(NEEDLESS_OPTIONS, owner, option);
+}
 
 /**
  * The alternative to an option that hubgate does not have; undefined for one that Caddy does not have either.
  */
 export function insteadOfOption(owner: string, option: string): string | undefined {
-  const options = Object.hasOwn(CADDY_OPTIONS, owner) ? CADDY_OPTIONS[owner] : undefined;
+  return ownText(CADDY_OPTIONS, owner, option);
+}
+
+function ownText(table: typeof CADDY_OPTIONS, owner: string, option: string): string | undefined {
+  const options = Object.hasOwn(table, owner) ? table[owner] : undefined;
   return options !== undefined && Object.hasOwn(options, option) ? options[option] : undefined;
 }

@@ -1,7 +1,7 @@
 import { registry } from '../directives/registry.ts';
 import type { SiteConfig } from '../config/config.ts';
 import { everyRoute, type RouteConfig } from '../config/routes.ts';
-import { nearestName, type Report, warning } from '../config/problem.ts';
+import { type Report, warning } from '../config/problem.ts';
 import { CHANGE_PLACEHOLDERS } from '../discovery/changes.ts';
 import { Secret } from '../kernel/secret.ts';
 import { verifiesClients } from '../config/sites.ts';
@@ -10,7 +10,7 @@ import {
   isPlaceholder,
   looksLikePlaceholder,
   PLACEHOLDER,
-  placeholdersLike,
+  placeholderLike,
   shortName,
 } from '../site/placeholder-names.ts';
 
@@ -97,7 +97,7 @@ function isUnverified(name: string, { hasCertificates }: Looking): boolean {
  * of a placeholder.
  */
 function isMisspelt(name: string): boolean {
-  return /^[a-z_]{3,}$/.test(name) && nearestName(name, placeholdersLike(name)) !== undefined;
+  return /^[a-z_]{3,}$/.test(name) && placeholderLike(name) !== undefined;
 }
 
 function unclosedPlaceholder(beginning: string) {
@@ -123,7 +123,7 @@ function noCertificate(name: string, isMatcher: boolean) {
 
 function unknownPlaceholder(name: string, isMatcher: boolean) {
   const shown = name.slice(0, 80);
-  const nearest = nearestName(shown, placeholdersLike(shown));
+  const nearest = placeholderLike(shown);
   return {
     severity: isMatcher ? 'error' : 'warning',
     code: 'unknown-placeholder',

@@ -167,8 +167,14 @@ export function looksLikePlaceholder(name: string): boolean {
   return name.includes('.') || ELSEWHERE.test(name);
 }
 
-/** Similar names that may have been meant. Those of a family keep its ending. */
-export function placeholdersLike(name: string): readonly string[] {
+/** The placeholder that may have been meant. One of a family keeps its ending. */
+export function placeholderLike(name: string): string | undefined {
+  const ending = name.slice(name.lastIndexOf('.') + 1);
+  if (ending !== name && SHORT_NAMES.includes(ending)) return ending;
+  return nearestName(name, similarPlaceholders(name));
+}
+
+function similarPlaceholders(name: string): readonly string[] {
   const dot = name.lastIndexOf('.') + 1;
   const [family, rest] = [name.slice(0, dot), name.slice(dot)];
   const known = [...FAMILIES, ...NUMBERED, ...LONG_FAMILIES.map(([long]) => long)];
