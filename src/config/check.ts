@@ -30,6 +30,7 @@ export interface Machine {
 export function checkConfig(config: Config, registry: ConfigRegistry, report: Report): void {
   checkAddresses(config, report);
   checkPorts(config, report);
+  const own = ownAddresses(config);
   for (const site of config.sites) {
     for (const hub of hubsOf(site)) {
       checkHub(hub, site, report);
@@ -39,7 +40,7 @@ export function checkConfig(config: Config, registry: ConfigRegistry, report: Re
     for (const { handler } of everyRoute([...site.routes, ...site.errorRoutes], registry)) {
       dataOf(handler, registry).check?.(handler, report);
     }
-    checkOwnUpstreams(site, config, registry, report);
+    checkOwnUpstreams(site, own, registry, report);
     const { discovery } = site;
     if (discovery !== null && matchersOf(discovery).some((one) => asksFiles(one, registry))) {
       const message = 'discovery cannot use the matcher file';
@@ -190,13 +191,17 @@ function isRedisUrl(text: string): boolean {
 /** Requests that the gateway sends to itself would return forever, or reach another site by a detour. */
 function checkOwnUpstreams(
   site: SiteConfig,
-  config: Config,
+  own: ReadonlyMap<string, SiteAddress>,
   registry: ConfigRegistry,
   report: Report,
 ): void {
   for (const { handler } of everyRoute([...site.routes, ...site.errorRoutes], registry)) {
     for (const { about, upstream } of dataOf(handler, registry).upstreams?.(handler) ?? []) {
-      const other = addressOf(upstream, config);
+      const url = parseUrl(upstream);
+      if (url === null || !/^https?:$/.test(url.protocol)) continue;
+      const host = url.hostname.replace(/^\[(.*)\]$/, '$1');
+      const port = Number(url.port || (url.protocol === 'https:' ? 443 : 80));
+      const other = own.get(`${host} ${port}`);
       if (other === undefined) continue;
       const message = `the upstream ${upstream.slice(0, 80)} is a port of the gateway itself`;
       const hint = 'name the port of the app; requests would loop';
@@ -205,21 +210,22 @@ function checkOwnUpstreams(
   }
 }
 
-/** The site address that an upstream leads to, as far as this can be determined without a look-up. */
-function addressOf(upstream: string, { sites, options }: Config): SiteAddress | undefined {
-  const url = parseUrl(upstream);
-  if (url === null || !/^https?:$/.test(url.protocol)) return undefined;
-  const port = Number(url.port || (url.protocol === 'https:' ? 443 : 80));
-  const host = url.hostname.replace(/^\[(.*)\]$/, '$1');
+/**
+ * The site addresses by the hosts and ports that lead to them, as far as this can be determined without a look-up.
+ */
+function ownAddresses({ sites, options }: Config): ReadonlyMap<string, SiteAddress> {
+  const own = new Map<string, SiteAddress>();
   for (const { addresses, bind } of sites) {
     const binds = bind.flatMap((one) => (one.kind === 'host' ? [one.host] : []));
     // A site on all interfaces also listens on the loopback. Other addresses with the same port may belong to
     // another machine.
-    const own = bind.length === 0 || binds.some((one) => ANY.has(one)) ? LOOPBACK : new Set(binds);
-    const found = addresses.find(
-      (address) => portOf(address, options) === port && (own.has(host) || address.host === host),
-    );
-    if (found !== undefined) return found;
+    const hosts = bind.length === 0 || binds.some((one) => ANY.has(one)) ? [...LOOPBACK] : binds;
+    for (const address of addresses) {
+      for (const host of [...hosts, address.host]) {
+        const key = `${host} ${portOf(address, options)}`;
+        if (!own.has(key)) own.set(key, address);
+      }
+    }
   }
-  return undefined;
+  return own;
 }

@@ -174,13 +174,18 @@ function siteShape(registry: ConfigRegistry): Shape<SiteConfig> {
   };
 }
 
+/** By their registries, because one load encodes many parts of a configuration. */
+const shapes = new WeakMap<ConfigRegistry, Shape<Config>>();
+
 /** The shape of a whole configuration. `$schema` is for the editor. */
 export function configShape(registry: ConfigRegistry): Shape<Config> {
+  const present = shapes.get(registry);
+  if (present !== undefined) return present;
   const config: Shape<Config> = object(
     { options: optionsShape, sites: list(siteShape(registry)) },
     { options: defaultOptions, sites: [] },
   );
-  return {
+  const shape: Shape<Config> = {
     ...config,
     read(node, reading) {
       if (!(node.value instanceof Map)) return config.read(node, reading);
@@ -188,4 +193,6 @@ export function configShape(registry: ConfigRegistry): Shape<Config> {
       return config.read({ ...node, value: new Map(Object.entries(members)) }, reading);
     },
   };
+  shapes.set(registry, shape);
+  return shape;
 }

@@ -1,5 +1,6 @@
 import type { Config, SiteAddress, SiteConfig } from '../config/config.ts';
 import { defaultOptions, defaultTls } from '../config/defaults.ts';
+import { addTo } from '../kernel/collections.ts';
 import type { Expanded } from './expand.ts';
 import { readGlobalOptions } from './global-options.ts';
 import { namedRoute } from './named-routes.ts';
@@ -140,17 +141,17 @@ function joinedSites(
   parts: readonly PartOfSite[],
   origins: Origins,
 ): { readonly site: SiteConfig; readonly sound: boolean }[] {
-  const groups = new Map<string, PartOfSite[]>();
+  const groups = new Map<string, Set<PartOfSite>>();
+  const withPaths = parts.filter(({ path }) => path !== null);
+  const divisible = new Set(withPaths.map(({ site }) => keyOf(site.addresses)));
   for (const [index, part] of parts.entries()) {
     const addresses = keyOf(part.site.addresses);
-    const hasPaths = parts.some(
-      ({ site, path }) => path !== null && keyOf(site.addresses) === addresses,
-    );
     // Later checks report two whole sites with the same address.
-    const key = hasPaths ? addresses : String(index);
-    groups.set(key, [...(groups.get(key) ?? []), part]);
+    const key = divisible.has(addresses) ? addresses : String(index);
+    addTo(groups, key, part);
   }
-  return [...groups.values()].flatMap((group) => {
+  return [...groups.values()].flatMap((members) => {
+    const group = [...members];
     const divided = group.filter(({ path }) => path !== null);
     const whole = group.filter(({ path }) => path === null);
     if (divided.length === 0) return whole;

@@ -24,6 +24,7 @@ import {
   openHandshakes,
   configAt,
   serversAt,
+  listenersBySite,
   serversOf,
   listenerKey,
   planListeners,
@@ -118,11 +119,14 @@ async function build(config: Config, resources: Resources, scope: Scope): Promis
   const running = [...hubs.values()].flat();
   const spans = openSpans(config, resources, scope);
   const plan = planListeners(config);
+  const listeners = listenersBySite(plan);
+  const routers = new Map(plan.map((planned) => [planned, siteRouter(planned, config)]));
   const handlers = new Map<SiteConfig, SiteHandler>();
   const begins: (() => void)[] = [];
   for (const site of config.sites) {
-    const own = configAt(config, serversOf(site, config, plan));
-    const origins = originsOf(site, plan, config);
+    const entrances = [...(listeners.get(site) ?? [])];
+    const own = configAt(config, serversOf(entrances, config));
+    const origins = originsOf(site, entrances, routers);
     const { handle, begin } = await setUpSite(site, own, origins, hubs, spans, resources, scope);
     handlers.set(site, handle);
     begins.push(begin);
@@ -130,8 +134,7 @@ async function build(config: Config, resources: Resources, scope: Scope): Promis
 
   const services = new Map<string, ReturnType<Generation['serviceFor']>>();
   const sources: CertificateSource[] = [];
-  for (const planned of plan) {
-    const siteOf = siteRouter(planned, config);
+  for (const [planned, siteOf] of routers) {
     const sites = planned.sites.map(({ site, addresses }) => ({ addresses, tls: site.tls }));
     const tools = { ...resources, options: config.options };
     const certificates = planned.secure ? await openCertificates(sites, tools, scope) : null;
@@ -223,15 +226,13 @@ function siteRouter(
 /** Whether a URL is one of this site, whatever port of the outside its host names. */
 function originsOf(
   site: SiteConfig,
-  plan: readonly PlannedListener[],
-  config: Config,
+  entrances: readonly PlannedListener[],
+  routers: ReadonlyMap<PlannedListener, (host: string) => SiteConfig | undefined>,
 ): (url: URL) => boolean {
-  const entrances = plan
-    .filter(({ sites }) => sites.some((one) => one.site === site))
-    .map((planned) => ({ secure: planned.secure, siteOf: siteRouter(planned, config) }));
   return ({ protocol, host }) =>
-    entrances.some(({ secure, siteOf }) => {
-      return protocol === (secure ? 'https:' : 'http:') && siteOf(host) === site;
+    entrances.some((planned) => {
+      const scheme = planned.secure ? 'https:' : 'http:';
+      return protocol === scheme && routers.get(planned)?.(host) === site;
     });
 }
 

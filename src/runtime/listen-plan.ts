@@ -6,6 +6,7 @@ import type {
   SiteConfig,
   ServerOptions,
 } from '../config/config.ts';
+import { addTo } from '../kernel/collections.ts';
 import { HubgateError } from '../kernel/error.ts';
 import { certificateOrigin } from '../tls/certificate-policy.ts';
 import { isIP } from 'node:net';
@@ -158,16 +159,23 @@ export function configAt(config: Config, servers: ServerOptions): Config {
   return options.servers === servers ? config : { ...config, options: { ...options, servers } };
 }
 
+/** The listeners of each site. */
+export function listenersBySite(
+  plan: readonly PlannedListener[],
+): ReadonlyMap<SiteConfig, ReadonlySet<PlannedListener>> {
+  const listeners = new Map<SiteConfig, Set<PlannedListener>>();
+  for (const planned of plan) for (const { site } of planned.sites) addTo(listeners, site, planned);
+  return listeners;
+}
+
 /**
  * The options of a site's listeners. The site itself needs only the trusted proxies, which are the same on
  * all of them; otherwise {@link checkListenerServers} has reported it.
  */
 export function serversOf(
-  site: SiteConfig,
+  [listener]: readonly PlannedListener[],
   { options }: Config,
-  plan: readonly PlannedListener[],
 ): ServerOptions {
-  const listener = plan.find(({ sites }) => sites.some((each) => each.site === site));
   return listener === undefined ? options.servers : serversAt(options, listener);
 }
 
@@ -188,13 +196,11 @@ export function checkListenerServers(config: Config, report: Report): void {
     const hint = 'write the address of bind with the port, or only :<port>';
     report(listener, warning('servers-of-nothing', message, hint));
   }
-  for (const site of config.sites) {
-    const trusts = plan
-      .filter(({ sites }) => sites.some((each) => each.site === site))
-      .map((listener) => {
-        const { trustedProxies, logCredentials } = serversAt(options, listener);
-        return JSON.stringify([trustedProxies, logCredentials]);
-      });
+  for (const [site, listeners] of listenersBySite(plan)) {
+    const trusts = [...listeners].map((listener) => {
+      const { trustedProxies, logCredentials } = serversAt(options, listener);
+      return JSON.stringify([trustedProxies, logCredentials]);
+    });
     if (new Set(trusts).size < 2) continue;
     const message = 'the listeners of this site differ in trusted_proxies or log_credentials';
     const hint = 'give all of them the same settings, or write two sites';
@@ -233,10 +239,11 @@ export async function openHandshakes(
   siteOf: (host: string) => SiteConfig | undefined,
 ): Promise<Handshakes> {
   const bySite = new Map<SiteConfig, HandshakePolicy>();
+  const opened = new Map<string, HandshakePolicy>();
   for (const { site, addresses } of sites) {
-    bySite.set(site, await openHandshakePolicy(site.tls, addresses));
+    bySite.set(site, await openHandshakePolicy(site.tls, addresses, opened));
   }
-  const own = unique(bySite.values());
+  const own = [...opened.values()];
   const [only] = own;
   const open = own.find(({ clientAuth }) => clientAuth === null);
   // For names without a site, whose handshakes fail, and for addresses without a site. No client certificate
@@ -246,15 +253,11 @@ export async function openHandshakes(
       ? only
       : (open ?? (await openHandshakePolicy(defaultTls, [])));
   return {
-    all: unique([...own, other]),
+    all: own.includes(other) ? own : [...own, other],
     policyFor(name) {
       const site = siteOf(isIP(name) === 6 ? `[${name}]` : name);
       return (site === undefined ? undefined : bySite.get(site)) ?? other;
     },
     admits: (site, policyId) => site.tls.clientAuth === null || bySite.get(site)?.id === policyId,
   };
-}
-
-function unique(policies: Iterable<HandshakePolicy>): HandshakePolicy[] {
-  return [...new Map([...policies].map((policy) => [policy.id, policy])).values()];
 }

@@ -51,12 +51,14 @@ const CERTIFICATE = /-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g
 /**
  * Reads the handshake settings of a site.
  *
+ * @param opened policies by their ids. One with the same id is returned; a new one is added
  * @throws HubgateError `trust-pool-unusable` for a file that cannot be read or has no certificate,
  * `tls-unusable` for cipher suites or curves that OpenSSL does not know
  */
 export async function openHandshakePolicy(
   tls: TlsConfig,
   addresses: readonly SiteAddress[],
+  opened = new Map<string, HandshakePolicy>(),
 ): Promise<HandshakePolicy> {
   const { minVersion, maxVersion, curves, alpn, clientAuth } = tls;
   const files = clientAuth?.trustPoolFiles ?? [];
@@ -64,6 +66,9 @@ export async function openHandshakePolicy(
   const ciphers = cipherList(tls.ciphers.map(openSslCipher));
   const asked = clientAuth === null ? null : { mode: clientAuth.mode, trustPool, addresses };
   const settled = JSON.stringify([minVersion, maxVersion, ciphers, curves, asked, alpn]);
+  const id = createHash('sha256').update(settled).digest('hex').slice(0, 32);
+  const same = opened.get(id);
+  if (same !== undefined) return same;
   const options: SecureContextOptions = {
     minVersion,
     maxVersion,
@@ -77,12 +82,9 @@ export async function openHandshakePolicy(
     const message = `The tls settings cannot be used: ${messageOf(cause)}`;
     throw new HubgateError('tls-unusable', message, { cause });
   }
-  return {
-    id: createHash('sha256').update(settled).digest('hex').slice(0, 32),
-    options,
-    alpn,
-    clientAuth: clientAuth?.mode ?? null,
-  };
+  const policy = { id, options, alpn, clientAuth: clientAuth?.mode ?? null };
+  opened.set(id, policy);
+  return policy;
 }
 
 /** If a list has no suite of TLS 1.2 or none of TLS 1.3, that version keeps its default. */

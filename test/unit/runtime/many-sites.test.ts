@@ -1,0 +1,65 @@
+import assert from 'node:assert/strict';
+import { describe, it, type TestContext } from 'node:test';
+import { createGateway, parseHubfile } from '../../../src/index.ts';
+import { silentLogger } from '../../../src/kernel/log.ts';
+import { freePort } from '../../support/free-port.ts';
+import { temporaryDirectory } from '../../support/temporary-directory.ts';
+
+describe('a configuration with many sites', () => {
+  it('costs twice as much with twice as many of them', async (test) => {
+    // What is compiled and loaded once is not counted.
+    await stepsOf(test, 2);
+    const few = await stepsOf(test, 60);
+    const many = await stepsOf(test, 120);
+    assert.ok(many < 2.05 * few, `${many} steps for 120 sites, ${few} for 60`);
+  });
+});
+
+/** What it takes to read, check and build a configuration: entries of maps, and members that were looked at. */
+async function stepsOf(test: TestContext, sites: number): Promise<number> {
+  const port = await freePort();
+  const options = `{\n\tstorage ${await temporaryDirectory(test)}\n\tadmin off\n\tlocal_certs\n\tauto_https disable_redirects\n\tdefault_bind 127.0.0.1\n}\n`;
+  const site = (index: number): string =>
+    `https://site${index}.example.com:${port} {\n\troute /part/* {\n\t\treverse_proxy 127.0.0.1:1\n\t}\n\treverse_proxy localhost:2\n}\n`;
+  const text = options + Array.from({ length: sites }, (_, index) => site(index)).join('');
+  const counter = countSteps(test);
+  const config = parseHubfile(text, { env: {} });
+  const gateway = createGateway(config, { log: silentLogger });
+  await gateway.dryRun(config);
+  await gateway.stop();
+  return counter.stop();
+}
+
+type Method = (this: unknown, ...args: unknown[]) => unknown;
+
+function countSteps(test: TestContext): { stop(): number } {
+  let steps = 0;
+  const counted = ([callback, ...rest]: readonly unknown[]): unknown[] => {
+    if (typeof callback !== 'function') return [callback, ...rest];
+    const counting = function (this: unknown, ...given: unknown[]): unknown {
+      steps += 1;
+      return Reflect.apply(callback, this, given);
+    };
+    return [counting, ...rest];
+  };
+  const patches: (() => void)[] = [];
+  const patch = (prototype: object, name: string, isCallback: boolean): void => {
+    const plain = Reflect.get(prototype, name) as Method;
+    Reflect.set(prototype, name, function (this: unknown, ...args: unknown[]): unknown {
+      if (!isCallback) steps += 1;
+      return Reflect.apply(plain, this, isCallback ? counted(args) : args);
+    });
+    patches.push(() => Reflect.set(prototype, name, plain));
+  };
+  for (const name of ['find', 'some', 'filter', 'map', 'flatMap', 'every']) {
+    patch(Array.prototype, name, true);
+  }
+  patch(Map.prototype, 'set', false);
+  patch(Set.prototype, 'has', false);
+  const stop = (): number => {
+    for (const restore of patches.splice(0)) restore();
+    return steps;
+  };
+  test.after(stop);
+  return { stop };
+}
