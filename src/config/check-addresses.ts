@@ -34,7 +34,7 @@ export function checkAddresses({ options, sites }: Config, report: Report): void
       const port =
         address.port ?? (address.scheme === 'http' ? options.httpPort : options.httpsPort);
       for (const listener of listenersOf(site, port)) {
-        checkOwner(owners, `${listener} ${address.host}`, address, report);
+        checkOwner(owners, `${listener} ${address.scheme} ${address.host}`, address, report);
         checkScheme(speakers, listener, address, report);
       }
     }
