@@ -95,12 +95,13 @@ class Resolver {
       return this.#replace(source, { key, algorithm: algorithm === '' ? null : algorithm });
     }
     const variable = LONE_ENV.exec(source.key.reveal())?.[1];
-    const what =
+    const message =
       variable === undefined
         ? 'this key is empty'
-        : `the environment variable ${variable} is not set`;
-    const message = `${what}, so this key is empty`;
-    this.#sources.report(source, warning(EMPTY_KEY, message));
+        : `the environment variable ${variable} is not set, so this key is empty`;
+    const hint =
+      variable === undefined ? undefined : 'set it, or name a file that sets it with --envfile';
+    this.#sources.report(source, warning(EMPTY_KEY, message, hint));
     return null;
   }
 
