@@ -1,6 +1,7 @@
 import { request, type ClientRequest } from 'node:http';
 import type { GlobalOptions, ListenAddress } from '../config/config.ts';
 import { defaultOptions } from '../config/defaults.ts';
+import { ConfigError } from '../config/problem.ts';
 import { parseJson } from '../kernel/json.ts';
 import { HubgateError, messageOf, codeOf } from '../kernel/error.ts';
 import { parseUrl } from '../kernel/parse-url.ts';
@@ -40,8 +41,14 @@ export function gatewayAddress(
   flags: ConfigSource & { readonly address?: string },
   command: Command,
 ): string {
-  const config = flags.address === undefined ? configIfAny(flags, command) : null;
-  return adminAddressOf(flags.address, config?.options);
+  if (flags.address !== undefined) return flags.address;
+  try {
+    return adminAddressOf(undefined, configIfAny(flags, command)?.options);
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    const advice = `${flags.config} does not say where the gateway is; pass its admin address with --address`;
+    throw new HubgateError(error.code, `${advice}\n${error.message}`, { cause: error });
+  }
 }
 
 export interface AdminAnswer {

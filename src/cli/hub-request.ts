@@ -1,7 +1,7 @@
-import { readFileSync } from 'node:fs';
 import { type IncomingMessage, request as httpRequest } from 'node:http';
 import { request as httpsRequest } from 'node:https';
 import { HubgateError } from '../kernel/error.ts';
+import { readInput } from './config-source.ts';
 import { ANSWER_TIMEOUT_MS, resolvingOf, unreachableReason, withinTime } from './admin-request.ts';
 
 /** How to reach a hub. */
@@ -38,7 +38,7 @@ export async function requestHub(access: HubAccess, request: HubRequest): Promis
       ...request.headers,
       ...(access.token === null ? {} : { authorization: `Bearer ${access.token}` }),
     },
-    ...(access.caFile === null ? {} : { ca: readFileSync(access.caFile) }),
+    ...(access.caFile === null ? {} : { ca: readInput(access.caFile) }),
     rejectUnauthorized: !access.insecure,
     ...resolvingOf(request.url.hostname),
   };

@@ -21,7 +21,12 @@ export async function runProgram(args: readonly string[]): Promise<void> {
   for (const command of await commandsFor(args, processOutput)) program.addCommand(command);
   program.addCommand(completionCommand(program, processOutput));
   for (const command of [program, ...program.commands.flatMap((one) => [one, ...one.commands])]) {
-    command.exitOverride().showHelpAfterError('(see --help)');
+    const name = nameOf(command);
+    const place = name === 'hubgate' ? name : `hubgate ${name}`;
+    command.exitOverride().showHelpAfterError(`(see ${place} --help)`);
+    command.configureOutput({
+      outputError: (text, write) => write(withAdvice(text, command, args)),
+    });
     describeFurther(command);
   }
   // A reader that has seen enough (`hubgate subscribe | head -1`) is not an error.
@@ -31,10 +36,40 @@ export async function runProgram(args: readonly string[]): Promise<void> {
     void endProcess(isRead ? EXIT.ok : EXIT.failed);
   });
   try {
-    await program.parseAsync(args, { from: 'user' });
+    await program.parseAsync(withoutHelp(args), { from: 'user' });
   } catch (error) {
     process.exitCode = report(error);
   }
+}
+
+/** `help X Y` as `X Y --help`: commander knows neither `help token inspect` nor a mistake in `help rnu`. */
+function withoutHelp(args: readonly string[]): readonly string[] {
+  const [word, name = '', ...others] = args;
+  if (word !== 'help' || name === '') return args;
+  const isKnown = name in COMMANDS || name === 'completion';
+  return isKnown ? [name, ...others, '--help'] : [name, ...others];
+}
+
+/** The message about a mistake of which commander does not say what to write instead. */
+function withAdvice(text: string, command: Command, args: readonly string[]): string {
+  const has = (one: Command, name: string): boolean =>
+    one.options.some(({ long }) => long === name);
+  if (
+    text.includes('too many arguments') &&
+    has(command, '--config') &&
+    command.registeredArguments.length === 0
+  ) {
+    return `error: ${nameOf(command)} takes no argument; name the configuration file with --config\n`;
+  }
+  const [first = ''] = args;
+  if (command.commands.every((one) => !has(one, first))) return text;
+  return `${text}options follow the command, as in: hubgate run --config Hubfile\n`;
+}
+
+/** The name of a command as a user writes it, without `hubgate`. */
+function nameOf(command: Command): string {
+  const parent = command.parent?.name() ?? '';
+  return parent === '' || parent === 'hubgate' ? command.name() : `${parent} ${command.name()}`;
 }
 
 /** Prints what went wrong, and returns the exit code. */
@@ -105,11 +140,14 @@ const PAGES: Readonly<Record<string, string>> = {
   trust: 'docs/development.md',
   untrust: 'docs/development.md',
   cache: 'docs/cache.md',
-  history: 'docs/scaling.md',
+  history: 'docs/production.md',
   outbox: 'docs/database.md',
   completion: 'docs/install.md',
+  'hash-password': 'docs/hubfile.md',
+  'list-certificates': 'docs/production.md',
+  environ: 'docs/troubleshooting.md',
+  version: 'docs/install.md',
 };
-const OTHER_PAGE = 'README.md';
 
 const EXAMPLES: Readonly<Record<string, readonly string[]>> = {
   hubgate: ['hubgate run --config Hubfile', 'hubgate reverse-proxy --dev --to localhost:3000'],
@@ -169,11 +207,9 @@ function describeFurther(command: Command): void {
     styleOptionText: (text) => styleText('green', text),
     styleArgumentText: (text) => styleText('yellow', text),
   });
-  const parent = command.parent?.name() ?? '';
-  const isNested = parent !== '' && parent !== 'hubgate';
-  const name = isNested ? `${parent} ${command.name()}` : command.name();
+  const name = nameOf(command);
   const examples = (EXAMPLES[name] ?? []).map((line) => `  ${line}`);
-  const page = PAGES[isNested ? parent : name] ?? OTHER_PAGE;
+  const page = PAGES[name.split(' ')[0] ?? name] ?? 'README.md';
   command.addHelpText('after', ({ error }) => {
     // After a mistake, the message comes first, without the long help.
     if (error) return '';

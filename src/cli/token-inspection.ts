@@ -15,11 +15,13 @@ import { readConfig } from './read-config.ts';
 
 export interface InspectFlags extends ConfigSource {
   readonly url?: string;
-  readonly action: 'publish' | 'subscribe';
+  readonly action?: 'publish' | 'subscribe';
   readonly topic?: string;
 }
 
 export interface Inspection {
+  /** What the token was checked for. */
+  readonly action: 'publish' | 'subscribe';
   readonly checks: readonly Check[];
   /** Lines about what the token grants, verified or not. */
   readonly granted: readonly string[];
@@ -50,18 +52,21 @@ export async function inspect(token: string, flags: InspectFlags): Promise<Inspe
       playgroundSalt: null,
     };
     const verification = await openVerification(hub.config, around, scope);
-    const checks = await inspectToken(token, verification, {
-      action: flags.action,
-      audience: hub.config.resourceIdentifier ?? flags.url ?? hub.urls[0] ?? '',
-      topic: flags.topic ?? null,
-    });
     const granted = describeGranted(token, {
       detailType: verification.detailType,
       legacyClaim: profiles[hub.config.profile].legacyClaim,
       compatible: hub.config.protocolVersionCompatibility !== null,
       readsLegacy: readsLegacyTokens,
     });
-    return { checks, granted };
+    const grants = (one: string): boolean => granted.some((line) => line.startsWith(`  ${one} `));
+    const onlyPublishes = grants('publish') && !grants('subscribe');
+    const action = flags.action ?? (onlyPublishes ? 'publish' : 'subscribe');
+    const checks = await inspectToken(token, verification, {
+      action,
+      audience: hub.config.resourceIdentifier ?? flags.url ?? hub.urls[0] ?? '',
+      topic: flags.topic ?? null,
+    });
+    return { action, checks, granted };
   } finally {
     await scope.close();
   }

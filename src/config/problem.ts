@@ -175,6 +175,15 @@ export function whyUnreadable(thrown: unknown): string {
   return REASONS[code] ?? code;
 }
 
+/** The problem of a configuration whose own file cannot be read. */
+export function unreadableConfig(file: string, thrown: unknown): UnplacedProblem {
+  const hint =
+    codeOf(thrown) === 'ENOENT'
+      ? '--config names another file, and hubgate init writes a first Hubfile'
+      : undefined;
+  return error('unreadable-file', `cannot read ${file}: ${whyUnreadable(thrown)}`, hint);
+}
+
 const MIN_BEGINNING = 4;
 
 /** The known name closest to the written one, if it is close enough to be the intended one. */

@@ -1,5 +1,11 @@
 import type { Machine } from '../config/check.ts';
-import { placeText, UNSET_VARIABLE, whyUnreadable, nearestName, error } from '../config/problem.ts';
+import {
+  placeText,
+  UNSET_VARIABLE,
+  whyUnreadable,
+  nearestName,
+  unreadableConfig,
+} from '../config/problem.ts';
 import { resolve } from 'node:path';
 import { HubgateError } from '../kernel/error.ts';
 import {
@@ -94,8 +100,7 @@ class Expander {
     const path = resolve(file);
     const bytes = this.#read(path);
     if (bytes instanceof Error) {
-      const message = `cannot read ${file}: ${bytes.message}`;
-      this.#problems.add(error('unreadable-file', message));
+      this.#problems.add(unreadableConfig(file, bytes.cause));
       this.#whole = false;
       return this.#result([]);
     }

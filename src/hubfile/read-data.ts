@@ -1,4 +1,4 @@
-import { placeText, whyUnreadable, error } from '../config/problem.ts';
+import { placeText, unreadableConfig } from '../config/problem.ts';
 import { resolve } from 'node:path';
 import { decodeConfig } from '../config/serialize.ts';
 import type { ConfigRegistry } from '../config/routes.ts';
@@ -81,8 +81,7 @@ function readText(
     const span = { source, start: fault.at, end: fault.at + 1, via: null };
     problems.error(span, fault.code, fault.message, fault.hint);
   } catch (thrown) {
-    const message = `cannot read ${file}: ${whyUnreadable(thrown)}`;
-    problems.add(error('unreadable-file', message));
+    problems.add(unreadableConfig(file, thrown));
   }
   return { text: '', source: sourceOf(''), readable: false };
 }

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
-import { existsSync } from 'node:fs';
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { createServer } from 'node:http';
 import { once } from 'node:events';
 import { createServer as createTcpServer } from 'node:net';
@@ -53,6 +54,42 @@ describe('hubgate --help', () => {
     const mistake = await runCommand(['version', '--nonsense']);
     assert.equal(mistake.code, 64);
     assert.doesNotMatch(mistake.stderr, /Examples/);
+  });
+});
+
+describe('a mistake on the command line', () => {
+  it('gets a message with the command to write', async () => {
+    for (const [args, said] of [
+      [['run', 'Hubfile'], /run takes no argument; name the configuration file with --config/],
+      [['--config', 'Hubfile', 'run'], /options follow the command, as in: hubgate run --config/],
+      [['history', 'stats', '--x'], /\(see hubgate history stats --help\)/],
+      [['help', 'rnu'], /unknown command 'rnu'\n\(Did you mean run\?\)\n\(see hubgate --help\)/],
+      [['publish', '--topic', 'a', '--hub', 'localhost:1/hub'], /not a URL that begins with http/],
+    ] as const) {
+      const { code, stdout, stderr } = await runCommand([...args]);
+      assert.deepEqual([code, stdout], [64, ''], args.join(' '));
+      assert.match(stderr, said);
+    }
+  });
+
+  it('help shows the help of nested commands and of itself', async () => {
+    const nested = await runCommand(['help', 'token', 'inspect']);
+    assert.deepEqual([nested.code, nested.stderr], [0, '']);
+    assert.match(nested.stdout, /^Usage: hubgate token inspect /);
+    const own = await runCommand(['help', '--help']);
+    assert.deepEqual([own.code, own.stderr], [0, '']);
+  });
+
+  it('a file that is missing is named, with what to do', async () => {
+    const env = { HOME: '/nonexistent' };
+    const at = ['--hub', 'https://localhost:1/hub', '--topic', 'a'];
+    const authority = await runCommand(['publish', ...at, '--cacert', 'none.pem'], env);
+    assert.match(authority.stderr, /^hubgate: Cannot read none\.pem: the file does not exist\n$/);
+    for (const command of ['run', 'validate', 'adapt']) {
+      const { code, stderr } = await runCommand([command, '--config', 'none/Hubfile'], env);
+      assert.equal(code, 1, command);
+      assert.match(stderr, /cannot read none\/Hubfile: the file does not exist\n.*hubgate init/);
+    }
   });
 });
 
@@ -152,6 +189,22 @@ describe('the message for an admin API that cannot be reached says what to check
       }
     }
   });
+});
+
+it('a Hubfile with a mistake does not say where the gateway is, so the message names --address', async (test) => {
+  const directory = mkdtempSync(join(tmpdir(), 'hubgate-help-'));
+  test.after(() => rmSync(directory, { recursive: true }));
+  const hubfile = join(directory, 'Hubfile');
+  writeFileSync(hubfile, 'localhost {\n\trespnd hi\n}\n');
+  for (const command of ['stop', 'top', 'cache stats']) {
+    const { code, stderr } = await runCommand([...command.split(' '), '--config', hubfile]);
+    assert.equal(code, 1);
+    assert.match(
+      stderr,
+      /does not say where the gateway is; pass its admin address with --address/,
+    );
+    assert.match(stderr, /Hubfile:2:2: error: unknown directive "respnd"/);
+  }
 });
 
 describe('--json', () => {

@@ -208,7 +208,7 @@ describe('hubgate token inspect', () => {
     `hub.example {\n\thub {\n\t\tissuer https://issuer.example {\n\t\t\tpublisher {\n\t\t\t\tjwt ${KEY}\n\t\t\t}\n\t\t}\n\t\tanonymous\n\t}\n\treverse_proxy localhost:1\n}\n`,
   );
   const inspect = async (made: string, ...args: string[]) =>
-    runCommand(['token', 'inspect', made, '--config', hubfile, '--action', 'publish', ...args]);
+    runCommand(['token', 'inspect', made, '--config', hubfile, ...args]);
   const good = (...more: string[]) =>
     token(
       ...[
@@ -226,7 +226,7 @@ describe('hubgate token inspect', () => {
     assert.equal(code, 0, stdout);
     assert.match(
       stdout,
-      /^It grants:\n {2}publish the topic "a"\nThe hub accepts this token\.\n$/m,
+      /^It grants:\n {2}publish the topic "a"\nThe hub accepts this token for publishing\.\n$/m,
     );
   });
 
@@ -236,12 +236,14 @@ describe('hubgate token inspect', () => {
       [await good(), ['--topic', 'b'], /FAIL {2}grant[^]*add an authorization detail/],
       [await good(), ['--url', 'https://other.example/hub'], /FAIL {2}aud[^]*other\.example/],
       [await token(...WITH_KEY, '--publish', 'a'), [], /FAIL {2}aud/],
+      [await good('--subscribe', 'a'), [], /FAIL {2}role[^]*for subscribing: role/],
+      [await good(), ['--action', 'subscribe'], /FAIL {2}role[^]*for subscribing: role/],
       ['nonsense', [], /FAIL {2}shape/],
     ] as const) {
       const { code, stdout } = await inspect(made, ...args);
       assert.equal(code, 1);
       assert.match(stdout, words);
-      assert.match(stdout, /The hub refuses this token: /);
+      assert.match(stdout, /The hub refuses this token for (?:publishing|subscribing): /);
     }
   });
 });

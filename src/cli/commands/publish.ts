@@ -4,7 +4,7 @@ import { HubgateError } from '../../kernel/error.ts';
 import { argumentValue } from '../new-file.ts';
 import { type HubAccess, readText, requestHub } from '../hub-request.ts';
 import { type Output, printable } from '../terminal.ts';
-import { requireUrl } from '../../kernel/parse-url.ts';
+import { parseUrl } from '../../kernel/parse-url.ts';
 
 interface PublishFlags {
   readonly hub: string;
@@ -69,13 +69,10 @@ export function hubAccess(flags: {
   readonly cacert?: string;
   readonly insecure?: true;
 }): HubAccess {
-  let hub: URL;
-  try {
-    hub = requireUrl(flags.hub);
-  } catch (cause) {
-    throw new HubgateError('invalid-argument', `--hub ${flags.hub} is not an absolute URL`, {
-      cause,
-    });
+  const hub = parseUrl(flags.hub);
+  if (hub === null || !/^https?:$/.test(hub.protocol)) {
+    const message = `--hub ${flags.hub} is not a URL that begins with https:// or http://`;
+    throw new HubgateError('invalid-argument', message);
   }
   return {
     hub,

@@ -1,7 +1,6 @@
-import { existsSync, readFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { Command } from 'commander';
-import { HubgateError } from '../../kernel/error.ts';
 import { type ConfigSource, environmentOf, withConfigSource } from '../config-source.ts';
 import { adapterOf, readConfig, readText } from '../read-config.ts';
 import type { ReadConfig } from '../supervisor.ts';
@@ -38,12 +37,6 @@ function readerOf(flags: RunFlags): ReadConfig {
   const { envfile } = flags;
   const envPath = envfile === undefined ? null : resolve(envfile);
   const text = flags.config === '-' ? readFileSync(0) : null;
-  if (text === null && !existsSync(flags.config)) {
-    throw new HubgateError(
-      'no-config',
-      `Configuration file "${flags.config}" not found (--config names another)`,
-    );
-  }
   return (seen) => {
     const environment = environmentOf(flags, (content) => {
       if (envPath !== null) seen(envPath, digestOf(content));

@@ -39,9 +39,12 @@ export function subscribeCommand(output: Output): Command {
     .description('print the updates of a hub as they arrive')
     .requiredOption('--hub <url>', 'URL of the hub')
     .option('--token <token|@file|@->', 'access token')
-    .option('--match <topic...>', 'exact topic; "*" for all')
+    .option('--match <topic...>', 'exact topic (default: "*", all topics)')
     .option('--match-urlpattern <pattern...>', 'URL Pattern of topics')
-    .option('--last-event-id <id>', 'begin after this update; "earliest" for all')
+    .option(
+      '--last-event-id <id>',
+      'begin after this update; "earliest" for all that the hub has kept',
+    )
     .option('--count <n>', 'stop after this many events')
     .option('--json', 'print one JSON object per line')
     .option('--cacert <file>', 'PEM file of an authority to trust')

@@ -160,9 +160,10 @@ export function inspectCommand(output: Output): Command {
     .argument('[token]', 'the token; without it, or with "-", standard input', '-')
     .option('--url <url>', 'URL at which clients reach the hub')
     .addOption(
-      new Option('--action <action>', 'the action that the token is for')
-        .choices(['publish', 'subscribe'])
-        .default('subscribe'),
+      new Option(
+        '--action <action>',
+        'the action that the token is for (default: subscribe, or publish if it grants only that)',
+      ).choices(['publish', 'subscribe']),
     )
     .option('--topic <topic>', 'also check that the grants cover this topic')
     .option('--json', 'print it as JSON')
@@ -172,21 +173,22 @@ export function inspectCommand(output: Output): Command {
       const flags = command.opts<InspectFlags>();
       const text = token === '-' ? readFileSync(0, 'utf8').trim() : token;
       const { inspect } = await import('../token-inspection.ts');
-      const { checks, granted } = await inspect(text, flags);
+      const { checks, granted, action } = await inspect(text, flags);
       const failed = checks.filter(({ passed }) => !passed);
       if (failed.length > 0) process.exitCode = EXIT.failed;
       if (command.opts<{ readonly json?: true }>().json === true) {
         output.result(
-          printable(JSON.stringify({ accepted: failed.length === 0, checks, granted })),
+          printable(JSON.stringify({ accepted: failed.length === 0, action, checks, granted })),
         );
         return;
       }
       for (const check of checks) output.result(printable(describe(check)));
       for (const line of granted) output.result(printable(line));
+      const use = action === 'publish' ? 'publishing' : 'subscribing';
       output.result(
         failed.length === 0
-          ? 'The hub accepts this token.'
-          : `The hub refuses this token: ${failed.map(({ check }) => check).join(', ')}.`,
+          ? `The hub accepts this token for ${use}.`
+          : `The hub refuses this token for ${use}: ${failed.map(({ check }) => check).join(', ')}.`,
       );
     });
 }
