@@ -28,7 +28,11 @@ export function parseToken(text: string): UnverifiedToken {
   const [header, claims, signature] = parts;
   if (parts.length !== 3 || header === undefined || claims === undefined) {
     const fix = 'send a signed JWT; encrypted ones (five parts) are not access tokens here';
-    throw misshapen('three parts with dots between them', `${parts.length} parts`, fix);
+    throw misshapen(
+      'three parts with dots between them',
+      parts.length === 1 ? 'no dot' : `${parts.length} parts`,
+      fix,
+    );
   }
   if (signature === '') {
     throw misshapen('a signature', 'none', 'sign the token; "alg": "none" is never accepted');

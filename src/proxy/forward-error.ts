@@ -4,6 +4,13 @@ import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
 /** The phase in which the exchange with an upstream failed. */
 export type ForwardPhase = 'unsent' | 'sent' | 'responding';
 
+/** The phases as the log names them. */
+const PHASES: Readonly<Record<ForwardPhase, string>> = {
+  unsent: 'the request was not sent',
+  sent: 'no response',
+  responding: 'the response is incomplete',
+};
+
 /**
  * A failed exchange with an upstream: `upstream-timeout`, `upstream-broken`, `unsendable-request` for an
  * invalid request, `upstream-aborted` if the client left, `upstream-busy` if too many requests wait for a
@@ -14,7 +21,7 @@ export class ForwardError extends HubgateError {
   readonly phase: ForwardPhase;
 
   constructor(code: string, phase: ForwardPhase, cause: unknown) {
-    super(code, `${phase}: ${messageOf(cause)}`, { cause });
+    super(code, `${PHASES[phase]}: ${messageOf(cause)}`, { cause });
     this.name = 'ForwardError';
     this.phase = phase;
   }

@@ -25,7 +25,7 @@ describe('the log of requests that the proxy could not answer', () => {
     const { method, host, path, upstream, error } = failed[0]?.fields ?? {};
     assert.deepEqual([method, host, path], ['GET', `localhost:${port}`, '/shop']);
     assert.match(String(upstream), /^127\.0\.0\.1:\d+$/);
-    assert.match(String(error), /ECONNREFUSED/);
+    assert.match(String(error), /^the request was not sent: .*ECONNREFUSED/);
   });
 
   for (const protocol of ['HTTP/1.1', 'HTTP/2']) {

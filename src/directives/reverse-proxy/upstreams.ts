@@ -67,6 +67,10 @@ function originsOf(cursor: Cursor, word: Word, { tls, h2c }: TransportWords): re
       const message = `${cursor.quote(word)} is not a valid upstream address; if it is a matcher, its path must begin with /`;
       cursor.fail(word.span, 'bad-upstream', message, `write ${cursor.name} /${word.text} …`);
     }
+    if (hostText === 'unix' && written === undefined) {
+      const message = 'a socket has an absolute path';
+      cursor.fail(word.span, 'bad-upstream', message, `write unix//${path.slice(1)}`);
+    }
     const hint =
       path === '/'
         ? `write ${origin}`
