@@ -91,10 +91,10 @@ function row(title, template, name) {
   return `| \`${name}\` | no: ${cell(instead)} |`;
 }
 
-/** Nothing is said to be the same that no case compares. */
+/** Says "the same" only of what a case compares. */
 function sayingOf(note, isProven) {
   if (isProven) return note;
-  return note.replace(/^the same/, 'supported; not compared by a case');
+  return note.replace(/^the same/, 'supported; not compared');
 }
 
 function cell(text) {

@@ -1,6 +1,6 @@
-// How what hubgate has of a Caddyfile differs from it. docs/from-caddy.md is generated from this table, and
-// the reader of a Caddyfile repeats what its text touches. What is not here is the same, or refused with the
-// reader's hint.
+// How hubgate's words of a Caddyfile differ from Caddy's. A script generates docs/from-caddy.md from this
+// table, and the reader of a Caddyfile repeats the notes that its text touches. A word that is not here is the
+// same, or is refused with the reader's hint.
 
 interface Note {
   readonly text: string;
@@ -8,12 +8,12 @@ interface Note {
   readonly repeated: RegExp | null;
 }
 
-/** For the page alone: a limit that the reader itself reports, or nothing that changes an answer. */
+/** Only for the page: a limit that the reader itself reports, or something that changes no response. */
 function page(text: string): Note {
   return { text, repeated: null };
 }
 
-/** A difference that whoever writes the word meets, or writes it in such a way. */
+/** A difference that everyone meets who writes the word, or writes it in this way. */
 function difference(text: string, repeated = /^/): Note {
   return { text, repeated };
 }
@@ -21,138 +21,134 @@ function difference(text: string, repeated = /^/): Note {
 /** Each word, by the title of its table: the directives and options around it. */
 export const caddyNotes: Readonly<Record<string, Readonly<Record<string, Note>>>> = {
   'Global options': {
-    order: page("the same, of hubgate's directives"),
-    storage: page("a directory; Caddy's file_system with its root too"),
+    order: page('the same; it takes the directives of hubgate'),
+    storage: page('a directory, or file_system with its root'),
     admin: difference(
-      'localhost:2029 unless it is set (Caddy: 2019), never a Unix socket; the API is another, without a configuration in it',
+      "the default is localhost:2029 (Caddy: 2019); Unix sockets are not supported; the API is hubgate's own and does not edit the configuration",
       /^admin (?!off\b)/,
     ),
-    persist_config: page(
-      'off alone, as there; nothing is kept beside the file, so there is no --resume',
-    ),
-    log: page('the same; include and exclude take http.log.access and http.log.access.NAME'),
-    grace_period: page('30s unless it is set (Caddy: none)'),
-    metrics: difference('an address on which metrics are served; they are always counted'),
-    auto_https: page('off and disable_redirects'),
-    skip_install_trust: page('accepted; the trust store is only touched by hubgate trust'),
-    acme_ca: page('several, tried in order'),
+    persist_config: page('only off; hubgate keeps nothing except the file, so it has no --resume'),
+    log: page('the same; include and exclude take only http.log.access and http.log.access.NAME'),
+    grace_period: page('the default is 30s (Caddy: none)'),
+    metrics: difference('the address at which hubgate serves metrics, which it always counts'),
+    auto_https: page('only off and disable_redirects'),
+    skip_install_trust: page('accepted; only hubgate trust changes the trust store'),
+    acme_ca: page('takes several URLs, which hubgate tries in order'),
     acme_dns: page(
-      "nine companies, with the options of Caddy's modules; rfc2136, acme-dns or exec for others",
+      "the modules of nine DNS companies, with Caddy's options; use rfc2136, acme-dns or exec for others",
     ),
-    on_demand_tls: page('ask is mandatory'),
+    on_demand_tls: page('ask is required'),
     servers: difference(
-      'with an address of that listener alone; what it leaves out has its default',
+      'with an address, only for that listener; an option that is not set there has its default',
       /^servers [^{\s]/,
     ),
   },
   'Global option servers': {
-    listener_wrappers: page('proxy_protocol <ranges> stands in servers itself'),
-    timeouts: page('read_header 10s, read_body 60s, idle 2m unless they are set'),
+    listener_wrappers: page('write proxy_protocol <ranges> directly in servers'),
+    timeouts: page('the defaults are read_header 10s, read_body 60s and idle 2m'),
     trusted_proxies: difference(
-      'static alone; the rightmost address that is not trusted is the client, always',
+      'only static; the client is always the rightmost address that is not trusted',
     ),
-    max_header_size: page('80KiB unless it is set (Caddy: 1MB)'),
-    protocols: page('h1 and h2; the adapter takes h3 out'),
+    max_header_size: page('the default is 80KiB (Caddy: 1MB)'),
+    protocols: page('h1 and h2; the adapter removes h3'),
   },
   Directives: {
-    basicauth: page('basic_auth; the old name is read with a warning'),
-    skip_log: page('log_skip; the old name is read with a warning'),
-    basic_auth: difference('bcrypt and argon2id; a bounded number of wrong passwords by address'),
-    bind: page('the same, and sockets that it was handed (fd/)'),
+    basicauth: page('use basic_auth; hubgate reads the old name with a warning'),
+    skip_log: page('use log_skip; hubgate reads the old name with a warning'),
+    basic_auth: difference(
+      'takes bcrypt and argon2id, and limits the wrong passwords of each address',
+    ),
+    bind: page('the same; also takes open sockets (fd/)'),
     encode: difference(
-      'br too; br and gzip unless they are named; an answer without a length is encoded whatever its length',
+      'also offers br; the default is br and gzip; hubgate encodes every response without a Content-Length',
       /^encode(?: [@/*]\S*)?(?: \{|$)/,
     ),
     file_server: difference(
-      'dotfiles do not exist but for .well-known; a link may not lead out of the root',
+      'files whose names begin with a dot get a 404, except .well-known; symbolic links may not lead out of the root',
     ),
     forward_auth: difference(
-      'the fields that it copies are always removed from the request of the client',
+      "hubgate always removes the copied fields from the client's request first",
       /copy_headers/,
     ),
-    handle_errors: page('the same, with statuses; error_status is the matcher of a status'),
+    handle_errors: page('the same; takes statuses, which the matcher error_status also matches'),
     log: difference(
-      'lines have the names of OpenTelemetry, unless format caddy or format filter is written',
+      "lines have the names of OpenTelemetry; write format caddy or format filter for Caddy's",
       /^(?!.*(?:format (?:caddy|filter)|output discard))/,
     ),
-    metrics: difference(
-      'the metrics have names of their own; the format is the older one of Prometheus',
-    ),
+    metrics: difference("the metrics have hubgate's names, in the text format of Prometheus"),
     php_fastcgi: page(
-      'split on .php; the root as PHP-FPM sees it is that of root; no SSL_PROTOCOL and SSL_CIPHER',
+      'splits paths at .php; PHP-FPM gets the directory of root; SSL_PROTOCOL and SSL_CIPHER are not set',
     ),
-    redir: page('the same; the page of html has the design of all pages'),
+    redir: page("the same; the page of redir html has hubgate's design"),
     request_body: difference(
-      'max_size, read_timeout and write_timeout; a body whose length is too large is refused at once, also where nothing would read it',
+      'only max_size, read_timeout and write_timeout; hubgate refuses a Content-Length above max_size at once, even if nothing reads the body',
       /max_size/,
     ),
     reverse_proxy: page(
-      'bodies are streamed, except for the bounded request_buffers and response_buffers; Via is added; forwarded fields of who is not trusted are dropped',
+      'hubgate streams bodies, except with request_buffers and response_buffers; it adds Via, and drops forwarded fields of clients that are not trusted',
     ),
-    tls: page("files, ACME and the gateway's own authority; keys are ECDSA P-256"),
+    tls: page("takes files, ACME and the gateway's own authority; new keys are ECDSA P-256"),
   },
   Matchers: {
     expression: difference(
-      'CEL; functions of other matchers take texts alone, and what of a request is text stays text; several in a set must all hold, of which Caddy takes the first alone',
+      'the functions of other matchers take only strings, and parts of a request are always strings; several expressions in a set must all hold (Caddy uses only the first)',
     ),
     path: difference(
-      'the same; what a placeholder brings in has no wildcards; %* is not one',
+      'the same; the value of a placeholder has no wildcards, and %* is not a wildcard',
       /path .*(?:\{|%\*)/,
     ),
-    host: difference('the same; what a placeholder brings in has no wildcards', /host .*\{/),
-    header: difference('the same; what a placeholder brings in has no wildcards', /header .*\{/),
-    path_regexp: page('RE2 syntax, as there'),
-    vars: page(
-      'the same; several names in a set must all have their values, of which Caddy takes any',
-    ),
-    vars_regexp: page('RE2 syntax, as there'),
+    host: difference('the same; the value of a placeholder has no wildcards', /host .*\{/),
+    header: difference('the same; the value of a placeholder has no wildcards', /header .*\{/),
+    path_regexp: page('the same; RE2 syntax'),
+    vars: page('the same; if a set has several names, all must match (Caddy: any)'),
+    vars_regexp: page('the same; RE2 syntax'),
   },
   forward_auth: {
-    copy_headers: page('the same; several fields of the service stay several, which Caddy joins'),
-    method: difference('the same, and the service gets no body', /^method (?!GET|HEAD)/),
+    copy_headers: page('the same; several fields of one name stay separate (Caddy joins them)'),
+    method: difference('the same; the service gets no body', /^method (?!GET|HEAD)/),
   },
   file_server: {
-    browse: difference('a page without script, or JSON; `a2` stands before `a10`'),
+    browse: difference('the listing is a page without scripts, or JSON; `a2` comes before `a10`'),
     hide: difference(
-      'the same; of names those of the root itself do not count, and a placeholder brings no wildcards in',
+      'the same; names in the path of the root do not count, and the value of a placeholder has no wildcards',
       /\{/,
     ),
   },
   log: {
-    output: page('stderr, stdout or file'),
+    output: page('only stderr, stdout and file'),
     format: page(
-      'json has the names of OpenTelemetry; caddy has those of Caddy, and so has filter unless it wraps json; no layouts of Go in time_format',
+      "json has the names of OpenTelemetry; caddy has Caddy's names, and so does filter unless it wraps json; time_format takes no layouts of Go",
     ),
   },
   reverse_proxy: {
     lb_policy: difference(
-      'the same; the cookie of lb_policy is SameSite=Lax with TLS as well (Caddy: None)',
+      'the same; the cookie is SameSite=Lax with TLS as well (Caddy: None)',
       /^lb_policy cookie/,
     ),
     dynamic: page(
-      'a and srv; no multi; health_uri and weights beside it are refused (Caddy makes no active checks of such upstreams, and gives its weights to whichever come first)',
+      'only a and srv; hubgate refuses health_uri and weights beside it (Caddy does not check such upstreams, and gives the weights to those that come first)',
     ),
     flush_interval: difference(
-      'accepted; everything is flushed as it comes',
+      'accepted; hubgate sends everything at once',
       /^flush_interval (?!-1\b)/,
     ),
-    transport: page('http and fastcgi'),
+    transport: page('only http and fastcgi'),
   },
   'reverse_proxy, transport http': {
-    versions: page('1.1 unless they are given (Caddy: 1.1 and 2); no 3'),
+    versions: page('the default is 1.1 (Caddy: 1.1 and 2); 3 is not supported'),
   },
   tls: {
     alpn: difference(
-      'a client that offers other protocols alone is refused; Caddy lets a client with HTTP/1.1 in',
+      'hubgate refuses a client that offers only other protocols (Caddy accepts one with HTTP/1.1)',
       /^alpn h2$/,
     ),
     dns: page(
-      "nine companies, with the options of Caddy's modules; rfc2136, acme-dns or exec for others",
+      "the modules of nine DNS companies, with Caddy's options; use rfc2136, acme-dns or exec for others",
     ),
-    issuer: page('acme and internal'),
+    issuer: page('only acme and internal'),
   },
   'tls, client_auth': {
-    trust_pool: page('file'),
+    trust_pool: page('only file'),
   },
 };
 
