@@ -224,7 +224,7 @@ function describeLegacy(claim: JsonValue, names: GrantNames): readonly string[] 
   });
   const missing = [
     ...(compatible ? [] : ['protocol_version_compatibility 8 in the hub']),
-    ...(readsLegacy ? [] : ['to start hubgate with node --conditions=deprecated_claim']),
+    ...(readsLegacy ? [] : ['to start hubgate with NODE_OPTIONS=--conditions=deprecated_claim']),
   ];
   return [
     `It is a 0.x token: it grants by the claim ${quote(legacyClaim)}, which version 1.0 of the protocol no longer has.`,

@@ -157,7 +157,7 @@ export function isLegacy({ claims }: UnverifiedToken, options: LegacyOptions): b
 export const readsLegacyTokens = readLegacyClaim !== null;
 
 /** The fix for a process that cannot read 0.x tokens. */
-export const LEGACY_FIX = 'start hubgate with node --conditions=deprecated_claim';
+export const LEGACY_FIX = 'start hubgate with NODE_OPTIONS=--conditions=deprecated_claim';
 
 /**
  * Checks that this process can read the token. If 0.x tokens are enabled, the other checks do not apply to a

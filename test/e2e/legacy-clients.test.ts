@@ -175,7 +175,8 @@ async function start({ hubfileIn, more }: File): Promise<Place> {
     ].join('\n'),
   );
   const args = ['run', '--config', hubfileIn(directory), '--envfile', envFile];
-  const gateway = new TestProcess(['--conditions=deprecated_claim', cli, ...args], {
+  const gateway = new TestProcess([cli, ...args], {
+    NODE_OPTIONS: '--conditions=deprecated_claim',
     GLOBAL_OPTIONS: `admin localhost:${adminPort}\nstorage ${directory}`,
     MERCURE_EXTRA_DIRECTIVES: more,
   });

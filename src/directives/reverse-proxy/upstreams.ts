@@ -68,7 +68,7 @@ function originsOf(cursor: Cursor, word: Word, { tls, h2c }: TransportWords): re
       cursor.fail(word.span, 'bad-upstream', message, `write ${cursor.name} /${word.text} …`);
     }
     if (hostText === 'unix' && written === undefined) {
-      const message = 'a socket has an absolute path';
+      const message = 'the socket of an upstream needs an absolute path';
       cursor.fail(word.span, 'bad-upstream', message, `write unix//${path.slice(1)}`);
     }
     const hint =

@@ -357,7 +357,7 @@ describe('0.x tokens without the build option (J)', () => {
     });
     assert.deepEqual(
       checks.filter(({ passed }) => !passed).map(({ check, fix }) => [check, fix]),
-      [['hub', 'start hubgate with node --conditions=deprecated_claim']],
+      [['hub', 'start hubgate with NODE_OPTIONS=--conditions=deprecated_claim']],
     );
   });
 });
