@@ -35,7 +35,7 @@ export async function onTerminal<Result>(talk: (ask: Ask) => Promise<Result>): P
       lines.prompt();
       const { done, value } = await typed.next();
       if (done === true) {
-        throw new HubgateError('no-answer', 'No answer was given, so nothing is written');
+        throw new HubgateError('no-answer', 'You gave no answer, so nothing is written');
       }
       const answer = value.trim();
       return answer === '' ? standard : answer;

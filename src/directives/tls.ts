@@ -169,7 +169,7 @@ const OPTIONS: OptionTable<TlsDraft> = {
     const minVersion = version(cursor);
     const maxVersion = cursor.left > 0 ? version(cursor) : 'TLSv1.3';
     if (minVersion > maxVersion) {
-      cursor.fail(cursor.span, 'bad-value', 'the lowest protocol is named first');
+      cursor.fail(cursor.span, 'bad-value', 'write the lower protocol first');
     }
     return { minVersion, maxVersion };
   },

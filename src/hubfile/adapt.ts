@@ -80,7 +80,7 @@ function sitesOf(
   if (head === undefined) return sites;
   if (sites.length > 0) {
     const hint = 'only a file with a single site may omit { }';
-    const message = `{ is missing behind ${head.words
+    const message = `{ is missing after ${head.words
       .map(({ text }) => text)
       .join(' ')
       .slice(0, 80)}`;

@@ -101,7 +101,7 @@ export class DynamicUpstreams {
       origins.add(`${scheme}://${isIP(host) === 6 ? `[${host}]` : host}:${port}`);
     }
     if (origins.size > 0) return [...origins];
-    throw new HubgateError('no-upstreams', 'The DNS has no upstream');
+    throw new HubgateError('no-upstreams', 'DNS has no address for the upstream');
   }
 
   /** Sorted, so that a response in another order changes nothing. */

@@ -149,4 +149,4 @@ export class GroupCommit {
   }
 }
 
-const SILENT = 'Whether the update was stored is not known: the store did not answer in time';
+const SILENT = 'It is not known whether the update was stored: the store did not answer in time';

@@ -84,6 +84,6 @@ const LOST = 'the log has lost it';
 export function uncertain(why: string): HubgateError {
   return new HubgateError(
     'transport-uncertain',
-    `Whether the update is stored is not known: ${why}`,
+    `It is not known whether the update was stored: ${why}`,
   );
 }

@@ -162,7 +162,7 @@ describe('hubgate init', () => {
       ['Where the app listens [localhost:3000]: ', '\x04'],
     ]);
     if (shown === null) return;
-    assert.match(shown, /No answer was given, so nothing is written/);
+    assert.match(shown, /You gave no answer, so nothing is written/);
     assert.ok(!existsSync(hubfile));
   });
 });

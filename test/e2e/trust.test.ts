@@ -59,7 +59,7 @@ describe("trust, untrust: Debian's store", () => {
     );
     assert.match(await fetched(), /SSL certificate problem/);
     const nothing = await runCommand(['untrust', '--config', config], env);
-    assert.deepEqual([nothing.code, nothing.stderr], [0, 'No store trusts it\n']);
+    assert.deepEqual([nothing.code, nothing.stderr], [0, 'No store trusts the authority\n']);
   });
 
   it('untrust removes a root that has been replaced since', async (test) => {

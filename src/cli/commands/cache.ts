@@ -27,14 +27,14 @@ interface StatsFlags extends CacheFlags {
 /** `hubgate cache`: the stored responses of a running gateway. */
 export function cacheCommand(output: Output): Command {
   return new Command('cache')
-    .description('look at what a running gateway keeps, and drop some of it')
+    .description('show and purge the response cache of a running gateway')
     .addCommand(purgeCommand(output))
     .addCommand(statsCommand(output));
 }
 
 function purgeCommand(output: Output): Command {
   return atGateway('purge')
-    .description('drop answers: of a URL, of all URLs that a pattern with * fits, or with a tag')
+    .description('drop responses: of a URL, of all URLs that match a pattern with *, or with a tag')
     .argument('[url]', 'URL, or a pattern such as https://example.com/blog/*')
     .option('--tag <tag>', 'drop what has this tag')
     .option('--all', 'drop everything')
@@ -58,7 +58,7 @@ function purgeCommand(output: Output): Command {
 
 function statsCommand(output: Output): Command {
   return atGateway('stats')
-    .description('show what is kept, and how requests were answered')
+    .description('show what is stored, and how requests were answered')
     .option('--json', 'print JSON')
     .action(async (flags: StatsFlags, command: Command) => {
       const address = gatewayAddress(flags, command);

@@ -83,7 +83,7 @@ interface UntrustFlags extends ConfigSource {
 /** `hubgate untrust`: undoes `hubgate trust`, also for roots that have been replaced since. */
 export function untrustCommand(output: Output): Command {
   return withConfigSource(new Command('untrust'))
-    .description('undo hubgate trust')
+    .description('remove the local authority of the gateway from the trust stores again')
     .option('--print', 'only print the commands')
     .action(async (flags: UntrustFlags, command: Command) => {
       const storage = storageOf(configIfAny(flags, command));
@@ -103,7 +103,7 @@ export function untrustCommand(output: Output): Command {
           changes.push({ store, commands: store.remove(root), done });
         }
       }
-      if (changes.length === 0) output.note('No store trusts it');
+      if (changes.length === 0) output.note('No store trusts the authority');
       const complete = await changeTrust(changes, { print }, output);
       for (const text of missing) output.note(text);
       if (!complete || missing.length > 0) process.exitCode = EXIT.failed;

@@ -119,7 +119,10 @@ async function checkPermission(
   { permissions }: Tools,
 ): Promise<void> {
   if (onDemand === null || (await permissions.allows(name, onDemand))) return;
-  throw new AcmeError('on-demand-refused', `on_demand_tls: ${name} may have no certificate`);
+  throw new AcmeError(
+    'on-demand-refused',
+    `on_demand_tls: ${name} is not allowed to have a certificate`,
+  );
 }
 
 /** Checks the name, except for private authorities, which may resolve it differently from this machine. */

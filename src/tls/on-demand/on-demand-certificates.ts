@@ -172,7 +172,7 @@ export function onDemandCertificates(options: OnDemandCertificatesOptions): OnDe
 }
 
 function refused(name: string): HubgateError {
-  return new HubgateError('on-demand-refused', `${name} may have no certificate`);
+  return new HubgateError('on-demand-refused', `${name} is not allowed to have a certificate`);
 }
 
 /** @throws HubgateError `certificate-pending` if it takes longer */

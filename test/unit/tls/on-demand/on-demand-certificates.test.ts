@@ -54,7 +54,7 @@ describe('certificates on demand', () => {
     clock.advance(30 * DAY_MS);
     while (log.of('Certificate not renewed').length === 0) await nextTurn();
     const [line] = log.of('Certificate not renewed');
-    assert.match(String(line?.fields['error']), /may have no certificate/);
+    assert.match(String(line?.fields['error']), /is not allowed to have a certificate/);
     assert.equal(app.asked >= 2, true);
     const again = await certificates.certificateFor(['a.example.com'], false);
     assert.equal(again.cert, cert);
