@@ -175,6 +175,13 @@ function checkUrls(hub: HubConfig, report: Report): void {
   }
 }
 
+/** Without a key, no token and so no cookie is of use. */
+function verifiesTokens({ issuers, legacy, playground }: HubConfig): boolean {
+  return (
+    issuers.length > 0 || legacy.publisher !== null || legacy.subscriber !== null || playground
+  );
+}
+
 function checkCookie(hub: HubConfig, site: SiteConfig, report: Report): void {
   const source = site.discovery?.tokenSource;
   const mintsPublishers =
@@ -189,7 +196,7 @@ function checkCookie(hub: HubConfig, site: SiteConfig, report: Report): void {
   const isSecure = hub.cookieName === null || SECURE_COOKIE.test(hub.cookieName);
   const isPlain =
     site.addresses.length > 0 && site.addresses.every(({ scheme }) => scheme === 'http');
-  if (isSecure && isPlain) {
+  if (isSecure && isPlain && verifiesTokens(hub)) {
     const message =
       'browsers accept a __Secure- cookie only over HTTPS, but this site uses plain HTTP';
     const hint = 'serve the site over https://, or choose another cookie_name for development';
