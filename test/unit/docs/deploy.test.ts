@@ -95,7 +95,7 @@ describe('deploy: systemd', () => {
       // The program need not be where it is once it is installed.
       await writeFile(
         join(directory, unit),
-        written.replaceAll('/usr/bin/hubgate', process.execPath),
+        written.replaceAll('=hubgate run', `=${process.execPath} run`),
       );
     }
     const files = units.map((unit) => join(directory, unit.replace('@.', '@2029.')));
@@ -106,6 +106,8 @@ describe('deploy: systemd', () => {
       for (const line of ['Type=notify', 'NotifyAccess=all', 'LimitNOFILE=1048576'])
         assert.ok(written.includes(`\n${line}\n`), `${unit}: ${line}`);
       assert.match(written, /\nReadWritePaths=\/var\/lib\/hubgate /);
+      // npm and the package for Debian install to /usr/bin, docs/install.md to /usr/local/bin.
+      assert.match(written, /\nExecStart=hubgate run /);
     }
   });
 });
