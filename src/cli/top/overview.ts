@@ -1,84 +1,11 @@
-import type { SlowSubscriber } from '../../runtime/hub-families.ts';
 import type { Sample } from '../../kernel/measures.ts';
 import type { StatusReport } from '../../runtime/health.ts';
 
 /** The data that `hubgate top` shows and `--json` prints. Rates are per second, durations are in seconds. */
-export interface Overview {
-  readonly version: string;
-  readonly ready: boolean;
-  readonly fault: string | null;
-  readonly upSeconds: number;
-  readonly processes: number;
-  readonly configuration: {
-    readonly generation: number;
-    readonly lastLoadSucceeded: boolean;
-    readonly lastSuccess: string;
-    readonly loads: number;
-    readonly failures: number;
-  };
-  readonly process: {
-    /** Number of processors in use. */
-    readonly processors: number;
-    readonly memoryBytes: number;
-    readonly loopDelayP99: number | null;
-  };
-  readonly connections: {
-    readonly open: number;
-    readonly accepted: number;
-    readonly handshakes: number;
-    /** The fraction of handshakes that resumed a session; null without handshakes. */
-    readonly resumed: number | null;
-  };
-  readonly sites: readonly {
-    readonly site: string;
-    readonly requests: number;
-    readonly errors: number;
-    readonly inFlight: number;
-    readonly mean: number | null;
-    readonly p99: number | null;
-  }[];
-  readonly upstreams: readonly {
-    readonly upstream: string;
-    readonly healthy: boolean;
-    readonly answers: number;
-    readonly inFlight: number;
-    readonly mean: number | null;
-    readonly failures: number;
-    readonly retries: number;
-  }[];
-  readonly hubs: readonly {
-    readonly hub: string;
-    readonly streams: number;
-    readonly updates: number;
-    readonly deliveries: number;
-    readonly bytes: number;
-    readonly longestQueueBytes: number;
-    readonly longestLag: number;
-    readonly refusals: number;
-  }[];
-  readonly outboxes: readonly {
-    readonly hub: string;
-    /** Whether a process of this gateway reads it. */
-    readonly reading: boolean;
-    readonly published: number;
-    readonly rows: number;
-    readonly lag: number;
-    readonly deadLetters: number;
-    readonly failures: number;
-  }[];
-  /** null where nothing has come to a cache. */
-  readonly cache: {
-    readonly requests: number;
-    /** The share of requests that were answered without the app; null without requests. */
-    readonly hits: number | null;
-    readonly purged: number;
-    readonly entries: number;
-    readonly bytes: number;
-  } | null;
-  readonly slowest: readonly SlowSubscriber[];
-}
+export type Overview = ReturnType<typeof overviewOf>;
 
-function cacheOf(reading: Reading): Overview['cache'] {
+/** null where nothing has come to a cache. */
+function cacheOf(reading: Reading) {
   const name = 'hubgate_cache_requests_total';
   if (reading.sum(name) === 0) return null;
   const requests = reading.rate(name);
@@ -88,6 +15,7 @@ function cacheOf(reading: Reading): Overview['cache'] {
   );
   return {
     requests,
+    /** The share of requests that were answered without the app. */
     hits: requests === 0 ? null : answered / requests,
     purged: reading.rate('hubgate_cache_purged_total'),
     entries: reading.sum('hubgate_cache_entries'),
@@ -95,7 +23,7 @@ function cacheOf(reading: Reading): Overview['cache'] {
   };
 }
 
-export function overviewOf(reading: Reading): Overview {
+export function overviewOf(reading: Reading) {
   const { report } = reading;
   const handshakes = reading.rate('hubgate_tls_handshakes_total');
   const resumed = reading.rate('hubgate_tls_handshakes_total', { resumed: 'yes' });
@@ -114,6 +42,7 @@ export function overviewOf(reading: Reading): Overview {
       failures: report.loads.failed,
     },
     process: {
+      /** Number of processors in use. */
       processors: reading.rate('process_cpu_seconds_total'),
       memoryBytes: reading.sum('process_resident_memory_bytes'),
       loopDelayP99: reading.percentile('nodejs_eventloop_delay_seconds', 0.99),
@@ -122,6 +51,7 @@ export function overviewOf(reading: Reading): Overview {
       open: reading.sum('hubgate_connections_open'),
       accepted: reading.rate('hubgate_connections_total'),
       handshakes,
+      /** The fraction of handshakes that resumed a session. */
       resumed: handshakes === 0 ? null : resumed / handshakes,
     },
     sites: reading.values('hubgate_http_requests_in_flight', 'site').map((site) => ({
@@ -153,6 +83,7 @@ export function overviewOf(reading: Reading): Overview {
     })),
     outboxes: reading.values('hub_outbox_rows', 'hub').map((hub) => ({
       hub,
+      /** Whether a process of this gateway reads it. */
       reading: reading.sum('hub_outbox_reading', { hub }) > 0,
       published: reading.rate('hub_outbox_published_total', { hub }),
       rows: reading.sum('hub_outbox_rows', { hub }),
