@@ -51,7 +51,7 @@ const REQUEST_NAMES = [
 export const CERTIFICATE = 'tls_client_';
 const ALTERNATIVE_NAME = /^tls_client_san\.(?:dns_names|emails|ips|uris)\.\d{1,3}$/;
 
-const TIME_NAMES = [
+export const TIME_NAMES = [
   'time.now',
   'time.now.http',
   'time.now.common_log',
@@ -60,7 +60,7 @@ const TIME_NAMES = [
   'time.now.unix_ms',
 ] as const;
 
-const SYSTEM_NAMES = [
+export const SYSTEM_NAMES = [
   'system.hostname',
   'system.os',
   'system.arch',

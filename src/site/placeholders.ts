@@ -4,7 +4,14 @@ import type { Exchange, Expand } from '../http/exchange.ts';
 import { fieldUtf8, type HeaderList } from '../http/header-list.ts';
 import { pathOf } from '../http/request-path.ts';
 import { lateValueOf } from '../http/request-variables.ts';
-import { CERTIFICATE, isPlaceholder, PLACEHOLDER, shortName } from './placeholder-names.ts';
+import {
+  CERTIFICATE,
+  isPlaceholder,
+  PLACEHOLDER,
+  shortName,
+  type SYSTEM_NAMES,
+  type TIME_NAMES,
+} from './placeholder-names.ts';
 import os from 'node:os';
 import { sep } from 'node:path';
 
@@ -71,7 +78,7 @@ function lookUp(
   const dot = name.indexOf('.');
   if (dot === -1) {
     const set = lateValueOf(name, exchange) ?? exchange.variables.get(name);
-    return set ?? simple(name, exchange);
+    return set ?? OF_REQUEST.get(name)?.(exchange);
   }
   const family = name.slice(0, dot);
   const rest = name.slice(dot + 1);
@@ -93,7 +100,7 @@ function lookUp(
     case 'time':
       return timeValue(name);
     case 'system':
-      return systemValue(name);
+      return SYSTEM.get(name)?.();
     case 'rp':
     case 'resp':
       return exchange.variables.get(name.toLowerCase());
@@ -109,64 +116,36 @@ function lookUp(
   }
 }
 
-function simple(name: string, exchange: Exchange): string | undefined {
-  switch (name) {
-    case 'host':
-      return hostValue(name, exchange.host);
-    case 'hostport':
-      return exchange.host;
-    case 'port':
-      return port(exchange);
-    case 'method':
-      return exchange.method;
-    case 'orig_method':
-      return exchange.originalMethod;
-    case 'scheme':
-      return exchange.scheme;
-    case 'proto':
-      return `HTTP/${exchange.httpVersion}`;
-    case 'dir':
-      return splitPath(exchange).dir;
-    case 'file':
-      return splitPath(exchange).file;
-    case 'path':
-      return pathOf(exchange);
-    case 'uri':
-      return exchange.target;
-    case 'orig_uri':
-      return exchange.originalTarget;
-    case 'orig_path':
-      return pathOf({ target: exchange.originalTarget });
-    case 'orig_prefixed_query':
-      return exchange.originalTarget.replace(/^[^?]*/, '');
-    case 'orig_file':
-      return splitPath({ target: exchange.originalTarget }).file;
-    case 'orig_dir':
-      return splitPath({ target: exchange.originalTarget }).dir;
-    case 'orig_query':
-      return queryText({ target: exchange.originalTarget });
-    case 'query':
-      return queryText(exchange);
-    case '?query': {
-      const query = queryText(exchange);
-      return query === '' ? '' : `?${query}`;
-    }
-    case 'remote':
-      return hostport(exchange.remoteAddress, exchange.remotePort);
-    case 'remote_port':
-      return String(exchange.remotePort);
-    case 'remote_host':
-      return exchange.remoteAddress;
-    case 'client_ip':
-      return exchange.clientAddress;
-    case 'uuid':
-      return requestUuid(exchange);
-    case 'upstream_hostport':
-      return '';
-    default:
-      return undefined;
-  }
-}
+/** The placeholders without a dot that do not come from a handler. */
+const OF_REQUEST: ReadonlyMap<string, (exchange: Exchange) => string> = new Map(
+  Object.entries({
+    host: ({ host }) => hostname(host),
+    hostport: ({ host }) => host,
+    port,
+    method: ({ method }) => method,
+    orig_method: ({ originalMethod }) => originalMethod,
+    scheme: ({ scheme }) => scheme,
+    proto: ({ httpVersion }) => `HTTP/${httpVersion}`,
+    dir: (exchange) => splitPath(exchange).dir,
+    file: (exchange) => splitPath(exchange).file,
+    path: pathOf,
+    uri: ({ target }) => target,
+    query: queryText,
+    '?query': prefixedQuery,
+    orig_uri: ({ originalTarget }) => originalTarget,
+    orig_path: ({ originalTarget }) => pathOf({ target: originalTarget }),
+    orig_file: ({ originalTarget }) => splitPath({ target: originalTarget }).file,
+    orig_dir: ({ originalTarget }) => splitPath({ target: originalTarget }).dir,
+    orig_query: ({ originalTarget }) => queryText({ target: originalTarget }),
+    orig_prefixed_query: ({ originalTarget }) => originalTarget.replace(/^[^?]*/, ''),
+    remote: ({ remoteAddress, remotePort }) => hostport(remoteAddress, remotePort),
+    remote_port: ({ remotePort }) => String(remotePort),
+    remote_host: ({ remoteAddress }) => remoteAddress,
+    client_ip: ({ clientAddress }) => clientAddress,
+    uuid: requestUuid,
+    upstream_hostport: () => '',
+  } satisfies Record<string, (exchange: Exchange) => string>),
+);
 
 /** The same for the whole request, so that a log and a header can agree. */
 function requestUuid(exchange: Exchange): string {
@@ -178,6 +157,11 @@ function requestUuid(exchange: Exchange): string {
 function queryText({ target }: Pick<Exchange, 'target'>): string {
   const query = target.indexOf('?');
   return query === -1 ? '' : target.slice(query + 1);
+}
+
+function prefixedQuery(exchange: Exchange): string {
+  const query = queryText(exchange);
+  return query === '' ? '' : `?${query}`;
 }
 
 export function queryOf(exchange: Exchange): URLSearchParams {
@@ -257,46 +241,34 @@ const MONTHS = ['Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun', 'Jul', 'Aug', 'Sep', '
 const ARCHITECTURES: Readonly<Record<string, string>> = { x64: 'amd64', ia32: '386' };
 const SYSTEMS: Readonly<Record<string, string>> = { win32: 'windows' };
 
+const TIMES: ReadonlyMap<string, (now: Date) => string> = new Map(
+  Object.entries({
+    'time.now': (now) => now.toISOString(),
+    'time.now.http': (now) => now.toUTCString(),
+    'time.now.common_log': commonLog,
+    'time.now.year': (now) => String(now.getUTCFullYear()),
+    'time.now.unix': (now) => String(Math.floor(now.getTime() / 1000)),
+    'time.now.unix_ms': (now) => String(now.getTime()),
+  } satisfies Record<(typeof TIME_NAMES)[number], (now: Date) => string>),
+);
+
 /** `time.now` and its forms; times are UTC. */
 export function timeValue(name: string, now = new Date()): string | undefined {
-  switch (name) {
-    case 'time.now':
-      return now.toISOString();
-    case 'time.now.http':
-      return now.toUTCString();
-    case 'time.now.common_log':
-      return commonLog(now);
-    case 'time.now.year':
-      return String(now.getUTCFullYear());
-    case 'time.now.unix':
-      return String(Math.floor(now.getTime() / 1000));
-    case 'time.now.unix_ms':
-      return String(now.getTime());
-    default:
-      return undefined;
-  }
+  return TIMES.get(name)?.(now);
 }
 
-/** `system.hostname` and similar ones. */
-function systemValue(name: string): string | undefined {
-  switch (name) {
-    case 'system.hostname':
-      return os.hostname();
-    case 'system.os':
-      return SYSTEMS[process.platform] ?? process.platform;
-    case 'system.arch':
-      return ARCHITECTURES[process.arch] ?? process.arch;
-    case 'system.wd':
-      return process.cwd();
-    case 'system.slash':
-      return sep;
-    default:
-      return undefined;
-  }
-}
+const SYSTEM: ReadonlyMap<string, () => string> = new Map(
+  Object.entries({
+    'system.hostname': () => os.hostname(),
+    'system.os': () => SYSTEMS[process.platform] ?? process.platform,
+    'system.arch': () => ARCHITECTURES[process.arch] ?? process.arch,
+    'system.wd': () => process.cwd(),
+    'system.slash': () => sep,
+  } satisfies Record<(typeof SYSTEM_NAMES)[number], () => string>),
+);
 
 /** The common log format of web servers: `22/Nov/2026:05:00:00 +0000`. */
-function commonLog(now: Date): string {
+export function commonLog(now: Date): string {
   const [day, time = ''] = now.toISOString().split(/[T.]/);
   const [year, month, date] = (day ?? '').split('-');
   return `${date}/${MONTHS[Number(month) - 1]}/${year}:${time} +0000`;
