@@ -14,6 +14,7 @@ import {
 } from '../config/log-encoding.ts';
 import { compilePattern, MAX_MATCHED_LENGTH } from '../http/linear-regexp.ts';
 import type { LogFields } from '../kernel/log.ts';
+import { commonLog } from '../site/placeholders.ts';
 
 /** The fixed members of a line, and what happens to its fields. */
 export interface LogLines {
@@ -258,8 +259,6 @@ function renaming(before: string, after: string): (fields: Fields) => void {
   };
 }
 
-const MONTHS = 'Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec'.split(' ');
-
 /** A time in JSON, in UTC; finer than a millisecond only in its zeros. */
 function timeText(at: Date, format: TimeFormat): string {
   const iso = at.toISOString();
@@ -280,11 +279,8 @@ function timeText(at: Date, format: TimeFormat): string {
       return `"${wall}"`;
     case 'wall_nano':
       return `"${wall}000000"`;
-    case 'common_log': {
-      const [year, month, date] = day.split('-');
-      const name = MONTHS[Number(month) - 1] ?? '';
-      return `"${date}/${name}/${year}:${clock.slice(0, -4)} +0000"`;
-    }
+    case 'common_log':
+      return `"${commonLog(at)}"`;
     default:
       return `"${iso}"`;
   }
