@@ -166,7 +166,6 @@ export async function createHub(options: HubOptions): Promise<MountedHub> {
     profile: hub.profile,
     hubPath: hub.path,
     base: hubBase(config.resourceIdentifier, hub.path),
-    newId: () => `urn:uuid:${randomUUID()}`,
   };
   return {
     handle(request, response, next) {

@@ -19,16 +19,14 @@ export interface RequestedGrants {
 /** The contents of a token (RFC 9068). */
 export interface MintRequest extends RequestedGrants {
   readonly key: { readonly algorithm: string; readonly material: KeyMaterial };
-  /** Header `kid`; null for none. */
-  readonly keyId: string | null;
+  /** Header `kid`. @default none */
+  readonly keyId?: string | null | undefined;
   readonly issuer: string;
   readonly audience: string;
-  /** `sub`; null generates one. */
-  readonly subject: string | null;
-  /** `client_id`; null uses the issuer. */
-  readonly clientId: string | null;
-  /** Returns a new URI at each call, for `jti` and `sub`. */
-  readonly newId: () => string;
+  /** `sub`. @default a new one */
+  readonly subject?: string | undefined;
+  /** `client_id`. @default the issuer */
+  readonly clientId?: string | undefined;
   /** Milliseconds since the epoch. */
   readonly issuedAtMs: number;
   readonly expiresAtMs: number;
@@ -46,20 +44,24 @@ export interface MintedToken {
  * Signs an access token. Matchers are not checked, because the hub refuses invalid ones. See `signingKey`.
  */
 export async function mintToken(request: MintRequest): Promise<MintedToken> {
-  const { key, keyId } = request;
+  const { key, keyId = null } = request;
   const header = { alg: key.algorithm, typ: 'at+jwt', ...(keyId === null ? {} : { kid: keyId }) };
   const claims = {
     iss: request.issuer,
     aud: request.audience,
-    sub: request.subject ?? request.newId(),
+    sub: request.subject ?? newUrn(),
     client_id: request.clientId ?? request.issuer,
     iat: Math.floor(request.issuedAtMs / 1000),
     exp: Math.floor(request.expiresAtMs / 1000),
-    jti: request.newId(),
+    jti: newUrn(),
     authorization_details: authorizationDetails(request, request.detailType),
   };
   const token = await new SignJWT(claims).setProtectedHeader(header).sign(key.material);
   return { token, header, claims };
+}
+
+function newUrn(): string {
+  return `urn:uuid:${randomUUID()}`;
 }
 
 /** Converts grants to the hub's entries of `authorization_details` (RFC 9396 §2). */
@@ -144,12 +146,11 @@ export async function signToken(options: SignTokenOptions): Promise<string> {
   const issuedAtMs = Date.now();
   const { token } = await mintToken({
     key: signingKey(new Secret(options.key), options.alg ?? null),
-    keyId: options.kid ?? null,
+    keyId: options.kid,
     issuer: options.iss,
     audience: options.aud,
-    subject: options.sub ?? null,
-    clientId: options.clientId ?? null,
-    newId: () => `urn:uuid:${randomUUID()}`,
+    subject: options.sub,
+    clientId: options.clientId,
     issuedAtMs,
     expiresAtMs: issuedAtMs + lifetimeMs(options.ttl ?? '1h'),
     detailType: options.detailType ?? profiles[options.profile ?? 'hub'].detailType,

@@ -1,4 +1,4 @@
-import { randomUUID, hash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { signingKey } from '../auth/key.ts';
 import { mintToken } from '../auth/mint.ts';
 import type { TokenMintConfig, TokenExchangeConfig } from '../config/config.ts';
@@ -58,9 +58,6 @@ export function createTokenMint(config: TokenMintConfig, purpose: TokenPurpose):
           keyId: config.keyId,
           issuer: config.issuer,
           audience,
-          subject: null,
-          clientId: null,
-          newId: () => `urn:uuid:${randomUUID()}`,
           issuedAtMs,
           expiresAtMs,
           detailType,

@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto';
 import { mintToken } from '../auth/mint.ts';
 import { answer } from '../http/answer.ts';
 import type { Exchange } from '../http/exchange.ts';
@@ -24,12 +23,8 @@ export function createPlaygroundToken({
     const now = clock.now();
     const { token } = await mintToken({
       key: signer.key,
-      keyId: null,
       issuer: signer.issuer,
       audience: identity.resource,
-      subject: null,
-      clientId: null,
-      newId: () => `urn:uuid:${randomUUID()}`,
       issuedAtMs: now,
       expiresAtMs: now + LIFETIME_MS,
       detailType,

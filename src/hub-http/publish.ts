@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto';
 import type { AccessToken } from '../auth/verify.ts';
 import { publishQuestion } from '../hub/grants.ts';
 import type { Hub } from '../hub/hub.ts';
@@ -25,7 +24,7 @@ export interface PublishSettings {
   readonly access: Access;
   /** Whether any issuer has a key for publishers. */
   readonly acceptsPublishers: boolean;
-  readonly rules: Omit<PublicationRules, 'newId'>;
+  readonly rules: PublicationRules;
   /** 0 means no limit. */
   readonly maxRequestBodySize: number;
   readonly scheduler: Scheduler;
@@ -35,8 +34,7 @@ export interface PublishSettings {
 export function createPublish(
   settings: PublishSettings,
 ): (exchange: Exchange, identity: Identity) => Promise<void> {
-  const { hub, access, acceptsPublishers, maxRequestBodySize, scheduler } = settings;
-  const rules = { ...settings.rules, newId: () => `urn:uuid:${randomUUID()}` };
+  const { hub, access, acceptsPublishers, rules, maxRequestBodySize, scheduler } = settings;
 
   const requireGrant = async (
     exchange: Exchange,

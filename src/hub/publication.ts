@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { HubgateError } from '../kernel/error.ts';
 import { type Budget, completed, unlimitedBudget } from '../kernel/scheduler.ts';
 import type { Profile } from './profile.ts';
@@ -19,8 +20,6 @@ export interface PublicationRules {
   /** Base URL of topics, the same as for URL Patterns. */
   readonly base: string;
   readonly hubPath: string;
-  /** Creates the id of an update that has none. */
-  readonly newId: () => string;
 }
 
 /** A valid publication with its parsed topics. */
@@ -67,7 +66,7 @@ export function* readPublication(
   const topics = yield* readTopics(fields.topics, rules, budget);
   const retry = parseRetry(fields.retry);
   const update = {
-    id: parseId(fields.id) ?? rules.newId(),
+    id: parseId(fields.id) ?? `urn:uuid:${randomUUID()}`,
     topics: topics.map(({ text }) => text),
     data: requireUtf8('data', fields.data ?? undefined, fields.data === null),
     private: fields.private,

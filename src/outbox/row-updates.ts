@@ -12,7 +12,7 @@ export const MAX_ROW_BYTES = 16 * 1024 * 1024;
 /** Origins for which a topic that begins with "/" is published. */
 const MAX_ORIGINS = 8;
 
-interface RowRules extends Omit<PublicationRules, 'newId'> {
+interface RowRules extends PublicationRules {
   readonly outbox: Pick<OutboxConfig, 'topics'>;
   /** Origins of the pages that topics which begin with "/" name. */
   readonly origins: readonly string[];
@@ -52,7 +52,7 @@ export function rowUpdates(rules: RowRules): (row: OutboxRow) => Update {
     const type = row.type ?? undefined;
     const retry = row.retry ?? undefined;
     const fields = { topics, id, data, private: isPrivate, type, retry };
-    const { update } = parsePublication(fields, { ...rules, newId: () => id });
+    const { update } = parsePublication(fields, rules);
     const outside = update.topics.find((topic) => !accepts(topic));
     if (outside !== undefined) throw refusal(`the topic ${shown(outside)} is outside "topics"`);
     return update;

@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto';
 import type { Config, DiscoveryConfig, SiteConfig } from '../config/config.ts';
 import {
   type AnnouncedHub,
@@ -313,7 +312,6 @@ function announced(
     profile,
     base: hubBase(config.resourceIdentifier, path),
     hubPath: path,
-    newId: () => `urn:uuid:${randomUUID()}`,
   };
   const hub: AnnouncedHub = {
     target,

@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto';
 import { Command, Option } from 'commander';
 import { signingKey } from '../../auth/key.ts';
 import { mintToken } from '../../auth/mint.ts';
@@ -81,12 +80,11 @@ async function mint(flags: TokenFlags): ReturnType<typeof mintToken> {
   const now = Date.now();
   return mintToken({
     key: signingKey(new Secret(key), flags.alg ?? null),
-    keyId: flags.kid ?? null,
+    keyId: flags.kid,
     issuer,
     audience,
-    subject: flags.sub ?? null,
-    clientId: flags.clientId ?? null,
-    newId: () => `urn:uuid:${randomUUID()}`,
+    subject: flags.sub,
+    clientId: flags.clientId,
     issuedAtMs: now,
     expiresAtMs: dev ? DEV.expiresAtMs : now + lifetimeOf(flags.ttl),
     detailType: flags.detailType ?? profile.detailType,

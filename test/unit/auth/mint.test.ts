@@ -20,15 +20,10 @@ import {
 } from './hub-fixture.ts';
 
 function request(changes: Partial<MintRequest> = {}): MintRequest {
-  let count = 0;
   return {
     key: signingKey(new Secret(PUBLISHER_SECRET), null),
-    keyId: null,
     issuer: ISSUER,
     audience: AUDIENCE,
-    subject: null,
-    clientId: null,
-    newId: () => `urn:test:${(count += 1)}`,
     issuedAtMs: NOW_MS,
     expiresAtMs: NOW_MS + 3_600_000,
     detailType: DETAIL_TYPE,
@@ -42,14 +37,17 @@ describe('minting tokens (I)', () => {
   it('I-517 I-518 I-519 I-520 fills header and claims', async () => {
     const { token, header, claims } = await mintToken(request());
     assert.deepEqual(decodeProtectedHeader(token), { alg: 'HS256', typ: 'at+jwt' });
+    const { sub, jti } = claims;
+    for (const id of [sub, jti]) assert.match(JSON.stringify(id), /^"urn:uuid:[0-9a-f-]{36}"$/);
+    assert.notEqual(sub, jti);
     const expected = {
       iss: ISSUER,
       aud: AUDIENCE,
-      sub: 'urn:test:1',
+      sub,
       client_id: ISSUER,
       iat: NOW,
       exp: NOW + 3600,
-      jti: 'urn:test:2',
+      jti,
       authorization_details: [
         { type: DETAIL_TYPE, actions: ['publish'], topics: [{ match: 'a' }] },
       ],

@@ -69,7 +69,6 @@ describe('a publication', () => {
     profile: profiles.hub,
     base: 'https://hub.example/.well-known/hub',
     hubPath: '/.well-known/hub',
-    newId: () => 'urn:uuid:1',
   };
   const rest = { data: 'x', private: false, id: 'a', type: undefined, retry: undefined };
 
