@@ -1,24 +1,12 @@
-import {
-  type AccessToken,
-  type Diagnosis,
-  InvalidTokenError,
-  type TokenVerifier,
-} from '../auth/verify.ts';
+import { type AccessToken, type Diagnosis, InvalidTokenError } from '../auth/verify.ts';
 import type { Exchange } from '../http/exchange.ts';
-import type { Profile } from '../hub/profile.ts';
 import { originList } from './cors.ts';
+import type { HubEndpoint } from './endpoint.ts';
 import type { Identity } from './identity.ts';
 import { RefusalLog, RefusedRequest } from './refusal.ts';
-import { requireUrl } from '../kernel/parse-url.ts';
+import { parseUrl } from '../kernel/parse-url.ts';
 import { cookieValue } from '../http/field-values.ts';
 import { parseQuery, valuesOf } from './form.ts';
-
-export interface AccessSettings {
-  readonly verifier: TokenVerifier;
-  readonly profile: Profile;
-  readonly cookieName: string;
-  readonly publishOrigins: readonly string[];
-}
 
 /** Authenticates requests, and creates the errors for refused ones. */
 export interface Access {
@@ -38,10 +26,10 @@ export interface Access {
   tokenMissing(exchange: Exchange): RefusedRequest;
 }
 
-export function createAccess(settings: AccessSettings): Access {
-  const { verifier, profile, cookieName } = settings;
+export function createAccess(endpoint: HubEndpoint): Access {
+  const { verifier, profile, cookieName } = endpoint;
   const refusals = new RefusalLog();
-  const publishOrigins = originList(settings.publishOrigins);
+  const publishOrigins = originList(endpoint.publishOrigins);
   const credential = verifier.acceptsLegacy
     ? (exchange: Exchange) => legacyCredentialOf(exchange, cookieName, profile.legacyCookieName)
     : (exchange: Exchange) => credentialOf(exchange, cookieName);
@@ -135,13 +123,7 @@ function refused(error: unknown, diagnose: (diagnosis: Diagnosis) => void): unkn
 }
 
 function refererOrigin(exchange: Exchange): string | undefined {
-  const referer = exchange.headers.get('referer');
-  if (referer === undefined) return undefined;
-  try {
-    return requireUrl(referer).origin;
-  } catch {
-    return undefined;
-  }
+  return parseUrl(exchange.headers.get('referer') ?? '')?.origin;
 }
 
 /** For the operator only: the client never learns the reason. */

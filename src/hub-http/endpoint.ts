@@ -6,7 +6,6 @@ import type { Profile } from '../hub/profile.ts';
 import type { StreamSettings } from '../hub/subscriber.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { Scheduler } from '../kernel/scheduler.ts';
-import type { LegacyTopics } from './matcher-parameters.ts';
 import { gzipSync } from 'node:zlib';
 import type { Exchange } from '../http/exchange.ts';
 import { selectResponse } from '../http/representation.ts';
@@ -61,6 +60,12 @@ export interface HubEndpoint {
   readonly clock: Clock;
   /** Returns a number from 0 up to 1, for spreading deadlines. */
   readonly random: () => number;
+}
+
+/** The allowed values of `topic=`. */
+export interface LegacyTopics {
+  /** Whether a URI Template stands for its expansions. */
+  readonly templates: boolean;
 }
 
 /** The playground's own key and signer; only for demonstrations. */

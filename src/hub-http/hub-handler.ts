@@ -13,7 +13,6 @@ import {
   RefusalLog,
   RefusedRequest,
 } from './refusal.ts';
-import { createReadMatchers } from './matcher-parameters.ts';
 import { createPlayground } from './playground.ts';
 import { createPublish } from './publish.ts';
 import { createSubscribe } from './subscribe.ts';
@@ -81,23 +80,13 @@ export function createHubHandler(endpoint: HubEndpoint): Handler {
 function createRoute(endpoint: HubEndpoint): Route {
   const { path, verifier, stream } = endpoint;
   const access = createAccess(endpoint);
-  const publish = createPublish({
-    ...endpoint,
-    access,
-    acceptsPublishers: verifier.roles.publisher,
-    rules: { profile: endpoint.profile, base: endpoint.base, hubPath: path },
-  });
-  const subscribe = createSubscribe({
-    ...endpoint,
-    access,
-    acceptsSubscribers: verifier.roles.subscriber,
-    readMatchers: createReadMatchers({ ...endpoint, cache: endpoint.matcherCache }),
-  });
+  const publish = createPublish(endpoint, access);
+  const subscribe = createSubscribe(endpoint, access);
   const metadata = metadataPath(path);
   const api = `${path}/subscriptions`;
   const answerSubscriptions =
     stream.announced && verifier.roles.subscriber
-      ? createSubscriptionApi({ ...endpoint, access })
+      ? createSubscriptionApi(endpoint, access)
       : absent;
   const answerDebugger = endpoint.debugger ? createDebugger(endpoint) : absent;
   const answerMetadata =

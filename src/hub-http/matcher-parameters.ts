@@ -1,13 +1,13 @@
 import { HubgateError } from '../kernel/error.ts';
-import type { Budget, Scheduler } from '../kernel/scheduler.ts';
+import type { Budget } from '../kernel/scheduler.ts';
 import {
   compileMatcher,
   compileSelector,
-  type MatcherCache,
   type MatcherSpec,
   sizeOf,
   type SubscriptionMatcher,
 } from '../hub/matcher.ts';
+import type { HubEndpoint } from './endpoint.ts';
 import type { FormField } from './form.ts';
 import { badRequest } from './refusal.ts';
 
@@ -19,7 +19,7 @@ const PARAMETERS = [
   ['match_urlpattern', 'urlpattern'],
 ] as const;
 
-/** The parameter of 0.x; see {@link LegacyTopics}. */
+/** The parameter of 0.x. */
 const TOPIC = 'topic';
 
 /** A matcher in a query; one of 0.x has no type. */
@@ -30,38 +30,18 @@ interface WrittenMatcher {
 
 const INVALID_CHARACTERS = 'topic matcher values must be valid UTF-8 without control characters';
 
-/** The allowed values of `topic=`. */
-export interface LegacyTopics {
-  /** Whether a URI Template stands for its expansions. */
-  readonly templates: boolean;
-}
-
-export interface MatcherSettings {
-  /** See `hubBase`. */
-  readonly base: string;
-  readonly cache: MatcherCache;
-  /** Most instructions of all patterns of one request. */
-  readonly maxPatternSize: number;
-  readonly scheduler: Scheduler;
-  /** null refuses `topic=`. */
-  readonly legacyTopics: LegacyTopics | null;
-}
-
 /**
  * Reads the matchers of a subscribe request: by parameter name, then in the order of the request. Patterns
  * are compiled in slices.
  *
  * @throws RefusedRequest (or rejects with it) 400 with the name of the invalid parameter
  */
-export type ReadMatchers = (
+export function readMatchers(
   fields: readonly FormField[],
-) => readonly SubscriptionMatcher[] | Promise<readonly SubscriptionMatcher[]>;
-
-export function createReadMatchers(settings: MatcherSettings): ReadMatchers {
-  return (fields) => {
-    const specs = parseSpecs(fields, settings.legacyTopics !== null);
-    return settings.scheduler.compute((budget) => compileAll(specs, settings, budget));
-  };
+  endpoint: HubEndpoint,
+): readonly SubscriptionMatcher[] | Promise<readonly SubscriptionMatcher[]> {
+  const specs = parseSpecs(fields, endpoint.legacyTopics !== null);
+  return endpoint.scheduler.compute((budget) => compileAll(specs, endpoint, budget));
 }
 
 function parseSpecs(fields: readonly FormField[], topics: boolean): WrittenMatcher[] {
@@ -94,15 +74,15 @@ function parseSpecs(fields: readonly FormField[], topics: boolean): WrittenMatch
 
 function* compileAll(
   specs: readonly WrittenMatcher[],
-  settings: MatcherSettings,
+  endpoint: HubEndpoint,
   budget: Budget,
 ): Generator<void, readonly SubscriptionMatcher[], void> {
-  const { maxPatternSize } = settings;
+  const { maxPatternSize } = endpoint;
   const matchers: SubscriptionMatcher[] = [];
   let size = 0;
   for (const spec of specs) {
     if (budget.isSpent) yield;
-    const matcher = compile(spec, settings, budget);
+    const matcher = compile(spec, endpoint, budget);
     size += sizeOf(matcher);
     if (size > maxPatternSize) {
       throw badRequest(
@@ -116,13 +96,13 @@ function* compileAll(
 
 function compile(
   { match, matchType }: WrittenMatcher,
-  { base, cache, legacyTopics }: MatcherSettings,
+  { base, matcherCache, legacyTopics }: HubEndpoint,
   budget: Budget,
 ): SubscriptionMatcher {
   try {
     return matchType === null
       ? compileSelector(match, legacyTopics?.templates === true, budget)
-      : compileMatcher({ match, matchType }, base, cache, budget);
+      : compileMatcher({ match, matchType }, base, matcherCache, budget);
   } catch (error) {
     if (!(error instanceof HubgateError)) throw error;
     switch (error.code) {

@@ -1,6 +1,5 @@
 import type { AccessToken } from '../auth/verify.ts';
 import { publishQuestion } from '../hub/grants.ts';
-import type { Hub } from '../hub/hub.ts';
 import {
   type Publication,
   PublicationError,
@@ -10,8 +9,9 @@ import {
 import { answer } from '../http/answer.ts';
 import type { Exchange } from '../http/exchange.ts';
 import { codeOf, messageOf } from '../kernel/error.ts';
-import type { Budget, Scheduler } from '../kernel/scheduler.ts';
+import type { Budget } from '../kernel/scheduler.ts';
 import { type Access, grantMissing } from './access.ts';
+import type { HubEndpoint } from './endpoint.ts';
 import type { Identity } from './identity.ts';
 import { FORM, mediaType, readBody, type FormField, parseForm, valuesOf } from './form.ts';
 import { badRequest, methodNotAllowed, RefusedRequest } from './refusal.ts';
@@ -19,22 +19,13 @@ import { badRequest, methodNotAllowed, RefusedRequest } from './refusal.ts';
 /** The largest form that is read before its publisher is known; Node buffers as much of any request. */
 const EARLY_BYTES = 16 * 1024;
 
-export interface PublishSettings {
-  readonly hub: Hub;
-  readonly access: Access;
-  /** Whether any issuer has a key for publishers. */
-  readonly acceptsPublishers: boolean;
-  readonly rules: PublicationRules;
-  /** 0 means no limit. */
-  readonly maxRequestBodySize: number;
-  readonly scheduler: Scheduler;
-}
-
 /** `POST HUB`: checks the client's identity, then the form, then the permission; then stores the update. */
 export function createPublish(
-  settings: PublishSettings,
+  endpoint: HubEndpoint,
+  access: Access,
 ): (exchange: Exchange, identity: Identity) => Promise<void> {
-  const { hub, access, acceptsPublishers, rules, maxRequestBodySize, scheduler } = settings;
+  const { hub, verifier, profile, base, path, maxRequestBodySize, scheduler } = endpoint;
+  const rules = { profile, base, hubPath: path };
 
   const requireGrant = async (
     exchange: Exchange,
@@ -71,7 +62,7 @@ export function createPublish(
   };
 
   return async (exchange, identity) => {
-    if (!acceptsPublishers) throw methodNotAllowed('GET, HEAD, QUERY');
+    if (!verifier.roles.publisher) throw methodNotAllowed('GET, HEAD, QUERY');
     const authenticated = access.authenticate(exchange, identity, 'publisher');
     let early: Promise<Buffer> | null = null;
     if (authenticated instanceof Promise && isShort(exchange)) {

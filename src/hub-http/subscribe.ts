@@ -1,15 +1,12 @@
 import type { AccessToken } from '../auth/verify.ts';
-import { streamLifetime, type Place, type StreamSettings } from '../hub/subscriber.ts';
+import { streamLifetime, type Place } from '../hub/subscriber.ts';
 import { framed, HEARTBEAT } from '../hub/event-stream.ts';
 import { NO_GRANTS } from '../hub/grants.ts';
-import type { Hub, SubscribeOptions, Subscription } from '../hub/hub.ts';
-import type { Profile } from '../hub/profile.ts';
+import type { SubscribeOptions, Subscription } from '../hub/hub.ts';
 import type { Exchange, ResponseHead } from '../http/exchange.ts';
 import { fieldUtf8, HeaderList, utf8Field } from '../http/header-list.ts';
 import { sessionMark } from '../http/session-mark.ts';
-import type { Clock } from '../kernel/clock.ts';
 import { codeOf, messageOf } from '../kernel/error.ts';
-import type { Scheduler } from '../kernel/scheduler.ts';
 import { type Access, accessRevoked } from './access.ts';
 import type { Identity } from './identity.ts';
 import {
@@ -21,31 +18,9 @@ import {
   parseQuery,
   valuesOf,
 } from './form.ts';
-import type { ConnectionCounter, ConnectionLimits } from './endpoint.ts';
-import type { ReadMatchers } from './matcher-parameters.ts';
+import type { HubEndpoint } from './endpoint.ts';
+import { readMatchers } from './matcher-parameters.ts';
 import { badRequest, methodNotAllowed, RefusedRequest } from './refusal.ts';
-
-export interface SubscribeSettings {
-  readonly hub: Hub;
-  readonly profile: Profile;
-  readonly cookieName: string;
-  readonly access: Access;
-  /** Whether any issuer has a key for subscribers. */
-  readonly acceptsSubscribers: boolean;
-  readonly anonymous: boolean;
-  readonly readMatchers: ReadMatchers;
-  /** The settings that all streams share. */
-  readonly stream: StreamSettings;
-  readonly writeTimeoutMs: number;
-  /** 0 means no limit. */
-  readonly maxRequestBodySize: number;
-  readonly scheduler: Scheduler;
-  readonly connections: ConnectionCounter;
-  readonly connectionLimits: ConnectionLimits;
-  readonly clock: Clock;
-  /** Returns a number from 0 up to 1, for spreading deadlines. */
-  readonly random: () => number;
-}
 
 /** Headers that keep intermediaries from storing, transforming or holding back the stream. */
 const STREAM_FIELDS = {
@@ -63,10 +38,12 @@ const OPENING = {
 
 /** `GET`, `HEAD` or `QUERY HUB`: opens an event stream. Resolves when it is open, not when it ends. */
 export function createSubscribe(
-  settings: SubscribeSettings,
+  endpoint: HubEndpoint,
+  access: Access,
 ): (exchange: Exchange, identity: Identity) => Promise<void> {
-  const { hub, profile, cookieName, access, acceptsSubscribers, anonymous, stream } = settings;
-  const { clock, random, connections, connectionLimits, readMatchers } = settings;
+  const { hub, profile, cookieName, verifier, anonymous, stream } = endpoint;
+  const { clock, random, connections, connectionLimits } = endpoint;
+  const acceptsSubscribers = verifier.roles.subscriber;
 
   const authenticate = async (
     exchange: Exchange,
@@ -99,9 +76,9 @@ export function createSubscribe(
     if (isQuery) requireForm(exchange);
     const revocationEpoch = hub.revision;
     const token = await authenticate(exchange, identity);
-    const content = isQuery ? await readContent(exchange, settings) : [];
+    const content = isQuery ? await readContent(exchange, endpoint) : [];
     const fields = [...limited(parseQuery(exchange.target)), ...content];
-    const read = readMatchers(fields);
+    const read = readMatchers(fields, endpoint);
     const options: SubscribeOptions = {
       matchers: read instanceof Promise ? await read : read,
       lastEventId: requestedCursor(exchange, fields),
@@ -113,7 +90,7 @@ export function createSubscribe(
       lifetimeMs: streamLifetime({
         now: clock.now(),
         expiresAtMs: token?.expiresAtMs ?? null,
-        writeTimeoutMs: settings.writeTimeoutMs,
+        writeTimeoutMs: endpoint.writeTimeoutMs,
         dispatchTimeoutMs: stream.dispatchTimeoutMs,
         random: random(),
       }),
@@ -153,7 +130,7 @@ function requireForm(exchange: Exchange): void {
 
 async function readContent(
   exchange: Exchange,
-  { maxRequestBodySize, scheduler }: SubscribeSettings,
+  { maxRequestBodySize, scheduler }: HubEndpoint,
 ): Promise<readonly FormField[]> {
   const bytes = await readBody(exchange, maxRequestBodySize);
   return limited(await scheduler.compute((budget) => parseForm(bytes, budget)));

@@ -1,27 +1,16 @@
 import { mayReceive } from '../hub/grants.ts';
-import type { Hub } from '../hub/hub.ts';
 import type { SubscriptionRecord } from '../hub/presence.ts';
 import type { PresenceMatcher } from '../hub/presence-board.ts';
-import type { Profile } from '../hub/profile.ts';
 import { parseTopic } from '../hub/topic.ts';
 import { answer } from '../http/answer.ts';
 import type { Exchange } from '../http/exchange.ts';
 import { utf8Field } from '../http/header-list.ts';
 import { quotedString } from '../http/field-values.ts';
-import type { Budget, Scheduler } from '../kernel/scheduler.ts';
+import type { Budget } from '../kernel/scheduler.ts';
 import { type Access, grantMissing } from './access.ts';
+import type { HubEndpoint } from './endpoint.ts';
 import type { Identity } from './identity.ts';
 import { badRequest, methodNotAllowed, notFound } from './refusal.ts';
-
-export interface SubscriptionApiSettings {
-  readonly hub: Hub;
-  readonly profile: Profile;
-  /** Path of the hub. */
-  readonly path: string;
-  readonly base: string;
-  readonly access: Access;
-  readonly scheduler: Scheduler;
-}
 
 /** The requested subscriptions: all, those with a matcher, or a single one. */
 interface Selection {
@@ -34,9 +23,10 @@ const WRITE_STEPS = 300;
 
 /** `GET HUB/subscriptions[/{match_type}/{match}[/{subscriber}]]`: the current subscriptions. */
 export function createSubscriptionApi(
-  settings: SubscriptionApiSettings,
+  endpoint: HubEndpoint,
+  access: Access,
 ): (exchange: Exchange, identity: Identity, path: string) => Promise<void> {
-  const { hub, profile, path: hubPath, base, access, scheduler } = settings;
+  const { hub, profile, path: hubPath, base, scheduler } = endpoint;
 
   const authorise = async (exchange: Exchange, identity: Identity, path: string): Promise<void> => {
     const token = await access.authenticate(exchange, identity, 'subscriber');
