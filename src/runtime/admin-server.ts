@@ -15,37 +15,26 @@ export interface AdminAnswer {
   readonly after?: () => void;
 }
 
+interface AdminServerOptions {
+  /** The global option that configures it. */
+  readonly option: 'admin' | 'metrics';
+  readonly address: ListenAddress;
+  readonly log: Logger;
+  readonly answer: (request: IncomingMessage) => Promise<AdminAnswer>;
+}
+
 /** A port for status and administration of the gateway. */
 export class AdminServer {
-  readonly #option: 'admin' | 'metrics';
-  readonly #address: ListenAddress;
-  readonly #log: Logger;
-  readonly #answer: (request: IncomingMessage) => Promise<AdminAnswer>;
+  readonly #options: AdminServerOptions;
   #server: Server | null = null;
 
-  private constructor(
-    option: 'admin' | 'metrics',
-    address: ListenAddress,
-    log: Logger,
-    answer: (request: IncomingMessage) => Promise<AdminAnswer>,
-  ) {
-    this.#option = option;
-    this.#address = address;
-    this.#log = log;
-    this.#answer = answer;
+  private constructor(options: AdminServerOptions) {
+    this.#options = options;
   }
 
-  /**
-   * @param option the global option that configures it
-   * @throws HubgateError `listen-failed`
-   */
-  static async open(
-    option: 'admin' | 'metrics',
-    address: ListenAddress,
-    log: Logger,
-    answer: (request: IncomingMessage) => Promise<AdminAnswer>,
-  ): Promise<AdminServer> {
-    const server = new AdminServer(option, address, log, answer);
+  /** @throws HubgateError `listen-failed` */
+  static async open(options: AdminServerOptions): Promise<AdminServer> {
+    const server = new AdminServer(options);
     await server.resume();
     return server;
   }
@@ -54,7 +43,8 @@ export class AdminServer {
   get address(): ListenAddress {
     const bound = this.#server?.address();
     const port = typeof bound === 'object' ? bound?.port : undefined;
-    return { host: this.#address.host, port: port ?? this.#address.port };
+    const { address } = this.#options;
+    return { host: address.host, port: port ?? address.port };
   }
 
   /**
@@ -65,7 +55,7 @@ export class AdminServer {
   async resume(): Promise<void> {
     const server = createServer((request, response) => {
       this.#respond(request, response).catch((error: unknown) => {
-        this.#log.error('The admin API failed', { error: messageOf(error) });
+        this.#options.log.error('The admin API failed', { error: messageOf(error) });
         response.destroy();
       });
     });
@@ -90,26 +80,25 @@ export class AdminServer {
   }
 
   async #listen(server: Server): Promise<void> {
-    const { host, port } = this.#address;
+    const { option, address } = this.#options;
     try {
       await new Promise<void>((resolve, reject) => {
         server.once('error', reject);
-        server.listen({ host, port }, () => resolve());
+        server.listen({ host: address.host, port: address.port }, () => resolve());
       });
     } catch (cause) {
       const taken = codeOf(cause) === 'EADDRINUSE';
-      const option = this.#option;
       const why = taken
         ? `another program uses it, perhaps another hubgate; give each its own address with the global option ${option}, or write ${option} off`
         : messageOf(cause);
       const what = option === 'admin' ? 'the admin API' : 'the listener for metrics';
-      const message = `Cannot open ${what} on port ${port} of ${host}: ${why}`;
+      const message = `Cannot open ${what} on port ${address.port} of ${address.host}: ${why}`;
       throw new HubgateError('listen-failed', message, { cause });
     }
   }
 
   async #respond(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const { status, body, type, allow, after } = await this.#answer(request);
+    const { status, body, type, allow, after } = await this.#options.answer(request);
     const text = type === undefined ? `${JSON.stringify(body)}\n` : String(body);
     response.once('finish', () => after?.());
     response.writeHead(status, {

@@ -134,10 +134,11 @@ export function openAdmin(
   controls: AdminControls,
   log: Logger,
 ): Promise<AdminServer> {
-  return AdminServer.open('admin', admin, log, async (request) => {
+  const answer = async (request: IncomingMessage): Promise<AdminAnswer> => {
     const error = adminRefusal(request, admin);
     return error === null ? route(request, ENDPOINTS, controls) : refusal(403, error);
-  });
+  };
+  return AdminServer.open({ option: 'admin', address: admin, log, answer });
 }
 
 /**
@@ -150,9 +151,8 @@ export function openMetrics(
   controls: Watched,
   log: Logger,
 ): Promise<AdminServer> {
-  return AdminServer.open('metrics', address, log, (request) =>
-    route(request, READ_ONLY, controls),
-  );
+  const answer = (request: IncomingMessage) => route(request, READ_ONLY, controls);
+  return AdminServer.open({ option: 'metrics', address, log, answer });
 }
 
 async function route<Controls extends Watched>(
