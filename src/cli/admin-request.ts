@@ -1,4 +1,4 @@
-import { request, type ClientRequest } from 'node:http';
+import { request, type ClientRequest, type RequestOptions } from 'node:http';
 import type { GlobalOptions, ListenAddress } from '../config/config.ts';
 import { defaultOptions } from '../config/defaults.ts';
 import { ConfigError } from '../config/problem.ts';
@@ -11,7 +11,7 @@ import { type AdminControls, openAdmin, openMetrics } from '../runtime/admin.ts'
 import type { AdminServer } from '../runtime/admin-server.ts';
 import type { LookupFunction } from 'node:net';
 import type { Command } from 'commander';
-import type { ConfigSource } from './config-source.ts';
+import type { GatewayFlags } from './config-source.ts';
 import { configIfAny } from './read-config.ts';
 
 /**
@@ -37,10 +37,7 @@ export function adminAddressOf(
 }
 
 /** The same, with the configuration only if it is needed and there is one. */
-export function gatewayAddress(
-  flags: ConfigSource & { readonly address?: string },
-  command: Command,
-): string {
+export function gatewayAddress(flags: GatewayFlags, command: Command): string {
   if (flags.address !== undefined) return flags.address;
   try {
     return adminAddressOf(undefined, configIfAny(flags, command)?.options);
@@ -67,7 +64,8 @@ export function postToAdmin(
   body: Uint8Array = Buffer.alloc(0),
   type = 'application/octet-stream',
 ): Promise<AdminAnswer> {
-  return askAdmin(address, path, { method: 'POST', body, type });
+  const headers = { 'content-type': type, 'content-length': body.length };
+  return askAdmin(address, path, { method: 'POST', headers }, body);
 }
 
 /**
@@ -76,22 +74,17 @@ export function postToAdmin(
  * @throws as {@link postToAdmin}
  */
 export function getFromAdmin(address: string, path: string): Promise<AdminAnswer> {
-  return askAdmin(address, path, { method: 'GET', body: null, type: '' });
+  return askAdmin(address, path, { method: 'GET' });
 }
 
 /** How long a gateway may take to respond, in milliseconds; loading many sites takes a while. */
 const ADMIN_TIMEOUT_MS = 120_000;
 
-interface Question {
-  readonly method: 'GET' | 'POST';
-  readonly body: Uint8Array | null;
-  readonly type: string;
-}
-
 function askAdmin(
   address: string,
   path: string,
-  { method, body, type }: Question,
+  head: RequestOptions,
+  body?: Uint8Array,
 ): Promise<AdminAnswer> {
   const url = parseUrl(`http://${address}${path}`);
   if (url === null || /[/?#@]/.test(address)) {
@@ -104,8 +97,7 @@ function askAdmin(
       const message = `No gateway answers on ${address}: ${why} Pass its admin address with --address`;
       reject(new HubgateError('no-gateway', message, { cause }));
     };
-    const headers = body === null ? {} : { 'content-type': type, 'content-length': body.length };
-    const options = { method, headers, agent: false, ...resolvingOf(url.hostname) };
+    const options = { ...head, agent: false, ...resolvingOf(url.hostname) };
     const asked = request(url, options, (response) => {
       const chunks: Buffer[] = [];
       response.on('data', (chunk: Buffer) => chunks.push(chunk));
@@ -117,7 +109,7 @@ function askAdmin(
     });
     asked.on('error', fail);
     withinTime(asked, ADMIN_TIMEOUT_MS);
-    asked.end(body ?? undefined);
+    asked.end(body);
   });
 }
 

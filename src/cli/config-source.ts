@@ -42,6 +42,11 @@ export function withConfigSource(
     );
 }
 
+/** The options of a command that talks to a running gateway. */
+export interface GatewayFlags extends ConfigSource {
+  readonly address?: string;
+}
+
 /** The same for commands that talk to a running gateway. */
 export function atGateway(name: string): Command {
   return withConfigSource(new Command(name)).option(

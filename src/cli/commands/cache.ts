@@ -8,19 +8,15 @@ import {
   refusalText,
   gatewayAddress,
 } from '../admin-request.ts';
-import { type ConfigSource, atGateway } from '../config-source.ts';
+import { atGateway, type GatewayFlags } from '../config-source.ts';
 import type { Output } from '../terminal.ts';
 
-interface CacheFlags extends ConfigSource {
-  readonly address?: string;
-}
-
-interface PurgeFlags extends CacheFlags {
+interface PurgeFlags extends GatewayFlags {
   readonly tag?: string;
   readonly all?: true;
 }
 
-interface StatsFlags extends CacheFlags {
+interface StatsFlags extends GatewayFlags {
   readonly json?: true;
 }
 

@@ -6,18 +6,22 @@ import { type HubAccess, readText, requestHub } from '../hub-request.ts';
 import { type Output, printable } from '../terminal.ts';
 import { parseUrl } from '../../kernel/parse-url.ts';
 
-interface PublishFlags {
+/** The options of a command that talks to a hub. */
+export interface HubFlags {
   readonly hub: string;
   readonly token?: string;
+  readonly json?: true;
+  readonly cacert?: string;
+  readonly insecure?: true;
+}
+
+interface PublishFlags extends HubFlags {
   readonly topic: readonly string[];
   readonly data?: string;
   readonly private?: true;
   readonly id?: string;
   readonly type?: string;
   readonly retry?: string;
-  readonly json?: true;
-  readonly cacert?: string;
-  readonly insecure?: true;
 }
 
 const MAX_ANSWER_BYTES = 64 * 1024;
@@ -63,12 +67,7 @@ export function publishCommand(output: Output): Command {
 }
 
 /** @throws HubgateError `invalid-argument` */
-export function hubAccess(flags: {
-  readonly hub: string;
-  readonly token?: string;
-  readonly cacert?: string;
-  readonly insecure?: true;
-}): HubAccess {
+export function hubAccess(flags: HubFlags): HubAccess {
   const hub = parseUrl(flags.hub);
   if (hub === null || !/^https?:$/.test(hub.protocol)) {
     const message = `--hub ${flags.hub} is not a URL that begins with https:// or http://`;

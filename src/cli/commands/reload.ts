@@ -2,12 +2,11 @@ import { resolve } from 'node:path';
 import type { Command } from 'commander';
 import { HubgateError } from '../../kernel/error.ts';
 import { adminAddressOf, isDone, postToAdmin, refusalText } from '../admin-request.ts';
-import { type ConfigSource, environmentOf, atGateway, readInput } from '../config-source.ts';
+import { environmentOf, atGateway, type GatewayFlags, readInput } from '../config-source.ts';
 import { EXIT, type Output } from '../terminal.ts';
 import { adapterOf, readOptions } from '../read-config.ts';
 
-interface ReloadFlags extends ConfigSource {
-  readonly address?: string;
+interface ReloadFlags extends GatewayFlags {
   readonly dryRun?: true;
   readonly json?: true;
 }

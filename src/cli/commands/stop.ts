@@ -8,11 +8,10 @@ import {
   refusalText,
   gatewayAddress,
 } from '../admin-request.ts';
-import { type ConfigSource, atGateway } from '../config-source.ts';
+import { atGateway, type GatewayFlags } from '../config-source.ts';
 import type { Output } from '../terminal.ts';
 
-interface StopFlags extends ConfigSource {
-  readonly address?: string;
+interface StopFlags extends GatewayFlags {
   readonly wait?: true;
 }
 

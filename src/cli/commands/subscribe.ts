@@ -10,19 +10,14 @@ import {
   type StreamPosition,
 } from '../hub-request.ts';
 import { type Output, printable } from '../terminal.ts';
-import { hubAccess, noHub, refusedBy } from './publish.ts';
+import { hubAccess, type HubFlags, noHub, refusedBy } from './publish.ts';
 import { requireUrl } from '../../kernel/parse-url.ts';
 
-interface SubscribeFlags {
-  readonly hub: string;
-  readonly token?: string;
+interface SubscribeFlags extends HubFlags {
   readonly match?: readonly string[];
   readonly matchUrlpattern?: readonly string[];
   readonly lastEventId?: string;
   readonly count?: string;
-  readonly json?: true;
-  readonly cacert?: string;
-  readonly insecure?: true;
 }
 
 interface FollowedPosition extends StreamPosition {

@@ -3,11 +3,10 @@ import { type Command, InvalidArgumentError } from 'commander';
 import { HubgateError } from '../../kernel/error.ts';
 import type { StatusReport } from '../../runtime/health.ts';
 import { getFromAdmin, refusalText, gatewayAddress } from '../admin-request.ts';
-import { type ConfigSource, atGateway } from '../config-source.ts';
+import { atGateway, type GatewayFlags } from '../config-source.ts';
 import { type Output, printable } from '../terminal.ts';
 
-interface TopFlags extends ConfigSource {
-  readonly address?: string;
+interface TopFlags extends GatewayFlags {
   readonly interval: number;
   readonly once?: true;
   readonly json?: true;
