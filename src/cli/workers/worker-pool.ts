@@ -142,16 +142,12 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
   }
 
   async status(): Promise<GatewayStatus> {
-    const all = await Promise.all(
-      [...this.#workers].map(async (worker) => ({
-        worker,
-        status: await worker.order({ kind: 'status' }).catch(() => null),
-      })),
-    );
-    // A worker that has just been started or has just ended has no status.
-    const statuses = all.flatMap(({ worker, status }) =>
-      status === null ? [] : [{ worker, status }],
-    );
+    const asked = [...this.#workers].map(async (worker) => {
+      const status = await worker.order({ kind: 'status' }).catch(() => null);
+      // A worker that has just been started or has just ended has no status.
+      return status === null ? [] : [{ worker, status }];
+    });
+    const statuses = (await Promise.all(asked)).flat();
     const [first] = statuses;
     return {
       hubs: (first?.status.hubs ?? []).map((hub, number) => hubOf(hub, number, statuses)),
@@ -180,16 +176,10 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
     ];
   }
 
-  async purge(order: PurgeOrder, reach: RevocationReach): Promise<number> {
-    const workers = [...this.#workers];
-    const purge = (worker: Worker, how: RevocationReach) =>
-      worker.order({ kind: 'purge', order, reach: how }).catch(() => null);
-    // Here first, so that each counts its own; then one tells the other machines.
-    const here = await Promise.all(workers.map((worker) => purge(worker, 'here')));
-    for (const worker of reach === 'everywhere' ? workers : []) {
-      if ((await purge(worker, 'everywhere')) !== null) break;
-    }
-    return sum(here.map((count) => count ?? 0));
+  purge(order: PurgeOrder, reach: RevocationReach): Promise<number> {
+    return countInAll([...this.#workers], reach, (worker, how) =>
+      worker.order({ kind: 'purge', order, reach: how }),
+    );
   }
 
   async #load(
@@ -322,43 +312,43 @@ function textOf(config: Config): string {
 
 /** The status of a hub over all workers. */
 function hubOf(
-  { name, profile }: Pick<RunningHub, 'name' | 'profile'>,
+  { name, profile, counts }: WorkerStatus['hubs'][number],
   number: number,
   statuses: readonly { readonly worker: Worker; readonly status: WorkerStatus }[],
 ): RunningHub {
-  const total = (count: keyof RunningHub['counts']): number =>
-    sum(statuses.map(({ status }) => status.hubs[number]?.counts[count] ?? 0));
+  const all = statuses.flatMap(({ status }) => status.hubs[number]?.counts ?? []);
+  // All workers run the same program, so their counters have the same names.
+  const names = Object.keys(counts) as (keyof RunningHub['counts'])[];
+  const totals = names.map((each) => [each, sum(all.map((one) => one[each]))]);
   return {
     name,
     profile,
-    counts: {
-      connected: total('connected'),
-      subscribers: total('subscribers'),
-      updates: total('updates'),
-      legacyTokens: total('legacyTokens'),
-      announced: total('announced'),
-      merged: total('merged'),
-      refused: total('refused'),
-      collapsed: total('collapsed'),
-      withheldForVisitor: total('withheldForVisitor'),
-      withheldForScript: total('withheldForScript'),
-      withheldGone: total('withheldGone'),
-    },
+    counts: Object.fromEntries(totals) as RunningHub['counts'],
     async check() {
       await Promise.all(statuses.map(({ worker }) => worker.order({ kind: 'check', hub: number })));
     },
-    async revoke(tokenId, reach) {
-      const revoke = ({ worker }: { readonly worker: Worker }, how: RevocationReach) =>
-        worker.order({ kind: 'revoke', hub: number, tokenId, reach: how }).catch(() => null);
-      // First in every worker, so that each counts its own streams.
-      const here = await Promise.all(statuses.map((one) => revoke(one, 'here')));
-      // One worker notifies the other nodes. If it has ended in the meantime, the next one does.
-      for (const one of reach === 'everywhere' ? statuses : []) {
-        if ((await revoke(one, 'everywhere')) !== null) break;
-      }
-      return sum(here.map((count) => count ?? 0));
+    revoke(tokenId, reach) {
+      const workers = statuses.map(({ worker }) => worker);
+      return countInAll(workers, reach, (worker, how) =>
+        worker.order({ kind: 'revoke', hub: number, tokenId, reach: how }),
+      );
     },
   };
+}
+
+/** Gives all workers an order, and adds up what each has counted. */
+async function countInAll(
+  workers: readonly Worker[],
+  reach: RevocationReach,
+  order: (worker: Worker, reach: RevocationReach) => Promise<number>,
+): Promise<number> {
+  // First in every worker, so that each counts its own.
+  const here = await Promise.all(workers.map((worker) => order(worker, 'here').catch(() => 0)));
+  // One worker notifies the other machines. If it has ended in the meantime, the next one does.
+  for (const worker of reach === 'everywhere' ? workers : []) {
+    if ((await order(worker, 'everywhere').catch(() => null)) !== null) break;
+  }
+  return sum(here);
 }
 
 function sum(numbers: readonly number[]): number {

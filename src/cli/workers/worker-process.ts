@@ -90,10 +90,7 @@ const HANDLERS: {
     log.commit();
     return { report, listeners: gateway.listeners };
   },
-  async discard() {
-    await discard();
-    return null;
-  },
+  discard,
   async status() {
     const { hubs, certificates, late } = await started().gateway.status();
     const counted = hubs.map(({ name, profile, counts }) => ({ name, profile, counts }));
@@ -113,10 +110,7 @@ const HANDLERS: {
     handle(signal);
     return null;
   },
-  async stop() {
-    await stop();
-    return null;
-  },
+  stop,
 };
 
 // Ctrl-C and a service manager signal the whole group; only the main process decides.
@@ -192,14 +186,16 @@ async function hubAt(number: number) {
   return hub;
 }
 
-async function discard(): Promise<void> {
+async function discard(): Promise<null> {
   const given = prepared;
   prepared = null;
   given?.log.discard();
   await given?.load.discard();
+  return null;
 }
 
-async function stop(): Promise<void> {
+async function stop(): Promise<null> {
   await discard();
   await running?.gateway.stop();
+  return null;
 }
