@@ -337,7 +337,7 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
     async purge(order, reach) {
       if (reach === 'everywhere') {
         const cores = [...(current?.generation.cores.keys() ?? [])];
-        await Promise.all(cores.flatMap((core) => core.purgeElsewhere(order) ?? []));
+        await Promise.all(cores.flatMap((core) => core.tellNodes({ kind: 'purge', order }) ?? []));
       }
       return (await resources?.caches.order(order)) ?? 0;
     },

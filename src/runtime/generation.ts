@@ -32,13 +32,7 @@ import {
 } from './listen-plan.ts';
 import { historyNames, keepHistoryNames, projectOf } from './history-names.ts';
 import type { HubCore } from './hub-core.ts';
-import {
-  hubFamilies,
-  type NamedHub,
-  type RunningHub,
-  slowestOf,
-  type SlowSubscriber,
-} from './hub-families.ts';
+import { hubFamilies, type RunningHub, slowestOf, type SlowSubscriber } from './hub-families.ts';
 import { type ReadyHub, setUpHub } from './hub-setup.ts';
 import { OtlpExport } from './otlp-export.ts';
 import { openOutbox } from './outbox-setup.ts';
@@ -170,7 +164,7 @@ async function build(config: Config, resources: Resources, scope: Scope): Promis
     },
     async families() {
       const answers = await Promise.all(
-        running.map((hub) => hubFamilies(namedHub(hub, outboxes.get(hub) ?? null))),
+        running.map((hub) => hubFamilies(hub, outboxes.get(hub)?.counts ?? null)),
       );
       return answers.flat();
     },
@@ -307,13 +301,6 @@ function redirect({ redirects }: PlannedListener, { host }: Exchange): SiteHandl
 
 /** RFC 9110 §15.5.20: no site of this port has that name, or not for this connection. */
 const misdirected: SiteHandler = async (exchange) => answerError(exchange, 421);
-
-function namedHub({ config, core }: ReadyHub, outbox: OutboxReader | null): NamedHub {
-  const { name, profile } = config;
-  const { hub, announcements, watching } = core;
-  const counts = { ...hub.counts, ...announcements };
-  return { name, profile, counts, hub, watching, outbox: outbox?.counts ?? null };
-}
 
 function siteText({ addresses }: SiteConfig): string {
   return addresses.map(siteAddressText).join(', ');

@@ -5,7 +5,7 @@ import {
   noWatchCounts,
   type WatchCounts,
 } from '../discovery/announced-hub.ts';
-import type { PurgeOrder, ResponseCaches } from '../cache/response-caches.ts';
+import type { ResponseCaches } from '../cache/response-caches.ts';
 import { Hub, type LogObserver } from '../hub/hub.ts';
 import type { Profile } from '../hub/profile.ts';
 import type { Transport } from '../hub/transport.ts';
@@ -19,9 +19,8 @@ import type { TimerWheel } from '../kernel/timer-wheel.ts';
 import { openTransport } from '../transports/registry.ts';
 import {
   type HubSignals,
-  parseChangedSignal,
-  parsePurgeSignal,
-  parseStreamSignal,
+  type NodeSignal,
+  parseNodeSignal,
   type StreamSignal,
 } from './peer-workers.ts';
 
@@ -46,10 +45,8 @@ export interface HubCore {
   revoke(tokenId: string): number;
   /** Ends the streams of a browser session in all workers and on all machines. */
   signOut(session: string): void;
-  /** Makes the caches on other machines drop responses. */
-  purgeElsewhere(order: PurgeOrder): Promise<unknown> | null;
-  /** Makes the caches on other machines drop what a request has changed (RFC 9111 §4.4). */
-  changedElsewhere(names: readonly string[]): Promise<unknown> | null;
+  /** Sends a signal to the other machines that share the history; null if there are none. */
+  tellNodes(signal: NodeSignal): Promise<unknown> | null;
   /** Disconnects this hub from the other workers. */
   detach(): void;
 }
@@ -125,18 +122,18 @@ export async function openHubCore(
   const leaveCaches = caches.join({ caughtUp: () => transport.caughtUp?.() ?? null });
   const apply = (signal: StreamSignal): number =>
     signal.kind === 'revoked' ? hub.revoke(signal.tokenId) : hub.signOut(signal.session);
+  const tellNodes = (signal: NodeSignal): Promise<unknown> | null =>
+    transport.signals?.send(JSON.stringify(signal)) ?? null;
   const tellAll = (signal: StreamSignal): number => {
     signals.send({ core, ...signal });
-    void transport.signals?.send(JSON.stringify(signal));
+    void tellNodes(signal);
     return apply(signal);
   };
   transport.signals?.receive((message) => {
-    const signal = parseStreamSignal(message);
-    if (signal !== null) apply(signal);
-    const order = parsePurgeSignal(message);
-    if (order !== null) void caches.order(order);
-    const changed = parseChangedSignal(message);
-    if (changed !== null) caches.purge(changed, 'method');
+    const signal = parseNodeSignal(message);
+    if (signal?.kind === 'purge') void caches.order(signal.order);
+    else if (signal?.kind === 'changed') caches.purge(signal.names, 'method');
+    else if (signal !== null) apply(signal);
   });
   const leavePeers = signals.join(core, (signal) => {
     if (signal.kind === 'appended') transport.wake();
@@ -151,10 +148,7 @@ export async function openHubCore(
     watching: noWatchCounts(),
     revoke: (tokenId) => tellAll({ kind: 'revoked', tokenId }),
     signOut: (session) => void tellAll({ kind: 'signed-out', session }),
-    purgeElsewhere: (order) =>
-      transport.signals?.send(JSON.stringify({ kind: 'purge', order })) ?? null,
-    changedElsewhere: (names) =>
-      transport.signals?.send(JSON.stringify({ kind: 'changed', names })) ?? null,
+    tellNodes,
     detach: () => {
       leavePeers();
       leaveCaches();

@@ -1,6 +1,5 @@
-import type { WatchCounts, AnnouncementCounts } from '../discovery/announced-hub.ts';
+import type { AnnouncementCounts } from '../discovery/announced-hub.ts';
 import type { OutboxCounts } from '../outbox/outbox-reader.ts';
-import type { Hub } from '../hub/hub.ts';
 import type { HubCounts, SlowStream } from '../hub/hub-measures.ts';
 import {
   counter,
@@ -11,31 +10,19 @@ import {
   percentiles,
   type Series,
 } from '../kernel/measures.ts';
-
-/** A hub with the name in its series. */
-export interface NamedHub {
-  readonly name: string;
-  readonly profile: 'hub' | 'mercure';
-  readonly counts: Readonly<RunningHubCounts>;
-  readonly hub: Hub;
-  readonly watching: Readonly<WatchCounts>;
-  /** null without an outbox. */
-  readonly outbox: Readonly<OutboxCounts> | null;
-}
+import type { ReadyHub } from './hub-setup.ts';
 
 /**
  * The metrics of a hub. Hubs with the same name have the same series, which are added up when they are
  * printed.
  */
-export async function hubFamilies({
-  name,
-  profile,
-  counts,
-  hub,
-  watching,
-  outbox,
-}: NamedHub): Promise<Family[]> {
+export async function hubFamilies(
+  { config: { name, profile }, core }: Pick<ReadyHub, 'config' | 'core'>,
+  outbox: OutboxCounts | null,
+): Promise<Family[]> {
+  const { hub, watching } = core;
   const { measures } = hub;
+  const counts = { ...hub.counts, ...core.announcements };
   const { bytes, waitingMs } = await hub.backlog();
   const labels: Labels = { hub: name };
   const one = (value: number): Series => [[labels, value]];

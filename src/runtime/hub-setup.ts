@@ -6,7 +6,6 @@ import {
   type TokenVerifierOptions,
   type TrustedIssuer,
 } from '../auth/verify.ts';
-import type { ResponseCaches } from '../cache/response-caches.ts';
 import type { HubConfig, KeySource, SiteConfig } from '../config/config.ts';
 import { hubsOf } from '../config/sites.ts';
 import { transportKinds } from '../config/transports.ts';
@@ -18,15 +17,18 @@ import { hubBase } from '../hub/topic.ts';
 import { createHubHandler } from '../hub-http/hub-handler.ts';
 import type { BrowserScript, LegacyTopics } from '../hub-http/endpoint.ts';
 import { MatcherCache } from '../hub/matcher.ts';
-import type { Clock } from '../kernel/clock.ts';
 import { LeasePool } from '../kernel/lease.ts';
 import type { Logger } from '../kernel/log.ts';
-import type { Scheduler } from '../kernel/scheduler.ts';
-import type { TimerWheel } from '../kernel/timer-wheel.ts';
 import type { Scope } from '../kernel/scope.ts';
-import { type HubCore, type HubCoreKey, hubCoreName, openHubCore, SPREAD_MS } from './hub-core.ts';
+import {
+  type HubCore,
+  type HubCoreDependencies,
+  type HubCoreKey,
+  hubCoreName,
+  openHubCore,
+  SPREAD_MS,
+} from './hub-core.ts';
 import { placedTransport } from './history-names.ts';
-import type { HubSignals } from './peer-workers.ts';
 import { requireUrl } from '../kernel/parse-url.ts';
 import { playgroundIssuer } from './playground-keys.ts';
 import type { HubCounts } from '../hub/hub-measures.ts';
@@ -35,7 +37,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 
 /** The parts of the gateway that a hub needs. */
-export interface HubSurroundings {
+export interface HubSurroundings extends HubCoreDependencies {
   /** Identifies the hub within the gateway: the name of the history. */
   readonly site: string;
   /** Directory of the gateway's storage, absolute. */
@@ -46,14 +48,7 @@ export interface HubSurroundings {
   /** If true, no history is opened that is not open already. */
   readonly dryRun: boolean;
   readonly keySets: LeasePool<Jwks>;
-  readonly signals: HubSignals;
-  /** One for all hubs of the process, like the scheduler. */
-  readonly wheel: TimerWheel;
-  readonly scheduler: Scheduler;
-  readonly caches: ResponseCaches;
-  readonly clock: Clock;
   readonly random: () => number;
-  readonly log: Logger;
 }
 
 /** Creates the pool of JWK Sets, so that a reload keeps the fetched keys. */
@@ -96,7 +91,7 @@ export async function setUpHub(
   scope: Scope,
 ): Promise<ReadyHub> {
   const config = written.playground ? asPlayground(written) : written;
-  const { clock, wheel, scheduler, random, log, site, signals, caches } = around;
+  const { clock, scheduler, random, log, site } = around;
   const profile = profiles[config.profile];
   const path = config.path ?? profile.path;
   const base = hubBase(config.resourceIdentifier, path);
@@ -106,9 +101,7 @@ export async function setUpHub(
   const wanted = { site, profile, path, base, transport };
   const isOpen = around.hubCores.has(hubCoreName(wanted));
   const key = around.dryRun && !isOpen ? standIn(wanted) : wanted;
-  const lease = await around.hubCores.acquire(hubCoreName(key), () =>
-    openHubCore(key, { signals, clock, wheel, scheduler, log, caches }),
-  );
+  const lease = await around.hubCores.acquire(hubCoreName(key), () => openHubCore(key, around));
   scope.defer(() => lease.release());
   const core = lease.value;
   const verification = await openVerification(config, around, scope);

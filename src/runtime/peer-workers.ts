@@ -10,43 +10,48 @@ export type StreamSignal =
   | { readonly kind: 'revoked'; readonly tokenId: string }
   | { readonly kind: 'signed-out'; readonly session: string };
 
+/** The names of what a request has changed (RFC 9111 §4.4). */
+interface ChangedSignal {
+  readonly kind: 'changed';
+  readonly names: readonly string[];
+}
+
 /** A message between processes about a hub that they share; `core` is the hub's name. */
 export type Signal = { readonly core: string } & (
   | { readonly kind: 'appended' }
   | StreamSignal
   /** For all caches; see {@link CACHES}. */
-  | { readonly kind: 'changed'; readonly names: readonly string[] }
+  | ChangedSignal
   /** For a zone of `rate_limit`, whose name takes the place of the hub's. */
   | { readonly kind: 'counted'; readonly counted: Counted }
 );
 
-/** Parses a signal from another machine; null if this version does not know it. */
-export function parseStreamSignal(message: string): StreamSignal | null {
-  const { kind, tokenId, session } = Object(parseJson(message));
-  if (kind === 'revoked' && typeof tokenId === 'string') return { kind, tokenId };
-  if (kind === 'signed-out' && typeof session === 'string') return { kind, session };
-  // A later version may send something else.
-  return null;
-}
+/** A message between machines that share the history of a hub. */
+export type NodeSignal =
+  | StreamSignal
+  | ChangedSignal
+  | { readonly kind: 'purge'; readonly order: PurgeOrder };
 
 /** Names in one message from another machine: those of a request, which are its URL and two more. */
 const MAX_CHANGED_NAMES = 8;
 
-/** The names of what a request to another machine has changed (RFC 9111 §4.4); null for another message. */
-export function parseChangedSignal(message: string): readonly string[] | null {
-  const { kind, names } = Object(parseJson(message));
-  if (kind !== 'changed' || !Array.isArray(names) || names.length > MAX_CHANGED_NAMES) return null;
-  return names.every((name) => typeof name === 'string') ? names : null;
+/** Parses a message from another machine; null if this version does not know it: a later one may send others. */
+export function parseNodeSignal(message: string): NodeSignal | null {
+  const { kind, tokenId, session, names, order } = Object(parseJson(message));
+  if (kind === 'revoked' && typeof tokenId === 'string') return { kind, tokenId };
+  if (kind === 'signed-out' && typeof session === 'string') return { kind, session };
+  if (kind === 'changed' && Array.isArray(names) && names.length <= MAX_CHANGED_NAMES) {
+    return names.every((name) => typeof name === 'string') ? { kind, names } : null;
+  }
+  const purged = kind === 'purge' ? parsePurgeOrder(order) : null;
+  return purged === null ? null : { kind: 'purge', order: purged };
 }
 
-/** What another machine orders its siblings to drop; null for another message. */
-export function parsePurgeSignal(message: string): PurgeOrder | null {
-  const { kind, order } = Object(parseJson(message));
-  if (kind !== 'purge') return null;
-  const { kind: what, name, pattern } = Object(order);
-  if (what === 'name' && typeof name === 'string') return { kind: what, name };
-  if (what === 'pattern' && typeof pattern === 'string') return { kind: what, pattern };
-  return what === 'all' ? { kind: what } : null;
+function parsePurgeOrder(order: unknown): PurgeOrder | null {
+  const { kind, name, pattern } = Object(order);
+  if (kind === 'name' && typeof name === 'string') return { kind, name };
+  if (kind === 'pattern' && typeof pattern === 'string') return { kind, pattern };
+  return kind === 'all' ? { kind } : null;
 }
 
 /** The other processes that serve the same configuration: the workers of one gateway. */

@@ -192,7 +192,7 @@ const MAX_OTHER_NAMES = 8;
  */
 function cacheContext(
   site: SiteConfig,
-  cores: readonly Pick<HubCore, 'changedElsewhere'>[],
+  cores: readonly Pick<HubCore, 'tellNodes'>[],
   isHubRequest: (exchange: Exchange) => boolean,
   { caches, signals, clock }: Resources,
   scope: Scope,
@@ -217,7 +217,7 @@ function cacheContext(
       caches.purge(names, 'method');
       const told = [
         signals.sendHandled({ core: CACHES, kind: 'changed', names }),
-        ...cores.map((core) => core.changedElsewhere(names)),
+        ...cores.map((core) => core.tellNodes({ kind: 'changed', names })),
       ].filter((one) => one !== null);
       return told.length === 0 ? undefined : waitForStored(Promise.all(told), clock);
     },
