@@ -31,9 +31,7 @@ export function checkAddresses({ options, sites }: Config, report: Report): void
     }
     for (const address of site.addresses) {
       checkHost(address, report);
-      const port =
-        address.port ?? (address.scheme === 'http' ? options.httpPort : options.httpsPort);
-      for (const listener of listenersOf(site, port)) {
+      for (const listener of listenersOf(site, portOf(address, options))) {
         checkOwner(owners, `${listener} ${address.scheme} ${address.host}`, address, report);
         checkScheme(speakers, listener, address, report);
       }

@@ -159,10 +159,9 @@ export interface ServerOptions {
 }
 
 /** The options of one listener. The general `servers` options do not apply to it. */
-export interface ListenerServerOptions {
+export interface ListenerServerOptions extends ListenAddress {
   /** In the format of `bind`; empty: all interfaces. */
   readonly host: string;
-  readonly port: number;
   readonly servers: ServerOptions;
 }
 
@@ -199,37 +198,28 @@ export interface SiteAddress {
   readonly port: number | null;
 }
 
-export interface AccessLogConfig {
+/** Successful requests have the level `info`, requests with a 5xx response `error`. */
+export interface AccessLogConfig extends Omit<LogOptions, 'output'> {
   /** The name for `log_name` and for the logs of the global options; null for the log without a name. */
   readonly name: string | null;
   /** Logs requests for these hosts only; empty: for all hosts. */
   readonly hosts: readonly string[];
   /** Whether only requests that `log_name` assigns to it are logged. */
   readonly onlyNamed: boolean;
-  /** Successful requests have the level `info`, requests with a 5xx response `error`. */
-  readonly level: LogOptions['level'];
   /** null: the output of the gateway's own log. */
   readonly output: string | null;
-  readonly format: LogFormat;
-  readonly encoding: LogEncoding;
-  readonly roll: RollOptions | null;
-  /** Permissions of a new file, in octal. */
-  readonly mode: string;
 }
 
 /** The issuer of a certificate. */
 export type CertificateIssuer = AcmeIssuerConfig | { readonly kind: 'internal' };
 
 /** An ACME authority. null means the setting of the global options. */
-export interface AcmeIssuerConfig {
+export interface AcmeIssuerConfig
+  extends Pick<AcmeOptions, 'email' | 'rootFile' | 'externalAccount' | 'dns'> {
   readonly kind: 'acme';
   /** URL of the directory, to which the key of an external account belongs. */
   readonly directory: string | null;
-  readonly email: string | null;
-  readonly rootFile: string | null;
-  readonly externalAccount: AcmeOptions['externalAccount'];
   readonly challenges: AcmeOptions['challenges'] | null;
-  readonly dns: DnsChallengeConfig | null;
 }
 
 export interface TlsConfig {

@@ -32,8 +32,20 @@ interface LmdbTransportConfig {
   readonly shared: boolean;
 }
 
+/** What the histories on a server have in common. */
+interface ServerTransportConfig {
+  /** Number of updates that are kept; 0 means all. */
+  readonly maxLength: number;
+  /** 0 means no limit. */
+  readonly maxAgeMs: number;
+  /** PEM file of the authorities that the server is verified with; null for those of the system. */
+  readonly trustPoolFile: string | null;
+  /** Whether another hub of this configuration may use the same stream. */
+  readonly shared: boolean;
+}
+
 /** A history in Redis or Valkey, for several machines. */
-export interface RedisTransportConfig {
+export interface RedisTransportConfig extends ServerTransportConfig {
   readonly kind: 'redis';
   /** `redis://` or `rediss://` URLs of the server, of sentinels, or of nodes of a cluster. */
   readonly urls: readonly Secret[];
@@ -44,20 +56,12 @@ export interface RedisTransportConfig {
   readonly cluster: boolean;
   /** Prefix of the hub's keys; null: derived from the site's address and the hub's path. */
   readonly stream: string | null;
-  /** Number of updates that are kept; 0 means all. */
-  readonly maxLength: number;
-  /** 0 means no limit. */
-  readonly maxAgeMs: number;
   /** Replicas that must have an update before it is acknowledged and delivered; 0 for none. */
   readonly replicas: number;
-  /** PEM file of the authorities that `rediss://` is verified with; null for those of the system. */
-  readonly trustPoolFile: string | null;
-  /** Whether another hub of this configuration may use the same stream. */
-  readonly shared: boolean;
 }
 
 /** A history in PostgreSQL, for several machines. */
-export interface PostgresTransportConfig {
+export interface PostgresTransportConfig extends ServerTransportConfig {
   readonly kind: 'postgres';
   /** `postgres://` or `postgresql://`, possibly with several hosts. */
   readonly url: Secret | null;
@@ -69,16 +73,8 @@ export interface PostgresTransportConfig {
   readonly schema: string;
   /** Name of the hub in the tables; null: derived from the site's address and the hub's path. */
   readonly stream: string | null;
-  /** Number of updates that are kept; 0 means all. */
-  readonly maxLength: number;
-  /** 0 means no limit. */
-  readonly maxAgeMs: number;
   /** What an update is acknowledged after: the commit, its start, or the commit on synchronous standbys as well. */
   readonly durability: 'commit' | 'async' | 'replicated';
-  /** PEM file of the authorities that the server is verified with; null for those of the system. */
-  readonly trustPoolFile: string | null;
-  /** Whether another hub of this configuration may use the same stream. */
-  readonly shared: boolean;
 }
 
 export type TransportConfig =
