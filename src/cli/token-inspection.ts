@@ -1,7 +1,7 @@
 import { type Check, inspectToken } from '../auth/inspect.ts';
 import { describeGranted } from '../auth/authorization-details.ts';
 import { readsLegacyTokens } from '../auth/verify.ts';
-import type { Config, HubConfig, SiteAddress } from '../config/config.ts';
+import type { Config, HubConfig } from '../config/config.ts';
 import { allHubs } from '../config/sites.ts';
 import { profiles } from '../hub/profile.ts';
 import { systemClock } from '../kernel/clock.ts';
@@ -9,6 +9,7 @@ import { HubgateError } from '../kernel/error.ts';
 import { silentLogger } from '../kernel/log.ts';
 import { Scope } from '../kernel/scope.ts';
 import { Scheduler } from '../kernel/scheduler.ts';
+import { hubPath, originOf } from '../runtime/history-names.ts';
 import { createKeySets, openVerification } from '../runtime/hub-setup.ts';
 import { type ConfigSource, environmentOf } from './config-source.ts';
 import { readConfig } from './read-config.ts';
@@ -74,19 +75,12 @@ export async function inspect(token: string, flags: InspectFlags): Promise<Inspe
 
 function configuredHubs(config: Config): ConfiguredHub[] {
   return allHubs(config).map(({ site, hub }) => {
-    const path = hub.path ?? profiles[hub.profile].path;
-    const urls = site.addresses.map((address) => originOf(address, config.options) + path);
+    const urls = site.addresses.map((address) => {
+      const reached = { ...address, host: address.host || 'localhost' };
+      return originOf(reached, config) + hubPath(hub);
+    });
     return { config: hub, urls };
   });
-}
-
-function originOf(
-  { scheme, host, port }: SiteAddress,
-  { httpPort, httpsPort }: Config['options'],
-): string {
-  const actual = port ?? (scheme === 'https' ? httpsPort : httpPort);
-  const isDefault = actual === (scheme === 'https' ? 443 : 80);
-  return `${scheme}://${host || 'localhost'}${isDefault ? '' : `:${actual}`}`;
 }
 
 function chooseHub(hubs: readonly ConfiguredHub[], url: string | undefined): ConfiguredHub {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { generateKeyPairSync } from 'node:crypto';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, describe, it } from 'node:test';
@@ -228,6 +228,14 @@ describe('hubgate token inspect', () => {
       stdout,
       /^It grants:\n {2}publish the topic "a"\nThe hub accepts this token for publishing\.\n$/m,
     );
+  });
+
+  it('expects the URL of a site with an IPv6 address as clients write it', async () => {
+    const file = join(directory, 'IPv6');
+    writeFileSync(file, readFileSync(hubfile, 'utf8').replace('hub.example', '[::1]:8443'));
+    const made = await good('--aud', 'https://[::1]:8443/.well-known/hub');
+    const { code, stdout } = await inspect(made, '--config', file, '--adapter', 'hubfile');
+    assert.equal(code, 0, stdout);
   });
 
   it('names each check that fails, the expected and actual values, and the fix', async () => {
