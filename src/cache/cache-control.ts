@@ -1,3 +1,4 @@
+import { addToList } from '../kernel/collections.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import { parseMembers } from '../http/structured-field.ts';
 import { parseHttpDate } from '../http/conditions.ts';
@@ -56,7 +57,7 @@ export function parseCacheControl(field: string | undefined): CacheDirectives {
   for (const part of splitList(field ?? '').slice(0, MAX_DIRECTIVES)) {
     const [, name, quoted, plain] = DIRECTIVE.exec(part) ?? [];
     if (name === undefined) continue;
-    add(values, name.toLowerCase(), quoted?.replace(/\\(.)/g, '$1') ?? plain ?? null);
+    addToList(values, name.toLowerCase(), quoted?.replace(/\\(.)/g, '$1') ?? plain ?? null);
   }
   return new CacheDirectives(values);
 }
@@ -81,11 +82,11 @@ function dictionary(field: string | undefined): CacheDirectives | null {
       const [item] = items;
       if (item === undefined || items.length !== 1) continue;
       if (key === null) {
-        if (item.kind === 'token') add(values, item.value, null);
-      } else if (item.kind === 'number') add(values, key, String(item.value));
+        if (item.kind === 'token') addToList(values, item.value, null);
+      } else if (item.kind === 'number') addToList(values, key, String(item.value));
       else if (item.kind === 'string' && /^(?:no-cache|private)$/.test(key)) {
-        add(values, key, item.value);
-      } else if (item.kind === 'boolean' && item.value) add(values, key, null);
+        addToList(values, key, item.value);
+      } else if (item.kind === 'boolean' && item.value) addToList(values, key, null);
     }
     return values.size === 0 ? null : new CacheDirectives(values);
   } catch {
@@ -101,12 +102,6 @@ function surrogate(headers: HeaderList): CacheDirectives | null {
   if (!headers.has('surrogate-control')) return null;
   const directives = parseCacheControl(headers.combined('surrogate-control'));
   return directives.has('max-age') || directives.has('no-store') ? directives : null;
-}
-
-function add(values: Map<string, (string | null)[]>, name: string, value: string | null): void {
-  const known = values.get(name);
-  if (known === undefined) values.set(name, [value]);
-  else known.push(value);
 }
 
 /** The members of a list (RFC 9110 §5.6.1), trimmed and without empty ones. */

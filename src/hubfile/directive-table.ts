@@ -1,3 +1,4 @@
+import { addToList } from '../kernel/collections.ts';
 import type { BindAddress } from '../config/config.ts';
 import { didYouMean } from '../config/problem.ts';
 import type {
@@ -207,10 +208,7 @@ export function inDocumentedOrder(
   );
   const groups = new Map<number, OrderedStep[]>();
   for (const step of steps) {
-    const position = positions.get(step.directive) ?? 0;
-    const group = groups.get(position);
-    if (group === undefined) groups.set(position, [step]);
-    else group.push(step);
+    addToList(groups, positions.get(step.directive) ?? 0, step);
   }
   return [...groups.keys()]
     .sort((a, b) => a - b)

@@ -12,6 +12,13 @@ export function deleteFrom<K, V>(map: Map<K, Set<V>>, key: K, value: V): void {
   if (present?.size === 0) map.delete(key);
 }
 
+/** Maps whose values are lists: adds an item to the list of a key. */
+export function addToList<K, V>(map: Map<K, V[]>, key: K, item: V): void {
+  const present = map.get(key);
+  if (present === undefined) map.set(key, [item]);
+  else present.push(item);
+}
+
 /** Makes an entry the newest of a map, which keeps its `max` newest ones. */
 export function setNewest<K, V>(map: Map<K, V>, key: K, value: V, max: number): void {
   map.delete(key);

@@ -3,6 +3,7 @@ import { allHubs, siteAddressText } from '../config/sites.ts';
 import { answer, answerError } from '../http/answer.ts';
 import type { Exchange } from '../http/exchange.ts';
 import { addressSet, clientAddress } from '../http/forwarded.ts';
+import { addToList } from '../kernel/collections.ts';
 import type { Family } from '../kernel/measures.ts';
 import { messageOf } from '../kernel/error.ts';
 import { Scope } from '../kernel/scope.ts';
@@ -106,7 +107,7 @@ async function build(config: Config, resources: Resources, scope: Scope): Promis
     const playgroundSalt = salts[saltName(one)] ?? null;
     const around = { ...resources, site: names.of(site, hub), playgroundSalt };
     const ready = await setUpHub(hub, around, scope);
-    hubs.set(site, [...(hubs.get(site) ?? []), ready]);
+    addToList(hubs, site, ready);
     const outbox = await openOutbox(site, ready, config, resources, scope);
     if (outbox !== null) outboxes.set(ready, outbox);
   }

@@ -1,3 +1,4 @@
+import { addToList } from '../../kernel/collections.ts';
 import type { Sample } from '../../kernel/measures.ts';
 import type { StatusReport } from '../../runtime/health.ts';
 
@@ -148,12 +149,7 @@ export class Reading {
 function byName({ metrics }: StatusReport): ReadonlyMap<string, readonly Sample[]> {
   const found = new Map<string, Sample[]>();
   for (const { name, values } of metrics) {
-    for (const sample of values) {
-      const key = sample.metricName ?? name;
-      const list = found.get(key);
-      if (list === undefined) found.set(key, [sample]);
-      else list.push(sample);
-    }
+    for (const sample of values) addToList(found, sample.metricName ?? name, sample);
   }
   return found;
 }

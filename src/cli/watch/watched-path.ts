@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { dirname } from 'node:path';
 import type { Clock } from '../../kernel/clock.ts';
+import { addToList } from '../../kernel/collections.ts';
 import type { BigIntStats } from 'node:fs';
 import { readdir, readFile, stat } from 'node:fs/promises';
 
@@ -161,11 +162,7 @@ export class Devices {
 
   async #askAll(paths: readonly WatchedPath[]): Promise<void> {
     const lanes = new Map<string, WatchedPath[]>();
-    for (const path of paths) {
-      const lane = lanes.get(path.device);
-      if (lane === undefined) lanes.set(path.device, [path]);
-      else lane.push(path);
-    }
+    for (const path of paths) addToList(lanes, path.device, path);
     const waiting = [...lanes].filter(([device]) => !this.#unresponsive.has(device));
     const worker = async (): Promise<void> => {
       while (this.#unresponsive.size < MAX_UNRESPONSIVE) {
