@@ -1,11 +1,8 @@
-// chokidar watches the directories and gives hints. Every two seconds, the watcher also checks dates, sizes
-// and identities, because some changes cause no hint (mounted files, network drives). Only files in which
-// these differ are read. A drive that hangs costs one of Node's four threads and delays no other file.
-
 import { dirname } from 'node:path';
 import type { Clock } from '../../kernel/clock.ts';
+import { addToList } from '../../kernel/collections.ts';
 import { messageOf } from '../../kernel/error.ts';
-import type { Logger } from '../../kernel/log.ts';
+import type { LogFields, Logger } from '../../kernel/log.ts';
 import { Devices, type Interest, systemDisk, type WatchDisk, WatchedPath } from './watched-path.ts';
 import { type FSWatcher, watch } from 'chokidar';
 
@@ -48,7 +45,8 @@ const PACE_MS = 5;
  * Watches the content of files, not their dates. A save by renaming, a replaced symlink (as in Kubernetes)
  * and a plain write are treated alike; touching a file has no effect. The system's events of the directories
  * are hints. Because some changes cause no event (a bind-mounted file, a network drive), dates, sizes and
- * identities are also checked from time to time. Only files in which these differ are read.
+ * identities are also checked every two seconds. Only files in which these differ are read. A drive that hangs
+ * costs one of Node's four threads and delays no other file.
  */
 export class FileWatcher {
   readonly #options: WatchOptions;
@@ -67,8 +65,8 @@ export class FileWatcher {
   #firstHintMs: number | null = null;
   #cancelQuiet: () => void = () => {};
   #cancelPoll: () => void = () => {};
-  #announcedPolling = false;
-  #announcedFailure = false;
+  /** Warnings that have been logged; each is logged once. */
+  readonly #warned = new Set<string>();
   /** A change was reported while some file did not respond. */
   #owed = false;
   #running: Promise<void> = Promise.resolve();
@@ -81,7 +79,10 @@ export class FileWatcher {
       events({
         isWanted: (path) => this.#isWanted(path),
         changed: (path, listed) => this.#hint(path, listed),
-        failed: (error) => this.#announceFailure(error),
+        failed: (error) =>
+          this.#warnOnce('Watching failed; hubgate compares the content instead', {
+            error: messageOf(error),
+          }),
       }),
     );
     this.#devices = new Devices({
@@ -206,7 +207,7 @@ export class FileWatcher {
     const unresponsive = [...this.#unreported].some(
       ({ path }) => now - this.#directories.sinceMs(path) > POLL_MS,
     );
-    if (unresponsive) this.#announcePolling();
+    if (unresponsive) this.#warnOnce(UNREPORTED);
     this.#unreported.clear();
     this.#hintedSince.clear();
     for (const path of this.#paths.values()) path.markReported();
@@ -215,22 +216,15 @@ export class FileWatcher {
     this.#running = this.#running.then(() => this.#options.onChange(unanswered));
   }
 
-  #announcePolling(): void {
-    if (this.#announcedPolling) return;
-    this.#announcedPolling = true;
-    this.#options.log.warn(
-      'The file system does not report changes here (a mounted file?); hubgate compares the content instead',
-    );
-  }
-
-  #announceFailure(error: unknown): void {
-    if (this.#announcedFailure) return;
-    this.#announcedFailure = true;
-    this.#options.log.warn('Watching failed; hubgate compares the content instead', {
-      error: messageOf(error),
-    });
+  #warnOnce(message: string, fields?: LogFields): void {
+    if (this.#warned.has(message)) return;
+    this.#warned.add(message);
+    this.#options.log.warn(message, fields);
   }
 }
+
+const UNREPORTED =
+  'The file system does not report changes here (a mounted file?); hubgate compares the content instead';
 
 function keyOf(path: string, interest: Interest): string {
   return `${interest} ${path}`;
@@ -240,9 +234,7 @@ function byDirectory(paths: Iterable<WatchedPath>): ReadonlyMap<string, readonly
   const found = new Map<string, WatchedPath[]>();
   for (const path of paths) {
     const directory = path.interest === 'content' ? dirname(path.path) : path.path;
-    const present = found.get(directory);
-    if (present === undefined) found.set(directory, [path]);
-    else present.push(path);
+    addToList(found, directory, path);
   }
   return found;
 }
