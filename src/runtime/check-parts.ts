@@ -105,18 +105,14 @@ const BASE = 'https://hub.invalid/';
 
 function checkLegacyReader(hub: HubConfig, report: Report): void {
   if (hub.protocolVersionCompatibility === null) return;
+  const relaxed = 'hubgate ignores typ and aud of all tokens, and iss if there is one issuer';
+  const hint =
+    'every token signed with its keys is accepted; remove this option when hub_legacy_tokens_total no longer grows';
+  const refused = 'this process does not read 0.x tokens, so it refuses them';
   const finding = readsLegacyTokens
-    ? {
-        code: 'legacy-relaxed',
-        message: 'hubgate ignores typ and aud of all tokens, and iss if there is one issuer',
-        hint: 'every token signed with its keys is accepted; remove this option when hub_legacy_tokens_total no longer grows',
-      }
-    : {
-        code: 'legacy-not-loaded',
-        message: 'this process does not read 0.x tokens, so it refuses them',
-        hint: LEGACY_FIX,
-      };
-  report(hub, { severity: 'warning', ...finding }, { field: 'protocolVersionCompatibility' });
+    ? warning('legacy-relaxed', relaxed, hint)
+    : warning('legacy-not-loaded', refused, LEGACY_FIX);
+  report(hub, finding, { field: 'protocolVersionCompatibility' });
 }
 
 function checkKeySource(source: KeySource, report: Report): void {
