@@ -82,11 +82,6 @@ function askForWhole({ method, headers }: Exchange): void {
   headers.delete('if-modified-since');
 }
 
-/** Not for responses without new content, nor for streams, whose heads no page reads. */
-function isPage({ status, headers }: ResponseHead): boolean {
-  return status !== 304 && typeOf(headers) !== EVENT_STREAM;
-}
-
 const EVENT_STREAM = 'text/event-stream';
 const ORIGIN = ['Origin'];
 /** Types whose scripts cannot read the fields of their own response. */
@@ -135,7 +130,9 @@ function handOutToken(
     credentials.end(exchange, headers);
     return undefined;
   }
-  if (tokens === null || status >= 400 || (status !== 304 && !isPage(head))) return undefined;
+  if (tokens === null || status >= 400) return undefined;
+  // No page reads the head of a stream.
+  if (status !== 304 && typeOf(headers) === EVENT_STREAM) return undefined;
   const { dependence } = tokens;
   if (!arrival.isRead) {
     // Otherwise, a request with another destination would get a token with it.

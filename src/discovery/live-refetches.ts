@@ -27,57 +27,44 @@ const REFETCHES_PER_SECOND = 200;
 /** Longest wait of the last of them. */
 const MAX_SPREAD_MS = 30_000;
 
-/** Which requests because of one update are equal, for the handler that forwards them. */
-interface RefetchSharing {
-  groupOf(exchange: Exchange): {
-    readonly name: string;
-    readonly gatherMs: number;
-    readonly keepMs: number;
-  } | null;
-  spread(exchange: Exchange): Promise<void>;
-  forOthers(fields: HeaderList): HeaderList | null;
-  shared(): void;
-}
-
 /**
  * Handles the pages that are fetched because of an update. Equal requests can share one response of the app;
  * others are spread over time. This is decided next to the upstream, after each request has passed all rules
  * of its site.
  */
-export function createLiveRefetches(options: LiveRefetchesOptions): {
-  /** Removes the field with which a request names the update that caused it. */
-  readonly take: Handler;
-  readonly sharing: RefetchSharing;
-} {
+export function createLiveRefetches(options: LiveRefetchesOptions) {
   const { hub, concerns, windowMs, topicOf, clock, random, personalFields } = options;
   /** For requests of clients, not for requests on their behalf. */
   const causes = new WeakMap<Exchange, string>();
+  /** Removes the field with which a request names the update that caused it. */
+  const take: Handler = (exchange, next) => {
+    const cause = exchange.headers.get(CAUSE);
+    if (cause === undefined) return next();
+    exchange.headers.delete(CAUSE);
+    if (exchange.method === 'GET' && concerns(exchange)) causes.set(exchange, cause);
+    return next();
+  };
   return {
-    take: (exchange, next) => {
-      const cause = exchange.headers.get(CAUSE);
-      if (cause === undefined) return next();
-      exchange.headers.delete(CAUSE);
-      if (exchange.method === 'GET' && concerns(exchange)) causes.set(exchange, cause);
-      return next();
-    },
+    take,
+    /** Which requests because of one update are equal, for the handler that forwards them. */
     sharing: {
       // If a page fetches because of a named update, later requests for the same page get the same response.
       // If a page does not know which updates it has missed, it shares only a response that was requested
       // after its own request had arrived.
-      groupOf(exchange) {
+      groupOf(exchange: Exchange) {
         const name = causes.get(exchange.standsFor ?? exchange);
         if (name === undefined) return null;
         const gathers = name === '';
         return { name, gatherMs: gathers ? windowMs : 0, keepMs: gathers ? 0 : windowMs };
       },
-      async spread(exchange) {
+      async spread(exchange: Exchange): Promise<void> {
         const url = requestUrl(exchange);
         if (url === null) return;
         const readers = hub.interest(topicOf(url).topic);
         const spreadMs = Math.min(((readers - 1) * 1000) / REFETCHES_PER_SECOND, MAX_SPREAD_MS);
         if (spreadMs > 0) await pause(clock, random() * spreadMs, exchange);
       },
-      forOthers(fields) {
+      forOthers(fields: HeaderList): HeaderList | null {
         if (hasField(fields, personalFields)) return null;
         const others = fields.clone();
         // A response is published only once.
