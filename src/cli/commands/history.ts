@@ -1,7 +1,7 @@
 import { createReadStream, createWriteStream } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { pipeline } from 'node:stream/promises';
-import { Readable, type Writable } from 'node:stream';
+import type { Writable } from 'node:stream';
 import { Command, Option } from 'commander';
 import { parseJsonObject } from '../../kernel/json.ts';
 import { HubgateError } from '../../kernel/error.ts';
@@ -146,9 +146,11 @@ function importCommand(output: Output): Command {
           group = [];
           characters = 0;
         };
+        const isBolt = flags.fromBolt === true;
+        const lines = isBolt ? boltTexts(file, flags.bucket) : textLines(file);
+        const parse = isBolt ? parseReferenceUpdate : parseHistoryLine;
         try {
-          const parse = flags.fromBolt === true ? parseReferenceUpdate : parseHistoryLine;
-          for await (const text of linesOf(file, flags)) {
+          for await (const text of lines) {
             line += 1;
             if (text.trim() === '') continue;
             const entry = parse(text, line, systemClock.now());
@@ -197,12 +199,6 @@ async function mustSkip(updates: number, file: string): Promise<boolean> {
   }
   const question = `This history has ${updates} updates. Skip those it has (yes, no)`;
   return !/^no?$/i.test(await onTerminal((ask) => ask(question, 'yes')));
-}
-
-/** The lines to import, one for each update. */
-function linesOf(file: string, { fromBolt, bucket }: ImportFlags): AsyncIterable<string> {
-  if (fromBolt === true) return Readable.from(boltTexts(file, bucket));
-  return textLines(file);
 }
 
 async function* textLines(file: string): AsyncIterable<string> {

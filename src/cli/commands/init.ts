@@ -7,7 +7,7 @@ import { HubgateError } from '../../kernel/error.ts';
 import { writeNew } from '../new-file.ts';
 import { type Ask, onTerminal, type Output } from '../terminal.ts';
 import { readText } from '../read-config.ts';
-import { starterHubfile } from '../starter-hubfile.ts';
+import { type Starter, starterHubfile } from '../starter-hubfile.ts';
 
 interface InitFlags {
   readonly site?: string;
@@ -18,14 +18,8 @@ interface InitFlags {
   readonly output: string;
 }
 
-interface Answers {
-  readonly site: string;
-  readonly upstream: string;
-  readonly anonymous: boolean;
-}
-
 /** A port that needs no privileges. */
-const STANDARD: Answers = { site: 'localhost:8443', upstream: 'localhost:3000', anonymous: true };
+const STANDARD: Starter = { site: 'localhost:8443', upstream: 'localhost:3000', anonymous: true };
 const ENV_FILE = 'hubgate.env';
 /** 256 bits: as strong as HS256. */
 const KEY_BYTES = 32;
@@ -64,7 +58,7 @@ export function initCommand(output: Output): Command {
     });
 }
 
-async function answersTo(flags: InitFlags): Promise<Answers> {
+async function answersTo(flags: InitFlags): Promise<Starter> {
   const { site, upstream } = flags;
   const anonymous = flags.anonymous ?? (flags.keys === true ? false : undefined);
   if (flags.yes === true) {

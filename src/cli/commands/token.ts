@@ -76,7 +76,8 @@ async function mint(flags: TokenFlags): ReturnType<typeof mintToken> {
   const dev = flags.dev === true;
   const issuer = required('--iss', flags.iss ?? (dev ? DEV.issuer : undefined));
   const audience = required('--aud', flags.aud ?? (dev ? DEV.issuer + profile.path : undefined));
-  const key = required('--key', flags.key === undefined && dev ? devKey() : keyOf(flags));
+  const standard = dev ? devKey() : undefined;
+  const key = required('--key', flags.key === undefined ? standard : argumentValue(flags.key));
   const now = Date.now();
   return mintToken({
     key: signingKey(new Secret(key), flags.alg ?? null),
@@ -108,10 +109,6 @@ function specs(exact: readonly string[] = [], patterns: readonly string[] = []):
     ...exact.map((match) => ({ match, matchType: 'exact' as const })),
     ...patterns.map((match) => ({ match, matchType: 'urlpattern' as const })),
   ];
-}
-
-function keyOf({ key }: TokenFlags): string | undefined {
-  return key === undefined ? undefined : argumentValue(key);
 }
 
 function devKey(): string {

@@ -76,16 +76,12 @@ async function trust(
   return complete && missing.length === 0;
 }
 
-interface UntrustFlags extends ConfigSource {
-  readonly print?: true;
-}
-
 /** `hubgate untrust`: undoes `hubgate trust`, also for roots that have been replaced since. */
 export function untrustCommand(output: Output): Command {
   return withConfigSource(new Command('untrust'))
     .description('remove the local authority of the gateway from the trust stores again')
     .option('--print', 'only print the commands')
-    .action(async (flags: UntrustFlags, command: Command) => {
+    .action(async (flags: TrustFlags, command: Command) => {
       const storage = storageOf(configIfAny(flags, command));
       const trusted = new TrustedRoots(storage);
       const print = flags.print === true;
