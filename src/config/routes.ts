@@ -92,13 +92,11 @@ export interface HandlerData<Handler extends { readonly kind: string }> {
   check?(handler: Handler, report: Report): void;
 }
 
-/** A file that a field of the configuration names. */
+/** A file with certificates of authorities, as PEM, that a field of the configuration names. */
 export interface ReadFile {
   readonly about: object;
   readonly field: string;
   readonly path: string;
-  /** The required content: certificates of authorities, as PEM. */
-  readonly holds: 'roots';
 }
 
 /**

@@ -116,10 +116,7 @@ export const reverseProxy: HandlerData<ReverseProxyConfig> = {
   responseFields: ({ headerDown }) => headerDown,
   writesIdentity: ({ headerUp }) => identityFieldsIn(headerUp),
   files: ({ transport: about }) =>
-    about.tlsTrustPoolFiles.map((path) => ({
-      ...{ about, field: 'tlsTrustPoolFiles', path },
-      holds: 'roots',
-    })),
+    about.tlsTrustPoolFiles.map((path) => ({ about, field: 'tlsTrustPoolFiles', path })),
   countsHere: ({ transport: { maxConnectionsPerHost } }) => maxConnectionsPerHost > 0,
   upstreams: (about) =>
     about.upstreams
