@@ -28,9 +28,7 @@ export interface Problem {
 export type UnplacedProblem = Omit<Problem, 'place' | 'excerpt'>;
 
 export function error(code: string, message: string, hint?: string): UnplacedProblem {
-  return hint === undefined
-    ? { severity: 'error', code, message }
-    : { severity: 'error', code, message, hint };
+  return { severity: 'error', code, message, ...(hint === undefined ? {} : { hint }) };
 }
 
 export function warning(code: string, message: string, hint?: string): UnplacedProblem {

@@ -13,6 +13,7 @@ import {
 } from '../kernel/measures.ts';
 import type { CertificateInUse } from '../tls/certificate.ts';
 import type { SiteConfig } from '../config/config.ts';
+import { siteAddressText } from '../config/sites.ts';
 import { ConnectionMeasures } from '../server/connection-policy.ts';
 import type { SpanCounts } from './otlp-export.ts';
 import { siteFamilies, SiteMeasures } from '../site/site-measures.ts';
@@ -151,9 +152,7 @@ export class GatewayMeasures {
 /** The first address of a site as configured: never a value that a client has sent. */
 export function siteLabel({ addresses: [first] }: Pick<SiteConfig, 'addresses'>): string {
   if (first === undefined) return '';
-  const { scheme, host, port } = first;
-  const name = host.includes(':') ? `[${host}]` : host || '*';
-  return `${scheme}://${name}${port === null ? '' : `:${port}`}`;
+  return siteAddressText({ ...first, host: first.host || '*' });
 }
 
 const GC_KINDS: Readonly<Record<number, string>> = {
