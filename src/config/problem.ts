@@ -96,9 +96,9 @@ export const EMPTY_KEY = 'empty-key';
 /** Code of a note that repeats a documented difference from Caddy. Nothing is wrong with the text. */
 export const DIFFERS_FROM_CADDY = 'differs-from-caddy';
 
-/** The warnings about a usable configuration. */
+/** The warnings about a usable configuration, in the order of the text. */
 export function warningsOf(problems: readonly Problem[]): readonly Problem[] {
-  return problems.filter(({ code }) => code !== UNSET_VARIABLE);
+  return inOrder(problems).filter(({ code }) => code !== UNSET_VARIABLE);
 }
 
 /**

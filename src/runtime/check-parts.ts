@@ -197,17 +197,15 @@ function checkPlayground(hub: HubConfig, { addresses, bind }: SiteConfig, report
     }
     const message =
       'playground opens this hub to everyone who can reach it: HUB/debug/playground-token returns a ' +
-      'token that reads every update, private ones too, and may publish where publishers have the ' +
-      'same key; anonymous, subscriptions and debugger are on; cors_origins and publish_origins ' +
-      'are * unless they are set; the cookie loses its __Secure- prefix unless cookie_name is set; ' +
-      '/ and /playground/… of the app are taken';
-    const hint = 'for demonstrations only: remove it elsewhere';
+      'token that can read every update, also private ones, and can publish if publishers and ' +
+      'subscribers have the same key';
+    const hint = 'use it only for demonstrations; docs/hubfile.md lists what else it changes';
     report(hub, warning('playground', message, hint), { field: 'playground' });
   } else if (hub.debugger) {
     const message =
-      'debugger serves HUB/debug/ to everyone: a page to subscribe and publish, and ' +
-      'config.json with whether anonymous, subscriptions and 0.x are on and the names that the hub goes by';
-    const hint = 'it reveals no token; remove it where nobody needs it';
+      'debugger serves the page HUB/debug/ and some settings of the hub to everyone who can reach it';
+    const hint =
+      'it reveals no token; restrict it as in docs/debugger.md, or remove it where nobody needs it';
     report(hub, warning('debugger', message, hint), { field: 'debugger' });
   }
 }
