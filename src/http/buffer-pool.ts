@@ -4,7 +4,7 @@
 // sent. What is not sent, or may be read after that, is left to the garbage collector.
 
 import type { Writable } from 'node:stream';
-import { freeMemory, givesBack, hasSent, sessionReads } from './body-memory.ts';
+import { freeMemory, givesBack, hasSent } from './body-memory.ts';
 
 /** Sizes of buffers in bytes. A piece gets the smallest one in which it fits. */
 const SIZES = [16, 32, 64, 128].map((kib) => kib * 1024);
@@ -106,8 +106,3 @@ class BufferPool {
 
 /** For all bodies in this process. */
 export const bufferPool = new BufferPool();
-
-/** Copies what an HTTP/2 session has read. Its own memory is freed at the end of the turn. */
-export function copyOfSessionRead(chunk: Buffer): Buffer {
-  return sessionReads.copied(chunk) ? bufferPool.copy(chunk, 0, chunk.length) : chunk;
-}

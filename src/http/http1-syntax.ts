@@ -128,6 +128,8 @@ type ChunkPart =
 
 /** Reads a chunked body (RFC 9112 §7.1) piece by piece. */
 export class ChunkedReader {
+  /** Pieces of the body in the last read. */
+  piecesOfRead = 0;
   readonly #maxTrailerBytes: number;
   #part: ChunkPart = 'size';
   /** Digits of the size that have been read, without leading zeros, and the zeros. */
@@ -166,8 +168,10 @@ export class ChunkedReader {
    */
   read(bytes: Buffer, start: number, onData: (piece: Buffer) => void): number {
     let at = start;
+    this.piecesOfRead = 0;
     while (at < bytes.length && this.#part !== 'done') {
       if (this.#part === 'data') {
+        this.piecesOfRead += 1;
         const end = Math.min(bytes.length, at + this.#left);
         this.#left -= end - at;
         if (this.#left === 0) this.#part = 'data-cr';

@@ -3,7 +3,6 @@ import { request as httpRequest } from 'node:http';
 import { request as httpsRequest } from 'node:https';
 import type { ServerHttp2Stream } from 'node:http2';
 import { endStream } from '../http/body-end.ts';
-import { copyOfSessionRead } from '../http/buffer-pool.ts';
 import type { Exchange } from '../http/exchange.ts';
 import { HeaderList } from '../http/header-list.ts';
 import { ForwardError } from './forward-error.ts';
@@ -66,7 +65,7 @@ export function switchHttp2(
         head.headers.delete('sec-websocket-accept');
         const client = exchange.begin({ ...head, status: 200, opensTunnel: true });
         if (early.length > 0) upstream.unshift(early);
-        passBoth({ from: stream, to: client, read: copyOfSessionRead }, upstream);
+        passBoth({ from: stream, to: client, isView: true }, upstream);
         upstream.on('error', () => exchange.abort());
         upstream.once('close', () => endStream(stream));
         joinEnds(stream, upstream);

@@ -3,10 +3,10 @@
 
 import { type ClientHttp2Stream, constants, type OutgoingHttpHeaders } from 'node:http2';
 import type { Readable } from 'node:stream';
-import { copyOfSessionRead } from '../http/buffer-pool.ts';
 import { HeaderList } from '../http/header-list.ts';
 import { tooLarge } from '../http/http1-syntax.ts';
 import { http2Fields } from '../http/http2-fields.ts';
+import { PiecesOfTurn } from '../http/pieces-of-turn.ts';
 import { HubgateError } from '../kernel/error.ts';
 import { broken, clientLeft, RequestLifecycle } from './request-lifecycle.ts';
 import {
@@ -47,6 +47,7 @@ class Http2Exchange {
   #stream: ClientHttp2Stream | undefined;
   #error: Error | null = null;
   #isComplete = false;
+  #pieces: PiecesOfTurn | null = null;
   #isBodyWanted = false;
   #informational = 0;
   #trailers = new HeaderList();
@@ -115,6 +116,7 @@ class Http2Exchange {
   #noteCompleteness(stream: ClientHttp2Stream): void {
     const push = stream.push.bind(stream);
     stream.push = (chunk, encoding) => {
+      this.#session.pieces.add();
       if (chunk !== null || stream.closed) return push(chunk, encoding);
       this.#isComplete = true;
       const more = push(null);
@@ -210,11 +212,16 @@ class Http2Exchange {
       pause: () => this.#isComplete || stream.pause(),
       resume: () => stream.resume(),
     };
+    const pieces = new PiecesOfTurn(true, (bytes) => {
+      this.#lifecycle.pass(bytes, body, source, readTimeoutMs);
+    });
+    this.#pieces = pieces;
     stream.on('data', (chunk: Buffer) => {
       this.#session.heard();
-      this.#lifecycle.pass(copyOfSessionRead(chunk), body, source, readTimeoutMs);
+      pieces.add(chunk);
     });
     stream.once('end', () => {
+      pieces.flush();
       if (!this.#isComplete) return;
       this.#lifecycle.guard(() => {
         this.#sink.onEnd(body, this.#trailers);
@@ -224,6 +231,7 @@ class Http2Exchange {
   }
 
   #onClose(stream: ClientHttp2Stream): void {
+    this.#pieces?.flush();
     if (this.#lifecycle.settled) return;
     const error = this.#error ?? broken('The upstream closed the stream');
     if (this.#lifecycle.phase === 'sent' && this.#isUnprocessed(stream)) {

@@ -6,6 +6,7 @@ import {
 } from 'node:http2';
 import type { Clock } from '../kernel/clock.ts';
 import { HubgateError } from '../kernel/error.ts';
+import { SessionPieces } from '../http/read-turns.ts';
 import { connect, type Socket } from 'node:net';
 import { connect as connectTls, TLSSocket } from 'node:tls';
 import { MAX_HEAD_BYTES } from './forwarding.ts';
@@ -28,6 +29,7 @@ export class Http2Session {
   readonly session: ClientHttp2Session;
   /** Streams above this one have not been processed (RFC 9113 §6.8), according to the peer's GOAWAY. */
   lastStream = Number.POSITIVE_INFINITY;
+  readonly pieces: SessionPieces;
   #streams = 0;
   #heard = false;
   #silentLooks = 0;
@@ -45,6 +47,7 @@ export class Http2Session {
     onGone: () => void,
   ) {
     this.session = session;
+    this.pieces = new SessionPieces(session);
     this.#keepAliveMs = keepAliveMs;
     this.#onRoom = onRoom;
     session.on('goaway', (_code, lastStream) => {

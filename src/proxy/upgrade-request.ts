@@ -4,6 +4,7 @@ import type { Duplex, Writable } from 'node:stream';
 import { breakOff } from '../http/body-end.ts';
 import type { ResponseHead } from '../http/exchange.ts';
 import { HeaderList } from '../http/header-list.ts';
+import { PiecesOfTurn } from '../http/pieces-of-turn.ts';
 import { HubgateError } from '../kernel/error.ts';
 import type { UpstreamAddress } from './address.ts';
 import { BodyFlow, Flow, type FlowListener } from './body-flow.ts';
@@ -152,29 +153,34 @@ function ignore(): void {}
 interface ClientEnd {
   readonly from: Duplex;
   readonly to: Writable;
-  /** Copies what was read if it shares memory with other streams. */
-  readonly read?: (chunk: Buffer) => Buffer;
+  /** Whether what was read shares memory with other streams of an HTTP/2 session. */
+  readonly isView: boolean;
 }
 
 /**
  * Passes on everything in both directions, until one side ends. The connections should read into the memory of
  * `upstreamReads`, which is reused as soon as the other side has sent it.
  */
-export function passBoth({ from, to, read }: ClientEnd, upstream: Duplex): void {
+export function passBoth({ from, to, isView }: ClientEnd, upstream: Duplex): void {
   if (upstream instanceof Socket) gatherWrites(upstream);
   const [down, up] = [new Flow(to, upstream, NOBODY), new Flow(upstream, from, NOBODY)];
   upstream.on('data', (chunk: Buffer) => {
     if (to.writable) down.write(chunk);
   });
-  from.on('data', (chunk: Buffer) => {
+  const pieces = new PiecesOfTurn(isView, (bytes) => {
     if (!upstream.writable) return;
     // A connection joins the pieces of one turn. TLS and HTTP/2 deliver 16 KiB each.
     upstream.cork();
-    up.write(read === undefined ? chunk : read(chunk));
+    up.write(bytes);
     upstream.uncork();
   });
+  from.on('data', (chunk: Buffer) => pieces.add(chunk));
   upstream.once('end', () => to.end());
-  from.once('end', () => upstream.end());
+  from.once('end', () => {
+    pieces.flush();
+    upstream.end();
+  });
+  from.once('close', () => pieces.flush());
   upstream.resume();
   from.resume();
 }

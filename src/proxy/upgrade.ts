@@ -69,7 +69,7 @@ export function switchHttp1(
       // The pipes of http-proxy-3 would pause a side for each piece.
       upstream.unpipe(socket);
       socket.unpipe(upstream);
-      passBoth({ from: socket, to: socket }, upstream);
+      passBoth({ from: socket, to: socket, isView: false }, upstream);
     });
     proxy.ws(request, socket, Buffer.alloc(0), {
       target: {

@@ -8,8 +8,7 @@
 
 import { Readable } from 'node:stream';
 import type { BodyLease, LeasedBody, WaitLimit } from '../http/exchange.ts';
-import { afterTurn, sessionReads } from '../http/body-memory.ts';
-import { bufferPool, LEAST_POOLED_BYTES } from '../http/buffer-pool.ts';
+import { PiecesOfTurn } from '../http/pieces-of-turn.ts';
 import { HubgateError } from '../kernel/error.ts';
 
 /**
@@ -17,8 +16,6 @@ import { HubgateError } from '../kernel/error.ts';
  * buffers.
  */
 const MAX_BUFFERED_BYTES = 64 * 1024;
-/** Bytes of small chunks that are passed on together. */
-const GATHERED_BYTES = 16 * 1024;
 
 /**
  * The body of a request for one reader. The reader may destroy it without closing the client's connection.
@@ -27,15 +24,11 @@ const GATHERED_BYTES = 16 * 1024;
 export class ClientBody extends Readable implements LeasedBody {
   consumed = false;
   readonly #source: Readable;
-  readonly #isView: boolean;
+  readonly #pieces: PiecesOfTurn;
   readonly #loan: BodyLease | null;
   readonly #silence: WaitWatch | null;
   readonly #stall: WaitWatch | null;
   #isAttached = false;
-  /** A chunk has been passed on in this turn. Further chunks of the turn are collected. */
-  #isGathering = false;
-  #gathered: Buffer[] = [];
-  #gatheredBytes = 0;
 
   /**
    * @param isView its pieces are views of what an HTTP/2 session has read, and nothing else reads the source
@@ -50,7 +43,9 @@ export class ClientBody extends Readable implements LeasedBody {
   ) {
     super({ highWaterMark: MAX_BUFFERED_BYTES });
     this.#source = source;
-    this.#isView = isView;
+    // A client may send thousands of chunks in one packet. Otherwise, each would be a write of its own to the
+    // upstream.
+    this.#pieces = new PiecesOfTurn(isView, (bytes) => this.#handOn(bytes));
     this.#loan = loan;
     const stall = loan?.stall ?? null;
     const end = (error: Error): void => void this.destroy(error);
@@ -70,7 +65,6 @@ export class ClientBody extends Readable implements LeasedBody {
   override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
     this.#silence?.close();
     this.#stall?.close();
-    this.#gathered = [];
     const source = this.#source;
     source.off('data', this.#onData).off('end', this.#onEnd).off('close', this.#onClose);
     if (this.#isAttached && !source.readableEnded) {
@@ -103,47 +97,17 @@ export class ClientBody extends Readable implements LeasedBody {
   readonly #onData = (chunk: Buffer): void => {
     this.consumed = true;
     this.#silence?.end();
-    if (this.#isView) sessionReads.copied(chunk);
-    if (!this.#isGathering) {
-      this.#isGathering = true;
-      // Not `process.nextTick`: Node runs its callbacks between the chunks of one packet.
-      afterTurn(this.#onTurn);
-      this.#handOn(this.#isView ? bufferPool.copy(chunk, 0, chunk.length) : chunk);
-      return;
-    }
-    if (chunk.length >= LEAST_POOLED_BYTES && !this.#isView) {
-      this.#handOnGathered();
-      this.#handOn(chunk);
-      return;
-    }
-    // A client may send thousands of chunks in one packet. Without this, each would be a write of its own to
-    // the upstream.
-    this.#gathered.push(chunk);
-    this.#gatheredBytes += chunk.length;
-    if (this.#gatheredBytes >= GATHERED_BYTES) this.#handOnGathered();
+    this.#pieces.add(chunk);
   };
 
   readonly #onEnd = (): void => {
     this.#silence?.end();
-    this.#handOnGathered();
+    this.#pieces.flush();
     this.push(null);
   };
 
-  readonly #onTurn = (): void => {
-    this.#isGathering = false;
-    this.#handOnGathered();
-  };
-
-  #handOnGathered(): void {
-    if (this.#gathered.length === 0 || this.destroyed) return;
-    const bytes = bufferPool.join(this.#gathered, this.#gatheredBytes);
-    this.#gathered = [];
-    this.#gatheredBytes = 0;
-    this.#handOn(bytes);
-  }
-
   #handOn(bytes: Buffer): void {
-    if (this.push(bytes)) return;
+    if (this.destroyed || this.push(bytes)) return;
     this.#source.pause();
     this.#stall?.begin();
   }

@@ -8,6 +8,7 @@ import type { Socket } from 'node:net';
 import { Readable } from 'node:stream';
 import type { UpgradeRequest } from '../http/exchange.ts';
 import { badSyntax } from '../http/http1-syntax.ts';
+import { MAX_PIECES_OF_TURN, restReading } from '../http/read-turns.ts';
 import type { Clock } from '../kernel/clock.ts';
 import {
   type ExchangeConnection,
@@ -293,6 +294,7 @@ export class Http1Connection implements ExchangeCarrier {
   #readBody(body: Http1RequestBody, bytes: Buffer, start: number): number {
     try {
       const at = body.receive(bytes, start);
+      if (body.piecesOfRead >= MAX_PIECES_OF_TURN) restReading(this.#socket);
       if (body.isComplete) this.#endMessage();
       return at;
     } catch (error) {

@@ -47,6 +47,11 @@ export class Http1RequestBody extends Readable {
     return this.#chunks === null ? this.#left === 0 : this.#chunks.isDone;
   }
 
+  /** Pieces of it that {@link receive} has found. */
+  get piecesOfRead(): number {
+    return this.#chunks?.piecesOfRead ?? 1;
+  }
+
   /** Whether its reader wants more bytes than have arrived. */
   get isWanted(): boolean {
     return this.#isWanted || this.#isDropped;

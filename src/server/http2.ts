@@ -9,6 +9,7 @@ import type { Socket } from 'node:net';
 import type { ServerOptions } from '../config/config.ts';
 import { closeAnswered } from '../http/body-end.ts';
 import type { UpgradeRequest } from '../http/exchange.ts';
+import { SessionPieces } from '../http/read-turns.ts';
 import { BegunRequests } from './pipelined-requests.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { messageOf, HubgateError } from '../kernel/error.ts';
@@ -87,6 +88,7 @@ class UploadWindows {
     const push = stream.push.bind(stream);
     stream.push = (chunk, encoding) => {
       const goesOn = push(chunk, encoding);
+      windows.pieces.add();
       note(stream.readableLength);
       return goesOn;
     };
@@ -118,10 +120,12 @@ class UploadWindows {
 class ConnectionWindows {
   /** Bytes that wait. */
   waiting = 0;
+  readonly pieces: SessionPieces;
   readonly #session: ServerHttp2Session;
 
   constructor(session: ServerHttp2Session) {
     this.#session = session;
+    this.pieces = new SessionPieces(session);
   }
 
   /**
