@@ -6,6 +6,7 @@ import type { Readable, Writable } from 'node:stream';
 import { bufferPool } from '../../http/buffer-pool.ts';
 import { HttpError } from '../../http/errors.ts';
 import { HeaderList } from '../../http/header-list.ts';
+import { MAX_PIECES_OF_TURN, restReading } from '../../http/read-turns.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Logger } from '../../kernel/log.ts';
 import type { UpstreamAddress } from '../address.ts';
@@ -102,7 +103,9 @@ class FastcgiExchange {
   /** Bytes of the response body that are still expected; null if its length is not known. */
   #left: number | null = null;
   #isBodiless = false;
-  #stderr: Buffer = Buffer.alloc(0);
+  /** What the script has written to its error output, as far as it is logged. */
+  #stderr: Buffer | null = null;
+  #stderrBytes = 0;
 
   constructor(
     target: FastcgiTarget,
@@ -190,14 +193,16 @@ class FastcgiExchange {
     }
     output.flush();
     bufferPool.passedOn(chunk);
+    if (this.#reader.recordsOfRead >= MAX_PIECES_OF_TURN && this.#socket) restReading(this.#socket);
     if (this.#lifecycle.phase === 'responding' && this.#socket?.isPaused() === false) {
       this.#lifecycle.awaitBody(this.#target.settings.readTimeoutMs);
     }
   }
 
   #takeErrors(content: Buffer): void {
-    if (this.#stderr.length >= MAX_STDERR_BYTES) return;
-    this.#stderr = Buffer.concat([this.#stderr, content]);
+    if (this.#stderrBytes >= MAX_STDERR_BYTES) return;
+    this.#stderr ??= Buffer.allocUnsafe(MAX_STDERR_BYTES);
+    this.#stderrBytes += content.copy(this.#stderr, this.#stderrBytes);
   }
 
   #takeOutput(content: Buffer): void {
@@ -245,7 +250,7 @@ class FastcgiExchange {
 
   #close(): void {
     this.#socket?.destroy();
-    const said = this.#stderr.toString('utf8', 0, MAX_STDERR_BYTES).trim();
+    const said = this.#stderr?.toString('utf8', 0, this.#stderrBytes).trim() ?? '';
     if (said !== '') this.#request.log.warn('the script complains', { stderr: said });
   }
 }

@@ -21,6 +21,11 @@ const ENDING_BYTES = 8;
 const NOTHING = Buffer.alloc(0);
 /** Longest content of one record; its length has 16 bits. */
 const MAX_CONTENT = 65_528;
+/**
+ * Bytes of records without output, one after another, that an upstream may send for nothing: empty records, unknown
+ * ones, padding, and error output in records that are shorter than their own headers.
+ */
+export const MAX_WASTED_BYTES = 1024 * 1024;
 
 /** A part of the content of a record; the record that ends a request is always one part. */
 export interface RecordPart {
@@ -88,12 +93,16 @@ export class RecordReader {
   /** Bytes of the record that have not arrived. */
   #contentLeft = 0;
   #paddingLeft = 0;
+  #wasted = 0;
+  /** Records that have begun in the last read. */
+  recordsOfRead = 0;
   /** What has arrived of the record that ends the request. */
   #ending: Buffer = NOTHING;
 
   /** @throws HubgateError `upstream-broken` for anything that is not a record of this request */
   *read(chunk: Buffer): Generator<RecordPart> {
     let at = 0;
+    this.recordsOfRead = 0;
     while (at < chunk.length) {
       if (this.#headerBytes < HEADER_BYTES) {
         at = this.#readHeader(chunk, at);
@@ -123,8 +132,24 @@ export class RecordReader {
       throw new HubgateError('upstream-broken', 'The upstream ends the request with a bad record');
     }
     this.#paddingLeft = header[6] ?? 0;
+    this.recordsOfRead += 1;
+    this.#countWaste(header[1] ?? 0);
     if (this.#contentLeft === 0 && this.#paddingLeft === 0) this.#headerBytes = 0;
     return start + copied;
+  }
+
+  #countWaste(type: number): void {
+    const length = this.#contentLeft;
+    if (type === RECORD.stdout && length > 0) {
+      this.#wasted = 0;
+      return;
+    }
+    const used = type === RECORD.stderr ? length : -length;
+    this.#wasted = Math.max(0, this.#wasted + HEADER_BYTES + this.#paddingLeft - used);
+    if (this.#wasted > MAX_WASTED_BYTES) {
+      const message = `The upstream sends more than ${MAX_WASTED_BYTES} bytes of records without output`;
+      throw new HubgateError('upstream-broken', message);
+    }
   }
 
   #take(content: Buffer): RecordPart | null {

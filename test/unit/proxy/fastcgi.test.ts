@@ -5,6 +5,7 @@ import { scriptOf, scriptParameters } from '../../../src/proxy/fastcgi/parameter
 import {
   endOfStream,
   HeadReader,
+  MAX_WASTED_BYTES,
   RECORD,
   RecordReader,
   streamRecords,
@@ -90,6 +91,32 @@ describe('FastCGI records (§3.3)', () => {
       if (size === 1) continue;
       assert.ok(Buffer.concat(parts.get(RECORD.stdout) ?? []).equals(content), String(size));
       assert.equal(Buffer.concat(parts.get(RECORD.stderr) ?? []).toString(), 'oddodd');
+    }
+  });
+
+  it('without output are rejected when too many follow each other', () => {
+    const nothing = endOfStream(RECORD.stdout);
+    const enough = MAX_WASTED_BYTES / nothing.length;
+    const output = streamRecords(RECORD.stdout, Buffer.from('a'));
+    const line = streamRecords(RECORD.stderr, Buffer.from('PHP message: a warning'));
+    const records = (one: Buffer, count: number): Buffer => Buffer.alloc(one.length * count, one);
+    const read = (...all: Buffer[]): number => {
+      const reader = new RecordReader();
+      let parts = 0;
+      for (const bytes of all)
+        for (const { content } of reader.read(bytes)) parts += content.length;
+      return parts;
+    };
+    assert.equal(read(records(nothing, enough), output, records(nothing, enough)), 1);
+    assert.equal(read(records(output, 2 * enough)), 2 * enough);
+    read(records(line, 2 * enough));
+    for (const one of [
+      nothing,
+      streamRecords(RECORD.stderr, Buffer.from('e')),
+      streamRecords(11, Buffer.from('unknown')),
+      Buffer.from([1, RECORD.stderr, 0, 1, 0, 8, 3, 0, ...Buffer.from('contents---')]),
+    ]) {
+      assert.throws(() => read(records(one, 3 * enough)), { code: 'upstream-broken' });
     }
   });
 
