@@ -5,14 +5,9 @@ import type { Config, HubConfig, SiteConfig, SiteAddress } from '../config/confi
 import { defaultHub } from '../config/defaults.ts';
 import { allHubs, type HubOfSite, hubsOf } from '../config/sites.ts';
 import { HubgateError } from '../kernel/error.ts';
-import type { History } from '../transports/history.ts';
+import type { History, HistorySurroundings } from '../transports/history.ts';
 import type { TransportConfig } from '../config/transports.ts';
-import {
-  type HistorySurroundings,
-  openHistory,
-  setUpOf,
-  placeTransport,
-} from '../transports/registry.ts';
+import { openHistory, setUpOf, placeTransport } from '../transports/registry.ts';
 import { isIP } from 'node:net';
 import { profiles } from '../hub/profile.ts';
 import { parseUrl, requireUrl } from '../kernel/parse-url.ts';

@@ -1,3 +1,5 @@
+import type { Clock } from '../kernel/clock.ts';
+import { HubgateError } from '../kernel/error.ts';
 import type { Update } from '../hub/update.ts';
 
 /** A history as its operator manages it, with or without a running gateway. */
@@ -38,4 +40,17 @@ export interface HistoryStats {
 export interface HistoryFault {
   readonly position: number;
   readonly message: string;
+}
+
+/** What the commands of an operator open a history with. */
+export interface HistorySurroundings {
+  readonly clock: Clock;
+  /** Whether a history that does not exist is created. */
+  readonly create: boolean;
+}
+
+/** The error for a stream on a server that does not exist, and is not created. */
+export function streamNotFound(stream: string, server: string): HubgateError {
+  const message = `The history ${stream} was not found in ${server}; no gateway has stored an update there, so check the name of the stream and the address of the server`;
+  return new HubgateError('history-not-found', message);
 }

@@ -8,7 +8,7 @@ import type { Logger } from '../kernel/log.ts';
 import type { Scheduler } from '../kernel/scheduler.ts';
 import { Secret } from '../kernel/secret.ts';
 import { openDespiteDamage } from './damaged-log.ts';
-import type { History } from './history.ts';
+import type { History, HistorySurroundings } from './history.ts';
 
 /** The parts of the process that a transport needs in addition to its settings. */
 export interface TransportSurroundings {
@@ -35,13 +35,6 @@ interface TransportOpener<Settings extends TransportConfig> {
   openHistory?(settings: Settings, around: HistorySurroundings): Promise<History>;
   /** What the owner of the store executes if the gateway may not do so; absent if nothing has to be prepared. */
   setUp?(settings: Settings, role: string | null): Promise<string>;
-}
-
-/** What the commands of an operator open a history with. */
-export interface HistorySurroundings {
-  readonly clock: Clock;
-  /** Whether a file that does not exist is created; a database is prepared in any case. */
-  readonly create: boolean;
 }
 
 type TransportOpeners = {
@@ -84,9 +77,9 @@ const openers: TransportOpeners = {
       const random = Math.random;
       return openRedisTransport({ ...settings, stream: stream ?? 'hubgate', random, clock, log });
     },
-    async openHistory({ stream, ...settings }, { clock }) {
+    async openHistory({ stream, ...settings }, around) {
       const { openRedisHistory } = await import('./redis/redis-history.ts');
-      return openRedisHistory({ ...settings, stream: stream ?? 'hubgate' }, clock);
+      return openRedisHistory({ ...settings, stream: stream ?? 'hubgate' }, around);
     },
   },
   postgres: {
@@ -96,9 +89,9 @@ const openers: TransportOpeners = {
       const random = Math.random;
       return openPostgresTransport({ ...postgresPlace(settings), random, clock, log });
     },
-    async openHistory(settings, { clock }) {
+    async openHistory(settings, around) {
       const { openPostgresHistory } = await import('./postgres/postgres-history.ts');
-      return openPostgresHistory(postgresPlace(settings), clock);
+      return openPostgresHistory(postgresPlace(settings), around);
     },
     async setUp({ schema, url }, role) {
       const { setUpSql } = await import('./postgres/tables.ts');

@@ -82,6 +82,11 @@ describe('hubgate history', () => {
       const hubfile = join(directory, 'Storefile');
       await writeFile(hubfile, hubWith(`transport ${kind} {\n\t\t\turl ${store.url}\n\t\t}`));
       const file = join(directory, 'lines');
+      for (const command of ['stats', 'verify', 'export']) {
+        const { code, stderr } = await history([command], hubfile);
+        assert.equal(code, 1, command);
+        assert.match(stderr, /The history \S+ was not found in (?:Redis|PostgreSQL)/);
+      }
       const given = ['a', 'b', 'c'].map((id) => update(id, `é\n${id}`));
       // One that the hub made itself, about a subscription.
       given.splice(1, 0, { ...update('event'), private: true, type: 'hub', presence: true });
@@ -117,15 +122,15 @@ describe('hubgate history', () => {
     const block = (schema: string) =>
       `transport postgres {\n\t\t\turl ${url}\n\t\t\tschema ${schema}\n\t\t}`;
     await writeFile(hubfile, hubWith(block('hub_tables')));
-    const refused = await history(['stats'], hubfile);
+    const file = join(directory, 'lines');
+    await writeFile(file, `${JSON.stringify(update('a'))}\n`);
+    const refused = await history(['import', file], hubfile);
     assert.equal(refused.code, 1);
     assert.match(refused.stderr, /run hubgate history init/);
     const printed = await history(['init'], hubfile);
     assert.equal(printed.code, 0);
     assert.doesNotMatch(printed.stdout, /secret/);
     await postgres.query(printed.stdout);
-    const file = join(directory, 'lines');
-    await writeFile(file, `${JSON.stringify(update('a'))}\n`);
     assert.deepEqual((await history(['import', file], hubfile)).code, 0);
     assert.equal((await history(['verify'], hubfile)).code, 0);
     const [row] = await postgres.query('SELECT id FROM hub_tables.entries');
@@ -210,7 +215,12 @@ describe('hubgate history', () => {
       assert.equal(code, 1, args[0]);
       assert.match(stderr, /The history in \S+ was not found/);
     }
-    for (const file of [path, backup]) assert.equal(existsSync(file), false, file);
+    assert.equal(existsSync(backup), false);
+    await writeFile(backup, 'no update\n');
+    for (const args of [['absent'], ['--from-bolt', 'absent'], [directory], [backup]]) {
+      assert.notEqual((await history(['import', ...args], hubfile)).code, 0, args.join(' '));
+    }
+    assert.equal(existsSync(path), false);
     await writeFile(backup, `${JSON.stringify(update('a'))}\n`);
     assert.equal((await history(['import', backup], hubfile)).code, 0);
   });

@@ -132,45 +132,45 @@ function importCommand(output: Output): Command {
         'skipExisting',
       ),
     )
-    .action((file: string, flags: ImportFlags) =>
-      withHistory({ ...flags, create: true }, async (history) => {
-        const existing = await existingIds(history, file, flags);
-        let skipped = 0;
-        const progress = createProgress('imported', null);
-        let [line, count, characters] = [0, 0, 0];
-        let group: HistoryEntry[] = [];
-        const store = async (): Promise<void> => {
-          await history.add(group);
-          count += group.length;
-          progress.at(count);
-          group = [];
-          characters = 0;
-        };
-        const isBolt = flags.fromBolt === true;
-        const lines = isBolt ? boltTexts(file, flags.bucket) : textLines(file);
-        const parse = isBolt ? parseReferenceUpdate : parseHistoryLine;
-        try {
-          for await (const text of lines) {
-            line += 1;
-            if (text.trim() === '') continue;
-            const entry = parse(text, line, systemClock.now());
-            if (existing.has(entry.update.id)) {
-              skipped += 1;
-              continue;
+    .action(async (file: string, flags: ImportFlags) => {
+      // A file that cannot be read leaves no empty history behind.
+      const entries = await begun(entriesOf(file, flags));
+      try {
+        await withHistory({ ...flags, create: true }, async (history) => {
+          const existing = await existingIds(history, file, flags);
+          let skipped = 0;
+          const progress = createProgress('imported', null);
+          let [count, characters] = [0, 0];
+          let group: HistoryEntry[] = [];
+          const store = async (): Promise<void> => {
+            await history.add(group);
+            count += group.length;
+            progress.at(count);
+            group = [];
+            characters = 0;
+          };
+          try {
+            for await (const { entry, size } of entries) {
+              if (existing.has(entry.update.id)) {
+                skipped += 1;
+                continue;
+              }
+              group.push(entry);
+              characters += size;
+              const isFull = group.length === IMPORTED_AT_ONCE || characters >= IMPORTED_CHARACTERS;
+              if (isFull) await store();
             }
-            group.push(entry);
-            characters += text.length;
-            const isFull = group.length === IMPORTED_AT_ONCE || characters >= IMPORTED_CHARACTERS;
-            if (isFull) await store();
+            if (group.length > 0) await store();
+          } finally {
+            progress.end();
+            output.note(`${count} updates were imported`);
+            if (skipped > 0) output.note(`${skipped} were skipped: the history has their ids`);
           }
-          if (group.length > 0) await store();
-        } finally {
-          progress.end();
-          output.note(`${count} updates were imported`);
-          if (skipped > 0) output.note(`${skipped} were skipped: the history has their ids`);
-        }
-      }),
-    );
+        });
+      } finally {
+        await entries.return();
+      }
+    });
 }
 
 /**
@@ -201,6 +201,32 @@ async function mustSkip(updates: number, file: string): Promise<boolean> {
   return !/^no?$/i.test(await onTerminal((ask) => ask(question, 'yes')));
 }
 
+interface ImportedEntry {
+  readonly entry: HistoryEntry;
+  /** In characters. */
+  readonly size: number;
+}
+
+async function* entriesOf(file: string, flags: ImportFlags): AsyncGenerator<ImportedEntry, void> {
+  const isBolt = flags.fromBolt === true;
+  const parse = isBolt ? parseReferenceUpdate : parseHistoryLine;
+  let line = 0;
+  for await (const text of isBolt ? boltTexts(file, flags.bucket) : textLines(file)) {
+    line += 1;
+    if (text.trim() === '') continue;
+    yield { entry: parse(text, line, systemClock.now()), size: text.length };
+  }
+}
+
+/** Reads the first item, so that an error of the source is thrown at once. */
+async function begun<T>(items: AsyncGenerator<T, void>): Promise<AsyncGenerator<T, void>> {
+  const first = await items.next();
+  return (async function* () {
+    if (first.done !== true) yield first.value;
+    yield* items;
+  })();
+}
+
 async function* textLines(file: string): AsyncIterable<string> {
   const input = file === '-' ? process.stdin : createReadStream(file);
   try {
@@ -214,7 +240,11 @@ function* boltTexts(file: string, bucket: string): Generator<string> {
   if (file === '-') {
     throw new HubgateError('invalid-argument', 'A bolt file must be a file, not standard input');
   }
-  for (const value of readBoltFile(file, bucket)) yield value.toString('utf8');
+  try {
+    for (const value of readBoltFile(file, bucket)) yield value.toString('utf8');
+  } catch (cause) {
+    throw cause instanceof HubgateError ? cause : unreadable(file, cause);
+  }
 }
 
 function compactCommand(output: Output): Command {

@@ -1,6 +1,5 @@
 import { randomBytes } from 'node:crypto';
 import { PAGE_BYTES } from '../../hub/transport.ts';
-import type { Clock } from '../../kernel/clock.ts';
 import { HubgateError, messageOf } from '../../kernel/error.ts';
 import {
   connectPostgres,
@@ -9,23 +8,38 @@ import {
   type Row,
 } from '../../postgres/connection.ts';
 import type { StoredEntry } from '../handed-out.ts';
-import type { History, HistoryEntry, HistoryFault, HistoryStats } from '../history.ts';
+import {
+  type History,
+  type HistoryEntry,
+  type HistoryFault,
+  type HistoryStats,
+  type HistorySurroundings,
+  streamNotFound,
+} from '../history.ts';
 import { appendGroup } from './group-append.ts';
 import { decodeEntry, StoredLog, type StreamPlace } from './stored-log.ts';
-import { ensureTables, quoted } from './tables.ts';
+import { ensureTables, hasTables, quoted } from './tables.ts';
 
 const AT_ONCE = 256;
 
-/** Opens the history of a hub in PostgreSQL for its operator. Gateways may be using it. */
+/**
+ * Opens the history of a hub in PostgreSQL for its operator. Gateways may be using it.
+ *
+ * @throws HubgateError `history-not-found`, `history-too-new`, `transport-failed`
+ */
 export async function openPostgresHistory(
   place: PostgresPlace & StreamPlace,
-  clock: Clock,
+  { clock, create }: HistorySurroundings,
 ): Promise<History> {
   const connection = await connectPostgres(place, { clock });
   try {
-    await ensureTables(connection, place.schema);
     const log = new StoredLog(place);
-    await log.create(connection);
+    if (create) {
+      await ensureTables(connection, place.schema);
+      await log.create(connection);
+    } else if (!(await hasTables(connection, place.schema)) || !(await log.exists(connection))) {
+      throw streamNotFound(place.stream, 'PostgreSQL');
+    }
     return new PostgresHistory(place.schema, connection, log);
   } catch (error) {
     connection.close();

@@ -34,22 +34,27 @@ export class StoredLog implements ComparedLog<Queries> {
 
   /** Creates the history unless it exists. */
   async create(on: Queries): Promise<void> {
+    if (await this.exists(on)) return;
     const { schema, stream } = this.#place;
     const s = this.#s;
-    const find = `SELECT id FROM ${s}.streams WHERE name = $1`;
-    let [row] = await on.query(find, [stream]);
-    if (row === undefined) {
-      const channel = channelOf(schema, stream);
-      await on.query(
-        `WITH made AS (
-          INSERT INTO ${s}.streams (name, channel) VALUES ($1, $2) ON CONFLICT DO NOTHING RETURNING id
-        ) INSERT INTO ${s}.signal_ends SELECT id, 0 FROM made`,
-        [stream, channel],
-      );
-      [row] = await on.query(find, [stream]);
+    await on.query(
+      `WITH made AS (
+        INSERT INTO ${s}.streams (name, channel) VALUES ($1, $2) ON CONFLICT DO NOTHING RETURNING id
+      ) INSERT INTO ${s}.signal_ends SELECT id, 0 FROM made`,
+      [stream, channelOf(schema, stream)],
+    );
+    if (!(await this.exists(on))) {
+      throw new HubgateError('transport-failed', 'The stream was removed');
     }
-    if (row === undefined) throw new HubgateError('transport-failed', 'The stream was removed');
+  }
+
+  /** Returns whether the history exists. */
+  async exists(on: Queries): Promise<boolean> {
+    const text = `SELECT id FROM ${this.#s}.streams WHERE name = $1`;
+    const [row] = await on.query(text, [this.#place.stream]);
+    if (row === undefined) return false;
     this.stream = Number(row['id']);
+    return true;
   }
 
   async end(on: Queries): Promise<LogEnd> {

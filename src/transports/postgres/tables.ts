@@ -189,7 +189,7 @@ export async function ensureTables(connection: PostgresConnection, schema: strin
 }
 
 /** @throws HubgateError `history-too-new` */
-async function hasTables(
+export async function hasTables(
   queries: Pick<PostgresConnection, 'query'>,
   schema: string,
 ): Promise<boolean> {

@@ -1,7 +1,13 @@
-import type { Clock } from '../../kernel/clock.ts';
 import { HubgateError, messageOf } from '../../kernel/error.ts';
 import { PAGE_BYTES } from '../../hub/transport.ts';
-import type { History, HistoryEntry, HistoryFault, HistoryStats } from '../history.ts';
+import {
+  type History,
+  type HistoryEntry,
+  type HistoryFault,
+  type HistoryStats,
+  type HistorySurroundings,
+  streamNotFound,
+} from '../history.ts';
 import { appendedKeys, hubKeys, type HubKeys } from './keys.ts';
 import type { RedisPlace } from './primary.ts';
 import { APPEND, READ } from './scripts.ts';
@@ -12,13 +18,26 @@ import { randomBytes } from 'node:crypto';
 
 const AT_ONCE = 256;
 
-/** Opens the history of a hub in Redis for its operator. Gateways may be using it. */
+/**
+ * Opens the history of a hub in Redis for its operator. Gateways may be using it.
+ *
+ * @throws HubgateError `history-not-found`, `transport-failed`
+ */
 export async function openRedisHistory(
   place: RedisPlace & { readonly stream: string },
-  clock: Clock,
+  { clock, create }: HistorySurroundings,
 ): Promise<History> {
   const keys = hubKeys(place.stream);
-  return new RedisHistory(keys, await Session.open(place, keys.log, clock));
+  const session = await Session.open(place, keys.log, clock);
+  try {
+    if (!create && (await session.command('EXISTS', keys.meta)) !== 1) {
+      throw streamNotFound(place.stream, 'Redis');
+    }
+    return new RedisHistory(keys, session);
+  } catch (error) {
+    session.close();
+    throw error;
+  }
 }
 
 class RedisHistory implements History {
