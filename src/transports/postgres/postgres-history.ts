@@ -11,9 +11,9 @@ import type { StoredEntry } from '../handed-out.ts';
 import {
   type History,
   type HistoryEntry,
-  type HistoryFault,
   type HistoryStats,
   type HistorySurroundings,
+  ServerHistory,
   streamNotFound,
 } from '../history.ts';
 import { appendGroup } from './group-append.ts';
@@ -49,12 +49,13 @@ export async function openPostgresHistory(
   }
 }
 
-class PostgresHistory implements History {
+class PostgresHistory extends ServerHistory<Row> implements History {
   readonly #schema: string;
   readonly #connection: PostgresConnection;
   readonly #log: StoredLog;
 
   constructor(schema: string, connection: PostgresConnection, log: StoredLog) {
+    super();
     this.#schema = schema;
     this.#connection = connection;
     this.#log = log;
@@ -83,15 +84,6 @@ class PostgresHistory implements History {
     };
   }
 
-  async *entries(): AsyncIterable<readonly HistoryEntry[]> {
-    for await (const page of this.#pages()) {
-      yield page.map((row) => {
-        const { at, update } = decodeEntry(row);
-        return { at, update };
-      });
-    }
-  }
-
   async add(entries: readonly HistoryEntry[]): Promise<void> {
     await appendGroup(this.#connection, {
       ...{ schema: this.#schema, stream: this.#log.stream, writer: null, durability: 'commit' },
@@ -102,33 +94,24 @@ class PostgresHistory implements History {
     });
   }
 
-  async verify(progress: (checked: number) => void): Promise<readonly HistoryFault[]> {
-    const faults: HistoryFault[] = [];
-    let checked = 0;
-    let previous: StoredEntry | null = null;
-    for await (const page of this.#pages()) {
-      for (const row of page) {
-        const read = entryOrFault(row, previous);
-        if ('message' in read) faults.push(read);
-        else previous = read;
-      }
-      checked += page.length;
-      progress(checked);
-    }
-    return faults;
-  }
-
   async compact(): Promise<never> {
     const message = 'PostgreSQL frees space by itself (autovacuum); there is nothing to compact';
     throw new HubgateError('not-supported', message);
+  }
+
+  protected positionOf(row: Row): number {
+    return Number(row['position']);
+  }
+
+  protected decode(row: Row): StoredEntry {
+    return decodeEntry(row);
   }
 
   async close(): Promise<void> {
     this.#connection.close();
   }
 
-  /** Up to the current end of the history. Entries that are evicted in the meantime are left out. */
-  async *#pages(): AsyncIterable<readonly Row[]> {
+  protected async *pages(): AsyncIterable<readonly Row[]> {
     const { position: end } = await this.#log.end(this.#connection);
     for (let from = 0; from < end; ) {
       const page = await this.#log.rows(this.#connection, [from + 1, end], AT_ONCE, PAGE_BYTES);
@@ -137,17 +120,5 @@ class PostgresHistory implements History {
       yield page;
       from = Number(last['position']);
     }
-  }
-}
-
-function entryOrFault(row: Row, previous: StoredEntry | null): StoredEntry | HistoryFault {
-  const position = Number(row['position']);
-  try {
-    const read = decodeEntry(row);
-    const follows = previous === null || read.position !== previous.position + 1;
-    if (follows || read.previous === previous.key) return read;
-    return { position, message: 'it does not follow the one before it' };
-  } catch (error) {
-    return { position, message: messageOf(error) };
   }
 }

@@ -1,11 +1,11 @@
-import { HubgateError, messageOf } from '../../kernel/error.ts';
+import { HubgateError } from '../../kernel/error.ts';
 import { PAGE_BYTES } from '../../hub/transport.ts';
 import {
   type History,
   type HistoryEntry,
-  type HistoryFault,
   type HistoryStats,
   type HistorySurroundings,
+  ServerHistory,
   streamNotFound,
 } from '../history.ts';
 import { appendedKeys, hubKeys, type HubKeys } from './keys.ts';
@@ -40,11 +40,12 @@ export async function openRedisHistory(
   }
 }
 
-class RedisHistory implements History {
+class RedisHistory extends ServerHistory<unknown> implements History {
   readonly #keys: HubKeys;
   readonly #session: Session;
 
   constructor(keys: HubKeys, session: Session) {
+    super();
     this.#keys = keys;
     this.#session = session;
   }
@@ -65,15 +66,6 @@ class RedisHistory implements History {
     };
   }
 
-  async *entries(): AsyncIterable<readonly HistoryEntry[]> {
-    for await (const page of this.#pages()) {
-      yield page.map((entry) => {
-        const { at, update } = decodeEntry(entry);
-        return { at, update };
-      });
-    }
-  }
-
   /** The server assigns the time of acceptance. */
   async add(entries: readonly HistoryEntry[]): Promise<void> {
     const updates = entries.flatMap(({ update }) => appendArguments(update));
@@ -81,25 +73,17 @@ class RedisHistory implements History {
     await this.#session.append(APPEND, appendedKeys(this.#keys), args, 0, 0);
   }
 
-  async verify(progress: (checked: number) => void): Promise<readonly HistoryFault[]> {
-    const faults: HistoryFault[] = [];
-    let checked = 0;
-    let previous: StoredEntry | null = null;
-    for await (const page of this.#pages()) {
-      for (const entry of page) {
-        const read = entryOrFault(entry, previous);
-        if ('message' in read) faults.push(read);
-        else previous = read;
-      }
-      checked += page.length;
-      progress(checked);
-    }
-    return faults;
-  }
-
   async compact(): Promise<never> {
     const message = 'Redis frees space by itself; there is nothing to compact';
     throw new HubgateError('not-supported', message);
+  }
+
+  protected positionOf(entry: unknown): number {
+    return Array.isArray(entry) ? Number.parseInt(String(entry[0]), 10) : 0;
+  }
+
+  protected decode(entry: unknown): StoredEntry {
+    return decodeEntry(entry);
   }
 
   async close(): Promise<void> {
@@ -110,8 +94,7 @@ class RedisHistory implements History {
     return Number((await this.#session.command('HGET', this.#keys.meta, 'position')) ?? 0);
   }
 
-  /** Up to the current end of the history. Entries that are evicted in the meantime are left out. */
-  async *#pages(): AsyncIterable<readonly unknown[]> {
+  protected async *pages(): AsyncIterable<readonly unknown[]> {
     const end = await this.#end();
     for (let from = 0; from < end; ) {
       const range = [placeOf(from + 1), placeOf(end), String(AT_ONCE), String(PAGE_BYTES)];
@@ -127,16 +110,4 @@ class RedisHistory implements History {
 
 function entriesOf(reply: unknown): StoredEntry[] {
   return Array.isArray(reply) ? reply.map(decodeEntry) : [];
-}
-
-function entryOrFault(entry: unknown, previous: StoredEntry | null): StoredEntry | HistoryFault {
-  const position = Array.isArray(entry) ? Number.parseInt(String(entry[0]), 10) : 0;
-  try {
-    const read = decodeEntry(entry);
-    const follows = previous === null || read.position !== previous.position + 1;
-    if (follows || read.previous === previous.key) return read;
-    return { position, message: 'it does not follow the one before it' };
-  } catch (error) {
-    return { position, message: messageOf(error) };
-  }
 }
