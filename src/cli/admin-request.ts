@@ -235,7 +235,6 @@ export class AdminPorts {
   }
 }
 
-/** The kind of the port and its address. */
 function textOf(key: string, { host, port }: ListenAddress): string {
   return `${key.split(' ', 1)[0]} ${host.includes(':') ? `[${host}]` : host}:${port}`;
 }

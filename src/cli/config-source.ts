@@ -68,7 +68,6 @@ export function readInput(file: string): Buffer {
   }
 }
 
-/** The error for a file that could not be read. */
 export function unreadable(file: string, cause: unknown): HubgateError {
   const message = `Cannot read ${file}: ${whyUnreadable(cause)}`;
   return new HubgateError('unreadable-file', message, { cause });

@@ -4,9 +4,7 @@ import { requireUrl } from '../kernel/parse-url.ts';
 
 /** The contents of a first Hubfile. */
 export interface Starter {
-  /** Address of its site. */
   readonly site: string;
-  /** The address of the app. */
   readonly upstream: string;
   /** Whether clients without a token may subscribe to public updates. */
   readonly anonymous: boolean;

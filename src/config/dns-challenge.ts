@@ -15,7 +15,6 @@ export interface DnsChallengeConfig {
   readonly resolvers: readonly string[];
   /** The name at which the record is written, for a name with a CNAME to it; null: the name itself. */
   readonly overrideDomain: string | null;
-  /** TTL of the record in seconds. */
   readonly ttlSeconds: number;
 }
 

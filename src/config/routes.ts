@@ -23,10 +23,8 @@ export interface HandlerKinds {}
 // oxlint-disable-next-line typescript/no-empty-interface typescript/no-empty-object-type
 export interface ConditionKinds {}
 
-/** The handler of a route. */
 export type HandlerConfig = HandlerKinds[keyof HandlerKinds];
 
-/** One condition of a matcher. */
 export type MatchCondition = ConditionKinds[keyof ConditionKinds];
 
 /** One line of `header`, `request_header`, `header_up` or `header_down`. */

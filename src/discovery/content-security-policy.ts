@@ -2,11 +2,8 @@ import { requireUrl } from '../kernel/parse-url.ts';
 
 /** The properties of the live script that matter to a policy. */
 export interface PolicyQuestion {
-  /** Origin of the page. */
   readonly origin: string;
-  /** Absolute URL of the script. */
   readonly script: URL;
-  /** Absolute URL of the hub. */
   readonly hub: URL;
 }
 

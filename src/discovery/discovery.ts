@@ -16,7 +16,6 @@ export interface DiscoveryOptions {
   readonly matches: (exchange: Exchange) => boolean;
   /** Whether the path of the request is one for logging out. */
   readonly logsOut: (exchange: Exchange) => boolean;
-  /** Whether the request is for the hub itself. */
   readonly isHubRequest: (exchange: Exchange) => boolean;
   readonly tokens: TokenSource | null;
   readonly clock: Clock;

@@ -75,7 +75,6 @@ export function announcesHub(headers: HeaderList, relation: string): boolean {
 /** Targets, quoted strings, separators, and the text between them; each character belongs to one of them. */
 const LINK_TOKEN = /<[^>]*>?|"(?:[^"\\]|\\.?)*(?:"|$)|[;,=]|[^\s<";,=]+/g;
 
-/** A link of a `Link` field. */
 interface LinkValue {
   readonly target: string;
   /** Relation types, lower case. Only the first `rel` counts; others are ignored (RFC 8288 §3.3). */
@@ -119,7 +118,6 @@ export function linkedPages(headers: HeaderList): string[] {
   );
 }
 
-/** One character of a byte string. */
 function percentEncoded(byte: string): string {
   return `%${byte.charCodeAt(0).toString(16).toUpperCase().padStart(2, '0')}`;
 }

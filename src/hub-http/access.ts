@@ -22,7 +22,6 @@ export interface Access {
     identity: Identity,
     role: 'publisher' | 'subscriber',
   ): AccessToken | null | Promise<AccessToken>;
-  /** The error for a missing token. */
   tokenMissing(exchange: Exchange): RefusedRequest;
 }
 

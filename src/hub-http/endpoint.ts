@@ -44,7 +44,6 @@ export interface HubEndpoint {
   /** Lower-case `scheme://host[:port]`; empty accepts every host. */
   readonly publicOrigins: readonly string[];
   readonly resourceIdentifier: string | null;
-  /** The settings that all streams share. */
   readonly stream: StreamSettings;
   readonly writeTimeoutMs: number;
   /** 0 means no limit. */
@@ -79,7 +78,6 @@ export interface Playground {
   } | null;
 }
 
-/** A script for browsers. */
 export interface BrowserScript {
   readonly bytes: Buffer;
   /** Changes whenever the bytes change. */

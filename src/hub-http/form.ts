@@ -4,7 +4,6 @@ import type { Exchange } from '../http/exchange.ts';
 import { wantBody } from '../http/hop-by-hop.ts';
 import { badRequest, RefusedRequest } from './refusal.ts';
 
-/** One pair of a form. */
 export interface FormField {
   /**
    * Bytes that are not UTF-8 are replaced, and a long name is truncated. Such a name is never a known one.

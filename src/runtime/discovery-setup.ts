@@ -67,7 +67,6 @@ export interface Watching {
   }[];
 }
 
-/** The parts of a site for discovery. */
 export async function discoveryHandlers(
   site: SiteConfig,
   config: Config,

@@ -12,7 +12,6 @@ import { isIP } from 'node:net';
 import { profiles } from '../hub/profile.ts';
 import { parseUrl, requireUrl } from '../kernel/parse-url.ts';
 
-/** The name of each hub's history. */
 export interface HistoryNames {
   readonly of: (site: SiteConfig, hub: HubConfig) => string;
   /** Each name with the identities of its hub. */

@@ -75,7 +75,6 @@ export interface ReadyHub {
 /** The hubs of each site, in the order of its configuration. */
 export type ReadyHubs = ReadonlyMap<SiteConfig, readonly ReadyHub[]>;
 
-/** The running hub of a site. */
 export function readyHub(hubs: ReadyHubs, site: SiteConfig, hub: HubConfig): ReadyHub | undefined {
   return hubs.get(site)?.[hubsOf(site).indexOf(hub)];
 }

@@ -7,7 +7,6 @@ import type { LogFormat } from '../config/log-encoding.ts';
 import { HIDDEN } from './request-secrets.ts';
 import type { SiteHandler } from './site.ts';
 
-/** A log of a site. */
 export interface AccessLog {
   readonly name: string | null;
   /** Whether it includes a request that is not assigned to a log by name. */

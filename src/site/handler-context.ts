@@ -52,7 +52,6 @@ export interface SiteContext {
   readonly sharing: RequestSharing | null;
   /** Memory of all bodies that several clients may read, in this process. */
   readonly bodyMemory: BodyMemory;
-  /** What the caches of the site need. */
   readonly caching: CacheContext;
   /** Adds what the gateway inserts into the site's pages to a handler that serves them. */
   readonly besidePages: (handler: Handler) => Handler;
@@ -65,7 +64,6 @@ export interface SiteContext {
 }
 
 export interface HandlerContext extends SiteContext {
-  /** Compiles routes inside a handler. */
   readonly compileRoutes: (routes: readonly RouteConfig[]) => Handler;
 }
 

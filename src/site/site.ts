@@ -198,7 +198,6 @@ function groupsOf(routes: readonly RouteConfig[], site: SiteContext): readonly (
   });
 }
 
-/** Two handlers as one. */
 function inTurn(first: Handler, second: Handler): Handler {
   return (exchange, next) =>
     first(exchange, (other) =>

@@ -116,7 +116,6 @@ async function rootsOf(storage: string, trusted: TrustedRoots): Promise<TrustedR
   return [...noted, ...present.filter(({ label }) => noted.every((one) => one.label !== label))];
 }
 
-/** The change of one store. */
 export interface TrustChange {
   readonly store: TrustStore;
   readonly commands: readonly CommandLine[];
