@@ -15,6 +15,8 @@ const BATCH_SPANS = 512;
 const BATCH_MS = 2_000;
 /** How long a collector may take to respond. */
 const TIMEOUT_MS = 10_000;
+/** Time for the last spans when the configuration is retired: a collector must not delay a stop. */
+const CLOSE_MS = 1_000;
 
 /** Counters of sent and dropped spans. */
 export interface SpanCounts {
@@ -45,6 +47,7 @@ export class OtlpExport implements SpanSink {
   #cancel: (() => void) | null = null;
   #sending: Promise<void> | null = null;
   #failing = false;
+  readonly #closing = new AbortController();
 
   constructor(options: OtlpOptions) {
     this.#options = options;
@@ -63,12 +66,14 @@ export class OtlpExport implements SpanSink {
     else this.#cancel ??= this.#options.clock.after(BATCH_MS, () => this.#begin());
   }
 
-  /** Sends the waiting spans, and resolves when that has succeeded or failed. */
+  /** Sends the waiting spans, and resolves when that has succeeded or failed. What takes too long is dropped. */
   async close(): Promise<void> {
+    const cancel = this.#options.clock.after(CLOSE_MS, () => this.#closing.abort());
     while (this.#waiting.length > 0 || this.#sending !== null) {
       this.#begin();
       await this.#sending;
     }
+    cancel();
   }
 
   #begin(): void {
@@ -92,7 +97,7 @@ export class OtlpExport implements SpanSink {
         headers: { 'content-type': 'application/json' },
         body: JSON.stringify(encodeSpans(batch)),
         redirect: 'error',
-        signal: AbortSignal.timeout(TIMEOUT_MS),
+        signal: AbortSignal.any([AbortSignal.timeout(TIMEOUT_MS), this.#closing.signal]),
       });
       await answer.body?.cancel();
       if (!answer.ok) throw new TypeError(`status ${answer.status}`);

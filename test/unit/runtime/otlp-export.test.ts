@@ -16,13 +16,14 @@ const SPAN: Span = {
   attributes: { 'url.path': '/a', 'http.response.status_code': 502 },
 };
 
-function setUp(answer: (sent: string) => Promise<Response>) {
+function setUp(answer: (sent: string, signal: AbortSignal) => Promise<Response>) {
   const [counts, lines, clock] = [{ exported: 0, dropped: 0 }, [] as LogLine[], new TestClock()];
   const sent: string[] = [];
   const fake = async (url: unknown, init?: RequestInit): Promise<Response> => {
     const body = typeof init?.body === 'string' ? init.body : '';
     sent.push(`${String(url)} ${body}`);
-    return answer(body);
+    assert.ok(init?.signal instanceof AbortSignal);
+    return answer(body, init.signal);
   };
   const url = 'http://collector:4318';
   const spans = new OtlpExport({ url, counts, clock, log: recorder(lines), fetch: fake });
@@ -71,6 +72,24 @@ describe('OTLP export', () => {
     }
     await closed;
     assert.equal(sent.length, 9);
+  });
+
+  it('gives the last spans one second when it closes, whatever the collector does', async () => {
+    const { spans, counts, clock, sent } = setUp(
+      (_, signal) =>
+        new Promise((_resolve, reject) => {
+          const fail = (): void => reject(new Error('aborted'));
+          if (signal.aborted) fail();
+          else signal.addEventListener('abort', fail);
+        }),
+    );
+    for (let i = 0; i < 1500; i += 1) spans.add(SPAN);
+    assert.equal(sent.length, 1);
+    const closed = spans.close();
+    clock.advance(1000);
+    await closed;
+    assert.deepEqual(counts, { exported: 0, dropped: 1500 });
+    assert.equal(clock.waiting, 0);
   });
 
   it('counts what a collector refuses, and logs it once', async () => {
