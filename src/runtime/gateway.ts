@@ -281,23 +281,31 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
 
   async function shutDown(signal: AbortSignal | undefined): Promise<void> {
     await queue;
-    if (current === null || resources === null) return;
-    const { config: last, listeners } = current;
-    resources.stoppingWithinMs = last.options.gracePeriodMs;
-    const opened = new Set(listeners.map(({ lease }) => lease.value));
+    // The start may have failed.
+    if (current !== null && resources !== null) await closeAll(current, resources, signal);
+    resources?.upstreams.destroy();
+    resources?.process.close();
+    current = null;
+  }
+
+  async function closeAll(
+    last: Current,
+    around: Resources,
+    signal: AbortSignal | undefined,
+  ): Promise<void> {
+    const { gracePeriodMs } = last.config.options;
+    around.stoppingWithinMs = gracePeriodMs;
+    const opened = new Set(last.listeners.map(({ lease }) => lease.value));
     for (const one of retired) for (const listener of one.listeners) opened.add(listener);
-    const closed = Promise.all([giveBack(current), ...[...retired].map((one) => one.closed)]);
+    const closed = Promise.all([giveBack(last), ...[...retired].map((one) => one.closed)]);
     const cut = (): void => {
       for (const listener of opened) listener.destroy();
     };
-    const cancel = resources.clock.after(last.options.gracePeriodMs, cut);
+    const cancel = around.clock.after(gracePeriodMs, cut);
     if (signal?.aborted === true) cut();
     else signal?.addEventListener('abort', cut, { once: true });
     await closed;
     cancel();
-    resources.upstreams.destroy();
-    resources.process.close();
-    current = null;
   }
 
   return {

@@ -10,6 +10,7 @@ import { silentLogger } from '../../../src/kernel/log.ts';
 import { Listener } from '../../../src/server/listener.ts';
 import { freePort } from '../../support/free-port.ts';
 import { send } from '../../support/http.ts';
+import { TestClock } from '../../support/test-clock.ts';
 import { temporaryDirectory } from '../../support/temporary-directory.ts';
 
 describe('resources that a configuration has opened', () => {
@@ -47,6 +48,20 @@ describe('resources that a configuration has opened', () => {
     await assert.rejects(prepared.commit(), { code: 'listen-failed' });
     assert.deepEqual([...open.names], ['first']);
     assert.equal((await send(`http://127.0.0.1:${port}/`)).body, 'first');
+  });
+
+  it('are closed by a stop after a start that has failed, with the timers of the process', async (test) => {
+    const taken = createServer().listen(0, '127.0.0.1');
+    test.after(() => taken.close());
+    await once(taken, 'listening');
+    const { port } = taken.address() as AddressInfo;
+    const storage = await temporaryDirectory(test);
+    const clock = new TestClock();
+    const text = `{\n\tadmin off\n\tstorage ${storage}\n}\nhttp://127.0.0.1:${port} {\n\tbind 127.0.0.1\n\trespond x\n}\n`;
+    const gateway = createGateway(parseHubfile(text), { clock });
+    await assert.rejects(gateway.start(), { code: 'listen-failed' });
+    await gateway.stop();
+    assert.equal(clock.waiting, 0);
   });
 
   for (const [from, bind] of [
