@@ -6,7 +6,7 @@ import { connect as connectTls, type SecureContext } from 'node:tls';
 import { bufferPool, LEAST_POOLED_BYTES } from '../http/buffer-pool.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import { badSyntax, ChunkedReader, tooLarge } from '../http/http1-syntax.ts';
-import { MAX_PIECES_OF_TURN, restReading } from '../http/read-turns.ts';
+import { MAX_PIECES_OF_TURN, restReading } from '../http/small-pieces.ts';
 import { MAX_HEAD_BYTES, MAX_INFORMATIONAL } from './forwarding.ts';
 import { type ReceivedHead, readResponseHead, refuseBadBeginning } from './http1-head.ts';
 import { broken } from './request-lifecycle.ts';

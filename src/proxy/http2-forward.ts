@@ -6,7 +6,7 @@ import type { Readable } from 'node:stream';
 import { HeaderList } from '../http/header-list.ts';
 import { tooLarge } from '../http/http1-syntax.ts';
 import { http2Fields } from '../http/http2-fields.ts';
-import { PiecesOfTurn } from '../http/pieces-of-turn.ts';
+import { PiecesOfTurn } from '../http/small-pieces.ts';
 import { HubgateError } from '../kernel/error.ts';
 import { broken, clientLeft, RequestLifecycle } from './request-lifecycle.ts';
 import {

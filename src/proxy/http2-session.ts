@@ -6,7 +6,7 @@ import {
 } from 'node:http2';
 import type { Clock } from '../kernel/clock.ts';
 import { HubgateError } from '../kernel/error.ts';
-import { SessionPieces } from '../http/read-turns.ts';
+import { SessionPieces } from '../http/small-pieces.ts';
 import { connect, type Socket } from 'node:net';
 import { connect as connectTls, TLSSocket } from 'node:tls';
 import { MAX_HEAD_BYTES } from './forwarding.ts';

@@ -4,7 +4,7 @@ import type { Duplex, Writable } from 'node:stream';
 import { breakOff } from '../http/body-end.ts';
 import type { ResponseHead } from '../http/exchange.ts';
 import { HeaderList } from '../http/header-list.ts';
-import { PiecesOfTurn } from '../http/pieces-of-turn.ts';
+import { PiecesOfTurn } from '../http/small-pieces.ts';
 import { HubgateError } from '../kernel/error.ts';
 import type { UpstreamAddress } from './address.ts';
 import { BodyFlow, Flow, type FlowListener } from './body-flow.ts';

@@ -18,7 +18,7 @@ import { BodyMemory } from '../coalescing/arriving-body.ts';
 import { ResponseCaches } from '../cache/response-caches.ts';
 import { UpstreamRegistry } from '../proxy/upstreams.ts';
 import { Listener } from '../server/listener.ts';
-import { shareByAddress } from '../server/node-internals.ts';
+import { shareByAddress } from '../kernel/node-internals.ts';
 import { publicNameCheck } from '../tls/acme/name-check.ts';
 import { ManagedCertificates } from '../tls/acme/managed-certificates.ts';
 import { CertificateStore } from '../tls/certificate-store.ts';

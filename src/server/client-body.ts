@@ -8,7 +8,7 @@
 
 import { Readable } from 'node:stream';
 import type { BodyLease, LeasedBody, WaitLimit } from '../http/exchange.ts';
-import { PiecesOfTurn } from '../http/pieces-of-turn.ts';
+import { PiecesOfTurn } from '../http/small-pieces.ts';
 import { HubgateError } from '../kernel/error.ts';
 
 /**

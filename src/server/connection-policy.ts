@@ -9,7 +9,7 @@ import type { HeaderList } from '../http/header-list.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { Logger } from '../kernel/log.ts';
 import type { Peer } from './proxy-protocol.ts';
-import { carrierOf } from './node-internals.ts';
+import { carrierOf } from '../kernel/node-internals.ts';
 
 /** The properties that a handshake has settled for all requests of its connection. */
 export interface Handshake {

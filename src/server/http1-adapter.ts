@@ -8,7 +8,7 @@ import { Http1EventStream } from './http1-event-stream.ts';
 import { Http1RequestBody } from './http1-request-body.ts';
 import type { Http1Head } from './http1-head.ts';
 import { headText, Http1Response, type ResponseFraming } from './http1-response.ts';
-import { carrierOf } from './node-internals.ts';
+import { carrierOf } from '../kernel/node-internals.ts';
 import type { ProtocolAdapter } from './server-exchange.ts';
 import type { RequestTarget } from './strict-request.ts';
 

@@ -8,7 +8,7 @@ import type { Socket } from 'node:net';
 import { Readable } from 'node:stream';
 import type { UpgradeRequest } from '../http/exchange.ts';
 import { badSyntax } from '../http/http1-syntax.ts';
-import { MAX_PIECES_OF_TURN, restReading } from '../http/read-turns.ts';
+import { MAX_PIECES_OF_TURN, restReading } from '../http/small-pieces.ts';
 import type { Clock } from '../kernel/clock.ts';
 import {
   type ExchangeConnection,
@@ -21,7 +21,7 @@ import {
 import { type ExchangeCarrier, Http1Adapter, httpDate } from './http1-adapter.ts';
 import { PartialHead, readHead, statusOf } from './http1-head.ts';
 import type { Http1RequestBody } from './http1-request-body.ts';
-import { readInto } from './node-internals.ts';
+import { readInto } from '../kernel/node-internals.ts';
 import { MAX_BEGUN, MAX_PIPELINED, RESUMED_PIPELINED, type Turns } from './pipelined-requests.ts';
 import { type Peer, peerOf } from './proxy-protocol.ts';
 import { ServerExchange } from './server-exchange.ts';

@@ -2,7 +2,7 @@ import type { Socket } from 'node:net';
 import { constants, type ServerHttp2Session, type ServerHttp2Stream } from 'node:http2';
 import type { Clock } from '../kernel/clock.ts';
 import { HubgateError } from '../kernel/error.ts';
-import { bytesBeforeStuckWrite } from './node-internals.ts';
+import { bytesBeforeStuckWrite } from '../kernel/node-internals.ts';
 
 /** Interval between two checks of a connection. A write that does not progress between two checks ends it. */
 const LOOK_INTERVAL_MS = 5_000;

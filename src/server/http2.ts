@@ -9,7 +9,7 @@ import type { Socket } from 'node:net';
 import type { ServerOptions } from '../config/config.ts';
 import { closeAnswered } from '../http/body-end.ts';
 import type { UpgradeRequest } from '../http/exchange.ts';
-import { SessionPieces } from '../http/read-turns.ts';
+import { SessionPieces } from '../http/small-pieces.ts';
 import { BegunRequests } from './pipelined-requests.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { messageOf, HubgateError } from '../kernel/error.ts';
@@ -24,7 +24,7 @@ import {
 import { Http2Adapter } from './http2-adapter.ts';
 import { ServerExchange } from './server-exchange.ts';
 import { guardSession } from './http2-guards.ts';
-import { giveConnection } from './node-internals.ts';
+import { giveConnection } from '../kernel/node-internals.ts';
 import { type Peer, peerOf } from './proxy-protocol.ts';
 import { judgeHttp2, MAX_FIELDS, reasonFor, type RequestHead } from './strict-request.ts';
 

@@ -23,7 +23,7 @@ import {
 } from './connection-policy.ts';
 import { type Peer, Peers, readProxyHeader } from './proxy-protocol.ts';
 import { Protocols } from './protocols.ts';
-import { sharedListener } from './node-internals.ts';
+import { sharedListener } from '../kernel/node-internals.ts';
 import { type HandshakePolicies, type Protocol, TlsEndpoint } from './tls-endpoint.ts';
 
 /** The function of a listener: what it does with its connections. A reload replaces it in one step. */

@@ -9,7 +9,7 @@ import type { Readable, Writable } from 'node:stream';
 import { HeaderList } from '../http/header-list.ts';
 import { dropNominated } from '../http/hop-by-hop.ts';
 import type { DisconnectSignal } from '../http/disconnect-signal.ts';
-import { carrierOf, writeAhead } from './node-internals.ts';
+import { carrierOf, writeAhead } from '../kernel/node-internals.ts';
 import type { Socket } from 'node:net';
 
 /**

@@ -5,7 +5,7 @@ import type { Logger } from '../kernel/log.ts';
 import { Http2 } from './http2.ts';
 import type { RequestSink } from './connection-policy.ts';
 import { Http1Connection, type Http1Settings } from './http1-connection.ts';
-import { sharedListener } from './node-internals.ts';
+import { sharedListener } from '../kernel/node-internals.ts';
 import { Turns } from './pipelined-requests.ts';
 
 /** Both protocols with one set of limits. Connections that a listener has accepted are passed to it. */

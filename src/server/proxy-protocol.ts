@@ -2,7 +2,7 @@ import { isIP, type Socket, SocketAddress } from 'node:net';
 import type { Clock } from '../kernel/clock.ts';
 import { HubgateError } from '../kernel/error.ts';
 import { plainAddress } from '../http/forwarded.ts';
-import { carrierOf } from './node-internals.ts';
+import { carrierOf } from '../kernel/node-internals.ts';
 
 /**
  * The PROXY protocol, versions 1 and 2, in which a proxy names the client that it connects for.

@@ -21,7 +21,7 @@ import { type HandshakePolicy, refusalReason } from '../tls/handshake-policy.ts'
 import type { TicketKeys } from '../tls/ticket-keys.ts';
 import { ChallengeHandshakes, readClientHello } from './client-hello.ts';
 import { type ConnectionMeasures, handshakeOf, rememberHandshake } from './connection-policy.ts';
-import { giveConnection } from './node-internals.ts';
+import { giveConnection } from '../kernel/node-internals.ts';
 
 /** The protocol of a connection, with its ALPN name (RFC 7301). */
 export type Protocol = 'h2' | 'http/1.1';

@@ -6,7 +6,7 @@ import type { Readable, Writable } from 'node:stream';
 import { bufferPool } from '../../http/buffer-pool.ts';
 import { HttpError } from '../../http/errors.ts';
 import { HeaderList } from '../../http/header-list.ts';
-import { MAX_PIECES_OF_TURN, restReading } from '../../http/read-turns.ts';
+import { MAX_PIECES_OF_TURN, restReading } from '../../http/small-pieces.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Logger } from '../../kernel/log.ts';
 import type { UpstreamAddress } from '../address.ts';

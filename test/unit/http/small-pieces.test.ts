@@ -7,7 +7,7 @@ import { describe, it, type TestContext } from 'node:test';
 import tls from 'node:tls';
 import { answer } from '../../../src/http/answer.ts';
 import type { Exchange } from '../../../src/http/exchange.ts';
-import { restReading } from '../../../src/http/read-turns.ts';
+import { restReading } from '../../../src/http/small-pieces.ts';
 import { endOfStream, RECORD, streamRecords } from '../../../src/proxy/fastcgi/records.ts';
 import { READ_BYTES } from '../../../src/proxy/upstream-reads.ts';
 import { createCertificateFiles } from '../../support/certificate-files.ts';

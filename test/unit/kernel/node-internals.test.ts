@@ -10,7 +10,7 @@ import {
   giveConnection,
   readInto,
   writeAhead,
-} from '../../../src/server/node-internals.ts';
+} from '../../../src/kernel/node-internals.ts';
 import { createCertificateFiles } from '../../support/certificate-files.ts';
 import { portOf } from '../http/exchange-server.ts';
 

@@ -2,6 +2,7 @@ import cluster from 'node:cluster';
 import type { Server as HttpServer, ServerResponse } from 'node:http';
 import type { Http2Server } from 'node:http2';
 import { type OnReadOpts, Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
 import type { Server as TlsServer } from 'node:tls';
 
 /**
@@ -60,6 +61,30 @@ export function bytesBeforeStuckWrite(socket: Socket): number | null {
 
 function memberOf(object: unknown, name: string): unknown {
   return typeof object === 'object' && object !== null ? Reflect.get(object, name) : undefined;
+}
+
+/** What is used of Node's handle of a connection. */
+export interface ReadingHandle {
+  /** Whether Node's stream wants to read: false while it is paused. */
+  readonly reading?: unknown;
+  /** Bytes that wait to be written. */
+  readonly writeQueueSize?: unknown;
+  readStart(): unknown;
+}
+
+/**
+ * Stops reading a connection. What has been read already is not affected. Returns the handle that starts it again;
+ * null if this version of Node cannot do that, or if the connection is closed.
+ */
+export function stopReading(socket: Duplex): ReadingHandle | null {
+  const handle: unknown = Reflect.get(socket, '_handle');
+  if (!canStop(handle)) return null;
+  handle.readStop();
+  return handle;
+}
+
+function canStop(handle: unknown): handle is ReadingHandle & { readStop(): unknown } {
+  return ['readStart', 'readStop'].every((name) => typeof memberOf(handle, name) === 'function');
 }
 
 /** What Node keeps of the option `onread`: the current buffer, the callback, and what returns buffers. */
