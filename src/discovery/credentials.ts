@@ -59,7 +59,7 @@ export class Credentials {
       this.#warn(exchange, 'The app sent a token, but no cookie of this site can reach the hub');
       return;
     }
-    if (isTooLarge(attributes, token)) {
+    if (attributes.name.length + token.length > MAX_COOKIE_BYTES) {
       this.#warn(exchange, 'A token is too large for a cookie (4096 bytes)');
     }
     const mark = sessionMark(exchange, hub.cookieName) ?? newSessionMark();
@@ -142,10 +142,6 @@ export function tokenCookies(
 /** The `Set-Cookie` values that delete the cookies of {@link tokenCookies}. */
 function deletedCookies(attributes: CookieAttributes): readonly string[] {
   return [setCookie(attributes, '', 0), setCookie(markAttributes(attributes), '', 0)];
-}
-
-function isTooLarge({ name }: CookieAttributes, token: string): boolean {
-  return name.length + token.length > MAX_COOKIE_BYTES;
 }
 
 /**

@@ -260,29 +260,20 @@ export function createLiveReports({ hub, counts }: LiveReportsOptions): Handler 
   return (exchange, next) => {
     const url = requestUrl(exchange);
     if (url === null || url.pathname !== path) return next();
-    if (exchange.method !== 'POST') {
-      answer(exchange, 405, { allow: 'POST' });
-      return Promise.resolve();
-    }
+    if (exchange.method !== 'POST') return answer(exchange, 405, { allow: 'POST' });
     const reason = url.searchParams.get('withheld') ?? '';
     const client = clientNetwork(exchange.clientAddress);
     const quota = { events: REPORTS_PER_MINUTE, windowMs: REPORT_WINDOW_MS };
-    if (!isReason(reason)) return refuse(exchange, 400);
-    if (!verdictOf(counts.counts(client), quota).allowed) return refuse(exchange, 429);
+    if (!isReason(reason)) return answerError(exchange, 400);
+    if (!verdictOf(counts.counts(client), quota).allowed) return answerError(exchange, 429);
     counts.count(client);
     hub.announcements[REASONS[reason]] += 1;
     // Browsers name the page, to its own site only. Its query is not logged.
     const referrer = parseUrl(exchange.headers.get('referer') ?? '')?.pathname ?? '';
     const page = withoutSecretParts(referrer.slice(0, MAX_PATH), 'REDACTED');
     exchange.log.debug('A change is withheld from a live page', about(exchange, { reason, page }));
-    answer(exchange, 204, {});
-    return Promise.resolve();
+    return answer(exchange, 204, {});
   };
-}
-
-function refuse(exchange: Exchange, status: number): Promise<void> {
-  answerError(exchange, status);
-  return Promise.resolve();
 }
 
 function isReason(text: string): text is keyof typeof REASONS {

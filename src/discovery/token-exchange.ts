@@ -186,7 +186,7 @@ class AuthorizationServer {
     try {
       giveBack = await this.#turns.take(network, isKnown, timeout.signal);
       const issued = await this.#post(question, group, timeout.signal);
-      if (subject !== null) this.#remember(subject);
+      if (subject !== null) addNewest(this.#knownSubjects, subject, MAX_KNOWN);
       return issued;
     } catch (error) {
       if (giveBack === null) throw refused('too many exchanges are in progress');
@@ -264,10 +264,6 @@ class AuthorizationServer {
     const group = this.#unknown.get(network) ?? new ClientGroup();
     setNewest(this.#unknown, network, group, MAX_NETWORKS);
     return group;
-  }
-
-  #remember(subject: string): void {
-    addNewest(this.#knownSubjects, subject, MAX_KNOWN);
   }
 
   #pause(key: string): void {

@@ -23,7 +23,6 @@ import type { Scope } from '../kernel/scope.ts';
 import {
   type HubCore,
   type HubCoreDependencies,
-  type HubCoreKey,
   hubCoreName,
   openHubCore,
   SPREAD_MS,
@@ -99,7 +98,9 @@ export async function setUpHub(
   const transport = placedTransport(site, config, around.storage);
   const wanted = { site, profile, path, base, transport };
   const isOpen = around.hubCores.has(hubCoreName(wanted));
-  const key = around.dryRun && !isOpen ? standIn(wanted) : wanted;
+  // A dry run leaves nothing behind.
+  const inMemory = { ...wanted, transport: transportKinds.memory.defaults };
+  const key = around.dryRun && !isOpen ? inMemory : wanted;
   const lease = await around.hubCores.acquire(hubCoreName(key), () => openHubCore(key, around));
   scope.defer(() => lease.release());
   const core = lease.value;
@@ -170,11 +171,6 @@ export async function setUpHub(
       return streams;
     },
   };
-}
-
-/** A history in memory, which leaves nothing behind. */
-function standIn(key: HubCoreKey): HubCoreKey {
-  return { ...key, transport: transportKinds.memory.defaults };
 }
 
 /** Settings for a demonstration, which no other hub should have. */

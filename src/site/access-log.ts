@@ -116,8 +116,9 @@ function isOfCaddy({ format }: AccessLogWriter): boolean {
 
 /** Each writer once, even if several logs use it. */
 function writersFor(exchange: Exchange, logs: readonly AccessLog[]): readonly MeantWriter[] {
-  if (isLogSkipped(exchange)) return [];
-  const names = namesOfLogs(exchange);
+  const { variables } = exchange;
+  if (variables.has(SKIPPED)) return [];
+  const names = variables.get(NAMES)?.split(' ') ?? null;
   const meant = logs.filter(({ name, concerns, onlyNamed }) =>
     names === null ? !onlyNamed && concerns(exchange) : name !== null && names.includes(name),
   );
@@ -333,18 +334,9 @@ export function skipLog({ variables }: Exchange): void {
   variables.set(SKIPPED, 'true');
 }
 
-function isLogSkipped({ variables }: Exchange): boolean {
-  return variables.has(SKIPPED);
-}
-
 /** Assigns the request to the logs with these names, and to no other. */
 export function nameLogs({ variables }: Exchange, names: readonly string[]): void {
   variables.set(NAMES, names.join(' '));
-}
-
-/** null if no handler has named any. */
-function namesOfLogs({ variables }: Exchange): readonly string[] | null {
-  return variables.get(NAMES)?.split(' ') ?? null;
 }
 
 /** Adds a field to the lines of the request. */
