@@ -3,49 +3,17 @@ import { nearestName } from '../config/problem.ts';
 /** `\{` or `\}`, or a brace pair with a name that could be a placeholder's. */
 export const PLACEHOLDER = /\\[{}]|\{(\?query|[A-Za-z_][\w.$!#%&'*+^`|~-]*)\}/g;
 
-const REQUEST_NAMES = [
-  'host',
-  'hostport',
-  'port',
-  'method',
-  'scheme',
-  'proto',
-  'path',
-  'dir',
-  'file',
-  'uri',
-  'query',
-  '?query',
-  'orig_method',
-  'orig_uri',
-  'orig_path',
-  'orig_file',
-  'orig_dir',
-  'orig_query',
-  'orig_prefixed_query',
-  'remote',
-  'remote_host',
-  'remote_port',
-  'client_ip',
-  'uuid',
-  'upstream_hostport',
-  'err.status_code',
-  'err.status_text',
-  'err.message',
-  'err.id',
-  'file_match.relative',
-  'file_match.absolute',
-  'file_match.type',
-  'file_match.remainder',
-  'rp.status_code',
-  'resp.status_code',
-  'auth.user.id',
-  'tls_client_subject',
-  'tls_client_issuer',
-  'tls_client_serial',
-  'tls_client_fingerprint',
-  'tls_client_certificate_der_base64',
-] as const;
+const REQUEST_NAMES: readonly string[] = `
+  host hostport port method scheme proto path dir file uri query ?query
+  orig_method orig_uri orig_path orig_file orig_dir orig_query orig_prefixed_query
+  remote remote_host remote_port client_ip uuid upstream_hostport
+  err.status_code err.status_text err.message err.id
+  file_match.relative file_match.absolute file_match.type file_match.remainder
+  rp.status_code resp.status_code auth.user.id
+  tls_client_subject tls_client_issuer tls_client_serial tls_client_fingerprint tls_client_certificate_der_base64
+`
+  .trim()
+  .split(/\s+/);
 
 /** The values of a client's certificate, if its site has verified it. */
 export const CERTIFICATE = 'tls_client_';
