@@ -53,7 +53,7 @@ export function compileLogLines(
     levelKey: levelKey ?? 'level',
     timeKey: timeKey ?? (isCaddy ? 'ts' : 'time'),
     level: levelFormat === 'upper' ? (level) => level.toUpperCase() : (level) => level,
-    time: (at) => timeText(at, timeFormat),
+    time: TIMES[timeFormat],
     fields(fields) {
       if (isPlain) return fields;
       const copy = { ...fields };
@@ -260,28 +260,19 @@ function renaming(before: string, after: string): (fields: Fields) => void {
 }
 
 /** A time in JSON, in UTC; finer than a millisecond only in its zeros. */
-function timeText(at: Date, format: TimeFormat): string {
-  const iso = at.toISOString();
-  const [day = '', clock = ''] = iso.slice(0, -1).split('T');
-  const wall = `${day.replaceAll('-', '/')} ${clock}`;
-  switch (format) {
-    case 'unix_seconds_float':
-      return String(at.getTime() / 1000);
-    case 'unix_milli_float':
-      return String(at.getTime());
-    case 'unix_nano':
-      return `${at.getTime()}000000`;
-    case 'rfc3339':
-      return `"${iso.slice(0, -5)}Z"`;
-    case 'wall':
-      return `"${wall.slice(0, -4)}"`;
-    case 'wall_milli':
-      return `"${wall}"`;
-    case 'wall_nano':
-      return `"${wall}000000"`;
-    case 'common_log':
-      return `"${commonLog(at)}"`;
-    default:
-      return `"${iso}"`;
-  }
+const TIMES: Readonly<Record<TimeFormat, (at: Date) => string>> = {
+  unix_seconds_float: (at) => String(at.getTime() / 1000),
+  unix_milli_float: (at) => String(at.getTime()),
+  unix_nano: (at) => `${at.getTime()}000000`,
+  iso8601: (at) => `"${at.toISOString()}"`,
+  rfc3339: (at) => `"${at.toISOString().slice(0, -5)}Z"`,
+  rfc3339_nano: (at) => `"${at.toISOString()}"`,
+  wall: (at) => `"${wall(at).slice(0, -4)}"`,
+  wall_milli: (at) => `"${wall(at)}"`,
+  wall_nano: (at) => `"${wall(at)}000000"`,
+  common_log: (at) => `"${commonLog(at)}"`,
+};
+
+function wall(at: Date): string {
+  return at.toISOString().slice(0, -1).replaceAll('-', '/').replace('T', ' ');
 }
