@@ -169,7 +169,6 @@ export class ProcessMeasures {
     Object.values(GC_KINDS).map((kind) => [kind, new Histogram(SECONDS)]),
   );
   readonly #observer: PerformanceObserver;
-  readonly #maxDescriptors = maxDescriptors();
 
   constructor(clock: Clock) {
     this.loop = new LoopWatch(clock);
@@ -183,7 +182,6 @@ export class ProcessMeasures {
     const { user, system } = process.cpuUsage();
     const { rss, heapUsed } = process.memoryUsage();
     const started = Math.round(Date.now() / 1000 - process.uptime());
-    const descriptors = openDescriptors();
     return [
       counter(
         'process_cpu_seconds_total',
@@ -198,12 +196,7 @@ export class ProcessMeasures {
         started,
         'min',
       ),
-      ...(descriptors === null
-        ? []
-        : [gauge('process_open_fds', 'Open file descriptors.', descriptors)]),
-      ...(this.#maxDescriptors === null
-        ? []
-        : [gauge('process_max_fds', 'Limit of open file descriptors.', this.#maxDescriptors)]),
+      ...descriptorFamilies(),
       distribution('nodejs_eventloop_delay_seconds', 'Delay of the event loop.', [
         [{}, this.loop.delay],
       ]),
@@ -228,23 +221,20 @@ export class ProcessMeasures {
   }
 }
 
-/** null if there is no limit, or if the system does not report one. */
-function maxDescriptors(): number | null {
+/** Only Linux reports them. */
+function descriptorFamilies(): readonly Family[] {
   try {
-    const limits = readFileSync('/proc/self/limits', 'utf8');
-    return Number(/^Max open files +(\d+)/m.exec(limits)?.[1] ?? Number.NaN) || null;
+    const open = readdirSync('/proc/self/fd').length;
+    const [, limit] =
+      /^Max open files +(\d+)/m.exec(readFileSync('/proc/self/limits', 'utf8')) ?? [];
+    return [
+      gauge('process_open_fds', 'Open file descriptors.', open),
+      ...(limit === undefined
+        ? []
+        : [gauge('process_max_fds', 'Limit of open file descriptors.', Number(limit))]),
+    ];
   } catch {
-    // Only Linux reports it.
-    return null;
-  }
-}
-
-function openDescriptors(): number | null {
-  try {
-    return readdirSync('/proc/self/fd').length;
-  } catch {
-    // Only Linux reports it.
-    return null;
+    return [];
   }
 }
 
