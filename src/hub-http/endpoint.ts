@@ -115,7 +115,8 @@ export function createScriptAnswer(script: BrowserScript | null): (exchange: Exc
   };
 }
 
-const absent = (): never => {
+/** Handles requests for what a hub does not serve. */
+export const absent = (): never => {
   throw notFound();
 };
 

@@ -5,7 +5,7 @@ import { createAccess } from './access.ts';
 import { createIdentity, type Identity, metadataPath } from './identity.ts';
 import { createCors, createForeignOrigin } from './cors.ts';
 import { createDebugger } from './debugger-page.ts';
-import { type HubEndpoint, createScriptAnswer } from './endpoint.ts';
+import { absent, type HubEndpoint, createScriptAnswer } from './endpoint.ts';
 import {
   answerRefusal,
   methodNotAllowed,
@@ -110,7 +110,7 @@ function createRoute(endpoint: HubEndpoint): Route {
     }
     if (requested === `${path}/live.js`) return answerLiveScript(exchange);
     if (requested === `${path}/client.js`) return answerClientScript(exchange);
-    if (requested === metadata) return answerMetadata(exchange, identity, requested);
+    if (requested === metadata) return answerMetadata(exchange, identity);
     if (requested === api || requested.startsWith(`${api}/`)) {
       return answerSubscriptions(exchange, identity, requested);
     }
@@ -120,10 +120,6 @@ function createRoute(endpoint: HubEndpoint): Route {
     throw notFound();
   };
 }
-
-const absent: Route = () => {
-  throw notFound();
-};
 
 /** `public_urls`: a hub that knows its names does not respond to others. */
 function publicName(origins: readonly string[]): (exchange: Exchange) => boolean {

@@ -43,13 +43,11 @@ export function createPlayground(
   endpoint: HubEndpoint,
 ): (exchange: Exchange, path: string) => boolean {
   if (endpoint.playground === null) return () => false;
-  const { profile, path: hubPath, cookieName } = endpoint;
   return (exchange, path) => {
     if (exchange.method !== 'GET' && exchange.method !== 'HEAD') return false;
-    if (path === '/') answer(exchange, 302, { location: `${hubPath}/debug/` });
-    else if (path.startsWith('/playground/')) {
-      answerPlaygroundResource(exchange, { profile, path: hubPath, cookieName });
-    } else return false;
+    if (path === '/') answer(exchange, 302, { location: `${endpoint.path}/debug/` });
+    else if (path.startsWith('/playground/')) answerPlaygroundResource(exchange, endpoint);
+    else return false;
     return true;
   };
 }
@@ -60,12 +58,11 @@ export function createPlayground(
  */
 function answerPlaygroundResource(
   exchange: Exchange,
-  endpoint: Pick<HubEndpoint, 'profile' | 'path' | 'cookieName'>,
+  { profile, path, cookieName }: HubEndpoint,
 ): void {
   const query = parseQuery(exchange.target) ?? [];
   const body = valuesOf(query, 'body')[0] ?? '';
   const token = valuesOf(query, 'jwt')[0] ?? '';
-  const { profile, path, cookieName } = endpoint;
   const name = cookieName === profile.cookieName ? '' : `; cookie-name="${cookieName}"`;
   const value = /^[\w.-]*$/.test(token) ? token : '';
   const attributes = `Path=${path}; HttpOnly; SameSite=Strict${exchange.scheme === 'https' ? '; Secure' : ''}`;
