@@ -158,6 +158,7 @@ function siteShape(registry: ConfigRegistry): Shape<SiteConfig> {
     (has) => (has('hub') ? { ...siteDefaults, discovery: defaultDiscovery } : siteDefaults),
   );
   return {
+    ...site,
     /** A mistake in one site does not affect the others, so the findings of each are counted separately. */
     read(node, reading) {
       let findings = 0;
@@ -169,8 +170,6 @@ function siteShape(registry: ConfigRegistry): Shape<SiteConfig> {
       reading.site(result, findings);
       return result;
     },
-    write: (value, writing) => site.write(value, writing),
-    schema: (definitions) => site.schema(definitions),
   };
 }
 

@@ -111,6 +111,8 @@ export async function setUpHub(
   });
   const liveScript = readScript(import.meta.resolve('#live-script'));
   const handle = createHubHandler({
+    // Most options of a hub are those of its endpoint.
+    ...config,
     hub: core.hub,
     profile,
     path,
@@ -125,27 +127,19 @@ export async function setUpHub(
     authorizationServers: config.issuers
       .filter(({ authorizationServer }) => authorizationServer)
       .map(({ id }) => id),
-    debugger: config.debugger,
     liveScript,
     clientScript: readScript(import.meta.resolve('#client-script')),
     debuggerScript: config.debugger ? readScript(import.meta.resolve('#debugger-script')) : null,
     playground: config.playground
       ? { signer: playgroundIssuer(config, around.playgroundSalt)?.signer ?? null }
       : null,
-    anonymous: config.anonymous,
-    corsOrigins: config.corsOrigins,
-    publishOrigins: config.publishOrigins,
     publicOrigins: config.publicUrls.map(originOf),
-    resourceIdentifier: config.resourceIdentifier,
     stream: {
       heartbeatMs: config.heartbeatMs,
       dispatchTimeoutMs: config.dispatchTimeoutMs,
       maxBufferBytes: config.maxSubscriberBuffer,
       announced: config.subscriptions,
     },
-    writeTimeoutMs: config.writeTimeoutMs,
-    maxRequestBodySize: config.maxRequestBodySize,
-    maxPatternSize: config.maxPatternSize,
     scheduler,
     connections: core.connections,
     connectionLimits: {

@@ -28,7 +28,7 @@ import {
   type Watching,
 } from './discovery-setup.ts';
 import { siteLabel, METRICS_TYPE } from './metrics.ts';
-import type { ReadyHubs } from './hub-setup.ts';
+import type { ReadyHub, ReadyHubs } from './hub-setup.ts';
 import type { Resources } from './resources.ts';
 import type { CacheContext } from '../cache/response-caches.ts';
 import { purgeName, purgeNameOf } from '../cache/cache-key.ts';
@@ -40,7 +40,6 @@ import type { HeaderList } from '../http/header-list.ts';
 import { requestUrl } from '../http/request-path.ts';
 import { parseUrl, requireUrl } from '../kernel/parse-url.ts';
 import { cachePlaces } from './cache-places.ts';
-import type { HubCore } from './hub-core.ts';
 import { CACHES } from './peer-workers.ts';
 import { PageWatch, type WatchedPage } from '../discovery/page-watch.ts';
 import { WatchExchange } from '../discovery/watch-exchange.ts';
@@ -63,35 +62,23 @@ export async function setUpSite(
   resources: Resources,
   scope: Scope,
 ): Promise<ReadySite> {
-  const { log, clock, scheduler, random, upstreams, rateLimits, measures } = resources;
+  const { clock, measures } = resources;
+  const own = hubs.get(site) ?? [];
   const refetches = liveRefetches(site, config, hubs, resources);
   const livePages = livePagesHandler(site, config, hubs);
   const routes = compileSite(site, {
+    ...resources,
     registry,
     expand: expandPlaceholders,
-    log,
-    clock,
-    scheduler,
-    random,
     metrics: async () => ({ type: METRICS_TYPE, text: await resources.metrics() }),
-    upstreams,
-    rateLimits,
-    sharedCounts: hubs.get(site)?.[0]?.core.transport.counts ?? null,
+    sharedCounts: own[0]?.core.transport.counts ?? null,
     trusted: addressSet(config.options.servers.trustedProxies),
     hubHandler: (name) => {
-      const own = hubs.get(site) ?? [];
       const hub = name === null ? own[0] : own.slice(1).find(({ config }) => config.name === name);
       return hub?.handle ?? passOn;
     },
     sharing: refetches?.sharing ?? null,
-    bodyMemory: resources.bodyMemory,
-    caching: cacheContext(
-      site,
-      (hubs.get(site) ?? []).map(({ core }) => core),
-      hubRequestOf(hubs.get(site) ?? []),
-      resources,
-      scope,
-    ),
+    caching: cacheContext(site, own, resources, scope),
     besidePages: (pages) =>
       livePages === null
         ? pages
@@ -188,12 +175,11 @@ const MAX_OTHER_NAMES = 8;
 /**
  * What the caches of a site need.
  *
- * @param cores the hubs of the site, whose histories other machines share
+ * @param own the hubs of the site, whose histories other machines share
  */
 function cacheContext(
   site: SiteConfig,
-  cores: readonly Pick<HubCore, 'tellNodes'>[],
-  isHubRequest: (exchange: Exchange) => boolean,
+  own: readonly ReadyHub[],
   { caches, signals, clock }: Resources,
   scope: Scope,
 ): CacheContext {
@@ -217,11 +203,11 @@ function cacheContext(
       caches.purge(names, 'method');
       const told = [
         signals.sendHandled({ core: CACHES, kind: 'changed', names }),
-        ...cores.map((core) => core.tellNodes({ kind: 'changed', names })),
+        ...own.map(({ core }) => core.tellNodes({ kind: 'changed', names })),
       ].filter((one) => one !== null);
       return told.length === 0 ? undefined : waitForStored(Promise.all(told), clock);
     },
-    isHubRequest,
+    isHubRequest: hubRequestOf(own),
   };
 }
 
