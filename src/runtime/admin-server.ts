@@ -95,6 +95,10 @@ export class AdminServer {
       const message = `Cannot open ${what} on port ${address.port} of ${address.host}: ${why}`;
       throw new HubgateError('listen-failed', message, { cause });
     }
+    // Without a listener, a connection that cannot be accepted would end the process.
+    server.on('error', (error) =>
+      this.#options.log.error('A listener failed', { error: messageOf(error) }),
+    );
   }
 
   async #respond(request: IncomingMessage, response: ServerResponse): Promise<void> {
