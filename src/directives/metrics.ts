@@ -10,7 +10,7 @@ export interface MetricsConfig {
   readonly kind: 'metrics';
 }
 
-const data: HandlerData<MetricsConfig> = { shape: () => object({}) };
+const data: HandlerData<MetricsConfig> = { answersAll: () => true, shape: () => object({}) };
 
 const USAGE = `
 metrics [<matcher>] [{
