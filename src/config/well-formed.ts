@@ -58,6 +58,11 @@ export function isHubPath(text: string): boolean {
   return /^\/[^\s?#*{}]*[^\s?#*{}/]$/.test(text);
 }
 
+/** The name of a server in a ClientHello. A value of `{env.…}` or `{file.…}` is not known yet. */
+export function isServerName(text: string): boolean {
+  return /^[\w.:-]+$|\{(?:env|file)\./.test(text);
+}
+
 /** The name of a hub among the hubs of its site. */
 export function isLabel(text: string): boolean {
   return /^[A-Za-z0-9._~-]{1,64}$/.test(text);

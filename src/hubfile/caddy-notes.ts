@@ -135,6 +135,9 @@ export const caddyNotes: Readonly<Record<string, Readonly<Record<string, Note>>>
     transport: page('only http and fastcgi'),
   },
   'reverse_proxy, transport http': {
+    tls_server_name: page(
+      'the same name for all requests; placeholders of a request are not supported',
+    ),
     versions: page('the default is 1.1 (Caddy: 1.1 and 2); 3 is not supported'),
   },
   tls: {

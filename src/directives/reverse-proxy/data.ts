@@ -15,7 +15,7 @@ import { hasRequestPlaceholder, isAllowedUpstream } from './request-upstreams.ts
 import { byKind, list, nullable, object, type Shape } from '../../config/shape.ts';
 import { addressRange, headerName } from '../../config/shape-options.ts';
 import { count, duration, flag, name, oneOf, secret, text } from '../../config/shape-values.ts';
-import { isHeaderName, isStatusPattern } from '../../config/well-formed.ts';
+import { isHeaderName, isServerName, isStatusPattern } from '../../config/well-formed.ts';
 import { parseUrl } from '../../kernel/parse-url.ts';
 import {
   type BalancingPolicy,
@@ -83,7 +83,7 @@ const transport = object<ReverseProxyConfig['transport']>(
     maxConnectionsPerHost: count(),
     versions: list(oneOf('1.1', '2'), { min: 1 }),
     tlsInsecureSkipVerify: flag,
-    tlsServerName: nullable(name('a host name')),
+    tlsServerName: nullable(text('a host name, the same for all requests', isServerName)),
     tlsTrustPoolFiles: list(name('a PEM file')),
   },
   defaultReverseProxy.transport,

@@ -11,6 +11,7 @@ import {
   matching,
   within,
 } from '../../hubfile/values.ts';
+import { isServerName } from '../../config/well-formed.ts';
 import { trustPool } from '../tls.ts';
 import type { TransportWords } from './upstreams.ts';
 import { isParameterName } from './data.ts';
@@ -20,6 +21,8 @@ import {
   type FastcgiConfig,
   type ReverseProxyConfig,
 } from '../../proxy/proxy-config.ts';
+
+const SERVER_NAME = 'a host name, the same for all requests';
 
 type Transport = ReverseProxyConfig['transport'];
 
@@ -50,7 +53,10 @@ function httpTransport(
       versions: (option) => versions(option),
       tls: () => ({ tls: flag() }),
       tls_insecure_skip_verify: () => ({ tlsInsecureSkipVerify: flag(), tls: true }),
-      tls_server_name: (option) => ({ tlsServerName: name(option, 'a host name'), tls: true }),
+      tls_server_name: (option) => ({
+        tlsServerName: matching(option, SERVER_NAME, isServerName),
+        tls: true,
+      }),
       tls_trust_pool: (option) => ({ tlsTrustPoolFiles: trustPool(option), tls: true }),
       tls_trusted_ca_certs: (option) => ({ tlsTrustPoolFiles: trustPool(option), tls: true }),
     },
