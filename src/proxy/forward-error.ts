@@ -21,10 +21,22 @@ export class ForwardError extends HubgateError {
   readonly phase: ForwardPhase;
 
   constructor(code: string, phase: ForwardPhase, cause: unknown) {
-    super(code, `${PHASES[phase]}: ${messageOf(cause)}`, { cause });
+    super(code, `${PHASES[phase]}: ${describe(cause)}`, { cause });
     this.name = 'ForwardError';
     this.phase = phase;
   }
+}
+
+/** The message of a cause; OpenSSL's are lines of its source code. */
+function describe(cause: unknown): string {
+  const text = messageOf(cause);
+  if (/wrong version number|packet length too long/.test(text)) {
+    return 'the upstream does not speak TLS on this port; write http:// for an upstream without TLS';
+  }
+  if (/alert (?:certificate required|handshake failure|bad certificate)/.test(text)) {
+    return 'the upstream refused the TLS handshake; it may require a client certificate, which hubgate does not send';
+  }
+  return text;
 }
 
 const TIMEOUTS = new Set(['upstream-timeout', 'upstream-write-timeout', 'ETIMEDOUT']);

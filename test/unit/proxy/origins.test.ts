@@ -6,11 +6,13 @@ import https from 'node:https';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import type { TLSSocket } from 'node:tls';
+import tls, { type TLSSocket } from 'node:tls';
 import { WebSocket, WebSocketServer } from 'ws';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import { parseUpstream } from '../../../src/proxy/address.ts';
+import { ForwardError } from '../../../src/proxy/forward-error.ts';
 import { LocalAuthority } from '../../../src/tls/local-authority.ts';
+import { createCertificateFiles } from '../../support/certificate-files.ts';
 import { ask1, portOf } from '../http/exchange-server.ts';
 import { type Overrides, proxyTo } from './gateway.ts';
 
@@ -175,5 +177,31 @@ describe('an HTTPS upstream', () => {
     await assert.rejects(ask({ tlsTrustPoolFiles: ['/nonexistent.pem'] }), {
       code: 'unreadable-trust-pool',
     });
+  });
+});
+
+describe('the message about a TLS handshake with an upstream that fails', () => {
+  const messageOf = async (port: number): Promise<string> => {
+    const socket = tls.connect({ port, host: '127.0.0.1', rejectUnauthorized: false });
+    const [error] = await once(socket, 'error');
+    return new ForwardError('upstream-broken', 'unsent', error).message;
+  };
+
+  it('says that the upstream does not speak TLS', async (test) => {
+    const server = http.createServer((_request, response) => response.end());
+    server.listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    test.after(() => server.close());
+    assert.match(await messageOf(portOf(server)), /the upstream does not speak TLS on this port/);
+  });
+
+  it('says that the upstream may require a client certificate', async (test) => {
+    const { key, cert } = createCertificateFiles().site;
+    const server = tls.createServer({ key, cert, requestCert: true, rejectUnauthorized: true });
+    server.listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    test.after(() => server.close());
+    server.on('tlsClientError', () => {});
+    assert.match(await messageOf(portOf(server)), /may require a client certificate/);
   });
 });
