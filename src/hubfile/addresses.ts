@@ -18,7 +18,8 @@ interface Schemes extends SchemePorts {
 const ADDRESS = /^(?:([a-z][a-z0-9+.-]*):\/\/)?(\[[^\]]*\]|[^:/[\]]*)(?::(\d*))?(\/(?!\/).*)?$/i;
 const HOST =
   /^(?:\*\.)?(?:[\p{L}\p{N}_](?:[\p{L}\p{N}\p{M}_-]*[\p{L}\p{N}\p{M}_])?\.)*[\p{L}\p{N}_](?:[\p{L}\p{N}\p{M}_-]*[\p{L}\p{N}\p{M}_])?\.?$/u;
-const PLACEHOLDER_HOST = /^\{(?:env|file)\.[^{}]+\}$/;
+/** Such a host is checked when its value is known. */
+const PLACEHOLDER_HOST = /^(?:\*\.)?(?:[a-z0-9_-]+\.)*\{(?:env|file)\.[^{}]+\}(?:\.[a-z0-9_-]+)*$/;
 const MAX_HOST = 253;
 
 /** Splits the head of a site at spaces and commas. */

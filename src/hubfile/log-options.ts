@@ -47,12 +47,10 @@ function fileOptions(cursor: Cursor): Pick<LogOptions, 'roll' | 'mode'> {
     },
     {
       unsupported: {
-        roll_uncompressed: 'hubgate does not compress rolled files, so leave it out',
         roll_compression:
           'hubgate does not compress rolled files; limit them with roll_keep and roll_keep_for',
         roll_gzip:
           'hubgate does not compress rolled files; limit them with roll_keep and roll_keep_for',
-        roll_local_time: 'hubgate names rolled files in UTC, so leave it out',
         roll_minutes: 'use roll_interval',
         roll_at: 'use roll_interval',
       },

@@ -45,7 +45,6 @@ const CADDY_OPTIONS: Readonly<Record<string, Readonly<Record<string, string>>>> 
   },
   output: {
     dir_mode: 'hubgate creates log directories that only their owner can access',
-    backup_time_format: 'hubgate names rolled files by their time in UTC',
   },
   servers: {
     allow_h2c: 'use HTTPS for HTTP/2 between clients and the gateway: protocols h1 h2',
@@ -101,6 +100,11 @@ const NEEDLESS_OPTIONS: Readonly<Record<string, Readonly<Record<string, string>>
     keepalive_interval: PROBES,
     metrics: 'metrics are always on; read them at the admin API, or use the directive metrics',
     name: 'metrics and logs always name the site',
+  },
+  output: {
+    backup_time_format: 'hubgate names rolled files by their time in UTC',
+    roll_local_time: 'hubgate names rolled files by their time in UTC',
+    roll_uncompressed: 'hubgate does not compress rolled files',
   },
   reverse_proxy: { stream_buffer_size: 'hubgate always streams responses' },
   transport: {
