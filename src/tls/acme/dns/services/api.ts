@@ -19,13 +19,15 @@ interface ApiRequest {
 
 type Fields = Readonly<Record<string, string>>;
 
-export interface ApiOptions {
+/** The fields that prove who asks; asked again for each request, because some sign it. */
+export type Authorize = (request: ApiRequest) => Promise<Fields> | Fields;
+
+interface ApiOptions {
   /** The name of the service in the configuration, for errors. */
   readonly service: string;
   /** Paths are appended to it. */
   readonly baseUrl: string;
-  /** The fields that prove who asks; asked again for each request, because some sign it. */
-  readonly authorize: (request: ApiRequest) => Promise<Fields> | Fields;
+  readonly authorize: Authorize;
   /** What must not appear in an error. */
   readonly secrets: readonly string[];
   readonly signal: AbortSignal;
@@ -34,7 +36,7 @@ export interface ApiOptions {
 interface SendOptions {
   /** Sent as JSON; a text is sent as it is. */
   readonly body?: unknown;
-  readonly headers?: Readonly<Record<string, string>>;
+  readonly headers?: Fields;
   /** Status codes besides 2xx that are an answer and not an error. */
   readonly accept?: readonly number[];
 }
@@ -76,11 +78,22 @@ export class DnsApi {
     return status === 404 ? null : json;
   }
 
-  /** The address is not shown, because it may contain names of accounts. */
-  error(message: string, cause?: unknown): AcmeError {
-    return new AcmeError('acme-dns-failed', `The API of ${this.#options.service} ${message}`, {
-      cause,
+  /** The name of a zone, which the API uses for it too; null if it answers with 404. */
+  async zoneAt(path: string, name: string): Promise<string | null> {
+    return (await this.find(path)) === null ? null : name;
+  }
+
+  /** The access token that the API gives for a form (RFC 6749 §5.1). */
+  async accessToken(path: string, form: Fields): Promise<string> {
+    const { json } = await this.send('POST', path, {
+      body: String(new URLSearchParams(form)),
+      headers: { 'content-type': 'application/x-www-form-urlencoded' },
     });
+    return textOf(memberOf(json, 'access_token')) ?? '';
+  }
+
+  error(message: string, cause?: unknown): AcmeError {
+    return apiError(this.#options.service, message, cause);
   }
 
   async #fetch(url: URL, init: RequestInit): Promise<ApiResponse> {
@@ -105,6 +118,11 @@ export class DnsApi {
       .reduce((left, secret) => left.replaceAll(secret, '[redacted]'), plain);
     return hidden.slice(0, MAX_SHOWN);
   }
+}
+
+/** The address is not shown, because it may contain names of accounts. */
+export function apiError(service: string, message: string, cause?: unknown): AcmeError {
+  return new AcmeError('acme-dns-failed', `The API of ${service} ${message}`, { cause });
 }
 
 /** A member of a JSON object, or an item of a list; undefined where there is none. */

@@ -2,11 +2,10 @@ import { readFile } from 'node:fs/promises';
 import { importPKCS8, SignJWT } from 'jose';
 import { itemsOf, memberOf, textOf } from './api.ts';
 import {
-  changeSet,
   type DnsServiceModule,
   quoted,
   type RecordSet,
-  unquoted,
+  recordSetOf,
   type ZoneRecord,
 } from './service.ts';
 
@@ -38,11 +37,7 @@ export const googleCloudDns: DnsServiceModule = {
         .setIssuedAt()
         .setExpirationTime(`${String(ASSERTION_SECONDS)}s`)
         .sign(key);
-      const { json } = await api(() => ({}), tokenUri).send('POST', '', {
-        body: String(new URLSearchParams({ grant_type: GRANT, assertion })),
-        headers: { 'content-type': 'application/x-www-form-urlencoded' },
-      });
-      return textOf(memberOf(json, 'access_token')) ?? '';
+      return api(() => ({}), tokenUri).accessToken('', { grant_type: GRANT, assertion });
     };
     const authorization = async (): Promise<string> => {
       token ??= login();
@@ -57,28 +52,11 @@ export const googleCloudDns: DnsServiceModule = {
     };
     const calls = api(async () => ({ authorization: await authorization() }));
     const zones = `/projects/${encodeURIComponent(credential('gcp_project'))}/managedZones`;
-    const change = (record: ZoneRecord, action: 'add' | 'remove'): Promise<void> => {
-      const name = `${record.name}.`;
-      const zone = `${zones}/${encodeURIComponent(record.zone)}`;
-      const read = async (): Promise<RecordSet | null> => {
-        const path = `${zone}/rrsets?type=TXT&name=${encodeURIComponent(name)}`;
-        const { json } = await calls.send('GET', path);
-        const known = memberOf(json, 'rrsets', 0);
-        if (known === undefined) return null;
-        const values = itemsOf(memberOf(known, 'rrdatas')).map((each) =>
-          unquoted(textOf(each) ?? ''),
-        );
-        return { values, ttlSeconds: Number(memberOf(known, 'ttl')) };
-      };
-      const setOf = (set: RecordSet | null): unknown[] =>
-        set === null
-          ? []
-          : [{ name, type: 'TXT', ttl: set.ttlSeconds, rrdatas: set.values.map(quoted) }];
-      return changeSet(record, action, calls, read, async (after, before) => {
-        const body = { deletions: setOf(before), additions: setOf(after) };
-        const sent = await calls.send('POST', `${zone}/changes`, { body, accept: CONFLICTS });
-        return !CONFLICTS.includes(sent.status);
-      });
+    const zoneOf = ({ zone }: ZoneRecord): string => `${zones}/${encodeURIComponent(zone)}`;
+    const listOf = (record: ZoneRecord, set: RecordSet | null): unknown[] => {
+      if (set === null) return [];
+      const rrdatas = set.values.map(quoted);
+      return [{ name: `${record.name}.`, type: 'TXT', ttl: set.ttlSeconds, rrdatas }];
     };
     return {
       async findZone(name) {
@@ -88,8 +66,17 @@ export const googleCloudDns: DnsServiceModule = {
         );
         return textOf(memberOf(found, 'name')) ?? null;
       },
-      add: (record) => change(record, 'add'),
-      remove: (record) => change(record, 'remove'),
+      async read(record) {
+        const query = `?type=TXT&name=${encodeURIComponent(`${record.name}.`)}`;
+        const { json } = await calls.send('GET', `${zoneOf(record)}/rrsets${query}`);
+        return recordSetOf(memberOf(json, 'rrsets', 0), 'rrdatas', 'ttl');
+      },
+      async write(record, after, before) {
+        const body = { deletions: listOf(record, before), additions: listOf(record, after) };
+        const path = `${zoneOf(record)}/changes`;
+        const { status } = await calls.send('POST', path, { body, accept: CONFLICTS });
+        return !CONFLICTS.includes(status);
+      },
     };
   },
 };

@@ -7,14 +7,13 @@ const ENDPOINTS: Readonly<Record<string, string>> = {
   'ovh-ca': 'https://ca.api.ovh.com/1.0',
   'ovh-us': 'https://api.us.ovhcloud.com/1.0',
 };
-/** In seconds. */
-const MIN_TTL = 60;
 
 /**
  * OVHcloud API: records with an id each, and a zone that is refreshed after a change. The consumer key needs GET,
  * POST and DELETE on `/domain/zone/*`.
  */
 export const ovh: DnsServiceModule = {
+  minTtlSeconds: 60,
   baseUrl: (credential) => {
     const endpoint = credential('endpoint') || 'ovh-eu';
     return ENDPOINTS[endpoint] ?? endpoint;
@@ -38,37 +37,26 @@ export const ovh: DnsServiceModule = {
     const pathOf = (zone: string): string => `/domain/zone/${encodeURIComponent(zone)}`;
     const subDomainOf = ({ relativeName }: ZoneRecord): string =>
       relativeName === '@' ? '' : relativeName;
-    const idsOf = async (record: ZoneRecord): Promise<string[]> => {
-      const query = `?fieldType=TXT&subDomain=${encodeURIComponent(subDomainOf(record))}`;
-      const { json } = await calls.send('GET', `${pathOf(record.zone)}/record${query}`);
-      const ids = itemsOf(json).flatMap((id) => textOf(id) ?? []);
-      const found: string[] = [];
-      for (const id of ids) {
-        const known = await calls.find(`${pathOf(record.zone)}/record/${id}`);
-        if (unquoted(textOf(memberOf(known, 'target')) ?? '') === record.value) found.push(id);
-      }
-      return found;
-    };
-    const refresh = (zone: string) => calls.send('POST', `${pathOf(zone)}/refresh`);
     return {
-      async findZone(name) {
-        return (await calls.find(pathOf(name))) === null ? null : name;
-      },
-      async add(record) {
-        if ((await idsOf(record)).length > 0) return;
-        const { zone, value: target } = record;
-        const ttl = Math.max(record.ttlSeconds, MIN_TTL);
-        const body = { fieldType: 'TXT', subDomain: subDomainOf(record), target, ttl };
-        await calls.send('POST', `${pathOf(zone)}/record`, { body });
-        await refresh(zone);
-      },
-      async remove(record) {
-        const ids = await idsOf(record);
-        for (const id of ids) {
-          await calls.send('DELETE', `${pathOf(record.zone)}/record/${id}`, { accept: [404] });
+      findZone: (name) => calls.zoneAt(pathOf(name), name),
+      async idsOf(record) {
+        const query = `?fieldType=TXT&subDomain=${encodeURIComponent(subDomainOf(record))}`;
+        const { json } = await calls.send('GET', `${pathOf(record.zone)}/record${query}`);
+        const found: string[] = [];
+        for (const id of itemsOf(json).flatMap((each) => textOf(each) ?? [])) {
+          const known = await calls.find(`${pathOf(record.zone)}/record/${id}`);
+          if (unquoted(textOf(memberOf(known, 'target')) ?? '') === record.value) found.push(id);
         }
-        if (ids.length > 0) await refresh(record.zone);
+        return found;
       },
+      create(record) {
+        const { zone, value: target, ttlSeconds: ttl } = record;
+        const body = { fieldType: 'TXT', subDomain: subDomainOf(record), target, ttl };
+        return calls.send('POST', `${pathOf(zone)}/record`, { body });
+      },
+      delete: ({ zone }, id) =>
+        calls.send('DELETE', `${pathOf(zone)}/record/${id}`, { accept: [404] }),
+      changed: ({ zone }) => calls.send('POST', `${pathOf(zone)}/refresh`),
     };
   },
 };

@@ -3,7 +3,7 @@
 
 import type { DnsServiceConfig } from '../../../../config/dns-challenge.ts';
 import type { ChallengeRecord, DnsProvider } from '../provider.ts';
-import { DnsApi } from './api.ts';
+import { apiError, DnsApi } from './api.ts';
 import { azure } from './azure.ts';
 import { cloudflare } from './cloudflare.ts';
 import { desec } from './desec.ts';
@@ -13,7 +13,7 @@ import { googleCloudDns } from './google-cloud-dns.ts';
 import { hetzner } from './hetzner.ts';
 import { ovh } from './ovh.ts';
 import { route53 } from './route53.ts';
-import type { DnsService, DnsServiceModule, ZoneRecord } from './service.ts';
+import { changeRecord, type DnsService, type DnsServiceModule } from './service.ts';
 
 const MODULES: Readonly<Record<DnsServiceConfig['kind'], DnsServiceModule>> = {
   azure,
@@ -40,10 +40,11 @@ export function serviceProvider(config: DnsServiceConfig): DnsProvider {
     afterOthers(`${config.kind} ${name}`, async () => {
       signal.throwIfAborted();
       const service = open(config, signal);
-      const { zone, zoneName } = await findZone(name, config, service, signal);
+      const { zone, zoneName } = await findZone(name, config.kind, service);
       const relativeName = name === zoneName ? '@' : name.slice(0, -zoneName.length - 1);
-      const record: ZoneRecord = { zone, zoneName, name, relativeName, value, ttlSeconds };
-      await service[action](record);
+      const ttl = Math.max(ttlSeconds, MODULES[config.kind].minTtlSeconds ?? 0);
+      const record = { zone, name, relativeName, value, ttlSeconds: ttl };
+      await changeRecord(service, config.kind, record, action);
     });
   return {
     present: (record, signal) => change(record, 'add', signal),
@@ -57,7 +58,6 @@ function open(config: DnsServiceConfig, signal: AbortSignal): DnsService {
     config.credentials.find((each) => each.name === name)?.value.reveal() ?? '';
   return create({
     credential,
-    signal,
     api: (authorize, address = config.apiUrl ?? baseUrl(credential)) =>
       new DnsApi({
         service: config.kind,
@@ -72,9 +72,8 @@ function open(config: DnsServiceConfig, signal: AbortSignal): DnsService {
 /** The zone with the longest name. A public suffix such as `co.uk` is asked for in vain. */
 async function findZone(
   name: string,
-  config: DnsServiceConfig,
+  kind: string,
   service: DnsService,
-  signal: AbortSignal,
 ): Promise<{ readonly zone: string; readonly zoneName: string }> {
   const labels = name.split('.');
   for (let first = 0; first < labels.length - 1; first += 1) {
@@ -84,14 +83,8 @@ async function findZone(
     const zone = await service.findZone(zoneName);
     if (zone !== null) return { zone, zoneName };
   }
-  const api = new DnsApi({
-    service: config.kind,
-    baseUrl: '',
-    authorize: () => ({}),
-    secrets: [],
-    signal,
-  });
-  throw api.error(`shows no zone of ${name}: check that these credentials may read and change it`);
+  const message = `shows no zone of ${name}: check that these credentials may read and change it`;
+  throw apiError(kind, message);
 }
 
 async function afterOthers(key: string, work: () => Promise<void>): Promise<void> {

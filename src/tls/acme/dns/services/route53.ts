@@ -1,6 +1,5 @@
 import aws4 from 'aws4';
 import {
-  changeSet,
   type DnsServiceModule,
   quoted,
   type RecordSet,
@@ -45,32 +44,8 @@ export const route53: DnsServiceModule = {
         fields.filter(([name]) => !/^(?:host|content-length)$/i.test(name)),
       );
     });
-    const change = (record: ZoneRecord, action: 'add' | 'remove'): Promise<void> => {
-      const { zone, name } = record;
-      const path = `${VERSION}/hostedzone/${encodeURIComponent(zone)}/rrset`;
-      const read = async (): Promise<RecordSet | null> => {
-        const query = `?maxitems=1&name=${encodeURIComponent(name)}&type=TXT`;
-        const { text } = await calls.send('GET', `${path}${query}`);
-        const [set = ''] = elements(text, 'ResourceRecordSet');
-        // The list begins at the name, or after it if the name has no records.
-        const isIt = elements(set, 'Name')[0] === `${name}.` && elements(set, 'Type')[0] === 'TXT';
-        if (!isIt) return null;
-        return {
-          values: elements(set, 'Value').map((each) => unquoted(unescaped(each))),
-          ttlSeconds: Number(elements(set, 'TTL')[0]),
-        };
-      };
-      return changeSet(record, action, calls, read, async (after, before) => {
-        const changes = [changeOf('DELETE', name, before), changeOf('CREATE', name, after)].join(
-          '',
-        );
-        const body = `<?xml version="1.0" encoding="UTF-8"?><ChangeResourceRecordSetsRequest xmlns="https://route53.amazonaws.com/doc/2013-04-01/"><ChangeBatch><Changes>${changes}</Changes></ChangeBatch></ChangeResourceRecordSetsRequest>`;
-        const sent = await calls.send('POST', `${path}/`, { body, accept: [INVALID_CHANGE] });
-        if (sent.status !== INVALID_CHANGE) return true;
-        if (sent.text.includes('InvalidChangeBatch')) return false;
-        throw calls.error(`refuses the change: ${elements(sent.text, 'Message')[0] ?? ''}`);
-      });
-    };
+    const pathOf = ({ zone }: ZoneRecord): string =>
+      `${VERSION}/hostedzone/${encodeURIComponent(zone)}/rrset`;
     return {
       async findZone(name) {
         const known = credential('hosted_zone_id');
@@ -87,8 +62,30 @@ export const route53: DnsServiceModule = {
           ? null
           : (elements(zone, 'Id')[0] ?? '').replace(/^\/hostedzone\//, '');
       },
-      add: (record) => change(record, 'add'),
-      remove: (record) => change(record, 'remove'),
+      async read(record) {
+        const query = `?maxitems=1&name=${encodeURIComponent(record.name)}&type=TXT`;
+        const { text } = await calls.send('GET', `${pathOf(record)}${query}`);
+        const [set = ''] = elements(text, 'ResourceRecordSet');
+        // The list begins at the name, or after it if the name has no records.
+        const [name, type] = [elements(set, 'Name')[0], elements(set, 'Type')[0]];
+        if (name !== `${record.name}.` || type !== 'TXT') return null;
+        return {
+          values: elements(set, 'Value').map((each) => unquoted(unescaped(each))),
+          ttlSeconds: Number(elements(set, 'TTL')[0]),
+        };
+      },
+      async write(record, after, before) {
+        const changes =
+          changeOf('DELETE', record.name, before) + changeOf('CREATE', record.name, after);
+        const body = `<?xml version="1.0" encoding="UTF-8"?><ChangeResourceRecordSetsRequest xmlns="https://route53.amazonaws.com/doc/2013-04-01/"><ChangeBatch><Changes>${changes}</Changes></ChangeBatch></ChangeResourceRecordSetsRequest>`;
+        const sent = await calls.send('POST', `${pathOf(record)}/`, {
+          body,
+          accept: [INVALID_CHANGE],
+        });
+        if (sent.status !== INVALID_CHANGE) return true;
+        if (sent.text.includes('InvalidChangeBatch')) return false;
+        throw calls.error(`refuses the change: ${elements(sent.text, 'Message')[0] ?? ''}`);
+      },
     };
   },
 };
