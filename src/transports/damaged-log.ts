@@ -9,7 +9,7 @@ import {
 import type { Clock } from '../kernel/clock.ts';
 import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
-import type { HandedOut, LogEnd, StoredEntry } from './handed-out.ts';
+import type { HandedOut, LogEnd, Range, StoredEntry } from './handed-out.ts';
 import type { ReadBacks } from './read-backs.ts';
 
 /** Shortest time between two attempts to open a damaged history. */
@@ -190,16 +190,12 @@ export interface ComparedLog<Session> {
   /** Reads from the first of two positions to the second, as far as `limit` and `bytes` allow. */
   page(
     session: Session,
-    range: readonly [first: number, last: number],
+    range: Range,
     limit: number,
     bytes: number,
   ): Promise<readonly StoredEntry[]>;
   /** Reads the newest entries between two positions, oldest first, at most `limit`. */
-  newest(
-    session: Session,
-    range: readonly [first: number, last: number],
-    limit: number,
-  ): Promise<readonly StoredEntry[]>;
+  newest(session: Session, range: Range, limit: number): Promise<readonly StoredEntry[]>;
 }
 
 interface ReconciledOptions<Session> {

@@ -1,4 +1,4 @@
-import type { LogEntry } from '../hub/transport.ts';
+import type { LogEntry, TransportSignals } from '../hub/transport.ts';
 import type { Update } from '../hub/update.ts';
 
 /** An entry of a history that may lose its end: each entry has a random key, and contains that of its predecessor. */
@@ -12,6 +12,9 @@ export interface StoredEntry {
   readonly at: number;
   readonly update: Update;
 }
+
+/** From the first of two positions to the second. */
+export type Range = readonly [first: number, last: number];
 
 /** The last entry of a history; position 0 and no key before the first. */
 export interface LogEnd {
@@ -205,25 +208,26 @@ class RecentEntries {
 /** Signals that wait here while the server is unavailable. Beyond this, the oldest are dropped. */
 const WAITING = 10_000;
 
-/** Sends signals to the other nodes one by one, and keeps those that could not be sent. */
-export class WaitingSignals {
-  readonly #store: (message: string) => Promise<void>;
+/** Signals to the hubs of all nodes, next to the history. Those that cannot be stored now wait for the server. */
+export abstract class ServerSignals implements TransportSignals {
+  protected listener: (message: string) => void = () => {};
   #waiting: string[] = [];
   #sent: Promise<unknown> = Promise.resolve();
 
-  /** @param store stores a signal; its error means that the server is unavailable */
-  constructor(store: (message: string) => Promise<void>) {
-    this.#store = store;
-  }
+  /** Stores a signal. Its error means that the server is unavailable. */
+  protected abstract store(message: string): Promise<void>;
 
-  /** As the function of that name of {@link TransportSignals}. */
   send(message: string): Promise<unknown> {
-    const sent = this.#store(message).catch(() => {
+    const sent = this.store(message).catch(() => {
       this.#waiting.push(message);
       if (this.#waiting.length > WAITING) this.#waiting.shift();
     });
     this.#sent = Promise.all([this.#sent, sent]);
     return this.#sent;
+  }
+
+  receive(listener: (message: string) => void): void {
+    this.listener = listener;
   }
 
   /** Resolves when each signal so far is stored, or waits for the server to be back. Updates that follow wait for it. */

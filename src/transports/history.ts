@@ -1,7 +1,8 @@
+import { PAGE_BYTES } from '../hub/transport.ts';
+import type { Update } from '../hub/update.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { HubgateError, messageOf } from '../kernel/error.ts';
-import type { Update } from '../hub/update.ts';
-import type { StoredEntry } from './handed-out.ts';
+import type { Range, StoredEntry } from './handed-out.ts';
 
 /** A history as its operator manages it, with or without a running gateway. */
 export interface History {
@@ -56,30 +57,33 @@ export function streamNotFound(stream: string, server: string): HubgateError {
   return new HubgateError('history-not-found', message);
 }
 
-/** What histories on a server have in common. */
-export abstract class ServerHistory<Row> {
-  /** Up to the current end of the history. Entries that are evicted in the meantime are left out. */
-  protected abstract pages(): AsyncIterable<readonly Row[]>;
+/** Entries that are read in one query. */
+const AT_ONCE = 256;
 
+/** A history on a server, whatever the server is: each entry contains the key of the one before it. */
+export abstract class ServerHistory<Row> implements History {
+  abstract stats(): Promise<HistoryStats>;
+  abstract add(entries: readonly HistoryEntry[]): Promise<void>;
+  abstract close(): Promise<void>;
+  /** Name of the store, and how it frees space. */
+  protected abstract readonly frees: string;
+  /** Position of the last entry. */
+  protected abstract end(): Promise<number>;
+  /** The entries of a range as the server returns them, as far as `limit` and `bytes` allow. */
+  protected abstract rows(range: Range, limit: number, bytes: number): Promise<readonly Row[]>;
   protected abstract positionOf(row: Row): number;
-
-  /** @throws if the row is damaged */
+  /** @throws HubgateError `history-damaged` */
   protected abstract decode(row: Row): StoredEntry;
 
   async *entries(): AsyncIterable<readonly HistoryEntry[]> {
-    for await (const page of this.pages()) {
-      yield page.map((row) => {
-        const { at, update } = this.decode(row);
-        return { at, update };
-      });
-    }
+    for await (const page of this.#pages()) yield page.map((row) => this.decode(row));
   }
 
   async verify(progress: (checked: number) => void): Promise<readonly HistoryFault[]> {
     const faults: HistoryFault[] = [];
     let checked = 0;
     let previous: StoredEntry | null = null;
-    for await (const page of this.pages()) {
+    for await (const page of this.#pages()) {
       for (const row of page) {
         const read = this.#entryOrFault(row, previous);
         if ('message' in read) faults.push(read);
@@ -91,12 +95,28 @@ export abstract class ServerHistory<Row> {
     return faults;
   }
 
+  async compact(): Promise<never> {
+    throw new HubgateError('not-supported', `${this.frees}; there is nothing to compact`);
+  }
+
+  /** Up to the current end of the history. Entries that are evicted in the meantime are left out. */
+  async *#pages(): AsyncIterable<readonly Row[]> {
+    const end = await this.end();
+    for (let from = 0; from < end; ) {
+      const page = await this.rows([from + 1, end], AT_ONCE, PAGE_BYTES);
+      const last = page.at(-1);
+      if (last === undefined) return;
+      yield page;
+      from = this.positionOf(last);
+    }
+  }
+
   #entryOrFault(row: Row, previous: StoredEntry | null): StoredEntry | HistoryFault {
     const position = this.positionOf(row);
     try {
       const read = this.decode(row);
-      const follows = previous === null || read.position !== previous.position + 1;
-      if (follows || read.previous === previous.key) return read;
+      const isNext = previous !== null && read.position === previous.position + 1;
+      if (!isNext || read.previous === previous.key) return read;
       return { position, message: 'it does not follow the one before it' };
     } catch (error) {
       return { position, message: messageOf(error) };

@@ -1,11 +1,21 @@
 import type { Clock } from '../kernel/clock.ts';
 import { HubgateError } from '../kernel/error.ts';
+import type { Sessions, StoreSession } from '../kernel/sessions.ts';
 import type { HandedOut } from './handed-out.ts';
 
-interface ReadBack {
+/** How long a group is retried if its answer was lost. */
+const RETRY_MS = 8000;
+/** Entries that are evicted beyond the number of appended ones, so that a lowered limit never blocks the server. */
+export const EVICTED_EXTRA = 64;
+
+/** An entry that is expected. */
+export interface ExpectedEntry {
   readonly position: number;
-  /** Key of the expected entry; null for any. */
+  /** Key of the entry; null for any. */
   readonly key: string | null;
+}
+
+interface ReadBack extends ExpectedEntry {
   readonly resolve: () => void;
   readonly reject: (error: unknown) => void;
 }
@@ -24,11 +34,7 @@ export class ReadBacks {
    *
    * @throws `tooLate` after `limitMs`; HubgateError `transport-uncertain` if the entry is lost
    */
-  wait(
-    { position, key }: Pick<ReadBack, 'position' | 'key'>,
-    limitMs: number,
-    tooLate: HubgateError,
-  ): Promise<void> {
+  wait({ position, key }: ExpectedEntry, limitMs: number, tooLate: HubgateError): Promise<void> {
     return new Promise((resolve, reject) => {
       const stop = this.#clock.after(limitMs, () => {
         this.#waiting.delete(waiting);
@@ -79,6 +85,67 @@ export class ReadBacks {
 }
 
 const LOST = 'the log has lost it';
+
+export interface GroupStoreOptions<Session extends StoreSession> {
+  readonly sessions: Sessions<Session>;
+  readonly handedOut: HandedOut;
+  readonly readBacks: ReadBacks;
+  /** Must be stored before the updates that follow them. */
+  readonly signals: { readonly sent: Promise<unknown> };
+  readonly clock: Clock;
+}
+
+interface StoreKind {
+  /** Name of the store in messages. */
+  readonly store: string;
+  /** What is known about a failed attempt: its message, and whether this or another server has not executed it. */
+  readonly faultOf: (error: unknown) => {
+    readonly message: string;
+    readonly isNotDone: boolean;
+    readonly isElsewhere: boolean;
+  };
+}
+
+/**
+ * Stores a group of updates, however often the answer is lost, and waits until its last entry is delivered.
+ *
+ * @param attempt stores the group unless an earlier attempt, if there may be one, has; resolves to its last entry
+ * @throws HubgateError `transport-failed` if it is not stored, `transport-uncertain` if that is unknown
+ */
+export async function storeGroup<Session extends StoreSession>(
+  { sessions, handedOut, readBacks, signals, clock }: GroupStoreOptions<Session>,
+  { store, faultOf }: StoreKind,
+  attempt: (session: Session, mayBeStored: boolean) => Promise<ExpectedEntry>,
+): Promise<void> {
+  await signals.sent;
+  const end = clock.monotonic() + RETRY_MS;
+  let mayBeStored = false;
+  for (;;) {
+    const session = mayBeStored ? await sessions.next(end) : sessions.live();
+    if (session === null) throw uncertain(`${store} disconnected before it answered`);
+    try {
+      const { position, key } = await attempt(session, mayBeStored);
+      const isThere = key === null ? handedOut.stored >= position : handedOut.has(position, key);
+      if (isThere) return;
+      // Other groups are waiting, so this one waits for its reader only until `end`.
+      const leftMs = Math.max(0, end - clock.monotonic());
+      await readBacks.wait({ position, key }, leftMs, uncertain('it was not read back in time'));
+      return;
+    } catch (error) {
+      if (error instanceof HubgateError) throw error;
+      const { message, isNotDone, isElsewhere } = faultOf(error);
+      if (isElsewhere) session.close();
+      if (isNotDone && !mayBeStored) {
+        const why = `The update could not be stored: ${store} says ${message}`;
+        throw new HubgateError('transport-failed', why, { cause: error });
+      }
+      // The answer is lost. The next attempt finds out whether the group was stored.
+      mayBeStored = true;
+      if (!isNotDone) session.close();
+      else if (!session.isLost) throw uncertain(`${store} says ${message}`);
+    }
+  }
+}
 
 /** The error for an append with an unknown result. */
 export function uncertain(why: string): HubgateError {

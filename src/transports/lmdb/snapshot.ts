@@ -41,8 +41,6 @@ export interface Snapshots {
    * restarted.
    */
   readonly candidates: readonly Snapshot[];
-  /** All meta pages, to detect whether they have changed. */
-  readonly bytes: Buffer;
 }
 
 /**
@@ -76,11 +74,7 @@ export function readSnapshots(fd: number): Snapshots | null {
   if (flushed !== null && flushed.transaction > newest.transaction) {
     throw new PageFault(0, 'what is on the disk is said to be newer than the newest');
   }
-  return {
-    newest,
-    candidates: candidates(first, second, flushed),
-    bytes: bytes.subarray(0, META_PAGES * pageBytes),
-  };
+  return { newest, candidates: candidates(first, second, flushed) };
 }
 
 function metaPage(view: DataView, page: number, at: number): Snapshot {

@@ -2,6 +2,7 @@ import { crc32 } from 'node:zlib';
 import { type Update, isPossibleId } from '../../hub/update.ts';
 import { HubgateError } from '../../kernel/error.ts';
 import { type Evicted, type LogEntry, SHARED_PRESENCE_EVENTS_KEPT } from '../../hub/transport.ts';
+import type { HistoryEntry } from '../history.ts';
 import type { LmdbStore, Tail } from './lmdb-store.ts';
 
 /*
@@ -26,12 +27,6 @@ const TEXT_AT = 15;
 const TEXT_WITH_EVENTS_AT = 24;
 
 type Rest = [Update['topics'], string, boolean, string | null, string | null];
-
-export interface StoredUpdate {
-  readonly update: Update;
-  /** Time of publication, in milliseconds since the Unix epoch. */
-  readonly at: number;
-}
 
 /** The properties of an entry that eviction and the search for damage need. */
 export interface StoredHead {
@@ -63,7 +58,7 @@ function encodeStored(update: Update, at: number, position: number, before: numb
 }
 
 /** @throws HubgateError `history-damaged`, `history-too-new` */
-export function decodeStored(bytes: Buffer): StoredUpdate {
+export function decodeStored(bytes: Buffer): HistoryEntry {
   const [version = 0] = bytes;
   if (version > VERSION_WITH_EVENTS && checksumFits(bytes)) {
     throw new HubgateError('history-too-new', 'an update was stored by a later version of hubgate');
@@ -112,7 +107,7 @@ const EMPTY: Tail = {
 /** Appends entries inside a write transaction; returns their positions. */
 export function addEntries(
   { log, ids, events, tail, expectEvents }: LmdbStore,
-  entries: readonly { readonly update: Update; readonly at: number }[],
+  entries: readonly HistoryEntry[],
 ): { readonly stored: readonly LogEntry[]; readonly end: Tail } {
   let end = tail.get() ?? EMPTY;
   const stored = entries.flatMap(({ update, at }) => {

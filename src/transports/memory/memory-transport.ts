@@ -16,10 +16,10 @@ export interface MemoryTransportOptions {
 
 /** A history in the memory of this process: fast, bounded, and lost with the process. */
 export function createMemoryTransport({ size }: MemoryTransportOptions): Transport {
-  const updates = new EntryRing<LogEntry>(size);
-  const events = new EntryRing<LogEntry>(PRESENCE_EVENTS_KEPT);
+  const updates = new EntryRing(size);
+  const events = new EntryRing(PRESENCE_EVENTS_KEPT);
   /** Id → the first and the last kept entry with it. */
-  const ids = new Map<string, { first: Kept<LogEntry>; last: Kept<LogEntry> }>();
+  const ids = new Map<string, { first: Kept; last: Kept }>();
   const evicted = { updates: 0, events: 0 };
   let position = 0;
   let lastEventId: string | null = null;
@@ -30,7 +30,7 @@ export function createMemoryTransport({ size }: MemoryTransportOptions): Transpo
   const refuseClosed = (): void => {
     if (closed) throw new HubgateError('transport-closed', 'The memory transport is closed');
   };
-  const forget = ({ entry, previous, next }: Kept<LogEntry>): void => {
+  const forget = ({ entry, previous, next }: Kept): void => {
     if (previous !== null) previous.next = next;
     if (next !== null) next.previous = previous;
     const { id } = entry.update;
@@ -40,9 +40,9 @@ export function createMemoryTransport({ size }: MemoryTransportOptions): Transpo
     else if (previous === null && next !== null) places.first = next;
     else if (next === null && previous !== null) places.last = previous;
   };
-  const remember = (entry: LogEntry): Kept<LogEntry> => {
+  const remember = (entry: LogEntry): Kept => {
     const places = ids.get(entry.update.id);
-    const kept: Kept<LogEntry> = { entry, previous: places?.last ?? null, next: null };
+    const kept: Kept = { entry, previous: places?.last ?? null, next: null };
     if (places === undefined) ids.set(entry.update.id, { first: kept, last: kept });
     else {
       places.last.next = kept;
@@ -50,12 +50,12 @@ export function createMemoryTransport({ size }: MemoryTransportOptions): Transpo
     }
     return kept;
   };
-  const evictEvent = (oldest: Kept<LogEntry>): void => {
+  const evictEvent = (oldest: Kept): void => {
     forget(oldest);
     events.shift();
     evicted.events = oldest.entry.position;
   };
-  const evictUpdate = (oldest: Kept<LogEntry>): void => {
+  const evictUpdate = (oldest: Kept): void => {
     forget(oldest);
     updates.shift();
     evicted.updates = oldest.entry.position;
@@ -145,16 +145,16 @@ export function createMemoryTransport({ size }: MemoryTransportOptions): Transpo
  * An entry with links to its neighbours that have the same id, so that an id is found however often it was
  * used.
  */
-interface Kept<Entry> {
-  readonly entry: Entry;
-  previous: Kept<Entry> | null;
-  next: Kept<Entry> | null;
+interface Kept {
+  readonly entry: LogEntry;
+  previous: Kept | null;
+  next: Kept | null;
 }
 
 /** The newest entries of one kind, in order. The nth entry is in slot n modulo the size. */
-class EntryRing<Entry extends { readonly position: number }> {
+class EntryRing {
   readonly #size: number;
-  readonly #slots: Kept<Entry>[] = [];
+  readonly #slots: Kept[] = [];
   #first = 0;
   #end = 0;
 
@@ -167,12 +167,12 @@ class EntryRing<Entry extends { readonly position: number }> {
     return this.#end - this.#first === this.#size;
   }
 
-  get oldest(): Kept<Entry> | undefined {
+  get oldest(): Kept | undefined {
     return this.at(this.#first);
   }
 
   /** Adds the newest entry; there must be a free slot. */
-  add(kept: Kept<Entry>): void {
+  add(kept: Kept): void {
     this.#slots[this.#end % this.#size] = kept;
     this.#end += 1;
   }
@@ -183,7 +183,7 @@ class EntryRing<Entry extends { readonly position: number }> {
   }
 
   /** The nth entry, while it is kept. */
-  at(nth: number): Kept<Entry> | undefined {
+  at(nth: number): Kept | undefined {
     return nth >= this.#first && nth < this.#end ? this.#slots[nth % this.#size] : undefined;
   }
 

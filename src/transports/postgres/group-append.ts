@@ -2,20 +2,17 @@ import { randomBytes } from 'node:crypto';
 import type { PostgresTransportConfig } from '../../config/transports.ts';
 import type { DatabaseConnection, JoinedStatement } from '../../hub/transport.ts';
 import type { Update } from '../../hub/update.ts';
-import type { Clock } from '../../kernel/clock.ts';
-import { HubgateError } from '../../kernel/error.ts';
-import type { Sessions } from '../../kernel/sessions.ts';
 import { faultOf } from '../../postgres/connection.ts';
-import type { HandedOut, StoredEntry } from '../handed-out.ts';
-import { type ReadBacks, uncertain } from '../read-backs.ts';
+import type { StoredEntry } from '../handed-out.ts';
+import {
+  EVICTED_EXTRA,
+  type ExpectedEntry,
+  type GroupStoreOptions,
+  storeGroup,
+} from '../read-backs.ts';
 import type { Session } from './session.ts';
 import { encodeBody, type StoredLog } from './stored-log.ts';
 import { quoted } from './tables.ts';
-
-/** How long a group is retried if its answer was lost. */
-const RETRY_MS = 8000;
-/** Entries that are evicted beyond the number of appended ones, so that a lowered limit never blocks the server. */
-const EVICTED_EXTRA = 64;
 
 /** What is appended, and how. */
 export interface AppendRequest {
@@ -89,18 +86,13 @@ export async function appendGroup(
 }
 
 interface GroupAppendOptions
-  extends Pick<PostgresTransportConfig, 'schema' | 'maxLength' | 'maxAgeMs' | 'durability'> {
+  extends GroupStoreOptions<Session>,
+    Pick<PostgresTransportConfig, 'schema' | 'maxLength' | 'maxAgeMs' | 'durability'> {
   /** Different for each opening of a history. */
   readonly writer: string;
-  readonly sessions: Sessions<Session>;
   readonly storedLog: StoredLog;
-  readonly handedOut: HandedOut;
-  readonly readBacks: ReadBacks;
-  /** Must be stored before the updates that follow them. */
-  readonly signals: { readonly sent: Promise<unknown> };
-  /** Delivers a group that follows what was read, without reading it; returns whether it did. */
-  readonly deliver: (entries: readonly StoredEntry[], signals: number) => boolean;
-  readonly clock: Clock;
+  /** Delivers a group if it follows what was read, without reading it; otherwise lets it be read. */
+  readonly deliver: (entries: readonly StoredEntry[], signals: number) => void;
 }
 
 /** Stores a group of updates exactly once, however often the answer is lost, and waits until it is delivered. */
@@ -112,38 +104,14 @@ export class GroupAppend {
     this.#options = options;
   }
 
-  /**
-   * Resolves when the whole group has been delivered.
-   *
-   * @throws HubgateError `transport-failed` if it is not stored, `transport-uncertain` if that is unknown
-   */
+  /** @throws as {@link storeGroup} */
   async store(group: readonly Update[]): Promise<void> {
-    const { clock, sessions, signals } = this.#options;
-    await signals.sent;
     this.#batch += 1;
     const name = randomBytes(12).toString('base64url');
-    const end = clock.monotonic() + RETRY_MS;
-    let mayBeStored = false;
-    for (;;) {
-      const session = mayBeStored ? await sessions.next(end) : sessions.live();
-      if (session === null) throw uncertain('PostgreSQL disconnected before it answered');
-      try {
-        await this.#append(session, name, group, end);
-        return;
-      } catch (error) {
-        if (error instanceof HubgateError) throw error;
-        const { message, isNotDone, isElsewhere } = faultOf(error);
-        if (isElsewhere) session.close();
-        if (isNotDone && !mayBeStored) {
-          const why = `The update could not be stored: PostgreSQL says ${message}`;
-          throw new HubgateError('transport-failed', why, { cause: error });
-        }
-        // The answer is lost. The server knows whether it has stored the group with this number.
-        mayBeStored = true;
-        if (!isNotDone) session.close();
-        else if (!session.isLost) throw uncertain(`PostgreSQL says ${message}`);
-      }
-    }
+    // The server knows whether it has stored the group with this number.
+    await storeGroup(this.#options, { store: 'PostgreSQL', faultOf }, (session) =>
+      this.#append(session, name, group),
+    );
   }
 
   /** Appends those of these updates whose ids are not known, together with a statement of the caller. */
@@ -164,13 +132,9 @@ export class GroupAppend {
     await appendGroup(on, request, statement);
   }
 
-  async #append(
-    session: Session,
-    name: string,
-    group: readonly Update[],
-    end: number,
-  ): Promise<void> {
-    const { writer, storedLog, handedOut, readBacks, deliver, clock } = this.#options;
+  /** The last entry of the group; without a key if it is not known. */
+  async #append(session: Session, name: string, group: readonly Update[]): Promise<ExpectedEntry> {
+    const { writer, storedLog, deliver, clock } = this.#options;
     const { schema, maxLength, maxAgeMs, durability } = this.#options;
     const { position, previous, signals, updates } = await appendGroup(session.appends, {
       ...{ schema, maxLength, maxAgeMs, durability },
@@ -185,13 +149,9 @@ export class GroupAppend {
       key: `${name}:${index + 1}`,
       previous: index === 0 ? (previous ?? '') : `${name}:${index}`,
     }));
-    if (previous !== null && deliver(entries, signals)) return;
+    if (previous !== null) deliver(entries, signals);
     // Which of a group were new is not known any more if an earlier attempt has stored them.
-    const isKnown = previous === null && group.some(({ once }) => once === true);
-    const key = isKnown ? null : `${name}:${updates.length}`;
-    const isThere = key === null ? handedOut.stored >= position : handedOut.has(position, key);
-    if (isThere) return;
-    const leftMs = Math.max(0, end - clock.monotonic());
-    await readBacks.wait({ position, key }, leftMs, uncertain('it was not read back in time'));
+    const isUnknown = previous === null && group.some(({ once }) => once === true);
+    return { position, key: isUnknown ? null : `${name}:${updates.length}` };
   }
 }

@@ -77,7 +77,7 @@ export class NotifiedReader implements ServerReader<Session> {
       reason = why;
       this.#wake();
     });
-    signals.waiting.flush();
+    signals.flush();
     try {
       while (!session.isLost) {
         this.#isDue = false;
@@ -98,15 +98,12 @@ export class NotifiedReader implements ServerReader<Session> {
    * Delivers entries that this process has just stored, if they are the next ones and no signal precedes them. Otherwise
    * they are read.
    */
-  deliverOwn = (entries: readonly StoredEntry[], signalEnd: number): boolean => {
+  deliverOwn = (entries: readonly StoredEntry[], signalEnd: number): void => {
     const { handedOut, signals } = this.#options;
     const [first] = entries;
     if (first === undefined || !handedOut.isFollowedBy(first) || signals.last !== signalEnd) {
       this.lookAgain();
-      return false;
-    }
-    this.#handOut(entries, null);
-    return true;
+    } else this.#handOut(entries, null);
   };
 
   /** Resolves to whether there may be more to read at once. */
@@ -125,7 +122,7 @@ export class NotifiedReader implements ServerReader<Session> {
       if (!isSame && (await this.reconcile(session))) return true;
       if (handedOut.stored !== from) return true;
       if (first === undefined) {
-        signals.waiting.flush();
+        signals.flush();
         return this.#isDue;
       }
     }

@@ -1,5 +1,4 @@
 import { randomBytes } from 'node:crypto';
-import { PAGE_BYTES } from '../../hub/transport.ts';
 import { HubgateError, messageOf } from '../../kernel/error.ts';
 import {
   connectPostgres,
@@ -7,7 +6,7 @@ import {
   type PostgresPlace,
   type Row,
 } from '../../postgres/connection.ts';
-import type { StoredEntry } from '../handed-out.ts';
+import type { Range, StoredEntry } from '../handed-out.ts';
 import {
   type History,
   type HistoryEntry,
@@ -19,8 +18,6 @@ import {
 import { appendGroup } from './group-append.ts';
 import { decodeEntry, StoredLog, type StreamPlace } from './stored-log.ts';
 import { ensureTables, hasTables, quoted } from './tables.ts';
-
-const AT_ONCE = 256;
 
 /**
  * Opens the history of a hub in PostgreSQL for its operator. Gateways may be using it.
@@ -49,7 +46,8 @@ export async function openPostgresHistory(
   }
 }
 
-class PostgresHistory extends ServerHistory<Row> implements History {
+class PostgresHistory extends ServerHistory<Row> {
+  protected readonly frees = 'PostgreSQL frees space by itself (autovacuum)';
   readonly #schema: string;
   readonly #connection: PostgresConnection;
   readonly #log: StoredLog;
@@ -94,9 +92,16 @@ class PostgresHistory extends ServerHistory<Row> implements History {
     });
   }
 
-  async compact(): Promise<never> {
-    const message = 'PostgreSQL frees space by itself (autovacuum); there is nothing to compact';
-    throw new HubgateError('not-supported', message);
+  async close(): Promise<void> {
+    this.#connection.close();
+  }
+
+  protected async end(): Promise<number> {
+    return (await this.#log.end(this.#connection)).position;
+  }
+
+  protected rows(range: Range, limit: number, bytes: number): Promise<readonly Row[]> {
+    return this.#log.rows(this.#connection, range, limit, bytes);
   }
 
   protected positionOf(row: Row): number {
@@ -105,20 +110,5 @@ class PostgresHistory extends ServerHistory<Row> implements History {
 
   protected decode(row: Row): StoredEntry {
     return decodeEntry(row);
-  }
-
-  async close(): Promise<void> {
-    this.#connection.close();
-  }
-
-  protected async *pages(): AsyncIterable<readonly Row[]> {
-    const { position: end } = await this.#log.end(this.#connection);
-    for (let from = 0; from < end; ) {
-      const page = await this.#log.rows(this.#connection, [from + 1, end], AT_ONCE, PAGE_BYTES);
-      const last = page.at(-1);
-      if (last === undefined) return;
-      yield page;
-      from = Number(last['position']);
-    }
   }
 }

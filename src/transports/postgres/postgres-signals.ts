@@ -1,7 +1,6 @@
 import { randomUUID } from 'node:crypto';
-import type { TransportSignals } from '../../hub/transport.ts';
 import type { Queries, Row } from '../../postgres/connection.ts';
-import { WaitingSignals } from '../handed-out.ts';
+import { ServerSignals } from '../handed-out.ts';
 import type { Session } from './session.ts';
 import type { StoredLog } from './stored-log.ts';
 import { quoted } from './tables.ts';
@@ -21,15 +20,14 @@ interface PostgresSignalsOptions {
 }
 
 /** Signals to the hubs of all nodes, in a table next to the history. Nodes that were unavailable read them later. */
-export class PostgresSignals implements TransportSignals {
+export class PostgresSignals extends ServerSignals {
   readonly #options: PostgresSignalsOptions;
   readonly #s: string;
   readonly #known = new Map<number, string>();
-  readonly waiting = new WaitingSignals((message) => this.#add(message));
-  #listener: (message: string) => void = () => {};
   #last = 0;
 
   constructor(options: PostgresSignalsOptions) {
+    super();
     this.#options = options;
     this.#s = quoted(options.schema);
   }
@@ -37,14 +35,6 @@ export class PostgresSignals implements TransportSignals {
   /** Position of the last signal that was read. */
   get last(): number {
     return this.#last;
-  }
-
-  send(message: string): Promise<unknown> {
-    return this.waiting.send(message);
-  }
-
-  receive(listener: (message: string) => void): void {
-    this.#listener = listener;
   }
 
   /** Earlier signals do not concern a process that had no streams at the time. */
@@ -88,7 +78,7 @@ export class PostgresSignals implements TransportSignals {
     if (position <= this.#last) return;
     this.#last = position;
     this.#remember(row);
-    if (row['process'] !== this.#options.process) this.#listener(String(row['message']));
+    if (row['process'] !== this.#options.process) this.listener(String(row['message']));
   }
 
   #remember({ position, key }: Row): void {
@@ -102,7 +92,7 @@ export class PostgresSignals implements TransportSignals {
     return on.query(text, [this.#options.storedLog.stream]);
   }
 
-  async #add(message: string): Promise<void> {
+  protected async store(message: string): Promise<void> {
     const { storedLog, process, session } = this.#options;
     const values = [storedLog.stream, randomUUID(), process, message];
     const text = `SELECT ${this.#s}.signal($1, $2, $3, $4)`;

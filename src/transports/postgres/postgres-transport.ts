@@ -68,7 +68,7 @@ export async function openPostgresTransport(options: PostgresTransportOptions): 
   const reader = new NotifiedReader({ ...read, signals, log });
   const append = new GroupAppend({
     ...{ ...read, schema, maxLength, maxAgeMs, durability, sessions },
-    ...{ writer: process, deliver: reader.deliverOwn, signals: signals.waiting },
+    ...{ writer: process, deliver: reader.deliverOwn, signals },
   });
   const refuses = async (session: Session): Promise<boolean> =>
     (await standbysOf(session, schema, storedLog)) === '' && durability === 'replicated';

@@ -2,7 +2,7 @@ import type { Evicted } from '../../hub/transport.ts';
 import { MAX_ID_BYTES, type Update } from '../../hub/update.ts';
 import { HubgateError } from '../../kernel/error.ts';
 import type { Queries, Row } from '../../postgres/connection.ts';
-import type { LogEnd, StoredEntry } from '../handed-out.ts';
+import type { LogEnd, Range, StoredEntry } from '../handed-out.ts';
 import type { ComparedLog } from '../damaged-log.ts';
 import { channelOf, quoted } from './tables.ts';
 
@@ -84,7 +84,7 @@ export class StoredLog implements ComparedLog<Queries> {
   /** Reads from the first of two positions to the second, as far as `limit` and `bytes` allow. */
   async page(
     on: Queries,
-    [first, last]: readonly [first: number, last: number],
+    [first, last]: Range,
     limit: number,
     bytes: number,
   ): Promise<readonly StoredEntry[]> {
@@ -92,23 +92,14 @@ export class StoredLog implements ComparedLog<Queries> {
   }
 
   /** As {@link page}, but not decoded. */
-  rows(
-    on: Queries,
-    [first, last]: readonly [first: number, last: number],
-    limit: number,
-    bytes: number,
-  ): Promise<readonly Row[]> {
+  rows(on: Queries, [first, last]: Range, limit: number, bytes: number): Promise<readonly Row[]> {
     const text = this.#pageSql('p.position BETWEEN $2 AND $5');
     const values = [this.stream, first, Math.min(limit, MOST), finite(bytes), last];
     return on.query(text, values, { name: `${this.#s} page` });
   }
 
   /** Reads the newest entries between two positions, oldest first, at most `limit`. */
-  async newest(
-    on: Queries,
-    [first, last]: readonly [first: number, last: number],
-    limit: number,
-  ): Promise<readonly StoredEntry[]> {
+  async newest(on: Queries, [first, last]: Range, limit: number): Promise<readonly StoredEntry[]> {
     if (first > last) return [];
     const text = `SELECT ${ENTRY_COLUMNS} FROM ${this.#s}.entries e
       WHERE e.stream = $1 AND e.position BETWEEN $2 AND $3 ORDER BY e.position DESC LIMIT $4`;

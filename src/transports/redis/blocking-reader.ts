@@ -1,12 +1,7 @@
-import {
-  type LogEntry,
-  type Missed,
-  missedBetween,
-  type TransportSignals,
-} from '../../hub/transport.ts';
+import { type LogEntry, type Missed, missedBetween } from '../../hub/transport.ts';
 import { messageOf } from '../../kernel/error.ts';
 import type { Logger } from '../../kernel/log.ts';
-import { type HandedOut, type StoredEntry, WaitingSignals } from '../handed-out.ts';
+import { type HandedOut, ServerSignals, type StoredEntry } from '../handed-out.ts';
 import { reconcile } from '../damaged-log.ts';
 import type { ReadBacks } from '../read-backs.ts';
 import type { ServerReader } from '../server-transport.ts';
@@ -65,7 +60,7 @@ export class BlockingReader implements ServerReader<Session> {
 
   async follow(session: Session): Promise<string> {
     const { keys, handedOut, signals } = this.#options;
-    signals.waiting.flush();
+    signals.flush();
     try {
       while (!session.isLost) {
         const reply = await session.block(
@@ -112,7 +107,7 @@ export class BlockingReader implements ServerReader<Session> {
       // Nothing arrived, or an entry that does not follow what was read.
       if (await this.reconcile(session)) return;
       if (first === undefined) {
-        signals.waiting.flush();
+        signals.flush();
         return;
       }
     }
@@ -166,23 +161,14 @@ interface RedisSignalsOptions {
  * Signals to the hubs of all nodes, in a stream next to the history. Nodes that were unavailable read them
  * later.
  */
-export class RedisSignals implements TransportSignals {
+export class RedisSignals extends ServerSignals {
   readonly #options: RedisSignalsOptions;
-  readonly waiting = new WaitingSignals((message) => this.#add(message));
-  #listener: (message: string) => void = () => {};
   /** Stream id of the last signal that was read. */
   last = '0';
 
   constructor(options: RedisSignalsOptions) {
+    super();
     this.#options = options;
-  }
-
-  send(message: string): Promise<unknown> {
-    return this.waiting.send(message);
-  }
-
-  receive(listener: (message: string) => void): void {
-    this.#listener = listener;
   }
 
   /** Earlier signals do not concern a process that had no streams at the time. */
@@ -217,11 +203,11 @@ export class RedisSignals implements TransportSignals {
       this.last = String(place);
       if (!Array.isArray(fields)) continue;
       const [, process, , message] = fields;
-      if (process !== this.#options.process) this.#listener(String(message));
+      if (process !== this.#options.process) this.listener(String(message));
     }
   }
 
-  async #add(message: string): Promise<void> {
+  protected async store(message: string): Promise<void> {
     const { keys, process, session } = this.#options;
     const bound = ['MAXLEN', '~', String(KEPT)];
     await session().command('XADD', keys.signals, ...bound, '*', 'p', process, 'm', message);

@@ -1,20 +1,18 @@
+import type { RedisTransportConfig } from '../../config/transports.ts';
 import { requireUrl } from '../../kernel/parse-url.ts';
 import { readFile } from 'node:fs/promises';
 import { createClient } from '@redis/client';
 import type { Clock } from '../../kernel/clock.ts';
-import type { Secret } from '../../kernel/secret.ts';
 import { HubgateError, messageOf } from '../../kernel/error.ts';
 
 const CONNECT_TIMEOUT_MS = 3000;
 const ANSWER_TIMEOUT_MS = 3000;
 
 /** The location of a store in the configuration. */
-export interface RedisPlace {
-  readonly urls: readonly Secret[];
-  readonly sentinel: string | null;
-  readonly cluster: boolean;
-  readonly trustPoolFile: string | null;
-}
+export type RedisPlace = Pick<
+  RedisTransportConfig,
+  'urls' | 'sentinel' | 'cluster' | 'trustPoolFile'
+>;
 
 /** One connection. It never reconnects by itself: its user looks for the primary again. */
 export interface RedisConnection {

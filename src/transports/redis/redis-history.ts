@@ -1,5 +1,3 @@
-import { HubgateError } from '../../kernel/error.ts';
-import { PAGE_BYTES } from '../../hub/transport.ts';
 import {
   type History,
   type HistoryEntry,
@@ -10,13 +8,11 @@ import {
 } from '../history.ts';
 import { appendedKeys, hubKeys, type HubKeys } from './keys.ts';
 import type { RedisPlace } from './primary.ts';
-import { APPEND, READ } from './scripts.ts';
+import { READ } from './scripts.ts';
 import { Session } from './session.ts';
-import type { StoredEntry } from '../handed-out.ts';
-import { appendArguments, decodeEntry, placeOf } from './stored-log.ts';
+import type { Range, StoredEntry } from '../handed-out.ts';
+import { appendArguments, decodeEntry, listOf, placeOf } from './stored-log.ts';
 import { randomBytes } from 'node:crypto';
-
-const AT_ONCE = 256;
 
 /**
  * Opens the history of a hub in Redis for its operator. Gateways may be using it.
@@ -40,7 +36,8 @@ export async function openRedisHistory(
   }
 }
 
-class RedisHistory extends ServerHistory<unknown> implements History {
+class RedisHistory extends ServerHistory<unknown> {
+  protected readonly frees = 'Redis frees space by itself';
   readonly #keys: HubKeys;
   readonly #session: Session;
 
@@ -58,10 +55,10 @@ class RedisHistory extends ServerHistory<unknown> implements History {
     const id = await this.#session.command('HGET', meta, 'id');
     return {
       updates: Number(await this.#session.command('XLEN', log)),
-      position: await this.#end(),
+      position: await this.end(),
       lastEventId: typeof id === 'string' ? id : null,
-      oldestAt: entriesOf(oldest)[0]?.at ?? null,
-      newestAt: entriesOf(newest)[0]?.at ?? null,
+      oldestAt: listOf(oldest).map(decodeEntry)[0]?.at ?? null,
+      newestAt: listOf(newest).map(decodeEntry)[0]?.at ?? null,
       bytes: Number(bytes ?? 0),
     };
   }
@@ -70,44 +67,31 @@ class RedisHistory extends ServerHistory<unknown> implements History {
   async add(entries: readonly HistoryEntry[]): Promise<void> {
     const updates = entries.flatMap(({ update }) => appendArguments(update));
     const args = [randomBytes(12).toString('base64url'), '', '0', '0', '0', ...updates];
-    await this.#session.append(APPEND, appendedKeys(this.#keys), args, 0, 0);
-  }
-
-  async compact(): Promise<never> {
-    const message = 'Redis frees space by itself; there is nothing to compact';
-    throw new HubgateError('not-supported', message);
-  }
-
-  protected positionOf(entry: unknown): number {
-    return Array.isArray(entry) ? Number.parseInt(String(entry[0]), 10) : 0;
-  }
-
-  protected decode(entry: unknown): StoredEntry {
-    return decodeEntry(entry);
+    await this.#session.append(appendedKeys(this.#keys), args, 0);
   }
 
   async close(): Promise<void> {
     this.#session.close();
   }
 
-  async #end(): Promise<number> {
+  protected async end(): Promise<number> {
     return Number((await this.#session.command('HGET', this.#keys.meta, 'position')) ?? 0);
   }
 
-  protected async *pages(): AsyncIterable<readonly unknown[]> {
-    const end = await this.#end();
-    for (let from = 0; from < end; ) {
-      const range = [placeOf(from + 1), placeOf(end), String(AT_ONCE), String(PAGE_BYTES)];
-      const reply = await this.#session.run(READ, [this.#keys.log], range);
-      const page: readonly unknown[] = Array.isArray(reply) ? reply : [];
-      const last: unknown = page.at(-1);
-      if (!Array.isArray(last)) return;
-      yield page;
-      from = Number.parseInt(String(last[0]), 10);
-    }
+  protected async rows(
+    [first, last]: Range,
+    limit: number,
+    bytes: number,
+  ): Promise<readonly unknown[]> {
+    const range = [placeOf(first), placeOf(last), String(limit), String(bytes)];
+    return listOf(await this.#session.run(READ, [this.#keys.log], range));
   }
-}
 
-function entriesOf(reply: unknown): StoredEntry[] {
-  return Array.isArray(reply) ? reply.map(decodeEntry) : [];
+  protected positionOf(entry: unknown): number {
+    return Number.parseInt(String(listOf(entry)[0]), 10);
+  }
+
+  protected decode(entry: unknown): StoredEntry {
+    return decodeEntry(entry);
+  }
 }

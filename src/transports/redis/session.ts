@@ -1,10 +1,12 @@
 import type { Clock } from '../../kernel/clock.ts';
 import { HubgateError, messageOf } from '../../kernel/error.ts';
 import { findPrimary, type RedisConnection, type RedisPlace } from './primary.ts';
-import { type Script, SCRIPTS } from './scripts.ts';
+import { APPEND, type Script, SCRIPTS } from './scripts.ts';
 
 /** A server that does not reply to a command for this long counts as gone. */
 const COMMAND_TIMEOUT_MS = 3000;
+/** How long an append waits for its replicas. */
+const WAIT_MS = 2000;
 
 /** The connections to one primary, until the first of them is lost. */
 export class Session {
@@ -53,20 +55,18 @@ export class Session {
     return this.command('EVALSHA', sha, String(keys.length), ...keys, ...args);
   }
 
-  /** Appends with a script. The second value is the reply of `WAIT` for `replicas`. */
+  /** Runs the append script. The second value is the reply of `WAIT` for `replicas`. */
   async append(
-    { sha }: Script,
     keys: readonly string[],
     args: readonly string[],
     replicas: number,
-    waitMs: number,
   ): Promise<readonly [reply: unknown, replicas: number]> {
-    const timeoutMs = COMMAND_TIMEOUT_MS + waitMs;
-    const script = ['EVALSHA', sha, String(keys.length), ...keys, ...args];
+    const timeoutMs = COMMAND_TIMEOUT_MS + WAIT_MS;
+    const script = ['EVALSHA', APPEND.sha, String(keys.length), ...keys, ...args];
     const appended = this.#appends.command(timeoutMs, ...script);
     if (replicas === 0) return [await appended, 0];
     // On the same connection and at once, because it waits for the writes of this connection.
-    const waited = this.#appends.command(timeoutMs, 'WAIT', String(replicas), String(waitMs));
+    const waited = this.#appends.command(timeoutMs, 'WAIT', String(replicas), String(WAIT_MS));
     const [reply, count] = await Promise.all([appended, waited]);
     return [reply, Number(count)];
   }

@@ -1,7 +1,7 @@
 import type { Evicted } from '../../hub/transport.ts';
 import { HubgateError } from '../../kernel/error.ts';
 import type { HubKeys } from './keys.ts';
-import type { LogEnd, StoredEntry } from '../handed-out.ts';
+import type { LogEnd, Range, StoredEntry } from '../handed-out.ts';
 import { FORMAT, READ } from './scripts.ts';
 import type { Session } from './session.ts';
 import type { Update } from '../../hub/update.ts';
@@ -52,7 +52,7 @@ export class StoredLog {
   /** Reads from the first of two positions to the second, as far as `limit` and `bytes` allow. */
   async page(
     session: Session,
-    [first, last]: readonly [first: number, last: number],
+    [first, last]: Range,
     limit: number,
     bytes: number,
   ): Promise<readonly StoredEntry[]> {
@@ -63,7 +63,7 @@ export class StoredLog {
   /** Reads the newest entries between two positions, oldest first, at most `limit`. */
   async newest(
     session: Session,
-    [first, last]: readonly [first: number, last: number],
+    [first, last]: Range,
     limit: number,
   ): Promise<readonly StoredEntry[]> {
     if (first > last) return [];

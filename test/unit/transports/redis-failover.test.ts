@@ -24,7 +24,7 @@ describe('a history in Redis that loses its end while a group is stored', () => 
     const session = {
       isLost: false,
       close: () => {},
-      async append(_script: unknown, _keys: unknown, [name, since]: readonly string[]) {
+      async append(_keys: unknown, [name, since]: readonly string[]) {
         lookedFrom.push(since);
         if (lookedFrom.length < 3) throw new Error('the connection is lost');
         const stored = { position: 96, key: `${name}:1`, previous: 'k95', at: 0 };

@@ -19,7 +19,7 @@ describe('signals to the other nodes while Redis is unreachable', () => {
       await settled();
     }
     assert.equal(asked, 50);
-    signals.waiting.flush();
+    signals.flush();
     await settled();
     assert.equal(asked, 100);
   });
@@ -37,7 +37,7 @@ describe('signals to the other nodes while Redis is unreachable', () => {
     for (let count = 0; count < 10_500; count += 1) void signals.send(`s${count}`);
     await settled();
     asked = 0;
-    signals.waiting.flush();
+    signals.flush();
     await settled();
     assert.equal(asked, 10_000);
   });
