@@ -3,44 +3,43 @@
 // after an earlier response, uses HTTP/1.0, or is encoded or delayed, it is an ordinary body instead.
 
 import type { Socket } from 'node:net';
+import type { Writable } from 'node:stream';
 import type { ResponseStream, StreamListener } from '../http/exchange.ts';
 import { LAST_CHUNK } from '../http/http1-syntax.ts';
 
 /**
- * The stream that a socket carries. Shared functions find it here, so a stream needs no functions of its own.
+ * The stream that a connection or an HTTP/2 stream carries. Shared functions find it here, so a stream needs no
+ * functions of its own.
  */
-const STREAM = Symbol('stream on this connection');
+const STREAM = Symbol('stream on this carrier');
 
-interface Carrier {
-  [STREAM]?: Http1EventStream;
-}
+type Carrying = Writable & { [STREAM]?: CarriedStream<Writable> };
 
-/**
- * The chunked body of the last response of an HTTP/1.1 connection (RFC 9112 §7.1). It has the connection to
- * itself: nothing else reads from it or writes to it.
- */
-export class Http1EventStream implements ResponseStream {
-  readonly framing = 'chunked';
-  readonly #socket: Socket & Carrier;
-  readonly #onLeave: (() => void) | null;
+/** An event stream that is written to what carries it directly. */
+export abstract class CarriedStream<Carrier extends Writable> implements ResponseStream {
+  abstract readonly framing: ResponseStream['framing'];
+  protected readonly carrier: Carrier;
+  protected isOver = false;
   #listener: StreamListener | null = null;
-  #isOver = false;
-  #isClosed = false;
+  #isClosed: boolean;
 
-  /** `onLeave` is called when the connection closes before the end. */
-  constructor(socket: Socket, onLeave: (() => void) | null) {
-    this.#socket = socket;
-    this.#onLeave = onLeave;
-    this.#socket[STREAM] = this;
-    socket.on('drain', onDrain).on('close', onClose);
+  /** The head has already been sent, or the carrier is closed and reports it no more. */
+  constructor(carrier: Carrier & Carrying, isClosed: boolean) {
+    this.carrier = carrier;
+    this.#isClosed = isClosed;
+    carrier[STREAM] = this;
+    carrier.on('drain', onDrain).on('close', onClose);
   }
 
-  write(framed: Buffer): boolean {
-    return this.#isOver || this.#socket.write(framed);
-  }
+  abstract write(framed: Buffer): boolean;
+  abstract destroy(): void;
+  /** Ends the carrier after what was written. */
+  protected abstract endCarrier(): void;
+  /** The carrier was closed before the end. */
+  protected left(): void {}
 
   get bufferedBytes(): number {
-    return this.#isClosed ? 0 : this.#socket.writableLength;
+    return this.#isClosed ? 0 : this.carrier.writableLength;
   }
 
   listen(listener: StreamListener): void {
@@ -49,33 +48,61 @@ export class Http1EventStream implements ResponseStream {
   }
 
   end(): void {
-    if (this.#isOver) return;
-    this.#isOver = true;
-    this.#socket.write(LAST_CHUNK, 'latin1');
-    this.#socket.destroySoon();
-  }
-
-  destroy(): void {
-    this.#isOver = true;
-    this.#socket.destroy();
+    if (this.isOver) return;
+    this.isOver = true;
+    this.endCarrier();
   }
 
   drained(): void {
-    if (!this.#isOver) this.#listener?.drained();
+    if (!this.isOver) this.#listener?.drained();
   }
 
   closed(): void {
-    if (!this.#isOver) this.#onLeave?.();
-    this.#isOver = true;
+    if (this.#isClosed) return;
+    if (!this.isOver) this.left();
+    this.isOver = true;
     this.#isClosed = true;
     this.#listener?.closed();
   }
 }
 
-function onDrain(this: Carrier): void {
+function onDrain(this: Carrying): void {
   this[STREAM]?.drained();
 }
 
-function onClose(this: Carrier): void {
+function onClose(this: Carrying): void {
   this[STREAM]?.closed();
+}
+
+/**
+ * The chunked body of the last response of an HTTP/1.1 connection (RFC 9112 §7.1). It has the connection to
+ * itself: nothing else reads from it or writes to it.
+ */
+export class Http1EventStream extends CarriedStream<Socket> {
+  readonly framing = 'chunked';
+  readonly #onLeave: (() => void) | null;
+
+  /** `onLeave` is called when the connection closes before the end. */
+  constructor(socket: Socket, onLeave: (() => void) | null) {
+    super(socket, false);
+    this.#onLeave = onLeave;
+  }
+
+  write(framed: Buffer): boolean {
+    return this.isOver || this.carrier.write(framed);
+  }
+
+  destroy(): void {
+    this.isOver = true;
+    this.carrier.destroy();
+  }
+
+  protected endCarrier(): void {
+    this.carrier.write(LAST_CHUNK, 'latin1');
+    this.carrier.destroySoon();
+  }
+
+  protected override left(): void {
+    this.#onLeave?.();
+  }
 }

@@ -6,7 +6,7 @@ import {
 } from 'node:http2';
 import type { Readable, Writable } from 'node:stream';
 import { breakOff, closeAnswered } from '../http/body-end.ts';
-import type { ResponseHead, ResponseStream, StreamListener } from '../http/exchange.ts';
+import type { ResponseHead, ResponseStream } from '../http/exchange.ts';
 import { HeaderList } from '../http/header-list.ts';
 import {
   http2FieldList,
@@ -15,6 +15,7 @@ import {
   takesFieldLists,
 } from '../http/http2-fields.ts';
 import type { DisconnectSignal } from '../http/disconnect-signal.ts';
+import { CarriedStream } from './http1-event-stream.ts';
 import type { RequestTarget } from './strict-request.ts';
 import type { ProtocolAdapter } from './server-exchange.ts';
 
@@ -150,12 +151,10 @@ function responseFields(status: number, headers: HeaderList): OutgoingHttpHeader
   return fields;
 }
 
-/** Shared functions find these on a stream, so a request needs no functions of its own. */
-const STREAM = Symbol('response of this stream');
+/** A shared function finds it on a stream, so a request needs no function of its own. */
 const DISCONNECT = Symbol('whom to tell that the client has left');
 
 interface Carrier {
-  [STREAM]?: Http2Stream;
   [DISCONNECT]?: DisconnectSignal | undefined;
 }
 
@@ -188,62 +187,23 @@ function reportAbort(this: Carrier): void {
 }
 
 /** The body of a response in an HTTP/2 stream, without trailer fields. */
-class Http2Stream implements ResponseStream {
+class Http2Stream extends CarriedStream<ServerHttp2Stream> {
   readonly framing = 'plain';
-  readonly #stream: ServerHttp2Stream & Carrier;
-  #listener: StreamListener | null = null;
-  #isOver = false;
-  #isClosed = false;
 
-  /** The head has already been sent, or the stream is closed. */
   constructor(stream: ServerHttp2Stream) {
-    this.#stream = stream;
-    this.#stream[STREAM] = this;
-    this.#isClosed = stream.destroyed;
-    stream.on('drain', onDrain);
-    stream.once('close', onClose);
+    super(stream, stream.destroyed);
   }
 
   write(framed: Buffer): boolean {
-    return this.#isOver || this.#stream.destroyed || this.#stream.write(framed);
-  }
-
-  get bufferedBytes(): number {
-    return this.#isClosed ? 0 : this.#stream.writableLength;
-  }
-
-  listen(listener: StreamListener): void {
-    this.#listener = listener;
-    if (this.#isClosed) queueMicrotask(() => listener.closed());
-  }
-
-  end(): void {
-    if (this.#isOver) return;
-    this.#isOver = true;
-    this.#stream.end();
+    return this.isOver || this.carrier.destroyed || this.carrier.write(framed);
   }
 
   destroy(): void {
-    this.#isOver = true;
-    breakOff(this.#stream);
+    this.isOver = true;
+    breakOff(this.carrier);
   }
 
-  drained(): void {
-    if (!this.#isOver) this.#listener?.drained();
+  protected endCarrier(): void {
+    this.carrier.end();
   }
-
-  closed(): void {
-    if (this.#isClosed) return;
-    this.#isOver = true;
-    this.#isClosed = true;
-    this.#listener?.closed();
-  }
-}
-
-function onDrain(this: Carrier): void {
-  this[STREAM]?.drained();
-}
-
-function onClose(this: Carrier): void {
-  this[STREAM]?.closed();
 }
