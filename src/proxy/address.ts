@@ -1,6 +1,6 @@
 import { isIP } from 'node:net';
 import { HubgateError } from '../kernel/error.ts';
-import { requireUrl } from '../kernel/parse-url.ts';
+import { parseUrl } from '../kernel/parse-url.ts';
 
 /** The address of an upstream. */
 export interface UpstreamAddress {
@@ -28,7 +28,7 @@ export function parseUpstream(text: string): UpstreamAddress {
   const socket = /^unix(\+h2c)?:(.*)$/s.exec(text);
   if (socket !== null) return parseSocketFile(text, socket[2] ?? '', socket[1] !== undefined);
   const http2 = text.startsWith('h2c:');
-  const url = tryUrl(http2 ? text.replace('h2c', 'http') : text);
+  const url = parseUrl(http2 ? text.replace('h2c', 'http') : text);
   if (url === null || (url.protocol !== 'http:' && url.protocol !== 'https:')) throw invalid(text);
   if (url.pathname !== '/' || url.search !== '' || url.hash !== '' || url.username !== '') {
     throw invalid(text);
@@ -46,14 +46,6 @@ function parseSocketFile(text: string, written: string, http2: boolean): Upstrea
   if (!path.startsWith('/') || path.length < 2) throw invalid(text);
   const place = { hostname: 'localhost', port: 80, authority: 'localhost', socketPath: path };
   return { hostport: `unix:${path}`, protocol: 'http:', http2, ...place };
-}
-
-function tryUrl(text: string): URL | null {
-  try {
-    return requireUrl(text);
-  } catch {
-    return null;
-  }
 }
 
 function invalid(text: string): HubgateError {

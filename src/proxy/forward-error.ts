@@ -39,6 +39,23 @@ function describe(cause: unknown): string {
   return text;
 }
 
+/** Requests that wait for a connection to one upstream. Further ones are refused with 503. */
+const MAX_WAITING_REQUESTS = 1_000;
+
+/** @throws ForwardError `upstream-busy` if this many requests are too many to wait */
+export function refuseCrowd(waiting: number): void {
+  if (waiting < MAX_WAITING_REQUESTS) return;
+  const message = `${MAX_WAITING_REQUESTS} requests are already waiting`;
+  const cause = new HubgateError('upstream-busy', message);
+  throw new ForwardError('upstream-busy', 'unsent', cause);
+}
+
+/** The error of a request whose client leaves before there is a connection for it. */
+export function leftWaiting(): ForwardError {
+  const message = 'The client disconnected while its request waited';
+  return new ForwardError('upstream-aborted', 'unsent', new HubgateError('client-left', message));
+}
+
 const TIMEOUTS = new Set(['upstream-timeout', 'upstream-write-timeout', 'ETIMEDOUT']);
 
 /** The error of an exchange that ended with `error`. An HttpError comes from the body and is kept. */

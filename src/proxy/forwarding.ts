@@ -15,9 +15,6 @@ export const MAX_HEAD_BYTES = 80 * 1024;
  */
 export const CONTINUE_WAIT_MS = 1000;
 
-/** Requests that wait for a connection to one upstream. Further ones are refused with 503. */
-export const MAX_WAITING_REQUESTS = 1_000;
-
 /** How long a client may leave a waiting response unread. */
 export const MAX_STALL_MS = 120_000;
 

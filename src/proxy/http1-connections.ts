@@ -2,13 +2,8 @@ import { createSecureContext, type SecureContext } from 'node:tls';
 import type { Clock } from '../kernel/clock.ts';
 import { HubgateError } from '../kernel/error.ts';
 import { Semaphore } from '../kernel/semaphore.ts';
-import { ForwardError } from './forward-error.ts';
-import {
-  type Connections,
-  type ForwardRequest,
-  type ForwardSink,
-  MAX_WAITING_REQUESTS,
-} from './forwarding.ts';
+import { leftWaiting, refuseCrowd } from './forward-error.ts';
+import type { Connections, ForwardRequest, ForwardSink } from './forwarding.ts';
 import { Http1Connection, type Http1Owner } from './http1-connection.ts';
 import { Http1Exchange } from './http1-exchange.ts';
 import { requestHead } from './http1-head.ts';
@@ -65,22 +60,8 @@ export class Http1Connections implements Connections, Http1Owner {
     request: ForwardRequest,
     sink: ForwardSink,
   ): Promise<void> {
-    if (turns.waiting >= MAX_WAITING_REQUESTS) {
-      const full = new HubgateError(
-        'upstream-busy',
-        `${MAX_WAITING_REQUESTS} requests are already waiting`,
-      );
-      throw new ForwardError('upstream-busy', 'unsent', full);
-    }
-    await turns.acquire((cancel) =>
-      request.client.onAbandoned(() => {
-        const left = new HubgateError(
-          'client-left',
-          'The client disconnected while its request waited',
-        );
-        cancel(new ForwardError('upstream-aborted', 'unsent', left));
-      }),
-    );
+    refuseCrowd(turns.waiting);
+    await turns.acquire((cancel) => request.client.onAbandoned(() => cancel(leftWaiting())));
     try {
       await this.#exchange(request, sink);
     } finally {

@@ -65,7 +65,9 @@ class Http2Exchange {
     this.#target = target;
     this.#request = request;
     this.#sink = sink;
-    this.#lifecycle = new RequestLifecycle(request, resolve, reject, () => this.#close());
+    this.#lifecycle = new RequestLifecycle(request, target.settings, resolve, reject, () =>
+      this.#close(),
+    );
   }
 
   start(): void {
@@ -175,12 +177,12 @@ class Http2Exchange {
     this.#isBodyWanted = true;
     this.#stopWaiting();
     const { body } = this.#request;
-    if (body === null) this.#awaitHead();
+    if (body === null) this.#lifecycle.awaitHead();
     else this.#send(stream, body);
   }
 
   #send(stream: ClientHttp2Stream, body: Readable): void {
-    this.#lifecycle.send(body, stream, () => this.#awaitHead());
+    this.#lifecycle.send(body, stream);
     stream.once('wantTrailers', () => {
       this.#lifecycle.guard(() => {
         const { headers, trailers } = this.#request;
@@ -190,12 +192,11 @@ class Http2Exchange {
     body.once('end', () => {
       if (this.#lifecycle.settled) return;
       stream.end();
-      this.#awaitHead();
+      this.#lifecycle.awaitHead();
     });
   }
 
   #receive(stream: ClientHttp2Stream, status: number, headers: HeaderList, isWhole: boolean): void {
-    const { readTimeoutMs } = this.#target.settings;
     this.#lifecycle.phase = 'responding';
     this.#lifecycle.limit(0);
     // RFC 9110 §10.1.1: with a final response, the request needs no body.
@@ -206,14 +207,14 @@ class Http2Exchange {
       return;
     }
     body.on('error', (error) => this.#lifecycle.fail(clientLeft(error)));
-    this.#lifecycle.awaitBody(readTimeoutMs);
+    this.#lifecycle.awaitBody();
     const source = {
       // Node drops the data of a stream when its connection ends, so the rest, at most a window, is read.
       pause: () => this.#isComplete || stream.pause(),
       resume: () => stream.resume(),
     };
     const pieces = new PiecesOfTurn(true, (bytes) => {
-      this.#lifecycle.pass(bytes, body, source, readTimeoutMs);
+      this.#lifecycle.pass(bytes, body, source);
     });
     this.#pieces = pieces;
     stream.on('data', (chunk: Buffer) => {
@@ -243,11 +244,6 @@ class Http2Exchange {
   #isUnprocessed({ id, rstCode }: ClientHttp2Stream): boolean {
     if (rstCode === constants.NGHTTP2_REFUSED_STREAM) return true;
     return id === undefined || id > this.#session.lastStream;
-  }
-
-  #awaitHead(): void {
-    if (this.#lifecycle.phase !== 'sent') return;
-    this.#lifecycle.limit(this.#target.settings.responseHeaderTimeoutMs, 'no response');
   }
 
   /** RFC 9113 §8.1: the upstream is notified that the response is no longer wanted, so that it stops. */

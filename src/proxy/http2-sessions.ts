@@ -1,11 +1,5 @@
-import { HubgateError } from '../kernel/error.ts';
-import {
-  type Connections,
-  type ForwardRequest,
-  type ForwardSink,
-  MAX_WAITING_REQUESTS,
-} from './forwarding.ts';
-import { exchangeFailure, ForwardError } from './forward-error.ts';
+import type { Connections, ForwardRequest, ForwardSink } from './forwarding.ts';
+import { exchangeFailure, ForwardError, leftWaiting, refuseCrowd } from './forward-error.ts';
 import { dialHttp2, Http2Session, type Offer, saysNoHttp2 } from './http2-session.ts';
 import { forwardByHttp2 } from './http2-forward.ts';
 import type { DialTarget } from './upgrade-request.ts';
@@ -67,21 +61,11 @@ export class Http2Sessions implements Connections {
       free.take(clock);
       return Promise.resolve(free);
     }
-    if (this.#waiting.size >= MAX_WAITING_REQUESTS) {
-      const full = new HubgateError(
-        'upstream-busy',
-        `${MAX_WAITING_REQUESTS} requests are already waiting`,
-      );
-      return Promise.reject(new ForwardError('upstream-busy', 'unsent', full));
-    }
     return new Promise((resolve, reject) => {
+      refuseCrowd(this.#waiting.size);
       const left = (): void => {
         this.#waiting.delete(waiter);
-        const error = new HubgateError(
-          'client-left',
-          'The client disconnected while its request waited',
-        );
-        reject(new ForwardError('upstream-aborted', 'unsent', error));
+        reject(leftWaiting());
       };
       if (client.abandoned) {
         left();

@@ -1,7 +1,7 @@
 import type { Readable, Writable } from 'node:stream';
 import { HubgateError } from '../kernel/error.ts';
 import { BodyFlow, type Source } from './body-flow.ts';
-import { type ForwardRequest, MAX_STALL_MS } from './forwarding.ts';
+import { type ForwardRequest, MAX_STALL_MS, type TransportSettings } from './forwarding.ts';
 import { exchangeFailure, ForwardError, type ForwardPhase } from './forward-error.ts';
 
 /**
@@ -11,6 +11,7 @@ import { exchangeFailure, ForwardError, type ForwardPhase } from './forward-erro
 export class RequestLifecycle {
   phase: ForwardPhase = 'unsent';
   readonly #request: Pick<ForwardRequest, 'client' | 'clock'>;
+  readonly #settings: TransportSettings;
   readonly #resolve: () => void;
   readonly #reject: (error: unknown) => void;
   readonly #close: () => void;
@@ -24,11 +25,13 @@ export class RequestLifecycle {
   /** `close` releases the resources of the exchange when it has ended. */
   constructor(
     request: Pick<ForwardRequest, 'client' | 'clock'>,
+    settings: TransportSettings,
     resolve: () => void,
     reject: (error: unknown) => void,
     close: () => void,
   ) {
     this.#request = request;
+    this.#settings = settings;
     this.#resolve = resolve;
     this.#reject = reject;
     this.#close = close;
@@ -58,27 +61,32 @@ export class RequestLifecycle {
     });
   }
 
-  /** The time within which more of the response must arrive; 0 for none. */
-  awaitBody(ms: number): void {
-    this.limit(ms, 'no further data of the response');
+  /** The time within which the response must begin, unless it has. */
+  awaitHead(): void {
+    if (this.phase === 'sent') this.limit(this.#settings.responseHeaderTimeoutMs, 'no response');
+  }
+
+  /** The time within which more of the response must arrive. */
+  awaitBody(): void {
+    this.limit(this.#settings.readTimeoutMs, 'no further data of the response');
   }
 
   /**
    * Writes a piece of the response body to the client. If the client accepts no more, the source waits, and
    * its silence is not a fault. A client that reads nothing at all is disconnected.
    */
-  pass(chunk: Buffer, body: Writable, source: Source, readTimeoutMs: number): void {
+  pass(chunk: Buffer, body: Writable, source: Source): void {
     if (this.#settled) return;
     if (body.destroyed) {
       this.fail(clientLeft());
       return;
     }
-    this.#flow ??= this.#flowTo(body, source, readTimeoutMs);
+    this.#flow ??= this.#flowTo(body, source);
     this.#flow.write(chunk);
-    if (!this.#flow.isHeld) this.awaitBody(readTimeoutMs);
+    if (!this.#flow.isHeld) this.awaitBody();
   }
 
-  #flowTo(body: Writable, source: Source, readTimeoutMs: number): BodyFlow {
+  #flowTo(body: Writable, source: Source): BodyFlow {
     const awaitTaking = (): void => {
       this.#stopStall();
       if (this.#settled) return;
@@ -93,7 +101,7 @@ export class RequestLifecycle {
         taken: awaitTaking,
         freed: () => {
           this.#stopStall();
-          this.awaitBody(readTimeoutMs);
+          this.awaitBody();
         },
       }),
     );
@@ -106,18 +114,17 @@ export class RequestLifecycle {
 
   /**
    * Writes the request body to an upstream, with back-pressure. While the upstream accepts no more, it may
-   * respond instead: `held` begins the wait for that. `write` writes a chunk.
+   * respond instead. `write` writes a chunk.
    */
   send(
     body: Readable,
     outgoing: Writable,
-    held: () => void,
     write: (chunk: Buffer, flow: BodyFlow) => void = (chunk, to) => to.write(chunk),
   ): void {
     body.on('error', (error) => this.fail(error));
     const flow = this.#begun(
       new BodyFlow(outgoing, body, {
-        held,
+        held: () => this.awaitHead(),
         taken: () => {},
         freed: () => {
           if (this.phase === 'sent') this.limit(0);
@@ -131,7 +138,7 @@ export class RequestLifecycle {
         return;
       }
       body.pause();
-      held();
+      this.awaitHead();
     });
   }
 

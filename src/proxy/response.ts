@@ -42,10 +42,8 @@ interface Interception {
 /** How much of a body waits before the response begins, in bytes, and the memory for it. */
 export interface ResponseBuffers {
   readonly limit: number;
-  readonly space: BufferSpace | null;
+  readonly space: BufferSpace;
 }
-
-const NO_BUFFERS: ResponseBuffers = { limit: 0, space: null };
 
 /**
  * A proxy that asks whether a request is allowed. Its upstreams get a request of their own: no body, and no upgrade.
@@ -257,27 +255,22 @@ export class UpstreamResponse implements UpgradeSink {
   }
 
   #begin(head: ResponseHead): Writable {
-    const { limit, space } = this.#buffers ?? NO_BUFFERS;
-    if (limit === 0) return this.#start(head);
+    const exchange = this.#exchange;
+    if (this.#buffers === null) return exchange.begin(head);
+    const { limit, space } = this.#buffers;
     const isStream = /^text\/event-stream\b/i.test(head.headers.get('content-type') ?? '');
-    if (head.isWhole === true || isStream || this.#exchange.method === 'HEAD') {
-      return this.#start(head);
-    }
-    const release = space?.take(limit) ?? null;
-    if (release === null) return this.#start(head);
+    const isWhole = head.isWhole === true || exchange.method === 'HEAD';
+    const release = isWhole || isStream ? null : space.take(limit);
+    if (release === null) return exchange.begin(head);
     this.#buffered = new BufferedResponse(limit, (length) => {
       const { headers } = head;
       const mayHaveLength = length !== null && head.status !== 204 && head.status !== 304;
       if (mayHaveLength && !headers.has('content-length'))
         headers.append('Content-Length', String(length));
-      return this.#start(head);
+      return exchange.begin(head);
     });
     this.#releaseSpace = release;
     return this.#buffered.once('close', release);
-  }
-
-  #start(head: ResponseHead): Writable {
-    return this.#exchange.begin(head);
   }
 
   #head(

@@ -117,7 +117,9 @@ class FastcgiExchange {
     this.#target = target;
     this.#request = request;
     this.#sink = sink;
-    this.#lifecycle = new RequestLifecycle(request, resolve, reject, () => this.#close());
+    this.#lifecycle = new RequestLifecycle(request, target.settings, resolve, reject, () =>
+      this.#close(),
+    );
   }
 
   start(parameters: Buffer, body: Readable | Buffer | null): void {
@@ -148,14 +150,13 @@ class FastcgiExchange {
         endOfStream(RECORD.params),
       ]),
     );
-    this.#awaitHead();
+    this.#lifecycle.awaitHead();
     if (body === null || Buffer.isBuffer(body)) {
       if (body !== null) socket.write(streamRecords(RECORD.stdin, body));
       socket.write(endOfStream(RECORD.stdin));
       return;
     }
-    const held = (): void => this.#awaitHead();
-    this.#lifecycle.send(body, socket, held, (chunk, flow) => {
+    this.#lifecycle.send(body, socket, (chunk, flow) => {
       // One write, without a copy.
       socket.cork();
       for (const part of recordContents(chunk)) {
@@ -168,13 +169,8 @@ class FastcgiExchange {
     body.once('end', () => {
       if (this.#lifecycle.settled) return;
       socket.write(endOfStream(RECORD.stdin));
-      this.#awaitHead();
+      this.#lifecycle.awaitHead();
     });
-  }
-
-  #awaitHead(): void {
-    if (this.#lifecycle.phase !== 'sent') return;
-    this.#lifecycle.limit(this.#target.settings.responseHeaderTimeoutMs, 'no response');
   }
 
   #receive(chunk: Buffer): void {
@@ -195,7 +191,7 @@ class FastcgiExchange {
     bufferPool.passedOn(chunk);
     if (this.#reader.recordsOfRead >= MAX_PIECES_OF_TURN && this.#socket) restReading(this.#socket);
     if (this.#lifecycle.phase === 'responding' && this.#socket?.isPaused() === false) {
-      this.#lifecycle.awaitBody(this.#target.settings.readTimeoutMs);
+      this.#lifecycle.awaitBody();
     }
   }
 
@@ -237,7 +233,7 @@ class FastcgiExchange {
       this.#left -= content.length;
       if (this.#left < 0) throw broken('More bytes than declared');
     }
-    this.#lifecycle.pass(content, body, socket, this.#target.settings.readTimeoutMs);
+    this.#lifecycle.pass(content, body, socket);
   }
 
   #end(protocolStatus: number): void {
