@@ -57,6 +57,7 @@ export class RequestUpstreams {
   readonly #expand: Expand;
   readonly #make: (origins: readonly string[]) => ReverseProxy;
   readonly #proxies = new Map<string, ReverseProxy>();
+  #isClosed = false;
 
   constructor(
     { upstreams, upstreamsAllow }: ReverseProxyConfig,
@@ -72,10 +73,17 @@ export class RequestUpstreams {
   /** @throws HttpError 502 if the result is not a valid upstream or not allowed; what the proxy throws */
   readonly handle: Handler = (exchange, next) => {
     const origins = this.#templates.map((template) => this.#origin(template, exchange));
-    return this.#proxyTo(origins).handle(exchange, next);
+    const proxy = this.#proxyTo(origins);
+    try {
+      return proxy.handle(exchange, next);
+    } finally {
+      // The request came before a reload, and waited in an earlier directive.
+      if (this.#isClosed) this.close();
+    }
   };
 
   close(): void {
+    this.#isClosed = true;
     for (const proxy of this.#proxies.values()) proxy.close();
     this.#proxies.clear();
   }

@@ -73,4 +73,12 @@ describe('upstreams that a request names', () => {
     proxies.close();
     assert.equal(closed.length, MAX_REQUEST_UPSTREAMS + 1);
   });
+
+  it('are given back after a request that comes to them only after the reload', () => {
+    const { ask, made, closed, proxies } = proxiesFor('http://10.0.0.1:{query.to}', ['10.0.0.1']);
+    proxies.close();
+    ask('1');
+    assert.deepEqual(made, ['http://10.0.0.1:1']);
+    assert.deepEqual(closed, made);
+  });
 });
