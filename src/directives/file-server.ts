@@ -14,19 +14,12 @@ import { answer, statusFor } from '../http/answer.ts';
 import { HttpError } from '../http/errors.ts';
 import type { Exchange, Handler } from '../http/exchange.ts';
 import { decodePath, matchedPath, pathOf } from '../http/request-path.ts';
-import {
-  type HidesFile,
-  noSuchFile,
-  realRoot,
-  siteFile,
-  type SiteFile,
-  siteNames,
-} from '../site/site-files.ts';
+import { noSuchFile, realRoot, siteFile, type SiteFile, siteNames } from '../site/site-files.ts';
 import { errorStatus } from '../http/request-variables.ts';
 import type { HandlerContext } from '../site/handler-context.ts';
-import { hiddenBy, type IsHidden } from './file-server/hidden-names.ts';
+import { type FilePlace, hiddenBy } from './file-server/hidden-names.ts';
 import { answerListing } from './file-server/listing.ts';
-import { type Representations, serveFile } from './file-server/serve-file.ts';
+import { serveFile } from './file-server/serve-file.ts';
 import type { HandlerDirective } from './directive.ts';
 
 const USAGE = `
@@ -129,36 +122,26 @@ function compile(
     const found = await siteFile(root, names, hidesFile);
     const isAsked = config.canonicalUris && isNameAsked(exchange, names.at(-1));
     const wantsDirectory = (isAsked ? askedPath(exchange) : pathOf(exchange)).endsWith('/');
-    const representations = (of: readonly string[]): Representations => ({
-      root,
-      names: of,
-      isHidden,
-      hidesFile,
-      precompressed,
-    });
+    const place = { root, names, isHidden, hidesFile };
     if (!found.stats.isDirectory()) {
       if (isAsked && wantsDirectory) return redirectTo(exchange, -1);
       // With the path of matchers: `/secret.txt%2f` and `/secret.txt/.` must not differ from what they have admitted.
       if (matchedPath(exchange).endsWith('/')) throw noSuchFile();
       refuseChange(exchange);
-      return serveFile(exchange, found.path, representations(names), status);
+      return serveFile(exchange, found.path, { ...place, precompressed }, status);
     }
-    const index = await indexOf(root, names, config.index, isHidden, hidesFile);
+    const index = await indexOf(place, config.index);
     // Without anything to show, a redirect would reveal that the directory exists.
     if (index === null && !config.browse) throw noSuchFile();
     if (!wantsDirectory && isAsked) return redirectTo(exchange, 1);
     if (index !== null) {
       refuseChange(exchange);
-      return serveFile(exchange, index.file.path, representations(index.names), status);
+      const beside = { ...place, names: index.names, precompressed };
+      return serveFile(exchange, index.file.path, beside, status);
     }
     // The page has relative links, so its path needs the slash.
     if (!wantsDirectory) throw noSuchFile();
-    return answerListing(
-      exchange,
-      { root, names, isHidden, hidesFile, status },
-      config.listing,
-      scheduler,
-    );
+    return answerListing(exchange, { ...place, status }, config.listing, scheduler);
   };
 
   return besidePages(async (exchange, next) => {
@@ -220,11 +203,8 @@ function afterSlash(path: string): string {
 }
 
 async function indexOf(
-  root: string,
-  names: readonly string[],
+  { root, names, isHidden, hidesFile }: FilePlace,
   index: readonly string[],
-  isHidden: IsHidden,
-  hidesFile: HidesFile,
 ): Promise<{ readonly names: readonly string[]; readonly file: SiteFile } | null> {
   for (const name of index) {
     const all = [...names, ...name.split('/')];

@@ -34,6 +34,7 @@ import {
   defaultReverseProxy,
   MAX_BUFFER,
   MAX_WEIGHT,
+  POLICIES_WITHOUT_SETTINGS,
   type ReverseProxyConfig,
 } from '../proxy/proxy-config.ts';
 import type { Exchange, Handler } from '../http/exchange.ts';
@@ -317,15 +318,9 @@ function balancingPolicy(cursor: Cursor): BalancingPolicy {
 
 function namedPolicy(cursor: Cursor): BalancingPolicy {
   const word = cursor.argument('a policy');
+  const kind = POLICIES_WITHOUT_SETTINGS.find((one) => one === word.text);
+  if (kind !== undefined) return { kind };
   switch (word.text) {
-    case 'random':
-    case 'round_robin':
-    case 'least_conn':
-    case 'first':
-    case 'ip_hash':
-    case 'client_ip_hash':
-    case 'uri_hash':
-      return { kind: word.text };
     case 'weighted_round_robin': {
       const weights = [count(cursor, { max: MAX_WEIGHT })];
       while (cursor.left > 0) weights.push(count(cursor, { max: MAX_WEIGHT }));
@@ -354,13 +349,7 @@ function namedPolicy(cursor: Cursor): BalancingPolicy {
 }
 
 const POLICIES = [
-  'random',
-  'round_robin',
-  'least_conn',
-  'first',
-  'ip_hash',
-  'client_ip_hash',
-  'uri_hash',
+  ...POLICIES_WITHOUT_SETTINGS,
   'weighted_round_robin',
   'random_choose',
   'header',

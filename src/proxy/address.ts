@@ -25,13 +25,23 @@ export interface UpstreamAddress {
  * @throws HubgateError `invalid-upstream`
  */
 export function parseUpstream(text: string): UpstreamAddress {
+  const address = upstreamAddress(text);
+  if (address !== null) return address;
+  throw new HubgateError(
+    'invalid-upstream',
+    `"${text}" is not a valid upstream address: write http://host:port, https://host:port or unix:/path`,
+  );
+}
+
+/** The same; null for anything else. */
+export function upstreamAddress(text: string): UpstreamAddress | null {
   const socket = /^unix(\+h2c)?:(.*)$/s.exec(text);
-  if (socket !== null) return parseSocketFile(text, socket[2] ?? '', socket[1] !== undefined);
+  if (socket !== null) return parseSocketFile(socket[2] ?? '', socket[1] !== undefined);
   const http2 = text.startsWith('h2c:');
   const url = parseUrl(http2 ? text.replace('h2c', 'http') : text);
-  if (url === null || (url.protocol !== 'http:' && url.protocol !== 'https:')) throw invalid(text);
+  if (url === null || (url.protocol !== 'http:' && url.protocol !== 'https:')) return null;
   if (url.pathname !== '/' || url.search !== '' || url.hash !== '' || url.username !== '') {
-    throw invalid(text);
+    return null;
   }
   const { protocol } = url;
   const hostname = url.hostname.replace(/^\[|\]$/g, '');
@@ -41,16 +51,9 @@ export function parseUpstream(text: string): UpstreamAddress {
   return { hostport, protocol, http2, hostname, port, authority: hostport, socketPath: null };
 }
 
-function parseSocketFile(text: string, written: string, http2: boolean): UpstreamAddress {
+function parseSocketFile(written: string, http2: boolean): UpstreamAddress | null {
   const path = written.replace(/^\/{2,}/, '/');
-  if (!path.startsWith('/') || path.length < 2) throw invalid(text);
+  if (!path.startsWith('/') || path.length < 2) return null;
   const place = { hostname: 'localhost', port: 80, authority: 'localhost', socketPath: path };
   return { hostport: `unix:${path}`, protocol: 'http:', http2, ...place };
-}
-
-function invalid(text: string): HubgateError {
-  return new HubgateError(
-    'invalid-upstream',
-    `"${text}" is not a valid upstream address: write http://host:port, https://host:port or unix:/path`,
-  );
 }

@@ -117,9 +117,18 @@ export const defaultFastcgi: FastcgiConfig = {
   env: [],
 };
 
+export const POLICIES_WITHOUT_SETTINGS = [
+  'random',
+  'round_robin',
+  'least_conn',
+  'first',
+  'ip_hash',
+  'client_ip_hash',
+  'uri_hash',
+] as const;
+
 export type BalancingPolicy =
-  | { readonly kind: 'random' | 'round_robin' | 'least_conn' | 'first' }
-  | { readonly kind: 'ip_hash' | 'client_ip_hash' | 'uri_hash' }
+  | { readonly kind: (typeof POLICIES_WITHOUT_SETTINGS)[number] }
   | { readonly kind: 'weighted_round_robin'; readonly weights: readonly number[] }
   | { readonly kind: 'random_choose'; readonly choices: number }
   | { readonly kind: 'header' | 'query'; readonly name: string }

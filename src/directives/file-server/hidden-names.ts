@@ -1,9 +1,18 @@
+import type { HidesFile } from '../../site/site-files.ts';
 import { resolve, sep } from 'node:path';
 import { compileGlob } from '../../kernel/glob.ts';
 import type { Exchange, Expand } from '../../http/exchange.ts';
 
 /** Whether a file or directory with these names, from the root on, is hidden. */
 export type IsHidden = (names: readonly string[]) => boolean;
+
+/** A file or directory below the root, with what is hidden there. */
+export interface FilePlace {
+  readonly root: string;
+  readonly names: readonly string[];
+  readonly isHidden: IsHidden;
+  readonly hidesFile: HidesFile;
+}
 
 /** The directory of the files: the configured path, and the path after its links are resolved. */
 interface Root {

@@ -12,7 +12,7 @@ import { errorStatus } from '../../http/request-variables.ts';
 import { queryOf } from '../../site/placeholders.ts';
 import { type HidesFile, siteFile, siteNames, unreadable } from '../../site/site-files.ts';
 import { LISTING_ORDERS, LISTING_SORTS, type ListingSettings } from './data.ts';
-import type { IsHidden } from './hidden-names.ts';
+import type { FilePlace } from './hidden-names.ts';
 
 /** Entries of a listing that are looked up at the same time. */
 const AT_ONCE = 32;
@@ -28,11 +28,7 @@ const turns = new FairQueue({
   maxWaiting: 1_000,
 });
 
-export interface ListedDirectory {
-  readonly root: string;
-  readonly names: readonly string[];
-  readonly isHidden: IsHidden;
-  readonly hidesFile: HidesFile;
+interface ListedDirectory extends FilePlace {
   readonly status: number | null;
 }
 

@@ -15,9 +15,9 @@ import {
 } from '../../http/representation.ts';
 import { messageOf } from '../../kernel/error.ts';
 import { errorStatus } from '../../http/request-variables.ts';
-import { type HidesFile, noSuchFile, siteFile, unreadable } from '../../site/site-files.ts';
+import { noSuchFile, siteFile, unreadable } from '../../site/site-files.ts';
 import type { Precompressed } from './data.ts';
-import type { IsHidden } from './hidden-names.ts';
+import type { FilePlace } from './hidden-names.ts';
 import type { Writable } from 'node:stream';
 import { pourInto } from '../../http/body-end.ts';
 import { givesBack } from '../../http/body-memory.ts';
@@ -28,11 +28,7 @@ const OPEN_FLAGS = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBL
 const ENDINGS: Readonly<Record<Precompressed, string>> = { br: '.br', zstd: '.zst', gzip: '.gz' };
 
 /** The encodings whose files may be next to the plain one. */
-export interface Representations {
-  readonly root: string;
-  readonly names: readonly string[];
-  readonly isHidden: IsHidden;
-  readonly hidesFile: HidesFile;
+interface Representations extends FilePlace {
   readonly precompressed: readonly Precompressed[];
 }
 

@@ -16,7 +16,7 @@ import { byKind, list, nullable, object, type Shape } from '../../config/shape.t
 import { addressRange, headerName } from '../../config/shape-options.ts';
 import { count, duration, flag, name, oneOf, secret, text } from '../../config/shape-values.ts';
 import { isHeaderName, isServerName, isStatusPattern } from '../../config/well-formed.ts';
-import { parseUrl } from '../../kernel/parse-url.ts';
+import { upstreamAddress } from '../../proxy/address.ts';
 import {
   type BalancingPolicy,
   defaultActiveHealth,
@@ -194,7 +194,7 @@ function checkUpstreams(proxy: ReverseProxyConfig, report: Report): void {
   }
   checkRequestUpstreams(proxy, report);
   for (const upstream of proxy.upstreams) {
-    if (isUpstream(upstream) || hasRequestPlaceholder(upstream)) continue;
+    if (upstreamAddress(upstream) !== null || hasRequestPlaceholder(upstream)) continue;
     const message = `the upstream "${upstream.slice(0, 80)}" is not http://host:port`;
     const hint = 'a placeholder can stand for host or host:port; use {$VAR} for a whole URL';
     report(proxy, error('bad-upstream', message, hint));
@@ -282,15 +282,6 @@ function checkFastcgi(proxy: ReverseProxyConfig, report: Report): void {
   if (upstreams.some((upstream) => /^(unix\+)?h2c:/.test(upstream))) {
     found('FastCGI is not HTTP/2', 'write host:port, or unix//path');
   }
-}
-
-function isUpstream(text: string): boolean {
-  if (/^unix(\+h2c)?:\/./.test(text)) return true;
-  const url = parseUrl(text.startsWith('h2c:') ? text.replace('h2c', 'http') : text);
-  if (url === null) return false;
-  const { protocol, username, pathname, search, hash } = url;
-  const isHttp = protocol === 'http:' || protocol === 'https:';
-  return isHttp && username === '' && pathname === '/' && search === '' && hash === '';
 }
 
 const dynamicSettings = {

@@ -6,18 +6,11 @@ import { isDnsName, isResolver } from '../../config/dns-challenge.ts';
 import { defaultDynamic, type DynamicConfig } from '../../proxy/proxy-config.ts';
 import { positiveDuration } from './transport.ts';
 
-interface Draft {
-  readonly name: string | null;
-  readonly port: number | null;
-  readonly versions: readonly ('ipv4' | 'ipv6')[];
-  readonly service: string | null;
-  readonly proto: string | null;
-}
+type Versions = Extract<DynamicConfig, { kind: 'a' }>['versions'];
 
-const NO_NAME: Draft = {
-  name: null,
-  port: null,
-  versions: ['ipv4', 'ipv6'],
+const BOTH_VERSIONS: Versions = ['ipv4', 'ipv6'];
+
+const NO_SERVICE: Readonly<Record<'service' | 'proto', string | null>> = {
   service: null,
   proto: null,
 };
@@ -49,7 +42,7 @@ const UNSUPPORTED = {
 function byAddresses(cursor: Cursor): DynamicConfig {
   const name = cursor.left > 0 ? dnsName(cursor) : null;
   const port = cursor.left > 0 ? portOf(cursor) : null;
-  const start = { ...NO_NAME, ...defaultDynamic, name, port };
+  const start = { name, port, versions: BOTH_VERSIONS, ...defaultDynamic };
   const read = cursor.options(
     start,
     {
@@ -65,12 +58,12 @@ function byAddresses(cursor: Cursor): DynamicConfig {
     const hint = 'for example dynamic a app.internal 8080';
     return cursor.fail(cursor.span, 'expected-argument', 'dynamic a needs a name and a port', hint);
   }
-  const { service: _service, proto: _proto, ...settings } = read;
-  return cursor.origins.of(cursor.span, { ...settings, kind: 'a', name: found, port: given });
+  return cursor.origins.of(cursor.span, { ...read, kind: 'a', name: found, port: given });
 }
 
 function byServices(cursor: Cursor): DynamicConfig {
-  const start = { ...NO_NAME, ...defaultDynamic, name: cursor.left > 0 ? dnsName(cursor) : null };
+  const name = cursor.left > 0 ? dnsName(cursor) : null;
+  const start = { name, ...defaultDynamic, ...NO_SERVICE };
   const read = cursor.options(
     start,
     {
@@ -81,13 +74,13 @@ function byServices(cursor: Cursor): DynamicConfig {
     },
     { unsupported: UNSUPPORTED },
   );
-  const { name, service, proto, port: _port, versions: _versions, ...settings } = read;
-  if (name === null || (service === null) !== (proto === null)) {
+  const { name: found, service, proto, ...settings } = read;
+  if (found === null || (service === null) !== (proto === null)) {
     const message = 'dynamic srv needs a name, and service with proto or neither';
     const hint = 'for example dynamic srv _api._tcp.example.internal';
     return cursor.fail(cursor.span, 'expected-argument', message, hint);
   }
-  const full = service === null || proto === null ? name : `_${service}._${proto}.${name}`;
+  const full = service === null || proto === null ? found : `_${service}._${proto}.${found}`;
   return cursor.origins.of(cursor.span, { ...settings, kind: 'srv', name: full });
 }
 
@@ -109,9 +102,9 @@ function refresh(option: Cursor): number {
   return within(option, duration, (ms) => ms >= MIN_REFRESH_MS, 'a duration of at least 1s');
 }
 
-function versions(option: Cursor): readonly ('ipv4' | 'ipv6')[] {
+function versions(option: Cursor): Versions {
   const words = option.several('ipv4 or ipv6');
-  return words.map((word: Word) => choiceOf(option, word, ['ipv4', 'ipv6'] as const));
+  return words.map((word: Word) => choiceOf(option, word, BOTH_VERSIONS));
 }
 
 /** In the format of `node:dns`. */
