@@ -43,7 +43,7 @@ function describe(cause: unknown): string {
 const MAX_WAITING_REQUESTS = 1_000;
 
 /** @throws ForwardError `upstream-busy` if this many requests are too many to wait */
-export function refuseCrowd(waiting: number): void {
+export function refuseIfBusy(waiting: number): void {
   if (waiting < MAX_WAITING_REQUESTS) return;
   const message = `${MAX_WAITING_REQUESTS} requests are already waiting`;
   const cause = new HubgateError('upstream-busy', message);

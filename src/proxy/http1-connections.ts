@@ -2,7 +2,7 @@ import { createSecureContext, type SecureContext } from 'node:tls';
 import type { Clock } from '../kernel/clock.ts';
 import { HubgateError } from '../kernel/error.ts';
 import { Semaphore } from '../kernel/semaphore.ts';
-import { leftWaiting, refuseCrowd } from './forward-error.ts';
+import { leftWaiting, refuseIfBusy } from './forward-error.ts';
 import type { Connections, ForwardRequest, ForwardSink } from './forwarding.ts';
 import { Http1Connection, type Http1Owner } from './http1-connection.ts';
 import { Http1Exchange } from './http1-exchange.ts';
@@ -60,7 +60,7 @@ export class Http1Connections implements Connections, Http1Owner {
     request: ForwardRequest,
     sink: ForwardSink,
   ): Promise<void> {
-    refuseCrowd(turns.waiting);
+    refuseIfBusy(turns.waiting);
     await turns.acquire((cancel) => request.client.onAbandoned(() => cancel(leftWaiting())));
     try {
       await this.#exchange(request, sink);

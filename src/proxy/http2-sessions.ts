@@ -1,5 +1,5 @@
 import type { Connections, ForwardRequest, ForwardSink } from './forwarding.ts';
-import { exchangeFailure, ForwardError, leftWaiting, refuseCrowd } from './forward-error.ts';
+import { exchangeFailure, ForwardError, leftWaiting, refuseIfBusy } from './forward-error.ts';
 import { dialHttp2, Http2Session, type Offer, saysNoHttp2 } from './http2-session.ts';
 import { forwardByHttp2 } from './http2-forward.ts';
 import type { DialTarget } from './upgrade-request.ts';
@@ -62,7 +62,7 @@ export class Http2Sessions implements Connections {
       return Promise.resolve(free);
     }
     return new Promise((resolve, reject) => {
-      refuseCrowd(this.#waiting.size);
+      refuseIfBusy(this.#waiting.size);
       const left = (): void => {
         this.#waiting.delete(waiter);
         reject(leftWaiting());
