@@ -16,8 +16,9 @@ describe('the listener of the admin API', () => {
       answer: async () => ({ status: 200, body: {} }),
     });
     test.after(() => admin.close());
-    const [listening] = mock.calls;
-    for (const _ of [1, 2]) (listening?.this as Server).emit('error', new Error('accept EMFILE'));
+    const server = mock.calls[0]?.this;
+    assert.ok(server instanceof Server);
+    for (const _ of [1, 2]) server.emit('error', new Error('accept EMFILE'));
     assert.deepEqual(
       lines.map(({ message }) => message),
       ['A listener failed', 'A listener failed'],
