@@ -145,12 +145,9 @@ export class Hub {
    * @param topics the parsed topics, if they have been parsed already
    * @throws HubgateError `transport-closed` or `transport-failed`; then nobody has received the update
    */
-  async publish(update: Update, topics?: readonly Topic[]): Promise<void> {
+  publish(update: Update, topics?: readonly Topic[]): Promise<void> {
     if (topics !== undefined) this.#streams.delivery.know(update, topics);
-    await this.#append(update);
-    this.counts.updates += 1;
-    const backpressure = this.#streams.delivery.backpressure();
-    if (backpressure !== null) await backpressure;
+    return this.#stored([update], this.#transport.append(update));
   }
 
   /** Updates of one call of {@link publishOnce}. */
@@ -164,18 +161,20 @@ export class Hub {
    * @param updates at most {@link mostOnce}
    * @throws as {@link publish}
    */
-  async publishOnce(updates: readonly Update[]): Promise<void> {
-    const { measures } = this;
+  publishOnce(updates: readonly Update[]): Promise<void> {
+    return this.#stored(updates, this.#transport.appendOnce(updates));
+  }
+
+  async #stored(updates: readonly Update[], storing: Promise<void>): Promise<void> {
     const began = this.#clock.monotonic();
     try {
-      await this.#transport.appendOnce(updates);
+      await storing;
     } catch (error) {
-      measures.failedAppends += updates.length;
+      this.measures.failedAppends += updates.length;
       throw error;
     }
-    measures.store.observe((this.#clock.monotonic() - began) / 1000);
-    for (const { data } of updates) measures.updateSize.observe(data.length);
-    this.counts.updates += updates.length;
+    this.measures.store.observe((this.#clock.monotonic() - began) / 1000);
+    this.storedElsewhere(updates);
     const backpressure = this.#streams.delivery.backpressure();
     if (backpressure !== null) await backpressure;
   }
@@ -194,19 +193,6 @@ export class Hub {
   storedElsewhere(updates: readonly Update[]): void {
     for (const { data } of updates) this.measures.updateSize.observe(data.length);
     this.counts.updates += updates.length;
-  }
-
-  async #append(update: Update): Promise<void> {
-    const { measures } = this;
-    const began = this.#clock.monotonic();
-    try {
-      await this.#transport.append(update);
-    } catch (error) {
-      measures.failedAppends += 1;
-      throw error;
-    }
-    measures.store.observe((this.#clock.monotonic() - began) / 1000);
-    measures.updateSize.observe(update.data.length);
   }
 
   /**

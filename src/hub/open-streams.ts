@@ -314,10 +314,6 @@ class StreamRegistry {
     return this.#all.size;
   }
 
-  has(subscriber: Subscriber): boolean {
-    return this.#all.has(subscriber);
-  }
-
   all(): ReadonlySet<Subscriber> {
     return this.#all;
   }

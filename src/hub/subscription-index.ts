@@ -7,10 +7,13 @@ import type { Subscriber } from './subscriber.ts';
 
 type PatternMatcher = Extract<SubscriptionMatcher, { kind: 'urlpattern' }>;
 
-interface PatternEntry {
-  readonly matcher: PatternMatcher;
+/** A matcher with all that have it, so that equal ones are tried once. */
+interface SharedMatcher<Matcher extends SubscriptionMatcher> {
+  readonly matcher: Matcher;
   readonly subscribers: Set<Subscriber>;
 }
+
+type PatternEntry = SharedMatcher<PatternMatcher>;
 
 /** A part of the process that has to know which exact topics are followed. */
 export interface FollowObserver {
@@ -141,14 +144,9 @@ export class SubscriptionIndex {
       for (const start of [origin, ANY_ORIGIN]) {
         const sharing = this.#byPrefix.get(indexKey(start, prefix));
         if (sharing === undefined) continue;
-        for (const { matcher, subscribers } of sharing.values()) {
+        for (const entry of sharing.values()) {
           if (budget.isSpent) yield null;
-          const payer = matchBudget.payerAmong(subscribers);
-          if (payer === null) continue;
-          const before = budget.left;
-          const isMatch = matches(matcher, topic, budget);
-          matchBudget.pay(payer, before - budget.left);
-          if (isMatch) yield subscribers;
+          if (matchBudget.matches(entry, topic, budget)) yield entry.subscribers;
         }
       }
       if (budget.isSpent) yield null;
@@ -204,17 +202,12 @@ function indexKey(origin: string, pathPrefix: string): string {
 
 type TemplateMatcher = Extract<SubscriptionMatcher, { kind: 'template' }>;
 
-interface TemplateEntry {
-  readonly matcher: TemplateMatcher;
-  readonly subscribers: Set<Subscriber>;
-}
-
 /** Cost of comparing a prefix, in steps. */
 const PREFIX_STEPS = 10;
 
 /** Subscribers with URI Templates of 0.x. Equal templates are tried once. */
 class TemplateIndex {
-  readonly #entries = new Map<string, TemplateEntry>();
+  readonly #entries = new Map<string, SharedMatcher<TemplateMatcher>>();
 
   get size(): number {
     return this.#entries.size;
@@ -240,16 +233,11 @@ class TemplateIndex {
     matchBudget: MatchBudget,
     budget: Budget,
   ): Generator<ReadonlySet<Subscriber> | null> {
-    for (const { matcher, subscribers } of this.#entries.values()) {
+    for (const entry of this.#entries.values()) {
       budget.spend(PREFIX_STEPS);
       if (budget.isSpent) yield null;
-      if (!topic.text.startsWith(matcher.template.prefix)) continue;
-      const payer = matchBudget.payerAmong(subscribers);
-      if (payer === null) continue;
-      const before = budget.left;
-      const isMatch = matches(matcher, topic, budget);
-      matchBudget.pay(payer, before - budget.left);
-      if (isMatch) yield subscribers;
+      if (!topic.text.startsWith(entry.matcher.template.prefix)) continue;
+      if (matchBudget.matches(entry, topic, budget)) yield entry.subscribers;
     }
   }
 }
@@ -268,19 +256,24 @@ const CHEAP_STEPS = 500;
  * What matching one update has cost each stream. A pattern that several streams have asked for is tried once, and
  * one of them pays for it. So a client with expensive patterns uses up its own share, and delays nobody else.
  */
-export class MatchBudget {
+class MatchBudget {
   readonly #spent = new Map<Subscriber, number>();
 
-  /** One of the subscribers with budget left; null if there is none. */
-  payerAmong(subscribers: ReadonlySet<Subscriber>): Subscriber | null {
-    for (const subscriber of subscribers) {
-      if ((this.#spent.get(subscriber) ?? 0) < MAX_STREAM_STEPS) return subscriber;
+  /** Whether a matcher covers a topic, at the expense of one of its subscribers; false if none has budget left. */
+  matches(
+    { matcher, subscribers }: SharedMatcher<SubscriptionMatcher>,
+    topic: Topic,
+    budget: Budget,
+  ): boolean {
+    for (const payer of subscribers) {
+      const spent = this.#spent.get(payer) ?? 0;
+      if (spent >= MAX_STREAM_STEPS) continue;
+      const before = budget.left;
+      const isMatch = matches(matcher, topic, budget);
+      const steps = before - budget.left;
+      if (steps >= CHEAP_STEPS) this.#spent.set(payer, spent + steps);
+      return isMatch;
     }
-    return null;
-  }
-
-  pay(payer: Subscriber, steps: number): void {
-    if (steps < CHEAP_STEPS) return;
-    this.#spent.set(payer, (this.#spent.get(payer) ?? 0) + steps);
+    return false;
   }
 }
