@@ -147,7 +147,7 @@ export class Hub {
    */
   publish(update: Update, topics?: readonly Topic[]): Promise<void> {
     if (topics !== undefined) this.#streams.delivery.know(update, topics);
-    return this.#stored([update], this.#transport.append(update));
+    return this.#store([update], () => this.#transport.append(update));
   }
 
   /** Updates of one call of {@link publishOnce}. */
@@ -162,19 +162,19 @@ export class Hub {
    * @throws as {@link publish}
    */
   publishOnce(updates: readonly Update[]): Promise<void> {
-    return this.#stored(updates, this.#transport.appendOnce(updates));
+    return this.#store(updates, () => this.#transport.appendOnce(updates));
   }
 
-  async #stored(updates: readonly Update[], storing: Promise<void>): Promise<void> {
+  async #store(updates: readonly Update[], append: () => Promise<void>): Promise<void> {
     const began = this.#clock.monotonic();
     try {
-      await storing;
+      await append();
     } catch (error) {
       this.measures.failedAppends += updates.length;
       throw error;
     }
     this.measures.store.observe((this.#clock.monotonic() - began) / 1000);
-    this.storedElsewhere(updates);
+    this.countStored(updates);
     const backpressure = this.#streams.delivery.backpressure();
     if (backpressure !== null) await backpressure;
   }
@@ -189,8 +189,8 @@ export class Hub {
     return database !== undefined && (await database.includes(connection)) ? database : null;
   }
 
-  /** Counts updates that were stored by the database of the history itself. */
-  storedElsewhere(updates: readonly Update[]): void {
+  /** Counts updates that the history has stored; its own database may have done so without {@link publish}. */
+  countStored(updates: readonly Update[]): void {
     for (const { data } of updates) this.measures.updateSize.observe(data.length);
     this.counts.updates += updates.length;
   }

@@ -56,7 +56,7 @@ export interface OutboxReaderOptions {
   readonly table: string;
   /** Bytes of the largest row that becomes an update. */
   readonly maxBytes: number;
-  readonly hub: Pick<Hub, 'mostOnce' | 'publishOnce' | 'databaseOf' | 'storedElsewhere'>;
+  readonly hub: Pick<Hub, 'mostOnce' | 'publishOnce' | 'databaseOf' | 'countStored'>;
   /** @throws PublicationError for a row that cannot be published */
   readonly updateOf: (row: OutboxRow) => Update;
   readonly clock: Clock;
@@ -214,7 +214,7 @@ export class OutboxReader {
           done.push(...taken);
         } else {
           await this.#database.appendWith(connection, this.#table.removal(taken), updates);
-          hub.storedElsewhere(updates);
+          hub.countStored(updates);
           this.counts.published += taken.length;
         }
       }
