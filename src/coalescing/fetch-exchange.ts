@@ -12,7 +12,7 @@ import { HeaderList } from '../http/header-list.ts';
 import type { Identity } from '../http/identity.ts';
 import { copiedVariables } from '../http/request-variables.ts';
 import type { TraceContext } from '../http/trace-context.ts';
-import { withPreset } from '../http/preset-fields.ts';
+import { withPreset } from '../http/header-operations.ts';
 import type { Logger } from '../kernel/log.ts';
 
 /** The destination of the response. */

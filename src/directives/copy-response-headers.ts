@@ -6,7 +6,7 @@ import { type DirectiveSyntax, oneStep } from '../hubfile/scope.ts';
 import { headerName } from '../hubfile/values.ts';
 import type { Handler } from '../http/exchange.ts';
 import { HttpError } from '../http/errors.ts';
-import { OF_THE_BODY } from '../http/preset-fields.ts';
+import { OF_THE_BODY } from '../http/header-operations.ts';
 import { interceptedResponse } from '../proxy/response.ts';
 import type { HandlerDirective } from './directive.ts';
 

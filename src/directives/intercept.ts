@@ -9,7 +9,7 @@ import { type DirectiveSyntax, type Scope, oneStep } from '../hubfile/scope.ts';
 import { count } from '../hubfile/values.ts';
 import type { Exchange, Handler, ResponseHead } from '../http/exchange.ts';
 import { DeferredBody } from '../http/exchange-response.ts';
-import { OF_THE_BODY, withPreset } from '../http/preset-fields.ts';
+import { OF_THE_BODY, withPreset } from '../http/header-operations.ts';
 import { compileResponseMatcher } from '../http/response-matcher.ts';
 import type { ReverseProxyConfig } from '../proxy/proxy-config.ts';
 import type { HandlerContext } from '../site/handler-context.ts';

@@ -5,7 +5,7 @@ import { DisconnectSignal } from '../http/disconnect-signal.ts';
 import { discarding, ExchangeResponse, isBodyless, wrapped } from '../http/exchange-response.ts';
 import { HeaderList } from '../http/header-list.ts';
 import { Identity } from '../http/identity.ts';
-import { withPreset } from '../http/preset-fields.ts';
+import { withPreset } from '../http/header-operations.ts';
 import { HubgateError } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
 

@@ -17,7 +17,7 @@ import { discarding, ExchangeResponse, isBodyless, wrapped } from '../http/excha
 import { expectsContinue } from '../http/hop-by-hop.ts';
 import { plainAddress } from '../http/forwarded.ts';
 import { HeaderList } from '../http/header-list.ts';
-import { withPreset } from '../http/preset-fields.ts';
+import { withPreset } from '../http/header-operations.ts';
 import { Identity } from '../http/identity.ts';
 import { dropFieldsOfContent } from '../http/representation.ts';
 import { countWrites } from '../http/body-memory.ts';

@@ -65,8 +65,8 @@ export abstract class ServerHistory<Row> implements History {
   abstract stats(): Promise<HistoryStats>;
   abstract add(entries: readonly HistoryEntry[]): Promise<void>;
   abstract close(): Promise<void>;
-  /** Name of the store, and how it frees space. */
-  protected abstract readonly frees: string;
+  /** Name of the store in messages. */
+  protected abstract readonly store: string;
   /** Position of the last entry. */
   protected abstract end(): Promise<number>;
   /** The entries of a range as the server returns them, as far as `limit` and `bytes` allow. */
@@ -96,7 +96,10 @@ export abstract class ServerHistory<Row> implements History {
   }
 
   async compact(): Promise<never> {
-    throw new HubgateError('not-supported', `${this.frees}; there is nothing to compact`);
+    throw new HubgateError(
+      'not-supported',
+      `${this.store} frees space by itself; there is nothing to compact`,
+    );
   }
 
   /** Up to the current end of the history. Entries that are evicted in the meantime are left out. */

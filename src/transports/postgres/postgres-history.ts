@@ -47,7 +47,7 @@ export async function openPostgresHistory(
 }
 
 class PostgresHistory extends ServerHistory<Row> {
-  protected readonly frees = 'PostgreSQL frees space by itself (autovacuum)';
+  protected readonly store = 'PostgreSQL';
   readonly #schema: string;
   readonly #connection: PostgresConnection;
   readonly #log: StoredLog;

@@ -37,7 +37,7 @@ export async function openRedisHistory(
 }
 
 class RedisHistory extends ServerHistory<unknown> {
-  protected readonly frees = 'Redis frees space by itself';
+  protected readonly store = 'Redis';
   readonly #keys: HubKeys;
   readonly #session: Session;
 
