@@ -1,6 +1,5 @@
-import { BIND_FORMS, parseBindAddress } from '../config/bind-address.ts';
 import type { DirectiveSyntax } from '../hubfile/scope.ts';
-import { badValue } from '../hubfile/values.ts';
+import { bindAddresses } from '../hubfile/values.ts';
 import type { Directive } from './directive.ts';
 
 const USAGE = `
@@ -16,9 +15,7 @@ const syntax: DirectiveSyntax = {
   siteOnly: true,
   once: true,
   read(cursor, scope) {
-    const addresses = cursor
-      .several('an address of this machine')
-      .map((word) => parseBindAddress(word.text) ?? badValue(cursor, word, BIND_FORMS));
+    const addresses = bindAddresses(cursor);
     cursor.end();
     scope.site.bind = cursor.origins.of(cursor.span, addresses);
     return [];

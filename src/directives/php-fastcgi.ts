@@ -47,10 +47,7 @@ const syntax: DirectiveSyntax = {
         ? FASTCGI_OPTIONS[option.name]
         : undefined;
       const instead = UNSUPPORTED[option.name];
-      if (instead !== undefined) {
-        const message = `${option.name} is not supported by hubgate`;
-        option.fail(option.span, 'unsupported-option', message, instead);
-      }
+      if (instead !== undefined) option.failUnsupported(option.span, option.name, instead);
       if (setter === undefined && option.name !== 'index' && option.name !== 'try_files')
         return false;
       if (option.name !== 'env' && seen.has(option.name)) {

@@ -305,8 +305,7 @@ function clientAuth(cursor: Cursor): NonNullable<TlsConfig['clientAuth']> {
 export function trustPool(cursor: Cursor): readonly string[] {
   const kind = cursor.peek()?.text ?? '';
   if (Object.hasOwn(OTHER_POOLS, kind)) {
-    const message = `trust_pool ${kind} is not supported by hubgate`;
-    cursor.fail(cursor.span, 'unsupported-option', message, OTHER_POOLS[kind]);
+    cursor.failUnsupported(cursor.span, `trust_pool ${kind}`, OTHER_POOLS[kind]);
   }
   const isFile = kind === 'file';
   if (isFile && (cursor.left > 1 || cursor.hasBlock)) cursor.optional();

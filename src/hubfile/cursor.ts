@@ -170,6 +170,12 @@ export class Cursor {
     throw new LineProblem(span, code, message, this.#curlyHint() ?? hint);
   }
 
+  /** @param what that hubgate does not have, in the words of the file */
+  failUnsupported(span: Span, what: string, instead?: string): never {
+    const message = `${what} is not supported by hubgate`;
+    return this.fail(span, 'unsupported-option', message, instead);
+  }
+
   /** @param first place of the first occurrence */
   failTwice(first: Span): never {
     const message = `${this.name} is given twice; the first is at ${placeText(placeOf(first))}`;
@@ -208,10 +214,7 @@ export class Cursor {
     const instead = Object.hasOwn(own, this.name)
       ? own[this.name]
       : insteadOfOption(owner, this.name);
-    if (instead !== undefined) {
-      const message = `${this.name} is not supported by hubgate`;
-      return this.fail(this.span, 'unsupported-option', message, instead);
-    }
+    if (instead !== undefined) return this.failUnsupported(this.span, this.name, instead);
     const hint = didYouMean(this.name, known) ?? `known are ${known.join(', ')}`;
     const first = this.line.words[0];
     const shown = first === undefined ? '{' : this.#plainName(first);

@@ -1,5 +1,4 @@
 import { isIP } from 'node:net';
-import { BIND_FORMS, parseBindAddress } from '../config/bind-address.ts';
 import type {
   AdminOptions,
   BindAddress,
@@ -26,6 +25,7 @@ import type { Origins, Span, Problems } from './place.ts';
 import type { Line, Word } from './parser.ts';
 import {
   badValue,
+  bindAddresses,
   choiceOf,
   count,
   duration,
@@ -60,9 +60,7 @@ export function readGlobalOptions(
   };
   let bind: readonly BindAddress[] = [];
   const defaultBind = (option: Cursor): Record<string, never> => {
-    bind = option
-      .several('an address of this machine')
-      .map((word) => parseBindAddress(word.text) ?? badValue(option, word, BIND_FORMS));
+    bind = bindAddresses(option);
     return {};
   };
   const rules = { repeatable: ['log', 'order', 'servers'], unsupported: UNSUPPORTED };
@@ -167,9 +165,8 @@ function admin(cursor: Cursor): AdminOptions | 'off' {
   const { admin: usual } = defaultOptions;
   const word = cursor.peek();
   if (word?.text.startsWith('unix/') === true || word?.text.startsWith('fd/') === true) {
-    const message = `admin ${word.text.slice(0, 80)} is not supported by hubgate`;
-    const hint = 'write an address of this machine, such as localhost:2029';
-    cursor.fail(word.span, 'unsupported-option', message, hint);
+    const instead = 'write an address of this machine, such as localhost:2029';
+    cursor.failUnsupported(word.span, `admin ${word.text.slice(0, 80)}`, instead);
   }
   const address =
     cursor.left === 0 && cursor.hasBlock && usual !== 'off'
@@ -243,10 +240,9 @@ function externalAccount(cursor: Cursor): GlobalOptions['acme']['externalAccount
 function persistConfig(cursor: Cursor): Record<string, never> {
   const word = cursor.peek();
   if (word?.text === 'on') {
-    const message = 'persist_config on is not supported by hubgate';
-    const hint =
+    const instead =
       'hubgate always starts with the file: write configurations that you load by the API into it';
-    cursor.fail(word.span, 'unsupported-option', message, hint);
+    cursor.failUnsupported(word.span, 'persist_config on', instead);
   }
   oneOf(cursor, ['off']);
   return {};
@@ -414,9 +410,9 @@ function servers(cursor: Cursor): ServerOptions {
         ...new Set(
           option.several('h1 or h2').map((word) => {
             if (word.text === 'h2c') {
-              const message = 'h2c is not supported by hubgate';
-              const hint = 'use HTTPS for HTTP/2 between clients and the gateway: protocols h1 h2';
-              option.fail(word.span, 'unsupported-option', message, hint);
+              const instead =
+                'use HTTPS for HTTP/2 between clients and the gateway: protocols h1 h2';
+              option.failUnsupported(word.span, 'h2c', instead);
             }
             if (word.text === 'h3') badValue(option, word, 'h1 or h2 (HTTP/3 is not supported)');
             return choiceOf(option, word, ['h1', 'h2']);
@@ -456,12 +452,9 @@ const OTHER_AUTO_HTTPS: Readonly<Record<string, string>> = {
 
 function autoHttps(cursor: Cursor): GlobalOptions['autoHttps'] {
   const word = cursor.peek();
-  const hint = Object.hasOwn(OTHER_AUTO_HTTPS, word?.text ?? '')
-    ? OTHER_AUTO_HTTPS[word?.text ?? '']
-    : undefined;
-  if (word !== undefined && hint !== undefined) {
-    const message = `auto_https ${word.text} is not supported by hubgate`;
-    cursor.fail(word.span, 'unsupported-option', message, hint);
+  if (word !== undefined && Object.hasOwn(OTHER_AUTO_HTTPS, word.text)) {
+    const hint = OTHER_AUTO_HTTPS[word.text];
+    cursor.failUnsupported(word.span, `auto_https ${word.text}`, hint);
   }
   return oneOf(cursor, ['off', 'disable_redirects']);
 }

@@ -53,11 +53,6 @@ function readHubfile(file: string, io: HubfileIo, table: DirectiveTable): ReadCo
   const expanded = expand(file, io, problems);
   const { files, globs, fromEnvironment } = expanded;
   const { config, sound } = adapt(expanded, problems, origins, table);
-  return loaded(config, problems, origins, {
-    files,
-    globs,
-    fromEnvironment,
-    sound,
-    readable: config,
-  });
+  const about = { files, globs, fromEnvironment, sound, readable: config };
+  return loaded(config, problems, origins, about);
 }

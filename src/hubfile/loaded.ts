@@ -43,29 +43,20 @@ export function loaded(
   config: Config,
   problems: Problems,
   origins: Origins,
-  {
-    files,
-    globs,
-    fromEnvironment,
-    sound,
-    readable,
-  }: Pick<ReadConfig, 'files' | 'globs' | 'fromEnvironment' | 'sound' | 'readable'>,
+  about: Pick<ReadConfig, 'files' | 'globs' | 'fromEnvironment' | 'sound' | 'readable'>,
 ): ReadConfig {
   origins.inherit(config);
+  deepFreeze([config, about.sound, about.readable]);
   return {
-    config: deepFreeze(config),
-    sound: deepFreeze(sound),
-    readable: deepFreeze(readable),
+    ...about,
+    config,
     problems: problems.all,
     warnings: problems.warnings,
-    files,
-    globs,
-    fromEnvironment,
-    placeOf: (about, field) => {
-      const span = origins.find(about, field);
+    placeOf: (part, field) => {
+      const span = origins.find(part, field);
       return span === undefined ? undefined : placeOf(span);
     },
-    problemAt: (about, problem, where = {}) => problemAt(origins, about, problem, where),
+    problemAt: (part, problem, where = {}) => problemAt(origins, part, problem, where),
   };
 }
 
@@ -77,20 +68,14 @@ function problemAt(
 ): Problem {
   const otherSpan = other === undefined ? undefined : origins.find(other);
   const otherPlace = otherSpan === undefined ? undefined : placeOf(otherSpan);
-  const complete =
-    otherPlace === undefined
-      ? problem
-      : {
-          ...problem,
-          message: `${problem.message}; the other is at ${placeText(otherPlace)}`,
-        };
+  const also = otherPlace === undefined ? '' : `; the other is at ${placeText(otherPlace)}`;
+  const complete = { ...problem, message: problem.message + also };
   const span = about === null ? undefined : origins.find(about, field);
   return span === undefined ? complete : locate(complete, span);
 }
 
-function deepFreeze<Part>(part: Part): Part {
-  if (typeof part !== 'object' || part === null || Object.isFrozen(part)) return part;
+function deepFreeze(part: unknown): void {
+  if (typeof part !== 'object' || part === null || Object.isFrozen(part)) return;
   Object.freeze(part);
   for (const value of Object.values(part)) deepFreeze(value);
-  return part;
 }

@@ -67,8 +67,7 @@ const OTHER_FORMATS: Readonly<Record<string, string>> = {
 export function logFormat(cursor: Cursor): Format {
   const word = cursor.argument('a format such as json');
   if (Object.hasOwn(OTHER_FORMATS, word.text)) {
-    const message = `format ${word.text} is not supported by hubgate`;
-    return cursor.fail(word.span, 'unsupported-option', message, OTHER_FORMATS[word.text]);
+    return cursor.failUnsupported(word.span, `format ${word.text}`, OTHER_FORMATS[word.text]);
   }
   const format = choiceOf(cursor, word, ['console', 'json', 'caddy', 'filter', 'append']);
   if (format === 'filter') return filtered(cursor);

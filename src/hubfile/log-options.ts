@@ -20,10 +20,9 @@ export function logLevel(cursor: Cursor): LogOptions['level'] {
 export function logOutput(cursor: Cursor): Pick<LogOptions, 'output' | 'roll' | 'mode'> {
   const word = cursor.peek();
   if (word?.text === 'net') {
-    const message = 'output net is not supported by hubgate';
-    const hint =
+    const instead =
       'write to stdout or a file, and let a program such as Vector or Fluent Bit send the lines';
-    cursor.fail(word.span, 'unsupported-option', message, hint);
+    cursor.failUnsupported(word.span, 'output net', instead);
   }
   const kind = oneOf(cursor, ['stderr', 'stdout', 'file']);
   if (kind !== 'file') return { output: kind, ...DEFAULT_FILE };
@@ -69,10 +68,6 @@ function fileMode(option: Cursor): string {
 function atLeastOne(option: Cursor): number {
   const bytes = size(option);
   if (bytes > 0) return bytes;
-  return option.fail(
-    option.span,
-    'bad-value',
-    'roll_size must be at least 1 byte',
-    'roll_disabled excludes the other roll options',
-  );
+  const hint = 'roll_disabled excludes the other roll options';
+  return option.fail(option.span, 'bad-value', 'roll_size must be at least 1 byte', hint);
 }

@@ -49,14 +49,8 @@ export function readData(
   const good = whole
     ? { options, sites: sites.filter((site) => sound.has(site)) }
     : { options: defaultOptions, sites: [] };
-  const files = [path];
-  return loaded({ options, sites }, problems, origins, {
-    files,
-    globs: [],
-    fromEnvironment: [],
-    sound: good,
-    readable: good,
-  });
+  const about = { files: [path], globs: [], fromEnvironment: [], sound: good, readable: good };
+  return loaded({ options, sites }, problems, origins, about);
 }
 
 function readText(

@@ -1,3 +1,5 @@
+import { BIND_FORMS, parseBindAddress } from '../config/bind-address.ts';
+import type { BindAddress } from '../config/config.ts';
 import { didYouMean } from '../config/problem.ts';
 import { isStatusTemplate, type StatusValue } from '../config/shape-values.ts';
 import { parseDuration, parseSize } from '../config/units.ts';
@@ -25,6 +27,13 @@ export function duration(cursor: Cursor): number {
   return (
     parseDuration(word.text) ?? badValue(cursor, word, 'a duration such as 500ms, 10s, 1h30m or 7d')
   );
+}
+
+/** The addresses where something listens: interfaces, Unix sockets, or inherited sockets. */
+export function bindAddresses(cursor: Cursor): readonly BindAddress[] {
+  return cursor
+    .several('an address of this machine')
+    .map((word) => parseBindAddress(word.text) ?? badValue(cursor, word, BIND_FORMS));
 }
 
 /** A size in bytes. */
@@ -177,10 +186,9 @@ export function triedFiles(cursor: Cursor, words: readonly Word[]): readonly str
 export function tryPolicy(cursor: Cursor): TryPolicy {
   const word = cursor.peek();
   if (word?.text === 'first_exist_fallback') {
-    const message = 'first_exist_fallback is not supported by hubgate';
-    const hint =
+    const instead =
       'leave the last file out, and write a rewrite to it for requests that match no file';
-    cursor.fail(word.span, 'unsupported-option', message, hint);
+    cursor.failUnsupported(word.span, word.text, instead);
   }
   return oneOf(cursor, TRY_POLICIES);
 }
