@@ -2,6 +2,7 @@ import type { FetchExchange } from '../coalescing/fetch-exchange.ts';
 import type { Exchange, ResponseHead } from '../http/exchange.ts';
 import { HeaderList } from '../http/header-list.ts';
 import { variantKey } from './cache-key.ts';
+import type { CacheContext } from './response-caches.ts';
 import { addCacheStatus, isUnchanged, renewedFields } from './send-response.ts';
 import { initialAge } from './cache-control.ts';
 import {
@@ -44,11 +45,11 @@ export type Admitted =
   /** The stored response is used instead. */
   | { readonly kind: 'discard' };
 
-export interface AdmissionOptions extends StoringRules {
+export interface AdmissionOptions
+  extends StoringRules,
+    Pick<CacheContext, 'namesOf' | 'namesOfTags'> {
   /** Bytes. */
   readonly maxBody: number;
-  readonly namesOf: (exchange: Exchange, headers: HeaderList) => readonly string[];
-  readonly namesOfTags: (exchange: Exchange, tags: readonly string[]) => readonly string[];
   /**
    * Called when a response is for one client only. The response that it revalidated is then no longer
    * current.

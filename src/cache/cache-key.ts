@@ -85,10 +85,7 @@ export function cacheLookup(
   if (fields.bypass !== null) return { bypass: fields.bypass };
   const key = keyOf(exchange, fields.forwarded, varyOn);
   if (key.length > MAX_KEY) return { bypass: 'key' };
-  return {
-    key,
-    onlyIfCached: fields.onlyIfCached,
-  };
+  return { key, onlyIfCached: fields.onlyIfCached };
 }
 
 interface AskingFields {

@@ -8,7 +8,8 @@ import type { Scheduler } from '../kernel/scheduler.ts';
 import { Admission, type ShareableResponse } from './admission.ts';
 import { type CacheLookup, cacheLookup, shortened, variantKey, changedNames } from './cache-key.ts';
 import { addCacheStatus, withoutConditions, sendArriving, sendStored } from './send-response.ts';
-import type { ResponseCaches } from './response-caches.ts';
+import type { FreshnessRules } from './cache-control.ts';
+import type { CacheContext } from './response-caches.ts';
 import {
   type ResponseStore,
   hasValidator,
@@ -24,31 +25,20 @@ const MAX_WAIT_MS = 30_000;
 /** How long it is remembered that the responses for a key are not shared, in milliseconds. */
 const UNSHARED_MS = 10_000;
 
-interface CacheSettings {
-  /** How long a response without a time is fresh; null: it is not stored. */
-  readonly ttlMs: number | null;
-  readonly staleMs: number;
+interface CacheSettings extends FreshnessRules {
   /** Bytes. */
   readonly maxBody: number;
   /** Texts with placeholders. */
   readonly varyOn: readonly string[];
 }
 
-export interface ResponseCacheOptions {
+export interface ResponseCacheOptions extends Omit<CacheContext, 'openStore' | 'isHubRequest'> {
   readonly settings: CacheSettings;
   readonly store: ResponseStore;
-  readonly caches: ResponseCaches;
   readonly memory: BodyMemory;
   readonly scheduler: Scheduler;
   readonly clock: Clock;
   readonly expand: Expand;
-  /** Response fields, in lower case, that make a response personal, or one that must be handled once. */
-  readonly personalFields: readonly string[];
-  /** All names by which the response to a request is purged, except for its tags. */
-  readonly namesOf: (exchange: Exchange, headers: HeaderList) => readonly string[];
-  readonly namesOfTags: (exchange: Exchange, tags: readonly string[]) => readonly string[];
-  /** Drops what a request has changed, wherever it is stored. The response waits for what this returns. */
-  readonly changed: (names: readonly string[]) => Promise<void> | undefined;
   /** Writes the outcome to the access log of the request. */
   readonly note: (exchange: Exchange, outcome: CacheOutcome) => void;
 }
@@ -77,14 +67,12 @@ export class ResponseCache {
 
   constructor(options: ResponseCacheOptions) {
     this.#options = options;
-    const { settings, store, personalFields, namesOf, namesOfTags } = options;
+    const { settings, store } = options;
     const { maxBody } = settings;
     this.#coalescer = new RequestCoalescer({ ...options, maxBody, maxWaitMs: MAX_WAIT_MS });
     this.#admission = new Admission({
+      ...options,
       ...settings,
-      personalFields,
-      namesOf,
-      namesOfTags,
       refused: ({ exchange, key, renewing }, status) => {
         this.#coalescer.markUnshared(this.#groupOf(exchange, key), UNSHARED_MS);
         // A newer response that is not stored means that the older one is no longer current. This does not
@@ -298,14 +286,7 @@ export class ResponseCache {
     isBackground = false,
   ): Flight<ShareableResponse> {
     const { store, caches, clock, personalFields } = this.#options;
-    const originRequest = {
-      exchange,
-      key,
-      requestMs: clock.now(),
-      why,
-      fallback: stored,
-      renewing,
-    };
+    const about = { exchange, key, why, renewing, fallback: stored, requestMs: clock.now() };
     const keep = (answer: StoredResponse): void => {
       if (caches.wasPurgedSince(flight.moment, answer.names)) return;
       store.put(answer);
@@ -316,7 +297,7 @@ export class ResponseCache {
       headers,
       isBackground,
       decide: (head, fetch) => {
-        const admitted = this.#admission.decide(head, fetch, originRequest, clock.now());
+        const admitted = this.#admission.decide(head, fetch, about, clock.now());
         if (admitted.kind !== 'shared') return admitted;
         const { answer } = admitted;
         if (answer.isRenewed) {

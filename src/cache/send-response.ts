@@ -1,3 +1,4 @@
+import type { Writable } from 'node:stream';
 import { type ArrivingBody, sendWhole } from '../coalescing/arriving-body.ts';
 import type { Exchange, ResponseHead } from '../http/exchange.ts';
 import { HeaderList } from '../http/header-list.ts';
@@ -18,19 +19,12 @@ export function sendStored(
   clock: Clock,
 ): void | Promise<void> {
   const nowMs = clock.now();
-  const { head, content } = answerHead(
-    exchange,
-    stored,
-    hasBody(stored) ? stored.body.length : null,
-  );
+  const size = hasBody(stored) ? stored.body.length : null;
+  const { head, content } = answerHead(exchange, stored, size);
   head.headers.set('Age', String(Math.floor(ageOf(stored, nowMs) / 1000)));
   addCacheStatus(head.headers, `${status}; ttl=${Math.floor(timeLeft(stored, nowMs) / 1000)}`);
-  const isWhole = content === null || exchange.method === 'HEAD';
-  const body = exchange.begin({ ...head, isWhole });
-  if (isWhole) {
-    body.end();
-    return undefined;
-  }
+  const body = begin(exchange, head, content);
+  if (body === null || content === null) return undefined;
   const whole =
     content === 'all' ? stored.body : stored.body.subarray(content.start, content.end + 1);
   if (whole.length <= WRITTEN_AT_ONCE_BYTES) {
@@ -63,14 +57,23 @@ export async function sendArriving(
     head.headers,
     `${status}; ttl=${Math.floor((stored.freshness.lifetimeMs - ageMs) / 1000)}`,
   );
-  const isWhole = content === null || exchange.method === 'HEAD';
-  const body = exchange.begin({ ...head, isWhole });
-  if (isWhole) {
-    body.end();
-    return;
-  }
+  const body = begin(exchange, head, content);
+  if (body === null) return;
   const isComplete = await arriving.sendTo(body, () => exchange.abort());
   if (isComplete) exchange.end(body, isFirst ? arriving.trailers.clone() : new HeaderList());
+}
+
+/** Begins a response; null if it has no content, and has ended with its head. */
+function begin(
+  exchange: Exchange,
+  head: ResponseHead,
+  content: AnswerHead['content'],
+): Writable | null {
+  const isWhole = content === null || exchange.method === 'HEAD';
+  const body = exchange.begin({ ...head, isWhole });
+  if (!isWhole) return body;
+  body.end();
+  return null;
 }
 
 /** The name by which `Cache-Status` names this cache (RFC 9211 §2). */

@@ -3,6 +3,7 @@
 // field names.
 
 import { hasField } from '../http/field-values.ts';
+import type { Exchange, ResponseHead } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import {
   type CacheDirectives,
@@ -14,16 +15,6 @@ import {
   type FreshnessRules,
   freshnessOf,
 } from './cache-control.ts';
-
-/** The parts of a request to the app that decide about storing. */
-export interface StoringRequest {
-  readonly headers: HeaderList;
-}
-
-export interface StoringResponse {
-  readonly status: number;
-  readonly headers: HeaderList;
-}
 
 export interface StoringRules extends FreshnessRules {
   /** Response fields, in lower case, that make a response personal, or one that must be handled once. */
@@ -117,12 +108,11 @@ export const FIELDS_FOR_CACHES: readonly string[] = [
 
 /** RFC 9111 §3, for a shared cache and the response to a GET without a body. */
 export function mayStore(
-  request: StoringRequest,
-  response: StoringResponse,
+  request: Pick<Exchange, 'headers'>,
+  { status, headers }: Pick<ResponseHead, 'status' | 'headers'>,
   rules: StoringRules,
   nowMs: number,
 ): StoringVerdict {
-  const { status, headers } = response;
   // A 206 is never stored, and a 304 is not a response of its own.
   if (status < 200 || status === 206 || status === 304) return refused(`status-${status}`);
   if (headers.has('set-cookie')) return refused('set-cookie');
@@ -146,8 +136,7 @@ export function mayStore(
   if (refusal !== null) return refused(refusal);
 
   const freshness = freshnessOf(status, headers, directives, targeted !== null, rules, nowMs);
-  const noCache = directives.fields('no-cache');
-  const revalidatesAlways = noCache === 'all';
+  const revalidatesAlways = directives.fields('no-cache') === 'all';
   const hasValidator = headers.has('etag') || headers.has('last-modified');
   const names = freshness.isExplicit || revalidatesAlways;
   const isUsable = freshness.lifetimeMs > 0 && !revalidatesAlways;
@@ -159,8 +148,8 @@ export function mayStore(
     isForEveryone: freshness.isExplicit || isShared,
     vary,
     headers: keptFields(headers, [
-      ...(noCache === 'all' ? [] : (noCache ?? [])),
-      ...privateFields(directives),
+      ...namedFields(directives, 'no-cache'),
+      ...namedFields(directives, 'private'),
     ]),
     tags,
   };
@@ -217,9 +206,9 @@ function varyOf(headers: HeaderList): string[] | null {
   return unique.includes('*') || unique.length > MAX_VARY ? null : unique;
 }
 
-/** RFC 9111 §5.2.2.7: with `private="…"` only these fields are personal. */
-function privateFields(directives: CacheDirectives): readonly string[] {
-  const named = directives.fields('private');
+/** RFC 9111 §5.2.2.4, §5.2.2.7: with `private="…"` and `no-cache="…"` only these fields are meant. */
+function namedFields(directives: CacheDirectives, name: string): readonly string[] {
+  const named = directives.fields(name);
   return named === null || named === 'all' ? [] : named;
 }
 

@@ -131,16 +131,12 @@ function compile(config: CacheConfig, context: HandlerContext): Handler {
   const { clock, scheduler, expand, caching } = context;
   const cache = new ResponseCache({
     settings: config,
+    ...caching,
     store: caching.openStore(config, config.maxSize),
-    caches: caching.caches,
     memory: context.bodyMemory,
     scheduler,
     clock,
     expand,
-    personalFields: caching.personalFields,
-    namesOf: caching.namesOf,
-    namesOfTags: caching.namesOfTags,
-    changed: caching.changed,
     note: (exchange, outcome) => appendToLog(exchange, 'hubgate.cache', outcome),
   });
   return (exchange, next) => {
