@@ -75,7 +75,9 @@ export function checkClaimTypes({ claims }: UnverifiedToken): Check {
   const { iat, sub, jti } = claims;
   const isTime = isAbsent(iat) || typeof iat === 'number';
   const isName = isAbsent(sub) || typeof sub === 'string';
-  const wrong = isTime ? [isName ? undefined : sub, jti].find(isMisshapenName) : iat;
+  const wrong = isTime
+    ? [isName ? undefined : sub, jti].find((one) => stringOrAbsent(one) === undefined)
+    : iat;
   return {
     check: 'claims',
     passed: wrong === undefined,
@@ -88,10 +90,6 @@ export function checkClaimTypes({ claims }: UnverifiedToken): Check {
 /** Many issuers write `null` for unknown values. */
 function isAbsent(claim: unknown): boolean {
   return claim === undefined || claim === null;
-}
-
-function isMisshapenName(claim: UnverifiedToken['claims'][string] | undefined): boolean {
-  return stringOrAbsent(claim) === undefined;
 }
 
 function describeTime(seconds: unknown): string {

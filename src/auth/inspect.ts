@@ -1,6 +1,6 @@
 import { type Grants, readMatchers } from '../hub/grants.ts';
 import { parseTopic } from '../hub/topic.ts';
-import { unlimitedBudget } from '../kernel/scheduler.ts';
+import { completed, unlimitedBudget } from '../kernel/scheduler.ts';
 import {
   checkAudience,
   checkClaimTypes,
@@ -46,7 +46,7 @@ export async function inspectToken(
   const legacy = isLegacy(token, options);
   const relaxed = acceptsLegacy(options);
   const grants = attempt('authorization_details', 'valid entries', () =>
-    readAll(readGrants(token, options, legacy, unlimitedBudget())),
+    completed(readGrants(token, options, legacy, unlimitedBudget())),
   );
   const now = options.clock.now();
   const readable = checkReadable(token, options);
@@ -101,11 +101,4 @@ function checkGrant(
       fix: `add an authorization detail with the action "${action}" and a matcher for the topic`,
     },
   ];
-}
-
-/** The result of an uninterrupted reading. */
-function readAll(reading: Generator<void, Grants, void>): Grants {
-  const { value } = reading.next();
-  if (value === undefined) throw new TypeError('an unlimitedBudget reading did not end');
-  return value;
 }
