@@ -174,12 +174,11 @@ class Follower {
 
   /** Waits for a token other than the refused one; resolves to false if there is none to wait for. */
   async #hasOtherToken(): Promise<boolean> {
-    const { token } = this.#options;
     this.#report('refused');
-    if (typeof token !== 'function') return false;
+    if (typeof this.#options.token !== 'function') return false;
     while (!this.#signal.aborted) {
       await pause(jittered(LONGEST_WAIT), this.#signal);
-      const bearer = await Promise.resolve(token()).catch(() => this.#bearer);
+      const bearer = await this.#token().catch(() => this.#bearer);
       if (bearer !== this.#bearer) return true;
     }
     return false;
@@ -191,9 +190,14 @@ class Follower {
   }
 
   async #authorised(target: URL): Promise<Response> {
-    const { token } = this.#options;
-    const bearer = (this.#bearer = typeof token === 'function' ? await token() : token);
+    const bearer = (this.#bearer = await this.#token());
     return this.#fetch(target, bearer === undefined ? {} : { Authorization: `Bearer ${bearer}` });
+  }
+
+  /** Rejects with whatever the function throws. */
+  async #token(): Promise<string | undefined> {
+    const { token } = this.#options;
+    return typeof token === 'function' ? token() : token;
   }
 
   #fetch(url: string | URL, headers: Record<string, string> = {}): Promise<Response> {

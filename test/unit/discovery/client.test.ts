@@ -183,6 +183,32 @@ describe('client: subscribe', () => {
     await recorder.until(() => asked >= 2);
   });
 
+  it('waits for another token after a refusal, whether the function for it throws or rejects', async (test) => {
+    const { setTimeout: after } = globalThis;
+    // The long waits between two questions for a token are short here.
+    test.mock.method(globalThis, 'setTimeout', (task: () => void, ms?: number) =>
+      after(task, ms !== undefined && ms > 10_000 ? 5 : ms),
+    );
+    const port = await listen(test, (request, response) => {
+      response.setHeader('Link', '</h>; rel=hub');
+      if (request.url === '/') response.end();
+      else if (request.headers.authorization === 'Bearer new') {
+        response.writeHead(200, { 'content-type': 'text/event-stream' }).write(':\n');
+      } else response.writeHead(401).end();
+    });
+    let asked = 0;
+    const recorder = new Recorder(test, `http://localhost:${port}/`, '*', {
+      token: () => {
+        asked += 1;
+        if (asked === 3) throw new Error('no session yet');
+        if (asked === 4) return Promise.reject(new Error('no session yet'));
+        return asked < 6 ? 'old' : 'new';
+      },
+    });
+    await recorder.until(({ statuses }) => statuses.includes('open'));
+    assert.deepEqual(recorder.statuses, ['refused', 'connecting', 'open']);
+  });
+
   it('fetches the resource for its cookie before each new connection, if configured', async (test) => {
     let answers = 0;
     const site = await startSite(
