@@ -69,19 +69,26 @@ export interface ResponseRules {
   readonly expand: Expand;
 }
 
+export interface ResponseRuleOptions {
+  readonly expand: Expand;
+  /** Compiles the routes of `handle_response`. */
+  readonly compileRoutes: (routes: readonly RouteConfig[]) => Handler;
+  /** Whether such routes want the response that they are run for after all. */
+  readonly copiesResponse: (routes: readonly RouteConfig[]) => boolean;
+  /** null: the proxy serves what its upstreams answer. */
+  readonly authorization: Authorization | null;
+}
+
 /** @throws HubgateError `invalid-pattern` */
 export function compileResponseRules(
   config: Pick<ReverseProxyConfig, 'handleResponse' | 'headerDown'>,
-  expand: Expand,
-  compileRoutes: (routes: readonly RouteConfig[]) => Handler,
-  copies: (routes: readonly RouteConfig[]) => boolean,
-  authorization: Authorization | null,
+  { expand, compileRoutes, copiesResponse, authorization }: ResponseRuleOptions,
 ): ResponseRules {
   const interceptors = config.handleResponse.map((one) => ({
     matches: compileResponseMatcher(one),
     answer: one.replaceStatus ?? {
       answer: compileRoutes(one.routes),
-      copies: copies(one.routes),
+      copies: copiesResponse(one.routes),
     },
   }));
   return {

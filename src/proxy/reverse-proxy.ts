@@ -1,12 +1,10 @@
 import { type Clock, pause } from '../kernel/clock.ts';
 import type { ArrivingBody, BodyMemory } from '../coalescing/arriving-body.ts';
 import { RequestCoalescer } from '../coalescing/request-coalescer.ts';
-import type { RouteConfig } from '../config/routes.ts';
 import { HttpError } from '../http/errors.ts';
 import {
   about,
   type Exchange,
-  type Expand,
   type Handler,
   type LeasedBody,
   type Next,
@@ -31,9 +29,9 @@ import {
   startActiveChecks,
 } from './health.ts';
 import {
-  type Authorization,
   compileResponseRules,
   type ResponseBuffers,
+  type ResponseRuleOptions,
   type ResponseRules,
   UpstreamResponse,
 } from './response.ts';
@@ -52,23 +50,16 @@ import { Members, readTrustPool } from './members.ts';
 import type { Upstream, UpstreamRegistry } from './upstreams.ts';
 import type { ReverseProxyConfig } from './proxy-config.ts';
 
-export interface ReverseProxyOptions {
+export interface ReverseProxyOptions extends ResponseRuleOptions {
   readonly registry: UpstreamRegistry;
   readonly log: Logger;
   readonly clock: Clock;
   /** Returns numbers from 0 up to but not including 1, for balancing. */
   readonly random: () => number;
-  readonly expand: Expand;
   /** Peers whose forwarded fields are trusted, in addition to those of the configuration. */
   readonly trusted: AddressSet;
   /** The target of requests to upstreams; null: the client's target. */
   readonly target: ((exchange: Exchange) => string) | null;
-  /** Compiles the routes of `handle_response`. */
-  readonly compileRoutes: (routes: readonly RouteConfig[]) => Handler;
-  /** Whether such routes want the response that they are run for after all. */
-  readonly copiesResponse: (routes: readonly RouteConfig[]) => boolean;
-  /** null: the proxy serves what its upstreams answer. */
-  readonly authorization: Authorization | null;
   /** Whether a request may be sent twice; null: where its method is safe. */
   readonly mayRetry: ((exchange: Exchange) => Promise<boolean>) | null;
   readonly scheduler: Scheduler;
@@ -85,6 +76,15 @@ type Outcome =
 const NONE_TRIED: ReadonlySet<Upstream> = new Set();
 /** The outcome of nearly every attempt. */
 const ANSWERED: Outcome = { kind: 'answered', interceptor: null };
+
+/** The errors that are no failure of the upstream, with their messages. */
+const NO_FAILURE: ReadonlyMap<string, string> = new Map([
+  ['upstream-aborted', 'the client left'],
+  ['upstream-busy', 'too many requests wait for the upstream'],
+  ['unsendable-request', 'the request cannot be forwarded'],
+  // An upstream that is closing or overloaded reports that itself.
+  ['upstream-refused', 'the upstream did not accept the request'],
+]);
 
 /** One `reverse_proxy` of one generation. The state of its upstreams outlives it. */
 export class ReverseProxy {
@@ -112,7 +112,7 @@ export class ReverseProxy {
 
   /** @throws HubgateError `invalid-upstream`, `invalid-pattern`, `unreadable-trust-pool` */
   constructor(config: ReverseProxyConfig, options: ReverseProxyOptions) {
-    const { clock, expand } = options;
+    const { clock } = options;
     this.#config = config;
     const limit = config.responseBuffers;
     this.#responseBuffers = limit === 0 ? null : { limit, space: this.#space };
@@ -122,29 +122,20 @@ export class ReverseProxy {
     this.#sharing = options.sharing;
     this.#mayRetry = options.mayRetry;
     this.#coalescer = new RequestCoalescer({
+      ...options,
       memory: options.bodyMemory,
-      scheduler: options.scheduler,
-      clock,
       maxBody: MAX_SHARED_BYTES,
       maxWaitMs: MAX_SHARING_WAIT_MS,
     });
     const trusted = addressSet(config.trustedProxies);
     this.#forwarder = new Forwarder(config, {
-      clock,
-      expand,
-      target: options.target,
+      ...options,
       tunnels: this.#tunnels,
       trusted: (address) => trusted(address) || options.trusted(address),
       trustPool: this.#trustPool,
       isOnlyAsked: options.authorization !== null,
     });
-    this.#rules = compileResponseRules(
-      config,
-      expand,
-      options.compileRoutes,
-      options.copiesResponse,
-      options.authorization,
-    );
+    this.#rules = compileResponseRules(config, options);
     const checkKey = config.activeHealth === null ? null : activeCheckKey(config.activeHealth);
     this.#isAvailable = availability(config.passiveHealth, checkKey, clock);
     this.#verdict = passiveVerdict(config.passiveHealth);
@@ -428,23 +419,15 @@ export class ReverseProxy {
 
   #note(upstream: Upstream, exchange: Exchange, error: ForwardError): void {
     const fields = { upstream: upstream.address.hostport, error: error.message };
-    if (error.code === 'upstream-aborted') {
-      exchange.log.debug('the client left', fields);
-    } else if (error.code === 'upstream-busy') {
-      exchange.log.debug('too many requests wait for the upstream', fields);
-    } else if (error.code === 'unsendable-request') {
-      exchange.log.debug('the request cannot be forwarded', fields);
-    } else if (error.code === 'upstream-refused') {
-      // An upstream that is closing or overloaded reports that itself, so it does not count as a failure.
-      exchange.log.debug('the upstream did not accept the request', fields);
-    } else {
+    const harmless = NO_FAILURE.get(error.code);
+    if (harmless === undefined) {
       upstream.measures.failures += 1;
       this.#count(upstream, this.#clock.monotonic());
-      // Before a response has begun, the handler that responds to the error logs it.
-      if (exchange.begun)
-        exchange.log.warn('the upstream broke its answer off', about(exchange, fields));
-      else exchange.log.debug('the upstream failed', fields);
     }
+    // Before a response has begun, the handler that responds to the error logs it.
+    if (harmless !== undefined || !exchange.begun) {
+      exchange.log.debug(harmless ?? 'the upstream failed', fields);
+    } else exchange.log.warn('the upstream broke its answer off', about(exchange, fields));
   }
 
   /** The configured upstreams are used while the DNS returns none. */
