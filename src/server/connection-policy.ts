@@ -48,15 +48,20 @@ export function handshakeOf(socket: Socket & Marked): Handshake | null {
   return socket[HANDSHAKE] ?? null;
 }
 
-/** The reason why a connection was closed before anything was read from it. */
-type TurnedAway = 'full' | 'client' | 'not_ready';
+/** The reason why a connection was closed before a request or a TLS handshake was read from it. */
+type TurnedAway = 'full' | 'client' | 'not_ready' | 'proxy_header';
 
 /** Counters for the connections of all listeners. */
 export class ConnectionMeasures {
   accepted = 0;
   open = 0;
   failedHandshakes = 0;
-  readonly turnedAway: Record<TurnedAway, number> = { full: 0, client: 0, not_ready: 0 };
+  readonly turnedAway: Record<TurnedAway, number> = {
+    full: 0,
+    client: 0,
+    not_ready: 0,
+    proxy_header: 0,
+  };
   /** By the arguments of {@link handshake}; their values are OpenSSL's. */
   readonly #handshakes = new Map<string, { labels: Record<string, string>; count: number }>();
 
@@ -76,7 +81,7 @@ export class ConnectionMeasures {
       counter('hubgate_connections_total', 'Accepted connections.', this.accepted),
       counter(
         'hubgate_connections_turned_away_total',
-        'Connections closed at once: the listener was full, one client had too many, or no configuration was active yet.',
+        'Connections closed at once: the listener was full, one client had too many, no configuration was active yet, or the PROXY protocol header was missing or malformed.',
         Object.entries(this.turnedAway).map(([reason, count]) => [{ reason }, count]),
       ),
       counter(

@@ -8,7 +8,7 @@ import type { Exchange } from '../http/exchange.ts';
 import type { AddressSet } from '../http/forwarded.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import type { Clock } from '../kernel/clock.ts';
-import { messageOf } from '../kernel/error.ts';
+import { type HubgateError, messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
 import type { Certificate } from '../tls/certificate.ts';
 import type { CertificateSource } from '../tls/certificates.ts';
@@ -284,10 +284,21 @@ export class Listener {
       timeoutMs: service.limits.timeouts.readHeaderMs,
       clock: this.#clock,
       onHeader: ({ source }) => this.#admit(socket, source, service),
-      onRefuse: (error) => {
-        const { remoteAddress } = socket;
-        this.#log.debug('A connection was rejected', { error: error.message, remoteAddress });
-      },
+      onRefuse: (error) => this.#refuseHeader(socket, error),
+    });
+  }
+
+  /** Logs the first, second, fourth, eighth … time: often the sender is not configured to send a header at all. */
+  #refuseHeader(socket: Socket, error: HubgateError): void {
+    const { remoteAddress } = socket;
+    this.#turnAway(socket, 'proxy_header');
+    const times = this.#options.measures.turnedAway.proxy_header;
+    if (!Number.isInteger(Math.log2(times))) return;
+    this.#log.warn('A connection without a valid PROXY protocol header was rejected', {
+      remoteAddress,
+      times,
+      error: error.message,
+      fix: 'let the sender send the header, or remove its address from proxy_protocol',
     });
   }
 

@@ -51,7 +51,10 @@ export interface HeaderReading {
    * unread.
    */
   readonly onHeader: (header: ProxyHeader) => void;
-  /** Called with the reason why the connection cannot be used. The connection is destroyed. */
+  /**
+   * Called with the reason why the connection cannot be used, and destroys it. A connection that sends nothing,
+   * such as the health check of a load balancer, is destroyed without a call.
+   */
   readonly onRefuse: (error: HubgateError) => void;
 }
 
@@ -65,8 +68,8 @@ export function readProxyHeader(socket: Socket, reading: HeaderReading): void {
   };
   const refuse = (error: HubgateError): void => {
     stop();
-    socket.destroy();
-    onRefuse(error);
+    if (received.length === 0) socket.destroy();
+    else onRefuse(error);
   };
   const onReadable = (): void => {
     for (let chunk = takeChunk(socket); chunk !== null; chunk = takeChunk(socket)) {

@@ -127,6 +127,36 @@ describe('PROXY protocol: the connections that begin with a header', () => {
     await once(silent, 'close');
   });
 
+  it('the operator learns about a sender without a header, but not about connections without a byte', async (test) => {
+    const [port, metricsPort] = [await freePort(), await freePort()];
+    const { process } = await startGateway(
+      test,
+      `http://localhost:${port} {\n\t${WHO}\n}\n`,
+      `\tmetrics 127.0.0.1:${metricsPort}\n\tservers {\n\t\tproxy_protocol 127.0.0.0/8\n\t}\n`,
+    );
+    const at = { port, host: '127.0.0.1' };
+    const silent = await dial(at);
+    silent.end();
+    silent.resume();
+    await once(silent, 'close');
+    const before = process.output.length;
+    await talk(at, Buffer.from('GET / HTTP/1.1\r\nHost: localhost\r\n\r\n'));
+    const line = await process.lineWith(['"A connection without a valid PROXY protocol'], before);
+    const { level, times, remoteAddress, error, fix } = JSON.parse(line) as Record<string, unknown>;
+    assert.deepEqual(
+      { level, times, error },
+      {
+        level: 'warn',
+        times: 1,
+        error: 'Invalid PROXY protocol header: the connection does not begin with a header',
+      },
+    );
+    assert.match(String(remoteAddress), /127\.0\.0\.1$/);
+    assert.match(String(fix), /proxy_protocol/);
+    const metrics = await (await fetch(`http://127.0.0.1:${metricsPort}/metrics`)).text();
+    assert.match(metrics, /turned_away_total\{reason="proxy_header"\} 1\n/);
+  });
+
   it('a header that does not arrive closes the connection after read_header', async (test) => {
     const port = await freePort();
     await startGateway(
