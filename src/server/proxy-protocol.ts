@@ -52,8 +52,8 @@ export interface HeaderReading {
    */
   readonly onHeader: (header: ProxyHeader) => void;
   /**
-   * Called with the reason why the connection cannot be used, and destroys it. A connection that sends nothing,
-   * such as the health check of a load balancer, is destroyed without a call.
+   * Called with the reason why the connection cannot be used; it has to destroy the connection. A connection
+   * that sends nothing, such as the health check of a load balancer, is destroyed without a call.
    */
   readonly onRefuse: (error: HubgateError) => void;
 }

@@ -155,23 +155,29 @@ export class StorageLock {
     return this.#lost.signal;
   }
 
+  /** Never rejects: the task that needed the lock has ended, and a lock that is not released expires. */
   async release(): Promise<void> {
     this.#cancel();
     await this.#beating;
     this.#cancel();
-    if (await this.#isNewest()) await this.#write({ ...this.#holder, expires: 0 });
+    try {
+      if (await this.#isNewest()) await this.#write({ ...this.#holder, expires: 0 });
+    } catch (error) {
+      this.#warn('A lock could not be released, and is free when it expires', error);
+    }
   }
 
   #beatLater(): void {
     this.#cancel = this.#clock.after(HEARTBEAT_MS, () => {
       this.#beating = this.#beat().catch((error: unknown) => {
-        this.#log.warn('A lock could not be renewed', {
-          file: this.#directory,
-          error: messageOf(error),
-        });
+        this.#warn('A lock could not be renewed', error);
         this.#beatLater();
       });
     });
+  }
+
+  #warn(message: string, error: unknown): void {
+    this.#log.warn(message, { file: this.#directory, error: messageOf(error) });
   }
 
   async #beat(): Promise<void> {

@@ -228,7 +228,8 @@ async function setUpDatabase(test: TestContext, { text }: DocumentedBlock): Prom
   const url = `postgres://gateway@127.0.0.1:${postgres.port}/app`;
   const hub = `anonymous\n\t\ttransport postgres {\n\t\t\turl ${url}\n\t\t}`;
   await writeFile(join(directory, 'Hubfile'), `http://localhost {\n\thub {\n\t\t${hub}\n\t}\n}\n`);
-  assert.match((await run('hubgate history stats')).stdout, /^updates +0$/m);
+  await run(`echo '${UPDATE}' | hubgate history import`);
+  assert.match((await run('hubgate history stats')).stdout, /^updates +1$/m);
 }
 
 async function backUp(test: TestContext, block: DocumentedBlock): Promise<void> {

@@ -37,6 +37,22 @@ describe('lock of a storage', () => {
     await held[0]?.release();
   });
 
+  it('expires by itself if its end cannot be written, and says so', async (test) => {
+    const { directory, clock, acquire } = await setUp(test);
+    const lines: string[] = [];
+    const log = { ...silentLogger, warn: (message: string) => lines.push(message) };
+    const full = () => Promise.reject(new Error('ENOSPC: no space left on device'));
+    const files = { createPrivate, namesIn, readIfPresent, writePrivate: full };
+    const first = await StorageLock.acquire(directory, clock, log, files);
+    await first?.release();
+    assert.deepEqual(lines, ['A lock could not be released, and is free when it expires']);
+    assert.equal(await acquire(), null);
+    clock.advance(60_000);
+    const second = await acquire();
+    assert.ok(second);
+    await second.release();
+  });
+
   it('stays with a holder that refreshes it', async (test) => {
     const { newest, clock, acquire } = await setUp(test);
     const first = await acquire();
