@@ -14,7 +14,7 @@ import { type Access, grantMissing } from './access.ts';
 import type { HubEndpoint } from './endpoint.ts';
 import type { Identity } from './identity.ts';
 import { FORM, mediaType, readBody, type FormField, parseForm, valuesOf } from './form.ts';
-import { badRequest, methodNotAllowed, RefusedRequest } from './refusal.ts';
+import { badRequest, methodNotAllowed, RefusedRequest, unavailable } from './refusal.ts';
 
 /** The largest form that is read before its publisher is known; Node buffers as much of any request. */
 const EARLY_BYTES = 16 * 1024;
@@ -57,7 +57,7 @@ export function createPublish(
       // Closed permanently, or temporarily unavailable. An update that may have been stored has the id that
       // was sent.
       if (codeOf(error) === 'transport-closed') throw new RefusedRequest(500);
-      throw new RefusedRequest(503, { fields: { 'retry-after': '1' } });
+      throw unavailable();
     }
   };
 

@@ -57,6 +57,11 @@ export function notFound(fields: Readonly<Record<string, string>> = {}): Refused
   return new RefusedRequest(404, { text: '404 page not found', fields });
 }
 
+/** The hub's store fails: the same request may succeed a second later. */
+export function unavailable(): RefusedRequest {
+  return new RefusedRequest(503, { fields: { 'retry-after': '1' } });
+}
+
 export function answerRefusal(
   exchange: Exchange,
   refusal: RefusedRequest,

@@ -6,7 +6,7 @@ import type { SubscribeOptions, Subscription } from '../hub/hub.ts';
 import type { Exchange, ResponseHead } from '../http/exchange.ts';
 import { fieldUtf8, HeaderList, utf8Field } from '../http/header-list.ts';
 import { sessionMark } from '../http/session-mark.ts';
-import { codeOf, messageOf } from '../kernel/error.ts';
+import { codeOf, HubgateError } from '../kernel/error.ts';
 import { type Access, accessRevoked } from './access.ts';
 import type { Identity } from './identity.ts';
 import {
@@ -20,7 +20,7 @@ import {
 } from './form.ts';
 import type { HubEndpoint } from './endpoint.ts';
 import { readMatchers } from './matcher-parameters.ts';
-import { badRequest, methodNotAllowed, RefusedRequest } from './refusal.ts';
+import { badRequest, methodNotAllowed, RefusedRequest, unavailable } from './refusal.ts';
 
 /** Headers that keep intermediaries from storing, transforming or holding back the stream. */
 const STREAM_FIELDS = {
@@ -155,15 +155,17 @@ function requestedCursor(exchange: Exchange, fields: readonly FormField[]): stri
 }
 
 /**
- * @throws RefusedRequest 401 if the permission of the client has ended in the meantime; 503 if the history
- * fails
+ * Waits for an answer of the hub's store.
+ *
+ * @throws RefusedRequest 401 if the permission of the client has ended in the meantime; 503 if the store fails
  */
-async function unlessFailing<T>(exchange: Exchange, result: Promise<T>): Promise<T> {
+export async function unlessFailing<T>(exchange: Exchange, result: Promise<T>): Promise<T> {
   try {
     return await result;
   } catch (error) {
     if (codeOf(error) === 'not-admitted') throw accessRevoked(exchange);
-    exchange.log.error('The transport refused a subscriber', { error: messageOf(error) });
-    throw new RefusedRequest(503);
+    if (!(error instanceof HubgateError)) throw error;
+    exchange.log.error('The store of the hub did not answer a request', { error: error.message });
+    throw unavailable();
   }
 }

@@ -11,6 +11,7 @@ import { type Access, grantMissing } from './access.ts';
 import type { HubEndpoint } from './endpoint.ts';
 import type { Identity } from './identity.ts';
 import { badRequest, methodNotAllowed, notFound } from './refusal.ts';
+import { unlessFailing } from './subscribe.ts';
 
 /** The requested subscriptions: all, those with a matcher, or a single one. */
 interface Selection {
@@ -86,10 +87,10 @@ export function createSubscriptionApi(
       answer(exchange, 304, fields);
       return;
     }
-    const document =
-      subscriber === null
-        ? await collection(matcher, path, exchange)
-        : await one(matcher, subscriber);
+    const document = await unlessFailing(
+      exchange,
+      subscriber === null ? collection(matcher, path, exchange) : one(matcher, subscriber),
+    );
     if (exchange.abandoned) return;
     // A client that waits for the subscription learns the position after which to follow the history.
     if (document === null) throw notFound(position);

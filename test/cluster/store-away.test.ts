@@ -68,7 +68,7 @@ describe('a gateway whose store is down, as docs/scaling.md describes it', () =>
         authorization_details: [
           {
             type: 'urn:hub:authorization-detail',
-            actions: ['publish'],
+            actions: ['publish', 'subscribe'],
             topics: [{ match: '*' }],
           },
         ],
@@ -98,7 +98,15 @@ describe('a gateway whose store is down, as docs/scaling.md describes it', () =>
       for (const known of [cursor, 'earliest']) {
         const comesBack = await openStream(test, `${hub}?match=news&last_event_id=${known}`);
         assert.equal(comesBack.status, 503, known);
+        assert.equal(comesBack.headers['retry-after'], '1');
         comesBack.close();
+      }
+
+      for (const path of ['', '/exact/news', '/exact/news/urn:uuid:unknown']) {
+        const { status, headers } = await send(`${hub}/subscriptions${path}`, {
+          headers: [['Authorization', `Bearer ${token}`]],
+        });
+        assert.deepEqual([status, headers['retry-after']], [503, '1'], path);
       }
 
       relay.heal();
@@ -118,7 +126,11 @@ function site(port: number, transport: string): string {
 			publisher {
 				jwt "${KEY}"
 			}
+			subscriber {
+				jwt "${KEY}"
+			}
 		}
+		subscriptions
 		resource_identifier ${RESOURCE}
 		anonymous
 		heartbeat 1s
