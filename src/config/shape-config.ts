@@ -19,7 +19,7 @@ import {
 } from './defaults.ts';
 import { dnsShape } from './dns-challenge.ts';
 import { LOG_FORMATS, logEncodingShape } from './log-encoding.ts';
-import { isLogName } from './well-formed.ts';
+import { isLogName, lowerCaseHost } from './well-formed.ts';
 import { discoveryShape, hubShape } from './shape-hub.ts';
 import {
   challengesShape,
@@ -44,10 +44,7 @@ import { count, flag, name, oneOf, text } from './shape-values.ts';
 
 /** Host names are public in the DNS, so they are always shown, even if they came from the environment. */
 const host: Shape<string> = {
-  ...text(
-    'a host in lower case; empty for any',
-    (each) => each.startsWith('{') || each === each.toLowerCase(),
-  ),
+  ...text('a host in lower case; empty for any', (each) => each === lowerCaseHost(each)),
   write: (value) => value,
 };
 

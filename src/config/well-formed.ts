@@ -58,6 +58,13 @@ export function isHubPath(text: string): boolean {
   return /^\/[^\s?#*{}]*[^\s?#*{}/]$/.test(text);
 }
 
+/** A host in lower case. Names in placeholders keep their case. */
+export function lowerCaseHost(text: string): string {
+  return text.replace(/\{[^{}]*\}|[^{}]+/g, (part) =>
+    part.startsWith('{') ? part : part.toLowerCase(),
+  );
+}
+
 /** The name of a server in a ClientHello. A value of `{env.…}` or `{file.…}` is not known yet. */
 export function isServerName(text: string): boolean {
   return /^[\w.:-]+$|\{(?:env|file)\./.test(text);

@@ -1,7 +1,12 @@
 import type { MatchCondition, RequestMatcher } from '../../config/routes.ts';
-import { isAddressRange, PRIVATE_RANGES, TRY_POLICIES } from '../../config/well-formed.ts';
+import {
+  isAddressRange,
+  lowerCaseHost,
+  PRIVATE_RANGES,
+  TRY_POLICIES,
+} from '../../config/well-formed.ts';
 import { defaultFile } from '../file.ts';
-import { isPathPattern, lowerCaseHost, PROTOCOLS } from '../request/data.ts';
+import { isPathPattern, PROTOCOLS } from '../request/data.ts';
 
 /** A constant in an expression. */
 export type Constant =

@@ -3,6 +3,7 @@ import { list, nullable, object } from '../../config/shape.ts';
 import { isGlob } from '../../kernel/glob.ts';
 import { addressRange, headerName } from '../../config/shape-options.ts';
 import { name, oneOf, text } from '../../config/shape-values.ts';
+import { lowerCaseHost } from '../../config/well-formed.ts';
 
 export interface PathCondition {
   readonly kind: 'path';
@@ -77,13 +78,6 @@ export const PROTOCOLS = [
 /** Whether it can be a path, or a pattern of paths. */
 export function isPathPattern(text: string): boolean {
   return /^[/*{]/.test(text) && text.split(/(?<!\\)\{[^{}]*\}/).every(isGlob);
-}
-
-/** Names in placeholders keep their case. */
-export function lowerCaseHost(text: string): string {
-  return text.replace(/\{[^{}]*\}|[^{}]+/g, (part) =>
-    part.startsWith('{') ? part : part.toLowerCase(),
-  );
 }
 
 const some = { min: 1 };

@@ -1,4 +1,5 @@
 import type { MatchCondition } from '../../config/routes.ts';
+import { lowerCaseHost } from '../../config/well-formed.ts';
 import type { ConditionSyntax } from '../../hubfile/scope.ts';
 import type { Cursor } from '../../hubfile/cursor.ts';
 import type { Word } from '../../hubfile/parser.ts';
@@ -9,7 +10,6 @@ import {
   type HeaderRegexpCondition,
   type HostCondition,
   isPathPattern,
-  lowerCaseHost,
   type MethodCondition,
   type NotCondition,
   type PathCondition,
