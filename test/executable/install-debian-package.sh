@@ -21,13 +21,17 @@ for line in State:/var/lib Cache:/var/cache Logs:/var/log; do
 	install -d -m 0700 -o hubgate -g hubgate "${line#*:}/hubgate"
 done
 
+# systemd resolves a name without a slash before it starts the program, whatever PATH the program gets.
+start=$(sed -n 's/^ExecStart=//p' "$unit")
+program=$(command -v "${start%% *}")
+
 # The name of another user's HOME, NODE_OPTIONS and the like do not get in.
-# shellcheck disable=SC2046
+# shellcheck disable=SC2086
 env -i HOME=/var/lib/hubgate PATH=/nonexistent CACHE_DIRECTORY=/var/cache/hubgate \
 	/usr/bin/setpriv --reuid hubgate --regid hubgate --init-groups --no-new-privs \
 	--bounding-set -all,+net_bind_service --inh-caps -all,+net_bind_service \
 	--ambient-caps -all,+net_bind_service \
-	$(sed -n 's/^ExecStart=//p' "$unit") >/log 2>&1 &
+	"$program" ${start#* } >/log 2>&1 &
 process=$!
 says 'Listening on'
 curl --silent --show-error --fail http://localhost/
