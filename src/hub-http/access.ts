@@ -3,7 +3,8 @@ import type { Exchange } from '../http/exchange.ts';
 import { originList } from './cors.ts';
 import type { HubEndpoint } from './endpoint.ts';
 import type { Identity } from './identity.ts';
-import { RefusalLog, RefusedRequest } from './refusal.ts';
+import { RefusalLog, RefusedRequest, unavailable } from './refusal.ts';
+import { codeOf, HubgateError } from '../kernel/error.ts';
 import { parseUrl } from '../kernel/parse-url.ts';
 import { cookieValue } from '../http/field-values.ts';
 import { parseQuery, valuesOf } from './form.ts';
@@ -93,7 +94,7 @@ export function grantMissing(exchange: Exchange, expected: string, found: string
 }
 
 /** The error for a token that was valid until a moment ago. */
-export function accessRevoked(exchange: Exchange): RefusedRequest {
+function accessRevoked(exchange: Exchange): RefusedRequest {
   logRefusal(exchange, {
     check: 'revocation',
     expected: 'a token that is still valid when the stream opens',
@@ -193,4 +194,20 @@ function queryCredential(exchange: Exchange): Credential | null {
   const [token, ...others] = valuesOf(parseQuery(exchange.target) ?? [], 'authorization');
   if (typeof token !== 'string' || others.length > 0) return null;
   return token.length < MIN_QUERY_TOKEN ? null : { kind: 'token', token, via: 'query' };
+}
+
+/**
+ * Waits for an answer of the hub's store.
+ *
+ * @throws RefusedRequest 401 if the permission of the client has ended in the meantime; 503 if the store fails
+ */
+export async function unlessFailing<T>(exchange: Exchange, result: Promise<T>): Promise<T> {
+  try {
+    return await result;
+  } catch (error) {
+    if (codeOf(error) === 'not-admitted') throw accessRevoked(exchange);
+    if (!(error instanceof HubgateError)) throw error;
+    exchange.log.error('The store of the hub did not answer a request', { error: error.message });
+    throw unavailable();
+  }
 }

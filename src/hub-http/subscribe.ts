@@ -6,8 +6,7 @@ import type { SubscribeOptions, Subscription } from '../hub/hub.ts';
 import type { Exchange, ResponseHead } from '../http/exchange.ts';
 import { fieldUtf8, HeaderList, utf8Field } from '../http/header-list.ts';
 import { sessionMark } from '../http/session-mark.ts';
-import { codeOf, HubgateError } from '../kernel/error.ts';
-import { type Access, accessRevoked } from './access.ts';
+import { type Access, unlessFailing } from './access.ts';
 import type { Identity } from './identity.ts';
 import {
   FORM,
@@ -20,7 +19,7 @@ import {
 } from './form.ts';
 import type { HubEndpoint } from './endpoint.ts';
 import { readMatchers } from './matcher-parameters.ts';
-import { badRequest, methodNotAllowed, RefusedRequest, unavailable } from './refusal.ts';
+import { badRequest, methodNotAllowed, RefusedRequest } from './refusal.ts';
 
 /** Headers that keep intermediaries from storing, transforming or holding back the stream. */
 const STREAM_FIELDS = {
@@ -152,20 +151,4 @@ function requestedCursor(exchange: Exchange, fields: readonly FormField[]): stri
   const value = values.find((one) => one !== null && one !== '') ?? values[0];
   if (value !== undefined) return value ?? '';
   return field === undefined ? null : '';
-}
-
-/**
- * Waits for an answer of the hub's store.
- *
- * @throws RefusedRequest 401 if the permission of the client has ended in the meantime; 503 if the store fails
- */
-export async function unlessFailing<T>(exchange: Exchange, result: Promise<T>): Promise<T> {
-  try {
-    return await result;
-  } catch (error) {
-    if (codeOf(error) === 'not-admitted') throw accessRevoked(exchange);
-    if (!(error instanceof HubgateError)) throw error;
-    exchange.log.error('The store of the hub did not answer a request', { error: error.message });
-    throw unavailable();
-  }
 }

@@ -7,11 +7,10 @@ import type { Exchange } from '../http/exchange.ts';
 import { utf8Field } from '../http/header-list.ts';
 import { quotedString } from '../http/field-values.ts';
 import type { Budget } from '../kernel/scheduler.ts';
-import { type Access, grantMissing } from './access.ts';
+import { type Access, grantMissing, unlessFailing } from './access.ts';
 import type { HubEndpoint } from './endpoint.ts';
 import type { Identity } from './identity.ts';
 import { badRequest, methodNotAllowed, notFound } from './refusal.ts';
-import { unlessFailing } from './subscribe.ts';
 
 /** The requested subscriptions: all, those with a matcher, or a single one. */
 interface Selection {
