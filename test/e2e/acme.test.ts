@@ -49,7 +49,7 @@ describe('ACME', () => {
     assert.match(seen, /Verify return code: 0 \(ok\)/);
     assert.match(seen, /Verified peername: a\.example\.com/);
     // The account, the certificate, and nothing that others may read or that is left over.
-    for (const [path, mode] of filesOf(storage.path, ['acme', 'certificates'])) {
+    for (const [path, mode] of filesOf(storage.path)) {
       assert.equal(mode, 0o600, path);
       assert.doesNotMatch(path, /\/(?:challenges|attempts)\//);
     }
@@ -126,9 +126,7 @@ describe('ACME', () => {
       sites: SITE,
     });
     await log.says('Certificate obtained');
-    const [account] = filesOf(storage.path, ['acme']).filter(([path]) =>
-      path.includes('/account-'),
-    );
+    const [account] = filesOf(storage.path).filter(([path]) => path.includes('/account-'));
     assert.ok(account);
     const [file] = account;
     const { key, url } = JSON.parse(readFileSync(file, 'utf8'));
@@ -340,11 +338,13 @@ function directoryOf(pebble: { readonly directory: string; readonly rootFile: st
   return `acme_ca ${pebble.directory}\nacme_ca_root ${pebble.rootFile}`;
 }
 
-/** All files below some folders of a storage, with their modes. */
-function filesOf(
-  storage: string,
-  folders: readonly string[],
-): readonly (readonly [path: string, mode: number])[] {
+/**
+ * All files of the ACME client in a storage except the locks, and all certificates, with their modes. A lock
+ * is still being released when the log says that the certificate was obtained.
+ */
+function filesOf(storage: string): readonly (readonly [path: string, mode: number])[] {
+  const acme = readdirSync(join(storage, 'acme')).filter((name) => name !== 'locks');
+  const folders = ['certificates', ...acme.map((name) => join('acme', name))];
   return folders.flatMap((folder) =>
     readdirSync(join(storage, folder), { recursive: true, encoding: 'utf8' })
       .map((name) => join(storage, folder, name))
