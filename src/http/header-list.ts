@@ -1,7 +1,7 @@
 // Field values are byte strings, because Node reads and writes headers as latin1. `utf8Field` and `fieldUtf8`
 // convert them at the few places where text is written or read.
 
-import { fieldLine } from './http1-syntax.ts';
+import type { Http1Writer } from './http1-writer.ts';
 
 /** Each field has three places in the list: its lower-case name, its name as spelled, and its value. */
 const STRIDE = 3;
@@ -136,18 +136,18 @@ export class HeaderList implements Iterable<readonly [name: string, value: strin
   }
 
   /**
-   * The field lines of an HTTP/1.1 message (RFC 9112 §5), except for those with one name.
+   * Adds the field lines of an HTTP/1.1 message (RFC 9112 §5), except for those with one name.
    *
    * @param except the lower-case name
-   * @throws HubgateError `bad-http1-syntax` for a name or value that cannot be sent
+   * @returns the name of a field that cannot be sent, at which it has stopped; null if there is none
    */
-  toLines(except: string): string {
-    let lines = '';
+  writeLines(out: Http1Writer, except: string): string | null {
     for (let at = 0; at < this.#parts.length; at += STRIDE) {
-      if (this.#parts[at] !== except)
-        lines += fieldLine(this.#part(at + NAME), this.#part(at + VALUE));
+      if (this.#parts[at] === except) continue;
+      const name = this.#part(at + NAME);
+      if (!out.field(name, this.#part(at + VALUE))) return name;
     }
-    return lines;
+    return null;
   }
 
   /** Lower-case names with their values. Several values with one name are kept apart. */

@@ -54,6 +54,11 @@ export function isTokenByte(byte: number): boolean {
   return TOKEN[byte] === 1;
 }
 
+/** Whether a byte may occur in the value of a field (RFC 9110 §5.5). */
+export function isValueByte(byte: number): boolean {
+  return VALUE[byte] === 1;
+}
+
 /** Whether a text is a token (RFC 9110 §5.6.2), such as a method or the name of a field. */
 export function isToken(text: string): boolean {
   for (let at = 0; at < text.length; at += 1) if (TOKEN[text.charCodeAt(at)] !== 1) return false;
@@ -64,17 +69,6 @@ export function isToken(text: string): boolean {
 export function isFieldValue(text: string): boolean {
   for (let at = 0; at < text.length; at += 1) if (VALUE[text.charCodeAt(at)] !== 1) return false;
   return true;
-}
-
-/**
- * A field line with its CRLF. No name or value can end the line early.
- *
- * @throws HubgateError `bad-http1-syntax`
- */
-export function fieldLine(name: string, value: string): string {
-  if (!isToken(name)) throw badSyntax('The name of a field is not a token');
-  if (!isFieldValue(value)) throw badSyntax(`The value of the field ${name} cannot be sent`);
-  return `${name}: ${value}\r\n`;
 }
 
 /**

@@ -1,7 +1,7 @@
 import { isUtf8 } from 'node:buffer';
 import { completed, type Budget, unlimitedBudget } from '../kernel/scheduler.ts';
 import type { Exchange } from '../http/exchange.ts';
-import { wantBody } from '../http/hop-by-hop.ts';
+import { wantBody } from '../http/field-values.ts';
 import { badRequest, RefusedRequest } from './refusal.ts';
 
 export interface FormField {

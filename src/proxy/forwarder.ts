@@ -1,7 +1,7 @@
 import { realpathSync } from 'node:fs';
 import type { FastcgiConfig, ReverseProxyConfig } from './proxy-config.ts';
 import { HttpError } from '../http/errors.ts';
-import { wantBody } from '../http/hop-by-hop.ts';
+import { wantBody } from '../http/field-values.ts';
 import type { Exchange, Expand, LeasedBody, WaitLimit } from '../http/exchange.ts';
 import type { AddressSet } from '../http/forwarded.ts';
 import { HeaderList } from '../http/header-list.ts';

@@ -1,5 +1,5 @@
 import { isIP } from 'node:net';
-import { dropNominated, expectsContinue } from '../http/hop-by-hop.ts';
+import { dropNominated, expectsContinue } from '../http/field-values.ts';
 import type { Exchange } from '../http/exchange.ts';
 import { type AddressSet, dropForwardedFields } from '../http/forwarded.ts';
 import type { HeaderList } from '../http/header-list.ts';

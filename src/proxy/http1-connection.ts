@@ -6,6 +6,7 @@ import { connect as connectTls, type SecureContext } from 'node:tls';
 import { bufferPool, LEAST_POOLED_BYTES } from '../http/buffer-pool.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import { badSyntax, ChunkedReader, tooLarge } from '../http/http1-syntax.ts';
+import type { Http1Writer } from '../http/http1-writer.ts';
 import { MAX_PIECES_OF_TURN, restReading } from '../http/small-pieces.ts';
 import { MAX_HEAD_BYTES, MAX_INFORMATIONAL } from './forwarding.ts';
 import { type ReceivedHead, readResponseHead, refuseBadBeginning } from './http1-head.ts';
@@ -147,6 +148,12 @@ export class Http1Connection {
     return typeof bytes === 'string'
       ? this.#socket.write(bytes, 'latin1')
       : this.#socket.write(bytes);
+  }
+
+  /** Writes a head, and returns the same as {@link write}. */
+  send(head: Http1Writer): boolean {
+    this.#hasWritten = true;
+    return head.sendTo(this.#socket);
   }
 
   /** Writes a piece of a body, which nothing else may read afterwards, and returns the same as {@link write}. */

@@ -6,7 +6,7 @@ import { leftWaiting, refuseIfBusy } from './forward-error.ts';
 import type { Connections, ForwardRequest, ForwardSink } from './forwarding.ts';
 import { Http1Connection, type Http1Owner } from './http1-connection.ts';
 import { Http1Exchange } from './http1-exchange.ts';
-import { requestHead } from './http1-head.ts';
+import { beginRequest } from './http1-head.ts';
 import type { DialTarget } from './upgrade-request.ts';
 
 /** Idle connections to one upstream. Any further one is closed after its exchange. */
@@ -71,9 +71,8 @@ export class Http1Connections implements Connections, Http1Owner {
 
   #exchange(request: ForwardRequest, sink: ForwardSink): Promise<void> {
     return new Promise((resolve, reject) => {
-      const { address, settings } = this.target;
-      const keepsConnection = settings.keepAliveMs > 0 && request.method !== 'HEAD';
-      const head = requestHead(request, address.authority, keepsConnection);
+      const head = beginRequest(request, this.target);
+      const { settings } = this.target;
       const exchange = new Http1Exchange(request, head, settings, sink, resolve, reject);
       if (exchange.isSettled) return;
       if (request.isRepeated) {

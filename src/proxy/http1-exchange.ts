@@ -1,5 +1,6 @@
 import type { Writable } from 'node:stream';
 import { HeaderList } from '../http/header-list.ts';
+import type { Http1Writer } from '../http/http1-writer.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { HubgateError } from '../kernel/error.ts';
 import { BodyFlow, type FlowListener, type Source } from './body-flow.ts';
@@ -13,7 +14,7 @@ import {
   type TransportSettings,
 } from './forwarding.ts';
 import type { Http1Connection, Http1Receiver } from './http1-connection.ts';
-import { emptyBodyField, type ReceivedHead } from './http1-head.ts';
+import type { ReceivedHead } from './http1-head.ts';
 import { Http1Upload, type UploadListener } from './http1-upload.ts';
 
 /** Bytes of an unwanted response body that are read in order to keep the connection. */
@@ -31,7 +32,7 @@ export class Http1Exchange implements Http1Receiver, Source, FlowListener, Uploa
   readonly #clock: Clock;
   /** The request and its head. Neither is kept while the exchange waits for the response. */
   #request: ForwardRequest | null;
-  #head: string;
+  #head: Http1Writer | null;
   readonly #settings: TransportSettings;
   readonly #sink: ForwardSink;
   readonly #resolve: () => void;
@@ -52,10 +53,10 @@ export class Http1Exchange implements Http1Receiver, Source, FlowListener, Uploa
   /** Ends the wait for a client that reads nothing. */
   #stopStall: (() => void) | null = null;
 
-  /** @param head without the fields that frame the body */
+  /** @param head see {@link beginRequest} */
   constructor(
     request: ForwardRequest,
-    head: string,
+    head: Http1Writer,
     settings: TransportSettings,
     sink: ForwardSink,
     resolve: () => void,
@@ -102,11 +103,11 @@ export class Http1Exchange implements Http1Receiver, Source, FlowListener, Uploa
     const request = this.#request;
     const head = this.#head;
     this.#request = null;
-    this.#head = '';
-    if (request === null) return;
+    this.#head = null;
+    if (request === null || head === null) return;
     const { body } = request;
     if (body === null) {
-      connection.write(`${head}${emptyBodyField(this.method)}\r\n`);
+      connection.send(head);
       this.#awaitHead();
       return;
     }

@@ -2,8 +2,10 @@
 
 import { HeaderList } from '../http/header-list.ts';
 import { badSyntax, isFieldValue, isToken, readFieldLines } from '../http/http1-syntax.ts';
+import { Http1Writer } from '../http/http1-writer.ts';
 import { ForwardError } from './forward-error.ts';
 import { type ForwardRequest, MAX_HEAD_BYTES } from './forwarding.ts';
+import type { DialTarget } from './upgrade-request.ts';
 
 /** How the body of a response ends (RFC 9112 §6.3). */
 type ResponseFraming = 'none' | 'length' | 'chunks' | 'close';
@@ -28,30 +30,43 @@ const METHODS_WITH_BODY = new Set(['POST', 'PUT', 'PATCH', 'QUERY', 'PROPFIND', 
 const NO_TARGET = /[^\x21-\xff]/;
 
 /**
- * The head of a request without the fields that frame its body, and without the empty line at its end.
+ * The head of a request, which may wait. If the request has a body, the field that frames it and the empty line at
+ * the end of the head are missing.
  *
- * @param authority the value of `Host` if the request has none
  * @throws ForwardError `unsendable-request`
  */
-export function requestHead(
-  { method, target, headers }: ForwardRequest,
-  authority: string,
-  keepsConnection: boolean,
-): string {
-  try {
-    if (!isToken(method)) throw badSyntax('The method is not a token');
-    if (target === '' || NO_TARGET.test(target)) throw badSyntax('The target cannot be sent');
-    if (headers.has('content-length') || headers.has('transfer-encoding')) {
-      throw badSyntax('A field frames the message');
-    }
-    const host = headers.combined('host') ?? authority;
-    if (!isFieldValue(host)) throw badSyntax('The host cannot be sent');
-    const connection = keepsConnection ? 'keep-alive' : 'close';
-    const lines = headers.toLines('host');
-    return `${method} ${target} HTTP/1.1\r\nhost: ${host}\r\nconnection: ${connection}\r\n${lines}`;
-  } catch (error) {
-    throw new ForwardError('unsendable-request', 'unsent', error);
+export function beginRequest(
+  { method, target, headers, body }: ForwardRequest,
+  { address, settings }: DialTarget,
+): Http1Writer {
+  if (!isToken(method)) throw unsendable('The method is not a token');
+  if (target === '' || NO_TARGET.test(target)) throw unsendable('The target cannot be sent');
+  if (headers.has('content-length') || headers.has('transfer-encoding')) {
+    throw unsendable('A field frames the message');
   }
+  const out = new Http1Writer();
+  out.text(method);
+  out.text(' ');
+  out.text(target);
+  out.text(' HTTP/1.1\r\n');
+  const keepsConnection = settings.keepAliveMs > 0 && method !== 'HEAD';
+  const isHostValid = out.field('host', headers.combined('host') ?? address.authority);
+  out.text(keepsConnection ? 'connection: keep-alive\r\n' : 'connection: close\r\n');
+  const invalid = isHostValid ? headers.writeLines(out, 'host') : 'host';
+  if (invalid !== null) {
+    out.discard();
+    throw unsendable(`The field ${JSON.stringify(invalid.slice(0, 64))} cannot be sent`);
+  }
+  if (body === null) {
+    out.text(emptyBodyField(method));
+    out.text('\r\n');
+  }
+  out.keep();
+  return out;
+}
+
+function unsendable(reason: string): ForwardError {
+  return new ForwardError('unsendable-request', 'unsent', badSyntax(reason));
 }
 
 /** The field that frames a request without a body; most have none (RFC 9110 §8.6). */

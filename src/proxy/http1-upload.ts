@@ -1,6 +1,7 @@
 import type { Readable } from 'node:stream';
 import { afterTurn } from '../http/body-memory.ts';
-import { chunkHead, LAST_CHUNK } from '../http/http1-syntax.ts';
+import { badSyntax, chunkHead } from '../http/http1-syntax.ts';
+import { Http1Writer } from '../http/http1-writer.ts';
 import { HubgateError } from '../kernel/error.ts';
 import { ForwardError } from './forward-error.ts';
 import { CONTINUE_WAIT_MS, type ForwardRequest } from './forwarding.ts';
@@ -36,7 +37,7 @@ export class Http1Upload {
   readonly #connection: Http1Connection;
   readonly #listener: UploadListener;
   /** The head, until it has been written. */
-  #head: string | null;
+  #head: Http1Writer | null;
   /** Bytes of the body that have not arrived; null: the body is sent in chunks. */
   #left: number | null;
   #state: 'waiting' | 'sending' | 'complete' | 'stopped' = 'waiting';
@@ -50,7 +51,7 @@ export class Http1Upload {
   constructor(
     request: ForwardRequest,
     body: Readable,
-    head: string,
+    head: Http1Writer,
     connection: Http1Connection,
     listener: UploadListener,
   ) {
@@ -156,13 +157,21 @@ export class Http1Upload {
   }
 
   #sendHead(): void {
-    if (this.#head === null) return;
-    this.#stopWaiting();
     // The number, and not its digits as the client has written them, which another reader may understand otherwise.
-    const framing =
-      this.#left === null ? 'transfer-encoding: chunked' : `content-length: ${this.#left}`;
-    this.#connection.write(`${this.#head}${framing}\r\n\r\n`);
+    this.#sendHeadWith(
+      this.#left === null ? 'transfer-encoding: chunked\r\n' : `content-length: ${this.#left}\r\n`,
+    );
+  }
+
+  /** @param framing the field that frames the body */
+  #sendHeadWith(framing: string): void {
+    const head = this.#head;
+    if (head === null) return;
     this.#head = null;
+    this.#stopWaiting();
+    head.text(framing);
+    head.text('\r\n');
+    this.#connection.send(head);
   }
 
   #end(): void {
@@ -190,15 +199,19 @@ export class Http1Upload {
     }
     const announces = headers.has('trailer');
     if (this.#head !== null && !announces) {
-      this.#stopWaiting();
-      connection.write(`${this.#head}${emptyBodyField(method)}\r\n`);
-      this.#head = null;
+      this.#sendHeadWith(emptyBodyField(method));
       return;
     }
-    const fields = announces ? trailerLines(permittedTrailers(headers, trailers())) : '';
+    const end = new Http1Writer();
+    end.text('0\r\n');
+    if (announces && permittedTrailers(headers, trailers()).writeLines(end, '') !== null) {
+      end.discard();
+      throw new ForwardError('unsendable-request', 'sent', badSyntax('A trailer cannot be sent'));
+    }
+    end.text('\r\n');
     connection.cork();
     this.#sendHead();
-    connection.write(fields === '' ? LAST_CHUNK : `0\r\n${fields}\r\n`);
+    connection.send(end);
     connection.uncork();
   }
 
@@ -207,14 +220,6 @@ export class Http1Upload {
     this.#stopWaiting();
     this.#state = 'stopped';
     this.#listener.failed(error);
-  }
-}
-
-function trailerLines(trailers: ForwardRequest['headers']): string {
-  try {
-    return trailers.toLines('');
-  } catch (error) {
-    throw new ForwardError('unsendable-request', 'sent', error);
   }
 }
 

@@ -3,11 +3,12 @@ import type { Readable, Writable } from 'node:stream';
 import type { DisconnectSignal } from '../http/disconnect-signal.ts';
 import type { ResponseHead, ResponseStream } from '../http/exchange.ts';
 import { HeaderList } from '../http/header-list.ts';
-import { dropNominated } from '../http/hop-by-hop.ts';
+import { dropNominated } from '../http/field-values.ts';
+import { Http1Writer } from '../http/http1-writer.ts';
 import { Http1EventStream } from './http1-event-stream.ts';
 import { Http1RequestBody } from './http1-request-body.ts';
 import type { Http1Head } from './http1-head.ts';
-import { headText, Http1Response, type ResponseFraming } from './http1-response.ts';
+import { Http1Response, type ResponseFraming, writeHead } from './http1-response.ts';
 import { carrierOf } from '../kernel/node-internals.ts';
 import type { ProtocolAdapter } from './server-exchange.ts';
 import type { RequestTarget } from './strict-request.ts';
@@ -62,7 +63,7 @@ export class Http1Adapter implements ProtocolAdapter {
   #response: Http1Response | null = null;
   #disconnect: DisconnectSignal | null = null;
   /** Informational responses that wait for their turn. */
-  #ahead = '';
+  #ahead: Http1Writer | null = null;
   #isSent = false;
   #isBroken = false;
 
@@ -156,20 +157,24 @@ export class Http1Adapter implements ProtocolAdapter {
       this.#connection.destroy();
       return;
     }
-    if (this.#ahead !== '') socket.write(this.#ahead, 'latin1');
-    this.#ahead = '';
+    this.#ahead?.sendTo(socket);
+    this.#ahead = null;
     this.#response?.beginTurn(socket);
   }
 
   inform(status: number, headers: HeaderList): void {
     if (this.httpVersion === '1.0' || this.#isBroken) return;
     const socket = this.#connection.turnOf(this);
-    const waiting = (socket?.writableLength ?? 0) + this.#ahead.length;
+    const waiting = (socket?.writableLength ?? 0) + (this.#ahead?.length ?? 0);
     // Only 100 has an effect that the client waits for.
     if (waiting > MAX_WAITING_BYTES && status !== 100) return;
-    const text = `${headText(status, validFields(headers))}\r\n`;
-    if (socket === null) this.#ahead += text;
-    else socket.write(text, 'latin1');
+    const out = this.#ahead ?? new Http1Writer();
+    writeHead(out, status, validFields(headers));
+    out.text('\r\n');
+    if (socket === null) {
+      out.keep();
+      this.#ahead = out;
+    } else out.sendTo(socket);
   }
 
   prepare(_head: ResponseHead, isStream: boolean): void {
@@ -184,7 +189,7 @@ export class Http1Adapter implements ProtocolAdapter {
     const length = headers.get('content-length');
     const framing = framingOf(this.httpVersion, isBodyless, length);
     if (framing === 'close') this.#isLast = true;
-    const head = this.#headText(status, headers, framing);
+    const head = this.#head(status, headers, framing);
     const response = new Http1Response(
       this.#connection.turnOf(this),
       head,
@@ -207,7 +212,7 @@ export class Http1Adapter implements ProtocolAdapter {
     // The head leaves together with the first events.
     socket.cork();
     process.nextTick(uncork, socket);
-    socket.write(response.takeHead(), 'latin1');
+    response.takeHead()?.sendTo(socket);
     return new Http1EventStream(
       socket,
       disconnect === undefined ? null : () => disconnect.trigger(),
@@ -245,21 +250,24 @@ export class Http1Adapter implements ProtocolAdapter {
     this.#connection.sent(this);
   }
 
-  #headText(status: number, headers: HeaderList, framing: ResponseFraming): string {
+  #head(status: number, headers: HeaderList, framing: ResponseFraming): Http1Writer {
     const { idleMs } = this.#connection;
     const options = headers.combined('connection')?.toLowerCase() ?? '';
     if (isListed('close', options) || this.#connection.closesAfter(this)) this.#isLast = true;
     headers.deleteWhere((key) => MANAGED.has(key) || (key === 'trailer' && framing !== 'chunks'));
-    let text = headText(status, headers);
-    if (!headers.has('date')) text += `Date: ${httpDate()}\r\n`;
+    const out = new Http1Writer();
+    writeHead(out, status, headers);
+    if (!headers.has('date')) out.field('Date', httpDate());
     if (this.#isLast) {
-      text += 'Connection: close\r\n';
+      out.text('Connection: close\r\n');
       this.#connection.endRequests();
     } else {
-      text += 'Connection: keep-alive\r\n';
-      if (idleMs >= 1000) text += `Keep-Alive: timeout=${Math.floor(idleMs / 1000)}\r\n`;
+      out.text('Connection: keep-alive\r\n');
+      if (idleMs >= 1000) out.field('Keep-Alive', `timeout=${Math.floor(idleMs / 1000)}`);
     }
-    return `${text}${framing === 'chunks' ? 'Transfer-Encoding: chunked\r\n' : ''}\r\n`;
+    if (framing === 'chunks') out.text('Transfer-Encoding: chunked\r\n');
+    out.text('\r\n');
+    return out;
   }
 }
 

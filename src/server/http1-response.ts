@@ -7,6 +7,7 @@ import type { Socket } from 'node:net';
 import { Writable } from 'node:stream';
 import type { HeaderList } from '../http/header-list.ts';
 import { chunkHead, LAST_CHUNK } from '../http/http1-syntax.ts';
+import { Http1Writer } from '../http/http1-writer.ts';
 import { CALLS_BACK_WHEN_SENT } from '../http/body-memory.ts';
 import { HubgateError } from '../kernel/error.ts';
 
@@ -15,34 +16,22 @@ export type ResponseFraming = 'none' | 'length' | 'chunks' | 'close';
 
 /** Bytes of a body that may wait for the client before its writer is asked to wait. */
 const MAX_WAITING_BYTES = 64 * 1024;
-/**
- * Bytes that are joined to one string, which Node copies to its stack. A buffer would be memory outside of the
- * heap, which makes the garbage collector run more often.
- */
+/** Bytes that are copied, so that they leave in one write. */
 const MAX_JOINED_BYTES = 16 * 1024;
 
-/** Anything but a tab, visible ASCII and bytes beyond it (RFC 9110 §5.5). */
-const NO_VALUE = /[^\t\x20-\x7e\x80-\xff]/;
-const NAME = /^[!#$%&'*+.^_`|~\w-]+$/;
-
 /**
- * The line and the fields of a head, without the empty line at its end.
+ * Adds the line and the fields of a head, without the empty line at its end.
  *
  * @throws HubgateError `invalid-response-field`
  */
-export function headText(status: number, headers: HeaderList): string {
-  let text = `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}\r\n`;
-  const raw = headers.toRaw();
-  for (let i = 0; i + 1 < raw.length; i += 2) {
-    const [name, value] = [raw[i] ?? '', raw[i + 1] ?? ''];
-    // A line break in a field would begin another field or another response.
-    if (!NAME.test(name) || NO_VALUE.test(value)) {
-      const shown = JSON.stringify(name.slice(0, 64));
-      throw new HubgateError('invalid-response-field', `The response field ${shown} is not valid`);
-    }
-    text += `${name}: ${value}\r\n`;
-  }
-  return text;
+export function writeHead(out: Http1Writer, status: number, headers: HeaderList): void {
+  out.text(`HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}\r\n`);
+  const invalid = headers.writeLines(out, '');
+  if (invalid === null) return;
+  out.discard();
+  // A line break in a field would begin another field or another response.
+  const shown = JSON.stringify(invalid.slice(0, 64));
+  throw new HubgateError('invalid-response-field', `The response field ${shown} is not valid`);
 }
 
 /** The body of a response, and the head before it. */
@@ -54,7 +43,7 @@ export class Http1Response extends Writable {
   /** null until earlier responses of the connection have been sent. */
   #socket: Socket | null;
   /** null once it has been written. */
-  #head: string | null;
+  #head: Http1Writer | null;
   /** Bytes that are missing; only of a body with a length. */
   #left: number;
   /** The last chunk and the trailer section; null once they have been written. */
@@ -71,7 +60,7 @@ export class Http1Response extends Writable {
    */
   constructor(
     socket: Socket | null,
-    head: string,
+    head: Http1Writer,
     { framing, length }: { readonly framing: ResponseFraming; readonly length: number },
     onDone: () => void,
     onBroken: () => void,
@@ -80,6 +69,7 @@ export class Http1Response extends Writable {
     this.framing = framing;
     this.#socket = socket;
     this.#head = head;
+    if (socket === null) head.keep();
     this.#left = length;
     this.#ending = framing === 'chunks' ? LAST_CHUNK : null;
     this.#onDone = onDone;
@@ -112,13 +102,14 @@ export class Http1Response extends Writable {
       this.uncork();
     }
     if (this.#head === null || this.#socket === null || this.destroyed) return;
-    if (this.writableLength === 0 && !this.writableEnded)
-      this.#socket.write(this.#takeHead(), 'latin1');
+    if (this.writableLength === 0 && !this.writableEnded) this.takeHead()?.sendTo(this.#socket);
   }
 
   /** Leaves everything that follows the head to the caller, and returns the head if it has not been written. */
-  takeHead(): string {
-    return this.#takeHead();
+  takeHead(): Http1Writer | null {
+    const head = this.#head;
+    this.#head = null;
+    return head;
   }
 
   override end(chunk?: unknown, encoding?: unknown, done?: unknown): this {
@@ -149,17 +140,24 @@ export class Http1Response extends Writable {
       done(new HubgateError('response-incomplete', 'The body is shorter than its Content-Length'));
       return;
     }
-    const rest = this.#takeHead() + this.#takeEnding();
+    const head = this.takeHead();
+    const ending = this.#takeEnding();
     const finished: Done = (error) => {
       done(error);
       if (error === undefined || error === null) this.#onDone();
     };
-    if (rest === '') finished();
-    else this.#socket.write(rest, 'latin1', finished);
+    if (head === null && ending === '') {
+      finished();
+      return;
+    }
+    const out = head ?? new Http1Writer();
+    out.text(ending);
+    out.sendTo(this.#socket, finished);
   }
 
   override _destroy(error: Error | null, done: Done): void {
     this.#waiting = null;
+    this.takeHead()?.discard();
     done(error);
     if (!this.writableFinished) this.#onBroken();
   }
@@ -178,17 +176,20 @@ export class Http1Response extends Writable {
       }
     }
     const isChunked = this.framing === 'chunks' && bytes > 0;
-    const before = this.#takeHead() + (isChunked ? chunkHead(bytes) : '');
+    const out = this.takeHead() ?? new Http1Writer();
+    if (isChunked) out.text(chunkHead(bytes));
     // The last chunk goes with the last bytes of the body, behind which nothing waits.
     const isLast = this.#isEnding && bytes === this.writableLength;
     const after = (isChunked ? '\r\n' : '') + (isLast ? this.#takeEnding() : '');
-    const total = before.length + bytes + after.length;
-    if (total <= MAX_JOINED_BYTES) {
-      socket.write(before + latin1(chunks) + after, 'latin1', done);
+    if (out.length + bytes + after.length <= MAX_JOINED_BYTES) {
+      for (const chunk of chunks) out.bytes(chunk);
+      out.text(after);
+      out.sendTo(socket, done);
       return;
     }
     socket.cork();
-    if (before !== '') socket.write(before, 'latin1');
+    if (out.length > 0) out.sendTo(socket);
+    else out.discard();
     const last = chunks.length - 1;
     for (const [index, chunk] of chunks.entries()) {
       if (index === last && after === '') socket.write(chunk, done);
@@ -196,12 +197,6 @@ export class Http1Response extends Writable {
     }
     if (after !== '') socket.write(after, 'latin1', done);
     socket.uncork();
-  }
-
-  #takeHead(): string {
-    const head = this.#head ?? '';
-    this.#head = null;
-    return head;
   }
 
   #takeEnding(): string {
@@ -215,12 +210,6 @@ type Done = (error?: Error | null) => void;
 
 function flush(response: Http1Response): void {
   response.flush();
-}
-
-function latin1(chunks: readonly Buffer[]): string {
-  let text = '';
-  for (const chunk of chunks) text += chunk.toString('latin1');
-  return text;
 }
 
 function ignore(): void {}

@@ -7,7 +7,7 @@ import { ServerExchange, type ProtocolAdapter } from './server-exchange.ts';
 import { requestTarget, type RequestTarget } from './strict-request.ts';
 import type { Readable, Writable } from 'node:stream';
 import { HeaderList } from '../http/header-list.ts';
-import { dropNominated } from '../http/hop-by-hop.ts';
+import { dropNominated } from '../http/field-values.ts';
 import type { DisconnectSignal } from '../http/disconnect-signal.ts';
 import { carrierOf, writeAhead } from '../kernel/node-internals.ts';
 import type { Socket } from 'node:net';

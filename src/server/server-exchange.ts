@@ -14,7 +14,7 @@ import type {
 } from '../http/exchange.ts';
 import { DisconnectSignal } from '../http/disconnect-signal.ts';
 import { discarding, ExchangeResponse, isBodyless, wrapped } from '../http/exchange-response.ts';
-import { expectsContinue } from '../http/hop-by-hop.ts';
+import { expectsContinue } from '../http/field-values.ts';
 import { plainAddress } from '../http/forwarded.ts';
 import { HeaderList } from '../http/header-list.ts';
 import { withPreset } from '../http/header-operations.ts';
