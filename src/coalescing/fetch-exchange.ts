@@ -191,9 +191,9 @@ export class FetchExchange extends ExchangeResponse implements Exchange {
     this.#parent.takeOver(head);
   }
 
-  override withhold(name: string): void {
-    super.withhold(name);
-    if (!this.#isAlone) this.#parent.withhold(name);
+  override withhold(names: readonly string[]): void {
+    super.withhold(names);
+    if (!this.#isAlone) this.#parent.withhold(names);
   }
 
   inform(status: number, headers: HeaderList): void {

@@ -49,7 +49,7 @@ export function createDiscovery(options: DiscoveryOptions): Handler {
     };
     if (tokens !== null && arrival.isRead) askForWhole(exchange);
     // From the head, the trailers and informational responses.
-    for (const name of readFields) exchange.withhold(name);
+    if (readFields.length > 0) exchange.withhold(readFields);
     exchange.onHead((head) => {
       // 101 hands the connection over; nothing reads the head then.
       if (head.status < 200) return undefined;

@@ -26,7 +26,7 @@ type TrailerReader = (trailers: HeaderList) => void;
 export abstract class ExchangeResponse {
   // Most exchanges have few of these, or none.
   #transforms: HeadTransform[] | null = null;
-  #withheld: string[] | null = null;
+  #withheld: readonly string[] | null = null;
   #trailerReaders: TrailerReader[] | null = null;
   #interceptors: HeadInterceptor[] | null = null;
   #taken: Writable | null = null;
@@ -62,8 +62,7 @@ export abstract class ExchangeResponse {
   }
 
   interceptHead(look: HeadInterceptor): () => void {
-    this.#interceptors ??= [];
-    this.#interceptors.push(look);
+    this.#interceptors = added(this.#interceptors, look);
     return () => {
       this.#interceptors = this.#interceptors?.filter((one) => one !== look) ?? null;
       // A response that was taken counts as never sent.
@@ -73,8 +72,7 @@ export abstract class ExchangeResponse {
   }
 
   onHead(transform: HeadTransform): void {
-    this.#transforms ??= [];
-    this.#transforms.push(transform);
+    this.#transforms = added(this.#transforms, transform);
   }
 
   /** Hands the transforms to another exchange, which sends the response instead. */
@@ -82,14 +80,13 @@ export abstract class ExchangeResponse {
     for (const transform of this.#transforms?.splice(0) ?? []) to.onHead(transform);
   }
 
-  withhold(name: string): void {
-    this.#withheld ??= [];
-    this.#withheld.push(name);
+  withhold(names: readonly string[]): void {
+    const before = this.#withheld;
+    this.#withheld = before === null ? names : [...before, ...names];
   }
 
   onTrailers(read: TrailerReader): void {
-    this.#trailerReaders ??= [];
-    this.#trailerReaders.push(read);
+    this.#trailerReaders = added(this.#trailerReaders, read);
   }
 
   begin(head: ResponseHead): Writable {
@@ -190,6 +187,11 @@ export abstract class ExchangeResponse {
     }
     this.finish(body, trailers);
   }
+}
+
+/** Most lists have one or two entries. A `push` to an empty array, or a spread, would make room for 17. */
+function added<T>(list: readonly T[] | null, entry: T): T[] {
+  return list === null ? [entry] : list.concat([entry]);
 }
 
 /** Puts the wrappers around a body, the first one innermost. */

@@ -115,7 +115,7 @@ export interface Exchange {
   /** Registers a change of the head just before it is sent. The last one registered runs first. */
   onHead(transform: HeadTransform): void;
   /** Withholds a field from the client: in informational responses, the head and the trailers. */
-  withhold(name: string): void;
+  withhold(names: readonly string[]): void;
   /**
    * Registers a reader for the trailer fields of the response. It runs before withheld fields are removed.
    */

@@ -5,6 +5,8 @@ import type { Http1Writer } from './http1-writer.ts';
 
 /** Each field has three places in the list: its lower-case name, its name as spelled, and its value. */
 const STRIDE = 3;
+/** Fields for which a list of a message has room at first, besides its own. Growing it would copy it. */
+const ADDED_FIELDS = 5;
 const NAME = 1;
 const VALUE = 2;
 
@@ -16,10 +18,13 @@ const VALUE = 2;
 export class HeaderList implements Iterable<readonly [name: string, value: string]> {
   /** One array for all fields, because each request has several lists, and each array takes memory. */
   #parts: string[] = [];
+  /** The used places of the array. */
+  #size = 0;
 
   /** Creates a list from alternating names and values, such as Node's `rawHeaders`. */
   static fromRaw(raw: readonly string[]): HeaderList {
     const list = new HeaderList();
+    if (raw.length > 0) list.#parts = withRoom(Math.ceil(raw.length / 2));
     for (let i = 0; i + 1 < raw.length; i += 2) list.append(raw[i] ?? '', raw[i + 1] ?? '');
     return list;
   }
@@ -42,8 +47,10 @@ export class HeaderList implements Iterable<readonly [name: string, value: strin
   /** The values of all fields with that name, in order. */
   getAll(name: string): string[] {
     const key = keyOf(name);
-    const values: string[] = [];
-    for (let at = this.#find(key, 0); at !== -1; at = this.#find(key, at + STRIDE)) {
+    let at = this.#find(key, 0);
+    if (at === -1) return [];
+    const values = [this.#part(at + VALUE)];
+    for (at = this.#find(key, at + STRIDE); at !== -1; at = this.#find(key, at + STRIDE)) {
       values.push(this.#part(at + VALUE));
     }
     return values;
@@ -66,7 +73,11 @@ export class HeaderList implements Iterable<readonly [name: string, value: strin
   }
 
   append(name: string, value: string): void {
-    this.#parts.push(keyOf(name), name, value);
+    const at = this.#size;
+    this.#parts[at] = keyOf(name);
+    this.#parts[at + NAME] = name;
+    this.#parts[at + VALUE] = value;
+    this.#size = at + STRIDE;
   }
 
   /** Replaces all fields with that name by one, at the position of the first. */
@@ -89,39 +100,40 @@ export class HeaderList implements Iterable<readonly [name: string, value: strin
   /** Removes the fields for which `condition` returns true; it gets the lower-case name. */
   deleteWhere(condition: (key: string, value: string) => boolean): void {
     let kept = 0;
-    for (let at = 0; at < this.#parts.length; at += STRIDE) {
+    for (let at = 0; at < this.#size; at += STRIDE) {
       if (condition(this.#part(at), this.#part(at + VALUE))) continue;
       this.#move(at, kept);
       kept += STRIDE;
     }
-    this.#cut(kept);
+    this.#size = kept;
   }
 
   /** Replaces each value with the result of `change`. */
   mapValues(change: (key: string, value: string) => string): void {
-    for (let at = 0; at < this.#parts.length; at += STRIDE) {
+    for (let at = 0; at < this.#size; at += STRIDE) {
       this.#parts[at + VALUE] = change(this.#part(at), this.#part(at + VALUE));
     }
   }
 
   /** Calls the function with the lower-case name and the value of each field, in order. */
   forEach(call: (key: string, value: string) => void): void {
-    for (let at = 0; at < this.#parts.length; at += STRIDE)
-      call(this.#part(at), this.#part(at + VALUE));
+    for (let at = 0; at < this.#size; at += STRIDE) call(this.#part(at), this.#part(at + VALUE));
   }
 
   get isEmpty(): boolean {
-    return this.#parts.length === 0;
+    return this.#size === 0;
   }
 
   clone(): HeaderList {
     const list = new HeaderList();
-    list.#parts = this.#parts.slice();
+    list.#parts = withRoom(this.#size / STRIDE);
+    for (let at = 0; at < this.#size; at += 1) list.#parts[at] = this.#part(at);
+    list.#size = this.#size;
     return list;
   }
 
   *[Symbol.iterator](): Iterator<readonly [string, string]> {
-    for (let at = 0; at < this.#parts.length; at += STRIDE) {
+    for (let at = 0; at < this.#size; at += STRIDE) {
       yield [this.#part(at + NAME), this.#part(at + VALUE)];
     }
   }
@@ -129,7 +141,7 @@ export class HeaderList implements Iterable<readonly [name: string, value: strin
   /** Alternating names and values, in the format of Node's `writeHead`. */
   toRaw(): string[] {
     const raw: string[] = [];
-    for (let at = 0; at < this.#parts.length; at += STRIDE) {
+    for (let at = 0; at < this.#size; at += STRIDE) {
       raw.push(this.#part(at + NAME), this.#part(at + VALUE));
     }
     return raw;
@@ -142,7 +154,7 @@ export class HeaderList implements Iterable<readonly [name: string, value: strin
    * @returns the name of a field that cannot be sent, at which it has stopped; null if there is none
    */
   writeLines(out: Http1Writer, except: string): string | null {
-    for (let at = 0; at < this.#parts.length; at += STRIDE) {
+    for (let at = 0; at < this.#size; at += STRIDE) {
       if (this.#parts[at] === except) continue;
       const name = this.#part(at + NAME);
       if (!out.field(name, this.#part(at + VALUE))) return name;
@@ -164,8 +176,7 @@ export class HeaderList implements Iterable<readonly [name: string, value: strin
 
   /** The place of the first field with that lower-case name, from a place on; -1 if there is none. */
   #find(key: string, from: number): number {
-    for (let at = from; at < this.#parts.length; at += STRIDE)
-      if (this.#parts[at] === key) return at;
+    for (let at = from; at < this.#size; at += STRIDE) if (this.#parts[at] === key) return at;
     return -1;
   }
 
@@ -176,23 +187,24 @@ export class HeaderList implements Iterable<readonly [name: string, value: strin
   #deleteFrom(key: string, from: number): void {
     let kept = this.#find(key, from);
     if (kept === -1) return;
-    for (let at = kept + STRIDE; at < this.#parts.length; at += STRIDE) {
+    for (let at = kept + STRIDE; at < this.#size; at += STRIDE) {
       if (this.#parts[at] === key) continue;
       this.#move(at, kept);
       kept += STRIDE;
     }
-    this.#cut(kept);
-  }
-
-  /** Most calls change nothing, and setting the length of an array is slow even then. */
-  #cut(length: number): void {
-    if (length !== this.#parts.length) this.#parts.length = length;
+    this.#size = kept;
   }
 
   #move(from: number, to: number): void {
     if (from === to) return;
     for (let part = 0; part < STRIDE; part += 1) this.#parts[to + part] = this.#part(from + part);
   }
+}
+
+/** An array for the parts of so many fields, and of some more. */
+function withRoom(fields: number): string[] {
+  // oxlint-disable-next-line unicorn/no-new-array -- `Array.from` would write all places.
+  return new Array<string>(STRIDE * (fields + ADDED_FIELDS));
 }
 
 /** Names with their lower-case form, which `toLowerCase` would allocate again for each field. */

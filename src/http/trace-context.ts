@@ -47,14 +47,13 @@ function readTraceparent([value = '', ...more]: readonly string[]): TraceContext
   if (version === undefined || version === 'ff') return null;
   // §3.2.4: only later versions may have further parts.
   if (version === '00' && rest !== undefined) return null;
-  if (isZero(traceId) || isZero(parentId)) return null;
+  if (ZERO_IDS.has(traceId) || ZERO_IDS.has(parentId)) return null;
   const known = (Number.parseInt(flags, 16) & KNOWN_FLAGS).toString(16).padStart(2, '0');
   return { traceId, spanId: randomId(8), parentId, flags: known };
 }
 
-function isZero(id: string): boolean {
-  return /^0*$/.test(id);
-}
+/** §3.2.2: ids that are not valid. */
+const ZERO_IDS: ReadonlySet<string> = new Set(['0'.repeat(32), '0'.repeat(16)]);
 
 /** A pool of random bytes. A system call for each id would cost more than the id itself. */
 const pool = Buffer.alloc(4096);
@@ -67,5 +66,5 @@ function randomId(bytes: number): string {
   }
   used += bytes;
   const id = pool.toString('hex', used - bytes, used);
-  return isZero(id) ? randomId(bytes) : id;
+  return ZERO_IDS.has(id) ? randomId(bytes) : id;
 }

@@ -184,7 +184,7 @@ function hasLength(headers: HeaderList): boolean {
 
 function hasOption(list: string | undefined, option: string): boolean {
   if (list === undefined) return false;
-  if (list === option) return true;
+  if (!list.includes(',')) return list.toLowerCase() === option;
   return list.split(',').some((one) => one.trim().toLowerCase() === option);
 }
 

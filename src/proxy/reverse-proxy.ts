@@ -322,11 +322,13 @@ export class ReverseProxy {
   }
 
   #choose(exchange: Exchange, tried: ReadonlySet<Upstream>): Choice | undefined {
-    const candidates: Upstream[] = [];
+    let candidates: Upstream[] | null = null;
     for (const upstream of this.#members.connections.keys()) {
-      if (!tried.has(upstream) && this.#isAvailable(upstream)) candidates.push(upstream);
+      if (tried.has(upstream) || !this.#isAvailable(upstream)) continue;
+      if (candidates === null) candidates = [upstream];
+      else candidates.push(upstream);
     }
-    return candidates.length === 0 ? undefined : this.#balance(exchange, candidates);
+    return candidates === null ? undefined : this.#balance(exchange, candidates);
   }
 
   #attempt(

@@ -206,7 +206,7 @@ function speakingForTheApp(
 function keepInside(fromHeader: string, cookieNames: readonly string[]): Handler {
   const fields = [fromHeader, PUBLISH_FIELD, DATA_FIELD];
   return (exchange, next) => {
-    for (const name of fields) exchange.withhold(name);
+    exchange.withhold(fields);
     for (const name of cookieNames) takeSessionMark(exchange, name);
     return next();
   };

@@ -271,8 +271,10 @@ function createService(
         : (headers, peer) => clientAddress(peer, headers, trusted, servers.clientIpHeaders),
     handle(exchange, handshake) {
       const site = handlerOf(exchange, handshake);
-      const handler = planned.secure ? site : answerChallenges(site, challenges);
-      handler(exchange).catch((error: unknown) => {
+      const token = planned.secure ? null : challengeToken(exchange);
+      const responding =
+        token === null ? site(exchange) : answerChallenge(exchange, token, challenges, site);
+      responding.catch((error: unknown) => {
         exchange.log.error('A response failed', { error: messageOf(error) });
         exchange.abort();
       });
@@ -332,22 +334,28 @@ function runningHub({ config, core }: ReadyHub, outbox: OutboxReader | null): Ru
   };
 }
 
-const PATH = /^\/\.well-known\/acme-challenge\/([A-Za-z0-9_-]+)$/;
+const CHALLENGES = '/.well-known/acme-challenge/';
+const TOKEN = /^[A-Za-z0-9_-]+$/;
+
+/** The token of a request for an HTTP-01 challenge (RFC 8555 §8.3); null for any other request. */
+function challengeToken({ method, originalTarget }: Exchange): string | null {
+  if (!originalTarget.startsWith(CHALLENGES) || (method !== 'GET' && method !== 'HEAD'))
+    return null;
+  const token = originalTarget.slice(CHALLENGES.length);
+  return TOKEN.test(token) ? token : null;
+}
 
 /**
- * Responds to HTTP-01 challenges (RFC 8555 §8.3) before any other handler of a listener. Unknown challenges
- * are passed on, because an app behind the gateway may get certificates of its own.
+ * Responds to a challenge before any other handler of a listener. Unknown challenges are passed on, because an
+ * app behind the gateway may get certificates of its own.
  */
-function answerChallenges(handle: SiteHandler, challenges: Challenges): SiteHandler {
-  const answerChallenge = async (exchange: Exchange, token: string): Promise<void> => {
-    const found = await challenges.keyAuthorization(token);
-    if (found === null) return handle(exchange);
-    return answer(exchange, 200, { 'content-type': 'application/octet-stream' }, found);
-  };
-  return (exchange) => {
-    const { method, originalTarget } = exchange;
-    const token =
-      method === 'GET' || method === 'HEAD' ? PATH.exec(originalTarget)?.[1] : undefined;
-    return token === undefined ? handle(exchange) : answerChallenge(exchange, token);
-  };
+async function answerChallenge(
+  exchange: Exchange,
+  token: string,
+  challenges: Challenges,
+  site: SiteHandler,
+): Promise<void> {
+  const found = await challenges.keyAuthorization(token);
+  if (found === null) await site(exchange);
+  else answer(exchange, 200, { 'content-type': 'application/octet-stream' }, found);
 }

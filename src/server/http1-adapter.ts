@@ -286,7 +286,8 @@ function framingOf(
 
 /** Whether a lower-case list contains a token (RFC 9110 §5.6.1). */
 function isListed(token: string, list: string): boolean {
-  return list === token || list.split(',').some((one) => one.trim() === token);
+  if (!list.includes(',')) return list === token;
+  return list.split(',').some((one) => one.trim() === token);
 }
 
 /** Fields of informational responses and of trailer sections may be dropped one by one. */

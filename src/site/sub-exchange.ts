@@ -164,8 +164,8 @@ export class SubExchange implements Exchange {
     this.#transforms.push(transform);
   }
 
-  withhold(name: string): void {
-    this.#parent.withhold(name);
+  withhold(names: readonly string[]): void {
+    this.#parent.withhold(names);
   }
 
   onTrailers(read: (trailers: HeaderList) => void): void {

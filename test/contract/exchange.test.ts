@@ -242,7 +242,7 @@ for (const { name, ask, port, serve } of WAYS) {
 
     it('withholds a field from the head, from informational responses and from trailers', async () => {
       await using server = await serve((exchange) => {
-        exchange.withhold('X-Inside');
+        exchange.withhold(['X-Inside']);
         const read: (string | undefined)[] = [];
         exchange.onTrailers((trailers) => read.push(trailers.get('X-Inside')));
         exchange.inform(103, HeaderList.of({ Link: '</a.css>; rel=preload', 'X-Inside': '1' }));

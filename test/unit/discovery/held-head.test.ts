@@ -19,7 +19,7 @@ for (const { name, ask, port } of PROTOCOLS) {
       const token = deferred();
       const order: string[] = [];
       await using server = await serveExchanges(async (exchange) => {
-        exchange.withhold('x-secret');
+        exchange.withhold(['x-secret']);
         exchange.onHead(({ headers }) => {
           order.push('after');
           headers.append('x-after', headers.get('x-token') ?? 'none');

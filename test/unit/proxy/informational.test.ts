@@ -28,7 +28,7 @@ async function informed(interim: string, version = '1.1'): Promise<string> {
   await using gateway = await proxyTo(
     [upstream.url],
     {},
-    { before: (exchange) => exchange.withhold('Hub-Access-Token') },
+    { before: (exchange) => exchange.withhold(['Hub-Access-Token']) },
   );
   const text = await talk(gateway.http1, `GET / HTTP/${version}\r\nHost: a\r\n\r\n`);
   assert.deepEqual(gateway.faults, []);
