@@ -25,7 +25,7 @@ export class Http2Sessions implements Connections {
   readonly #leaving = new Set<Http2Session>();
   readonly #waiting = new Set<Waiter>();
   #stopDial: (() => void) | null = null;
-  #closed = false;
+  #state: 'open' | 'closing' | 'destroyed' = 'open';
 
   constructor(target: DialTarget, offer: Offer) {
     this.#target = target;
@@ -43,15 +43,20 @@ export class Http2Sessions implements Connections {
   }
 
   close(): void {
-    this.#closed = true;
-    if (this.#waiting.size > 0) return;
-    for (const session of this.#sessions) session.close();
+    if (this.#state === 'open') this.#state = 'closing';
+    this.#closeIfDone();
   }
 
   destroy(): void {
-    this.#closed = true;
+    this.#state = 'destroyed';
     this.#stopDial?.();
     for (const session of [...this.#sessions, ...this.#leaving]) session.session.destroy();
+  }
+
+  /** To be called whenever a request no longer waits. */
+  #closeIfDone(): void {
+    if (this.#state === 'open' || this.#waiting.size > 0) return;
+    for (const session of this.#sessions) session.close();
   }
 
   /** @throws ForwardError `upstream-busy`, `upstream-aborted`, and the reason why there is no connection */
@@ -66,6 +71,7 @@ export class Http2Sessions implements Connections {
       const left = (): void => {
         this.#waiting.delete(waiter);
         reject(leftWaiting());
+        this.#closeIfDone();
       };
       if (client.abandoned) {
         left();
@@ -103,10 +109,14 @@ export class Http2Sessions implements Connections {
       this.#waiting.delete(waiter);
       waiter.go(session);
     }
-    if (this.#closed) this.close();
+    this.#closeIfDone();
   }
 
   #dial(): void {
+    if (this.#state === 'destroyed') {
+      this.#refuse(new Error('The sessions with the upstream are closed'));
+      return;
+    }
     if (this.#stopDial !== null || this.#sessions.size >= this.#maxSessions) return;
     this.#stopDial = dialHttp2(this.#target, this.#offer, (error, opened) => {
       this.#stopDial = null;
@@ -131,6 +141,7 @@ export class Http2Sessions implements Connections {
     const waiting = [...this.#waiting];
     this.#waiting.clear();
     for (const { fail } of waiting) fail(exchangeFailure(error, 'unsent', false));
+    this.#closeIfDone();
   }
 
   #lose(session: Http2Session): void {

@@ -21,6 +21,7 @@ import { rawHttp2Origin } from '../../support/raw-http2-origin.ts';
 import { TurnedClock } from '../../support/turned-clock.ts';
 import { ask1, portOf } from '../http/exchange-server.ts';
 import type { Exchange } from '../../../src/http/exchange.ts';
+import { Http1Client, LeavingClient } from './http1-client.ts';
 import { origin, type Overrides, proxyConfig, proxyTo, until } from './gateway.ts';
 
 const { NGHTTP2_CANCEL, NGHTTP2_REFUSED_STREAM } = http2.constants;
@@ -48,6 +49,8 @@ async function http2Origin(
     url: `h2c://127.0.0.1:${portOf(server)}`,
     sessions,
     opened: () => opened,
+    /** Keeps the sessions, and accepts no more. */
+    refuse: () => void server.close(),
     [Symbol.asyncDispose]: async () => {
       for (const session of sessions) session.destroy();
       await new Promise((done) => server.close(done));
@@ -518,6 +521,49 @@ describe('sessions with an HTTP/2 upstream', () => {
     assert.equal(upstream.sessions.size, 1);
     clock.turn(61_000);
     await until(() => upstream.sessions.size === 0, 'the session has ended');
+  });
+
+  describe('without a stream and without room', () => {
+    /** One request waits, and the only session has been told to open no more streams. Without a limit, a dial fails. */
+    const waiting = async (transport: Overrides['transport'] = {}) => {
+      const upstream = await http2Origin((stream) => stream.respond({}, { endStream: true }));
+      const client = new Http1Client(upstream.url, transport);
+      assert.equal((await client.ask()).status, 200);
+      const [session] = upstream.sessions;
+      assert.ok(session !== undefined);
+      session.settings({ maxConcurrentStreams: 0 });
+      await once(session, 'localSettings');
+      if (transport.maxConnectionsPerHost === undefined) upstream.refuse();
+      const leaving = new LeavingClient();
+      return { upstream, client, leaving, asked: client.ask({ client: leaving }) };
+    };
+
+    it('end after a reload when the last waiting request has failed', async () => {
+      const { upstream, client, asked } = await waiting();
+      await using _ = upstream;
+      using closing = client;
+      closing.close();
+      assert.equal((await asked).failure, 'upstream-broken unsent');
+      await until(() => upstream.sessions.size === 0, 'the session has ended');
+    });
+
+    it('end after a reload when the last waiting client has left', async () => {
+      const { upstream, client, leaving, asked } = await waiting({ maxConnectionsPerHost: 1 });
+      await using _ = upstream;
+      using closing = client;
+      closing.close();
+      leaving.leave();
+      assert.equal((await asked).failure, 'upstream-aborted unsent');
+      await until(() => upstream.sessions.size === 0, 'the session has ended');
+    });
+
+    it('end with the gateway, and no other is opened for the requests that wait', async () => {
+      const { upstream, client, asked } = await waiting({ maxConnectionsPerHost: 1 });
+      await using _ = upstream;
+      client.destroy();
+      assert.equal((await asked).failure, 'upstream-broken unsent');
+      assert.equal(upstream.opened(), 1);
+    });
   });
 });
 
