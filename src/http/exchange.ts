@@ -226,8 +226,8 @@ export type UpgradeRequest =
   | {
       readonly kind: 'http1';
       readonly socket: Socket;
-      /** The bytes that the client sent right after its head. */
-      readonly head: Buffer;
+      /** The bytes after the head of the request that have been read so far. */
+      head: Buffer;
       /** Detaches the connection from the response that would otherwise be sent on it. */
       readonly release: () => void;
       /** From now on, the connection reads into the memory of `reader`, if this version of Node can do that. */

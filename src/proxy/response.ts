@@ -100,9 +100,13 @@ export function compileResponseRules(
   };
 }
 
-/** @throws ForwardError `upstream-broken`; RFC 9110 §15: statuses begin at 100 */
+/**
+ * RFC 9110 §15: statuses begin at 100. A 101 that names no protocol, or that nobody asked for, is no switch.
+ *
+ * @throws ForwardError `upstream-broken`
+ */
 function refuseStatus(status: number): void {
-  if (status < 100) throw unreadable(`status ${status}`);
+  if (status < 100 || status === 101) throw unreadable(`status ${status}`);
 }
 
 /**
@@ -257,6 +261,10 @@ export class UpstreamResponse implements UpgradeSink {
   }
 
   switched(headers: HeaderList): ResponseHead {
+    const protocol = headers.combined('upgrade') ?? '';
+    if (protocol.toLowerCase() !== 'websocket') {
+      throw unreadable(`a switch to ${JSON.stringify(protocol)} instead of websocket`);
+    }
     this.#onStatus(101);
     return this.#head(101, headers, '1.1');
   }

@@ -9,7 +9,7 @@ import { HubgateError } from '../kernel/error.ts';
 import type { UpstreamAddress } from './address.ts';
 import { BodyFlow, Flow, type FlowListener } from './body-flow.ts';
 import type { ForwardSink, RequestingClient, TransportSettings } from './forwarding.ts';
-import { ForwardError, type ForwardPhase } from './forward-error.ts';
+import { exchangeFailure, type ForwardPhase } from './forward-error.ts';
 import { gatherWrites } from './upstream-writes.ts';
 
 /**
@@ -19,7 +19,11 @@ export const KEEP_ALIVE_PROBE_MS = 30_000;
 
 /** Receives the response to an upgrade: the switch itself, or another response of the upstream. */
 export interface UpgradeSink extends ForwardSink {
-  /** The head for the client, created from the fields of the upstream's 101. */
+  /**
+   * The head for the client, created from the fields of the upstream's 101.
+   *
+   * @throws ForwardError `upstream-broken` if it names another protocol than WebSocket (RFC 9110 §7.8)
+   */
   switched(headers: HeaderList): ResponseHead;
 }
 
@@ -67,22 +71,23 @@ export function awaitSwitch(
     clearTimeout(timer);
     if (ms === 0) return;
     timer = setTimeout(() => {
-      fail('upstream-timeout', new HubgateError('upstream-timeout', `no answer within ${ms} ms`));
+      fail(new HubgateError('upstream-timeout', `no answer within ${ms} ms`));
     }, ms);
   };
-  const fail = (code: string, cause: unknown): void => {
+  const fail = (error: Error): void => {
     answered();
-    reject(new ForwardError(code, phase, cause));
+    reject(exchangeFailure(error, phase, client.abandoned));
     request.destroy();
   };
-  const onAbort = (): void => fail('upstream-aborted', new Error('the client left'));
   const answered = (): void => {
     clearTimeout(timer);
     forgetClient();
   };
 
   limit(settings.dialTimeoutMs);
-  const forgetClient = client.onAbandoned(onAbort);
+  const forgetClient = client.onAbandoned(() => {
+    fail(new HubgateError('client-left', 'the client left'));
+  });
   request.once('socket', (socket) => {
     const connected = 'encrypted' in socket ? 'secureConnect' : 'connect';
     socket.once(connected, () => {
@@ -90,7 +95,7 @@ export function awaitSwitch(
       limit(settings.responseHeaderTimeoutMs);
     });
   });
-  request.on('error', (error) => fail('upstream-broken', error));
+  request.on('error', fail);
   request.once('upgrade', answered);
   request.on('information', ({ statusCode, rawHeaders }) => {
     try {
@@ -110,7 +115,7 @@ export function awaitSwitch(
           answered();
           resolve(null);
         } else {
-          fail('upstream-broken', error);
+          fail(error);
         }
       });
     } catch (error) {

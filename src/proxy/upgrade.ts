@@ -1,6 +1,7 @@
 import { IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import { createProxyServer } from 'http-proxy-3';
+import { HttpError } from '../http/errors.ts';
 import type { Exchange, UpgradeRequest } from '../http/exchange.ts';
 import { fieldUtf8, HeaderList } from '../http/header-list.ts';
 import {
@@ -13,15 +14,18 @@ import {
   type UpgradeTarget,
 } from './upgrade-request.ts';
 import { upstreamReads } from './upstream-reads.ts';
-import type { Duplex } from 'node:stream';
+import { Readable } from 'node:stream';
+
+type Http1Upgrade = Extract<UpgradeRequest, { kind: 'http1' }>;
 
 /** HTTP/1.1: http-proxy-3 sends the request and joins the sockets. */
 export function switchHttp1(
   exchange: Exchange,
-  { socket, head: early, readInto }: Extract<UpgradeRequest, { kind: 'http1' }>,
+  upgrade: Http1Upgrade,
   target: UpgradeTarget,
   sink: UpgradeSink,
 ): Promise<TunnelEnds | null> {
+  const { socket } = upgrade;
   const { address, settings } = target;
   const fields = target.headers.clone();
   fields.set('connection', 'Upgrade');
@@ -32,35 +36,37 @@ export function switchHttp1(
   proxy.on('error', () => {
     // Errors of the sockets: the ends of both are watched.
   });
-  const pending = new PendingClient(socket, early);
-  return new Promise((resolve, reject) => {
+  const pending = new PendingClient(upgrade);
+  const switching = new Promise<TunnelEnds | null>((resolve, reject) => {
     proxy.once('proxyReqWs', (upstreamRequest) => {
-      // Registered before the listener of http-proxy-3, which writes the head in `response.headers`.
-      upstreamRequest.once('upgrade', (response, upstream) => {
-        try {
-          const head = sink.switched(HeaderList.fromRaw(response.rawHeaders));
-          head.headers.set('Connection', 'Upgrade');
-          head.headers.set('Upgrade', 'websocket');
-          exchange.takeOver(head);
-          response.headers = utf8Record(head.headers);
-          pending.release();
-          readInto(upstreamReads.socketOptions.onread);
-          joinEnds(socket, upstream);
-          resolve({ client: socket, upstream });
-        } catch (error) {
-          // If it were thrown here, it would end the process. http-proxy-3 continues with sockets that are
-          // then closed.
-          response.headers = Object.create(null);
-          exchange.abort();
-          socket.destroy();
-          upstream.destroy();
-          reject(error);
-        }
-      });
+      pending.refuse = (error) => upstreamRequest.destroy(error);
       queueMicrotask(() => {
-        // http-proxy-3 would destroy the client's socket on errors, and hang on aborted refusals.
-        upstreamRequest.removeAllListeners('response');
-        upstreamRequest.removeAllListeners('error');
+        // http-proxy-3 would destroy the client's socket on errors, hang on aborted refusals, and join the sockets
+        // whatever the upstream has switched to.
+        const [join] = upstreamRequest.listeners('upgrade');
+        for (const event of ['upgrade', 'response', 'error']) {
+          upstreamRequest.removeAllListeners(event);
+        }
+        upstreamRequest.once('upgrade', (response, upstream, early) => {
+          try {
+            const head = sink.switched(HeaderList.fromRaw(response.rawHeaders));
+            head.headers.set('Connection', 'Upgrade');
+            head.headers.set('Upgrade', 'websocket');
+            exchange.takeOver(head);
+            // http-proxy-3 writes the head from these.
+            response.headers = utf8Record(head.headers);
+          } catch (error) {
+            upstream.destroy();
+            reject(error);
+            return;
+          }
+          pending.release();
+          if (upgrade.head.length > 0) socket.unshift(upgrade.head);
+          upgrade.readInto(upstreamReads.socketOptions.onread);
+          joinEnds(socket, upstream);
+          join?.call(upstreamRequest, response, upstream, early);
+          resolve({ client: socket, upstream });
+        });
         awaitSwitch(upstreamRequest, target, exchange, sink, resolve, reject);
       });
     });
@@ -86,6 +92,10 @@ export function switchHttp1(
       ...(target.trustPool === null ? {} : { ca: target.trustPool }),
     });
   });
+  // After a failure, there may be another attempt.
+  const release = (): void => pending.release();
+  switching.then(release, release);
+  return switching;
 }
 
 /** The request in the form that http-proxy-3 takes. */
@@ -123,35 +133,42 @@ const MAX_EARLY_BYTES = 64 * 1024;
  * request to an upstream that never responds would keep both sockets open forever.
  */
 class PendingClient {
-  readonly #socket: Duplex;
+  /** Called when the client has sent too much. */
+  refuse: (error: Error) => void = () => {};
+  readonly #upgrade: Http1Upgrade;
   readonly #early: Buffer[];
   #bytes: number;
+  #isReleased = false;
 
-  /** `early` arrived with the head of the request. */
-  constructor(socket: Duplex, early: Buffer) {
-    this.#socket = socket;
-    this.#early = [early];
-    this.#bytes = early.length;
-    socket.on('data', this.#onData).on('end', this.#onEnd);
-    socket.resume();
+  constructor(upgrade: Http1Upgrade) {
+    this.#upgrade = upgrade;
+    this.#early = [upgrade.head];
+    this.#bytes = upgrade.head.length;
+    upgrade.socket.on('data', this.#onData).on('end', this.#onEnd).resume();
   }
 
-  /** Stops reading, and returns the received data to the socket. */
+  /** Stops reading, and leaves the received data to the next reader. */
   release(): void {
-    const socket = this.#socket;
+    if (this.#isReleased) return;
+    this.#isReleased = true;
+    const { socket } = this.#upgrade;
     socket.off('data', this.#onData).off('end', this.#onEnd);
-    socket.pause();
-    if (this.#bytes > 0 && !socket.destroyed) socket.unshift(Buffer.concat(this.#early));
+    // The socket's own `pause` would also stop reading, and nobody would notice that the client leaves.
+    Readable.prototype.pause.call(socket);
+    this.#upgrade.head = Buffer.concat(this.#early);
   }
 
   readonly #onData = (chunk: Buffer): void => {
     this.#early.push(chunk);
     this.#bytes += chunk.length;
-    if (this.#bytes > MAX_EARLY_BYTES) this.#socket.destroy();
+    if (this.#bytes <= MAX_EARLY_BYTES) return;
+    // The rest is discarded.
+    this.#upgrade.socket.off('data', this.#onData);
+    this.refuse(new HttpError(400, `more than ${MAX_EARLY_BYTES} bytes before the switch`));
   };
 
   /** A client that ends its side of a pending WebSocket does not want it any more. */
   readonly #onEnd = (): void => {
-    this.#socket.destroy();
+    this.#upgrade.socket.destroy();
   };
 }

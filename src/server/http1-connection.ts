@@ -214,11 +214,12 @@ export class Http1Connection implements ExchangeCarrier {
     socket.setTimeout(0);
   }
 
-  /** An orderly close, which does not wait for the client's own. */
+  /** An orderly close, which waits for the client's own only if the client may still be sending. */
   #close(): void {
     this.#isOver = true;
     for (const exchange of this.#unsent.splice(0)) exchange.connectionClosed();
-    if (this.#body === null) this.#socket.destroySoon();
+    const isRead = this.#body === null && this.#socket[CONNECTION] === this;
+    if (isRead) this.#socket.destroySoon();
     else this.#linger();
   }
 

@@ -13,6 +13,9 @@ import { startGateway } from '../../support/gateway.ts';
 import { origin, type Origin, proxyTo, rawOrigin, type TestGateway, until } from './gateway.ts';
 
 const MIB = 1024 * 1024;
+const ASK = 'GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n';
+const SWITCHED =
+  'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n';
 
 /** An upstream that answers WebSocket messages with themselves, and remembers who connected. */
 async function echoOrigin(): Promise<
@@ -188,6 +191,40 @@ for (const protocol of ['HTTP/1.1', 'HTTP/2 (RFC 8441)']) {
       client.terminate();
     });
 
+    it('passes on 1 MiB after the first upstream could not be reached', async () => {
+      await using upstream = await echoOrigin();
+      await using gateway = await proxyTo([`http://127.0.0.1:${await freePort()}`, upstream.url]);
+      const client = await connect(gateway, protocol);
+      await once(client, 'open');
+      const large = Buffer.alloc(MIB, 'abcdefg');
+      client.send(large);
+      const [echo] = await once(client, 'message');
+      assert.ok(Buffer.isBuffer(echo) && echo.equals(large));
+      client.terminate();
+    });
+
+    for (const fields of [
+      'Connection: Upgrade\r\nUpgrade: other\r\n',
+      'Upgrade: websocket\r\n',
+      '',
+    ]) {
+      it(`is 502 when the upstream answers 101 with ${JSON.stringify(fields)} (RFC 9110 §7.8)`, async () => {
+        await using upstream = await rawOrigin((socket, text) => {
+          const key = /sec-websocket-key: (\S+)/i.exec(text)?.[1] ?? '';
+          const accept = createHash('sha1').update(`${key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11`);
+          socket.write(
+            `HTTP/1.1 101 Switching Protocols\r\n${fields}Sec-WebSocket-Accept: ${accept.digest('base64')}\r\n\r\n`,
+          );
+        });
+        await using gateway = await proxyTo([upstream.url]);
+        const client = await connect(gateway, protocol);
+        const [error] = await once(client, 'error');
+        assert.match(String(error), /502/);
+        await until(() => upstream.open() === 0, 'the upstream has closed');
+        assert.deepEqual(gateway.faults, []);
+      });
+    }
+
     it('is 504 when the upstream does not respond in time', async () => {
       await using upstream = await rawOrigin(() => {});
       await using gateway = await proxyTo([upstream.url], {
@@ -289,6 +326,32 @@ describe('an upgrade', () => {
     for await (const chunk of socket) text += String(chunk);
     assert.match(text, /^HTTP\/1\.1 101 [^\r]*\r\n/);
     assert.match(text, /\r\n\r\nearly:first$/);
+  });
+
+  it('is answered with 400 if its client sends more than 64 KiB before the switch', async () => {
+    await using upstream = await rawOrigin(() => {});
+    await using gateway = await proxyTo([upstream.url]);
+    const socket = net.connect(gateway.http1, '127.0.0.1');
+    socket.write(ASK + 'x'.repeat(MIB));
+    let text = '';
+    for await (const chunk of socket) text += String(chunk);
+    assert.match(text, /^HTTP\/1\.1 400 /);
+    await until(() => upstream.open() === 0, 'the upstream has closed');
+  });
+
+  it('passes on bytes that arrived with the head to the upstream that is tried next', async () => {
+    await using upstream = await origin(() => {});
+    upstream.server.on('upgrade', (_, socket: Duplex, head: Buffer) => {
+      socket.write(SWITCHED);
+      if (head.length > 0) socket.end(head);
+      else socket.once('data', (chunk: Buffer) => socket.end(chunk));
+    });
+    await using gateway = await proxyTo([`http://127.0.0.1:${await freePort()}`, upstream.url]);
+    const socket = net.connect(gateway.http1, '127.0.0.1');
+    socket.write(`${ASK}first`);
+    let text = '';
+    for await (const chunk of socket) text += String(chunk);
+    assert.match(text, /\r\n\r\nfirst$/);
   });
 
   it('keeps the fields of the 101 separate and applies header_down and head transforms', async () => {
