@@ -3,7 +3,7 @@
 
 import { createServer, type Server, type Socket } from 'node:net';
 import type { BindAddress, ServerOptions } from '../config/config.ts';
-import { answerError } from '../http/answer.ts';
+import { answer, answerError } from '../http/answer.ts';
 import type { Exchange } from '../http/exchange.ts';
 import type { AddressSet } from '../http/forwarded.ts';
 import type { HeaderList } from '../http/header-list.ts';
@@ -218,7 +218,9 @@ export class Listener {
     // A request that arrived just when the port changed between TLS and plain text (RFC 9110 §15.5.20).
     if (service !== null && (handshake === null) !== (service.policies === null)) {
       answerError(exchange, 421);
-    } else service?.handle(exchange, handshake);
+      // RFC 9110 §9.3.7: it concerns the server in general, and no site.
+    } else if (exchange.target === '*') answer(exchange, 200, {});
+    else service?.handle(exchange, handshake);
   }
 
   /**

@@ -134,6 +134,23 @@ describe('the request target', () => {
     }
   });
 
+  it('of OPTIONS may be an asterisk, which no site answers, because it means the server (RFC 9110 §9.3.7)', async (test) => {
+    const [port, plain] = [await freePort(), await freePort()];
+    const proxy = '\treverse_proxy 127.0.0.1:1\n}\n';
+    const { root } = await startGateway(
+      test,
+      `https://localhost:${port} {\n\ttls internal\n${proxy}http://127.0.0.1:${plain} {\n${proxy}`,
+    );
+    const client = connect(`https://localhost:${port}`, { ca: await root() });
+    test.after(() => client.close());
+    const request = client.request({ ':method': 'OPTIONS', ':path': '*' });
+    const [head] = await once(request, 'response');
+    assert.equal(head[':status'], 200);
+    const asked = { method: 'OPTIONS', target: '*' };
+    const { status, body } = await send(`http://127.0.0.1:${plain}`, asked);
+    assert.deepEqual([status, body], [200, '']);
+  });
+
   it('is also normalised after a rewrite in the configuration', async (test) => {
     const app = await startEcho(test);
     const port = await freePort();
