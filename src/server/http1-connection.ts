@@ -370,7 +370,7 @@ export class Http1Connection implements ExchangeCarrier {
     this.#stopHeadLimit = clock.after(readHeaderMs, () => this.#refuseInTurn(408));
   }
 
-  /** @throws HubgateError `bad-http1-syntax` */
+  /** @throws HubgateError `bad-http1-syntax`, `unknown-http1-method`, `unsupported-http-version` */
   #takeHead(text: string, bytes: Buffer, rest: number): void {
     this.#stopHeadLimit?.();
     this.#stopHeadLimit = null;

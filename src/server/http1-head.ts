@@ -15,6 +15,8 @@ export interface Http1Head extends RequestHead {
 const MAX_METHOD_BYTES = 64;
 /** Any valid method (RFC 9110 §5.6.2), which may be unknown. */
 const METHOD = /^[!#$%&'*+.^_`|~\w-]{1,64}$/;
+/** RFC 9110 §15.6.6. Another minor version is no version that anybody speaks. */
+const OTHER_MAJOR_VERSION = /^HTTP\/[02-9]\.\d$/;
 /** Bytes of the first memory for a head that has not arrived completely. */
 const LEAST_HEAD_BYTES = 1024;
 
@@ -107,7 +109,7 @@ function refuseUnknown(method: string): void {
 /**
  * Reads a head (RFC 9112 §3, §5) of a text with one character per byte, which ends with an empty line.
  *
- * @throws HubgateError `bad-http1-syntax`
+ * @throws HubgateError `bad-http1-syntax`, `unknown-http1-method`, `unsupported-http-version`
  */
 export function readHead(text: string): Http1Head {
   const lineEnd = text.indexOf('\r\n');
@@ -120,6 +122,9 @@ export function readHead(text: string): Http1Head {
     throw badSyntax('A request line has fewer than three parts');
   }
   if (version !== 'HTTP/1.1' && version !== 'HTTP/1.0') {
+    if (OTHER_MAJOR_VERSION.test(version)) {
+      throw new HubgateError('unsupported-http-version', 'The version of a request is not HTTP/1');
+    }
     throw badSyntax('A request does not have the version HTTP/1.1 or HTTP/1.0');
   }
   return {
@@ -137,6 +142,8 @@ export function statusOf(error: unknown): number {
       return 413;
     case 'unknown-http1-method':
       return 501;
+    case 'unsupported-http-version':
+      return 505;
     default:
       return 400;
   }

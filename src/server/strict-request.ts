@@ -81,7 +81,7 @@ export function requestTarget(url: string): RequestTarget | null {
   return target === null ? null : { authority, target, spelled };
 }
 
-/** Whether a method is served at all. PRI only stands in the preface of HTTP/2, which is refused as malformed. */
+/** Whether a method is served at all. PRI only stands in the preface of HTTP/2, whose version is refused. */
 export function isKnownMethod(method: string): boolean {
   return KNOWN_METHODS.has(method) || method === 'PRI';
 }
