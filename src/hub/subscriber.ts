@@ -129,8 +129,9 @@ export interface DeadlineInput {
 
 /**
  * How long a stream may live, in milliseconds; null means for ever. A random time between 80 % and 100 % of
- * the shorter of token lifetime and write timeout, minus the time for a last write. A stream never outlives
- * `exp`, and streams that opened together do not end together.
+ * the shorter of token lifetime and write timeout, minus the time for a last write, unless less than that
+ * time would be left: a client would connect again and again in the last seconds of its token. A stream never
+ * outlives `exp`, and streams that opened together do not end together.
  */
 export function streamLifetime(input: DeadlineInput): number | null {
   const limits: number[] = [];
@@ -139,7 +140,7 @@ export function streamLifetime(input: DeadlineInput): number | null {
   if (limits.length === 0) return null;
   const lifetime = Math.min(...limits) * (0.8 + 0.2 * input.random);
   const early = lifetime - input.dispatchTimeoutMs;
-  return Math.floor(early > 0 ? early : lifetime);
+  return Math.floor(early >= input.dispatchTimeoutMs ? early : lifetime);
 }
 
 /** The purpose of a stream's single timer. `stalled` and `gone` are for clients that read nothing. */

@@ -29,6 +29,13 @@ describe('lifetime of a stream', () => {
     assert.equal(streamLifetime({ ...base, expiresAtMs: base.now + 4000, random: 0.5 }), 3600);
   });
 
+  it('B-173: does not subtract the dispatch timeout if that would leave less than it of the stream', () => {
+    for (let left = 1000; left <= 20_000; left += 100) {
+      const lifetime = streamLifetime({ ...base, expiresAtMs: base.now + left, random: 0.5 });
+      assert.ok(lifetime !== null && lifetime >= Math.min(5000, 0.8 * left), `${left} ms left`);
+    }
+  });
+
   it('B-174: is unlimited if neither limits it', () => {
     assert.equal(streamLifetime(base), null);
   });
