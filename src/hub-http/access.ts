@@ -3,7 +3,7 @@ import type { Exchange } from '../http/exchange.ts';
 import { originList } from './cors.ts';
 import type { HubEndpoint } from './endpoint.ts';
 import type { Identity } from './identity.ts';
-import { RefusalLog, RefusedRequest, unavailable } from './refusal.ts';
+import { FailureLog, RefusalLog, RefusedRequest, unavailable } from './refusal.ts';
 import { codeOf, HubgateError } from '../kernel/error.ts';
 import { parseUrl } from '../kernel/parse-url.ts';
 import { cookieValue } from '../http/field-values.ts';
@@ -24,11 +24,20 @@ export interface Access {
     role: 'publisher' | 'subscriber',
   ): AccessToken | null | Promise<AccessToken>;
   tokenMissing(exchange: Exchange): RefusedRequest;
+  /** The error for a valid token that does not allow the request. */
+  grantMissing(exchange: Exchange, expected: string, found: string): RefusedRequest;
+  /**
+   * Waits for an answer of the hub's store.
+   *
+   * @throws RefusedRequest 401 if the permission of the client has ended in the meantime; 503 if the store fails
+   */
+  unlessFailing<T>(exchange: Exchange, result: Promise<T>): Promise<T>;
 }
 
 export function createAccess(endpoint: HubEndpoint): Access {
-  const { verifier, profile, cookieName } = endpoint;
+  const { verifier, profile, cookieName, clock } = endpoint;
   const refusals = new RefusalLog();
+  const failures = new FailureLog('The store of the hub did not answer a request', clock);
   const publishOrigins = originList(endpoint.publishOrigins);
   const credential = verifier.acceptsLegacy
     ? (exchange: Exchange) => legacyCredentialOf(exchange, cookieName, profile.legacyCookieName)
@@ -48,6 +57,30 @@ export function createAccess(endpoint: HubEndpoint): Access {
       fix: 'add the origin to publish_origins, or publish with an Authorization header',
     });
     throw new RefusedRequest(400, { challenge: 'invalid_request', check: 'publish_origins' });
+  };
+
+  const malformedPresentation = (exchange: Exchange): RefusedRequest => {
+    const check = 'presentation';
+    refusals.write(exchange, {
+      check,
+      expected: 'one "Authorization: Bearer <token>"',
+      found: 'another scheme, several fields, or an empty token',
+      fix: 'send one Authorization field with the scheme Bearer and a token after one space',
+    });
+    return new RefusedRequest(400, { challenge: 'invalid_request', check });
+  };
+
+  /** The error for a token that was valid until a moment ago. */
+  const accessRevoked = (exchange: Exchange): RefusedRequest => {
+    const check = 'revocation';
+    refusals.write(exchange, {
+      check,
+      expected: 'a token that is still valid when the stream opens',
+      found:
+        'its issuer or key was removed, the token was revoked, or the user logged out in the meantime',
+      fix: 'connect again',
+    });
+    return new RefusedRequest(401, { challenge: 'invalid_token', check });
   };
 
   return {
@@ -76,43 +109,27 @@ export function createAccess(endpoint: HubEndpoint): Access {
       });
       return new RefusedRequest(401, { challenge: null, check: 'presence' });
     },
+    grantMissing(exchange, expected, found) {
+      const check = 'authorization_details';
+      refusals.write(exchange, {
+        check,
+        expected,
+        found,
+        fix: 'give the token an authorization detail with that action and a matcher for the topic',
+      });
+      return new RefusedRequest(403, { challenge: 'insufficient_scope', check });
+    },
+    async unlessFailing(exchange, result) {
+      try {
+        return await result;
+      } catch (error) {
+        if (codeOf(error) === 'not-admitted') throw accessRevoked(exchange);
+        if (!(error instanceof HubgateError)) throw error;
+        failures.write(exchange.log, error);
+        throw unavailable();
+      }
+    },
   };
-}
-
-/** The error for a valid token that does not allow the request. */
-export function grantMissing(exchange: Exchange, expected: string, found: string): RefusedRequest {
-  logRefusal(exchange, {
-    check: 'authorization_details',
-    expected,
-    found,
-    fix: 'give the token an authorization detail with that action and a matcher for the topic',
-  });
-  return new RefusedRequest(403, {
-    challenge: 'insufficient_scope',
-    check: 'authorization_details',
-  });
-}
-
-/** The error for a token that was valid until a moment ago. */
-function accessRevoked(exchange: Exchange): RefusedRequest {
-  logRefusal(exchange, {
-    check: 'revocation',
-    expected: 'a token that is still valid when the stream opens',
-    found:
-      'its issuer or key was removed, the token was revoked, or the user logged out in the meantime',
-    fix: 'connect again',
-  });
-  return new RefusedRequest(401, { challenge: 'invalid_token', check: 'revocation' });
-}
-
-function malformedPresentation(exchange: Exchange): RefusedRequest {
-  logRefusal(exchange, {
-    check: 'presentation',
-    expected: 'one "Authorization: Bearer <token>"',
-    found: 'another scheme, several fields, or an empty token',
-    fix: 'send one Authorization field with the scheme Bearer and a token after one space',
-  });
-  return new RefusedRequest(400, { challenge: 'invalid_request', check: 'presentation' });
 }
 
 /** The refusal for a token that is not accepted; any other error is returned unchanged. */
@@ -124,14 +141,6 @@ function refused(error: unknown, diagnose: (diagnosis: Diagnosis) => void): unkn
 
 function refererOrigin(exchange: Exchange): string | undefined {
   return parseUrl(exchange.headers.get('referer') ?? '')?.origin;
-}
-
-/** For the operator only: the client never learns the reason. */
-function logRefusal(exchange: Exchange, diagnosis: Diagnosis): void {
-  exchange.log.warn('The hub refused a request', {
-    client: exchange.clientAddress,
-    ...diagnosis,
-  });
 }
 
 /** How a request presents its token. */
@@ -194,20 +203,4 @@ function queryCredential(exchange: Exchange): Credential | null {
   const [token, ...others] = valuesOf(parseQuery(exchange.target) ?? [], 'authorization');
   if (typeof token !== 'string' || others.length > 0) return null;
   return token.length < MIN_QUERY_TOKEN ? null : { kind: 'token', token, via: 'query' };
-}
-
-/**
- * Waits for an answer of the hub's store.
- *
- * @throws RefusedRequest 401 if the permission of the client has ended in the meantime; 503 if the store fails
- */
-export async function unlessFailing<T>(exchange: Exchange, result: Promise<T>): Promise<T> {
-  try {
-    return await result;
-  } catch (error) {
-    if (codeOf(error) === 'not-admitted') throw accessRevoked(exchange);
-    if (!(error instanceof HubgateError)) throw error;
-    exchange.log.error('The store of the hub did not answer a request', { error: error.message });
-    throw unavailable();
-  }
 }

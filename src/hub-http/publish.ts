@@ -10,7 +10,7 @@ import { answer } from '../http/answer.ts';
 import type { Exchange } from '../http/exchange.ts';
 import { codeOf, messageOf } from '../kernel/error.ts';
 import type { Budget } from '../kernel/scheduler.ts';
-import { type Access, grantMissing } from './access.ts';
+import type { Access } from './access.ts';
 import type { HubEndpoint } from './endpoint.ts';
 import type { Identity } from './identity.ts';
 import { FORM, mediaType, readBody, type FormField, parseForm, valuesOf } from './form.ts';
@@ -34,7 +34,7 @@ export function createPublish(
   ): Promise<void> => {
     const granted = scheduler.compute((budget) => publishQuestion(grants, topics, budget));
     if (granted instanceof Promise ? await granted : granted) return;
-    throw grantMissing(
+    throw access.grantMissing(
       exchange,
       `a publish grant on each of ${JSON.stringify(topics.map(({ text }) => text))}`,
       grants.publish.length === 0 ? 'no publish grant' : 'grants that do not cover them all',

@@ -3,8 +3,9 @@ import type { Exchange } from '../http/exchange.ts';
 import { reasonPhrase } from '../http/errors.ts';
 import type { Identity } from './identity.ts';
 import type { Diagnosis } from '../auth/verify.ts';
+import type { Clock } from '../kernel/clock.ts';
 import { setNewest } from '../kernel/collections.ts';
-import type { LogFields } from '../kernel/log.ts';
+import type { LogFields, Logger } from '../kernel/log.ts';
 
 /** The error codes of RFC 6750 §3.1; null for a bare challenge. */
 export type ChallengeCode = 'invalid_request' | 'invalid_token' | 'insufficient_scope' | null;
@@ -108,5 +109,30 @@ export class RefusalLog {
       ...more,
       ...diagnosis,
     });
+  }
+}
+
+/** Milliseconds without a failure after which the next one is logged as the first one. */
+const QUIET_MS = 60_000;
+
+/** Logs the first failure, and then with the count the second, fourth, eighth …, whichever client meets it. */
+export class FailureLog {
+  readonly #message: string;
+  readonly #clock: Clock;
+  #count = 0;
+  #lastMs = -Infinity;
+
+  constructor(message: string, clock: Clock) {
+    this.#message = message;
+    this.#clock = clock;
+  }
+
+  write(log: Logger, error: Error): void {
+    const now = this.#clock.monotonic();
+    this.#count = now - this.#lastMs < QUIET_MS ? this.#count + 1 : 1;
+    this.#lastMs = now;
+    const level = isLogged(this.#count) ? 'error' : 'debug';
+    const times = this.#count > 1 ? { times: this.#count } : {};
+    log[level](this.#message, { ...times, error: error.message });
   }
 }

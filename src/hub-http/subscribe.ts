@@ -6,7 +6,7 @@ import type { SubscribeOptions, Subscription } from '../hub/hub.ts';
 import type { Exchange, ResponseHead } from '../http/exchange.ts';
 import { fieldUtf8, HeaderList, utf8Field } from '../http/header-list.ts';
 import { sessionMark } from '../http/session-mark.ts';
-import { type Access, unlessFailing } from './access.ts';
+import type { Access } from './access.ts';
 import type { Identity } from './identity.ts';
 import {
   FORM,
@@ -97,14 +97,14 @@ export function createSubscribe(
       place: null,
     };
     if (exchange.method === 'HEAD') {
-      const cursor = await unlessFailing(exchange, hub.cursor(options.lastEventId));
+      const cursor = await access.unlessFailing(exchange, hub.cursor(options.lastEventId));
       exchange.begin(headOf(cursor)).end();
       return;
     }
     const place = takePlace(exchange);
     let subscription: Subscription | undefined;
     try {
-      subscription = await unlessFailing(exchange, hub.subscribe({ ...options, place }));
+      subscription = await access.unlessFailing(exchange, hub.subscribe({ ...options, place }));
       const sink = exchange.stream(headOf(subscription.cursor));
       sink.write(OPENING[sink.framing]);
       subscription.open(sink);

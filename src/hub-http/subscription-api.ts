@@ -7,7 +7,7 @@ import type { Exchange } from '../http/exchange.ts';
 import { utf8Field } from '../http/header-list.ts';
 import { quotedString } from '../http/field-values.ts';
 import type { Budget } from '../kernel/scheduler.ts';
-import { type Access, grantMissing, unlessFailing } from './access.ts';
+import type { Access } from './access.ts';
 import type { HubEndpoint } from './endpoint.ts';
 import type { Identity } from './identity.ts';
 import { badRequest, methodNotAllowed, notFound } from './refusal.ts';
@@ -32,7 +32,7 @@ export function createSubscriptionApi(
     const token = await access.authenticate(exchange, identity, 'subscriber');
     if (token === null) throw access.tokenMissing(exchange);
     if (!mayReceive(token.grants, [parseTopic(path, base)])) {
-      throw grantMissing(exchange, `a subscribe grant on ${path}`, 'none that covers it');
+      throw access.grantMissing(exchange, `a subscribe grant on ${path}`, 'none that covers it');
     }
   };
 
@@ -86,7 +86,7 @@ export function createSubscriptionApi(
       answer(exchange, 304, fields);
       return;
     }
-    const document = await unlessFailing(
+    const document = await access.unlessFailing(
       exchange,
       subscriber === null ? collection(matcher, path, exchange) : one(matcher, subscriber),
     );

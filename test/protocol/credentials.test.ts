@@ -188,6 +188,17 @@ describe('presenting a token (seed §5.2)', () => {
     assert.equal(first?.body, 'Unauthorized\n');
   });
 
+  it('logs a malformed presentation only the first, second, fourth … time', async (test) => {
+    const hub = await startHub(test, {}, { mounted: true });
+    const headers = [['Authorization', 'Basic x']] as const;
+    for (let each = 0; each < 10; each += 1) await hub.get('/.well-known/hub?match=a', { headers });
+    const lines = hub.log.filter(({ fields }) => fields['check'] === 'presentation');
+    assert.deepEqual(
+      lines.map(({ fields }) => fields['times']),
+      [undefined, 2, 4, 8],
+    );
+  });
+
   it('logs the reason for the operator but not for the client, without the token', async (test) => {
     const hub = await startHub(test);
     const token = await signToken(PUBLISHER_KEY, { iss: ISSUER, aud: 'https://other.example/hub' });

@@ -128,6 +128,19 @@ describe('both histories (K.3)', () => {
     });
   }
 
+  it('is logged for powers of two of the subscribers that it fails', async (test) => {
+    const hub = await startHub(test, {}, { mounted: true });
+    await hub.hub.close();
+    for (let each = 0; each < 10; each += 1) await hub.get('/.well-known/hub?match=a');
+    const lines = hub.log.filter(
+      ({ level, message }) => level === 'error' && /store/.test(message),
+    );
+    assert.deepEqual(
+      lines.map(({ fields }) => fields['times']),
+      [undefined, 2, 4, 8],
+    );
+  });
+
   it('K-591: a subscriber that has left is not in the list', async (test) => {
     const hub = await startHub(test, { subscriptions: true });
     const headers = [await hub.subscriber('*')];

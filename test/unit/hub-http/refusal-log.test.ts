@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { RefusalLog } from '../../../src/hub-http/refusal.ts';
+import { FailureLog, RefusalLog } from '../../../src/hub-http/refusal.ts';
 import { type LogLine, recorder } from '../../support/hub-server.ts';
+import { TestClock } from '../../support/test-clock.ts';
 import { fakeExchange } from '../http/fake-exchange.ts';
 
 const missing = {
@@ -35,5 +36,21 @@ describe('the log of refusals', () => {
     const first = fakeExchange({ clientAddress: '10.0.0.0', log: recorder(lines) });
     refusals.write(first, missing);
     assert.equal(lines.at(-1)?.fields['times'], undefined);
+  });
+});
+
+describe('the log of failures of the store', () => {
+  it('counts over all clients, and begins again after a minute without a failure', () => {
+    const lines: LogLine[] = [];
+    const clock = new TestClock();
+    const failures = new FailureLog('away', clock);
+    const fail = (): void => failures.write(recorder(lines), new Error('no connection'));
+    for (let each = 0; each < 1_000; each++) fail();
+    clock.advance(61_000);
+    fail();
+    assert.deepEqual(
+      lines.filter(({ level }) => level === 'error').map(({ fields }) => fields['times']),
+      [undefined, 2, 4, 8, 16, 32, 64, 128, 256, 512, undefined],
+    );
   });
 });
