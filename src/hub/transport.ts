@@ -179,10 +179,10 @@ export interface LogEntry {
 /** A signal for the streams of this hub on all machines: a revoked token, or a logout. */
 export interface TransportSignals {
   /**
-   * Sends a signal to all other nodes. Nodes that cannot be reached now receive it later. Resolves when it is stored,
-   * or waits for the server to be back; never rejects.
+   * Sends a signal to all other nodes. Nodes that cannot be reached now receive it later. Resolves to
+   * whether it is stored; otherwise it waits for the server to be back. Never rejects.
    */
-  send(message: string): Promise<unknown>;
+  send(message: string): Promise<boolean>;
   /** Sets the single listener for signals of other nodes. */
   receive(listener: (message: string) => void): void;
 }

@@ -11,6 +11,8 @@ export interface AdminAnswer {
   readonly type?: string;
   /** The allowed method (RFC 9110 §10.2.1). */
   readonly allow?: string;
+  /** Seconds after which the request may succeed. */
+  readonly retryAfter?: string;
   /** Runs when the response is on its way. */
   readonly after?: () => void;
 }
@@ -102,13 +104,14 @@ export class AdminServer {
   }
 
   async #respond(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    const { status, body, type, allow, after } = await this.#options.answer(request);
+    const { status, body, type, allow, retryAfter, after } = await this.#options.answer(request);
     const text = type === undefined ? `${JSON.stringify(body)}\n` : String(body);
     response.once('finish', () => after?.());
     response.writeHead(status, {
       'content-type': type ?? 'application/json',
       'content-length': Buffer.byteLength(text),
       ...(allow === undefined ? {} : { allow }),
+      ...(retryAfter === undefined ? {} : { 'retry-after': retryAfter }),
       'cache-control': 'no-store',
       'x-content-type-options': 'nosniff',
       // The server may be closing, and requests here are rare.

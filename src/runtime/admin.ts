@@ -2,6 +2,7 @@ import type { IncomingMessage } from 'node:http';
 import type { PurgeOrder } from '../cache/response-caches.ts';
 import type { AdminOptions, ListenAddress } from '../config/config.ts';
 import { describeProblem, type Problem, problemData } from '../config/problem.ts';
+import { codeOf, messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
 import { type AdminAnswer, adminRefusal, AdminServer } from './admin-server.ts';
 import { healthFault, type StatusReport } from './health.ts';
@@ -119,8 +120,8 @@ const ENDPOINTS: Endpoints<AdminControls> = {
     method: 'POST',
     answer: ({ controls }) => ({ status: 200, body: {}, after: () => controls.stop() }),
   },
-  '/hub/revoke': { method: 'POST', answer: revoke },
-  '/cache/purge': { method: 'POST', answer: purge },
+  '/hub/revoke': { method: 'POST', answer: (asked) => told(() => revoke(asked)) },
+  '/cache/purge': { method: 'POST', answer: (asked) => told(() => purge(asked)) },
 };
 
 /**
@@ -229,6 +230,16 @@ async function readBody(request: IncomingMessage): Promise<Buffer | null> {
     chunks.push(bytes);
   }
   return Buffer.concat(chunks);
+}
+
+/** An order for all machines is acknowledged only when they all get it. */
+async function told(order: () => Promise<AdminAnswer>): Promise<AdminAnswer> {
+  try {
+    return await order();
+  } catch (error) {
+    if (codeOf(error) !== 'nodes-not-told') throw error;
+    return { ...refusal(503, messageOf(error)), retryAfter: '1' };
+  }
 }
 
 async function revoke({ url, controls }: AdminRequest): Promise<AdminAnswer> {

@@ -332,7 +332,7 @@ function announced(
       standFor: (work) => standFor(work, core.transport.presence),
       counts: core.watching,
     },
-    revoke: (tokenId) => core.revoke(tokenId),
+    revoke: (tokenId) => void core.revoke(tokenId),
     signOut: (session) => core.signOut(session),
   };
   return { hub, detailType: config.detailType ?? profile.detailType };

@@ -7,6 +7,7 @@ import { upstreamFamilies } from '../proxy/upstreams.ts';
 import type { BeginService } from '../server/listener.ts';
 import type { CertificateInUse } from '../tls/certificate.ts';
 import { buildGeneration, type Generation } from './generation.ts';
+import { nodesNotTold } from './hub-core.ts';
 import { planListeners } from './listen-plan.ts';
 import {
   type OpenListener,
@@ -69,6 +70,7 @@ export interface Gateway {
   /** The metrics of this gateway and its process. Families with the same name are to be added up. */
   families(): Promise<readonly Family[]>;
   /** Drops what is kept, in this process or on all machines, and says how much that was here. */
+  /** @throws HubgateError `nodes-not-told` if other machines cannot be told now */
   purge(order: PurgeOrder, reach: RevocationReach): Promise<number>;
 }
 
@@ -343,11 +345,13 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
     slowest: async () => (await current?.generation.slowest()) ?? [],
     families: familiesOf,
     async purge(order, reach) {
-      if (reach === 'everywhere') {
-        const cores = [...(current?.generation.cores.keys() ?? [])];
-        await Promise.all(cores.flatMap((core) => core.tellNodes({ kind: 'purge', order }) ?? []));
-      }
-      return (await resources?.caches.order(order)) ?? 0;
+      const cores = reach === 'here' ? [] : [...(current?.generation.cores.keys() ?? [])];
+      const told = await Promise.all(
+        cores.flatMap((core) => core.tellNodes({ kind: 'purge', order }) ?? []),
+      );
+      const purged = (await resources?.caches.order(order)) ?? 0;
+      if (told.includes(false)) throw nodesNotTold();
+      return purged;
     },
   };
 }

@@ -32,7 +32,7 @@ import {
   type PlannedListener,
 } from './listen-plan.ts';
 import { historyNames, keepHistoryNames, projectOf } from './history-names.ts';
-import type { HubCore } from './hub-core.ts';
+import { type HubCore, nodesNotTold } from './hub-core.ts';
 import { hubFamilies, type RunningHub, slowestOf, type SlowSubscriber } from './hub-families.ts';
 import { type ReadyHub, setUpHub } from './hub-setup.ts';
 import { OtlpExport } from './otlp-export.ts';
@@ -329,8 +329,12 @@ function runningHub({ config, core }: ReadyHub, outbox: OutboxReader | null): Ru
       await hub.check();
       outbox?.check();
     },
-    revoke: async (tokenId, reach) =>
-      reach === 'here' ? hub.revoke(tokenId) : core.revoke(tokenId),
+    async revoke(tokenId, reach) {
+      if (reach === 'here') return hub.revoke(tokenId);
+      const { ended, told } = core.revoke(tokenId);
+      if ((await told) === false) throw nodesNotTold();
+      return ended;
+    },
   };
 }
 

@@ -12,6 +12,7 @@ import type { Transport } from '../hub/transport.ts';
 import { ConnectionCounter } from '../hub-http/endpoint.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { LeasePool } from '../kernel/lease.ts';
+import { HubgateError } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
 import type { Scheduler } from '../kernel/scheduler.ts';
 import { Secret } from '../kernel/secret.ts';
@@ -39,16 +40,31 @@ export interface HubCore {
   readonly announcements: AnnouncementCounts;
   /** Pages whose followers this process watches for. */
   readonly watching: WatchCounts;
-  /**
-   * Ends the streams of a token in all workers and on all machines. Returns how many ended in this process.
-   */
-  revoke(tokenId: string): number;
+  /** Ends the streams of a token in all workers and on all machines. */
+  revoke(tokenId: string): Revoked;
   /** Ends the streams of a browser session in all workers and on all machines. */
   signOut(session: string): void;
-  /** Sends a signal to the other machines that share the history; null if there are none. */
-  tellNodes(signal: NodeSignal): Promise<unknown> | null;
+  /**
+   * Sends a signal to the other machines that share the history; null if there are none. Resolves to whether they
+   * get it now, as {@link TransportSignals.send}.
+   */
+  tellNodes(signal: NodeSignal): Promise<boolean> | null;
   /** Disconnects this hub from the other workers. */
   detach(): void;
+}
+
+interface Revoked {
+  /** Streams that ended in this process. */
+  readonly ended: number;
+  /** As {@link HubCore.tellNodes}. */
+  readonly told: Promise<boolean> | null;
+}
+
+/** The error of an order that is carried out here, while other machines cannot be told. */
+export function nodesNotTold(): HubgateError {
+  const message =
+    'The store of a hub is unreachable. The order is carried out on this machine. Other machines get it when the store is back, unless this process ends before. Repeat it';
+  return new HubgateError('nodes-not-told', message);
 }
 
 /** Everything that makes two hubs the same hub across a reload. */
@@ -122,12 +138,12 @@ export async function openHubCore(
   const leaveCaches = caches.join({ caughtUp: () => transport.caughtUp?.() ?? null });
   const apply = (signal: StreamSignal): number =>
     signal.kind === 'revoked' ? hub.revoke(signal.tokenId) : hub.signOut(signal.session);
-  const tellNodes = (signal: NodeSignal): Promise<unknown> | null =>
+  const tellNodes = (signal: NodeSignal): Promise<boolean> | null =>
     transport.signals?.send(JSON.stringify(signal)) ?? null;
-  const tellAll = (signal: StreamSignal): number => {
+  const tellAll = (signal: StreamSignal): Revoked => {
     signals.send({ core, ...signal });
-    void tellNodes(signal);
-    return apply(signal);
+    const told = tellNodes(signal);
+    return { ended: apply(signal), told };
   };
   transport.signals?.receive((message) => {
     const signal = parseNodeSignal(message);

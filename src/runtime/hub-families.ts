@@ -220,6 +220,7 @@ export interface RunningHub {
    * Ends the streams that were opened with the token of this `jti`, and returns how many there were here.
    *
    * @param reach whether other machines are notified
+   * @throws HubgateError `nodes-not-told` if they cannot be notified now
    */
   revoke(tokenId: string, reach: RevocationReach): Promise<number>;
 }

@@ -217,13 +217,18 @@ export abstract class ServerSignals implements TransportSignals {
   /** Stores a signal. Its error means that the server is unavailable. */
   protected abstract store(message: string): Promise<void>;
 
-  send(message: string): Promise<unknown> {
-    const sent = this.store(message).catch(() => {
-      this.#waiting.push(message);
-      if (this.#waiting.length > WAITING) this.#waiting.shift();
-    });
-    this.#sent = Promise.all([this.#sent, sent]);
-    return this.#sent;
+  send(message: string): Promise<boolean> {
+    const stored = this.store(message).then(
+      () => true,
+      () => {
+        this.#waiting.push(message);
+        if (this.#waiting.length > WAITING) this.#waiting.shift();
+        return false;
+      },
+    );
+    const sent = Promise.all([stored, this.#sent]);
+    this.#sent = sent;
+    return sent.then(() => stored);
   }
 
   receive(listener: (message: string) => void): void {

@@ -38,6 +38,24 @@ for (const [kind, startStore, urlOf] of STORES) {
       });
     }
 
+    it('is not acknowledged while the store is away, and reaches the other gateways when it is back', async (test) => {
+      const store = await startStore(test, test);
+      if (store === null) return;
+      const relay = await startRelay(test, store.port);
+      const here = await start(test, kind, urlOf(relay.port), 1);
+      const there = await start(test, kind, urlOf(store.port), 1);
+      const [own, other] = [await here.open(test, 'a'), await there.open(test, 'a')];
+      relay.cut();
+      for (const path of ['/hub/revoke?jti=a', '/cache/purge?all']) {
+        const { status, headers } = await send(`${here.admin}${path}`, { method: 'POST' });
+        assert.deepEqual([status, headers['retry-after']], [503, '1']);
+      }
+      await own.untilEnd();
+      assert.equal(other.ended, false);
+      relay.heal();
+      await other.untilEnd();
+    });
+
     it('loses them on a gateway that was disconnected, before it delivers later updates', async (test) => {
       const store = await startStore(test, test);
       if (store === null) return;

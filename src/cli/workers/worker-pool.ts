@@ -9,7 +9,7 @@ import type { Config } from '../../config/config.ts';
 import { registry } from '../../directives/registry.ts';
 import { encodeConfig } from '../../config/serialize.ts';
 import type { Clock } from '../../kernel/clock.ts';
-import { HubgateError, messageOf } from '../../kernel/error.ts';
+import { codeOf, HubgateError, messageOf } from '../../kernel/error.ts';
 import { type Family, gauge } from '../../kernel/measures.ts';
 import type { Logger } from '../../kernel/log.ts';
 import type {
@@ -346,7 +346,12 @@ async function countInAll(
   const here = await Promise.all(workers.map((worker) => order(worker, 'here').catch(() => 0)));
   // One worker notifies the other machines. If it has ended in the meantime, the next one does.
   for (const worker of reach === 'everywhere' ? workers : []) {
-    if ((await order(worker, 'everywhere').catch(() => null)) !== null) break;
+    try {
+      await order(worker, 'everywhere');
+      break;
+    } catch (error) {
+      if (codeOf(error) === 'nodes-not-told') throw error;
+    }
   }
   return sum(here);
 }
