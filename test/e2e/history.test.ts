@@ -131,10 +131,19 @@ describe('hubgate history', () => {
     assert.equal(printed.code, 0);
     assert.doesNotMatch(printed.stdout, /secret/);
     await postgres.query(printed.stdout);
+    const empty = await history(['stats', '--json'], hubfile);
+    assert.equal(empty.code, 0, empty.stderr);
+    const { updates, position, last_event_id: last, oldest } = JSON.parse(empty.stdout);
+    assert.deepEqual([updates, position, last, oldest], [0, 0, null, null]);
+    const verified = await history(['verify'], hubfile);
+    assert.equal(verified.code, 0, verified.stderr);
     assert.deepEqual((await history(['import', file], hubfile)).code, 0);
     assert.equal((await history(['verify'], hubfile)).code, 0);
     const [row] = await postgres.query('SELECT id FROM hub_tables.entries');
     assert.deepEqual(row, { id: 'a' });
+    const wrongName = block('hub_tables').replace('url', 'stream wrong\n\t\t\turl');
+    await writeFile(hubfile, hubWith(wrongName));
+    assert.match((await history(['stats'], hubfile)).stderr, /wrong was not found in PostgreSQL/);
     const other = await runCommand(['history', 'init', '--transport', 'postgres', '--role', 'r']);
     assert.match(
       other.stdout,

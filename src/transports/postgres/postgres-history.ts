@@ -34,7 +34,10 @@ export async function openPostgresHistory(
     if (create) {
       await ensureTables(connection, place.schema);
       await log.create(connection);
-    } else if (!(await hasTables(connection, place.schema)) || !(await log.exists(connection))) {
+    } else if (
+      !(await hasTables(connection, place.schema)) ||
+      (!(await log.exists(connection)) && (await hasStreams(connection, place.schema)))
+    ) {
       throw streamNotFound(place.stream, 'PostgreSQL');
     }
     return new PostgresHistory(place.schema, connection, log);
@@ -44,6 +47,11 @@ export async function openPostgresHistory(
     const message = `PostgreSQL cannot be used: ${messageOf(error)}`;
     throw new HubgateError('transport-failed', message, { cause: error });
   }
+}
+
+/** New tables have none, so a name that is not there is no mistake: its history is empty. */
+async function hasStreams(on: PostgresConnection, schema: string): Promise<boolean> {
+  return (await on.query(`SELECT FROM ${quoted(schema)}.streams LIMIT 1`)).length > 0;
 }
 
 class PostgresHistory extends ServerHistory<Row> {
@@ -97,7 +105,7 @@ class PostgresHistory extends ServerHistory<Row> {
   }
 
   protected async end(): Promise<number> {
-    return (await this.#log.end(this.#connection)).position;
+    return this.#log.stream === 0 ? 0 : (await this.#log.end(this.#connection)).position;
   }
 
   protected rows(range: Range, limit: number, bytes: number): Promise<readonly Row[]> {

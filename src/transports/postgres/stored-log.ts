@@ -22,7 +22,7 @@ export interface LogView extends LogEnd {
 
 /** The history as stored in PostgreSQL. Each method is one statement on the given connection. */
 export class StoredLog implements ComparedLog<Queries> {
-  /** Number of the stream in the tables; 0 before {@link create}. */
+  /** Number of the stream in the tables; 0 before {@link create}, and if it does not exist. */
   stream = 0;
   readonly #place: StreamPlace;
   readonly #s: string;
