@@ -13,6 +13,7 @@ import { ConfigError, type Problem } from './config/problem.ts';
 import { parsePublication } from './hub/publication.ts';
 import { hubBase } from './hub/topic.ts';
 import { type Clock, systemClock } from './kernel/clock.ts';
+import { HubgateError } from './kernel/error.ts';
 import { type Logger, silentLogger } from './kernel/log.ts';
 import { Scope } from './kernel/scope.ts';
 import { Secret } from './kernel/secret.ts';
@@ -133,13 +134,13 @@ export interface MountedHub {
 /**
  * Opens a hub without a gateway around it.
  *
- * @throws ConfigError for keys that cannot be used; HubgateError `transport-failed`
+ * @throws ConfigError for keys that cannot be used; HubgateError `missing-option`, `transport-failed`
  * @example
  * const hub = await createHub({ issuers: [{ id, publisher: { key }, subscriber: { key } }] });
  * createServer((request, response) => hub.handle(request, response, () => response.end('the app')));
  */
 export async function createHub(options: HubOptions): Promise<MountedHub> {
-  const { log = silentLogger, clock = systemClock } = options;
+  const { log = silentLogger, clock = systemClock } = given(options, 'issuers');
   const config = hubConfig(options);
   const problems: Problem[] = [];
   checkHubKeys(config, (_about, problem) => problems.push(problem));
@@ -195,9 +196,9 @@ function hubConfig(options: HubOptions): HubConfig {
   return {
     ...defaultHub,
     ...settings,
-    issuers: issuers.map(
+    issuers: given(issuers, 'issuers').map(
       ({ id, publisher, subscriber, authorizationServer = false }): IssuerConfig => ({
-        id,
+        id: given(id, 'id of each issuer'),
         authorizationServer,
         publisher: keySource(publisher),
         subscriber: keySource(subscriber),
@@ -220,16 +221,24 @@ function transportOf({
     return {
       ...transportKinds.postgres.defaults,
       ...settings,
-      url: new Secret(url),
+      stream: given(settings.stream, 'postgres.stream'),
+      url: new Secret(given(url, 'postgres.url')),
       listenUrl: listenUrl === undefined ? null : new Secret(listenUrl),
     };
   }
   if (redis !== undefined) {
-    const urls = redis.urls.map((url) => new Secret(url));
-    return { ...transportKinds.redis.defaults, ...redis, urls };
+    const urls = given(redis.urls, 'redis.urls').map((url) => new Secret(url));
+    const stream = given(redis.stream, 'redis.stream');
+    return { ...transportKinds.redis.defaults, ...redis, urls, stream };
   }
   if (history === undefined) return transportKinds.memory.defaults;
   return { ...transportKinds.lmdb.defaults, path: resolve(history) };
+}
+
+/** A program in JavaScript may leave out what the types ask for. */
+function given<T>(value: T | undefined, name: string): T {
+  if (value !== undefined) return value;
+  throw new HubgateError('missing-option', `createHub needs the option ${name}`);
 }
 
 function keySource(key: HubKey | undefined): KeySource | null {
@@ -237,5 +246,9 @@ function keySource(key: HubKey | undefined): KeySource | null {
   if ('key' in key) {
     return { kind: 'jwt', key: new Secret(key.key), algorithm: key.algorithm ?? null };
   }
-  return { ...defaultJwks, uri: key.jwksUri, algorithms: key.algorithms ?? [] };
+  return {
+    ...defaultJwks,
+    uri: given(key.jwksUri, 'key, or jwksUri, of each role'),
+    algorithms: key.algorithms ?? [],
+  };
 }
