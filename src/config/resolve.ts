@@ -2,7 +2,14 @@ import { isUtf8 } from 'node:buffer';
 import { isAbsolute, resolve } from 'node:path';
 import { Secret } from '../kernel/secret.ts';
 import type { Config, HubConfig, IssuerConfig, KeySource, StaticKeySource } from './config.ts';
-import { EMPTY_KEY, type Report, whyUnreadable, warning, error } from './problem.ts';
+import {
+  EMPTY_KEY,
+  type Report,
+  UNSET_VARIABLE,
+  whyUnreadable,
+  warning,
+  error,
+} from './problem.ts';
 
 /** The sources of the values for `{env.X}` and `{file.X}`. */
 export interface PlaceholderSources {
@@ -11,7 +18,7 @@ export interface PlaceholderSources {
   readonly readFile: (path: string) => Uint8Array;
   /** Directory that relative paths start from: that of the Hubfile. */
   readonly directory: string;
-  /** Called for files that cannot be read, and for variables that a key needs and that are not set. */
+  /** Called for files that cannot be read, and for variables that are not set. */
   readonly report: Report;
 }
 
@@ -29,6 +36,7 @@ export interface ResolvedConfig {
 /** `{file.match.relative}` is a result of the matcher `file`, not a file with that name. */
 const PLACEHOLDER =
   /(?<!\\)\{(env|file)\.(?!match\.(?:relative|absolute|type|remainder)\})([^{}]+)\}/g;
+const SET_IT = 'set it, or name a file that sets it with --envfile';
 const LONE_ENV = /^\{env\.([^{}]+)\}$/;
 const LONE_FILE = /^\{file\.([^{}]+)\}$/;
 /** Largest file that can be a value, in bytes. */
@@ -54,6 +62,7 @@ class Resolver {
   readonly origins = new WeakMap<object, object>();
   readonly #sources: PlaceholderSources;
   readonly #contents = new Map<string, Uint8Array | null>();
+  readonly #unset = new Set<string>();
 
   constructor(sources: PlaceholderSources) {
     this.#sources = sources;
@@ -99,8 +108,7 @@ class Resolver {
       variable === undefined
         ? 'this key is empty'
         : `the environment variable ${variable} is not set, so this key is empty`;
-    const hint =
-      variable === undefined ? undefined : 'set it, or name a file that sets it with --envfile';
+    const hint = variable === undefined ? undefined : SET_IT;
     this.#sources.report(source, warning(EMPTY_KEY, message, hint));
     return null;
   }
@@ -112,11 +120,11 @@ class Resolver {
   }
 
   #value(value: unknown, about: object, name?: string): unknown {
-    if (typeof value === 'string') return this.#text(value, about);
+    if (typeof value === 'string') return this.#text(value, about, name);
     if (typeof value !== 'object' || value === null) return value;
     if (value instanceof Secret) {
       if (name === 'key') return this.#key(value, about);
-      const looked = this.#text(value.reveal(), about);
+      const looked = this.#text(value.reveal(), about, name);
       return looked === value.reveal() ? value : new Secret(looked);
     }
     if (Array.isArray(value)) {
@@ -139,15 +147,31 @@ class Resolver {
     const lone = LONE_FILE.exec(text)?.[1];
     const content = lone === undefined ? null : this.#content(lone, about);
     if (content !== null && !isUtf8(content)) return new Secret(content);
-    const looked = this.#text(text, about);
+    // Whoever uses the key reports that it is empty.
+    const variable = LONE_ENV.exec(text)?.[1];
+    if (variable !== undefined) return new Secret(this.#variable(variable) ?? '');
+    const looked = this.#text(text, about, 'key');
     return looked === text ? key : new Secret(looked);
   }
 
-  #text(text: string, about: object): string {
+  #text(text: string, about: object, field: string | undefined): string {
     if (!text.includes('{env.') && !text.includes('{file.')) return text;
     return text.replaceAll(PLACEHOLDER, (_, kind: string, name: string) =>
-      kind === 'env' ? (this.#variable(name) ?? '') : this.#file(name, about),
+      kind === 'env' ? this.#given(name, about, field) : this.#file(name, about),
     );
+  }
+
+  /** An unset variable may be the cause of an error, with which it is then shown. */
+  #given(name: string, about: object, field: string | undefined): string {
+    const value = this.#variable(name);
+    if (value === undefined && !this.#unset.has(name)) {
+      this.#unset.add(name);
+      const message = `the environment variable ${name} is not set`;
+      const where = field === undefined ? {} : { field };
+      const origin = this.origins.get(about) ?? about;
+      this.#sources.report(origin, warning(UNSET_VARIABLE, message, SET_IT), where);
+    }
+    return value ?? '';
   }
 
   #variable(name: string): string | undefined {

@@ -125,6 +125,16 @@ describe('resolvePlaceholders (Hubfile §1)', () => {
     assert.equal(source.algorithm, null);
   });
 
+  it('reports a variable that is not set once, where it is first used', () => {
+    const site = siteThatAnswers('{env.UNSET} {env.UNSET} {env.EMPTY}');
+    const config = { options: defaultOptions, sites: [site, siteThatAnswers('{env.UNSET}')] };
+    const { findings } = resolve(config, { EMPTY: '' });
+    assert.deepEqual(
+      findings.map(({ about, finding: { code, message } }) => [about, code, message]),
+      [[site.routes[0]?.handler, 'unset-variable', 'the environment variable UNSET is not set']],
+    );
+  });
+
   it('does not read inherited members as variables', () => {
     const config = { options: defaultOptions, sites: [siteThatAnswers('[{env.constructor}]')] };
     assert.equal(bodyOf(resolve(config).config), '[]');
