@@ -109,13 +109,16 @@ function replaceAll(
   return result + text.slice(end);
 }
 
+/** What a message quotes of a pattern, which may be secret. A short part is only syntax, such as `(?<`, and so is a count. */
+const QUOTED_PART = /: `(?!\{[\d,]+\}`$)[^]{5,}`$/;
+
 function compile(source: string): RE2JS {
   try {
     return RE2JS.compile(source);
   } catch (error) {
     const why =
       error instanceof RE2JSSyntaxException
-        ? error.message.replace(/^error parsing regexp: /, '')
+        ? error.message.replace(/^error parsing regexp: /, '').replace(QUOTED_PART, '')
         : 'not RE2 syntax';
     throw new HubgateError('invalid-pattern', `Invalid regular expression: ${why}`, {
       cause: error,
