@@ -1,14 +1,18 @@
 // Field values are byte strings, because Node reads and writes headers as latin1. `utf8Field` and `fieldUtf8`
 // convert them at the few places where text is written or read.
 
-import type { Http1Writer } from './http1-writer.ts';
-
 /** Each field has three places in the list: its lower-case name, its name as spelled, and its value. */
 const STRIDE = 3;
 /** Fields for which a list of a message has room at first, besides its own. Growing it would copy it. */
 const ADDED_FIELDS = 5;
 const NAME = 1;
 const VALUE = 2;
+
+/** A message to which fields are added. */
+interface FieldWriter {
+  /** Returns false if the name or the value cannot be sent. */
+  field(name: string, value: string): boolean;
+}
 
 /**
  * The fields of one message in order. Names are compared without case, and keep their spelling. Values are
@@ -21,11 +25,15 @@ export class HeaderList implements Iterable<readonly [name: string, value: strin
   /** The used places of the array. */
   #size = 0;
 
-  /** Creates a list from alternating names and values, such as Node's `rawHeaders`. */
-  static fromRaw(raw: readonly string[]): HeaderList {
+  /**
+   * Creates a list from alternating names and values, such as Node's `rawHeaders`.
+   *
+   * @param places number of entries that are read
+   */
+  static fromRaw(raw: readonly string[], places = raw.length): HeaderList {
     const list = new HeaderList();
-    if (raw.length > 0) list.#parts = withRoom(Math.ceil(raw.length / 2));
-    for (let i = 0; i + 1 < raw.length; i += 2) list.append(raw[i] ?? '', raw[i + 1] ?? '');
+    if (places > 0) list.#parts = withRoom(Math.ceil(places / 2));
+    for (let i = 0; i + 1 < places; i += 2) list.append(raw[i] ?? '', raw[i + 1] ?? '');
     return list;
   }
 
@@ -45,10 +53,10 @@ export class HeaderList implements Iterable<readonly [name: string, value: strin
   }
 
   /** The values of all fields with that name, in order. */
-  getAll(name: string): string[] {
+  getAll(name: string): readonly string[] {
     const key = keyOf(name);
     let at = this.#find(key, 0);
-    if (at === -1) return [];
+    if (at === -1) return NONE;
     const values = [this.#part(at + VALUE)];
     for (at = this.#find(key, at + STRIDE); at !== -1; at = this.#find(key, at + STRIDE)) {
       values.push(this.#part(at + VALUE));
@@ -120,6 +128,11 @@ export class HeaderList implements Iterable<readonly [name: string, value: strin
     for (let at = 0; at < this.#size; at += STRIDE) call(this.#part(at), this.#part(at + VALUE));
   }
 
+  /** Number of fields. */
+  get length(): number {
+    return this.#size / STRIDE;
+  }
+
   get isEmpty(): boolean {
     return this.#size === 0;
   }
@@ -153,7 +166,7 @@ export class HeaderList implements Iterable<readonly [name: string, value: strin
    * @param except the lower-case name
    * @returns the name of a field that cannot be sent, at which it has stopped; null if there is none
    */
-  writeLines(out: Http1Writer, except: string): string | null {
+  writeLines(out: FieldWriter, except: string): string | null {
     for (let at = 0; at < this.#size; at += STRIDE) {
       if (this.#parts[at] === except) continue;
       const name = this.#part(at + NAME);
@@ -200,6 +213,8 @@ export class HeaderList implements Iterable<readonly [name: string, value: strin
     for (let part = 0; part < STRIDE; part += 1) this.#parts[to + part] = this.#part(from + part);
   }
 }
+
+const NONE: readonly string[] = [];
 
 /** An array for the parts of so many fields, and of some more. */
 function withRoom(fields: number): string[] {

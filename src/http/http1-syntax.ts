@@ -4,6 +4,7 @@
 // white space before a colon, and no control character in a value.
 
 import { HubgateError } from '../kernel/error.ts';
+import { HeaderList } from './header-list.ts';
 
 /** Bytes of all chunk extensions of one message. */
 const MAX_EXTENSION_BYTES = 16 * 1024;
@@ -75,11 +76,10 @@ export function isFieldValue(text: string): boolean {
  * Reads field lines (RFC 9112 §5) of a text with one character per byte.
  *
  * @param end where the last line ends, after its CRLF
- * @returns alternating names and values in their original order and case
  * @throws HubgateError `bad-http1-syntax`
  */
-export function readFieldLines(text: string, start: number, end: number): string[] {
-  const raw: string[] = [];
+export function readFields(text: string, start: number, end: number): HeaderList {
+  let places = 0;
   let at = start;
   while (at < end) {
     const nameStart = at;
@@ -100,10 +100,15 @@ export function readFieldLines(text: string, start: number, end: number): string
       );
     }
     at += 2;
-    raw.push(name, text.slice(valueStart, valueEnd));
+    lines[places] = name;
+    lines[places + 1] = text.slice(valueStart, valueEnd);
+    places += 2;
   }
-  return raw;
+  return HeaderList.fromRaw(lines, places);
 }
+
+/** The names and values that were read last. They are kept, because each message would leave such an array. */
+const lines: string[] = [];
 
 function isBlank(char: number): boolean {
   return char === SPACE || char === TAB;
@@ -136,7 +141,7 @@ export class ChunkedReader {
   #extension = '';
   /** The trailer section as far as it has arrived, with one character per byte. */
   #trailerText = '';
-  #trailers: readonly string[] = [];
+  #trailers: HeaderList | null = null;
 
   /** @param maxTrailerBytes bytes of the trailer section */
   constructor(maxTrailerBytes: number) {
@@ -148,9 +153,9 @@ export class ChunkedReader {
     return this.#part === 'done';
   }
 
-  /** Alternating names and values; complete when the body is done. */
-  get trailers(): readonly string[] {
-    return this.#trailers;
+  /** The trailer fields; complete when the body is done. */
+  get trailers(): HeaderList {
+    return this.#trailers ?? new HeaderList();
   }
 
   /**
@@ -248,7 +253,7 @@ export class ChunkedReader {
       throw tooLarge(`The trailer section exceeds ${this.#maxTrailerBytes} bytes`);
     }
     if (isEmpty || end !== -1) {
-      if (!isEmpty) this.#trailers = readFieldLines(text, 0, end + 2);
+      if (!isEmpty) this.#trailers = readFields(text, 0, end + 2);
       this.#trailerText = '';
       this.#part = 'done';
       return start + (isEmpty ? 2 : end + 4) - before;

@@ -4,7 +4,7 @@
 import { connect as connectPlain, type Socket } from 'node:net';
 import { connect as connectTls, type SecureContext } from 'node:tls';
 import { bufferPool, LEAST_POOLED_BYTES } from '../http/buffer-pool.ts';
-import type { HeaderList } from '../http/header-list.ts';
+import { HeaderList } from '../http/header-list.ts';
 import { badSyntax, ChunkedReader, tooLarge } from '../http/http1-syntax.ts';
 import type { Http1Writer } from '../http/http1-writer.ts';
 import { MAX_PIECES_OF_TURN, restReading } from '../http/small-pieces.ts';
@@ -15,12 +15,13 @@ import { type DialTarget, tlsOptions } from './upgrade-request.ts';
 import { PiecesOfRead, upstreamReads, WRITE_BUFFER_BYTES } from './upstream-reads.ts';
 import { gatherWrites, readAfterFailedWrites } from './upstream-writes.ts';
 
-/** Bytes of a read that are converted to text first. Few heads are longer. */
-const USUAL_HEAD_BYTES = 512;
+/** Bytes of a read that are converted to text first if no head ends in it. */
+const PARTIAL_HEAD_BYTES = 512;
 /** Silence after which the system probes whether the upstream is still there. */
 const PROBE_DELAY_MS = 60_000;
 
 const HEAD_END = '\r\n\r\n';
+const HEAD_END_BYTES = Buffer.from(HEAD_END);
 
 /** The exchange that a connection serves. None of its methods throws. */
 export interface Http1Receiver {
@@ -31,11 +32,11 @@ export interface Http1Receiver {
   onReady(connection: Http1Connection): void;
   onInformation(status: number, headers: HeaderList): void;
   /** The response is complete; `body` is all of it. The connection may already serve another exchange. */
-  onWhole(head: ReceivedHead, body: Buffer | null, trailers: readonly string[]): void;
+  onWhole(head: ReceivedHead, body: Buffer | null, trailers: HeaderList): void;
   onHead(head: ReceivedHead): void;
   onData(piece: Buffer): void;
   /** The response is complete. The connection may already serve another exchange. */
-  onEnd(trailers: readonly string[]): void;
+  onEnd(trailers: HeaderList): void;
   /** The connection accepts more of the request. */
   onDrain(): void;
   /** The connection has failed, and nothing more comes from it. */
@@ -225,7 +226,10 @@ export class Http1Connection {
 
   #readHeads(receiver: Http1Receiver, readBuffer: Buffer, bytes: number): void {
     const before = this.#text.length;
-    let known = Math.min(bytes, USUAL_HEAD_BYTES);
+    // What was read before may stand behind the bytes of this read.
+    const found = readBuffer.indexOf(HEAD_END_BYTES) + HEAD_END.length;
+    let known =
+      found >= HEAD_END.length && found <= bytes ? found : Math.min(bytes, PARTIAL_HEAD_BYTES);
     let text = this.#text + readBuffer.toString('latin1', 0, known);
     let start = 0;
     for (;;) {
@@ -276,7 +280,7 @@ export class Http1Connection {
       const end = start + length;
       const body = length === 0 ? null : upstreamReads.take(readBuffer, start, end);
       this.#complete(receiver, end === bytes);
-      receiver.onWhole(head, body, NO_FIELDS);
+      receiver.onWhole(head, body, new HeaderList());
       return;
     }
     this.#part = framing;
@@ -328,7 +332,7 @@ export class Http1Connection {
         const size = Math.min(length, this.#left);
         this.#left -= size;
         receiver.onData(size === length ? bytes : bytes.subarray(0, size));
-        if (this.#left === 0) this.#end(receiver, size === length, NO_FIELDS);
+        if (this.#left === 0) this.#end(receiver, size === length, new HeaderList());
         break;
       }
       case 'chunks':
@@ -350,7 +354,7 @@ export class Http1Connection {
 
   readonly #onChunk = (piece: Buffer): void => this.#receiver?.onData(piece);
 
-  #end(receiver: Http1Receiver, isExact: boolean, trailers: readonly string[]): void {
+  #end(receiver: Http1Receiver, isExact: boolean, trailers: HeaderList): void {
     if (this.#receiver !== receiver) return;
     this.#complete(receiver, isExact);
     receiver.onEnd(trailers);
@@ -380,7 +384,7 @@ export class Http1Connection {
     // The end of the connection is that of the body only if the upstream has closed it in good order.
     if (receiver !== null && this.#part === 'close' && !this.#isReset()) {
       this.#isPersistent = false;
-      this.#end(receiver, true, NO_FIELDS);
+      this.#end(receiver, true, new HeaderList());
     } else this.fail(this.#error ?? broken('The upstream closed the connection'));
   }
 
@@ -401,8 +405,6 @@ export class Http1Connection {
     this.#owner.closed(this);
   }
 }
-
-const NO_FIELDS: readonly string[] = [];
 
 /** Reads chunks; what came before an error is passed on as well. */
 function readPieces(chunks: ChunkedReader, bytes: Buffer, pass: (piece: Buffer) => void): number {

@@ -1,5 +1,5 @@
 import type { Writable } from 'node:stream';
-import { HeaderList } from '../http/header-list.ts';
+import type { HeaderList } from '../http/header-list.ts';
 import type { Http1Writer } from '../http/http1-writer.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { HubgateError } from '../kernel/error.ts';
@@ -133,7 +133,7 @@ export class Http1Exchange implements Http1Receiver, Source, FlowListener, Uploa
     }
   }
 
-  onWhole(head: ReceivedHead, piece: Buffer | null, trailers: readonly string[]): void {
+  onWhole(head: ReceivedHead, piece: Buffer | null, trailers: HeaderList): void {
     try {
       const body = this.#begin(head);
       if (body?.destroyed === true) {
@@ -143,7 +143,7 @@ export class Http1Exchange implements Http1Receiver, Source, FlowListener, Uploa
       // Everything is written at once, so that nobody waits for the body.
       body?.on('error', nothing);
       if (body !== null && piece !== null) body.write(piece);
-      if (body !== null) this.#sink.onEnd(body, HeaderList.fromRaw(trailers));
+      if (body !== null) this.#sink.onEnd(body, trailers);
       this.#finish();
     } catch (error) {
       this.#end(error);
@@ -179,10 +179,10 @@ export class Http1Exchange implements Http1Receiver, Source, FlowListener, Uploa
     }
   }
 
-  onEnd(trailers: readonly string[]): void {
+  onEnd(trailers: HeaderList): void {
     if (this.#isSettled) return;
     try {
-      if (this.#body !== null) this.#sink.onEnd(this.#body, HeaderList.fromRaw(trailers));
+      if (this.#body !== null) this.#sink.onEnd(this.#body, trailers);
       this.#finish();
     } catch (error) {
       this.#end(error);

@@ -1,7 +1,7 @@
 // The heads of HTTP/1.1 messages to and from upstreams (RFC 9112).
 
-import { HeaderList } from '../http/header-list.ts';
-import { badSyntax, isFieldValue, isToken, readFieldLines } from '../http/http1-syntax.ts';
+import type { HeaderList } from '../http/header-list.ts';
+import { badSyntax, isFieldValue, isToken, readFields } from '../http/http1-syntax.ts';
 import { Http1Writer } from '../http/http1-writer.ts';
 import { ForwardError } from './forward-error.ts';
 import { type ForwardRequest, MAX_HEAD_BYTES } from './forwarding.ts';
@@ -95,7 +95,7 @@ export function readResponseHead(
   const lineEnd = text.indexOf('\r\n', start);
   const minor = text.charCodeAt(start + VERSION.length) - ZERO;
   const status = statusOf(text, start, lineEnd);
-  const headers = HeaderList.fromRaw(readFieldLines(text, lineEnd + 2, end + 2));
+  const headers = readFields(text, lineEnd + 2, end + 2);
   if (status < 200) return informational(status, headers);
   const connection = headers.combined('connection');
   const isPersistent =

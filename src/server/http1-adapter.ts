@@ -69,7 +69,7 @@ export class Http1Adapter implements ProtocolAdapter {
 
   constructor(
     connection: ExchangeCarrier,
-    { httpVersion, method, rawHeaders }: Http1Head,
+    { httpVersion, method, headers }: Http1Head,
     { authority, target, spelled }: RequestTarget,
   ) {
     this.#connection = connection;
@@ -77,7 +77,6 @@ export class Http1Adapter implements ProtocolAdapter {
     this.method = method;
     this.target = target;
     this.spelledTarget = spelled;
-    const headers = HeaderList.fromRaw(rawHeaders);
     this.headers = headers;
     this.host = authority ?? headers.get('host') ?? '';
     // RFC 9112 §3.2.2: the authority takes precedence over a different Host.
@@ -126,7 +125,7 @@ export class Http1Adapter implements ProtocolAdapter {
   }
 
   trailers(): HeaderList {
-    return HeaderList.fromRaw(this.bodyToRead?.trailers ?? []);
+    return this.bodyToRead?.trailers.clone() ?? new HeaderList();
   }
 
   get abandoned(): boolean {

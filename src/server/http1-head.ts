@@ -1,6 +1,7 @@
 // The head of a request over HTTP/1.1, from the first bytes that arrive to its parts.
 
-import { badSyntax, isTokenByte, readFieldLines } from '../http/http1-syntax.ts';
+import type { HeaderList } from '../http/header-list.ts';
+import { badSyntax, isTokenByte, readFields } from '../http/http1-syntax.ts';
 import { codeOf, HubgateError } from '../kernel/error.ts';
 import { isKnownMethod, type RequestHead } from './strict-request.ts';
 
@@ -9,6 +10,7 @@ export interface Http1Head extends RequestHead {
   readonly httpVersion: '1.0' | '1.1';
   readonly method: string;
   readonly url: string;
+  readonly headers: HeaderList;
 }
 
 /** Bytes of a method; the longest known one has 14. */
@@ -131,7 +133,7 @@ export function readHead(text: string): Http1Head {
     method,
     url: text.slice(methodEnd + 1, versionStart - 1),
     httpVersion: version === 'HTTP/1.1' ? '1.1' : '1.0',
-    rawHeaders: readFieldLines(text, lineEnd + 2, text.length - 2),
+    headers: readFields(text, lineEnd + 2, text.length - 2),
   };
 }
 

@@ -1,5 +1,6 @@
 import { Readable } from 'node:stream';
 import { bufferPool } from '../http/buffer-pool.ts';
+import { HeaderList } from '../http/header-list.ts';
 import { badSyntax, ChunkedReader } from '../http/http1-syntax.ts';
 
 /** Bytes of a body that may wait for their reader before the connection is not read any more. */
@@ -37,9 +38,9 @@ export class Http1RequestBody extends Readable {
     if (length === 0) this.push(null);
   }
 
-  /** Alternating names and values; complete when the body is. */
-  get trailers(): readonly string[] {
-    return this.#chunks?.trailers ?? [];
+  /** The trailer fields; complete when the body is. */
+  get trailers(): HeaderList {
+    return this.#chunks?.trailers ?? new HeaderList();
   }
 
   /** Whether all of it has arrived. */
@@ -69,10 +70,9 @@ export class Http1RequestBody extends Readable {
         ? this.#receiveLength(bytes, start)
         : this.#receiveChunks(this.#chunks, bytes, start);
     if (this.isComplete) {
-      for (let i = 0; i < this.trailers.length; i += 2) {
-        const name = this.trailers[i]?.toLowerCase() ?? '';
-        if (FRAMING_FIELDS.has(name)) throw badSyntax(`The trailer section contains ${name}`);
-      }
+      this.#chunks?.trailers.forEach((key) => {
+        if (FRAMING_FIELDS.has(key)) throw badSyntax(`The trailer section contains ${key}`);
+      });
       if (!this.#isDropped) this.push(null);
     }
     return end;

@@ -227,7 +227,7 @@ export class Http2 {
     const head = requestHead(rawHeaders);
     const isConnect = head.method === 'CONNECT';
     const upgrade = isConnect ? tunnelOf(head, stream) : null;
-    const verdict = judgeHttp2(head);
+    const verdict = judgeHttp2(head, rawHeaders);
     const isTunnel = isConnect && upgrade === null;
     const target = isTunnel && typeof verdict !== 'number' ? 405 : verdict;
     if (typeof target === 'number') {
@@ -278,7 +278,7 @@ function requestHead(rawHeaders: readonly string[]): Http2RequestHead {
     else if (name === ':path') url = rawHeaders[i + 1];
     else if (name === ':protocol') protocol = rawHeaders[i + 1];
   }
-  return { httpVersion: '2.0', method, url, protocol, rawHeaders };
+  return { httpVersion: '2.0', method, url, protocol };
 }
 
 /** An extended CONNECT (RFC 8441 §4); null for a request for a TCP tunnel. */

@@ -1,5 +1,6 @@
 import { isUtf8 } from 'node:buffer';
 import { METHODS } from 'node:http';
+import type { HeaderList } from '../http/header-list.ts';
 import { canonicalTarget } from '../http/canonical-target.ts';
 
 /** Bytes of a request target; a 64 KiB token in its query fits. */
@@ -21,9 +22,9 @@ export interface RequestHead {
   readonly httpVersion: string;
   readonly method?: string | undefined;
   readonly url?: string | undefined;
-  /** Alternating names and values in their original order, including pseudo-header fields. */
-  readonly rawHeaders: readonly string[];
 }
+
+type HeaderFields = Pick<HeaderList, 'getAll' | 'length'>;
 
 /**
  * Visible ASCII except `#`: a fragment is never sent, and readers that cut it off see another path. The query
@@ -57,13 +58,17 @@ export type Verdict = number | RequestTarget;
  * Refuses a request if two readers could understand its head differently (RFC 9112 §11.2), or if it is larger
  * than any legitimate one. Its grammar has been checked before.
  */
-export function judgeHttp1(head: RequestHead): Verdict {
-  return verdict(head, isGoodHttp1);
+export function judgeHttp1(head: RequestHead & { readonly headers: HeaderList }): Verdict {
+  return verdict(head, head.headers, isGoodHttp1);
 }
 
-/** The same for HTTP/2 (RFC 9113 §10.3). */
-export function judgeHttp2(head: RequestHead): Verdict {
-  return verdict(head, isGoodHttp2);
+/**
+ * The same for HTTP/2 (RFC 9113 §10.3).
+ *
+ * @param raw alternating names and values, including pseudo-header fields
+ */
+export function judgeHttp2(head: RequestHead, raw: readonly string[]): Verdict {
+  return verdict(head, new RawFields(raw), isGoodHttp2);
 }
 
 /** The text of a refusal for clients that can be fixed. Most refusals have none. */
@@ -106,17 +111,17 @@ function isQueryUtf8(url: string): boolean {
 
 function verdict(
   head: RequestHead,
-  isGood: (head: RequestHead, fields: Fields) => boolean,
+  fields: HeaderFields,
+  isGood: (head: RequestHead, fields: HeaderFields) => boolean,
 ): Verdict {
-  const { rawHeaders, url = '' } = head;
-  if (rawHeaders.length > 2 * MAX_FIELDS) return 431;
+  const { url = '' } = head;
+  if (fields.length > MAX_FIELDS) return 431;
   if (url.length > MAX_TARGET_BYTES || pathLength(url) > MAX_PATH_BYTES) return 414;
-  const fields = new Fields(rawHeaders);
   const { method = '' } = head;
   if (!METHOD.test(method) || !isGood(head, fields)) return 400;
   if (!KNOWN_METHODS.has(method)) return 501;
   // RFC 9110 §10.1.1. HTTP/1.0 has no expectations.
-  const expectations = head.httpVersion === '1.0' ? [] : fields.all('expect');
+  const expectations = head.httpVersion === '1.0' ? [] : fields.getAll('expect');
   if (!expectations.every((one) => one.toLowerCase() === '100-continue')) return 417;
   return requestTarget(url) ?? 400;
 }
@@ -126,30 +131,30 @@ function pathLength(url: string): number {
   return question === -1 ? url.length : question;
 }
 
-function isGoodHttp1(head: RequestHead, fields: Fields): boolean {
+function isGoodHttp1(head: RequestHead, fields: HeaderFields): boolean {
   const isOld = head.httpVersion === '1.0';
-  const hosts = fields.all('host');
+  const hosts = fields.getAll('host');
   if (hosts.length > 1 || (hosts.length === 0 && !isOld)) return false;
   if (!hosts.every((host) => HOST.test(host))) return false;
   if (!isTarget(head)) return false;
   // RFC 9112 §6.1: servers treat other codings than chunked, and chunked more than once, differently.
   // HTTP/1.0 has no transfer codings.
-  const codings = fields.all('transfer-encoding');
+  const codings = fields.getAll('transfer-encoding');
   if (codings.length > 0 && (isOld || codings.length > 1)) return false;
   if (codings.some((coding) => coding.toLowerCase() !== 'chunked')) return false;
-  const lengths = fields.all('content-length');
+  const lengths = fields.getAll('content-length');
   return lengths.length === 0 || (codings.length === 0 && areGoodLengths(lengths));
 }
 
-function isGoodHttp2(head: RequestHead, fields: Fields): boolean {
-  const authorities = fields.all(':authority');
-  const hosts = fields.all('host');
+function isGoodHttp2(head: RequestHead, fields: HeaderFields): boolean {
+  const authorities = fields.getAll(':authority');
+  const hosts = fields.getAll('host');
   // RFC 9113 §8.3.1: user information is not allowed, nor a Host that differs.
   const names = hosts.length === 0 ? authorities : authorities.concat(hosts);
   if (hosts.length > 1 || !names.every(isHost)) return false;
   const [first = ''] = names;
   if (names.length > 1 && !names.every((name) => isSameName(name, first))) return false;
-  const isTunnel = head.method === 'CONNECT' && fields.all(':protocol').length === 0;
+  const isTunnel = head.method === 'CONNECT' && fields.getAll(':protocol').length === 0;
   return isTunnel || (!ABSOLUTE.test(head.url ?? '') && isTarget(head));
 }
 
@@ -178,14 +183,18 @@ function areGoodLengths(lengths: readonly string[]): boolean {
 const NONE: readonly string[] = [];
 
 /** The values of selected fields by name; a message may have many other fields. */
-class Fields {
+class RawFields implements HeaderFields {
   readonly #raw: readonly string[];
 
   constructor(raw: readonly string[]) {
     this.#raw = raw;
   }
 
-  all(name: string): readonly string[] {
+  get length(): number {
+    return this.#raw.length / 2;
+  }
+
+  getAll(name: string): readonly string[] {
     let values: string[] | null = null;
     for (let i = 0; i + 1 < this.#raw.length; i += 2) {
       const key = this.#raw[i] ?? '';

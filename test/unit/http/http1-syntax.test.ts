@@ -4,14 +4,14 @@ import {
   ChunkedReader,
   isFieldValue,
   isToken,
-  readFieldLines,
+  readFields,
 } from '../../../src/http/http1-syntax.ts';
 import { codeOf } from '../../../src/kernel/error.ts';
 
 const MAX_TRAILER_BYTES = 1024;
 
 function fields(text: string): string[] {
-  return readFieldLines(text, 0, text.length);
+  return readFields(text, 0, text.length).toRaw();
 }
 
 /** The body and trailer fields of a message that arrives in pieces of `size` bytes, and what follows it. */
@@ -25,11 +25,11 @@ function chunked(text: string, size: number) {
       body += data.toString('latin1');
     });
     if (reader.isDone) {
-      return { body, trailers: reader.trailers, rest: bytes.toString('latin1', at + read) };
+      return { body, trailers: reader.trailers.toRaw(), rest: bytes.toString('latin1', at + read) };
     }
     assert.equal(read, piece.length);
   }
-  return { body, trailers: reader.trailers, rest: null };
+  return { body, trailers: reader.trailers.toRaw(), rest: null };
 }
 
 describe('Field lines (RFC 9112 §5)', () => {
