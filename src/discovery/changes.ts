@@ -1,5 +1,5 @@
 import type { ChangesConfig } from '../config/config.ts';
-import type { Exchange, Expand, Handler, ResponseHead } from '../http/exchange.ts';
+import type { Exchange, Expand, RequestHook, ResponseHead } from '../http/exchange.ts';
 import { parseJson } from '../kernel/json.ts';
 import type { Clock } from '../kernel/clock.ts';
 import {
@@ -35,7 +35,7 @@ export interface ChangesOptions {
 }
 
 export interface Changes {
-  readonly handle: Handler;
+  readonly hook: RequestHook;
   /**
    * Announces that a page is another one than at the last request for it. Resolves to whether the update is
    * stored, or waits for the end of its burst.
@@ -96,8 +96,8 @@ export function createChanges(options: ChangesOptions): Changes {
     return waitsForBurst ? waitForStored(end, clock).then(() => true) : Promise.resolve(true);
   };
 
-  const handle: Handler = (exchange, next) => {
-    if (!methods.has(exchange.method) || !concerns(exchange)) return next();
+  const hook: RequestHook = (exchange) => {
+    if (!methods.has(exchange.method) || !concerns(exchange)) return;
     const bound = alsoFor.flatMap(({ matches, topics }) => (matches(exchange) ? topics : []));
     // RFC 9110 §11.6.2, RFC 6265 §5.4. Fields that handlers add later are not the client's.
     const hasCredentials = exchange.headers.has('cookie') || exchange.headers.has('authorization');
@@ -126,7 +126,6 @@ export function createChanges(options: ChangesOptions): Changes {
       if (config.mode === 'sync') return stored.then(() => {});
       return isRedirect ? waitForStored(stored, clock) : undefined;
     });
-    return next();
   };
 
   const watched: Changes['watched'] = (exchange, head, body) => {
@@ -143,7 +142,7 @@ export function createChanges(options: ChangesOptions): Changes {
     const inBurst = config.data === 'none' ? '' : (text ?? changeData(exchange));
     return announceChange(exchange, { update, data: inBurst });
   };
-  return { handle, watched, close: () => debouncer.close() };
+  return { hook, watched, close: () => debouncer.close() };
 }
 
 /** Placeholders that exist only in the topics of `changes`. */

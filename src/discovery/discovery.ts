@@ -1,5 +1,5 @@
 import type { DiscoveryConfig } from '../config/config.ts';
-import type { Exchange, Handler, ResponseHead } from '../http/exchange.ts';
+import type { Exchange, RequestHook, ResponseHead } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import { addVary } from '../http/representation.ts';
 import type { Clock } from '../kernel/clock.ts';
@@ -34,14 +34,14 @@ interface Arrival {
  * that is published while the page is rendered comes after it, so that no page can miss an update between its
  * rendering and its subscription.
  */
-export function createDiscovery(options: DiscoveryOptions): Handler {
+export function createDiscovery(options: DiscoveryOptions): RequestHook {
   const { config, hub, matches, logsOut, isHubRequest, tokens } = options;
   const credentials = new Credentials(options);
   const readFields = tokens?.responseFields ?? [];
   const { contentType, type } = config;
   const fieldsFor = hubFields({ target: hub.target, relation: hub.relation, contentType, type });
-  return (exchange, next) => {
-    if (isHubRequest(exchange) || !matches(exchange)) return next();
+  return (exchange) => {
+    if (isHubRequest(exchange) || !matches(exchange)) return;
     const arrival: Arrival = {
       lastEventId: config.lastEventId ? hub.lastEventId() : null,
       isRead: isDestinationOfPages(exchange.headers),
@@ -67,7 +67,6 @@ export function createDiscovery(options: DiscoveryOptions): Handler {
       }
       return handOutToken(exchange, head, options, arrival, credentials);
     });
-    return next();
   };
 }
 

@@ -1,5 +1,5 @@
 import { type Clock, pause } from '../kernel/clock.ts';
-import type { Exchange, Handler } from '../http/exchange.ts';
+import type { Exchange, RequestHook } from '../http/exchange.ts';
 import { hasField } from '../http/field-values.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import type { AnnouncedHub } from './announced-hub.ts';
@@ -37,12 +37,11 @@ export function createLiveRefetches(options: LiveRefetchesOptions) {
   /** For requests of clients, not for requests on their behalf. */
   const causes = new WeakMap<Exchange, string>();
   /** Removes the field with which a request names the update that caused it. */
-  const take: Handler = (exchange, next) => {
+  const take: RequestHook = (exchange) => {
     const cause = exchange.headers.get(CAUSE);
-    if (cause === undefined) return next();
+    if (cause === undefined) return;
     exchange.headers.delete(CAUSE);
     if (exchange.method === 'GET' && concerns(exchange)) causes.set(exchange, cause);
-    return next();
   };
   return {
     take,

@@ -1,7 +1,7 @@
 import {
   about,
   type Exchange,
-  type Handler,
+  type RequestHook,
   type ResponseHead,
   type BodyWrapper,
 } from '../http/exchange.ts';
@@ -35,7 +35,7 @@ export function createPublishedAnswers({
   concerns,
   announce,
   clock,
-}: PublishedAnswersOptions): Handler {
+}: PublishedAnswersOptions): RequestHook {
   const read = (exchange: Exchange, headers: HeaderList): readonly AskedUpdate[] => {
     const fields = headers.getAll(PUBLISH_FIELD);
     if (fields.length === 0) return [];
@@ -63,8 +63,8 @@ export function createPublishedAnswers({
     } else await announce({ ...update, data }, exchange.log, PUBLISH_FIELD);
   };
 
-  return (exchange, next) => {
-    if (!concerns(exchange)) return next();
+  return (exchange) => {
+    if (!concerns(exchange)) return;
     exchange.onHead((head) => {
       if (head.source !== 'upstream' || head.status < 200) return undefined;
       // Trailers count only after a head that the app has sent.
@@ -84,7 +84,6 @@ export function createPublishedAnswers({
         for (const update of ofBody) void publish(exchange, update, text);
       });
     });
-    return next();
   };
 }
 

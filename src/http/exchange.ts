@@ -274,6 +274,9 @@ export type BodyWrapper = (body: Writable) => Writable;
  */
 export type Handler = (exchange: Exchange, next: Next) => void | Promise<void>;
 
+/** Prepares a request before the routes of its site run, and often the head of its response. It responds to none. */
+export type RequestHook = (exchange: Exchange) => void;
+
 /**
  * Runs the handlers after this one. Returns or resolves when one of them has responded, or when the last one
  * has called its `next`. They get the same exchange, or the one that replaces it from here on.

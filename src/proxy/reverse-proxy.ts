@@ -74,6 +74,15 @@ type Outcome =
   | { readonly kind: 'failed'; readonly failure: ForwardError; readonly consumed: boolean };
 
 const NONE_TRIED: ReadonlySet<Upstream> = new Set();
+
+function endAttempt(upstream: Upstream, body: LeasedBody | null): void {
+  upstream.inFlight -= 1;
+  body?.destroy();
+}
+
+function itself(outcome: Outcome): Outcome {
+  return outcome;
+}
 /** The outcome of nearly every attempt. */
 const ANSWERED: Outcome = { kind: 'answered', interceptor: null };
 
@@ -246,7 +255,7 @@ export class ReverseProxy {
         ? undefined
         : this.#choose(exchange, NONE_TRIED);
     if (choice === undefined) return this.#tryInTurn(exchange, next, share, began, null);
-    return this.#attempt(exchange, next, choice, null, share, false).then((outcome) =>
+    return this.#attempt(exchange, next, choice, null, share, false, (outcome) =>
       outcome === ANSWERED
         ? undefined
         : this.#tryInTurn(exchange, next, share, began, { choice, outcome }),
@@ -291,7 +300,7 @@ export class ReverseProxy {
         if (failure !== null) choice.upstream.measures.retries += 1;
         const outcome: Outcome =
           made?.outcome ??
-          (await this.#attempt(exchange, next, choice, buffered, share, failure !== null));
+          (await this.#attempt(exchange, next, choice, buffered, share, failure !== null, itself));
         made = null;
         if (outcome.kind === 'answered') {
           // If no upstream responds in the end, that is reported instead.
@@ -331,14 +340,16 @@ export class ReverseProxy {
     return candidates === null ? undefined : this.#balance(exchange, candidates);
   }
 
-  #attempt(
+  /** @param done called with the outcome; what it returns is the result */
+  #attempt<T>(
     exchange: Exchange,
     next: Next,
     choice: Choice,
     buffered: BufferedBody | null,
     share: ShareResponse | null,
     isRepeated: boolean,
-  ): Promise<Outcome> {
+    done: (outcome: Outcome) => T | Promise<T>,
+  ): Promise<T> {
     const { upstream } = choice;
     const connections = this.#members.connections.get(upstream);
     if (connections === undefined)
@@ -362,24 +373,6 @@ export class ReverseProxy {
     const body = buffered?.next() ?? this.#forwarder.bodyOf(exchange);
     exchange.variables.set('upstream_hostport', upstream.address.hostport);
     upstream.inFlight += 1;
-    const answered = (): Outcome => {
-      ended();
-      const { interceptor } = response;
-      return interceptor === null ? ANSWERED : { kind: 'answered', interceptor };
-    };
-    const failed = (error: unknown): Outcome => {
-      try {
-        response.fail();
-        if (!(error instanceof ForwardError)) throw error;
-        return this.#failed(error, began, exchange, upstream, response, body);
-      } finally {
-        ended();
-      }
-    };
-    const ended = (): void => {
-      upstream.inFlight -= 1;
-      body?.destroy();
-    };
     const { address } = upstream;
     const bodyLength = buffered?.length ?? null;
     const attempt = { exchange, address, connections, body, bodyLength, isRepeated };
@@ -389,18 +382,35 @@ export class ReverseProxy {
     } catch (error) {
       forwarding = Promise.reject(error);
     }
-    return forwarding.then(answered, failed);
+    return forwarding.then(
+      () => {
+        endAttempt(upstream, body);
+        const { interceptor } = response;
+        return done(interceptor === null ? ANSWERED : { kind: 'answered', interceptor });
+      },
+      (error: unknown) => {
+        let outcome: Outcome;
+        try {
+          outcome = this.#failed(error, began, exchange, upstream, response, body);
+        } finally {
+          endAttempt(upstream, body);
+        }
+        return done(outcome);
+      },
+    );
   }
 
-  /** @throws HttpError if routes have begun to respond instead */
+  /** @throws HttpError if routes have begun to respond instead, and any error that is not the upstream's */
   #failed(
-    error: ForwardError,
+    error: unknown,
     began: number,
     exchange: Exchange,
     upstream: Upstream,
     response: UpstreamResponse,
     body: LeasedBody | null,
   ): Outcome {
+    response.fail();
+    if (!(error instanceof ForwardError)) throw error;
     if (!exchange.begun) {
       const latencyMs = this.#clock.monotonic() - began;
       exchange.upstream = { hostport: upstream.address.hostport, latencyMs };

@@ -21,7 +21,7 @@ import { createTopicOf, type TopicOf } from '../client/page-topics.ts';
 import { createLiveRefetches } from '../discovery/live-refetches.ts';
 import { TokenCache, tokenCacheName, createTokenMint } from '../discovery/token-mint.ts';
 import { createTokenExchange } from '../discovery/token-exchange.ts';
-import type { Exchange, Handler } from '../http/exchange.ts';
+import type { Exchange, Handler, RequestHook } from '../http/exchange.ts';
 import { isWithin } from '../http/request-path.ts';
 import { takeSessionMark } from '../http/session-mark.ts';
 import { standFor } from '../hub/election.ts';
@@ -50,8 +50,10 @@ interface Announcement {
 
 /** What discovery adds around the routes of a site. */
 export interface DiscoveryParts {
-  /** The first is the outermost. */
-  readonly handlers: readonly Handler[];
+  /** In the order in which they run. */
+  readonly hooks: readonly RequestHook[];
+  /** Responds to the reports of live pages; null if there are none. */
+  readonly reports: Handler | null;
   /** The pages that are watched; null if none are. */
   readonly watching: Watching | null;
 }
@@ -67,7 +69,9 @@ export interface Watching {
   }[];
 }
 
-export async function discoveryHandlers(
+const NOTHING_ADDED: DiscoveryParts = { hooks: [], reports: null, watching: null };
+
+export async function setUpDiscovery(
   site: SiteConfig,
   config: Config,
   hubs: ReadyHubs,
@@ -78,27 +82,28 @@ export async function discoveryHandlers(
   const { discovery } = site;
   const own = hubs.get(site) ?? [];
   const announcement = discovery === null ? null : announcementFor(site, config, hubs);
-  if (own.length === 0 && discovery === null) return { handlers: [], watching: null };
+  if (own.length === 0 && discovery === null) return NOTHING_ADDED;
 
   const cookieNames = new Set(own.map(({ cookieName }) => cookieName));
   if (announcement !== null) cookieNames.add(announcement.hub.cookieName);
   const fromHeader = discovery?.cookie.fromHeader ?? 'Hub-Access-Token';
-  const handlers = [keepInside(fromHeader, [...cookieNames])];
-  if (discovery === null || announcement === null) return { handlers, watching: null };
+  const hooks = [keepInside(fromHeader, [...cookieNames])];
+  if (discovery === null || announcement === null) return { ...NOTHING_ADDED, hooks };
 
   const { paths } = discovery.expire;
   const hubRequest = hubRequestOf(own);
   const matches = compileRequestMatcher(discovery.matcher, matchers);
   const { hub } = announcement;
   const concerns = (exchange: Exchange): boolean => !hubRequest(exchange) && matches(exchange);
+  let reports: Handler | null = null;
   if (discovery.live?.report === true) {
     const lease = resources.rateLimits.acquire('reports of live pages', REPORT_WINDOW_MS);
     scope.defer(() => lease.release());
-    handlers.push(createLiveReports({ hub, counts: lease.value }));
+    reports = createLiveReports({ hub, counts: lease.value });
   }
   const speaking = speakingForTheApp(discovery, hub, clock, concerns, scope);
-  handlers.push(...speaking.handlers);
-  handlers.push(
+  hooks.push(
+    ...speaking.hooks,
     createDiscovery({
       config: discovery,
       hub,
@@ -112,7 +117,7 @@ export async function discoveryHandlers(
       clock,
     }),
   );
-  return { handlers, watching: speaking.watching };
+  return { hooks, reports, watching: speaking.watching };
 }
 
 export function hubRequestOf(own: readonly ReadyHub[]): (exchange: Exchange) => boolean {
@@ -160,12 +165,12 @@ function speakingForTheApp(
   clock: Resources['clock'],
   concerns: (exchange: Exchange) => boolean,
   scope: Scope,
-): DiscoveryParts {
-  if (hub.publish === null) return { handlers: [], watching: null };
+): Pick<DiscoveryParts, 'hooks' | 'watching'> {
+  if (hub.publish === null) return NOTHING_ADDED;
   const announce = createAnnounce(hub);
-  const handlers: Handler[] = [];
+  const hooks: RequestHook[] = [];
   const rules: Watching['rules'][number][] = [];
-  if (publish) handlers.push(createPublishedAnswers({ hub, concerns, announce, clock }));
+  if (publish) hooks.push(createPublishedAnswers({ hub, concerns, announce, clock }));
   const topicOf = createTopicOf(aliases, normalized);
   /** Earlier entries take precedence for their requests. */
   const earlier: ((exchange: Exchange) => boolean)[] = [];
@@ -190,7 +195,7 @@ function speakingForTheApp(
       clock,
     };
     const made = scope.use(createChanges(options));
-    handlers.push(made.handle);
+    hooks.push(made.hook);
     const { watchMs: intervalMs } = config;
     if (intervalMs === null) continue;
     const ignore = config.ignore.map(removerOf);
@@ -199,16 +204,15 @@ function speakingForTheApp(
       rule: { intervalMs, ignore, announce: made.watched },
     });
   }
-  return { handlers, watching: rules.length === 0 ? null : { hub, topicOf, rules } };
+  return { hooks, watching: rules.length === 0 ? null : { hub, topicOf, rules } };
 }
 
 /** Keeps data between app and gateway from leaving: the token's header, and the mark of the session. */
-function keepInside(fromHeader: string, cookieNames: readonly string[]): Handler {
+function keepInside(fromHeader: string, cookieNames: readonly string[]): RequestHook {
   const fields = [fromHeader, PUBLISH_FIELD, DATA_FIELD];
-  return (exchange, next) => {
+  return (exchange) => {
     exchange.withhold(fields);
     for (const name of cookieNames) takeSessionMark(exchange, name);
-    return next();
   };
 }
 

@@ -20,7 +20,7 @@ import { measureSite } from '../site/site-measures.ts';
 import { type SpanSink, traceSite } from '../site/tracing.ts';
 import { answerErrors, compileSite, type SiteHandler } from '../site/site.ts';
 import {
-  discoveryHandlers,
+  setUpDiscovery,
   hubRequestOf,
   livePagesHandler,
   liveRefetches,
@@ -87,18 +87,20 @@ export async function setUpSite(
     logCredentials: config.options.servers.logCredentials,
     defer: (close) => scope.defer(close),
   });
-  const { handlers, watching } = await discoveryHandlers(site, config, hubs, resources, scope);
-  const around = [...handlers];
-  if (refetches !== null) around.push(refetches.take);
+  const discovery = await setUpDiscovery(site, config, hubs, resources, scope);
+  const { reports, watching } = discovery;
+  const hooks = [...discovery.hooks];
+  if (refetches !== null) hooks.push(refetches.take);
   const claims = removeClaimedIdentity(
     identityFields([...site.routes, ...site.errorRoutes], registry),
   );
-  if (claims !== null) around.unshift(claims);
+  if (claims !== null) hooks.unshift(claims);
+  const hooked = (exchange: Exchange): Promise<void> => {
+    for (const hook of hooks) hook(exchange);
+    return routes(exchange);
+  };
   const handler = answerErrors(
-    around.reduceRight<(exchange: Exchange) => void | Promise<void>>(
-      (inner, outer) => (exchange) => outer(exchange, () => inner(exchange)),
-      routes,
-    ),
+    reports === null ? hooked : (exchange) => reports(exchange, () => hooked(exchange)),
     clock,
   );
   const logs = openAccessLogs(site, config, resources, scope);

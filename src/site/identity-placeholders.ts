@@ -1,4 +1,4 @@
-import type { Exchange, Handler } from '../http/exchange.ts';
+import type { Exchange, RequestHook } from '../http/exchange.ts';
 import { fieldUtf8, type HeaderList } from '../http/header-list.ts';
 import { CERTIFICATE, isPlaceholder, PLACEHOLDER, shortName } from './placeholder-names.ts';
 import { expandPlaceholders, hostValue } from './placeholders.ts';
@@ -134,15 +134,13 @@ export function identityFields(
  * anything else reads the request. Some requests reach the app without such a route, or after an earlier
  * error. The app must not mistake the client's value for the gateway's. The same applies to trailer fields.
  */
-export function removeClaimedIdentity(fields: ReadonlySet<string>): Handler | null {
+export function removeClaimedIdentity(fields: ReadonlySet<string>): RequestHook | null {
   const removed = new Set([...fields].filter((name) => !KEPT.has(name)).map(dashed));
   if (removed.size === 0) return null;
-  return (exchange, next) => {
-    const { headers } = exchange;
+  return ({ headers }) => {
     headers.deleteWhere((key) => removed.has(dashed(key)));
     headers.mapValues((key, value) => (key === 'trailer' ? without(value, removed) : value));
     headers.deleteWhere((key, value) => key === 'trailer' && value === '');
-    return next();
   };
 }
 

@@ -76,10 +76,7 @@ export function measureSite(inner: SiteHandler, measures: SiteMeasures, clock: C
         if (length > 0) measures.requestSize.observe(length);
       }
     };
-    return inner(exchange).then(ended, (error: unknown) => {
-      ended();
-      throw error;
-    });
+    return inner(exchange).then(ended);
   };
 }
 

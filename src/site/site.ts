@@ -35,16 +35,12 @@ export function compileSite(
     site.errorRoutes.length === 0 ? null : compileRoutes(site.errorRoutes, context);
   const unanswered: Next = () => {};
   const answers = { clock: context.clock, errorRoutes };
-  return (exchange) =>
-    run(
-      exchange,
-      (one) => routes(one, unanswered),
-      answers,
-      () => {
-        if (exchange.begun || exchange.abandoned) return undefined;
-        return answerFailure(exchange, new HttpError(404, 'no route answered'), answers);
-      },
-    );
+  const handler = (exchange: Exchange): void | Promise<void> => routes(exchange, unanswered);
+  const done = (exchange: Exchange): Promise<void> | undefined =>
+    exchange.begun || exchange.abandoned
+      ? undefined
+      : answerFailure(exchange, new HttpError(404, 'no route answered'), answers);
+  return (exchange) => run(exchange, handler, answers, done);
 }
 
 /** Wraps the handlers of a site, so that errors outside its routes get a response too. Never rejects. */
@@ -70,14 +66,17 @@ function run(
   exchange: Exchange,
   handler: (exchange: Exchange) => void | Promise<void>,
   answers: ErrorAnswers,
-  done?: () => Promise<void> | undefined,
+  done: (exchange: Exchange) => Promise<void> | undefined = () => undefined,
 ): Promise<void> {
-  const failed = (error: unknown): Promise<void> => answerFailure(exchange, error, answers);
   try {
     const running = handler(exchange);
-    return running === undefined ? (done?.() ?? Promise.resolve()) : running.then(done, failed);
+    if (running === undefined) return done(exchange) ?? Promise.resolve();
+    return running.then(
+      () => done(exchange),
+      (error: unknown) => answerFailure(exchange, error, answers),
+    );
   } catch (error) {
-    return failed(error);
+    return answerFailure(exchange, error, answers);
   }
 }
 

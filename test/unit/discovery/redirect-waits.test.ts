@@ -51,16 +51,14 @@ async function slow(test: TestContext, windowMs: number): Promise<Slow> {
     expand: (template) => template,
   });
   const published = createPublishedAnswers({ hub, announce, clock, concerns: () => true });
-  const server = await serveExchanges((exchange) =>
-    published(exchange, async () =>
-      changes.handle(exchange, async () => {
-        const [path = '', status = ''] = exchange.target.split('?');
-        const said: Record<string, string> = path === '/says' ? { 'hub-publish': '"/b"' } : {};
-        const headers = HeaderList.of({ location: '/a', ...said });
-        exchange.begin({ status: Number(status), headers, source: 'upstream' }).end();
-      }),
-    ),
-  );
+  const server = await serveExchanges((exchange) => {
+    published(exchange);
+    changes.hook(exchange);
+    const [path = '', status = ''] = exchange.target.split('?');
+    const said: Record<string, string> = path === '/says' ? { 'hub-publish': '"/b"' } : {};
+    const headers = HeaderList.of({ location: '/a', ...said });
+    exchange.begin({ status: Number(status), headers, source: 'upstream' }).end();
+  });
   test.after(() => server.close());
   return {
     post: (path) => send(`http://localhost:${server.http1}${path}`, { method: 'POST' }),
