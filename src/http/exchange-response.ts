@@ -196,7 +196,9 @@ function added<T>(list: readonly T[] | null, entry: T): T[] {
 
 /** Puts the wrappers around a body, the first one innermost. */
 export function wrapped(body: Writable, wrappers: readonly BodyWrapper[]): Writable {
-  return wrappers.reduce<Writable>((inner, wrap) => wrap(inner), body);
+  let outermost = body;
+  for (const wrap of wrappers) outermost = wrap(outermost);
+  return outermost;
 }
 
 /**

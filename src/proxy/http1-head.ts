@@ -188,10 +188,17 @@ function hasOption(list: string | undefined, option: string): boolean {
   return list.split(',').some((one) => one.trim().toLowerCase() === option);
 }
 
+/** The last `Keep-Alive` field and its idle time. An upstream always sends the same one. */
+let lastHint = '';
+let lastIdleMs: number | null = null;
+
 /** The parameter `timeout` of a `Keep-Alive` field, which is in seconds. */
 function idleTime(hint: string): number | null {
+  if (hint === lastHint) return lastIdleMs;
   const [, seconds] = /(?:^|[,;\s])timeout=(\d{1,9})/i.exec(hint) ?? [];
-  return seconds === undefined ? null : Number(seconds) * 1000;
+  lastHint = hint;
+  lastIdleMs = seconds === undefined ? null : Number(seconds) * 1000;
+  return lastIdleMs;
 }
 
 /**

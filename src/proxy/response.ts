@@ -95,8 +95,10 @@ export function compileResponseRules(
     authorization,
     headerDown: config.headerDown.length === 0 ? null : compileOperations(config.headerDown),
     expand,
-    intercept: (status, headers) =>
-      interceptors.find(({ matches }) => matches(status, headers))?.answer ?? null,
+    intercept: (status, headers) => {
+      for (const { matches, answer } of interceptors) if (matches(status, headers)) return answer;
+      return null;
+    },
   };
 }
 

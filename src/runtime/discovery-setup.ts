@@ -122,7 +122,10 @@ export async function setUpDiscovery(
 
 export function hubRequestOf(own: readonly ReadyHub[]): (exchange: Exchange) => boolean {
   const below = own.map(({ path }) => isWithin(path));
-  return (exchange) => below.some((isIt) => isIt(exchange));
+  return (exchange) => {
+    for (const isIt of below) if (isIt(exchange)) return true;
+    return false;
+  };
 }
 
 /** Coordinates the fetches of live pages after updates; null if no page is live. */

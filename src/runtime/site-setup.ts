@@ -18,7 +18,7 @@ import { expandPlaceholders } from '../site/placeholders.ts';
 import { hidingFiles } from '../site/site-files.ts';
 import { measureSite } from '../site/site-measures.ts';
 import { type SpanSink, traceSite } from '../site/tracing.ts';
-import { answerErrors, compileSite, type SiteHandler } from '../site/site.ts';
+import { answerErrors, compileSite, type SiteHandler, withHooks } from '../site/site.ts';
 import {
   setUpDiscovery,
   hubRequestOf,
@@ -95,14 +95,11 @@ export async function setUpSite(
     identityFields([...site.routes, ...site.errorRoutes], registry),
   );
   if (claims !== null) hooks.unshift(claims);
-  const hooked = (exchange: Exchange): Promise<void> => {
-    for (const hook of hooks) hook(exchange);
-    return routes(exchange);
-  };
-  const handler = answerErrors(
-    reports === null ? hooked : (exchange) => reports(exchange, () => hooked(exchange)),
-    clock,
-  );
+  const hooked = withHooks(routes, hooks, clock);
+  const handler =
+    reports === null
+      ? hooked
+      : answerErrors((exchange) => reports(exchange, () => hooked(exchange)), clock);
   const logs = openAccessLogs(site, config, resources, scope);
   const measured = measureSite(handler, measures.site(site), clock);
   const { logCredentials } = config.options.servers;

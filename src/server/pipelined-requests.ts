@@ -92,11 +92,13 @@ export class Turns {
   now(): number {
     if (!this.#isOpen) {
       this.#isOpen = true;
-      this.#later(() => {
-        this.#isOpen = false;
-        this.#turn += 1;
-      });
+      this.#later(this.#end);
     }
     return this.#turn;
   }
+
+  readonly #end = (): void => {
+    this.#isOpen = false;
+    this.#turn += 1;
+  };
 }

@@ -122,7 +122,7 @@ function verdict(
   if (!KNOWN_METHODS.has(method)) return 501;
   // RFC 9110 §10.1.1. HTTP/1.0 has no expectations.
   const expectations = head.httpVersion === '1.0' ? [] : fields.getAll('expect');
-  if (!expectations.every((one) => one.toLowerCase() === '100-continue')) return 417;
+  if (!expectations.every(isContinue)) return 417;
   return requestTarget(url) ?? 400;
 }
 
@@ -135,7 +135,7 @@ function isGoodHttp1(head: RequestHead, fields: HeaderFields): boolean {
   const isOld = head.httpVersion === '1.0';
   const hosts = fields.getAll('host');
   if (hosts.length > 1 || (hosts.length === 0 && !isOld)) return false;
-  if (!hosts.every((host) => HOST.test(host))) return false;
+  if (!hosts.every(isHost)) return false;
   if (!isTarget(head)) return false;
   // RFC 9112 §6.1: servers treat other codings than chunked, and chunked more than once, differently.
   // HTTP/1.0 has no transfer codings.
@@ -156,6 +156,10 @@ function isGoodHttp2(head: RequestHead, fields: HeaderFields): boolean {
   if (names.length > 1 && !names.every((name) => isSameName(name, first))) return false;
   const isTunnel = head.method === 'CONNECT' && fields.getAll(':protocol').length === 0;
   return isTunnel || (!ABSOLUTE.test(head.url ?? '') && isTarget(head));
+}
+
+function isContinue(expectation: string): boolean {
+  return expectation.toLowerCase() === '100-continue';
 }
 
 function isHost(host: string): boolean {

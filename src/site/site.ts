@@ -1,6 +1,12 @@
 import { type RouteConfig, dataOf, type HandlerConfig } from '../config/routes.ts';
 import type { SiteContext, HandlerContext } from './handler-context.ts';
-import { about, type Exchange, type Handler, type Next } from '../http/exchange.ts';
+import {
+  about,
+  type Exchange,
+  type Handler,
+  type Next,
+  type RequestHook,
+} from '../http/exchange.ts';
 import { answerError } from '../http/answer.ts';
 import { HttpError, reasonPhrase } from '../http/errors.ts';
 import type { Clock } from '../kernel/clock.ts';
@@ -50,6 +56,23 @@ export function answerErrors(
 ): SiteHandler {
   const answers = { clock, errorRoutes: null };
   return (exchange) => run(exchange, handler, answers);
+}
+
+/** Runs the hooks of a site before its routes. The error of a hook is answered without the error routes. */
+export function withHooks(
+  routes: SiteHandler,
+  hooks: readonly RequestHook[],
+  clock: Clock,
+): SiteHandler {
+  const answers = { clock, errorRoutes: null };
+  return (exchange) => {
+    try {
+      for (const hook of hooks) hook(exchange);
+    } catch (error) {
+      return answerFailure(exchange, error, answers);
+    }
+    return routes(exchange);
+  };
 }
 
 /** How the errors of a site are answered. */
