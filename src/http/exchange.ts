@@ -91,7 +91,7 @@ export interface Exchange {
   readonly responseBytes: number;
   /** For example `TLSv1.3`; null without TLS. */
   readonly tlsVersion: string | null;
-  /** The upstream that responded, or that was tried last; null before. Handlers set it for the log. */
+  /** The upstream that responds, or that was tried last; null before. */
   upstream: UpstreamVisit | null;
   /** The position in a trace; null without tracing. */
   trace: TraceContext | null;
@@ -185,8 +185,8 @@ export interface WaitLimit {
 /** The request to an upstream. */
 export interface UpstreamVisit {
   readonly hostport: string;
-  /** Time until the head of its response, or until the failure. */
-  readonly latencyMs: number;
+  /** Time until the head of its response, or until the failure; 0 before. */
+  latencyMs: number;
 }
 
 /** The destination of a response that is written piece by piece over a long time. */

@@ -3,8 +3,8 @@
 
 /** Each field has three places in the list: its lower-case name, its name as spelled, and its value. */
 const STRIDE = 3;
-/** Fields for which a list of a message has room at first, besides its own. Growing it would copy it. */
-const ADDED_FIELDS = 5;
+/** Further fields for which a list has room at first. Growing it would copy it. */
+const ADDED_FIELDS = 4;
 const NAME = 1;
 const VALUE = 2;
 
@@ -21,9 +21,14 @@ interface FieldWriter {
  */
 export class HeaderList implements Iterable<readonly [name: string, value: string]> {
   /** One array for all fields, because each request has several lists, and each array takes memory. */
-  #parts: string[] = [];
+  #parts: string[];
   /** The used places of the array. */
   #size = 0;
+
+  /** @param fields number of fields that will be added */
+  constructor(fields = 0) {
+    this.#parts = fields === 0 ? [] : withRoom(fields);
+  }
 
   /**
    * Creates a list from alternating names and values, such as Node's `rawHeaders`.
@@ -31,8 +36,7 @@ export class HeaderList implements Iterable<readonly [name: string, value: strin
    * @param places number of entries that are read
    */
   static fromRaw(raw: readonly string[], places = raw.length): HeaderList {
-    const list = new HeaderList();
-    if (places > 0) list.#parts = withRoom(Math.ceil(places / 2));
+    const list = new HeaderList(Math.ceil(places / 2));
     for (let i = 0; i + 1 < places; i += 2) list.append(raw[i] ?? '', raw[i + 1] ?? '');
     return list;
   }
@@ -138,8 +142,7 @@ export class HeaderList implements Iterable<readonly [name: string, value: strin
   }
 
   clone(): HeaderList {
-    const list = new HeaderList();
-    list.#parts = withRoom(this.#size / STRIDE);
+    const list = new HeaderList(this.#size / STRIDE);
     for (let at = 0; at < this.#size; at += 1) list.#parts[at] = this.#part(at);
     list.#size = this.#size;
     return list;

@@ -7,8 +7,6 @@ import { isTokenByte, isValueByte } from './http1-syntax.ts';
 
 /** Bytes of memory that is used again. A longer message gets memory of its own. */
 const SHARED_BYTES = 20 * 1024;
-/** Bytes that can be added to a message that waits, before it needs other memory. */
-const ROOM_BYTES = 64;
 /** Pieces of memory that are kept for the next messages. */
 const MAX_SPARE = 16;
 const spare: Buffer[] = [];
@@ -62,11 +60,15 @@ export class Http1Writer {
     this.#length += piece.copy(memory, this.#length);
   }
 
-  /** Moves the message to memory of its own size, because it may have to wait for long. More can still be added. */
-  keep(): void {
+  /**
+   * Moves the message to memory of its own size, because it may have to wait for long.
+   *
+   * @param room bytes that will still be added
+   */
+  keep(room = 0): void {
     const memory = this.#memory;
     if (memory.length !== SHARED_BYTES) return;
-    this.#memory = Buffer.allocUnsafe(this.#length + ROOM_BYTES);
+    this.#memory = Buffer.allocUnsafe(this.#length + room);
     memory.copy(this.#memory, 0, 0, this.#length);
     release(memory);
   }
@@ -88,7 +90,9 @@ export class Http1Writer {
     // Behind other writes, it waits until they have been sent.
     const waits = socket.writableLength > 0 || socket.writableCorked > 0 || socket.connecting;
     if (waits) this.keep();
-    const accepts = socket.write(this.#memory.subarray(0, this.#length), done);
+    const own = this.#memory;
+    const bytes = own.length === this.#length ? own : own.subarray(0, this.#length);
+    const accepts = socket.write(bytes, done);
     // TLS has encrypted it at once. Without TLS, the system has taken all of it if nothing is left.
     if (!waits && (socket instanceof TLSSocket || socket.writableLength === 0)) release(memory);
     this.#memory = NOTHING;

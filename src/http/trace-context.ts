@@ -28,16 +28,16 @@ export function traceRequest(headers: HeaderList): TraceContext {
   const continued = headers.has('traceparent')
     ? readTraceparent(headers.getAll('traceparent'))
     : null;
-  const trace = continued ?? {
-    traceId: randomId(16),
-    spanId: randomId(8),
-    parentId: null,
-    flags: SAMPLED,
-  };
+  if (continued !== null) {
+    const { traceId, spanId, flags } = continued;
+    headers.set('traceparent', `00-${traceId}-${spanId}-${flags}`);
+    return continued;
+  }
   // §3.3: the state of a trace that cannot be read is dropped.
-  if (continued === null) headers.delete('tracestate');
-  headers.set('traceparent', `00-${trace.traceId}-${trace.spanId}-${trace.flags}`);
-  return trace;
+  headers.delete('tracestate');
+  const value = newTraceparent();
+  headers.set('traceparent', value);
+  return { traceId: traceIdOf(value), spanId: spanIdOf(value), parentId: null, flags: SAMPLED };
 }
 
 /** Returns null for a field that is absent, sent twice or invalid (§3.2.2). */
@@ -49,22 +49,45 @@ function readTraceparent([value = '', ...more]: readonly string[]): TraceContext
   if (version === '00' && rest !== undefined) return null;
   if (ZERO_IDS.has(traceId) || ZERO_IDS.has(parentId)) return null;
   const known = (Number.parseInt(flags, 16) & KNOWN_FLAGS).toString(16).padStart(2, '0');
-  return { traceId, spanId: randomId(8), parentId, flags: known };
+  return { traceId, spanId: spanIdOf(newTraceparent()), parentId, flags: known };
 }
 
 /** §3.2.2: ids that are not valid. */
 const ZERO_IDS: ReadonlySet<string> = new Set(['0'.repeat(32), '0'.repeat(16)]);
 
-/** A pool of random bytes. A system call for each id would cost more than the id itself. */
+/** Random bytes. A system call for each trace would cost more than everything else about it. */
 const pool = Buffer.alloc(4096);
 let used = pool.length;
+/** Bytes of a trace id and a span id. */
+const ID_BYTES = 24;
 
-function randomId(bytes: number): string {
-  if (used + bytes > pool.length) {
+/** The bytes of the last new field, whose ids the next one replaces. */
+const field = Buffer.from(`00-${'0'.repeat(32)}-${'0'.repeat(16)}-${SAMPLED}`);
+const [TRACE_ID, TRACE_ID_END, SPAN_ID, SPAN_ID_END] = [3, 35, 36, 52];
+const DIGITS = Buffer.from('0123456789abcdef');
+
+/** The value of the field for a new trace. */
+function newTraceparent(): string {
+  if (used + ID_BYTES > pool.length) {
     randomFillSync(pool);
     used = 0;
   }
-  used += bytes;
-  const id = pool.toString('hex', used - bytes, used);
-  return ZERO_IDS.has(id) ? randomId(bytes) : id;
+  let at = TRACE_ID;
+  for (const end = used + ID_BYTES; used < end; used += 1) {
+    if (at === TRACE_ID_END) at = SPAN_ID;
+    const byte = pool[used] ?? 0;
+    field[at] = DIGITS[byte >> 4] ?? 0;
+    field[at + 1] = DIGITS[byte & 15] ?? 0;
+    at += 2;
+  }
+  const value = field.toString('latin1');
+  return ZERO_IDS.has(traceIdOf(value)) || ZERO_IDS.has(spanIdOf(value)) ? newTraceparent() : value;
+}
+
+function traceIdOf(value: string): string {
+  return value.slice(TRACE_ID, TRACE_ID_END);
+}
+
+function spanIdOf(value: string): string {
+  return value.slice(SPAN_ID, SPAN_ID_END);
 }

@@ -26,6 +26,9 @@ export interface ReceivedHead {
 /** Methods whose requests have a length even without a body (RFC 9110 §8.6). */
 const METHODS_WITH_BODY = new Set(['POST', 'PUT', 'PATCH', 'QUERY', 'PROPFIND', 'PROPPATCH']);
 
+/** Bytes of the field that frames a body, and of the empty line after it. */
+const MAX_FRAMING_BYTES = 48;
+
 /** The bytes of a request target. White space would end it. */
 const NO_TARGET = /[^\x21-\xff]/;
 
@@ -60,8 +63,8 @@ export function beginRequest(
   if (body === null) {
     out.text(emptyBodyField(method));
     out.text('\r\n');
-  }
-  out.keep();
+    out.keep();
+  } else out.keep(MAX_FRAMING_BYTES);
   return out;
 }
 

@@ -8,6 +8,7 @@ import {
   type Handler,
   type LeasedBody,
   type Next,
+  type UpstreamVisit,
 } from '../http/exchange.ts';
 import { addressSet, type AddressSet } from '../http/forwarded.ts';
 import { HeaderList } from '../http/header-list.ts';
@@ -72,6 +73,17 @@ export interface ReverseProxyOptions extends ResponseRuleOptions {
 type Outcome =
   | { readonly kind: 'answered'; readonly interceptor: Handler | null }
   | { readonly kind: 'failed'; readonly failure: ForwardError; readonly consumed: boolean };
+
+/** An attempt at one upstream. */
+interface MadeAttempt {
+  readonly exchange: Exchange;
+  readonly upstream: Upstream;
+  readonly body: LeasedBody | null;
+  readonly response: UpstreamResponse;
+  readonly visit: UpstreamVisit;
+  /** The monotonic time at which it began. */
+  readonly began: number;
+}
 
 const NONE_TRIED: ReadonlySet<Upstream> = new Set();
 
@@ -231,12 +243,9 @@ export class ReverseProxy {
     arriving: ArrivingBody,
     trailers: () => HeaderList | null,
   ): Promise<void> {
-    exchange.variables.set('upstream_hostport', upstream.hostport);
-    const onStatus = (): void => {
-      exchange.upstream = upstream;
-    };
+    exchange.upstream = upstream;
     const choice = cookie === undefined ? {} : { cookie };
-    const response = new UpstreamResponse(exchange, choice, this.#rules, onStatus, next);
+    const response = new UpstreamResponse(exchange, choice, this.#rules, () => {}, next);
     const body = response.onHead(status, headers, received);
     if (body !== null && (await arriving.sendTo(body, () => exchange.abort()))) {
       response.onEnd(body, trailers()?.clone() ?? new HeaderList());
@@ -355,10 +364,12 @@ export class ReverseProxy {
     if (connections === undefined)
       throw new TypeError('the chosen upstream belongs to another proxy');
     const began = this.#clock.monotonic();
+    const visit = { hostport: upstream.address.hostport, latencyMs: 0 };
+    exchange.upstream = visit;
     const onStatus = (status: number): void => {
       const latencyMs = this.#clock.monotonic() - began;
       upstream.measures.answered(status, latencyMs);
-      exchange.upstream = { hostport: upstream.address.hostport, latencyMs };
+      visit.latencyMs = latencyMs;
       if (this.#verdict(status, latencyMs) === 'failed') this.#count(upstream, began);
     };
     const response = new UpstreamResponse(
@@ -371,11 +382,21 @@ export class ReverseProxy {
       this.#responseBuffers,
     );
     const body = buffered?.next() ?? this.#forwarder.bodyOf(exchange);
-    exchange.variables.set('upstream_hostport', upstream.address.hostport);
     upstream.inFlight += 1;
     const { address } = upstream;
     const bodyLength = buffered?.length ?? null;
-    const attempt = { exchange, address, connections, body, bodyLength, isRepeated };
+    const attempt = {
+      exchange,
+      upstream,
+      address,
+      connections,
+      body,
+      bodyLength,
+      isRepeated,
+      response,
+      visit,
+      began,
+    };
     let forwarding: Promise<void>;
     try {
       forwarding = this.#forwarder.forward(attempt, response);
@@ -391,7 +412,7 @@ export class ReverseProxy {
       (error: unknown) => {
         let outcome: Outcome;
         try {
-          outcome = this.#failed(error, began, exchange, upstream, response, body);
+          outcome = this.#failed(error, attempt);
         } finally {
           endAttempt(upstream, body);
         }
@@ -403,18 +424,11 @@ export class ReverseProxy {
   /** @throws HttpError if routes have begun to respond instead, and any error that is not the upstream's */
   #failed(
     error: unknown,
-    began: number,
-    exchange: Exchange,
-    upstream: Upstream,
-    response: UpstreamResponse,
-    body: LeasedBody | null,
+    { exchange, upstream, body, response, visit, began }: MadeAttempt,
   ): Outcome {
     response.fail();
+    if (!exchange.begun) visit.latencyMs = this.#clock.monotonic() - began;
     if (!(error instanceof ForwardError)) throw error;
-    if (!exchange.begun) {
-      const latencyMs = this.#clock.monotonic() - began;
-      exchange.upstream = { hostport: upstream.address.hostport, latencyMs };
-    }
     this.#note(upstream, exchange, error);
     if (exchange.begun) {
       exchange.abort();

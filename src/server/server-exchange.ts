@@ -45,7 +45,6 @@ export class ServerExchange extends ExchangeResponse implements Exchange {
   readonly clientAddress: string;
   readonly hasBody: boolean;
   readonly identity: Identity = new Identity();
-  readonly variables: Map<string, string> = new Map();
   readonly upgrade: UpgradeRequest | null;
   readonly tlsVersion: string | null;
   upstream: UpstreamVisit | null = null;
@@ -57,6 +56,8 @@ export class ServerExchange extends ExchangeResponse implements Exchange {
   #preset: HeaderList | null = null;
   #id: string | undefined;
   #log: Logger | undefined;
+  /** Few requests have any. */
+  #variables: Map<string, string> | null = null;
   /** The body for readers, once one has been requested or set, instead of the protocol's own. */
   #body: Readable | null = null;
   /** The body as it was lent: the first that was given bytes, or the last. */
@@ -94,6 +95,11 @@ export class ServerExchange extends ExchangeResponse implements Exchange {
     this.clientAddress =
       settings.clientAddress?.(adapter.headers, this.remoteAddress) ?? this.remoteAddress;
     this.#awaitsContinue = this.hasBody && expectsContinue(this);
+  }
+
+  get variables(): Map<string, string> {
+    this.#variables ??= new Map();
+    return this.#variables;
   }
 
   get id(): string {

@@ -143,7 +143,7 @@ const OF_REQUEST: ReadonlyMap<string, (exchange: Exchange) => string> = new Map(
     remote_host: ({ remoteAddress }) => remoteAddress,
     client_ip: ({ clientAddress }) => clientAddress,
     uuid: requestUuid,
-    upstream_hostport: () => '',
+    upstream_hostport: ({ upstream }) => upstream?.hostport ?? '',
   } satisfies Record<string, (exchange: Exchange) => string>),
 );
 

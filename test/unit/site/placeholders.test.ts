@@ -16,8 +16,8 @@ describe('placeholders (hubfile.md §1)', () => {
     remotePort: 4711,
     clientAddress: '198.51.100.7',
     headers: HeaderList.of({ 'X-One': utf8Field('Zoë'), Cookie: 'a=1; session=s3' }),
+    upstream: { hostport: '10.0.0.1:80', latencyMs: 0 },
     variables: new Map([
-      ['upstream_hostport', '10.0.0.1:80'],
       ['root', '/srv'],
       ['re.v.1', 'captured'],
     ]),
