@@ -141,7 +141,7 @@ export class Http1Exchange implements Http1Receiver, Source, FlowListener, Uploa
         return;
       }
       // Everything is written at once, so that nobody waits for the body.
-      body?.on('error', nothing);
+      if (body?.listenerCount('error') === 0) body.on('error', nothing);
       if (body !== null && piece !== null) body.write(piece);
       if (body !== null) this.#sink.onEnd(body, trailers);
       this.#finish();

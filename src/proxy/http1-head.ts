@@ -187,7 +187,7 @@ function hasLength(headers: HeaderList): boolean {
 
 function hasOption(list: string | undefined, option: string): boolean {
   if (list === undefined) return false;
-  if (!list.includes(',')) return list.toLowerCase() === option;
+  if (!list.includes(',')) return list.trim().toLowerCase() === option;
   return list.split(',').some((one) => one.trim().toLowerCase() === option);
 }
 

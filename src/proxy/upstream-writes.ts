@@ -22,17 +22,22 @@ export function readAfterFailedWrites(socket: Socket, failed: (error: Error) => 
   let known: Done | null = null;
   let guarded: Done = nothing;
   const guard = (done: Done): Done => {
-    if (done === known) return guarded;
-    known = done;
-    guarded = (error) => {
-      if (error instanceof Error && CLOSED_BY_PEER.has(codeOf(error) ?? '')) failed(error);
-      else done(error);
-    };
+    if (done !== known) {
+      known = done;
+      guarded = unlessClosedByPeer(done, failed);
+    }
     return guarded;
   };
   socket._write = (piece: unknown, encoding, done): void =>
     write.call(socket, piece, encoding, guard(done));
   socket._writev = (pieces, done): void => writev?.call(socket, pieces, guard(done));
+}
+
+function unlessClosedByPeer(done: Done, failed: (error: Error) => void): Done {
+  return (error) => {
+    if (error instanceof Error && CLOSED_BY_PEER.has(codeOf(error) ?? '')) failed(error);
+    else done(error);
+  };
 }
 
 /**

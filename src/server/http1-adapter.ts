@@ -82,12 +82,9 @@ export class Http1Adapter implements ProtocolAdapter {
     // RFC 9112 §3.2.2: the authority takes precedence over a different Host.
     if (authority !== null && authority !== '') headers.set('host', authority);
     const options = headers.combined('connection')?.toLowerCase() ?? '';
-    // Nearly every message has none, or only one.
-    const has = (option: string): boolean =>
-      options === option || (options.includes(option) && isListed(option, options));
-    this.#asksToKeep = has('keep-alive');
-    this.#isLast = has('close') || (httpVersion === '1.0' && !this.#asksToKeep);
-    const isUpgrade = method === 'GET' && httpVersion === '1.1' && has('upgrade');
+    this.#asksToKeep = isListed('keep-alive', options);
+    this.#isLast = isListed('close', options) || (httpVersion === '1.0' && !this.#asksToKeep);
+    const isUpgrade = method === 'GET' && httpVersion === '1.1' && isListed('upgrade', options);
     this.wantsWebSocket = isUpgrade && headers.get('upgrade')?.toLowerCase() === 'websocket';
     const isChunked = headers.has('transfer-encoding');
     const length = isChunked ? 0 : Number(headers.get('content-length') ?? 0);
@@ -192,9 +189,9 @@ export class Http1Adapter implements ProtocolAdapter {
     const response = new Http1Response(
       this.#connection.turnOf(this),
       head,
-      { framing, length: framing === 'length' ? Number(length) : 0 },
-      () => this.#sent(),
-      () => this.breakOff(),
+      framing,
+      framing === 'length' ? Number(length) : 0,
+      this,
     );
     this.#response = response;
     if (this.#isBroken) response.destroy();
@@ -244,7 +241,7 @@ export class Http1Adapter implements ProtocolAdapter {
     this.#connection.destroy();
   }
 
-  #sent(): void {
+  responseSent(): void {
     this.#isSent = true;
     this.#connection.sent(this);
   }
@@ -253,7 +250,8 @@ export class Http1Adapter implements ProtocolAdapter {
     const { idleMs } = this.#connection;
     const options = headers.combined('connection')?.toLowerCase() ?? '';
     if (isListed('close', options) || this.#connection.closesAfter(this)) this.#isLast = true;
-    headers.deleteWhere((key) => MANAGED.has(key) || (key === 'trailer' && framing !== 'chunks'));
+    headers.deleteWhere(isManaged);
+    if (framing !== 'chunks') headers.delete('trailer');
     const out = new Http1Writer();
     writeHead(out, status, headers);
     if (!headers.has('date')) out.field('Date', httpDate());
@@ -270,8 +268,10 @@ export class Http1Adapter implements ProtocolAdapter {
   }
 }
 
-/** Fields of the connection, which it writes itself. */
-const MANAGED: ReadonlySet<string> = new Set(['connection', 'keep-alive', 'transfer-encoding']);
+/** Whether a field concerns the connection, which writes it itself. */
+function isManaged(key: string): boolean {
+  return key === 'connection' || key === 'keep-alive' || key === 'transfer-encoding';
+}
 
 function framingOf(
   httpVersion: '1.0' | '1.1',
@@ -285,7 +285,7 @@ function framingOf(
 
 /** Whether a lower-case list contains a token (RFC 9110 §5.6.1). */
 function isListed(token: string, list: string): boolean {
-  if (!list.includes(',')) return list === token;
+  if (!list.includes(',')) return list.trim() === token;
   return list.split(',').some((one) => one.trim() === token);
 }
 

@@ -34,12 +34,18 @@ export function writeHead(out: Http1Writer, status: number, headers: HeaderList)
   throw new HubgateError('invalid-response-field', `The response field ${shown} is not valid`);
 }
 
+interface Http1ResponseListener {
+  /** Everything has been passed to the system. */
+  responseSent(): void;
+  /** The body was destroyed before its end. */
+  breakOff(): void;
+}
+
 /** The body of a response, and the head before it. */
 export class Http1Response extends Writable {
   readonly [CALLS_BACK_WHEN_SENT] = true;
   readonly framing: ResponseFraming;
-  readonly #onDone: () => void;
-  readonly #onBroken: () => void;
+  readonly #listener: Http1ResponseListener;
   /** null until earlier responses of the connection have been sent. */
   #socket: Socket | null;
   /** null once it has been written. */
@@ -55,15 +61,13 @@ export class Http1Response extends Writable {
 
   /**
    * @param length bytes of the body; only with the framing `length`
-   * @param onDone called when everything has been passed to the system
-   * @param onBroken called instead if the body was destroyed before its end
    */
   constructor(
     socket: Socket | null,
     head: Http1Writer,
-    { framing, length }: { readonly framing: ResponseFraming; readonly length: number },
-    onDone: () => void,
-    onBroken: () => void,
+    framing: ResponseFraming,
+    length: number,
+    listener: Http1ResponseListener,
   ) {
     super({ highWaterMark: MAX_WAITING_BYTES });
     this.framing = framing;
@@ -72,8 +76,7 @@ export class Http1Response extends Writable {
     if (socket === null) head.keep();
     this.#left = length;
     this.#ending = framing === 'chunks' ? LAST_CHUNK : null;
-    this.#onDone = onDone;
-    this.#onBroken = onBroken;
+    this.#listener = listener;
     // The disconnect of the client reports a failed write already. Without a listener, the error would end the
     // process.
     this.on('error', ignore);
@@ -144,7 +147,7 @@ export class Http1Response extends Writable {
     const ending = this.#takeEnding();
     const finished: Done = (error) => {
       done(error);
-      if (error === undefined || error === null) this.#onDone();
+      if (error === undefined || error === null) this.#listener.responseSent();
     };
     if (head === null && ending === '') {
       finished();
@@ -159,7 +162,7 @@ export class Http1Response extends Writable {
     this.#waiting = null;
     this.takeHead()?.discard();
     done(error);
-    if (!this.writableFinished) this.#onBroken();
+    if (!this.writableFinished) this.#listener.breakOff();
   }
 
   #send(chunks: readonly Buffer[], bytes: number, done: Done): void {
