@@ -35,7 +35,7 @@ const NOT_IN_QUERY = /[^!-~]|#/gu;
  */
 export function canonicalTarget(target: string): string | null {
   if (target === '*') return target;
-  return withPath(target, (path) => canonicalPath(path, null));
+  return withPath(target, sentPath);
 }
 
 /**
@@ -51,6 +51,10 @@ export function canonicalRewrite(target: string): string {
   const mark = canonical.indexOf('?');
   if (mark === -1) return canonical;
   return canonical.slice(0, mark) + canonical.slice(mark).replace(NOT_IN_QUERY, percentEncoded);
+}
+
+function sentPath(path: string): string | null {
+  return canonicalPath(path, null);
 }
 
 function withPath(target: string, change: (path: string) => string | null): string | null {

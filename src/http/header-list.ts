@@ -27,7 +27,7 @@ export class HeaderList implements Iterable<readonly [name: string, value: strin
 
   /** @param fields number of fields that will be added */
   constructor(fields = 0) {
-    this.#parts = fields === 0 ? [] : withRoom(fields);
+    this.#parts = fields === 0 ? NO_PARTS : withRoom(fields);
   }
 
   /**
@@ -85,6 +85,7 @@ export class HeaderList implements Iterable<readonly [name: string, value: strin
   }
 
   append(name: string, value: string): void {
+    if (this.#parts === NO_PARTS) this.#parts = [];
     const at = this.#size;
     this.#parts[at] = keyOf(name);
     this.#parts[at + NAME] = name;
@@ -218,6 +219,8 @@ export class HeaderList implements Iterable<readonly [name: string, value: strin
 }
 
 const NONE: readonly string[] = [];
+/** The parts of all lists that never had any. */
+const NO_PARTS: string[] = [];
 
 /** An array for the parts of so many fields, and of some more. */
 function withRoom(fields: number): string[] {

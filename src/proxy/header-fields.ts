@@ -8,7 +8,8 @@ import type { ReceivedProtocol } from './forwarding.ts';
 import { announcedTrailers } from './trailers.ts';
 
 /** The gateway's name in `Via` (RFC 9110 §7.6.3). */
-const VIA_NAME = 'hubgate';
+/** The values of `Via` (RFC 9110 §7.6.3) by the version of the protocol that was received. */
+const VIA = { '1.0': '1.0 hubgate', '1.1': '1.1 hubgate', '2.0': '2.0 hubgate' } as const;
 
 /** Fields that concern one connection only (RFC 9110 §7.6.1). */
 const HOP_BY_HOP = new Set([
@@ -45,7 +46,7 @@ export function upstreamRequestFields(
   if (wantsTrailers) headers.append('TE', 'trailers');
   if (!trusted(exchange.remoteAddress)) dropForwardedFields(headers);
   appendForwarded(headers, exchange);
-  headers.append('Via', `${exchange.httpVersion} ${VIA_NAME}`);
+  headers.append('Via', VIA[exchange.httpVersion]);
   // A server behind TLS selects its certificate and site by name, so it gets its own name, as in Caddy.
   const keepsHost = address.protocol === 'http:' && exchange.host !== '';
   headers.set('Host', keepsHost ? exchange.host : address.authority);
@@ -58,7 +59,7 @@ export function clientResponseFields(headers: HeaderList, received: ReceivedProt
   if (headers.has('transfer-encoding')) headers.delete('content-length');
   dropNominated(headers);
   headers.deleteWhere(isHopByHop);
-  headers.append('Via', `${received} ${VIA_NAME}`);
+  headers.append('Via', VIA[received]);
   return headers;
 }
 

@@ -1,6 +1,12 @@
 import { readFileSync } from 'node:fs';
+import type { Clock } from '../kernel/clock.ts';
 import { HubgateError, messageOf } from '../kernel/error.ts';
-import type { Connections, TransportSettings } from './forwarding.ts';
+import type { InstantLease } from '../kernel/lease.ts';
+import type { Logger } from '../kernel/log.ts';
+import type { DynamicUpstreams } from './dynamic-upstreams.ts';
+import type { Connections } from './forwarding.ts';
+import { type ActiveCheckTarget, type ActiveHealth, startActiveChecks } from './health.ts';
+import type { DynamicConfig, ReverseProxyConfig } from './proxy-config.ts';
 import type { Upstream, UpstreamRegistry } from './upstreams.ts';
 
 interface Member {
@@ -9,26 +15,56 @@ interface Member {
   readonly release: () => void;
 }
 
-/** The upstreams of one proxy, which can change while it runs. */
+interface MembersOptions {
+  readonly registry: UpstreamRegistry;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/** The upstreams of one proxy, which can change while it runs, and what is done to know them and their health. */
 export class Members {
-  readonly #registry: UpstreamRegistry;
-  readonly #settings: TransportSettings;
+  readonly #config: Pick<
+    ReverseProxyConfig,
+    'upstreams' | 'dynamic' | 'activeHealth' | 'transport'
+  >;
+  readonly #options: MembersOptions;
   readonly #trustPool: string | null;
   readonly #verdict: (upstream: Upstream) => boolean;
+  readonly #leases: InstantLease<unknown>[] = [];
+  #dynamic: DynamicUpstreams | null = null;
+  #stopListening = nothing;
+  #stopChecks = nothing;
   #known: ReadonlyMap<string, Member> = new Map();
   #connections: ReadonlyMap<Upstream, Connections> = new Map();
 
-  /** `verdict` is the proxy's judgement about an upstream. */
+  /**
+   * `verdict` is the proxy's judgement about an upstream.
+   *
+   * @throws HubgateError `invalid-upstream`
+   */
   constructor(
-    registry: UpstreamRegistry,
-    settings: TransportSettings,
+    config: ReverseProxyConfig,
+    options: MembersOptions,
     trustPool: string | null,
     verdict: (upstream: Upstream) => boolean,
   ) {
-    this.#registry = registry;
-    this.#settings = settings;
+    this.#config = config;
+    this.#options = options;
     this.#trustPool = trustPool;
     this.#verdict = verdict;
+    this.#set(config.upstreams);
+  }
+
+  /** Begins the look-ups in the DNS and the health checks of the configuration. */
+  begin(): void {
+    const { dynamic, activeHealth } = this.#config;
+    if (dynamic !== null) this.#follow(dynamic);
+    if (activeHealth !== null) this.#startChecks(activeHealth);
+  }
+
+  /** Resolved when the first look-up in the DNS has ended; undefined if there is none. */
+  get ready(): Promise<void> | undefined {
+    return this.#dynamic?.ready;
   }
 
   /** In the order in which they were given. */
@@ -41,7 +77,7 @@ export class Members {
    *
    * @throws HubgateError `invalid-upstream`
    */
-  set(origins: readonly string[]): void {
+  #set(origins: readonly string[]): void {
     const next = new Map<string, Member>();
     for (const origin of origins) next.set(origin, this.#known.get(origin) ?? this.#lease(origin));
     for (const [origin, member] of this.#known) {
@@ -55,20 +91,62 @@ export class Members {
     this.#connections = connections;
   }
 
-  /** Their results are no longer judged. */
-  forget(): void {
+  /** Ends look-ups and checks. The results of the upstreams are no longer judged. */
+  close(): void {
+    this.#stopChecks();
+    this.#stopListening();
     for (const { upstream } of this.#known.values()) upstream.verdicts.delete(this.#verdict);
   }
 
   /** Releases all of them. */
   release(): void {
     for (const { release } of this.#known.values()) release();
+    for (const lease of this.#leases) lease.release();
+  }
+
+  /** The configured upstreams are used while the DNS returns none. */
+  #follow(config: DynamicConfig): void {
+    const { registry, clock, log } = this.#options;
+    const { name } = config;
+    const dynamic = this.#keep(registry.leaseDynamic(config, clock));
+    const use = (origins: readonly string[] | null): void =>
+      this.#set(origins ?? this.#config.upstreams);
+    this.#dynamic = dynamic;
+    use(dynamic.origins);
+    this.#stopListening = dynamic.listen({
+      changed: (origins) => {
+        log.info('upstreams have changed', { name, upstreams: origins?.length ?? 0 });
+        use(origins);
+      },
+      failed: (error) => log.warn('no upstreams were found', { name, error: messageOf(error) }),
+    });
+  }
+
+  #startChecks(check: ActiveHealth): void {
+    const { registry, clock, log } = this.#options;
+    const targets = [...this.#connections].map(([upstream, pool]): ActiveCheckTarget => {
+      const { address } = upstream;
+      if (check.port === null || address.socketPath !== null) {
+        return { upstream, pool, host: address.authority };
+      }
+      const host = address.hostport.replace(/\d+$/, String(check.port));
+      const other = { ...address, port: check.port, hostport: host, authority: host };
+      const lease = registry.leasePool(other, this.#config.transport, this.#trustPool);
+      return { upstream, pool: this.#keep(lease), host };
+    });
+    this.#stopChecks = startActiveChecks(check, targets, clock, log);
+  }
+
+  #keep<T>(lease: InstantLease<T>): T {
+    this.#leases.push(lease);
+    return lease.value;
   }
 
   #lease(origin: string): Member {
-    const upstream = this.#registry.leaseUpstream(origin);
+    const { registry } = this.#options;
+    const upstream = registry.leaseUpstream(origin);
     const { address } = upstream.value;
-    const connections = this.#registry.leasePool(address, this.#settings, this.#trustPool);
+    const connections = registry.leasePool(address, this.#config.transport, this.#trustPool);
     upstream.value.verdicts.add(this.#verdict);
     return {
       upstream: upstream.value,
@@ -80,6 +158,8 @@ export class Members {
     };
   }
 }
+
+function nothing(): void {}
 
 /**
  * The PEM certificates with which HTTPS upstreams are verified; null for those of the platform.

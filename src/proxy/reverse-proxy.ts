@@ -12,23 +12,13 @@ import {
 } from '../http/exchange.ts';
 import { addressSet, type AddressSet } from '../http/forwarded.ts';
 import { HeaderList } from '../http/header-list.ts';
-import type { InstantLease } from '../kernel/lease.ts';
-import { messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
 import type { Scheduler } from '../kernel/scheduler.ts';
 import { type Balance, type Choice, createBalance } from './balancing.ts';
 import { type BufferedBody, BufferSpace } from './buffers.ts';
 import { ForwardError, isSafe, mayRepeat, noneLeft, toHttpError } from './forward-error.ts';
 import { Forwarder, refuseUnforwardable } from './forwarder.ts';
-import {
-  activeCheckKey,
-  type ActiveCheckTarget,
-  type ActiveHealth,
-  availability,
-  type IsAvailable,
-  passiveVerdict,
-  startActiveChecks,
-} from './health.ts';
+import { activeCheckKey, availability, type IsAvailable, passiveVerdict } from './health.ts';
 import {
   compileResponseRules,
   type ResponseBuffers,
@@ -46,7 +36,6 @@ import {
   type UpstreamAnswer,
 } from './shared-forwarding.ts';
 import { Tunnels } from './tunnels.ts';
-import type { DynamicUpstreams } from './dynamic-upstreams.ts';
 import { Members, readTrustPool } from './members.ts';
 import type { Upstream, UpstreamRegistry } from './upstreams.ts';
 import type { ReverseProxyConfig } from './proxy-config.ts';
@@ -77,6 +66,9 @@ type Outcome =
 /** An attempt at one upstream. */
 interface MadeAttempt {
   readonly exchange: Exchange;
+  readonly next: Next;
+  readonly share: ShareResponse | null;
+  readonly choice: Choice;
   readonly upstream: Upstream;
   readonly body: LeasedBody | null;
   readonly response: UpstreamResponse;
@@ -111,23 +103,18 @@ const NO_FAILURE: ReadonlyMap<string, string> = new Map([
 export class ReverseProxy {
   readonly #config: ReverseProxyConfig;
   readonly #clock: Clock;
-  readonly #trustPool: string | null;
   readonly #forwarder: Forwarder;
   readonly #rules: ResponseRules;
   readonly #balance: Balance;
   readonly #isAvailable: IsAvailable;
   readonly #verdict: ReturnType<typeof passiveVerdict>;
   readonly #members: Members;
-  readonly #dynamic: DynamicUpstreams | null;
   readonly #tunnels: Tunnels;
   readonly #sharing: RequestSharing | null;
   readonly #coalescer: RequestCoalescer<UpstreamAnswer>;
   readonly #mayRetry: ReverseProxyOptions['mayRetry'];
   readonly #space = new BufferSpace();
   readonly #responseBuffers: ResponseBuffers | null;
-  readonly #leases: InstantLease<unknown>[] = [];
-  readonly #stopChecks: () => void;
-  readonly #stopListening: () => void;
   #active = 0;
   #closed = false;
 
@@ -138,7 +125,7 @@ export class ReverseProxy {
     const limit = config.responseBuffers;
     this.#responseBuffers = limit === 0 ? null : { limit, space: this.#space };
     this.#clock = clock;
-    this.#trustPool = readTrustPool(config.transport.tlsTrustPoolFiles);
+    const trustPool = readTrustPool(config.transport.tlsTrustPoolFiles);
     this.#tunnels = new Tunnels(clock, config);
     this.#sharing = options.sharing;
     this.#mayRetry = options.mayRetry;
@@ -153,23 +140,17 @@ export class ReverseProxy {
       ...options,
       tunnels: this.#tunnels,
       trusted: (address) => trusted(address) || options.trusted(address),
-      trustPool: this.#trustPool,
+      trustPool,
       isOnlyAsked: options.authorization !== null,
     });
     this.#rules = compileResponseRules(config, options);
     const checkKey = config.activeHealth === null ? null : activeCheckKey(config.activeHealth);
     this.#isAvailable = availability(config.passiveHealth, checkKey, clock);
     this.#verdict = passiveVerdict(config.passiveHealth);
-    const { registry } = options;
-    this.#members = new Members(registry, config.transport, this.#trustPool, this.#isAvailable);
-    this.#members.set(config.upstreams);
+    this.#members = new Members(config, options, trustPool, this.#isAvailable);
     const order = [...this.#members.connections.keys()];
     this.#balance = createBalance(config.loadBalancing.policy, options.random, order);
-    this.#dynamic =
-      config.dynamic === null ? null : this.#keep(registry.leaseDynamic(config.dynamic, clock));
-    this.#stopListening = this.#dynamic === null ? () => {} : this.#follow(this.#dynamic, options);
-    this.#stopChecks =
-      config.activeHealth === null ? () => {} : this.#startChecks(config.activeHealth, options);
+    this.#members.begin();
   }
 
   /**
@@ -193,7 +174,11 @@ export class ReverseProxy {
       throw error;
     };
     try {
-      return this.#share(exchange, next).then(ended, failed);
+      const responding =
+        this.#sharing === null
+          ? this.#tryUpstreams(exchange, next, null)
+          : this.#share(exchange, next, this.#sharing);
+      return responding.then(ended, failed);
     } catch (error) {
       return failed(error);
     }
@@ -203,16 +188,13 @@ export class ReverseProxy {
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
-    this.#stopChecks();
     this.#tunnels.close();
-    this.#stopListening();
-    this.#members.forget();
+    this.#members.close();
     this.#releaseWhenIdle();
   }
 
-  #share(exchange: Exchange, next: Next): Promise<void> {
-    if (this.#sharing === null) return this.#tryUpstreams(exchange, next, null);
-    return shareForwarding(exchange, this.#sharing, {
+  #share(exchange: Exchange, next: Next, sharing: RequestSharing): Promise<void> {
+    return shareForwarding(exchange, sharing, {
       coalescer: this.#coalescer,
       clock: this.#clock,
       questionOf: () => {
@@ -258,18 +240,23 @@ export class ReverseProxy {
    * would cost it a frame and a turn of the microtasks.
    */
   #tryUpstreams(exchange: Exchange, next: Next, share: ShareResponse | null): Promise<void> {
-    const began = this.#clock.monotonic();
     const choice =
       this.#config.requestBuffers > 0 || exchange.abandoned
         ? undefined
         : this.#choose(exchange, NONE_TRIED);
-    if (choice === undefined) return this.#tryInTurn(exchange, next, share, began, null);
-    return this.#attempt(exchange, next, choice, null, share, false, (outcome) =>
-      outcome === ANSWERED
-        ? undefined
-        : this.#tryInTurn(exchange, next, share, began, { choice, outcome }),
-    );
+    if (choice === undefined) {
+      return this.#tryInTurn(exchange, next, share, this.#clock.monotonic(), null);
+    }
+    return this.#attempt(exchange, next, choice, null, share, false, this.#afterFirst);
   }
+
+  readonly #afterFirst = (
+    outcome: Outcome,
+    { exchange, next, share, choice, began }: MadeAttempt,
+  ): Promise<void> | undefined =>
+    outcome === ANSWERED
+      ? undefined
+      : this.#tryInTurn(exchange, next, share, began, { choice, outcome });
 
   /** @param first the attempt that has been made already */
   async #tryInTurn(
@@ -293,7 +280,7 @@ export class ReverseProxy {
       let tried: ReadonlySet<Upstream> = NONE_TRIED;
       let failure: ForwardError | null = null;
       let repeated = false;
-      if (made === null && this.#members.connections.size === 0) await this.#dynamic?.ready;
+      if (made === null && this.#members.connections.size === 0) await this.#members.ready;
       for (;;) {
         if (made === null && exchange.abandoned) throw new HttpError(499, 'the client left');
         const choice = made?.choice ?? this.#choose(exchange, tried);
@@ -357,7 +344,7 @@ export class ReverseProxy {
     buffered: BufferedBody | null,
     share: ShareResponse | null,
     isRepeated: boolean,
-    done: (outcome: Outcome) => T | Promise<T>,
+    done: (outcome: Outcome, attempt: MadeAttempt) => T | Promise<T>,
   ): Promise<T> {
     const { upstream } = choice;
     const connections = this.#members.connections.get(upstream);
@@ -387,6 +374,9 @@ export class ReverseProxy {
     const bodyLength = buffered?.length ?? null;
     const attempt = {
       exchange,
+      next,
+      share,
+      choice,
       upstream,
       address,
       connections,
@@ -407,7 +397,7 @@ export class ReverseProxy {
       () => {
         endAttempt(upstream, body);
         const { interceptor } = response;
-        return done(interceptor === null ? ANSWERED : { kind: 'answered', interceptor });
+        return done(interceptor === null ? ANSWERED : { kind: 'answered', interceptor }, attempt);
       },
       (error: unknown) => {
         let outcome: Outcome;
@@ -416,7 +406,7 @@ export class ReverseProxy {
         } finally {
           endAttempt(upstream, body);
         }
-        return done(outcome);
+        return done(outcome, attempt);
       },
     );
   }
@@ -456,44 +446,8 @@ export class ReverseProxy {
     } else exchange.log.warn('the upstream broke its answer off', about(exchange, fields));
   }
 
-  /** The configured upstreams are used while the DNS returns none. */
-  #follow(dynamic: DynamicUpstreams, { log }: ReverseProxyOptions): () => void {
-    const { upstreams } = this.#config;
-    const name = this.#config.dynamic?.name ?? '';
-    const use = (origins: readonly string[] | null): void =>
-      this.#members.set(origins ?? upstreams);
-    use(dynamic.origins);
-    return dynamic.listen({
-      changed: (origins) => {
-        log.info('upstreams have changed', { name, upstreams: origins?.length ?? 0 });
-        use(origins);
-      },
-      failed: (error) => log.warn('no upstreams were found', { name, error: messageOf(error) }),
-    });
-  }
-
-  #startChecks(check: ActiveHealth, { registry, clock, log }: ReverseProxyOptions): () => void {
-    const targets = [...this.#members.connections].map(([upstream, pool]): ActiveCheckTarget => {
-      const { address } = upstream;
-      if (check.port === null || address.socketPath !== null) {
-        return { upstream, pool, host: address.authority };
-      }
-      const host = address.hostport.replace(/\d+$/, String(check.port));
-      const other = { ...address, port: check.port, hostport: host, authority: host };
-      const lease = registry.leasePool(other, this.#config.transport, this.#trustPool);
-      return { upstream, pool: this.#keep(lease), host };
-    });
-    return startActiveChecks(check, targets, clock, log);
-  }
-
-  #keep<T>(lease: InstantLease<T>): T {
-    this.#leases.push(lease);
-    return lease.value;
-  }
-
   #releaseWhenIdle(): void {
     if (!this.#closed || this.#active > 0) return;
     this.#members.release();
-    for (const lease of this.#leases) lease.release();
   }
 }

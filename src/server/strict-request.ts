@@ -141,7 +141,7 @@ function isGoodHttp1(head: RequestHead, fields: HeaderFields): boolean {
   // HTTP/1.0 has no transfer codings.
   const codings = fields.getAll('transfer-encoding');
   if (codings.length > 0 && (isOld || codings.length > 1)) return false;
-  if (codings.some((coding) => coding.toLowerCase() !== 'chunked')) return false;
+  if (!codings.every(isChunked)) return false;
   const lengths = fields.getAll('content-length');
   return lengths.length === 0 || (codings.length === 0 && areGoodLengths(lengths));
 }
@@ -156,6 +156,10 @@ function isGoodHttp2(head: RequestHead, fields: HeaderFields): boolean {
   if (names.length > 1 && !names.every((name) => isSameName(name, first))) return false;
   const isTunnel = head.method === 'CONNECT' && fields.getAll(':protocol').length === 0;
   return isTunnel || (!ABSOLUTE.test(head.url ?? '') && isTarget(head));
+}
+
+function isChunked(coding: string): boolean {
+  return coding.toLowerCase() === 'chunked';
 }
 
 function isContinue(expectation: string): boolean {
