@@ -25,7 +25,9 @@ type TrailerReader = (trailers: HeaderList) => void;
  */
 export abstract class ExchangeResponse {
   // Most exchanges have few of these, or none.
-  #transforms: HeadTransform[] | null = null;
+  /** The transform that runs first, which was added last, and the others. */
+  #transform: HeadTransform | null = null;
+  #earlierTransforms: HeadTransform[] | null = null;
   #withheld: readonly string[] | null = null;
   #trailerReaders: TrailerReader[] | null = null;
   #interceptors: HeadInterceptor[] | null = null;
@@ -72,12 +74,17 @@ export abstract class ExchangeResponse {
   }
 
   onHead(transform: HeadTransform): void {
-    this.#transforms = added(this.#transforms, transform);
+    if (this.#transform !== null) {
+      this.#earlierTransforms = added(this.#earlierTransforms, this.#transform);
+    }
+    this.#transform = transform;
   }
 
   /** Hands the transforms to another exchange, which sends the response instead. */
   protected moveTransforms(to: { onHead(transform: HeadTransform): void }): void {
-    for (const transform of this.#transforms?.splice(0) ?? []) to.onHead(transform);
+    for (const transform of this.#earlierTransforms?.splice(0) ?? []) to.onHead(transform);
+    if (this.#transform !== null) to.onHead(this.#transform);
+    this.#transform = null;
   }
 
   withhold(names: readonly string[]): void {
@@ -100,7 +107,7 @@ export abstract class ExchangeResponse {
     this.prepare(head);
     this.addPreset(head);
     const wrappers: BodyWrapper[] = [];
-    const waiting = this.#transform(head, wrappers);
+    const waiting = this.#runTransforms(head, wrappers);
     if (waiting === undefined) return this.#send(head, wrappers);
     this.#status = head.status;
     const body = new DeferredBody();
@@ -133,7 +140,7 @@ export abstract class ExchangeResponse {
   protected beginTakeOver(head: ResponseHead): void {
     this.#refuseSecondHead();
     this.addPreset(head);
-    void this.#transform(head, []);
+    void this.#runTransforms(head, []);
     this.dropWithheld(head.headers);
     this.#status = head.status;
   }
@@ -161,10 +168,12 @@ export abstract class ExchangeResponse {
    * Runs the transforms, each once even if one throws, and collects the wrappers, innermost first. If a
    * transform returns a promise, the others run when it has resolved.
    */
-  #transform(head: ResponseHead, wrappers: BodyWrapper[]): Promise<void> | undefined {
-    for (let next = this.#transforms?.pop(); next !== undefined; next = this.#transforms?.pop()) {
+  #runTransforms(head: ResponseHead, wrappers: BodyWrapper[]): Promise<void> | undefined {
+    while (this.#transform !== null) {
+      const next = this.#transform;
+      this.#transform = this.#earlierTransforms?.pop() ?? null;
       const result = next(head);
-      if (result instanceof Promise) return result.then(() => this.#transform(head, wrappers));
+      if (result instanceof Promise) return result.then(() => this.#runTransforms(head, wrappers));
       if (result !== undefined) wrappers.unshift(result);
     }
     return undefined;

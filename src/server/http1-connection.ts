@@ -23,7 +23,7 @@ import { PartialHead, readHead, statusOf } from './http1-head.ts';
 import type { Http1RequestBody } from './http1-request-body.ts';
 import { readInto } from '../kernel/node-internals.ts';
 import { MAX_BEGUN, MAX_PIPELINED, RESUMED_PIPELINED, type Turns } from './pipelined-requests.ts';
-import { type Peer, peerOf } from './proxy-protocol.ts';
+import { peerOf } from './proxy-protocol.ts';
 import { ServerExchange } from './server-exchange.ts';
 import { judgeHttp1, reasonFor } from './strict-request.ts';
 
@@ -63,8 +63,8 @@ export class Http1Connection implements ExchangeCarrier {
   readonly #socket: Socket & Carrier;
   readonly #settings: Http1Settings;
   readonly #handshake: Handshake | null;
-  readonly #peer: Peer;
-  readonly #isSecure: boolean;
+  /** What the exchanges of ordinary requests need to know. */
+  readonly #plain: ExchangeConnection;
   /** Requests whose responses have not been sent completely, the oldest first. */
   readonly #unsent: Http1Adapter[] = [];
   /** The body that is being read. */
@@ -90,8 +90,12 @@ export class Http1Connection implements ExchangeCarrier {
     this.#socket = socket;
     this.#settings = settings;
     this.#handshake = handshakeOf(socket);
-    this.#peer = peerOf(socket);
-    this.#isSecure = 'encrypted' in socket && socket.encrypted === true;
+    this.#plain = {
+      secure: 'encrypted' in socket && socket.encrypted === true,
+      tlsVersion: this.#handshake?.tlsVersion ?? null,
+      peer: peerOf(socket),
+      upgrade: null,
+    };
     socket[CONNECTION] = this;
     onNoRequest(socket, () => this.#refuseInTurn(408));
     // What was read before arrives as `data`.
@@ -436,12 +440,7 @@ export class Http1Connection implements ExchangeCarrier {
     const { sink } = this.#settings;
     const settings = sink.settings();
     if (settings === null) return;
-    const connection: ExchangeConnection = {
-      secure: this.#isSecure,
-      tlsVersion: this.#handshake?.tlsVersion ?? null,
-      peer: this.#peer,
-      upgrade,
-    };
+    const connection = upgrade === null ? this.#plain : { ...this.#plain, upgrade };
     sink.take(new ServerExchange(exchange, settings, connection), this.#handshake);
   }
 

@@ -136,7 +136,7 @@ export class Http1Response extends Writable {
 
   override _final(done: Done): void {
     if (this.#socket === null) {
-      this.#waiting = () => this._final(done);
+      this.#awaitTurn(done);
       return;
     }
     if (this.#left > 0 && this.framing === 'length') {
@@ -145,17 +145,22 @@ export class Http1Response extends Writable {
     }
     const head = this.takeHead();
     const ending = this.#takeEnding();
-    const finished: Done = (error) => {
+    if (head === null && ending === '') {
+      done();
+      this.#listener.responseSent();
+    } else this.#finishWith(head ?? new Http1Writer(), ending, this.#socket, done);
+  }
+
+  #awaitTurn(done: Done): void {
+    this.#waiting = () => this._final(done);
+  }
+
+  #finishWith(out: Http1Writer, ending: string, socket: Socket, done: Done): void {
+    out.text(ending);
+    out.sendTo(socket, (error) => {
       done(error);
       if (error === undefined || error === null) this.#listener.responseSent();
-    };
-    if (head === null && ending === '') {
-      finished();
-      return;
-    }
-    const out = head ?? new Http1Writer();
-    out.text(ending);
-    out.sendTo(this.#socket, finished);
+    });
   }
 
   override _destroy(error: Error | null, done: Done): void {
