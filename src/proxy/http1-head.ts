@@ -204,6 +204,9 @@ function idleTime(hint: string): number | null {
   return lastIdleMs;
 }
 
+/** The record of an upstream that expects TLS (RFC 8446 §5.1). Others only close the connection. */
+const TLS_ALERT = '\x15\x03';
+
 /**
  * Refuses the beginning of a head that cannot become valid, so that nothing waits for the rest of it.
  *
@@ -211,6 +214,9 @@ function idleTime(hint: string): number | null {
  * @throws HubgateError `bad-http1-syntax`
  */
 export function refuseBadBeginning(text: string, checked: number): void {
+  if (text.startsWith(TLS_ALERT)) {
+    throw badSyntax('The upstream answered with TLS; write https:// for an upstream with TLS');
+  }
   const start = text.slice(0, VERSION.length);
   if (!VERSION.startsWith(start)) throw badSyntax('The response does not begin as HTTP/1.1 does');
   // oxlint-disable-next-line no-control-regex

@@ -22,11 +22,14 @@ const SERVER_NAME_EXTENSION = 0;
 const HOST_NAME = 0;
 const VERSION_AND_RANDOM_BYTES = 2 + 32;
 
-/** Reads the first message of a connection, and puts it back for the TLS server. */
+/**
+ * Reads the first message of a connection, and puts it back for the TLS server. `isHttp`: it is the beginning of a
+ * request without TLS.
+ */
 export function readClientHello(
   socket: Socket,
   clock: Clock,
-  done: (hello: ClientHello) => void,
+  done: (hello: ClientHello, isHttp: boolean) => void,
 ): void {
   let received = Buffer.alloc(0);
   const cancel = clock.after(HELLO_TIMEOUT_MS, () => socket.destroy());
@@ -39,12 +42,17 @@ export function readClientHello(
     socket.off('data', onData).off('end', onEnd).off('close', cancel);
     socket.pause();
     socket.unshift(received);
-    done(hello);
+    done(hello, isCapital(received[0] ?? 0));
   };
   const onEnd = (): void => void socket.destroy();
   socket.on('data', onData).once('end', onEnd).once('close', cancel);
   // Code that has read before (for example a PROXY protocol header) may have paused it.
   socket.resume();
+}
+
+/** A method begins with one, and no record of TLS does. */
+function isCapital(byte: number): boolean {
+  return byte >= 0x41 && byte <= 0x5a;
 }
 
 /** Reads a ClientHello from the first bytes of a connection; null if there are too few. */

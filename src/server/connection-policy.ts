@@ -175,3 +175,17 @@ function deadlineOf(socket: Socket): Deadline | undefined {
   const carrier: Socket & Carrier = carrierOf(socket);
   return carrier[DEADLINE];
 }
+
+/** Time that a client which may still be sending has to read the last response before the connection is cut. */
+const LINGER_MS = 2000;
+
+/**
+ * Closes after what has been written. If a connection were closed while bytes arrive, it would be reset, and the
+ * client might never read the last response (RFC 9112 §9.6).
+ */
+export function linger(socket: Socket, clock: Clock): void {
+  socket.end();
+  socket.resume();
+  const cancel = clock.after(LINGER_MS, () => socket.destroy());
+  socket.once('close', cancel);
+}

@@ -15,6 +15,7 @@ import {
   forgetDeadline,
   type Handshake,
   handshakeOf,
+  linger,
   onNoRequest,
   type RequestSink,
 } from './connection-policy.ts';
@@ -27,8 +28,6 @@ import { peerOf } from './proxy-protocol.ts';
 import { ServerExchange } from './server-exchange.ts';
 import { judgeHttp1, reasonFor } from './strict-request.ts';
 
-/** Time that a client which may still be sending has to read the last response before the connection is cut. */
-const LINGER_MS = 2000;
 /** Empty lines before a request line, which some old clients send after a body (RFC 9112 §2.2). */
 const MAX_EMPTY_LINES = 8;
 /**
@@ -224,19 +223,7 @@ export class Http1Connection implements ExchangeCarrier {
     for (const exchange of this.#unsent.splice(0)) exchange.connectionClosed();
     const isRead = this.#body === null && this.#socket[CONNECTION] === this;
     if (isRead) this.#socket.destroySoon();
-    else this.#linger();
-  }
-
-  /**
-   * Closes after what has been written. If a connection were closed while bytes arrive, it would be reset, and the
-   * client might never read the last response (RFC 9112 §9.6).
-   */
-  #linger(): void {
-    const socket = this.#socket;
-    socket.end();
-    socket.resume();
-    const cancel = this.#settings.clock.after(LINGER_MS, () => socket.destroy());
-    socket.once('close', cancel);
+    else linger(this.#socket, this.#settings.clock);
   }
 
   #parse(bytes: Buffer): void {
@@ -459,7 +446,7 @@ export class Http1Connection implements ExchangeCarrier {
     const date = `Date: ${httpDate()}\r\n`;
     const head = `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${date}Connection: close`;
     this.#socket.write(`${head}\r\nContent-Length: ${reason.length}\r\n\r\n${reason}`);
-    this.#linger();
+    linger(this.#socket, this.#settings.clock);
   }
 }
 

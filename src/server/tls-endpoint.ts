@@ -20,7 +20,12 @@ import type { CertificateSource } from '../tls/certificates.ts';
 import { type HandshakePolicy, refusalReason } from '../tls/handshake-policy.ts';
 import type { TicketKeys } from '../tls/ticket-keys.ts';
 import { ChallengeHandshakes, readClientHello } from './client-hello.ts';
-import { type ConnectionMeasures, handshakeOf, rememberHandshake } from './connection-policy.ts';
+import {
+  type ConnectionMeasures,
+  handshakeOf,
+  linger,
+  rememberHandshake,
+} from './connection-policy.ts';
 import { giveConnection } from '../kernel/node-internals.ts';
 
 /** The protocol of a connection, with its ALPN name (RFC 7301). */
@@ -59,6 +64,8 @@ interface PolicyServers {
   readonly unnamed: Server;
 }
 
+/** The text for a client that should have used TLS. */
+const NEEDS_TLS = 'Client sent an HTTP request to an HTTPS server.\n';
 /** Limit of a TLS handshake, before any configuration applies. */
 const HANDSHAKE_TIMEOUT_MS = 10_000;
 /** How often the certificate for clients without a server name is requested again. */
@@ -135,13 +142,30 @@ export class TlsEndpoint {
 
   /** Begins the handshake. */
   accept(socket: Socket): void {
-    readClientHello(socket, this.#options.clock, ({ serverName }) => {
+    readClientHello(socket, this.#options.clock, ({ serverName }, isHttp) => {
+      if (isHttp) {
+        this.#refuseHttp(socket);
+        return;
+      }
       const policy = this.#policies?.policyFor(
         serverName ?? plainAddress(socket.localAddress ?? ''),
       );
       const servers = policy && this.#servers.get(policy.id);
       handOver(socket, serverName === null ? servers?.unnamed : servers?.named);
     });
+  }
+
+  /** The response is without TLS, like the request. */
+  #refuseHttp(socket: Socket): void {
+    this.#options.measures.failedHandshakes += 1;
+    this.#options.log.debug('A client sent an HTTP request to a port for HTTPS', {
+      remoteAddress: socket.remoteAddress,
+    });
+    socket.write(
+      'HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\n' +
+        `Content-Length: ${NEEDS_TLS.length}\r\nConnection: close\r\n\r\n${NEEDS_TLS}`,
+    );
+    linger(socket, this.#options.clock);
   }
 
   #createServer(policy: HandshakePolicy, fallback: Certificate | null): Server {

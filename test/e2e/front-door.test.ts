@@ -62,6 +62,16 @@ describe('front door: TLS with the local authority', () => {
     }
   });
 
+  it('tells a client that speaks HTTP without TLS what is wrong, as Caddy does', async (test) => {
+    const port = await freePort();
+    await startGateway(test, `https://localhost:${port} {\n\ttls internal\n\trespond ok\n}\n`);
+    for (const body of ['', 'x'.repeat(1024 * 1024)]) {
+      const answer = await send(`http://localhost:${port}/`, { method: 'POST', body });
+      assert.equal(answer.status, 400);
+      assert.equal(answer.body, 'Client sent an HTTP request to an HTTPS server.\n');
+    }
+  });
+
   it('reports the real client address, with and without trusted proxies', async (test) => {
     for (const servers of ['', '\tservers {\n\t\ttrusted_proxies static 127.0.0.1/32 ::1\n\t}\n']) {
       const port = await freePort();

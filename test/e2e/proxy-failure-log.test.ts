@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { connect as connectHttp2 } from 'node:http2';
-import { type AddressInfo, connect } from 'node:net';
+import { type AddressInfo, connect, createServer as createNetServer } from 'node:net';
 import { describe, it, type TestContext } from 'node:test';
 import { freePort } from '../support/free-port.ts';
 import { startLibraryGateway } from '../support/gateway.ts';
@@ -26,6 +26,22 @@ describe('the log of requests that the proxy could not answer', () => {
     assert.deepEqual([method, host, path], ['GET', `localhost:${port}`, '/shop']);
     assert.match(String(upstream), /^127\.0\.0\.1:\d+$/);
     assert.match(String(error), /^the request was not sent: .*ECONNREFUSED/);
+  });
+
+  it('says that an upstream expects TLS, if that answers with an alert', async (test) => {
+    const upstream = createNetServer((socket) => {
+      socket.on('error', () => {});
+      // A fatal unexpected_message (RFC 8446 §6).
+      socket.once('data', () => socket.end(Buffer.from([21, 3, 3, 0, 2, 2, 10])));
+    });
+    upstream.listen(0, '127.0.0.1');
+    await once(upstream, 'listening');
+    test.after(() => upstream.close());
+    const { port: upstreamPort } = upstream.address() as AddressInfo;
+    const { port, lines } = await start(test, upstreamPort);
+    assert.equal((await send(`http://localhost:${port}/`)).status, 502);
+    const failed = lines.find(({ message }) => message === 'the request failed');
+    assert.match(String(failed?.fields['error']), /answered with TLS; write https:\/\//);
   });
 
   for (const protocol of ['HTTP/1.1', 'HTTP/2']) {
