@@ -63,7 +63,7 @@ export function subscribe(
   options: SubscribeOptions,
 ): () => void {
   const end = new AbortController();
-  options.signal?.addEventListener('abort', () => end.abort());
+  options.signal?.addEventListener('abort', () => end.abort(), { signal: end.signal });
   if (options.signal?.aborted) end.abort();
   void new Follower(source, [matchers].flat(), options, end.signal).run();
   return () => end.abort();
@@ -245,7 +245,8 @@ async function discard({ body }: Response): Promise<void> {
 function pause(milliseconds: number, signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     setTimeout(resolve, milliseconds);
-    signal.addEventListener('abort', () => resolve(), { once: true });
+    // Replaces that of the pause before. A listener would stay until the end of the subscription.
+    signal.onabort = () => resolve();
   });
 }
 

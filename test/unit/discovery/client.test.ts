@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { getEventListeners } from 'node:events';
 import type { RequestListener, ServerResponse } from 'node:http';
 import { describe, it, type TestContext } from 'node:test';
 import { gzipSync } from 'node:zlib';
@@ -59,6 +60,30 @@ describe('client: subscribe', () => {
   it(`is at most ${MAX_GZIPPED_BYTES} bytes minified and gzipped`, async () => {
     const bytes = gzipSync(await clientBundle(), { level: 9 }).length;
     assert.ok(bytes <= MAX_GZIPPED_BYTES, `${bytes} bytes`);
+  });
+
+  it('adds no listener to its signal with each attempt, and leaves none on that of the page after its end', async (test) => {
+    const signals = new Set<AbortSignal>();
+    let attempts = 0;
+    let finished = (): void => {};
+    const waited = new Promise<void>((resolve) => (finished = resolve));
+    const counts: number[] = [];
+    test.mock.method(Math, 'random', () => -0.5);
+    test.mock.method(globalThis, 'fetch', async (_url: string, init: RequestInit) => {
+      if (init.signal) signals.add(init.signal);
+      attempts += 1;
+      for (const signal of signals) counts.push(getEventListeners(signal, 'abort').length);
+      if (attempts === 5) finished();
+      throw new Error('no network');
+    });
+    const { signal } = new AbortController();
+    const end = subscribe('https://example.com/', '*', { update: () => {}, signal });
+    test.after(end);
+    await waited;
+    assert.equal(counts[4], counts[1], String(counts));
+    assert.equal(getEventListeners(signal, 'abort').length, 1);
+    end();
+    assert.equal(getEventListeners(signal, 'abort').length, 0);
   });
 
   it('yields the state, then every update since', async (test) => {
