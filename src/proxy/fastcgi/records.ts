@@ -26,6 +26,8 @@ const MAX_CONTENT = 65_528;
  * ones, padding, and error output in records that are shorter than their own headers.
  */
 export const MAX_WASTED_BYTES = 1024 * 1024;
+/** Bytes of error output that a script may write before its output begins or goes on. Few of them are logged. */
+export const MAX_ERROR_BYTES = 64 * 1024 * 1024;
 
 /** A part of the content of a record; the record that ends a request is always one part. */
 export interface RecordPart {
@@ -94,6 +96,7 @@ export class RecordReader {
   #contentLeft = 0;
   #paddingLeft = 0;
   #wasted = 0;
+  #errorBytes = 0;
   /** Records that have begun in the last read. */
   recordsOfRead = 0;
   /** What has arrived of the record that ends the request. */
@@ -142,7 +145,13 @@ export class RecordReader {
     const length = this.#contentLeft;
     if (type === RECORD.stdout && length > 0) {
       this.#wasted = 0;
+      this.#errorBytes = 0;
       return;
+    }
+    if (type === RECORD.stderr) this.#errorBytes += length;
+    if (this.#errorBytes > MAX_ERROR_BYTES) {
+      const message = `The script writes more than ${MAX_ERROR_BYTES} bytes of errors without output`;
+      throw new HubgateError('upstream-broken', message);
     }
     const used = type === RECORD.stderr ? length : -length;
     this.#wasted = Math.max(0, this.#wasted + HEADER_BYTES + this.#paddingLeft - used);

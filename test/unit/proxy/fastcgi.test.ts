@@ -5,6 +5,7 @@ import { scriptOf, scriptParameters } from '../../../src/proxy/fastcgi/parameter
 import {
   endOfStream,
   HeadReader,
+  MAX_ERROR_BYTES,
   MAX_WASTED_BYTES,
   RECORD,
   RecordReader,
@@ -118,6 +119,26 @@ describe('FastCGI records (§3.3)', () => {
     ]) {
       assert.throws(() => read(records(one, 3 * enough)), { code: 'upstream-broken' });
     }
+  });
+
+  it('of error output are rejected when too many follow each other', () => {
+    const errors = streamRecords(
+      RECORD.stderr,
+      Buffer.alloc(1024 * 1024, 'PHP message: a warning\n'),
+    );
+    const output = streamRecords(RECORD.stdout, Buffer.from('a'));
+    const enough = MAX_ERROR_BYTES / (1024 * 1024);
+    const reader = new RecordReader();
+    const read = (bytes: Buffer): number => [...reader.read(bytes)].length;
+    for (let round = 0; round < 2; round += 1) {
+      for (let count = 0; count < enough; count += 1) read(errors);
+      read(output);
+    }
+    for (let count = 0; count < enough; count += 1) read(errors);
+    assert.throws(() => read(errors), {
+      code: 'upstream-broken',
+      message: /errors without output/,
+    });
   });
 
   it('of another version or request are rejected', () => {
