@@ -4,17 +4,16 @@ import { once } from 'node:events';
 import net from 'node:net';
 import { Writable } from 'node:stream';
 import { describe, it, type TestContext } from 'node:test';
-import tls from 'node:tls';
 import { answer } from '../../../src/http/answer.ts';
 import type { Exchange } from '../../../src/http/exchange.ts';
 import { restReading } from '../../../src/http/small-pieces.ts';
 import { endOfStream, RECORD, streamRecords } from '../../../src/proxy/fastcgi/records.ts';
 import { READ_BYTES } from '../../../src/proxy/upstream-reads.ts';
-import { createCertificateFiles } from '../../support/certificate-files.ts';
+import { acceptedConnection } from '../../support/accepted-connection.ts';
 import { FLAG, frame, FRAME, headers } from '../../support/http2-frames.ts';
 import { rawHttp2Origin } from '../../support/raw-http2-origin.ts';
 import { type Overrides, proxyTo, rawOrigin } from '../proxy/gateway.ts';
-import { ask1, portOf, serveExchanges } from './exchange-server.ts';
+import { ask1, serveExchanges } from './exchange-server.ts';
 
 /** More than the system keeps for a connection, so that there is always something to read. */
 const PIECES = 400_000;
@@ -180,14 +179,14 @@ describe('a connection that is not read', () => {
     const name = isTls ? 'TLS' : 'TCP';
 
     it(`is read again in a later turn: ${name}`, async (test) => {
-      const { accepted, client } = await connection(test, isTls);
+      const { accepted, client } = await acceptedConnection(test, isTls);
       restReading(accepted);
       client.write('a');
       assert.equal(String((await once(accepted, 'data'))[0]), 'a');
     });
 
     it(`stays paused if it was paused meanwhile: ${name}`, async (test) => {
-      const { accepted, client } = await connection(test, isTls);
+      const { accepted, client } = await acceptedConnection(test, isTls);
       let received = '';
       accepted.on('data', (chunk: Buffer) => (received += String(chunk)));
       restReading(accepted);
@@ -200,7 +199,7 @@ describe('a connection that is not read', () => {
     });
 
     it(`may close meanwhile: ${name}`, async (test) => {
-      const { accepted } = await connection(test, isTls);
+      const { accepted } = await acceptedConnection(test, isTls);
       restReading(accepted);
       accepted.destroy();
       await once(accepted, 'close');
@@ -210,7 +209,7 @@ describe('a connection that is not read', () => {
   }
 
   it('is not read before its turn', async (test) => {
-    const two = [await connection(test, false), await connection(test, false)];
+    const two = [await acceptedConnection(test, false), await acceptedConnection(test, false)];
     const read: number[] = [];
     for (const [i, { accepted, client }] of two.entries()) {
       accepted.on('data', () => read.push(i));
@@ -221,25 +220,3 @@ describe('a connection that is not read', () => {
     assert.deepEqual(read, [0, 1]);
   });
 });
-
-async function connection(test: TestContext, isTls: boolean) {
-  const { key, cert } = createCertificateFiles().site;
-  const server = isTls ? tls.createServer({ key, cert }) : net.createServer();
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const address = { port: portOf(server), host: '127.0.0.1' };
-  const client = isTls
-    ? tls.connect({ ...address, rejectUnauthorized: false })
-    : net.connect(address);
-  client.on('error', () => {});
-  const [accepted] = (await once(server, isTls ? 'secureConnection' : 'connection')) as [
-    net.Socket,
-  ];
-  accepted.on('error', () => {});
-  test.after(() => {
-    client.destroy();
-    accepted.destroy();
-    server.close();
-  });
-  return { accepted, client };
-}

@@ -4,14 +4,13 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import { createServer as createHttp2Server } from 'node:http2';
 import net from 'node:net';
 import { describe, it, type TestContext } from 'node:test';
-import tls from 'node:tls';
 import {
   carrierOf,
   giveConnection,
   readInto,
   writeAhead,
 } from '../../../src/kernel/node-internals.ts';
-import { createCertificateFiles } from '../../support/certificate-files.ts';
+import { acceptedConnection } from '../../support/accepted-connection.ts';
 import { portOf } from '../http/exchange-server.ts';
 
 /** A port whose connections go to a server that never listens, as the listeners do it. */
@@ -67,28 +66,15 @@ describe(`undocumented behavior of Node ${process.versions.node} that the gatewa
 
   for (const isTls of [false, true]) {
     it(`an accepted connection reads into the memory of others${isTls ? ', over TLS' : ''}`, async (test) => {
-      const { key, cert } = createCertificateFiles().site;
       const memory = Buffer.alloc(4096);
       const read: string[] = [];
-      const accepted = (socket: net.Socket): void => {
+      const { client } = await acceptedConnection(test, isTls, (socket) => {
         const callback = (count: number): boolean => {
           read.push(memory.toString('latin1', 0, count));
           return true;
         };
         readInto(socket, { buffer: () => memory, callback });
-        socket.on('error', () => {}).resume();
-        socket.write('ready');
-      };
-      const server = isTls ? tls.createServer({ key, cert }, accepted) : net.createServer(accepted);
-      server.listen(0, '127.0.0.1');
-      await once(server, 'listening');
-      const address = { port: portOf(server), host: '127.0.0.1' };
-      const client = isTls
-        ? tls.connect({ ...address, rejectUnauthorized: false })
-        : net.connect(address);
-      test.after(() => {
-        client.destroy();
-        server.close();
+        socket.resume().write('ready');
       });
       await once(client, 'data');
       client.end('into memory');
