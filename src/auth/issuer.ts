@@ -95,6 +95,7 @@ export async function checkSignature(token: UnverifiedToken, { keys }: IssuerKey
   const hint = stringOrAbsent(kid);
   const candidates =
     typeof alg === 'string' && hint !== undefined ? await keys.find({ alg, kid: hint }) : [];
+  if (candidates.length === 0 && keys.fault !== null) return unknownKeys(keys.fault);
   const passed = typeof alg === 'string' && (await isSignedByOne(token.text, candidates, alg));
   return {
     check: 'signature',
@@ -105,6 +106,19 @@ export async function checkSignature(token: UnverifiedToken, { keys }: IssuerKey
       candidates.length > 0
         ? 'check that the key matches the signing key, and that it is configured for this role'
         : 'check that the issuer publishes the signing key with this "kid" and algorithm',
+  };
+}
+
+/** The name of the check that fails when the keys are not known, so that the token may be valid. */
+export const KEYS_CHECK = 'keys';
+
+function unknownKeys(fault: string): Check {
+  return {
+    check: KEYS_CHECK,
+    passed: false,
+    expected: "the issuer's JWK Set",
+    found: fault,
+    fix: 'check jwks_uri, and whether this machine can reach it; the hub tries again',
   };
 }
 

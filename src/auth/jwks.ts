@@ -73,6 +73,9 @@ export function jwksKeySet(jwks: Jwks, source: Pick<JwksKeySource, 'uri' | 'algo
     get generation() {
       return jwks.generation;
     },
+    get fault() {
+      return jwks.fault;
+    },
     find: (hint) => jwks.find(hint),
   };
 }
@@ -94,8 +97,7 @@ export class Jwks {
   /** The values of `kid` in tokens that were not in the set when it was fetched for them. */
   readonly #inVain = new Set<string>();
   #stopRefresh: (() => void) | null = null;
-  /** Whether the last fetch has failed. */
-  #isFailing = false;
+  #fault: string | null = null;
 
   constructor(options: JwksOptions) {
     this.#options = options;
@@ -104,6 +106,11 @@ export class Jwks {
   /** Increases whenever the keys change. */
   get generation(): number {
     return this.#generation;
+  }
+
+  /** Why the last fetch has failed; null if it has not. */
+  get fault(): string | null {
+    return this.#fault;
   }
 
   /** @throws HubgateError `invalid-jwks`, for a file only */
@@ -139,7 +146,7 @@ export class Jwks {
     if (fetched === null) return found;
     return fetched.then(() => {
       const keys = this.#select(hint);
-      if (keys.length === 0) addNewest(this.#inVain, name, MAX_IN_VAIN);
+      if (keys.length === 0 && this.#fault === null) addNewest(this.#inVain, name, MAX_IN_VAIN);
       return keys;
     });
   }
@@ -227,17 +234,24 @@ export class Jwks {
       this.#accept(
         this.#isFile ? await readJwksFile(this.#options.uri) : await this.#fetchRemote(),
       );
-      this.#isFailing = false;
+      this.#fault = null;
     } catch (error) {
       if (this.#closing.signal.aborted) return;
       // A file is read so often that its fault would fill the log.
-      if (this.#isFile && this.#isFailing) return;
-      this.#isFailing = true;
+      if (this.#isFile && this.#fault !== null) return;
       const { uri, log } = this.#options;
-      log.warn('A JWK Set could not be fetched; the known keys stay in use', {
+      const reason = withoutSecretParts(messageOf(error), '[redacted]');
+      const cause =
+        error instanceof Error && error.cause !== undefined ? messageOf(error.cause) : null;
+      this.#fault = cause === null ? reason : `${reason}: ${cause}`;
+      const effect =
+        this.#keys === null
+          ? 'no token of this issuer can be verified yet'
+          : 'the known keys stay in use';
+      log.warn(`A JWK Set could not be fetched; ${effect}`, {
         uri: this.#isFile ? uri : withoutCredentials(uri),
-        reason: withoutSecretParts(messageOf(error), '[redacted]'),
-        cause: error instanceof Error && error.cause !== undefined ? messageOf(error.cause) : null,
+        reason,
+        cause,
         keys: this.#keys?.length ?? 0,
       });
     }

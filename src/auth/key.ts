@@ -20,6 +20,8 @@ export interface KeySet {
   readonly algorithms: readonly string[];
   /** Increases whenever the keys change. */
   readonly generation: number;
+  /** Why the current keys could not be read; null if they could. Further keys may then exist. */
+  readonly fault: string | null;
   /** The keys to try; empty if none fits the hint. */
   find(hint: KeyHint): readonly KeyMaterial[] | Promise<readonly KeyMaterial[]>;
 }
@@ -43,6 +45,7 @@ export function staticKeySet(source: StaticKeySource): KeySet | null {
     identity: hash('sha256', JSON.stringify(['jwt', algorithm, source.key.isText, text])),
     algorithms: [algorithm],
     generation: 0,
+    fault: null,
     find: () => keys,
   };
 }

@@ -32,7 +32,7 @@ import {
 import type { KeySet } from './key.ts';
 
 export { type Diagnosis, InvalidTokenError } from './diagnosis.ts';
-export type { Role, TrustedIssuer } from './issuer.ts';
+export { KEYS_CHECK, type Role, type TrustedIssuer } from './issuer.ts';
 
 /** A token that has passed every check. */
 export interface AccessToken {

@@ -1,4 +1,4 @@
-import { type AccessToken, type Diagnosis, InvalidTokenError } from '../auth/verify.ts';
+import { type AccessToken, type Diagnosis, InvalidTokenError, KEYS_CHECK } from '../auth/verify.ts';
 import type { Exchange } from '../http/exchange.ts';
 import { originList } from './cors.ts';
 import type { HubEndpoint } from './endpoint.ts';
@@ -16,7 +16,7 @@ export interface Access {
    * returns the result without a promise.
    *
    * @throws RefusedRequest (or rejects with it) 400 for a malformed presentation, 401 for a token that is not
-   * accepted
+   * accepted, 503 while its issuer's keys cannot be fetched
    */
   authenticate(
     exchange: Exchange,
@@ -136,6 +136,7 @@ export function createAccess(endpoint: HubEndpoint): Access {
 function refused(error: unknown, diagnose: (diagnosis: Diagnosis) => void): unknown {
   if (!(error instanceof InvalidTokenError)) return error;
   diagnose(error.diagnosis);
+  if (error.diagnosis.check === KEYS_CHECK) return unavailable(KEYS_CHECK);
   return new RefusedRequest(401, { challenge: 'invalid_token', check: error.diagnosis.check });
 }
 

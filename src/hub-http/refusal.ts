@@ -58,9 +58,10 @@ export function notFound(fields: Readonly<Record<string, string>> = {}): Refused
   return new RefusedRequest(404, { text: '404 page not found', fields });
 }
 
-/** The hub's store fails: the same request may succeed a second later. */
-export function unavailable(): RefusedRequest {
-  return new RefusedRequest(503, { fields: { 'retry-after': '1' } });
+/** The hub's store or an issuer's keys cannot be read: the same request may succeed a second later. */
+export function unavailable(check?: string): RefusedRequest {
+  const fields = { 'retry-after': '1' };
+  return new RefusedRequest(503, check === undefined ? { fields } : { fields, check });
 }
 
 export function answerRefusal(

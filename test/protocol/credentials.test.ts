@@ -1,6 +1,9 @@
 import assert from 'node:assert/strict';
+import { generateKeyPairSync } from 'node:crypto';
 import { connect } from 'node:net';
 import { describe, it, type TestContext } from 'node:test';
+import { SignJWT } from 'jose';
+import { freePort } from '../support/free-port.ts';
 import type { Answer, RawRequest } from '../support/http.ts';
 import {
   FORM,
@@ -51,6 +54,23 @@ describe('presenting a token (seed §5.2)', () => {
       const answer = await publish(hub, [['Authorization', `Bearer ${token}`]]);
       assertChallenge(hub, answer, 401, 'invalid_token');
     }
+  });
+
+  it('C-308: answers 503 while the keys of the issuer cannot be fetched, because the token may be valid', async (test) => {
+    const key = { jwksUri: `http://127.0.0.1:${await freePort()}/jwks` };
+    const issuers = [{ id: ISSUER, publisher: key, subscriber: key }];
+    const hub = await startHub(test, { issuers }, { mounted: true });
+    const token = await new SignJWT({})
+      .setProtectedHeader({ alg: 'ES256', typ: 'at+jwt', kid: 'a' })
+      .setIssuer(ISSUER)
+      .sign(generateKeyPairSync('ec', { namedCurve: 'P-256' }).privateKey);
+    const answer = await publish(hub, [['Authorization', `Bearer ${token}`]]);
+    assert.equal(answer.status, 503);
+    assert.equal(answer.headers['retry-after'], '1');
+    assert.equal(answer.headers['www-authenticate'], undefined);
+    const line = hub.log.find(({ message }) => message === 'The hub refused a request');
+    assert.equal(line?.fields['check'], 'keys');
+    assert.match(String(line?.fields['found']), /ECONNREFUSED/);
   });
 
   it('C-224: refuses two Authorization fields, even identical ones', async (test) => {

@@ -320,6 +320,7 @@ describe('the cache of verified tokens', () => {
     const rotating = {
       identity: 'x',
       algorithms: ['HS256'],
+      fault: null,
       get generation() {
         return generation;
       },
