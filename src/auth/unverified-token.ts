@@ -80,6 +80,8 @@ export interface TokenLifetime {
   readonly expiresAtMs: number | null;
   /** `jti`; null if the token has none. */
   readonly tokenId: string | null;
+  /** The types of its authorization details. */
+  readonly detailTypes: readonly unknown[];
 }
 
 /** A compact JWS. The decoder is more lenient, but the text is put into a cookie. */
@@ -90,10 +92,19 @@ export function decodeTokenLifetime(token: string): TokenLifetime | null {
   if (!COMPACT_JWS.test(token)) return null;
   try {
     decodeProtectedHeader(token);
-    const { exp, jti } = decodeJwt(token);
+    const {
+      exp,
+      jti,
+      authorization_details: details,
+    } = decodeJwt<{
+      authorization_details?: JsonValue;
+    }>(token);
     return {
       expiresAtMs: typeof exp === 'number' ? exp * 1000 : null,
       tokenId: typeof jti === 'string' ? jti : null,
+      detailTypes: Array.isArray(details)
+        ? details.filter(isJsonObject).map(({ type }) => type)
+        : [],
     };
   } catch {
     return null;

@@ -85,7 +85,10 @@ export function createTokenExchange(
     dependence: dependenceOf(grants, subjectToken),
     responseFields: config.keepFields ? [] : responseFieldsIn(templates),
     async tokenFor(exchange, response) {
-      const subject = subjectToken === null ? null : expand(subjectToken, exchange, response);
+      const subject =
+        subjectToken === null
+          ? null
+          : subjectOf(subjectToken, expand(subjectToken, exchange, response));
       if (subject === '' || (subject !== null && subject.length > MAX_SUBJECT)) return GUEST;
       const grants = fillGrants((template, encode) =>
         expandIdentity(template, exchange, response, encode),
@@ -111,8 +114,19 @@ export function createTokenExchange(
         subject: subject === null ? null : hash('sha256', subject, 'base64url'),
         network: fairShareNetwork(exchange.clientAddress),
       };
+      const issue = async (): Promise<IssuedToken> => {
+        const issued = await server.ask(question);
+        const types = decodeTokenLifetime(issued.token)?.detailTypes;
+        if (details.length > 0 && types?.includes(detailType) !== true) {
+          exchange.log.warn(
+            'The authorization server issued a token without the authorization_details of the request',
+            { endpoint: config.endpoint },
+          );
+        }
+        return issued;
+      };
       try {
-        const { token } = await cache.get(key, () => server.ask(question));
+        const { token } = await cache.get(key, issue);
         return { kind: 'token', token };
       } catch (error) {
         const quiet = error instanceof HubgateError && error.code === 'exchange-paused';
@@ -124,6 +138,15 @@ export function createTokenExchange(
       }
     },
   };
+}
+
+const AUTHORIZATION = /^\{(?:http\.request\.)?header\.authorization\}$/i;
+
+/** The token in the value of a template: in `Authorization`, the one of the scheme Bearer; empty if there is none. */
+function subjectOf(template: string, value: string): string {
+  if (!AUTHORIZATION.test(template)) return value;
+  const token = value.replace(/^Bearer +/i, '');
+  return /\s/.test(token) ? '' : token;
 }
 
 interface Question {
@@ -233,8 +256,12 @@ class AuthorizationServer {
     const answer = parseJsonObject(text);
     if (!response.ok) {
       this.#pause(key);
-      const code = typeof answer?.['error'] === 'string' ? show(answer['error']) : 'no error code';
-      throw refused(`it answered ${response.status}: ${code}`);
+      const subject = form.get('subject_token') ?? '';
+      const texts = ['error', 'error_description'].flatMap((name) => {
+        const text = answer?.[name];
+        return typeof text === 'string' ? show(withoutSubject(text, subject)) : [];
+      });
+      throw refused(`it answered ${response.status}: ${texts.join(', ') || 'no error code'}`);
     }
     const { access_token: token, expires_in: lifetime } = answer ?? {};
     const decoded = typeof token === 'string' ? decodeTokenLifetime(token) : null;
@@ -282,9 +309,13 @@ function refused(reason: string): HubgateError {
   return new HubgateError('exchange-failed', reason);
 }
 
+function withoutSubject(text: string, subject: string): string {
+  return subject === '' ? text : text.replaceAll(subject, '[redacted]');
+}
+
 /** Text from another server, in a form that is safe in a log. */
 function show(text: string): string {
-  return JSON.stringify(text.slice(0, 100));
+  return JSON.stringify(text.slice(0, 200));
 }
 
 /** fetch only reports "fetch failed"; the cause has the reason. */

@@ -93,7 +93,9 @@ function makeSource(endpoint: string, config: Partial<TokenExchangeConfig>, cloc
     log,
     async ask(session = SESSION, host = 'example.com', clientAddress = '127.0.0.1') {
       const headers = new HeaderList();
-      headers.append('X-Session', Buffer.from(session).toString('latin1'));
+      for (const name of ['X-Session', 'Authorization']) {
+        headers.append(name, Buffer.from(session).toString('latin1'));
+      }
       const exchange = fakeExchange({ headers, host, clientAddress, log: logger });
       const outcome = await source.tokenFor(exchange, HeaderList.of({ 'X-User': 'a/b' }));
       return outcome.kind === 'token' ? outcome.token : null;
@@ -144,6 +146,19 @@ describe('discovery: token exchange (RFC 8693)', () => {
         payload: { user: 'a/b' },
       },
     ]);
+  });
+
+  it('takes the token out of {header.Authorization}, and sends no other credentials', async (test) => {
+    const endpoint = await startEndpoint(test, grant(systemClock));
+    for (const subjectToken of ['{header.Authorization}', '{http.request.header.authorization}']) {
+      const { ask } = makeSource(endpoint.url, { subjectToken }, systemClock);
+      for (const field of ['Bearer eyJ.e30.sig', 'bearer  eyJ.e30.sig', 'eyJ.e30.sig']) {
+        assert.ok(await ask(field), field);
+      }
+      assert.equal(await ask('Basic YWxpY2U6cHc='), null);
+    }
+    const subjects = endpoint.asked.map(({ form }) => form.get('subject_token'));
+    assert.deepEqual(subjects, ['eyJ.e30.sig', 'eyJ.e30.sig']);
   });
 
   it('sends no request for a user without a session', async (test) => {
@@ -334,6 +349,44 @@ describe('discovery: a failed token exchange never fails the page', () => {
       assert.equal(endpoint.asked.length, before + 3);
     });
   }
+
+  it('logs why the server refused, without the subject token (RFC 6749 §5.2)', async (test) => {
+    const endpoint = await startEndpoint(test, (_, response) => {
+      // The wording of Keycloak 26 for a token that does not name the gateway as an audience.
+      const description = `Client is not within the token audience: ${SESSION}`;
+      const answer = { error: 'access_denied', error_description: description };
+      response.writeHead(403).end(JSON.stringify(answer));
+    });
+    const { ask, log } = makeSource(endpoint.url, bySession, systemClock);
+    assert.equal(await ask(), null);
+    assert.equal(
+      log[0]?.fields?.['reason'],
+      'it answered 403: "access_denied", "Client is not within the token audience: [redacted]"',
+    );
+  });
+
+  it('warns if the token lacks the requested authorization details (RFC 9396 §7)', async (test) => {
+    const detail = { type: 'urn:hub:authorization-detail', actions: ['subscribe'], topics: [] };
+    for (const [details, warnings] of [
+      [undefined, 1],
+      [[{ ...detail, type: 'of another service' }], 1],
+      [[detail], 0],
+    ] as const) {
+      const endpoint = await startEndpoint(test, async (_, response) => {
+        const token = await jwt(systemClock, { authorization_details: details });
+        response.end(JSON.stringify({ access_token: token }));
+      });
+      const grants = { ...bySession, subscribe: ['https://example.com/news'] };
+      const { ask, log } = makeSource(endpoint.url, grants, systemClock);
+      assert.ok(await ask(), 'it still allows public updates');
+      assert.ok(await ask());
+      assert.equal(log.length, warnings, 'once for each token');
+      if (warnings > 0) assert.match(log[0]?.message ?? '', /without the authorization_details/);
+      const bare = makeSource(endpoint.url, bySession, systemClock);
+      assert.ok(await bare.ask());
+      assert.deepEqual(bare.log, [], 'the server decides alone what a user may read');
+    }
+  });
 
   it('does not delay clients because the subject of another was refused', async (test) => {
     const endpoint = await startEndpoint(test, async (asked, response) => {
