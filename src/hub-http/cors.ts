@@ -17,13 +17,14 @@ export interface Cors {
 }
 
 /**
- * @param cursorHeader response field that scripts may read in addition to `Link`
+ * @param cursorHeader response field that scripts may read in addition to `Link`, `Accept-Query`, and the
+ * challenge, which names the metadata (RFC 9728 §5.1)
  * @returns null for a hub that serves only its own origin
  */
 export function createCors(origins: readonly string[], cursorHeader: string): Cors | null {
   if (origins.length === 0) return null;
   const allowed = originList(origins);
-  const exposed = `Link, ${cursorHeader}, Accept-Query`;
+  const exposed = `Link, ${cursorHeader}, Accept-Query, WWW-Authenticate`;
 
   const allowOrigin = (exchange: Exchange, headers: HeaderList): boolean => {
     const origin = exchange.headers.get('origin');

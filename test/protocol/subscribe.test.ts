@@ -822,7 +822,8 @@ describe('subscribe: CORS (B.7)', async () => {
     const { headers } = await openStream(test, `${cors.url}?match=a`, request);
     assert.equal(headers['access-control-allow-origin'], PAGE);
     assert.equal(headers['access-control-allow-credentials'], 'true');
-    assert.equal(headers['access-control-expose-headers'], 'Link, Hub-Last-Event-ID, Accept-Query');
+    const exposed = 'Link, Hub-Last-Event-ID, Accept-Query, WWW-Authenticate';
+    assert.equal(headers['access-control-expose-headers'], exposed);
     assert.equal(headers.vary, 'Origin');
   });
 
