@@ -27,7 +27,8 @@ export function parseToken(text: string): UnverifiedToken {
   const parts = text.split('.', 6);
   const [header, claims, signature] = parts;
   if (parts.length !== 3 || header === undefined || claims === undefined) {
-    const fix = 'send a signed JWT; encrypted ones (five parts) are not access tokens here';
+    const fix =
+      'let the issuer issue signed JWTs; opaque and encrypted tokens (five parts) are not read here';
     throw misshapen(
       'three parts with dots between them',
       parts.length === 1 ? 'no dot' : `${parts.length} parts`,

@@ -92,6 +92,9 @@ describe('token inspect (hubfile.md §5)', () => {
   });
   it('stops if the text is not a token', async () => {
     assert.deepEqual(await failed('nonsense'), ['shape']);
+    // The access tokens of Hydra by default, and of other servers that no resource server can read.
+    const [check] = await inspectToken('ory_at_dG9rZW4.c2lnbmF0dXJl', options, publish);
+    assert.match(check?.fix ?? '', /opaque/);
   });
   it('skips the checks that depend on an unknown issuer', async () => {
     assert.deepEqual(await failed(await sign(claims({ iss: 'https://x.example' }))), ['iss']);
