@@ -155,6 +155,12 @@ interface Algorithm {
 }
 
 const rsa: Algorithm = { kind: 'public', asStaticKey: true, keyType: 'RSA' };
+const ed25519: Algorithm = {
+  kind: 'public',
+  asStaticKey: true,
+  keyType: 'OKP',
+  curve: ['Ed25519', 'ed25519'],
+};
 const hmac: Algorithm = { kind: 'hmac', asStaticKey: true, keyType: 'oct' };
 const ec = (jwk: string, node: string): Algorithm => ({
   kind: 'public',
@@ -163,7 +169,7 @@ const ec = (jwk: string, node: string): Algorithm => ({
   curve: [jwk, node],
 });
 
-/** All JOSE algorithms that hubgate supports (RFC 7518, RFC 8037). Others are refused. */
+/** All JOSE algorithms that hubgate supports (RFC 7518, RFC 8037, RFC 9864). Others are refused. */
 const ALGORITHMS: ReadonlyMap<string, Algorithm> = new Map([
   ['HS256', hmac],
   ['HS384', hmac],
@@ -177,7 +183,8 @@ const ALGORITHMS: ReadonlyMap<string, Algorithm> = new Map([
   ['ES256', ec('P-256', 'prime256v1')],
   ['ES384', ec('P-384', 'secp384r1')],
   ['ES512', ec('P-521', 'secp521r1')],
-  ['EdDSA', { ...ec('Ed25519', 'ed25519'), keyType: 'OKP' }],
+  ['EdDSA', ed25519],
+  ['Ed25519', ed25519],
 ]);
 
 const STATIC_ALGORITHMS: readonly string[] = names(({ asStaticKey }) => asStaticKey);

@@ -115,9 +115,10 @@ describe('JWK Sets that verify (C.7)', () => {
     assert.equal((await refused(hub, await sign())).check, 'alg');
     await accepted(hub, await token(a));
   });
-  it('C-309 verifies EdDSA, RS256 and PS256', async () => {
+  it('C-309 verifies EdDSA, Ed25519 (RFC 9864), RS256 and PS256', async () => {
     const hub = await world([jwk(ed.publicKey), jwk(rsa.publicKey)]);
     await accepted(hub, await token(ed, { alg: 'EdDSA' }));
+    await accepted(hub, await token(ed, { alg: 'Ed25519' }));
     await accepted(hub, await token(rsa, { alg: 'RS256' }));
     await accepted(hub, await token(rsa, { alg: 'PS256' }));
   });

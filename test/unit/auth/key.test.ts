@@ -54,6 +54,7 @@ describe('static keys that verify (C-249, C-250)', () => {
     ['ES384', p384],
     ['ES512', p521],
     ['EdDSA', ed25519],
+    ['Ed25519', ed25519],
   ];
   for (const [algorithm, { publicKey, privateKey }] of pairs) {
     it(`C-249 C-250 ${algorithm} with a public key in PEM`, async () => {

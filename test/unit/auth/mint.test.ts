@@ -92,6 +92,7 @@ describe('minting tokens (I)', () => {
       ['RS256', rsa],
       ['ES256', ec],
       ['EdDSA', ed],
+      ['Ed25519', ed],
     ] as const) {
       const pem = privateKey.export({ type: 'pkcs8', format: 'pem' }).toString();
       const key = signingKey(new Secret(pem), algorithm);
