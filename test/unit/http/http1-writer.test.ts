@@ -1,24 +1,14 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { connect, createServer, type Socket } from 'node:net';
-import { after, describe, it } from 'node:test';
+import type { Socket } from 'node:net';
+import { describe, it } from 'node:test';
 import { Http1Writer } from '../../../src/http/http1-writer.ts';
+import { acceptedConnection } from '../../support/accepted-connection.ts';
 
-/** Both ends of a connection without TLS. */
-async function connection(): Promise<{ near: Socket; far: Socket }> {
-  const server = createServer({ pauseOnConnect: true }).listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const address = server.address();
-  assert.ok(address !== null && typeof address === 'object');
-  const near = connect(address.port, '127.0.0.1');
-  const [far] = (await once(server, 'connection')) as [Socket];
-  await once(near, 'connect');
-  server.close();
-  after(() => {
-    near.destroy();
-    far.destroy();
-  });
-  return { near, far };
+/** The two ends of a connection. */
+interface Ends {
+  readonly accepted: Socket;
+  readonly client: Socket;
 }
 
 function message(text: string): Http1Writer {
@@ -28,20 +18,20 @@ function message(text: string): Http1Writer {
 }
 
 /** What arrives when everything that was written has been sent. */
-async function received({ near, far }: { near: Socket; far: Socket }): Promise<string> {
-  near.end();
+async function received({ accepted, client }: Ends): Promise<string> {
+  accepted.end();
   let text = '';
-  far
+  client
     .setEncoding('latin1')
     .on('data', (chunk: string) => (text += chunk))
     .resume();
-  await once(far, 'end');
+  await once(client, 'end');
   return text;
 }
 
 describe('an HTTP/1.1 message', () => {
-  it('has any token as the name of a field, and any bytes but control characters as a value (RFC 9110 §5.5)', async () => {
-    const ends = await connection();
+  it('has any token as the name of a field, and any bytes but control characters as a value (RFC 9110 §5.5)', async (test) => {
+    const ends = await acceptedConnection(test, false);
     const out = message('start\r\n');
     assert.equal(out.field('X-A', 'a\tb \xe9'), true);
     assert.equal(out.field('x', ''), true);
@@ -54,12 +44,12 @@ describe('an HTTP/1.1 message', () => {
     }
     out.bytes(Buffer.from([1, 2]));
     assert.equal(out.length, 26);
-    out.sendTo(ends.near);
+    out.sendTo(ends.accepted);
     assert.equal(await received(ends), 'start\r\nX-A: a\tb \xe9\r\nx: \r\n\x01\x02');
   });
 
-  it('has no field that ends its line early', async () => {
-    const ends = await connection();
+  it('has no field that ends its line early', async (test) => {
+    const ends = await acceptedConnection(test, false);
     const out = message('start\r\n');
     for (const [name, value] of [
       ['X-A\r\nX-B', '1'],
@@ -71,43 +61,58 @@ describe('an HTTP/1.1 message', () => {
     ] as const) {
       assert.equal(out.field(name, value), false);
     }
-    out.sendTo(ends.near);
+    out.sendTo(ends.accepted);
     assert.equal(await received(ends), 'start\r\n');
   });
 
-  it('may be longer than the memory that is used again', async () => {
-    const ends = await connection();
+  it('may be longer than the memory that is used again', async (test) => {
+    const ends = await acceptedConnection(test, false);
     const out = message('a'.repeat(30_000));
     out.text('b'.repeat(30_000));
     out.bytes(Buffer.alloc(100_000, 'c'));
-    out.sendTo(ends.near);
+    out.sendTo(ends.accepted);
     const text = await received(ends);
     assert.equal(text, 'a'.repeat(30_000) + 'b'.repeat(30_000) + 'c'.repeat(100_000));
   });
 
-  it('is not overwritten by later ones while it waits: for a socket, for its turn, or for the client', async () => {
-    const ends = await connection();
+  it('is not overwritten by later ones while it waits: for a socket, for its turn, or for the client', async (test) => {
+    const ends = await acceptedConnection(test, false);
     const expected: string[] = [];
     const send = (text: string): void => {
       expected.push(text);
-      message(text).sendTo(ends.near);
+      message(text).sendTo(ends.accepted);
     };
     // The client reads nothing, so that the system takes a part of one of them, and then nothing.
-    for (let i = 0; ends.near.writableLength === 0; i += 1)
+    for (let i = 0; ends.accepted.writableLength === 0; i += 1)
       send(String(i).padStart(4, '.').repeat(4_000));
     for (let i = 0; i < 50; i += 1) send(`waiting ${i};`.repeat(1_700));
-    ends.near.cork();
+    ends.accepted.cork();
     for (let i = 0; i < 50; i += 1) send(`corked ${i};`);
-    ends.near.uncork();
+    ends.accepted.uncork();
     const kept = message('kept;');
     kept.keep();
     message('discarded').discard();
-    const other = await connection();
-    message('on another connection').sendTo(other.near);
+    const other = await acceptedConnection(test, false);
+    message('on another connection').sendTo(other.accepted);
     kept.text('with more;'.repeat(20));
-    kept.sendTo(ends.near);
+    kept.sendTo(ends.accepted);
     expected.push('kept;', 'with more;'.repeat(20));
     assert.equal(await received(ends), expected.join(''));
     assert.equal(await received(other), 'on another connection');
   });
+
+  for (const isTls of [false, true]) {
+    it(`leaves its memory to the next one as soon as it is sent, ${isTls ? 'over TLS' : 'without TLS'}`, async (test) => {
+      const ends = await acceptedConnection(test, isTls);
+      let expected = '';
+      for (let i = 0; i < 300; i += 1) {
+        const text = `${i};`.repeat(3_000);
+        expected += text;
+        message(text).sendTo(ends.accepted);
+        message('overwritten'.repeat(1_800)).discard();
+        await new Promise(setImmediate);
+      }
+      assert.equal(await received(ends), expected);
+    });
+  }
 });
