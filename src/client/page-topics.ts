@@ -5,6 +5,8 @@
  * 1. A URL that matches an alias has the topic of the alias, including the parts of the query that the
  *    operator has written.
  * 2. Any other URL has itself without its query as topic, and eight bits of the query as a mark.
+ *
+ * The parameters of a path are left out like queries.
  */
 
 /** The URL forms of a page; the first is its topic. Each may contain `{name}`. */
@@ -42,15 +44,24 @@ export function createTopicOf(
     forms: [topic, ...forms].map(formOf),
   }));
   return (url) => {
+    const path = withoutParameters(url.pathname);
     for (const { topic, forms } of compiled) {
       for (const form of forms) {
-        const values = fit(form, url);
+        const values = fit(form, path, url.searchParams);
         if (values !== null)
           return { topic: normalized(url.origin + fill(topic, values)), mark: '' };
       }
     }
-    return { topic: `${url.origin}${url.pathname}`, mark: queryMark(url.search) };
+    return { topic: `${url.origin}${path}`, mark: queryMark(url.search) };
   };
+}
+
+/**
+ * A URL without the parameters of its path (RFC 3986 §3.3). Servers for Java put the visitor's session there,
+ * as in `/cart;jsessionid=…`.
+ */
+export function withoutParameters(url: string): string {
+  return url.replace(/^[^?#]*/, (path) => path.replace(/;[^/;=]*=[^/;]*/g, ''));
 }
 
 /**
@@ -89,11 +100,15 @@ function patternOf(text: string): Pattern {
 }
 
 /** The values of the names in a form; null if the URL does not have this form. */
-function fit({ path, parameters }: Form, url: URL): Map<string, string> | null {
+function fit(
+  { path, parameters }: Form,
+  pathname: string,
+  query: URLSearchParams,
+): Map<string, string> | null {
   const values = new Map<string, string>();
-  if (!take(path, decoded(url.pathname), values)) return null;
+  if (!take(path, decoded(pathname), values)) return null;
   for (const [name, pattern] of parameters) {
-    if (!take(pattern, url.searchParams.get(name), values)) return null;
+    if (!take(pattern, query.get(name), values)) return null;
   }
   return values;
 }

@@ -14,7 +14,12 @@ import {
 } from './announced-hub.ts';
 import { MAX_DATA_BYTES, readAlong } from './published-answers.ts';
 import { linkedPages } from './link.ts';
-import { type PageTopic, queryMark, type TopicOf } from '../client/page-topics.ts';
+import {
+  type PageTopic,
+  queryMark,
+  type TopicOf,
+  withoutParameters,
+} from '../client/page-topics.ts';
 import { requestUrl } from '../http/request-path.ts';
 import { parseUrl, requireUrl } from '../kernel/parse-url.ts';
 
@@ -183,6 +188,7 @@ function changedTopics(
     // Queries may contain secrets, and a topic is broadcast and stored. So only a query that the operator has
     // written stays.
     if (isOwn && !template.includes('?')) return topicOf(page);
+    if (isOwn) page.pathname = withoutParameters(page.pathname);
     page.hash = '';
     const mark = queryMark(page.search);
     if (!template.includes('?')) page.search = '';
@@ -203,7 +209,7 @@ function changedTopics(
 }
 
 function changeData({ method, originalTarget }: Exchange, queries: QueryMarks = {}): string {
-  const change = { url: withoutQuery(originalTarget), method };
+  const change = { url: withoutParameters(withoutQuery(originalTarget)), method };
   const isMarked = Object.values(queries).some((marks) => marks.some((mark) => mark !== ''));
   return JSON.stringify(isMarked ? { ...change, queries } : change);
 }

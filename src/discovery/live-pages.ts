@@ -9,6 +9,7 @@ import type { AnnouncedHub, AnnouncementCounts } from './announced-hub.ts';
 import { isDestinationOfPages, requestUrl } from '../http/request-path.ts';
 import { askPolicies, metaPolicy } from './content-security-policy.ts';
 import { canDecode, injecting, type MakeScript } from './injection.ts';
+import { withoutParameters } from '../client/page-topics.ts';
 import { parseUrl, requireUrl } from '../kernel/parse-url.ts';
 import { quotedString } from '../http/field-values.ts';
 import { linkedPages } from './link.ts';
@@ -141,7 +142,8 @@ function namePage(exchange: Exchange, headers: HeaderList): void {
   for (const url of [...linked, location?.origin === page.origin ? location : null]) {
     if (url === null || !/^https?:$/.test(url.protocol) || names.size === MAX_NAMES) continue;
     url.hash = '';
-    if (url.href !== page.href) names.add(url.href);
+    const name = withoutParameters(url.href);
+    if (name !== withoutParameters(page.href)) names.add(name);
   }
   const text = [...names].join(' ');
   if (text === '' || text.length > MAX_NAMES_LENGTH) return;

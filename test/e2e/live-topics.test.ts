@@ -15,6 +15,8 @@ const HUBFILE = liveHubfile(`changes public {
 interface Script {
   readonly site: Site;
   readonly asked: string[];
+  /** The URLs of the pages' streams. */
+  readonly subscribed: string[];
   open(path: string): Promise<Page>;
   post(path: string): Promise<unknown>;
 }
@@ -28,6 +30,7 @@ async function script(
   const executable = chromiumPath(test);
   if (executable === null) return null;
   const asked: string[] = [];
+  const subscribed: string[] = [];
   const app: RequestListener = (request, response) => {
     request.resume();
     const url = request.url ?? '';
@@ -48,11 +51,12 @@ async function script(
   return {
     site,
     asked,
+    subscribed,
     async open(path) {
       const page = await context.newPage();
       const stream = page.waitForResponse((answer) => answer.url().includes('/.well-known/hub?'));
       await page.goto(site.origin + path);
-      await stream;
+      subscribed.push((await stream).url());
       return page;
     },
     post: (path) => site.get(path, { method: 'POST' }),
@@ -107,6 +111,26 @@ describe('the page that follows a change', () => {
     for (const { asked } of [app, short]) {
       assert.equal(asked.filter((url) => url === '/hello-world/').length, 2);
     }
+  });
+
+  it('does not depend on the session that a server for Java writes into the path, and never names it', async (test) => {
+    const app = await script(
+      test,
+      { Link: '</named;jsessionid=ALICE>; rel=canonical' },
+      '<link rel=canonical href="/linked;jsessionid=ALICE">',
+    );
+    if (app === null) return;
+    const everything = await app.site.stream('match=*');
+    const page = await app.open('/cart;jsessionid=ALICE?0');
+    const changes = ['/cart;jsessionid=BOB?to=/cart;jsessionid=BOB', '/named;a=BOB', '/linked'];
+    for (const [index, path] of changes.entries()) {
+      await app.post(path);
+      await shows(page, index + 2);
+    }
+    await app.site.publish({ topic: 'https://example.com/last', data: 'last', id: 'urn:last' });
+    await everything.untilId('urn:last');
+    assert.doesNotMatch(everything.text, /BOB/);
+    assert.doesNotMatch(app.subscribed.join(), /ALICE/);
   });
 
   for (const [field, value] of [

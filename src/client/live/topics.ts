@@ -1,6 +1,6 @@
 import { navigation } from '../discovery.ts';
 import type { Update } from '../events.ts';
-import { type PageTopic, queryMark, type TopicOf } from '../page-topics.ts';
+import { type PageTopic, queryMark, type TopicOf, withoutParameters } from '../page-topics.ts';
 
 export interface Topics {
   /**
@@ -24,11 +24,11 @@ const MAX_TOPICS = 100;
  */
 export function topicsOfPage(origin: string, topicOf: TopicOf): Topics {
   const { href, pathname, search } = location;
-  const names = [pathname + search, ...namesInFields()];
+  const names = [withoutParameters(pathname) + search, ...namesInFields()];
   for (const element of document.querySelectorAll<HTMLLinkElement>(
     'link[rel~=self],link[rel~=canonical],[data-hub-topic]',
   )) {
-    names.push(...(element.dataset['hubTopic'] ?? element.href).split(/\s+/));
+    names.push(...(element.dataset['hubTopic'] ?? withoutParameters(element.href)).split(/\s+/));
   }
   const urlsOf = (name: string): URL[] => {
     if (name === '' || !URL.canParse(name, href)) return [];
