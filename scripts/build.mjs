@@ -43,7 +43,8 @@ const LIVE_ENTRY = 'client/live/live';
 /** The page at HUB/debug/, with what it shares with the hub; that has no `Buffer` in a browser. */
 const DEBUGGER_ENTRY = 'debugger/debugger';
 /** Members that no browser knows: they need no name. */
-const INTERNAL_NAMES = /^(?:outdated|renew|retry|update|address|topics|cursor|unlessAborted)$/;
+const INTERNAL_NAMES =
+  /^(?:outdated|renew|retry|update|address|topics|cursor|unlessAborted|framework|followed|literals|parameters)$/;
 
 export async function build() {
   if (existsSync(stamp) && statSync(stamp).mtimeMs > newestSource()) return;

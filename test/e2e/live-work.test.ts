@@ -136,6 +136,33 @@ describe('a live page whose visitor is working', () => {
       assert.equal(its.fetches(), before + 1);
     });
   }
+
+  for (const [what, before, after] of [
+    ['a message in front of it disappears', '<div class=flash>Somebody is editing</div>', ''],
+    [
+      'a message in front of it is replaced by others',
+      '<div class=flash>Somebody is editing</div>',
+      '<div class=warning>All else</div><div class=warning>than before</div>',
+    ],
+  ] as const) {
+    it(`has its form once when ${what}`, async (test) => {
+      const its = await work(
+        test,
+        (version) =>
+          `${version === 1 ? before : after}<div class=page><form class=flash><input name=text>` +
+          `<input type=hidden name=token value=t${version}></form></div>`,
+      );
+      if (its === null) return;
+      const page = await its.browser.newPage();
+      await its.open(page);
+      await page.fill('[name=text]', 'typed');
+      await its.change();
+      await shows(page, 2);
+      assert.equal(await page.locator('form').count(), 1);
+      assert.equal(await page.inputValue('[name=text]'), 'typed');
+      assert.equal(await page.inputValue('[name=token]'), 't1');
+    });
+  }
 });
 
 describe('a live page that its visitor leaves', () => {

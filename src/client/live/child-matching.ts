@@ -1,8 +1,8 @@
 /*
  * Matches the children of the last response with those of the next: by `id`, then by equality, then by
- * attributes that act as keys, then by name and position.
+ * the fields in them, then by attributes that act as keys, then by name and position.
  */
-import { isShadow } from './sent-document.ts';
+import { isElement, isShadow } from './sent-document.ts';
 
 const IDS = ['id', 'data-id', 'data-key', 'key'];
 const KEYS = ['name', 'action', 'for', 'value', 'href', 'src'];
@@ -32,24 +32,35 @@ export function matchChildren(old: readonly Node[], next: readonly Node[]): Map<
   };
   by((node) => (idOf(node) === '' ? '' : `${node.nodeName} ${idOf(node)}`));
   by((node) => (isBlank(node) ? '' : textOf(node)));
+  // Another element must not take the place of the only one with a form in which the visitor may be working.
+  const repeated = new Set(
+    [old, next].flatMap((nodes) => {
+      const keys = nodes.map(formKeyOf).sort();
+      return keys.filter((key, index) => key === keys[index + 1]);
+    }),
+  );
+  by((node) => (repeated.has(formKeyOf(node)) ? '' : formKeyOf(node)));
   by((node) => {
-    const key = node instanceof Element ? KEYS.find((name) => node.hasAttribute(name)) : undefined;
+    const key = isElement(node) ? KEYS.find((name) => node.hasAttribute(name)) : undefined;
     return key === undefined
       ? ''
       : `${node.nodeName} ${key} ${(node as Element).getAttribute(key)}`;
   });
   // The remaining nodes are between matched ones.
   const rest = (from: number, to: number, ones: readonly Node[]): void => {
-    let left = next.slice(from, to).filter((two) => !matches.has(two));
+    const left = next.slice(from, to).filter((two) => !matches.has(two));
     const mine = ones.filter((one) => free.has(one));
     const isLikeness = mine.length !== left.length && mine.length * left.length < MAX_COMPARISONS;
-    for (const one of mine) {
-      const fits = left.filter((two) => two.nodeName === one.nodeName && idOf(two) === idOf(one));
-      const likest = isLikeness ? Math.max(...fits.map((two) => likeness(one, two))) : 0;
-      const two = fits.find((fit) => !isLikeness || likeness(one, fit) === likest);
-      if (two === undefined) continue;
-      match(two, one);
-      left = left.slice(left.indexOf(two) + 1);
+    // Each of the fewer ones chooses among the others.
+    const isNew = left.length < mine.length;
+    let many = isNew ? mine : left;
+    for (const node of isNew ? left : mine) {
+      const fits = many.filter((it) => it.nodeName === node.nodeName && idOf(it) === idOf(node));
+      const likest = isLikeness ? Math.max(...fits.map((fit) => likeness(node, fit))) : 0;
+      const fit = fits.find((it) => !isLikeness || likeness(node, it) === likest);
+      if (fit === undefined) continue;
+      match(isNew ? node : fit, isNew ? fit : node);
+      many = many.slice(many.indexOf(fit) + 1);
     }
   };
   let [start, position] = [0, 0];
@@ -68,9 +79,14 @@ export function matchChildren(old: readonly Node[], next: readonly Node[]): Map<
   return matches;
 }
 
+/** The only thing that tells many a wrapper of a form from its siblings. */
+function formKeyOf(node: Node): string {
+  return `${node.nodeName} ${idOf(node)} ${fieldsIn(node)}`;
+}
+
 /** The identity of an element. A different element must not take its place. */
 function idOf(node: Node): string {
-  if (!(node instanceof Element)) return '';
+  if (!isElement(node)) return '';
   return IDS.map((name) => node.getAttribute(name)).find(Boolean) ?? '';
 }
 
@@ -82,6 +98,12 @@ function likeness(one: Node, two: Node): number {
     .filter((word) => words.has(word)).length;
 }
 
+/** The names of the fields in a node. */
+export function fieldsIn(node: Node): string {
+  const fields = isElement(node) ? node.querySelectorAll('input,textarea,select') : [];
+  return [...fields].map((field) => field.getAttribute('name')).join('');
+}
+
 /** White space between elements, and what is not among the children of a shown element. */
 export function isBlank(node: Node): boolean {
   const isText = node.nodeType === Node.TEXT_NODE && !node.textContent?.trim();
@@ -90,5 +112,5 @@ export function isBlank(node: Node): boolean {
 
 /** The HTML of an element, or the text of another node. */
 export function textOf(node: Node): string {
-  return node instanceof Element ? node.outerHTML : `${node.nodeName} ${node.textContent}`;
+  return isElement(node) ? node.outerHTML : `${node.nodeName} ${node.textContent}`;
 }

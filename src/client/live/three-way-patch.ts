@@ -4,7 +4,7 @@
  * state (a form is reset, a script removes its changes), the next patch applies them.
  */
 import { isOfFramework, isState, showsChanges } from './framework-elements.ts';
-import { isBlank, matchChildren, textOf } from './child-matching.ts';
+import { fieldsIn, isBlank, matchChildren, textOf } from './child-matching.ts';
 import {
   copyTemplate,
   isActive,
@@ -228,16 +228,6 @@ function takeShown(
     matches.delete(two);
   }
   return new Set(taken);
-}
-
-/** The names of the fields in a node. */
-function fieldsIn(node: Node): string {
-  if (!isElement(node)) return '';
-  const fields = [...node.querySelectorAll('input,textarea,select')];
-  return fields
-    .map((field) => field.getAttribute('name'))
-    .join(' ')
-    .trim();
 }
 
 /**
