@@ -137,6 +137,24 @@ describe('a live page whose visitor is working', () => {
     });
   }
 
+  it('does not make Wicket drop what is submitted: each fetch would be a new rendering', async (test) => {
+    let rendering = 0;
+    const its = await work(test, () => {
+      rendering += 1;
+      return `<form method=post action="?0-${rendering}.-form"><input name=text></form>`;
+    });
+    if (its === null) return;
+    const page = await its.browser.newPage();
+    await its.open(page);
+    await page.fill('[name=text]', 'typed');
+    for (let count = 1; count <= 2; count += 1) {
+      await its.change();
+      await heard(page, 'stale', count);
+    }
+    assert.equal(rendering, 1);
+    assert.equal(its.fetches(), 0);
+  });
+
   for (const [what, before, after] of [
     ['a message in front of it disappears', '<div class=flash>Somebody is editing</div>', ''],
     [

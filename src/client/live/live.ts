@@ -23,6 +23,11 @@ const FRAMEWORK_MS = 1000;
 const LEAVING_MS = 5000;
 /** The view that JavaServer Faces keeps in the session. Each fetch creates one and drops an old one. */
 const FACES_VIEW = 'input[name$=".faces.ViewState"]';
+/**
+ * Wicket numbers the renderings of a page in the session (`?0-1.-form`). It drops what is sent from any but
+ * the last one, also if only a fetch has rendered the page since.
+ */
+const RENDERING = 'form[action*=".-"]';
 /** How long a hidden page keeps its stream, so that a quick return costs nothing. */
 const HIDDEN_MS = 10_000;
 
@@ -145,7 +150,9 @@ function start(
 
   /** Whether a fetch would endanger what the visitor is doing, because the app keeps only some views. */
   const isCostly = (): boolean =>
-    document.querySelector(FACES_VIEW) !== null && (pending !== null || !mayLeave());
+    'Wicket' in window ||
+    document.querySelector(RENDERING) !== null ||
+    (document.querySelector(FACES_VIEW) !== null && (pending !== null || !mayLeave()));
 
   const refetch = async (): Promise<void> => {
     timer = 0;
@@ -273,9 +280,11 @@ function start(
   });
   // An open stream would keep the page out of the back-forward cache.
   addEventListener('pagehide', rest);
-  addEventListener('pageshow', check);
   addEventListener('beforeunload', leave);
-  addEventListener('pageshow', stay);
+  addEventListener('pageshow', () => {
+    check();
+    stay();
+  });
   addEventListener('online', () => {
     pause = PAUSE_MS;
     rest();
