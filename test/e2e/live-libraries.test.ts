@@ -166,6 +166,51 @@ describe('live pages with libraries that navigate on the client', () => {
     });
   }
 
+  it('keep the message that the app shows once after a form that Turbo has sent', async (test) => {
+    const executable = chromiumPath(test);
+    if (executable === null) return;
+    const library = readFileSync(
+      join(root, 'node_modules/@hotwired/turbo/dist/turbo.es2017-umd.js'),
+    );
+    let message = '';
+    const site = await startSite(
+      test,
+      (request, response) => {
+        request.resume();
+        if (request.url === '/lib.js') {
+          response.setHeader('Content-Type', 'text/javascript').end(library);
+        } else if (request.method === 'POST') {
+          message = 'Saved.';
+          response.writeHead(303, { Location: '/items/1' }).end();
+        } else {
+          const shown = message;
+          message = '';
+          response.writeHead(200, { 'Content-Type': 'text/html' }).end(
+            `<!doctype html><html><head><script src=/lib.js></script></head><body><p>${shown}</p>
+<form method=post action=/items><button>save</button></form></body></html>`,
+          );
+        }
+      },
+      { hubfile: HUBFILE },
+    );
+    const browser = await launchChromium(test, executable, null);
+    const page = await browser.newPage();
+    const stream = () => page.waitForResponse((one) => one.url().includes('/hub?'));
+    const first = stream();
+    await page.goto(`${site.origin}/items/new`);
+    await first;
+    await page.evaluate(`window.heard = [];
+document.addEventListener('hub:update', (event) => { heard.push(event.detail.id); event.preventDefault(); });`);
+    const second = stream();
+    await page.click('button');
+    await page.getByText('Saved.').waitFor();
+    await second;
+    await site.publish({ topic: `${site.origin}/items/1`, data: '', id: 'urn:last' });
+    await page.waitForFunction("heard.includes('urn:last')");
+    // The update that the form itself has caused is older than the page.
+    assert.deepEqual(await page.evaluate('heard'), ['urn:last']);
+  });
+
   it('keep what htmx shows after a form whose URL is no page', async (test) => {
     const executable = chromiumPath(test);
     if (executable === null) return;

@@ -8,11 +8,11 @@ import { isElement } from './sent-document.ts';
 
 /**
  * Properties that frameworks leave at an element, or at the container of their elements: React, Vue, Preact,
- * Svelte up to version 4, Angular and Lit. Libraries that work with the elements of the server as they are, such as
+ * Svelte up to version 4, and Angular. Libraries that work with the elements of the server as they are, such as
  * jQuery, Alpine, Stimulus and htmx, are missing on purpose.
  */
 const MARKS =
-  /^(?:__react(?:Fiber|Container|Props)\$|_reactRootContainer$|__vue(?:_app)?__$|_vnode$|__k$|hydrate_init$|__ngContext__$|_\$litPart\$$)/;
+  /^(?:__react(?:Fiber|Container|Props)\$|_reactRootContainer$|__vue(?:_app)?__$|_vnode$|__k$|hydrate_init$|__ngContext__$)/;
 /** The comment with which the HTML of Svelte begins since version 5. */
 const SVELTE = '[';
 /** The property that Lit leaves at the node before which it renders. */
@@ -71,14 +71,12 @@ function countContent(root: ParentNode): Content {
   };
   const read = (node: Node): void => {
     if (node.nodeType === Node.TEXT_NODE) add((node.nodeValue ?? '').trim());
-    if (!isElement(node)) {
-      node.childNodes.forEach(read);
-      return;
-    }
-    if (node.matches(UNSEEN)) return;
-    for (const name of SEEN) {
-      const value = node.getAttribute(name);
-      if (value !== null) add(`${node.localName} ${name}=${value}`);
+    if (isElement(node)) {
+      if (node.matches(UNSEEN)) return;
+      for (const name of SEEN) {
+        const value = node.getAttribute(name);
+        if (value !== null) add(`${node.localName} ${name}=${value}`);
+      }
     }
     node.childNodes.forEach(read);
   };

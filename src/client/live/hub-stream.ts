@@ -29,8 +29,7 @@ export async function followHub(options: HubStreamOptions): Promise<void> {
       const target = new URL(address);
       for (const topic of topics) target.searchParams.append('match', topic);
       if (known !== null) target.searchParams.set('last_event_id', known);
-      const credentials = address.origin === location.origin ? 'same-origin' : 'include';
-      const stream = await fetch(target, { credentials, signal, cache: 'no-store' });
+      const stream = await fetch(target, { credentials: 'include', signal, cache: 'no-store' });
       if (stream.status === 401) await renew();
       if (stream.ok && stream.body !== null) {
         wait = FIRST_WAIT_MS;

@@ -7,7 +7,7 @@ import { isReplaced, patch, takeReplaced, type Withheld } from './three-way-patc
  * keeps one stream, one timer, the id of the last update and the last response of the server; nothing grows
  * with time.
  */
-import { hubOfPage } from '../discovery.ts';
+import { navigation } from '../discovery.ts';
 import type { Update } from '../events.ts';
 import { followHub } from './hub-stream.ts';
 import { parsePage, recordBody, snapshot, trustServer } from './sent-document.ts';
@@ -59,7 +59,11 @@ function start(
   /** The last response of the server, while parts of it are withheld. */
   let pending: string | null = null;
   let isBack = false;
-  let cursor = hubOfPage(relation, document.URL)?.cursor ?? null;
+  /** The last response that Turbo has received. */
+  let visited: Response | null = null;
+  let cursor = cursorIn(
+    navigation()?.serverTiming?.find(({ name }) => name === relation)?.description,
+  );
   const topicOf = createTopicOf(JSON.parse(aliases) as PageAlias[], (url) => new URL(url).href);
   let topics: Topics = { named: [], followed: [] };
   let stream: AbortController | null = null;
@@ -264,7 +268,13 @@ function start(
     const url = location.href.split('#', 1)[0] ?? '';
     if (url !== page) {
       page = url;
-      isOfForm = isFormsResponse((event as CustomEvent<HtmxDetail | undefined>).detail);
+      const { detail } = event as CustomEvent<HtmxDetail | undefined>;
+      isOfForm = isFormsResponse(detail);
+      // An update before this response is in it, such as the one that the visitor's form has caused. A fetch
+      // because of it would remove the app's message about the form.
+      if (visited?.url === url) {
+        cursor = cursorIn(visited.headers.get('Server-Timing')) ?? cursor;
+      }
       if (!isOfForm) sent = snapshot(document.body);
       tag = pending = null;
       if (isBack) refetchSoon();
@@ -295,6 +305,9 @@ function start(
     isBack = true;
     refetchSoon();
   });
+  document.addEventListener('turbo:before-fetch-response', (event) => {
+    visited = (event as CustomEvent<TurboDetail>).detail.fetchResponse.response;
+  });
   for (const name of ['turbo:load', 'htmx:afterSettle', 'htmx:historyRestore']) {
     document.addEventListener(name, checkPage);
   }
@@ -302,6 +315,16 @@ function start(
     document.addEventListener(name, applyAgain, true);
   }
   check();
+}
+
+/** The cursor in the address of a stream, which may be part of a field. */
+function cursorIn(address?: string | null): string | null {
+  const [, cursor] = /last_event_id=([^"&]*)/.exec(address ?? '') ?? [];
+  return cursor ? decodeURIComponent(cursor) : null;
+}
+
+interface TurboDetail {
+  readonly fetchResponse: { readonly response: Response };
 }
 
 interface HtmxDetail {
@@ -365,7 +388,6 @@ export function showNotice(ofSite?: string, style = ''): void {
   const text = document.querySelector<HTMLMetaElement>('meta[name=hub-stale]')?.content;
   const notice = document.createElement('button');
   notice.id = 'hub-stale';
-  notice.type = 'button';
   notice.textContent = text ?? ofSite ?? 'This page has changed. Load it again.';
   notice.style.cssText = style;
   notice.setAttribute('aria-live', 'polite');

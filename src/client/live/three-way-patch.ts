@@ -38,7 +38,8 @@ export function patch(sent: Node, next: Node): Withheld {
 }
 
 function patchNode(sent: Node, next: Node, withheld: Withheld): void {
-  if (isEqual(sent, next)) return;
+  // `isEqualNode` ignores the content of templates.
+  if (sent.isEqualNode(next) && textOf(sent) === textOf(next)) return;
   if (isShadow(sent) && isShadow(next)) {
     patchShadow(sent, next, withheld);
     return;
@@ -389,14 +390,4 @@ function isSame(sent: Node, shown: Element): boolean {
 
 function isVisitorAt(shown: Element): boolean {
   return [shown, ...shown.querySelectorAll('*')].some((one) => isBusy(one) || isHeld(one));
-}
-
-/** Equality from the view of the server. `isEqualNode` ignores the content of templates. */
-function isEqual(sent: Node, next: Node): boolean {
-  if (!sent.isEqualNode(next)) return false;
-  const mayDiffer =
-    isElement(sent) &&
-    isElement(next) &&
-    (sent.localName === 'template' || sent.querySelector('template') !== null);
-  return !mayDiffer || sent.outerHTML === next.outerHTML;
 }
