@@ -211,6 +211,48 @@ document.addEventListener('hub:update', (event) => { heard.push(event.detail.id)
     assert.deepEqual(await page.evaluate('heard'), ['urn:last']);
   });
 
+  it('do not fetch while Turbo sends a form, nor because of an update before the page that it shows', async (test) => {
+    const executable = chromiumPath(test);
+    if (executable === null) return;
+    const library = readFileSync(
+      join(root, 'node_modules/@hotwired/turbo/dist/turbo.es2017-umd.js'),
+    );
+    const asked: string[] = [];
+    let isDeleted = false;
+    const site = await startSite(
+      test,
+      (request, response) => {
+        request.resume();
+        if (request.url === '/lib.js') {
+          response.setHeader('Content-Type', 'text/javascript').end(library);
+          return;
+        }
+        asked.push(`${request.method} ${request.url}`);
+        if (request.method === 'POST') {
+          isDeleted = true;
+          response.writeHead(303, { Location: '/items' }).end();
+          return;
+        }
+        const isGone = isDeleted && request.url === '/items/1';
+        response.writeHead(isGone ? 404 : 200, { 'Content-Type': 'text/html' });
+        const page = `<!doctype html><html><head><link rel=icon href="data:,"><script src=/lib.js></script></head><body>
+${isDeleted ? '<p>Deleted.</p>' : '<form method=post action=/items/1><button>delete</button></form>'}</body></html>`;
+        // A page that takes longer than the pause before a fetch.
+        setTimeout(() => response.end(page), isDeleted ? 300 : 0);
+      },
+      { hubfile: HUBFILE },
+    );
+    const browser = await launchChromium(test, executable, null);
+    const page = await browser.newPage();
+    const stream = page.waitForResponse((one) => one.url().includes('/hub?'));
+    await page.goto(`${site.origin}/items/1`);
+    await stream;
+    await page.click('button');
+    await page.getByText('Deleted.').waitFor();
+    await new Promise((resolve) => setTimeout(resolve, 500));
+    assert.deepEqual(asked, ['GET /items/1', 'POST /items/1', 'GET /items']);
+  });
+
   it('keep what htmx shows after a form whose URL is no page', async (test) => {
     const executable = chromiumPath(test);
     if (executable === null) return;

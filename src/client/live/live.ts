@@ -160,7 +160,7 @@ function start(
 
   const refetch = async (): Promise<void> => {
     timer = 0;
-    if (leaving !== 0) return;
+    if (leaving !== 0 || !isOutdated) return;
     if (isCostly()) {
       isWaiting = true;
       tellGateway('visitor');
@@ -274,6 +274,7 @@ function start(
       // because of it would remove the app's message about the form.
       if (visited?.url === url) {
         cursor = cursorIn(visited.headers.get('Server-Timing')) ?? cursor;
+        isOutdated = false;
       }
       if (!isOfForm) sent = snapshot(document.body);
       tag = pending = null;
@@ -290,11 +291,9 @@ function start(
   });
   // An open stream would keep the page out of the back-forward cache.
   addEventListener('pagehide', rest);
-  addEventListener('beforeunload', leave);
-  addEventListener('pageshow', () => {
-    check();
-    stay();
-  });
+  for (const name of ['beforeunload', 'turbo:submit-start']) addEventListener(name, leave);
+  for (const name of ['pageshow', 'turbo:submit-end']) addEventListener(name, stay);
+  addEventListener('pageshow', check);
   addEventListener('online', () => {
     pause = PAUSE_MS;
     rest();
