@@ -66,7 +66,8 @@ export function measureSite(inner: SiteHandler, measures: SiteMeasures, clock: C
   return (exchange) => {
     const began = clock.monotonic();
     measures.inFlight += 1;
-    const ended = (): void => {
+    // One function for both ends, which passes an error on.
+    const ended = (error?: unknown): void => {
       measures.inFlight -= 1;
       measures.latency.observe((clock.monotonic() - began) / 1000);
       measures.count(exchange.method, exchange.status);
@@ -75,8 +76,9 @@ export function measureSite(inner: SiteHandler, measures: SiteMeasures, clock: C
         const length = Number(exchange.headers.get('content-length'));
         if (length > 0) measures.requestSize.observe(length);
       }
+      if (error !== undefined) throw error;
     };
-    return inner(exchange).then(ended);
+    return inner(exchange).then(ended, ended);
   };
 }
 
