@@ -6,6 +6,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { answer } from '../../../src/http/answer.ts';
 import type { Exchange, Handler } from '../../../src/http/exchange.ts';
 import { HeaderList } from '../../../src/http/header-list.ts';
+import { codeOf } from '../../../src/kernel/error.ts';
 import { MAX_BEGUN } from '../../../src/server/pipelined-requests.ts';
 import { type ExchangeServer, serveExchanges } from '../http/exchange-server.ts';
 
@@ -366,4 +367,32 @@ describe('a connection over HTTP/1.1', () => {
     await once(socket, 'end');
     assert.match(text(), /^HTTP\/1\.1 400 Bad Request\r\nDate: [\w, :]+ GMT\r\n/);
   });
+});
+
+describe('a head that cannot be sent (RFC 9112 §11.1)', () => {
+  for (const [name, value] of [
+    ['X-Text', 'a\r\nSet-Cookie: b=c'],
+    ['X-Text', 'a\n\n<script>'],
+    ['X-Text: a\r\nSet-Cookie', 'b=c'],
+    ['X-Text', '\u010d\u010a'],
+  ] as const) {
+    it(`is an error for its writer, and nothing of it is sent: ${JSON.stringify([name, value])}`, async (test) => {
+      let thrown: unknown = null;
+      const client = await connected(test, (exchange) => {
+        const headers = HeaderList.of({ 'X-First': '1' });
+        headers.append(name, value);
+        try {
+          exchange.begin({ status: 200, headers, source: 'gateway' }).end('body');
+        } catch (error) {
+          thrown = error;
+          answer(exchange, 500, {}, 'instead');
+        }
+      });
+      client.socket.write(GET);
+      await client.received(/instead$|body/);
+      assert.equal(codeOf(thrown), 'invalid-response-field');
+      assert.match(client.text(), /^HTTP\/1\.1 500 /);
+      assert.doesNotMatch(client.text(), /X-First|X-Text|Set-Cookie|script|body/);
+    });
+  }
 });
