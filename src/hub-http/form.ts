@@ -23,6 +23,9 @@ const PIECE_BYTES = 8 * 1024;
 /** Additional cost of a pair, in steps. */
 const PAIR_STEPS = 100;
 
+/** Characters of a query that is decoded as text. A longer one is decoded as bytes, in pieces. */
+const MAX_PLAIN_LENGTH = 512;
+
 const AMPERSAND = 0x26;
 const EQUALS = 0x3d;
 const PERCENT = 0x25;
@@ -69,8 +72,34 @@ export function* parseForm(
 export function parseQuery(target: string): FormField[] | null {
   const question = target.indexOf('?');
   if (question === -1) return [];
-  return completed(parseForm(Buffer.from(target.slice(question + 1), 'latin1'), unlimitedBudget()));
+  const query = target.slice(question + 1);
+  return parsePlain(query) ?? completed(parseForm(Buffer.from(query, 'latin1'), unlimitedBudget()));
 }
+
+/** Parses a query as nearly all are: short, of ASCII, and with valid escapes only. Returns null for another one. */
+function parsePlain(query: string): FormField[] | null {
+  if (query.length > MAX_PLAIN_LENGTH || !ASCII.test(query)) return null;
+  const fields: FormField[] = [];
+  try {
+    for (const pair of query.split('&')) {
+      if (pair === '') continue;
+      const equals = pair.indexOf('=');
+      const name = decodePlain(equals === -1 ? pair : pair.slice(0, equals));
+      fields.push({ name, value: equals === -1 ? '' : decodePlain(pair.slice(equals + 1)) });
+    }
+  } catch {
+    return null;
+  }
+  return fields;
+}
+
+/** @throws URIError for an escape without two digits, and for bytes that are not UTF-8 */
+function decodePlain(encoded: string): string {
+  const text = encoded.includes('+') ? encoded.replaceAll('+', ' ') : encoded;
+  return text.includes('%') ? decodeURIComponent(text) : text;
+}
+
+const ASCII = /^[!-~]*$/;
 
 /** The values of the fields with that name, in order. */
 export function valuesOf(fields: readonly FormField[], name: string): (string | null)[] {

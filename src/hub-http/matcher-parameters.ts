@@ -1,5 +1,5 @@
 import { HubgateError } from '../kernel/error.ts';
-import type { Budget } from '../kernel/scheduler.ts';
+import { type Budget, unlimitedBudget } from '../kernel/scheduler.ts';
 import {
   compileMatcher,
   compileSelector,
@@ -21,6 +21,7 @@ const PARAMETERS = [
 
 /** The parameter of 0.x. */
 const TOPIC = 'topic';
+const ALL_PARAMETERS = [...PARAMETERS, [TOPIC, null] as const];
 
 /** A matcher in a query; one of 0.x has no type. */
 interface WrittenMatcher {
@@ -32,7 +33,7 @@ const INVALID_CHARACTERS = 'topic matcher values must be valid UTF-8 without con
 
 /**
  * Reads the matchers of a subscribe request: by parameter name, then in the order of the request. Patterns
- * are compiled in slices.
+ * are compiled in slices; an exact topic costs nothing.
  *
  * @throws RefusedRequest (or rejects with it) 400 with the name of the invalid parameter
  */
@@ -41,6 +42,9 @@ export function readMatchers(
   endpoint: HubEndpoint,
 ): readonly SubscriptionMatcher[] | Promise<readonly SubscriptionMatcher[]> {
   const specs = parseSpecs(fields, endpoint.legacyTopics !== null);
+  if (specs.every(({ matchType }) => matchType === 'exact')) {
+    return specs.map((spec) => compile(spec, endpoint, unlimitedBudget()));
+  }
   return endpoint.scheduler.compute((budget) => compileAll(specs, endpoint, budget));
 }
 
@@ -58,7 +62,7 @@ function parseSpecs(fields: readonly FormField[], topics: boolean): WrittenMatch
     throw badRequest(`unknown topic matcher query parameter: "${unknown.name}"`);
   }
   const specs: WrittenMatcher[] = [];
-  for (const [parameter, matchType] of [...PARAMETERS, [TOPIC, null] as const]) {
+  for (const [parameter, matchType] of ALL_PARAMETERS) {
     for (const { name, value: match } of fields) {
       if (name !== parameter) continue;
       if (specs.length === MAX_MATCHERS) {

@@ -44,13 +44,11 @@ export function createSubscribe(
   const { clock, random, connections, connectionLimits } = endpoint;
   const acceptsSubscribers = verifier.roles.subscriber;
 
-  const authenticate = async (
+  const authenticate = (
     exchange: Exchange,
     identity: Identity,
-  ): Promise<AccessToken | null> => {
-    const token = acceptsSubscribers
-      ? await access.authenticate(exchange, identity, 'subscriber')
-      : null;
+  ): AccessToken | null | Promise<AccessToken> => {
+    const token = acceptsSubscribers ? access.authenticate(exchange, identity, 'subscriber') : null;
     if (token === null && !anonymous) throw access.tokenMissing(exchange);
     return token;
   };
@@ -74,37 +72,40 @@ export function createSubscribe(
     const isQuery = exchange.method === 'QUERY';
     if (isQuery) requireForm(exchange);
     const revocationEpoch = hub.revision;
-    const token = await authenticate(exchange, identity);
+    const authenticated = authenticate(exchange, identity);
+    const token = authenticated instanceof Promise ? await authenticated : authenticated;
     const content = isQuery ? await readContent(exchange, endpoint) : [];
     const fields = [...limited(parseQuery(exchange.target)), ...content];
     const read = readMatchers(fields, endpoint);
-    const options: SubscribeOptions = {
-      matchers: read instanceof Promise ? await read : read,
-      lastEventId: requestedCursor(exchange, fields),
-      revocationEpoch,
-      grants: token?.grants ?? NO_GRANTS,
-      issuerKey: token?.issuerKey ?? null,
-      tokenId: token?.tokenId ?? null,
-      session: sessionMark(exchange, cookieName),
-      lifetimeMs: streamLifetime({
-        now: clock.now(),
-        expiresAtMs: token?.expiresAtMs ?? null,
-        writeTimeoutMs: endpoint.writeTimeoutMs,
-        dispatchTimeoutMs: stream.dispatchTimeoutMs,
-        random: random(),
-      }),
-      settings: stream,
-      place: null,
-    };
+    const matchers = read instanceof Promise ? await read : read;
+    const lastEventId = requestedCursor(exchange, fields);
     if (exchange.method === 'HEAD') {
-      const cursor = await access.unlessFailing(exchange, hub.cursor(options.lastEventId));
+      const cursor = await access.unlessFailing(exchange, hub.cursor(lastEventId));
       exchange.begin(headOf(cursor)).end();
       return;
     }
     const place = takePlace(exchange);
     let subscription: Subscription | undefined;
     try {
-      subscription = await access.unlessFailing(exchange, hub.subscribe({ ...options, place }));
+      const options: SubscribeOptions = {
+        matchers,
+        lastEventId,
+        revocationEpoch,
+        grants: token?.grants ?? NO_GRANTS,
+        issuerKey: token?.issuerKey ?? null,
+        tokenId: token?.tokenId ?? null,
+        session: sessionMark(exchange, cookieName),
+        lifetimeMs: streamLifetime({
+          now: clock.now(),
+          expiresAtMs: token?.expiresAtMs ?? null,
+          writeTimeoutMs: endpoint.writeTimeoutMs,
+          dispatchTimeoutMs: stream.dispatchTimeoutMs,
+          random: random(),
+        }),
+        settings: stream,
+        place,
+      };
+      subscription = await access.unlessFailing(exchange, hub.subscribe(options));
       const sink = exchange.stream(headOf(subscription.cursor));
       sink.write(OPENING[sink.framing]);
       subscription.open(sink);

@@ -90,6 +90,20 @@ function canStop(handle: unknown): handle is ReadingHandle & { readStop(): unkno
 /** What Node keeps of the option `onread`: the current buffer, the callback, and what returns buffers. */
 const READER_PARTS = ['kBuffer', 'kBufferCb', 'kBufferGen'] as const;
 
+type ReaderParts = readonly [buffer: symbol, callback: symbol, next: symbol];
+
+/** Found at the first connection; null if this version of Node does not have them. */
+let readerParts: ReaderParts | null | undefined;
+
+function findReaderParts(socket: Socket): ReaderParts | null {
+  const symbols = Object.getOwnPropertySymbols(socket);
+  const [buffer, callback, next] = READER_PARTS.map((name) =>
+    symbols.find((one) => one.description === name),
+  );
+  if (buffer === undefined || callback === undefined || next === undefined) return null;
+  return [buffer, callback, next];
+}
+
 /**
  * Makes a connection read into the memory of `reader`, as the option `onread` does for a connection that is
  * opened. There is no such option for accepted ones. Does nothing if this version of Node cannot do that.
@@ -97,11 +111,9 @@ const READER_PARTS = ['kBuffer', 'kBufferCb', 'kBufferGen'] as const;
 export function readInto(socket: Socket, { buffer, callback }: OnReadOpts): void {
   const handle: unknown = Reflect.get(socket, '_handle');
   const useUserBuffer = memberOf(handle, 'useUserBuffer');
-  const symbols = Object.getOwnPropertySymbols(socket);
-  const parts = READER_PARTS.map((name) => symbols.find((one) => one.description === name));
-  const [current, called, next] = parts;
-  if (typeof useUserBuffer !== 'function') return;
-  if (current === undefined || called === undefined || next === undefined) return;
+  readerParts ??= findReaderParts(socket);
+  if (typeof useUserBuffer !== 'function' || readerParts === null) return;
+  const [current, called, next] = readerParts;
   const first = typeof buffer === 'function' ? buffer() : buffer;
   Reflect.set(socket, current, first);
   Reflect.set(socket, called, callback);

@@ -64,6 +64,25 @@ describe('a form (WHATWG URL §5.1)', () => {
   });
 });
 
+describe('a query', () => {
+  it('has the same fields whether it is decoded as text or as bytes', () => {
+    const parts = ['match', 'a', '=', '&', '+', '%', '%41', '%4', '%C3%A9', '%c3', '%ED%A0%80'];
+    parts.push('%F0%9F%98%80', '%C0%80', '%EF%BB%BF', '%00', '%26', '%3D', '\xe9', '?', '\x7f');
+    let seed = 1;
+    const random = (below: number): number => {
+      seed = (seed * 48_271) % 2_147_483_647;
+      return seed % below;
+    };
+    for (let i = 0; i < 20_000; i += 1) {
+      const query = Array.from({ length: random(12) }, () => parts[random(parts.length)]).join('');
+      assert.deepEqual(parseQuery(`/hub?${query}`), fields(query), JSON.stringify(query));
+    }
+    const long = 'match=%41&'.repeat(1101);
+    assert.equal(parseQuery(`/hub?${long}`), null);
+    assert.deepEqual(parseQuery(`/hub?${long.slice(0, 600)}`), fields(long.slice(0, 600)));
+  });
+});
+
 describe('a publication', () => {
   const rules = {
     profile: profiles.hub,
