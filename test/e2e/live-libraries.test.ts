@@ -166,13 +166,96 @@ describe('live pages with libraries that navigate on the client', () => {
     });
   }
 
-  it('keep the message that the app shows once after a form that Turbo has sent', async (test) => {
+  for (const [name, file] of LIBRARIES) {
+    it(`keep the message that the app shows once after a form that ${name} has sent`, async (test) => {
+      const executable = chromiumPath(test);
+      if (executable === null) return;
+      const library = readFileSync(join(root, 'node_modules', file));
+      let message = '';
+      const site = await startSite(
+        test,
+        (request, response) => {
+          request.resume();
+          if (request.url === '/lib.js') {
+            response.setHeader('Content-Type', 'text/javascript').end(library);
+          } else if (request.method === 'POST') {
+            message = 'Saved.';
+            response.writeHead(303, { Location: '/items/1' }).end();
+          } else {
+            const shown = message;
+            message = '';
+            response.writeHead(200, { 'Content-Type': 'text/html' }).end(
+              `<!doctype html><html><head><script src=/lib.js></script></head><body hx-boost=true><p>${shown}</p>
+<form method=post action=/items><button>save</button></form></body></html>`,
+            );
+          }
+        },
+        { hubfile: HUBFILE },
+      );
+      const browser = await launchChromium(test, executable, null);
+      const page = await browser.newPage();
+      const stream = () => page.waitForResponse((one) => one.url().includes('/hub?'));
+      const first = stream();
+      await page.goto(`${site.origin}/items/new`);
+      await first;
+      await page.evaluate(`window.heard = [];
+document.addEventListener('hub:update', (event) => { heard.push(event.detail.id); event.preventDefault(); });`);
+      const second = stream();
+      await page.click('button');
+      await page.getByText('Saved.').waitFor();
+      await second;
+      await site.publish({ topic: `${site.origin}/items/1`, data: '', id: 'urn:last' });
+      await page.waitForFunction("heard.includes('urn:last')");
+      // The update that the form itself has caused is older than the page.
+      assert.deepEqual(await page.evaluate('heard'), ['urn:last']);
+    });
+
+    it(`do not fetch while ${name} sends a form, nor because of an update before the page that it shows`, async (test) => {
+      const executable = chromiumPath(test);
+      if (executable === null) return;
+      const library = readFileSync(join(root, 'node_modules', file));
+      const asked: string[] = [];
+      let isDeleted = false;
+      const site = await startSite(
+        test,
+        (request, response) => {
+          request.resume();
+          if (request.url === '/lib.js') {
+            response.setHeader('Content-Type', 'text/javascript').end(library);
+            return;
+          }
+          asked.push(`${request.method} ${request.url}`);
+          if (request.method === 'POST') {
+            isDeleted = true;
+            response.writeHead(303, { Location: '/items' }).end();
+            return;
+          }
+          const isGone = isDeleted && request.url === '/items/1';
+          response.writeHead(isGone ? 404 : 200, { 'Content-Type': 'text/html' });
+          const page = `<!doctype html><html><head><link rel=icon href="data:,"><script src=/lib.js></script></head><body hx-boost=true>
+${isDeleted ? '<p>Deleted.</p>' : '<form method=post action=/items/1><button>delete</button></form>'}</body></html>`;
+          // A page that takes longer than the pause before a fetch.
+          setTimeout(() => response.end(page), isDeleted ? 300 : 0);
+        },
+        { hubfile: HUBFILE },
+      );
+      const browser = await launchChromium(test, executable, null);
+      const page = await browser.newPage();
+      const stream = page.waitForResponse((one) => one.url().includes('/hub?'));
+      await page.goto(`${site.origin}/items/1`);
+      await stream;
+      await page.click('button');
+      await page.getByText('Deleted.').waitFor();
+      await new Promise((resolve) => setTimeout(resolve, 500));
+      assert.deepEqual(asked, ['GET /items/1', 'POST /items/1', 'GET /items']);
+    });
+  }
+
+  it('renew what htmx leaves of a page when it shows a part of another one', async (test) => {
     const executable = chromiumPath(test);
     if (executable === null) return;
-    const library = readFileSync(
-      join(root, 'node_modules/@hotwired/turbo/dist/turbo.es2017-umd.js'),
-    );
-    let message = '';
+    const library = readFileSync(join(root, 'node_modules/htmx.org/dist/htmx.min.js'));
+    let count = 0;
     const site = await startSite(
       test,
       (request, response) => {
@@ -180,14 +263,12 @@ describe('live pages with libraries that navigate on the client', () => {
         if (request.url === '/lib.js') {
           response.setHeader('Content-Type', 'text/javascript').end(library);
         } else if (request.method === 'POST') {
-          message = 'Saved.';
-          response.writeHead(303, { Location: '/items/1' }).end();
+          count += 1;
+          response.writeHead(303, { Location: `/items/${count}` }).end();
         } else {
-          const shown = message;
-          message = '';
-          response.writeHead(200, { 'Content-Type': 'text/html' }).end(
-            `<!doctype html><html><head><script src=/lib.js></script></head><body><p>${shown}</p>
-<form method=post action=/items><button>save</button></form></body></html>`,
+          response.setHeader('Content-Type', 'text/html').end(
+            `<!doctype html><html><head><script src=/lib.js></script></head><body><nav data-hub-topic=/items>${count} items</nav>
+<main><form hx-post=/items hx-target=main hx-select=main hx-swap=outerHTML hx-push-url=true><button>add</button></form><h1>${request.url}</h1></main></body></html>`,
           );
         }
       },
@@ -195,62 +276,12 @@ describe('live pages with libraries that navigate on the client', () => {
     );
     const browser = await launchChromium(test, executable, null);
     const page = await browser.newPage();
-    const stream = () => page.waitForResponse((one) => one.url().includes('/hub?'));
-    const first = stream();
-    await page.goto(`${site.origin}/items/new`);
-    await first;
-    await page.evaluate(`window.heard = [];
-document.addEventListener('hub:update', (event) => { heard.push(event.detail.id); event.preventDefault(); });`);
-    const second = stream();
-    await page.click('button');
-    await page.getByText('Saved.').waitFor();
-    await second;
-    await site.publish({ topic: `${site.origin}/items/1`, data: '', id: 'urn:last' });
-    await page.waitForFunction("heard.includes('urn:last')");
-    // The update that the form itself has caused is older than the page.
-    assert.deepEqual(await page.evaluate('heard'), ['urn:last']);
-  });
-
-  it('do not fetch while Turbo sends a form, nor because of an update before the page that it shows', async (test) => {
-    const executable = chromiumPath(test);
-    if (executable === null) return;
-    const library = readFileSync(
-      join(root, 'node_modules/@hotwired/turbo/dist/turbo.es2017-umd.js'),
-    );
-    const asked: string[] = [];
-    let isDeleted = false;
-    const site = await startSite(
-      test,
-      (request, response) => {
-        request.resume();
-        if (request.url === '/lib.js') {
-          response.setHeader('Content-Type', 'text/javascript').end(library);
-          return;
-        }
-        asked.push(`${request.method} ${request.url}`);
-        if (request.method === 'POST') {
-          isDeleted = true;
-          response.writeHead(303, { Location: '/items' }).end();
-          return;
-        }
-        const isGone = isDeleted && request.url === '/items/1';
-        response.writeHead(isGone ? 404 : 200, { 'Content-Type': 'text/html' });
-        const page = `<!doctype html><html><head><link rel=icon href="data:,"><script src=/lib.js></script></head><body>
-${isDeleted ? '<p>Deleted.</p>' : '<form method=post action=/items/1><button>delete</button></form>'}</body></html>`;
-        // A page that takes longer than the pause before a fetch.
-        setTimeout(() => response.end(page), isDeleted ? 300 : 0);
-      },
-      { hubfile: HUBFILE },
-    );
-    const browser = await launchChromium(test, executable, null);
-    const page = await browser.newPage();
     const stream = page.waitForResponse((one) => one.url().includes('/hub?'));
-    await page.goto(`${site.origin}/items/1`);
+    await page.goto(`${site.origin}/items/new`);
     await stream;
     await page.click('button');
-    await page.getByText('Deleted.').waitFor();
-    await new Promise((resolve) => setTimeout(resolve, 500));
-    assert.deepEqual(asked, ['GET /items/1', 'POST /items/1', 'GET /items']);
+    await page.getByText('/items/1', { exact: true }).waitFor();
+    await page.getByText('1 items', { exact: true }).waitFor();
   });
 
   it('keep what htmx shows after a form whose URL is no page', async (test) => {

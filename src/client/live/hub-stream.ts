@@ -52,6 +52,6 @@ export async function followHub(options: HubStreamOptions): Promise<void> {
   }
 }
 
-function sleep(milliseconds: number): Promise<void> {
+export function sleep(milliseconds: number): Promise<void> {
   return new Promise((resolve) => void setTimeout(resolve, milliseconds));
 }

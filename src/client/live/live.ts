@@ -9,10 +9,10 @@ import { isReplaced, patch, takeReplaced, type Withheld } from './three-way-patc
  */
 import { navigation } from '../discovery.ts';
 import type { Update } from '../events.ts';
-import { followHub } from './hub-stream.ts';
+import { followHub, sleep } from './hub-stream.ts';
 import { parsePage, recordBody, snapshot, trustServer } from './sent-document.ts';
 import { createTopicOf, type PageAlias } from '../page-topics.ts';
-import { isOfOthers, type Topics, topicsOfPage } from './topics.ts';
+import { isOfOthers, type Topics, topicsOfPage, withoutHash } from './topics.ts';
 
 /** A burst of updates causes one fetch, this long after the first update, and never more often. */
 const PAUSE_MS = 50;
@@ -28,6 +28,8 @@ const FACES_VIEW = 'input[name$=".faces.ViewState"]';
  * the last one, also if only a fetch has rendered the page since.
  */
 const RENDERING = 'form[action*=".-"]';
+/** The field with the cursor of a response. */
+const TIMING = 'Server-Timing';
 /** How long a hidden page keeps its stream, so that a quick return costs nothing. */
 const HIDDEN_MS = 10_000;
 
@@ -53,7 +55,7 @@ function start(
   }: DOMStringMap,
 ): void {
   /** The URL of the sent page; scripts may have changed the URL since. */
-  let page = document.URL.split('#', 1)[0] ?? '';
+  let page = withoutHash(location.href);
   /** Whether a library shows the response to a form, so that the app may have no such page. */
   let isOfForm = false;
   /** The last response of the server, while parts of it are withheld. */
@@ -61,9 +63,7 @@ function start(
   let isBack = false;
   /** The last response that Turbo has received. */
   let visited: Response | null = null;
-  let cursor = cursorIn(
-    navigation()?.serverTiming?.find(({ name }) => name === relation)?.description,
-  );
+  let cursor = cursorIn(JSON.stringify(navigation()?.serverTiming));
   const topicOf = createTopicOf(JSON.parse(aliases) as PageAlias[], (url) => new URL(url).href);
   let topics: Topics = { named: [], followed: [] };
   let stream: AbortController | null = null;
@@ -211,7 +211,7 @@ function start(
       let withheld = await apply(text, fetched);
       if (withheld.framework > 0) {
         // It may be about to show the change, as in the page of whoever has made it.
-        await new Promise((resolve) => setTimeout(resolve, FRAMEWORK_MS));
+        await sleep(FRAMEWORK_MS);
         if (asked !== page) return false;
         withheld = await apply(text, parsePage(text));
       }
@@ -265,15 +265,22 @@ function start(
 
   /** A library may have replaced the page with the server's response for another URL. */
   const checkPage = (event: Event): void => {
-    const url = location.href.split('#', 1)[0] ?? '';
+    const url = withoutHash(location.href);
     if (url !== page) {
       page = url;
-      const { detail } = event as CustomEvent<HtmxDetail | undefined>;
-      isOfForm = isFormsResponse(detail);
+      const { requestConfig, xhr } = (event as CustomEvent<HtmxDetail | undefined>).detail ?? {};
+      isOfForm =
+        requestConfig !== undefined &&
+        requestConfig.verb !== 'get' &&
+        new URL(requestConfig.path, url).pathname === location.pathname;
       // An update before this response is in it, such as the one that the visitor's form has caused. A fetch
-      // because of it would remove the app's message about the form.
-      if (visited?.url === url) {
-        cursor = cursorIn(visited.headers.get('Server-Timing')) ?? cursor;
+      // because of it would remove the app's message about the form. What the library has left is older.
+      const shown = cursorIn(
+        xhr?.getResponseHeader(TIMING) ??
+          (visited?.url === url ? visited.headers.get(TIMING) : null),
+      );
+      if (shown !== null && isReplaced(sent)) {
+        cursor = shown;
         isOutdated = false;
       }
       if (!isOfForm) sent = snapshot(document.body);
@@ -291,8 +298,12 @@ function start(
   });
   // An open stream would keep the page out of the back-forward cache.
   addEventListener('pagehide', rest);
-  for (const name of ['beforeunload', 'turbo:submit-start']) addEventListener(name, leave);
-  for (const name of ['pageshow', 'turbo:submit-end']) addEventListener(name, stay);
+  for (const name of ['beforeunload', 'turbo:submit-start', 'htmx:beforeSend']) {
+    addEventListener(name, leave);
+  }
+  for (const name of ['pageshow', 'turbo:submit-end', 'htmx:afterRequest']) {
+    addEventListener(name, stay);
+  }
   addEventListener('pageshow', check);
   addEventListener('online', () => {
     pause = PAUSE_MS;
@@ -329,15 +340,6 @@ interface TurboDetail {
 interface HtmxDetail {
   readonly requestConfig?: { readonly verb: string; readonly path: string };
   readonly xhr?: XMLHttpRequest;
-}
-
-/** Whether htmx shows the response to a form, with its errors for example, and not a page to which it leads. */
-function isFormsResponse({ requestConfig, xhr }: HtmxDetail = {}): boolean {
-  if (requestConfig === undefined || requestConfig.verb === 'get') return false;
-  const [asked, shown] = [requestConfig.path, xhr?.responseURL ?? ''].map(
-    (url) => new URL(url, location.href).pathname,
-  );
-  return asked === shown;
 }
 
 /** Dispatches an event. Returns whether no listener has prevented the next step. */

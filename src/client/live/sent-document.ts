@@ -84,8 +84,8 @@ export function copyTemplate(to: Node, from: Node): void {
 }
 
 /** Resolves to the body that the server has sent, once the browser has read all of it. */
-export function recordBody(): Promise<Node> {
-  if (document.readyState !== 'loading') return Promise.resolve(snapshot(document.body));
+export async function recordBody(): Promise<Node> {
+  if (document.readyState !== 'loading') return snapshot(document.body);
   let body: Node | null = document.body && snapshot(document.body);
   /** The node that the parser has inserted last. */
   let last: Node | null = body;

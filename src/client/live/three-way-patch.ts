@@ -170,7 +170,7 @@ function patchChildren(sent: Element, next: Element, shown: Element, withheld: W
   const matched = new Set(matches.values());
   const kept = before.filter((one) => !matched.has(one) && !remove(one, shown, withheld));
 
-  const place = orderOf(before, after, matches, shown, withheld);
+  const moves = orderOf(before, after, matches, shown, withheld);
   let last: Node | null = null;
   for (const two of after) {
     const one = matches.get(two);
@@ -178,7 +178,7 @@ function patchChildren(sent: Element, next: Element, shown: Element, withheld: W
       sent.insertBefore(two, nextOf(last, sent, false));
       last = two;
     } else if (one !== undefined) {
-      if (place.moves.has(one)) move(one, sent, shown, last);
+      if (moves.has(one)) move(one, sent, shown, last);
       last = one;
     } else {
       // The form in which the visitor works may have another id by now. It must not be shown twice.
@@ -321,17 +321,17 @@ function orderOf(
   matches: ReadonlyMap<Node, Node>,
   shown: Element,
   withheld: Withheld,
-): { readonly moves: ReadonlySet<Node> } {
+): ReadonlySet<Node> {
   const places = new Map(before.map((one, index) => [one, index]));
   const wanted = after.flatMap((two) => matches.get(two) ?? []);
   const stay = new Set(longestIncreasing(wanted, (one) => places.get(one) ?? 0));
   const moves = new Set(wanted.filter((one) => !stay.has(one)));
-  if (moves.size === 0) return { moves };
+  if (moves.size === 0) return moves;
   const page = new Map([...shown.childNodes].map((one, index) => [one as Node, index]));
   const seen = before.flatMap((one) => page.get(shownFor.get(one) ?? one) ?? []);
-  if (seen.every((place, index) => index === 0 || place > (seen[index - 1] ?? 0))) return { moves };
+  if (seen.every((place, index) => index === 0 || place > (seen[index - 1] ?? 0))) return moves;
   withheld.script += 1;
-  return { moves: new Set() };
+  return new Set();
 }
 
 function longestIncreasing<T>(items: readonly T[], valueOf: (item: T) => number): T[] {

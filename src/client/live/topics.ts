@@ -49,13 +49,17 @@ export function topicsOfPage(origin: string, topicOf: TopicOf): Topics {
   return { named, followed: [...new Set(followed)] };
 }
 
+export function withoutHash(url: string): string {
+  return url.replace(/#.*/, '');
+}
+
 /**
  * The names that the gateway has found in the fields of the response. They are valid as long as the loaded
  * page is shown.
  */
 function namesInFields(): string[] {
   const { name = '', serverTiming = [] } = navigation() ?? {};
-  if (name.split('#', 1)[0] !== location.href.split('#', 1)[0]) return [];
+  if (withoutHash(name) !== withoutHash(location.href)) return [];
   return serverTiming.flatMap(({ name: metric, description }) =>
     metric === 'hub-page' ? description.split(' ') : [],
   );

@@ -40,7 +40,12 @@ export function isAtWork(form: Element, isAsSent: () => boolean): boolean {
   // A visitor that reads a field in order to change it relies on its current value.
   if (fields.some((field) => formOf(field) === form && isUsed(field))) return true;
   // Editors that scripts have created do not report what is typed in them.
-  return [...form.querySelectorAll(EDITORS)].some((editor) => !sentFor.has(editor));
+  return hasEditor(form);
+}
+
+/** Whether scripts have created an editor here. */
+function hasEditor(root: ParentNode): boolean {
+  return [...root.querySelectorAll(EDITORS)].some((editor) => !sentFor.has(editor));
 }
 
 /** Whether the visitor works with this very element. */
@@ -56,7 +61,7 @@ export function mayLeave(): boolean {
   return (
     ![...document.querySelectorAll('*')].some(
       (one) => touched.has(one) || (one.matches(FIELDS) && isBusy(one)),
-    ) && ![...document.querySelectorAll(EDITORS)].some((editor) => !sentFor.has(editor))
+    ) && !hasEditor(document)
   );
 }
 
