@@ -2,10 +2,11 @@ import { type Clock, pause } from '../kernel/clock.ts';
 import type { Exchange, RequestHook } from '../http/exchange.ts';
 import { hasField } from '../http/field-values.ts';
 import type { HeaderList } from '../http/header-list.ts';
-import type { AnnouncedHub } from './announced-hub.ts';
+import { type AnnouncedHub, isSeeOther } from './announced-hub.ts';
 import { DATA_FIELD, PUBLISH_FIELD } from './hub-publish.ts';
 import type { TopicOf } from '../client/page-topics.ts';
 import { requestUrl } from '../http/request-path.ts';
+import { parseUrl } from '../kernel/parse-url.ts';
 
 export interface LiveRefetchesOptions {
   readonly hub: AnnouncedHub;
@@ -22,6 +23,13 @@ export interface LiveRefetchesOptions {
 
 /** The field in which the script of live pages names the update that causes its fetch. */
 const CAUSE = 'Hub-Live';
+/** How long a visitor's next page may take until it is asked for, and until its response begins. */
+const NEXT_PAGE_MS = 2000;
+/** Longest wait of a fetch for such pages. */
+const MAX_NEXT_PAGES_MS = 5000;
+/** Most visitors whose next pages are awaited, and most pages of one of them. */
+const MAX_VISITORS = 10_000;
+const MAX_NEXT_PAGES = 32;
 /** Private pages that are fetched per second because of one update. */
 const REFETCHES_PER_SECOND = 200;
 /** Longest wait of the last of them. */
@@ -36,10 +44,14 @@ export function createLiveRefetches(options: LiveRefetchesOptions) {
   const { hub, concerns, windowMs, topicOf, clock, random, personalFields } = options;
   /** For requests of clients, not for requests on their behalf. */
   const causes = new WeakMap<Exchange, string>();
+  const nextPages = new NextPages(clock);
   /** Removes the field with which a request names the update that caused it. */
   const take: RequestHook = (exchange) => {
     const cause = exchange.headers.get(CAUSE);
-    if (cause === undefined) return;
+    if (cause === undefined) {
+      nextPages.watch(exchange);
+      return;
+    }
     exchange.headers.delete(CAUSE);
     if (exchange.method === 'GET' && concerns(exchange)) causes.set(exchange, cause);
   };
@@ -56,6 +68,7 @@ export function createLiveRefetches(options: LiveRefetchesOptions) {
         const gathers = name === '';
         return { name, gatherMs: gathers ? windowMs : 0, keepMs: gathers ? 0 : windowMs };
       },
+      ownPages: (exchange: Exchange) => nextPages.before(exchange.standsFor ?? exchange),
       async spread(exchange: Exchange): Promise<void> {
         const url = requestUrl(exchange);
         if (url === null) return;
@@ -75,4 +88,103 @@ export function createLiveRefetches(options: LiveRefetchesOptions) {
       },
     },
   };
+}
+
+/** A page to which a visitor is redirected. */
+interface NextPage {
+  /** Changes if the page redirects to another one. */
+  href: string;
+  /** Resolves once its response begins, or takes too long. */
+  readonly begun: Promise<void>;
+  /** Gives it time to be asked for, or to be answered. */
+  extend(): void;
+  end(): void;
+}
+
+/**
+ * The pages to which visitors are redirected after a form. Apps keep a message such as "Saved" for the next
+ * request of the session, which must be that of this page. Another window of the visitor hears of the change
+ * at the same time, and its fetch may be faster than the redirect. So it waits until the page is answered.
+ *
+ * A visitor is an address with a browser, because a session may begin with the redirect itself. If several
+ * visitors look like one, their fetches only wait for each other's pages.
+ */
+class NextPages {
+  readonly #clock: Clock;
+  readonly #visitors = new Map<string, Set<NextPage>>();
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** Looks at a request that no update has caused. */
+  watch(exchange: Exchange): void {
+    const isRead = exchange.method === 'GET' || exchange.method === 'HEAD';
+    if (isRead && this.#visitors.size === 0) return;
+    const visitor = visitorOf(exchange);
+    const url = requestUrl(exchange);
+    if (url === null) return;
+    const pages = isRead ? [...(this.#visitors.get(visitor) ?? [])] : [];
+    const page = pages.find(({ href }) => href === url.href);
+    if (isRead && page === undefined) return;
+    page?.extend();
+    exchange.onHead((head) => {
+      const next = isSeeOther(head) ? parseUrl(head.headers.get('location') ?? '', url.href) : null;
+      if (next === null || next.origin !== url.origin) {
+        page?.end();
+        return;
+      }
+      next.hash = '';
+      if (page === undefined) this.#expect(visitor, next.href);
+      else {
+        page.href = next.href;
+        page.extend();
+      }
+    });
+  }
+
+  /** null if nothing is to be waited for. A request without credentials is of no session. */
+  before(exchange: Exchange): Promise<void> | null {
+    const { headers } = exchange;
+    const pages = this.#visitors.get(visitorOf(exchange));
+    if (pages === undefined || !(headers.has('cookie') || headers.has('authorization')))
+      return null;
+    return Promise.race([
+      Promise.all([...pages].map(({ begun }) => begun)).then(() => {}),
+      pause(this.#clock, MAX_NEXT_PAGES_MS, exchange),
+    ]);
+  }
+
+  #expect(visitor: string, href: string): void {
+    const pages = this.#visitors.get(visitor) ?? new Set();
+    const isFull =
+      pages.size === 0 ? this.#visitors.size >= MAX_VISITORS : pages.size >= MAX_NEXT_PAGES;
+    if (isFull) return;
+    this.#visitors.set(visitor, pages);
+    let begin = (): void => {};
+    let cancel = (): void => {};
+    const page: NextPage = {
+      href,
+      begun: new Promise((resolve) => {
+        begin = resolve;
+      }),
+      extend: () => {
+        cancel();
+        cancel = this.#clock.after(NEXT_PAGE_MS, page.end);
+      },
+      end: () => {
+        cancel();
+        // A page may be asked for twice, and the visitor may be redirected again meanwhile.
+        if (!pages.delete(page)) return;
+        if (pages.size === 0) this.#visitors.delete(visitor);
+        begin();
+      },
+    };
+    pages.add(page);
+    page.extend();
+  }
+}
+
+function visitorOf({ clientAddress, headers }: Exchange): string {
+  return `${clientAddress} ${headers.get('user-agent') ?? ''}`;
 }

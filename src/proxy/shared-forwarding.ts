@@ -15,6 +15,8 @@ export const MAX_SHARING_WAIT_MS = 5_000;
 export interface RequestSharing {
   /** null for a request that is neither shared nor delayed. */
   groupOf(exchange: Exchange): RequestGroup | null;
+  /** Waits for pages that the visitor is about to get, before a request of a group; null if there are none. */
+  ownPages(exchange: Exchange): Promise<void> | null;
   /** Waits before a request of a group that is sent for itself. */
   spread(exchange: Exchange): Promise<void>;
   /**
@@ -82,6 +84,7 @@ export async function shareForwarding(
 ): Promise<void> {
   const group = sharing.groupOf(exchange);
   if (group === null) return forwarding.ask(exchange, null);
+  await sharing.ownPages(exchange);
   const isShared = group.gatherMs > 0 || group.keepMs > 0;
   const question = isShared ? forwarding.questionOf(exchange) : null;
   const own = question === null ? null : requestKey(exchange, question);

@@ -219,4 +219,40 @@ describe('a live page that its visitor leaves', () => {
     saved.resolve();
     await page.locator('p', { hasText: 'saved' }).waitFor();
   });
+
+  it('does not let another window of the same visitor take it either', async (test) => {
+    let [message, count] = ['', 0];
+    const its = await work(
+      test,
+      () => {
+        const shown = message;
+        message = '';
+        return `<form method=post action=/page><button>save</button></form><i>${count} saved</i><p>${shown}</p>`;
+      },
+      async (request, response) => {
+        if (request.method !== 'POST') return false;
+        [message, count] = [`message ${count + 1}`, count + 1];
+        response.writeHead(303, { Location: '/page' }).end();
+        return true;
+      },
+    );
+    if (its === null) return;
+    const context = await its.browser.newContext();
+    await context.addCookies([{ name: 'session', value: '1', url: its.site.origin }]);
+    const [writer, reader] = [await context.newPage(), await context.newPage()];
+    await its.open(writer);
+    await its.open(reader);
+    // The update reaches the other window long before the redirect reaches this one.
+    const network = await context.newCDPSession(writer);
+    await network.send('Network.enable');
+    await network.send('Network.emulateNetworkConditions', {
+      ...{ offline: false, latency: 400, downloadThroughput: -1, uploadThroughput: -1 },
+    });
+    for (const round of [1, 2, 3]) {
+      await writer.click('button');
+      await writer.locator('p', { hasText: `message ${round}` }).waitFor();
+      await reader.locator('i', { hasText: `${round} saved` }).waitFor();
+      assert.equal(await reader.locator('p').textContent(), '');
+    }
+  });
 });

@@ -7,6 +7,9 @@ import { createTopicOf } from '../../../src/client/page-topics.ts';
 import { createLiveRefetches } from '../../../src/discovery/live-refetches.ts';
 import type { AnnouncedHub } from '../../../src/discovery/announced-hub.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
+import type { HeadTransform } from '../../../src/http/exchange.ts';
+import { HeaderList } from '../../../src/http/header-list.ts';
+import { TestClock } from '../../support/test-clock.ts';
 import { fakeExchange } from '../http/fake-exchange.ts';
 import { deferred, HUB, ISSUER, listen, type Site, startSite, SUBSCRIBER_KEY } from './site.ts';
 
@@ -379,5 +382,85 @@ describe('refetches of pages because of one update', () => {
     assert.equal(Math.round(await spreadFor(2)), 5);
     assert.equal(Math.round(await spreadFor(1_001)), 4_995);
     assert.equal(Math.round(await spreadFor(1_000_000)), 29_970);
+  });
+
+  describe('of a visitor who is redirected after a form', () => {
+    /** A browser with a session, and what it asks. */
+    const visitor = () => {
+      const clock = new TestClock();
+      const { take, sharing } = createLiveRefetches({
+        ...{ hub: {} as unknown as AnnouncedHub, concerns: () => true, windowMs: 1000 },
+        ...{ topicOf: createTopicOf([], (url) => url), clock, random: () => 0, personalFields: [] },
+      });
+      const asks = (method: string, target: string, fields: Record<string, string> = {}) => {
+        const transforms: HeadTransform[] = [];
+        const headers = HeaderList.of({ 'user-agent': 'a', cookie: 'session=1', ...fields });
+        const onHead = (transform: HeadTransform): void => void transforms.push(transform);
+        const exchange = fakeExchange({ method, target, originalTarget: target, headers, onHead });
+        take(exchange);
+        return {
+          exchange,
+          answers: (status: number, location?: string): void => {
+            const fields = HeaderList.of(location === undefined ? {} : { location });
+            for (const one of transforms) void one({ status, headers: fields, source: 'upstream' });
+          },
+        };
+      };
+      const fetchOf = (fields: Record<string, string> = {}) => {
+        const state = { waits: true };
+        const { exchange } = asks('GET', '/other', { 'hub-live': 'urn:uuid:1', ...fields });
+        const wait = sharing.ownPages(exchange);
+        if (wait === null) state.waits = false;
+        void wait?.then(() => (state.waits = false));
+        return state;
+      };
+      return { clock, asks, fetchOf };
+    };
+    const settled = (): Promise<void> => new Promise((resolve) => void setImmediate(resolve));
+
+    it('wait until the next page is answered, wherever it is in the end', async () => {
+      const { clock, asks, fetchOf } = visitor();
+      asks('POST', '/save').answers(303, '/saved#top');
+      const one = fetchOf();
+      asks('GET', '/image').answers(200);
+      const page = asks('GET', '/saved');
+      await settled();
+      assert.equal(one.waits, true);
+      page.answers(302, 'http://localhost/items?page=1');
+      await settled();
+      assert.equal(one.waits, true);
+      asks('GET', '/items?page=1').answers(200);
+      await settled();
+      assert.equal(one.waits, false);
+      assert.equal(fetchOf().waits, false);
+      assert.equal(clock.waiting, 1, 'only the limit of the fetch is left');
+    });
+
+    it('do not wait for pages of other visitors or sites, or for errors', () => {
+      const { asks, fetchOf } = visitor();
+      asks('POST', '/save').answers(422);
+      asks('POST', '/save').answers(307, '/saved');
+      asks('POST', '/save').answers(303, 'https://other.example/saved');
+      assert.equal(fetchOf().waits, false);
+      asks('POST', '/save').answers(303, '/saved');
+      assert.equal(fetchOf({ 'user-agent': 'b' }).waits, false);
+    });
+
+    it('do not wait for ever for a page that nobody asks for, or that is not answered', async () => {
+      const { clock, asks, fetchOf } = visitor();
+      asks('POST', '/save').answers(303, '/saved');
+      const one = fetchOf();
+      clock.advance(2000);
+      await settled();
+      assert.equal(one.waits, false);
+      asks('POST', '/save').answers(303, '/saved');
+      const other = fetchOf();
+      for (let count = 0; count < 4; count += 1) {
+        clock.advance(1500);
+        asks('GET', '/saved');
+      }
+      await settled();
+      assert.equal(other.waits, false);
+    });
   });
 });

@@ -71,6 +71,7 @@ describe('the key of requests that look identical to an upstream', () => {
 
 const byTarget: RequestSharing = {
   groupOf: () => ({ name: '', gatherMs: 0, keepMs: 60_000 }),
+  ownPages: () => null,
   spread: () => Promise.resolve(),
   forOthers: (fields) => fields.clone(),
   shared: () => {},
