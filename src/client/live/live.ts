@@ -54,13 +54,15 @@ function start(
     noticeStyle,
   }: DOMStringMap,
 ): void {
-  /** The URL of the sent page; scripts may have changed the URL since. */
-  let page = withoutHash(location.href);
+  /**
+   * The URL of the sent page; scripts may have changed the URL since. Each visit has another object, so that a
+   * late response is not taken for one to this visit.
+   */
+  let page = new URL(withoutHash(location.href));
   /** Whether a library shows the response to a form, so that the app may have no such page. */
   let isOfForm = false;
   /** The last response of the server, while parts of it are withheld. */
   let pending: string | null = null;
-  let isBack = false;
   /** The last response that Turbo has received. */
   let visited: Response | null = null;
   let cursor = cursorIn(JSON.stringify(navigation()?.serverTiming));
@@ -77,7 +79,8 @@ function start(
   /** When to see whether a framework shows the change by now. */
   let recheck = 0;
   let recheckMs = FRAMEWORK_MS;
-  let tag: string | null = null;
+  /** What the last fetch has brought. */
+  let latest: string | null = null;
 
   /** The gateway counts pages with withheld changes. Each page reports each reason once. */
   const reported = new Set<string>();
@@ -120,7 +123,7 @@ function start(
   const check = (): void => {
     if (document.hidden) return;
     clearTimeout(hidden);
-    const [before, now] = [topics, topicsOfPage(origin, topicOf)];
+    const [before, now] = [topics, topicsOfPage(page, origin, topicOf)];
     topics = now;
     if (stream !== null && now.followed.join() === before.followed.join()) return;
     listen();
@@ -191,7 +194,7 @@ function start(
     // In the meantime, a library may have moved to another page without leaving this document.
     if (asked !== page) return false;
     if (!response.ok || response.redirected) {
-      if (isOfForm) return false;
+      if (isOfForm || !isHere()) return false;
       // The page is gone, or no longer accessible to this visitor. The browser shows the result, unless data
       // would be lost.
       if (mayLeave()) location.reload();
@@ -201,10 +204,9 @@ function start(
       }
       return false;
     }
-    const etag = response.headers.get('ETag');
-    const isSame = etag !== null && etag === tag;
-    tag = etag;
-    if (isSame || !/^text\/html/i.test(response.headers.get('Content-Type') ?? '')) return false;
+    const type = response.headers.get('Content-Type') ?? '';
+    if (text === latest || !/^text\/html/i.test(type)) return false;
+    latest = text;
     const fetched = parsePage(text);
     recheckMs = FRAMEWORK_MS;
     if (tell('morphed', { document: fetched })) {
@@ -225,7 +227,9 @@ function start(
 
   const apply = async (text: string, fetched: Document): Promise<Withheld> => {
     if (isReplaced(sent) && isHere() && takeReplaced(sent, fetched.body)) sent = fetched.body;
-    const withheld = await morphPage(sent, fetched);
+    const asked = page;
+    // Before the browser begins a transition, a library may show another page.
+    const withheld = await morphPage(sent, fetched, () => asked === page);
     const isAll = withheld.visitor + withheld.script === 0;
     pending = isAll ? null : text;
     clearTimeout(recheck);
@@ -261,13 +265,13 @@ function start(
    * Whether the browser is still at the path of the fetched page. After a script has navigated elsewhere, its
    * changes do not matter.
    */
-  const isHere = (): boolean => new URL(page).pathname === location.pathname;
+  const isHere = (): boolean => page.pathname === location.pathname;
 
   /** A library may have replaced the page with the server's response for another URL. */
   const checkPage = (event: Event): void => {
     const url = withoutHash(location.href);
-    if (url !== page) {
-      page = url;
+    if (url !== page.href) {
+      page = new URL(url);
       const { requestConfig, xhr } = (event as CustomEvent<HtmxDetail | undefined>).detail ?? {};
       isOfForm =
         requestConfig !== undefined &&
@@ -284,9 +288,8 @@ function start(
         isOutdated = false;
       }
       if (!isOfForm) sent = snapshot(document.body);
-      tag = pending = null;
-      if (isBack) refetchSoon();
-      isBack = false;
+      latest = pending = null;
+      stay();
     }
     check();
   };
@@ -310,11 +313,17 @@ function start(
     rest();
     check();
   });
-  // Everything that was stored during an earlier visit is as old as that visit.
-  addEventListener('popstate', () => {
-    isBack = true;
-    refetchSoon();
-  });
+  // Everything that was stored during an earlier visit is as old as that visit. This comes before the listeners of
+  // libraries that show it.
+  addEventListener(
+    'popstate',
+    () => {
+      if (withoutHash(location.href) === page.href) return;
+      isOutdated = true;
+      leave();
+    },
+    true,
+  );
   document.addEventListener('turbo:before-fetch-response', (event) => {
     visited = (event as CustomEvent<TurboDetail>).detail.fetchResponse.response;
   });
@@ -351,9 +360,14 @@ function tell(name: string, detail: object): boolean {
 let lastTitle = document.title;
 
 /** Shows what the server has changed, except where the visitor or a script is active. */
-export async function morphPage(sent: Node, fetched: Document): Promise<Withheld> {
+export async function morphPage(
+  sent: Node,
+  fetched: Document,
+  isWanted: () => boolean,
+): Promise<Withheld> {
   let withheld: Withheld = { visitor: 0, script: 0, framework: 0 };
   const apply = (): void => {
+    if (!isWanted()) return;
     // A script may show the number of new items in the title.
     if (document.title === lastTitle) document.title = fetched.title;
     lastTitle = fetched.title;

@@ -20,11 +20,12 @@ const MAX_TOPICS = 100;
  * use that form, and as `changes` announces it. A short link (`/?p=7`) is added if an alias knows its query,
  * because all short links of a site have the same path, often that of its front page.
  *
+ * @param page its URL, without a fragment
  * @param origin the site's origin as the gateway knows it
  */
-export function topicsOfPage(origin: string, topicOf: TopicOf): Topics {
-  const { href, pathname, search } = location;
-  const names = [withoutParameters(pathname) + search, ...namesInFields()];
+export function topicsOfPage(page: URL, origin: string, topicOf: TopicOf): Topics {
+  const { href, pathname, search } = page;
+  const names = [withoutParameters(pathname) + search, ...namesInFields(href)];
   for (const element of document.querySelectorAll<HTMLLinkElement>(
     'link[rel~=self],link[rel~=canonical],[data-hub-topic]',
   )) {
@@ -57,9 +58,9 @@ export function withoutHash(url: string): string {
  * The names that the gateway has found in the fields of the response. They are valid as long as the loaded
  * page is shown.
  */
-function namesInFields(): string[] {
+function namesInFields(page: string): string[] {
   const { name = '', serverTiming = [] } = navigation() ?? {};
-  if (withoutHash(name) !== withoutHash(location.href)) return [];
+  if (withoutHash(name) !== page) return [];
   return serverTiming.flatMap(({ name: metric, description }) =>
     metric === 'hub-page' ? description.split(' ') : [],
   );

@@ -1,0 +1,199 @@
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { join } from 'node:path';
+import { describe, it, type TestContext } from 'node:test';
+import type { Page } from 'playwright-core';
+import { chromiumPath, launchChromium } from '../support/chromium.ts';
+import { root } from '../support/process.ts';
+import { liveHubfile, type Site, startSite } from '../unit/discovery/site.ts';
+
+interface Awkward {
+  readonly site: Site;
+  readonly page: Page;
+  change(path: string): Promise<unknown>;
+  /** Resolves when the page has a stream, which it opens because of what is done. */
+  withStream(act: () => Promise<unknown>): Promise<void>;
+}
+
+/** A site with htmx, on whose page `/a` the browser is. */
+async function awkward(
+  test: TestContext,
+  bodyOf: (path: string) => string,
+  answer: (request: IncomingMessage, response: ServerResponse) => boolean = () => false,
+): Promise<Awkward | null> {
+  const executable = chromiumPath(test);
+  if (executable === null) return null;
+  const library = readFileSync(join(root, 'node_modules/htmx.org/dist/htmx.min.js'));
+  const site = await startSite(
+    test,
+    (request, response) => {
+      request.resume();
+      const { url = '' } = request;
+      if (url === '/lib.js') {
+        response.setHeader('Content-Type', 'text/javascript').end(library);
+      } else if (answer(request, response)) return;
+      else if (request.method === 'POST') response.writeHead(204).end();
+      else {
+        response.setHeader('Content-Type', 'text/html').end(
+          `<!doctype html><html><head><link rel=icon href="data:,"><script src=/lib.js></script></head>
+<body hx-boost=true>${bodyOf(url)}</body></html>`,
+        );
+      }
+    },
+    { hubfile: liveHubfile('changes public {\n\t\t\twindow 0s\n\t\t}') },
+  );
+  const browser = await launchChromium(test, executable, null);
+  const page = await browser.newPage();
+  page.setDefaultTimeout(15_000);
+  const withStream: Awkward['withStream'] = async (act) => {
+    const stream = page.waitForResponse((one) => one.url().includes('/hub?'));
+    await act();
+    await stream;
+  };
+  await withStream(() => page.goto(`${site.origin}/a`));
+  return {
+    ...{ site, page, withStream },
+    change: (path) => fetch(site.origin + path, { method: 'POST', redirect: 'manual' }),
+  };
+}
+
+describe('live pages at awkward moments', () => {
+  it('keep the message of the app if the visitor has followed a link within the page before', async (test) => {
+    let message = '';
+    const its = await awkward(
+      test,
+      () => {
+        const shown = message;
+        message = '';
+        return `<a href=#part hx-boost=false>part</a><p>${shown}</p><form method=post action=/save><button>save</button></form><i id=part></i>`;
+      },
+      (request, response) => {
+        if (request.method !== 'POST') return false;
+        message = 'Saved.';
+        response.writeHead(303, { Location: '/b' }).end();
+        return true;
+      },
+    );
+    if (its === null) return;
+    const { page, site, withStream } = its;
+    await page.click('a');
+    await page.goBack();
+    // What this causes is done before the form is sent.
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    const fetched: string[] = [];
+    page.on('request', (one) => {
+      if ('hub-live' in one.headers()) fetched.push(new URL(one.url()).pathname);
+    });
+    await withStream(() => page.click('button'));
+    await page.getByText('Saved.').waitFor();
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    assert.deepEqual(fetched, []);
+    await site.publish({ topic: `${site.origin}/b`, data: '' });
+    await page.getByText('Saved.').waitFor({ state: 'detached' });
+  });
+
+  it('are not overwritten by a response to an earlier visit that took long', async (test) => {
+    let version = 1;
+    const its = await awkward(
+      test,
+      (path) => `<h1>${path} ${version}</h1><a href="${path === '/a' ? '/b' : '/a'}">other</a>`,
+      (request) => {
+        if (request.method === 'POST') version += 1;
+        return false;
+      },
+    );
+    if (its === null) return;
+    const { page, change, withStream } = its;
+    // The server does this by a slow body. The browser may then hold back the next request for the same URL.
+    await page.evaluate(`const ask = window.fetch;
+window.fetch = async (target, options) => {
+  const response = await ask(target, options);
+  const isFirst = options.headers?.['Hub-Live'] !== undefined && !('arrive' in window);
+  if (isFirst) await new Promise((resolve) => { window.arrive = resolve; });
+  return response;
+};`);
+    await change('/a');
+    await page.waitForFunction("'arrive' in window");
+    await withStream(() => page.click('a'));
+    await change('/a');
+    await withStream(() => page.click('a'));
+    await page.getByText('/a 3').waitFor();
+    await page.evaluate('arrive()');
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    assert.equal(await page.locator('h1').textContent(), '/a 3');
+  });
+
+  it('say nothing of a change of the page before, which arrives while htmx shows another one', async (test) => {
+    let version = 1;
+    const its = await awkward(
+      test,
+      (path) => `<h1>${path} ${version}</h1><a href=/b>other</a>`,
+      (request) => {
+        if (request.method === 'POST') version += 1;
+        return false;
+      },
+    );
+    if (its === null) return;
+    const { page, change, withStream } = its;
+    // The browser takes this long to begin a transition, as on a slow page.
+    await page.evaluate(`const begin = document.startViewTransition.bind(document);
+document.startViewTransition = (change) => {
+  const updateCallbackDone = new Promise((resolve) => { window.begin = resolve; })
+    .then(() => begin(change).updateCallbackDone).then(() => { window.done = true; });
+  return { ready: Promise.resolve(), updateCallbackDone };
+};`);
+    await change('/a');
+    await page.waitForFunction("'begin' in window");
+    await withStream(() => page.click('a'));
+    await page.getByText('/b 2').waitFor();
+    await page.evaluate('begin()');
+    await page.waitForFunction('window.done');
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    assert.equal(await page.locator('#hub-stale').count(), 0);
+    assert.equal(await page.locator('h1').textContent(), '/b 2');
+  });
+
+  it('are not reloaded at the URL of a script because the page below is gone', async (test) => {
+    let isGone = false;
+    const its = await awkward(
+      test,
+      () => '<p>page</p>',
+      (request, response) => {
+        if (!isGone || request.method === 'POST') return false;
+        response.writeHead(404).end('gone');
+        return true;
+      },
+    );
+    if (its === null) return;
+    const { page, change } = its;
+    await page.evaluate("history.pushState({}, '', '/a/dialog')");
+    isGone = true;
+    const fetched = page.waitForResponse((one) => 'hub-live' in one.request().headers());
+    await change('/a');
+    await fetched;
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    assert.equal(await page.locator('p').textContent(), 'page');
+  });
+
+  it('follow the page that the server has sent while a script shows a dialog at a URL of its own', async (test) => {
+    let version = 1;
+    const its = await awkward(
+      test,
+      () => `<p>version ${version}</p>`,
+      (request) => {
+        if (request.method === 'POST') version += 1;
+        return false;
+      },
+    );
+    if (its === null) return;
+    const { page, change } = its;
+    await page.evaluate("history.pushState({}, '', '/dialogs/1')");
+    for (const next of [2, 3, 4]) {
+      await change('/a');
+      await page.getByText(`version ${next}`).waitFor();
+      // It looks at its topics after each fetch.
+      await new Promise((resolve) => setTimeout(resolve, 300));
+    }
+  });
+});
