@@ -30,6 +30,8 @@ const MAX_NEXT_PAGES_MS = 5000;
 /** Most visitors whose next pages are awaited, and most pages of one of them. */
 const MAX_VISITORS = 10_000;
 const MAX_NEXT_PAGES = 32;
+/** Characters of a `User-Agent` that tell visitors apart. */
+const MAX_BROWSER = 256;
 /** Private pages that are fetched per second because of one update. */
 const REFETCHES_PER_SECOND = 200;
 /** Longest wait of the last of them. */
@@ -186,5 +188,6 @@ class NextPages {
 }
 
 function visitorOf({ clientAddress, headers }: Exchange): string {
-  return `${clientAddress} ${headers.get('user-agent') ?? ''}`;
+  const browser = headers.get('user-agent')?.slice(0, MAX_BROWSER) ?? '';
+  return `${clientAddress} ${browser}`;
 }
