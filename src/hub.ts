@@ -1,22 +1,29 @@
 import { randomUUID } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { resolve } from 'node:path';
-import { defaultHub, defaultJwks } from './config/defaults.ts';
+import { checkHub } from './config/check-hub.ts';
+import { checkTransport } from './config/check.ts';
+import type { PostgresTransportConfig, RedisTransportConfig } from './config/transports.ts';
+import type { HubConfig } from './config/config.ts';
+import { ConfigError, error, hasError, type Problem, type Report } from './config/problem.ts';
+import { hubShape } from './config/shape-hub.ts';
 import {
-  type PostgresTransportConfig,
-  type RedisTransportConfig,
-  type TransportConfig,
-  transportKinds,
-} from './config/transports.ts';
-import type { HubConfig, IssuerConfig, KeySource } from './config/config.ts';
-import { ConfigError, type Problem } from './config/problem.ts';
+  CLOCK_FUNCTIONS,
+  list,
+  LOG_FUNCTIONS,
+  nullable,
+  object,
+  readGiven,
+  requireFunctions,
+} from './config/shape.ts';
+import { flag, text } from './config/shape-values.ts';
+import { defaultSite } from './config/defaults.ts';
 import { parsePublication } from './hub/publication.ts';
 import { hubBase } from './hub/topic.ts';
 import { type Clock, systemClock } from './kernel/clock.ts';
 import { HubgateError } from './kernel/error.ts';
 import { type Logger, silentLogger } from './kernel/log.ts';
 import { Scope } from './kernel/scope.ts';
-import { Secret } from './kernel/secret.ts';
 import { ResponseCaches } from './cache/response-caches.ts';
 import { Scheduler } from './kernel/scheduler.ts';
 import { TimerWheel } from './kernel/timer-wheel.ts';
@@ -134,17 +141,25 @@ export interface MountedHub {
 /**
  * Opens a hub without a gateway around it.
  *
- * @throws ConfigError for keys that cannot be used; HubgateError `missing-option`, `transport-failed`
+ * @throws ConfigError that names each wrong option; HubgateError `missing-option`, `invalid-argument`,
+ * `transport-failed`
  * @example
  * const hub = await createHub({ issuers: [{ id, publisher: { key }, subscriber: { key } }] });
  * createServer((request, response) => hub.handle(request, response, () => response.end('the app')));
  */
 export async function createHub(options: HubOptions): Promise<MountedHub> {
-  const { log = silentLogger, clock = systemClock } = given(options, 'issuers');
   const config = hubConfig(options);
+  const { log = silentLogger, clock = systemClock } = options;
+  requireFunctions({ log, clock }, { log: LOG_FUNCTIONS, clock: CLOCK_FUNCTIONS });
   const problems: Problem[] = [];
-  checkHubKeys(config, (_about, problem) => problems.push(problem));
-  if (problems.some(({ severity }) => severity === 'error')) throw new ConfigError(problems);
+  const report: Report = (_about, problem) => {
+    // The program itself publishes, and need not deliver to anybody.
+    if (!/^no-(?:publisher|subscriber)-key$/.test(problem.code)) problems.push(problem);
+  };
+  checkHubKeys(config, report);
+  checkHub(config, defaultSite, report);
+  checkTransport(config.transport, report);
+  if (hasError(problems)) throw new ConfigError(problems);
   const scope = new Scope();
   const scheduler = new Scheduler();
   const around = {
@@ -170,12 +185,22 @@ export async function createHub(options: HubOptions): Promise<MountedHub> {
   };
   return {
     handle(request, response, next) {
+      if (![request?.socket, response?.writeHead, next].every(Boolean)) {
+        throw new HubgateError('invalid-argument', 'handle needs a request, a response and next');
+      }
       const exchange = mountedExchange(request, response, log);
       const passOn = async (): Promise<void> => next();
       Promise.resolve(hub.handle(exchange, passOn)).catch(next);
     },
-    async publish({ topics, data, private: isPrivate = false, id, type }) {
-      const fields = { topics, data, private: isPrivate, id, type, retry: undefined };
+    async publish(local) {
+      const { data, id, type, ...given } = readGiven(local, localUpdate, 'invalid-publication');
+      const fields = {
+        ...given,
+        data: data ?? undefined,
+        id: id ?? undefined,
+        type: type ?? undefined,
+        retry: undefined,
+      };
       const { update, topics: read } = parsePublication(fields, rules);
       await hub.core.hub.publish(update, read);
       return update.id;
@@ -190,49 +215,70 @@ export async function createHub(options: HubOptions): Promise<MountedHub> {
   };
 }
 
+const localUpdate = object(
+  {
+    topics: list(text('a topic')),
+    data: nullable(text('text')),
+    private: flag,
+    id: nullable(text('an id')),
+    type: nullable(text('the type of an event')),
+  },
+  { data: null, private: false, id: null, type: null },
+);
+
+/** Members of the configuration of a hub that a mounted hub does not have. */
+const NOT_MOUNTED = ['name', 'transport', 'outbox', 'playgroundInsecure'];
+
+/** The types do not bind a program in JavaScript, so everything is read as the data of a file is. */
 function hubConfig(options: HubOptions): HubConfig {
-  const { issuers, legacy = {}, log: _log, clock: _clock, ...rest } = options;
+  const {
+    issuers,
+    legacy,
+    log: _log,
+    clock: _clock,
+    ...rest
+  } = given(options ?? undefined, 'issuers');
   const { history, redis, postgres, ...settings } = rest;
-  return {
-    ...defaultHub,
+  const unknown = NOT_MOUNTED.filter((name) => Object.hasOwn(settings, name));
+  if (unknown.length > 0) {
+    throw new ConfigError(
+      unknown.map((name) => error('unknown-member', `unknown member "${name}"`)),
+    );
+  }
+  const data = {
     ...settings,
-    issuers: given(issuers, 'issuers').map(
-      ({ id, publisher, subscriber, authorizationServer = false }): IssuerConfig => ({
-        id: given(id, 'id of each issuer'),
-        authorizationServer,
-        publisher: keySource(publisher),
-        subscriber: keySource(subscriber),
-      }),
-    ),
-    legacy: { publisher: keySource(legacy.publisher), subscriber: keySource(legacy.subscriber) },
-    transport: transportOf({ history, redis, postgres }),
+    issuers: Array.isArray(issuers) ? issuers.map(issuerData) : given(issuers, 'issuers'),
+    legacy: keysData(legacy),
+    transport: transportData({ history, redis, postgres }),
   };
+  const kind = postgres === undefined ? 'redis' : 'postgres';
+  return readGiven(data, hubShape, null, (place) =>
+    place.replace(/^transport\b/, kind).replace(/\.uri$/, '.jwksUri'),
+  );
 }
 
-function transportOf({
+function transportData({
   history,
   redis,
   postgres,
 }: {
   readonly [Name in 'history' | 'redis' | 'postgres']: HubOptions[Name] | undefined;
-}): TransportConfig {
+}): unknown {
   if (postgres !== undefined) {
-    const { url, listenUrl, ...settings } = postgres;
-    return {
-      ...transportKinds.postgres.defaults,
-      ...settings,
-      stream: given(settings.stream, 'postgres.stream'),
-      url: new Secret(given(url, 'postgres.url')),
-      listenUrl: listenUrl === undefined ? null : new Secret(listenUrl),
-    };
+    if (!isObject(postgres)) return postgres;
+    given(postgres.stream, 'postgres.stream');
+    given(postgres.url, 'postgres.url');
+    return { ...postgres, kind: 'postgres' };
   }
   if (redis !== undefined) {
-    const urls = given(redis.urls, 'redis.urls').map((url) => new Secret(url));
-    const stream = given(redis.stream, 'redis.stream');
-    return { ...transportKinds.redis.defaults, ...redis, urls, stream };
+    if (!isObject(redis)) return redis;
+    given(redis.urls, 'redis.urls');
+    given(redis.stream, 'redis.stream');
+    return { ...redis, kind: 'redis' };
   }
-  if (history === undefined) return transportKinds.memory.defaults;
-  return { ...transportKinds.lmdb.defaults, path: resolve(history) };
+  if (history === undefined) return { kind: 'memory' };
+  if (typeof history === 'string') return { kind: 'lmdb', path: resolve(history) };
+  throw new ConfigError([error('bad-value', 'history: expected a directory')]);
 }
 
 /** A program in JavaScript may leave out what the types ask for. */
@@ -241,14 +287,25 @@ function given<T>(value: T | undefined, name: string): T {
   throw new HubgateError('missing-option', `createHub needs the option ${name}`);
 }
 
-function keySource(key: HubKey | undefined): KeySource | null {
-  if (key === undefined) return null;
-  if ('key' in key) {
-    return { kind: 'jwt', key: new Secret(key.key), algorithm: key.algorithm ?? null };
-  }
-  return {
-    ...defaultJwks,
-    uri: given(key.jwksUri, 'key, or jwksUri, of each role'),
-    algorithms: key.algorithms ?? [],
-  };
+function issuerData(issuer: unknown): unknown {
+  if (isObject(issuer)) given(issuer['id'], 'id of each issuer');
+  return keysData(issuer);
+}
+
+/** An object with the keys of both roles, or something else that is refused later. */
+function keysData(roles: unknown): unknown {
+  if (!isObject(roles)) return roles;
+  const { publisher, subscriber } = roles;
+  return { ...roles, publisher: keyData(publisher), subscriber: keyData(subscriber) };
+}
+
+function keyData(key: unknown): unknown {
+  if (!isObject(key)) return key;
+  if (Object.hasOwn(key, 'key')) return { ...key, kind: 'jwt' };
+  const { jwksUri, ...rest } = key;
+  return { ...rest, uri: given(jwksUri, 'key, or jwksUri, of each role'), kind: 'jwks' };
+}
+
+function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

@@ -24,7 +24,6 @@ export {
 } from './auth/mint.ts';
 export {
   type BoundListener,
-  createGateway,
   type Gateway,
   type GatewayStatus,
   type PreparedLoad,
@@ -34,5 +33,6 @@ export {
 export type { GatewayOptions } from './runtime/resources.ts';
 export type { RunningHub } from './runtime/hub-families.ts';
 export type { PeerWorkers, Signal } from './runtime/peer-workers.ts';
+export { createGateway } from './load-config.ts';
 export { parseHubfile, type ParseOptions } from './parse-hubfile.ts';
 export type { ReverseProxyConfig } from './proxy/proxy-config.ts';

@@ -9,15 +9,29 @@ import { filesRead } from './config/routes.ts';
 import { directiveTable, registry } from './directives/registry.ts';
 import type { Config } from './config/config.ts';
 import { encodeConfig } from './config/serialize.ts';
+import {
+  byKind,
+  CLOCK_FUNCTIONS,
+  LOG_FUNCTIONS,
+  object,
+  readGiven,
+  requireFunctions,
+} from './config/shape.ts';
+import { name } from './config/shape-values.ts';
+import { configShape } from './config/shape-config.ts';
 import { ConfigError, hasError, type Problem, type Report, warningsOf } from './config/problem.ts';
 import { type ResolvedConfig, resolvePlaceholders } from './config/resolve.ts';
+import type { PurgeOrder } from './cache/response-caches.ts';
 import type { HubfileIo } from './hubfile/expand.ts';
 import { type Language, languageOf, load, read } from './hubfile/load.ts';
 import type { ReadConfig } from './hubfile/loaded.ts';
+import { HubgateError } from './kernel/error.ts';
 import { checkHistories } from './runtime/check-files.ts';
 import { checkNamed, checkParts } from './runtime/check-parts.ts';
 import { checkPlaceholders } from './runtime/check-placeholders.ts';
 import { checkRoutes } from './runtime/check-routes.ts';
+import { createGateway as createTrustingGateway, type Gateway } from './runtime/gateway.ts';
+import type { GatewayOptions } from './runtime/resources.ts';
 
 /** A configuration that is ready to be built. */
 export interface ReadyConfig {
@@ -79,6 +93,63 @@ export function loadConfig(
     files: unique([...loaded.files, ...resolved.files, ...filesNamedIn(resolved.config)]),
     globs: loaded.globs,
   };
+}
+
+/**
+ * Creates a gateway from a configuration, which may be one that a program has made. Nothing is opened before `start`.
+ *
+ * @throws ConfigError that names each wrong member; HubgateError `invalid-argument` for the options
+ * @example
+ * const gateway = createGateway(config);
+ * await gateway.start();
+ */
+export function createGateway(config: Config, options: GatewayOptions = {}): Gateway {
+  requireFunctions(options, {
+    log: LOG_FUNCTIONS,
+    clock: CLOCK_FUNCTIONS,
+    peerWorkers: ['send', 'sendHandled', 'receive'],
+    openLog: [],
+    playgroundSalts: [],
+    metrics: [],
+    random: [],
+  });
+  const gateway = createTrustingGateway(checked(config), options);
+  const { reload, prepare, dryRun, purge, stop } = gateway;
+  return Object.assign(gateway, {
+    reload: async (next, wanted) => reload(checked(next), wanted),
+    prepare: async (next) => prepare(checked(next)),
+    dryRun: async (next) => dryRun(checked(next)),
+    async purge(order, reach) {
+      if (reach !== 'here' && reach !== 'everywhere') {
+        throw new HubgateError('invalid-argument', 'The reach of purge is here or everywhere');
+      }
+      return purge(readGiven(order, purgeOrder, 'invalid-argument'), reach);
+    },
+    stop(signal) {
+      if (signal === undefined || signal instanceof AbortSignal) return stop(signal);
+      throw new HubgateError('invalid-argument', 'stop takes an AbortSignal, or nothing');
+    },
+  } satisfies Partial<Gateway>);
+}
+
+const purgeOrder = byKind<PurgeOrder>({
+  name: object({ name: name('a URL, a topic or a tag') }),
+  pattern: object({ pattern: name('a pattern') }),
+  all: object({}),
+});
+
+/** A configuration that a program has made, after the checks that need no text. */
+function checked(data: unknown): Config {
+  const config = readGiven(data, configShape(registry));
+  const problems: Problem[] = [];
+  const report: Report = (_about, problem) => problems.push(problem);
+  for (const site of config.sites) checkPlaceholders(site, report);
+  checkNamed(config, (path) => readFileSync(path), report);
+  checkConfig(config, registry, report);
+  checkServed(config, report);
+  checkParts(config, true, report);
+  if (hasError(problems)) throw new ConfigError(problems);
+  return config;
 }
 
 function soundPart({ sound, readable }: ReadConfig, resolved: ResolvedConfig): Config {

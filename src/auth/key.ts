@@ -1,7 +1,7 @@
 import { createPrivateKey, createPublicKey, hash, KeyObject } from 'node:crypto';
 import type { StaticKeySource } from '../config/config.ts';
 import { HubgateError } from '../kernel/error.ts';
-import type { Secret } from '../kernel/secret.ts';
+import { Secret } from '../kernel/secret.ts';
 
 /** A key that verifies or signs: the bytes of a shared secret, or an asymmetric key. */
 export type KeyMaterial = Uint8Array | KeyObject;
@@ -60,6 +60,12 @@ export function signingKey(
   key: Secret,
   algorithm: string | null,
 ): { readonly algorithm: string; readonly material: KeyMaterial } {
+  if (!(key instanceof Secret) || !(algorithm === null || typeof algorithm === 'string')) {
+    throw new HubgateError(
+      'invalid-argument',
+      'signingKey needs a Secret, and an algorithm or null',
+    );
+  }
   const text = key.reveal();
   if (text === '') throw new HubgateError('missing-key', 'the key is empty');
   const chosen = algorithmFor(text, algorithm, SIGNING_ALGORITHMS);
@@ -188,7 +194,7 @@ const ALGORITHMS: ReadonlyMap<string, Algorithm> = new Map([
 ]);
 
 const STATIC_ALGORITHMS: readonly string[] = names(({ asStaticKey }) => asStaticKey);
-const SIGNING_ALGORITHMS: readonly string[] = names(() => true);
+export const SIGNING_ALGORITHMS: readonly string[] = names(() => true);
 /** The algorithms for a JWK Set. A symmetric key must not be in a public document. */
 export const JWKS_ALGORITHMS: readonly string[] = names(({ kind }) => kind === 'public');
 

@@ -1,7 +1,17 @@
 import { SignJWT } from 'jose';
 import type { JsonValue } from '../hub/grants.ts';
 import type { MatcherSpec } from '../hub/matcher.ts';
-import { type KeyMaterial, signingKey } from './key.ts';
+import {
+  type DataNode,
+  list,
+  nullable,
+  object,
+  readGiven,
+  refuse,
+  type Shape,
+} from '../config/shape.ts';
+import { name, oneOf, secret, text } from '../config/shape-values.ts';
+import { type KeyMaterial, SIGNING_ALGORITHMS, signingKey } from './key.ts';
 import { randomUUID } from 'node:crypto';
 import { parseDuration } from '../config/units.ts';
 import { type Profile, profiles } from '../hub/profile.ts';
@@ -42,8 +52,11 @@ export interface MintedToken {
 
 /**
  * Signs an access token. Matchers are not checked, because the hub refuses invalid ones. See `signingKey`.
+ *
+ * @throws HubgateError `invalid-argument`
  */
 export async function mintToken(request: MintRequest): Promise<MintedToken> {
+  readGiven(request, mintRequest, 'invalid-argument');
   const { key, keyId = null } = request;
   const header = { alg: key.algorithm, typ: 'at+jwt', ...(keyId === null ? {} : { kid: keyId }) };
   const claims = {
@@ -56,9 +69,97 @@ export async function mintToken(request: MintRequest): Promise<MintedToken> {
     jti: newUrn(),
     authorization_details: authorizationDetails(request, request.detailType),
   };
-  const token = await new SignJWT(claims).setProtectedHeader(header).sign(key.material);
+  const signer = new SignJWT(claims).setProtectedHeader(header);
+  const token = await signer.sign(key.material).catch((error: unknown) => {
+    throw new HubgateError('invalid-key', `the key does not fit ${key.algorithm}`, {
+      cause: error,
+    });
+  });
   return { token, header, claims };
 }
+
+/** Data of a program that is only checked here, and used as it is. */
+function onlyChecked(
+  expected: string,
+  isFit: (value: DataNode['value']) => boolean,
+): Shape<unknown> {
+  return {
+    read: ({ value, ...at }) => (isFit(value) ? null : refuse({ value, ...at }, expected)),
+    write: () => null,
+    schema: () => ({}),
+  };
+}
+
+/** Everything in it is looked at, so that a value that is no JSON is found. */
+function isJson(value: DataNode['value']): boolean {
+  if (value === null || typeof value !== 'object') return true;
+  const inner = value instanceof Map ? [...value.values()].map(({ value: each }) => each) : value;
+  return [...inner].every((each) => isJson(each.value));
+}
+
+const json = onlyChecked('JSON', isJson);
+const time = onlyChecked('milliseconds since the epoch', Number.isFinite);
+const optional = nullable(name('text'));
+
+const matcherSpecs = list(object({ match: text('a topic or a pattern'), matchType: name('text') }));
+
+const mintRequest = object(
+  {
+    key: object({
+      algorithm: oneOf(...SIGNING_ALGORITHMS),
+      material: onlyChecked('a key', (value) => typeof value === 'object' && value !== null),
+    }),
+    keyId: optional,
+    issuer: text('text'),
+    audience: text('text'),
+    subject: optional,
+    clientId: optional,
+    issuedAtMs: time,
+    expiresAtMs: time,
+    detailType: text('text'),
+    publish: matcherSpecs,
+    subscribe: matcherSpecs,
+    payload: json,
+  },
+  { keyId: null, subject: null, clientId: null, payload: null },
+);
+
+const urlPattern = object({ urlpattern: name('a URL Pattern') });
+const grantedTopic: Shape<unknown> = {
+  ...urlPattern,
+  read: (node, reading) =>
+    typeof node.value === 'string' ? node.value : urlPattern.read(node, reading),
+};
+const grantedTopics = list(grantedTopic);
+const granted: Shape<unknown> = {
+  ...grantedTopics,
+  read: (node, reading) =>
+    (Array.isArray(node.value) ? grantedTopics : grantedTopic).read(node, reading),
+};
+
+const signTokenOptions = object(
+  {
+    iss: name('the id of an issuer'),
+    aud: name('the URL of the hub'),
+    key: secret,
+    alg: optional,
+    kid: optional,
+    publish: granted,
+    subscribe: granted,
+    ttl: onlyChecked('seconds above 0, or a duration like 10m', (value) =>
+      ['number', 'string'].includes(typeof value),
+    ),
+    sub: optional,
+    clientId: optional,
+    payload: json,
+    profile: oneOf('hub', 'mercure'),
+    detailType: optional,
+  },
+  {
+    ...{ alg: null, kid: null, sub: null, clientId: null, detailType: null },
+    ...{ publish: [], subscribe: [], ttl: '1h', payload: null, profile: 'hub' as const },
+  },
+);
 
 function newUrn(): string {
   return `urn:uuid:${randomUUID()}`;
@@ -124,7 +225,7 @@ export interface SignTokenOptions {
 /**
  * Signs an access token for a hub (RFC 9068, RFC 9396), as an app does for its users.
  *
- * @throws HubgateError `token-without-grant`, `invalid-lifetime`, and those of {@link signingKey}
+ * @throws HubgateError `token-without-grant`, `invalid-lifetime`, `invalid-argument`, and those of {@link signingKey}
  * @example
  * const token = await signToken({
  *   iss: 'https://example.com',
@@ -135,6 +236,7 @@ export interface SignTokenOptions {
  * });
  */
 export async function signToken(options: SignTokenOptions): Promise<string> {
+  readGiven(options, signTokenOptions, 'invalid-argument');
   const publish = specsOf(options.publish);
   const subscribe = specsOf(options.subscribe);
   if (publish.length === 0 && subscribe.length === 0) {
@@ -171,8 +273,11 @@ function specsOf(topics: SignTokenOptions['publish'] = []): readonly MatcherSpec
     );
 }
 
+/** A thousand years; a later end is a number that not every reader of tokens can hold. */
+const LONGEST_LIFETIME_MS = 1000 * 366 * 86_400_000;
+
 function lifetimeMs(ttl: number | string): number {
   const ms = typeof ttl === 'number' ? ttl * 1000 : parseDuration(ttl);
-  if (ms !== null && ms !== undefined && ms > 0 && Number.isFinite(ms)) return ms;
+  if (ms !== null && ms !== undefined && ms > 0 && ms <= LONGEST_LIFETIME_MS) return ms;
   throw new HubgateError('invalid-lifetime', `ttl ${ttl}: seconds above 0, or a duration like 10m`);
 }

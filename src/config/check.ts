@@ -138,7 +138,8 @@ function checkNames(
 }
 
 /** Checks the options of a transport that depend on each other. */
-function checkTransport(transport: TransportConfig, report: Report): void {
+/** Checks the addresses of servers that keep a history. */
+export function checkTransport(transport: TransportConfig, report: Report): void {
   const refuse = (code: string, message: string, hint: string, field?: string): void => {
     const where = field === undefined ? {} : { field };
     report(transport, error(code, message, hint), where);

@@ -110,10 +110,19 @@ const tls = object<TlsConfig>(
   defaultTls,
 );
 
+/** As a program has them; in a file, they are texts. */
+const parsedBindAddress = byKind<BindAddress>({
+  host: object({ host: name('an IP address or a host name') }),
+  unix: object({ path: name('a path'), mode: count({ max: 0o777 }) }, { mode: 0o600 }),
+  fd: object({ fd: count({ min: 3 }) }),
+});
+
 const bindAddress: Shape<BindAddress> = {
-  read: (node) =>
-    (typeof node.value === 'string' ? parseBindAddress(node.value) : null) ??
-    refuse(node, BIND_FORMS),
+  read(node, reading) {
+    const isParsed = reading.inClear && node.value instanceof Map;
+    const text = isParsed ? bindAddressText(parsedBindAddress.read(node, reading)) : node.value;
+    return (typeof text === 'string' ? parseBindAddress(text) : null) ?? refuse(node, BIND_FORMS);
+  },
   write: bindAddressText,
   schema: () => ({ type: 'string', description: BIND_FORMS }),
 };

@@ -1,5 +1,6 @@
 import { isUtf8 } from 'node:buffer';
 import { inspect } from 'node:util';
+import { HubgateError } from './error.ts';
 
 const REDACTED = '[redacted]';
 const PLACEHOLDERS_ONLY = /^(?:\{(?:env|file)\.[^{}]+\})+$/;
@@ -11,9 +12,14 @@ const PLACEHOLDERS_ONLY = /^(?:\{(?:env|file)\.[^{}]+\})+$/;
 export class Secret {
   readonly #value: string | Buffer;
 
-  /** @param value text, or the bytes of a key, which count as text if they are valid UTF-8 */
+  /**
+   * @param value text, or the bytes of a key, which count as text if they are valid UTF-8
+   * @throws HubgateError `invalid-argument`
+   */
   constructor(value: string | Uint8Array) {
-    this.#value = typeof value === 'string' ? value : textOrBytes(value);
+    if (typeof value === 'string') this.#value = value;
+    else if (value instanceof Uint8Array) this.#value = textOrBytes(value);
+    else throw new HubgateError('invalid-argument', 'A Secret is made from text, or from bytes');
   }
 
   /** Whether the value can be used as text. */

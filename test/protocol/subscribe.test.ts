@@ -839,7 +839,6 @@ describe('subscribe: CORS (B.7)', async () => {
     ['null', 'null', false],
     ['https://*', PAGE, false],
     ['https://*example.com', 'https://evilexample.com', false],
-    ['http*://a.example', 'https://a.example', false],
     ['https://*.com', 'https://a.com', false],
     ['https://*.co.uk', 'https://a.co.uk', false],
     ['https://*.github.io', 'https://a.github.io', false],
