@@ -2,6 +2,7 @@ import { isUtf8 } from 'node:buffer';
 import { completed, type Budget, unlimitedBudget } from '../kernel/scheduler.ts';
 import type { Exchange } from '../http/exchange.ts';
 import { wantBody } from '../http/field-values.ts';
+import { HubgateError } from '../kernel/error.ts';
 import { badRequest, RefusedRequest } from './refusal.ts';
 
 export interface FormField {
@@ -168,13 +169,25 @@ function hexDigit(byte: number | undefined): number {
  * Reads the whole body of a request.
  *
  * @param maxBytes 0 means no limit
- * @throws RefusedRequest 413 as soon as there are more than `maxBytes`; 400 if the client aborts
+ * @throws RefusedRequest 413 as soon as there are more than `maxBytes`; 400 if the client aborts; HubgateError
+ * `body-already-read`
  */
 export async function readBody(exchange: Exchange, maxBytes: number): Promise<Buffer> {
   const announced = Number(exchange.headers.get('content-length') ?? 0);
   if (maxBytes > 0 && announced > maxBytes) throw tooLarge();
-  wantBody(exchange);
   const { body } = exchange;
+  if (body.readableDidRead) {
+    throw new HubgateError(
+      'body-already-read',
+      'The body of this request was read before the hub got it: mount the hub before parsers of bodies',
+    );
+  }
+  // None of its events would come any more.
+  if (body.readableEnded || body.destroyed) {
+    if (exchange.hasBody) throw badRequest();
+    return Buffer.alloc(0);
+  }
+  wantBody(exchange);
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];
     let length = 0;

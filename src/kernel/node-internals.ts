@@ -132,6 +132,11 @@ export function writeAhead(response: ServerResponse, bytes: string): void {
   (response as ServerResponse & WritesInTurn)._writeRaw(bytes, 'latin1');
 }
 
+/** Whether a 100 has been sent, which Node does by itself if a server does not listen for `checkContinue`. */
+export function hasSentContinue(response: ServerResponse): boolean {
+  return '_sent100' in response && response._sent100 === true;
+}
+
 /**
  * A listener that many sockets share, with the socket as its argument. A function for each socket, plus the
  * wrapper that `once` creates, would stay in memory as long as the connection.

@@ -9,7 +9,7 @@ import type { Readable, Writable } from 'node:stream';
 import { HeaderList } from '../http/header-list.ts';
 import { dropNominated } from '../http/field-values.ts';
 import type { DisconnectSignal } from '../http/disconnect-signal.ts';
-import { carrierOf, writeAhead } from '../kernel/node-internals.ts';
+import { carrierOf, hasSentContinue, writeAhead } from '../kernel/node-internals.ts';
 import type { Socket } from 'node:net';
 
 /**
@@ -199,7 +199,7 @@ const VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
 function informHttp1(response: ServerResponse, status: number, headers: HeaderList): void {
   if (status === 100) {
     // Node closes the connection of a client that waits for 100 unless Node has sent the 100 itself.
-    response.writeContinue();
+    if (!hasSentContinue(response)) response.writeContinue();
     return;
   }
   if (response.writableLength > MAX_WAITING_BYTES) return;
