@@ -351,37 +351,54 @@ export function readGiven<T>(
       const said = SECRET_PLACE.test(place)
         ? message.replace(/, not ".*$/s, ', not a text')
         : message;
-      problems.push({ ...finding, message: place === '' ? said : `${place}: ${said}` });
+      problems.push({
+        ...finding,
+        message: place === '' ? said : `${place.slice(0, 200)}: ${said}`,
+      });
     },
     mark: () => {},
     site: () => {},
     inClear: true,
   };
-  const value = attempt(reading, () => shape.read(givenNode(data, '', places), reading));
+  const value = attempt(reading, () => shape.read(givenNode(data, '', places, 0), reading));
   if (value !== undefined && problems.length === 0) return value;
   if (code === null) throw new ConfigError(problems);
   throw new HubgateError(code, problems.map(({ message }) => message).join('; '));
 }
 
+/** Data that contains itself has levels without end. */
+const MAX_DEPTH = 200;
+
 /** A node whose range is the number of its place. What no shape asks for is not looked at. */
-function givenNode(data: unknown, place: string, places: string[]): DataNode {
+function givenNode(data: unknown, place: string, places: string[], depth: number): DataNode {
   const number = places.push(place) - 1;
   const at = { start: number, end: number + 1 };
   return {
     ...at,
     get value() {
-      return givenValue(data, place, places, at);
+      return givenValue(data, place, places, at, depth);
     },
   };
 }
 
-function givenValue(data: unknown, place: string, places: string[], at: SourceRange): DataValue {
+function givenValue(
+  data: unknown,
+  place: string,
+  places: string[],
+  at: SourceRange,
+  depth: number,
+): DataValue {
+  if (depth > MAX_DEPTH) {
+    throw new ShapeProblem(at, 'bad-value', `expected data of at most ${MAX_DEPTH} levels`);
+  }
   if (data instanceof Secret) {
     if (data.isText) return data.reveal();
-    return givenValue({ base64: data.bytes().toString('base64') }, place, places, at);
+    return givenValue({ base64: data.bytes().toString('base64') }, place, places, at, depth);
   }
   if (Array.isArray(data)) {
-    return Array.from(data, (one, index) => givenNode(one, `${place}[${index}]`, places));
+    return Array.from(data, (one, index) =>
+      givenNode(one, `${place}[${index}]`, places, depth + 1),
+    );
   }
   switch (typeof data) {
     case 'string':
@@ -397,7 +414,10 @@ function givenValue(data: unknown, place: string, places: string[], at: SourceRa
           .filter(([, value]) => value !== undefined)
           .map(([name, value]) => [
             name,
-            { key: at, value: givenNode(value, place === '' ? name : `${place}.${name}`, places) },
+            {
+              key: at,
+              value: givenNode(value, place === '' ? name : `${place}.${name}`, places, depth + 1),
+            },
           ]),
       );
     default:

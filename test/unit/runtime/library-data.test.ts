@@ -115,6 +115,13 @@ describe('createGateway with wrong data', () => {
     });
   }
 
+  it('refuses routes that contain themselves', () => {
+    const handler = { kind: 'handle', routes: [] as unknown[] };
+    handler.routes.push({ matcher: null, handler });
+    const circular = withSite({ routes: handler.routes }) as Config;
+    assert.throws(() => createGateway(circular), about('expected data of at most 200 levels'));
+  });
+
   it('says which option is wrong', () => {
     for (const [words, options] of [
       ['options are not an object', null],
@@ -203,6 +210,12 @@ describe('tokens from wrong data', () => {
       await assert.rejects(mintToken(options as unknown as MintRequest), about(words));
     });
   }
+
+  it('signToken refuses a payload that contains itself', async () => {
+    const payload: Record<string, unknown> = {};
+    payload['self'] = payload;
+    await assert.rejects(signToken({ ...sign, payload } as never), about('at most 200 levels'));
+  });
 
   it('signingKey and Secret say what they need', () => {
     assert.throws(() => Reflect.apply(signingKey, null, [key, null]), about('needs a Secret'));
