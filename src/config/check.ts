@@ -137,8 +137,7 @@ function checkNames(
   }
 }
 
-/** Checks the options of a transport that depend on each other. */
-/** Checks the addresses of servers that keep a history. */
+/** Checks the options of a transport that depend on each other, and the addresses of its servers. */
 export function checkTransport(transport: TransportConfig, report: Report): void {
   const refuse = (code: string, message: string, hint: string, field?: string): void => {
     const where = field === undefined ? {} : { field };
