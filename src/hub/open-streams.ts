@@ -66,11 +66,12 @@ export class OpenStreams {
   constructor(options: OpenStreamsOptions) {
     this.#options = options;
     const { reader, base, clock, scheduler, log } = options;
-    this.delivery = new Delivery(this.#index, base, scheduler, () => clock.monotonic(), {
+    const monotonic = (): number => clock.monotonic();
+    this.delivery = new Delivery(this.#index, base, scheduler, monotonic, {
       deliver: (subscriber, event) => this.#deliver(subscriber, event),
       flushed: (subscriber) => this.#flushed(subscriber),
     });
-    this.#replay = new Replay(reader, this.#catchingUp, scheduler, log);
+    this.#replay = new Replay(reader, this.#catchingUp, scheduler, monotonic, log);
   }
 
   /**

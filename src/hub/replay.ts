@@ -19,6 +19,11 @@ const PAGE_STEPS = 20_000;
 /** Highest cost of handing on the event of an entry, per character of its data, in steps. */
 const STEPS_PER_CHARACTER = 0.2;
 
+/** Steps of all replays together after which they rest, while updates are published. */
+const REST_STEPS = 30_000;
+/** Updates count as being published for this long after the last one. */
+const LIVE_MS = 1_000;
+
 /** Progress of a subscriber in the history. */
 interface CatchingUp {
   readonly subscriber: Subscriber;
@@ -49,22 +54,37 @@ export interface ReplayKeeper {
 
 /**
  * All replays of a hub in one schedule: each reads the history at the speed of its client, and all together
- * stay within their slice.
+ * stay within their slice. While updates are published, the replays also rest in between. Otherwise an update would
+ * wait for the processor several times on its way, behind the replays and behind the clients that receive them.
  */
 export class Replay implements Task {
   readonly #reader: LogReader;
   readonly #keeper: ReplayKeeper;
   readonly #scheduler: Scheduler;
+  readonly #monotonic: () => number;
   readonly #log: Logger;
   readonly #all = new Map<Subscriber, CatchingUp>();
   /** Replays that can continue at once. */
   readonly #ready = new Set<CatchingUp>();
   readonly #budget = new Budget(0);
+  /** Steps since the last rest. */
+  #unrested = 0;
+  /** The tail at the end of the last slice, null before the first, and the time at which it had changed. */
+  #tail: number | null = null;
+  #tailChangedMs = Number.NEGATIVE_INFINITY;
 
-  constructor(reader: LogReader, keeper: ReplayKeeper, scheduler: Scheduler, log: Logger) {
+  /** @param monotonic the time in milliseconds */
+  constructor(
+    reader: LogReader,
+    keeper: ReplayKeeper,
+    scheduler: Scheduler,
+    monotonic: () => number,
+    log: Logger,
+  ) {
     this.#reader = reader;
     this.#keeper = keeper;
     this.#scheduler = scheduler;
+    this.#monotonic = monotonic;
     this.#log = log;
   }
 
@@ -97,17 +117,37 @@ export class Replay implements Task {
   }
 
   run(budget: Budget): boolean {
+    if (this.#ready.size === 0) return false;
+    const before = budget.left;
+    this.#advanceAll(budget);
+    this.#unrested += before - budget.left;
+    const isLive = this.#isLive();
+    if (!isLive || this.#unrested < REST_STEPS) return this.#ready.size > 0;
+    this.#unrested = 0;
+    this.#scheduler.addAfterRest(this);
+    return false;
+  }
+
+  /** Whether updates are being published. */
+  #isLive(): boolean {
+    const tail = this.#keeper.tail();
+    const now = this.#monotonic();
+    if (this.#tail !== null && tail !== this.#tail) this.#tailChangedMs = now;
+    this.#tail = tail;
+    return now - this.#tailChangedMs < LIVE_MS;
+  }
+
+  #advanceAll(budget: Budget): void {
     const own = this.#budget;
     while (!budget.isSpent) {
       const [state] = this.#ready;
-      if (state === undefined) return false;
+      if (state === undefined) return;
       this.#ready.delete(state);
       own.left = Math.min(TURN_STEPS, budget.left);
       const before = own.left;
       if (this.#advance(state, own)) this.#ready.add(state);
       budget.spend(Math.max(1, before - own.left));
     }
-    return this.#ready.size > 0;
   }
 
   #resume(state: CatchingUp): void {

@@ -16,6 +16,9 @@ const MIN_SHARE = 2_000;
  */
 const HEAD_START = 10_000;
 
+/** How long a task rests, the shortest time of a timer. */
+const REST_MS = 1;
+
 /**
  * Steps that a task may still use in its turn. The number may fall below 0, because some costs are known only
  * afterwards.
@@ -65,21 +68,40 @@ export function completed<T>(computation: Generator<void, T, void>): T {
  */
 export class Scheduler {
   readonly #waiting = new Set<Task>();
+  readonly #resting = new Set<Task>();
   readonly #later: (turn: () => void) => void;
+  readonly #afterRest: (wake: () => void) => void;
   readonly #budget = new Budget(0);
   #scheduled = false;
   /** Steps that computations may still use in this turn without being queued. */
   #headStart = TURN_STEPS;
 
-  /** @param later calls its argument in the next turn of the event loop */
-  constructor(later: (turn: () => void) => void = setImmediate) {
+  /**
+   * @param later calls its argument in the next turn of the event loop
+   * @param afterRest calls its argument after {@link REST_MS}
+   */
+  constructor(
+    later: (turn: () => void) => void = setImmediate,
+    afterRest: (wake: () => void) => void = (wake) => setTimeout(wake, REST_MS),
+  ) {
     this.#later = later;
+    this.#afterRest = afterRest;
   }
 
-  /** Runs `work` from the next turn until it is finished. Adding it twice has no further effect. */
+  /**
+   * Runs `work` from the next turn until it is finished. Adding it twice has no further effect, and a task that
+   * rests runs after its rest.
+   */
   add(work: Task): void {
+    if (this.#resting.has(work)) return;
     this.#waiting.add(work);
     this.#schedule();
+  }
+
+  /** Runs `work` after a rest, in which other work and other processes get the processor. */
+  addAfterRest(work: Task): void {
+    if (this.#resting.size === 0) this.#afterRest(this.#wake);
+    this.#resting.add(work);
   }
 
   /**
@@ -125,6 +147,12 @@ export class Scheduler {
     this.#scheduled = true;
     this.#later(this.#turn);
   }
+
+  readonly #wake = (): void => {
+    for (const work of this.#resting) this.#waiting.add(work);
+    this.#resting.clear();
+    this.#schedule();
+  };
 
   readonly #turn = (): void => {
     this.#scheduled = false;

@@ -3,11 +3,19 @@ import { Scheduler } from '../../src/kernel/scheduler.ts';
 
 /** Scheduler whose turns the test takes, one at a time. */
 export class TurnedScheduler extends Scheduler {
+  /** How often tasks have rested. The end of a rest counts as a turn. */
+  rests = 0;
   readonly #turns: (() => void)[];
 
   constructor() {
     const turns: (() => void)[] = [];
-    super((turn) => void turns.push(turn));
+    super(
+      (turn) => void turns.push(turn),
+      (wake) => {
+        this.rests += 1;
+        turns.push(wake);
+      },
+    );
     this.#turns = turns;
   }
 

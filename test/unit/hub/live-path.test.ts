@@ -86,6 +86,26 @@ describe('live path: no task blocks the event loop', () => {
     assert.equal(late.ids().length, 101);
   });
 
+  it('lets replays rest while updates are published, and only then', async (test) => {
+    const transport = createMemoryTransport({ size: 300_000 });
+    for (let id = 0; id < 20_000; id += 1) await transport.append(update(String(id)));
+    const { hub, clock, scheduler, connect } = setUp(test, { transport });
+    const replay = async (): Promise<{ rests: number; turns: number }> => {
+      const sink = await connect({ matchers: matchers('topic'), lastEventId: 'earliest' });
+      const before = scheduler.rests;
+      const turns = await scheduler.all();
+      assert.equal(sink.ids().length, 20_000);
+      return { rests: scheduler.rests - before, turns };
+    };
+    assert.equal((await replay()).rests, 0);
+    await hub.publish(update('live', { topics: ['live'] }));
+    const { rests, turns } = await replay();
+    assert.ok(rests >= 20, `${rests} rests`);
+    assert.ok(rests * 3 <= turns, `${rests} rests in ${turns} turns`);
+    clock.advance(1_000);
+    assert.equal((await replay()).rests, 0);
+  });
+
   it('tests patterns only until a slice ends, and still delivers', async (test) => {
     const { hub, scheduler, connect } = setUp(test);
     const sinks: RecordingSink[] = [];

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { type Budget, TURN_STEPS, type Task } from '../../../src/kernel/scheduler.ts';
+import { type Budget, Scheduler, TURN_STEPS, type Task } from '../../../src/kernel/scheduler.ts';
 import { TurnedScheduler } from '../../support/turned-scheduler.ts';
 
 /** Work of so many steps, done by tens. */
@@ -44,6 +44,32 @@ describe('scheduler', () => {
     assert.equal(short.done, 1_000);
     assert.ok(Math.abs(long.done - longer.done) < TURN_STEPS / 2);
     assert.ok(long.done + longer.done >= TURN_STEPS - 2_000);
+  });
+
+  it('runs a task that rests only after its rest, even if it is added in the meantime', async () => {
+    const wakes: (() => void)[] = [];
+    const turns: (() => void)[] = [];
+    const scheduler = new Scheduler(
+      (turn) => void turns.push(turn),
+      (wake) => void wakes.push(wake),
+    );
+    const takeTurns = (): void => {
+      for (const turn of turns.splice(0)) turn();
+    };
+    const [resting, other] = [new Steps(10), new Steps(10)];
+    scheduler.addAfterRest(resting);
+    scheduler.addAfterRest(resting);
+    scheduler.add(resting);
+    scheduler.add(other);
+    takeTurns();
+    assert.deepEqual([resting.done, other.done], [0, 10]);
+    assert.equal(wakes.length, 1);
+    wakes[0]?.();
+    takeTurns();
+    assert.equal(resting.done, 10);
+    const again = new Steps(10);
+    scheduler.addAfterRest(again);
+    assert.equal(wakes.length, 2);
   });
 
   it('computes short work at once, and long work over several turns', async () => {
