@@ -19,7 +19,7 @@ const PAGE_STEPS = 20_000;
 /** Highest cost of handing on the event of an entry, per character of its data, in steps. */
 const STEPS_PER_CHARACTER = 0.2;
 
-/** Steps of all replays together after which they rest, while updates are published. */
+/** Steps for each replay after which they rest, while updates are published. Many replays hardly rest. */
 const REST_STEPS = 30_000;
 /** Updates count as being published for this long after the last one. */
 const LIVE_MS = 1_000;
@@ -54,8 +54,9 @@ export interface ReplayKeeper {
 
 /**
  * All replays of a hub in one schedule: each reads the history at the speed of its client, and all together
- * stay within their slice. While updates are published, the replays also rest in between. Otherwise an update would
- * wait for the processor several times on its way, behind the replays and behind the clients that receive them.
+ * stay within their slice. While updates are published, a few replays also rest in between. Otherwise an update
+ * would wait for the processor several times on its way, behind the replays and behind the clients that receive them.
+ * If very many streams catch up, a long rest would let the history remove what they have not read yet.
  */
 export class Replay implements Task {
   readonly #reader: LogReader;
@@ -122,7 +123,8 @@ export class Replay implements Task {
     this.#advanceAll(budget);
     this.#unrested += before - budget.left;
     const isLive = this.#isLive();
-    if (!isLive || this.#unrested < REST_STEPS) return this.#ready.size > 0;
+    const mayContinue = !isLive || this.#unrested < REST_STEPS * this.#all.size;
+    if (mayContinue) return this.#ready.size > 0;
     this.#unrested = 0;
     this.#scheduler.addAfterRest(this);
     return false;

@@ -102,6 +102,14 @@ describe('live path: no task blocks the event loop', () => {
     const { rests, turns } = await replay();
     assert.ok(rests >= 20, `${rests} rests`);
     assert.ok(rests * 3 <= turns, `${rests} rests in ${turns} turns`);
+    const before = scheduler.rests;
+    const many = Array.from({ length: 20 }, () =>
+      connect({ matchers: matchers('topic'), lastEventId: 'earliest' }),
+    );
+    for (const sink of await Promise.all(many)) assert.equal(sink.ids().length, 0);
+    await scheduler.all();
+    for (const sink of await Promise.all(many)) assert.equal(sink.ids().length, 20_000);
+    assert.ok(scheduler.rests - before <= 2 * rests, 'twenty replays rest no more often than one');
     clock.advance(1_000);
     assert.equal((await replay()).rests, 0);
   });
