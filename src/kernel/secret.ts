@@ -2,6 +2,9 @@ import { isUtf8 } from 'node:buffer';
 import { inspect } from 'node:util';
 import { HubgateError } from './error.ts';
 
+/** The same symbol in every copy of this package. */
+const IS_SECRET = Symbol.for('hubgate.Secret');
+
 const REDACTED = '[redacted]';
 const PLACEHOLDERS_ONLY = /^(?:\{(?:env|file)\.[^{}]+\})+$/;
 
@@ -11,6 +14,15 @@ const PLACEHOLDERS_ONLY = /^(?:\{(?:env|file)\.[^{}]+\})+$/;
  */
 export class Secret {
   readonly #value: string | Buffer;
+
+  /** A program and its libraries may have several copies of this package, whose configurations can be mixed. */
+  static [Symbol.hasInstance](value: unknown): boolean {
+    return typeof value === 'object' && value !== null && IS_SECRET in value;
+  }
+
+  get [IS_SECRET](): true {
+    return true;
+  }
 
   /**
    * @param value text, or the bytes of a key, which count as text if they are valid UTF-8

@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { isSecretName, withoutSecretParts } from '../../../src/kernel/secret.ts';
+import { readGiven } from '../../../src/config/shape.ts';
+import { secret } from '../../../src/config/shape-values.ts';
+import { isSecretName, Secret, withoutSecretParts } from '../../../src/kernel/secret.ts';
 
 const shown = (text: string): string => withoutSecretParts(text, '*');
 
@@ -63,6 +65,20 @@ describe('the name of a secret', () => {
     }
     for (const name of ['Authorizations', 'cookies-accepted', 'Accept']) {
       assert.ok(!isSecretName(name), name);
+    }
+  });
+});
+
+describe('a secret of another copy of the package', () => {
+  it('is a secret here too, and what only looks like one is not', async () => {
+    const address = new URL('../../../src/kernel/secret.ts?other-copy', import.meta.url).href;
+    const other: { readonly Secret: typeof Secret } = await import(address);
+    assert.notEqual(other.Secret, Secret);
+    const foreign = new other.Secret('0123456789abcdef');
+    assert.ok(foreign instanceof Secret);
+    assert.equal(readGiven(foreign, secret).reveal(), '0123456789abcdef');
+    for (const value of [null, 'secret', { reveal: () => 'x' }]) {
+      assert.ok(!((value as unknown) instanceof Secret));
     }
   });
 });
