@@ -462,5 +462,20 @@ describe('refetches of pages because of one update', () => {
       await settled();
       assert.equal(other.waits, false);
     });
+
+    it('are awaited for a limited number of pages and visitors', () => {
+      const { clock, asks, fetchOf } = visitor();
+      // Each awaited page has one timer.
+      for (let i = 0; i < 40; i += 1) asks('POST', '/save').answers(303, `/saved${i}`);
+      assert.equal(clock.waiting, 32);
+      const browser = 'x'.repeat(256);
+      asks('POST', '/save', { 'user-agent': `${browser}y` }).answers(303, '/saved');
+      assert.equal(fetchOf({ 'user-agent': `${browser}z` }).waits, true, 'names have a limit too');
+      for (let i = 0; i < 10_100; i += 1) {
+        asks('POST', '/save', { 'user-agent': String(i) }).answers(303, '/saved');
+      }
+      // One timer is that of the fetch.
+      assert.equal(clock.waiting, 32 + 9_999 + 1);
+    });
   });
 });
