@@ -9,13 +9,11 @@ import { ConfigError, error, hasError, type Problem, type Report } from './confi
 import { hubShape } from './config/shape-hub.ts';
 import {
   CLOCK_FUNCTIONS,
-  list,
   LOG_FUNCTIONS,
-  nullable,
-  object,
   readGiven,
   requireFunctions,
-} from './config/shape.ts';
+} from './config/program-data.ts';
+import { list, nullable, object } from './config/shape.ts';
 import { flag, text } from './config/shape-values.ts';
 import { defaultSite } from './config/defaults.ts';
 import { parsePublication } from './hub/publication.ts';

@@ -10,13 +10,12 @@ import { directiveTable, registry } from './directives/registry.ts';
 import type { Config } from './config/config.ts';
 import { encodeConfig } from './config/serialize.ts';
 import {
-  byKind,
   CLOCK_FUNCTIONS,
   LOG_FUNCTIONS,
-  object,
   readGiven,
   requireFunctions,
-} from './config/shape.ts';
+} from './config/program-data.ts';
+import { byKind, object } from './config/shape.ts';
 import { name } from './config/shape-values.ts';
 import { configShape } from './config/shape-config.ts';
 import { ConfigError, hasError, type Problem, type Report, warningsOf } from './config/problem.ts';

@@ -1,6 +1,7 @@
 import { resolve } from 'node:path';
 import type { Config } from './config/config.ts';
-import { object, readGiven, type Shape } from './config/shape.ts';
+import { readGiven } from './config/program-data.ts';
+import { object, type Shape } from './config/shape.ts';
 import { name, text as anyText } from './config/shape-values.ts';
 import { HubgateError } from './kernel/error.ts';
 import { diskIo } from './hubfile/disk.ts';

@@ -1,15 +1,8 @@
 import { SignJWT } from 'jose';
 import type { JsonValue } from '../hub/grants.ts';
 import type { MatcherSpec } from '../hub/matcher.ts';
-import {
-  type DataNode,
-  list,
-  nullable,
-  object,
-  readGiven,
-  refuse,
-  type Shape,
-} from '../config/shape.ts';
+import { readGiven } from '../config/program-data.ts';
+import { type DataNode, list, nullable, object, refuse, type Shape } from '../config/shape.ts';
 import { name, oneOf, secret, text } from '../config/shape-values.ts';
 import { type KeyMaterial, SIGNING_ALGORITHMS, signingKey } from './key.ts';
 import { randomUUID } from 'node:crypto';
@@ -51,12 +44,22 @@ export interface MintedToken {
 }
 
 /**
- * Signs an access token. Matchers are not checked, because the hub refuses invalid ones. See `signingKey`.
+ * Signs an access token, as the library offers it. Matchers are not checked, because the hub refuses invalid ones.
+ * See `signingKey`.
  *
- * @throws HubgateError `invalid-argument`
+ * @throws HubgateError `invalid-argument`, `invalid-key`
  */
 export async function mintToken(request: MintRequest): Promise<MintedToken> {
   readGiven(request, mintRequest, 'invalid-argument');
+  return issueToken(request);
+}
+
+/**
+ * The same for requests of the gateway itself, which need no check.
+ *
+ * @throws HubgateError `invalid-key`
+ */
+export async function issueToken(request: MintRequest): Promise<MintedToken> {
   const { key, keyId = null } = request;
   const header = { alg: key.algorithm, typ: 'at+jwt', ...(keyId === null ? {} : { kid: keyId }) };
   const claims = {
@@ -246,7 +249,7 @@ export async function signToken(options: SignTokenOptions): Promise<string> {
     );
   }
   const issuedAtMs = Date.now();
-  const { token } = await mintToken({
+  const { token } = await issueToken({
     key: signingKey(new Secret(options.key), options.alg ?? null),
     keyId: options.kid,
     issuer: options.iss,

@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto';
 import { signingKey } from '../auth/key.ts';
-import { mintToken } from '../auth/mint.ts';
+import { issueToken } from '../auth/mint.ts';
 import type { TokenMintConfig, TokenExchangeConfig } from '../config/config.ts';
 import type { Exchange } from '../http/exchange.ts';
 import { setNewest } from '../kernel/collections.ts';
@@ -53,7 +53,7 @@ export function createTokenMint(config: TokenMintConfig, purpose: TokenPurpose):
       const issue = async () => {
         const issuedAtMs = clock.now();
         const expiresAtMs = issuedAtMs + config.ttlMs;
-        const { token } = await mintToken({
+        const { token } = await issueToken({
           key,
           keyId: config.keyId,
           issuer: config.issuer,

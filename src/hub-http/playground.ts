@@ -1,4 +1,4 @@
-import { mintToken } from '../auth/mint.ts';
+import { issueToken } from '../auth/mint.ts';
 import { answer } from '../http/answer.ts';
 import type { Exchange } from '../http/exchange.ts';
 import { utf8Field } from '../http/header-list.ts';
@@ -21,7 +21,7 @@ export function createPlaygroundToken({
   return async (exchange, identity) => {
     if (signer === null) throw notFound();
     const now = clock.now();
-    const { token } = await mintToken({
+    const { token } = await issueToken({
       key: signer.key,
       issuer: signer.issuer,
       audience: identity.resource,

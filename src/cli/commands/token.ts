@@ -1,6 +1,6 @@
 import { Command, Option } from 'commander';
 import { signingKey } from '../../auth/key.ts';
-import { mintToken } from '../../auth/mint.ts';
+import { issueToken } from '../../auth/mint.ts';
 import { parseDuration } from '../../config/units.ts';
 import type { JsonValue } from '../../hub/grants.ts';
 import type { MatcherSpec } from '../../hub/matcher.ts';
@@ -67,7 +67,7 @@ export function tokenCommand(output: Output): Command {
     });
 }
 
-async function mint(flags: TokenFlags): ReturnType<typeof mintToken> {
+async function mint(flags: TokenFlags): ReturnType<typeof issueToken> {
   const profile =
     flags.profile === 'hub' || flags.profile === 'mercure' ? profiles[flags.profile] : null;
   if (profile === null)
@@ -79,7 +79,7 @@ async function mint(flags: TokenFlags): ReturnType<typeof mintToken> {
   const standard = dev ? devKey() : undefined;
   const key = required('--key', flags.key === undefined ? standard : argumentValue(flags.key));
   const now = Date.now();
-  return mintToken({
+  return issueToken({
     key: signingKey(new Secret(key), flags.alg ?? null),
     keyId: flags.kid,
     issuer,

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { readGiven } from '../../../src/config/shape.ts';
+import { readGiven } from '../../../src/config/program-data.ts';
 import { secret } from '../../../src/config/shape-values.ts';
 import { isSecretName, Secret, withoutSecretParts } from '../../../src/kernel/secret.ts';
 

@@ -1,7 +1,7 @@
 import type { AcmeDnsConfig } from '../../../config/dns-challenge.ts';
 import { codeOf, messageOf } from '../../../kernel/error.ts';
 import { AcmeError } from '../acme-error.ts';
-import type { DnsProvider } from './provider.ts';
+import type { DnsProvider } from './services/provider.ts';
 
 /** Time for one update. */
 const UPDATE_MS = 10_000;

@@ -5,9 +5,8 @@ import type { Logger } from '../../../kernel/log.ts';
 import { acmeDnsProvider } from './acme-dns.ts';
 import { execProvider } from './exec.ts';
 import { untilPropagated } from './propagation.ts';
-import type { ChallengeRecord, DnsProvider } from './provider.ts';
 import { rfc2136Provider } from './rfc2136.ts';
-import { serviceProvider } from './services/provider.ts';
+import { type ChallengeRecord, type DnsProvider, serviceProvider } from './services/provider.ts';
 
 /** Time to remove a record. Only a gateway that is stopping waits for this. */
 const CLEANUP_MS = 30_000;

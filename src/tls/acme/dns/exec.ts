@@ -3,7 +3,7 @@ import type { ExecConfig } from '../../../config/dns-challenge.ts';
 import { systemClock } from '../../../kernel/clock.ts';
 import { messageOf } from '../../../kernel/error.ts';
 import { AcmeError } from '../acme-error.ts';
-import type { ChallengeRecord, DnsProvider } from './provider.ts';
+import type { ChallengeRecord, DnsProvider } from './services/provider.ts';
 
 /** Bytes that are kept of a program's output; an error shows the beginning of it. */
 const MAX_OUTPUT = 4096;

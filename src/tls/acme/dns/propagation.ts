@@ -2,7 +2,7 @@ import { Resolver } from 'node:dns/promises';
 import { type DnsChallengeConfig, parseNameServer } from '../../../config/dns-challenge.ts';
 import { type Clock, wait } from '../../../kernel/clock.ts';
 import { AcmeError } from '../acme-error.ts';
-import type { ChallengeRecord } from './provider.ts';
+import type { ChallengeRecord } from './services/provider.ts';
 
 const FIRST_POLL_MS = 500;
 const MAX_POLL_MS = 5000;

@@ -20,7 +20,7 @@ import {
   encodeRecord,
   MessageReader,
 } from './message.ts';
-import type { ChallengeRecord, DnsProvider } from './provider.ts';
+import type { ChallengeRecord, DnsProvider } from './services/provider.ts';
 
 /** Time for one question or update, including the connection. */
 const EXCHANGE_MS = 10_000;

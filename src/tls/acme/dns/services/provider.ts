@@ -2,7 +2,6 @@
 // next begins, because some APIs can only replace all values of a name.
 
 import type { DnsServiceConfig } from '../../../../config/dns-challenge.ts';
-import type { ChallengeRecord, DnsProvider } from '../provider.ts';
 import { apiError, DnsApi } from './api.ts';
 import { azure } from './azure.ts';
 import { cloudflare } from './cloudflare.ts';
@@ -14,6 +13,26 @@ import { hetzner } from './hetzner.ts';
 import { ovh } from './ovh.ts';
 import { route53 } from './route53.ts';
 import { changeRecord, type DnsService, type DnsServiceModule } from './service.ts';
+
+/** The TXT record of a challenge (RFC 8555 §8.4). */
+export interface ChallengeRecord {
+  /** Full name, without a trailing dot. */
+  readonly name: string;
+  /** Base64url of a SHA-256 digest. */
+  readonly value: string;
+  readonly ttlSeconds: number;
+}
+
+/**
+ * A service or program that writes TXT records. Several records of one name can exist at once: a name and its
+ * wildcard use the same record name. Both methods limit their own time and memory.
+ */
+export interface DnsProvider {
+  /** @throws AcmeError `acme-dns-failed`, or the reason of the signal */
+  present(record: ChallengeRecord, signal: AbortSignal): Promise<void>;
+  /** Removes exactly this record. A record that does not exist is not an error. */
+  cleanup(record: ChallengeRecord, signal: AbortSignal): Promise<void>;
+}
 
 const MODULES: Readonly<Record<DnsServiceConfig['kind'], DnsServiceModule>> = {
   azure,
