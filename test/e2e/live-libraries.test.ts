@@ -251,38 +251,44 @@ ${isDeleted ? '<p>Deleted.</p>' : '<form method=post action=/items/1><button>del
     });
   }
 
-  it('renew what htmx leaves of a page when it shows a part of another one', async (test) => {
-    const executable = chromiumPath(test);
-    if (executable === null) return;
-    const library = readFileSync(join(root, 'node_modules/htmx.org/dist/htmx.min.js'));
-    let count = 0;
-    const site = await startSite(
-      test,
-      (request, response) => {
-        request.resume();
-        if (request.url === '/lib.js') {
-          response.setHeader('Content-Type', 'text/javascript').end(library);
-        } else if (request.method === 'POST') {
-          count += 1;
-          response.writeHead(303, { Location: `/items/${count}` }).end();
-        } else {
-          response.setHeader('Content-Type', 'text/html').end(
-            `<!doctype html><html><head><script src=/lib.js></script></head><body><nav data-hub-topic=/items>${count} items</nav>
-<main><form hx-post=/items hx-target=main hx-select=main hx-swap=outerHTML hx-push-url=true><button>add</button></form><h1>${request.url}</h1></main></body></html>`,
-          );
-        }
-      },
-      { hubfile: HUBFILE },
-    );
-    const browser = await launchChromium(test, executable, null);
-    const page = await browser.newPage();
-    const stream = page.waitForResponse((one) => one.url().includes('/hub?'));
-    await page.goto(`${site.origin}/items/new`);
-    await stream;
-    await page.click('button');
-    await page.getByText('/items/1', { exact: true }).waitFor();
-    await page.getByText('1 items', { exact: true }).waitFor();
-  });
+  for (const [when, settleMs, delayMs] of [
+    ['at once', 20, 0],
+    ['while a fetch of the page before is in progress', 300, 1000],
+  ] as const) {
+    it(`renew what htmx leaves of a page when it shows a part of another one ${when}`, async (test) => {
+      const executable = chromiumPath(test);
+      if (executable === null) return;
+      const library = readFileSync(join(root, 'node_modules/htmx.org/dist/htmx.min.js'));
+      let count = 0;
+      const site = await startSite(
+        test,
+        (request, response) => {
+          request.resume();
+          if (request.url === '/lib.js') {
+            response.setHeader('Content-Type', 'text/javascript').end(library);
+          } else if (request.method === 'POST') {
+            count += 1;
+            response.writeHead(303, { Location: `/items/${count}` }).end();
+          } else {
+            const isOld = count > 0 && request.url === '/items/new';
+            const page = `<!doctype html><html><head><script src=/lib.js></script></head><body><nav data-hub-topic=/items>${count} items</nav>
+<main><form hx-post=/items hx-target=main hx-select=main hx-swap="outerHTML settle:${settleMs}ms" hx-push-url=true><button>add</button></form><h1>${request.url}</h1></main></body></html>`;
+            response.setHeader('Content-Type', 'text/html');
+            setTimeout(() => response.end(page), isOld ? delayMs : 0);
+          }
+        },
+        { hubfile: HUBFILE },
+      );
+      const browser = await launchChromium(test, executable, null);
+      const page = await browser.newPage();
+      const stream = page.waitForResponse((one) => one.url().includes('/hub?'));
+      await page.goto(`${site.origin}/items/new`);
+      await stream;
+      await page.click('button');
+      await page.getByText('/items/1', { exact: true }).waitFor();
+      await page.getByText('1 items', { exact: true }).waitFor();
+    });
+  }
 
   it('keep what htmx shows after a form whose URL is no page', async (test) => {
     const executable = chromiumPath(test);

@@ -286,7 +286,8 @@ function start(
       if (shown !== null && isReplaced(sent)) {
         cursor = shown;
         isOutdated = false;
-      }
+        // A fetch in progress is of the page before, so its response is not shown.
+      } else isOutdated ||= isFetching;
       if (!isOfForm) sent = snapshot(document.body);
       latest = pending = null;
       stay();
