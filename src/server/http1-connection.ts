@@ -53,8 +53,8 @@ export interface Http1Settings {
   readonly turns: Turns;
   /** Connections close after the response in progress. */
   isDraining: boolean;
-  /** Called when a socket is left to another protocol, or to a response that has it to itself. */
-  readonly onLeave: (socket: Socket) => void;
+  /** Called when a connection has closed, or left its socket to another protocol or to one response. */
+  readonly onEnd: (connection: Http1Connection) => void;
 }
 
 /** One connection of a client. */
@@ -143,6 +143,7 @@ export class Http1Connection implements ExchangeCarrier {
     // Its response may have been sent already.
     this.#body?.destroy();
     this.#body = null;
+    this.#settings.onEnd(this);
   }
 
   /** Nothing was read or written for a while. */
@@ -212,7 +213,7 @@ export class Http1Connection implements ExchangeCarrier {
     this.#partial.release();
     const socket = this.#socket;
     socket[CONNECTION] = undefined;
-    this.#settings.onLeave(socket);
+    this.#settings.onEnd(this);
     socket.off('data', onData).off('close', onClose).off('timeout', onTimeout);
     socket.setTimeout(0);
   }

@@ -5,7 +5,6 @@ import type { Logger } from '../kernel/log.ts';
 import { Http2 } from './http2.ts';
 import type { RequestSink } from './connection-policy.ts';
 import { Http1Connection, type Http1Settings } from './http1-connection.ts';
-import { sharedListener } from '../kernel/node-internals.ts';
 import { Turns } from './pipelined-requests.ts';
 
 /** Both protocols with one set of limits. Connections that a listener has accepted are passed to it. */
@@ -66,7 +65,7 @@ export class Protocols {
 /** HTTP/1.1 with one set of limits. Connections are passed to it. */
 export class Http1 {
   readonly #settings: Http1Settings;
-  readonly #connections = new Map<Socket, Http1Connection>();
+  readonly #connections = new Set<Http1Connection>();
 
   constructor({ maxHeaderSize, timeouts }: ServerOptions, sink: RequestSink, clock: Clock) {
     const { readHeaderMs, idleMs } = timeouts;
@@ -74,20 +73,17 @@ export class Http1 {
       ...{ maxHeaderSize, readHeaderMs, idleMs, sink, clock },
       turns: new Turns(setImmediate),
       isDraining: false,
-      onLeave: (socket) => void this.#connections.delete(socket),
+      onEnd: (connection) => void this.#connections.delete(connection),
     };
   }
 
   accept(socket: Socket): void {
-    this.#connections.set(socket, new Http1Connection(socket, this.#settings));
-    socket.on('close', this.#forget);
+    this.#connections.add(new Http1Connection(socket, this.#settings));
   }
 
   /** Lets requests in progress finish, and closes each connection afterwards. */
   drain(): void {
     this.#settings.isDraining = true;
-    for (const connection of this.#connections.values()) connection.drain();
+    for (const connection of this.#connections) connection.drain();
   }
-
-  readonly #forget = sharedListener((socket) => void this.#connections.delete(socket));
 }
