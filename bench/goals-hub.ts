@@ -65,17 +65,21 @@ export async function idleSubscribers(context: BenchContext): Promise<void> {
     { work: 'idle TLS subscriber', count: SUBSCRIBERS / 2, starts: secure },
   ];
   for (const { work, count, starts } of kinds) {
-    const held = new Map<string, number[]>();
+    const held = new Map<string, { opened: number[]; idle: number[] }>();
     for (let turn = 0; turn < Math.min(context.rounds, MAX_MEMORY_ROUNDS); turn += 1) {
       await withHubs(context, starts, async (hubs) => {
         const measure = async (hub: Hub): Promise<void> => {
-          const value = await idleSubscriber(hub, context.amount(count));
-          held.set(hub.name, [...(held.get(hub.name) ?? []), value]);
+          const { opened, idle } = await idleSubscriber(hub, context.amount(count));
+          const before = held.get(hub.name) ?? { opened: [], idle: [] };
+          held.set(hub.name, { opened: [...before.opened, opened], idle: [...before.idle, idle] });
         };
         await Promise.all(hubs.map(measure));
       });
     }
-    for (const [name, values] of held) context.noteRounds(work, name, 'KB', values);
+    for (const [name, { opened, idle }] of held) {
+      context.noteRounds(`${work}, just opened`, name, 'KB', opened);
+      context.noteRounds(work, name, 'KB', idle);
+    }
   }
 }
 

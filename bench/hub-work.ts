@@ -23,6 +23,10 @@ const IN_FLIGHT = 200;
 const REPLAYS = 10;
 /** Lets what was opened settle before memory is read. */
 const SETTLE_MS = 3000;
+/** A program that collects garbage when it has nothing to do has done so after its start. */
+const IDLE_MS = 15_000;
+/** And once more, at most a minute later. */
+const LONG_IDLE_MS = 70_000;
 /** A compiler that works while the program runs needs this long. */
 export const WARM_UP_MS = 3000;
 
@@ -112,7 +116,9 @@ export function subscribe(context: BenchContext): Promise<void> {
 /** `memory`: what an idle subscriber holds. */
 export async function memory(context: BenchContext): Promise<void> {
   const measure = async (hub: Hub, count: number, work: string): Promise<void> => {
-    context.note(work, hub.name, 'KB', await idleSubscriber(hub, count));
+    const { opened, idle } = await idleSubscriber(hub, count);
+    context.note(`${work}, just opened`, hub.name, 'KB', opened);
+    context.note(work, hub.name, 'KB', idle);
   };
   await eachHub(context, (hub) =>
     measure(hub, context.amount(SUBSCRIBERS), 'idle plain subscriber'),
@@ -125,17 +131,23 @@ export async function memory(context: BenchContext): Promise<void> {
   }
 }
 
-/** KB that each of so many idle subscribers takes. */
-export async function idleSubscriber(hub: Hub, count: number): Promise<number> {
+/** KB that each of so many subscribers takes: when all have just been opened, and after a minute without updates. */
+export async function idleSubscriber(
+  hub: Hub,
+  count: number,
+): Promise<{ readonly opened: number; readonly idle: number }> {
   const warm = await openSubscribers(hub, 50);
   await warm.close();
-  await after(SETTLE_MS);
+  await after(IDLE_MS);
   const before = residentOf(hub.pid);
+  const held = (): number => (residentOf(hub.pid) - before) / count;
   const subscribers = await openSubscribers(hub, count);
   await after(SETTLE_MS);
-  const held = (residentOf(hub.pid) - before) / count;
+  const opened = held();
+  await after(LONG_IDLE_MS);
+  const idle = held();
   await subscribers.close();
-  return held;
+  return { opened, idle };
 }
 
 /** `publish`: 64 publishers, to memory and to a disk. */
