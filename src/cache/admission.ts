@@ -1,6 +1,7 @@
 import type { FetchExchange } from '../coalescing/fetch-exchange.ts';
 import type { Exchange, ResponseHead } from '../http/exchange.ts';
 import { HeaderList } from '../http/header-list.ts';
+import { type Clock, type Moment, momentOf } from '../kernel/clock.ts';
 import { variantKey } from './cache-key.ts';
 import type { CacheContext } from './response-caches.ts';
 import { addCacheStatus, isUnchanged, renewedFields } from './send-response.ts';
@@ -18,8 +19,8 @@ import { hasValidator, helpsAfterError, type StoredResponse } from './response-s
 export interface OriginRequest {
   readonly exchange: Exchange;
   readonly key: string;
-  /** In milliseconds. */
-  readonly requestMs: number;
+  /** When it was sent, by the clock that is never set, in milliseconds. */
+  readonly askedMs: number;
   /** The reason for the request, as in `Cache-Status`. */
   readonly why: string;
   /** Sent instead if the app fails. */
@@ -48,6 +49,7 @@ export type Admitted =
 export interface AdmissionOptions
   extends StoringRules,
     Pick<CacheContext, 'namesOf' | 'namesOfTags'> {
+  readonly clock: Clock;
   /** Bytes. */
   readonly maxBody: number;
   /**
@@ -65,23 +67,19 @@ export class Admission {
     this.#options = options;
   }
 
-  decide(
-    head: ResponseHead,
-    fetch: FetchExchange,
-    originRequest: OriginRequest,
-    nowMs: number,
-  ): Admitted {
+  decide(head: ResponseHead, fetch: FetchExchange, originRequest: OriginRequest): Admitted {
+    const received = momentOf(this.#options.clock);
     const { fallback, renewing, exchange, why } = originRequest;
     const { status } = head;
-    if (status >= 500 && fallback !== null && helpsAfterError(fallback, nowMs)) {
+    if (status >= 500 && fallback !== null && helpsAfterError(fallback, this.#options.clock)) {
       return { kind: 'discard' };
     }
     if (status === 304 && renewing !== null && hasValidator(renewing)) {
-      return this.#renew(head, fetch, originRequest, renewing, nowMs);
+      return this.#renew(head, fetch, originRequest, renewing, received);
     }
-    const verdict = this.#verdict(head, fetch, nowMs);
+    const verdict = this.#verdict(head, fetch, received.nowMs);
     if (verdict.kind === 'stored') {
-      const stored = this.#stored(head, fetch, originRequest, verdict, nowMs);
+      const stored = this.#stored(head, fetch, originRequest, verdict, received);
       return { kind: 'shared', answer: { stored, isRenewed: false, isShared: true } };
     }
     this.#options.refused(originRequest, status);
@@ -102,14 +100,14 @@ export class Admission {
     fetch: FetchExchange,
     originRequest: OriginRequest,
     renewing: StoredResponse,
-    nowMs: number,
+    received: Moment,
   ): Admitted {
     const before = renewing.hidden.clone();
     for (const [name, value] of renewing.headers) before.append(name, value);
     const headers = renewedFields(before, head.headers);
     const { status, source } = renewing;
     const renewed = { status, headers, source };
-    const verdict = this.#verdict(renewed, fetch, nowMs);
+    const verdict = this.#verdict(renewed, fetch, received.nowMs);
     if (verdict.kind === 'stored') {
       const aged = { ...head, headers: agedAs(headers, head.headers) };
       const made = this.#stored(
@@ -117,7 +115,7 @@ export class Admission {
         fetch,
         originRequest,
         verdict,
-        nowMs,
+        received,
       );
       const stored = { ...made, body: renewing.body };
       return { kind: 'shared', answer: { stored, isRenewed: true, isShared: true } };
@@ -131,16 +129,16 @@ export class Admission {
   #stored(
     head: ResponseHead,
     fetch: FetchExchange,
-    { exchange, key, requestMs }: OriginRequest,
+    { exchange, key, askedMs }: OriginRequest,
     verdict: Extract<StoringVerdict, { kind: 'stored' }>,
-    nowMs: number,
+    received: Moment,
   ): StoredResponse {
     const { status, source } = head;
     const { headers, freshness, revalidatesAlways, isForEveryone, tags } = verdict;
     const implied = impliedVary(head.headers);
     const vary = [...new Set([...verdict.vary, ...implied, ...fetch.decidingFields])].sort();
     // RFC 9110 §6.6.1: without this date, each delivery would get a date of its own.
-    if (!headers.has('date')) headers.set('Date', new Date(nowMs).toUTCString());
+    if (!headers.has('date')) headers.set('Date', new Date(received.nowMs).toUTCString());
     const names = new Set([
       ...this.#options.namesOf(exchange, headers),
       ...this.#options.namesOfTags(exchange, tags),
@@ -158,8 +156,8 @@ export class Admission {
       freshness,
       revalidatesAlways,
       isForEveryone,
-      responseMs: nowMs,
-      initialAgeMs: initialAge(head.headers, requestMs, nowMs),
+      received,
+      initialAgeMs: initialAge(head.headers, received.nowMs, received.monotonicMs - askedMs),
     };
   }
 }

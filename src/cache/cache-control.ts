@@ -192,10 +192,12 @@ function dateOf(headers: HeaderList, receivedMs: number): number {
   return parseHttpDate(headers.get('date') ?? '', receivedMs) ?? receivedMs;
 }
 
-/** RFC 9111 §4.2.3: the age of a response at its arrival, in milliseconds. */
-export function initialAge(headers: HeaderList, requestMs: number, responseMs: number): number {
-  const apparentMs = Math.max(0, responseMs - dateOf(headers, responseMs));
-  const correctedMs = ageField(headers) * 1000 + (responseMs - requestMs);
+/**
+ * RFC 9111 §4.2.3: the age of a response at its arrival at `receivedMs`, `delayMs` after its request, in milliseconds.
+ */
+export function initialAge(headers: HeaderList, receivedMs: number, delayMs: number): number {
+  const apparentMs = Math.max(0, receivedMs - dateOf(headers, receivedMs));
+  const correctedMs = ageField(headers) * 1000 + delayMs;
   return Math.max(apparentMs, correctedMs);
 }
 

@@ -129,7 +129,7 @@ export class ResponseCache {
     const isUsable = found !== null && found !== 'no-variant' && isForRequest(found, headers);
     const stored = isUsable ? found : null;
     const why = found === null ? 'uri-miss' : stored === null ? 'vary-miss' : 'stale';
-    const reuse = stored === null ? null : reuseOf(stored, clock.now());
+    const reuse = stored === null ? null : reuseOf(stored, clock);
     if (stored !== null && reuse === 'fresh') {
       store.counts.hits += 1;
       return this.#sendStored(exchange, stored, 'hit', 'hit');
@@ -286,7 +286,7 @@ export class ResponseCache {
     isBackground = false,
   ): Flight<ShareableResponse> {
     const { store, caches, clock, personalFields } = this.#options;
-    const about = { exchange, key, why, renewing, fallback: stored, requestMs: clock.now() };
+    const about = { exchange, key, why, renewing, fallback: stored, askedMs: clock.monotonic() };
     const keep = (answer: StoredResponse): void => {
       if (caches.wasPurgedSince(flight.moment, answer.names)) return;
       store.put(answer);
@@ -297,7 +297,7 @@ export class ResponseCache {
       headers,
       isBackground,
       decide: (head, fetch) => {
-        const admitted = this.#admission.decide(head, fetch, about, clock.now());
+        const admitted = this.#admission.decide(head, fetch, about);
         if (admitted.kind !== 'shared') return admitted;
         const { answer } = admitted;
         if (answer.isRenewed) {
@@ -370,7 +370,7 @@ export class ResponseCache {
   /** RFC 5861 §4: uses a stale response in place of an app that fails. Returns whether there was one. */
   async #sendStaleAfterError(exchange: Exchange, stored: StoredResponse | null): Promise<boolean> {
     const { store, clock } = this.#options;
-    if (stored === null || exchange.begun || !helpsAfterError(stored, clock.now())) return false;
+    if (stored === null || exchange.begun || !helpsAfterError(stored, clock)) return false;
     store.counts.stale += 1;
     await this.#sendStored(exchange, stored, 'stale', 'hit; fwd=stale');
     return true;

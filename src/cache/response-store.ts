@@ -1,4 +1,5 @@
 import type { HeaderList } from '../http/header-list.ts';
+import { type Clock, elapsedSince, type Moment } from '../kernel/clock.ts';
 import type { Budget, Scheduler, Task } from '../kernel/scheduler.ts';
 import { addTo, deleteFrom } from '../kernel/collections.ts';
 import { variantKey } from './cache-key.ts';
@@ -24,27 +25,27 @@ export interface StoredResponse {
   readonly freshness: Freshness;
   readonly revalidatesAlways: boolean;
   readonly isForEveryone: boolean;
-  /** The time of its arrival and its age at that time, in milliseconds. */
-  readonly responseMs: number;
+  readonly received: Moment;
+  /** Its age at its arrival, in milliseconds. */
   readonly initialAgeMs: number;
 }
 
 /** RFC 9111 §4.2.3, in milliseconds. */
-export function ageOf({ initialAgeMs, responseMs }: StoredResponse, nowMs: number): number {
-  return initialAgeMs + Math.max(0, nowMs - responseMs);
+export function ageOf({ initialAgeMs, received }: StoredResponse, clock: Clock): number {
+  return initialAgeMs + elapsedSince(received, clock);
 }
 
 /** How long it will be fresh, in milliseconds; negative if it is stale. */
-export function timeLeft(stored: StoredResponse, nowMs: number): number {
-  return stored.freshness.lifetimeMs - ageOf(stored, nowMs);
+export function timeLeft(stored: StoredResponse, clock: Clock): number {
+  return stored.freshness.lifetimeMs - ageOf(stored, clock);
 }
 
 /** Whether a stored response can be used without asking the app (RFC 9111 §4). */
 export type Reuse = 'fresh' | 'while-revalidating' | 'after-validation';
 
-export function reuseOf(stored: StoredResponse, nowMs: number): Reuse {
+export function reuseOf(stored: StoredResponse, clock: Clock): Reuse {
   if (stored.revalidatesAlways) return 'after-validation';
-  const leftMs = timeLeft(stored, nowMs);
+  const leftMs = timeLeft(stored, clock);
   if (leftMs > 0) return 'fresh';
   // Ages are in whole seconds, and so are the windows: a window of one second must not last for two.
   return leftMs + stored.freshness.whileRevalidateMs > 0
@@ -53,8 +54,8 @@ export function reuseOf(stored: StoredResponse, nowMs: number): Reuse {
 }
 
 /** Whether it can be used because the app has failed (RFC 5861 §4). */
-export function helpsAfterError(stored: StoredResponse, nowMs: number): boolean {
-  return timeLeft(stored, nowMs) + stored.freshness.ifErrorMs > 0;
+export function helpsAfterError(stored: StoredResponse, clock: Clock): boolean {
+  return timeLeft(stored, clock) + stored.freshness.ifErrorMs > 0;
 }
 
 /**

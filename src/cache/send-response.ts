@@ -18,11 +18,10 @@ export function sendStored(
   status: string,
   clock: Clock,
 ): void | Promise<void> {
-  const nowMs = clock.now();
   const size = hasBody(stored) ? stored.body.length : null;
   const { head, content } = answerHead(exchange, stored, size);
-  head.headers.set('Age', String(Math.floor(ageOf(stored, nowMs) / 1000)));
-  addCacheStatus(head.headers, `${status}; ttl=${Math.floor(timeLeft(stored, nowMs) / 1000)}`);
+  head.headers.set('Age', String(Math.floor(ageOf(stored, clock) / 1000)));
+  addCacheStatus(head.headers, `${status}; ttl=${Math.floor(timeLeft(stored, clock) / 1000)}`);
   const body = begin(exchange, head, content);
   if (body === null || content === null) return undefined;
   const whole =

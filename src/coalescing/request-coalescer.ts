@@ -118,14 +118,14 @@ export class RequestCoalescer<Answer> {
   isUnshared(key: string): boolean {
     const untilMs = this.#unshared.get(key);
     if (untilMs === undefined) return false;
-    if (untilMs > this.#options.clock.now()) return true;
+    if (untilMs > this.#options.clock.monotonic()) return true;
     this.#unshared.delete(key);
     return false;
   }
 
   markUnshared(key: string, forMs: number): void {
     if (forMs === 0) return;
-    setNewest(this.#unshared, key, this.#options.clock.now() + forMs, MAX_UNSHARED);
+    setNewest(this.#unshared, key, this.#options.clock.monotonic() + forMs, MAX_UNSHARED);
   }
 
   /** A response with this key can be shared after all. */

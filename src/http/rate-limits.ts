@@ -1,6 +1,6 @@
 // A rate limit keeps two numbers for each key: the count of the current window, and the count of the previous
 // one, which is weighted by the part of it that still applies. Windows begin at the same moments in every
-// process, so counts can be exchanged and added. No key is evicted before its window has ended.
+// process of a machine, so counts can be exchanged and added. No key is evicted before its window has ended.
 
 import { createHmac, randomBytes } from 'node:crypto';
 import { type InstantLease, InstantLeases } from '../kernel/lease.ts';
@@ -80,11 +80,11 @@ export class RateZone {
   }
 
   /**
-   * Moves to the window of this moment, and returns how many milliseconds of it have passed. A clock that was
-   * set back changes nothing.
+   * Moves to the window of this moment, and returns how many milliseconds of it have passed. It does not matter
+   * whether the system clock is set.
    */
   #turn(): number {
-    const now = this.#clock.now();
+    const now = this.#clock.monotonic();
     const window = Math.floor(now / this.#windowMs);
     if (window > this.#window) {
       this.#send();
@@ -92,7 +92,7 @@ export class RateZone {
       this.#current = new Map();
       this.#window = window;
     }
-    return Math.min(this.#windowMs, Math.max(0, now - this.#window * this.#windowMs));
+    return now - window * this.#windowMs;
   }
 
   #placeIn(counts: ReadonlyMap<string, number>, key: string): string {

@@ -2,7 +2,10 @@
 export interface Clock {
   /** Milliseconds since the Unix epoch. */
   now(): number;
-  /** Milliseconds since a fixed moment. Unlike {@link now} it never jumps when the system clock is set. */
+  /**
+   * Milliseconds since a moment that is the same for all processes of a machine. Unlike {@link now} it never jumps
+   * when the system clock is set. It may stand still while the machine sleeps.
+   */
   monotonic(): number;
   /** Calls `task` once after `delayMs`; the returned function cancels it. Never keeps the process alive. */
   after(delayMs: number, task: () => void): () => void;
@@ -11,15 +14,36 @@ export interface Clock {
 /** setTimeout treats longer delays as 1 ms, so they are limited to this value (24.8 days). */
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
+/** `performance.now()` counts from the start of this process. */
+const PROCESS_START_MS = Number(process.hrtime.bigint()) / 1e6 - performance.now();
+
 export const systemClock: Clock = {
   now: () => Date.now(),
-  monotonic: () => performance.now(),
+  monotonic: () => PROCESS_START_MS + performance.now(),
   after(delayMs, task) {
     const timer = setTimeout(task, Math.min(delayMs, LONGEST_TIMER_MS));
     timer.unref();
     return () => clearTimeout(timer);
   },
 };
+
+/** A moment by both clocks, in milliseconds. */
+export interface Moment {
+  readonly nowMs: number;
+  readonly monotonicMs: number;
+}
+
+export function momentOf(clock: Clock): Moment {
+  return { nowMs: clock.now(), monotonicMs: clock.monotonic() };
+}
+
+/**
+ * Milliseconds since `moment`: the larger number of both clocks, because the system clock may have been set back, and
+ * the other one may have stood still.
+ */
+export function elapsedSince(moment: Moment, clock: Clock): number {
+  return Math.max(clock.now() - moment.nowMs, clock.monotonic() - moment.monotonicMs);
+}
 
 /** @throws the reason of `signal` when it is aborted */
 export function wait(delayMs: number, clock: Clock, signal: AbortSignal): Promise<void> {

@@ -3,6 +3,8 @@ import type { Clock } from '../../src/kernel/clock.ts';
 /** A clock that stands still until it is turned. */
 export class TestClock implements Clock {
   #now: number;
+  /** How far the system clock is from the one that is never set. */
+  #setByMs = 0;
   #tasks: { readonly due: number; readonly task: () => void }[] = [];
 
   constructor(now = 1_700_000_000_000) {
@@ -10,7 +12,7 @@ export class TestClock implements Clock {
   }
 
   now(): number {
-    return this.#now;
+    return this.#now + this.#setByMs;
   }
 
   monotonic(): number {
@@ -41,6 +43,11 @@ export class TestClock implements Clock {
       next.task();
     }
     this.#now = end;
+  }
+
+  /** Somebody sets the system clock forward, or back if `ms` is negative. */
+  setBy(ms: number): void {
+    this.#setByMs += ms;
   }
 
   /** Time passes in which nothing runs. */

@@ -24,7 +24,7 @@ function stored(key: string, more: Partial<StoredResponse> = {}): StoredResponse
     freshness: { lifetimeMs: 1, isExplicit: true, whileRevalidateMs: 0, ifErrorMs: 0 },
     revalidatesAlways: false,
     isForEveryone: true,
-    responseMs: 0,
+    received: { nowMs: 0, monotonicMs: 0 },
     initialAgeMs: 0,
     ...more,
   };

@@ -4,12 +4,16 @@ import { setImmediate as turn } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import {
+  ageOf,
   type CacheCounts,
   ResponseStore,
+  reuseOf,
   type StoredResponse,
 } from '../../../src/cache/response-store.ts';
 import { HeaderList } from '../../../src/http/header-list.ts';
+import { momentOf } from '../../../src/kernel/clock.ts';
 import { Scheduler } from '../../../src/kernel/scheduler.ts';
+import { TestClock } from '../../support/test-clock.ts';
 
 setFlagsFromString('--expose-gc');
 /** Memory outside of the heap is released in later turns of the event loop. */
@@ -54,6 +58,29 @@ describe('the memory of a cache', () => {
     assert.equal(store.clear('admin') > 0, true);
     await collect();
     assert.ok(memoryInUse() - before < MAX_BYTES / 4, 'what is purged is released');
+  });
+});
+
+describe('the age of a stored response', () => {
+  const freshness = { lifetimeMs: 60_000, isExplicit: true, whileRevalidateMs: 0, ifErrorMs: 0 };
+
+  it('grows by the time that passes, however the system clock is set', () => {
+    const clock = new TestClock();
+    const stored = { ...page(0), freshness, received: momentOf(clock), initialAgeMs: 1_000 };
+    clock.setBy(-86_400_000);
+    clock.advance(58_000);
+    assert.equal(ageOf(stored, clock), 59_000);
+    assert.equal(reuseOf(stored, clock), 'fresh');
+    clock.advance(1_000);
+    assert.equal(reuseOf(stored, clock), 'after-validation');
+  });
+
+  it('includes the time in which the machine slept', () => {
+    const clock = new TestClock();
+    const stored = { ...page(0), freshness, received: momentOf(clock) };
+    clock.setBy(61_000);
+    assert.equal(ageOf(stored, clock), 61_000);
+    assert.equal(reuseOf(stored, clock), 'after-validation');
   });
 });
 
@@ -144,7 +171,7 @@ describe('responses of a cache that clients still read', () => {
     const before = store.bytes;
     const one = reader();
     const reading = store.whileRead(stored, one.done);
-    store.put({ ...stored, responseMs: 1 });
+    store.put({ ...stored, received: { nowMs: 1, monotonicMs: 1 } });
     assert.equal(store.bytes, before);
     one.leave();
     await reading;
@@ -185,7 +212,7 @@ function page(number: number, bytes = 600): StoredResponse {
     freshness: { lifetimeMs: 3_600_000, isExplicit: true, whileRevalidateMs: 0, ifErrorMs: 0 },
     revalidatesAlways: false,
     isForEveryone: true,
-    responseMs: 0,
+    received: { nowMs: 0, monotonicMs: 0 },
     initialAgeMs: 0,
   };
 }

@@ -93,23 +93,19 @@ describe('rate limits', () => {
     assert.equal(here.counts('b').previous, there.counts('b').previous);
   });
 
-  it('forget nothing if the clock is set back, and continue counting when it catches up', () => {
+  it('do not depend on a system clock that is set', () => {
     const clock = new TestClock(WINDOW * 1000 + 10);
     const { value: zone } = new RateLimits(clock, null).acquire('z', WINDOW);
     assert.equal(passing(zone, 'a', 10, 4), 4);
     clock.advance(WINDOW);
     assert.equal(passing(zone, 'a', 10, 3), 3);
-    for (const backMs of [20, WINDOW, 10 * WINDOW]) {
-      clock.advance(-backMs);
-      assert.deepEqual(zone.counts('a'), { current: 3, previous: 4, elapsedMs: 0 }, `${backMs}`);
-      clock.advance(backMs);
+    for (const ms of [-20, -WINDOW, -10 * WINDOW, 20 * WINDOW]) {
+      clock.setBy(ms);
+      assert.deepEqual(zone.counts('a'), { current: 3, previous: 4, elapsedMs: 10 }, `${ms}`);
     }
-    clock.advance(-5 * WINDOW);
-    zone.count('a');
-    clock.advance(5 * WINDOW);
-    assert.deepEqual(zone.counts('a'), { current: 4, previous: 4, elapsedMs: 10 });
+    clock.setBy(-50 * WINDOW);
     clock.advance(WINDOW);
-    assert.deepEqual(zone.counts('a'), { current: 0, previous: 4, elapsedMs: 10 });
+    assert.deepEqual(zone.counts('a'), { current: 0, previous: 3, elapsedMs: 10 });
     clock.advance(2 * WINDOW);
     assert.deepEqual(zone.counts('a'), { current: 0, previous: 0, elapsedMs: 10 });
   });

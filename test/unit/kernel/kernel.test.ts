@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
 import net from 'node:net';
 import { describe, it } from 'node:test';
@@ -10,7 +11,7 @@ import { LeasePool } from '../../../src/kernel/lease.ts';
 import { parseUrl } from '../../../src/kernel/parse-url.ts';
 import { Scope } from '../../../src/kernel/scope.ts';
 import { Secret } from '../../../src/kernel/secret.ts';
-import type { Clock } from '../../../src/kernel/clock.ts';
+import { type Clock, systemClock } from '../../../src/kernel/clock.ts';
 import { TimerWheel, type WheelTimer } from '../../../src/kernel/timer-wheel.ts';
 import { TestClock } from '../../support/test-clock.ts';
 
@@ -257,5 +258,15 @@ describe('the message of a thrown value', () => {
     });
     const [error] = await once(socket, 'close').catch((thrown: unknown) => [thrown]);
     assert.match(messageOf(error), /^connect .* 127\.0\.0\.1:1; connect .* 127\.0\.0\.2:1$/);
+  });
+});
+
+describe('the clock that is never set', () => {
+  it('shows the same in all processes of a machine', () => {
+    const before = systemClock.monotonic();
+    const other = execFileSync(process.execPath, ['-p', 'Number(process.hrtime.bigint()) / 1e6']);
+    const after = systemClock.monotonic();
+    const shown = Number(other);
+    assert.ok(before <= shown && shown <= after, `${before}, ${shown}, ${after}`);
   });
 });
