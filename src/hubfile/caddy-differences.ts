@@ -104,6 +104,13 @@ export function differencesIn(lines: readonly WrittenLine[], source: Source): re
     if (note?.repeated?.test(text) === true) add(name, note.text, line);
   }
   for (const line of everyLine(lines)) {
+    for (const later of blocksForSameErrors(line)) {
+      add(
+        'handle_errors',
+        'blocks for the same status run as they are written, in Caddy the last one first',
+        later,
+      );
+    }
     const text = source.raw.slice(line.start, line.end);
     const names = line.words.flatMap((word) => [...word.text.matchAll(PLACEHOLDER)]);
     for (const [shown, name = ''] of names) {
@@ -115,6 +122,26 @@ export function differencesIn(lines: readonly WrittenLine[], source: Source): re
   const at = ({ place }: Problem): number =>
     (place?.line ?? 0) * MAX_SOURCE_BYTES + (place?.column ?? 0);
   return [...found.values()].sort((one, other) => at(one) - at(other));
+}
+
+/** The `handle_errors` of a site that name a status which one before them names too. */
+function blocksForSameErrors({ inner }: WrittenLine): readonly WrittenLine[] {
+  const named: string[] = [];
+  return inner.filter((line) => {
+    if (nameOf(line) !== 'handle_errors') return false;
+    const statuses = line.words.slice(1).map(({ text }) => text);
+    const isNamed = statuses.some((status) => named.some((other) => overlap(status, other)));
+    named.push(...statuses);
+    return isNamed;
+  });
+}
+
+/** Whether two patterns such as `404` and `4xx` have a status in common. */
+function overlap(one: string, other: string): boolean {
+  return (
+    one.charAt(0) === other.charAt(0) &&
+    (one.endsWith('xx') || other.endsWith('xx') || one === other)
+  );
 }
 
 function everyLine(lines: readonly WrittenLine[]): readonly WrittenLine[] {

@@ -70,7 +70,9 @@ export const caddyNotes: Readonly<Record<string, Readonly<Record<string, Note>>>
       "hubgate always removes the copied fields from the client's request first",
       /copy_headers/,
     ),
-    handle_errors: page('the same; takes statuses, which the matcher error_status also matches'),
+    handle_errors: page(
+      'the same; takes statuses, which the matcher error_status also matches; blocks for the same status run as they are written, in Caddy the last one first',
+    ),
     log: difference(
       "lines have the names of OpenTelemetry; write format caddy or format filter for Caddy's",
       /^(?!.*(?:format (?:caddy|filter)|output discard))/,

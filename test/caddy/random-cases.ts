@@ -161,6 +161,12 @@ class Writer {
     this.add('}');
   }
 
+  /** Caddy runs the last of several blocks for the same status first. */
+  errors(statuses: string, depth: number): void {
+    if (this.text.includes(`handle_errors${statuses} {`)) return;
+    this.block(`handle_errors${statuses}`, depth);
+  }
+
   directive(depth: number): void {
     const nested = ['handle', 'handle', 'handle_path', 'route', 'handle_errors'];
     const kind = this.one([
@@ -272,7 +278,7 @@ class Writer {
       case 'handle_path':
         return this.block(`handle_path ${this.one(['/a/*', '/b/*', '/dir/*', '/*'])}`, depth);
       case 'handle_errors':
-        return this.block(`handle_errors${this.one(['', '', ' 404', ' 5xx'])}`, depth);
+        return this.errors(this.one(['', '', ' 404', ' 5xx']), depth);
       default:
         return this.block(`${kind}${matcher}`, depth);
     }

@@ -14,6 +14,38 @@ function notesOn(text: string): string[] {
 }
 
 describe('documented differences from Caddy', () => {
+  it('include blocks for errors with a status in common, which Caddy runs in another order', () => {
+    const text = `a.example.com {
+	handle_errors 404 410 {
+		respond one
+	}
+	handle_errors 5xx {
+		respond two
+	}
+	handle_errors {
+		respond all
+	}
+	handle_errors 4xx {
+		respond three
+	}
+	handle_errors 502 {
+		respond four
+	}
+}
+b.example.com {
+	handle_errors 404 {
+		respond one
+	}
+	handle_errors 403 {
+		respond two
+	}
+}
+`;
+    const about = 'handle_errors differs from Caddy';
+    assert.deepEqual(notesOn(text), [`11: ${about}`]);
+    assert.deepEqual(notesOn(text.replace('4xx', '405')), [`14: ${about}`]);
+  });
+
   it('are told once each, where the text first touches them', () => {
     const text = `{
 	admin localhost:2019
