@@ -11,7 +11,7 @@ import {
 import { compilePattern, matchable } from '../http/linear-regexp.ts';
 import type { Exchange, Handler } from '../http/exchange.ts';
 import { canonicalRewrite } from '../http/canonical-target.ts';
-import { decodePath, pathOf } from '../http/request-path.ts';
+import { decodePath, mergeSlashes, pathOf } from '../http/request-path.ts';
 import type { HandlerContext } from '../site/handler-context.ts';
 import type { HandlerDirective } from './directive.ts';
 
@@ -177,14 +177,15 @@ const LAST_LETTER = new RegExp(`${ENCODED}$`, 'i');
 const LONGEST = '%F0%9F%90%98'.length;
 
 /**
- * A path without a text at its start or end. The text is compared like a matched path: case, encoding and
- * repeated slashes do not matter. The rest of the path stays unchanged.
+ * A path without a text at its start or end. The text is compared like a matched path: case and encoding do not
+ * matter. Repeated slashes become one everywhere in the path, unless the text contains some: what is left of
+ * `/files//evil.example` would otherwise name another host.
  */
 function without(path: string, text: string, side: 'start' | 'end'): string {
   const wanted = Array.from(decodePath(text).toLowerCase());
-  const merges = !text.includes('//');
+  const whole = text.includes('//') ? path : mergeSlashes(path);
   const isEncoded = path.includes('%');
-  let rest = path;
+  let rest = whole;
   const next = (): string | undefined => {
     if (!isEncoded) return rest.at(side === 'end' ? -1 : 0);
     if (side === 'end') return LAST_LETTER.exec(rest.slice(-LONGEST))?.[0];
@@ -197,8 +198,7 @@ function without(path: string, text: string, side: 'start' | 'end'): string {
     return true;
   };
   for (const letter of side === 'end' ? wanted.reverse() : wanted) {
-    if (!takes(letter)) return path;
-    if (merges && letter === '/') while (takes('/'));
+    if (!takes(letter)) return whole;
   }
   return rest;
 }
