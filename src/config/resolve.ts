@@ -33,9 +33,12 @@ export interface ResolvedConfig {
   readonly report: Report;
 }
 
-/** `{file.match.relative}` is a result of the matcher `file`, not a file with that name. */
+/**
+ * `{file.match.relative}` is a result of the matcher `file`, and `{file.base}` a part of the path of a request. Neither
+ * is a file with that name.
+ */
 const PLACEHOLDER =
-  /(?<!\\)\{(env|file)\.(?!match\.(?:relative|absolute|type|remainder)\})([^{}]+)\}/g;
+  /(?<!\\)\{(env|file)\.(?!(?:base|ext|match\.(?:relative|absolute|type|remainder))\})([^{}]+)\}/g;
 const SET_IT = 'set it, or name a file that sets it with --envfile';
 const LONE_ENV = /^\{env\.([^{}]+)\}$/;
 const LONE_FILE = /^\{file\.([^{}]+)\}$/;

@@ -65,7 +65,8 @@ function compile({ to, status }: RedirConfig, { expand }: HandlerContext): Handl
   return (exchange) => {
     const location = sameSiteLocation(to, expand(path, exchange));
     // The value of a placeholder in a query stays one value, as in `rewrite`.
-    const search = query === null ? '' : `?${queryFrom(query, exchange, expand)}`;
+    const search =
+      query === null ? '' : `?${queryFrom(query, exchange, expand, { escaped: true })}`;
     const target = location + search + expand(fragment, exchange);
     if (status !== 'html') {
       const code = statusFor(status, exchange, expand, BOUNDS);

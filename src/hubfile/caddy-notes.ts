@@ -172,13 +172,13 @@ export const caddyPlaceholderNotes: readonly PlaceholderNote[] = [
   {
     names: '`{env.VAR}`, `{file.PATH}`',
     text: 'replaced when the configuration is loaded, not for each request',
-    repeated: /^file\.(?!match\.)/,
+    repeated: /^file\.(?!match\.|base$|ext$)/,
   },
   {
     names: '`{path}` `{dir}` `{file}` `{path.*}` and their `orig_` forms, decoded',
     text: 'percent-encoded, in their canonical form',
     repeated:
-      /^(?:(?:http\.request\.)?(?:orig_)?(?:uri\.path|path|dir|file)(?:$|\.(?:\d|dir|file)))/,
+      /^(?:(?:http\.request\.)?(?:orig_)?(?:uri\.path|path|dir|file)(?:$|\.(?:\d|dir|file|base|ext)))/,
     // Names of files and rewritten paths mean the same, decoded or not.
     except: /^(?:try_files|rewrite|(?:@\S+ )?(?:not )?file) /,
   },

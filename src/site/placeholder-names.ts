@@ -1,10 +1,10 @@
 import { nearestName } from '../config/problem.ts';
 
 /** `\{` or `\}`, or a brace pair with a name that could be a placeholder's. */
-export const PLACEHOLDER = /\\[{}]|\{(\?query|[A-Za-z_][\w.$!#%&'*+^`|~-]*)\}/g;
+export const PLACEHOLDER = /\\[{}]|\{(\?query|%(?:uri|path|query)|[A-Za-z_][\w.$!#%&'*+^`|~-]*)\}/g;
 
 const REQUEST_NAMES: readonly string[] = `
-  host hostport port method scheme proto path dir file uri query ?query
+  host hostport port method scheme proto path dir file file.base file.ext uri query ?query %uri %path %query
   orig_method orig_uri orig_path orig_file orig_dir orig_query orig_prefixed_query
   remote remote_host remote_port client_ip uuid upstream_hostport
   err.status_code err.status_text err.message err.id
@@ -67,7 +67,13 @@ const LONG_NAMES: Readonly<Record<string, string>> = Object.assign(Object.create
   'http.request.uri.path': 'path',
   'http.request.uri.path.dir': 'dir',
   'http.request.uri.path.file': 'file',
+  'http.request.uri.path.file.base': 'file.base',
+  'http.request.uri.path.file.ext': 'file.ext',
   'http.request.uri.query': 'query',
+  'http.request.uri.prefixed_query': '?query',
+  'http.request.uri_escaped': '%uri',
+  'http.request.uri.path_escaped': '%path',
+  'http.request.uri.query_escaped': '%query',
   'http.request.orig_uri': 'orig_uri',
   'http.request.orig_uri.path': 'orig_path',
   'http.request.orig_uri.path.file': 'orig_file',

@@ -108,6 +108,8 @@ function lookUp(
       return name === 'auth.user.id'
         ? (exchange.identity.user ?? '')
         : (exchange.variables.get(name) ?? '');
+    case 'file':
+      return filePart(rest, exchange);
     case 'file_match':
     case 're':
       return exchange.variables.get(name) ?? '';
@@ -132,6 +134,9 @@ const OF_REQUEST: ReadonlyMap<string, (exchange: Exchange) => string> = new Map(
     uri: ({ target }) => target,
     query: queryText,
     '?query': prefixedQuery,
+    '%uri': ({ target }) => queryEscaped(target),
+    '%path': escapedPath,
+    '%query': (exchange) => queryEscaped(queryText(exchange)),
     orig_uri: ({ originalTarget }) => originalTarget,
     orig_path: ({ originalTarget }) => pathOf({ target: originalTarget }),
     orig_file: ({ originalTarget }) => splitPath({ target: originalTarget }).file,
@@ -168,6 +173,20 @@ export function queryOf(exchange: Exchange): URLSearchParams {
   return new URLSearchParams(queryText(exchange));
 }
 
+/** A text as the value of a parameter in a query, escaped as Go does it. */
+function queryEscaped(text: string): string {
+  return encodeURIComponent(text)
+    .replaceAll(/[!'()*]/g, (letter) => `%${letter.charCodeAt(0).toString(16).toUpperCase()}`)
+    .replaceAll('%20', '+');
+}
+
+/** The path, which is encoded already, as such a value. */
+function escapedPath(exchange: Exchange): string {
+  return queryEscaped(pathOf(exchange))
+    .replaceAll(/%25([0-9A-F]{2})/gi, '%$1')
+    .replaceAll('%20', '+');
+}
+
 /** Converts `example.com:8443` to `example.com`, `[::1]:80` to `::1`; lower case, without a final dot. */
 export function hostname(host: string): string {
   if (host.startsWith('[')) return withoutDot(host.slice(1, Math.max(1, host.indexOf(']'))));
@@ -193,6 +212,16 @@ function splitPath(exchange: Pick<Exchange, 'target'>): {
   const path = pathOf(exchange);
   const start = path.lastIndexOf('/') + 1;
   return { dir: path.slice(0, start), file: path.slice(start) };
+}
+
+/** `base` and `ext`: the last segment of the path without its extension, and the extension with its dot. */
+function filePart(part: string, exchange: Exchange): string | undefined {
+  const path = pathOf(exchange);
+  const name = /([^/]+)\/*$/.exec(path)?.[1] ?? '/';
+  const dot = path.endsWith('/') ? -1 : name.lastIndexOf('.');
+  const end = dot === -1 ? name.length : dot;
+  if (part === 'base') return name.slice(0, end);
+  return part === 'ext' ? name.slice(end) : undefined;
 }
 
 /** `{host}`, or `{labels.0}`: they count from the right, that of `example.com` is `com`. */

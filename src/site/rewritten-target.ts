@@ -41,8 +41,15 @@ const ENCODED = /^(?:orig_)?path$|^dir$|^file$|^path\./;
  * A query of the configuration with its placeholders filled in. The value of a placeholder is part of a name
  * or a value, and cannot begin another parameter. Only a whole `{query}` between two `&` is inserted as it is
  * in the request. Empty parts between two `&` are left out.
+ *
+ * @param escaped whether the values of `{%uri}` and its like stay as they are, instead of being encoded twice
  */
-export function queryFrom(template: string, exchange: Exchange, expand: Expand): string {
+export function queryFrom(
+  template: string,
+  exchange: Exchange,
+  expand: Expand,
+  { escaped = false }: { readonly escaped?: boolean } = {},
+): string {
   return template
     .split('&')
     .map((part) => {
@@ -51,6 +58,7 @@ export function queryFrom(template: string, exchange: Exchange, expand: Expand):
         const value = expand(placeholder, exchange);
         // Text that is not a placeholder, or a literal brace, stays as it was written.
         if (name === undefined || value === placeholder) return value;
+        if (escaped && shortName(name).startsWith('%')) return value;
         return queryEncoded(ENCODED.test(shortName(name)) ? decodePath(value) : value);
       });
     })

@@ -39,7 +39,7 @@ const REPLACED: Readonly<Record<string, string>> = { matches: 're2_matches', spl
 
 /** A string, a placeholder, a method with another name in the library, a call, or a bracket. */
 const TOKEN =
-  /[rR]?(?:"""[\s\S]*?"""|'''[\s\S]*?'''|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')|\{([A-Za-z][\w.-]*)\}|\.\s*(matches|split)(?=\s*\()|([A-Za-z_]\w*)\s*\(|[()]/g;
+  /[rR]?(?:"""[\s\S]*?"""|'''[\s\S]*?'''|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')|\{(\?query|%(?:uri|path|query)|[A-Za-z][\w.-]*)\}|\.\s*(matches|split)(?=\s*\()|([A-Za-z_]\w*)\s*\(|[()]/g;
 
 /** Placeholders whose values are numbers; all others are strings. */
 const NUMBERS: ReadonlySet<string> = new Set([
