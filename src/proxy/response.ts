@@ -1,3 +1,4 @@
+import { STATUS_CODES } from 'node:http';
 import type { Writable } from 'node:stream';
 import type { RouteConfig } from '../config/routes.ts';
 import type { Exchange, Expand, Handler, Next, ResponseHead } from '../http/exchange.ts';
@@ -67,6 +68,8 @@ export interface ResponseRules {
   /** The routes that respond instead of the upstream, or the status that replaces that of its response. */
   intercept(status: number, headers: HeaderList): Interception | number | null;
   readonly expand: Expand;
+  /** Whether `header_down`, or what runs after the proxy, uses placeholders such as `{rp.status_code}`. */
+  readonly usesUpstreamResponse: boolean;
 }
 
 export interface ResponseRuleOptions {
@@ -77,13 +80,15 @@ export interface ResponseRuleOptions {
   readonly copiesResponse: (routes: readonly RouteConfig[]) => boolean;
   /** null: the proxy serves what its upstreams answer. */
   readonly authorization: Authorization | null;
+  readonly usesUpstreamResponse: boolean;
 }
 
 /** @throws HubgateError `invalid-pattern` */
 export function compileResponseRules(
   config: Pick<ReverseProxyConfig, 'handleResponse' | 'headerDown'>,
-  { expand, compileRoutes, copiesResponse, authorization }: ResponseRuleOptions,
+  options: ResponseRuleOptions,
 ): ResponseRules {
+  const { expand, compileRoutes, copiesResponse, authorization, usesUpstreamResponse } = options;
   const interceptors = config.handleResponse.map((one) => ({
     matches: compileResponseMatcher(one),
     answer: one.replaceStatus ?? {
@@ -95,6 +100,7 @@ export function compileResponseRules(
     authorization,
     headerDown: config.headerDown.length === 0 ? null : compileOperations(config.headerDown),
     expand,
+    usesUpstreamResponse,
     intercept: (status, headers) => {
       for (const { matches, answer } of interceptors) if (matches(status, headers)) return answer;
       return null;
@@ -180,19 +186,23 @@ export class UpstreamResponse implements UpgradeSink {
     refuseCoding(headers);
     this.#onStatus(status);
     const allowed = this.#rules.authorization?.judge(this.#exchange, status, headers) ?? null;
-    if (allowed !== null) return this.#allow(allowed);
+    const { usesUpstreamResponse } = this.#rules;
+    if (allowed !== null) {
+      if (usesUpstreamResponse) this.#setPlaceholders(status, headers);
+      return this.#allow(allowed);
+    }
     const answer = this.#rules.intercept(status, headers);
     const isOfRoutes = answer !== null && typeof answer !== 'number';
     if (!isOfRoutes && this.#isShared(status, headers, received)) {
       return this.#exchange.begin({ status, headers, source: this.#source, isWhole });
     }
+    if (isOfRoutes || usesUpstreamResponse) this.#setPlaceholders(status, headers);
     if (answer === null) return this.#begin(this.#head(status, headers, received, isWhole));
     if (typeof answer === 'number') {
       // RFC 9110 §8.6: such a length is that of a body that is not sent.
       if (status === 204 || status === 304) headers.delete('content-length');
       return this.#begin(this.#head(answer, headers, received, isWhole));
     }
-    this.#leaveForRoutes(status, headers);
     const head = this.#head(status, headers, received, isWhole);
     return answer.copies ? this.#hold(answer.answer, head) : this.#leave(answer.answer, head);
   }
@@ -302,9 +312,11 @@ export class UpstreamResponse implements UpgradeSink {
     return { status, headers: passed, source: this.#source, isBesidePreset: true, isWhole };
   }
 
-  #leaveForRoutes(status: number, headers: HeaderList): void {
+  /** For routes of `handle_response`, and for what runs after the proxy. */
+  #setPlaceholders(status: number, headers: HeaderList): void {
     const { variables } = this.#exchange;
     variables.set('rp.status_code', String(status));
+    variables.set('rp.status_text', `${status} ${STATUS_CODES[status] ?? ''}`.trimEnd());
     for (const [name] of headers) {
       const value = headers.combined(name) ?? '';
       variables.set(`rp.header.${name.toLowerCase()}`, value);

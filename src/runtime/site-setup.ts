@@ -12,6 +12,7 @@ import { addressSet } from '../http/forwarded.ts';
 import type { Logger } from '../kernel/log.ts';
 import type { Scope } from '../kernel/scope.ts';
 import { type AccessLog, logAccess, loggerName } from '../site/access-log.ts';
+import { usesPlaceholder } from '../site/placeholder-names.ts';
 import { identityFields, removeClaimedIdentity } from '../site/identity-placeholders.ts';
 import { compileRequestMatcher } from '../site/text-pattern.ts';
 import { expandPlaceholders } from '../site/placeholders.ts';
@@ -84,6 +85,7 @@ export async function setUpSite(
         ? pages
         : (exchange, next) => livePages(exchange, async () => pages(exchange, next)),
     hidesFile: hidingFiles(config.options.hiddenFiles),
+    usesUpstreamResponse: usesPlaceholder([site.routes, site.errorRoutes], 'rp.'),
     logCredentials: config.options.servers.logCredentials,
     defer: (close) => scope.defer(close),
   });

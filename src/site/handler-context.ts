@@ -57,6 +57,8 @@ export interface SiteContext {
   readonly besidePages: (handler: Handler) => Handler;
   /** Whether a file must not be served by any site. */
   readonly hidesFile: HidesFile;
+  /** Whether the site uses placeholders such as `{rp.status_code}`, so that each response of an upstream sets them. */
+  readonly usesUpstreamResponse: boolean;
   /** Whether logs contain header fields with credentials in clear. */
   readonly logCredentials: boolean;
   /** Registers a function that is called once, when the configuration is retired. */

@@ -9,7 +9,7 @@ const REQUEST_NAMES: readonly string[] = `
   remote remote_host remote_port client_ip uuid upstream_hostport
   err.status_code err.status_text err.message err.id
   file_match.relative file_match.absolute file_match.type file_match.remainder
-  rp.status_code resp.status_code auth.user.id
+  rp.status_code rp.status_text resp.status_code auth.user.id
   tls_client_subject tls_client_issuer tls_client_serial tls_client_fingerprint tls_client_certificate_der_base64
 `
   .trim()
@@ -89,6 +89,7 @@ const LONG_NAMES: Readonly<Record<string, string>> = Object.assign(Object.create
   'http.reverse_proxy.upstream.hostport': 'upstream_hostport',
   'http.reverse_proxy.upstream.address': 'upstream_hostport',
   'http.reverse_proxy.status_code': 'rp.status_code',
+  'http.reverse_proxy.status_text': 'rp.status_text',
   'http.intercept.status_code': 'resp.status_code',
   'http.auth.user.id': 'auth.user.id',
   'http.error.status_code': 'err.status_code',
@@ -134,6 +135,16 @@ export function isPlaceholder(name: string): boolean {
   }
   const numbered = NUMBERED.find((family) => short.startsWith(family));
   return numbered !== undefined && /^\d{1,3}$/.test(short.slice(numbered.length));
+}
+
+/** Whether a text in a part of a configuration has a placeholder whose short name begins like this. */
+export function usesPlaceholder(part: unknown, beginning: string): boolean {
+  if (typeof part === 'string') {
+    const names = [...part.matchAll(PLACEHOLDER)].map(([, name = '']) => shortName(name));
+    return names.some((name) => name.startsWith(beginning));
+  }
+  if (typeof part !== 'object' || part === null) return false;
+  return Object.values(part).some((member) => usesPlaceholder(member, beginning));
 }
 
 /** Whether it can only be meant as a placeholder. */

@@ -96,6 +96,7 @@ export function proxyOptions(
     scheduler: new Scheduler(),
     sharing: more.sharing ?? null,
     bodyMemory: more.bodyMemory ?? new BodyMemory(),
+    usesUpstreamResponse: false,
   };
 }
 

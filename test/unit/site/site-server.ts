@@ -59,6 +59,7 @@ export async function serveSite(
       rateLimits: new RateLimits(systemClock, null),
       sharedCounts: null,
       hidesFile: () => false,
+      usesUpstreamResponse: false,
       logCredentials: false,
       defer: (close) => closing.push(close),
     },
