@@ -139,7 +139,10 @@ function compileChange(change: UriChange, { expand }: HandlerContext): Retarget 
           expand(change.replacement, exchange),
           change.limit,
         );
-      return ofPath(replaced, replaced);
+      return ofPath(
+        (path, exchange) => replaced(merged(path, expand(change.text, exchange)), exchange),
+        replaced,
+      );
     }
     case 'path_regexp': {
       const replaced = compilePattern(change.pattern).replacer(change.replacement);
@@ -177,13 +180,20 @@ const LAST_LETTER = new RegExp(`${ENCODED}$`, 'i');
 const LONGEST = '%F0%9F%90%98'.length;
 
 /**
- * A path without a text at its start or end. The text is compared like a matched path: case and encoding do not
- * matter. Repeated slashes become one everywhere in the path, unless the text contains some: what is left of
+ * The path in which a text is searched. Repeated slashes become one, unless the text contains some: what is left of
  * `/files//evil.example` would otherwise name another host.
+ */
+function merged(path: string, text: string): string {
+  return text.includes('//') ? path : mergeSlashes(path);
+}
+
+/**
+ * A path without a text at its start or end. The text is compared like a matched path: case and encoding do not
+ * matter.
  */
 function without(path: string, text: string, side: 'start' | 'end'): string {
   const wanted = Array.from(decodePath(text).toLowerCase());
-  const whole = text.includes('//') ? path : mergeSlashes(path);
+  const whole = merged(path, text);
   const isEncoded = path.includes('%');
   let rest = whole;
   const next = (): string | undefined => {
