@@ -367,7 +367,7 @@ function readyAll(
 ): readonly BeginService[] {
   return listeners.map(({ planned, lease }) => {
     const { service, fallback } = generation.serviceFor(planned);
-    return lease.value.ready(service, fallback);
+    return lease.value.ready(planned.bind, service, fallback);
   });
 }
 

@@ -128,7 +128,7 @@ function changesOfListeners(
       .filter(([key, planned]) => !wanted.has(key) && !left.has(planned))
       .map(([, planned]) => textOf(planned)),
     changed: plan
-      .filter((planned) => (old.get(listenerKey(planned)) ?? planned).secure !== planned.secure)
+      .filter((planned) => textOf(old.get(listenerKey(planned)) ?? planned) !== textOf(planned))
       .map(textOf),
     handedOver: handedOver.flatMap(({ planned, from }) =>
       from.map((one) => ({ from: textOf(one.planned), to: textOf(planned) })),

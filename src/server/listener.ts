@@ -1,6 +1,7 @@
 // A listener binds its port while a configuration is built, because binding may fail. It holds at most 1,000
 // connections until it has a service. The service decides whether TLS is used.
 
+import { chmodSync } from 'node:fs';
 import { createServer, type Server, type Socket } from 'node:net';
 import type { BindAddress, ServerOptions } from '../config/config.ts';
 import { answer, answerError } from '../http/answer.ts';
@@ -75,7 +76,7 @@ const MAX_HELD_CONNECTIONS = 1_000;
  * until there is a service.
  */
 export class Listener {
-  readonly #options: ListenerOptions;
+  #options: ListenerOptions;
   readonly #log: Logger;
   readonly #clock: Clock;
   /** null while another listener has the port. */
@@ -160,10 +161,11 @@ export class Listener {
   /**
    * Prepares a service without any visible change yet: several listeners change together or not at all.
    *
+   * @param bind the same address; only the mode of a Unix socket may differ
    * @param fallback certificate for clients that send no server name
    * @throws the error of Node, if it cannot create a server
    */
-  ready(service: Service, fallback: Certificate | null): BeginService {
+  ready(bind: BindAddress, service: Service, fallback: Certificate | null): BeginService {
     const { clientAddress, limits, policies } = service;
     const beginTls = policies === null ? null : this.#tls?.ready(policies, fallback);
     const before = this.#service;
@@ -171,6 +173,7 @@ export class Listener {
     const protocols = this.#protocolsFor(limits, changesSecurity);
     return () => {
       this.#service = service;
+      this.#changeMode(bind);
       const { readBodyMs } = limits.timeouts;
       const silence = readBodyMs === 0 ? null : { limitMs: readBodyMs, clock: this.#clock };
       this.#settings = { log: this.#log, clientAddress, keeps: limits, silence };
@@ -182,6 +185,17 @@ export class Listener {
         this.#receive(socket, service);
       }
     };
+  }
+
+  #changeMode(bind: BindAddress): void {
+    const before = this.#options.bind;
+    this.#options = { ...this.#options, bind };
+    if (bind.kind !== 'unix' || before.kind !== 'unix' || bind.mode === before.mode) return;
+    try {
+      chmodSync(bind.path, bind.mode);
+    } catch (error) {
+      this.#log.error('The mode of a socket did not change', { error: messageOf(error) });
+    }
   }
 
   #endTls(): void {

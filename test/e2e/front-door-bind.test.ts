@@ -166,6 +166,20 @@ describe('bind: Unix sockets', () => {
     assert.equal(await ask(`${path}.other`, 'a.example'), '200 three');
   });
 
+  it('changes the mode of the socket with a reload', async (test) => {
+    const path = join(await temporary(test), 'a.sock');
+    const site = (mode: string): string =>
+      `http://a.example {\n\tbind unix/${path}|${mode}\n\t${WHO}\n}\n`;
+    const { reload } = await startLibraryGateway(test, site('0666'));
+    const { ino } = await stat(path);
+    for (const mode of ['0600', '0660']) {
+      await reload(site(mode));
+      assert.equal((await stat(path)).ino, ino);
+      assert.equal((await stat(path)).mode & 0o777, Number.parseInt(mode, 8));
+      assert.equal(await ask(path, 'a.example'), '200 a.example http .');
+    }
+  });
+
   it('resolves a relative path from the working directory', async (test) => {
     const directory = await temporary(test);
     const before = process.cwd();
