@@ -7,7 +7,7 @@ import { dirname, resolve } from 'node:path';
 import { checkConfig, checkServed } from './config/check.ts';
 import { filesRead } from './config/routes.ts';
 import { directiveTable, registry } from './directives/registry.ts';
-import type { Config } from './config/config.ts';
+import type { Config, GlobalOptions } from './config/config.ts';
 import { encodeConfig } from './config/serialize.ts';
 import {
   CLOCK_FUNCTIONS,
@@ -168,6 +168,12 @@ function soundPart({ sound, readable }: ReadConfig, resolved: ResolvedConfig): C
  */
 export function loadUnchecked(file: string, io: HubfileIo, language = languageOf(file)): Config {
   return resolveAt(file, load(file, io, directiveTable, language).config, io, () => {}).config;
+}
+
+/** The global options as far as they can be read, even if the configuration has errors. */
+export function loadOptions(file: string, io: HubfileIo, language: Language): GlobalOptions {
+  const { options } = read(file, io, directiveTable, language).readable;
+  return resolveAt(file, { options, sites: [] }, io, () => {}).config.options;
 }
 
 function resolveAt(file: string, config: Config, io: HubfileIo, report: Report) {

@@ -1,11 +1,12 @@
 import { request, type ClientRequest, type RequestOptions } from 'node:http';
-import type { GlobalOptions, ListenAddress } from '../config/config.ts';
+import { type ListenPlace, parseUnixAddress, placeOf, placeText } from '../config/bind-address.ts';
+import type { GlobalOptions } from '../config/config.ts';
 import { defaultOptions } from '../config/defaults.ts';
 import { ConfigError } from '../config/problem.ts';
 import { parseJson } from '../kernel/json.ts';
 import { HubgateError, messageOf, codeOf } from '../kernel/error.ts';
 import { parseUrl } from '../kernel/parse-url.ts';
-import { isTaken, resume } from '../runtime/open-ports.ts';
+import { isTaken, overlap, resume } from '../runtime/open-ports.ts';
 import type { Logger } from '../kernel/log.ts';
 import { type AdminControls, openAdmin, openMetrics } from '../runtime/admin.ts';
 import type { AdminServer } from '../runtime/admin-server.ts';
@@ -30,10 +31,10 @@ export function adminAddressOf(
     const message = 'The configuration says "admin off"; pass the admin address with --address';
     throw new HubgateError('admin-off', message);
   }
-  const { host, port } = admin;
+  if ('socket' in admin) return `unix/${admin.socket.path}`;
   // A listener on all interfaces can be reached on the local ones.
-  const reachable = host === '0.0.0.0' || host === '::' ? 'localhost' : host;
-  return `${reachable.includes(':') ? `[${reachable}]` : reachable}:${port}`;
+  const host = admin.host === '0.0.0.0' || admin.host === '::' ? 'localhost' : admin.host;
+  return placeText(placeOf({ ...admin, host }));
 }
 
 /** The same, with the configuration only if it is needed and there is one. */
@@ -56,6 +57,7 @@ export interface AdminAnswer {
 /**
  * Sends a POST request to the admin API of a running gateway.
  *
+ * @param address `host:port`, or `unix//path`
  * @throws HubgateError `no-gateway` if no gateway listens there, `invalid-argument` for an invalid address
  */
 export function postToAdmin(
@@ -86,18 +88,20 @@ function askAdmin(
   head: RequestOptions,
   body?: Uint8Array,
 ): Promise<AdminAnswer> {
-  const url = parseUrl(`http://${address}${path}`);
-  if (url === null || /[/?#@]/.test(address)) {
-    const message = `--address is host:port, not ${JSON.stringify(address)}`;
+  const socket = parseUnixAddress(address);
+  const url = parseUrl(`http://${socket === null ? address : 'localhost'}${path}`);
+  if (url === null || (socket === null && /[/?#@]/.test(address))) {
+    const message = `--address is host:port or unix//path/to/socket, not ${JSON.stringify(address)}`;
     return Promise.reject(new HubgateError('invalid-argument', message));
   }
   return new Promise((resolve, reject) => {
     const fail = (cause: Error): void => {
-      const why = unreachableReason(cause, url);
+      const why = socket === null ? unreachableReason(cause, url) : unreachableSocket(cause);
       const message = `No gateway answers on ${address}: ${why} Pass its admin address with --address`;
       reject(new HubgateError('no-gateway', message, { cause }));
     };
-    const options = { ...head, agent: false, ...resolvingOf(url.hostname) };
+    const route = socket === null ? resolvingOf(url.hostname) : { socketPath: socket.path };
+    const options = { ...head, agent: false, ...route };
     const asked = request(url, options, (response) => {
       const chunks: Buffer[] = [];
       response.on('data', (chunk: Buffer) => chunks.push(chunk));
@@ -130,7 +134,7 @@ type Options = Pick<GlobalOptions, 'admin' | 'metrics'>;
 interface Port {
   /** Ports with equal keys need not be opened again. */
   readonly key: string;
-  readonly wanted: ListenAddress;
+  readonly wanted: ListenPlace;
   readonly server: AdminServer;
 }
 
@@ -145,9 +149,9 @@ export class AdminPorts {
     this.#log = log;
   }
 
-  /** The address of the admin API; null if it is off. */
-  get adminAddress(): ListenAddress | null {
-    return this.#ports.find(({ key }) => key.startsWith('admin'))?.server.address ?? null;
+  /** Where the admin API listens; null if it is off. */
+  get adminPlace(): ListenPlace | null {
+    return this.#ports.find(({ key }) => key.startsWith('admin'))?.server.place ?? null;
   }
 
   /**
@@ -169,18 +173,18 @@ export class AdminPorts {
     try {
       const wanted = this.#wanted(options);
       const leaving = before.filter(({ key }) => wanted.every((one) => one.key !== key));
-      for (const { key, address, open } of wanted) {
+      for (const { key, place, open } of wanted) {
         const present = before.find((one) => one.key === key);
         if (present !== undefined) after.push(present);
         else {
-          const inTheWay = leaving.filter((one) => one.wanted.port === address.port);
+          const inTheWay = leaving.filter(({ wanted: its }) => overlap(its, place));
           const server = await open().catch((error: unknown) => {
             if (inTheWay.length === 0 || !isTaken(error)) throw error;
             for (const one of inTheWay) one.server.suspend();
             suspended.push(...inTheWay);
             return open();
           });
-          after.push({ key, wanted: address, server });
+          after.push({ key, wanted: place, server });
         }
       }
     } catch (error) {
@@ -202,8 +206,8 @@ export class AdminPorts {
     const missing = wanted.filter(({ key }) => this.#ports.every((one) => one.key !== key));
     const leaving = this.#ports.filter(({ key }) => wanted.every((one) => one.key !== key));
     return {
-      opened: missing.map(({ key, address }) => textOf(key, address)),
-      closed: leaving.map(({ key, wanted: address }) => textOf(key, address)),
+      opened: missing.map(({ key, place }) => textOf(key, place)),
+      closed: leaving.map(({ key, wanted: place }) => textOf(key, place)),
     };
   }
 
@@ -218,7 +222,7 @@ export class AdminPorts {
         : [
             {
               key: `admin ${JSON.stringify(admin)}`,
-              address: admin,
+              place: placeOf(admin),
               open: () => openAdmin(admin, this.#controls, this.#log),
             },
           ]),
@@ -227,7 +231,7 @@ export class AdminPorts {
         : [
             {
               key: `metrics ${JSON.stringify(metrics)}`,
-              address: metrics,
+              place: placeOf(metrics),
               open: () => openMetrics(metrics, this.#controls, this.#log),
             },
           ]),
@@ -235,8 +239,8 @@ export class AdminPorts {
   }
 }
 
-function textOf(key: string, { host, port }: ListenAddress): string {
-  return `${key.split(' ', 1)[0]} ${host.includes(':') ? `[${host}]` : host}:${port}`;
+function textOf(key: string, place: ListenPlace): string {
+  return `${key.split(' ', 1)[0]} ${placeText(place)}`;
 }
 
 /** How long a server may take for the head of its response, in milliseconds. */
@@ -282,6 +286,20 @@ export function unreachableReason(cause: unknown, { protocol, hostname, port }: 
     default:
       if (!/certificate|self.signed/i.test(text)) return text;
       return `${text}; pass the authority's certificate with --cacert (a local gateway has it in its storage, pki/local/root.crt)`;
+  }
+}
+
+/** The same for a Unix socket. */
+function unreachableSocket(cause: unknown): string {
+  switch (codeOf(cause)) {
+    case 'ENOENT':
+      return 'there is no such file; is the gateway running, and is the path absolute?';
+    case 'ECONNREFUSED':
+      return 'nothing listens on it; is the gateway running?';
+    case 'EACCES':
+      return 'this user may not connect to it; run the command as the user of the gateway or as root.';
+    default:
+      return `${messageOf(cause)}; is it another service?`;
   }
 }
 

@@ -50,8 +50,8 @@ export interface GatewayFlags extends ConfigSource {
 /** The same for commands that talk to a running gateway. */
 export function atGateway(name: string): Command {
   return withConfigSource(new Command(name)).option(
-    '--address <host:port>',
-    'admin address of the gateway (default: the one in the file)',
+    '--address <address>',
+    'admin address of the gateway, host:port or unix//path (default: the one in the file)',
   );
 }
 

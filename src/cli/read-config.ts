@@ -7,9 +7,9 @@ import { differencesFromCaddy, isCaddyfile } from '../hubfile/caddyfile.ts';
 import { hubfileText } from '../hubfile/format.ts';
 import { findFiles, servingIo, namesIn } from '../hubfile/disk.ts';
 import type { HubfileIo } from '../hubfile/expand.ts';
-import { type Language, languageOf, load, type LoadedConfig, read } from '../hubfile/load.ts';
+import { type Language, languageOf, load, type LoadedConfig } from '../hubfile/load.ts';
 import type { Environment } from '../hubfile/source.ts';
-import { loadConfig, loadUnchecked, type ReadyConfig } from '../load-config.ts';
+import { loadConfig, loadOptions, loadUnchecked, type ReadyConfig } from '../load-config.ts';
 import { type ConfigSource, environmentOf } from './config-source.ts';
 import type { WatchedFiles } from './watch/file-watcher.ts';
 import { digestOf, digestOfNames } from './watch/watched-path.ts';
@@ -112,7 +112,7 @@ export function readOptions(
 ): GlobalOptions {
   const file = nameOf(source);
   const io = withText(servingIo(environment), file, () => text);
-  return read(file, io, directiveTable, adapterOf(source)).readable.options;
+  return loadOptions(file, io, adapterOf(source));
 }
 
 /** The language of a command's configuration. */

@@ -1,4 +1,5 @@
 import { rmSync, writeFileSync } from 'node:fs';
+import { placeText } from '../config/bind-address.ts';
 import type { Config, HubConfig } from '../config/config.ts';
 import { allHubs, siteAddressText } from '../config/sites.ts';
 import { keptBy } from '../config/transports.ts';
@@ -103,9 +104,10 @@ export async function runGateway({
   started();
   announce(log, supervisor.gateway, supervisor.config, source);
   announceLegacy(log, supervisor.config);
-  const { adminAddress } = supervisor;
-  if (adminAddress !== null) {
-    log.info(`Admin API on http://${adminAddress.host}:${adminAddress.port}`);
+  const { adminPlace } = supervisor;
+  if (adminPlace !== null) {
+    const isPort = adminPlace.bind.kind === 'host';
+    log.info(`Admin API on ${isPort ? 'http://' : ''}${placeText(adminPlace)}`);
   }
   if (pidfile !== undefined) writeFileSync(pidfile, `${process.pid}\n`);
   // The timers of the gateway do not keep the process alive. This one does until the gateway stops.

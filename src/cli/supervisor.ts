@@ -1,6 +1,7 @@
 import { resolve } from 'node:path';
 import { systemClock } from '../kernel/clock.ts';
-import type { Config, ListenAddress } from '../config/config.ts';
+import type { ListenPlace } from '../config/bind-address.ts';
+import type { Config } from '../config/config.ts';
 import { registry } from '../directives/registry.ts';
 import { encodeConfig } from '../config/serialize.ts';
 import { allHubs } from '../config/sites.ts';
@@ -126,9 +127,9 @@ export class Supervisor {
     return this.#current.config;
   }
 
-  /** The address of the admin API; null if it is off. */
-  get adminAddress(): ListenAddress | null {
-    return this.#admin.adminAddress;
+  /** Where the admin API listens; null if it is off. */
+  get adminPlace(): ListenPlace | null {
+    return this.#admin.adminPlace;
   }
 
   /** Reads the configuration again and loads it. If it is refused, the reasons are logged. */

@@ -1,5 +1,5 @@
 import { isIP } from 'node:net';
-import type { BindAddress } from './config.ts';
+import type { AdminOptions, BindAddress, ListenAddress, UnixAddress } from './config.ts';
 
 /** The default mode of a Unix socket: only its owner has access. */
 const DEFAULT_SOCKET_MODE = 0o600;
@@ -8,15 +8,20 @@ const MAX_PATH_BYTES = 107;
 /** Standard input, output and error come before the descriptors that are passed in. */
 const FIRST_DESCRIPTOR = 3;
 
-export const BIND_FORMS =
-  'an IP address or a host name without port, unix//path/to/socket, or fd/3';
+const BIND_FORMS = 'an IP address or a host name without port, unix//path/to/socket, or fd/3';
+export const UNIX_FORM = `unix//path/to/socket or unix//path/to/socket|0660, with a path of at most ${MAX_PATH_BYTES} bytes and a mode that lets the owner write`;
+
+/** The forms that a text may have, for a message about one that has none. */
+export function bindForms(text: string): string {
+  return text.startsWith('unix/') ? UNIX_FORM : BIND_FORMS;
+}
 
 /**
  * Parses `127.0.0.1`, `[::1]`, `::1`, `localhost`; `unix//run/hubgate.sock`, `unix/relative.sock`, with the
  * socket's mode as `unix//run/hubgate.sock|0660`; `fd/3`. Returns null for anything else.
  */
 export function parseBindAddress(text: string): BindAddress | null {
-  if (text.startsWith('unix/')) return parseUnix(text.slice('unix/'.length));
+  if (text.startsWith('unix/')) return parseUnixAddress(text);
   if (text.startsWith('fd/')) {
     const fd = Number(text.slice('fd/'.length));
     const isGood = /^fd\/[1-9]\d{0,5}$/.test(text) && fd >= FIRST_DESCRIPTOR;
@@ -44,9 +49,31 @@ export function bindAddressText(bind: BindAddress): string {
   }
 }
 
-function parseUnix(text: string): BindAddress | null {
-  const [, path = '', mode] = /^([^|\p{Cc}]+)(?:\|(0?[0-7]{3}))?$/u.exec(text) ?? [];
-  if (path === '' || path.endsWith('/') || Buffer.byteLength(path) > MAX_PATH_BYTES) return null;
+/** An address on which a server listens. */
+export interface ListenPlace {
+  /** An empty host stands for all interfaces. */
+  readonly bind: BindAddress;
+  /** 0 lets the system choose. Ignored for Unix sockets and descriptors. */
+  readonly port: number;
+}
+
+/** The place of the admin API or of the listener for metrics. */
+export function placeOf(address: ListenAddress | AdminOptions): ListenPlace {
+  if ('socket' in address) return { bind: address.socket, port: 0 };
+  return { bind: { kind: 'host', host: address.host }, port: address.port };
+}
+
+/** `localhost:2029`, `[::1]:2029`, or as {@link bindAddressText}. */
+export function placeText({ bind, port }: ListenPlace): string {
+  if (bind.kind !== 'host') return bindAddressText(bind);
+  return `${bind.host.includes(':') ? `[${bind.host}]` : bind.host}:${port}`;
+}
+
+/** The same for a Unix socket only. Its owner must be able to write to it, because connecting is writing. */
+export function parseUnixAddress(text: string): UnixAddress | null {
+  const [, path = '', mode] = /^unix\/([^|\p{Cc}]+)(?:\|(0?[2367][0-7]{2}))?$/u.exec(text) ?? [];
+  // For other programs, a name that begins with @ is not a file. Nothing would restrict who connects to it.
+  if (path === '' || /^@|\/$/.test(path) || Buffer.byteLength(path) > MAX_PATH_BYTES) return null;
   return {
     kind: 'unix',
     path,

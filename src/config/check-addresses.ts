@@ -1,5 +1,5 @@
 import { isIP } from 'node:net';
-import { bindAddressText } from './bind-address.ts';
+import { bindAddressText, parseUnixAddress } from './bind-address.ts';
 import type {
   BindAddress,
   Config,
@@ -7,6 +7,7 @@ import type {
   ListenAddress,
   SiteAddress,
   SiteConfig,
+  UnixAddress,
 } from './config.ts';
 import { type UnplacedProblem, type Report, error } from './problem.ts';
 import { siteAddressText } from './sites.ts';
@@ -63,6 +64,7 @@ function checkModes(
 ): void {
   for (const one of bind) {
     if (one.kind !== 'unix') continue;
+    checkSocket(one, bind, report);
     const other = sockets.get(one.path);
     if (other === undefined) {
       sockets.set(one.path, bind);
@@ -73,6 +75,13 @@ function checkModes(
     const message = `the socket ${one.path} cannot have two modes`;
     report(bind, error('two-modes', message), { other });
   }
+}
+
+/** A placeholder may have made the path too long. */
+function checkSocket(socket: UnixAddress, about: object, report: Report): void {
+  if (parseUnixAddress(bindAddressText(socket)) !== null) return;
+  const message = `"${socket.path}" is too long for the path of a socket, or it is not the path of a file`;
+  report(about, error('bad-address', message));
 }
 
 function checkHost(address: SiteAddress, report: Report): void {
@@ -119,7 +128,7 @@ export const LOOPBACK = new Set(['localhost', '127.0.0.1', '::1']);
 
 /**
  * Checks that the ports of HTTP, HTTPS, the admin API and metrics differ, and that no site has one of the
- * latter two.
+ * latter two, or the socket of the admin API.
  */
 export function checkPorts({ options, sites }: Config, report: Report): void {
   const { admin, metrics, httpPort, httpsPort } = options;
@@ -128,12 +137,31 @@ export function checkPorts({ options, sites }: Config, report: Report): void {
     const field = httpsPort === defaultOptions.httpsPort ? 'httpPort' : 'httpsPort';
     report(options, clash(`http_port and https_port are both ${httpPort}`), { field });
   }
-  if (admin !== 'off' && metrics !== 'off' && admin.port === metrics.port && admin.port !== 0) {
-    const message = `the admin API and the listener for metrics both have the port ${admin.port}`;
-    report(metrics, clash(message), { other: admin });
+  if (admin !== 'off' && 'socket' in admin) checkAdminSocket(admin, sites, report);
+  else {
+    if (admin !== 'off' && metrics !== 'off' && admin.port === metrics.port && admin.port !== 0) {
+      const message = `the admin API and the listener for metrics both have the port ${admin.port}`;
+      report(metrics, clash(message), { other: admin });
+    }
+    checkOwn(admin, 'the admin API', { options, sites }, report);
   }
-  checkOwn(admin, 'the admin API', { options, sites }, report);
   checkOwn(metrics, 'the listener for metrics', { options, sites }, report);
+}
+
+function checkAdminSocket(
+  admin: { readonly socket: UnixAddress },
+  sites: Config['sites'],
+  report: Report,
+): void {
+  const { path } = admin.socket;
+  checkSocket(admin.socket, admin, report);
+  const site = sites.find(({ bind }) =>
+    bind.some((one) => one.kind === 'unix' && one.path === path),
+  );
+  if (site === undefined) return;
+  const message = `the admin API and a site both have the socket ${path}`;
+  const hint = 'give each a socket of its own';
+  report(admin, error('port-clash', message, hint), { other: site.bind });
 }
 
 function checkOwn(

@@ -49,10 +49,13 @@ export interface GlobalOptions {
   readonly listeners: readonly ListenerServerOptions[];
 }
 
-export interface AdminOptions extends ListenAddress {
-  /** Further hosts with which it may be addressed, in lower case; without a port, any port is accepted. */
+export type AdminOptions = (ListenAddress | { readonly socket: UnixAddress }) & {
+  /**
+   * Further hosts with which it may be addressed, in lower case; without a port, any port is accepted. A Unix
+   * socket accepts any host if there are none.
+   */
   readonly origins: readonly string[];
-}
+};
 
 export interface ListenAddress {
   readonly host: string;
@@ -189,6 +192,8 @@ export type BindAddress =
   | { readonly kind: 'unix'; readonly path: string; readonly mode: number }
   /** A listening socket that the parent process has opened. It serves all addresses as well. */
   | { readonly kind: 'fd'; readonly fd: number };
+
+export type UnixAddress = Extract<BindAddress, { readonly kind: 'unix' }>;
 
 export interface SiteAddress {
   readonly scheme: 'http' | 'https';

@@ -1,8 +1,6 @@
-import { BIND_FORMS, bindAddressText, parseBindAddress } from './bind-address.ts';
 import type {
   AccessLogConfig,
   AcmeIssuerConfig,
-  BindAddress,
   CertificateIssuer,
   Config,
   SiteAddress,
@@ -22,6 +20,7 @@ import { LOG_FORMATS, logEncodingShape } from './log-encoding.ts';
 import { isLogName, lowerCaseHost } from './well-formed.ts';
 import { discoveryShape, hubShape } from './shape-hub.ts';
 import {
+  bindAddress,
   challengesShape,
   externalAccountShape,
   logMode,
@@ -30,16 +29,7 @@ import {
 } from './shape-options.ts';
 import type { ConfigRegistry } from './routes.ts';
 import { routeShapes } from './shape-routes.ts';
-import {
-  byKind,
-  later,
-  list,
-  nullable,
-  object,
-  type Reading,
-  refuse,
-  type Shape,
-} from './shape.ts';
+import { byKind, later, list, nullable, object, type Reading, type Shape } from './shape.ts';
 import { count, flag, name, oneOf, text } from './shape-values.ts';
 
 /** Host names are public in the DNS, so they are always shown, even if they came from the environment. */
@@ -109,23 +99,6 @@ const tls = object<TlsConfig>(
   },
   defaultTls,
 );
-
-/** As a program has them; in a file, they are texts. */
-const parsedBindAddress = byKind<BindAddress>({
-  host: object({ host: name('an IP address or a host name') }),
-  unix: object({ path: name('a path'), mode: count({ max: 0o777 }) }, { mode: 0o600 }),
-  fd: object({ fd: count({ min: 3 }) }),
-});
-
-const bindAddress: Shape<BindAddress> = {
-  read(node, reading) {
-    const isParsed = reading.inClear && node.value instanceof Map;
-    const text = isParsed ? bindAddressText(parsedBindAddress.read(node, reading)) : node.value;
-    return (typeof text === 'string' ? parseBindAddress(text) : null) ?? refuse(node, BIND_FORMS);
-  },
-  write: bindAddressText,
-  schema: () => ({ type: 'string', description: BIND_FORMS }),
-};
 
 const oneHub = later('hub', () => hubShape);
 

@@ -1,5 +1,13 @@
+import {
+  bindAddressText,
+  bindForms,
+  parseBindAddress,
+  parseUnixAddress,
+  UNIX_FORM,
+} from './bind-address.ts';
 import type {
   AdminOptions,
+  BindAddress,
   GlobalOptions,
   ListenAddress,
   ListenerServerOptions,
@@ -9,7 +17,7 @@ import type {
 import { defaultOnDemand, defaultOptions, defaultRoll, MAX_WORKERS } from './defaults.ts';
 import { dnsShape } from './dns-challenge.ts';
 import { LOG_FORMATS, logEncodingShape } from './log-encoding.ts';
-import { list, nullable, object, type Shape } from './shape.ts';
+import { byKind, list, nullable, object, refuse, type Shape } from './shape.ts';
 import { count, duration, flag, name, oneOf, orWord, secret, size, text } from './shape-values.ts';
 import {
   isAddressRange,
@@ -29,14 +37,53 @@ export const headerName = text('the name of a header field', isHeaderName);
 const host = name('a host');
 const port = count({ min: 0, max: 65_535 });
 const listenAddress = object<ListenAddress>({ host, port }, { host: 'localhost' });
-const admin = object<AdminOptions>(
-  {
-    host,
-    port,
-    origins: list(text('a host such as gateway or gateway:2029, in lower case', isAdminOrigin)),
-  },
+/** As a program has them; in a file, they are texts. */
+const parsedBindAddress = byKind<BindAddress>({
+  host: object({ host: name('an IP address or a host name') }),
+  unix: object({ path: name('a path'), mode: count({ max: 0o777 }) }, { mode: 0o600 }),
+  fd: object({ fd: count({ min: 3 }) }),
+});
+
+function bound<Address extends BindAddress>(
+  parse: (text: string) => Address | null,
+  forms: (text: string) => string,
+): Shape<Address> {
+  return {
+    read(node, reading) {
+      const isParsed = reading.inClear && node.value instanceof Map;
+      const text = isParsed ? bindAddressText(parsedBindAddress.read(node, reading)) : node.value;
+      if (typeof text !== 'string') return refuse(node, forms(''));
+      return parse(text) ?? refuse(node, forms(text));
+    },
+    write: bindAddressText,
+    schema: () => ({ type: 'string', description: forms('') }),
+  };
+}
+
+export const bindAddress = bound(parseBindAddress, bindForms);
+
+type AdminSocket = Extract<AdminOptions, { readonly socket: unknown }>;
+
+const origins = list(text('a host such as gateway or gateway:2029, in lower case', isAdminOrigin));
+const adminPort = object<Exclude<AdminOptions, AdminSocket>>(
+  { host, port, origins },
   { host: 'localhost', origins: [] },
 );
+const adminSocket = object<AdminSocket>(
+  { socket: bound(parseUnixAddress, () => UNIX_FORM), origins },
+  { origins: [] },
+);
+const admin: Shape<AdminOptions> = {
+  read: (node, reading) =>
+    node.value instanceof Map && node.value.has('socket')
+      ? adminSocket.read(node, reading)
+      : adminPort.read(node, reading),
+  write: (value, writing) =>
+    'socket' in value ? adminSocket.write(value, writing) : adminPort.write(value, writing),
+  schema: (definitions) => ({
+    anyOf: [adminPort.schema(definitions), adminSocket.schema(definitions)],
+  }),
+};
 
 /** When log files are renamed. */
 export const rollShape = object<RollOptions>(

@@ -24,7 +24,7 @@ export const caddyNotes: Readonly<Record<string, Readonly<Record<string, Note>>>
     order: page('the same; it takes the directives of hubgate'),
     storage: page('a directory, or file_system with its root'),
     admin: difference(
-      "the default is localhost:2029 (Caddy: 2019); Unix sockets are not supported; the API is hubgate's own and does not edit the configuration",
+      "the default is localhost:2029 (Caddy: 2019), and 0600 for the file of a Unix socket (Caddy: 0200); fd/3 is not supported; the API is hubgate's own and does not edit the configuration",
       /^admin (?!off\b)/,
     ),
     persist_config: page('only off; hubgate keeps nothing except the file, so it has no --resume'),

@@ -1,4 +1,5 @@
 import { isIP } from 'node:net';
+import { parseUnixAddress, UNIX_FORM } from '../config/bind-address.ts';
 import type {
   AdminOptions,
   BindAddress,
@@ -7,6 +8,7 @@ import type {
   ListenerServerOptions,
   LogOptions,
   ServerOptions,
+  UnixAddress,
 } from '../config/config.ts';
 import {
   defaultOnDemand,
@@ -158,20 +160,22 @@ function changed<Settings extends object, Name extends keyof Settings & string>(
   return after;
 }
 
-const ADMIN_EXAMPLE = 'an address such as localhost:2029, or off';
+const ADMIN_EXAMPLE = 'an address such as localhost:2029 or unix//path/to/socket, or off';
 const METRICS_EXAMPLE = 'an address such as 0.0.0.0:9090, or off';
 
 function admin(cursor: Cursor): AdminOptions | 'off' {
   const { admin: usual } = defaultOptions;
   const word = cursor.peek();
-  if (word?.text.startsWith('unix/') === true || word?.text.startsWith('fd/') === true) {
-    const instead = 'write an address of this machine, such as localhost:2029';
+  if (word?.text.startsWith('fd/') === true) {
+    const instead = 'write an address such as localhost:2029, or unix//path/to/socket';
     cursor.failUnsupported(word.span, `admin ${word.text.slice(0, 80)}`, instead);
   }
   const address =
     cursor.left === 0 && cursor.hasBlock && usual !== 'off'
-      ? cursor.origins.of(cursor.span, { host: usual.host, port: usual.port })
-      : listenAddress(cursor, ADMIN_EXAMPLE);
+      ? usual
+      : word?.text.startsWith('unix/') === true
+        ? { socket: unixAddress(cursor) }
+        : listenAddress(cursor, ADMIN_EXAMPLE);
   if (address === 'off') return 'off';
   const options = cursor.options<{ origins: readonly string[] }>(
     { origins: [] },
@@ -218,6 +222,11 @@ function hostAndPort(text: string): ListenAddress | null {
   const isPort = Number(port) >= 0 && Number(port) <= 65_535;
   const isHost = host !== undefined && (bracketed === undefined || isIP(bracketed) === 6);
   return isHost && isPort ? { host, port: Number(port) } : null;
+}
+
+function unixAddress(cursor: Cursor): UnixAddress {
+  const word = cursor.argument(UNIX_FORM);
+  return parseUnixAddress(word.text) ?? badValue(cursor, word, UNIX_FORM);
 }
 
 function externalAccount(cursor: Cursor): GlobalOptions['acme']['externalAccount'] {

@@ -1,4 +1,4 @@
-import { BIND_FORMS, parseBindAddress } from '../config/bind-address.ts';
+import { bindForms, parseBindAddress } from '../config/bind-address.ts';
 import type { BindAddress } from '../config/config.ts';
 import { didYouMean } from '../config/problem.ts';
 import { isStatusTemplate, type StatusValue } from '../config/shape-values.ts';
@@ -33,7 +33,7 @@ export function duration(cursor: Cursor): number {
 export function bindAddresses(cursor: Cursor): readonly BindAddress[] {
   return cursor
     .several('an address of this machine')
-    .map((word) => parseBindAddress(word.text) ?? badValue(cursor, word, BIND_FORMS));
+    .map((word) => parseBindAddress(word.text) ?? badValue(cursor, word, bindForms(word.text)));
 }
 
 /** A size in bytes. */

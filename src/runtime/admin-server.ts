@@ -1,7 +1,9 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import { type ListenPlace, placeOf } from '../config/bind-address.ts';
 import type { AdminOptions, ListenAddress } from '../config/config.ts';
-import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
+import { messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
+import { bindServer, type ListenerOption } from '../server/bound-server.ts';
 import { isIP } from 'node:net';
 
 export interface AdminAnswer {
@@ -17,15 +19,13 @@ export interface AdminAnswer {
   readonly after?: () => void;
 }
 
-interface AdminServerOptions {
-  /** The global option that configures it. */
-  readonly option: 'admin' | 'metrics';
-  readonly address: ListenAddress;
+interface AdminServerOptions extends ListenerOption {
+  readonly address: ListenAddress | AdminOptions;
   readonly log: Logger;
   readonly answer: (request: IncomingMessage) => Promise<AdminAnswer>;
 }
 
-/** A port for status and administration of the gateway. */
+/** A port or a Unix socket for status and administration of the gateway. */
 export class AdminServer {
   readonly #options: AdminServerOptions;
   #server: Server | null = null;
@@ -41,12 +41,12 @@ export class AdminServer {
     return server;
   }
 
-  /** The address of the listener, with the port that the system has chosen for 0. */
-  get address(): ListenAddress {
+  /** Where it listens, with the port that the system has chosen for 0. */
+  get place(): ListenPlace {
     const bound = this.#server?.address();
     const port = typeof bound === 'object' ? bound?.port : undefined;
-    const { address } = this.#options;
-    return { host: address.host, port: port ?? address.port };
+    const place = placeOf(this.#options.address);
+    return { ...place, port: port ?? place.port };
   }
 
   /**
@@ -61,11 +61,15 @@ export class AdminServer {
         response.destroy();
       });
     });
-    await this.#listen(server);
+    await bindServer(server, placeOf(this.#options.address), this.#options);
+    // Without a listener, a connection that cannot be accepted would end the process.
+    server.on('error', (error) =>
+      this.#options.log.error('A listener failed', { error: messageOf(error) }),
+    );
     this.#server = server;
   }
 
-  /** Releases the port for another listener. Requests in progress get their responses. */
+  /** Releases the address for another listener. Requests in progress get their responses. */
   suspend(): void {
     this.#server?.close();
     this.#server?.closeIdleConnections();
@@ -79,28 +83,6 @@ export class AdminServer {
     const closed = new Promise<void>((resolve) => server.close(() => resolve()));
     this.suspend();
     await closed;
-  }
-
-  async #listen(server: Server): Promise<void> {
-    const { option, address } = this.#options;
-    try {
-      await new Promise<void>((resolve, reject) => {
-        server.once('error', reject);
-        server.listen({ host: address.host, port: address.port }, () => resolve());
-      });
-    } catch (cause) {
-      const taken = codeOf(cause) === 'EADDRINUSE';
-      const why = taken
-        ? `another program uses it, perhaps another hubgate; give each its own address with the global option ${option}, or write ${option} off`
-        : messageOf(cause);
-      const what = option === 'admin' ? 'the admin API' : 'the listener for metrics';
-      const message = `Cannot open ${what} on port ${address.port} of ${address.host}: ${why}`;
-      throw new HubgateError('listen-failed', message, { cause });
-    }
-    // Without a listener, a connection that cannot be accepted would end the process.
-    server.on('error', (error) =>
-      this.#options.log.error('A listener failed', { error: messageOf(error) }),
-    );
   }
 
   async #respond(request: IncomingMessage, response: ServerResponse): Promise<void> {
@@ -127,16 +109,17 @@ const ANY_INTERFACE = ['0.0.0.0', '::'];
 /**
  * The reason why a request may not come from the operator; null if it may. A page in the operator's browser
  * must not administer the gateway. So `Host` must be a name of the listener or one of `origins`; otherwise a
- * foreign name that was rebound to it would be accepted. If the browser states the origin of the request,
- * that must be the listener as well.
+ * foreign name that was rebound to it would be accepted. No name leads to a Unix socket, except through a
+ * proxy, whose names may be in `origins`. If the browser states the origin of the request, that must be the
+ * listener as well.
  */
 export function adminRefusal(
   { headers }: Pick<IncomingMessage, 'headers'>,
   admin: AdminOptions,
 ): string | null {
-  const { host, origin } = headers;
-  if (host === undefined || !isOwnHost(host.toLowerCase(), admin)) {
-    return `the admin API does not have the name ${JSON.stringify((host ?? '').slice(0, 80))}; name it: admin … { origins <host> }`;
+  const { host = '', origin } = headers;
+  if (!isOwnHost(host.toLowerCase(), admin)) {
+    return `the admin API does not have the name ${JSON.stringify(host.slice(0, 80))}; name it: admin … { origins <host> }`;
   }
   const site = headers['sec-fetch-site'];
   if (site !== undefined && site !== 'same-origin' && site !== 'none') return FOREIGN;
@@ -147,10 +130,13 @@ export function adminRefusal(
 const FOREIGN = 'pages of other origins may not use the admin API';
 
 /** The port may be mapped, so only the name counts, except for an entry of `origins` with a port. */
-function isOwnHost(host: string, { host: own, origins }: AdminOptions): boolean {
+function isOwnHost(host: string, admin: AdminOptions): boolean {
+  const { origins } = admin;
   const name = host.replace(/:\d{1,5}$/, '');
-  if (LOOPBACK.includes(name) || name === bracketed(own.toLowerCase())) return true;
-  if (origins.includes(name) || origins.includes(host)) return true;
+  if (LOOPBACK.includes(name) || origins.includes(name) || origins.includes(host)) return true;
+  if ('socket' in admin) return origins.length === 0;
+  const { host: own } = admin;
+  if (name === bracketed(own.toLowerCase())) return true;
   // Rebinding needs a name; an address of this machine cannot be rebound.
   return ANY_INTERFACE.includes(own) && isIP(name.replace(/^\[(.*)\]$/, '$1')) !== 0;
 }

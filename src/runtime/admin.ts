@@ -125,8 +125,8 @@ const ENDPOINTS: Endpoints<AdminControls> = {
 };
 
 /**
- * Opens the admin API. Any client that reaches its port can do everything, so it belongs on a loopback
- * address. {@link adminRefusal} rejects browsers.
+ * Opens the admin API. Any client that reaches it can do everything, so it belongs on a loopback address or a
+ * Unix socket. {@link adminRefusal} rejects browsers.
  *
  * @throws HubgateError `listen-failed`
  */
@@ -139,7 +139,7 @@ export function openAdmin(
     const error = adminRefusal(request, admin);
     return error === null ? route(request, ENDPOINTS, controls) : refusal(403, error);
   };
-  return AdminServer.open({ option: 'admin', address: admin, log, answer });
+  return AdminServer.open({ option: 'admin', what: 'the admin API', address: admin, log, answer });
 }
 
 /**
@@ -153,7 +153,8 @@ export function openMetrics(
   log: Logger,
 ): Promise<AdminServer> {
   const answer = (request: IncomingMessage) => route(request, READ_ONLY, controls);
-  return AdminServer.open({ option: 'metrics', address, log, answer });
+  const what = 'the listener for metrics';
+  return AdminServer.open({ option: 'metrics', what, address, log, answer });
 }
 
 async function route<Controls extends Watched>(

@@ -1,3 +1,4 @@
+import { resolve } from 'node:path';
 import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
 import type { Lease } from '../kernel/lease.ts';
 import type { Listener } from '../server/listener.ts';
@@ -123,8 +124,14 @@ export async function resume(port: { resume(): Promise<void> }, log: Logger): Pr
   }
 }
 
-/** The same port at addresses that may be the same. */
-function overlap(one: PlannedListener, other: PlannedListener): boolean {
+/** The same port at addresses that may be the same, or the same Unix socket. */
+export function overlap(
+  one: Pick<PlannedListener, 'bind' | 'port'>,
+  other: Pick<PlannedListener, 'bind' | 'port'>,
+): boolean {
+  if (one.bind.kind === 'unix' && other.bind.kind === 'unix') {
+    return resolve(one.bind.path) === resolve(other.bind.path);
+  }
   return one.bind.kind === 'host' && other.bind.kind === 'host' && one.port === other.port;
 }
 

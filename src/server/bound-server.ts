@@ -1,18 +1,14 @@
 import { chmodSync, lstatSync, unlinkSync } from 'node:fs';
 import { connect, type ListenOptions, type Server } from 'node:net';
-import { bindAddressText } from '../config/bind-address.ts';
-import type { BindAddress } from '../config/config.ts';
+import { bindAddressText, type ListenPlace } from '../config/bind-address.ts';
+import type { UnixAddress } from '../config/config.ts';
 import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
 
-/** The address that a server listens on. */
-export interface ListenPlace {
-  /** An empty host stands for all interfaces. */
-  readonly bind: BindAddress;
-  /** 0 lets the system choose. Ignored for Unix sockets and descriptors. */
-  readonly port: number;
+/** A listener that a global option configures. */
+export interface ListenerOption {
+  readonly option: 'admin' | 'metrics';
+  readonly what: string;
 }
-
-type UnixAddress = Extract<BindAddress, { kind: 'unix' }>;
 
 /**
  * Begins to listen. The file of a Unix socket is removed when the server closes. A file that a dead process
@@ -20,7 +16,11 @@ type UnixAddress = Extract<BindAddress, { kind: 'unix' }>;
  *
  * @throws HubgateError `listen-failed`; its message has the fix for the usual causes
  */
-export async function bindServer(server: Server, place: ListenPlace): Promise<void> {
+export async function bindServer(
+  server: Server,
+  place: ListenPlace,
+  own?: ListenerOption,
+): Promise<void> {
   const { bind, port } = place;
   try {
     if (bind.kind === 'unix') await bindUnix(server, bind);
@@ -28,7 +28,10 @@ export async function bindServer(server: Server, place: ListenPlace): Promise<vo
     else if (bind.kind === 'fd') await listen(server, { fd: bind.fd });
     else await listen(server, { ...(bind.host === '' ? {} : { host: bind.host }), port });
   } catch (cause) {
-    throw new HubgateError('listen-failed', advice(place, cause), { cause });
+    server.close();
+    const what = own === undefined ? 'listen' : `open ${own.what}`;
+    const message = `Cannot ${what} on ${describe(place)}: ${advice(place, cause, own)}`;
+    throw new HubgateError('listen-failed', message, { cause });
   }
 }
 
@@ -36,16 +39,17 @@ async function bindUnix(server: Server, address: UnixAddress): Promise<void> {
   try {
     await listenWithMode(server, address);
   } catch (error) {
-    if (codeOf(error) !== 'EADDRINUSE' || !(await isAbandoned(address.path))) throw error;
-    unlinkSync(address.path);
+    if (codeOf(error) !== 'EADDRINUSE') throw error;
+    await removeAbandoned(address.path);
     await listenWithMode(server, address);
   }
   chmodSync(address.path, address.mode);
 }
 
 async function listenWithMode(server: Server, { path, mode }: UnixAddress): Promise<void> {
-  // `listen` creates the file before it returns, so the file never has a wider mode.
-  const before = process.umask(0o777 & ~mode);
+  // `listen` creates the file before it returns, so no other user ever has more access. The owner keeps theirs
+  // for now, because threads may be creating files as well.
+  const before = process.umask(0o077 & ~mode);
   const listening = listen(server, { path });
   process.umask(before);
   await listening;
@@ -61,10 +65,12 @@ function listen(server: Server, options: ListenOptions | { readonly fd: number }
   });
 }
 
-/** Whether the file of a socket exists while no process listens on it. */
-async function isAbandoned(path: string): Promise<boolean> {
-  if (!lstatSync(path).isSocket()) return false;
-  return new Promise((resolve) => {
+/** Removes the file of a socket on which no process listens. */
+async function removeAbandoned(path: string): Promise<void> {
+  const before = lstatSync(path, { throwIfNoEntry: false });
+  if (before?.isSocket() === false)
+    throw new Error('the file is not a socket; choose another path');
+  const isAbandoned = await new Promise<boolean>((resolve) => {
     const probe = connect({ path });
     probe.once('connect', () => {
       probe.destroy();
@@ -72,32 +78,35 @@ async function isAbandoned(path: string): Promise<boolean> {
     });
     probe.once('error', (error) => resolve(codeOf(error) === 'ECONNREFUSED'));
   });
+  // Another process that starts may have replaced the file in the meantime.
+  const now = lstatSync(path, { throwIfNoEntry: false });
+  if (isAbandoned && now?.ino === before?.ino && now?.ctimeMs === before?.ctimeMs) unlinkSync(path);
 }
 
-function advice({ bind, port }: ListenPlace, cause: unknown): string {
-  const where = describe(bind, port);
+function advice({ bind }: ListenPlace, cause: unknown, own?: ListenerOption): string {
+  const isUnix = bind.kind === 'unix';
   switch (codeOf(cause)) {
     case 'EADDRINUSE':
-      return bind.kind === 'unix'
-        ? `Cannot listen on ${where}: another program listens there, or the file is not a socket; stop that program or choose another path`
-        : `Cannot listen on ${where}: another program uses it; stop that program or choose another port`;
+      return own === undefined
+        ? `another program uses it; stop that program or choose another ${isUnix ? 'path' : 'port'}`
+        : `another program uses it, perhaps another hubgate; give each its own address with the global option ${own.option}, or write ${own.option} off`;
     case 'EACCES':
-      return bind.kind === 'unix'
-        ? `Cannot listen on ${where}: the directory does not let this user create files`
-        : `Cannot listen on ${where}: ports below 1024 need a privilege; set http_port and https_port, or give the node binary cap_net_bind_service`;
+      return isUnix
+        ? 'the directory does not exist, or does not let this user create files'
+        : 'ports below 1024 need a privilege; set http_port and https_port, or give the node binary cap_net_bind_service';
     case 'EADDRNOTAVAIL':
-      return `Cannot listen on ${where}: this machine does not have that address`;
+      return 'this machine does not have that address';
     case 'EBADF':
     case 'EINVAL':
     case 'ENOTSOCK':
     case 'ERR_INVALID_FD_TYPE':
-      return `Cannot listen on ${where}: it is not a listening socket; the program that starts the gateway must pass one`;
+      return 'it is not a listening socket; the program that starts the gateway must pass one';
     default:
-      return `Cannot listen on ${where}: ${messageOf(cause)}`;
+      return messageOf(cause);
   }
 }
 
-function describe(bind: BindAddress, port: number): string {
+function describe({ bind, port }: ListenPlace): string {
   if (bind.kind !== 'host') return bindAddressText(bind);
   return `port ${port}${bind.host === '' ? '' : ` of ${bind.host}`}`;
 }

@@ -48,6 +48,8 @@ describe('the address on which a site listens', () => {
     'unix//',
     'unix//run/',
     'unix//a|rw',
+    'unix//a|0460',
+    'unix/@a',
     'unix//a|0999',
     'unix//a|01777',
     'unix//a|0660|0660',

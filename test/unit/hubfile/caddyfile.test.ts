@@ -144,8 +144,8 @@ describe('adapting a Caddyfile', () => {
       assert.deepEqual(lines(adapted(text)), ['a.example {', 'handle_errors {', '}', '}']);
     });
 
-    it('turn off the admin API if it was on a Unix socket', () => {
-      assert.deepEqual(lines(adapted('{\n\tadmin unix//run/admin\n}\n')), ['{', 'admin off', '}']);
+    it('turn off the admin API if it was on an inherited socket', () => {
+      assert.deepEqual(lines(adapted('{\n\tadmin fd/3\n}\n')), ['{', 'admin off', '}']);
     });
   });
 

@@ -58,7 +58,7 @@ describe('admin API: health', () => {
       silentLogger,
     );
     test.after(() => admin.close());
-    const base = `http://127.0.0.1:${admin.address.port}/hub/health`;
+    const base = `http://127.0.0.1:${admin.place.port}/hub/health`;
     for (const path of ['/live', '/bad/live']) {
       assert.equal((await send(base + path)).status, 200, 'a new start would not help');
     }

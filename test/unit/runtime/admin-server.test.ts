@@ -11,6 +11,7 @@ describe('the listener of the admin API', () => {
     const lines: { readonly message: string }[] = [];
     const admin = await AdminServer.open({
       option: 'admin',
+      what: 'the admin API',
       address: { host: '127.0.0.1', port: 0 },
       log: recorder(lines),
       answer: async () => ({ status: 200, body: {} }),
@@ -23,6 +24,6 @@ describe('the listener of the admin API', () => {
       lines.map(({ message }) => message),
       ['A listener failed', 'A listener failed'],
     );
-    assert.equal((await send(`http://127.0.0.1:${admin.address.port}/`)).status, 200);
+    assert.equal((await send(`http://127.0.0.1:${admin.place.port}/`)).status, 200);
   });
 });
