@@ -29,6 +29,7 @@ import { checkHistories } from './runtime/check-files.ts';
 import { checkNamed, checkParts } from './runtime/check-parts.ts';
 import { checkPlaceholders } from './runtime/check-placeholders.ts';
 import { checkRoutes } from './runtime/check-routes.ts';
+import { requireReach } from './runtime/hub-families.ts';
 import { createGateway as createTrustingGateway, type Gateway } from './runtime/gateway.ts';
 import type { GatewayOptions } from './runtime/resources.ts';
 
@@ -119,9 +120,7 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
     prepare: async (next) => prepare(checked(next)),
     dryRun: async (next) => dryRun(checked(next)),
     async purge(order, reach) {
-      if (reach !== 'here' && reach !== 'everywhere') {
-        throw new HubgateError('invalid-argument', 'The reach of purge is here or everywhere');
-      }
+      requireReach(reach, 'purge');
       return purge(readGiven(order, purgeOrder, 'invalid-argument'), reach);
     },
     stop(signal) {

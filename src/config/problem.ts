@@ -75,7 +75,11 @@ export function tryCheck(
 export class ConfigError extends HubgateError {
   readonly problems: readonly Problem[];
 
+  /** @throws HubgateError `invalid-argument` if a program passes anything but problems */
   constructor(problems: readonly Problem[]) {
+    if (!Array.isArray(problems) || problems.some((each) => typeof each?.message !== 'string')) {
+      throw new HubgateError('invalid-argument', 'A ConfigError is made from a list of problems');
+    }
     const ordered = inOrder(problems);
     super('invalid-config', ordered.map((each) => describeProblem(each)).join('\n'));
     this.name = 'ConfigError';

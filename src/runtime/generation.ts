@@ -5,7 +5,7 @@ import type { Exchange } from '../http/exchange.ts';
 import { addressSet, clientAddress } from '../http/forwarded.ts';
 import { addToList } from '../kernel/collections.ts';
 import type { Family } from '../kernel/measures.ts';
-import { messageOf } from '../kernel/error.ts';
+import { HubgateError, messageOf } from '../kernel/error.ts';
 import { Scope } from '../kernel/scope.ts';
 import type { OutboxReader } from '../outbox/outbox-reader.ts';
 import type { Handshake } from '../server/connection-policy.ts';
@@ -33,7 +33,13 @@ import {
 } from './listen-plan.ts';
 import { historyNames, keepHistoryNames, projectOf } from './history-names.ts';
 import { type HubCore, nodesNotTold } from './hub-core.ts';
-import { hubFamilies, type RunningHub, slowestOf, type SlowSubscriber } from './hub-families.ts';
+import {
+  hubFamilies,
+  requireReach,
+  type RunningHub,
+  slowestOf,
+  type SlowSubscriber,
+} from './hub-families.ts';
 import { type ReadyHub, setUpHub } from './hub-setup.ts';
 import { OtlpExport } from './otlp-export.ts';
 import { openOutbox } from './outbox-setup.ts';
@@ -330,6 +336,10 @@ function runningHub({ config, core }: ReadyHub, outbox: OutboxReader | null): Ru
       outbox?.check();
     },
     async revoke(tokenId, reach) {
+      requireReach(reach, 'revoke');
+      if (typeof tokenId !== 'string' || tokenId === '') {
+        throw new HubgateError('invalid-argument', 'revoke needs the jti of a token');
+      }
       if (reach === 'here') return hub.revoke(tokenId);
       const { ended, told } = core.revoke(tokenId);
       if ((await told) === false) throw nodesNotTold();

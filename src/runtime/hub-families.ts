@@ -1,5 +1,6 @@
 import type { AnnouncementCounts } from '../discovery/announced-hub.ts';
 import type { OutboxCounts } from '../outbox/outbox-reader.ts';
+import { HubgateError } from '../kernel/error.ts';
 import type { HubCounts, SlowStream } from '../hub/hub-measures.ts';
 import {
   counter,
@@ -207,6 +208,12 @@ function mercureFamilies({ connected, subscribers, updates }: HubCounts): readon
 type RunningHubCounts = HubCounts & AnnouncementCounts;
 
 export type RevocationReach = 'here' | 'everywhere';
+
+/** @throws HubgateError `invalid-argument`: the types do not bind a program in JavaScript */
+export function requireReach(reach: RevocationReach, of: 'purge' | 'revoke'): void {
+  if (reach === 'here' || reach === 'everywhere') return;
+  throw new HubgateError('invalid-argument', `The reach of ${of} is here or everywhere`);
+}
 
 /** A hub of the active configuration, from the view of its operator. */
 export interface RunningHub {

@@ -3,6 +3,7 @@ import { describe, it } from 'node:test';
 import { createHub, type HubOptions, type LocalUpdate } from '../../../src/hub.ts';
 import {
   type Config,
+  ConfigError,
   createGateway,
   type GatewayOptions,
   mintToken,
@@ -14,6 +15,8 @@ import {
   type SignTokenOptions,
 } from '../../../src/index.ts';
 import { HubgateError } from '../../../src/kernel/error.ts';
+import { freePort } from '../../support/free-port.ts';
+import { startLibraryGateway } from '../../support/gateway.ts';
 
 const key = 'a secret of at least thirty-two bytes';
 const issuers = [{ id: 'https://issuer.example', publisher: { key }, subscriber: { key } }];
@@ -142,6 +145,28 @@ describe('createGateway with wrong data', () => {
     await assert.rejects(gateway.purge({ kind: 'all' }, 'x' as never), about('reach'));
     assert.throws(() => gateway.stop('SIGTERM' as never), about('AbortSignal'));
     assert.equal(gateway.stop(), gateway.stop());
+  });
+
+  it('refuses a wrong argument of revoke', async (test) => {
+    const { gateway } = await startLibraryGateway(
+      test,
+      `http://localhost:${await freePort()} {\n\thub {\n\t\tissuer https://a.example {\n\t\t\tpublisher {\n\t\t\t\tjwt "${key}"\n\t\t\t}\n\t\t}\n\t\tanonymous\n\t\ttransport memory\n\t}\n}\n`,
+    );
+    const [hub] = (await gateway.status()).hubs;
+    assert.ok(hub !== undefined);
+    for (const tokenId of [undefined, '', 5, {}]) {
+      await assert.rejects(hub.revoke(tokenId as never, 'here'), about('the jti of a token'));
+    }
+    for (const reach of [undefined, 'x']) {
+      await assert.rejects(hub.revoke('a', reach as never), about('reach of revoke'));
+    }
+    assert.equal(await hub.revoke('a', 'everywhere'), 0);
+  });
+
+  it('makes a ConfigError only from problems', () => {
+    for (const problems of [undefined, 'text', [null], [{}]]) {
+      assert.throws(() => new ConfigError(problems as never), about('list of problems'));
+    }
   });
 
   it('serves a configuration that a program has changed', async () => {
