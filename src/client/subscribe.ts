@@ -43,7 +43,7 @@ export interface SubscribeOptions {
 const FIRST_WAIT = 500;
 const LONGEST_WAIT = 30_000;
 /** Thrown if the hub refuses the client, even with a renewed cookie. */
-const REFUSED = new Error('401 from the hub');
+const REFUSED = new Error('401');
 
 /**
  * Follows the updates of a page or resource from its current state, across lost connections, until the
@@ -62,6 +62,9 @@ export function subscribe(
   matchers: Matcher | readonly Matcher[],
   options: SubscribeOptions,
 ): () => void {
+  // The types do not bind a page in JavaScript, and otherwise each update would fail.
+  if (typeof options?.update !== 'function')
+    throw new TypeError('subscribe needs the function update');
   const end = new AbortController();
   options.signal?.addEventListener('abort', () => end.abort(), { signal: end.signal });
   if (options.signal?.aborted) end.abort();
@@ -77,7 +80,6 @@ class Follower {
   readonly #options: SubscribeOptions;
   readonly #signal: AbortSignal;
   readonly #relation: string;
-  readonly #credentials: NonNullable<SubscribeOptions['credentials']>;
   #hub: HubAddress | null;
   #firstWait = FIRST_WAIT;
   #wait = FIRST_WAIT;
@@ -92,13 +94,13 @@ class Follower {
     options: SubscribeOptions,
     signal: AbortSignal,
   ) {
-    this.#isPage = typeof source === 'object' && 'URL' in source;
-    this.#url = typeof source === 'object' && 'URL' in source ? source.URL : source;
+    const page = Object(source).URL;
+    this.#isPage = page !== undefined;
+    this.#url = page ?? source;
     this.#matchers = matchers;
     this.#options = options;
     this.#signal = signal;
     this.#relation = options.relation ?? 'hub';
-    this.#credentials = options.credentials ?? 'same-origin';
     this.#hub = this.#isPage ? hubOfPage(this.#relation, String(this.#url)) : null;
   }
 
@@ -117,8 +119,7 @@ class Follower {
       }
       if (this.#signal.aborted) return;
       this.#report('connecting');
-      // Clients that lost the same hub must not reconnect at the same moment.
-      await pause(jittered(this.#wait), this.#signal);
+      await pause(this.#wait, this.#signal);
       this.#wait = Math.min(this.#wait * 2, LONGEST_WAIT);
     }
   }
@@ -128,7 +129,7 @@ class Follower {
     const { state } = this.#options;
     const response = await this.#fetch(this.#url);
     const hub = findHub(response.headers.get('Link'), this.#relation, response.url);
-    if (!response.ok || hub === null) throw new Error(`${response.status} without hub`);
+    if (!response.ok || hub === null) throw new Error('no hub');
     if (state === undefined) await discard(response);
     else await state(response).catch(report);
     return hub;
@@ -169,7 +170,7 @@ class Follower {
     }
     if (stream.ok) return stream;
     await discard(stream);
-    throw stream.status === 401 ? REFUSED : new Error(`${stream.status} from the hub`);
+    throw stream.status === 401 ? REFUSED : new Error('no stream');
   }
 
   /** Waits for a token other than the refused one; resolves to false if there is none to wait for. */
@@ -177,7 +178,7 @@ class Follower {
     this.#report('refused');
     if (typeof this.#options.token !== 'function') return false;
     while (!this.#signal.aborted) {
-      await pause(jittered(LONGEST_WAIT), this.#signal);
+      await pause(LONGEST_WAIT, this.#signal);
       const bearer = await this.#token().catch(() => this.#bearer);
       if (bearer !== this.#bearer) return true;
     }
@@ -201,7 +202,8 @@ class Follower {
   }
 
   #fetch(url: string | URL, headers: Record<string, string> = {}): Promise<Response> {
-    return fetch(url, { credentials: this.#credentials, signal: this.#signal, headers });
+    const { credentials } = this.#options;
+    return fetch(url, { ...(credentials && { credentials }), signal: this.#signal, headers });
   }
 
   #streamUrl(hub: string, cursor: string | null): URL {
@@ -234,17 +236,14 @@ class Follower {
   }
 }
 
-function jittered(milliseconds: number): number {
-  return milliseconds * (0.5 + Math.random());
-}
-
 async function discard({ body }: Response): Promise<void> {
   await body?.cancel();
 }
 
+/** Waits about as long: clients that lost the same hub must not reconnect at the same moment. */
 function pause(milliseconds: number, signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
-    setTimeout(resolve, milliseconds);
+    setTimeout(resolve, milliseconds * (0.5 + Math.random()));
     // Replaces that of the pause before. A listener would stay until the end of the subscription.
     signal.onabort = () => resolve();
   });

@@ -62,6 +62,14 @@ describe('client: subscribe', () => {
     assert.ok(bytes <= MAX_GZIPPED_BYTES, `${bytes} bytes`);
   });
 
+  it('refuses options without the function update, and asks for nothing', (test) => {
+    const { mock } = test.mock.method(globalThis, 'fetch', async () => new Response());
+    for (const options of [undefined, {}, { update: 'x' }, () => {}]) {
+      assert.throws(() => subscribe('/', '*', options as never), /the function update/);
+    }
+    assert.equal(mock.callCount(), 0);
+  });
+
   it('adds no listener to its signal with each attempt, and leaves none on that of the page after its end', async (test) => {
     const signals = new Set<AbortSignal>();
     let attempts = 0;
