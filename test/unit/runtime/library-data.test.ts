@@ -1,4 +1,7 @@
 import assert from 'node:assert/strict';
+import { mkdtemp } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import { createHub, type HubOptions, type LocalUpdate } from '../../../src/hub.ts';
 import {
@@ -16,7 +19,7 @@ import {
 } from '../../../src/index.ts';
 import { HubgateError } from '../../../src/kernel/error.ts';
 import { freePort } from '../../support/free-port.ts';
-import { startLibraryGateway } from '../../support/gateway.ts';
+import { removeWith } from '../../support/temporary-directory.ts';
 
 const key = 'a secret of at least thirty-two bytes';
 const issuers = [{ id: 'https://issuer.example', publisher: { key }, subscriber: { key } }];
@@ -148,10 +151,15 @@ describe('createGateway with wrong data', () => {
   });
 
   it('refuses a wrong argument of revoke', async (test) => {
-    const { gateway } = await startLibraryGateway(
-      test,
-      `http://localhost:${await freePort()} {\n\thub {\n\t\tissuer https://a.example {\n\t\t\tpublisher {\n\t\t\t\tjwt "${key}"\n\t\t\t}\n\t\t}\n\t\tanonymous\n\t\ttransport memory\n\t}\n}\n`,
+    const storage = await mkdtemp(join(tmpdir(), 'hubgate-data-'));
+    removeWith(test, storage);
+    const gateway = createGateway(
+      parseHubfile(
+        `{\n\tstorage ${storage}\n}\nhttp://localhost:${await freePort()} {\n\thub {\n\t\tissuer https://a.example {\n\t\t\tpublisher {\n\t\t\t\tjwt "${key}"\n\t\t\t}\n\t\t}\n\t\tanonymous\n\t\ttransport memory\n\t}\n}\n`,
+      ),
     );
+    await gateway.start();
+    test.after(() => gateway.stop());
     const [hub] = (await gateway.status()).hubs;
     assert.ok(hub !== undefined);
     for (const tokenId of [undefined, '', 5, {}]) {
