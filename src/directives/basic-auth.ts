@@ -1,11 +1,10 @@
-import type { HandlerData } from '../config/routes.ts';
 import { type Report, error } from '../config/problem.ts';
 import { list, object } from '../config/shape.ts';
 import { secret, text } from '../config/shape-values.ts';
 import { addNewest } from '../kernel/collections.ts';
 import { Secret } from '../kernel/secret.ts';
 import type { Cursor } from '../hubfile/cursor.ts';
-import { type DirectiveSyntax, oneStep } from '../hubfile/scope.ts';
+import { oneStep } from '../hubfile/scope.ts';
 import { badValue } from '../hubfile/values.ts';
 import { createHmac, randomBytes } from 'node:crypto';
 import { HttpError } from '../http/errors.ts';
@@ -65,20 +64,6 @@ const accountShape = object<BasicAuthAccount>({
   hash: secret,
 });
 
-const data: HandlerData<BasicAuthConfig> = {
-  shape: () =>
-    object(
-      {
-        realm: text('a realm in plain characters, without quotes', isRealm),
-        accounts: list(accountShape, { min: 1 }),
-      },
-      { realm: 'restricted' },
-    ),
-  establishes: () => ({ fields: [], user: true }),
-  identifies: true,
-  check: checkAccounts,
-};
-
 function checkAccounts({ accounts }: BasicAuthConfig, report: Report): void {
   const known = new Map<string, object>();
   for (const each of accounts) {
@@ -102,29 +87,45 @@ basic_auth [<matcher>] [bcrypt|argon2id] [<realm>] {
 }
 `;
 
-const syntax: DirectiveSyntax = {
-  usage: USAGE,
-  summary: 'requires a user and a password (HTTP basic authentication)',
-  oldNames: ['basicauth'],
-  read: oneStep((cursor) => {
-    const first = cursor.peek();
-    // Each hash contains its algorithm, so this word of a Caddyfile has no effect.
-    if (first?.text === 'bcrypt' || first?.text === 'argon2id') cursor.optional();
-    const word = cursor.optional();
-    if (word !== undefined && !isRealm(word.text)) {
-      badValue(cursor, word, 'a realm in plain characters, without quotes');
-    }
-    cursor.block();
-    const accounts = cursor
-      .lines()
-      .flatMap((line) => cursor.problems.attempt(() => account(line)) ?? []);
-    if (accounts.length === 0 && cursor.line.block?.length === 0) {
-      const hint = 'write a user and the output of hubgate hash-password';
-      cursor.fail(cursor.span, 'expected-argument', `${cursor.name} needs an account`, hint);
-    }
-    const realm = word?.text ?? 'restricted';
-    return { kind: 'basic_auth', realm, accounts };
-  }),
+export const basicAuth: HandlerDirective<BasicAuthConfig> = {
+  data: {
+    shape: () =>
+      object(
+        {
+          realm: text('a realm in plain characters, without quotes', isRealm),
+          accounts: list(accountShape, { min: 1 }),
+        },
+        { realm: 'restricted' },
+      ),
+    establishes: () => ({ fields: [], user: true }),
+    identifies: true,
+    check: checkAccounts,
+  },
+  syntax: {
+    usage: USAGE,
+    summary: 'requires a user and a password (HTTP basic authentication)',
+    oldNames: ['basicauth'],
+    read: oneStep((cursor) => {
+      const first = cursor.peek();
+      // Each hash contains its algorithm, so this word of a Caddyfile has no effect.
+      if (first?.text === 'bcrypt' || first?.text === 'argon2id') cursor.optional();
+      const word = cursor.optional();
+      if (word !== undefined && !isRealm(word.text)) {
+        badValue(cursor, word, 'a realm in plain characters, without quotes');
+      }
+      cursor.block();
+      const accounts = cursor
+        .lines()
+        .flatMap((line) => cursor.problems.attempt(() => account(line)) ?? []);
+      if (accounts.length === 0 && cursor.line.block?.length === 0) {
+        const hint = 'write a user and the output of hubgate hash-password';
+        cursor.fail(cursor.span, 'expected-argument', `${cursor.name} needs an account`, hint);
+      }
+      const realm = word?.text ?? 'restricted';
+      return { kind: 'basic_auth', realm, accounts };
+    }),
+  },
+  compile,
 };
 
 /** Only the user of the line is ever shown. */
@@ -236,5 +237,3 @@ function tooMany(exchange: Exchange, waitMs: number): HttpError {
   });
   return new HttpError(429, 'too many wrong passwords from this client');
 }
-
-export const basicAuth: HandlerDirective<BasicAuthConfig> = { data, syntax, compile };

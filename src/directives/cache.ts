@@ -1,5 +1,4 @@
 import { error } from '../config/problem.ts';
-import type { HandlerData } from '../config/routes.ts';
 import { list as listShape, nullable, object } from '../config/shape.ts';
 import {
   duration as durationShape,
@@ -7,11 +6,9 @@ import {
   text as textShape,
 } from '../config/shape-values.ts';
 import { ResponseCache } from '../cache/response-cache.ts';
-import { type DirectiveSyntax, oneStep } from '../hubfile/scope.ts';
+import { oneStep } from '../hubfile/scope.ts';
 import { duration, list, size } from '../hubfile/values.ts';
-import type { Handler } from '../http/exchange.ts';
 import { appendToLog } from '../site/access-log.ts';
-import type { HandlerContext } from '../site/handler-context.ts';
 import type { HandlerDirective } from './directive.ts';
 
 export interface CacheConfig {
@@ -37,25 +34,6 @@ const defaults = {
   varyOn: [],
 } as const;
 
-const data: HandlerData<CacheConfig> = {
-  shape: () =>
-    object(
-      {
-        ttlMs: nullable(durationShape({ min: 1 })),
-        staleMs: durationShape(),
-        maxSize: sizeShape({ min: 1 }),
-        maxBody: sizeShape({ min: 1 }),
-        varyOn: listShape(textShape('a text such as {cookie.lang}')),
-      },
-      defaults,
-    ),
-  check(cache, report) {
-    if (cache.maxBody <= cache.maxSize) return;
-    const message = 'max_body is more than max_size: a body of that size cannot be stored';
-    report(cache, error('body-beyond-size', message));
-  },
-};
-
 const USAGE = `
 cache [<matcher>] {
     ttl <duration>
@@ -71,79 +49,95 @@ const MEMORY = 'responses are stored in memory, up to max_size';
 const PURGE =
   'an update purges what it names; you can also use hubgate cache purge or POST /cache/purge';
 
-const syntax: DirectiveSyntax = {
-  usage: USAGE,
-  summary: 'stores responses while they are fresh, and purges those that an update names',
-  after: 'request_header',
-  read: oneStep((cursor) => {
-    const start: CacheConfig = { kind: 'cache', ...defaults };
-    const config = cursor.options(
-      start,
-      {
-        ttl: (option) => ({ ttlMs: duration(option) }),
-        stale: (option) => ({ staleMs: duration(option) }),
-        max_size: (option) => ({ maxSize: size(option) }),
-        max_body: (option) => ({ maxBody: size(option) }),
-        vary_on: (option, { varyOn }) => ({
-          varyOn: [...varyOn, ...list(option, 'a text such as {cookie.lang}')],
-        }),
-      },
-      {
-        repeatable: ['vary_on'],
-        unsupported: {
-          allowed_http_verbs: 'responses to GET and HEAD are stored (RFC 9111)',
-          allowed_additional_status_codes:
-            'the app decides with Cache-Control, whatever the status',
-          api: PURGE,
-          badger: MEMORY,
-          cache_keys: KEY,
-          cache_name: 'the name in Cache-Status is always hubgate',
-          cdn: PURGE,
-          default_cache_control: 'use ttl, or header ?Cache-Control in the route',
-          disable_coalescing: 'a request waits only for a response that it can share',
-          etcd: MEMORY,
-          headers: 'use vary_on {header.NAME}',
-          key: KEY,
-          max_cacheable_body_bytes: 'use max_body',
-          log_level: 'use the global option log',
-          mode: 'the cache follows RFC 9111',
-          nats: MEMORY,
-          nuts: MEMORY,
-          olric: MEMORY,
-          otter: MEMORY,
-          redis: MEMORY,
-          regex: 'use a matcher: cache @notAdmin',
-          simplefs: MEMORY,
-          storers: MEMORY,
-          surrogate_keys: 'let the app send Surrogate-Key, Cache-Tags or xkey',
-          timeout: 'use transport { response_header_timeout } of reverse_proxy',
+export const cache: HandlerDirective<CacheConfig> = {
+  data: {
+    shape: () =>
+      object(
+        {
+          ttlMs: nullable(durationShape({ min: 1 })),
+          staleMs: durationShape(),
+          maxSize: sizeShape({ min: 1 }),
+          maxBody: sizeShape({ min: 1 }),
+          varyOn: listShape(textShape('a text such as {cookie.lang}')),
         },
-      },
-    );
-    return config;
-  }),
+        defaults,
+      ),
+    check(cache, report) {
+      if (cache.maxBody <= cache.maxSize) return;
+      const message = 'max_body is more than max_size: a body of that size cannot be stored';
+      report(cache, error('body-beyond-size', message));
+    },
+  },
+  syntax: {
+    usage: USAGE,
+    summary: 'stores responses while they are fresh, and purges those that an update names',
+    after: 'request_header',
+    read: oneStep((cursor) => {
+      const start: CacheConfig = { kind: 'cache', ...defaults };
+      return cursor.options(
+        start,
+        {
+          ttl: (option) => ({ ttlMs: duration(option) }),
+          stale: (option) => ({ staleMs: duration(option) }),
+          max_size: (option) => ({ maxSize: size(option) }),
+          max_body: (option) => ({ maxBody: size(option) }),
+          vary_on: (option, { varyOn }) => ({
+            varyOn: [...varyOn, ...list(option, 'a text such as {cookie.lang}')],
+          }),
+        },
+        {
+          repeatable: ['vary_on'],
+          unsupported: {
+            allowed_http_verbs: 'responses to GET and HEAD are stored (RFC 9111)',
+            allowed_additional_status_codes:
+              'the app decides with Cache-Control, whatever the status',
+            api: PURGE,
+            badger: MEMORY,
+            cache_keys: KEY,
+            cache_name: 'the name in Cache-Status is always hubgate',
+            cdn: PURGE,
+            default_cache_control: 'use ttl, or header ?Cache-Control in the route',
+            disable_coalescing: 'a request waits only for a response that it can share',
+            etcd: MEMORY,
+            headers: 'use vary_on {header.NAME}',
+            key: KEY,
+            max_cacheable_body_bytes: 'use max_body',
+            log_level: 'use the global option log',
+            mode: 'the cache follows RFC 9111',
+            nats: MEMORY,
+            nuts: MEMORY,
+            olric: MEMORY,
+            otter: MEMORY,
+            redis: MEMORY,
+            regex: 'use a matcher: cache @notAdmin',
+            simplefs: MEMORY,
+            storers: MEMORY,
+            surrogate_keys: 'let the app send Surrogate-Key, Cache-Tags or xkey',
+            timeout: 'use transport { response_header_timeout } of reverse_proxy',
+          },
+        },
+      );
+    }),
+  },
+  compile(config, context) {
+    const { clock, scheduler, expand, caching } = context;
+    const cache = new ResponseCache({
+      settings: config,
+      ...caching,
+      store: caching.openStore(config, config.maxSize),
+      memory: context.bodyMemory,
+      scheduler,
+      clock,
+      expand,
+      note: (exchange, outcome) => appendToLog(exchange, 'hubgate.cache', outcome),
+    });
+    return (exchange, next) => {
+      if (exchange.variables.has(SEEN) || caching.isHubRequest(exchange)) return next();
+      exchange.variables.set(SEEN, '');
+      return cache.handle(exchange, next);
+    };
+  },
 };
 
 /** Marks requests that a cache has handled: only the first matching cache handles a request. */
 const SEEN = 'hubgate.cache';
-
-function compile(config: CacheConfig, context: HandlerContext): Handler {
-  const { clock, scheduler, expand, caching } = context;
-  const cache = new ResponseCache({
-    settings: config,
-    ...caching,
-    store: caching.openStore(config, config.maxSize),
-    memory: context.bodyMemory,
-    scheduler,
-    clock,
-    expand,
-    note: (exchange, outcome) => appendToLog(exchange, 'hubgate.cache', outcome),
-  });
-  return (exchange, next) => {
-    if (exchange.variables.has(SEEN) || caching.isHubRequest(exchange)) return next();
-    exchange.variables.set(SEEN, '');
-    return cache.handle(exchange, next);
-  };
-}
-
-export const cache: HandlerDirective<CacheConfig> = { data, syntax, compile };

@@ -1,10 +1,8 @@
-import type { HandlerData } from '../config/routes.ts';
 import { list, object } from '../config/shape.ts';
 import { headerName as headerNameShape } from '../config/shape-options.ts';
 import type { Cursor } from '../hubfile/cursor.ts';
-import { type DirectiveSyntax, oneStep } from '../hubfile/scope.ts';
+import { oneStep } from '../hubfile/scope.ts';
 import { headerName } from '../hubfile/values.ts';
-import type { Handler } from '../http/exchange.ts';
 import { HttpError } from '../http/errors.ts';
 import { OF_THE_BODY } from '../http/header-operations.ts';
 import { interceptedResponse } from '../proxy/response.ts';
@@ -19,10 +17,6 @@ export interface CopyResponseHeadersConfig {
 
 const defaults = { include: [], exclude: [] } as const;
 
-const data: HandlerData<CopyResponseHeadersConfig> = {
-  shape: () => object({ include: list(headerNameShape), exclude: list(headerNameShape) }, defaults),
-};
-
 const USAGE = `
 copy_response_headers [<matcher>] {
     include <field…>
@@ -30,49 +24,51 @@ copy_response_headers [<matcher>] {
 }
 `;
 
-const syntax: DirectiveSyntax = {
-  usage: USAGE,
-  summary: 'in `handle_response`, copies header fields of the upstream to the response',
-  read: oneStep((cursor) => {
-    const start: Omit<CopyResponseHeadersConfig, 'kind'> = defaults;
-    const settings = cursor.options(
-      start,
-      {
-        include: (option, { include }) => ({ include: [...include, ...fields(option)] }),
-        exclude: (option, { exclude }) => ({ exclude: [...exclude, ...fields(option)] }),
-      },
-      { repeatable: ['include', 'exclude'] },
-    );
-    return { kind: 'copy_response_headers', ...settings };
-  }),
+export const copyResponseHeaders: HandlerDirective<CopyResponseHeadersConfig> = {
+  data: {
+    shape: () =>
+      object({ include: list(headerNameShape), exclude: list(headerNameShape) }, defaults),
+  },
+  syntax: {
+    usage: USAGE,
+    summary: 'in `handle_response`, copies header fields of the upstream to the response',
+    read: oneStep((cursor) => {
+      const start: Omit<CopyResponseHeadersConfig, 'kind'> = defaults;
+      const settings = cursor.options(
+        start,
+        {
+          include: (option, { include }) => ({ include: [...include, ...fields(option)] }),
+          exclude: (option, { exclude }) => ({ exclude: [...exclude, ...fields(option)] }),
+        },
+        { repeatable: ['include', 'exclude'] },
+      );
+      return { kind: 'copy_response_headers', ...settings };
+    }),
+  },
+  /** Copies fields of the upstream's response to the response that is sent instead. */
+  compile({ include, exclude }) {
+    const wanted = new Set(include.map((name) => name.toLowerCase()));
+    const left = new Set(exclude.map((name) => name.toLowerCase()));
+    return (exchange, next) => {
+      const response = interceptedResponse(exchange);
+      if (response === undefined) {
+        throw new HttpError(
+          500,
+          'copy_response_headers has no response outside of handle_response',
+        );
+      }
+      const isCopied = (key: string): boolean =>
+        !OF_THE_BODY.has(key) && !left.has(key) && (wanted.size === 0 || wanted.has(key));
+      const { preset } = exchange;
+      preset.deleteWhere((key) => isCopied(key) && response.headers.has(key));
+      for (const [name, value] of response.headers) {
+        if (isCopied(name.toLowerCase())) preset.append(name, value);
+      }
+      return next();
+    };
+  },
 };
 
 function fields(cursor: Cursor): string[] {
   return cursor.several('a header field').map((word) => headerName(cursor, word));
 }
-
-/** Copies fields of the upstream's response to the response that is sent instead. */
-function compile({ include, exclude }: CopyResponseHeadersConfig): Handler {
-  const wanted = new Set(include.map((name) => name.toLowerCase()));
-  const left = new Set(exclude.map((name) => name.toLowerCase()));
-  return (exchange, next) => {
-    const response = interceptedResponse(exchange);
-    if (response === undefined) {
-      throw new HttpError(500, 'copy_response_headers has no response outside of handle_response');
-    }
-    const isCopied = (key: string): boolean =>
-      !OF_THE_BODY.has(key) && !left.has(key) && (wanted.size === 0 || wanted.has(key));
-    const { preset } = exchange;
-    preset.deleteWhere((key) => isCopied(key) && response.headers.has(key));
-    for (const [name, value] of response.headers) {
-      if (isCopied(name.toLowerCase())) preset.append(name, value);
-    }
-    return next();
-  };
-}
-
-export const copyResponseHeaders: HandlerDirective<CopyResponseHeadersConfig> = {
-  data,
-  syntax,
-  compile,
-};

@@ -1,9 +1,8 @@
-import type { HandlerData } from '../config/routes.ts';
 import { type ResponseMatcher, responseMatcher } from '../config/shape-routes.ts';
 import { list, nullable, object } from '../config/shape.ts';
 import { count as countShape, oneOf, size as sizeShape } from '../config/shape-values.ts';
 import { readResponseMatcher } from '../hubfile/named-matchers.ts';
-import { type DirectiveSyntax, oneStep } from '../hubfile/scope.ts';
+import { oneStep } from '../hubfile/scope.ts';
 import { choiceOf, count, oneOf as oneWord, size } from '../hubfile/values.ts';
 import { Writable } from 'node:stream';
 import { breakOff } from '../http/body-end.ts';
@@ -51,20 +50,6 @@ const defaults = {
 
 type EncodingName = 'gzip' | 'br' | 'zstd';
 
-const data: HandlerData<EncodeConfig> = {
-  shape: () =>
-    object(
-      {
-        encodings: list(oneOf('gzip', 'br', 'zstd'), { min: 1 }),
-        minimumLength: sizeShape(),
-        gzipLevel: nullable(countShape({ min: 1, max: 9 })),
-        zstdLevel: oneOf('fastest', 'default', 'better', 'best'),
-        match: nullable(responseMatcher),
-      },
-      defaults,
-    ),
-};
-
 const ZSTD_WORDS = ['fastest', 'default', 'better', 'best'] as const;
 const ENCODINGS: readonly EncodingName[] = ['gzip', 'br', 'zstd'];
 
@@ -81,33 +66,49 @@ encode [<matcher>] [zstd] [br] [gzip] {
 }
 `;
 
-/** Without named encodings: br, then gzip. */
-const syntax: DirectiveSyntax = {
-  usage: USAGE,
-  summary: 'compresses text in responses',
-  read: oneStep((cursor) => {
-    const encodings = cursor.rest().map((word) => choiceOf(cursor, word, ENCODINGS));
-    const start: EncodeConfig = { kind: 'encode', ...defaults, encodings };
-    const also = (encoding: EncodingName, sofar: EncodeConfig) => ({
-      encodings: [...sofar.encodings, encoding],
-    });
-    const settings = cursor.options(start, {
-      gzip: (option, sofar) => ({
-        ...also('gzip', sofar),
-        ...(option.left === 0 ? {} : { gzipLevel: count(option, { min: 1, max: 9 }) }),
-      }),
-      br: (_, sofar) => also('br', sofar),
-      zstd: (option, sofar) => ({
-        ...also('zstd', sofar),
-        ...(option.left === 0 ? {} : { zstdLevel: oneWord(option, ZSTD_WORDS) }),
-      }),
-      match: (option) => ({ match: readResponseMatcher(option) }),
-      minimum_length: (option) => ({ minimumLength: size(option) }),
-    });
-    const chosen: readonly EncodingName[] =
-      settings.encodings.length > 0 ? [...new Set(settings.encodings)] : ['br', 'gzip'];
-    return { ...settings, encodings: chosen };
-  }),
+export const encode: HandlerDirective<EncodeConfig> = {
+  data: {
+    shape: () =>
+      object(
+        {
+          encodings: list(oneOf('gzip', 'br', 'zstd'), { min: 1 }),
+          minimumLength: sizeShape(),
+          gzipLevel: nullable(countShape({ min: 1, max: 9 })),
+          zstdLevel: oneOf('fastest', 'default', 'better', 'best'),
+          match: nullable(responseMatcher),
+        },
+        defaults,
+      ),
+  },
+  /** Without named encodings: br, then gzip. */
+  syntax: {
+    usage: USAGE,
+    summary: 'compresses text in responses',
+    read: oneStep((cursor) => {
+      const encodings = cursor.rest().map((word) => choiceOf(cursor, word, ENCODINGS));
+      const start: EncodeConfig = { kind: 'encode', ...defaults, encodings };
+      const also = (encoding: EncodingName, sofar: EncodeConfig) => ({
+        encodings: [...sofar.encodings, encoding],
+      });
+      const settings = cursor.options(start, {
+        gzip: (option, sofar) => ({
+          ...also('gzip', sofar),
+          ...(option.left === 0 ? {} : { gzipLevel: count(option, { min: 1, max: 9 }) }),
+        }),
+        br: (_, sofar) => also('br', sofar),
+        zstd: (option, sofar) => ({
+          ...also('zstd', sofar),
+          ...(option.left === 0 ? {} : { zstdLevel: oneWord(option, ZSTD_WORDS) }),
+        }),
+        match: (option) => ({ match: readResponseMatcher(option) }),
+        minimum_length: (option) => ({ minimumLength: size(option) }),
+      });
+      const chosen: readonly EncodingName[] =
+        settings.encodings.length > 0 ? [...new Set(settings.encodings)] : ['br', 'gzip'];
+      return { ...settings, encodings: chosen };
+    }),
+  },
+  compile,
 };
 
 const COMPRESSIBLE =
@@ -207,5 +208,3 @@ function compressed(body: Writable, encoder: Encoder): Writable {
   plain.on('error', () => {});
   return plain;
 }
-
-export const encode: HandlerDirective<EncodeConfig> = { data, syntax, compile };

@@ -1,5 +1,5 @@
 import type { Cursor, OptionTable } from '../hubfile/cursor.ts';
-import { type DirectiveSyntax, oneStep } from '../hubfile/scope.ts';
+import { oneStep } from '../hubfile/scope.ts';
 import { choiceOf, count, flag, list, name, oneOf, statusValue } from '../hubfile/values.ts';
 import {
   defaultFileServer,
@@ -35,16 +35,19 @@ file_server [<matcher>] [browse] {
 }
 `;
 
-const syntax: DirectiveSyntax = {
-  usage: USAGE,
-  summary: 'serves files below the root',
-  read: oneStep((cursor) => {
-    const browse = cursor.left > 0 && oneOf(cursor, ['browse']) === 'browse';
-    const settings = cursor.options({ ...defaultFileServer, browse }, OPTIONS, {
-      unsupported: UNSUPPORTED,
-    });
-    return settings;
-  }),
+export const fileServer: HandlerDirective<FileServerConfig> = {
+  data,
+  syntax: {
+    usage: USAGE,
+    summary: 'serves files below the root',
+    read: oneStep((cursor) => {
+      const browse = cursor.left > 0 && oneOf(cursor, ['browse']) === 'browse';
+      return cursor.options({ ...defaultFileServer, browse }, OPTIONS, {
+        unsupported: UNSUPPORTED,
+      });
+    }),
+  },
+  compile,
 };
 
 const OPTIONS: OptionTable<FileServerConfig> = {
@@ -214,5 +217,3 @@ async function indexOf(
   }
   return null;
 }
-
-export const fileServer: HandlerDirective<FileServerConfig> = { data, syntax, compile };

@@ -1,4 +1,4 @@
-import type { HandlerData, HeaderOperation } from '../config/routes.ts';
+import type { HeaderOperation } from '../config/routes.ts';
 import { byKind, list, object } from '../config/shape.ts';
 import { headerName as headerNameShape } from '../config/shape-options.ts';
 import { name as nameShape } from '../config/shape-values.ts';
@@ -6,7 +6,7 @@ import type { ReverseProxyConfig } from '../proxy/proxy-config.ts';
 import type { Cursor } from '../hubfile/cursor.ts';
 import type { Word } from '../hubfile/parser.ts';
 import type { Span } from '../hubfile/place.ts';
-import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
+import { step, takeMatcher } from '../hubfile/scope.ts';
 import { headerName, name } from '../hubfile/values.ts';
 import { compileProxy, proxySettings, reverseProxy } from './reverse-proxy.ts';
 import type { Handler } from '../http/exchange.ts';
@@ -23,25 +23,6 @@ export interface ForwardAuthConfig {
   readonly copyHeaders: readonly { readonly from: string; readonly to: string }[];
 }
 
-const data: HandlerData<ForwardAuthConfig> = {
-  shape: (inner, matcher) =>
-    object(
-      {
-        proxy: byKind({ reverse_proxy: reverseProxy.data.shape(inner, matcher) }),
-        uri: nameShape('a path'),
-        copyHeaders: list(object({ from: headerNameShape, to: headerNameShape })),
-      },
-      { copyHeaders: [] },
-    ),
-  answering: ({ proxy }) => reverseProxy.data.answering?.(proxy) ?? [],
-  patterns: ({ proxy }) => reverseProxy.data.patterns?.(proxy) ?? [],
-  upstreams: ({ proxy }) => reverseProxy.data.upstreams?.(proxy) ?? [],
-  files: ({ proxy }) => reverseProxy.data.files?.(proxy) ?? [],
-  establishes: ({ copyHeaders }) => ({ fields: copyHeaders.map(({ to }) => to), user: false }),
-  identifies: true,
-  check: ({ proxy }, report) => reverseProxy.data.check?.(proxy, report),
-};
-
 type CopiedHeader = { readonly from: string; readonly to: string };
 
 const USAGE = `
@@ -52,38 +33,59 @@ forward_auth [<matcher>] <upstream…> {
 }
 `;
 
-const syntax: DirectiveSyntax = {
-  usage: USAGE,
-  summary: 'asks another service whether a request is allowed',
-  read(cursor, scope) {
-    const matcher = takeMatcher(cursor, scope);
-    let uri: string | null = null;
-    let uriSpan: Span | null = null;
-    const copyHeaders: CopiedHeader[] = [];
-    const proxy = proxySettings(cursor, scope, (option) => {
-      if (option.name === 'uri') {
-        if (uriSpan !== null) option.failTwice(uriSpan);
-        uriSpan = option.span;
-        uri = name(option, 'a path');
-      } else if (option.name === 'copy_headers') {
-        copyHeaders.push(...copiedHeaders(option));
-      } else {
-        return false;
-      }
-      option.end();
-      return true;
-    });
-    cursor.end();
-    if (uri === null) {
-      return cursor.fail(
-        cursor.span,
-        'missing-option',
-        'forward_auth needs uri',
-        'for example: uri /auth',
-      );
-    }
-    return [step(cursor, matcher, { kind: 'forward_auth', proxy, uri, copyHeaders })];
+export const forwardAuth: HandlerDirective<ForwardAuthConfig> = {
+  data: {
+    shape: (inner, matcher) =>
+      object(
+        {
+          proxy: byKind({ reverse_proxy: reverseProxy.data.shape(inner, matcher) }),
+          uri: nameShape('a path'),
+          copyHeaders: list(object({ from: headerNameShape, to: headerNameShape })),
+        },
+        { copyHeaders: [] },
+      ),
+    answering: ({ proxy }) => reverseProxy.data.answering?.(proxy) ?? [],
+    patterns: ({ proxy }) => reverseProxy.data.patterns?.(proxy) ?? [],
+    upstreams: ({ proxy }) => reverseProxy.data.upstreams?.(proxy) ?? [],
+    files: ({ proxy }) => reverseProxy.data.files?.(proxy) ?? [],
+    establishes: ({ copyHeaders }) => ({ fields: copyHeaders.map(({ to }) => to), user: false }),
+    identifies: true,
+    check: ({ proxy }, report) => reverseProxy.data.check?.(proxy, report),
   },
+  syntax: {
+    usage: USAGE,
+    summary: 'asks another service whether a request is allowed',
+    read(cursor, scope) {
+      const matcher = takeMatcher(cursor, scope);
+      let uri: string | null = null;
+      let uriSpan: Span | null = null;
+      const copyHeaders: CopiedHeader[] = [];
+      const proxy = proxySettings(cursor, scope, (option) => {
+        if (option.name === 'uri') {
+          if (uriSpan !== null) option.failTwice(uriSpan);
+          uriSpan = option.span;
+          uri = name(option, 'a path');
+        } else if (option.name === 'copy_headers') {
+          copyHeaders.push(...copiedHeaders(option));
+        } else {
+          return false;
+        }
+        option.end();
+        return true;
+      });
+      cursor.end();
+      if (uri === null) {
+        return cursor.fail(
+          cursor.span,
+          'missing-option',
+          'forward_auth needs uri',
+          'for example: uri /auth',
+        );
+      }
+      return [step(cursor, matcher, { kind: 'forward_auth', proxy, uri, copyHeaders })];
+    },
+  },
+  compile,
 };
 
 function copiedHeaders(cursor: Cursor): CopiedHeader[] {
@@ -155,5 +157,3 @@ function copy(
     for (const value of from.getAll(field.from)) to.append(field.to, value);
   }
 }
-
-export const forwardAuth: HandlerDirective<ForwardAuthConfig> = { data, syntax, compile };

@@ -1,4 +1,4 @@
-import type { HandlerData, HeaderOperation } from '../config/routes.ts';
+import type { HeaderOperation } from '../config/routes.ts';
 import {
   ANY_RESPONSE,
   type ResponseMatcher,
@@ -10,12 +10,10 @@ import { flag } from '../config/shape-values.ts';
 import { Cursor } from '../hubfile/cursor.ts';
 import { readResponseMatcher } from '../hubfile/named-matchers.ts';
 import { headerOperation } from '../hubfile/values.ts';
-import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
-import type { Handler } from '../http/exchange.ts';
+import { step, takeMatcher } from '../hubfile/scope.ts';
 import { compileOperations } from '../http/header-operations.ts';
 import { compileResponseMatcher } from '../http/response-matcher.ts';
 import { errorStatus } from '../http/request-variables.ts';
-import type { HandlerContext } from '../site/handler-context.ts';
 import type { HandlerDirective } from './directive.ts';
 
 export interface HeaderConfig {
@@ -29,16 +27,6 @@ export interface HeaderConfig {
   /** The responses to change. */
   readonly match: ResponseMatcher;
 }
-
-const data: HandlerData<HeaderConfig> = {
-  shape: () =>
-    object(
-      { operations: headerOperations, isDeferred: flag, match: responseMatcher },
-      { isDeferred: false, match: ANY_RESPONSE },
-    ),
-  patterns: ({ operations }) => operations,
-  responseFields: ({ operations }) => operations,
-};
 
 const USAGE = `
 header [<matcher>] [+|-|?|>]<field> [<value>|<find>] [<replace>]
@@ -59,39 +47,72 @@ interface Draft {
   match: ResponseMatcher;
 }
 
-/**
- * No prefix sets, `+` adds, `-` deletes (`*` at either end), `?` sets a missing field, and `>` sets when the
- * response is there. One line that needs the response defers the whole block; `?` is a step of its own.
- */
-const syntax: DirectiveSyntax = {
-  usage: USAGE,
-  summary: 'changes response fields',
-  read(cursor, scope) {
-    const matcher = takeMatcher(cursor, scope);
-    const draft: Draft = { operations: [], isDeferred: false, match: ANY_RESPONSE };
-    if (cursor.left > 0) addOperation(draft, cursor, cursor.peek()?.text ?? '');
-    for (const line of cursor.lines()) {
-      cursor.problems.attempt(() => {
-        if (line.name === 'defer') draft.isDeferred = true;
-        else if (line.name === 'match') draft.match = readResponseMatcher(line);
-        else fieldLine(draft, line);
-        line.end();
+export const header: HandlerDirective<HeaderConfig> = {
+  data: {
+    shape: () =>
+      object(
+        { operations: headerOperations, isDeferred: flag, match: responseMatcher },
+        { isDeferred: false, match: ANY_RESPONSE },
+      ),
+    patterns: ({ operations }) => operations,
+    responseFields: ({ operations }) => operations,
+  },
+  /**
+   * No prefix sets, `+` adds, `-` deletes (`*` at either end), `?` sets a missing field, and `>` sets when the
+   * response is there. One line that needs the response defers the whole block; `?` is a step of its own.
+   */
+  syntax: {
+    usage: USAGE,
+    summary: 'changes response fields',
+    read(cursor, scope) {
+      const matcher = takeMatcher(cursor, scope);
+      const draft: Draft = { operations: [], isDeferred: false, match: ANY_RESPONSE };
+      if (cursor.left > 0) addOperation(draft, cursor, cursor.peek()?.text ?? '');
+      for (const line of cursor.lines()) {
+        cursor.problems.attempt(() => {
+          if (line.name === 'defer') draft.isDeferred = true;
+          else if (line.name === 'match') draft.match = readResponseMatcher(line);
+          else fieldLine(draft, line);
+          line.end();
+        });
+      }
+      const { operations, isDeferred, match } = draft;
+      if (operations.length === 0) {
+        cursor.argument('a header field');
+        cursor.fail(cursor.span, 'expected-argument', 'header needs a header field');
+      }
+      cursor.end();
+      const defaults = operations.filter(({ kind }) => kind === 'default');
+      const others = operations.filter(({ kind }) => kind !== 'default');
+      return [
+        { kind: 'header', operations: others, isDeferred, match } as const,
+        { kind: 'header', operations: defaults, isDeferred: true, match } as const,
+      ]
+        .filter((one) => one.operations.length > 0)
+        .map((one) => step(cursor, matcher, one));
+    },
+  },
+  /** `header [<matcher>] …`: changes the response when it is there, or the preset fields before. */
+  compile({ operations, isDeferred, match }, { expand }) {
+    const apply = compileOperations(operations);
+    const matches = compileResponseMatcher(match);
+    if (!isDeferred && match.status.length + match.headers.length === 0) {
+      return (exchange, next) => {
+        apply(exchange.preset, (template) => expand(template, exchange));
+        return next();
+      };
+    }
+    return (exchange, next) => {
+      const error = errorStatus(exchange);
+      exchange.onHead(({ status, headers }) => {
+        // Changes that wait for a response do not apply to an error page that is sent instead.
+        if (errorStatus(exchange) === error && matches(status, headers)) {
+          apply(headers, (template) => expand(template, exchange, headers));
+        }
+        return undefined;
       });
-    }
-    const { operations, isDeferred, match } = draft;
-    if (operations.length === 0) {
-      cursor.argument('a header field');
-      cursor.fail(cursor.span, 'expected-argument', 'header needs a header field');
-    }
-    cursor.end();
-    const defaults = operations.filter(({ kind }) => kind === 'default');
-    const others = operations.filter(({ kind }) => kind !== 'default');
-    return [
-      { kind: 'header', operations: others, isDeferred, match } as const,
-      { kind: 'header', operations: defaults, isDeferred: true, match } as const,
-    ]
-      .filter((one) => one.operations.length > 0)
-      .map((one) => step(cursor, matcher, one));
+      return next();
+    };
   },
 };
 
@@ -111,31 +132,3 @@ function fieldLine(draft: Draft, line: Cursor): void {
   addOperation(draft, shifted, first?.text ?? '');
   shifted.end();
 }
-
-/** `header [<matcher>] …`: changes the response when it is there, or the preset fields before. */
-function compile(
-  { operations, isDeferred, match }: HeaderConfig,
-  { expand }: HandlerContext,
-): Handler {
-  const apply = compileOperations(operations);
-  const matches = compileResponseMatcher(match);
-  if (!isDeferred && match.status.length + match.headers.length === 0) {
-    return (exchange, next) => {
-      apply(exchange.preset, (template) => expand(template, exchange));
-      return next();
-    };
-  }
-  return (exchange, next) => {
-    const error = errorStatus(exchange);
-    exchange.onHead(({ status, headers }) => {
-      // Changes that wait for a response do not apply to an error page that is sent instead.
-      if (errorStatus(exchange) === error && matches(status, headers)) {
-        apply(headers, (template) => expand(template, exchange, headers));
-      }
-      return undefined;
-    });
-    return next();
-  };
-}
-
-export const header: HandlerDirective<HeaderConfig> = { data, syntax, compile };

@@ -1,4 +1,4 @@
-import type { HandlerData, RouteConfig } from '../config/routes.ts';
+import type { RouteConfig } from '../config/routes.ts';
 import { nullable, object } from '../config/shape.ts';
 import { name as nameShape } from '../config/shape-values.ts';
 import type {
@@ -12,7 +12,7 @@ import type {
 import { defaultHub, defaultOutbox, defaultJwks } from '../config/defaults.ts';
 import { isCookieName, isHubPath, isLabel } from '../config/well-formed.ts';
 import type { Cursor, OptionTable } from '../hubfile/cursor.ts';
-import { type DirectiveSyntax, type Scope, step, takeMatcher } from '../hubfile/scope.ts';
+import { type Scope, step, takeMatcher } from '../hubfile/scope.ts';
 import {
   badValue,
   count,
@@ -27,8 +27,6 @@ import {
   within,
 } from '../hubfile/values.ts';
 import { transport } from './hub/transport.ts';
-import type { Handler } from '../http/exchange.ts';
-import type { HandlerContext } from '../site/handler-context.ts';
 import type { HandlerDirective } from './directive.ts';
 import { Secret } from '../kernel/secret.ts';
 
@@ -38,10 +36,6 @@ export interface HubPlaceConfig {
   /** Name of a further hub; null for the first. */
   readonly name: string | null;
 }
-
-const data: HandlerData<HubPlaceConfig> = {
-  shape: () => object({ name: nullable(nameShape('the name of a further hub')) }, { name: null }),
-};
 
 const USAGE = `
 hub [@<matcher>] [<path>] {
@@ -122,11 +116,20 @@ hub [@<matcher>] [<path>] {
 }
 `;
 
-const syntax: DirectiveSyntax = {
-  usage: USAGE,
-  summary: 'a publish/subscribe hub of the site',
-  after: 'encode',
-  read: (cursor, scope) => readHub(cursor, scope, defaultHub, OPTIONS),
+export const hub: HandlerDirective<HubPlaceConfig> = {
+  data: {
+    shape: () => object({ name: nullable(nameShape('the name of a further hub')) }, { name: null }),
+  },
+  syntax: {
+    usage: USAGE,
+    summary: 'a publish/subscribe hub of the site',
+    after: 'encode',
+    read: (cursor, scope) => readHub(cursor, scope, defaultHub, OPTIONS),
+  },
+  /** The hub itself is set up with the site; this is only its position among the routes. */
+  compile({ name }, { hubHandler }) {
+    return hubHandler(name);
+  },
 };
 
 /** Reads the block of a hub, given some settings and options. */
@@ -233,13 +236,6 @@ function cookieName(cursor: Cursor): string {
 function bufferSize(cursor: Cursor): number {
   return within(cursor, size, (bytes) => bytes > 0, 'a size above 0');
 }
-
-/** The hub itself is set up with the site; this is only its position among the routes. */
-function compile({ name }: HubPlaceConfig, { hubHandler }: HandlerContext): Handler {
-  return hubHandler(name);
-}
-
-export const hub: HandlerDirective<HubPlaceConfig> = { data, syntax, compile };
 
 function outbox(cursor: Cursor): OutboxConfig {
   const url = new Secret(cursor.argument('a URL such as postgres://USER@HOST:5432/DATABASE').text);

@@ -1,11 +1,11 @@
 import { Writable } from 'node:stream';
-import { type HandlerData, type RouteConfig, someAnswersAll } from '../config/routes.ts';
+import { type RouteConfig, someAnswersAll } from '../config/routes.ts';
 import { ANY_RESPONSE, responseMatcherMembers } from '../config/shape-routes.ts';
 import { list, nullable, object, type Shape } from '../config/shape.ts';
 import { count as countShape } from '../config/shape-values.ts';
 import type { Cursor, OptionTable } from '../hubfile/cursor.ts';
 import { ResponseMatchers } from '../hubfile/named-matchers.ts';
-import { type DirectiveSyntax, type Scope, oneStep } from '../hubfile/scope.ts';
+import { type Scope, oneStep } from '../hubfile/scope.ts';
 import { count } from '../hubfile/values.ts';
 import type { Exchange, Handler, ResponseHead } from '../http/exchange.ts';
 import { DeferredBody } from '../http/exchange-response.ts';
@@ -38,11 +38,6 @@ export function responseRulesShape(
   );
 }
 
-const data: HandlerData<InterceptConfig> = {
-  shape: (routes) => object({ handleResponse: responseRulesShape(routes) }),
-  answering: (handler) => handler.handleResponse.flatMap(({ routes }) => routes),
-};
-
 const USAGE = `
 intercept [<matcher>] {
     @name status <status…>
@@ -52,19 +47,26 @@ intercept [<matcher>] {
 }
 `;
 
-const syntax: DirectiveSyntax = {
-  usage: USAGE,
-  summary: 'replaces responses of later directives, by status or header field',
-  read: oneStep((cursor, scope) => {
-    const responses = new ResponseMatchers();
-    for (const line of cursor.line.block ?? []) responses.defineIfNamed(cursor, line);
-    const start: Rules = { handleResponse: [] };
-    const settings = cursor.options(start, responseRules(scope, responses), {
-      repeatable: ['handle_response', 'replace_status'],
-      other: (option) => option.name.startsWith('@'),
-    });
-    return { kind: 'intercept', ...settings };
-  }),
+export const intercept: HandlerDirective<InterceptConfig> = {
+  data: {
+    shape: (routes) => object({ handleResponse: responseRulesShape(routes) }),
+    answering: (handler) => handler.handleResponse.flatMap(({ routes }) => routes),
+  },
+  syntax: {
+    usage: USAGE,
+    summary: 'replaces responses of later directives, by status or header field',
+    read: oneStep((cursor, scope) => {
+      const responses = new ResponseMatchers();
+      for (const line of cursor.line.block ?? []) responses.defineIfNamed(cursor, line);
+      const start: Rules = { handleResponse: [] };
+      const settings = cursor.options(start, responseRules(scope, responses), {
+        repeatable: ['handle_response', 'replace_status'],
+        other: (option) => option.name.startsWith('@'),
+      });
+      return { kind: 'intercept', ...settings };
+    }),
+  },
+  compile,
 };
 
 /** Only the first rule that matches the response applies. */
@@ -208,5 +210,3 @@ function replaceStatus(cursor: Cursor, responses: ResponseMatchers): Handled {
   const status = count(cursor, { min: 200, max: 599 });
   return cursor.origins.of(cursor.span, { ...matcher, replaceStatus: status, routes: [] });
 }
-
-export const intercept: HandlerDirective<InterceptConfig> = { data, syntax, compile };

@@ -1,7 +1,6 @@
-import type { HandlerData } from '../config/routes.ts';
 import { object } from '../config/shape.ts';
 import { flag, text as textShape } from '../config/shape-values.ts';
-import { type DirectiveSyntax, oneStep } from '../hubfile/scope.ts';
+import { oneStep } from '../hubfile/scope.ts';
 import { badValue, text } from '../hubfile/values.ts';
 import type { Exchange, Handler } from '../http/exchange.ts';
 import { HeaderList } from '../http/header-list.ts';
@@ -26,29 +25,31 @@ function isFieldName(word: string): boolean {
   return /^[A-Za-z_][\w.-]{0,99}$/.test(word);
 }
 
-const data: HandlerData<LogAppendConfig> = {
-  shape: () =>
-    object(
-      {
-        field: textShape('a name of letters, digits, _, - and .', isFieldName),
-        value: textShape('a value'),
-        early: flag,
-      },
-      { early: false },
-    ),
-};
-
-const syntax: DirectiveSyntax = {
-  usage: 'log_append [<matcher>] [<]<field> <value>',
-  summary: 'adds a field to access log lines',
-  read: oneStep((cursor) => {
-    const word = cursor.argument('the name of a field and a value');
-    const early = word.text.startsWith('<');
-    const field = early ? word.text.slice(1) : word.text;
-    if (!isFieldName(field)) badValue(cursor, word, 'a name of letters, digits, _, - and .');
-    const value = text(cursor, `a value for ${field}`);
-    return { kind: 'log_append', field, value, early };
-  }),
+export const logAppend: HandlerDirective<LogAppendConfig> = {
+  data: {
+    shape: () =>
+      object(
+        {
+          field: textShape('a name of letters, digits, _, - and .', isFieldName),
+          value: textShape('a value'),
+          early: flag,
+        },
+        { early: false },
+      ),
+  },
+  syntax: {
+    usage: 'log_append [<matcher>] [<]<field> <value>',
+    summary: 'adds a field to access log lines',
+    read: oneStep((cursor) => {
+      const word = cursor.argument('the name of a field and a value');
+      const early = word.text.startsWith('<');
+      const field = early ? word.text.slice(1) : word.text;
+      if (!isFieldName(field)) badValue(cursor, word, 'a name of letters, digits, _, - and .');
+      const value = text(cursor, `a value for ${field}`);
+      return { kind: 'log_append', field, value, early };
+    }),
+  },
+  compile,
 };
 
 /** Adds a field to the lines of the access logs, without credentials. */
@@ -102,5 +103,3 @@ function isSecret(placeholder: string, logCredentials: boolean): boolean {
   if (logCredentials) return false;
   return family === 'cookie' || isSecretName(placeholder.split('.').at(-1) ?? '');
 }
-
-export const logAppend: HandlerDirective<LogAppendConfig> = { data, syntax, compile };

@@ -1,10 +1,8 @@
-import type { HandlerData } from '../config/routes.ts';
 import { list, object } from '../config/shape.ts';
 import { text } from '../config/shape-values.ts';
 import { isLogName } from '../config/well-formed.ts';
-import { type DirectiveSyntax, oneStep } from '../hubfile/scope.ts';
+import { oneStep } from '../hubfile/scope.ts';
 import { badValue } from '../hubfile/values.ts';
-import type { Handler } from '../http/exchange.ts';
 import { nameLogs } from '../site/access-log.ts';
 import type { HandlerDirective } from './directive.ts';
 
@@ -14,32 +12,30 @@ export interface LogNameConfig {
   readonly names: readonly string[];
 }
 
-const data: HandlerData<LogNameConfig> = {
-  shape: () => object({ names: list(text('the name of a log', isLogName), { min: 1 }) }),
+export const logName: HandlerDirective<LogNameConfig> = {
+  data: {
+    shape: () => object({ names: list(text('the name of a log', isLogName), { min: 1 }) }),
+  },
+  syntax: {
+    usage: 'log_name [<matcher>] <name…>',
+    summary: 'chooses the logs of the site for a request',
+    specificLast: true,
+    read: oneStep((cursor) => ({
+      kind: 'log_name',
+      names: cursor
+        .several('the name of a log')
+        .map((word) =>
+          isLogName(word.text)
+            ? word.text
+            : badValue(cursor, word, 'a name of letters, digits, _ and -'),
+        ),
+    })),
+  },
+  /** Assigns the request to the logs with these names. */
+  compile({ names }) {
+    return (exchange, next) => {
+      nameLogs(exchange, names);
+      return next();
+    };
+  },
 };
-
-const syntax: DirectiveSyntax = {
-  usage: 'log_name [<matcher>] <name…>',
-  summary: 'chooses the logs of the site for a request',
-  specificLast: true,
-  read: oneStep((cursor) => ({
-    kind: 'log_name',
-    names: cursor
-      .several('the name of a log')
-      .map((word) =>
-        isLogName(word.text)
-          ? word.text
-          : badValue(cursor, word, 'a name of letters, digits, _ and -'),
-      ),
-  })),
-};
-
-/** Assigns the request to the logs with these names. */
-function compile({ names }: LogNameConfig): Handler {
-  return (exchange, next) => {
-    nameLogs(exchange, names);
-    return next();
-  };
-}
-
-export const logName: HandlerDirective<LogNameConfig> = { data, syntax, compile };

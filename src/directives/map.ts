@@ -1,9 +1,8 @@
-import type { HandlerData } from '../config/routes.ts';
 import { list, nullable, object } from '../config/shape.ts';
 import { text } from '../config/shape-values.ts';
 import type { Cursor } from '../hubfile/cursor.ts';
 import type { Word } from '../hubfile/parser.ts';
-import { type DirectiveSyntax, oneStep } from '../hubfile/scope.ts';
+import { oneStep } from '../hubfile/scope.ts';
 import { badValue } from '../hubfile/values.ts';
 import type { Exchange, Expand, Handler } from '../http/exchange.ts';
 import { setLateValue } from '../http/request-variables.ts';
@@ -52,20 +51,6 @@ const mapCaseShape = object<MapCase>(
   { input: null, pattern: null },
 );
 
-const data: HandlerData<MapConfig> = {
-  shape: () =>
-    object(
-      {
-        source: text('a text with placeholders'),
-        destinations: list(text('a name that no placeholder has', isDestination), { min: 1 }),
-        cases: list(mapCaseShape),
-        defaults: list(text('a text')),
-      },
-      { defaults: [] },
-    ),
-  patterns: ({ cases }) => cases,
-};
-
 const USAGE = `
 map [<matcher>] <source> <destination…> {
     <input> <output…>
@@ -74,37 +59,54 @@ map [<matcher>] <source> <destination…> {
 }
 `;
 
-const syntax: DirectiveSyntax = {
-  usage: USAGE,
-  summary: 'sets variables depending on another value',
-  read: oneStep((cursor) => {
-    const source = cursor.argument('a source such as {host}').text;
-    const destinations = cursor
-      .several('a destination such as {name}')
-      .map((word) => destination(cursor, word));
-    cursor.block();
-    const cases: MapCase[] = [];
-    let defaults: readonly string[] | null = null;
-    for (const line of cursor.lines()) {
-      cursor.problems.attempt(() => {
-        const [input] = line.line.words;
-        const outputs = line.rest().map(({ text }) => text);
-        if (input === undefined) return;
-        if (outputs.length !== destinations.length) {
-          const message = `${destinations.length} outputs are needed, one per destination, not ${outputs.length}`;
-          line.fail(line.span, 'expected-argument', message);
-        }
-        line.end();
-        if (input.plain && input.text === 'default') {
-          if (defaults !== null) line.fail(line.span, 'duplicate-option', 'default is given twice');
-          defaults = outputs;
-          return;
-        }
-        cases.push(mapCase(line, input, outputs));
-      });
-    }
-    return { kind: 'map', source, destinations, cases, defaults: defaults ?? [] };
-  }),
+export const map: HandlerDirective<MapConfig> = {
+  data: {
+    shape: () =>
+      object(
+        {
+          source: text('a text with placeholders'),
+          destinations: list(text('a name that no placeholder has', isDestination), { min: 1 }),
+          cases: list(mapCaseShape),
+          defaults: list(text('a text')),
+        },
+        { defaults: [] },
+      ),
+    patterns: ({ cases }) => cases,
+  },
+  syntax: {
+    usage: USAGE,
+    summary: 'sets variables depending on another value',
+    read: oneStep((cursor) => {
+      const source = cursor.argument('a source such as {host}').text;
+      const destinations = cursor
+        .several('a destination such as {name}')
+        .map((word) => destination(cursor, word));
+      cursor.block();
+      const cases: MapCase[] = [];
+      let defaults: readonly string[] | null = null;
+      for (const line of cursor.lines()) {
+        cursor.problems.attempt(() => {
+          const [input] = line.line.words;
+          const outputs = line.rest().map(({ text }) => text);
+          if (input === undefined) return;
+          if (outputs.length !== destinations.length) {
+            const message = `${destinations.length} outputs are needed, one per destination, not ${outputs.length}`;
+            line.fail(line.span, 'expected-argument', message);
+          }
+          line.end();
+          if (input.plain && input.text === 'default') {
+            if (defaults !== null)
+              line.fail(line.span, 'duplicate-option', 'default is given twice');
+            defaults = outputs;
+            return;
+          }
+          cases.push(mapCase(line, input, outputs));
+        });
+      }
+      return { kind: 'map', source, destinations, cases, defaults: defaults ?? [] };
+    }),
+  },
+  compile,
 };
 
 /** `{name}`, as in a Caddyfile, or only the name. */
@@ -210,5 +212,3 @@ function filled(
   }
   return result + expand(template.slice(end), exchange);
 }
-
-export const map: HandlerDirective<MapConfig> = { data, syntax, compile };

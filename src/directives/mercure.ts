@@ -2,7 +2,6 @@ import type { HubConfig } from '../config/config.ts';
 import { defaultHub } from '../config/defaults.ts';
 import { transportKinds } from '../config/transports.ts';
 import type { Cursor, OptionTable } from '../hubfile/cursor.ts';
-import type { DirectiveSyntax } from '../hubfile/scope.ts';
 import { count, flag, list, name } from '../hubfile/values.ts';
 import { OPTIONS, readHub } from './hub.ts';
 import { transport } from './hub/transport.ts';
@@ -19,15 +18,17 @@ mercure [@<matcher>] [<path>] {
 }
 `;
 
-/**
- * Reads a configuration of the reference hub as `hub { profile mercure; … }`. Options that hubgate has in
- * another form become the nearest equivalent, with a warning about the difference.
- */
-const syntax: DirectiveSyntax = {
-  usage: USAGE,
-  summary: 'a hub, configured as in a Caddyfile with Mercure',
-  after: 'hub',
-  read: (cursor, scope) => readHub(cursor, scope, { ...defaultHub, profile: 'mercure' }, TABLE),
+export const mercure: Directive = {
+  /**
+   * Reads a configuration of the reference hub as `hub { profile mercure; … }`. Options that hubgate has in
+   * another form become the nearest equivalent, with a warning about the difference.
+   */
+  syntax: {
+    usage: USAGE,
+    summary: 'a hub, configured as in a Caddyfile with Mercure',
+    after: 'hub',
+    read: (cursor, scope) => readHub(cursor, scope, { ...defaultHub, profile: 'mercure' }, TABLE),
+  },
 };
 
 const TABLE: OptionTable<HubConfig> = {
@@ -75,5 +76,3 @@ function nothing(_value: unknown): Record<string, never> {
 function warn(cursor: Cursor, message: string): void {
   cursor.warn(cursor.span, 'reference-hub', message, 'docs/from-mercure.md lists all differences');
 }
-
-export const mercure: Directive = { syntax };

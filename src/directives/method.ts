@@ -1,11 +1,8 @@
-import type { HandlerData } from '../config/routes.ts';
 import { object } from '../config/shape.ts';
 import { name } from '../config/shape-values.ts';
 import { isHeaderName } from '../config/well-formed.ts';
-import { type DirectiveSyntax, oneStep } from '../hubfile/scope.ts';
+import { oneStep } from '../hubfile/scope.ts';
 import { name as nameArgument } from '../hubfile/values.ts';
-import type { Handler } from '../http/exchange.ts';
-import type { HandlerContext } from '../site/handler-context.ts';
 import type { HandlerDirective } from './directive.ts';
 
 export interface MethodConfig {
@@ -14,28 +11,26 @@ export interface MethodConfig {
   readonly method: string;
 }
 
-const data: HandlerData<MethodConfig> = { shape: () => object({ method: name('a method') }) };
-
-const syntax: DirectiveSyntax = {
-  usage: 'method [<matcher>] <method>',
-  summary: 'changes the method of the request',
-  read: oneStep((cursor) => ({
-    kind: 'method',
-    method: nameArgument(cursor, 'a method such as GET'),
-  })),
+export const method: HandlerDirective<MethodConfig> = {
+  data: { shape: () => object({ method: name('a method') }) },
+  syntax: {
+    usage: 'method [<matcher>] <method>',
+    summary: 'changes the method of the request',
+    read: oneStep((cursor) => ({
+      kind: 'method',
+      method: nameArgument(cursor, 'a method such as GET'),
+    })),
+  },
+  /**
+   * The request keeps the body that the client sent. The client's own method decides how the response is
+   * framed: a response to HEAD has no body, whatever the new method is. A value that is not a method changes
+   * nothing.
+   */
+  compile({ method }, { expand }) {
+    return (exchange, next) => {
+      const changed = expand(method, exchange).toUpperCase();
+      if (isHeaderName(changed)) exchange.method = changed;
+      return next();
+    };
+  },
 };
-
-/**
- * The request keeps the body that the client sent. The client's own method decides how the response is
- * framed: a response to HEAD has no body, whatever the new method is. A value that is not a method changes
- * nothing.
- */
-function compile({ method }: MethodConfig, { expand }: HandlerContext): Handler {
-  return (exchange, next) => {
-    const changed = expand(method, exchange).toUpperCase();
-    if (isHeaderName(changed)) exchange.method = changed;
-    return next();
-  };
-}
-
-export const method: HandlerDirective<MethodConfig> = { data, syntax, compile };

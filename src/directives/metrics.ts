@@ -1,16 +1,11 @@
-import type { HandlerData } from '../config/routes.ts';
 import { object } from '../config/shape.ts';
-import { type DirectiveSyntax, oneStep } from '../hubfile/scope.ts';
+import { oneStep } from '../hubfile/scope.ts';
 import { answer } from '../http/answer.ts';
-import type { Handler } from '../http/exchange.ts';
-import type { HandlerContext } from '../site/handler-context.ts';
 import type { HandlerDirective } from './directive.ts';
 
 export interface MetricsConfig {
   readonly kind: 'metrics';
 }
-
-const data: HandlerData<MetricsConfig> = { answersAll: () => true, shape: () => object({}) };
 
 const USAGE = `
 metrics [<matcher>] [{
@@ -18,26 +13,26 @@ metrics [<matcher>] [{
 }]
 `;
 
-const syntax: DirectiveSyntax = {
-  usage: USAGE,
-  summary: 'responds with the metrics of the gateway, for Prometheus',
-  read: oneStep((cursor) => {
-    // The older format is the only one here.
-    cursor.options({}, { disable_openmetrics: () => ({}) });
-    return { kind: 'metrics' };
-  }),
+export const metrics: HandlerDirective<MetricsConfig> = {
+  data: { answersAll: () => true, shape: () => object({}) },
+  syntax: {
+    usage: USAGE,
+    summary: 'responds with the metrics of the gateway, for Prometheus',
+    read: oneStep((cursor) => {
+      // The older format is the only one here.
+      cursor.options({}, { disable_openmetrics: () => ({}) });
+      return { kind: 'metrics' };
+    }),
+  },
+  /** Requests that arrive while the metrics are being collected get the same text. */
+  compile(_config, { metrics }) {
+    let collecting: ReturnType<typeof metrics> | null = null;
+    return async (exchange) => {
+      collecting ??= metrics().finally(() => {
+        collecting = null;
+      });
+      const { type, text } = await collecting;
+      answer(exchange, 200, { 'content-type': type, 'cache-control': 'no-store' }, text);
+    };
+  },
 };
-
-/** Requests that arrive while the metrics are being collected get the same text. */
-function compile(_config: MetricsConfig, { metrics }: HandlerContext): Handler {
-  let collecting: ReturnType<typeof metrics> | null = null;
-  return async (exchange) => {
-    collecting ??= metrics().finally(() => {
-      collecting = null;
-    });
-    const { type, text } = await collecting;
-    answer(exchange, 200, { 'content-type': type, 'cache-control': 'no-store' }, text);
-  };
-}
-
-export const metrics: HandlerDirective<MetricsConfig> = { data, syntax, compile };

@@ -1,6 +1,6 @@
 import type { HandlerConfig, RequestMatcher, RouteConfig } from '../config/routes.ts';
 import type { Cursor } from '../hubfile/cursor.ts';
-import { type DirectiveSyntax, step, oneStep } from '../hubfile/scope.ts';
+import { step, oneStep } from '../hubfile/scope.ts';
 import { name, triedFiles } from '../hubfile/values.ts';
 import { defaultFile } from '../matchers/file.ts';
 import { defaultFastcgi, defaultReverseProxy } from '../proxy/proxy-config.ts';
@@ -29,44 +29,46 @@ const UNSUPPORTED: Readonly<Record<string, string>> = {
   transport: 'write its options in php_fastcgi itself',
 };
 
-/** `php_fastcgi` itself has no handler: it becomes a redirect, a `try_files` and a `reverse_proxy`. */
-const syntax: DirectiveSyntax = {
-  usage: USAGE,
-  summary: 'sends scripts, and paths without a file, to PHP-FPM',
-  read: oneStep((cursor, scope) => {
-    let fastcgi = {
-      ...defaultFastcgi,
-      splitPath: ['.php'] as readonly string[],
-      transport: defaultReverseProxy.transport,
-    };
-    let index: string | null = 'index.php';
-    let files: readonly string[] | null = null;
-    const seen = new Set<string>();
-    const read = (option: Cursor): boolean => {
-      const setter = Object.hasOwn(FASTCGI_OPTIONS, option.name)
-        ? FASTCGI_OPTIONS[option.name]
-        : undefined;
-      const instead = UNSUPPORTED[option.name];
-      if (instead !== undefined) option.failUnsupported(option.span, option.name, instead);
-      if (setter === undefined && option.name !== 'index' && option.name !== 'try_files')
-        return false;
-      if (option.name !== 'env' && seen.has(option.name)) {
-        option.fail(option.span, 'duplicate-option', `${option.name} is given twice`);
-      }
-      seen.add(option.name);
-      if (setter !== undefined) fastcgi = { ...fastcgi, ...setter(option, fastcgi) };
-      else if (option.name === 'index') index = indexFile(option);
-      else files = triedFiles(option, option.several('a path such as {path}'));
-      option.end();
-      return true;
-    };
-    const settings = proxySettings(cursor, scope, read);
-    const { transport, ...rest } = fastcgi;
-    const proxy = { ...settings, transport, fastcgi: rest };
-    cursor.origins.follow(proxy, settings);
-    const routes = phpRoutes(cursor, proxy, index, files, rest);
-    return { kind: 'route', routes };
-  }),
+export const phpFastcgi: Directive = {
+  /** `php_fastcgi` itself has no handler: it becomes a redirect, a `try_files` and a `reverse_proxy`. */
+  syntax: {
+    usage: USAGE,
+    summary: 'sends scripts, and paths without a file, to PHP-FPM',
+    read: oneStep((cursor, scope) => {
+      let fastcgi = {
+        ...defaultFastcgi,
+        splitPath: ['.php'] as readonly string[],
+        transport: defaultReverseProxy.transport,
+      };
+      let index: string | null = 'index.php';
+      let files: readonly string[] | null = null;
+      const seen = new Set<string>();
+      const read = (option: Cursor): boolean => {
+        const setter = Object.hasOwn(FASTCGI_OPTIONS, option.name)
+          ? FASTCGI_OPTIONS[option.name]
+          : undefined;
+        const instead = UNSUPPORTED[option.name];
+        if (instead !== undefined) option.failUnsupported(option.span, option.name, instead);
+        if (setter === undefined && option.name !== 'index' && option.name !== 'try_files')
+          return false;
+        if (option.name !== 'env' && seen.has(option.name)) {
+          option.fail(option.span, 'duplicate-option', `${option.name} is given twice`);
+        }
+        seen.add(option.name);
+        if (setter !== undefined) fastcgi = { ...fastcgi, ...setter(option, fastcgi) };
+        else if (option.name === 'index') index = indexFile(option);
+        else files = triedFiles(option, option.several('a path such as {path}'));
+        option.end();
+        return true;
+      };
+      const settings = proxySettings(cursor, scope, read);
+      const { transport, ...rest } = fastcgi;
+      const proxy = { ...settings, transport, fastcgi: rest };
+      cursor.origins.follow(proxy, settings);
+      const routes = phpRoutes(cursor, proxy, index, files, rest);
+      return { kind: 'route', routes };
+    }),
+  },
 };
 
 function indexFile(option: Cursor): string | null {
@@ -100,5 +102,3 @@ function phpRoutes(
     answered,
   ];
 }
-
-export const phpFastcgi: Directive = { syntax };

@@ -1,4 +1,3 @@
-import type { HandlerData } from '../config/routes.ts';
 import { type Report, error } from '../config/problem.ts';
 import { list, object } from '../config/shape.ts';
 import {
@@ -7,7 +6,7 @@ import {
   text as textShape,
 } from '../config/shape-values.ts';
 import type { Cursor } from '../hubfile/cursor.ts';
-import { type DirectiveSyntax, oneStep } from '../hubfile/scope.ts';
+import { oneStep } from '../hubfile/scope.ts';
 import { badValue, count, duration, text, within } from '../hubfile/values.ts';
 import { createHash } from 'node:crypto';
 import { HttpError } from '../http/errors.ts';
@@ -56,11 +55,6 @@ const zoneShape = object<RateZoneConfig>(
   { key: '{client_ip}' },
 );
 
-const data: HandlerData<RateLimitConfig> = {
-  shape: () => object({ zones: list(zoneShape, { min: 1 }) }),
-  check: checkZones,
-};
-
 function checkZones({ zones }: RateLimitConfig, report: Report): void {
   const known = new Set<string>();
   for (const each of zones) {
@@ -86,34 +80,41 @@ rate_limit [<matcher>] {
 }
 `;
 
-const syntax: DirectiveSyntax = {
-  usage: USAGE,
-  summary: 'limits the rate of requests',
-  after: 'try_files',
-  read: oneStep((cursor) => {
-    const start: { zones: readonly RateZoneConfig[] } = { zones: [] };
-    cursor.block();
-    const { zones } = cursor.options(
-      start,
-      { zone: (option, sofar) => ({ zones: [...sofar.zones, zone(option)] }) },
-      {
-        repeatable: ['zone'],
-        unsupported: {
-          distributed:
-            'nodes share their counts if the hub of the site has transport redis or postgres',
-          storage:
-            'nodes share their counts if the hub of the site has transport redis or postgres',
-          jitter: 'Retry-After is exact',
-          sweep_interval: 'hubgate removes old counts by itself',
+export const rateLimit: HandlerDirective<RateLimitConfig> = {
+  data: {
+    shape: () => object({ zones: list(zoneShape, { min: 1 }) }),
+    check: checkZones,
+  },
+  syntax: {
+    usage: USAGE,
+    summary: 'limits the rate of requests',
+    after: 'try_files',
+    read: oneStep((cursor) => {
+      const start: { zones: readonly RateZoneConfig[] } = { zones: [] };
+      cursor.block();
+      const { zones } = cursor.options(
+        start,
+        { zone: (option, sofar) => ({ zones: [...sofar.zones, zone(option)] }) },
+        {
+          repeatable: ['zone'],
+          unsupported: {
+            distributed:
+              'nodes share their counts if the hub of the site has transport redis or postgres',
+            storage:
+              'nodes share their counts if the hub of the site has transport redis or postgres',
+            jitter: 'Retry-After is exact',
+            sweep_interval: 'hubgate removes old counts by itself',
+          },
         },
-      },
-    );
-    if (zones.length === 0 && cursor.line.block?.length === 0) {
-      const hint = 'for example zone api { events 100; window 1m }, each on a line of its own';
-      cursor.fail(cursor.span, 'expected-argument', 'rate_limit needs a zone', hint);
-    }
-    return { kind: 'rate_limit', zones };
-  }),
+      );
+      if (zones.length === 0 && cursor.line.block?.length === 0) {
+        const hint = 'for example zone api { events 100; window 1m }, each on a line of its own';
+        cursor.fail(cursor.span, 'expected-argument', 'rate_limit needs a zone', hint);
+      }
+      return { kind: 'rate_limit', zones };
+    }),
+  },
+  compile,
 };
 
 interface Draft {
@@ -239,5 +240,3 @@ function describe(exchange: Exchange, verdicts: readonly (readonly [Zone, Verdic
     return undefined;
   });
 }
-
-export const rateLimit: HandlerDirective<RateLimitConfig> = { data, syntax, compile };

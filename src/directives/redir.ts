@@ -1,9 +1,8 @@
-import type { HandlerData } from '../config/routes.ts';
 import { object } from '../config/shape.ts';
 import { headerValue as headerValueShape } from '../config/shape-routes.ts';
 import { orWord, statusValue as statusShape, type StatusValue } from '../config/shape-values.ts';
 import type { Cursor } from '../hubfile/cursor.ts';
-import { type DirectiveSyntax, matcherBeforeTarget, oneStep } from '../hubfile/scope.ts';
+import { matcherBeforeTarget, oneStep } from '../hubfile/scope.ts';
 import { headerValue, statusValue } from '../hubfile/values.ts';
 import { answer, statusFor } from '../http/answer.ts';
 import { HttpError } from '../http/errors.ts';
@@ -24,27 +23,37 @@ export interface RedirConfig {
 
 const BOUNDS = { min: 300, max: 399 };
 
-const data: HandlerData<RedirConfig> = {
-  answersAll: () => true,
-  shape: () =>
-    object({ to: headerValueShape, status: orWord('html', statusShape(BOUNDS)) }, { status: 302 }),
-};
-
 const NAMED_STATUS: Readonly<Record<string, number>> = { permanent: 301, temporary: 302 };
 
-const syntax: DirectiveSyntax = {
-  usage: 'redir [<matcher>] <to> [permanent|temporary|html|<3xx>]',
-  summary: 'redirects',
-  read: oneStep((cursor) => {
-    const target = cursor.argument('a target');
-    if (Object.hasOwn(NAMED_STATUS, target.text) || /^3\d\d$/.test(target.text)) {
-      const hint = `the path is read as a matcher; for every request write: redir * /path ${target.text}`;
-      cursor.fail(target.span, 'expected-argument', 'redir needs a target before the status', hint);
-    }
-    const to = headerValue(cursor, target);
-    const status = redirectStatus(cursor);
-    return { kind: 'redir', to, status };
-  }, matcherBeforeTarget),
+export const redir: HandlerDirective<RedirConfig> = {
+  data: {
+    answersAll: () => true,
+    shape: () =>
+      object(
+        { to: headerValueShape, status: orWord('html', statusShape(BOUNDS)) },
+        { status: 302 },
+      ),
+  },
+  syntax: {
+    usage: 'redir [<matcher>] <to> [permanent|temporary|html|<3xx>]',
+    summary: 'redirects',
+    read: oneStep((cursor) => {
+      const target = cursor.argument('a target');
+      if (Object.hasOwn(NAMED_STATUS, target.text) || /^3\d\d$/.test(target.text)) {
+        const hint = `the path is read as a matcher; for every request write: redir * /path ${target.text}`;
+        cursor.fail(
+          target.span,
+          'expected-argument',
+          'redir needs a target before the status',
+          hint,
+        );
+      }
+      const to = headerValue(cursor, target);
+      const status = redirectStatus(cursor);
+      return { kind: 'redir', to, status };
+    }, matcherBeforeTarget),
+  },
+  compile,
 };
 
 function redirectStatus(cursor: Cursor): RedirConfig['status'] {
@@ -91,5 +100,3 @@ function redirectPage(target: string): string {
 `,
   );
 }
-
-export const redir: HandlerDirective<RedirConfig> = { data, syntax, compile };

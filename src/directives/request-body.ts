@@ -1,7 +1,6 @@
-import type { HandlerData } from '../config/routes.ts';
 import { nullable, object } from '../config/shape.ts';
 import { duration as durationShape, size as sizeShape } from '../config/shape-values.ts';
-import { type DirectiveSyntax, oneStep } from '../hubfile/scope.ts';
+import { oneStep } from '../hubfile/scope.ts';
 import { duration, size } from '../hubfile/values.ts';
 import { PassThrough, type Readable } from 'node:stream';
 import { HttpError } from '../http/errors.ts';
@@ -21,18 +20,6 @@ export interface RequestBodyConfig {
 
 export const defaultRequestBody = { maxSize: null, readTimeoutMs: 0, writeTimeoutMs: 0 } as const;
 
-const data: HandlerData<RequestBodyConfig> = {
-  shape: () =>
-    object(
-      {
-        maxSize: nullable(sizeShape()),
-        readTimeoutMs: durationShape(),
-        writeTimeoutMs: durationShape(),
-      },
-      defaultRequestBody,
-    ),
-};
-
 const USAGE = `
 request_body [<matcher>] {
     max_size <size>
@@ -41,26 +28,39 @@ request_body [<matcher>] {
 }
 `;
 
-const syntax: DirectiveSyntax = {
-  usage: USAGE,
-  summary: 'limits the size of request bodies, and the time for bodies and responses',
-  read: oneStep((cursor) => {
-    if (cursor.block().length === 0) {
-      const hint = 'max_size 10MiB, read_timeout 30s or write_timeout 1m';
-      cursor.fail(cursor.span, 'missing-option', 'request_body needs a limit', hint);
-    }
-    const start: RequestBodyConfig = { kind: 'request_body', ...defaultRequestBody };
-    const limits = cursor.options(
-      start,
-      {
-        max_size: (option) => ({ maxSize: size(option) }),
-        read_timeout: (option) => ({ readTimeoutMs: duration(option) }),
-        write_timeout: (option) => ({ writeTimeoutMs: duration(option) }),
-      },
-      { unsupported: { set: 'hubgate streams bodies; let the app change them' } },
-    );
-    return limits;
-  }),
+export const requestBody: HandlerDirective<RequestBodyConfig> = {
+  data: {
+    shape: () =>
+      object(
+        {
+          maxSize: nullable(sizeShape()),
+          readTimeoutMs: durationShape(),
+          writeTimeoutMs: durationShape(),
+        },
+        defaultRequestBody,
+      ),
+  },
+  syntax: {
+    usage: USAGE,
+    summary: 'limits the size of request bodies, and the time for bodies and responses',
+    read: oneStep((cursor) => {
+      if (cursor.block().length === 0) {
+        const hint = 'max_size 10MiB, read_timeout 30s or write_timeout 1m';
+        cursor.fail(cursor.span, 'missing-option', 'request_body needs a limit', hint);
+      }
+      const start: RequestBodyConfig = { kind: 'request_body', ...defaultRequestBody };
+      return cursor.options(
+        start,
+        {
+          max_size: (option) => ({ maxSize: size(option) }),
+          read_timeout: (option) => ({ readTimeoutMs: duration(option) }),
+          write_timeout: (option) => ({ writeTimeoutMs: duration(option) }),
+        },
+        { unsupported: { set: 'hubgate streams bodies; let the app change them' } },
+      );
+    }),
+  },
+  compile: limitRequestBody,
 };
 
 /**
@@ -129,9 +129,3 @@ function limited(source: Readable, maxSize: number): Readable {
   source.pipe(passed);
   return passed;
 }
-
-export const requestBody: HandlerDirective<RequestBodyConfig> = {
-  data,
-  syntax,
-  compile: limitRequestBody,
-};

@@ -1,12 +1,10 @@
-import { type HandlerData, type HeaderOperation, identityFieldsIn } from '../config/routes.ts';
+import { type HeaderOperation, identityFieldsIn } from '../config/routes.ts';
 import { object } from '../config/shape.ts';
 import { headerOperations } from '../config/shape-routes.ts';
 import { headerOperation } from '../hubfile/values.ts';
-import { type DirectiveSyntax, oneStep } from '../hubfile/scope.ts';
-import type { Handler } from '../http/exchange.ts';
+import { oneStep } from '../hubfile/scope.ts';
 import { compileOperations } from '../http/header-operations.ts';
 import { matchable } from '../http/linear-regexp.ts';
-import type { HandlerContext } from '../site/handler-context.ts';
 import type { HandlerDirective } from './directive.ts';
 
 export interface RequestHeaderConfig {
@@ -14,38 +12,36 @@ export interface RequestHeaderConfig {
   readonly operations: readonly HeaderOperation[];
 }
 
-const data: HandlerData<RequestHeaderConfig> = {
-  shape: () => object({ operations: headerOperations }),
-  patterns: ({ operations }) => operations,
-  writesIdentity: ({ operations }) => identityFieldsIn(operations),
-  retargets: ({ operations }) => concernsHost(operations),
-};
-
-const syntax: DirectiveSyntax = {
-  usage: 'request_header [<matcher>] [+|-]<field> [<value>|<find>] [<replace>]',
-  summary: 'changes request fields',
-  read: oneStep((cursor) => ({
-    kind: 'request_header',
-    operations: [headerOperation(cursor, 'request')],
-  })),
+export const requestHeader: HandlerDirective<RequestHeaderConfig> = {
+  data: {
+    shape: () => object({ operations: headerOperations }),
+    patterns: ({ operations }) => operations,
+    writesIdentity: ({ operations }) => identityFieldsIn(operations),
+    retargets: ({ operations }) => concernsHost(operations),
+  },
+  syntax: {
+    usage: 'request_header [<matcher>] [+|-]<field> [<value>|<find>] [<replace>]',
+    summary: 'changes request fields',
+    read: oneStep((cursor) => ({
+      kind: 'request_header',
+      operations: [headerOperation(cursor, 'request')],
+    })),
+  },
+  /** `request_header [<matcher>] [+|-|?]<field> [<value>|<pattern> [<replacement>]]` */
+  compile({ operations }, { expand }) {
+    const apply = compileOperations(operations, matchable);
+    const changesHost = concernsHost(operations);
+    return (exchange, next) => {
+      const { headers } = exchange;
+      // A client's own field is the authority that it asks for, however it has sent it.
+      if (changesHost) headers.set('Host', exchange.host);
+      apply(headers, (text) => expand(text, exchange, undefined, undefined, 'request'));
+      if (changesHost) exchange.host = headers.getAll('host').at(-1) ?? exchange.host;
+      return next();
+    };
+  },
 };
 
 function concernsHost(operations: readonly HeaderOperation[]): boolean {
   return operations.some(({ name }) => name.toLowerCase() === 'host');
 }
-
-/** `request_header [<matcher>] [+|-|?]<field> [<value>|<pattern> [<replacement>]]` */
-function compile({ operations }: RequestHeaderConfig, { expand }: HandlerContext): Handler {
-  const apply = compileOperations(operations, matchable);
-  const changesHost = concernsHost(operations);
-  return (exchange, next) => {
-    const { headers } = exchange;
-    // A client's own field is the authority that it asks for, however it has sent it.
-    if (changesHost) headers.set('Host', exchange.host);
-    apply(headers, (text) => expand(text, exchange, undefined, undefined, 'request'));
-    if (changesHost) exchange.host = headers.getAll('host').at(-1) ?? exchange.host;
-    return next();
-  };
-}
-
-export const requestHeader: HandlerDirective<RequestHeaderConfig> = { data, syntax, compile };

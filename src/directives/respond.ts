@@ -1,4 +1,3 @@
-import type { HandlerData } from '../config/routes.ts';
 import { nullable, object } from '../config/shape.ts';
 import {
   flag as flagShape,
@@ -6,12 +5,10 @@ import {
   type StatusValue,
   text as textShape,
 } from '../config/shape-values.ts';
-import { type DirectiveSyntax, oneStep } from '../hubfile/scope.ts';
+import { oneStep } from '../hubfile/scope.ts';
 import { flag, statusCode, statusValue, text } from '../hubfile/values.ts';
 import { answer, statusFor } from '../http/answer.ts';
 import { errorStatus } from '../http/request-variables.ts';
-import type { Handler } from '../http/exchange.ts';
-import type { HandlerContext } from '../site/handler-context.ts';
 import type { HandlerDirective } from './directive.ts';
 import { parseJson } from '../kernel/json.ts';
 
@@ -23,19 +20,6 @@ export interface RespondConfig {
   readonly close: boolean;
 }
 
-const data: HandlerData<RespondConfig> = {
-  answersAll: () => true,
-  shape: () =>
-    object(
-      {
-        status: nullable(statusShape({ min: 200, max: 599 })),
-        body: textShape('a text'),
-        close: flagShape,
-      },
-      { status: null, body: '', close: false },
-    ),
-};
-
 const USAGE = `
 respond [<matcher>] <status>|<body> [<status>] {
     body <text>
@@ -43,49 +27,62 @@ respond [<matcher>] <status>|<body> [<status>] {
 }
 `;
 
-const syntax: DirectiveSyntax = {
-  usage: USAGE,
-  summary: 'answers with a fixed text',
-  read: oneStep((cursor) => {
-    const first = cursor.optional();
-    const second = cursor.optional();
-    const start: { status: StatusValue | null; body: string; close: boolean } = {
-      status: null,
-      body: '',
-      close: false,
+export const respond: HandlerDirective<RespondConfig> = {
+  data: {
+    answersAll: () => true,
+    shape: () =>
+      object(
+        {
+          status: nullable(statusShape({ min: 200, max: 599 })),
+          body: textShape('a text'),
+          close: flagShape,
+        },
+        { status: null, body: '', close: false },
+      ),
+  },
+  syntax: {
+    usage: USAGE,
+    summary: 'answers with a fixed text',
+    read: oneStep((cursor) => {
+      const first = cursor.optional();
+      const second = cursor.optional();
+      const start: { status: StatusValue | null; body: string; close: boolean } = {
+        status: null,
+        body: '',
+        close: false,
+      };
+      if (first !== undefined && second === undefined && /^\d{3}$/.test(first.text)) {
+        start.status = statusCode(cursor, first);
+      } else if (first !== undefined) {
+        start.body = first.text;
+      }
+      if (second !== undefined) start.status = statusValue(cursor, second);
+      const settings = cursor.options(start, {
+        body: (option) => ({ body: text(option, 'a text') }),
+        close: () => ({ close: flag() }),
+      });
+      return { kind: 'respond', ...settings };
+    }),
+  },
+  /** `respond [<matcher>] <body>|<status> [<status>] [{ body <text>; close }]`; an error page has the status of its error. */
+  compile({ status, body, close }, { expand }) {
+    return (exchange) => {
+      const text = expand(body, exchange);
+      if (text !== body) exchange.dependsOn?.('client');
+      answer(
+        exchange,
+        status === null ? errorStatus(exchange) || 200 : statusFor(status, exchange, expand),
+        {
+          ...(text === '' || exchange.preset.has('content-type')
+            ? {}
+            : { 'Content-Type': contentType(text) }),
+          ...(close ? { Connection: 'close' } : {}),
+        },
+        text,
+      );
     };
-    if (first !== undefined && second === undefined && /^\d{3}$/.test(first.text)) {
-      start.status = statusCode(cursor, first);
-    } else if (first !== undefined) {
-      start.body = first.text;
-    }
-    if (second !== undefined) start.status = statusValue(cursor, second);
-    const settings = cursor.options(start, {
-      body: (option) => ({ body: text(option, 'a text') }),
-      close: () => ({ close: flag() }),
-    });
-    return { kind: 'respond', ...settings };
-  }),
+  },
 };
-
-/** `respond [<matcher>] <body>|<status> [<status>] [{ body <text>; close }]`; an error page has the status of its error. */
-function compile({ status, body, close }: RespondConfig, { expand }: HandlerContext): Handler {
-  return (exchange) => {
-    const text = expand(body, exchange);
-    if (text !== body) exchange.dependsOn?.('client');
-    answer(
-      exchange,
-      status === null ? errorStatus(exchange) || 200 : statusFor(status, exchange, expand),
-      {
-        ...(text === '' || exchange.preset.has('content-type')
-          ? {}
-          : { 'Content-Type': contentType(text) }),
-        ...(close ? { Connection: 'close' } : {}),
-      },
-      text,
-    );
-  };
-}
 
 function contentType(text: string): string {
   // As Caddy has it, `{}` and `[]` are texts.
@@ -93,5 +90,3 @@ function contentType(text: string): string {
     ? 'application/json'
     : 'text/plain; charset=utf-8';
 }
-
-export const respond: HandlerDirective<RespondConfig> = { data, syntax, compile };

@@ -3,7 +3,7 @@ import { didYouMean } from '../config/problem.ts';
 import { isHeaderName, isStatusPattern, PRIVATE_RANGES } from '../config/well-formed.ts';
 import { Secret } from '../kernel/secret.ts';
 import type { Cursor, OptionTable } from '../hubfile/cursor.ts';
-import { type DirectiveSyntax, type Scope, oneStep } from '../hubfile/scope.ts';
+import { type Scope, oneStep } from '../hubfile/scope.ts';
 import {
   badValue,
   count,
@@ -133,10 +133,21 @@ reverse_proxy [<matcher>] [<upstream…>] {
 }
 `;
 
-const syntax: DirectiveSyntax = {
-  usage: USAGE,
-  summary: 'forwards to one or several upstreams',
-  read: oneStep((cursor, scope) => proxySettings(cursor, scope)),
+export const reverseProxy: HandlerDirective<ReverseProxyConfig> = {
+  data,
+  syntax: {
+    usage: USAGE,
+    summary: 'forwards to one or several upstreams',
+    read: oneStep((cursor, scope) => proxySettings(cursor, scope)),
+  },
+  /**
+   * Forwards requests to upstreams, whose state outlives the configuration.
+   *
+   * @throws HubgateError `invalid-upstream`, `invalid-pattern`, `unreadable-trust-pool`
+   */
+  compile(config, context) {
+    return context.besidePages(compileProxy(config, context, null));
+  },
 };
 
 /** Upstreams are kept as words, because `transport http { tls }` determines their scheme. */
@@ -387,15 +398,6 @@ function flushInterval(cursor: Cursor): number {
 }
 
 /**
- * Forwards requests to upstreams, whose state outlives the configuration.
- *
- * @throws HubgateError `invalid-upstream`, `invalid-pattern`, `unreadable-trust-pool`
- */
-function compile(config: ReverseProxyConfig, context: HandlerContext): Handler {
-  return context.besidePages(compileProxy(config, context, null));
-}
-
-/**
  * The same for what is not a page of the site.
  *
  * @param authorization null: the proxy serves what its upstreams answer
@@ -436,5 +438,3 @@ export function compileProxy(
   context.defer(() => proxy.close());
   return proxy.handle;
 }
-
-export const reverseProxy: HandlerDirective<ReverseProxyConfig> = { data, syntax, compile };

@@ -1,11 +1,8 @@
-import type { HandlerData } from '../config/routes.ts';
 import { object } from '../config/shape.ts';
 import { count, text } from '../config/shape-values.ts';
-import { type DirectiveSyntax, matcherBeforeTarget, oneStep } from '../hubfile/scope.ts';
+import { matcherBeforeTarget, oneStep } from '../hubfile/scope.ts';
 import { matching } from '../hubfile/values.ts';
-import type { Handler } from '../http/exchange.ts';
 import { rewrittenTarget, isTarget } from '../site/rewritten-target.ts';
-import type { HandlerContext } from '../site/handler-context.ts';
 import type { HandlerDirective } from './directive.ts';
 
 export interface RewriteConfig {
@@ -15,32 +12,30 @@ export interface RewriteConfig {
   readonly group: number;
 }
 
-const data: HandlerData<RewriteConfig> = {
-  shape: () => object({ to: text('a path or a query', isTarget), group: count() }, { group: 0 }),
-  group: ({ group }) => (group === 0 ? null : group),
-  retargets: () => true,
+export const rewrite: HandlerDirective<RewriteConfig> = {
+  data: {
+    shape: () => object({ to: text('a path or a query', isTarget), group: count() }, { group: 0 }),
+    group: ({ group }) => (group === 0 ? null : group),
+    retargets: () => true,
+  },
+  syntax: {
+    usage: 'rewrite [<matcher>] <to>',
+    summary: 'changes the path and the query',
+    read: oneStep(
+      (cursor, scope) => ({
+        kind: 'rewrite',
+        to: matching(cursor, 'a path or a query', isTarget),
+        group: scope.group,
+      }),
+      matcherBeforeTarget,
+    ),
+  },
+  /** `rewrite [<matcher>] <to>`: `/path`, `?query` or both. The part that is not given stays. */
+  compile({ to }, { expand }) {
+    const rewritten = rewrittenTarget(to, expand);
+    return (exchange, next) => {
+      exchange.target = rewritten(exchange);
+      return next();
+    };
+  },
 };
-
-const syntax: DirectiveSyntax = {
-  usage: 'rewrite [<matcher>] <to>',
-  summary: 'changes the path and the query',
-  read: oneStep(
-    (cursor, scope) => ({
-      kind: 'rewrite',
-      to: matching(cursor, 'a path or a query', isTarget),
-      group: scope.group,
-    }),
-    matcherBeforeTarget,
-  ),
-};
-
-/** `rewrite [<matcher>] <to>`: `/path`, `?query` or both. The part that is not given stays. */
-function compile({ to }: RewriteConfig, { expand }: HandlerContext): Handler {
-  const rewritten = rewrittenTarget(to, expand);
-  return (exchange, next) => {
-    exchange.target = rewritten(exchange);
-    return next();
-  };
-}
-
-export const rewrite: HandlerDirective<RewriteConfig> = { data, syntax, compile };

@@ -2,7 +2,6 @@ import { isDeepStrictEqual } from 'node:util';
 import type { CertificateIssuer, TlsConfig } from '../config/config.ts';
 import { defaultAcmeIssuer, defaultTls } from '../config/defaults.ts';
 import type { Cursor, OptionTable } from '../hubfile/cursor.ts';
-import type { DirectiveSyntax } from '../hubfile/scope.ts';
 import { dnsChallenge, type DnsSettings } from '../hubfile/dns-challenge.ts';
 import { certificateIssuer, dnsOptions } from './tls/issuer.ts';
 import { badValue, choiceOf, flag, list, name, oneOf } from '../hubfile/values.ts';
@@ -121,26 +120,28 @@ tls [internal|<email>|<certificate file> <key file>] {
 }
 `;
 
-const syntax: DirectiveSyntax = {
-  usage: USAGE,
-  summary: 'sets the certificate of the site and its TLS options',
-  siteOnly: true,
-  once: true,
-  read(cursor, scope) {
-    const source = tlsSource(cursor);
-    const start: TlsDraft = { ...defaultTls, source, issuers: [], dnsSettings: null };
-    const draft = cursor.options(start, OPTIONS, {
-      repeatable: ['issuer'],
-      unsupported: {
-        ca: 'write issuer acme <directory>, or acme_ca in the global options',
-        ca_root: 'write issuer acme <directory> { trusted_roots <pem file> }',
-        eab: 'write issuer acme <directory> { eab <key id> <mac key> }',
-        load: 'write tls <certificate file> <key file>',
-      },
-    });
-    cursor.end();
-    scope.site.tls = finished(cursor, draft);
-    return [];
+export const tls: Directive = {
+  syntax: {
+    usage: USAGE,
+    summary: 'sets the certificate of the site and its TLS options',
+    siteOnly: true,
+    once: true,
+    read(cursor, scope) {
+      const source = tlsSource(cursor);
+      const start: TlsDraft = { ...defaultTls, source, issuers: [], dnsSettings: null };
+      const draft = cursor.options(start, OPTIONS, {
+        repeatable: ['issuer'],
+        unsupported: {
+          ca: 'write issuer acme <directory>, or acme_ca in the global options',
+          ca_root: 'write issuer acme <directory> { trusted_roots <pem file> }',
+          eab: 'write issuer acme <directory> { eab <key id> <mac key> }',
+          load: 'write tls <certificate file> <key file>',
+        },
+      });
+      cursor.end();
+      scope.site.tls = finished(cursor, draft);
+      return [];
+    },
   },
 };
 
@@ -335,5 +336,3 @@ const OTHER_POOLS: Readonly<Record<string, string>> = {
   storage: 'write trust_pool file <pem file>',
   system: 'name the file of the authorities of the system: trust_pool file <pem file>',
 };
-
-export const tls: Directive = { syntax };

@@ -1,4 +1,3 @@
-import type { HandlerData } from '../config/routes.ts';
 import { type Report, error } from '../config/problem.ts';
 import { list, object } from '../config/shape.ts';
 import { name, oneOf, text } from '../config/shape-values.ts';
@@ -8,7 +7,7 @@ import {
   TRY_POLICIES,
   type TryPolicy,
 } from '../config/well-formed.ts';
-import { type DirectiveSyntax, step, takeMatcher } from '../hubfile/scope.ts';
+import { step, takeMatcher } from '../hubfile/scope.ts';
 import { checkTried, triedFiles, tryPolicy } from '../hubfile/values.ts';
 import type { Handler } from '../http/exchange.ts';
 import { canonicalRewrite } from '../http/canonical-target.ts';
@@ -27,43 +26,45 @@ export interface TryFilesConfig {
   readonly splitPath: readonly string[];
 }
 
-const data: HandlerData<TryFilesConfig> = {
-  shape: () =>
-    object(
-      {
-        files: list(text('a path, or a status such as =404', isTriedFile), { min: 1 }),
-        policy: oneOf(...TRY_POLICIES),
-        splitPath: list(name('the end of a name such as .php')),
-      },
-      { policy: 'first_exist', splitPath: [] },
-    ),
-  check(handler: TryFilesConfig, report: Report): void {
-    const message = misplacedStatus(handler.files, handler.policy);
-    if (message !== null) report(handler, error('misplaced-status', message));
-  },
-  retargets: () => true,
-};
-
 const USAGE = `
 try_files <file…> [=<status>] {
     policy first_exist|smallest_size|largest_size|most_recently_modified
 }
 `;
 
-const syntax: DirectiveSyntax = {
-  usage: USAGE,
-  summary: 'rewrites the path to the first file that exists',
-  read(cursor, scope) {
-    const word = cursor.peek();
-    // A path is a file here, so a matcher can only be given by its name.
-    const matcher = word?.text.startsWith('@') === true ? takeMatcher(cursor, scope) : null;
-    const files = triedFiles(cursor, cursor.several('a path such as {path}'));
-    const start: Pick<TryFilesConfig, 'policy'> = { policy: 'first_exist' };
-    const { policy } = cursor.options(start, { policy: (o) => ({ policy: tryPolicy(o) }) });
-    cursor.end();
-    checkTried(cursor, files, policy);
-    return [step(cursor, matcher, { kind: 'try_files', files, policy, splitPath: [] })];
+export const tryFiles: HandlerDirective<TryFilesConfig> = {
+  data: {
+    shape: () =>
+      object(
+        {
+          files: list(text('a path, or a status such as =404', isTriedFile), { min: 1 }),
+          policy: oneOf(...TRY_POLICIES),
+          splitPath: list(name('the end of a name such as .php')),
+        },
+        { policy: 'first_exist', splitPath: [] },
+      ),
+    check(handler: TryFilesConfig, report: Report): void {
+      const message = misplacedStatus(handler.files, handler.policy);
+      if (message !== null) report(handler, error('misplaced-status', message));
+    },
+    retargets: () => true,
   },
+  syntax: {
+    usage: USAGE,
+    summary: 'rewrites the path to the first file that exists',
+    read(cursor, scope) {
+      const word = cursor.peek();
+      // A path is a file here, so a matcher can only be given by its name.
+      const matcher = word?.text.startsWith('@') === true ? takeMatcher(cursor, scope) : null;
+      const files = triedFiles(cursor, cursor.several('a path such as {path}'));
+      const start: Pick<TryFilesConfig, 'policy'> = { policy: 'first_exist' };
+      const { policy } = cursor.options(start, { policy: (o) => ({ policy: tryPolicy(o) }) });
+      cursor.end();
+      checkTried(cursor, files, policy);
+      return [step(cursor, matcher, { kind: 'try_files', files, policy, splitPath: [] })];
+    },
+  },
+  compile,
 };
 
 /** Rewrites the path to an existing file; the query that is written with it becomes the query. */
@@ -101,5 +102,3 @@ function compile(
 function encodedPath(path: string): string {
   return path.replaceAll('%', '%25').replaceAll('?', '%3F').replaceAll('#', '%23');
 }
-
-export const tryFiles: HandlerDirective<TryFilesConfig> = { data, syntax, compile };

@@ -1,5 +1,5 @@
 import type { Cursor } from '../hubfile/cursor.ts';
-import { type DirectiveSyntax, oneStep } from '../hubfile/scope.ts';
+import { oneStep } from '../hubfile/scope.ts';
 import { badValue, count, name, oneOf, text } from '../hubfile/values.ts';
 import {
   changeQuery,
@@ -9,7 +9,7 @@ import {
   type UriConfig,
 } from './uri/query.ts';
 import { compilePattern, matchable } from '../http/linear-regexp.ts';
-import type { Exchange, Handler } from '../http/exchange.ts';
+import type { Exchange } from '../http/exchange.ts';
 import { canonicalRewrite } from '../http/canonical-target.ts';
 import { decodePath, mergeSlashes, pathOf } from '../http/request-path.ts';
 import type { HandlerContext } from '../site/handler-context.ts';
@@ -29,10 +29,21 @@ uri [<matcher>] query [-|+]<name> [<value>|<regexp> <replacement>] {
 }
 `;
 
-const syntax: DirectiveSyntax = {
-  usage: USAGE,
-  summary: 'strips, replaces or adds parts of the path or the query',
-  read: oneStep((cursor) => ({ kind: 'uri', change: changeOf(cursor) })),
+export const uri: HandlerDirective<UriConfig> = {
+  data,
+  syntax: {
+    usage: USAGE,
+    summary: 'strips, replaces or adds parts of the path or the query',
+    read: oneStep((cursor) => ({ kind: 'uri', change: changeOf(cursor) })),
+  },
+  /** `uri [<matcher>] strip_prefix|strip_suffix|replace|path_regexp|query …` */
+  compile({ change }, context) {
+    const retarget = compileChange(change, context);
+    return (exchange, next) => {
+      exchange.target = canonicalRewrite(retarget(exchange));
+      return next();
+    };
+  },
 };
 
 function changeOf(cursor: Cursor): UriChange {
@@ -112,15 +123,6 @@ function withPattern<Change extends object>(cursor: Cursor, change: Change) {
 
 /** The new target of a request. */
 type Retarget = (exchange: Exchange) => string;
-
-/** `uri [<matcher>] strip_prefix|strip_suffix|replace|path_regexp|query …` */
-function compile({ change }: UriConfig, context: HandlerContext): Handler {
-  const retarget = compileChange(change, context);
-  return (exchange, next) => {
-    exchange.target = canonicalRewrite(retarget(exchange));
-    return next();
-  };
-}
 
 function compileChange(change: UriChange, { expand }: HandlerContext): Retarget {
   switch (change.kind) {
@@ -225,5 +227,3 @@ function replace(text: string, wanted: string, replacement: string, limit: numbe
       .join('')
   );
 }
-
-export const uri: HandlerDirective<UriConfig> = { data, syntax, compile };

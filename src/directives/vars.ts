@@ -1,13 +1,10 @@
-import type { HandlerData } from '../config/routes.ts';
 import { list, object } from '../config/shape.ts';
 import { text as textShape } from '../config/shape-values.ts';
 import type { Cursor } from '../hubfile/cursor.ts';
 import type { Word } from '../hubfile/parser.ts';
-import { type DirectiveSyntax, oneStep } from '../hubfile/scope.ts';
+import { oneStep } from '../hubfile/scope.ts';
 import { badValue, text } from '../hubfile/values.ts';
-import type { Handler } from '../http/exchange.ts';
 import { variableKey } from '../site/placeholders.ts';
-import type { HandlerContext } from '../site/handler-context.ts';
 import type { HandlerDirective } from './directive.ts';
 
 export interface VarsConfig {
@@ -26,10 +23,6 @@ const variableShape = object({
   value: textShape('a value'),
 });
 
-const data: HandlerData<VarsConfig> = {
-  shape: () => object({ variables: list(variableShape, { min: 1 }) }),
-};
-
 type Variable = VarsConfig['variables'][number];
 
 const USAGE = `
@@ -39,38 +32,40 @@ vars [<matcher>] {
 }
 `;
 
-const syntax: DirectiveSyntax = {
-  usage: USAGE,
-  summary: 'sets variables, which later directives read as `{vars.NAME}`',
-  specificLast: true,
-  read: oneStep((cursor) => {
-    const variables: Variable[] = [];
-    if (cursor.left > 0 || !cursor.hasBlock) {
-      variables.push(variable(cursor, cursor.argument('a name and a value')));
-    }
-    for (const line of cursor.lines()) {
-      cursor.problems.attempt(() => {
-        const [name] = line.line.words;
-        if (name !== undefined) variables.push(variable(line, name));
-        line.end();
-      });
-    }
-    return { kind: 'vars', variables };
-  }),
+export const vars: HandlerDirective<VarsConfig> = {
+  data: {
+    shape: () => object({ variables: list(variableShape, { min: 1 }) }),
+  },
+  syntax: {
+    usage: USAGE,
+    summary: 'sets variables, which later directives read as `{vars.NAME}`',
+    specificLast: true,
+    read: oneStep((cursor) => {
+      const variables: Variable[] = [];
+      if (cursor.left > 0 || !cursor.hasBlock) {
+        variables.push(variable(cursor, cursor.argument('a name and a value')));
+      }
+      for (const line of cursor.lines()) {
+        cursor.problems.attempt(() => {
+          const [name] = line.line.words;
+          if (name !== undefined) variables.push(variable(line, name));
+          line.end();
+        });
+      }
+      return { kind: 'vars', variables };
+    }),
+  },
+  /** Sets variables of the request; those of one directive do not see each other. */
+  compile({ variables }, { expand }) {
+    return (exchange, next) => {
+      const values = variables.map(({ name, value }) => [name, expand(value, exchange)] as const);
+      for (const [name, value] of values) exchange.variables.set(variableKey(name), value);
+      return next();
+    };
+  },
 };
 
 function variable(cursor: Cursor, name: Word): Variable {
   if (!isVariableName(name.text)) badValue(cursor, name, 'a name of letters, digits, _, - and .');
   return { name: name.text, value: text(cursor, `a value for ${name.text}`) };
 }
-
-/** Sets variables of the request; those of one directive do not see each other. */
-function compile({ variables }: VarsConfig, { expand }: HandlerContext): Handler {
-  return (exchange, next) => {
-    const values = variables.map(({ name, value }) => [name, expand(value, exchange)] as const);
-    for (const [name, value] of values) exchange.variables.set(variableKey(name), value);
-    return next();
-  };
-}
-
-export const vars: HandlerDirective<VarsConfig> = { data, syntax, compile };
