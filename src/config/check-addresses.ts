@@ -23,7 +23,7 @@ const MAX_HOST = 253;
 export function checkAddresses({ options, sites }: Config, report: Report): void {
   const owners = new Map<string, SiteAddress>();
   const speakers = new Map<string, SiteAddress>();
-  const sockets = new Map<string, SiteConfig['bind']>();
+  const sockets: Parameters<typeof checkModes>[0] = new Map();
   for (const site of sites) {
     checkModes(sockets, site, report);
     if (site.addresses.length === 0) {
@@ -58,22 +58,20 @@ function listenerName(bind: BindAddress, port: number): string {
 }
 
 function checkModes(
-  sockets: Map<string, SiteConfig['bind']>,
+  sockets: Map<string, { readonly mode: number; readonly bind: SiteConfig['bind'] }>,
   { bind }: SiteConfig,
   report: Report,
 ): void {
   for (const one of bind) {
     if (one.kind !== 'unix') continue;
     checkSocket(one, bind, report);
-    const other = sockets.get(one.path);
-    if (other === undefined) {
-      sockets.set(one.path, bind);
-      continue;
+    const { path, mode } = one;
+    const other = sockets.get(path);
+    if (other === undefined) sockets.set(path, { mode, bind });
+    else if (other.mode !== mode) {
+      const message = `the socket ${path} cannot have two modes`;
+      report(bind, error('two-modes', message), other.bind === bind ? {} : { other: other.bind });
     }
-    const same = other.some((its) => bindAddressText(its) === bindAddressText(one));
-    if (same) continue;
-    const message = `the socket ${one.path} cannot have two modes`;
-    report(bind, error('two-modes', message), { other });
   }
 }
 

@@ -1,4 +1,3 @@
-import { bindAddressText } from '../config/bind-address.ts';
 import type {
   BindAddress,
   Config,
@@ -7,7 +6,6 @@ import type {
   ServerOptions,
 } from '../config/config.ts';
 import { addTo } from '../kernel/collections.ts';
-import { HubgateError } from '../kernel/error.ts';
 import { certificateOrigin } from '../tls/certificate-policy.ts';
 import { isIP } from 'node:net';
 import { type Report, warning, error } from '../config/problem.ts';
@@ -46,7 +44,7 @@ interface Draft {
  * that name there or redirects are off. In that case the port is opened only for challenges, if ACME provides
  * the site's certificate. With `auto_https off` it is not opened at all.
  *
- * @throws HubgateError `listener-conflict` for HTTP and HTTPS on one port
+ * If a socket has two schemes or two modes, which `checkConfig` reports, the first one counts.
  */
 export function planListeners(config: Config): PlannedListener[] {
   const { httpPort, httpsPort, autoHttps } = config.options;
@@ -55,25 +53,10 @@ export function planListeners(config: Config): PlannedListener[] {
     const port = bind.kind === 'host' ? addressPort : null;
     const key = listenerKey({ bind, port });
     const present = drafts.get(key);
-    if (present === undefined) {
-      const made = { bind, port, secure, sites: new Map(), redirects: new Map() };
-      drafts.set(key, made);
-      return made;
-    }
-    if (present.secure !== secure) {
-      const what = port === null ? bindAddressText(bind) : `Port ${port}`;
-      throw new HubgateError(
-        'listener-conflict',
-        `${what} cannot speak both HTTP and HTTPS; give the sites different addresses`,
-      );
-    }
-    if (bindAddressText(present.bind) !== bindAddressText(bind)) {
-      throw new HubgateError(
-        'listener-conflict',
-        `${bindAddressText(bind)} and ${bindAddressText(present.bind)} are the same socket with different modes`,
-      );
-    }
-    return present;
+    if (present !== undefined) return present;
+    const made: Draft = { bind, port, secure, sites: new Map(), redirects: new Map() };
+    drafts.set(key, made);
+    return made;
   };
 
   for (const site of config.sites) {
@@ -183,7 +166,7 @@ export function serversOf(
 export function checkListenerServers(config: Config, report: Report): void {
   const { options } = config;
   if (options.listeners.length === 0) return;
-  const plan = listenersOf(config);
+  const plan = planListeners(config);
   for (const listener of options.listeners) {
     const isThere = plan.some(
       ({ bind, port }) =>
@@ -205,16 +188,6 @@ export function checkListenerServers(config: Config, report: Report): void {
     const message = 'the listeners of this site differ in trusted_proxies or log_credentials';
     const hint = 'give all of them the same settings, or write two sites';
     report(site, error('divided-trust', message, hint));
-  }
-}
-
-/** Empty if listeners conflict, which is reported elsewhere. */
-function listenersOf(config: Config): readonly PlannedListener[] {
-  try {
-    return planListeners(config);
-  } catch (error) {
-    if (error instanceof HubgateError) return [];
-    throw error;
   }
 }
 
