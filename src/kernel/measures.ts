@@ -40,9 +40,10 @@ export function gauge(
 export function distribution(
   name: string,
   help: string,
-  series: readonly (readonly [labels: Labels, histogram: Histogram])[],
+  series: Histogram | readonly (readonly [labels: Labels, histogram: Histogram])[],
 ): Family {
-  const values = series.flatMap(([labels, one]) => one.samples(name, labels));
+  const all = series instanceof Histogram ? ([[{}, series]] as const) : series;
+  const values = all.flatMap(([labels, one]) => one.samples(name, labels));
   return { name, type: 'histogram', help, aggregator: 'sum', values };
 }
 
@@ -100,11 +101,11 @@ export const BYTES = [256, 4096, 65_536, 1_048_576, 16_777_216, 268_435_456] as 
 /** The percentiles that are reported. */
 const PERCENTILES = { p50: 0.5, p90: 0.9, p99: 0.99, max: 1 } as const;
 
-/** The values at these percentiles, with their labels; zeros where there are no values. */
-export function percentiles(values: Float64Array, labels: Labels): Series {
+/** The values at these percentiles; zeros where there are no values. */
+export function percentiles(values: Float64Array): Series {
   const sorted = values.toSorted();
   return Object.entries(PERCENTILES).map(([percentile, share]) => {
     const index = Math.max(0, Math.ceil(share * sorted.length) - 1);
-    return [{ ...labels, percentile }, sorted[index] ?? 0];
+    return [{ percentile }, sorted[index] ?? 0];
   });
 }

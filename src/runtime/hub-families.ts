@@ -7,7 +7,6 @@ import {
   distribution,
   type Family,
   gauge,
-  type Labels,
   percentiles,
   type Series,
 } from '../kernel/measures.ts';
@@ -25,42 +24,34 @@ export async function hubFamilies(
   const { measures } = hub;
   const counts = { ...hub.counts, ...core.announcements };
   const { bytes, waitingMs } = await hub.backlog();
-  const labels: Labels = { hub: name };
-  const one = (value: number): Series => [[labels, value]];
-  const by = (label: string, values: Iterable<readonly [string, number]>): Series =>
-    [...values].map(([key, value]) => [{ ...labels, [label]: key }, value]);
-  return [
-    gauge('hub_subscribers_connected', 'Event streams that are open.', one(counts.connected)),
-    counter(
-      'hub_subscribers_total',
-      'Event streams that have been opened.',
-      one(counts.subscribers),
-    ),
-    counter('hub_updates_total', 'Updates that have been published.', one(counts.updates)),
+  const families = [
+    gauge('hub_subscribers_connected', 'Event streams that are open.', counts.connected),
+    counter('hub_subscribers_total', 'Event streams that have been opened.', counts.subscribers),
+    counter('hub_updates_total', 'Updates that have been published.', counts.updates),
     counter(
       'hub_legacy_tokens_total',
       'Requests with a token that only 0.x compatibility accepts.',
-      one(counts.legacyTokens),
+      counts.legacyTokens,
     ),
     counter(
       'hub_announced_updates_total',
       'Updates that the gateway created from responses of the app.',
-      one(counts.announced),
+      counts.announced,
     ),
     counter(
       'hub_merged_changes_total',
       'Changes that were merged into another update.',
-      one(counts.merged),
+      counts.merged,
     ),
     counter(
       'hub_refused_announcements_total',
       'Updates from responses of the app that were refused.',
-      one(counts.refused),
+      counts.refused,
     ),
     counter(
       'hub_collapsed_refetches_total',
       'Fetches of live pages that were answered with the response to another request.',
-      one(counts.collapsed),
+      counts.collapsed,
     ),
     counter(
       'hub_withheld_pages_total',
@@ -71,7 +62,7 @@ export async function hubFamilies(
         ['gone', counts.withheldGone],
       ]),
     ),
-    gauge('hub_watched_pages', 'Followed pages that this process watches.', one(watching.watched)),
+    gauge('hub_watched_pages', 'Followed pages that this process watches.', watching.watched),
     counter(
       'hub_watch_requests_total',
       'Requests of the gateway itself for watched pages, by what they have shown.',
@@ -86,55 +77,42 @@ export async function hubFamilies(
     counter(
       'hub_unwatched_pages_total',
       'Followed pages that were not watched because there were too many.',
-      one(watching.refused),
+      watching.refused,
     ),
-    counter(
-      'hub_deliveries_total',
-      'Events that were queued for streams.',
-      one(measures.deliveries),
-    ),
+    counter('hub_deliveries_total', 'Events that were queued for streams.', measures.deliveries),
     counter(
       'hub_delivered_bytes_total',
       'Bytes of these events, before compression and encryption.',
-      one(measures.deliveredBytes),
+      measures.deliveredBytes,
     ),
-    distribution('hub_update_size_bytes', 'Data of published updates.', [
-      [labels, measures.updateSize],
-    ]),
+    distribution('hub_update_size_bytes', 'Data of published updates.', measures.updateSize),
     distribution(
       'hub_store_duration_seconds',
       'Time until an update is stored, including waiting.',
-      [[labels, measures.store]],
+      measures.store,
     ),
-    counter(
-      'hub_store_failures_total',
-      'Updates that were not stored.',
-      one(measures.failedAppends),
-    ),
+    counter('hub_store_failures_total', 'Updates that were not stored.', measures.failedAppends),
     gauge(
       'hub_log_position',
       'Position of the newest entry of the history that this process has seen.',
-      one(hub.logPosition),
+      hub.logPosition,
       'max',
     ),
     distribution(
       'hub_replayed_updates',
       'Updates that a stream received from the history before it continued live.',
-      [[labels, measures.replays]],
+      measures.replays,
     ),
     gauge(
       'hub_stream_queue_bytes',
       'Percentiles, over the open streams, of the bytes that wait for the client.',
-      percentiles(bytes, labels),
+      percentiles(bytes),
       'max',
     ),
     gauge(
       'hub_stream_lag_seconds',
       'Percentiles, over the open streams, of how long the oldest waiting data has waited.',
-      percentiles(
-        waitingMs.map((ms) => ms / 1000),
-        labels,
-      ),
+      percentiles(waitingMs.map((ms) => ms / 1000)),
       'max',
     ),
     counter(
@@ -152,44 +130,51 @@ export async function hubFamilies(
       'Requests that the hub refused, by the check that failed.',
       by('check', measures.refusals),
     ),
-    ...(outbox === null ? [] : outboxFamilies(labels, outbox)),
+    ...(outbox === null ? [] : outboxFamilies(outbox)),
+  ];
+  return [
+    ...families.map((family) => ofHub(name, family)),
     ...(profile === 'mercure' ? mercureFamilies(counts) : []),
   ];
 }
 
-function outboxFamilies(labels: Labels, counts: OutboxCounts): readonly Family[] {
-  const one = (value: number): Series => [[labels, value]];
+/** The series of a hub say its name. */
+function ofHub(hub: string, family: Family): Family {
+  const values = family.values.map((sample) => ({ ...sample, labels: { hub, ...sample.labels } }));
+  return { ...family, values };
+}
+
+function by(label: string, values: Iterable<readonly [string, number]>): Series {
+  return [...values].map(([key, value]) => [{ [label]: key }, value]);
+}
+
+function outboxFamilies(counts: OutboxCounts): readonly Family[] {
   return [
     counter(
       'hub_outbox_published_total',
       'Rows of the outbox that became updates.',
-      one(counts.published),
+      counts.published,
     ),
     counter(
       'hub_outbox_dead_letters_total',
       'Rows of the outbox that could not be published.',
-      one(counts.deadLetters),
+      counts.deadLetters,
     ),
     counter(
       'hub_outbox_failures_total',
       'Times that the outbox could not be read, or its rows not be stored.',
-      one(counts.failures),
+      counts.failures,
     ),
     gauge(
       'hub_outbox_reading',
       'Whether this process publishes the rows of the outbox.',
-      one(counts.reading),
+      counts.reading,
     ),
-    gauge(
-      'hub_outbox_rows',
-      'Rows that wait in the outbox, at most 10,000.',
-      one(counts.rows),
-      'max',
-    ),
+    gauge('hub_outbox_rows', 'Rows that wait in the outbox, at most 10,000.', counts.rows, 'max'),
     gauge(
       'hub_outbox_lag_seconds',
       'Age of the oldest row in the outbox.',
-      one(counts.lagSeconds),
+      counts.lagSeconds,
       'max',
     ),
   ];

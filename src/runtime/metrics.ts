@@ -197,9 +197,7 @@ export class ProcessMeasures {
         'min',
       ),
       ...descriptorFamilies(),
-      distribution('nodejs_eventloop_delay_seconds', 'Delay of the event loop.', [
-        [{}, this.loop.delay],
-      ]),
+      distribution('nodejs_eventloop_delay_seconds', 'Delay of the event loop.', this.loop.delay),
       distribution(
         'nodejs_gc_duration_seconds',
         'Time of garbage collections, by kind.',
