@@ -5,6 +5,7 @@ import type { Config, HubConfig, SiteConfig, SiteAddress } from '../config/confi
 import { defaultHub } from '../config/defaults.ts';
 import { allHubs, type HubOfSite, hubsOf } from '../config/sites.ts';
 import { HubgateError } from '../kernel/error.ts';
+import { parseJsonObject } from '../kernel/json.ts';
 import type { History, HistorySurroundings } from '../transports/history.ts';
 import type { TransportConfig } from '../config/transports.ts';
 import { openHistory, setUpOf, placeTransport } from '../transports/registry.ts';
@@ -139,9 +140,7 @@ function unusedName(name: string, taken: ReadonlySet<string>): string {
 
 function readKept(storage: string): Kept {
   try {
-    const value: unknown = JSON.parse(readFileSync(fileOf(storage), 'utf8'));
-    if (typeof value !== 'object' || value === null) return NOTHING;
-    const { projects, names } = value as Partial<Record<keyof Kept, unknown>>;
+    const { projects, names } = parseJsonObject(readFileSync(fileOf(storage), 'utf8')) ?? {};
     return {
       projects: Object.fromEntries(
         entriesOf(projects).map(([file, had]) => [file, Array.isArray(had) ? had.map(String) : []]),
@@ -149,7 +148,7 @@ function readKept(storage: string): Kept {
       names: Object.fromEntries(entriesOf(names).map(([key, name]) => [key, String(name)])),
     };
   } catch {
-    // Absent, or not written by hubgate: no names are known then.
+    // Absent: no names are known then.
     return NOTHING;
   }
 }

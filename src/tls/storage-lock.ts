@@ -4,6 +4,7 @@ import { hostname } from 'node:os';
 import { join } from 'node:path';
 import type { Clock } from '../kernel/clock.ts';
 import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
+import { parseJsonObject } from '../kernel/json.ts';
 import type { Logger } from '../kernel/log.ts';
 import { createPrivate, namesIn, readIfPresent, writePrivate } from './storage.ts';
 
@@ -287,14 +288,8 @@ async function modified(file: string): Promise<number> {
 
 /** Returns null if the text is not a complete lock. */
 function holderOf(text: string): Holder | null {
-  try {
-    const value: unknown = JSON.parse(text);
-    if (typeof value !== 'object' || value === null) return null;
-    const { host, pid, owner, since, expires } = value as Partial<Record<keyof Holder, unknown>>;
-    if (typeof owner !== 'string' || typeof expires !== 'number') return null;
-    if (typeof since !== 'number') return null;
-    return { host: String(host), pid: Number(pid), owner, since, expires };
-  } catch {
-    return null;
-  }
+  const { host, pid, owner, since, expires } = parseJsonObject(text) ?? {};
+  if (typeof owner !== 'string' || typeof expires !== 'number') return null;
+  if (typeof since !== 'number') return null;
+  return { host: String(host), pid: Number(pid), owner, since, expires };
 }

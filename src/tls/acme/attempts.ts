@@ -1,4 +1,5 @@
 import { rm } from 'node:fs/promises';
+import { parseJsonObject } from '../../kernel/json.ts';
 import { readIfPresent, writePrivate } from '../storage.ts';
 import type { Permissions } from '../on-demand/permissions.ts';
 import { AcmeError, asAcmeError, fixFor } from './acme-error.ts';
@@ -63,19 +64,11 @@ export async function forgetAttempts(file: string): Promise<void> {
   await rm(file, { force: true });
 }
 
+/** null for a file that is damaged, or was not written by hubgate: it is treated as absent. */
 function parse(text: string): Attempts | null {
-  try {
-    const value: unknown = JSON.parse(text);
-    if (typeof value !== 'object' || value === null) return null;
-    const { count, nextAttempt, error, settings } = value as Partial<
-      Record<keyof Attempts, unknown>
-    >;
-    if (typeof count !== 'number' || typeof nextAttempt !== 'number') return null;
-    return { count, nextAttempt, error: String(error), settings: String(settings) };
-  } catch {
-    // Damaged, or not written by hubgate: treated as absent.
-    return null;
-  }
+  const { count, nextAttempt, error, settings } = parseJsonObject(text) ?? {};
+  if (typeof count !== 'number' || typeof nextAttempt !== 'number') return null;
+  return { count, nextAttempt, error: String(error), settings: String(settings) };
 }
 
 export interface OrderChecks {

@@ -13,6 +13,7 @@ import { createHash, generateKeyPair } from 'node:crypto';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { HubgateError } from '../../kernel/error.ts';
+import { parseJsonObject } from '../../kernel/json.ts';
 import { createPrivate, fileName, readIfPresent, writePrivate } from '../storage.ts';
 import { requireUrl } from '../../kernel/parse-url.ts';
 import { memberOf } from './dns/services/api.ts';
@@ -315,17 +316,8 @@ class AccountFile {
   }
 
   async #read(): Promise<AccountKey | null> {
-    const written = await readIfPresent(this.#file);
-    if (written === null) return null;
-    try {
-      const value: unknown = JSON.parse(written);
-      if (typeof value !== 'object' || value === null) return null;
-      const { key, url } = value as Partial<Record<keyof AccountKey, unknown>>;
-      if (typeof key !== 'string') return null;
-      return { key, url: typeof url === 'string' ? url : null };
-    } catch {
-      return null;
-    }
+    const { key, url } = parseJsonObject((await readIfPresent(this.#file)) ?? '') ?? {};
+    return typeof key === 'string' ? { key, url: typeof url === 'string' ? url : null } : null;
   }
 }
 
