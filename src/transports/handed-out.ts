@@ -1,5 +1,6 @@
 import type { LogEntry, TransportSignals } from '../hub/transport.ts';
 import type { Update } from '../hub/update.ts';
+import { setNewest } from '../kernel/collections.ts';
 
 /** An entry of a history that may lose its end: each entry has a random key, and contains that of its predecessor. */
 export interface StoredEntry {
@@ -11,6 +12,24 @@ export interface StoredEntry {
   /** Time of acceptance, in milliseconds since the Unix epoch, by the server's clock. */
   readonly at: number;
   readonly update: Update;
+}
+
+type UpdateBody = [Update['topics'], string, boolean, string | null, string | null];
+
+/**
+ * What every store keeps of an update in addition to its id and its kind. Text, because the JSON types of PostgreSQL
+ * refuse a NUL that is escaped.
+ */
+export function encodeBody({ topics, data, private: secret, type, retry }: Update): string {
+  const body: UpdateBody = [[...topics], data, secret, type, retry];
+  return JSON.stringify(body);
+}
+
+/** @throws SyntaxError if the body is not one of {@link encodeBody} */
+export function decodeUpdate(id: string, body: string, isPresence: boolean): Update {
+  const [topics, data, secret, type, retry] = JSON.parse(body) as UpdateBody;
+  const update = { id, topics, data, private: secret, type, retry };
+  return isPresence ? { ...update, presence: true } : update;
 }
 
 /** From the first of two positions to the second. */
@@ -69,6 +88,12 @@ export class HandedOut {
   /** Whether an entry is the next one of the history that was read. */
   isFollowedBy(entry: StoredEntry): boolean {
     return entry.position === this.#stored + 1 && entry.previous === (this.lastKey ?? '');
+  }
+
+  /** Whether others were evicted before or between these entries: other processes are further ahead than this one. */
+  hasGapBefore(entries: readonly StoredEntry[]): boolean {
+    const last = entries.at(-1);
+    return last !== undefined && last.position - this.#stored !== entries.length;
   }
 
   /** An entry from the view of the hub. */
@@ -174,9 +199,7 @@ class RecentEntries {
   readonly #entries = new Map<number, RecentEntry>();
 
   add(position: number, entry: RecentEntry): void {
-    this.#entries.delete(position);
-    this.#entries.set(position, entry);
-    if (this.#entries.size > CAPACITY) this.#entries.delete(this.oldest);
+    setNewest(this.#entries, position, entry, CAPACITY);
   }
 
   keyAt(position: number): string | undefined {

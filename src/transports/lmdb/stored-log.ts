@@ -2,6 +2,7 @@ import { crc32 } from 'node:zlib';
 import { type Update, isPossibleId } from '../../hub/update.ts';
 import { HubgateError } from '../../kernel/error.ts';
 import { type Evicted, type LogEntry, SHARED_PRESENCE_EVENTS_KEPT } from '../../hub/transport.ts';
+import { decodeUpdate, encodeBody } from '../handed-out.ts';
 import type { HistoryEntry } from '../history.ts';
 import type { LmdbStore, Tail } from './lmdb-store.ts';
 
@@ -12,7 +13,7 @@ import type { LmdbStore, Tail } from './lmdb-store.ts';
  * id        2 bytes of length; its text, in UTF-8, follows the fields of version 2
  * kind      1 byte, only in version 2: 1 for a presence event
  * before    8 bytes, only in version 2: number of updates ever stored before it, as a double
- * rest      JSON: [topics, data, private, type, retry]
+ * body      JSON: [topics, data, private, type, retry]
  *
  * The id comes first, so that eviction does not decode the update. The checksum is needed because LMDB has
  * none: a flipped bit must not reach a subscriber. Version 1 is written if all entries before it are updates.
@@ -26,8 +27,6 @@ const BEFORE_AT = 16;
 const TEXT_AT = 15;
 const TEXT_WITH_EVENTS_AT = 24;
 
-type Rest = [Update['topics'], string, boolean, string | null, string | null];
-
 /** The properties of an entry that eviction and the search for damage need. */
 export interface StoredHead {
   readonly id: string;
@@ -39,11 +38,10 @@ export interface StoredHead {
 
 /** @param before the number of updates ever stored before it, without presence events */
 function encodeStored(update: Update, at: number, position: number, before: number): Buffer {
-  const { id, topics, data, private: secret, type, retry, presence } = update;
+  const { id, presence } = update;
   const isPlain = presence !== true && before === position - 1;
   const textAt = isPlain ? TEXT_AT : TEXT_WITH_EVENTS_AT;
-  const rest: Rest = [[...topics], data, secret, type, retry];
-  const text = id + JSON.stringify(rest);
+  const text = id + encodeBody(update);
   const bytes = Buffer.allocUnsafe(textAt + Buffer.byteLength(text));
   bytes[0] = isPlain ? VERSION : VERSION_WITH_EVENTS;
   bytes.writeDoubleBE(at, 1);
@@ -67,11 +65,9 @@ export function decodeStored(bytes: Buffer): HistoryEntry {
     throw new HubgateError('history-damaged', 'an update does not have the checksum it was given');
   }
   const { id, at, isEvent } = storedHead(bytes, 0);
-  const json = bytes.toString('utf8', textStart(bytes) + bytes.readUInt16BE(ID_AT));
+  const body = bytes.toString('utf8', textStart(bytes) + bytes.readUInt16BE(ID_AT));
   // encodeStored wrote it, as the checksum shows.
-  const [topics, data, secret, type, retry] = JSON.parse(json) as Rest;
-  const update = { id, topics, data, private: secret, type, retry };
-  return { update: isEvent ? { ...update, presence: true } : update, at };
+  return { update: decodeUpdate(id, body, isEvent), at };
 }
 
 /** Only the head, without reading the rest. */

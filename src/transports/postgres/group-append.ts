@@ -11,7 +11,8 @@ import {
   storeGroup,
 } from '../read-backs.ts';
 import type { Session } from './session.ts';
-import { encodeBody, type StoredLog } from './stored-log.ts';
+import { encodeBody } from '../handed-out.ts';
+import type { StoredLog } from './stored-log.ts';
 import { quoted } from './tables.ts';
 
 /** What is appended, and how. */

@@ -126,7 +126,10 @@ export class NotifiedReader implements ServerReader<Session> {
         return this.#isDue;
       }
     }
-    this.#handOut(view.entries, missedIn(view.entries, from, view.evicted));
+    const missed = handedOut.hasGapBefore(view.entries)
+      ? missedBetween(from, first.position, view.evicted)
+      : null;
+    this.#handOut(view.entries, missed);
     return true;
   }
 
@@ -150,16 +153,4 @@ export class NotifiedReader implements ServerReader<Session> {
       if (this.#isDue) this.#wake();
     });
   }
-}
-
-/** What was evicted before or between these entries, because other processes are further ahead than this one. */
-function missedIn(
-  entries: readonly StoredEntry[],
-  from: number,
-  evicted: { readonly updates: number; readonly events: number },
-): Missed | null {
-  const [first, last] = [entries.at(0), entries.at(-1)];
-  if (first === undefined || last === undefined) return null;
-  if (last.position - from === entries.length) return null;
-  return missedBetween(from, first.position, evicted);
 }

@@ -1,8 +1,8 @@
 import type { Evicted } from '../../hub/transport.ts';
-import { MAX_ID_BYTES, type Update } from '../../hub/update.ts';
+import { MAX_ID_BYTES } from '../../hub/update.ts';
 import { HubgateError } from '../../kernel/error.ts';
 import type { Queries, Row } from '../../postgres/connection.ts';
-import type { LogEnd, Range, StoredEntry } from '../handed-out.ts';
+import { decodeUpdate, type LogEnd, type Range, type StoredEntry } from '../handed-out.ts';
 import type { ComparedLog } from '../damaged-log.ts';
 import { channelOf, quoted } from './tables.ts';
 
@@ -162,17 +162,6 @@ function finite(bytes: number): number {
   return Math.min(bytes, Number.MAX_SAFE_INTEGER);
 }
 
-type Body = [Update['topics'], string, boolean, string | null, string | null];
-
-/**
- * The data that are stored in addition to the id. Text, because the JSON types of PostgreSQL refuse a NUL that is
- * escaped.
- */
-export function encodeBody({ topics, data, private: secret, type, retry }: Update): string {
-  const body: Body = [[...topics], data, secret, type, retry];
-  return JSON.stringify(body);
-}
-
 /** The columns that {@link decodeEntry} reads, of the table `e`. */
 const ENTRY_COLUMNS = 'e.position, e.at, e.presence, e.key, e.previous, e.id, e.body';
 
@@ -180,10 +169,9 @@ const ENTRY_COLUMNS = 'e.position, e.at, e.presence, e.key, e.previous, e.id, e.
 export function decodeEntry(row: Row): StoredEntry {
   const { position, at, presence, key, previous, id, body } = row;
   try {
-    const [topics, data, secret, type, retry] = JSON.parse(String(body)) as Body;
+    const update = decodeUpdate(String(id), String(body), presence === true);
+    const { topics, data } = update;
     if (!Array.isArray(topics) || typeof data !== 'string') throw new Error('no topics or no data');
-    const plain = { id: String(id), topics, data, private: secret, type, retry };
-    const update: Update = presence === true ? { ...plain, presence: true } : plain;
     const place = { position: Number(position), at: Number(at) };
     return { ...place, key: String(key), previous: String(previous), update };
   } catch (cause) {

@@ -1,7 +1,7 @@
 import { type LogEntry, type Missed, missedBetween } from '../../hub/transport.ts';
 import { messageOf } from '../../kernel/error.ts';
 import type { Logger } from '../../kernel/log.ts';
-import { type HandedOut, ServerSignals, type StoredEntry } from '../handed-out.ts';
+import { type HandedOut, ServerSignals } from '../handed-out.ts';
 import { reconcile } from '../damaged-log.ts';
 import type { ReadBacks } from '../read-backs.ts';
 import type { ServerReader } from '../server-transport.ts';
@@ -94,7 +94,7 @@ export class BlockingReader implements ServerReader<Session> {
   }
 
   async #take(session: Session, reply: unknown): Promise<void> {
-    const { keys, replicas, handedOut, readBacks, signals } = this.#options;
+    const { keys, replicas, storedLog, handedOut, readBacks, signals } = this.#options;
     const streams = listOf(reply).map((stream) => listOf(stream));
     const signalled = listOf(streams.find(([name]) => name === keys.signals)?.[1]);
     signals.take(signalled);
@@ -112,24 +112,13 @@ export class BlockingReader implements ServerReader<Session> {
       }
     }
     if (replicas > 0) await this.#untilReplicated(session);
-    const missed = await this.#missed(session, entries);
+    const missed = handedOut.hasGapBefore(entries)
+      ? missedBetween(handedOut.stored, first.position, await storedLog.evicted(session))
+      : null;
     const seen = handedOut.advance(entries);
     if (missed !== null) this.overtaken(missed);
     this.deliver(seen);
     readBacks.settle(handedOut);
-  }
-
-  /**
-   * What was evicted before or between these entries, because other processes are further ahead than this
-   * one.
-   */
-  async #missed(session: Session, entries: readonly StoredEntry[]): Promise<Missed | null> {
-    const { storedLog, handedOut } = this.#options;
-    const [first, last] = [entries.at(0), entries.at(-1)];
-    if (first === undefined || last === undefined) return null;
-    const { stored } = handedOut;
-    if (last.position - stored === entries.length) return null;
-    return missedBetween(stored, first.position, await storedLog.evicted(session));
   }
 
   /** Waits for the replicas: an entry that is delivered must not be lost with the primary. */

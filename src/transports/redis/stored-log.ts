@@ -1,7 +1,13 @@
 import type { Evicted } from '../../hub/transport.ts';
 import { HubgateError } from '../../kernel/error.ts';
 import type { HubKeys } from './keys.ts';
-import type { LogEnd, Range, StoredEntry } from '../handed-out.ts';
+import {
+  decodeUpdate,
+  encodeBody,
+  type LogEnd,
+  type Range,
+  type StoredEntry,
+} from '../handed-out.ts';
 import { FORMAT, READ } from './scripts.ts';
 import type { Session } from './session.ts';
 import type { Update } from '../../hub/update.ts';
@@ -84,18 +90,10 @@ function finite(bytes: number): string {
   return String(Math.min(bytes, Number.MAX_SAFE_INTEGER));
 }
 
-type Rest = [Update['topics'], string, boolean, string | null, string | null];
-
 /** An update as arguments of the append script. */
-export function appendArguments(update: Update): readonly [id: string, rest: string, kind: string] {
+export function appendArguments(update: Update): readonly [id: string, body: string, kind: string] {
   const kind = update.presence === true ? '1' : update.once === true ? 'o' : '';
-  return [update.id, encodeRest(update), kind];
-}
-
-/** The data that are stored in addition to the id. */
-function encodeRest({ topics, data, private: secret, type, retry }: Update): string {
-  const rest: Rest = [[...topics], data, secret, type, retry];
-  return JSON.stringify(rest);
+  return [update.id, encodeBody(update), kind];
 }
 
 /** @throws HubgateError `history-damaged` */
@@ -103,10 +101,8 @@ export function decodeEntry(reply: unknown): StoredEntry {
   try {
     // The format of the append script: k, p, a, i, u with their values, and e for a presence event.
     const [place, fields] = reply as [string, string[]];
-    const [, key = '', , previous = '', , at = '', , id = '', , json = '', mark] = fields;
-    const [topics, data, secret, type, retry] = JSON.parse(json) as Rest;
-    const plain = { id, topics, data, private: secret, type, retry };
-    const update: Update = mark === 'e' ? { ...plain, presence: true } : plain;
+    const [, key = '', , previous = '', , at = '', , id = '', , body = '', mark] = fields;
+    const update = decodeUpdate(id, body, mark === 'e');
     return { position: Number.parseInt(place, 10), key, previous, at: Number(at), update };
   } catch (cause) {
     throw new HubgateError('history-damaged', 'an entry of the stream is not one of a hub', {
