@@ -10,7 +10,6 @@ import { hubKeys, type HubKeys, appendedKeys } from './keys.ts';
 import type { RedisPlace } from './primary.ts';
 import {
   EVICTED_EXTRA,
-  type ExpectedEntry,
   type GroupStoreOptions,
   ReadBacks,
   storeGroup,
@@ -62,7 +61,7 @@ export async function openRedisTransport(options: RedisTransportOptions): Promis
   const handedOut = new HandedOut();
   const readBacks = new ReadBacks(clock);
   const read = { keys, replicas, handedOut, readBacks };
-  const append = new GroupAppend({ ...read, signals, maxLength, maxAgeMs, sessions, clock });
+  const appending = { ...read, signals, maxLength, maxAgeMs, sessions, clock };
   const transport = new ServerTransport({
     ...{ store: 'Redis', clock, maxLength, sessions, storedLog, handedOut, readBacks, signals },
     reader: new BlockingReader({ ...read, storedLog, signals, log }),
@@ -71,7 +70,7 @@ export async function openRedisTransport(options: RedisTransportOptions): Promis
       steps: (live) => new RedisPresence({ keys, process, session: live }),
     }),
     counts: countsOf(keys, sessions),
-    append: (group) => append.store(group),
+    append: (group) => appendGroup(appending, group),
     prepare: async () => {},
     catchUpSignals: (one) => signals.catchUp(one),
     readSignals: (one) => signals.catchUp(one),
@@ -95,7 +94,7 @@ function countsOf(keys: HubKeys, sessions: Sessions<Session>): TransportCounts {
   };
 }
 
-interface GroupAppendOptions
+interface AppendOptions
   extends GroupStoreOptions<Session>,
     Pick<RedisTransportConfig, 'maxLength' | 'maxAgeMs' | 'replicas'> {
   readonly keys: HubKeys;
@@ -103,36 +102,24 @@ interface GroupAppendOptions
 
 /**
  * Stores a group of updates exactly once, however often the reply is lost, and waits until it is read back.
+ *
+ * @throws as {@link storeGroup}
  */
-export class GroupAppend {
-  readonly #options: GroupAppendOptions;
-
-  constructor(options: GroupAppendOptions) {
-    this.#options = options;
-  }
-
-  /** @throws as {@link storeGroup} */
-  async store(group: readonly Update[]): Promise<void> {
-    const { handedOut, maxLength, maxAgeMs } = this.#options;
-    const name = randomBytes(12).toString('base64url');
-    let since = handedOut.stored;
-    const updates = group.flatMap(appendArguments);
-    const limits = [maxLength, maxAgeMs, group.length + EVICTED_EXTRA].map(String);
-    const kind = { store: 'Redis', faultOf: refusalOf };
-    await storeGroup(this.#options, kind, (session, mayBeStored) => {
-      // A history that has lost its end stores the group at earlier positions.
-      since = Math.min(since, handedOut.stored);
-      const from = mayBeStored ? placeOf(since) : '';
-      return this.#append(session, [name, from, ...limits, ...updates]);
-    });
-  }
-
-  /** The last entry of the group, when enough replicas have it; without a key if nothing was added. */
-  async #append(session: Session, args: readonly string[]): Promise<ExpectedEntry> {
-    const { keys, replicas } = this.#options;
+export async function appendGroup(options: AppendOptions, group: readonly Update[]): Promise<void> {
+  const { keys, replicas, handedOut, maxLength, maxAgeMs } = options;
+  const name = randomBytes(12).toString('base64url');
+  let since = handedOut.stored;
+  const updates = group.flatMap(appendArguments);
+  const limits = [maxLength, maxAgeMs, group.length + EVICTED_EXTRA].map(String);
+  const kind = { store: 'Redis', faultOf: refusalOf };
+  await storeGroup(options, kind, async (session, mayBeStored) => {
+    // A history that has lost its end stores the group at earlier positions.
+    since = Math.min(since, handedOut.stored);
+    const args = [name, mayBeStored ? placeOf(since) : '', ...limits, ...updates];
     const [place, count] = await session.append(appendedKeys(keys), args, replicas);
     if (count < replicas) throw uncertain(`only ${count} of ${replicas} replicas have the update`);
+    // Without a key, nothing was added.
     const [at = '', key = ''] = String(place).split(' ');
     return { position: Number.parseInt(at, 10), key: key === '' ? null : key };
-  }
+  });
 }

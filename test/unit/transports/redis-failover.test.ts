@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { systemClock } from '../../../src/kernel/clock.ts';
-import { GroupAppend } from '../../../src/transports/redis/redis-transport.ts';
+import { appendGroup } from '../../../src/transports/redis/redis-transport.ts';
 import { HandedOut } from '../../../src/transports/handed-out.ts';
 import { hubKeys } from '../../../src/transports/redis/keys.ts';
 import { findLostEnd } from '../../../src/transports/damaged-log.ts';
@@ -40,12 +40,12 @@ describe('a history in Redis that loses its end while a group is stored', () => 
         return session;
       },
     } as unknown as Sessions<Session>;
-    const append = new GroupAppend({
+    const options = {
       ...{ keys: hubKeys('test'), maxLength: 0, maxAgeMs: 0, replicas: 0, clock: systemClock },
       ...{ sessions, handedOut, readBacks: new ReadBacks(systemClock) },
       signals: { sent: Promise.resolve() },
-    });
-    await append.store([update('a')]);
+    };
+    await appendGroup(options, [update('a')]);
     assert.deepEqual(lookedFrom, ['', '95-1', '95-1']);
   });
 
