@@ -1,4 +1,5 @@
-import { request, type ClientRequest, type RequestOptions } from 'node:http';
+import { request as httpRequest, type IncomingMessage, type RequestOptions } from 'node:http';
+import { request as httpsRequest, type RequestOptions as HttpsOptions } from 'node:https';
 import { type ListenPlace, parseUnixAddress, placeOf, placeText } from '../config/bind-address.ts';
 import type { GlobalOptions } from '../config/config.ts';
 import { defaultOptions } from '../config/defaults.ts';
@@ -11,6 +12,7 @@ import type { Logger } from '../kernel/log.ts';
 import { type AdminControls, openAdmin, openMetrics } from '../runtime/admin.ts';
 import type { AdminServer } from '../runtime/admin-server.ts';
 import type { LookupFunction } from 'node:net';
+import { text } from 'node:stream/consumers';
 import type { Command } from 'commander';
 import type { GatewayFlags } from './config-source.ts';
 import { configIfAny } from './read-config.ts';
@@ -82,7 +84,7 @@ export function getFromAdmin(address: string, path: string): Promise<AdminAnswer
 /** How long a gateway may take to respond, in milliseconds; loading many sites takes a while. */
 const ADMIN_TIMEOUT_MS = 120_000;
 
-function askAdmin(
+async function askAdmin(
   address: string,
   path: string,
   head: RequestOptions,
@@ -92,29 +94,18 @@ function askAdmin(
   const url = parseUrl(`http://${socket === null ? address : 'localhost'}${path}`);
   if (url === null || (socket === null && /[/?#@]/.test(address))) {
     const message = `--address is host:port or unix//path/to/socket, not ${JSON.stringify(address)}`;
-    return Promise.reject(new HubgateError('invalid-argument', message));
+    throw new HubgateError('invalid-argument', message);
   }
-  return new Promise((resolve, reject) => {
-    const fail = (cause: Error): void => {
-      const why = socket === null ? unreachableReason(cause, url) : unreachableSocket(cause);
-      const message = `No gateway answers on ${address}: ${why} Pass its admin address with --address`;
-      reject(new HubgateError('no-gateway', message, { cause }));
-    };
-    const route = socket === null ? resolvingOf(url.hostname) : { socketPath: socket.path };
+  const route = socket === null ? {} : { socketPath: socket.path };
+  try {
     const options = { ...head, agent: false, ...route };
-    const asked = request(url, options, (response) => {
-      const chunks: Buffer[] = [];
-      response.on('data', (chunk: Buffer) => chunks.push(chunk));
-      response.on('error', fail);
-      response.on('end', () => {
-        const text = Buffer.concat(chunks).toString('utf8');
-        resolve({ status: response.statusCode ?? 0, body: parseJson(text) });
-      });
-    });
-    asked.on('error', fail);
-    withinTime(asked, ADMIN_TIMEOUT_MS);
-    asked.end(body);
-  });
+    const response = await sendRequest(url, options, body, ADMIN_TIMEOUT_MS);
+    return { status: response.statusCode ?? 0, body: parseJson(await text(response)) };
+  } catch (cause) {
+    const why = socket === null ? unreachableReason(cause, url) : unreachableSocket(cause);
+    const message = `No gateway answers on ${address}: ${why} Pass its admin address with --address`;
+    throw new HubgateError('no-gateway', message, { cause });
+  }
 }
 
 /** Whether the admin API has done what was requested. Another service may respond with 200 as well. */
@@ -216,25 +207,17 @@ export class AdminPorts {
   }
 
   #wanted({ admin, metrics }: Options) {
+    const port = (
+      name: string,
+      address: Parameters<typeof placeOf>[0],
+      open: () => Promise<AdminServer>,
+    ) => ({ key: `${name} ${JSON.stringify(address)}`, place: placeOf(address), open });
+    const [controls, log] = [this.#controls, this.#log];
     return [
-      ...(admin === 'off'
-        ? []
-        : [
-            {
-              key: `admin ${JSON.stringify(admin)}`,
-              place: placeOf(admin),
-              open: () => openAdmin(admin, this.#controls, this.#log),
-            },
-          ]),
+      ...(admin === 'off' ? [] : [port('admin', admin, () => openAdmin(admin, controls, log))]),
       ...(metrics === 'off'
         ? []
-        : [
-            {
-              key: `metrics ${JSON.stringify(metrics)}`,
-              place: placeOf(metrics),
-              open: () => openMetrics(metrics, this.#controls, this.#log),
-            },
-          ]),
+        : [port('metrics', metrics, () => openMetrics(metrics, controls, log))]),
     ];
   }
 }
@@ -243,25 +226,33 @@ function textOf(key: string, place: ListenPlace): string {
   return `${key.split(' ', 1)[0]} ${placeText(place)}`;
 }
 
-/** How long a server may take for the head of its response, in milliseconds. */
-export const ANSWER_TIMEOUT_MS = 30_000;
-
 /**
- * Aborts a request with `no-answer` if the response does not begin in time, because any service may be
- * listening there.
+ * Sends a request, and resolves to the response when its head has arrived. If that takes longer than `timeoutMs`, it
+ * fails with `no-answer`, because any service may be listening there.
  */
-export function withinTime(request: ClientRequest, timeoutMs: number): void {
-  const timer = setTimeout(() => {
-    request.destroy(new HubgateError('no-answer', `No answer within ${timeoutMs / 1000} s`));
-  }, timeoutMs);
-  request.once('response', () => clearTimeout(timer));
-  request.once('close', () => clearTimeout(timer));
+export function sendRequest(
+  url: URL,
+  options: RequestOptions & Pick<HttpsOptions, 'ca' | 'rejectUnauthorized'>,
+  body: Uint8Array | string | undefined,
+  timeoutMs: number,
+): Promise<IncomingMessage> {
+  const send = url.protocol === 'https:' ? httpsRequest : httpRequest;
+  return new Promise((resolve, reject) => {
+    const request = send(url, { ...options, ...resolvingOf(url.hostname) }, resolve);
+    const timer = setTimeout(() => {
+      request.destroy(new HubgateError('no-answer', `No answer within ${timeoutMs / 1000} s`));
+    }, timeoutMs);
+    request.once('response', () => clearTimeout(timer));
+    request.once('close', () => clearTimeout(timer));
+    request.on('error', reject);
+    request.end(body);
+  });
 }
 
 /** Explains why a host did not respond, with what to check instead of the socket's error. */
 export function unreachableReason(cause: unknown, { protocol, hostname, port }: URL): string {
   const where = `port ${port || (protocol === 'https:' ? '443' : '80')}`;
-  const text = messageOf(cause);
+  const said = messageOf(cause);
   switch (codeOf(cause)) {
     case 'ECONNREFUSED':
       return `nothing listens on ${where} of ${hostname}; is the gateway running, and is that its port?`;
@@ -273,7 +264,7 @@ export function unreachableReason(cause: unknown, { protocol, hostname, port }: 
     case 'ENETUNREACH':
       return `${hostname} does not answer on ${where}; does a firewall block it?`;
     case 'no-answer':
-      return `${where} of ${hostname} accepted the connection but sent nothing (${text}); is it another service?`;
+      return `${where} of ${hostname} accepted the connection but sent nothing (${said}); is it another service?`;
     case 'EPROTO':
     case 'ERR_SSL_WRONG_VERSION_NUMBER':
     case 'ERR_SSL_PACKET_LENGTH_TOO_LONG':
@@ -284,8 +275,8 @@ export function unreachableReason(cause: unknown, { protocol, hostname, port }: 
     case 'ERR_TLS_CERT_ALTNAME_INVALID':
       return `the certificate is not for ${hostname}; is the name spelled right, and does the Hubfile have a site with that name?`;
     default:
-      if (!/certificate|self.signed/i.test(text)) return text;
-      return `${text}; pass the authority's certificate with --cacert (a local gateway has it in its storage, pki/local/root.crt)`;
+      if (!/certificate|self.signed/i.test(said)) return said;
+      return `${said}; pass the authority's certificate with --cacert (a local gateway has it in its storage, pki/local/root.crt)`;
   }
 }
 
@@ -309,7 +300,7 @@ function unreachableSocket(cause: unknown): string {
  *
  * @see RFC 6761 §6.3
  */
-export function resolvingOf(host: string): { readonly lookup?: LookupFunction } {
+function resolvingOf(host: string): { readonly lookup?: LookupFunction } {
   return /(?:^|\.)localhost\.?$/i.test(host) ? { lookup: lookUpLoopback } : {};
 }
 

@@ -1,8 +1,10 @@
-import { type IncomingMessage, request as httpRequest } from 'node:http';
-import { request as httpsRequest } from 'node:https';
+import type { IncomingMessage } from 'node:http';
 import { HubgateError } from '../kernel/error.ts';
 import { readInput } from './config-source.ts';
-import { ANSWER_TIMEOUT_MS, resolvingOf, unreachableReason, withinTime } from './admin-request.ts';
+import { sendRequest, unreachableReason } from './admin-request.ts';
+
+/** How long a hub may take for the head of its response, in milliseconds. */
+const ANSWER_TIMEOUT_MS = 30_000;
 
 /** How to reach a hub. */
 export interface HubAccess {
@@ -30,7 +32,6 @@ export interface HubRequest {
  * @throws HubgateError `hub-unreachable`; its message has the fix for an unknown certificate
  */
 export async function requestHub(access: HubAccess, request: HubRequest): Promise<IncomingMessage> {
-  const send = request.url.protocol === 'https:' ? httpsRequest : httpRequest;
   const options = {
     method: request.method,
     signal: request.signal,
@@ -40,15 +41,10 @@ export async function requestHub(access: HubAccess, request: HubRequest): Promis
     },
     ...(access.caFile === null ? {} : { ca: readInput(access.caFile) }),
     rejectUnauthorized: !access.insecure,
-    ...resolvingOf(request.url.hostname),
   };
   try {
-    return await new Promise<IncomingMessage>((resolve, reject) => {
-      const outgoing = send(request.url, options, resolve);
-      outgoing.once('error', reject);
-      withinTime(outgoing, request.timeoutMs ?? ANSWER_TIMEOUT_MS);
-      outgoing.end(request.body ?? undefined);
-    });
+    const { url, body, timeoutMs = ANSWER_TIMEOUT_MS } = request;
+    return await sendRequest(url, options, body ?? undefined, timeoutMs);
   } catch (cause) {
     const why = unreachableReason(cause, request.url);
     throw new HubgateError('hub-unreachable', `Cannot reach ${access.hub.href}: ${why}`, { cause });
