@@ -114,9 +114,7 @@ export const basicAuth: HandlerDirective<BasicAuthConfig> = {
         badValue(cursor, word, 'a realm in plain characters, without quotes');
       }
       cursor.block();
-      const accounts = cursor
-        .lines()
-        .flatMap((line) => cursor.problems.attempt(() => account(line)) ?? []);
+      const accounts = cursor.eachLine(account);
       if (accounts.length === 0 && cursor.line.block?.length === 0) {
         const hint = 'write a user and the output of hubgate hash-password';
         cursor.fail(cursor.span, 'expected-argument', `${cursor.name} needs an account`, hint);
@@ -135,7 +133,6 @@ function account(line: Cursor): BasicAuthAccount {
     return line.fail(line.span, 'bad-value', 'the name of a user must not contain a colon');
   }
   const hash = line.argument('the hash of a password');
-  line.end();
   return line.origins.of(line.span, { user: user.text, hash: new Secret(plainHash(hash.text)) });
 }
 

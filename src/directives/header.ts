@@ -68,14 +68,11 @@ export const header: HandlerDirective<HeaderConfig> = {
       const matcher = takeMatcher(cursor, scope);
       const draft: Draft = { operations: [], isDeferred: false, match: ANY_RESPONSE };
       if (cursor.left > 0) addOperation(draft, cursor, cursor.peek()?.text ?? '');
-      for (const line of cursor.lines()) {
-        cursor.problems.attempt(() => {
-          if (line.name === 'defer') draft.isDeferred = true;
-          else if (line.name === 'match') draft.match = readResponseMatcher(line);
-          else fieldLine(draft, line);
-          line.end();
-        });
-      }
+      cursor.eachLine((line) => {
+        if (line.name === 'defer') draft.isDeferred = true;
+        else if (line.name === 'match') draft.match = readResponseMatcher(line);
+        else fieldLine(draft, line);
+      });
       const { operations, isDeferred, match } = draft;
       if (operations.length === 0) {
         cursor.argument('a header field');

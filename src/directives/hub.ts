@@ -14,7 +14,7 @@ import { isCookieName, isHubPath, isLabel } from '../config/well-formed.ts';
 import type { Cursor, OptionTable } from '../hubfile/cursor.ts';
 import { type Scope, step, takeMatcher } from '../hubfile/scope.ts';
 import {
-  badValue,
+  fitting,
   count,
   duration,
   flag,
@@ -218,9 +218,7 @@ function legacy(
 function hubPath(cursor: Cursor): string | null {
   const word = cursor.optional();
   if (word === undefined) return null;
-  return isHubPath(word.text)
-    ? word.text
-    : badValue(cursor, word, 'a path such as /.well-known/hub');
+  return fitting(cursor, word, isHubPath, 'a path such as /.well-known/hub');
 }
 
 function label(cursor: Cursor): string {

@@ -2,7 +2,7 @@ import { list, object } from '../config/shape.ts';
 import { text } from '../config/shape-values.ts';
 import { isLogName } from '../config/well-formed.ts';
 import { oneStep } from '../hubfile/scope.ts';
-import { badValue } from '../hubfile/values.ts';
+import { fitting } from '../hubfile/values.ts';
 import { nameLogs } from '../site/access-log.ts';
 import type { HandlerDirective } from './directive.ts';
 
@@ -24,11 +24,7 @@ export const logName: HandlerDirective<LogNameConfig> = {
       kind: 'log_name',
       names: cursor
         .several('the name of a log')
-        .map((word) =>
-          isLogName(word.text)
-            ? word.text
-            : badValue(cursor, word, 'a name of letters, digits, _ and -'),
-        ),
+        .map((word) => fitting(cursor, word, isLogName, 'a name of letters, digits, _ and -')),
     })),
   },
   /** Assigns the request to the logs with these names. */

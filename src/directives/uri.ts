@@ -69,15 +69,8 @@ function changeOf(cursor: Cursor): UriChange {
 }
 
 function queryChanges(cursor: Cursor): readonly QueryChange[] {
-  const changes: QueryChange[] = [];
-  if (cursor.left > 0 || !cursor.hasBlock) changes.push(queryChange(cursor));
-  for (const line of cursor.lines()) {
-    cursor.problems.attempt(() => {
-      changes.push(queryChange(line, line.name));
-      line.end();
-    });
-  }
-  return changes;
+  const own = cursor.left > 0 || !cursor.hasBlock ? [queryChange(cursor)] : [];
+  return [...own, ...cursor.eachLine((line) => queryChange(line, line.name))];
 }
 
 /** @param first the name of the parameter, with its sign, if it begins the line */

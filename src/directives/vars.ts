@@ -1,7 +1,6 @@
 import { list, object } from '../config/shape.ts';
 import { text as textShape } from '../config/shape-values.ts';
 import type { Cursor } from '../hubfile/cursor.ts';
-import type { Word } from '../hubfile/parser.ts';
 import { oneStep } from '../hubfile/scope.ts';
 import { badValue, text } from '../hubfile/values.ts';
 import { variableKey } from '../site/placeholders.ts';
@@ -41,18 +40,9 @@ export const vars: HandlerDirective<VarsConfig> = {
     summary: 'sets variables, which later directives read as `{vars.NAME}`',
     specificLast: true,
     read: oneStep((cursor) => {
-      const variables: Variable[] = [];
-      if (cursor.left > 0 || !cursor.hasBlock) {
-        variables.push(variable(cursor, cursor.argument('a name and a value')));
-      }
-      for (const line of cursor.lines()) {
-        cursor.problems.attempt(() => {
-          const [name] = line.line.words;
-          if (name !== undefined) variables.push(variable(line, name));
-          line.end();
-        });
-      }
-      return { kind: 'vars', variables };
+      const own = cursor.left > 0 || !cursor.hasBlock ? [variable(cursor)] : [];
+      const others = cursor.eachLine((line) => variable(line, line.line.words[0]));
+      return { kind: 'vars', variables: [...own, ...others] };
     }),
   },
   /** Sets variables of the request; those of one directive do not see each other. */
@@ -65,7 +55,7 @@ export const vars: HandlerDirective<VarsConfig> = {
   },
 };
 
-function variable(cursor: Cursor, name: Word): Variable {
+function variable(cursor: Cursor, name = cursor.argument('a name and a value')): Variable {
   if (!isVariableName(name.text)) badValue(cursor, name, 'a name of letters, digits, _, - and .');
   return { name: name.text, value: text(cursor, `a value for ${name.text}`) };
 }

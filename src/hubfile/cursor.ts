@@ -98,6 +98,18 @@ export class Cursor {
     return (this.line.block ?? []).map((line) => new Cursor(line, this.problems, this.origins));
   }
 
+  /** Reads each line of the block as a whole. Every invalid line is reported and left out. */
+  eachLine<Item>(read: (line: Cursor) => Item): Item[] {
+    return this.lines().flatMap((line) => {
+      const readAll = (): Item[] => {
+        const item = read(line);
+        line.end();
+        return [item];
+      };
+      return this.problems.attempt(readAll) ?? [];
+    });
+  }
+
   /** The unparsed lines of the block, for other readers. */
   block(): readonly Line[] {
     if (this.line.block === null) {

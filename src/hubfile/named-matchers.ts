@@ -90,13 +90,7 @@ export function matcherOf(cursor: Cursor, table: DirectiveTable): RequestMatcher
       const hint = `for example ${cursor.name} path /example/*`;
       cursor.fail(cursor.span, 'expected-argument', `${cursor.name} needs a condition`, hint);
     }
-    const conditions: MatchCondition[] = [];
-    for (const line of cursor.lines()) {
-      cursor.problems.attempt(() => {
-        conditions.push(...conditionOf(line, table));
-        line.end();
-      });
-    }
+    const conditions = cursor.eachLine((line) => conditionOf(line, table)).flat();
     return cursor.origins.of(cursor.span, mergeConditions(conditions, table));
   }
   // An expression may stand for itself.
@@ -157,8 +151,7 @@ function mergeTwo(
 
 /** The `@name` matchers of a `reverse_proxy` or `intercept` block. They match responses, not requests. */
 export class ResponseMatchers {
-  readonly #named = new Map<string, ResponseMatcher>();
-  readonly #places = new Map<string, Span>();
+  readonly #named = new Map<string, { readonly matcher: ResponseMatcher; readonly span: Span }>();
 
   /**
    *     @name status <status…>
@@ -170,14 +163,15 @@ export class ResponseMatchers {
     if (!name.startsWith('@')) return;
     const cursor = new Cursor(line, owner.problems, owner.origins);
     owner.problems.attempt(() => {
-      const first = this.#places.get(name);
+      const { span } = cursor;
+      const first = this.#named.get(name)?.span;
       if (first !== undefined) {
         const message = `the matcher ${name} is defined already, at ${placeText(placeOf(first))}`;
-        cursor.fail(cursor.span, 'duplicate-matcher', message);
+        cursor.fail(span, 'duplicate-matcher', message);
       }
-      this.#places.set(name, cursor.span);
-      this.#named.set(name, ANY_RESPONSE);
-      this.#named.set(name, readResponseMatcher(cursor));
+      // An invalid definition counts as one, so that its uses are not reported as well.
+      this.#named.set(name, { matcher: ANY_RESPONSE, span });
+      this.#named.set(name, { matcher: readResponseMatcher(cursor), span });
     });
   }
 
@@ -185,7 +179,7 @@ export class ResponseMatchers {
     const word = cursor.optional();
     if (word === undefined || word.text === '*') return ANY_RESPONSE;
     const found = this.#named.get(word.text);
-    if (found !== undefined) return found;
+    if (found !== undefined) return found.matcher;
     const hint =
       didYouMean(word.text, [...this.#named.keys()]) ?? 'define it in this block: @name status 404';
     const message = `unknown response matcher ${cursor.quote(word)}`;

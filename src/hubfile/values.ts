@@ -96,7 +96,16 @@ export function matching(
   isValid: (text: string) => boolean,
   expected = asked,
 ): string {
-  const word = cursor.argument(asked);
+  return fitting(cursor, cursor.argument(asked), isValid, expected);
+}
+
+/** The text of a word if it has a certain form. */
+export function fitting(
+  cursor: Cursor,
+  word: Word,
+  isValid: (text: string) => boolean,
+  expected: string,
+): string {
   return isValid(word.text) ? word.text : badValue(cursor, word, expected);
 }
 
@@ -135,11 +144,8 @@ export function statusValue(
 
 /** Statuses such as `404` and classes such as `5xx`. */
 export function statusClasses(cursor: Cursor): readonly string[] {
-  return cursor.several('a status such as 404 or 5xx').map((word) => {
-    return isStatusPattern(word.text)
-      ? word.text
-      : badValue(cursor, word, 'a status such as 404 or 5xx');
-  });
+  const expected = 'a status such as 404 or 5xx';
+  return cursor.several(expected).map((word) => fitting(cursor, word, isStatusPattern, expected));
 }
 
 /** CIDR ranges; `private_ranges` stands for those of private networks. */
@@ -161,9 +167,7 @@ export function headerName(cursor: Cursor, word: Word, written = word.text): str
 
 /** A header value must not be able to begin another header. */
 export function headerValue(cursor: Cursor, word: Word): string {
-  return isHeaderValue(word.text)
-    ? word.text
-    : badValue(cursor, word, 'a value without line breaks');
+  return fitting(cursor, word, isHeaderValue, 'a value without line breaks');
 }
 
 export function badValue(cursor: Cursor, word: Word, expected: string): never {
@@ -176,11 +180,8 @@ export function badValue(cursor: Cursor, word: Word, expected: string): never {
 
 /** The files to try, from one or several words. */
 export function triedFiles(cursor: Cursor, words: readonly Word[]): readonly string[] {
-  return words.map((word) =>
-    isTriedFile(word.text)
-      ? word.text
-      : badValue(cursor, word, 'a path without *, [ and ], or a status such as =404'),
-  );
+  const expected = 'a path without *, [ and ], or a status such as =404';
+  return words.map((word) => fitting(cursor, word, isTriedFile, expected));
 }
 
 export function tryPolicy(cursor: Cursor): TryPolicy {
