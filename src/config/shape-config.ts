@@ -17,7 +17,7 @@ import {
 } from './defaults.ts';
 import { dnsShape } from './dns-challenge.ts';
 import { LOG_FORMATS, logEncodingShape } from './log-encoding.ts';
-import { isLogName, lowerCaseHost } from './well-formed.ts';
+import { isLogName, isOpenSslName, lowerCaseHost } from './well-formed.ts';
 import { discoveryShape, hubShape } from './shape-hub.ts';
 import {
   bindAddress,
@@ -48,10 +48,7 @@ const address = object<SiteAddress>(
 );
 
 const version = oneOf('TLSv1.2', 'TLSv1.3');
-/**
- * The name becomes part of an OpenSSL list, in which `:` would separate, and `!` or `@` would have a meaning.
- */
-const openSslName = text('a name', (value) => /^[A-Za-z0-9_-]+$/.test(value));
+const openSslName = text('a name', isOpenSslName);
 
 const tls = object<TlsConfig>(
   {

@@ -22,7 +22,13 @@ import {
 } from './defaults.ts';
 import { headerName } from './shape-options.ts';
 import { transportShape } from './transports.ts';
-import { isCookieName, isHubPath, isLabel, isLinkAttribute } from './well-formed.ts';
+import {
+  isChangingMethod,
+  isCookieName,
+  isHubPath,
+  isLabel,
+  isLinkAttribute,
+} from './well-formed.ts';
 import { byKind, list, nullable, object, type Shape } from './shape.ts';
 import {
   count,
@@ -36,8 +42,6 @@ import {
   text,
 } from './shape-values.ts';
 
-/** RFC 9110 §9.2.1: safe methods change nothing. */
-const CHANGING_METHOD = /^(?!(?:GET|HEAD|OPTIONS|TRACE|QUERY|CONNECT)$)[A-Z][A-Z-]{0,31}$/;
 const DOMAIN = /^[a-z0-9-]+(?:\.[a-z0-9-]+)*$/;
 
 const keySource: Shape<KeySource> = byKind<KeySource>({
@@ -156,10 +160,7 @@ const changesShape = (matcher: Shape<RequestMatcher | null>): Shape<ChangesConfi
   object<ChangesConfig>(
     {
       matcher,
-      methods: list(
-        text('an unsafe method', (method) => CHANGING_METHOD.test(method)),
-        { min: 1 },
-      ),
+      methods: list(text('an unsafe method', isChangingMethod), { min: 1 }),
       topics: topicTexts,
       also: topicTexts,
       alsoFor: list(object<AlsoConfig>({ matcher, topics: topicTexts }, { matcher: null })),

@@ -13,6 +13,16 @@ export function isHeaderValue(text: string): boolean {
   return !/[\r\n\0]/.test(text);
 }
 
+/** A method in upper case that may change something: all but the safe ones (RFC 9110 §9.2.1). */
+export function isChangingMethod(text: string): boolean {
+  return /^(?!(?:GET|HEAD|OPTIONS|TRACE|QUERY|CONNECT)$)[A-Z][A-Z-]{0,31}$/.test(text);
+}
+
+/** A name in a list of OpenSSL, where `:` would separate, and `!` or `@` would have a meaning. */
+export function isOpenSslName(text: string): boolean {
+  return /^[A-Za-z0-9_-]+$/.test(text);
+}
+
 /** `404`, or a class such as `5xx`. */
 export function isStatusPattern(text: string): boolean {
   return /^[1-5](?:\d\d|xx)$/.test(text);

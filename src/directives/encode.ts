@@ -48,10 +48,10 @@ const defaults = {
   match: null,
 } as const;
 
-type EncodingName = 'gzip' | 'br' | 'zstd';
+type EncodingName = (typeof ENCODINGS)[number];
 
 const ZSTD_WORDS = ['fastest', 'default', 'better', 'best'] as const;
-const ENCODINGS: readonly EncodingName[] = ['gzip', 'br', 'zstd'];
+const ENCODINGS = ['gzip', 'br', 'zstd'] as const;
 
 const USAGE = `
 encode [<matcher>] [zstd] [br] [gzip] {
@@ -71,10 +71,10 @@ export const encode: HandlerDirective<EncodeConfig> = {
     shape: () =>
       object(
         {
-          encodings: list(oneOf('gzip', 'br', 'zstd'), { min: 1 }),
+          encodings: list(oneOf(...ENCODINGS), { min: 1 }),
           minimumLength: sizeShape(),
           gzipLevel: nullable(countShape({ min: 1, max: 9 })),
-          zstdLevel: oneOf('fastest', 'default', 'better', 'best'),
+          zstdLevel: oneOf(...ZSTD_WORDS),
           match: nullable(responseMatcher),
         },
         defaults,

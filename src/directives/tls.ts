@@ -2,9 +2,10 @@ import { isDeepStrictEqual } from 'node:util';
 import type { CertificateIssuer, TlsConfig } from '../config/config.ts';
 import { defaultAcmeIssuer, defaultTls } from '../config/defaults.ts';
 import type { Cursor, OptionTable } from '../hubfile/cursor.ts';
+import { isOpenSslName } from '../config/well-formed.ts';
 import { dnsChallenge, type DnsSettings } from '../hubfile/dns-challenge.ts';
 import { certificateIssuer, dnsOptions } from './tls/issuer.ts';
-import { badValue, choiceOf, flag, list, name, oneOf } from '../hubfile/values.ts';
+import { badValue, choiceOf, fitting, flag, list, name, oneOf } from '../hubfile/values.ts';
 import type { Directive } from './directive.ts';
 
 /** How the gateway waits for a record; each provider has these options. */
@@ -240,13 +241,9 @@ function version(cursor: Cursor): Protocol {
   return VERSIONS[choiceOf(cursor, word, Object.keys(VERSIONS))] ?? 'TLSv1.2';
 }
 
-/**
- * The name becomes part of an OpenSSL list, in which `:` would separate, and `!` or `@` would have a meaning.
- */
 function names(cursor: Cursor, expected: string): readonly string[] {
   for (const word of cursor.line.words.slice(1)) {
-    if (!/^[A-Za-z0-9_-]+$/.test(word.text))
-      badValue(cursor, word, `${expected} by its OpenSSL name`);
+    fitting(cursor, word, isOpenSslName, `${expected} by its OpenSSL name`);
   }
   return list(cursor, expected);
 }

@@ -22,9 +22,8 @@ import { badValue, duration, name, oneOf, matching, within } from './values.ts';
 
 /** How the gateway waits for a record. */
 export type DnsSettings = Omit<DnsChallengeConfig, 'provider'>;
-type DnsDraft<Provider> = { [Name in keyof Provider]: Provider[Name] | null } & {
-  readonly settings: DnsSettings;
-};
+/** A provider whose required members may be missing, and the options next to its own. */
+type DnsDraft<Provider> = { [Name in keyof Provider]: Provider[Name] | null } & DnsSettings;
 
 const LONGEST_TTL_MS = 7 * 24 * 60 * 60 * 1000;
 const ANY = /^\{(?:env|file)\.[^{}]+\}$/;
@@ -37,16 +36,6 @@ export const DNS_SETTINGS: OptionTable<DnsSettings> = {
   dns_challenge_override_domain: (option) => ({ overrideDomain: dnsName(option) }),
   dns_ttl: (option) => ({ ttlSeconds: ttl(option) }),
 };
-
-/** The same as part of the options of a provider. */
-const SETTINGS: OptionTable<{ readonly settings: DnsSettings }> = Object.fromEntries(
-  Object.entries(DNS_SETTINGS).map(([option, set]) => [
-    option,
-    (cursor: Cursor, { settings }: { readonly settings: DnsSettings }) => ({
-      settings: { ...settings, ...set(cursor, settings) },
-    }),
-  ]),
-);
 
 /** `<provider> [<argument…>] { … }`, after `dns` or `acme_dns`. */
 export function dnsChallenge(cursor: Cursor): DnsChallengeConfig {
@@ -71,21 +60,21 @@ export function dnsChallenge(cursor: Cursor): DnsChallengeConfig {
 function rfc2136(cursor: Cursor): DnsChallengeConfig {
   const { errors } = cursor.problems;
   const start: DnsDraft<Omit<Rfc2136Config, 'kind'>> = {
+    ...defaultDnsChallenge,
     ...defaultRfc2136,
     server: cursor.optional()?.text ?? null,
     keyName: null,
     key: null,
-    settings: defaultDnsChallenge,
   };
-  const { settings, ...given } = cursor.options(start, {
-    ...SETTINGS,
+  const draft = cursor.options(start, {
+    ...DNS_SETTINGS,
     server: (option) => ({ server: name(option, 'a name server such as 192.0.2.53:53') }),
     zone: (option) => ({ zone: dnsName(option) }),
     key_name: (option) => ({ keyName: dnsName(option) }),
     key_alg: (option) => ({ algorithm: oneOf(option, ['hmac-sha256', 'hmac-sha512']) }),
     key: (option) => ({ key: new Secret(name(option, 'the key in base64')) }),
   });
-  const { server, keyName, key, zone, algorithm } = given;
+  const { server, keyName, key, zone, algorithm, ...settings } = draft;
   need(cursor, errors, { server, key_name: keyName, key });
   return complete(
     cursor,
@@ -104,20 +93,20 @@ function rfc2136(cursor: Cursor): DnsChallengeConfig {
 function acmeDns(cursor: Cursor): DnsChallengeConfig {
   const { errors } = cursor.problems;
   const start: DnsDraft<Omit<AcmeDnsConfig, 'kind'>> = {
+    ...defaultDnsChallenge,
     serverUrl: cursor.optional()?.text ?? null,
     username: null,
     password: null,
     subdomain: null,
-    settings: defaultDnsChallenge,
   };
-  const { settings, ...given } = cursor.options(start, {
-    ...SETTINGS,
+  const draft = cursor.options(start, {
+    ...DNS_SETTINGS,
     server_url: (option) => ({ serverUrl: name(option, 'the URL of an acme-dns server') }),
     username: (option) => ({ username: new Secret(name(option, 'the name of the account')) }),
     password: (option) => ({ password: new Secret(name(option, 'its password')) }),
     subdomain: (option) => ({ subdomain: name(option, 'the subdomain of the account') }),
   });
-  const { serverUrl, username, password, subdomain } = given;
+  const { serverUrl, username, password, subdomain, ...settings } = draft;
   need(cursor, errors, { server_url: serverUrl, username, password, subdomain });
   return complete(
     cursor,
@@ -135,22 +124,21 @@ function acmeDns(cursor: Cursor): DnsChallengeConfig {
 function exec(cursor: Cursor): DnsChallengeConfig {
   const program = name(cursor, 'a program');
   const args = cursor.rest().map(({ text }) => text);
-  const start: Omit<ExecConfig, 'kind'> & { readonly settings: DnsSettings } = {
-    ...defaultExec,
-    program,
-    args,
-    settings: defaultDnsChallenge,
+  const start: Pick<ExecConfig, 'environment' | 'timeoutMs'> & DnsSettings = {
+    ...defaultDnsChallenge,
+    environment: defaultExec.environment,
+    timeoutMs: defaultExec.timeoutMs,
   };
-  const { settings, ...given } = cursor.options<typeof start>(
+  const { environment, timeoutMs, ...settings } = cursor.options(
     start,
     {
-      ...SETTINGS,
-      env: (option, { environment }) => ({ environment: [...environment, variable(option)] }),
+      ...DNS_SETTINGS,
+      env: (option, sofar) => ({ environment: [...sofar.environment, variable(option)] }),
       timeout: (option) => ({ timeoutMs: positive(option) }),
     },
     { repeatable: ['env'] },
   );
-  return complete(cursor, { kind: 'exec', ...given }, settings);
+  return complete(cursor, { kind: 'exec', args, environment, timeoutMs, program }, settings);
 }
 
 function isService(name: string): name is DnsServiceConfig['kind'] {
@@ -164,30 +152,30 @@ function service(kind: DnsServiceConfig['kind'], cursor: Cursor): DnsChallengeCo
   const token = argument === null ? undefined : cursor.optional()?.text;
   const first =
     argument === null || token === undefined ? [] : [{ name: argument, value: new Secret(token) }];
-  const start: Omit<DnsServiceConfig, 'kind'> & { readonly settings: DnsSettings } = {
+  const start: Omit<DnsServiceConfig, 'kind'> & DnsSettings = {
+    ...defaultDnsChallenge,
     credentials: first,
     apiUrl: null,
-    settings: defaultDnsChallenge,
   };
   const table: OptionTable<typeof start> = Object.fromEntries(
     [...required, ...optional].map((option) => [
       option,
-      (value: Cursor, { credentials }: typeof start) => ({
+      (value: Cursor, sofar: typeof start) => ({
         credentials: [
-          ...credentials.filter(({ name: known }) => known !== option),
+          ...sofar.credentials.filter(({ name: known }) => known !== option),
           { name: option, value: new Secret(name(value, 'a value')) },
         ],
       }),
     ]),
   );
-  const { settings, ...given } = cursor.options(start, {
-    ...SETTINGS,
+  const { credentials, apiUrl, ...settings } = cursor.options(start, {
+    ...DNS_SETTINGS,
     ...table,
     api_url: (option) => ({ apiUrl: name(option, 'the URL of the API') }),
   });
-  const known = new Map(given.credentials.map((each) => [each.name, each.value]));
+  const known = new Map(credentials.map((each) => [each.name, each.value]));
   need(cursor, errors, Object.fromEntries(required.map((each) => [each, known.get(each) ?? null])));
-  return complete(cursor, { kind, ...given }, settings);
+  return complete(cursor, { kind, credentials, apiUrl }, settings);
 }
 
 function complete(

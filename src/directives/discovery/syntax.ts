@@ -1,12 +1,13 @@
 import type { DiscoveryConfig, LiveConfig, ChangesConfig } from '../../config/config.ts';
 import { defaultDiscovery, defaultLive, defaultChanges } from '../../config/defaults.ts';
-import { isLinkAttribute } from '../../config/well-formed.ts';
+import { isChangingMethod, isLinkAttribute } from '../../config/well-formed.ts';
 import type { Cursor, OptionTable } from '../../hubfile/cursor.ts';
 import type { Word } from '../../hubfile/parser.ts';
 import { type DirectiveSyntax, type Scope, takeMatcher } from '../../hubfile/scope.ts';
 import {
   badValue,
   duration,
+  fitting,
   flag,
   headerName,
   name,
@@ -178,10 +179,6 @@ function domain(cursor: Cursor): string {
   return matching(cursor, 'a domain', isDomain).replace(/^\./, '').toLowerCase();
 }
 
-const METHOD = /^[A-Z][A-Z-]{0,31}$/;
-/** RFC 9110 §9.2.1. */
-const SAFE = ['GET', 'HEAD', 'OPTIONS', 'TRACE', 'QUERY', 'CONNECT'];
-
 function changes(cursor: Cursor, scope: Scope): ChangesConfig {
   const matcher = takeMatcher(cursor, scope);
   let mode: ChangesConfig['mode'] | null = null;
@@ -242,8 +239,8 @@ function chosen(
 }
 
 function methods(cursor: Cursor): readonly string[] {
-  return cursor.several('an unsafe method such as POST').map((word) => {
-    if (METHOD.test(word.text) && !SAFE.includes(word.text)) return word.text;
-    return badValue(cursor, word, 'an unsafe method such as POST, in upper case');
-  });
+  const expected = 'an unsafe method such as POST';
+  return cursor
+    .several(expected)
+    .map((word) => fitting(cursor, word, isChangingMethod, `${expected}, in upper case`));
 }
