@@ -1,4 +1,5 @@
 import { isIP } from 'node:net';
+import { firstOf } from '../kernel/collections.ts';
 import { bindAddressText, parseUnixAddress } from './bind-address.ts';
 import type {
   BindAddress,
@@ -66,12 +67,10 @@ function checkModes(
     if (one.kind !== 'unix') continue;
     checkSocket(one, bind, report);
     const { path, mode } = one;
-    const other = sockets.get(path);
-    if (other === undefined) sockets.set(path, { mode, bind });
-    else if (other.mode !== mode) {
-      const message = `the socket ${path} cannot have two modes`;
-      report(bind, error('two-modes', message), other.bind === bind ? {} : { other: other.bind });
-    }
+    const first = firstOf(sockets, path, { mode, bind });
+    if (first.mode === mode) continue;
+    const message = `the socket ${path} cannot have two modes`;
+    report(bind, error('two-modes', message), first.bind === bind ? {} : { other: first.bind });
   }
 }
 
@@ -95,11 +94,8 @@ function checkOwner(
   address: SiteAddress,
   report: Report,
 ): void {
-  const other = owners.get(key);
-  if (other === undefined || other === address) {
-    owners.set(key, address);
-    return;
-  }
+  const other = firstOf(owners, key, address);
+  if (other === address) return;
   const message = `two sites have the same address ${siteAddressText(address)}`;
   report(address, error('duplicate-address', message), { other });
 }
@@ -110,11 +106,7 @@ function checkScheme(
   address: SiteAddress,
   report: Report,
 ): void {
-  const other = speakers.get(listener);
-  if (other === undefined) {
-    speakers.set(listener, address);
-    return;
-  }
+  const other = firstOf(speakers, listener, address);
   if (other.scheme === address.scheme) return;
   const message = `${listener} cannot speak both HTTP (${siteAddressText(address.scheme === 'http' ? address : other)}) and HTTPS (${siteAddressText(address.scheme === 'http' ? other : address)})`;
   report(address, error('mixed-schemes', message), { other });

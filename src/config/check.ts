@@ -1,4 +1,4 @@
-import { allHubs, hubsOf, matchersOf } from './sites.ts';
+import { allHubs, type HubOfSite, hubsOf, matchersOf } from './sites.ts';
 import type { Config, GlobalOptions, HubConfig, SiteAddress, SiteConfig } from './config.ts';
 import { ANY, checkAddresses, checkPorts, LOOPBACK, portOf } from './check-addresses.ts';
 import { checkHub } from './check-hub.ts';
@@ -11,6 +11,7 @@ import {
   storeOf,
   type TransportConfig,
 } from './transports.ts';
+import { firstOf } from '../kernel/collections.ts';
 import { messageOf } from '../kernel/error.ts';
 import { parseUrl } from '../kernel/parse-url.ts';
 
@@ -78,17 +79,16 @@ function checkWorkers({ transport }: HubConfig, { workers }: GlobalOptions, repo
 
 /** Two hubs with the same store would read each other's updates, including private ones. */
 function checkStores(config: Config, report: Report): void {
-  const stores = new Map<string, TransportConfig>();
-  for (const { hub } of allHubs(config)) {
-    const store = storeOf(hub.transport);
+  const stores = new Map<string, HubOfSite>();
+  for (const one of allHubs(config)) {
+    const { transport } = one.hub;
+    const store = storeOf(transport);
     if (store === null) continue;
-    const other = stores.get(store.id);
-    if (other === undefined) stores.set(store.id, hub.transport);
-    else if (!saysShared(hub.transport) || !saysShared(other)) {
-      const message = `two hubs keep their history in ${store.shown}`;
-      const hint = 'give each hub its own store, or write `shared` in both transports';
-      report(hub.transport, error('shared-store', message, hint), { other });
-    }
+    const first = firstOf(stores, store.id, one);
+    if (first === one || (saysShared(transport) && saysShared(first.hub.transport))) continue;
+    const message = `two hubs keep their history in ${store.shown}`;
+    const hint = 'give each hub its own store, or write `shared` in both transports';
+    report(transport, error('shared-store', message, hint), { other: first.hub.transport });
   }
 }
 
@@ -98,15 +98,14 @@ function saysShared(transport: TransportConfig): boolean {
 
 /** Two hubs with the same name would share a health path. */
 function checkHubNames(config: Config, report: Report): void {
-  const names = new Map<string, object>();
-  for (const { hub } of allHubs(config)) {
+  const names = new Map<string, HubOfSite>();
+  for (const one of allHubs(config)) {
+    const { hub } = one;
     if (hub.name === 'default') continue;
-    const other = names.get(hub.name);
-    if (other === undefined) names.set(hub.name, hub);
-    else {
-      const message = `two hubs have the same name, ${hub.name}`;
-      report(hub, error('duplicate-hub-name', message), { field: 'name', other });
-    }
+    const first = firstOf(names, hub.name, one);
+    if (first === one) continue;
+    const message = `two hubs have the same name, ${hub.name}`;
+    report(hub, error('duplicate-hub-name', message), { field: 'name', other: first.hub });
   }
 }
 

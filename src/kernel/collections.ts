@@ -19,6 +19,14 @@ export function addToList<K, V>(map: Map<K, V[]>, key: K, item: V): void {
   else present.push(item);
 }
 
+/** The value of a key in a map: the one that was there first, or else this one, which is added. */
+export function firstOf<K, V>(map: Map<K, V>, key: K, value: V): V {
+  const first = map.get(key);
+  if (first !== undefined) return first;
+  map.set(key, value);
+  return value;
+}
+
 /** Makes an entry the newest of a map, which keeps its `max` newest ones. */
 export function setNewest<K, V>(map: Map<K, V>, key: K, value: V, max: number): void {
   map.delete(key);
