@@ -132,8 +132,8 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
     });
   }
 
-  stop(signal?: AbortSignal): Promise<void> {
-    this.#stopping ??= this.#stop(signal);
+  stop(): Promise<void> {
+    this.#stopping ??= this.#stop();
     return this.#stopping;
   }
 
@@ -274,16 +274,10 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
     }
   }
 
-  async #stop(signal: AbortSignal | undefined): Promise<void> {
+  async #stop(): Promise<void> {
     await this.#queue;
-    const workers = [...this.#workers];
-    const kill = (): void => {
-      for (const worker of workers) worker.kill();
-    };
-    if (signal?.aborted === true) kill();
-    else signal?.addEventListener('abort', kill, { once: true });
     await Promise.allSettled(
-      workers.map(async (worker) => {
+      [...this.#workers].map(async (worker) => {
         await worker.order({ kind: 'stop' }).catch(() => worker.kill());
         await worker.ended();
       }),
