@@ -1,3 +1,5 @@
+import type { Lease } from './lease.ts';
+
 type Cleanup = () => void | Promise<void>;
 
 /**
@@ -18,6 +20,12 @@ export class Scope {
   use<T extends { close(): void | Promise<void> }>(resource: T): T {
     this.defer(() => resource.close());
     return resource;
+  }
+
+  /** Registers the release of a lease and returns what it is for. */
+  hold<T>(lease: Lease<T, void | Promise<void>>): T {
+    this.defer(() => lease.release());
+    return lease.value;
   }
 
   /**

@@ -98,8 +98,7 @@ export async function setUpDiscovery(
   let reports: Handler | null = null;
   if (discovery.live?.report === true) {
     const lease = resources.rateLimits.acquire('reports of live pages', REPORT_WINDOW_MS);
-    scope.defer(() => lease.release());
-    reports = createLiveReports({ hub, counts: lease.value });
+    reports = createLiveReports({ hub, counts: scope.hold(lease) });
   }
   const speaking = speakingForTheApp(discovery, hub, clock, concerns, scope);
   hooks.push(
@@ -275,9 +274,8 @@ async function tokenSource(
 ): Promise<TokenSource | null> {
   if (source === null) return null;
   const name = tokenCacheName(source, detailType);
-  const lease = await tokenCaches.acquire(name, () => new TokenCache(clock));
-  scope.defer(() => lease.release());
-  const purpose = { audience, detailType, expandIdentity, clock, cache: lease.value };
+  const cache = scope.hold(await tokenCaches.acquire(name, () => new TokenCache(clock)));
+  const purpose = { audience, detailType, expandIdentity, clock, cache };
   return source.kind === 'mint'
     ? createTokenMint(source, purpose)
     : createTokenExchange(source, { ...purpose, expand: expandPlaceholders, fetch });

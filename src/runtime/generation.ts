@@ -211,9 +211,7 @@ function openSpans(
   scope: Scope,
 ): OtlpExport | null {
   if (!trace.enabled || trace.otlp === null) return null;
-  const spans = new OtlpExport({ url: trace.otlp, counts: measures.spans, clock, log, fetch });
-  scope.defer(() => spans.close());
-  return spans;
+  return scope.use(new OtlpExport({ url: trace.otlp, counts: measures.spans, clock, log, fetch }));
 }
 
 function siteRouter(

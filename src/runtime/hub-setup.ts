@@ -101,9 +101,9 @@ export async function setUpHub(
   // A dry run leaves nothing behind.
   const inMemory = { ...wanted, transport: transportKinds.memory.defaults };
   const key = around.dryRun && !isOpen ? inMemory : wanted;
-  const lease = await around.hubCores.acquire(hubCoreName(key), () => openHubCore(key, around));
-  scope.defer(() => lease.release());
-  const core = lease.value;
+  const core = scope.hold(
+    await around.hubCores.acquire(hubCoreName(key), () => openHubCore(key, around)),
+  );
   const verification = await openVerification(config, around, scope);
   const verifier = createTokenVerifier({
     ...verification,
@@ -250,9 +250,9 @@ async function openKeys(
   const lease = await keySets.acquire(name, () =>
     openJwks({ uri, refreshMs, cooldownMs, timeoutMs, clock, log, fetch }),
   );
-  scope.defer(() => lease.release());
-  await lease.value.reopen();
-  return jwksKeySet(lease.value, source);
+  const jwks = scope.hold(lease);
+  await jwks.reopen();
+  return jwksKeySet(jwks, source);
 }
 
 function originOf(url: string): string {

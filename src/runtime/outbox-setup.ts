@@ -36,8 +36,7 @@ export async function openOutbox(
       ...{ clock, random, log },
     });
   });
-  scope.defer(() => lease.release());
-  return lease.value;
+  return scope.hold(lease);
 }
 
 /** Where the pages are that topics which begin with "/" name. */

@@ -193,9 +193,7 @@ function cacheContext(
       const digests = places.flatMap(({ cache, digest }) => (cache === config ? [digest] : []));
       const before = opened.get(config) ?? 0;
       opened.set(config, before + 1);
-      const lease = caches.acquire([...digests, before].join(' '), maxBytes);
-      scope.defer(() => lease.release());
-      return lease.value;
+      return scope.hold(caches.acquire([...digests, before].join(' '), maxBytes));
     },
     personalFields: fieldsOfOneClient(site.discovery),
     namesOf: namesOf(site.discovery),
@@ -272,8 +270,7 @@ async function openPageWatch(
   const { hub, topicOf, rules } = watching;
   if (hub.followers === null || site.discovery === null || dryRun) return null;
   // A reload keeps them, so that it hides no change. If it changes how pages look, they are announced once.
-  const lease = await pageStates.acquire(siteLabel(site), () => new Map());
-  scope.defer(() => lease.release());
+  const states = scope.hold(await pageStates.acquire(siteLabel(site), () => new Map()));
   const pageOf = (topic: string): WatchedPage | null => {
     if (topic.length > MAX_URL || !/^https?:\/\//i.test(topic)) return null;
     const followed = parseUrl(topic);
@@ -293,7 +290,7 @@ async function openPageWatch(
       followers: hub.followers,
       pageOf,
       ask: answerErrors(routes, clock),
-      states: lease.value,
+      states,
       personalFields: personalFieldsOf(site.discovery),
       scheduler,
       clock,

@@ -88,12 +88,12 @@ export async function openCertificates(
   tools: CertificateTools,
   scope: Scope,
 ): Promise<CertificateSource> {
-  const { store, managed } = tools;
+  const { managed } = tools;
   const hosts = new Set(sites.flatMap(({ addresses }) => secureHosts(addresses)));
   const byHost = new Map<string, SiteCertificates>();
   const ordered = new Map<string, ManagedCertificate>();
   const onDemand = new Map<SiteCertificates, OnDemandCertificates>();
-  const local = localCertificates({ ...tools, store, hosts });
+  const local = localCertificates({ ...tools, hosts });
   for (const { addresses, tls } of sites) {
     const files = new Map<string, Promise<SiteCertificates>>();
     for (const host of secureHosts(addresses)) {
@@ -110,16 +110,14 @@ export async function openCertificates(
           byHost.set(host, local);
           break;
         case 'acme': {
-          const lease = await managed.acquire(host, origin.authorities);
-          scope.defer(() => lease.release());
-          ordered.set(host, lease.value);
-          byHost.set(host, managedCertificates(lease.value));
+          const certificate = scope.hold(await managed.acquire(host, origin.authorities));
+          ordered.set(host, certificate);
+          byHost.set(host, managedCertificates(certificate));
           break;
         }
         case 'on-demand': {
           const certificates = onDemandCertificates({ ...tools, ...origin });
-          scope.defer(() => certificates.close());
-          byHost.set(host, certificates);
+          byHost.set(host, scope.use(certificates));
           onDemand.set(certificates, certificates);
           break;
         }
