@@ -23,9 +23,9 @@ export function readData(
   const problems = new Problems();
   const origins = new Origins();
   const path = resolve(file);
-  const { text, source, readable } = readText(file, path, io, problems);
+  const { source, readable } = readText(file, path, io, problems);
   const spanOf = ({ start, end }: SourceRange): Span => ({ source, start, end, via: null });
-  const data = readable ? parse(text, language, spanOf, problems) : null;
+  const data = readable ? parse(source.text, language, spanOf, problems) : null;
   const sound = new Set<object>();
   let inSites = 0;
   const config =
@@ -58,7 +58,7 @@ function readText(
   path: string,
   io: HubfileIo,
   problems: Problems,
-): { readonly text: string; readonly source: Source; readonly readable: boolean } {
+): { readonly source: Source; readonly readable: boolean } {
   const sourceOf = (text: string): Source => ({
     file,
     path,
@@ -71,13 +71,13 @@ function readText(
   try {
     const { text, fault } = decodeText(io.read(path));
     const source = sourceOf(text);
-    if (fault === undefined) return { text, source, readable: true };
+    if (fault === undefined) return { source, readable: true };
     const span = { source, start: fault.at, end: fault.at + 1, via: null };
     problems.error(span, fault.code, fault.message, fault.hint);
   } catch (thrown) {
     problems.add(unreadableConfig(file, thrown));
   }
-  return { text: '', source: sourceOf(''), readable: false };
+  return { source: sourceOf(''), readable: false };
 }
 
 function parse(

@@ -16,10 +16,10 @@ export interface StoredCertificate {
 }
 
 /**
- * The name of the local authority. Clients that trust this machine accept its certificates, the public does
- * not.
+ * The name of the local authority in the storage. Clients that trust this machine accept its certificates, the public
+ * does not.
  */
-const LOCAL = 'local';
+export const LOCAL = 'local';
 
 /**
  * Certificates that the gateway has obtained itself, one file each, key first:

@@ -121,13 +121,7 @@ async function readTrustPool(file: string): Promise<readonly string[]> {
 }
 
 /** Suites of TLS 1.3. OpenSSL and the standard use the same names for them. */
-const TLS13 = new Set([
-  'TLS_AES_256_GCM_SHA384',
-  'TLS_CHACHA20_POLY1305_SHA256',
-  'TLS_AES_128_GCM_SHA256',
-  'TLS_AES_128_CCM_SHA256',
-  'TLS_AES_128_CCM_8_SHA256',
-]);
+const TLS13 = new Set([...TLS13_CIPHERS, 'TLS_AES_128_CCM_SHA256', 'TLS_AES_128_CCM_8_SHA256']);
 
 const STANDARD =
   /^TLS_(?:(ECDHE)_(ECDSA|RSA)|RSA)_WITH_(?:AES_(128|256)_(GCM|CBC)_(SHA\d*)|(CHACHA20_POLY1305)(?:_SHA256)?)$/;

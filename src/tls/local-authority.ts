@@ -13,7 +13,7 @@ import {
 import type { CertificateRequest, Issuer, Made } from './make-certificate.ts';
 import { readIfPresent, writePrivate } from './storage.ts';
 import { StorageLock } from './storage-lock.ts';
-import type { CertificateStore } from './certificate-store.ts';
+import { type CertificateStore, LOCAL } from './certificate-store.ts';
 
 /** The root or the intermediate. */
 interface Signer extends Issuer {
@@ -54,7 +54,7 @@ export class LocalAuthority {
   certificates(): readonly CertificateInUse[] {
     return this.#own.map(({ certificate }) => ({
       names: [commonNameOf(certificate)],
-      authority: 'local',
+      authority: LOCAL,
       notAfter: Date.parse(certificate.validTo),
     }));
   }
@@ -207,8 +207,6 @@ interface IssuedCertificate {
   notAfter: number | null;
 }
 
-/** The name of the local authority in the storage. */
-const LOCAL = 'local';
 /** Names under which clients have contacted a site without a name of its own. */
 const MAX_ISSUED = 1000;
 

@@ -225,7 +225,7 @@ export class ManagedCertificate {
 
   /** Returns false if another process is ordering the certificate. */
   async #underLock(): Promise<boolean> {
-    const { storage, log } = this.#tools;
+    const { log } = this.#tools;
     const lock = await StorageLock.acquire(this.#file('locks', 'lock.d'), this.#clock, log);
     if (lock === null) return false;
     this.#left = false;
@@ -240,7 +240,7 @@ export class ManagedCertificate {
       }
       const signal = AbortSignal.any([this.#closing.signal, lock.lost]);
       const request = await checkedRequest(this.#request, this.#tools, signal);
-      const issued = await obtainCertificate(request, { ...this.#tools, storage }, signal);
+      const issued = await obtainCertificate(request, this.#tools, signal);
       // Used even if it cannot be stored, because another order would count against the authority's limits.
       this.#adopt(issued);
       await this.#tools.store.write(issued.authority, [this.name], issued.pair);
