@@ -115,16 +115,14 @@ class CertificateOrder {
   readonly #type: ChallengeType;
   readonly #options: AcmeClientOptions;
   readonly #agent: Agent;
-  readonly #file: AccountFile;
+  readonly #file: string;
 
   constructor(name: string, type: ChallengeType, options: AcmeClientOptions, agent: Agent) {
-    const { directory, email, externalAccount } = options.account;
     this.#name = name;
     this.#type = type;
     this.#options = options;
     this.#agent = agent;
-    const externalKeyId = externalAccount?.keyId ?? null;
-    this.#file = new AccountFile(options.storage, { directory, email, externalKeyId });
+    this.#file = accountFile(options.storage, options.account);
   }
 
   async run(): Promise<IssuedChain> {
@@ -149,12 +147,12 @@ class CertificateOrder {
 
   /** The next run creates the account again, with the same key. */
   async forgetAccount(): Promise<void> {
-    const { key } = await this.#file.open();
-    await this.#file.write({ key, url: null });
+    const { key } = await openAccountKey(this.#file);
+    await writePrivate(this.#file, text({ key, url: null }));
   }
 
   async #client(): Promise<Client> {
-    const { key, url } = await this.#file.open();
+    const { key, url } = await openAccountKey(this.#file);
     if (url !== null) return this.#connect(key, { accountUrl: url });
     const { email, externalAccount } = this.#options.account;
     const bound =
@@ -175,7 +173,7 @@ class CertificateOrder {
       // that changes nothing. By then the URL of the account is known, and nothing else is needed.
       if (!hasAccount(client)) throw error;
     }
-    await this.#file.write({ key, url: client.getAccountUrl() });
+    await writePrivate(this.#file, text({ key, url: client.getAccountUrl() }));
     return client;
   }
 
@@ -271,15 +269,6 @@ function failed(code: string, error: unknown, name: string): AcmeError {
   return new AcmeError(code, detail ?? `The authority refuses ${name}`, { problem: type });
 }
 
-/** The fields that identify an account with an authority: two accounts with the same values are the same. */
-interface AccountIdentity {
-  /** URL of the directory. */
-  readonly directory: string;
-  readonly email: string | null;
-  /** Id of the external account's key (RFC 8555 §7.3.4). */
-  readonly externalKeyId: string | null;
-}
-
 interface AccountKey {
   /** PKCS #8, PEM. */
   readonly key: string;
@@ -287,38 +276,32 @@ interface AccountKey {
   readonly url: string | null;
 }
 
-/** An account's key and URL, `<storage>/acme/<directory host>/account-<digest>.json`, 0600. */
-class AccountFile {
-  readonly #file: string;
+/**
+ * The file with an account's key and URL, `<storage>/acme/<directory host>/account-<digest>.json`, 0600. Two accounts
+ * with the same directory, address and id of an external key (RFC 8555 §7.3.4) are the same.
+ */
+function accountFile(storage: string, { directory, email, externalAccount }: AcmeAccount): string {
+  const identity = JSON.stringify([directory, email, externalAccount?.keyId ?? null]);
+  const digest = createHash('sha256').update(identity).digest('hex').slice(0, 16);
+  const host = fileName([requireUrl(directory).host]);
+  return join(storage, 'acme', host, `account-${digest}.json`);
+}
 
-  constructor(storage: string, { directory, email, externalKeyId }: AccountIdentity) {
-    const digest = createHash('sha256')
-      .update(JSON.stringify([directory, email, externalKeyId]))
-      .digest('hex');
-    const host = fileName([requireUrl(directory).host]);
-    this.#file = join(storage, 'acme', host, `account-${digest.slice(0, 16)}.json`);
+/** The existing key, or a new one. If several processes ask at once, all get the same key. */
+async function openAccountKey(file: string): Promise<AccountKey> {
+  const present = await readAccountKey(file);
+  if (present !== null) return present;
+  await createPrivate(file, text({ key: await generateKey(), url: null }));
+  const made = await readAccountKey(file);
+  if (made === null) {
+    throw new HubgateError('account-unusable', `${file} is not an ACME account; remove it`);
   }
+  return made;
+}
 
-  /** The existing key, or a new one. If several processes ask at once, all get the same key. */
-  async open(): Promise<AccountKey> {
-    const present = await this.#read();
-    if (present !== null) return present;
-    await createPrivate(this.#file, text({ key: await generateKey(), url: null }));
-    const made = await this.#read();
-    if (made === null) {
-      throw new HubgateError('account-unusable', `${this.#file} is not an ACME account; remove it`);
-    }
-    return made;
-  }
-
-  async write(account: AccountKey): Promise<void> {
-    await writePrivate(this.#file, text(account));
-  }
-
-  async #read(): Promise<AccountKey | null> {
-    const { key, url } = parseJsonObject((await readIfPresent(this.#file)) ?? '') ?? {};
-    return typeof key === 'string' ? { key, url: typeof url === 'string' ? url : null } : null;
-  }
+async function readAccountKey(file: string): Promise<AccountKey | null> {
+  const { key, url } = parseJsonObject((await readIfPresent(file)) ?? '') ?? {};
+  return typeof key === 'string' ? { key, url: typeof url === 'string' ? url : null } : null;
 }
 
 /** A new P-256 key, PKCS #8 in PEM. */
