@@ -1,7 +1,7 @@
 import { isUtf8 } from 'node:buffer';
 import { isAbsolute, resolve } from 'node:path';
 import { Secret } from '../kernel/secret.ts';
-import type { Config, HubConfig, IssuerConfig, KeySource, StaticKeySource } from './config.ts';
+import type { Config, StaticKeySource } from './config.ts';
 import {
   EMPTY_KEY,
   type Report,
@@ -72,56 +72,11 @@ class Resolver {
   }
 
   config(config: Config): Config {
-    const sites = config.sites.map((site) => {
-      if (site.hub === null) return site;
-      const moreHubs = site.moreHubs.map((hub) => this.#hub(hub));
-      return this.#replace(site, {
-        hub: this.#hub(site.hub),
-        moreHubs: this.#same(site.moreHubs, moreHubs),
-      });
-    });
-    return this.#part(this.#replace(config, { sites: this.#same(config.sites, sites) }), config);
-  }
-
-  #hub(hub: HubConfig): HubConfig {
-    const issuers = hub.issuers.map((issuer) => this.#issuer(issuer));
-    const legacy = this.#replace(hub.legacy, {
-      publisher: this.#keySource(hub.legacy.publisher),
-      subscriber: this.#keySource(hub.legacy.subscriber),
-    });
-    return this.#replace(hub, { issuers: this.#same(hub.issuers, issuers), legacy });
-  }
-
-  #issuer(issuer: IssuerConfig): IssuerConfig {
-    return this.#replace(issuer, {
-      publisher: this.#keySource(issuer.publisher),
-      subscriber: this.#keySource(issuer.subscriber),
-    });
-  }
-
-  /** A key from an unset variable must not become an empty secret. */
-  #keySource(source: KeySource | null): KeySource | null {
-    if (source?.kind !== 'jwt') return source;
-    const { key, algorithm } = this.#part<StaticKeySource>(source, source);
-    if (key.reveal() !== '') {
-      return this.#replace(source, { key, algorithm: algorithm === '' ? null : algorithm });
-    }
-    const variable = LONE_ENV.exec(source.key.reveal())?.[1];
-    const message =
-      variable === undefined
-        ? 'this key is empty'
-        : `the environment variable ${variable} is not set, so this key is empty`;
-    const hint = variable === undefined ? undefined : SET_IT;
-    this.#sources.report(source, warning(EMPTY_KEY, message, hint));
-    return null;
+    // A configuration is plain data, so its copy has the same type.
+    return this.#value(config, config) as Config;
   }
 
   /** A deep copy with everything resolved. Parts without changes are not copied. */
-  #part<Part>(part: Part, about: object): Part {
-    // A configuration is plain data, so its copy has the same type.
-    return this.#value(part, about) as Part;
-  }
-
   #value(value: unknown, about: object, name?: string): unknown {
     if (typeof value === 'string') return this.#text(value, about, name);
     if (typeof value !== 'object' || value === null) return value;
@@ -137,11 +92,28 @@ class Resolver {
         items.map((item) => this.#value(item, value)),
       );
     }
-    const members = Object.entries(value);
-    return this.#replace(
-      value,
-      Object.fromEntries(members.map(([name, member]) => [name, this.#value(member, value, name)])),
+    const members = Object.fromEntries(
+      Object.entries(value).map(([key, member]) => [key, this.#value(member, value, key)]),
     );
+    return isStaticKey(value)
+      ? this.#staticKey(value, this.#replace(value, members))
+      : this.#replace(value, members);
+  }
+
+  /** A key from an unset variable must not become an empty secret. */
+  #staticKey(written: StaticKeySource, resolved: StaticKeySource): StaticKeySource | null {
+    const { key, algorithm } = resolved;
+    if (key.reveal() !== '') {
+      return this.#replace(resolved, { algorithm: algorithm === '' ? null : algorithm });
+    }
+    const variable = LONE_ENV.exec(written.key.reveal())?.[1];
+    const message =
+      variable === undefined
+        ? 'this key is empty'
+        : `the environment variable ${variable} is not set, so this key is empty`;
+    const hint = variable === undefined ? undefined : SET_IT;
+    this.#sources.report(written, warning(EMPTY_KEY, message, hint));
+    return null;
   }
 
   /** A key consists of bytes, so a file that is not text is used as it is. */
@@ -233,4 +205,9 @@ class Resolver {
     this.origins.set(copy, this.origins.get(before) ?? before);
     return copy;
   }
+}
+
+/** Nothing else in a configuration is of this kind. */
+function isStaticKey(part: object): part is StaticKeySource {
+  return 'kind' in part && part.kind === 'jwt';
 }

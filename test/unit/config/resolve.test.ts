@@ -55,6 +55,14 @@ describe('resolvePlaceholders (Hubfile §1)', () => {
     assert.equal(bodyOf(resolved), '<{env.B}secret-of-a-file> {host}');
   });
 
+  it('replaces it in a key once, too', () => {
+    const written = { kind: 'jwt', key: new Secret('{env.A}'), algorithm: '{env.A}' } as const;
+    const { config } = resolve(withPublisher(written), { A: '{env.B}', B: 'no' });
+    const source = publisherOf(config);
+    assert.ok(source?.kind === 'jwt');
+    assert.deepEqual([source.key.reveal(), source.algorithm], ['{env.B}', '{env.B}']);
+  });
+
   it('leaves an escaped brace alone', () => {
     const config = { options: defaultOptions, sites: [siteThatAnswers('\\{env.A}')] };
     assert.equal(bodyOf(resolve(config, { A: 'x' }).config), '\\{env.A}');
