@@ -1,4 +1,4 @@
-import { type Lexeme, lex } from './lexer.ts';
+import { isBrace, type Lexeme, lex } from './lexer.ts';
 import { Problems } from './place.ts';
 import { TextProblem, checkText, decodeText, makeSource, withoutMark } from './source.ts';
 
@@ -64,9 +64,8 @@ class Layout {
 
   add(lexeme: Lexeme): void {
     if (lexeme.kind === 'comment') this.#comment(lexeme);
-    else if (lexeme.kind === 'plain' && lexeme.text === '{') this.#open(lexeme);
-    else if (lexeme.kind === 'plain' && lexeme.text === '}' && !this.#holdsLine(lexeme))
-      this.#close();
+    else if (isBrace(lexeme, '{')) this.#open(lexeme);
+    else if (isBrace(lexeme, '}') && !this.#holdsLine(lexeme)) this.#close();
     else this.#word(lexeme);
   }
 

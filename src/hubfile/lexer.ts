@@ -13,6 +13,11 @@ export interface Lexeme {
   readonly continued: boolean;
 }
 
+/** Whether a word opens or closes a block; a brace in quotes does not. */
+export function isBrace({ kind, text }: Lexeme, brace: '{' | '}'): boolean {
+  return kind === 'plain' && text === brace;
+}
+
 interface Reading {
   /** Whether `{$VAR}` is still in the text and is kept whole, whatever it contains. */
   readonly variables: boolean;

@@ -1,4 +1,4 @@
-import { lex, type Lexeme } from './lexer.ts';
+import { isBrace, lex, type Lexeme } from './lexer.ts';
 import type { Span } from './place.ts';
 import { rawRange, type Source, TextProblem } from './source.ts';
 
@@ -279,10 +279,6 @@ class Parser {
 /** Neither the options nor a snippet. */
 function isSite({ words: [first], block }: Line): boolean {
   return first !== undefined && block !== null && !/^\(.*\)$/.test(first.text);
-}
-
-function isBrace(lexeme: Lexeme, brace: '{' | '}'): boolean {
-  return lexeme.kind === 'plain' && lexeme.text === brace;
 }
 
 /** The words of each logical line. Comments are removed, but they still end their lines. */

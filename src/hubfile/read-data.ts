@@ -87,7 +87,7 @@ function parse(
   problems: Problems,
 ): DataNode | null {
   try {
-    return language === 'json' ? readJson(text) : readYaml(text);
+    return language === 'json' ? new JsonReader(text).whole() : readYaml(text);
   } catch (thrown) {
     if (!(thrown instanceof TextProblem)) throw thrown;
     const { at, code, message, first } = thrown;
@@ -110,14 +110,7 @@ const STRING = /"[^"\\]*(?:\\.[^"\\]*)*"/sy;
 const WORD = /true|false|null/y;
 const WORDS = { true: true, false: false, null: null } as const;
 
-/**
- * Parses JSON (RFC 8259) and records the place of every value. A name may occur once in an object.
- * @throws {TextProblem} `bad-json` at the first fault
- */
-function readJson(text: string): DataNode {
-  return new JsonReader(text).whole();
-}
-
+/** Parses JSON (RFC 8259) and records the place of every value. A name may occur once in an object. */
 class JsonReader {
   readonly #text: string;
   #at = 0;
@@ -126,6 +119,7 @@ class JsonReader {
     this.#text = text;
   }
 
+  /** @throws {TextProblem} `bad-json` at the first fault */
   whole(): DataNode {
     const value = this.#value(0);
     if (this.#at < this.#text.length) this.#fail('unexpected text after the value');

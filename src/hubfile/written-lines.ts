@@ -1,4 +1,4 @@
-import { type Lexeme, lex } from './lexer.ts';
+import { isBrace, type Lexeme, lex } from './lexer.ts';
 import type { DirectiveTable } from './directive-table.ts';
 
 /** A line of a text as it is written, with its block, for changes in place. */
@@ -98,10 +98,6 @@ function lexedLines(text: string): Lexeme[][] {
     if (isBrace(lexeme, '}')) depth -= 1;
   }
   return lines;
-}
-
-function isBrace({ kind, text }: Lexeme, brace: '{' | '}'): boolean {
-  return kind === 'plain' && text === brace;
 }
 
 /** Its first word, unless it is quoted: the name of a directive or an option. */
