@@ -17,7 +17,6 @@ import { list, nullable, object } from './config/shape.ts';
 import { flag, text } from './config/shape-values.ts';
 import { defaultSite } from './config/defaults.ts';
 import { parsePublication } from './hub/publication.ts';
-import { hubBase } from './hub/topic.ts';
 import { type Clock, systemClock } from './kernel/clock.ts';
 import { HubgateError } from './kernel/error.ts';
 import { type Logger, silentLogger } from './kernel/log.ts';
@@ -176,11 +175,6 @@ export async function createHub(options: HubOptions): Promise<MountedHub> {
     log,
   };
   const hub = await setUpHub(config, around, scope);
-  const rules = {
-    profile: hub.profile,
-    hubPath: hub.path,
-    base: hubBase(config.resourceIdentifier, hub.path),
-  };
   return {
     handle(request, response, next) {
       if (![request?.socket, response?.writeHead, next].every(Boolean)) {
@@ -202,7 +196,7 @@ export async function createHub(options: HubOptions): Promise<MountedHub> {
         type: given.type ?? undefined,
         retry: undefined,
       };
-      const { update, topics: read } = parsePublication(fields, rules);
+      const { update, topics: read } = parsePublication(fields, hub.publicationRules);
       await hub.core.hub.publish(update, read);
       return update.id;
     },

@@ -27,7 +27,6 @@ import { takeSessionMark } from '../http/session-mark.ts';
 import { standFor } from '../hub/election.ts';
 import { profiles } from '../hub/profile.ts';
 import { parsePublication, type PublicationRules } from '../hub/publication.ts';
-import { hubBase } from '../hub/topic.ts';
 import { originList } from '../hub-http/cors.ts';
 import { HubgateError } from '../kernel/error.ts';
 import type { Scope } from '../kernel/scope.ts';
@@ -307,16 +306,11 @@ function onAnotherSite(hub: ReadyHub, url: string, host: string): Announcement {
 }
 
 function announced(
-  { config, path, profile, cookieName, core }: ReadyHub,
+  { config, path, profile, publicationRules, cookieName, core }: ReadyHub,
   target: string,
   hostFor: AnnouncedHub['hostFor'],
 ): Omit<Announcement, 'audience'> {
   const allowed = originList(config.corsOrigins);
-  const rules: PublicationRules = {
-    profile,
-    base: hubBase(config.resourceIdentifier, path),
-    hubPath: path,
-  };
   const hub: AnnouncedHub = {
     target,
     path,
@@ -328,7 +322,7 @@ function announced(
       config.corsOrigins.length === 0
         ? null
         : (origin) => allowed.find(origin.toLowerCase()) !== undefined,
-    publish: (update) => publishTo(core.hub, update, rules),
+    publish: (update) => publishTo(core.hub, update, publicationRules),
     interest: (topic) => core.hub.interest(topic),
     announcements: core.announcements,
     followers: {

@@ -13,6 +13,7 @@ import type { Handler } from '../http/exchange.ts';
 import type { MayStayOpen } from '../hub/revocation.ts';
 import type { Hub } from '../hub/hub.ts';
 import { type Profile, profiles } from '../hub/profile.ts';
+import type { PublicationRules } from '../hub/publication.ts';
 import { hubBase } from '../hub/topic.ts';
 import { createHubHandler } from '../hub-http/hub-handler.ts';
 import type { BrowserScript, LegacyTopics } from '../hub-http/endpoint.ts';
@@ -60,6 +61,8 @@ export interface ReadyHub {
   readonly config: HubConfig;
   readonly profile: Profile;
   readonly path: string;
+  /** For updates that the gateway publishes itself. */
+  readonly publicationRules: PublicationRules;
   readonly cookieName: string;
   readonly core: HubCore;
   /** null if it has not been built. */
@@ -151,6 +154,7 @@ export async function setUpHub(
     config,
     profile,
     path,
+    publicationRules: { profile, base, hubPath: path },
     cookieName,
     core,
     liveScript,

@@ -1,6 +1,5 @@
 import { createHash } from 'node:crypto';
 import type { Config, HubConfig, OutboxConfig, SiteConfig } from '../config/config.ts';
-import { hubBase } from '../hub/topic.ts';
 import type { Scope } from '../kernel/scope.ts';
 import type { OutboxReader } from '../outbox/outbox-reader.ts';
 import { MAX_ROW_BYTES, rowUpdates } from '../outbox/row-updates.ts';
@@ -16,17 +15,15 @@ export async function openOutbox(
   { outboxes, clock, random, log, dryRun }: Resources,
   scope: Scope,
 ): Promise<OutboxReader | null> {
-  const { outbox, maxRequestBodySize, resourceIdentifier } = hub.config;
+  const { outbox, maxRequestBodySize } = hub.config;
   if (outbox === null || dryRun) return null;
   const origins = originsOf(outbox, site, config);
   const maxBytes = Math.min(maxRequestBodySize || MAX_ROW_BYTES, MAX_ROW_BYTES);
-  const { profile, path } = hub;
-  const base = hubBase(resourceIdentifier, path);
   const name = nameOf(hub.config, outbox, [hub.core.name, origins, maxBytes]);
   const lease = await outboxes.acquire(name, async () => {
     // The library of PostgreSQL is loaded when the first outbox needs it.
     const { OutboxReader: Reader } = await import('../outbox/outbox-reader.ts');
-    const rules = { profile, base, hubPath: path, outbox, origins, maxBytes };
+    const rules = { ...hub.publicationRules, outbox, origins, maxBytes };
     return new Reader({
       place: outbox,
       table: outbox.table,
