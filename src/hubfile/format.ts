@@ -70,7 +70,12 @@ class Layout {
   }
 
   toString(): string {
-    return this.#out === '' ? '' : `${this.#out}\n`;
+    return this.#out === '' ? '' : `${this.#out}${this.#lineEnd()}`;
+  }
+
+  /** A line break. A backslash before it would continue the line, unless that line is empty. */
+  #lineEnd(): string {
+    return this.#last === 'word' && this.#lastWord.endsWith('\\') ? ' \\\n\n' : '\n';
   }
 
   /** Whether a word would swallow the line break if a misplaced } were moved to the next line. */
@@ -119,7 +124,7 @@ class Layout {
   }
 
   #newLine(blankBefore: boolean): void {
-    if (this.#last !== 'nothing') this.#out += '\n';
+    if (this.#last !== 'nothing') this.#out += this.#lineEnd();
     const mayBeBlank = this.#last !== 'nothing' && this.#last !== '{';
     if (mayBeBlank && (blankBefore || this.#siteEnded)) this.#out += '\n';
     this.#siteEnded = false;

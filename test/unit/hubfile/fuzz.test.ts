@@ -170,6 +170,17 @@ describe('a mutated Hubfile', () => {
     });
   }
 
+  it('keeps a backslash at the end of a line when formatted', () => {
+    for (const [text, expected] of [
+      ['\\\\\n\n\trespond x\n', '\\ \\\n\nrespond x\n'],
+      ['x {\n\ta\\\\\n\n}\n', 'x {\n\ta\\ \\\n\n}\n'],
+      ['a\\\\', 'a\\ \\\n\n'],
+    ] as const) {
+      assert.equal(formatHubfile(text), expected);
+      assert.equal(formatHubfile(expected), expected);
+    }
+  });
+
   it('keeps its meaning when formatted, and formatting again changes nothing', () => {
     let compared = 0;
     fc.assert(
