@@ -170,11 +170,18 @@ async function connect(url: URL, { ca, clock }: Means): Promise<RedisConnection>
   // Without a listener, the process would end.
   client.on('error', lose);
   client.on('end', lose);
+  // The library limits the time for a connection, but not that for the answer to its password.
+  let isSilent = false;
+  const stop = clock.after(CONNECT_TIMEOUT_MS, () => {
+    isSilent = true;
+    end();
+  });
   try {
     await client.connect();
   } catch (error) {
-    end();
-    throw error;
+    throw isSilent ? new Error('the server does not answer', { cause: error }) : error;
+  } finally {
+    stop();
   }
   return {
     command: (timeoutMs, ...args) =>
