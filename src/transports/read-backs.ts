@@ -109,13 +109,13 @@ interface StoreKind {
 /**
  * Stores a group of updates, however often the answer is lost, and waits until its last entry is delivered.
  *
- * @param attempt stores the group unless an earlier attempt, if there may be one, has; resolves to its last entry
+ * @param attempt stores the group unless an earlier attempt has; resolves to its last entry
  * @throws HubgateError `transport-failed` if it is not stored, `transport-uncertain` if that is unknown
  */
 export async function storeGroup<Session extends StoreSession>(
   { sessions, handedOut, readBacks, signals, clock }: GroupStoreOptions<Session>,
   { store, faultOf }: StoreKind,
-  attempt: (session: Session, mayBeStored: boolean) => Promise<ExpectedEntry>,
+  attempt: (session: Session) => Promise<ExpectedEntry>,
 ): Promise<void> {
   await signals.sent;
   const end = clock.monotonic() + RETRY_MS;
@@ -124,7 +124,7 @@ export async function storeGroup<Session extends StoreSession>(
     const session = mayBeStored ? await sessions.next(end) : sessions.live();
     if (session === null) throw uncertain(`${store} disconnected before it answered`);
     try {
-      const { position, key } = await attempt(session, mayBeStored);
+      const { position, key } = await attempt(session);
       const isThere = key === null ? handedOut.stored >= position : handedOut.has(position, key);
       if (isThere) return;
       // Other groups are waiting, so this one waits for its reader only until `end`.

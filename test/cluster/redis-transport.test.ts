@@ -35,6 +35,31 @@ describe('a history in Redis whose replies are lost', () => {
     assert.equal(redis.command('XLEN', '{test}:log'), '5');
   });
 
+  it('stores nothing twice when the first attempt arrives after the second', async (test) => {
+    const redis = await startRedis(test, test);
+    if (redis === null) return;
+    keepAlive(test);
+    const relay = await startRelay(test, redis.port);
+    const transport = await open(test, { urls: urlsOf(relay.port) });
+    const seen = collect(transport);
+    await transport.append(update('before'));
+    // The second connection of a session is the one that appends.
+    const held = relay.holdRequestsOf(1);
+    const appends = ['a', 'b', 'c'].map((id) => transport.append(update(id)));
+    await until(() => held.bytes > 0);
+    relay.cut();
+    relay.heal();
+    await Promise.all(appends);
+    await transport.append(update('after'));
+    const commands = (): string => redis.command('INFO', 'commandstats');
+    const before = evaluations(commands());
+    held.arrive();
+    await until(() => evaluations(commands()) > before);
+    await transport.append(update('last'));
+    assert.deepEqual(ids(seen), ['before', 'a', 'b', 'c', 'after', 'last']);
+    assert.equal(redis.command('XLEN', '{test}:log'), '6');
+  });
+
   it('reports an unknown outcome when Redis does not return in time', async (test) => {
     const redis = await startRedis(test, test);
     if (redis === null) return;
@@ -55,6 +80,19 @@ describe('a history in Redis whose replies are lost', () => {
 });
 
 describe('a history in Redis that becomes unavailable', () => {
+  it('gives up a connection whose password is not answered', async (test) => {
+    const redis = await startRedis(test, test, ['requirepass secret']);
+    if (redis === null) return;
+    keepAlive(test);
+    const relay = await startRelay(test, redis.port);
+    const url = `redis://:secret@127.0.0.1:${relay.port}`;
+    const transport = await open(test, { urls: [new Secret(url)], clock: quickClock() });
+    relay.cut();
+    relay.heal();
+    relay.loseAnswersOf(3);
+    while (!(await works(transport))) await nextTurn();
+  });
+
   it('refuses at once, although its last stored update was never read back', async (test) => {
     const redis = await startRedis(test, test);
     if (redis === null) return;
@@ -476,6 +514,18 @@ function quickClock(): Clock {
     after: (delayMs, task) =>
       systemClock.after(LIMITS_MS.includes(delayMs) ? delayMs : delayMs / 10, task),
   };
+}
+
+async function works(transport: Transport): Promise<boolean> {
+  return transport.check().then(
+    () => true,
+    () => false,
+  );
+}
+
+/** Scripts that a server has executed, as it counts them. */
+function evaluations(commandStatistics: string): number {
+  return Number(/cmdstat_evalsha:calls=(\d+)/.exec(commandStatistics)?.[1] ?? 0);
 }
 
 function nextTurn(): Promise<void> {

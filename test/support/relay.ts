@@ -1,6 +1,13 @@
 import { connect, createServer, type Socket } from 'node:net';
 import type { Owner } from './http.ts';
 
+/** What a connection has sent and its target has not got. */
+export interface HeldRequests {
+  readonly bytes: number;
+  /** Passes it on as the last of its connection. */
+  arrive(): void;
+}
+
 /** A TCP relay that can lose answers, be cut and be healed. */
 export interface Relay {
   readonly port: number;
@@ -8,6 +15,8 @@ export interface Relay {
   loseAnswers(): void;
   /** The same for one connection alone, counted from 0 in the order in which they came. */
   loseAnswersOf(connection: number): void;
+  /** Holds what one connection sends from now on, even if the connection is lost meanwhile. */
+  holdRequestsOf(connection: number): HeldRequests;
   /** Breaks off every connection; new ones are refused until it is healed. */
   cut(): void;
   /** Answers wait from now on, on connections that stay open. */
@@ -19,9 +28,9 @@ export interface Relay {
 export async function startRelay(owner: Owner, targetPort: number): Promise<Relay> {
   const sockets = new Set<Socket>();
   const targets = new Set<Socket>();
+  const links: { readonly client: Socket; readonly target: Socket }[] = [];
   let answers = true;
   let silent = -1;
-  let connections = 0;
   let open = true;
   let isPaused = false;
   const server = createServer((client) => {
@@ -29,9 +38,9 @@ export async function startRelay(owner: Owner, targetPort: number): Promise<Rela
       client.resetAndDestroy();
       return;
     }
-    const connection = connections;
-    connections += 1;
+    const connection = links.length;
     const target = connect(targetPort, '127.0.0.1');
+    links.push({ client, target });
     targets.add(target);
     if (isPaused) target.pause();
     target.once('close', () => targets.delete(target));
@@ -66,6 +75,21 @@ export async function startRelay(owner: Owner, targetPort: number): Promise<Rela
     },
     loseAnswersOf(connection) {
       silent = connection;
+    },
+    holdRequestsOf(connection) {
+      const link = links[connection];
+      if (link === undefined) throw new Error(`there is no connection ${connection}`);
+      const { client, target } = link;
+      const chunks: Buffer[] = [];
+      client.removeAllListeners('data').on('data', (chunk) => chunks.push(chunk));
+      client.removeAllListeners('close').once('close', () => sockets.delete(client));
+      sockets.delete(target);
+      return {
+        get bytes() {
+          return Buffer.concat(chunks).length;
+        },
+        arrive: () => void target.end(Buffer.concat(chunks)),
+      };
     },
     cut,
     pause() {

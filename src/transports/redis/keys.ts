@@ -33,6 +33,8 @@ export interface HubKeys {
   readonly signals: string;
   /** Prefix of hashes: the counts for a key of `rate_limit`. */
   readonly counts: string;
+  /** Prefix of hashes: number and result of the last group of each writer. */
+  readonly writers: string;
   /** Written before waiting for replicas, and to check that writing works. */
   readonly probe: string;
 }
@@ -54,11 +56,15 @@ export function hubKeys(stream: string): HubKeys {
     claims: key('claims'),
     signals: key('signals'),
     counts: key('counts'),
+    writers: key('writers'),
     probe: key('probe'),
   };
 }
 
-/** The keys that the append script changes, in its order. */
-export function appendedKeys({ log, ids, repeated, meta, events }: HubKeys): readonly string[] {
-  return [log, ids, repeated, meta, events];
+/** The keys of the append script, in its order. */
+export function appendedKeys(
+  { log, ids, repeated, meta, events, writers }: HubKeys,
+  writer = '',
+): readonly string[] {
+  return [log, ids, repeated, meta, events, `${writers}:${writer}`];
 }

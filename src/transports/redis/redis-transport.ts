@@ -10,6 +10,7 @@ import { hubKeys, type HubKeys, appendedKeys } from './keys.ts';
 import type { RedisPlace } from './primary.ts';
 import {
   EVICTED_EXTRA,
+  type ExpectedEntry,
   type GroupStoreOptions,
   ReadBacks,
   storeGroup,
@@ -18,7 +19,7 @@ import {
 import { ServerPresence } from '../server-presence.ts';
 import { ServerTransport } from '../server-transport.ts';
 import { RedisPresence } from './redis-presence.ts';
-import { listOf, StoredLog, appendArguments, placeOf } from './stored-log.ts';
+import { listOf, StoredLog, appendArguments } from './stored-log.ts';
 import { COUNT } from './scripts.ts';
 import { refusalOf, Session } from './session.ts';
 import type { Update } from '../../hub/update.ts';
@@ -61,7 +62,10 @@ export async function openRedisTransport(options: RedisTransportOptions): Promis
   const handedOut = new HandedOut();
   const readBacks = new ReadBacks(clock);
   const read = { keys, replicas, handedOut, readBacks };
-  const appending = { ...read, signals, maxLength, maxAgeMs, sessions, clock };
+  const append = new GroupAppend({
+    ...{ ...read, signals, maxLength, maxAgeMs, sessions, clock },
+    writer: process,
+  });
   const transport = new ServerTransport({
     ...{ store: 'Redis', clock, maxLength, sessions, storedLog, handedOut, readBacks, signals },
     reader: new BlockingReader({ ...read, storedLog, signals, log }),
@@ -70,7 +74,7 @@ export async function openRedisTransport(options: RedisTransportOptions): Promis
       steps: (live) => new RedisPresence({ keys, process, session: live }),
     }),
     counts: countsOf(keys, sessions),
-    append: (group) => appendGroup(appending, group),
+    append: (group) => append.store(group),
     prepare: async () => {},
     catchUpSignals: (one) => signals.catchUp(one),
     readSignals: (one) => signals.catchUp(one),
@@ -94,32 +98,45 @@ function countsOf(keys: HubKeys, sessions: Sessions<Session>): TransportCounts {
   };
 }
 
-interface AppendOptions
+interface GroupAppendOptions
   extends GroupStoreOptions<Session>,
     Pick<RedisTransportConfig, 'maxLength' | 'maxAgeMs' | 'replicas'> {
   readonly keys: HubKeys;
+  /** Different for each opening of a history. */
+  readonly writer: string;
 }
 
 /**
  * Stores a group of updates exactly once, however often the reply is lost, and waits until it is read back.
- *
- * @throws as {@link storeGroup}
  */
-export async function appendGroup(options: AppendOptions, group: readonly Update[]): Promise<void> {
-  const { keys, replicas, handedOut, maxLength, maxAgeMs } = options;
-  const name = randomBytes(12).toString('base64url');
-  let since = handedOut.stored;
-  const updates = group.flatMap(appendArguments);
-  const limits = [maxLength, maxAgeMs, group.length + EVICTED_EXTRA].map(String);
-  const kind = { store: 'Redis', faultOf: refusalOf };
-  await storeGroup(options, kind, async (session, mayBeStored) => {
-    // A history that has lost its end stores the group at earlier positions.
-    since = Math.min(since, handedOut.stored);
-    const args = [name, mayBeStored ? placeOf(since) : '', ...limits, ...updates];
-    const [place, count] = await session.append(appendedKeys(keys), args, replicas);
+export class GroupAppend {
+  readonly #options: GroupAppendOptions;
+  #batch = 0;
+
+  constructor(options: GroupAppendOptions) {
+    this.#options = options;
+  }
+
+  /** @throws as {@link storeGroup} */
+  async store(group: readonly Update[]): Promise<void> {
+    const { maxLength, maxAgeMs } = this.#options;
+    this.#batch += 1;
+    const name = randomBytes(12).toString('base64url');
+    const updates = group.flatMap(appendArguments);
+    const limits = [maxLength, maxAgeMs, group.length + EVICTED_EXTRA].map(String);
+    const kind = { store: 'Redis', faultOf: refusalOf };
+    // The server knows whether it has stored the group with this number, in whatever order its attempts arrive.
+    const args = [name, String(this.#batch), ...limits, ...updates];
+    await storeGroup(this.#options, kind, (session) => this.#append(session, args));
+  }
+
+  /** The last entry of the group, when enough replicas have it; without a key if nothing was added. */
+  async #append(session: Session, args: readonly string[]): Promise<ExpectedEntry> {
+    const { keys, writer, replicas } = this.#options;
+    const [place, count] = await session.append(appendedKeys(keys, writer), args, replicas);
     if (count < replicas) throw uncertain(`only ${count} of ${replicas} replicas have the update`);
     // Without a key, nothing was added.
     const [at = '', key = ''] = String(place).split(' ');
     return { position: Number.parseInt(at, 10), key: key === '' ? null : key };
-  });
+  }
 }

@@ -5,6 +5,9 @@ import { MAX_ID_BYTES } from '../../hub/update.ts';
 /** Version of the stored format. A store with a later version is not touched. */
 export const FORMAT = 1;
 
+/** How long the store knows the last group of a writer: longer than a lost attempt may be under way. */
+const WRITER_KEPT_MS = 24 * 60 * 60 * 1000;
+
 /** A step that Redis executes completely or not at all. */
 export interface Script {
   readonly text: string;
@@ -12,15 +15,15 @@ export interface Script {
 }
 
 /*
- * Appends a group. KEYS: log, ids, repeated, meta, events. ARGV: group key; position after which an earlier
- * attempt may be stored, or ''; updates to keep, or 0; milliseconds to keep them, or 0; most entries to
- * evict; then for each update its id, the rest, and 1 for a presence event, o for one that is skipped if its
- * id is known, or ''. Returns the position of the last one and, after a space, its key, which is empty if all
- * were skipped.
+ * Appends a group, once for each number that its writer gives it. KEYS: log, ids, repeated, meta, events,
+ * writer. ARGV: group key; number of the group, greater than those before it, or '' to append it whenever it is
+ * asked; updates to keep, or 0; milliseconds to keep them, or 0; most entries to evict; then for each update its
+ * id, the rest, and 1 for a presence event, o for one that is skipped if its id is known, or ''. Returns the
+ * position of the last one and, after a space, its key, which is empty if all were skipped.
  */
 export const APPEND = script(`
-local log, ids, repeated, meta, events = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local group, since, size, age, most = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local log, ids, repeated, meta, events, writer = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local group, batch, size, age, most = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local count = (#ARGV - 5) / 3
 local function place(position) return string.format('%.0f', position) .. '-1' end
 local function number(text) return tonumber(string.match(text, '^%d+')) end
@@ -29,24 +32,9 @@ local state = redis.call('HMGET', meta, 'version', 'position', 'key', 'evictedUp
 if state[1] and tonumber(state[1]) > ${FORMAT} then
   return redis.error_reply('TOONEW the store was written by a later version of hubgate')
 end
-if since ~= '' then
-  local from = since
-  while true do
-    local page = redis.call('XRANGE', log, '(' .. from, '+', 'COUNT', 1000)
-    for _, entry in ipairs(page) do
-      from = entry[1]
-      if entry[2][2] == group .. ':1' then
-        local last, n = number(entry[1]), 1
-        while n < count do
-          local next = redis.call('XRANGE', log, place(last + 1), place(last + 1))[1]
-          if not next or next[2][2] ~= group .. ':' .. (n + 1) then break end
-          last, n = last + 1, n + 1
-        end
-        return place(last) .. ' ' .. group .. ':' .. n
-      end
-    end
-    if #page < 1000 then break end
-  end
+if batch ~= '' then
+  local known = redis.call('HMGET', writer, 'batch', 'last')
+  if known[1] and tonumber(known[1]) >= tonumber(batch) then return known[2] end
 end
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
@@ -74,7 +62,12 @@ for index = 1, count do
     end
   end
 end
-if added == 0 then return place(position) .. ' ' end
+local last = place(position) .. ' ' .. (added > 0 and previous or '')
+if batch ~= '' then
+  redis.call('HSET', writer, 'batch', batch, 'last', last)
+  redis.call('PEXPIRE', writer, ${WRITER_KEPT_MS})
+end
+if added == 0 then return last end
 redis.call('HSET', meta, 'version', ${FORMAT}, 'position', position, 'key', previous, 'id', id)
 local function evict(entry)
   local at, gone = string.match(entry[1], '^%d+'), entry[2][8]
@@ -107,7 +100,7 @@ while left > 0 do
   redis.call('LPOP', events)
   left = left - 1
 end
-return place(position) .. ' ' .. previous
+return last
 `);
 
 /*

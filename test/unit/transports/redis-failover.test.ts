@@ -1,13 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { systemClock } from '../../../src/kernel/clock.ts';
-import { appendGroup } from '../../../src/transports/redis/redis-transport.ts';
 import { HandedOut } from '../../../src/transports/handed-out.ts';
-import { hubKeys } from '../../../src/transports/redis/keys.ts';
 import { findLostEnd } from '../../../src/transports/damaged-log.ts';
-import { ReadBacks } from '../../../src/transports/read-backs.ts';
 import type { Session } from '../../../src/transports/redis/session.ts';
-import type { Sessions } from '../../../src/kernel/sessions.ts';
 import type { StoredLog } from '../../../src/transports/redis/stored-log.ts';
 import { update } from '../../support/lmdb-files.ts';
 
@@ -17,38 +12,7 @@ function handedOutUpTo(position: number): HandedOut {
   return handedOut;
 }
 
-describe('a history in Redis that loses its end while a group is stored', () => {
-  it('looks for what an earlier attempt has stored from the point where the history continues, not where it ended', async () => {
-    const handedOut = handedOutUpTo(100);
-    const lookedFrom: unknown[] = [];
-    const session = {
-      isLost: false,
-      close: () => {},
-      async append(_keys: unknown, [name, since]: readonly string[]) {
-        lookedFrom.push(since);
-        if (lookedFrom.length < 3) throw new Error('the connection is lost');
-        const stored = { position: 96, key: `${name}:1`, previous: 'k95', at: 0 };
-        handedOut.advance([{ ...stored, update: update('a') }]);
-        return ['96-1', 0];
-      },
-    } as unknown as Session;
-    const sessions = {
-      live: () => session,
-      async next() {
-        // What the second one lacks is found out before it is used.
-        if (lookedFrom.length === 1) handedOut.goBackTo(95);
-        return session;
-      },
-    } as unknown as Sessions<Session>;
-    const options = {
-      ...{ keys: hubKeys('test'), maxLength: 0, maxAgeMs: 0, replicas: 0, clock: systemClock },
-      ...{ sessions, handedOut, readBacks: new ReadBacks(systemClock) },
-      signals: { sent: Promise.resolve() },
-    };
-    await appendGroup(options, [update('a')]);
-    assert.deepEqual(lookedFrom, ['', '95-1', '95-1']);
-  });
-
+describe('a history on a server that loses its end', () => {
   it('goes back to the end of the history, though nothing is known about it', async () => {
     const log = {
       end: async () => ({ position: 0, key: null, id: null }),
