@@ -27,9 +27,8 @@ export interface PostgresPlace {
 
 export interface PostgresConnectOptions {
   readonly clock: Clock;
-  /** Limits of the server for a statement and for waiting for a lock, in milliseconds; 0 for none. */
+  /** Limit of the server for a statement, in milliseconds; 0 for none. */
   readonly statementTimeoutMs?: number;
-  readonly lockTimeoutMs?: number;
 }
 
 interface QueryOptions {
@@ -39,15 +38,23 @@ interface QueryOptions {
   readonly timeoutMs?: number;
 }
 
-/** Milliseconds that a server has for an answer. */
+/** Milliseconds that a server has for an answer, and that a statement may wait for those before it. */
 const ANSWER_TIMEOUT_MS = 10_000;
+/**
+ * Milliseconds that a statement may wait for a lock. A server does not notice that the client of a waiting statement is
+ * gone, and has a limited number of connections.
+ */
+const LOCK_TIMEOUT_MS = 8_000;
 
 /** A row by the names of its columns. `bigint` is a number. */
 export type Row = Readonly<Record<string, unknown>>;
 
 /** Runs statements, in the order of the calls. */
 export interface Queries {
-  /** @throws the error of the server, or the loss of the connection; `faultOf` classifies both */
+  /**
+   * @throws the error of the server, or the loss of the connection; `faultOf` classifies both. HubgateError
+   * `transport-failed` if earlier statements take too long
+   */
   query(text: string, values?: readonly unknown[], options?: QueryOptions): Promise<readonly Row[]>;
 }
 
@@ -127,7 +134,7 @@ async function connectHost(
 async function prepareSession(
   connection: Connection,
   { sessionAttributes, connectTimeoutMs }: PostgresAddress,
-  { statementTimeoutMs = 0, lockTimeoutMs = 0 }: PostgresConnectOptions,
+  { statementTimeoutMs = 0 }: PostgresConnectOptions,
 ): Promise<void> {
   const timeoutMs = connectTimeoutMs;
   const [found] = await connection.query(
@@ -156,7 +163,7 @@ async function prepareSession(
   const settings = { client_encoding: 'UTF8', standard_conforming_strings: 'on' };
   const limits = {
     statement_timeout: statementTimeoutMs,
-    lock_timeout: lockTimeoutMs,
+    lock_timeout: LOCK_TIMEOUT_MS,
     idle_in_transaction_session_timeout: IDLE_IN_TRANSACTION_MS,
   };
   // A pooler hands the session with these limits to others. It remembers the first two settings for each client.
@@ -272,7 +279,11 @@ class Connection implements PostgresConnection {
     values?: readonly unknown[],
     options?: QueryOptions,
   ): Promise<readonly Row[]> {
-    return this.#inTurn(() => this.#run(text, values, options));
+    const since = this.#clock.monotonic();
+    return this.#inTurn(() => {
+      if (this.#clock.monotonic() - since > ANSWER_TIMEOUT_MS) throw busy();
+      return this.#run(text, values, options);
+    });
   }
 
   transaction<Result>(work: (queries: Queries) => Promise<Result>): Promise<Result> {
@@ -358,6 +369,10 @@ class Connection implements PostgresConnection {
     for (const reject of this.#asked) reject(new Error(reason));
     this.#asked.clear();
   }
+}
+
+function busy(): HubgateError {
+  return new HubgateError('transport-failed', 'PostgreSQL is busy with earlier statements');
 }
 
 async function passwordOf({ password }: PostgresAddress, file: string | null): Promise<string> {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, describe, it, type TestContext } from 'node:test';
-import { systemClock } from '../../src/kernel/clock.ts';
+import { type Clock, systemClock } from '../../src/kernel/clock.ts';
 import { Secret } from '../../src/kernel/secret.ts';
 import {
   connectPostgres,
@@ -12,7 +12,9 @@ import {
 import { listenPostgres } from '../../src/postgres/listen.ts';
 import { startPgBouncer } from '../support/pgbouncer.ts';
 import { type PostgresServer, startPostgres } from '../support/postgres-server.ts';
+import { startRelay } from '../support/relay.ts';
 import { temporaryDirectory } from '../support/temporary-directory.ts';
+import { TestClock } from '../support/test-clock.ts';
 
 let shared: Promise<PostgresServer | null> | undefined;
 const ends: (() => unknown)[] = [];
@@ -29,9 +31,14 @@ function server(test: TestContext): Promise<PostgresServer | null> {
   return shared;
 }
 
-async function connect(test: TestContext, url: string, passwordFile: string | null = null) {
+async function connect(
+  test: TestContext,
+  url: string,
+  passwordFile: string | null = null,
+  clock: Clock = systemClock,
+) {
   const place = { url: new Secret(url), passwordFile, trustPoolFile: null };
-  const connection = await connectPostgres(place, { clock: systemClock });
+  const connection = await connectPostgres(place, { clock });
   test.after(() => connection.close());
   return connection;
 }
@@ -51,6 +58,50 @@ describe('a connection to PostgreSQL', () => {
     await assert.rejects(failed, { code: '22012' });
     await inserted;
     assert.deepEqual(await connection.query('SELECT n FROM t'), [{ n: 2 }]);
+  });
+
+  it('refuses statements that have waited too long for those before them', async (test) => {
+    const postgres = await server(test);
+    if (postgres === null) return;
+    const clock = new TestClock();
+    const connection = await connect(test, postgres.url, null, clock);
+    const [holder, asker] = [await connect(test, postgres.url), await connect(test, postgres.url)];
+    await holder.query('SELECT pg_advisory_lock(1)');
+    const options = { timeoutMs: 60_000 };
+    const first = connection.query('SELECT pg_advisory_lock(1)', [], options);
+    const waiting = connection.query('SELECT 1');
+    const refused = assert.rejects(waiting, { code: 'transport-failed' });
+    const text = "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'advisory'";
+    while ((await asker.query(text)).length === 0);
+    clock.advance(11_000);
+    const later = connection.query('SELECT 2 AS n');
+    await holder.query('SELECT pg_advisory_unlock(1)');
+    await first;
+    await refused;
+    assert.deepEqual(await later, [{ n: 2 }]);
+  });
+
+  it('leaves no statement behind that waits for a lock', async (test) => {
+    const postgres = await server(test);
+    if (postgres === null) return;
+    const relay = await startRelay(test, postgres.port);
+    const url = new URL(postgres.url);
+    url.port = String(relay.port);
+    const place = { url: new Secret(url.href), passwordFile: null, trustPoolFile: null };
+    const [holder, asker] = [await connect(test, postgres.url), await connect(test, postgres.url)];
+    await holder.query('SELECT pg_advisory_lock(2)');
+    const opened = [
+      await connectPostgres(place, { clock: systemClock }),
+      await listenPostgres(place, 'channel', () => {}, { clock: systemClock }),
+    ];
+    const lost = opened.map((one) => assert.rejects(one.query('SELECT pg_advisory_lock(2)')));
+    const text = "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'advisory'";
+    while ((await asker.query(text)).length < opened.length);
+    relay.cut();
+    await Promise.all(lost);
+    // The server does not notice the loss while they wait.
+    while ((await asker.query(text)).length > 0)
+      await new Promise((resolve) => setTimeout(resolve, 50));
   });
 
   it('takes the host that accepts writes, and says what is wrong with each other', async (test) => {

@@ -11,8 +11,6 @@ import { listenPostgres } from '../../postgres/listen.ts';
 
 /** The server's limit for a statement, below the time after which the server counts as gone. */
 const STATEMENT_TIMEOUT_MS = 8000;
-/** How long an append waits for others, or for the standbys of another append. */
-const LOCK_TIMEOUT_MS = 8000;
 
 const DIFFERENT = 'its addresses lead to different servers or databases; check url and listen_url';
 
@@ -61,8 +59,7 @@ export class Session implements StoreSession {
     try {
       const commands = keep(await connectPostgres(place, limited));
       // A limit for statements would end the wait for standbys, and commit nevertheless.
-      const waiting = { clock, lockTimeoutMs: LOCK_TIMEOUT_MS };
-      const appends = keep(await connectPostgres(place, waiting));
+      const appends = keep(await connectPostgres(place, { clock }));
       const reader = keep(await listenPostgres(listening, channel, notified, { clock }));
       // During a failover, or with a wrong listen_url, they may lead to different servers.
       if (new Set(opened.map(({ server }) => server)).size > 1) throw new Error(DIFFERENT);
