@@ -9,6 +9,7 @@ import type { Cursor } from '../hubfile/cursor.ts';
 import { oneStep } from '../hubfile/scope.ts';
 import { badValue, count, duration, text, within } from '../hubfile/values.ts';
 import { createHash } from 'node:crypto';
+import { CircuitBreaker } from '../kernel/clock.ts';
 import { HttpError } from '../http/errors.ts';
 import type { Exchange, Handler } from '../http/exchange.ts';
 import {
@@ -160,7 +161,7 @@ interface Zone extends RateZoneConfig {
 /**
  * Admits at most this many requests with the same key within a window's length, in each of the zones. Refused
  * requests are not counted. The counts include all workers, with a small delay, and all nodes if the site's
- * hub has a store for that. While the store is unavailable, they are those of this machine.
+ * hub has a store for that. While the store is unavailable or slow, they are those of this machine.
  */
 function compile({ zones }: RateLimitConfig, context: HandlerContext): Handler {
   const { expand, rateLimits, sharedCounts, defer, log, clock } = context;
@@ -169,16 +170,16 @@ function compile({ zones }: RateLimitConfig, context: HandlerContext): Handler {
     defer(() => lease.release());
     return { ...zone, counts: lease.value };
   });
+  const breaker = new CircuitBreaker(clock);
   let complainedMs = Number.NEGATIVE_INFINITY;
 
-  /** Returns null if there is no such store, or if it is unavailable. */
+  /** Returns null if there is no such store, or if it is unavailable or slow. */
   const countShared = async (zone: Zone, key: string): Promise<WindowCounts | null> => {
-    if (sharedCounts === null) return null;
+    if (sharedCounts === null || breaker.isOpen) return null;
+    const { name, events, windowMs } = zone;
     try {
-      return await sharedCounts.count(
-        `${zone.name} ${zone.windowMs} ${key}`,
-        zone.events,
-        zone.windowMs,
+      return await breaker.limit(
+        sharedCounts.count(`${name} ${windowMs} ${key}`, events, windowMs),
       );
     } catch (error) {
       if (clock.monotonic() - complainedMs >= COMPLAIN_MS) {

@@ -1,4 +1,4 @@
-import { type Clock, systemClock } from '../kernel/clock.ts';
+import { type Clock, systemClock, within } from '../kernel/clock.ts';
 import { codeOf, HubgateError } from '../kernel/error.ts';
 import type { GatewayStatus } from './gateway.ts';
 import type { RunningHub, SlowSubscriber } from './hub-families.ts';
@@ -34,26 +34,15 @@ export async function healthFault(
     if (late) return 'the event loop is late';
   } else if (draining) return null;
   try {
-    await Promise.all(hubs.map((hub) => within(CHECK_TIMEOUT_MS, hub.check(), clock)));
+    const message = `The history did not answer within ${CHECK_TIMEOUT_MS} ms`;
+    const tooLate = (): Error => new HubgateError('transport-failed', message);
+    await Promise.all(hubs.map((hub) => within(CHECK_TIMEOUT_MS, clock, hub.check(), tooLate)));
     return null;
   } catch (error) {
     // The log of the transport contains the cause.
     if (question === 'live' && codeOf(error) !== 'transport-closed') return null;
     if (codeOf(error) === 'outbox-failed') return 'an outbox cannot be read';
     return 'transport health check failed';
-  }
-}
-
-async function within(timeoutMs: number, check: Promise<void>, clock: Clock): Promise<void> {
-  let cancel = (): void => {};
-  const late = new Promise<never>((_, reject) => {
-    const message = `The history did not answer within ${timeoutMs} ms`;
-    cancel = clock.after(timeoutMs, () => reject(new HubgateError('transport-failed', message)));
-  });
-  try {
-    await Promise.race([check, late]);
-  } finally {
-    cancel();
   }
 }
 

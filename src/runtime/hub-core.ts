@@ -10,7 +10,7 @@ import { Hub, type LogObserver } from '../hub/hub.ts';
 import type { Profile } from '../hub/profile.ts';
 import type { Transport } from '../hub/transport.ts';
 import { ConnectionCounter } from '../hub-http/endpoint.ts';
-import type { Clock } from '../kernel/clock.ts';
+import { CircuitBreaker, type Clock } from '../kernel/clock.ts';
 import { LeasePool } from '../kernel/lease.ts';
 import { HubgateError } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
@@ -135,7 +135,14 @@ export async function openHubCore(
   const names = { profile: key.profile, hubPath: key.path, base: key.base };
   const observer = purgingObserver(caches);
   const hub = new Hub({ transport, names, clock, wheel, scheduler, log, observer });
-  const leaveCaches = caches.join({ caughtUp: () => transport.caughtUp?.() ?? null });
+  const breaker = new CircuitBreaker(clock);
+  const leaveCaches = caches.join({
+    caughtUp() {
+      if (breaker.isOpen) throw new HubgateError('transport-failed', 'The store is slow');
+      const behind = transport.caughtUp?.() ?? null;
+      return behind === null ? null : breaker.limit(behind);
+    },
+  });
   const apply = (signal: StreamSignal): number =>
     signal.kind === 'revoked' ? hub.revoke(signal.tokenId) : hub.signOut(signal.session);
   const tellNodes = (signal: NodeSignal): Promise<boolean> | null =>

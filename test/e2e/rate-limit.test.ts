@@ -7,7 +7,8 @@ import { startLibraryGateway } from '../support/gateway.ts';
 import { send } from '../support/http.ts';
 import { cli, startProcess } from '../support/process.ts';
 import { RecordedLog } from '../support/recorded-log.ts';
-import { startRedis } from '../support/redis-server.ts';
+import { type RedisServer, startRedis } from '../support/redis-server.ts';
+import { startRelay } from '../support/relay.ts';
 import { temporaryDirectory } from '../support/temporary-directory.ts';
 import { TestClock } from '../support/test-clock.ts';
 
@@ -106,6 +107,23 @@ describe('rate_limit', () => {
     assert.equal((await send(nodes[0] ?? '')).status, 429);
   });
 
+  it('counts locally while Redis accepts everything and answers nothing', async (test) => {
+    const redis = await startRedis(test, test);
+    if (redis === null) return;
+    const relay = await startRelay(test, redis.port);
+    const log = new RecordedLog();
+    const origin = await node(test, `redis://127.0.0.1:${relay.port}`, log);
+    relay.pause();
+    const first = send(origin);
+    const { fields } = await log.says('rate_limit counts on this machine only');
+    assert.equal(fields['error'], 'The store did not answer within 1000 ms');
+    assert.equal((await first).status, 200);
+    // What follows does not ask at all.
+    const asked = counted(redis);
+    assert.equal((await send(origin)).status, 200);
+    assert.equal(counted(redis), asked);
+  });
+
   it('counts across workers', {
     skip: process.platform !== 'linux',
   }, async (test) => {
@@ -145,6 +163,11 @@ http://127.0.0.1:${port} {
     assert.ok(passed >= 500 && passed < 900, String(passed));
   });
 });
+
+/** Scripts that Redis has executed. */
+function counted(redis: RedisServer): string | undefined {
+  return /cmdstat_evalsha:calls=(\d+)/.exec(redis.command('INFO', 'commandstats'))?.[1];
+}
 
 async function node(test: TestContext, url: string, log: RecordedLog): Promise<string> {
   const origin = `http://127.0.0.1:${await freePort()}`;

@@ -3,7 +3,7 @@
 // to the newest configuration.
 
 import type { OnDemandOptions } from '../../config/config.ts';
-import type { Clock } from '../../kernel/clock.ts';
+import { type Clock, within } from '../../kernel/clock.ts';
 import { HubgateError, messageOf } from '../../kernel/error.ts';
 import type { Lease } from '../../kernel/lease.ts';
 import type { Logger } from '../../kernel/log.ts';
@@ -140,9 +140,9 @@ export function onDemandCertificates(options: OnDemandCertificatesOptions): OnDe
       if (!held.has(name) && managed.permissions.refuses(name, onDemand)) throw refused(name);
       waiting += 1;
       try {
-        const { value } = await within(HANDSHAKE_WAIT_MS, clock, hold(name));
+        const { value } = await within(HANDSHAKE_WAIT_MS, clock, hold(name), pending);
         const fresh = value.current !== null && value.current.pair.notAfter > clock.now();
-        if (!fresh && mayWait) await within(HANDSHAKE_WAIT_MS, clock, value.settled());
+        if (!fresh && mayWait) await within(HANDSHAKE_WAIT_MS, clock, value.settled(), pending);
         return await managedCertificates(value).certificateFor([name]);
       } finally {
         waiting -= 1;
@@ -175,12 +175,6 @@ function refused(name: string): HubgateError {
   return new HubgateError('on-demand-refused', `${name} is not allowed to have a certificate`);
 }
 
-/** @throws HubgateError `certificate-pending` if it takes longer */
-function within<T>(limitMs: number, clock: Clock, promise: Promise<T>): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const cancel = clock.after(limitMs, () => {
-      reject(new HubgateError('certificate-pending', 'The certificate takes too long'));
-    });
-    promise.then(resolve, reject).finally(cancel);
-  });
+function pending(): HubgateError {
+  return new HubgateError('certificate-pending', 'The certificate takes too long');
 }

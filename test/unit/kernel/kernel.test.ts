@@ -11,7 +11,7 @@ import { LeasePool } from '../../../src/kernel/lease.ts';
 import { parseUrl } from '../../../src/kernel/parse-url.ts';
 import { Scope } from '../../../src/kernel/scope.ts';
 import { Secret } from '../../../src/kernel/secret.ts';
-import { type Clock, systemClock } from '../../../src/kernel/clock.ts';
+import { CircuitBreaker, type Clock, systemClock } from '../../../src/kernel/clock.ts';
 import { TimerWheel, type WheelTimer } from '../../../src/kernel/timer-wheel.ts';
 import { TestClock } from '../../support/test-clock.ts';
 
@@ -232,6 +232,26 @@ describe('timer wheel', () => {
       10_000,
     );
     assert.ok(Math.max(...turns) <= 250);
+  });
+});
+
+describe('a circuit breaker', () => {
+  it('waits a second for an answer, and asks again five seconds after a failure', async () => {
+    const clock = new TestClock();
+    const breaker = new CircuitBreaker(clock);
+    assert.equal(await breaker.limit(Promise.resolve('answer')), 'answer');
+    const late = breaker.limit(new Promise(() => {}));
+    clock.advance(999);
+    assert.equal(breaker.isOpen, false);
+    clock.advance(1);
+    await assert.rejects(late, { code: 'transport-failed' });
+    clock.advance(4999);
+    assert.equal(breaker.isOpen, true);
+    clock.advance(1);
+    assert.equal(breaker.isOpen, false);
+    await assert.rejects(breaker.limit(Promise.reject(new Error('no'))), { message: 'no' });
+    assert.equal(breaker.isOpen, true);
+    assert.equal(clock.waiting, 0);
   });
 });
 
