@@ -47,6 +47,8 @@ export class Sessions<Session extends StoreSession> {
   #waiters: (() => void)[] = [];
   #closing = false;
   #living: Promise<void> | undefined;
+  /** Why the store could not be reached since it was lost. */
+  readonly #reasons = new Set<string>();
   #stopBackoff: () => void = () => {};
 
   constructor(options: SessionsOptions<Session>) {
@@ -166,11 +168,16 @@ export class Sessions<Session extends StoreSession> {
       session = await connect();
       await use.resume(session);
       log.info(`${store} is back`, { attempt });
+      this.#reasons.clear();
       return session;
     } catch (error) {
       session?.close();
       const cause = error instanceof Error && error.cause !== undefined ? error.cause : error;
-      log.debug(`${store} is still unreachable`, { attempt, error: messageOf(cause) });
+      const reason = messageOf(cause);
+      // A changed password is not the reason for which the connection was lost.
+      const level = this.#reasons.has(reason) ? 'debug' : 'warn';
+      this.#reasons.add(reason);
+      log[level](`${store} is still unreachable`, { attempt, error: reason });
       return null;
     }
   }

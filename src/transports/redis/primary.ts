@@ -8,6 +8,8 @@ import { HubgateError, messageOf } from '../../kernel/error.ts';
 const CONNECT_TIMEOUT_MS = 3000;
 const ANSWER_TIMEOUT_MS = 3000;
 
+const SILENT = 'the server does not answer';
+
 /** The location of a store in the configuration. */
 export type RedisPlace = Pick<
   RedisTransportConfig,
@@ -23,8 +25,9 @@ export interface RedisConnection {
    */
   command(timeoutMs: number, ...args: string[]): Promise<unknown>;
   /** Sets the listener that is called once when the connection is lost; not when it is closed. */
-  onLost(listener: () => void): void;
-  close(): void;
+  onLost(listener: (reason: string) => void): void;
+  /** @param reason the error of the commands that have no reply yet */
+  close(reason?: string): void;
 }
 
 /** The options of a connection. */
@@ -153,33 +156,34 @@ async function connect(url: URL, { ca, clock }: Means): Promise<RedisConnection>
     socket: isTls ? { ...common, tls: true, ...(ca === null ? {} : { ca }) } : common,
   });
   const asked = new Set<(reason: Error) => void>();
-  let isOver = false;
-  let lost: () => void = () => {};
-  const end = (): void => {
-    if (isOver) return;
-    isOver = true;
+  let over: string | null = null;
+  let lost: (reason: string) => void = () => {};
+  const end = (reason = 'the connection is lost'): void => {
+    if (over !== null) return;
+    over = reason;
     destroy(client);
     // On a lost connection, a pending command may never be settled.
-    for (const reject of asked) reject(new Error('the connection is lost'));
+    for (const reject of asked) reject(new Error(reason));
   };
-  const lose = (): void => {
-    if (isOver) return;
-    end();
-    lost();
+  const lose = (reason = 'the connection is lost'): void => {
+    if (over !== null) return;
+    end(reason);
+    lost(reason);
   };
   // Without a listener, the process would end.
-  client.on('error', lose);
-  client.on('end', lose);
+  client.on('error', () => lose());
+  client.on('end', () => lose());
   // The library limits the time for a connection, but not that for the answer to its password.
   let isSilent = false;
   const stop = clock.after(CONNECT_TIMEOUT_MS, () => {
     isSilent = true;
-    end();
+    end(SILENT);
   });
   try {
     await client.connect();
   } catch (error) {
-    throw isSilent ? new Error('the server does not answer', { cause: error }) : error;
+    end();
+    throw isSilent ? new Error(SILENT, { cause: error }) : error;
   } finally {
     stop();
   }
@@ -188,7 +192,7 @@ async function connect(url: URL, { ca, clock }: Means): Promise<RedisConnection>
       new Promise((resolve, reject) => {
         asked.add(reject);
         // A network that was cut reports nothing at all.
-        const stop = clock.after(timeoutMs, lose);
+        const stop = clock.after(timeoutMs, () => lose(SILENT));
         client
           .sendCommand(args)
           .then(resolve, reject)
@@ -199,7 +203,7 @@ async function connect(url: URL, { ca, clock }: Means): Promise<RedisConnection>
       }),
     onLost(listener) {
       lost = listener;
-      if (isOver) listener();
+      if (over !== null) listener(over);
     },
     close: end,
   };

@@ -20,7 +20,7 @@ export class Session {
 
   private constructor(connections: readonly [RedisConnection, RedisConnection, RedisConnection]) {
     [this.#commands, this.#appends, this.#reader] = connections;
-    for (const connection of connections) connection.onLost(() => this.close());
+    for (const connection of connections) connection.onLost((reason) => this.close(reason));
   }
 
   /** @throws HubgateError `transport-failed` */
@@ -76,9 +76,10 @@ export class Session {
     return this.#reader.command(blockMs + COMMAND_TIMEOUT_MS, ...args);
   }
 
-  close(): void {
+  close(reason?: string): void {
     this.#isLost = true;
-    for (const connection of [this.#commands, this.#appends, this.#reader]) connection.close();
+    for (const connection of [this.#commands, this.#appends, this.#reader])
+      connection.close(reason);
   }
 }
 

@@ -2,8 +2,10 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { Clock } from '../../../src/kernel/clock.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
-import { silentLogger } from '../../../src/kernel/log.ts';
+import { HubgateError } from '../../../src/kernel/error.ts';
+import { type Logger, silentLogger } from '../../../src/kernel/log.ts';
 import { Sessions, type StoreSession } from '../../../src/kernel/sessions.ts';
+import { RecordedLog } from '../../support/recorded-log.ts';
 
 describe('the sessions with a store', () => {
   it('are not continued when they are closed while the next one is being opened', async () => {
@@ -52,13 +54,49 @@ describe('the sessions with a store', () => {
     await sessions.close();
     assert.deepEqual(delays.slice(0, 8), [50, 100, 200, 400, 800, 1600, 2000, 2000]);
   });
+
+  it('say once for each reason why the store is still unreachable', async () => {
+    const log = new RecordedLog();
+    const failures = ['refused', 'refused', 'wrong password', 'refused', 'wrong password'];
+    const sessions = sessionsWith(atOnce([]), log, failures);
+    const back = gate();
+    let sessionsSoFar = 0;
+    await sessions.open({
+      begin: async () => {},
+      resume: async () => {},
+      async follow() {
+        sessionsSoFar += 1;
+        if (sessionsSoFar === 2) failures.push('refused');
+        if (sessionsSoFar === 3) back.open();
+        return 'lost';
+      },
+      ended: () => {},
+    });
+    await back.opened;
+    sessions.openNoMore();
+    await sessions.close();
+    const lines = log.of('the store is still unreachable').slice(0, 6);
+    assert.deepEqual(
+      lines.filter(({ level }) => level === 'warn').map(({ fields }) => fields['error']),
+      ['refused', 'wrong password', 'refused'],
+    );
+    assert.equal(lines.length, 6);
+  });
 });
 
-function sessionsWith(clock: Clock): Sessions<StoreSession> {
+function sessionsWith(
+  clock: Clock,
+  log: Logger = silentLogger,
+  failures: string[] = [],
+): Sessions<StoreSession> {
+  let isFirst = true;
   return new Sessions({
     store: 'the store',
     meanwhile: 'nothing works',
     async connect() {
+      const failure = isFirst ? undefined : failures.shift();
+      isFirst = false;
+      if (failure !== undefined) throw new HubgateError('transport-failed', failure);
       const session = {
         isLost: false,
         close() {
@@ -68,7 +106,7 @@ function sessionsWith(clock: Clock): Sessions<StoreSession> {
       return session;
     },
     isElsewhere: () => false,
-    ...{ clock, random: () => 1, log: silentLogger },
+    ...{ clock, random: () => 1, log },
   });
 }
 
