@@ -1,7 +1,7 @@
 import type { ResponseHead } from '../http/exchange.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { parseUrl } from '../kernel/parse-url.ts';
-import type { Logger } from '../kernel/log.ts';
+import { FailureLog, type Logger } from '../kernel/log.ts';
 import { codeOf, messageOf } from '../kernel/error.ts';
 
 // Updates of the gateway itself reach the hub's history through a function, with the rules of every
@@ -157,8 +157,11 @@ export type QueryMarks = Readonly<Record<string, readonly string[]>>;
 /** Publishes in the app's name, and resolves to whether the hub has stored it. Failures are only logged. */
 export type Announce = (update: AnnouncedUpdate, log: Logger, because: string) => Promise<boolean>;
 
+const REFUSED = 'The hub refused an update of the app';
+
 /** Never rejects: no request fails because its change could not be announced. */
-export function createAnnounce({ publish, announcements }: AnnouncedHub): Announce {
+export function createAnnounce({ publish, announcements }: AnnouncedHub, clock: Clock): Announce {
+  const failures = new FailureLog(REFUSED, 'warn', clock);
   return async (update, log, because) => {
     if (publish === null) return false;
     const { type, private: isPrivate } = update;
@@ -170,12 +173,11 @@ export function createAnnounce({ publish, announcements }: AnnouncedHub): Announ
       return true;
     } catch (error) {
       announcements.refused += 1;
-      log.warn('The hub refused an update of the app', {
-        because,
-        topics,
-        code: codeOf(error),
-        error: messageOf(error),
-      });
+      const code = codeOf(error);
+      const fields = { because, topics, code, error: messageOf(error) };
+      // While the store is unavailable, each change of the site fails alike.
+      if (code?.startsWith('transport-') === true) failures.write(log, fields);
+      else log.warn(REFUSED, fields);
       return false;
     }
   };

@@ -3,8 +3,9 @@ import type { Exchange } from '../http/exchange.ts';
 import { originList } from './cors.ts';
 import type { HubEndpoint } from './endpoint.ts';
 import type { Identity } from './identity.ts';
-import { FailureLog, RefusalLog, RefusedRequest, unavailable } from './refusal.ts';
+import { RefusalLog, RefusedRequest, unavailable } from './refusal.ts';
 import { codeOf, HubgateError } from '../kernel/error.ts';
+import { FailureLog } from '../kernel/log.ts';
 import { parseUrl } from '../kernel/parse-url.ts';
 import { cookieValue } from '../http/field-values.ts';
 import { parseQuery, valuesOf } from './form.ts';
@@ -37,7 +38,7 @@ export interface Access {
 export function createAccess(endpoint: HubEndpoint): Access {
   const { verifier, profile, cookieName, clock } = endpoint;
   const refusals = new RefusalLog();
-  const failures = new FailureLog('The store of the hub did not answer a request', clock);
+  const failures = new FailureLog('The store of the hub did not answer a request', 'error', clock);
   const publishOrigins = originList(endpoint.publishOrigins);
   const credential = verifier.acceptsLegacy
     ? (exchange: Exchange) => legacyCredentialOf(exchange, cookieName, profile.legacyCookieName)
@@ -125,7 +126,7 @@ export function createAccess(endpoint: HubEndpoint): Access {
       } catch (error) {
         if (codeOf(error) === 'not-admitted') throw accessRevoked(exchange);
         if (!(error instanceof HubgateError)) throw error;
-        failures.write(exchange.log, error);
+        failures.write(exchange.log, { error: error.message });
         throw unavailable();
       }
     },

@@ -3,9 +3,8 @@ import type { Exchange } from '../http/exchange.ts';
 import { reasonPhrase } from '../http/errors.ts';
 import type { Identity } from './identity.ts';
 import type { Diagnosis } from '../auth/verify.ts';
-import type { Clock } from '../kernel/clock.ts';
 import { setNewest } from '../kernel/collections.ts';
-import type { LogFields, Logger } from '../kernel/log.ts';
+import { isPowerOfTwo, type LogFields } from '../kernel/log.ts';
 
 /** The error codes of RFC 6750 §3.1; null for a bare challenge. */
 export type ChallengeCode = 'invalid_request' | 'invalid_token' | 'insufficient_scope' | null;
@@ -89,8 +88,6 @@ function challengeField(code: ChallengeCode, identity: Identity): string {
 
 /** Clients that a hub remembers as logged. */
 const MAX_CLIENTS = 1_000;
-/** One line for each power of two, so that a client that retries forever does not fill the disk. */
-const isLogged = (count: number): boolean => Number.isInteger(Math.log2(count));
 
 /**
  * Logs why requests are refused, for the operator only: the first time for a client and reason, and then with
@@ -103,37 +100,13 @@ export class RefusalLog {
     const key = `${diagnosis.check} ${exchange.clientAddress}`;
     const count = (this.#counts.get(key) ?? 0) + 1;
     setNewest(this.#counts, key, count, MAX_CLIENTS);
-    if (!isLogged(count)) return;
+    // A client that retries forever does not fill the disk.
+    if (!isPowerOfTwo(count)) return;
     exchange.log.warn('The hub refused a request', {
       client: exchange.clientAddress,
       ...(count > 1 ? { times: count } : {}),
       ...more,
       ...diagnosis,
     });
-  }
-}
-
-/** Milliseconds without a failure after which the next one is logged as the first one. */
-const QUIET_MS = 60_000;
-
-/** Logs the first failure, and then with the count the second, fourth, eighth …, whichever client meets it. */
-export class FailureLog {
-  readonly #message: string;
-  readonly #clock: Clock;
-  #count = 0;
-  #lastMs = -Infinity;
-
-  constructor(message: string, clock: Clock) {
-    this.#message = message;
-    this.#clock = clock;
-  }
-
-  write(log: Logger, error: Error): void {
-    const now = this.#clock.monotonic();
-    this.#count = now - this.#lastMs < QUIET_MS ? this.#count + 1 : 1;
-    this.#lastMs = now;
-    const level = isLogged(this.#count) ? 'error' : 'debug';
-    const times = this.#count > 1 ? { times: this.#count } : {};
-    log[level](this.#message, { ...times, error: error.message });
   }
 }

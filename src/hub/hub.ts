@@ -87,7 +87,7 @@ export class Hub {
     this.#clock = clock;
     this.#scheduler = scheduler;
     const reader = new LogReader(transport, names.base);
-    const presencePublisher = new PresencePublisher(transport, names, scheduler, log);
+    const presencePublisher = new PresencePublisher(transport, names, scheduler, log, clock);
     const streams = new OpenStreams({
       tail: () => transport.position,
       mayReadPresence: (options) => mayReadPresence(options, names),

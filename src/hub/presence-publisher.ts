@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
+import type { Clock } from '../kernel/clock.ts';
 import { messageOf } from '../kernel/error.ts';
-import type { Logger } from '../kernel/log.ts';
+import { FailureLog, type Logger } from '../kernel/log.ts';
 import type { Scheduler } from '../kernel/scheduler.ts';
 import {
   isSubscription,
@@ -12,6 +13,8 @@ import type { PresenceChange } from './presence-board.ts';
 import type { Subscriber } from './subscriber.ts';
 import type { Transport } from './transport.ts';
 
+const NOT_ANNOUNCED = 'The end of subscriptions could not be announced; hubgate tries again';
+
 /**
  * Publishes who is subscribed: on the board of the history, and as updates for subscribers that may read
  * them. The board decides when, so both agree.
@@ -21,13 +24,21 @@ export class PresencePublisher {
   readonly #names: PresenceNames;
   readonly #scheduler: Scheduler;
   readonly #log: Logger;
+  readonly #failures: FailureLog;
   readonly #entered = new WeakSet<Subscriber>();
 
-  constructor(transport: Transport, names: PresenceNames, scheduler: Scheduler, log: Logger) {
+  constructor(
+    transport: Transport,
+    names: PresenceNames,
+    scheduler: Scheduler,
+    log: Logger,
+    clock: Clock,
+  ) {
     this.#transport = transport;
     this.#names = names;
     this.#scheduler = scheduler;
     this.#log = log;
+    this.#failures = new FailureLog(NOT_ANNOUNCED, 'warn', clock);
     transport.presence.watch((change) => this.#notify(change));
   }
 
@@ -45,9 +56,7 @@ export class PresencePublisher {
   left(subscriber: Subscriber): void {
     if (!this.#entered.has(subscriber)) return;
     this.#transport.presence.leave(subscriber.id).catch((error: unknown) => {
-      this.#log.warn('The end of subscriptions could not be announced; hubgate tries again', {
-        error: messageOf(error),
-      });
+      this.#failures.write(this.#log, { error: messageOf(error) });
     });
   }
 

@@ -1,3 +1,5 @@
+import type { Clock } from './clock.ts';
+
 /** Further data of a log line. Values are printed as JSON. */
 export type LogFields = Readonly<Record<string, unknown>>;
 
@@ -24,3 +26,35 @@ export const silentLogger: Logger = {
   error: ignore,
   child: () => silentLogger,
 };
+
+/** The occurrences that are logged of what may happen very often. */
+export function isPowerOfTwo(count: number): boolean {
+  return Number.isInteger(Math.log2(count));
+}
+
+/** Milliseconds without a failure after which the next one is logged as the first one. */
+const QUIET_MS = 60_000;
+
+/** Logs the first failure, and then with the count the second, fourth, eighth …, whoever meets it. */
+export class FailureLog {
+  readonly #message: string;
+  readonly #level: 'warn' | 'error';
+  readonly #clock: Clock;
+  #count = 0;
+  #lastMs = -Infinity;
+
+  constructor(message: string, level: 'warn' | 'error', clock: Clock) {
+    this.#message = message;
+    this.#level = level;
+    this.#clock = clock;
+  }
+
+  write(log: Logger, fields: LogFields): void {
+    const now = this.#clock.monotonic();
+    this.#count = now - this.#lastMs < QUIET_MS ? this.#count + 1 : 1;
+    this.#lastMs = now;
+    const level = isPowerOfTwo(this.#count) ? this.#level : 'debug';
+    const times = this.#count > 1 ? { times: this.#count } : {};
+    log[level](this.#message, { ...times, ...fields });
+  }
+}

@@ -168,7 +168,7 @@ function speakingForTheApp(
   scope: Scope,
 ): Pick<DiscoveryParts, 'hooks' | 'watching'> {
   if (hub.publish === null) return NOTHING_ADDED;
-  const announce = createAnnounce(hub);
+  const announce = createAnnounce(hub, clock);
   const hooks: RequestHook[] = [];
   const rules: Watching['rules'][number][] = [];
   if (publish) hooks.push(createPublishedAnswers({ hub, concerns, announce, clock }));

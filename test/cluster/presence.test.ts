@@ -223,7 +223,7 @@ async function startNode(test: TestContext, store: PresenceStore, number: number
   const transport = await open(test, store, relay.port, clock);
   transport.tail(() => {});
   // From now on it tells of whoever comes and goes.
-  assert.ok(new PresencePublisher(transport, names, new Scheduler(), silentLogger));
+  assert.ok(new PresencePublisher(transport, names, new Scheduler(), silentLogger, clock));
   // What a process is called shows when it has somebody on the board.
   const known = await store.processes();
   await enter({ transport }, `${FIRST}${number}`);

@@ -1,6 +1,10 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { FailureLog, RefusalLog } from '../../../src/hub-http/refusal.ts';
+import { createAnnounce, type AnnouncedHub } from '../../../src/discovery/announced-hub.ts';
+import { RefusalLog } from '../../../src/hub-http/refusal.ts';
+import { HubgateError } from '../../../src/kernel/error.ts';
+import { FailureLog } from '../../../src/kernel/log.ts';
+import { noAnnouncements } from '../../../src/runtime/hub-core.ts';
 import { type LogLine, recorder } from '../../support/hub-server.ts';
 import { TestClock } from '../../support/test-clock.ts';
 import { fakeExchange } from '../http/fake-exchange.ts';
@@ -43,8 +47,8 @@ describe('the log of failures of the store', () => {
   it('counts over all clients, and begins again after a minute without a failure', () => {
     const lines: LogLine[] = [];
     const clock = new TestClock();
-    const failures = new FailureLog('away', clock);
-    const fail = (): void => failures.write(recorder(lines), new Error('no connection'));
+    const failures = new FailureLog('away', 'error', clock);
+    const fail = (): void => failures.write(recorder(lines), { error: 'no connection' });
     for (let each = 0; each < 1_000; each++) fail();
     clock.advance(61_000);
     fail();
@@ -52,5 +56,25 @@ describe('the log of failures of the store', () => {
       lines.filter(({ level }) => level === 'error').map(({ fields }) => fields['times']),
       [undefined, 2, 4, 8, 16, 32, 64, 128, 256, 512, undefined],
     );
+  });
+
+  it('counts the updates of the app that are not stored, but logs each that the hub refuses', async () => {
+    const lines: LogLine[] = [];
+    let code = 'transport-failed';
+    const announcements = noAnnouncements();
+    const publish = async (): Promise<void> => {
+      throw new HubgateError(code, 'no');
+    };
+    const hub = { publish, announcements } as unknown as AnnouncedHub;
+    const announce = createAnnounce(hub, new TestClock());
+    const update = { topics: ['/'], private: false, data: '', type: undefined };
+    for (let each = 0; each < 10; each++) await announce(update, recorder(lines), 'changes');
+    code = 'bad-update';
+    for (let each = 0; each < 3; each++) await announce(update, recorder(lines), 'changes');
+    assert.deepEqual(
+      lines.filter(({ level }) => level === 'warn').map(({ fields }) => fields['times']),
+      [undefined, 2, 4, 8, undefined, undefined, undefined],
+    );
+    assert.equal(announcements.refused, 13);
   });
 });
