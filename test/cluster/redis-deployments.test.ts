@@ -9,6 +9,7 @@ import type { Update } from '../../src/hub/update.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { silentLogger } from '../../src/kernel/log.ts';
 import { Secret } from '../../src/kernel/secret.ts';
+import { openRedisHistory } from '../../src/transports/redis/redis-history.ts';
 import {
   openRedisTransport,
   type RedisTransportOptions,
@@ -27,10 +28,21 @@ const [rights] = documentedBlocks('docs/scaling.md')
 describe('common Redis deployments', () => {
   it('work with a password, and with a user that has only the necessary permissions', async (test) => {
     assert.ok(rights !== undefined);
-    const redis = await startRedis(test, test, [rights, 'user default off']);
+    const operator = 'user operator on >secret ~* &* +@all';
+    const redis = await startRedis(test, test, [rights, operator, 'user default off']);
     if (redis === null) return;
     const url = (name: string): string => `redis://hub:${name}@127.0.0.1:${redis.port}`;
-    await serves(test, { urls: [new Secret(url('secret'))] });
+    const place = { urls: [new Secret(url('secret'))], sentinel: null, cluster: false };
+    await serves(test, { ...place, maxLength: 4 });
+    const history = await openRedisHistory(
+      { ...place, trustPoolFile: null, stream: 'test' },
+      { clock: systemClock, create: false },
+    );
+    // With a presence event.
+    assert.equal((await history.stats()).updates, 5);
+    await history.close();
+    const asOperator = ['--user', 'operator', '--pass', 'secret', '--no-auth-warning'];
+    assert.equal(redis.command(...asOperator, 'ACL', 'LOG'), '');
     await assert.rejects(
       open(test, { urls: [new Secret(url('wrong'))] }),
       (error: Error) => /WRONGPASS/.test(error.message) && !error.message.includes('wrong@'),
@@ -140,6 +152,11 @@ async function serves(test: TestContext, options: Options): Promise<void> {
   await until(() => seen.length === 3);
   assert.deepEqual(seen, ['a', 'b', 'c']);
   assert.equal(await other.find('b'), 2);
+  await one.appendOnce(['c', 'd'].map(update));
+  await one.append({ ...update('event'), presence: true });
+  await one.append(update('e'));
+  await until(() => seen.length === 6);
+  assert.equal((await one.counts?.count('key', 1, 1000))?.current, 0);
   await one.check();
   await one.presence.enter('urn:s', [subscription('s')]);
   assert.deepEqual(await onBoard(other.presence), [subscription('s')]);
