@@ -11,7 +11,8 @@ const MAX_BACKOFF_MS = 2000;
 /** The connections to one server, until the first of them is lost. */
 export interface StoreSession {
   readonly isLost: boolean;
-  close(): void;
+  /** @param reason why it is of no further use, for the log */
+  close(reason?: string): void;
 }
 
 /** How a process uses its sessions. */
@@ -106,7 +107,7 @@ export class Sessions<Session extends StoreSession> {
       return await question(session);
     } catch (cause) {
       if (cause instanceof HubgateError) throw cause;
-      if (isElsewhere(cause)) session.close();
+      if (isElsewhere(cause)) session.close(messageOf(cause));
       const message = `${store} refused a command or did not answer (${messageOf(cause)})`;
       throw new HubgateError('transport-failed', message, { cause });
     }

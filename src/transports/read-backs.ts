@@ -134,14 +134,14 @@ export async function storeGroup<Session extends StoreSession>(
     } catch (error) {
       if (error instanceof HubgateError) throw error;
       const { message, isNotDone, isElsewhere } = faultOf(error);
-      if (isElsewhere) session.close();
+      if (isElsewhere) session.close(message);
       if (isNotDone && !mayBeStored) {
         const why = `The update could not be stored: ${store} says ${message}`;
         throw new HubgateError('transport-failed', why, { cause: error });
       }
       // The answer is lost. The next attempt finds out whether the group was stored.
       mayBeStored = true;
-      if (!isNotDone) session.close();
+      if (!isNotDone) session.close(message);
       else if (!session.isLost) throw uncertain(`${store} says ${message}`);
     }
   }

@@ -82,8 +82,8 @@ export class Session implements StoreSession {
     if (this.#reason !== null) listener(this.#reason);
   }
 
-  close(): void {
-    this.#lose('the connection is closed');
+  close(reason = 'the connection is closed'): void {
+    this.#lose(reason);
   }
 
   #lose(reason: string): void {

@@ -1,5 +1,6 @@
 import type { Clock } from '../../kernel/clock.ts';
 import { HubgateError, messageOf } from '../../kernel/error.ts';
+import type { StoreSession } from '../../kernel/sessions.ts';
 import { findPrimary, type RedisConnection, type RedisPlace } from './primary.ts';
 import { APPEND, type Script, SCRIPTS } from './scripts.ts';
 
@@ -9,7 +10,7 @@ const COMMAND_TIMEOUT_MS = 3000;
 const WAIT_MS = 2000;
 
 /** The connections to one primary, until the first of them is lost. */
-export class Session {
+export class Session implements StoreSession {
   /** For reading, finding and presence. */
   readonly #commands: RedisConnection;
   /** For appends, which may wait for replicas. */
