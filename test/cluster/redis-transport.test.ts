@@ -10,6 +10,7 @@ import {
   openRedisTransport,
   type RedisTransportOptions,
 } from '../../src/transports/redis/redis-transport.ts';
+import { RecordedLog } from '../support/recorded-log.ts';
 import { startRedis, startSentinel } from '../support/redis-server.ts';
 import { startRelay } from '../support/relay.ts';
 import { TestClock } from '../support/test-clock.ts';
@@ -80,6 +81,20 @@ describe('a history in Redis whose replies are lost', () => {
 });
 
 describe('a history in Redis that becomes unavailable', () => {
+  it('logs why, if Redis refuses a part of what it is asked', async (test) => {
+    const redis = await startRedis(test, test);
+    if (redis === null) return;
+    keepAlive(test);
+    const log = new RecordedLog();
+    const transport = await open(test, { urls: urlsOf(redis.port), log });
+    redis.command('ACL', 'SETUSER', 'default', '-llen');
+    await transport.append(update('a'));
+    const { fields } = await log.says(
+      'Redis is unreachable; the hub refuses publications until it is back',
+    );
+    assert.match(String(fields['reason']), /can't run this command/);
+  });
+
   it('gives up a connection whose password is not answered', async (test) => {
     const redis = await startRedis(test, test, ['requirepass secret']);
     if (redis === null) return;
@@ -265,6 +280,32 @@ describe('a history in Redis that loses its end', () => {
     assert.deepEqual(await replay(4), ['d', 'e', 'f'], 'behind one that was lost');
     assert.deepEqual(await replay(6), ['e', 'f']);
     assert.equal(await transport.find('d'), 6);
+  });
+
+  it('continues where it was when single keys are evicted', async (test) => {
+    const redis = await startRedis(test, test);
+    if (redis === null) return;
+    keepAlive(test);
+    const [one, two] = [
+      await open(test, { urls: urlsOf(redis.port) }),
+      await open(test, { urls: urlsOf(redis.port) }),
+    ];
+    const [seen, alsoSeen] = [collect(one), collect(two)];
+    for (const id of ['a', 'b', 'c']) await one.append(update(id));
+    redis.command('DEL', '{test}:meta');
+    await two.append(update('d'));
+    await one.append(update('e'));
+    redis.command('DEL', '{test}:log');
+    await one.append(update('f'));
+    await until(() => alsoSeen.length === 6);
+    for (const entries of [seen, alsoSeen]) {
+      assert.deepEqual(ids(entries), ['a', 'b', 'c', 'd', 'e', 'f']);
+    }
+    // Nobody may continue after what is gone.
+    assert.deepEqual(await one.evicted(), { updates: 5, events: 5 });
+    assert.deepEqual([await one.find('b'), await one.find('f')], [null, 6]);
+    const late = await open(test, { urls: urlsOf(redis.port) });
+    assert.deepEqual([late.position, late.lastUpdateId], [6, 'f']);
   });
 
   it('starts over when everything is lost', async (test) => {

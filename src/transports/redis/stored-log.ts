@@ -31,9 +31,20 @@ export class StoredLog {
         'The log in Redis was written by a later version of hubgate; run that one',
       );
     }
+    if (position === null) return this.#lastEntry(session);
     // Before there were presence events, the last entry was an update.
     const updateId = textOf(update ?? id);
-    return { position: Number(position ?? 0), key: textOf(key), id: textOf(id), updateId };
+    return { position: Number(position), key: textOf(key), id: textOf(id), updateId };
+  }
+
+  /** The end as the entries show it: the server may have evicted the other key. */
+  async #lastEntry(session: Session): Promise<LogEnd> {
+    const { log } = this.#keys;
+    const [newest] = listOf(await session.command('XREVRANGE', log, '+', '-', 'COUNT', '1'));
+    if (newest === undefined) return { position: 0, key: null, id: null, updateId: null };
+    const { position, key, update } = decodeEntry(newest);
+    const { id } = update;
+    return { position, key, id, updateId: update.presence === true ? null : id };
   }
 
   /** The earliest kept position of an id; null if there is none. */
