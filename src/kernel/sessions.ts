@@ -72,6 +72,10 @@ export class Sessions<Session extends StoreSession> {
     this.#living = this.#liveOn(session, use);
   }
 
+  get isAway(): boolean {
+    return this.#current === null || this.#current.isLost;
+  }
+
   /** @throws HubgateError `transport-failed` while the store is unavailable */
   live(): Session {
     if (this.#current !== null && !this.#current.isLost) return this.#current;
@@ -81,7 +85,7 @@ export class Sessions<Session extends StoreSession> {
   /** The session that follows a lost one; null if there is none until `end` on the monotonic clock. */
   async next(end: number): Promise<Session | null> {
     const { clock } = this.#options;
-    while (this.#current === null || this.#current.isLost) {
+    while (this.isAway) {
       const left = end - clock.monotonic();
       if (left <= 0 || this.#closing) return null;
       await new Promise<void>((resolve) => {

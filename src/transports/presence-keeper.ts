@@ -73,8 +73,11 @@ export interface PresenceStore<Key> {
 
 interface PresenceKeeperOptions<Key> {
   readonly store: PresenceStore<Key>;
-  /** Whether subscribers may arrive while the store is unavailable, to be entered and announced later. */
-  readonly mayBeAway: boolean;
+  /**
+   * Whether the store is unavailable at the moment. Subscribers that arrive then are entered and announced later. null:
+   * it is never unavailable.
+   */
+  readonly isAway: (() => boolean) | null;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -84,6 +87,8 @@ interface Own extends OwnEntry {
   name: string;
   /** No process can have announced this arrival. */
   isNew: boolean;
+  /** The board may have it. */
+  isSent: boolean;
 }
 
 /**
@@ -127,10 +132,11 @@ export class PresenceKeeper<Key> {
 
   enter(subscriber: string, records: readonly SubscriptionRecord[]): Promise<void> {
     return this.#track(async () => {
-      const { store, clock, mayBeAway } = this.#options;
+      const { store, clock, isAway } = this.#options;
       this.#order += 1;
       const place = { since: clock.now(), order: this.#order };
-      const own = { subscriber, records, ...place, name: randomUUID(), isNew: true };
+      const state = { name: randomUUID(), isNew: true, isSent: isAway?.() !== true };
+      const own: Own = { subscriber, records, ...place, ...state };
       this.#own.set(subscriber, own);
       this.#pending.add(subscriber);
       try {
@@ -139,7 +145,7 @@ export class PresenceKeeper<Key> {
         if (!lived && this.#own.size > 1) this.#isLapsed = true;
         await this.#announcePending([subscriber]);
       } catch (error) {
-        if (mayBeAway && codeOf(error) !== 'transport-closed') return;
+        if (isAway !== null && codeOf(error) !== 'transport-closed') return;
         throw error;
       }
     });
@@ -147,8 +153,11 @@ export class PresenceKeeper<Key> {
 
   leave(subscriber: string): Promise<void> {
     return this.#track(async () => {
+      const own = this.#own.get(subscriber);
+      this.#own.delete(subscriber);
       this.#pending.delete(subscriber);
-      if (this.#own.delete(subscriber)) this.#gone.add(subscriber);
+      if (own?.isSent === false) return;
+      if (own !== undefined) this.#gone.add(subscriber);
       await this.#announce(await this.#takeOff([subscriber]), true);
     });
   }
@@ -216,6 +225,7 @@ export class PresenceKeeper<Key> {
     for (const some of this.#inSteps([...this.#own.keys()])) {
       const entries = some.flatMap((subscriber) => this.#own.get(subscriber) ?? []);
       if (entries.length === 0) continue;
+      for (const own of entries) own.isSent = true;
       const { states } = await store.enter(entries);
       for (const [index, own] of entries.entries()) {
         if (!this.#own.has(own.subscriber)) continue;
@@ -280,9 +290,9 @@ export class PresenceKeeper<Key> {
   }
 
   #failed(error: unknown): void {
-    const { mayBeAway, log } = this.#options;
+    const { isAway, log } = this.#options;
     const reason = messageOf(error);
-    if (mayBeAway) log.debug('The presence could not be renewed', { reason });
+    if (isAway !== null) log.debug('The presence could not be renewed', { reason });
     else log.error('The presence could not be renewed', { error: reason });
   }
 }

@@ -27,6 +27,8 @@ interface ServerPresenceOptions<Session, Key> {
   readonly store: string;
   /** @throws while the server is unavailable */
   readonly session: () => Session;
+  /** Whether there is no session. */
+  readonly isAway: () => boolean;
   /** @param session the session to use: while the board is being restored, the one that is not in use yet */
   readonly steps: (session: () => Session) => PresenceSteps<Key>;
   readonly clock: Clock;
@@ -58,7 +60,8 @@ export class ServerPresence<Session, Key> implements PresenceBoard {
       beat: (name, renews) => this.#asked(() => steps.beat(name, renews)),
       settle: (claims, name) => this.#asked(() => steps.settle(claims, name)),
     };
-    this.#keeper = new PresenceKeeper({ store, mayBeAway: true, clock, log });
+    const isAway = (): boolean => this.#next === null && options.isAway();
+    this.#keeper = new PresenceKeeper({ store, isAway, clock, log });
   }
 
   enter(subscriber: string, records: readonly SubscriptionRecord[]): Promise<void> {

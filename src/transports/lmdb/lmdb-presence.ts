@@ -72,7 +72,7 @@ export class LmdbPresence implements PresenceBoard {
       beat: (name, renews) => this.#beat(name, renews),
       settle: (claims, name) => this.#write(() => this.#settle(claims, name)),
     };
-    this.#keeper = new PresenceKeeper({ store, mayBeAway: false, clock, log });
+    this.#keeper = new PresenceKeeper({ store, isAway: null, clock, log });
   }
 
   enter(subscriber: string, records: readonly SubscriptionRecord[]): Promise<void> {

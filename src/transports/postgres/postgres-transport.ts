@@ -77,6 +77,7 @@ export async function openPostgresTransport(options: PostgresTransportOptions): 
     storedLog: onSessions(storedLog),
     presence: new ServerPresence({
       ...{ store: 'PostgreSQL', session, clock: options.presenceClock ?? clock, log },
+      isAway: () => sessions.isAway,
       steps: (live) => new PostgresPresence({ ...place, session: live }),
     }),
     counts: countsOf(schema, storedLog, sessions),

@@ -71,6 +71,7 @@ export async function openRedisTransport(options: RedisTransportOptions): Promis
     reader: new BlockingReader({ ...read, storedLog, signals, log }),
     presence: new ServerPresence({
       ...{ store: 'Redis', session, clock: options.presenceClock ?? clock, log },
+      isAway: () => sessions.isAway,
       steps: (live) => new RedisPresence({ keys, process, session: live }),
     }),
     counts: countsOf(keys, sessions),
