@@ -88,11 +88,13 @@ describe('a history in Redis that becomes unavailable', () => {
     const log = new RecordedLog();
     const transport = await open(test, { urls: urlsOf(redis.port), log });
     redis.command('ACL', 'SETUSER', 'default', '-llen');
-    await transport.append(update('a'));
+    const append = transport.append(update('a'));
     const { fields } = await log.says(
       'Redis is unreachable; the hub refuses publications until it is back',
     );
     assert.match(String(fields['reason']), /can't run this command/);
+    redis.command('ACL', 'SETUSER', 'default', '+llen');
+    await append;
   });
 
   it('gives up a connection whose password is not answered', async (test) => {
@@ -280,6 +282,33 @@ describe('a history in Redis that loses its end', () => {
     assert.deepEqual(await replay(4), ['d', 'e', 'f'], 'behind one that was lost');
     assert.deepEqual(await replay(6), ['e', 'f']);
     assert.equal(await transport.find('d'), 6);
+  });
+
+  it('writes nothing as long as one of its keys is of another type', async (test) => {
+    const redis = await startRedis(test, test);
+    if (redis === null) return;
+    keepAlive(test);
+    const transport = await open(test, { urls: urlsOf(redis.port) });
+    const seen = collect(transport);
+    await transport.append(update('a'));
+    await transport.append(update('a'));
+    await transport.append({ ...update('event'), presence: true });
+    for (const name of ['log', 'ids', 'repeated', 'meta', 'events']) {
+      const key = `{test}:${name}`;
+      redis.command('RENAME', key, 'aside');
+      redis.command('SET', key, 'of somebody else');
+      for (const presence of [true, false]) {
+        const refused = transport.append({ ...update('refused'), ...(presence && { presence }) });
+        await assert.rejects(refused, { code: /^transport-(?:failed|uncertain)$/ }, name);
+      }
+      redis.command('RENAME', 'aside', key);
+      while (!(await works(transport))) await nextTurn();
+    }
+    await transport.append(update('b'));
+    await transport.append(update('b'));
+    await until(() => seen.length === 5);
+    assert.deepEqual(ids(seen), ['a', 'a', 'event', 'b', 'b']);
+    assert.equal(redis.command('XLEN', '{test}:log'), '5');
   });
 
   it('continues where it was when single keys are evicted', async (test) => {

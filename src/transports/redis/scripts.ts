@@ -19,8 +19,10 @@ export interface Script {
  * writer. ARGV: group key; number of the group, greater than those before it, or '' to append it whenever it is
  * asked; updates to keep, or 0; milliseconds to keep them, or 0; most entries to evict; then for each update its
  * id, the rest, and 1 for a presence event, o for one that is skipped if its id is known, or ''. Returns the
- * position of the last one and, after a space, its key, which is empty if all were skipped. If the server has
- * evicted one of the keys, the positions continue, and nobody continues after what may be gone.
+ * position of the last one and, after a space, its key, which is empty if all were skipped.
+ *
+ * A script that fails keeps what it has written, so all keys are read before the first one is written. If the server
+ * has evicted one of them, the positions continue, and nobody continues after what may be gone.
  */
 export const APPEND = script(`
 local log, ids, repeated, meta, events, writer = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
@@ -41,11 +43,14 @@ local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local position, previous, id = tonumber(state[2] or 0), state[3] or '', ''
 local added, length = 0, redis.call('XLEN', log)
-if length > 0 and not state[2] then
+redis.call('LLEN', events)
+redis.call('HEXISTS', ids, '')
+redis.call('ZSCORE', repeated, '')
+if first(place(position + 1)) then
   local top = redis.call('XREVRANGE', log, '+', '-', 'COUNT', 1)[1]
   position, previous = number(top[1]), top[2][2]
   redis.call('HSET', meta, 'evictedEvents', position)
-elseif length == 0 and position > 0 then
+elseif position > 0 and length == 0 then
   for _, key in ipairs({ids, repeated, events}) do redis.call('PEXPIRE', key, 0) end
   redis.call('HSET', meta, 'evictedUpdates', position, 'evictedEvents', position)
 end
