@@ -168,6 +168,21 @@ describe('several workers (hubfile.md §2)', { skip: process.platform !== 'linux
     assert.ok(failures.length <= 4 * 16, `${failures.length} of ${answered} failed`);
   });
 
+  it('do not keep the others from answering and from stopping when one hangs', async (test) => {
+    const place = await start(test);
+    const [hanging = 0] = await place.workers();
+    assert.equal((await askHealth(`${place.admin}/health/ready`)).status, 200);
+    process.kill(hanging, 'SIGSTOP');
+    const { status, body } = await send(`${place.admin}/health/ready`);
+    assert.equal(status, 503);
+    assert.match(body, /the event loop is late/);
+    assert.equal((await send(`${place.admin}/metrics`)).status, 200);
+    place.gateway.child.kill('SIGTERM');
+    await place.gateway.says('Workers that hang are killed');
+    await once(place.gateway.child, 'exit');
+    assert.throws(() => process.kill(hanging, 0), { code: 'ESRCH' });
+  });
+
   it('exit with the main process, however it ends', async (test) => {
     for (const signal of ['SIGTERM', 'SIGKILL'] as const) {
       const place = await start(test);

@@ -8,7 +8,7 @@ import type { PurgeOrder } from '../../cache/response-caches.ts';
 import type { Config } from '../../config/config.ts';
 import { registry } from '../../directives/registry.ts';
 import { encodeConfig } from '../../config/serialize.ts';
-import type { Clock } from '../../kernel/clock.ts';
+import { type Clock, within } from '../../kernel/clock.ts';
 import { codeOf, HubgateError, messageOf } from '../../kernel/error.ts';
 import { type Family, gauge } from '../../kernel/measures.ts';
 import type { Logger } from '../../kernel/log.ts';
@@ -29,13 +29,17 @@ import {
   type SlowSubscriber,
 } from '../../runtime/hub-families.ts';
 import type { Signal } from '../../runtime/peer-workers.ts';
-import { type WorkerStatus, Worker } from './worker.ts';
+import { type Answers, type Order, type WorkerStatus, Worker } from './worker.ts';
 
 /** Delay before a worker that has ended is replaced. If workers end again and again, it doubles each time. */
 const MIN_RESTART_MS = 100;
 const MAX_RESTART_MS = 30_000;
 /** Longest delay while no worker serves, because nobody accepts connections then. */
 const MAX_RESTART_OF_LAST_MS = 1_000;
+/** How long a worker may take to say how it is before it counts as one that hangs. */
+const ANSWER_MS = 2_000;
+/** How long after `grace_period` a worker may take to close its histories before it is killed. */
+const CLOSING_MS = 15_000;
 const NOTHING_ELSE: ReportWanted = { changes: false };
 
 const WORKER = fileURLToPath(import.meta.resolve('#worker'));
@@ -142,8 +146,12 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
   }
 
   async status(): Promise<GatewayStatus> {
+    let hanging = false;
     const asked = [...this.#workers].map(async (worker) => {
-      const status = await worker.order({ kind: 'status' }).catch(() => null);
+      const status = await this.#ask(worker, { kind: 'status' }).catch((error: unknown) => {
+        if (codeOf(error) === 'worker-silent') hanging = true;
+        return null;
+      });
       // A worker that has just been started or has just ended has no status.
       return status === null ? [] : [{ worker, status }];
     });
@@ -153,13 +161,13 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
       hubs: (first?.status.hubs ?? []).map((hub, number) => hubOf(hub, number, statuses)),
       certificates: statuses.flatMap(({ status }) => status.certificates),
       serving: statuses.length > 0 && this.#listeners.length > 0,
-      late: statuses.some(({ status }) => status.late),
+      late: hanging || statuses.some(({ status }) => status.late),
     };
   }
 
   async slowest(): Promise<readonly SlowSubscriber[]> {
     const answers = [...this.#workers].map((worker) =>
-      worker.order({ kind: 'slowest' }).catch(() => []),
+      this.#ask(worker, { kind: 'slowest' }).catch(() => []),
     );
     return slowestOf((await Promise.all(answers)).flat());
   }
@@ -167,13 +175,23 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
   async families(): Promise<readonly Family[]> {
     const workers = [...this.#workers];
     const families = await Promise.all(
-      workers.map((worker) => worker.order({ kind: 'families' }).catch(() => [])),
+      workers.map((worker) => this.#ask(worker, { kind: 'families' }).catch(() => [])),
     );
     return [
       gauge('hubgate_workers', 'Processes that serve.', workers.length),
       ...this.#process.families(),
       ...families.flat(),
     ];
+  }
+
+  /** @throws as {@link Worker.order}, and HubgateError `worker-silent` if the worker hangs */
+  #ask<Kind extends Order['kind']>(
+    worker: Worker,
+    order: Extract<Order, { kind: Kind }>,
+  ): Promise<Answers[Kind]> {
+    const silent = (): Error =>
+      new HubgateError('worker-silent', `Worker ${worker.pid} does not answer`);
+    return within(ANSWER_MS, this.#clock, worker.order<Kind>(order), silent);
   }
 
   purge(order: PurgeOrder, reach: RevocationReach): Promise<number> {
@@ -276,12 +294,19 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
 
   async #stop(): Promise<void> {
     await this.#queue;
+    const cancel = this.#clock.after(this.#config.options.gracePeriodMs + CLOSING_MS, () => {
+      this.#log.error('Workers that hang are killed', {
+        pids: [...this.#workers].map(({ pid }) => pid),
+      });
+      for (const worker of this.#workers) worker.kill();
+    });
     await Promise.allSettled(
       [...this.#workers].map(async (worker) => {
         await worker.order({ kind: 'stop' }).catch(() => worker.kill());
         await worker.ended();
       }),
     );
+    cancel();
     this.#listeners = [];
     this.#process.close();
   }
