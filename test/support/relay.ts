@@ -2,7 +2,7 @@ import { connect, createServer, type Socket } from 'node:net';
 import type { Owner } from './http.ts';
 
 /** What a connection has sent and its target has not got. */
-export interface HeldRequests {
+interface HeldRequests {
   readonly bytes: number;
   /** Passes it on as the last of its connection. */
   arrive(): void;

@@ -110,7 +110,7 @@ interface GroupAppendOptions
 /**
  * Stores a group of updates exactly once, however often the reply is lost, and waits until it is read back.
  */
-export class GroupAppend {
+class GroupAppend {
   readonly #options: GroupAppendOptions;
   #batch = 0;
 
