@@ -4,6 +4,7 @@ import type { Exchange, Expand } from '../http/exchange.ts';
 import { fieldUtf8, type HeaderList } from '../http/header-list.ts';
 import { pathOf } from '../http/request-path.ts';
 import { lateValueOf } from '../http/request-variables.ts';
+import { queryEncoded } from './rewritten-target.ts';
 import {
   CERTIFICATE,
   isPlaceholder,
@@ -134,9 +135,9 @@ const OF_REQUEST: ReadonlyMap<string, (exchange: Exchange) => string> = new Map(
     uri: ({ target }) => target,
     query: queryText,
     '?query': prefixedQuery,
-    '%uri': ({ target }) => queryEscaped(target),
+    '%uri': ({ target }) => queryEncoded(target),
     '%path': escapedPath,
-    '%query': (exchange) => queryEscaped(queryText(exchange)),
+    '%query': (exchange) => queryEncoded(queryText(exchange)),
     orig_uri: ({ originalTarget }) => originalTarget,
     orig_path: ({ originalTarget }) => pathOf({ target: originalTarget }),
     orig_file: ({ originalTarget }) => splitPath({ target: originalTarget }).file,
@@ -173,16 +174,9 @@ export function queryOf(exchange: Exchange): URLSearchParams {
   return new URLSearchParams(queryText(exchange));
 }
 
-/** A text as the value of a parameter in a query, escaped as Go does it. */
-function queryEscaped(text: string): string {
-  return encodeURIComponent(text)
-    .replaceAll(/[!'()*]/g, (letter) => `%${letter.charCodeAt(0).toString(16).toUpperCase()}`)
-    .replaceAll('%20', '+');
-}
-
 /** The path, which is encoded already, as such a value. */
 function escapedPath(exchange: Exchange): string {
-  return queryEscaped(pathOf(exchange))
+  return queryEncoded(pathOf(exchange))
     .replaceAll(/%25([0-9A-F]{2})/gi, '%$1')
     .replaceAll('%20', '+');
 }

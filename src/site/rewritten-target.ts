@@ -70,7 +70,8 @@ function isWholeQuery(part: string): boolean {
   return part.startsWith('{') && part.endsWith('}') && shortName(part.slice(1, -1)) === 'query';
 }
 
-/** In the encoding of forms: a space is a plus sign. */
-function queryEncoded(value: string): string {
-  return new URLSearchParams([['', value]]).toString().slice(1);
+/** A text as a name or a value in a query, encoded as Go does it: a space is a plus sign. */
+export function queryEncoded(text: string): string {
+  const encoded = new URLSearchParams([['', text]]).toString().slice(1);
+  return encoded.replaceAll('%7E', '~').replaceAll('*', '%2A');
 }

@@ -2,8 +2,18 @@
 // that both programs answer alike on their own. A seed makes each of them again.
 
 import type { ComparedCase, ComparedRequest } from './cases.ts';
+import {
+  WIDE_CONDITIONS,
+  WIDE_FIELDS,
+  WIDE_PATHS,
+  WIDE_TEXTS,
+  wideDirective,
+} from './wide-cases.ts';
 
 type Random = () => number;
+
+/** From this seed on, cases have more kinds of everything. */
+const WIDE_FROM = 1_000_000;
 
 /** Mulberry32: the same numbers for the same seed on every machine. */
 function randomOf(seed: number): Random {
@@ -62,11 +72,18 @@ const FIELDS = ['X-A', 'X-B', 'Cache-Control', 'Set-Cookie', 'Location', 'X-App'
 
 class Writer {
   readonly #random: Random;
+  readonly #isWide: boolean;
   readonly #lines: string[] = [];
   #names = 0;
 
-  constructor(random: Random) {
+  constructor(random: Random, isWide: boolean) {
     this.#random = random;
+    this.#isWide = isWide;
+  }
+
+  /** One of the usual ones, or of those that only wide cases have. */
+  wide<T>(usual: readonly T[], more: readonly T[]): T {
+    return this.one(this.#isWide && this.chance(0.6) ? more : usual);
   }
 
   one<T>(list: readonly T[]): T {
@@ -107,6 +124,7 @@ class Writer {
   }
 
   condition(): string {
+    if (this.#isWide && this.chance(0.5)) return this.one(WIDE_CONDITIONS);
     const negated = this.chance(0.2) ? 'not ' : '';
     const kind = this.one([
       'path',
@@ -200,7 +218,11 @@ class Writer {
     if (kind === 'handle_errors' && depth > 0) return;
     const matcher = kind === 'handle_path' || kind === 'handle_errors' ? '' : this.matcher();
     const field = this.one(FIELDS);
-    const text = this.one(TEXTS);
+    const text = this.wide(TEXTS, WIDE_TEXTS);
+    if (this.#isWide && this.chance(0.35)) {
+      this.add(wideDirective((list) => this.one(list), matcher, text));
+      return;
+    }
     if (kind !== 'header') {
       this.more(kind, matcher, field, text, depth);
       return;
@@ -284,15 +306,25 @@ class Writer {
     }
   }
 
+  wideFields(method: string): (readonly [name: string, value: string])[] {
+    return WIDE_FIELDS.filter(
+      ({ part, only }) => (only ?? method) === method && this.chance(part),
+    ).map(({ name, values }) => [name, this.one(values)] as const);
+  }
+
   requests(): ComparedRequest[] {
     return Array.from({ length: 6 }, () => {
       const method = this.one(['GET', 'GET', 'GET', 'POST', 'HEAD', 'PUT', 'OPTIONS']);
-      const target = this.one(PATHS) + this.one(['', '', '?q=1', '?z=1&q=2', '?q=']);
+      const path = this.wide(PATHS, WIDE_PATHS);
+      const target = path.includes('?')
+        ? path
+        : path + this.one(['', '', '?q=1', '?z=1&q=2', '?q=']);
       const headers = [
         ...(this.chance(0.4) ? [['X-A', this.one(['1', 'b', 'abc'])] as const] : []),
         ...(this.chance(0.2) && !this.text.includes('reverse_proxy')
           ? [['Accept-Encoding', 'gzip'] as const]
           : []),
+        ...(this.#isWide ? this.wideFields(method) : []),
         ...(this.chance(0.2) ? [['Answer-Status', this.one(['404', '500', '302'])] as const] : []),
       ];
       const body =
@@ -305,7 +337,7 @@ class Writer {
 
 /** The case of a seed. */
 export function randomCase(seed: number): ComparedCase {
-  const writer = new Writer(randomOf(seed));
+  const writer = new Writer(randomOf(seed), seed >= WIDE_FROM);
   if (writer.chance(0.7)) writer.add('root * FILES');
   writer.directives(0, writer.times(7));
   // A request that no directive answers is a documented difference.

@@ -16,12 +16,14 @@ import { randomCase } from './random-cases.ts';
 
 /*
  * Random combinations of directives in both programs. HUBGATE_CADDY_SEEDS=1000-2000 takes other ones than
- * usual. Only a Caddy of the present version is asked: an older one has other faults.
+ * usual; from 1000000 on, they have more kinds of everything. Only a Caddy of the present version is asked: an older one has other faults.
  */
 const given = process.env['HUBGATE_CADDY'];
-const [, from = '0', to = '120'] =
-  /^(\d+)-(\d+)$/.exec(process.env['HUBGATE_CADDY_SEEDS'] ?? '') ?? [];
-const seeds = Array.from({ length: Number(to) - Number(from) }, (_, index) => Number(from) + index);
+const ranges = (process.env['HUBGATE_CADDY_SEEDS'] ?? '0-120,1000000-1000100').split(',');
+const seeds = ranges.flatMap((range) => {
+  const [from = 0, to = 0] = range.split('-').map(Number);
+  return Array.from({ length: to - from }, (_, index) => from + index);
+});
 const cases = seeds.map(randomCase);
 const indexOf = (one: ComparedCase): number => cases.indexOf(one);
 
