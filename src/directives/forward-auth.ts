@@ -142,8 +142,11 @@ function compile({ proxy, uri, copyHeaders }: ForwardAuthConfig, context: Handle
   return (exchange, next) => {
     // Nobody passes by it: what is kept would be given to others without asking.
     exchange.dependsOn?.('client');
-    exchange.headers.deleteWhere((key) => isCopied.has(dashed(key)) && !PROOFS.has(key));
-    for (const { to } of copyHeaders) exchange.identity.withdraw(to);
+    const { headers, identity } = exchange;
+    // The service may need what another one has established before.
+    const isKept = (key: string): boolean => PROOFS.has(key) || identity.field(key) !== undefined;
+    headers.deleteWhere((key) => isCopied.has(dashed(key)) && !isKept(key));
+    for (const { to } of copyHeaders) identity.withdraw(to);
     return ask(exchange, next);
   };
 }
