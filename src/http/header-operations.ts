@@ -101,7 +101,7 @@ export function fieldValue(text: string): string {
 }
 
 /** Fields that a message has only once. With two of them, clients use the first one or none. */
-const SINGLE = new Set([
+export const SINGLE: ReadonlySet<string> = new Set([
   'content-length',
   'content-location',
   'content-range',
