@@ -1,4 +1,3 @@
-import { addToList } from '../kernel/collections.ts';
 import type { BindAddress } from '../config/config.ts';
 import { didYouMean } from '../config/problem.ts';
 import type {
@@ -194,9 +193,12 @@ function directiveName(cursor: Cursor, table: DirectiveTable, expected: string):
 }
 
 /**
- * Brings the directives of a block into the order in which they run: by directive, then the longer
- * single path first, an exact path before the same as a prefix, and without matcher last. Some, such
- * as `vars`, are the other way round, so that the most specific one has the last word.
+ * Brings the directives of a block into the order in which they run: by directive, then the longer single path
+ * first, an exact path before the same as a prefix, and without matcher last. Some, such as `vars`, are the other way
+ * round, so that the most specific one has the last word.
+ *
+ * Other matchers are neither before nor after a path, so the result depends on how a list is sorted: `/a*`, `@named`,
+ * `/a/b*` stay as they are. It is the same as Caddy's, which sorts with Go's `sort.SliceStable`.
  */
 export function inDocumentedOrder(
   steps: readonly OrderedStep[],
@@ -206,47 +208,92 @@ export function inDocumentedOrder(
   const positions = new Map(
     places.flatMap((names, index) => names.map((name) => [name, index] as const)),
   );
-  const groups = new Map<number, OrderedStep[]>();
-  for (const step of steps) {
-    addToList(groups, positions.get(step.directive) ?? 0, step);
+  const running = steps.filter(({ routes }) => routes.length > 0);
+  const sorted = stableSorted(running, (a, b) => {
+    const distance = (positions.get(a.directive) ?? 0) - (positions.get(b.directive) ?? 0);
+    if (distance !== 0) return distance < 0;
+    return isMoreSpecific(a, b) !== (table.find(a.directive)?.specificLast === true);
+  });
+  return sorted.flatMap(({ routes }) => routes);
+}
+
+function isMoreSpecific(a: OrderedStep, b: OrderedStep): boolean {
+  const [path, other] = [pathOf(a), pathOf(b)];
+  if (path === null || other === null) return matcherOf(a) !== null && matcherOf(b) === null;
+  const [bare, otherBare] = [path.replace(/\*$/, ''), other.replace(/\*$/, '')];
+  if (bare === otherBare) return path.length < other.length;
+  // Equally long ones alphabetically, so that the same paths are neighbours.
+  return bare.length === otherBare.length ? bare < otherBare : bare.length > otherBare.length;
+}
+
+/** Elements that Go sorts by insertion before it merges them. */
+const INSERTED = 20;
+
+/** A stable sort with the steps of Go's: insertion, then SymMerge (Kim and Kutzner, 2004). */
+function stableSorted<T>(given: readonly T[], less: (a: T, b: T) => boolean): T[] {
+  const list = [...given];
+  const isLess = (i: number, j: number): boolean => less(list[i] as T, list[j] as T);
+  const move = (from: number, to: number): void => {
+    list.splice(to, 0, ...list.splice(from, 1));
+  };
+  /** The first index from which on `isBefore` does not hold. */
+  const search = (from: number, end: number, isBefore: (index: number) => boolean): number => {
+    let [low, high] = [from, end];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (isBefore(middle)) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  };
+  const insert = (start: number, end: number): void => {
+    for (let i = start + 1; i < end; i += 1) {
+      let to = i;
+      while (to > start && isLess(i, to - 1)) to -= 1;
+      move(i, to);
+    }
+  };
+  const merge = (start: number, middle: number, end: number): void => {
+    if (middle - start === 1) {
+      move(start, search(middle, end, (i) => isLess(i, start)) - 1);
+      return;
+    }
+    if (end - middle === 1) {
+      move(
+        middle,
+        search(start, middle, (i) => !isLess(middle, i)),
+      );
+      return;
+    }
+    const half = (start + end) >> 1;
+    const sum = half + middle;
+    const [low, high] = middle > half ? [sum - end, half] : [start, middle];
+    const from = search(low, high, (i) => !isLess(sum - 1 - i, i));
+    const to = sum - from;
+    if (from < middle && middle < to) {
+      const left = list.splice(from, middle - from);
+      list.splice(from + to - middle, 0, ...left);
+    }
+    if (start < from && from < half) merge(start, from, half);
+    if (half < to && to < end) merge(half, to, end);
+  };
+  for (let at = 0; at < list.length; at += INSERTED) {
+    insert(at, Math.min(at + INSERTED, list.length));
   }
-  return [...groups.keys()]
-    .sort((a, b) => a - b)
-    .flatMap((position) => sorted(groups.get(position) ?? [], table))
-    .flatMap((step) => step.routes);
-}
-
-function sorted(steps: readonly OrderedStep[], table: DirectiveTable): OrderedStep[] {
-  const isLast = table.find(steps[0]?.directive ?? '')?.specificLast === true;
-  return isLast ? bySpecificity(steps).reverse() : bySpecificity(steps);
-}
-
-/** Paths are compared only with paths; other matchers keep their positions among them. */
-function bySpecificity(steps: readonly OrderedStep[]): OrderedStep[] {
-  const matched = steps.filter((step) => matcherOf(step) !== null);
-  const unmatched = steps.filter((step) => matcherOf(step) === null);
-  const paths = matched.filter((step) => pathOf(step) !== null).sort(longerPathFirst);
-  let next = 0;
-  const ordered = matched.map((step) => (pathOf(step) === null ? step : (paths[next++] ?? step)));
-  return [...ordered, ...unmatched];
-}
-
-function longerPathFirst(a: OrderedStep, b: OrderedStep): number {
-  const [left, right] = [pathOf(a) ?? '', pathOf(b) ?? ''];
-  const [leftBare, rightBare] = [left.replace(/\*$/, ''), right.replace(/\*$/, '')];
-  if (leftBare === rightBare) return left.length - right.length;
-  const longer = rightBare.length - leftBare.length;
-  // So that the same paths are neighbours.
-  return longer === 0 && leftBare !== rightBare ? (leftBare < rightBare ? -1 : 1) : longer;
+  for (let size = INSERTED; size < list.length; size *= 2) {
+    for (let at = 0; at + size < list.length; at += 2 * size) {
+      merge(at, at + size, Math.min(at + 2 * size, list.length));
+    }
+  }
+  return list;
 }
 
 function matcherOf(step: OrderedStep): RequestMatcher | null {
   return step.routes[0]?.matcher ?? null;
 }
 
+/** The path that a matcher requires, whatever else it does; null if it allows several. */
 function pathOf(step: OrderedStep): string | null {
-  const matcher = matcherOf(step);
-  const [condition] = matcher ?? [];
-  if (matcher?.length !== 1 || condition?.kind !== 'path') return null;
-  return condition.paths.length === 1 ? (condition.paths[0] ?? null) : null;
+  const paths = (matcherOf(step) ?? []).flatMap((one) => (one.kind === 'path' ? one.paths : []));
+  return paths.length === 1 ? (paths[0] ?? null) : null;
 }
