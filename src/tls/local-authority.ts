@@ -101,8 +101,8 @@ export class LocalAuthority {
     if (present !== null) return present;
     // Processes that share the storage must not create a root each, because clients would trust only one of
     // them.
-    const lock = join(this.#directory, 'lock.d');
-    return StorageLock.during(lock, this.#clock, this.#log, async () => {
+    const lock = new StorageLock(join(this.#directory, 'lock.d'), this.#clock, this.#log);
+    return lock.during(async () => {
       const made = await this.#readBoth();
       if (made !== null) return made;
       const root = (await this.#read('root')) ?? (await this.#make('root', ROOT_MS, null));

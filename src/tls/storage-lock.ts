@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { rm, stat } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
-import type { Clock } from '../kernel/clock.ts';
+import { type Clock, elapsedSince, type Moment, momentOf } from '../kernel/clock.ts';
 import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
 import { parseJsonObject } from '../kernel/json.ts';
 import type { Logger } from '../kernel/log.ts';
@@ -25,6 +25,7 @@ interface Holder {
 /** One file of the lock, with its content. */
 interface Generation {
   readonly number: number;
+  readonly text: string;
   readonly holder: Holder | null;
   readonly expires: number;
 }
@@ -54,6 +55,13 @@ export interface LockFiles {
 
 const STORAGE: LockFiles = { namesIn, readIfPresent, createPrivate, writePrivate };
 
+/** What the lock and its holder work with. */
+interface LockTools {
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly files: LockFiles;
+}
+
 /**
  * Mutual exclusion of all processes, on all machines, that share a storage. The lock is a directory of
  * numbered files, its generations. The file with the highest number is the valid one. It names the holder,
@@ -63,59 +71,45 @@ const STORAGE: LockFiles = { namesIn, readIfPresent, createPrivate, writePrivate
  * 1. The highest file is never removed, and a lower one is removed no earlier than {@link KEEP_MS} after the
  *    next was created.
  * 2. A contender lists the files, finds the highest one released or expired, and creates the next number
- *    unless it exists. An attempt that takes longer than {@link MAX_ATTEMPT_MS} is abandoned.
+ *    unless it exists. An attempt that takes longer than {@link MAX_ATTEMPT_MS} is abandoned. A file also
+ *    counts as expired if the contender has seen no change of it for {@link LOCK_MS}, because the clock of a
+ *    holder that is gone may have been ahead.
  * 3. Within that time, no file is removed that was the highest or came later (1). So the number was free when
  *    the attempt began, and exactly one contender gets it.
  * 4. A holder that sees a higher number, or whose time has run out, has lost the lock.
+ *    Its time is {@link LOCK_MS} from its last refresh, by the system clock and by the monotonic one.
  */
 export class StorageLock {
   readonly #directory: string;
-  readonly #generation: number;
-  readonly #clock: Clock;
-  readonly #log: Logger;
-  readonly #files: LockFiles;
-  readonly #lost = new AbortController();
-  #holder: Holder;
-  #cancel: () => void = () => {};
-  #beating: Promise<void> = Promise.resolve();
+  readonly #tools: LockTools;
+  /** The generation that the last attempt has found, and a time after an attempt read it first; monotonic. */
+  #seen: { readonly number: number; readonly text: string; readonly atMs: number } | null = null;
 
-  private constructor(
-    directory: string,
-    generation: number,
-    holder: Holder,
-    { clock, log, files }: { clock: Clock; log: Logger; files: LockFiles },
-  ) {
+  constructor(directory: string, clock: Clock, log: Logger, files: LockFiles = STORAGE) {
     this.#directory = directory;
-    this.#generation = generation;
-    this.#holder = holder;
-    this.#clock = clock;
-    this.#log = log;
-    this.#files = files;
+    this.#tools = { clock, log, files };
   }
 
   /** Resolves to null while another process holds the lock. */
-  static async acquire(
-    directory: string,
-    clock: Clock,
-    log: Logger,
-    files: LockFiles = STORAGE,
-  ): Promise<StorageLock | null> {
-    const began = clock.now();
+  async acquire(): Promise<HeldLock | null> {
+    const directory = this.#directory;
+    const { clock, log, files } = this.#tools;
+    const began = momentOf(clock);
     const before = await newest(directory, files);
-    if (before !== null && began < before.expires) return null;
+    if (before !== null && !this.#hasEnded(before, began)) return null;
     const number = (before?.number ?? 0) + 1;
     const holder = {
       host: hostname(),
       pid: process.pid,
       owner: randomUUID(),
-      since: began,
-      expires: began + LOCK_MS,
+      since: began.nowMs,
+      expires: began.nowMs + LOCK_MS,
     };
     const path = join(directory, String(number));
     if (!(await files.createPrivate(path, JSON.stringify(holder)))) return null;
-    const lock = new StorageLock(directory, number, holder, { clock, log, files });
-    await removeSuperseded(directory, began, files);
-    if (clock.now() - began > MAX_ATTEMPT_MS) {
+    const lock = new HeldLock(directory, number, { holder, since: began, tools: this.#tools });
+    await removeSuperseded(directory, began.nowMs, files);
+    if (elapsedSince(began, clock) > MAX_ATTEMPT_MS) {
       await lock.release();
       return null;
     }
@@ -123,30 +117,60 @@ export class StorageLock {
       const { host, pid } = before.holder;
       log.warn('A lock was taken over because its holder is gone', { file: directory, host, pid });
     }
-    lock.#beatLater();
+    lock.begin();
     return lock;
+  }
+
+  #hasEnded({ number, text, expires }: Generation, began: Moment): boolean {
+    const seen = this.#seen;
+    if (seen?.number !== number || seen.text !== text) {
+      this.#seen = { number, text, atMs: this.#tools.clock.monotonic() };
+      return expires <= began.nowMs;
+    }
+    return expires <= began.nowMs || began.monotonicMs - seen.atMs >= LOCK_MS;
   }
 
   /**
    * Runs a task while holding the lock. The wait for the lock has no limit of its own: it takes as long as
    * the other holders do.
    */
-  static async during<T>(
-    directory: string,
-    clock: Clock,
-    log: Logger,
-    task: () => Promise<T>,
-  ): Promise<T> {
+  async during<T>(task: () => Promise<T>): Promise<T> {
+    const { clock, log } = this.#tools;
     const lock = await waitFor(
-      () => StorageLock.acquire(directory, clock, log),
+      () => this.acquire(),
       clock,
-      () => tellHolder(directory, log),
+      () => tellHolder(this.#directory, log),
     );
     try {
       return await task();
     } finally {
       await lock.release();
     }
+  }
+}
+
+/** A lock that this process has acquired. */
+export class HeldLock {
+  readonly #directory: string;
+  readonly #generation: number;
+  readonly #tools: LockTools;
+  readonly #lost = new AbortController();
+  #holder: Holder;
+  /** When the holder began to write its present generation. */
+  #refreshed: Moment;
+  #cancel: () => void = () => {};
+  #beating: Promise<void> = Promise.resolve();
+
+  constructor(
+    directory: string,
+    generation: number,
+    acquired: { readonly holder: Holder; readonly since: Moment; readonly tools: LockTools },
+  ) {
+    this.#directory = directory;
+    this.#generation = generation;
+    this.#holder = acquired.holder;
+    this.#refreshed = acquired.since;
+    this.#tools = acquired.tools;
   }
 
   /**
@@ -168,26 +192,29 @@ export class StorageLock {
     }
   }
 
-  #beatLater(): void {
-    this.#cancel = this.#clock.after(HEARTBEAT_MS, () => {
+  /** Refreshes the lock regularly from now on. */
+  begin(): void {
+    this.#cancel = this.#tools.clock.after(HEARTBEAT_MS, () => {
       this.#beating = this.#beat().catch((error: unknown) => {
         this.#warn('A lock could not be renewed', error);
-        this.#beatLater();
+        this.begin();
       });
     });
   }
 
   #warn(message: string, error: unknown): void {
-    this.#log.warn(message, { file: this.#directory, error: messageOf(error) });
+    this.#tools.log.warn(message, { file: this.#directory, error: messageOf(error) });
   }
 
   async #beat(): Promise<void> {
-    const inTime = this.#clock.now() < this.#holder.expires;
+    const now = momentOf(this.#tools.clock);
+    const inTime = elapsedSince(this.#refreshed, this.#tools.clock) < LOCK_MS;
     if (inTime && (await this.#isNewest())) {
-      await this.#write({ ...this.#holder, expires: this.#clock.now() + LOCK_MS });
+      await this.#write({ ...this.#holder, expires: now.nowMs + LOCK_MS });
+      this.#refreshed = now;
       // Another process may have found it expired while it was being written.
       if (await this.#isNewest()) {
-        this.#beatLater();
+        this.begin();
         return;
       }
     }
@@ -196,14 +223,14 @@ export class StorageLock {
 
   async #write(holder: Holder): Promise<void> {
     this.#holder = holder;
-    await this.#files.writePrivate(
+    await this.#tools.files.writePrivate(
       join(this.#directory, String(this.#generation)),
       JSON.stringify(holder),
     );
   }
 
   async #isNewest(): Promise<boolean> {
-    return (await numbersIn(this.#directory, this.#files)).at(-1) === this.#generation;
+    return (await numbersIn(this.#directory, this.#tools.files)).at(-1) === this.#generation;
   }
 }
 
@@ -217,7 +244,6 @@ async function tellHolder(directory: string, log: Logger): Promise<void> {
       : {
           host: holder.host,
           pid: holder.pid,
-          until: new Date(holder.expires).toISOString(),
         }),
   });
 }
@@ -252,7 +278,7 @@ async function newest(directory: string, files: LockFiles): Promise<Generation |
     // It was superseded and removed in between, so the list is read again.
     if (text === null) continue;
     const holder = holderOf(text);
-    return { number, holder, expires: holder?.expires ?? (await modified(path)) + LOCK_MS };
+    return { number, text, holder, expires: holder?.expires ?? (await modified(path)) + LOCK_MS };
   }
 }
 

@@ -55,6 +55,7 @@ export class ManagedCertificate {
   readonly #tools: ManagedCertificateTools;
   readonly #clock: Clock;
   readonly #settings: string;
+  readonly #lock: StorageLock;
   readonly #closing = new AbortController();
   readonly #followers = new Set<() => void>();
   readonly #waiting = new Set<() => void>();
@@ -75,6 +76,7 @@ export class ManagedCertificate {
     this.#tools = tools;
     this.#clock = tools.clock;
     this.#settings = settingsOf(request);
+    this.#lock = new StorageLock(this.#file('locks', 'lock.d'), tools.clock, tools.log);
   }
 
   /** Reads the certificate in the storage. Nothing is ordered before {@link begin}. */
@@ -226,7 +228,7 @@ export class ManagedCertificate {
   /** Returns false if another process is ordering the certificate. */
   async #underLock(): Promise<boolean> {
     const { log } = this.#tools;
-    const lock = await StorageLock.acquire(this.#file('locks', 'lock.d'), this.#clock, log);
+    const lock = await this.#lock.acquire();
     if (lock === null) return false;
     this.#left = false;
     try {

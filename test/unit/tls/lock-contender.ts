@@ -32,7 +32,7 @@ async function contend(): Promise<void> {
     if (entered >= Number(rounds)) return;
     const number = Math.floor(entered / PER_LOCK);
     const place = join(directory, `lock-${number}`);
-    const lock = await StorageLock.acquire(place, systemClock, silentLogger, files);
+    const lock = await new StorageLock(place, systemClock, silentLogger, files).acquire();
     if (lock === null) {
       await pause();
       continue;

@@ -15,6 +15,7 @@ import { TestClock } from '../../support/test-clock.ts';
 const ROUNDS = Number(process.env['HUBGATE_LOCK_ROUNDS'] ?? 200);
 const PROCESSES = 4;
 const CONTENDERS = 20;
+const YEAR_MS = 365 * 24 * 60 * 60 * 1000;
 
 describe('lock of a storage', () => {
   it('is held by one process at a time, in a private file', async (test) => {
@@ -43,7 +44,7 @@ describe('lock of a storage', () => {
     const log = { ...silentLogger, warn: (message: string) => lines.push(message) };
     const full = () => Promise.reject(new Error('ENOSPC: no space left on device'));
     const files = { createPrivate, namesIn, readIfPresent, writePrivate: full };
-    const first = await StorageLock.acquire(directory, clock, log, files);
+    const first = await new StorageLock(directory, clock, log, files).acquire();
     await first?.release();
     assert.deepEqual(lines, ['A lock could not be released, and is free when it expires']);
     assert.equal(await acquire(), null);
@@ -87,11 +88,11 @@ describe('lock of a storage', () => {
         for (let count = 1; ; count += 1) {
           abandon(newest(), clock.now());
           const { files, paused, resume } = pausing(operation, count);
-          const slow = StorageLock.acquire(directory, clock, silentLogger, files);
+          const slow = new StorageLock(directory, clock, silentLogger, files).acquire();
           // After its last call no pause follows.
           if (!(await Promise.race([paused.then(() => true), slow.then(() => false)]))) return;
           // Others come meanwhile. They take over, release and remove what is old; the last one stays.
-          const others: (StorageLock | null)[] = [];
+          const others: Awaited<ReturnType<typeof acquire>>[] = [];
           for (let i = 0; i < 4; i += 1) {
             await others.at(-1)?.release();
             clock.advance(pauseMs / 4);
@@ -133,6 +134,45 @@ describe('lock of a storage', () => {
     assert.equal(JSON.parse(readFileSync(newest(), 'utf8')).owner, 'gone');
   });
 
+  it('is taken over after a minute without a change if its holder died while the clock was ahead', async (test) => {
+    const { directory, newest, clock } = await setUp(test);
+    abandon(newest(), clock.now() + YEAR_MS);
+    const waiting = new StorageLock(directory, clock, silentLogger);
+    assert.equal(await waiting.acquire(), null);
+    clock.advance(59_999);
+    assert.equal(await waiting.acquire(), null);
+    // It lives after all.
+    abandon(newest(), clock.now() + YEAR_MS);
+    clock.advance(1);
+    assert.equal(await waiting.acquire(), null);
+    clock.advance(60_000);
+    const lock = await waiting.acquire();
+    assert.ok(lock);
+    assert.equal(JSON.parse(readFileSync(newest(), 'utf8')).expires, clock.now() + 60_000);
+    await lock.release();
+  });
+
+  it('stays with a holder that lives while the clock is set back, and a stopped holder loses it', async (test) => {
+    const { directory, newest, clock, acquire } = await setUp(test);
+    const holder = await acquire();
+    const waiting = new StorageLock(directory, clock, silentLogger);
+    clock.setBy(-YEAR_MS);
+    for (let i = 0; i < 8; i += 1) {
+      const before = readFileSync(newest(), 'utf8');
+      assert.equal(await waiting.acquire(), null);
+      clock.advance(15_000);
+      await until(() => readFileSync(newest(), 'utf8') !== before);
+      await until(() => clock.waiting > 0);
+    }
+    assert.equal(holder?.lost.aborted, false);
+    clock.setBy(-YEAR_MS);
+    clock.stall(60_000);
+    const lost = new Promise((resolve) => holder.lost.addEventListener('abort', resolve));
+    clock.advance(0);
+    await lost;
+    await holder.release();
+  });
+
   it('judges an incomplete file by its age', async (test) => {
     const { newest, clock, acquire } = await setUp(test, Date.now());
     writeFileSync(newest(), '{"host"');
@@ -157,7 +197,7 @@ describe('lock of a storage', () => {
     const { directory, clock, acquire } = await setUp(test);
     const first = await acquire();
     const ran: string[] = [];
-    const waiting = StorageLock.during(directory, clock, silentLogger, async () => {
+    const waiting = new StorageLock(directory, clock, silentLogger).during(async () => {
       ran.push('the task');
     });
     clock.advance(1000);
@@ -176,7 +216,7 @@ async function setUp(test: TestContext, now?: number) {
   const directory = join(await temporaryDirectory(test), 'locks', 'name.lock.d');
   mkdirSync(directory, { recursive: true });
   const clock = new TestClock(now);
-  const acquire = () => StorageLock.acquire(directory, clock, silentLogger);
+  const acquire = () => new StorageLock(directory, clock, silentLogger).acquire();
   const first = await acquire();
   await first?.release();
   const newest = (): string =>
