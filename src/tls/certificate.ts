@@ -1,4 +1,5 @@
 import { createPrivateKey, X509Certificate } from 'node:crypto';
+import { createSecureContext } from 'node:tls';
 
 /** The certificate that a handshake presents. A `HandshakePolicy` contains everything else. */
 export interface Certificate {
@@ -43,6 +44,8 @@ export function readKeyPair(chain: string, key: string): KeyPair | null {
   try {
     const leaf = new X509Certificate(chain);
     if (!leaf.checkPrivateKey(createPrivateKey(key))) return null;
+    // Refuses a chain whose end is damaged, as every handshake would.
+    createSecureContext({ cert: chain, key });
     return {
       chain,
       key,
@@ -61,4 +64,12 @@ export function renewalTime({
   notAfter,
 }: Pick<KeyPair, 'notBefore' | 'notAfter'>): number {
   return notAfter - (notAfter - notBefore) / 3;
+}
+
+/**
+ * Whether a certificate of this machine's own authority need not be replaced. Its validity begins in the
+ * future if it was made while the system clock was ahead.
+ */
+export function isFresh(pair: Pick<KeyPair, 'notBefore' | 'notAfter'>, now: number): boolean {
+  return pair.notBefore <= now && now < renewalTime(pair);
 }

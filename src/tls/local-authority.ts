@@ -6,8 +6,8 @@ import { HubgateError, messageOf } from '../kernel/error.ts';
 import { type Logger, silentLogger } from '../kernel/log.ts';
 import {
   type CertificateInUse,
+  isFresh,
   type KeyPair,
-  renewalTime,
   type SiteCertificates,
 } from './certificate.ts';
 import type { CertificateRequest, Issuer, Made } from './make-certificate.ts';
@@ -70,7 +70,8 @@ export class LocalAuthority {
     const now = this.#clock.now();
     const notAfter = Math.min(now + LEAF_MS, Date.parse(signer.certificate.validTo));
     const made = await this.#request({ kind: 'leaf', names, by: signer }, notAfter);
-    return { chain: `${made.pem}${signer.pem}`, key: made.key, notBefore: now, notAfter };
+    const notBefore = now - BACKDATE_MS;
+    return { chain: `${made.pem}${signer.pem}`, key: made.key, notBefore, notAfter };
   }
 
   /** Whether the present intermediate has signed a chain. */
@@ -161,10 +162,9 @@ export class LocalAuthority {
     return { certificate, pem, key };
   }
 
-  /** In the last third of its life, a certificate is replaced. */
   #fresh({ validFrom, validTo }: X509Certificate): boolean {
-    const end = Date.parse(validTo);
-    return end - this.#clock.now() > (end - Date.parse(validFrom)) / 3;
+    const dates = { notBefore: Date.parse(validFrom), notAfter: Date.parse(validTo) };
+    return isFresh(dates, this.#clock.now());
   }
 }
 
@@ -218,7 +218,7 @@ export function localCertificates(options: LocalCertificatesOptions): SiteCertif
   const issued = new Map<string, IssuedCertificate>();
   const certificateFor: SiteCertificates['certificateFor'] = async (names) => {
     let pair = await issued.get(names.join(' '))?.pair;
-    if (pair === undefined || options.clock.now() >= renewalTime(pair)) {
+    if (pair === undefined || !isFresh(pair, options.clock.now())) {
       const pending = findOrIssue(names, options);
       remember(issued, { names, pair: pending, notAfter: null });
       pair = await pending;
@@ -242,7 +242,7 @@ async function findOrIssue(
   const stored = names.every((name) => hosts.has(name));
   if (stored) {
     const present = await store.read(LOCAL, names);
-    const fresh = present !== null && clock.now() < renewalTime(present);
+    const fresh = present !== null && isFresh(present, clock.now());
     if (fresh && (await authority.hasSigned(present.chain))) return present;
   }
   const pair = await authority.issue(names);

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import type { Clock } from '../../kernel/clock.ts';
 import { HubgateError, messageOf } from '../../kernel/error.ts';
 import { Secret } from '../../kernel/secret.ts';
-import type { CertificateStore } from '../certificate-store.ts';
+import { type CertificateStore, LOCAL } from '../certificate-store.ts';
 import { fileName } from '../storage.ts';
 import { renewalTime } from '../certificate.ts';
 import { asAcmeError, fixFor } from './acme-error.ts';
@@ -186,10 +186,15 @@ export class ManagedCertificate {
 
   /** Time of the next order, in milliseconds since the epoch. */
   #due(): number {
-    const wanted = this.#issued === null ? 0 : this.#renewAt;
+    const wanted = this.#issued === null || this.#isFromTheFuture(this.#issued) ? 0 : this.#renewAt;
     const next = this.#attempts?.nextAttempt ?? 0;
     // Later than any back-off allows: the clock has been set back since.
     return next - this.#clock.now() > LONGEST_BACKOFF_MS ? wanted : Math.max(wanted, next);
+  }
+
+  /** Only for the local authority, which has the clock of this machine. */
+  #isFromTheFuture({ authority, pair }: IssuedCertificate): boolean {
+    return authority === LOCAL && pair.notBefore > this.#clock.now();
   }
 
   async #attempt(): Promise<void> {

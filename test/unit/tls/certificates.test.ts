@@ -79,6 +79,23 @@ describe('local authority', () => {
 });
 
 describe('certificates of sites', () => {
+  it('are valid again at once when the clock returns from a year ahead', async (test) => {
+    const { clock, openSource, directory } = setUp(test);
+    const sources = [await openSource(['localhost']), await openSource(['', 'localhost'])];
+    for (const source of sources) await source.certificateFor('localhost');
+    clock.setBy(365 * DAY_MS);
+    for (const source of sources) await source.certificateFor('localhost');
+    clock.setBy(-365 * DAY_MS);
+    const certs = [
+      ...(await Promise.all(sources.map((source) => source.certificateFor('localhost')))),
+      await (await openSource(['localhost'])).certificateFor('localhost'),
+      { cert: readFileSync(join(directory, 'pki', 'local', 'intermediate.crt'), 'utf8') },
+    ];
+    for (const { cert } of certs) {
+      assert.ok(Date.parse(new X509Certificate(cert).validFrom) <= clock.now());
+    }
+  });
+
   it('are issued once per name, and again in the last third of a leaf’s lifetime', async (test) => {
     const { clock, openSource } = setUp(test);
     const source = await openSource(['localhost']);

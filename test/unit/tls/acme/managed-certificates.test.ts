@@ -89,6 +89,29 @@ describe('certificates obtained from ACME authorities', () => {
     assert.deepEqual(log.lines, []);
   });
 
+  it('a certificate with half a chain is not served, because no handshake could use it', async (test) => {
+    const { store, authority, clock, acquire } = await setUp(test);
+    const good = await authority.issue([NAME]);
+    const half = { ...good, chain: good.chain.slice(0, -200) };
+    await store.write('former.example', [NAME], good);
+    await store.write('half.example', [NAME], { ...half, notAfter: clock.now() + 90 * DAY_MS });
+    assert.equal((await acquire()).current?.authority, 'former.example');
+    assert.equal(await store.read('half.example', [NAME]), null);
+  });
+
+  it('a certificate that the local authority made while the clock was a year ahead is replaced', async (test) => {
+    const { clock, pool, log } = await setUp(test);
+    clock.setBy(365 * DAY_MS);
+    const lease = await pool.acquire(NAME, ['local']);
+    lease.value.begin();
+    await log.says('Certificate obtained');
+    clock.setBy(-365 * DAY_MS);
+    clock.advance(HOUR_MS);
+    await log.says('Certificate obtained', 2);
+    assert.ok((lease.value.current?.pair.notBefore ?? Infinity) <= clock.now());
+    await lease.release();
+  });
+
   it('of several certificates the one that expires last is used, whoever issued it', async (test) => {
     const { store, clock, authority, acquire } = await setUp(test);
     await store.write('first.example', [NAME], await authority.issue([NAME]));
