@@ -114,7 +114,7 @@ export function openResources(
   if (options.peerWorkers !== undefined) shareByAddress();
   const listeners = new LeasePool<Listener>((listener) => listener.close());
   const ticketKeys = new TicketKeys(storage, clock, log);
-  const store = new CertificateStore(storage);
+  const store = new CertificateStore(storage, log);
   const signals = new HubSignals(options.peerWorkers ?? null);
   const authority = new LocalAuthority(storage, clock, log);
   const scheduler = new Scheduler();

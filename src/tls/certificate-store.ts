@@ -1,6 +1,7 @@
 import { X509Certificate } from 'node:crypto';
 import { join } from 'node:path';
-import { fileName, namesIn, readIfPresent, writePrivate } from './storage.ts';
+import type { Logger } from '../kernel/log.ts';
+import { fileName, namesIn, readIfPresent, readIfUsable, writePrivate } from './storage.ts';
 import { type KeyPair, readKeyPair } from './certificate.ts';
 
 /** A certificate in the storage. */
@@ -27,14 +28,16 @@ export const LOCAL = 'local';
  */
 export class CertificateStore {
   readonly #directory: string;
+  readonly #log: Logger;
 
-  constructor(storage: string) {
+  constructor(storage: string, log: Logger) {
     this.#directory = join(storage, 'certificates');
+    this.#log = log;
   }
 
   /** The certificate for exactly these names; null if there is none, or none that can be used. */
   async read(authority: string, names: readonly string[]): Promise<KeyPair | null> {
-    const text = await readIfPresent(this.#file(authority, names));
+    const text = await readIfUsable(this.#file(authority, names), this.#log);
     return text === null ? null : parse(text);
   }
 

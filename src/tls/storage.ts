@@ -11,7 +11,8 @@ import {
   rm,
 } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { codeOf } from '../kernel/error.ts';
+import { codeOf, messageOf } from '../kernel/error.ts';
+import type { Logger } from '../kernel/log.ts';
 import { homedir } from 'node:os';
 
 /** Error codes of file systems that do not support hard links. */
@@ -27,6 +28,20 @@ export async function readIfPresent(path: string): Promise<string | null> {
   } catch (error) {
     if (codeOf(error) === 'ENOENT') return null;
     throw error;
+  }
+}
+
+/** Error codes of a path that leads to something else than a file, or to the file of another user. */
+const NOT_USABLE = ['EISDIR', 'ELOOP', 'ENOTDIR', 'EACCES', 'EPERM'];
+
+/** Does the same for a file that can be replaced; null, too, if the path leads to nothing that can be read. */
+export async function readIfUsable(path: string, log: Logger): Promise<string | null> {
+  try {
+    return await readIfPresent(path);
+  } catch (error) {
+    if (!NOT_USABLE.includes(codeOf(error) ?? '')) throw error;
+    log.warn('A file of the storage cannot be used', { file: path, error: messageOf(error) });
+    return null;
   }
 }
 

@@ -1,3 +1,4 @@
+import { silentLogger } from '../../src/kernel/log.ts';
 import assert from 'node:assert/strict';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -26,7 +27,7 @@ interface Listed {
 describe('hubgate list-certificates', () => {
   it('lists the certificates in the storage and in files of the configuration, by expiry', async (test) => {
     const storage = await temporaryDirectory(test);
-    const store = new CertificateStore(storage);
+    const store = new CertificateStore(storage, silentLogger);
     const authority = new LocalAuthority(storage, systemClock);
     const past = new LocalAuthority(storage, new TestClock(Date.now() - 20 * DAY_MS));
     await authority.prepare();

@@ -1,3 +1,4 @@
+import { silentLogger } from '../../kernel/log.ts';
 import { Command } from 'commander';
 import type { Config } from '../../config/config.ts';
 import { systemClock } from '../../kernel/clock.ts';
@@ -117,7 +118,7 @@ export async function certificatesInStorage(storage: string): Promise<ListedCert
       readListed(join(storage, 'pki', 'local', `${name}.crt`), 'local'),
     ),
   );
-  const stored = await new CertificateStore(storage).list();
+  const stored = await new CertificateStore(storage, silentLogger).list();
   return [
     // The authority is only created when a site needs it.
     ...own.filter(({ problem }) => problem !== ABSENT),

@@ -1,6 +1,7 @@
 import { rm } from 'node:fs/promises';
 import { parseJsonObject } from '../../kernel/json.ts';
-import { readIfPresent, writePrivate } from '../storage.ts';
+import type { Logger } from '../../kernel/log.ts';
+import { readIfUsable, writePrivate } from '../storage.ts';
 import type { Permissions } from '../on-demand/permissions.ts';
 import { AcmeError, asAcmeError, fixFor } from './acme-error.ts';
 import type { CertificateRequest, IssuanceTools } from './issuance.ts';
@@ -50,8 +51,12 @@ export function backoff(failures: number, random: number, retryAfterMs: number |
 }
 
 /** Reads the failed attempts; null if there are none, or only attempts with other settings. */
-export async function readAttempts(file: string, settings: string): Promise<Attempts | null> {
-  const text = await readIfPresent(file);
+export async function readAttempts(
+  file: string,
+  settings: string,
+  log: Logger,
+): Promise<Attempts | null> {
+  const text = await readIfUsable(file, log);
   const attempts = text === null ? null : parse(text);
   return attempts?.settings === settings ? attempts : null;
 }
@@ -61,7 +66,7 @@ export async function writeAttempts(file: string, attempts: Attempts): Promise<v
 }
 
 export async function forgetAttempts(file: string): Promise<void> {
-  await rm(file, { force: true });
+  await rm(file, { force: true, recursive: true });
 }
 
 /** null for a file that is damaged, or was not written by hubgate: it is treated as absent. */

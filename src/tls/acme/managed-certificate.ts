@@ -64,6 +64,8 @@ export class ManagedCertificate {
   #borrowed = false;
   #renewAt = 0;
   #attempts: Attempts | null = null;
+  /** Whether the storage lacks the latest attempts because they could not be written. */
+  #unwritten = false;
   #begun = false;
   #running: Promise<void> = Promise.resolve();
   #cancel: () => void = () => {};
@@ -266,6 +268,7 @@ export class ManagedCertificate {
       notAfter: dateOf(pair.notAfter),
     });
     this.#attempts = null;
+    this.#unwritten = false;
     if (this.#renewAt > this.#clock.now()) {
       await forgetAttempts(this.#file('attempts', 'json'));
       return;
@@ -305,7 +308,9 @@ export class ManagedCertificate {
     const { count, delayMs, error } = failure;
     const nextAttempt = this.#clock.now() + delayMs;
     this.#attempts = { count, nextAttempt, error, settings: this.#settings };
+    this.#unwritten = true;
     await writeAttempts(this.#file('attempts', 'json'), this.#attempts);
+    this.#unwritten = false;
   }
 
   /** The description of earlier attempts in a log line. */
@@ -327,7 +332,9 @@ export class ManagedCertificate {
       }
     }
     if (this.#issued === null) await this.#borrow();
-    this.#attempts = await readAttempts(this.#file('attempts', 'json'), this.#settings);
+    if (this.#unwritten) return;
+    const file = this.#file('attempts', 'json');
+    this.#attempts = await readAttempts(file, this.#settings, this.#tools.log);
   }
 
   /**

@@ -187,7 +187,7 @@ function setUp(test: TestContext, now?: number) {
   test.after(() => rmSync(directory, { recursive: true, force: true }));
   const clock = new TestClock(now);
   const authority = new LocalAuthority(directory, clock);
-  const store = new CertificateStore(directory);
+  const store = new CertificateStore(directory, silentLogger);
   const log = silentLogger;
   const random = () => 0;
   const managed = new ManagedCertificates({

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, symlinkSync } from 'node:fs';
 import { createServer as createHttpServer } from 'node:http';
 import { createServer as createHttpsServer } from 'node:https';
 import { type AddressInfo, createServer, type Server } from 'node:net';
@@ -12,6 +12,7 @@ import type { AcmeOptions } from '../../../../src/config/config.ts';
 import { backoff } from '../../../../src/tls/acme/attempts.ts';
 import type { ManagedCertificate } from '../../../../src/tls/acme/managed-certificate.ts';
 import { systemClock } from '../../../../src/kernel/clock.ts';
+import { silentLogger } from '../../../../src/kernel/log.ts';
 import { Challenges } from '../../../../src/tls/acme/challenges.ts';
 import { ManagedCertificates } from '../../../../src/tls/acme/managed-certificates.ts';
 import type { NameCheck } from '../../../../src/tls/acme/name-check.ts';
@@ -110,6 +111,30 @@ describe('certificates obtained from ACME authorities', () => {
     await log.says('Certificate obtained', 2);
     assert.ok((lease.value.current?.pair.notBefore ?? Infinity) <= clock.now());
     await lease.release();
+  });
+
+  it('a file that cannot be read counts as absent, is logged, and causes no more orders', async (test) => {
+    const { store, storage, authority, clock, log, acquire } = await setUp(test);
+    await store.write('former.example', [NAME], await authority.issue([NAME]));
+    mkdirSync(join(storage, 'certificates', 'damaged.example', `${NAME}.pem`), { recursive: true });
+    symlinkSync('loop', join(storage, 'certificates', 'loop'));
+    const attempts = join(storage, 'acme', 'attempts', `${NAME}.json`);
+    mkdirSync(attempts, { recursive: true });
+    const managed = await acquire();
+    assert.equal(managed.current?.authority, 'former.example');
+    const files = log
+      .of('A file of the storage cannot be used')
+      .map(({ fields }) => fields['file']);
+    assert.ok(files.includes(attempts));
+    managed.begin();
+    for (const delay of [MINUTE_MS, 2 * MINUTE_MS, HOUR_MS]) {
+      const { fields } = await log.says(
+        'Certificate not renewed',
+        log.of('Certificate not renewed').length + 1,
+      );
+      assert.equal(Date.parse(String(fields['nextAttempt'])) - clock.now(), delay);
+      clock.advance(delay);
+    }
   });
 
   it('of several certificates the one that expires last is used, whoever issued it', async (test) => {
@@ -364,7 +389,7 @@ async function setUp(test: TestContext, random = 0, nameCheck: NameCheck | null 
     rmSync(storage, { recursive: true });
   });
   const clock = new TestClock();
-  const store = new CertificateStore(storage);
+  const store = new CertificateStore(storage, silentLogger);
   const authority = new LocalAuthority(storage, clock);
   const nobody = `https://127.0.0.1:${await freePort()}/dir`;
   const openWith = (check: NameCheck | null) => {

@@ -7,6 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
 import { defaultOptions, defaultTls } from '../../../../src/config/defaults.ts';
+import { silentLogger } from '../../../../src/kernel/log.ts';
 import { Scope } from '../../../../src/kernel/scope.ts';
 import { ManagedCertificates } from '../../../../src/tls/acme/managed-certificates.ts';
 import { CertificateStore } from '../../../../src/tls/certificate-store.ts';
@@ -198,7 +199,7 @@ async function setUp(test: TestContext, maxHeld?: number) {
   await once(server, 'listening');
   const clock = new TestClock();
   const log = new RecordedLog();
-  const store = new CertificateStore(storage);
+  const store = new CertificateStore(storage, silentLogger);
   const localAuthority = new LocalAuthority(storage, clock);
   const authority = slowAuthority(localAuthority);
   const managed = new ManagedCertificates({
