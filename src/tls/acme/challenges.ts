@@ -5,6 +5,7 @@ import type { Clock } from '../../kernel/clock.ts';
 import { fileName, namesIn, readIfPresent, writePrivate } from '../storage.ts';
 import type { KeyPair } from '../certificate.ts';
 import { createHash } from 'node:crypto';
+import { AcmeError } from './acme-error.ts';
 import { isIP } from 'node:net';
 import { requireUrl } from '../../kernel/parse-url.ts';
 
@@ -42,8 +43,15 @@ export class Challenges {
     this.#clock = clock;
   }
 
-  /** Stores the response. The returned function removes it. */
+  /**
+   * Stores the response. The returned function removes it.
+   *
+   * @throws AcmeError `acme-refused` if the token is not base64url
+   */
   async publish({ type, name, token, keyAuthorization }: Challenge): Promise<() => Promise<void>> {
+    // It becomes a file name (RFC 8555 §8.3).
+    if (!TOKEN.test(token))
+      throw new AcmeError('acme-refused', 'The token of a challenge is malformed');
     await this.#sweep(type);
     const now = this.#clock.now();
     const expires = now + CHALLENGE_MS;

@@ -40,6 +40,17 @@ describe('responses to ACME challenges', () => {
     }
   });
 
+  it('are not stored for anything that is not a token, because it becomes the name of a file', async (test) => {
+    const { storage, challenges } = await setUp(test);
+    for (const type of ['http-01', 'tls-alpn-01'] as const) {
+      for (const token of ['../../../secret', '', `${TOKEN}/x`]) {
+        const published = challenges.publish({ ...http(), type, token });
+        await assert.rejects(published, { code: 'acme-refused' });
+      }
+    }
+    assert.deepEqual(readdirSync(storage), []);
+  });
+
   it('expire by themselves, and are deleted when the next one is stored', async (test) => {
     const { storage, clock, challenges } = await setUp(test);
     await challenges.publish(http());
