@@ -24,6 +24,8 @@ const DAY_MS = 24 * 60 * 60 * 1000;
 const ROOT_MS = 3650 * DAY_MS;
 const INTERMEDIATE_MS = 365 * DAY_MS;
 const LEAF_MS = 7 * DAY_MS;
+/** How long a valid intermediate is used before the next attempt to renew it. */
+const RETRY_MS = 60 * 1000;
 /** For clients whose clocks are slow. */
 const BACKDATE_MS = 60 * 60 * 1000;
 
@@ -36,6 +38,8 @@ export class LocalAuthority {
   readonly #clock: Clock;
   readonly #log: Logger;
   #signer: Promise<Signer> | undefined;
+  /** The time before which a valid intermediate that could not be renewed is not renewed; monotonic. */
+  #retryAtMs = Number.NEGATIVE_INFINITY;
   /** The root and the intermediate, once they are loaded. */
   #own: readonly Signer[] = [];
 
@@ -87,7 +91,9 @@ export class LocalAuthority {
     return current.then(
       (signer) => {
         if (this.#fresh(signer.certificate)) return signer;
-        this.#signer = undefined;
+        if (this.#clock.monotonic() < this.#retryAtMs && this.#valid(signer.certificate))
+          return signer;
+        if (this.#signer === current) this.#signer = undefined;
         return this.#intermediate();
       },
       (error: unknown) => {
@@ -99,13 +105,26 @@ export class LocalAuthority {
 
   async #loadIntermediate(): Promise<Signer> {
     const present = await this.#readBoth();
-    if (present !== null) return present;
+    if (present !== null && this.#fresh(present.certificate)) return present;
+    try {
+      return await this.#renewIntermediate();
+    } catch (error) {
+      if (present === null) throw error;
+      this.#retryAtMs = this.#clock.monotonic() + RETRY_MS;
+      const { validTo } = present.certificate;
+      const fields = { error: messageOf(error), validTo };
+      this.#log.warn('The intermediate of the local authority cannot be renewed', fields);
+      return present;
+    }
+  }
+
+  #renewIntermediate(): Promise<Signer> {
     // Processes that share the storage must not create a root each, because clients would trust only one of
     // them.
     const lock = new StorageLock(join(this.#directory, 'lock.d'), this.#clock, this.#log);
     return lock.during(async () => {
       const made = await this.#readBoth();
-      if (made !== null) return made;
+      if (made !== null && this.#fresh(made.certificate)) return made;
       const root = (await this.#read('root')) ?? (await this.#make('root', ROOT_MS, null));
       const signer = await this.#make('intermediate', INTERMEDIATE_MS, root);
       this.#own = [root, signer];
@@ -113,13 +132,13 @@ export class LocalAuthority {
     });
   }
 
-  /** The intermediate if it is fresh and signed by the root; else null. */
+  /** The intermediate if it is valid and signed by the root; else null. */
   async #readBoth(): Promise<Signer | null> {
     const [root, signer] = [await this.#read('root'), await this.#read('intermediate')];
     const usable =
       root !== null &&
       signer !== null &&
-      this.#fresh(signer.certificate) &&
+      this.#valid(signer.certificate) &&
       signer.certificate.verify(root.certificate.publicKey);
     if (!usable) return null;
     this.#own = [root, signer];
@@ -160,6 +179,11 @@ export class LocalAuthority {
       throw damaged(keyFile, `it is not the key of ${certFile}`);
     }
     return { certificate, pem, key };
+  }
+
+  #valid({ validFrom, validTo }: X509Certificate): boolean {
+    const now = this.#clock.now();
+    return Date.parse(validFrom) <= now && now < Date.parse(validTo);
   }
 
   #fresh({ validFrom, validTo }: X509Certificate): boolean {

@@ -76,6 +76,31 @@ describe('local authority', () => {
     assert.notEqual(readFileSync(file, 'utf8'), first);
     assert.ok(second.checkIssued(new X509Certificate(root)));
   });
+
+  it('keeps a valid intermediate while it cannot be renewed, and tries again a minute later', async (test) => {
+    const { directory, authority, clock } = setUp(test);
+    await authority.prepare();
+    const pki = join(directory, 'pki', 'local');
+    const first = new X509Certificate(readFileSync(join(pki, 'intermediate.crt')));
+    // Nobody can take this lock, as on a disk that is full or read-only.
+    rmSync(join(pki, 'lock.d'), { recursive: true });
+    writeFileSync(join(pki, 'lock.d'), '');
+    clock.advance(300 * DAY_MS);
+    for (const one of [authority, new LocalAuthority(directory, clock)]) {
+      const { chain, notAfter } = await one.issue(['localhost']);
+      assert.ok(new X509Certificate(chain).checkIssued(first));
+      assert.equal(notAfter, clock.now() + 7 * DAY_MS);
+    }
+    rmSync(join(pki, 'lock.d'));
+    clock.advance(60_000);
+    assert.ok(
+      !new X509Certificate((await authority.issue(['localhost'])).chain).checkIssued(first),
+    );
+    rmSync(join(pki, 'lock.d'), { recursive: true });
+    writeFileSync(join(pki, 'lock.d'), '');
+    clock.advance(400 * DAY_MS);
+    await assert.rejects(authority.issue(['localhost']), { code: 'EEXIST' });
+  });
 });
 
 describe('certificates of sites', () => {
