@@ -138,6 +138,17 @@ describe('ACME', () => {
     await reload(`${SITE}c.example.com {\n\trespond c\n}\n`);
     await log.says('Certificate obtained', 3);
     assert.deepEqual(JSON.parse(readFileSync(file, 'utf8')), { key, url });
+
+    // A damaged file is replaced as well, and kept under another name.
+    let sites = SITE;
+    for (const [index, damaged] of ['', JSON.stringify({ key: key.slice(0, 80), url })].entries()) {
+      writeFileSync(file, damaged);
+      sites += `d${index}.example.com {\n\trespond d\n}\n`;
+      await reload(sites);
+      await log.says('Certificate obtained', 4 + index);
+      assert.notEqual(JSON.parse(readFileSync(file, 'utf8')).key, key);
+      assert.equal(readFileSync(`${file}.damaged`, 'utf8'), damaged);
+    }
   });
 });
 

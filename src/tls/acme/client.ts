@@ -9,7 +9,8 @@ import { type Clock, wait } from '../../kernel/clock.ts';
 import { AcmeError } from './acme-error.ts';
 import type { ChallengeType } from './challenges.ts';
 import { problemOf, requestDirectory, type RequestOptions } from './directory-request.ts';
-import { createHash, generateKeyPair } from 'node:crypto';
+import { createHash, createPrivateKey, generateKeyPair } from 'node:crypto';
+import { rename } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { HubgateError } from '../../kernel/error.ts';
@@ -299,9 +300,25 @@ async function openAccountKey(file: string): Promise<AccountKey> {
   return made;
 }
 
+/** null if there is none. A damaged file is moved away, because it would prevent each renewal. */
 async function readAccountKey(file: string): Promise<AccountKey | null> {
-  const { key, url } = parseJsonObject((await readIfPresent(file)) ?? '') ?? {};
-  return typeof key === 'string' ? { key, url: typeof url === 'string' ? url : null } : null;
+  const content = await readIfPresent(file);
+  if (content === null) return null;
+  const { key, url } = parseJsonObject(content) ?? {};
+  if (typeof key === 'string' && isPrivateKey(key)) {
+    return { key, url: typeof url === 'string' ? url : null };
+  }
+  await rename(file, `${file}.damaged`);
+  return null;
+}
+
+function isPrivateKey(pem: string): boolean {
+  try {
+    return createPrivateKey(pem).type === 'private';
+  } catch {
+    // Not PEM at all, or damaged.
+    return false;
+  }
 }
 
 /** A new P-256 key, PKCS #8 in PEM. */
