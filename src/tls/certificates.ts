@@ -4,7 +4,7 @@
 import { isIP } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import type { GlobalOptions, SiteAddress, TlsConfig } from '../config/config.ts';
-import type { Clock } from '../kernel/clock.ts';
+import { type Clock, within } from '../kernel/clock.ts';
 import { HubgateError, messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
 import type { Scope } from '../kernel/scope.ts';
@@ -71,6 +71,10 @@ export interface CertificateTools {
   readonly clock: Clock;
   readonly log: Logger;
 }
+
+/** Time for reading the certificate of a challenge. A file system may never answer. */
+const CHALLENGE_READ_MS = 2_000;
+const readTooSlow = () => new HubgateError('storage-too-slow', 'The storage does not answer');
 
 /** A server name that a client may send: labels of letters, digits, hyphens (RFC 6066 §3). */
 const SERVER_NAME = /^(?=.{1,253}$)[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*$/;
@@ -156,8 +160,16 @@ export async function openCertificates(
       const name = serverName.toLowerCase();
       // Looked up for the names of this listener only, so that other names cause no file access.
       const ours = challenged.has(name) || onDemandOf(name) !== undefined;
-      const answer = ours ? await managed.challenges.certificate(name) : null;
-      return answer && { cert: answer.chain, key: answer.key };
+      if (!ours) return null;
+      try {
+        const read = managed.challenges.certificate(name);
+        const answer = await within(CHALLENGE_READ_MS, tools.clock, read, readTooSlow);
+        return answer && { cert: answer.chain, key: answer.key };
+      } catch (error) {
+        // Handshakes with TLS 1.2 ask as well. They must not fail because the storage does.
+        tools.log.debug('A challenge cannot be read', { name, error: messageOf(error) });
+        return null;
+      }
     },
     async fallback() {
       const [host] = fallbackHosts;

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import { systemClock } from '../../src/kernel/clock.ts';
@@ -263,6 +263,15 @@ describe('responses to challenges', () => {
         ...[...connect, '-servername', 'other.example.com', '-alpn', 'acme-tls/1'],
       );
       assert.match(stranger, /no peer certificate available/);
+
+      // The storage fails, but the certificate of the site is in memory.
+      const paths = filesOf(storage.path).map(([path]) => path);
+      const file = paths.find((path) => path.includes('tls-alpn-01')) ?? '';
+      writeFileSync(file, '{"expires');
+      assert.match(await openssl(...named), /issuer=CN = Pebble/);
+      rmSync(file);
+      mkdirSync(file);
+      assert.match(await openssl(...named), /issuer=CN = Pebble/);
     });
 
     it(`openssl ${version}: only the challenge is answered while the site has no certificate yet`, async (test) => {
