@@ -380,6 +380,32 @@ describe('a history in Redis with replicas', () => {
     assert.deepEqual(ids(seen), ['a', 'b', 'c']);
   });
 
+  it('does not say that an update was not stored, whatever ends the wait for the replicas', async (test) => {
+    const redis = await startRedis(test, test);
+    if (redis === null) return;
+    keepAlive(test);
+    const transport = await open(test, { urls: urlsOf(redis.port), replicas: 1 });
+    const appendStored = async (id: string, disturb: () => Promise<unknown>): Promise<void> => {
+      const before = redis.command('XLEN', '{test}:log');
+      const append = assert.rejects(transport.append(update(id)), { code: 'transport-uncertain' });
+      await until(() => redis.command('XLEN', '{test}:log') !== before);
+      await disturb();
+      await append;
+      while (!(await works(transport))) await nextTurn();
+    };
+    // The primary becomes a replica for a moment.
+    await appendStored('a', async () => {
+      redis.command('REPLICAOF', '127.0.0.1', '1');
+      redis.command('REPLICAOF', 'NO', 'ONE');
+    });
+    // Another request finds that the session is of no further use.
+    await appendStored('b', async () => {
+      redis.command('SCRIPT', 'FLUSH');
+      await assert.rejects(async () => transport.counts?.count('key', 1, 1000), /NOSCRIPT/);
+    });
+    assert.equal(redis.command('XLEN', '{test}:log'), '2');
+  });
+
   it('follows a failover that a sentinel decides, and loses nothing acknowledged', async (test) => {
     const [primary, replica] = [await startRedis(test, test), await startRedis(test, test)];
     if (primary === null || replica === null) return;

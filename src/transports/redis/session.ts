@@ -67,7 +67,12 @@ export class Session implements StoreSession {
     const appended = this.#appends.command(timeoutMs, ...script);
     if (replicas === 0) return [await appended, 0];
     // On the same connection and at once, because it waits for the writes of this connection.
-    const waited = this.#appends.command(timeoutMs, 'WAIT', String(replicas), String(WAIT_MS));
+    const waited = this.#appends
+      .command(timeoutMs, 'WAIT', String(replicas), String(WAIT_MS))
+      // A refusal of WAIT does not say that the script was not executed.
+      .catch((cause: unknown) => {
+        throw new Error(`the wait for replicas failed (${messageOf(cause)})`, { cause });
+      });
     const [reply, count] = await Promise.all([appended, waited]);
     return [reply, Number(count)];
   }
@@ -79,8 +84,9 @@ export class Session implements StoreSession {
 
   close(reason?: string): void {
     this.#isLost = true;
-    for (const connection of [this.#commands, this.#appends, this.#reader])
-      connection.close(reason);
+    // The server's refusal of one command says nothing about the others.
+    const why = reason === undefined ? reason : `the connection is given up (${reason})`;
+    for (const connection of [this.#commands, this.#appends, this.#reader]) connection.close(why);
   }
 }
 
