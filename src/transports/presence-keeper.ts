@@ -140,7 +140,11 @@ export class PresenceKeeper<Key> {
       this.#own.set(subscriber, own);
       this.#pending.add(subscriber);
       try {
-        const { lived } = await store.enter([own]);
+        const { lived } = await store.enter([own]).catch((error: unknown) => {
+          // The store may be full, for example: the next heartbeat enters this subscriber again.
+          this.#isLapsed = true;
+          throw error;
+        });
         // The next heartbeat finds the lease that this has renewed.
         if (!lived && this.#own.size > 1) this.#isLapsed = true;
         await this.#announcePending([subscriber]);

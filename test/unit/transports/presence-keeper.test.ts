@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
+import { setImmediate } from 'node:timers/promises';
 import { HubgateError } from '../../../src/kernel/error.ts';
 import { silentLogger } from '../../../src/kernel/log.ts';
 import { PresenceKeeper, type PresenceStore } from '../../../src/transports/presence-keeper.ts';
@@ -48,5 +49,28 @@ describe('the subscribers of a process whose store is unavailable', () => {
     assert.deepEqual([...board], ['stays', 'comes']);
     await keeper.leave('comes');
     assert.deepEqual([...board], ['stays']);
+  });
+
+  it('are entered later if the store refused them without being lost', async () => {
+    const clock = new TestClock();
+    const board = new Set<string>();
+    let isFull = true;
+    const store: PresenceStore<string> = {
+      atOnce: 500,
+      async enter(entries) {
+        if (isFull) throw new HubgateError('transport-failed', 'OOM command not allowed');
+        for (const { subscriber } of entries) board.add(subscriber);
+        return { lived: true, states: entries.map(() => 'new') };
+      },
+      leave: async () => [],
+      beat: async () => ({ lived: true, claimed: [] }),
+      settle: async () => [],
+    };
+    const keeper = new PresenceKeeper({ store, isAway: () => false, clock, log: silentLogger });
+    await keeper.enter('comes', []);
+    isFull = false;
+    clock.advance(60_000);
+    await setImmediate();
+    assert.deepEqual([...board], ['comes']);
   });
 });
