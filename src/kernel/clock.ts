@@ -91,8 +91,11 @@ export function within<T>(
   tooLate: () => Error,
 ): Promise<T> {
   return new Promise((resolve, reject) => {
-    const cancel = clock.after(limitMs, () => reject(tooLate()));
-    promise.then(resolve, reject).finally(cancel);
+    let cancel = clock.after(limitMs, () => {
+      // If this process was busy, the answer may have arrived, but is read only now.
+      cancel = clock.after(0, () => reject(tooLate()));
+    });
+    promise.then(resolve, reject).finally(() => cancel());
   });
 }
 

@@ -183,6 +183,21 @@ describe('several workers (hubfile.md §2)', { skip: process.platform !== 'linux
     assert.throws(() => process.kill(hanging, 0), { code: 'ESRCH' });
   });
 
+  it('answer and stop when another one hangs while it starts', async (test) => {
+    const place = await start(test);
+    const before = await place.workers();
+    process.kill(before[0] ?? 0, 'SIGKILL');
+    let starting: number | undefined;
+    while (starting === undefined) {
+      starting = (await place.workers()).find((pid) => !before.includes(pid));
+    }
+    process.kill(starting, 'SIGSTOP');
+    assert.equal((await send(`${place.admin}/health/ready`)).status, 200);
+    place.gateway.child.kill('SIGTERM');
+    await place.gateway.says('Workers that hang are killed');
+    await once(place.gateway.child, 'exit');
+  });
+
   it('exit with the main process, however it ends', async (test) => {
     for (const signal of ['SIGTERM', 'SIGKILL'] as const) {
       const place = await start(test);

@@ -149,7 +149,8 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
     let hanging = false;
     const asked = [...this.#workers].map(async (worker) => {
       const status = await this.#ask(worker, { kind: 'status' }).catch((error: unknown) => {
-        if (codeOf(error) === 'worker-silent') hanging = true;
+        // One that takes long to start serves nobody yet.
+        if (codeOf(error) === 'worker-silent' && worker.listens) hanging = true;
         return null;
       });
       // A worker that has just been started or has just ended has no status.
@@ -293,13 +294,14 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
   }
 
   async #stop(): Promise<void> {
-    await this.#queue;
+    // One that hangs may keep a reload waiting, too.
     const cancel = this.#clock.after(this.#config.options.gracePeriodMs + CLOSING_MS, () => {
       this.#log.error('Workers that hang are killed', {
         pids: [...this.#workers].map(({ pid }) => pid),
       });
       for (const worker of this.#workers) worker.kill();
     });
+    await this.#queue;
     await Promise.allSettled(
       [...this.#workers].map(async (worker) => {
         await worker.order({ kind: 'stop' }).catch(() => worker.kill());

@@ -61,6 +61,11 @@ export class Worker {
     return this.#process.process.pid;
   }
 
+  /** Whether the process has started, and reads its orders. */
+  get listens(): boolean {
+    return this.#unsent === null;
+  }
+
   /** @throws HubgateError from the worker, or `worker-ended` */
   async order<Kind extends Order['kind']>(
     order: Extract<Order, { kind: Kind }>,

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
 import net from 'node:net';
+import { stat } from 'node:fs/promises';
 import { describe, it } from 'node:test';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { inspect } from 'node:util';
@@ -252,6 +253,17 @@ describe('a circuit breaker', () => {
     await assert.rejects(breaker.limit(Promise.reject(new Error('no'))), { message: 'no' });
     assert.equal(breaker.isOpen, true);
     assert.equal(clock.waiting, 0);
+  });
+
+  it('takes an answer that arrived in time while this process was busy', async () => {
+    const alive = setInterval(() => {}, 1000);
+    const breaker = new CircuitBreaker(systemClock);
+    const answer = breaker.limit(stat(import.meta.dirname));
+    const end = performance.now() + 1500;
+    while (performance.now() < end);
+    assert.ok((await answer).isDirectory());
+    assert.equal(breaker.isOpen, false);
+    clearInterval(alive);
   });
 });
 
