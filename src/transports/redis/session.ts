@@ -21,7 +21,7 @@ export class Session implements StoreSession {
 
   private constructor(connections: readonly [RedisConnection, RedisConnection, RedisConnection]) {
     [this.#commands, this.#appends, this.#reader] = connections;
-    for (const connection of connections) connection.onLost((reason) => this.close(reason));
+    for (const connection of connections) connection.onLost((reason) => this.#end(reason));
   }
 
   /** @throws HubgateError `transport-failed` */
@@ -83,10 +83,14 @@ export class Session implements StoreSession {
   }
 
   close(reason?: string): void {
-    this.#isLost = true;
     // The server's refusal of one command says nothing about the others.
-    const why = reason === undefined ? reason : `the connection is given up (${reason})`;
-    for (const connection of [this.#commands, this.#appends, this.#reader]) connection.close(why);
+    this.#end(reason === undefined ? reason : `the connection is given up (${reason})`);
+  }
+
+  #end(reason?: string): void {
+    this.#isLost = true;
+    for (const connection of [this.#commands, this.#appends, this.#reader])
+      connection.close(reason);
   }
 }
 
