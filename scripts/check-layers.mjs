@@ -99,14 +99,14 @@ function fault(file, to) {
 
 /** What comes from outside is parsed in one place, which fixes what old Nodes get wrong. */
 function ownUrls(file) {
-  if (file === 'kernel/parse-url.ts' || ['client', 'debugger'].includes(folderOf(file))) return [];
+  if (file === 'kernel/parse.ts' || ['client', 'debugger'].includes(folderOf(file))) return [];
   const { program } = parseSync(file, readFileSync(join(source, file), 'utf8'));
   const found = [];
   const visit = (node) => {
     if (node === null || typeof node !== 'object') return;
     const makes = node.type === 'NewExpression' && node.callee.name === 'URL';
     const asks = node.type === 'MemberExpression' && node.object.name === 'URL';
-    if (makes || asks) found.push(`${file}: URLs are parsed by kernel/parse-url.ts`);
+    if (makes || asks) found.push(`${file}: URLs are parsed by kernel/parse.ts`);
     for (const child of Object.values(node)) visit(child);
   };
   visit(program);

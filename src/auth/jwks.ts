@@ -1,5 +1,5 @@
 import { addNewest } from '../kernel/collections.ts';
-import { readBounded } from '../kernel/json.ts';
+import { readBounded, requireUrl } from '../kernel/parse.ts';
 import { readFile } from 'node:fs/promises';
 import { createPublicKey, hash, type KeyObject } from 'node:crypto';
 import { fileURLToPath } from 'node:url';
@@ -9,7 +9,6 @@ import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
 import { fitsJwk, JWKS_ALGORITHMS, type KeyHint, type KeySet } from './key.ts';
 import { isJsonObject, type JsonObject, parseStrictJson } from './unverified-token.ts';
-import { requireUrl } from '../kernel/parse-url.ts';
 import { withoutSecretParts } from '../kernel/secret.ts';
 
 /** Largest document, in bytes. */

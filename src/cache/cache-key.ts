@@ -3,7 +3,7 @@ import type { Exchange, ResponseHead } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import { parseCacheControl, splitList } from './cache-control.ts';
 import { requestUrl } from '../http/request-path.ts';
-import { parseUrl } from '../kernel/parse-url.ts';
+import { parseUrl } from '../kernel/parse.ts';
 
 /** Characters of `Accept-Encoding`. No client for pages sends a longer one. */
 const MAX_ACCEPT_ENCODING = 256;

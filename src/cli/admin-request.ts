@@ -4,9 +4,8 @@ import { type ListenPlace, parseUnixAddress, placeOf, placeText } from '../confi
 import type { GlobalOptions } from '../config/config.ts';
 import { defaultOptions } from '../config/defaults.ts';
 import { ConfigError } from '../config/problem.ts';
-import { parseJson } from '../kernel/json.ts';
+import { parseJson, parseUrl } from '../kernel/parse.ts';
 import { HubgateError, messageOf, codeOf } from '../kernel/error.ts';
-import { parseUrl } from '../kernel/parse-url.ts';
 import { isTaken, overlap, resume } from '../runtime/open-ports.ts';
 import type { Logger } from '../kernel/log.ts';
 import { type AdminControls, openAdmin, openMetrics } from '../runtime/admin.ts';

@@ -1,6 +1,6 @@
 import { formatHubfile } from '../hubfile/format.ts';
 import { HubgateError } from '../kernel/error.ts';
-import { requireUrl } from '../kernel/parse-url.ts';
+import { requireUrl } from '../kernel/parse.ts';
 
 /** The contents of a first Hubfile. */
 export interface Starter {

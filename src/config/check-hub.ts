@@ -1,6 +1,6 @@
 import type { HubConfig, IssuerConfig, KeySource, SiteConfig } from './config.ts';
 import { type Report, error, warning } from './problem.ts';
-import { parseUrl, requireUrl } from '../kernel/parse-url.ts';
+import { parseUrl, requireUrl } from '../kernel/parse.ts';
 import { isFetchable } from './well-formed.ts';
 
 /** Secrets of examples and demonstrations, which are publicly known. */

@@ -13,7 +13,7 @@ import {
 } from './transports.ts';
 import { firstOf } from '../kernel/collections.ts';
 import { messageOf } from '../kernel/error.ts';
-import { parseUrl } from '../kernel/parse-url.ts';
+import { parseUrl } from '../kernel/parse.ts';
 
 /** The properties of the machine that a configuration depends on. */
 export interface Machine {

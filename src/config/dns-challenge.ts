@@ -1,5 +1,5 @@
 import { isIP } from 'node:net';
-import { parseUrl } from '../kernel/parse-url.ts';
+import { parseUrl } from '../kernel/parse.ts';
 import type { Secret } from '../kernel/secret.ts';
 import { byKind, later, list, nullable, object, type Shape } from './shape.ts';
 import { count, duration, name, oneOf, secret, text } from './shape-values.ts';

@@ -1,5 +1,5 @@
 import { isIP } from 'node:net';
-import { parseUrl } from '../kernel/parse-url.ts';
+import { parseUrl } from '../kernel/parse.ts';
 
 const HEADER_NAME = /^[A-Za-z0-9!#$%&'+\-.^_`|~]+$/;
 

@@ -1,5 +1,5 @@
 import { element } from './element.ts';
-import { parseJson } from '../kernel/json.ts';
+import { parseJson } from '../kernel/parse.ts';
 
 /** Members and entries that are drawn; a larger value is shown as text. */
 const MAX_NODES = 200;

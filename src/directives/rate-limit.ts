@@ -9,7 +9,7 @@ import type { Cursor } from '../hubfile/cursor.ts';
 import { oneStep } from '../hubfile/scope.ts';
 import { badValue, count, duration, text, within } from '../hubfile/values.ts';
 import { createHash } from 'node:crypto';
-import { CircuitBreaker } from '../kernel/clock.ts';
+import { CircuitBreaker } from '../kernel/circuit-breaker.ts';
 import { HttpError } from '../http/errors.ts';
 import type { Exchange, Handler } from '../http/exchange.ts';
 import {

@@ -10,7 +10,7 @@ import { flag, statusCode, statusValue, text } from '../hubfile/values.ts';
 import { answer, statusFor } from '../http/answer.ts';
 import { errorStatus } from '../http/request-variables.ts';
 import type { HandlerDirective } from './directive.ts';
-import { parseJson } from '../kernel/json.ts';
+import { parseJson } from '../kernel/parse.ts';
 
 export interface RespondConfig {
   readonly kind: 'respond';

@@ -1,6 +1,6 @@
 import type { ResponseHead } from '../http/exchange.ts';
 import type { Clock } from '../kernel/clock.ts';
-import { parseUrl } from '../kernel/parse-url.ts';
+import { parseUrl } from '../kernel/parse.ts';
 import { FailureLog, type Logger } from '../kernel/log.ts';
 import { codeOf, messageOf } from '../kernel/error.ts';
 

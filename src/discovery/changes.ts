@@ -1,6 +1,6 @@
 import type { ChangesConfig } from '../config/config.ts';
 import type { Exchange, Expand, RequestHook, ResponseHead } from '../http/exchange.ts';
-import { parseJson } from '../kernel/json.ts';
+import { parseJson, parseUrl, requireUrl } from '../kernel/parse.ts';
 import type { Clock } from '../kernel/clock.ts';
 import {
   type AnnouncedHub,
@@ -21,7 +21,6 @@ import {
   withoutParameters,
 } from '../client/page-topics.ts';
 import { requestUrl } from '../http/request-path.ts';
-import { parseUrl, requireUrl } from '../kernel/parse-url.ts';
 
 export interface ChangesOptions {
   readonly config: ChangesConfig;

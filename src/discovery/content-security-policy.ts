@@ -1,4 +1,4 @@
-import { requireUrl } from '../kernel/parse-url.ts';
+import { requireUrl } from '../kernel/parse.ts';
 
 /** The properties of the live script that matter to a policy. */
 export interface PolicyQuestion {

@@ -5,7 +5,7 @@ import {
   type Member,
   parseMembers,
 } from '../http/structured-field.ts';
-import { parseUrl } from '../kernel/parse-url.ts';
+import { parseUrl } from '../kernel/parse.ts';
 
 /** The fields with which an app publishes in its response. The names are the same in both profiles. */
 export const PUBLISH_FIELD = 'Hub-Publish';

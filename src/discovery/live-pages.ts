@@ -10,7 +10,7 @@ import { isDestinationOfPages, requestUrl } from '../http/request-path.ts';
 import { askPolicies, metaPolicy } from './content-security-policy.ts';
 import { canDecode, injecting, type MakeScript } from './injection.ts';
 import { withoutParameters } from '../client/page-topics.ts';
-import { parseUrl, requireUrl } from '../kernel/parse-url.ts';
+import { parseUrl, requireUrl } from '../kernel/parse.ts';
 import { quotedString } from '../http/field-values.ts';
 import { linkedPages } from './link.ts';
 import { answer, answerError } from '../http/answer.ts';

@@ -6,7 +6,7 @@ import { type AnnouncedHub, isSeeOther } from './announced-hub.ts';
 import { DATA_FIELD, PUBLISH_FIELD } from './hub-publish.ts';
 import type { TopicOf } from '../client/page-topics.ts';
 import { requestUrl } from '../http/request-path.ts';
-import { parseUrl } from '../kernel/parse-url.ts';
+import { parseUrl } from '../kernel/parse.ts';
 
 export interface LiveRefetchesOptions {
   readonly hub: AnnouncedHub;

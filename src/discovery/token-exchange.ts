@@ -1,4 +1,4 @@
-import { parseJsonObject, readBounded } from '../kernel/json.ts';
+import { parseJsonObject, readBounded } from '../kernel/parse.ts';
 import { addNewest, setNewest } from '../kernel/collections.ts';
 import { hash } from 'node:crypto';
 import { authorizationDetails } from '../auth/mint.ts';

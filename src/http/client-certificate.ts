@@ -1,5 +1,5 @@
 import { createHash, type X509Certificate } from 'node:crypto';
-import { parseUrl } from '../kernel/parse-url.ts';
+import { parseUrl } from '../kernel/parse.ts';
 
 /** The names that Node uses in the list of alternative names for each kind of member. */
 const LISTS: Readonly<Record<string, string>> = {

@@ -1,5 +1,5 @@
 import type { Exchange } from './exchange.ts';
-import { parseUrl } from '../kernel/parse-url.ts';
+import { parseUrl } from '../kernel/parse.ts';
 import type { HeaderList } from './header-list.ts';
 
 /** The path of a target in its encoded form. */

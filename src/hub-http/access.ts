@@ -6,7 +6,7 @@ import type { Identity } from './identity.ts';
 import { RefusalLog, RefusedRequest, unavailable } from './refusal.ts';
 import { codeOf, HubgateError } from '../kernel/error.ts';
 import { FailureLog } from '../kernel/log.ts';
-import { parseUrl } from '../kernel/parse-url.ts';
+import { parseUrl } from '../kernel/parse.ts';
 import { cookieValue } from '../http/field-values.ts';
 import { parseQuery, valuesOf } from './form.ts';
 

@@ -1,5 +1,5 @@
 import type { Exchange } from '../http/exchange.ts';
-import { requireUrl } from '../kernel/parse-url.ts';
+import { requireUrl } from '../kernel/parse.ts';
 
 /** The identity of the hub for one request. */
 export interface Identity {

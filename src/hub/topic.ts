@@ -2,7 +2,7 @@
 // that cannot exist. The test for reserved topics uses the same base; otherwise subscription events
 // could be forged.
 
-import { parseUrl, requireUrl } from '../kernel/parse-url.ts';
+import { parseUrl, requireUrl } from '../kernel/parse.ts';
 
 /** Controls (C0, DEL, C1), format characters, and halves of surrogate pairs. */
 const FORBIDDEN = /[\p{Cc}\p{Cf}\p{Cs}]/u;

@@ -3,7 +3,7 @@ import { compileMatcher, matches, type SubscriptionMatcher } from '../hub/matche
 import { parsePublication, PublicationError, type PublicationRules } from '../hub/publication.ts';
 import { parseTopic } from '../hub/topic.ts';
 import type { Update } from '../hub/update.ts';
-import { parseUrl } from '../kernel/parse-url.ts';
+import { parseUrl } from '../kernel/parse.ts';
 import { unlimitedBudget } from '../kernel/scheduler.ts';
 import type { OutboxRow } from './outbox-table.ts';
 

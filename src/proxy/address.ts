@@ -1,6 +1,6 @@
 import { isIP } from 'node:net';
 import { HubgateError } from '../kernel/error.ts';
-import { parseUrl } from '../kernel/parse-url.ts';
+import { parseUrl } from '../kernel/parse.ts';
 
 /** The address of an upstream. */
 export interface UpstreamAddress {

@@ -8,7 +8,7 @@ import { type AdminAnswer, adminRefusal, AdminServer } from './admin-server.ts';
 import { healthFault, type StatusReport } from './health.ts';
 import type { Family } from '../kernel/measures.ts';
 import { METRICS_TYPE, metricsText } from './metrics.ts';
-import { parseUrl } from '../kernel/parse-url.ts';
+import { parseUrl } from '../kernel/parse.ts';
 import type { GatewayStatus } from './gateway.ts';
 import type { LoadPreview } from './load-preview.ts';
 

@@ -16,7 +16,7 @@ import { removerOf } from '../discovery/page-state.ts';
 import { registrableDomain } from '../http/same-site.ts';
 import { checkTokenIdentity, checkTokenMint } from './check-tokens.ts';
 import { type HubPlace, placeOfHub } from './history-names.ts';
-import { parseUrl, requireUrl } from '../kernel/parse-url.ts';
+import { parseUrl, requireUrl } from '../kernel/parse.ts';
 
 /** Checks that announced hubs exist, and that tokens reach the hub and are valid there. */
 export function checkDiscovery(config: Config, report: Report): void {

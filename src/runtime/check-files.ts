@@ -27,7 +27,7 @@ import { certificatesIn } from '../tls/handshake-policy.ts';
 import { accessSync, constants, type Stats, statSync } from 'node:fs';
 import { defaultStorage } from '../tls/storage.ts';
 import { type DnsChallengeConfig, providerFault } from '../config/dns-challenge.ts';
-import { parseUrl } from '../kernel/parse-url.ts';
+import { parseUrl } from '../kernel/parse.ts';
 import { certificateOrigin } from '../tls/certificate-policy.ts';
 import { historyNames } from './history-names.ts';
 

@@ -4,7 +4,7 @@ import type { Config, HubConfig, KeySource, SiteConfig, TlsConfig } from '../con
 import { parsePostgresUrl } from '../config/postgres-url.ts';
 import { allHubs } from '../config/sites.ts';
 import { type Report, nearestName, error, warning, tryCheck } from '../config/problem.ts';
-import { parseUrl } from '../kernel/parse-url.ts';
+import { parseUrl } from '../kernel/parse.ts';
 import { deadLettersOf, identifiers } from '../outbox/outbox-sql.ts';
 import { acceptedTopics } from '../outbox/row-updates.ts';
 import {

@@ -35,7 +35,7 @@ import { compileRequestMatcher } from '../site/text-pattern.ts';
 import { expandIdentity } from '../site/identity-placeholders.ts';
 import { expandPlaceholders } from '../site/placeholders.ts';
 import { placeOfHub } from './history-names.ts';
-import { requireUrl } from '../kernel/parse-url.ts';
+import { requireUrl } from '../kernel/parse.ts';
 import { noAnnouncements } from './hub-core.ts';
 import { readyHub, type ReadyHub, type ReadyHubs } from './hub-setup.ts';
 import type { Resources } from './resources.ts';

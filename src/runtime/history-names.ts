@@ -5,13 +5,12 @@ import type { Config, HubConfig, SiteConfig, SiteAddress } from '../config/confi
 import { defaultHub } from '../config/defaults.ts';
 import { allHubs, type HubOfSite, hubsOf } from '../config/sites.ts';
 import { HubgateError } from '../kernel/error.ts';
-import { parseJsonObject } from '../kernel/json.ts';
+import { parseJsonObject, parseUrl, requireUrl } from '../kernel/parse.ts';
 import type { History, HistorySurroundings } from '../transports/history.ts';
 import type { TransportConfig } from '../config/transports.ts';
 import { openHistory, setUpOf, placeTransport } from '../transports/registry.ts';
 import { isIP } from 'node:net';
 import { profiles } from '../hub/profile.ts';
-import { parseUrl, requireUrl } from '../kernel/parse-url.ts';
 
 export interface HistoryNames {
   readonly of: (site: SiteConfig, hub: HubConfig) => string;

@@ -29,7 +29,7 @@ import {
   SPREAD_MS,
 } from './hub-core.ts';
 import { placedTransport } from './history-names.ts';
-import { requireUrl } from '../kernel/parse-url.ts';
+import { requireUrl } from '../kernel/parse.ts';
 import { playgroundIssuer } from './playground-keys.ts';
 import type { HubCounts } from '../hub/hub-measures.ts';
 import { createHash } from 'node:crypto';

@@ -4,7 +4,7 @@
 import type { Clock } from '../kernel/clock.ts';
 import { messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
-import { requireUrl } from '../kernel/parse-url.ts';
+import { requireUrl } from '../kernel/parse.ts';
 import { withoutSecretParts } from '../kernel/secret.ts';
 import type { Span, SpanSink } from '../site/tracing.ts';
 

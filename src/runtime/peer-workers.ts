@@ -1,6 +1,6 @@
 import type { PurgeOrder } from '../cache/response-caches.ts';
 import type { Counted, CountPeers } from '../http/rate-limits.ts';
-import { parseJson } from '../kernel/json.ts';
+import { parseJson } from '../kernel/parse.ts';
 
 /** Stands in place of the name of a hub for a signal to all caches of a process. */
 export const CACHES = 'caches';

@@ -39,7 +39,7 @@ import { DATA_FIELD, PUBLISH_FIELD } from '../discovery/hub-publish.ts';
 import { linkedPages } from '../discovery/link.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import { requestUrl } from '../http/request-path.ts';
-import { parseUrl, requireUrl } from '../kernel/parse-url.ts';
+import { parseUrl, requireUrl } from '../kernel/parse.ts';
 import { cachePlaces } from './cache-places.ts';
 import { CACHES } from './peer-workers.ts';
 import { PageWatch, type WatchedPage } from '../discovery/page-watch.ts';

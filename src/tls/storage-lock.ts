@@ -4,7 +4,7 @@ import { hostname } from 'node:os';
 import { join } from 'node:path';
 import { type Clock, elapsedSince, type Moment, momentOf } from '../kernel/clock.ts';
 import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
-import { parseJsonObject } from '../kernel/json.ts';
+import { parseJsonObject } from '../kernel/parse.ts';
 import type { Logger } from '../kernel/log.ts';
 import { createPrivate, namesIn, readIfPresent, writePrivate } from './storage.ts';
 

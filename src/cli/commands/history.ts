@@ -3,7 +3,7 @@ import { createInterface } from 'node:readline';
 import { pipeline } from 'node:stream/promises';
 import type { Writable } from 'node:stream';
 import { Command, Option } from 'commander';
-import { parseJsonObject } from '../../kernel/json.ts';
+import { parseJsonObject } from '../../kernel/parse.ts';
 import { HubgateError } from '../../kernel/error.ts';
 import { systemClock } from '../../kernel/clock.ts';
 import { TRANSPORT_KINDS, type TransportConfig, transportKinds } from '../../config/transports.ts';

@@ -4,7 +4,7 @@ import { HubgateError } from '../../kernel/error.ts';
 import { argumentValue } from '../new-file.ts';
 import { type HubAccess, readText, requestHub } from '../hub-request.ts';
 import { type Output, printable } from '../terminal.ts';
-import { parseUrl } from '../../kernel/parse-url.ts';
+import { parseUrl } from '../../kernel/parse.ts';
 
 /** The options of a command that talks to a hub. */
 export interface HubFlags {

@@ -11,7 +11,7 @@ import {
 } from '../hub-request.ts';
 import { type Output, printable } from '../terminal.ts';
 import { hubAccess, type HubFlags, noHub, refusedBy } from './publish.ts';
-import { requireUrl } from '../../kernel/parse-url.ts';
+import { requireUrl } from '../../kernel/parse.ts';
 
 interface SubscribeFlags extends HubFlags {
   readonly match?: readonly string[];

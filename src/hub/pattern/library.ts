@@ -4,7 +4,7 @@ import { compileComponent, type Component, matchesComponent } from './component.
 import { CharacterClasses } from './group-regexp.ts';
 import { parseParts, type Part, refusal, isPlain, type Token, tokenize } from './parts.ts';
 import type { UrlComponentName } from '../topic.ts';
-import { requireUrl, withoutDotSegments } from '../../kernel/parse-url.ts';
+import { requireUrl, withoutDotSegments } from '../../kernel/parse.ts';
 
 const DEFAULT_PORTS: ReadonlyMap<string, string> = new Map([
   ['http', '80'],

@@ -1,5 +1,5 @@
 import { rm } from 'node:fs/promises';
-import { parseJsonObject } from '../../kernel/json.ts';
+import { parseJsonObject } from '../../kernel/parse.ts';
 import type { Logger } from '../../kernel/log.ts';
 import { readIfUsable, writePrivate } from '../storage.ts';
 import type { Permissions } from '../on-demand/permissions.ts';

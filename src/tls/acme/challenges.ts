@@ -7,7 +7,7 @@ import type { KeyPair } from '../certificate.ts';
 import { createHash } from 'node:crypto';
 import { AcmeError } from './acme-error.ts';
 import { isIP } from 'node:net';
-import { requireUrl } from '../../kernel/parse-url.ts';
+import { requireUrl } from '../../kernel/parse.ts';
 
 /** A way to prove control of a name. */
 export type ChallengeType = FileChallengeType | 'dns-01';

@@ -14,9 +14,8 @@ import { rename } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { HubgateError } from '../../kernel/error.ts';
-import { parseJsonObject } from '../../kernel/json.ts';
+import { parseJsonObject, requireUrl } from '../../kernel/parse.ts';
 import { createPrivate, fileName, readIfPresent, writePrivate } from '../storage.ts';
-import { requireUrl } from '../../kernel/parse-url.ts';
 import { memberOf } from './dns/services/api.ts';
 
 /** An account with an authority, and how to reach that authority. */

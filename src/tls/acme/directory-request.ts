@@ -1,10 +1,9 @@
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
 import { type Agent, request } from 'node:https';
-import { parseJson } from '../../kernel/json.ts';
+import { parseJson, requireUrl } from '../../kernel/parse.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { messageOf } from '../../kernel/error.ts';
 import { AcmeError } from './acme-error.ts';
-import { requireUrl } from '../../kernel/parse-url.ts';
 
 /** A response in the form that the ACME library reads. */
 export interface DirectoryAnswer {

@@ -11,7 +11,7 @@ import { AcmeError, asAcmeError, fixFor } from './acme-error.ts';
 import type { LocalAuthority } from '../local-authority.ts';
 import type { Challenges, ChallengeType } from './challenges.ts';
 import { type AcmeAccount, type ChallengeProof, orderCertificate } from './client.ts';
-import { requireUrl } from '../../kernel/parse-url.ts';
+import { requireUrl } from '../../kernel/parse.ts';
 
 /** The requested certificate, and the issuers in the order of the attempts. */
 export interface CertificateRequest {

@@ -4,7 +4,7 @@ import type { Clock } from '../../kernel/clock.ts';
 import { HubgateError, messageOf } from '../../kernel/error.ts';
 import { type Lease, LeasePool } from '../../kernel/lease.ts';
 import type { Logger } from '../../kernel/log.ts';
-import { parseUrl } from '../../kernel/parse-url.ts';
+import { parseUrl } from '../../kernel/parse.ts';
 import type { CertificateStore } from '../certificate-store.ts';
 import type { LocalAuthority } from '../local-authority.ts';
 import { Permissions } from '../on-demand/permissions.ts';

@@ -2,7 +2,7 @@ import type { OnDemandOptions } from '../../config/config.ts';
 import { setNewest } from '../../kernel/collections.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { HubgateError, messageOf } from '../../kernel/error.ts';
-import { requireUrl } from '../../kernel/parse-url.ts';
+import { requireUrl } from '../../kernel/parse.ts';
 import { withoutSecretParts } from '../../kernel/secret.ts';
 import { Semaphore } from '../../kernel/semaphore.ts';
 

@@ -1,5 +1,5 @@
 import type { RedisTransportConfig } from '../../config/transports.ts';
-import { requireUrl } from '../../kernel/parse-url.ts';
+import { requireUrl } from '../../kernel/parse.ts';
 import { readFile } from 'node:fs/promises';
 import { createClient } from '@redis/client';
 import type { Clock } from '../../kernel/clock.ts';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { createTopicOf, type PageAlias, queryMark } from '../../../src/client/page-topics.ts';
-import { requireUrl } from '../../../src/kernel/parse-url.ts';
+import { requireUrl } from '../../../src/kernel/parse.ts';
 
 const MEDIAWIKI = [{ topic: '/index.php/{page}', forms: ['/index.php?title={page}'] }];
 const WORDPRESS = [

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { parseUrl } from '../../../src/kernel/parse-url.ts';
+import { parseUrl } from '../../../src/kernel/parse.ts';
 import { chromiumPath } from '../../support/chromium.ts';
 import { answer, compare, losesText, NARROWER } from './differential.ts';
 import { askChromium, askNative, findNativeNode } from './native-oracle.ts';

@@ -9,10 +9,11 @@ import { inspect } from 'node:util';
 import fc from 'fast-check';
 import { messageOf } from '../../../src/kernel/error.ts';
 import { LeasePool } from '../../../src/kernel/lease.ts';
-import { parseUrl } from '../../../src/kernel/parse-url.ts';
+import { parseUrl } from '../../../src/kernel/parse.ts';
 import { Scope } from '../../../src/kernel/scope.ts';
 import { Secret } from '../../../src/kernel/secret.ts';
-import { CircuitBreaker, type Clock, systemClock } from '../../../src/kernel/clock.ts';
+import { CircuitBreaker } from '../../../src/kernel/circuit-breaker.ts';
+import { type Clock, systemClock } from '../../../src/kernel/clock.ts';
 import { TimerWheel, type WheelTimer } from '../../../src/kernel/timer-wheel.ts';
 import { TestClock } from '../../support/test-clock.ts';
 

@@ -1,6 +1,5 @@
-import { parseJson, readBounded } from '../../../../kernel/json.ts';
+import { parseJson, parseUrl, readBounded } from '../../../../kernel/parse.ts';
 import { codeOf, messageOf } from '../../../../kernel/error.ts';
-import { parseUrl } from '../../../../kernel/parse-url.ts';
 import { AcmeError } from '../../acme-error.ts';
 
 /** Time for one request. */

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
-import { parseUrl } from '../../../src/kernel/parse-url.ts';
+import { parseUrl } from '../../../src/kernel/parse.ts';
 
 /** A reference, its base, and the URL that Node 24 makes of them; null for none. */
 type Vector = readonly [text: string, base: string, href: string | null];
