@@ -1,6 +1,7 @@
 import type { LogEntry, TransportSignals } from '../hub/transport.ts';
 import type { Update } from '../hub/update.ts';
 import { setNewest } from '../kernel/collections.ts';
+import type { Logger } from '../kernel/log.ts';
 
 /** An entry of a history that may lose its end: each entry has a random key, and contains that of its predecessor. */
 export interface StoredEntry {
@@ -234,8 +235,14 @@ const WAITING = 10_000;
 /** Signals to the hubs of all nodes, next to the history. Those that cannot be stored now wait for the server. */
 export abstract class ServerSignals implements TransportSignals {
   protected listener: (message: string) => void = () => {};
+  readonly #log: Logger;
   #waiting: string[] = [];
+  #dropped = 0;
   #sent: Promise<unknown> = Promise.resolve();
+
+  constructor(log: Logger) {
+    this.#log = log;
+  }
 
   /** Stores a signal. Its error means that the server is unavailable. */
   protected abstract store(message: string): Promise<void>;
@@ -245,7 +252,10 @@ export abstract class ServerSignals implements TransportSignals {
       () => true,
       () => {
         this.#waiting.push(message);
-        if (this.#waiting.length > WAITING) this.#waiting.shift();
+        if (this.#waiting.length > WAITING) {
+          this.#waiting.shift();
+          this.#dropped += 1;
+        }
         return false;
       },
     );
@@ -261,6 +271,14 @@ export abstract class ServerSignals implements TransportSignals {
   /** Resolves when each signal so far is stored, or waits for the server to be back. Updates that follow wait for it. */
   get sent(): Promise<unknown> {
     return this.#sent;
+  }
+
+  /** This process ends: what still waits is lost. Nobody else knows of a session that has ended, for example. */
+  end(): void {
+    const signals = this.#waiting.length + this.#dropped;
+    if (signals === 0) return;
+    const message = 'Other nodes do not know of revoked tokens, ended sessions or purges';
+    this.#log.error(message, { signals });
   }
 
   /** Sends the waiting signals again. */

@@ -61,7 +61,7 @@ export interface ServerTransportParts<Session extends StoreSession> {
     restore(session: Session): Promise<() => void>;
     close(): Promise<void>;
   };
-  readonly signals: TransportSignals;
+  readonly signals: TransportSignals & { end(): void };
   readonly counts: TransportCounts;
   readonly database?: HistoryDatabase;
   /** Stores a group of updates. */
@@ -218,7 +218,7 @@ export class ServerTransport<Session extends StoreSession> implements Transport 
   }
 
   async #finish(): Promise<void> {
-    const { sessions, presence } = this.#parts;
+    const { sessions, presence, signals } = this.#parts;
     // An active session completes pending appends; a lost one is not replaced any more.
     sessions.openNoMore();
     // Departures are announced in the history.
@@ -226,6 +226,7 @@ export class ServerTransport<Session extends StoreSession> implements Transport 
     this.#isClosed = true;
     await this.#commits.drained();
     await sessions.close();
+    signals.end();
   }
 
   async #catchUp(): Promise<void> {

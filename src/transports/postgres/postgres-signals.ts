@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { Queries, Row } from '../../postgres/connection.ts';
+import type { Logger } from '../../kernel/log.ts';
 import { ServerSignals } from '../handed-out.ts';
 import type { Session } from './session.ts';
 import type { StoredLog } from './stored-log.ts';
@@ -17,6 +18,7 @@ interface PostgresSignalsOptions {
   readonly process: string;
   /** @throws while PostgreSQL is unavailable */
   readonly session: () => Session;
+  readonly log: Logger;
 }
 
 /** Signals to the hubs of all nodes, in a table next to the history. Nodes that were unavailable read them later. */
@@ -27,7 +29,7 @@ export class PostgresSignals extends ServerSignals {
   #last = 0;
 
   constructor(options: PostgresSignalsOptions) {
-    super();
+    super(options.log);
     this.#options = options;
     this.#s = quoted(options.schema);
   }

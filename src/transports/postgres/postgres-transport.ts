@@ -61,7 +61,7 @@ export async function openPostgresTransport(options: PostgresTransportOptions): 
   const storedLog = new StoredLog({ schema, stream });
   const place = { schema, storedLog, process };
   const session = () => sessions.live();
-  const signals = new PostgresSignals({ ...place, session });
+  const signals = new PostgresSignals({ ...place, session, log });
   const handedOut = new HandedOut();
   const readBacks = new ReadBacks(clock);
   const read = { storedLog, handedOut, readBacks, clock };

@@ -144,6 +144,7 @@ interface RedisSignalsOptions {
   readonly process: string;
   /** @throws while Redis is unavailable */
   readonly session: () => Session;
+  readonly log: Logger;
 }
 
 /**
@@ -156,7 +157,7 @@ export class RedisSignals extends ServerSignals {
   last = '0';
 
   constructor(options: RedisSignalsOptions) {
-    super();
+    super(options.log);
     this.#options = options;
   }
 

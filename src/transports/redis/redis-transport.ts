@@ -57,7 +57,7 @@ export async function openRedisTransport(options: RedisTransportOptions): Promis
   });
   const process = randomUUID();
   const session = () => sessions.live();
-  const signals = new RedisSignals({ keys, process, session });
+  const signals = new RedisSignals({ keys, process, session, log });
   const storedLog = new StoredLog(keys);
   const handedOut = new HandedOut();
   const readBacks = new ReadBacks(clock);
