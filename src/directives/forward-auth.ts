@@ -139,15 +139,24 @@ function compile({ proxy, uri, copyHeaders }: ForwardAuthConfig, context: Handle
     headerUp: [...ABOUT_THE_REQUEST, ...proxy.headerUp],
   };
   const ask = compileProxy(config, context, { judge });
-  return (exchange, next) => {
+  return async (exchange, next) => {
     // Nobody passes by it: what is kept would be given to others without asking.
     exchange.dependsOn?.('client');
     const { headers, identity } = exchange;
+    const removeUnestablished = (): void => {
+      const isKept = (key: string): boolean => PROOFS.has(key) || identity.field(key) !== undefined;
+      headers.deleteWhere((key) => isCopied.has(dashed(key)) && !isKept(key));
+    };
     // The service may need what another one has established before.
-    const isKept = (key: string): boolean => PROOFS.has(key) || identity.field(key) !== undefined;
-    headers.deleteWhere((key) => isCopied.has(dashed(key)) && !isKept(key));
+    removeUnestablished();
     for (const { to } of copyHeaders) identity.withdraw(to);
-    return ask(exchange, next);
+    try {
+      await ask(exchange, next);
+    } catch (error) {
+      // If the service has not answered, routes for errors must not pass on what it was asked about.
+      removeUnestablished();
+      throw error;
+    }
   };
 }
 

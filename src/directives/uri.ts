@@ -184,10 +184,11 @@ function merged(path: string, text: string): string {
 
 /**
  * A path without a text at its start or end. The text is compared like a matched path: case and encoding do not
- * matter.
+ * matter, and neither do slashes that are repeated as `%2F`.
  */
 function without(path: string, text: string, side: 'start' | 'end'): string {
   const wanted = Array.from(decodePath(text).toLowerCase());
+  const merges = !text.includes('//');
   const whole = merged(path, text);
   const isEncoded = path.includes('%');
   let rest = whole;
@@ -204,6 +205,7 @@ function without(path: string, text: string, side: 'start' | 'end'): string {
   };
   for (const letter of side === 'end' ? wanted.reverse() : wanted) {
     if (!takes(letter)) return whole;
+    if (merges && letter === '/') while (takes('/'));
   }
   return rest;
 }

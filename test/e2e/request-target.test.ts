@@ -99,8 +99,9 @@ describe('the request target', () => {
       ['/AREA//in/x', '403'],
       ['/%2Farea/in/x', '403'],
       ['/area%2Fin/x', '403'],
-      ['/area/out//x', 'app /out//x'],
-      ['//area//out/x', 'app //out/x'],
+      ['/area/out//x', 'app /out/x'],
+      ['//area//out/x', 'app /out/x'],
+      ['/area/%2Fout/x', 'app /%2Fout/x'],
     ] as const) {
       const answer = await ask(port, target);
       // The hub itself asks for a token where it is asked for its stream.
