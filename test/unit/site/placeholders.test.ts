@@ -32,6 +32,9 @@ describe('placeholders (hubfile.md §1)', () => {
     ['{uri}', '/a/b%20c?x=1&y=two+words'],
     ['{orig_uri}', '/orig'],
     ['{query}', 'x=1&y=two+words'],
+    ['{%uri}', '%2Fa%2Fb%2520c%3Fx%3D1%26y%3Dtwo%2Bwords'],
+    ['{%path} {http.request.uri.path_escaped}', '%2Fa%2Fb+c %2Fa%2Fb+c'],
+    ['{%query} {http.request.uri.prefixed_query}', 'x%3D1%26y%3Dtwo%2Bwords ?x=1&y=two+words'],
     ['{remote_host} {client_ip}', '192.0.2.1 198.51.100.7'],
     ['{upstream_hostport}', '10.0.0.1:80'],
     ['{header.x-one}', 'Zoë'],
@@ -63,6 +66,19 @@ describe('placeholders (hubfile.md §1)', () => {
       assert.equal(expand(template, exchange), text);
     });
   }
+
+  it('{file.base} and {file.ext} are the parts of the last segment, as in Caddy', () => {
+    for (const [target, parts] of [
+      ['/', '/|'],
+      ['/a', 'a|'],
+      ['/a.tar.gz?x=.y', 'a.tar|.gz'],
+      ['/.htaccess', '|.htaccess'],
+      ['/dir.x/', 'dir.x|'],
+      ['/dir.x/y', 'y|'],
+    ] as const) {
+      assert.equal(expand('{file.base}|{file.ext}', fakeExchange({ target })), parts, target);
+    }
+  });
 
   it('{time.now} has the formats of Caddy, in UTC', () => {
     const now = new Date('2026-11-22T05:06:07.089Z');
