@@ -208,22 +208,43 @@ export function inDocumentedOrder(
   const positions = new Map(
     places.flatMap((names, index) => names.map((name) => [name, index] as const)),
   );
-  const running = steps.filter(({ routes }) => routes.length > 0);
-  const sorted = stableSorted(running, (a, b) => {
-    const distance = (positions.get(a.directive) ?? 0) - (positions.get(b.directive) ?? 0);
-    if (distance !== 0) return distance < 0;
-    return isMoreSpecific(a, b) !== (table.find(a.directive)?.specificLast === true);
-  });
-  return sorted.flatMap(({ routes }) => routes);
+  const ranked = steps
+    .filter(({ routes }) => routes.length > 0)
+    .map((step): RankedStep => {
+      const path = pathOf(step);
+      return {
+        step,
+        position: positions.get(step.directive) ?? 0,
+        isSpecificLast: table.find(step.directive)?.specificLast === true,
+        hasMatcher: matcherOf(step) !== null,
+        path,
+        bare: path?.replace(/\*$/, '') ?? '',
+      };
+    });
+  return stableSorted(ranked, runsBefore).flatMap(({ step }) => step.routes);
 }
 
-function isMoreSpecific(a: OrderedStep, b: OrderedStep): boolean {
-  const [path, other] = [pathOf(a), pathOf(b)];
-  if (path === null || other === null) return matcherOf(a) !== null && matcherOf(b) === null;
-  const [bare, otherBare] = [path.replace(/\*$/, ''), other.replace(/\*$/, '')];
-  if (bare === otherBare) return path.length < other.length;
+/** A step with what decides about its place. */
+interface RankedStep {
+  readonly step: OrderedStep;
+  readonly position: number;
+  readonly isSpecificLast: boolean;
+  readonly hasMatcher: boolean;
+  /** Its single path, and that without a star at its end. */
+  readonly path: string | null;
+  readonly bare: string;
+}
+
+function runsBefore(a: RankedStep, b: RankedStep): boolean {
+  if (a.position !== b.position) return a.position < b.position;
+  return isMoreSpecific(a, b) !== a.isSpecificLast;
+}
+
+function isMoreSpecific(a: RankedStep, b: RankedStep): boolean {
+  if (a.path === null || b.path === null) return a.hasMatcher && !b.hasMatcher;
+  if (a.bare === b.bare) return a.path.length < b.path.length;
   // Equally long ones alphabetically, so that the same paths are neighbours.
-  return bare.length === otherBare.length ? bare < otherBare : bare.length > otherBare.length;
+  return a.bare.length === b.bare.length ? a.bare < b.bare : a.bare.length > b.bare.length;
 }
 
 /** Elements that Go sorts by insertion before it merges them. */
@@ -233,8 +254,11 @@ const INSERTED = 20;
 function stableSorted<T>(given: readonly T[], less: (a: T, b: T) => boolean): T[] {
   const list = [...given];
   const isLess = (i: number, j: number): boolean => less(list[i] as T, list[j] as T);
-  const move = (from: number, to: number): void => {
-    list.splice(to, 0, ...list.splice(from, 1));
+  /** Exchanges two neighbouring ranges. Only what lies between their ends is moved. */
+  const exchange = (start: number, middle: number, end: number): void => {
+    const left = list.slice(start, middle);
+    list.copyWithin(start, middle, end);
+    for (const [i, element] of left.entries()) list[end - left.length + i] = element;
   };
   /** The first index from which on `isBefore` does not hold. */
   const search = (from: number, end: number, isBefore: (index: number) => boolean): number => {
@@ -250,19 +274,21 @@ function stableSorted<T>(given: readonly T[], less: (a: T, b: T) => boolean): T[
     for (let i = start + 1; i < end; i += 1) {
       let to = i;
       while (to > start && isLess(i, to - 1)) to -= 1;
-      move(i, to);
+      exchange(to, i, i + 1);
     }
   };
   const merge = (start: number, middle: number, end: number): void => {
     if (middle - start === 1) {
-      move(start, search(middle, end, (i) => isLess(i, start)) - 1);
+      exchange(
+        start,
+        middle,
+        search(middle, end, (i) => isLess(i, start)),
+      );
       return;
     }
     if (end - middle === 1) {
-      move(
-        middle,
-        search(start, middle, (i) => !isLess(middle, i)),
-      );
+      const to = search(start, middle, (i) => !isLess(middle, i));
+      exchange(to, middle, end);
       return;
     }
     const half = (start + end) >> 1;
@@ -270,10 +296,7 @@ function stableSorted<T>(given: readonly T[], less: (a: T, b: T) => boolean): T[
     const [low, high] = middle > half ? [sum - end, half] : [start, middle];
     const from = search(low, high, (i) => !isLess(sum - 1 - i, i));
     const to = sum - from;
-    if (from < middle && middle < to) {
-      const left = list.splice(from, middle - from);
-      list.splice(from + to - middle, 0, ...left);
-    }
+    if (from < middle && middle < to) exchange(from, middle, to);
     if (start < from && from < half) merge(start, from, half);
     if (half < to && to < end) merge(half, to, end);
   };

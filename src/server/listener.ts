@@ -10,7 +10,7 @@ import type { AddressSet } from '../http/forwarded.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { type HubgateError, messageOf } from '../kernel/error.ts';
-import type { Logger } from '../kernel/log.ts';
+import { isPowerOfTwo, type Logger } from '../kernel/log.ts';
 import type { Certificate } from '../tls/certificate.ts';
 import type { CertificateSource } from '../tls/certificates.ts';
 import type { TicketKeys } from '../tls/ticket-keys.ts';
@@ -309,7 +309,7 @@ export class Listener {
     const { remoteAddress } = socket;
     this.#turnAway(socket, 'proxy_header');
     const times = this.#options.measures.turnedAway.proxy_header;
-    if (!Number.isInteger(Math.log2(times))) return;
+    if (!isPowerOfTwo(times)) return;
     this.#log.warn('A connection without a valid PROXY protocol header was rejected', {
       remoteAddress,
       times,

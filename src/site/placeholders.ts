@@ -211,8 +211,9 @@ function splitPath(exchange: Pick<Exchange, 'target'>): {
 /** `base` and `ext`: the last segment of the path without its extension, and the extension with its dot. */
 function filePart(part: string, exchange: Exchange): string | undefined {
   const path = pathOf(exchange);
-  const name = /([^/]+)\/*$/.exec(path)?.[1] ?? '/';
-  const dot = path.endsWith('/') ? -1 : name.lastIndexOf('.');
+  const isDirectory = path.endsWith('/');
+  const name = path.split('/').findLast((segment) => segment !== '') ?? '/';
+  const dot = isDirectory ? -1 : name.lastIndexOf('.');
   const end = dot === -1 ? name.length : dot;
   if (part === 'base') return name.slice(0, end);
   return part === 'ext' ? name.slice(end) : undefined;

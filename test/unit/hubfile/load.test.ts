@@ -6,7 +6,9 @@ import { dirname, join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
 import { ConfigError } from '../../../src/config/problem.ts';
 import { diskIo, findFiles } from '../../../src/hubfile/disk.ts';
+import { inDocumentedOrder, type OrderedStep } from '../../../src/hubfile/directive-table.ts';
 import { load } from '../../../src/hubfile/load.ts';
+import type { RequestMatcher, RouteConfig } from '../../../src/config/routes.ts';
 
 const HUBFILE = `import conf.d/*.conf
 
@@ -168,5 +170,44 @@ describe('findFiles', () => {
       () => load(join(root, 'Hubfile'), diskIo({}), directiveTable),
       (thrown) => thrown instanceof ConfigError && /10000 directories/.test(thrown.message),
     );
+  });
+});
+
+describe('the order of many directives', () => {
+  /** As many steps of `respond` with different paths, whose matchers are counted when they are looked at. */
+  function steps(count: number) {
+    const looked = { times: 0 };
+    const given: OrderedStep[] = Array.from({ length: count }, (_, i) => ({
+      directive: 'respond',
+      routes: [
+        {
+          handler: { kind: 'abort' },
+          get matcher(): RequestMatcher {
+            looked.times += 1;
+            return [{ kind: 'path', paths: [`/${'x'.repeat((i * 7919) % 401)}/${i}`] }];
+          },
+        },
+      ],
+    }));
+    return { given, looked };
+  }
+  const pathOf = ({ matcher }: RouteConfig): string => {
+    const [one] = matcher ?? [];
+    return one?.kind === 'path' ? (one.paths[0] ?? '') : '';
+  };
+
+  it('is by the length of their paths', () => {
+    const { given } = steps(1_000);
+    const paths = inDocumentedOrder(given, directiveTable.places, directiveTable).map(pathOf);
+    const expected = given
+      .map(({ routes: [route] }) => (route === undefined ? '' : pathOf(route)))
+      .sort((a, b) => b.length - a.length || (a < b ? -1 : 1));
+    assert.deepEqual(paths, expected);
+  });
+
+  it('looks at each matcher a few times, however many there are', () => {
+    const { given, looked } = steps(5_000);
+    inDocumentedOrder(given, directiveTable.places, directiveTable);
+    assert.ok(looked.times <= 3 * given.length, `${looked.times} times`);
   });
 });

@@ -80,6 +80,12 @@ describe('placeholders (hubfile.md §1)', () => {
     }
   });
 
+  it('{file.base} takes a time that does not grow with the square of a path', () => {
+    // A search that begins at each letter would take hours.
+    const target = `/${'a'.repeat(2_000_000)}/b.c`;
+    assert.equal(expand('{file.base}', fakeExchange({ target })), 'b');
+  });
+
   it('{time.now} has the formats of Caddy, in UTC', () => {
     const now = new Date('2026-11-22T05:06:07.089Z');
     const form = (name: string) => timeValue(`time.now${name}`, now);
