@@ -4,7 +4,7 @@
 // The applications of test/apps take minutes each and have to be installed: `npm run test:apps` runs them. Those of
 // test/executable need the single executable: `npm run test:executable` builds it.
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
 import { build } from './build.mjs';
@@ -52,6 +52,8 @@ await build();
 const isSource = process.env.HUBGATE_PACKAGE === 'source' && process.env.CI !== 'true';
 const installed = isSource ? null : installPackage();
 const dataHome = mkdtempSync(join(tmpdir(), 'hubgate-tests-'));
+/** What `test/support/reaper.mjs` says about files that took too long. */
+const overdue = join(dataHome, 'overdue-tests');
 // Node 20 takes no globs, so the files are listed here.
 const files = (only.length > 0 ? only : ['test']).flatMap(testFiles);
 const { status } = spawnSync(
@@ -76,10 +78,12 @@ const { status } = spawnSync(
     env: {
       ...process.env,
       XDG_DATA_HOME: dataHome,
+      HUBGATE_OVERDUE_TESTS: overdue,
       HUBGATE_PACKAGE: installed?.packageDirectory ?? 'source',
     },
   },
 );
+if (existsSync(overdue)) console.error(readFileSync(overdue, 'utf8'));
 rmSync(dataHome, { recursive: true, force: true });
 installed?.remove();
 process.exit(status ?? 1);

@@ -5,6 +5,7 @@ import { connect, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
+import { setImmediate } from 'node:timers/promises';
 import { freePort } from '../support/free-port.ts';
 import { askHealth, openStream, send, type Stream } from '../support/http.ts';
 import { signToken } from '../support/hub-server.ts';
@@ -179,7 +180,7 @@ describe('several workers (hubfile.md §2)', { skip: process.platform !== 'linux
     assert.equal((await send(`${place.admin}/metrics`)).status, 200);
     place.gateway.child.kill('SIGTERM');
     await place.gateway.says('Workers that hang are killed');
-    await once(place.gateway.child, 'exit');
+    await place.gateway.exited();
     assert.throws(() => process.kill(hanging, 0), { code: 'ESRCH' });
   });
 
@@ -191,11 +192,14 @@ describe('several workers (hubfile.md §2)', { skip: process.platform !== 'linux
     while (starting === undefined) {
       starting = (await place.workers()).find((pid) => !before.includes(pid));
     }
+    // The main process waits in `fork` until the child runs its program: a child that stops before stops both.
+    const main = await commandLineOf(place.gateway.child.pid ?? 0);
+    while ((await commandLineOf(starting)) === main) await setImmediate();
     process.kill(starting, 'SIGSTOP');
     assert.equal((await send(`${place.admin}/health/ready`)).status, 200);
     place.gateway.child.kill('SIGTERM');
     await place.gateway.says('Workers that hang are killed');
-    await once(place.gateway.child, 'exit');
+    await place.gateway.exited();
   });
 
   it('exit with the main process, however it ends', async (test) => {
@@ -396,7 +400,12 @@ async function untilOpen(port: number, gateway: TestProcess): Promise<void> {
 
 async function childrenOf({ child: { pid = 0 } }: TestProcess): Promise<readonly number[]> {
   const children = await readFile(`/proc/${pid}/task/${pid}/children`, 'utf8');
-  return children.trim().split(' ').map(Number);
+  return children.split(' ').filter(Boolean).map(Number);
+}
+
+/** The arguments of a process; until a child has called `exec`, those of its parent. */
+function commandLineOf(pid: number): Promise<string> {
+  return readFile(`/proc/${pid}/cmdline`, 'utf8');
 }
 
 /** Resolves when there is no such process. */
