@@ -79,7 +79,14 @@ export const header: HandlerDirective<HeaderConfig> = {
         cursor.fail(cursor.span, 'expected-argument', 'header needs a header field');
       }
       cursor.end();
-      const defaults = operations.filter(({ kind }) => kind === 'default');
+      // The last default of a field counts.
+      const defaults = [
+        ...new Map(
+          operations.flatMap((one) =>
+            one.kind === 'default' ? [[one.name.toLowerCase(), one] as const] : [],
+          ),
+        ).values(),
+      ];
       const others = operations.filter(({ kind }) => kind !== 'default');
       return [
         { kind: 'header', operations: others, isDeferred, match } as const,
