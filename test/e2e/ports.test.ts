@@ -21,12 +21,13 @@ describe('a port changes hands at a reload', () => {
     const kept = connectTcp(port, '127.0.0.1');
     kept.write('GET / HTTP/1.1\r\nHost: localhost\r\n\r\n');
     await once(kept, 'data');
+    const closed = once(kept.resume(), 'close');
     await reload(secure);
     assert.deepEqual(
       gateway.listeners.map((one) => one.secure),
       [true],
     );
-    await once(kept.resume(), 'close');
+    await closed;
     assert.equal(await getSecurely(port, 'localhost', await root()), 'secure');
     await reload(plain);
     assert.equal((await send(`http://localhost:${port}/`)).body, 'plain');
