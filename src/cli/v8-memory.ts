@@ -1,14 +1,10 @@
-// Five measures against memory of V8 that a gateway does not need (docs/performance.md):
+// Three measures against memory of V8 that a gateway does not need (docs/performance.md):
 // - While a program is loaded, Node's loader runs some functions thousands of times. V8 takes them for code that
 //   matters and optimises them, which brings 8 MB of its compilers into memory, and it lets the young generation grow
 //   to 8 MB. A gateway without load would keep both, so V8 does neither until everything is loaded.
-// - From Node 24 on, V8 has Maglev, a compiler between the baseline and the optimising one. What runs often in a
-//   gateway is optimised soon anyway. Maglev's work and code keep 30 MB resident, so it stays off.
 // - V8 lets the young generation grow to 128 MB on Node 24, and to 32 MB on Node 20 and 22. More than 32 MB saves a
 //   gateway no CPU that can be measured, and keeps 85 MB resident. `--max-semi-space-size` has no effect once V8
 //   runs, but the factor by which it grows has.
-// - V8 lets the old generation grow to up to four times of what is in use, and further before its first collection. A
-//   collection of a gateway's old generation takes few milliseconds, so it may grow by half.
 // - V8 collects garbage when something allocates. A gateway whose start or load is over keeps what that left: garbage,
 //   sockets and buffers outside of the heap that the garbage holds, and a young generation of full size. So when
 //   nothing happens for a while, the whole heap is collected once.
@@ -27,25 +23,16 @@ import { runInNewContext } from 'node:vm';
 const GROWS = 2;
 const STAYS = 1;
 
-/** By how many percent the old generation may grow between two collections. */
-const OLD_GENERATION_GROWTH_PERCENT = 50;
-
-/** From this version of Node on, Maglev is on by default. */
+/** From this version of Node on, Maglev is a second optimising compiler that is on. */
 const MAGLEV_SINCE = 24;
 
 /** Time in milliseconds in which most gateways start. One that takes longer has something to compute. */
 const START_MS = 1_000;
 
-/**
- * Keeps V8 from optimising, and the young generation as small as it begins, until {@link loadingEnds}. Switches Maglev
- * off for good.
- */
+/** Keeps V8 from optimising, and the young generation as small as it begins, until {@link loadingEnds}. */
 export function loadingBegins(): void {
+  for (const compiler of compilers()) setFlagsFromString(`--no-${compiler}`);
   setGrowth(STAYS);
-  if (!chooseCompilers()) return;
-  setFlagsFromString('--no-opt');
-  const [major = 0] = process.versions.node.split('.').map(Number);
-  if (major >= MAGLEV_SINCE) setFlagsFromString('--no-maglev');
 }
 
 /**
@@ -54,15 +41,16 @@ export function loadingBegins(): void {
  */
 export function loadingEnds(): void {
   setGrowth(GROWS);
-  if (!nodeOptionsMention(/heap[-_]growing/)) {
-    setFlagsFromString(`--heap-growing-percent=${OLD_GENERATION_GROWTH_PERCENT}`);
-  }
-  if (chooseCompilers()) setTimeout(() => setFlagsFromString('--opt'), START_MS).unref();
+  setTimeout(() => {
+    for (const compiler of compilers()) setFlagsFromString(`--${compiler}`);
+  }, START_MS).unref();
 }
 
-/** False if the options of Node say which compilers there are. */
-function chooseCompilers(): boolean {
-  return !nodeOptionsMention(/--(?:no-?)?(?:opt|turbofan|maglev)\b|jitless|lite[-_]mode/);
+/** The compilers that may be switched off and on again: none if the options of Node mention one. */
+function compilers(): readonly string[] {
+  if (nodeOptionsMention(/--(?:no-?)?(?:opt|turbofan|maglev)\b|jitless|lite[-_]mode/)) return [];
+  const [major = 0] = process.versions.node.split('.').map(Number);
+  return major >= MAGLEV_SINCE ? ['opt', 'maglev'] : ['opt'];
 }
 
 function setGrowth(factor: number): void {
