@@ -96,6 +96,8 @@ export async function proxied(context: BenchContext): Promise<void> {
 /** What V8 is told before hubgate starts; `set` ones as hubgate itself could set them in a running process. */
 const FLAGS: readonly (readonly [name: string, options: readonly string[]])[] = [
   ['as it is', []],
+  ['without Maglev', ['--no-maglev']],
+  ['old generation grows by half', ['--heap-growing-percent=50']],
   ['no parallel scavenges, set', [setting('--no-parallel-scavenge')]],
   ['single-threaded collector', ['--single-threaded-gc']],
   ['young generation 2 × 8 MB', ['--max-semi-space-size=8']],
