@@ -11,7 +11,9 @@ const TIME_LIMIT = 15 * 60_000;
  * runner of Node 20 does not. Then no test's own cleanup runs, and what it has started would live on and hold the
  * runner's pipes, so its child processes are killed.
  */
-if (process.env.NODE_TEST_CONTEXT !== undefined) {
+// A process that a test forks inherits this import, and the environment of the runner.
+const isTestFile = process.argv[1]?.endsWith('.test.ts') ?? false;
+if (isTestFile && process.env.NODE_TEST_CONTEXT !== undefined) {
   const { afterEach, beforeEach } = await import('node:test');
   const running = new Set();
   beforeEach(({ name }) => running.add(name));
