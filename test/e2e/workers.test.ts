@@ -394,7 +394,8 @@ async function untilOpen(port: number, gateway: TestProcess): Promise<void> {
     });
     probe.destroy();
     if (open) return;
-    assert.equal(gateway.child.exitCode, null, gateway.output);
+    const { exitCode, signalCode } = gateway.child;
+    assert.deepEqual([exitCode, signalCode], [null, null], gateway.output);
   }
 }
 
