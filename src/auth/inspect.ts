@@ -10,7 +10,7 @@ import {
 } from './claim-checks.ts';
 import { coverTopic } from './coverage.ts';
 import { attempt, type Check, quote } from './diagnosis.ts';
-import { checkAlgorithm, checkRole, checkSignature, findIssuer, voucherOf } from './issuer.ts';
+import { checkAlgorithm, checkRole, checkSignature, findIssuer, issuerKeyFor } from './issuer.ts';
 import { checkCritical, parseToken, type UnverifiedToken } from './unverified-token.ts';
 import {
   acceptsLegacy,
@@ -75,7 +75,7 @@ async function checkIssuerKey(
   const { issuer, check } = findIssuer(issuers, token, relaxed);
   if (issuer === null) return [check];
   const role = action === 'publish' ? 'publisher' : 'subscriber';
-  const issuerKey = voucherOf(issuer, role);
+  const issuerKey = issuerKeyFor(issuer, role);
   const checks = [check, checkRole(issuerKey, issuer, role)];
   if (issuerKey === null) return checks;
   const algorithm = checkAlgorithm(token, issuerKey);

@@ -24,7 +24,8 @@ export interface IssuerKey {
   readonly identity: string;
 }
 
-export function voucherOf(issuer: TrustedIssuer, role: Role): IssuerKey | null {
+/** The keys with which an issuer signs tokens for a role; null if it signs none. */
+export function issuerKeyFor(issuer: TrustedIssuer, role: Role): IssuerKey | null {
   const keys = issuer[role];
   if (keys === null) return null;
   const identity = hash('sha256', JSON.stringify([issuer.id, role, keys.identity]));

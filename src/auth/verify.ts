@@ -21,7 +21,7 @@ import {
   type IssuerKey,
   type Role,
   type TrustedIssuer,
-  voucherOf,
+  issuerKeyFor,
 } from './issuer.ts';
 import {
   checkCritical,
@@ -131,7 +131,7 @@ export function createTokenVerifier(options: TokenVerifierOptions): TokenVerifie
     issuerKeys: new Set(
       issuers.flatMap((issuer) =>
         (['publisher', 'subscriber'] as const).flatMap(
-          (role) => voucherOf(issuer, role)?.identity ?? [],
+          (role) => issuerKeyFor(issuer, role)?.identity ?? [],
         ),
       ),
     ),
@@ -209,7 +209,7 @@ function requireIssuerKey(
 ): IssuerKey {
   const { issuer, check } = findIssuer(issuers, token, relaxed);
   assertCheck(check);
-  const issuerKey = issuer === null ? null : voucherOf(issuer, role);
+  const issuerKey = issuer === null ? null : issuerKeyFor(issuer, role);
   if (issuer !== null) assertCheck(checkRole(issuerKey, issuer, role));
   if (issuerKey === null) throw new TypeError('a check that failed did not throw');
   return issuerKey;

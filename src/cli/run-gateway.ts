@@ -116,7 +116,7 @@ export async function runGateway({
   const reason = await stopped;
   log.info('Stopping', { reason, atMostMs: supervisor.config.options.gracePeriodMs });
   await manager.stopping();
-  const progress = setInterval(() => void tellProgress(log, supervisor.gateway), PROGRESS_MS);
+  const progress = setInterval(() => void logProgress(log, supervisor.gateway), PROGRESS_MS);
   await supervisor.stop();
   clearInterval(progress);
   clearInterval(alive);
@@ -161,7 +161,7 @@ function announce(
 }
 
 /** Logs what a stop still waits for. */
-async function tellProgress(log: ConfigurableLogger, gateway: Served): Promise<void> {
+async function logProgress(log: ConfigurableLogger, gateway: Served): Promise<void> {
   const [{ hubs }, families] = await Promise.all([gateway.status(), gateway.families()]);
   const streams = hubs.reduce((sum, { counts }) => sum + counts.connected, 0);
   const sumOf = (name: string): number =>

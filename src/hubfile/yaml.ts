@@ -82,7 +82,7 @@ class YamlReader {
   #size = 0;
 
   node(node: Node): DataNode {
-    const at = stretchOf(node);
+    const at = sourceRangeOf(node);
     if (isAlias(node)) {
       const known = this.#anchors.get(node.source);
       if (known === undefined) {
@@ -113,7 +113,7 @@ class YamlReader {
     }
     throw new TextProblem(
       'bad-yaml',
-      stretchOf(node).start,
+      sourceRangeOf(node).start,
       'expected a text, a number, true, false, null, a list or a mapping',
     );
   }
@@ -123,7 +123,7 @@ class YamlReader {
     for (const { key, value } of map.items) {
       // Keys and values of a parsed mapping are nodes; a missing value is null.
       const [name, written] = [key as Node, value as Node | null];
-      const at = stretchOf(name);
+      const at = sourceRangeOf(name);
       if (!isScalar(name) || typeof name.value !== 'string') {
         throw new TextProblem('bad-yaml', at.start, 'expected a name');
       }
@@ -146,7 +146,7 @@ class YamlReader {
   }
 }
 
-function stretchOf({ range }: Node): SourceRange {
+function sourceRangeOf({ range }: Node): SourceRange {
   return { start: range?.[0] ?? 0, end: range?.[1] ?? 0 };
 }
 

@@ -120,8 +120,8 @@ const ENDPOINTS: Endpoints<AdminControls> = {
     method: 'POST',
     answer: ({ controls }) => ({ status: 200, body: {}, after: () => controls.stop() }),
   },
-  '/hub/revoke': { method: 'POST', answer: (asked) => told(() => revoke(asked)) },
-  '/cache/purge': { method: 'POST', answer: (asked) => told(() => purge(asked)) },
+  '/hub/revoke': { method: 'POST', answer: (asked) => notifying(() => revoke(asked)) },
+  '/cache/purge': { method: 'POST', answer: (asked) => notifying(() => purge(asked)) },
 };
 
 /**
@@ -234,7 +234,7 @@ async function readBody(request: IncomingMessage): Promise<Buffer | null> {
 }
 
 /** An order for all machines is acknowledged only when they all get it. */
-async function told(order: () => Promise<AdminAnswer>): Promise<AdminAnswer> {
+async function notifying(order: () => Promise<AdminAnswer>): Promise<AdminAnswer> {
   try {
     return await order();
   } catch (error) {

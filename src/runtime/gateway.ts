@@ -7,7 +7,7 @@ import { upstreamFamilies } from '../proxy/upstreams.ts';
 import type { BeginService } from '../server/listener.ts';
 import type { CertificateInUse } from '../tls/certificate.ts';
 import { buildGeneration, type Generation } from './generation.ts';
-import { nodesNotTold } from './hub-core.ts';
+import { nodesNotNotified } from './hub-core.ts';
 import { planListeners } from './listen-plan.ts';
 import {
   type OpenListener,
@@ -20,7 +20,7 @@ import { type LoadPreview, previewLoad } from './load-preview.ts';
 import {
   type GatewayOptions,
   openResources,
-  rehearsing,
+  forDryRun,
   type Resources,
   storageOf,
 } from './resources.ts';
@@ -69,8 +69,12 @@ export interface Gateway {
   slowest(): Promise<readonly SlowSubscriber[]>;
   /** The metrics of this gateway and its process. Families with the same name are to be added up. */
   families(): Promise<readonly Family[]>;
-  /** Drops what is kept, in this process or on all machines, and says how much that was here. */
-  /** @throws HubgateError `nodes-not-told` if other machines cannot be told now */
+  /**
+   * Removes responses from the response cache, in this process or on all machines. Returns how many were removed
+   * here.
+   *
+   * @throws HubgateError `nodes-not-told` if other machines cannot be notified now
+   */
   purge(order: PurgeOrder, reach: RevocationReach): Promise<number>;
 }
 
@@ -173,7 +177,7 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
   }
 
   async function dryRun(next: Config): Promise<LoadPreview> {
-    const { loaded, ports } = await open(next, rehearsing(resourcesFor(next)));
+    const { loaded, ports } = await open(next, forDryRun(resourcesFor(next)));
     try {
       return previewLoad(current, loaded, ports);
     } finally {
@@ -346,11 +350,11 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
     families: familiesOf,
     async purge(order, reach) {
       const cores = reach === 'here' ? [] : [...(current?.generation.cores.keys() ?? [])];
-      const told = await Promise.all(
-        cores.flatMap((core) => core.tellNodes({ kind: 'purge', order }) ?? []),
+      const notified = await Promise.all(
+        cores.flatMap((core) => core.notifyNodes({ kind: 'purge', order }) ?? []),
       );
       const purged = (await resources?.caches.order(order)) ?? 0;
-      if (told.includes(false)) throw nodesNotTold();
+      if (notified.includes(false)) throw nodesNotNotified();
       return purged;
     },
   };

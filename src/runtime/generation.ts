@@ -32,7 +32,7 @@ import {
   type PlannedListener,
 } from './listen-plan.ts';
 import { historyNames, keepHistoryNames, projectOf } from './history-names.ts';
-import { type HubCore, nodesNotTold } from './hub-core.ts';
+import { type HubCore, nodesNotNotified } from './hub-core.ts';
 import {
   hubFamilies,
   requireReach,
@@ -339,8 +339,8 @@ function runningHub({ config, core }: ReadyHub, outbox: OutboxReader | null): Ru
         throw new HubgateError('invalid-argument', 'revoke needs the jti of a token');
       }
       if (reach === 'here') return hub.revoke(tokenId);
-      const { ended, told } = core.revoke(tokenId);
-      if ((await told) === false) throw nodesNotTold();
+      const { ended, notified } = core.revoke(tokenId);
+      if ((await notified) === false) throw nodesNotNotified();
       return ended;
     },
   };

@@ -103,8 +103,8 @@ async function leaseWhenFree(
   planned: PlannedListener,
   resources: Resources,
 ): Promise<Lease<Listener>> {
-  const { clock, hasSiblings } = resources;
-  const end = clock.monotonic() + (hasSiblings ? HAND_OVER_MS : 0);
+  const { clock, hasPeerWorkers } = resources;
+  const end = clock.monotonic() + (hasPeerWorkers ? HAND_OVER_MS : 0);
   for (;;) {
     try {
       return await resources.leaseListener(planned);

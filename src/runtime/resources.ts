@@ -89,7 +89,7 @@ export interface Resources {
   /** The listener is bound, and ready for the planned protocols as soon as it has a service. */
   leaseListener(planned: PlannedListener): Promise<Lease<Listener>>;
   /** Whether other processes serve the same ports. */
-  readonly hasSiblings: boolean;
+  readonly hasPeerWorkers: boolean;
   /** Whether the generation is only built for inspection: nothing is written, logged or ordered. */
   readonly dryRun: boolean;
   /** Set once, when the gateway stops: the time limit for everything that is still open, in milliseconds. */
@@ -172,7 +172,7 @@ export function openResources(
         throw error;
       }
     },
-    hasSiblings: options.peerWorkers !== undefined,
+    hasPeerWorkers: options.peerWorkers !== undefined,
     dryRun: false,
     stoppingWithinMs: null,
   };
@@ -193,7 +193,7 @@ function makeStorage(directory: string): void {
 }
 
 /** The same resources for a dry run. */
-export function rehearsing(resources: Resources): Resources {
+export function forDryRun(resources: Resources): Resources {
   return {
     ...resources,
     dryRun: true,

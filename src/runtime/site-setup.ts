@@ -200,11 +200,11 @@ function cacheContext(
     namesOfTags,
     changed(names) {
       caches.purge(names, 'method');
-      const told = [
+      const notified = [
         signals.sendHandled({ core: CACHES, kind: 'changed', names }),
-        ...own.map(({ core }) => core.tellNodes({ kind: 'changed', names })),
+        ...own.map(({ core }) => core.notifyNodes({ kind: 'changed', names })),
       ].filter((one) => one !== null);
-      return told.length === 0 ? undefined : waitForStored(Promise.all(told), clock);
+      return notified.length === 0 ? undefined : waitForStored(Promise.all(notified), clock);
     },
     isHubRequest: hubRequestOf(own),
   };

@@ -158,13 +158,13 @@ export class Http2 {
   readonly #begun = new BegunRequests();
   /** The socket of the session that is being created. The session itself shows only a proxy of it. */
   #accepting: Socket | null = null;
-  readonly #reception: RequestSink;
+  readonly #sink: RequestSink;
   readonly #clock: Clock;
   readonly #log: Logger;
 
-  constructor(limits: ServerOptions, reception: RequestSink, clock: Clock, log: Logger) {
+  constructor(limits: ServerOptions, sink: RequestSink, clock: Clock, log: Logger) {
     this.#limits = limits;
-    this.#reception = reception;
+    this.#sink = sink;
     this.#clock = clock;
     this.#log = log;
     const server = createServer({
@@ -234,7 +234,7 @@ export class Http2 {
       refuse(stream, target, reasonFor(head));
       return;
     }
-    const settings = this.#reception.settings();
+    const settings = this.#sink.settings();
     if (settings === null) {
       stream.session?.destroy();
       return;
@@ -243,7 +243,7 @@ export class Http2 {
     const connection = { secure, tlsVersion: handshake?.tlsVersion ?? null, peer, upgrade };
     this.#begun.begin(stream.session ?? stream, () => {
       if (stream.destroyed || stream.closed) return;
-      this.#reception.take(new ServerExchange(adapter, settings, connection), handshake);
+      this.#sink.take(new ServerExchange(adapter, settings, connection), handshake);
     });
   }
 

@@ -15,10 +15,10 @@ export class Protocols {
   #connections = 0;
   #onIdle: (() => void) | null = null;
 
-  constructor(limits: ServerOptions, reception: RequestSink, clock: Clock, log: Logger) {
+  constructor(limits: ServerOptions, sink: RequestSink, clock: Clock, log: Logger) {
     this.limits = limits;
-    this.#http1 = new Http1(limits, reception, clock);
-    this.#http2 = new Http2(limits, reception, clock, log);
+    this.#http1 = new Http1(limits, sink, clock);
+    this.#http2 = new Http2(limits, sink, clock, log);
   }
 
   /** Serves HTTP/1.1 on a connection. */

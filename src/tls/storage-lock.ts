@@ -43,7 +43,7 @@ const MAX_REMOVALS = 8;
 /** How often a waiting process checks whether the lock is free. */
 const POLL_MS = 100;
 /** Time after which a process logs that it waits. */
-const TELL_MS = 500;
+const ON_WAIT_MS = 500;
 
 /** The file operations of a lock. A test puts pauses between them. */
 export interface LockFiles {
@@ -139,7 +139,7 @@ export class StorageLock {
     const lock = await waitFor(
       () => this.acquire(),
       clock,
-      () => tellHolder(this.#directory, log),
+      () => logHolder(this.#directory, log),
     );
     try {
       return await task();
@@ -235,7 +235,7 @@ export class HeldLock {
 }
 
 /** Logs the holder that it waits for. */
-async function tellHolder(directory: string, log: Logger): Promise<void> {
+async function logHolder(directory: string, log: Logger): Promise<void> {
   const holder = (await newest(directory, STORAGE))?.holder ?? null;
   log.warn('Waiting for a lock of another process; hubgate takes it over if that process is gone', {
     file: directory,
@@ -248,11 +248,11 @@ async function tellHolder(directory: string, log: Logger): Promise<void> {
   });
 }
 
-/** Calls `tell` once, if the wait is longer than a moment. */
+/** Calls `onWait` once, if the wait is longer than a moment. */
 async function waitFor<T>(
   attempt: () => Promise<T | null>,
   clock: Clock,
-  tell: () => Promise<void>,
+  onWait: () => Promise<void>,
 ): Promise<T> {
   // The clock's timers do not keep the process alive, and at the start nothing else does.
   const alive = setInterval(() => {}, HEARTBEAT_MS);
@@ -260,7 +260,7 @@ async function waitFor<T>(
     for (let tries = 1; ; tries += 1) {
       const result = await attempt();
       if (result !== null) return result;
-      if (tries * POLL_MS === TELL_MS) await tell();
+      if (tries * POLL_MS === ON_WAIT_MS) await onWait();
       await new Promise<void>((resolve) => clock.after(POLL_MS, resolve));
     }
   } finally {

@@ -28,7 +28,7 @@ export class Worker {
   #gone = false;
 
   /**
-   * @param onSignal called with a signal from the worker for its siblings. If it has an id, the worker waits for
+   * @param onSignal called with a signal from the worker for its peer workers. If it has an id, the worker waits for
    *   {@link signalHandled}
    * @param metrics collects the metrics of all processes
    * @param onExit called once, when the process has ended
@@ -92,7 +92,7 @@ export class Worker {
     else if (this.#unsent === null) await this.order({ kind: 'signal', signal }).catch(() => {});
   }
 
-  /** Tells the worker that its siblings have handled its signal with this id. */
+  /** Tells the worker that its peers have handled its signal with this id. */
   signalHandled(id: number): void {
     if (!this.#gone) this.#send({ kind: 'handled', id });
   }
@@ -194,7 +194,7 @@ interface Failure {
 export type ToWorker =
   | { readonly kind: 'order'; readonly id: number; readonly order: Order }
   | { readonly kind: 'signal'; readonly signal: Signal }
-  /** The siblings have handled the signal with this id. */
+  /** The peer workers have handled the signal with this id. */
   | { readonly kind: 'handled'; readonly id: number }
   /** The metrics of all processes, for a request of this worker; null if they could not be collected. */
   | { readonly kind: 'metrics'; readonly text: string | null };
