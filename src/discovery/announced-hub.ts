@@ -96,6 +96,8 @@ export interface AnnouncedHub {
   /** The number of streams that have subscribed to exactly this topic. */
   readonly interest: (topic: string) => number;
   readonly announcements: AnnouncementCounts;
+  /** Changes that wait for the hub's store; null for an external hub. */
+  readonly unstored: UnstoredChanges | null;
   /** null for an external hub. */
   readonly followers: Followers | null;
   /** Ends the streams of a token by its `jti`. */
@@ -154,8 +156,11 @@ export function withoutQuery(target: string): string {
 /** The queries with which each path has changed, as marks of `queryMark`; '' for none. */
 export type QueryMarks = Readonly<Record<string, readonly string[]>>;
 
-/** Publishes in the app's name, and resolves to whether the hub has stored it. Failures are only logged. */
-export type Announce = (update: AnnouncedUpdate, log: Logger, because: string) => Promise<boolean>;
+/** What became of an update: stored, refused, or not stored because the store cannot be reached now. */
+export type Outcome = 'stored' | 'refused' | 'unavailable';
+
+/** Publishes in the app's name. Failures are only logged. */
+export type Announce = (update: AnnouncedUpdate, log: Logger, because: string) => Promise<Outcome>;
 
 const REFUSED = 'The hub refused an update of the app';
 
@@ -163,22 +168,124 @@ const REFUSED = 'The hub refused an update of the app';
 export function createAnnounce({ publish, announcements }: AnnouncedHub, clock: Clock): Announce {
   const failures = new FailureLog(REFUSED, 'warn', clock);
   return async (update, log, because) => {
-    if (publish === null) return false;
+    if (publish === null) return 'refused';
     const { type, private: isPrivate } = update;
     const topics = update.topics.map(withoutQuery);
     try {
       await publish(update);
       announcements.announced += 1;
       log.debug('Announced', { because, topics, private: isPrivate, type });
-      return true;
+      return 'stored';
     } catch (error) {
-      announcements.refused += 1;
       const code = codeOf(error);
       const fields = { because, topics, code, error: messageOf(error) };
-      // While the store is unavailable, each change of the site fails alike.
-      if (code?.startsWith('transport-') === true) failures.write(log, fields);
-      else log.warn(REFUSED, fields);
-      return false;
+      if (code === 'transport-failed' || code === 'transport-uncertain') {
+        // While the store is unavailable, each change of the site fails alike.
+        failures.write(log, fields);
+        return 'unavailable';
+      }
+      announcements.refused += 1;
+      log.warn(REFUSED, fields);
+      return 'refused';
     }
   };
+}
+
+/** A change of the app. Several changes can become one update. */
+export interface Change {
+  readonly update: AnnouncedUpdate;
+  /**
+   * Data of an update that combines several changes, so that it is not mistaken for a change of one query.
+   */
+  readonly data: string;
+  /** Called after the first attempt to store it, for the responses that wait for it. */
+  readonly whenTried?: readonly (() => void)[];
+}
+
+/** Most topics of one update. */
+export const MAX_TOPICS = 32;
+
+/** One change for an earlier and a later one. */
+export function merged(one: Change, { update, data, whenTried = [] }: Change): Change {
+  const topics = [...new Set([...update.topics, ...one.update.topics])];
+  return {
+    update: { ...update, data, topics: topics.slice(0, MAX_TOPICS) },
+    data,
+    whenTried: [...(one.whenTried ?? []), ...whenTried],
+  };
+}
+
+const RETRY_MS = 2000;
+/** Changes that wait for a store. Further ones are lost. */
+const MAX_UNSTORED = 1000;
+/** Characters of their topics and data. */
+const MAX_UNSTORED_LENGTH = 8 * 1024 * 1024;
+
+interface Unstored {
+  readonly change: Change;
+  readonly announce: (update: AnnouncedUpdate) => Promise<Outcome>;
+}
+
+/**
+ * Changes that could not be stored because the store could not be reached. They are announced when it is back,
+ * in their order, so that open pages do not keep showing what the app changed meanwhile. They belong to the
+ * hub core, so that a reload does not lose them.
+ */
+export class UnstoredChanges {
+  readonly #clock: Clock;
+  readonly #waiting = new Map<string, Unstored>();
+  #length = 0;
+  #cancel: (() => void) | null = null;
+  #isClosed = false;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** Returns a change, combined with the one that waits under the same key, which does not wait any more. */
+  join(key: string, change: Change): Change {
+    const waiting = this.#waiting.get(key);
+    if (waiting === undefined) return change;
+    this.#delete(key, waiting);
+    return merged(waiting.change, change);
+  }
+
+  /** Lets a change wait. Returns false if there is no room for it. */
+  add(key: string, change: Change, announce: Unstored['announce']): boolean {
+    const unstored: Unstored = { change: this.join(key, change), announce };
+    const length = lengthOf(unstored);
+    const isFull =
+      this.#waiting.size >= MAX_UNSTORED || this.#length + length > MAX_UNSTORED_LENGTH;
+    if (this.#isClosed || isFull) return false;
+    this.#waiting.set(key, unstored);
+    this.#length += length;
+    this.#cancel ??= this.#clock.after(RETRY_MS, () => void this.#retry());
+    return true;
+  }
+
+  /** Returns the number of changes that are lost. */
+  close(): number {
+    this.#isClosed = true;
+    this.#cancel?.();
+    return this.#waiting.size;
+  }
+
+  async #retry(): Promise<void> {
+    for (const [key, waiting] of this.#waiting) {
+      if ((await waiting.announce(waiting.change.update)) === 'unavailable') break;
+      // A later change may have taken its place.
+      if (this.#waiting.get(key) === waiting) this.#delete(key, waiting);
+    }
+    const isDone = this.#isClosed || this.#waiting.size === 0;
+    this.#cancel = isDone ? null : this.#clock.after(RETRY_MS, () => void this.#retry());
+  }
+
+  #delete(key: string, waiting: Unstored): void {
+    this.#waiting.delete(key);
+    this.#length -= lengthOf(waiting);
+  }
+}
+
+function lengthOf({ change: { update } }: Unstored): number {
+  return update.topics.reduce((sum, topic) => sum + topic.length, update.data.length);
 }

@@ -6,7 +6,11 @@ import {
   type AnnouncedHub,
   type AnnouncedUpdate,
   type Announce,
+  type Change,
   isSeeOther,
+  MAX_TOPICS,
+  merged,
+  type Outcome,
   type QueryMarks,
   saysChanged,
   waitForStored,
@@ -42,27 +46,15 @@ export interface Changes {
   readonly hook: RequestHook;
   /**
    * Announces that a page is another one than at the last request for it. Resolves to whether the update is
-   * stored, or waits for the end of its burst.
+   * stored, or waits for the end of its burst or for the store.
    */
   watched(exchange: Exchange, head: ResponseHead, body: Buffer | null): Promise<boolean>;
   /** Announces the changes that wait for the end of their burst. */
   close(): Promise<void>;
 }
 
-interface Change {
-  readonly update: AnnouncedUpdate;
-  /**
-   * Data of an update that combines several changes, so that it is not mistaken for a change of one query.
-   */
-  readonly data: string;
-  /** Called once it is stored, for the responses that wait for it. */
-  readonly whenStored?: readonly (() => void)[];
-}
-
 /** SSE event name of the updates of {@link createChanges}. */
 const TYPE = 'change';
-/** Most topics of one update. */
-const MAX_TOPICS = 32;
 /** Longest topic in characters. No page has a longer URL, and each subscribed pattern examines all of it. */
 const MAX_TOPIC_LENGTH = 1024;
 
@@ -82,20 +74,24 @@ export function createChanges(options: ChangesOptions): Changes {
     waitsForBurst = false,
   ): Promise<boolean> => {
     const { log } = exchange;
+    const key = burstOf(change.update);
     let ended = (): void => {};
     const end = new Promise<void>((resolve) => {
       ended = resolve;
     });
-    const announceAll = async ({ update, whenStored = [] }: Change): Promise<boolean> => {
-      const isStored = await announce(update, log, 'changes');
-      for (const tell of whenStored) tell();
-      return isStored;
+    const store = (update: AnnouncedUpdate): Promise<Outcome> => announce(update, log, 'changes');
+    const announceAll = async (burst: Change): Promise<boolean> => {
+      const all = hub.unstored?.join(key, burst) ?? burst;
+      const outcome = await store(all.update);
+      for (const resolve of all.whenTried ?? []) resolve();
+      if (outcome !== 'unavailable') return outcome === 'stored';
+      if (hub.unstored?.add(key, all, store) === true) return true;
+      hub.announcements.refused += 1;
+      return false;
     };
     const later = async (all: Change): Promise<void> => void (await announceAll(all));
-    const asked = waitsForBurst ? { ...change, whenStored: [ended] } : change;
-    if (debouncer.begins(burstOf(change.update), asked, merged, later)) {
-      return announceAll(change);
-    }
+    const asked = waitsForBurst ? { ...change, whenTried: [ended] } : change;
+    if (debouncer.begins(key, asked, merged, later)) return announceAll(change);
     hub.announcements.merged += 1;
     return waitsForBurst ? waitForStored(end, clock).then(() => true) : Promise.resolve(true);
   };
@@ -216,15 +212,6 @@ function changeData({ method, originalTarget }: Exchange, queries: QueryMarks = 
 /** Private changes are only combined if their readers are the same. */
 function burstOf({ topics, private: isPrivate }: AnnouncedUpdate): string {
   return isPrivate ? `private ${topics.join(' ')}` : `public ${topics[0] ?? ''}`;
-}
-
-function merged(one: Change, { update, data, whenStored = [] }: Change): Change {
-  const topics = [...new Set([...update.topics, ...one.update.topics])];
-  return {
-    update: { ...update, data, topics: topics.slice(0, MAX_TOPICS) },
-    data,
-    whenStored: [...(one.whenStored ?? []), ...whenStored],
-  };
 }
 
 function hasJson({ status, headers }: ResponseHead): boolean {

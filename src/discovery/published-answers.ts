@@ -60,7 +60,8 @@ export function createPublishedAnswers({
         field: PUBLISH_FIELD,
         topics: update.topics.map(withoutQuery),
       });
-    } else await announce({ ...update, data }, exchange.log, PUBLISH_FIELD);
+    } else if ((await announce({ ...update, data }, exchange.log, PUBLISH_FIELD)) === 'unavailable')
+      hub.announcements.refused += 1;
   };
 
   return (exchange) => {

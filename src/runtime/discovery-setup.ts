@@ -325,6 +325,7 @@ function announced(
     publish: (update) => publishTo(core.hub, update, publicationRules),
     interest: (topic) => core.hub.interest(topic),
     announcements: core.announcements,
+    unstored: core.unstored,
     followers: {
       topics: () => core.hub.exactTopics(),
       observe: (observer) => core.hub.observe(observer),
@@ -363,6 +364,7 @@ function elsewhere(url: string, host: string): Announcement {
     publish: null,
     interest: () => 0,
     announcements: noAnnouncements(),
+    unstored: null,
     followers: null,
     revoke: () => {},
     signOut: () => {},

@@ -3,6 +3,7 @@ import { isShared, type TransportConfig } from '../config/transports.ts';
 import {
   type AnnouncementCounts,
   noWatchCounts,
+  UnstoredChanges,
   type WatchCounts,
 } from '../discovery/announced-hub.ts';
 import type { ResponseCaches } from '../cache/response-caches.ts';
@@ -39,6 +40,8 @@ export interface HubCore {
   readonly transport: Transport;
   readonly connections: ConnectionCounter;
   readonly announcements: AnnouncementCounts;
+  /** Changes of the app that wait for the store. */
+  readonly unstored: UnstoredChanges;
   /** Pages whose followers this process watches for. */
   readonly watching: WatchCounts;
   /** Ends the streams of a token in all workers and on all machines. */
@@ -49,7 +52,7 @@ export interface HubCore {
    * Sends a signal to the other machines that share the history; null if there are none. Resolves to whether they
    * get it now, as {@link TransportSignals.send}.
    */
-  tellNodes(signal: NodeSignal): Promise<boolean> | null;
+  notifyNodes(signal: NodeSignal): Promise<boolean> | null;
   /** Disconnects this hub from the other workers. */
   detach(): void;
 }
@@ -57,12 +60,12 @@ export interface HubCore {
 interface Revoked {
   /** Streams that ended in this process. */
   readonly ended: number;
-  /** As {@link HubCore.tellNodes}. */
-  readonly told: Promise<boolean> | null;
+  /** As {@link HubCore.notifyNodes}. */
+  readonly notified: Promise<boolean> | null;
 }
 
-/** The error of an order that is carried out here, while other machines cannot be told. */
-export function nodesNotTold(): HubgateError {
+/** The error of an order that is carried out here, while other machines cannot be notified. */
+export function nodesNotNotified(): HubgateError {
   const message =
     'The store of a hub is unreachable. The order is carried out on this machine. Other machines get it when the store is back, unless this process ends before. Repeat it';
   return new HubgateError('nodes-not-told', message);
@@ -106,8 +109,14 @@ export function createHubCores(
   stoppingWithinMs: () => number | null,
   log: Logger,
 ): LeasePool<HubCore> {
-  return new LeasePool<HubCore>(async ({ hub, transport, detach }) => {
+  return new LeasePool<HubCore>(async ({ hub, transport, unstored, detach }) => {
     detach();
+    const lost = unstored.close();
+    if (lost > 0) {
+      log.error('Changes of the app are not announced: the store is unreachable', {
+        changes: lost,
+      });
+    }
     const streams = hub.counts.connected;
     const withinMs = stoppingWithinMs();
     const spread = withinMs === null ? SPREAD_MS : drainSpread(streams, withinMs);
@@ -146,12 +155,12 @@ export async function openHubCore(
   });
   const apply = (signal: StreamSignal): number =>
     signal.kind === 'revoked' ? hub.revoke(signal.tokenId) : hub.signOut(signal.session);
-  const tellNodes = (signal: NodeSignal): Promise<boolean> | null =>
+  const notifyNodes = (signal: NodeSignal): Promise<boolean> | null =>
     transport.signals?.send(JSON.stringify(signal)) ?? null;
-  const tellAll = (signal: StreamSignal): Revoked => {
+  const notifyAll = (signal: StreamSignal): Revoked => {
     signals.send({ core, ...signal });
-    const told = tellNodes(signal);
-    return { ended: apply(signal), told };
+    const notified = notifyNodes(signal);
+    return { ended: apply(signal), notified };
   };
   transport.signals?.receive((message) => {
     const signal = parseNodeSignal(message);
@@ -169,10 +178,11 @@ export async function openHubCore(
     transport,
     connections: new ConnectionCounter(),
     announcements: noAnnouncements(),
+    unstored: new UnstoredChanges(clock),
     watching: noWatchCounts(),
-    revoke: (tokenId) => tellAll({ kind: 'revoked', tokenId }),
-    signOut: (session) => void tellAll({ kind: 'signed-out', session }),
-    tellNodes,
+    revoke: (tokenId) => notifyAll({ kind: 'revoked', tokenId }),
+    signOut: (session) => void notifyAll({ kind: 'signed-out', session }),
+    notifyNodes,
     detach: () => {
       leavePeers();
       leaveCaches();

@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { createServer } from 'node:http';
 import { describe, it, type TestContext } from 'node:test';
 import { freePort } from '../support/free-port.ts';
 import { startGateway } from '../support/gateway.ts';
@@ -116,10 +118,46 @@ describe('a gateway whose store is down, as docs/scaling.md describes it', () =>
         assert.ok(!one.text.includes('data: lost'));
       }
     });
+
+    it(`announces what the app has changed meanwhile, each page once: ${name}`, async (test) => {
+      const store = await startStore(test);
+      if (store === null) return;
+      const app = createServer((_request, response) => response.writeHead(204).end());
+      test.after(() => app.close());
+      const appPort = await freePort();
+      app.listen(appPort, '127.0.0.1');
+      await once(app, 'listening');
+      const relay = await startRelay(test, store.port);
+      const port = await freePort();
+      const discovery = `discovery {\n\t\tchanges public\n\t}\n\treverse_proxy 127.0.0.1:${appPort}`;
+      const hubfile = site(port, store.transport(relay.port), discovery);
+      const gateway = await startGateway(test, hubfile);
+      const origin = `http://localhost:${port}`;
+      const hub = `${origin}/.well-known/hub`;
+      const stream = await openStream(test, `${hub}?match=${origin}/a&match=${origin}/b`);
+      assert.equal(stream.status, 200);
+      const change = async (path: string): Promise<void> => {
+        const { status } = await send(`${origin}${path}`, { method: 'POST', body: '' });
+        assert.equal(status, 204);
+      };
+      const changes = (path: string): number => stream.text.split(`"url":"${path}"`).length - 1;
+
+      await change('/a');
+      await stream.until(() => changes('/a') === 1);
+      relay.cut();
+      for (const path of ['/a', '/b', '/a', '/b', '/a']) await change(path);
+      // What waits survives a new configuration.
+      await gateway.reload(`${hubfile}# reloaded\n`);
+      relay.heal();
+      await stream.until(() => changes('/a') === 2 && changes('/b') === 1);
+      await change('/b');
+      await stream.until(() => changes('/b') === 2);
+      assert.equal(changes('/a'), 2);
+    });
   }
 });
 
-function site(port: number, transport: string): string {
+function site(port: number, transport: string, more = ''): string {
   return `http://localhost:${port} {
 	hub {
 		issuer me {
@@ -138,6 +176,7 @@ function site(port: number, transport: string): string {
 			stream test
 		}
 	}
+	${more}
 }
 `;
 }

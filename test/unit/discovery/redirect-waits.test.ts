@@ -34,12 +34,16 @@ async function slow(test: TestContext, windowMs: number): Promise<Slow> {
       return () => void timers.delete(task);
     },
   };
-  const announce = (_update: AnnouncedUpdate): Promise<boolean> =>
+  const announce = (_update: AnnouncedUpdate): Promise<'stored'> =>
     new Promise((resolve) => {
-      stores.push(() => resolve(true));
+      stores.push(() => resolve('stored'));
       for (const look of watchers) look();
     });
-  const hub = { path: '/hub', announcements: { merged: 0, refused: 0 } } as unknown as AnnouncedHub;
+  const hub = {
+    path: '/hub',
+    unstored: null,
+    announcements: { merged: 0, refused: 0 },
+  } as unknown as AnnouncedHub;
   const config = {
     ...{ methods: ['POST'], topics: ['{request.uri.without_query}'], also: [], alsoFor: [] },
     ...{ visibility: 'public', data: 'change', mode: 'async', windowMs },

@@ -58,7 +58,7 @@ describe('the log of failures of the store', () => {
     );
   });
 
-  it('counts the updates of the app that are not stored, but logs each that the hub refuses', async () => {
+  it('logs some of the updates of the app that cannot be stored now, and each that the hub refuses', async () => {
     const lines: LogLine[] = [];
     let code = 'transport-failed';
     const announcements = noAnnouncements();
@@ -75,6 +75,7 @@ describe('the log of failures of the store', () => {
       lines.filter(({ level }) => level === 'warn').map(({ fields }) => fields['times']),
       [undefined, 2, 4, 8, undefined, undefined, undefined],
     );
-    assert.equal(announcements.refused, 13);
+    // An update that is not stored now may be stored later.
+    assert.equal(announcements.refused, 3);
   });
 });
