@@ -188,7 +188,8 @@ export class Replay implements Task {
       state.index += 1;
       state.wanted = null;
       begin(state.progress);
-      if (subscriber.sendBuffer.bufferedBytes >= REPLAY_BYTES) return false;
+      // An event continues the replay when it is written. Without one, nothing would.
+      if (selected && subscriber.sendBuffer.bufferedBytes >= REPLAY_BYTES) return false;
     }
     return true;
   }

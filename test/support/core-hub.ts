@@ -48,6 +48,8 @@ export class RecordingSink implements EventSink {
   ended = false;
   destroyed = false;
   bufferedBytes = 0;
+  /** Accepts everything, but passes nothing on. */
+  isLagging = false;
   #listener: SinkListener | null = null;
   #isBlocked: boolean;
 
@@ -58,7 +60,7 @@ export class RecordingSink implements EventSink {
 
   write(framed: Buffer): boolean {
     this.writes.push(framed);
-    if (this.#isBlocked) this.bufferedBytes += framed.length;
+    if (this.#isBlocked || this.isLagging) this.bufferedBytes += framed.length;
     return !this.#isBlocked;
   }
 

@@ -121,6 +121,22 @@ describe('hub: delivery', () => {
     assert.ok(slow.destroyed);
   });
 
+  it('B-172: aborts a slow client dispatch_timeout after the end of its stream, though it reads', async (test) => {
+    const { hub, connect, clock } = setUp(test);
+    const slow = await connect({ lifetimeMs: 5000, dispatchTimeoutMs: 1000 }, { blocked: true });
+    await hub.publish(update('1'));
+    await hub.publish(update('2'));
+    await turn();
+    for (let seconds = 0; seconds < 5; seconds += 1) {
+      assert.ok(!slow.destroyed);
+      slow.take(1);
+      clock.advance(1000);
+    }
+    slow.take(1);
+    clock.advance(1200);
+    assert.ok(slow.destroyed);
+  });
+
   it('accepts no subscribers while it drains, so that draining ends', async (test) => {
     const { hub, connect, clock } = setUp(test);
     const one = await connect({});
@@ -171,6 +187,28 @@ describe('hub: a stream that ends before it has a connection', () => {
     subscription.open(sink);
     assert.deepEqual([sink.ids(), sink.ended], [[], true]);
   });
+});
+
+describe('hub: a stream whose token is revoked while its client reads slowly', () => {
+  for (const [what, count] of [
+    ['ends after what its connection has accepted', 1],
+    ['is aborted if a part of what waits has been sent', 20],
+  ] as const) {
+    it(what, async (test) => {
+      const { hub, connect } = setUp(test);
+      const slow = await connect({ tokenId: 'jti' }, { blocked: true });
+      const data = 'x'.repeat(10_000);
+      const ids = Array.from({ length: count }, (_, id) => String(id));
+      await Promise.all(ids.map((id) => hub.publish(update(id, { data }))));
+      await turn();
+      assert.equal(hub.revoke('jti'), 1);
+      await turn();
+      slow.drain();
+      await turn();
+      assert.equal(slow.writes.length, 1);
+      assert.deepEqual([slow.ended, slow.destroyed], [count === 1, count > 1]);
+    });
+  }
 });
 
 describe('hub: replay', () => {
@@ -359,6 +397,20 @@ describe('hub: replay', () => {
       sendBuffer.bufferedBytes <= 24 * 1024 + data.length + 100,
       `${sendBuffer.bufferedBytes}`,
     );
+  });
+
+  it('continues after updates that are not wanted, though its connection passes nothing on yet', async (test) => {
+    const { hub, connect } = setUp(test);
+    const data = 'x'.repeat(10_000);
+    for (const id of ['1', '2', '3']) await hub.publish(update(id, { data }));
+    for (const id of ['4', '5']) await hub.publish(update(id, { topics: ['other'] }));
+    await hub.publish(update('6'));
+    const late = await connect(
+      { matchers: matchers('topic'), lastEventId: 'earliest' },
+      { lagging: true },
+    );
+    await settle(() => late.ids().includes('6'));
+    assert.deepEqual(late.ids(), ['1', '2', '3', '6']);
   });
 
   it('counts the updates that wait for a stream without a connection', async (test) => {
@@ -669,7 +721,7 @@ function setUp(
   clock: TestClock;
   connect(
     overrides: Partial<SubscribeOptions & StreamSettings>,
-    sink?: { blocked?: boolean },
+    sink?: { blocked?: boolean; lagging?: boolean },
   ): Promise<Connected & RecordingSink>;
 } {
   const clock = new TestClock();
@@ -680,11 +732,12 @@ function setUp(
   return {
     hub,
     clock,
-    async connect(overrides, { blocked = false } = {}) {
+    async connect(overrides, { blocked = false, lagging = false } = {}) {
       const subscription = await hub.subscribe(
         wish({ matchers: matchers('*'), ...overrides }, overrides),
       );
       const sink = new RecordingSink(blocked);
+      sink.isLagging = lagging;
       subscription.open(sink);
       return Object.assign(sink, { subscription, cursor: subscription.cursor, sink });
     },
