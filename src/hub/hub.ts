@@ -30,9 +30,7 @@ export interface HubOptions {
   readonly transport: Transport;
   readonly names: PresenceNames;
   readonly clock: Clock;
-  /** Default: the one of the process. */
   readonly wheel: TimerWheel;
-  /** Default: the one of the process. */
   readonly scheduler: Scheduler;
   readonly log: Logger;
   /** Told of what comes by the log before anybody else is, and of what was evicted before it came. */
@@ -191,7 +189,7 @@ export class Hub {
 
   /** Counts updates that the history has stored; its own database may have done so without {@link publish}. */
   countStored(updates: readonly Update[]): void {
-    for (const { data } of updates) this.measures.updateSize.observe(data.length);
+    for (const { data } of updates) this.measures.updateSize.observe(Buffer.byteLength(data));
     this.counts.updates += updates.length;
   }
 

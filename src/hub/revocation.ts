@@ -74,8 +74,7 @@ export class Revocation {
   #endThose(subscribers: Iterable<Subscriber>): number {
     const { streams } = this.#options;
     const ending = [...subscribers];
-    // A stream that may no longer read receives only the event whose transfer has begun, however long its end
-    // takes.
+    // A stream that may no longer read receives nothing more, however long its end takes.
     for (const { sendBuffer } of ending) sendBuffer.discardQueued();
     this.#forEach([ending], END_STEPS, (one) => streams.end(one, 'revoked'));
     return ending.length;

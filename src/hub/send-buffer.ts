@@ -51,6 +51,8 @@ export class SendBuffer {
   #isFull = false;
   #isEnding = false;
   #isDiscarding = false;
+  /** Whether the rest of a piece has been discarded. */
+  #isTruncated = false;
   /** What had been sent at the last check, and the time of that check. */
   #seenBytes = 0;
   #seenMs = 0;
@@ -105,7 +107,10 @@ export class SendBuffer {
     const sink = this.#sink;
     if (sink === null) return false;
     for (;;) {
-      if (this.#piece === null && this.#queue === null && this.#isEnding) sink.end();
+      if (this.#piece === null && this.#queue === null && this.#isEnding) {
+        if (this.#isTruncated) sink.destroy();
+        else sink.end();
+      }
       if (this.#isFull) return false;
       if (this.#piece === null) {
         if (this.#queue === null) return false;
@@ -146,10 +151,14 @@ export class SendBuffer {
     return false;
   }
 
-  /** Accepts no more events and discards those that wait. Only the event in transfer continues. */
+  /**
+   * Accepts no more events and discards those that wait. If a piece is in transfer, the end of the stream is an
+   * abort, because its rest cannot be left out.
+   */
   discardQueued(): void {
     this.#isDiscarding = true;
-    this.#queue = null;
+    this.#isTruncated = this.#piece !== null;
+    this.discard();
   }
 
   /** The end of the stream comes after what is queued. */

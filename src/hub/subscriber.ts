@@ -130,8 +130,9 @@ export interface DeadlineInput {
 /**
  * How long a stream may live, in milliseconds; null means for ever. A random time between 80 % and 100 % of
  * the shorter of token lifetime and write timeout, minus the time for a last write, unless less than that
- * time would be left: a client would connect again and again in the last seconds of its token. A stream never
- * outlives `exp`, and streams that opened together do not end together.
+ * time would be left: a client would connect again and again in the last seconds of its token. No update is
+ * queued after that time, and what waits then is sent for `dispatchTimeoutMs` at most. Streams that opened
+ * together do not end together.
  */
 export function streamLifetime(input: DeadlineInput): number | null {
   const limits: number[] = [];
@@ -164,6 +165,7 @@ export function dueNow(subscriber: Subscriber, nowMs: number): Due {
   const { sendBuffer, options, ended, endsAtMs } = subscriber;
   const { heartbeatMs, dispatchTimeoutMs } = options.settings;
   if (ended !== null) {
+    if (nowMs >= endsAtMs + dispatchTimeoutMs) return 'gone';
     // The client does not even read the end of its stream.
     const takes = sendBuffer.stallsAt(dispatchTimeoutMs) !== null;
     return takes && !sendBuffer.isStalled(nowMs, dispatchTimeoutMs) ? 'nothing' : 'gone';
