@@ -164,16 +164,18 @@ function compile(
       ? expand(defaults[at] ?? '', exchange)
       : filled(output, found.groups, exchange, expand);
   };
-  const computing = new WeakSet<Exchange>();
-  const late = (at: number) => (exchange: Exchange) => {
-    // A source or an output that contains its own destination.
-    if (computing.has(exchange)) return '';
-    computing.add(exchange);
-    try {
-      return outputOf(matchFor(exchange), at, exchange);
-    } finally {
-      computing.delete(exchange);
-    }
+  const late = (at: number) => {
+    const computing = new WeakSet<Exchange>();
+    return (exchange: Exchange): string => {
+      // A source or an output that contains its own destination.
+      if (computing.has(exchange)) return '';
+      computing.add(exchange);
+      try {
+        return outputOf(matchFor(exchange), at, exchange);
+      } finally {
+        computing.delete(exchange);
+      }
+    };
   };
   const values = destinations.map((name, at) => [name, late(at)] as const);
   return (exchange, next) => {

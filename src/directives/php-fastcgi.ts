@@ -90,14 +90,17 @@ function phpRoutes(
   ];
   const answered = step(cursor, scripts, proxy);
   if (index === null) return [answered];
+  const inDirectory = `{path}/${index}`;
   const directory: RequestMatcher = [
     { kind: 'not', matchers: [[{ kind: 'path', paths: ['*/'] }]] },
-    { ...defaultFile, files: [`{path}/${index}`] },
+    { ...defaultFile, files: [inDirectory] },
   ];
   const to = '{http.request.orig_uri.path}/{http.request.orig_uri.prefixed_query}';
-  const tried = files ?? ['{path}', `{path}/${index}`, `/${index}`];
+  const tried = files ?? ['{path}', inDirectory, `/${index}`];
   return [
-    step(cursor, directory, { kind: 'redir', to, status: 308 }),
+    ...(tried.includes(inDirectory)
+      ? [step(cursor, directory, { kind: 'redir', to, status: 308 })]
+      : []),
     step(cursor, null, { kind: 'try_files', files: tried, policy: 'first_exist', splitPath }),
     answered,
   ];

@@ -40,6 +40,7 @@ async function serve(test: TestContext, directives: (root: string) => string): P
   for (const [name, text] of Object.entries(files)) await writeFile(join(root, name), text);
   await utimes(join(root, 'digits.txt'), 1_700_000_000, 1_700_000_000);
   await symlink(join(root, 'digits.txt'), join(root, 'inside-link.txt'));
+  await symlink(join(root, 'noextension'), join(root, 'script.js'));
   await symlink(join(base, 'outside.txt'), join(root, 'outside-link.txt'));
   await symlink(base, join(root, 'outside-directory'));
   const port = await freePort();
@@ -72,6 +73,9 @@ describe('file_server', () => {
     assert.equal((await get('/a%20b+%C3%BC.txt')).body, 'odd name');
     assert.equal((await get('/noextension')).headers['content-type'], undefined);
     assert.equal((await get('/inside-link.txt')).body, '0123456789');
+    // The type is the one of the name in the URL.
+    const script = (await get('/script.js')).headers['content-type'];
+    assert.equal(script, 'text/javascript; charset=utf-8');
     assert.equal((await get('/digits.txt?query=1')).body, '0123456789');
   });
 

@@ -112,6 +112,24 @@ describe('php_fastcgi', () => {
     assert.deepEqual(new Set(scripts), new Set(['/status.php']));
   });
 
+  it('redirects to a directory only if its index is among the files to try', async (test) => {
+    const root = await site(test);
+    await mkdir(join(root, 'admin'));
+    await writeFile(join(root, 'admin/index.php'), '');
+    await writeFile(join(root, 'index.php'), '');
+    const { upstream, scripts } = await recordScripts(test);
+    const statuses: number[] = [];
+    for (const files of ['{path} index.php', '{path} {path}/index.php index.php']) {
+      const own = await start(
+        test,
+        `\troot * ${root}\n\tphp_fastcgi ${upstream} {\n\t\ttry_files ${files}\n\t}\n`,
+      );
+      statuses.push((await send(own, { target: '/admin' })).status);
+    }
+    assert.deepEqual(statuses, [502, 308]);
+    assert.deepEqual(new Set(scripts), new Set(['/index.php']));
+  });
+
   it('follows links in the root where resolve_root_symlink is written', async (test) => {
     const fpm = await startPhpFpm(test);
     if (fpm === null) return;

@@ -56,7 +56,9 @@ export async function serveFile(
       etag,
       modifiedMs: mtimeMs,
       fields: {
-        ...typeField(given.get('content-type') ?? (await mediaType(path))),
+        ...typeField(
+          given.get('content-type') ?? (await mediaType(representations.names.at(-1) ?? path)),
+        ),
         ...(encoded === null ? {} : { 'content-encoding': encoded.encoding }),
         ...(representations.precompressed.length === 0 ? {} : { vary: 'Accept-Encoding' }),
       },

@@ -1,3 +1,4 @@
+import { domainToASCII } from 'node:url';
 import { addressSet } from '../../http/forwarded.ts';
 import type { GlobPiece } from '../../kernel/glob.ts';
 import { fieldUtf8 } from '../../http/header-list.ts';
@@ -47,11 +48,18 @@ export function pathRegexp(condition: PathRegexpCondition): Predicate {
 }
 
 export function host(condition: HostCondition): Predicate {
-  const wanted = condition.hosts.map((host) => filledIn(host, hostPattern));
+  const wanted = condition.hosts.map((host) => filledIn(asciiHost(host), hostPattern));
   return (exchange) => {
     const host = hostname(exchange.host);
     return wanted.some((like) => like(exchange)(host));
   };
+}
+
+/** Clients send international names in their ASCII form (RFC 5891 §4.4). */
+function asciiHost(pattern: string): string {
+  const ascii = (label: string): string =>
+    /\P{ASCII}/u.test(label) ? domainToASCII(label) || label : label;
+  return pattern.split('.').map(ascii).join('.');
 }
 
 export function method(condition: MethodCondition): Predicate {
@@ -95,6 +103,8 @@ export function header({ name, values }: HeaderCondition): Predicate {
   const isHost = name.toLowerCase() === 'host';
   const wanted = values.map((value) => filledIn(value, isHost ? likePath : likeAtEdges));
   if (isHost) {
+    // Every request has a host.
+    if (values.length === 0) return () => true;
     return (exchange) => wanted.some((like) => like(exchange)(exchange.host.toLowerCase()));
   }
   return (exchange) => {
