@@ -254,6 +254,36 @@ Promise.resolve().then(() => document.querySelector('p').insertAdjacentHTML('aft
     assert.deepEqual(its.messages, []);
   });
 
+  it('follows attributes whose names only the parser accepts, or that have a namespace', async (test) => {
+    // `setAttribute` refuses `=x` in all browsers, and `@click` in older ones.
+    const its = await live(test, {
+      body: (version) => `<b id=b @click="vote(${version})" =x=${version} #a.b:c=${version}>b</b>
+<i ${version === 1 ? '@old =old' : '@new="2" =new=2'}>i</i>
+<svg><use ${version === 1 ? '' : 'xlink:href="#b"'}></use></svg><p>text ${version}</p>
+<div id=svelte =x=${version}><b>left to its framework</b></div><script>document.querySelector('#svelte').hydrate_init = true</script>`,
+    });
+    if (its === null) return;
+    const { page } = its;
+    const namesOf = (selector: string): Promise<unknown> =>
+      page.evaluate(
+        `[...document.querySelector('${selector}').attributes].map(({ name, value }) => name + ' ' + value)`,
+      );
+    for (const version of [2, 3]) {
+      await its.change();
+      assert.deepEqual(await namesOf('#b'), [
+        'id b',
+        `@click vote(${version})`,
+        `=x ${version}`,
+        `#a.b:c ${version}`,
+      ]);
+      assert.equal(await page.locator('p').textContent(), `text ${version}`);
+    }
+    assert.deepEqual(await namesOf('i'), ['@new 2', '=new 2']);
+    assert.equal(await page.evaluate(`document.querySelector('use').href.baseVal`), '#b');
+    assert.equal(await page.locator('#hub-stale').count(), 0);
+    assert.deepEqual(its.messages, []);
+  });
+
   it('activates nothing: no script, nothing in noscript, under a policy with strict-dynamic', async (test) => {
     const its = await live(test, {
       headers: (version) => ({

@@ -97,8 +97,7 @@ function patchElement(sent: Element, next: Element, shown: Element, withheld: Wi
 
 /** Turns an element of the last response into that of the next one, without a change of the page. */
 function become(sent: Element, next: Element): void {
-  for (const name of sent.getAttributeNames()) sent.removeAttribute(name);
-  for (const name of next.getAttributeNames()) setAttribute(sent, name, next.getAttribute(name));
+  for (const name of namesOf(sent, next)) copyAttribute(name, next, sent);
   sent.replaceChildren(...next.childNodes);
 }
 
@@ -119,14 +118,14 @@ function isOff(shown: Element): boolean {
 }
 
 function patchAttributes(sent: Element, next: Element, shown: Element, withheld: Withheld): void {
-  for (const name of new Set([...sent.getAttributeNames(), ...next.getAttributeNames()])) {
+  for (const name of namesOf(sent, next)) {
     const [was, is, seen] = [sent, next, shown].map((one) => one.getAttribute(name));
     if (was === is) continue;
     if (isState(name, shown)) {
       withheld.script += 1;
       continue;
     }
-    if (seen === was) setAttribute(shown, name, is);
+    if (seen === was) copyAttribute(name, next, shown);
     else if (name === 'class') {
       // Scripts use classes to show that something is open, selected or loaded, so each class is treated
       // individually.
@@ -136,13 +135,23 @@ function patchAttributes(sent: Element, next: Element, shown: Element, withheld:
       if (name !== 'open') withheld.script += 1;
       continue;
     }
-    setAttribute(sent, name, is);
+    copyAttribute(name, next, sent);
   }
 }
 
-function setAttribute(element: Element, name: string, value: string | null = null): void {
-  if (value === null) element.removeAttribute(name);
-  else element.setAttribute(name, value);
+/** The names of the attributes of two elements. */
+function namesOf(one: Element, two: Element): Set<string> {
+  return new Set([...one.getAttributeNames(), ...two.getAttributeNames()]);
+}
+
+/**
+ * Sets or removes an attribute as another element has it. `setAttribute` makes no attribute with a namespace. It
+ * refuses names that the parser accepts, such as `=x`, and in older browsers the `@click` of Alpine.
+ */
+function copyAttribute(name: string, from: Element, to: Element): void {
+  const attribute = from.getAttributeNode(name);
+  if (attribute === null) to.removeAttribute(name);
+  else to.setAttributeNode(attribute.cloneNode() as Attr);
 }
 
 function patchTemplate(sent: Element, next: Element, shown: Element, withheld: Withheld): void {
@@ -373,7 +382,7 @@ function isAsSent(sent: Node, shown: Node): boolean {
 
 function isSame(sent: Node, shown: Element): boolean {
   if (!isElement(sent)) return false;
-  const names = new Set([...sent.getAttributeNames(), ...shown.getAttributeNames()]);
+  const names = namesOf(sent, shown);
   // Nonces are hidden from scripts; `open` is changed by visitors.
   for (const name of ['nonce', 'open']) names.delete(name);
   for (const name of names) if (sent.getAttribute(name) !== shown.getAttribute(name)) return false;
