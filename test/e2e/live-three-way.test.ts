@@ -214,6 +214,33 @@ Promise.resolve().then(() => document.querySelector('p').insertAdjacentHTML('aft
     await page.locator('#app:text-is("Loading 3")').waitFor();
   });
 
+  it('offers to reload the page if it cannot show a change, and shows the rest', async (test) => {
+    const its = await live(test, {
+      body: (version) =>
+        `<ul id=list>${'<li>item</li>'.repeat(version)}</ul><p id=text>text ${version}</p>`,
+    });
+    if (its === null) return;
+    const { page, change } = its;
+    await page.evaluate(`(() => {
+      window.told = [];
+      document.addEventListener('hub:stale', (event) => window.told.push(event.detail));
+      document.querySelector('#list').insertBefore = () => { throw new Error('not here') };
+    })()`);
+    await change();
+    await page.locator('#hub-stale').waitFor();
+    assert.equal(await page.locator('#text').textContent(), 'text 2');
+    assert.deepEqual(await page.evaluate('window.told'), [{ visitor: 0, script: 1 }]);
+    assert.equal(its.messages.filter((text) => text.includes('not here')).length, 1);
+    await page.evaluate(`delete document.querySelector('#list').insertBefore`);
+    await change();
+    assert.equal(await page.locator('li').count(), 3);
+    assert.equal(await page.locator('#hub-stale').count(), 0);
+    await page.evaluate(`window.htmx = { process() { throw new Error('not ready') } }`);
+    await change();
+    await page.locator('#hub-stale').waitFor();
+    assert.equal(await page.locator('li').count(), 4);
+  });
+
   it('follows lists whose items the server inserts, removes and moves, and reuses existing nodes', async (test) => {
     const orders = ['', 'a b c d e', 'x a b c d e', 'e d c b a', 'a c e', 'a e f c', 'f c a e', ''];
     const its = await live(test, {
@@ -325,6 +352,17 @@ ${version === 1 ? '' : `<section><script nonce=n${version}>window.ran = 'new'</s
     const part = await its.page.locator('#part').innerHTML();
     assert.equal(part, '<b>part 2</b>');
     assert.deepEqual(its.messages, []);
+  });
+
+  it('shows the rest if a policy refuses a change, such as that of a script in an attribute', async (test) => {
+    const its = await live(test, {
+      headers: () => ({ 'Content-Security-Policy': "require-trusted-types-for 'script'" }),
+      body: (version) => `<button onclick="vote(${version})">vote</button><p>text ${version}</p>`,
+    });
+    if (its === null) return;
+    await its.change();
+    assert.equal(await its.page.locator('p').textContent(), 'text 2');
+    await its.page.locator('#hub-stale').waitFor();
   });
 
   it('parses the HTML of the server as the browser does, however it is written', async (test) => {

@@ -1,5 +1,5 @@
 import { mayLeave } from './visitor-state.ts';
-import { isReplaced, patch, takeReplaced, type Withheld } from './three-way-patch.ts';
+import { attempt, isReplaced, patch, takeReplaced, type Withheld } from './three-way-patch.ts';
 
 /*
  * The script that `discovery { live }` inserts into pages. It follows the page's URL and any other topics
@@ -374,7 +374,8 @@ export async function morphPage(
     lastTitle = fetched.title;
     withheld = patch(sent, fetched.body);
     // htmx knows only the elements that it has processed.
-    (window as { htmx?: { process(element: Element): void } }).htmx?.process(document.body);
+    const { htmx } = window as { htmx?: { process(element: Element): void } };
+    attempt(withheld, () => htmx?.process(document.body));
   };
   // While a transition runs, the page accepts no input.
   const isStill = mayLeave() && !matchMedia('(prefers-reduced-motion: reduce)').matches;

@@ -49,11 +49,21 @@ function patchNode(sent: Node, next: Node, withheld: Withheld): void {
   if (isActive(sent) || isActive(next) || shown?.nodeName === 'NOSCRIPT') return;
   if (shown?.isConnected !== true) withheld.script += 1;
   else if (isElement(sent) && isElement(next) && isElement(shown)) {
-    patchElement(sent, next, shown, withheld);
+    attempt(withheld, () => patchElement(sent, next, shown, withheld));
   } else if (shown.nodeValue === sent.nodeValue || shown.nodeValue === next.nodeValue) {
     if (shown.nodeValue !== next.nodeValue) shown.nodeValue = next.nodeValue;
     sent.nodeValue = next.nodeValue;
   } else withheld.script += 1;
+}
+
+/** If a change throws, such as in a method that a script has replaced, it is withheld, and the rest is shown. */
+export function attempt(withheld: Withheld, change: () => void): void {
+  try {
+    change();
+  } catch (error) {
+    reportError(error);
+    withheld.script += 1;
+  }
 }
 
 /** A shadow tree belongs to its component, which may show the change by itself. */
@@ -165,8 +175,9 @@ function patchTemplate(sent: Element, next: Element, shown: Element, withheld: W
 }
 
 function replaceChildren(sent: Element, next: Element, shown: Element): void {
-  sent.replaceChildren(...next.childNodes);
-  shown.replaceChildren(...[...sent.childNodes].flatMap((child) => show(child) ?? []));
+  const children = [...next.childNodes];
+  shown.replaceChildren(...children.flatMap((child) => show(child) ?? []));
+  sent.replaceChildren(...children);
 }
 
 function patchChildren(sent: Element, next: Element, shown: Element, withheld: Withheld): void {
@@ -298,10 +309,9 @@ function nextOf(last: Node | null, parent: Element, ofPage: boolean): Node | nul
 }
 
 function insert(next: Node, sent: Element, shown: Element, last: Node | null): void {
-  const place = nextOf(last, shown, true);
-  sent.insertBefore(next, nextOf(last, sent, false));
   const copy = show(next);
-  if (copy !== null) shown.insertBefore(copy, place);
+  if (copy !== null) shown.insertBefore(copy, nextOf(last, shown, true));
+  sent.insertBefore(next, nextOf(last, sent, false));
 }
 
 function adopt(sent: Node, shown: Node): void {
