@@ -129,6 +129,52 @@ describe('a live page with changes by the server, by scripts and by its visitor'
     assert.equal(await its.page.locator('[name=rev]').inputValue(), '1');
   });
 
+  it('renews forms whose fields the browser has cleaned, and that nobody has touched', async (test) => {
+    const fields = [
+      '<input type=range min=1 max=5>',
+      '<input type=range min=1 max=5 value=9>',
+      '<input type=range min=0 max=10 step=4 value=5>',
+      '<input type=email multiple value="a@example.com, b@example.com">',
+      '<input type=number value=x>',
+      '<input type=color>',
+      '<select><option disabled>one<option>two</select>',
+      '<select multiple><option selected disabled>one<option>two</select>',
+    ];
+    const its = await live(test, {
+      body: (version) =>
+        fields
+          .map((field) => `<form>${field}<input type=hidden name=rev value=${version}></form>`)
+          .join(''),
+    });
+    if (its === null) return;
+    const { page } = its;
+    const revisions = (): Promise<unknown> =>
+      page.evaluate(`[...document.querySelectorAll('[name=rev]')].map(({ value }) => value)`);
+    const values = (): Promise<unknown> =>
+      page.evaluate(`[...document.querySelectorAll('form')].map(([{ value }]) => value)`);
+    const before = await values();
+    await its.change();
+    assert.deepEqual(
+      await revisions(),
+      fields.map(() => '2'),
+    );
+    assert.deepEqual(await values(), before);
+    // What the visitor chooses protects the form, and a reset ends this.
+    await page.locator('[type=range]').first().press('ArrowRight');
+    await page.locator('#version').click();
+    await its.change();
+    assert.deepEqual(
+      await revisions(),
+      fields.map((_, index) => (index === 0 ? '2' : '3')),
+    );
+    await page.evaluate(`document.querySelector('form').reset()`);
+    await page
+      .locator('[name=rev][value="3"]')
+      .nth(fields.length - 1)
+      .waitFor({ state: 'attached' });
+    assert.deepEqual(await values(), before);
+  });
+
   it('keeps a form that a script has submitted until it is back in its original state', async (test) => {
     const its = await live(test, {
       body: (version) =>

@@ -24,7 +24,7 @@ export const shownFor = new WeakMap<Node, Node>();
 export const sentFor = new WeakMap<Node, Node>();
 
 /** A document in which nothing is loaded and nothing runs. */
-const inert = document.implementation.createHTMLDocument('');
+export const inert = document.implementation.createHTMLDocument('');
 
 export function pair(sent: Node, shown: Node): void {
   shownFor.set(sent, shown);

@@ -2,7 +2,7 @@
  * The visitor's activity: typing, selecting, playing. A form is treated as a whole: untouched parts of it,
  * such as a hidden revision or a token, belong to what was typed.
  */
-import { sentFor } from './sent-document.ts';
+import { inert, sentFor } from './sent-document.ts';
 
 /** Forms that the visitor has touched, and fields without a form; `sent` once a script has sent them. */
 const touched = new WeakMap<Element, 'touched' | 'sent'>();
@@ -96,12 +96,14 @@ function isTyped({ type }: HTMLInputElement): boolean {
   return !/^(?:hidden|submit|button|reset|image|checkbox|radio|file)$/.test(type);
 }
 
-/** The browser has changed the value of the attribute: `type=number value=x` is empty. */
-function isCleaned({ type, defaultValue, value }: HTMLInputElement): boolean {
-  const fresh = document.createElement('input');
-  fresh.type = type;
-  fresh.value = defaultValue;
-  return fresh.value === value;
+/**
+ * The browser has changed the value of the attribute: `type=number value=x` is empty, and `type=range max=5
+ * value=9` is 5. No script of the page runs in the copy.
+ */
+function isCleaned(field: HTMLInputElement): boolean {
+  const fresh = inert.importNode(field);
+  fresh.value = field.defaultValue;
+  return fresh.value === field.value;
 }
 
 function lines(text: string): string {
