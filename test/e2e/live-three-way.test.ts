@@ -129,7 +129,7 @@ describe('a live page with changes by the server, by scripts and by its visitor'
     assert.equal(await its.page.locator('[name=rev]').inputValue(), '1');
   });
 
-  it('renews forms whose fields the browser has cleaned, and that nobody has touched', async (test) => {
+  it('renews forms whose fields the browser has cleaned or chosen, and that nobody has touched', async (test) => {
     const fields = [
       '<input type=range min=1 max=5>',
       '<input type=range min=1 max=5 value=9>',
@@ -137,6 +137,7 @@ describe('a live page with changes by the server, by scripts and by its visitor'
       '<input type=email multiple value="a@example.com, b@example.com">',
       '<input type=number value=x>',
       '<input type=color>',
+      '<select><optgroup disabled label=a><option>one</optgroup><optgroup label=b><option>two</optgroup></select>',
       '<select><option disabled>one<option>two</select>',
       '<select multiple><option selected disabled>one<option>two</select>',
     ];

@@ -114,9 +114,10 @@ function lines(text: string): string {
 function isChosen(option: HTMLOptionElement, select: HTMLSelectElement): boolean {
   const options = [...select.options];
   if (select.multiple) return option.defaultSelected;
+  // An option of a disabled group is disabled too, although its property says otherwise.
   const chosen =
     options.findLast(({ defaultSelected }) => defaultSelected) ??
-    (select.size > 1 ? undefined : options.find(({ disabled }) => !disabled));
+    (select.size > 1 ? undefined : options.find((one) => !one.matches(':disabled')));
   return option === chosen;
 }
 
