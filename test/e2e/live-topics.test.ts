@@ -17,6 +17,7 @@ interface Script {
   readonly asked: string[];
   /** The URLs of the pages' streams. */
   readonly subscribed: string[];
+  newPage(): Promise<Page>;
   open(path: string): Promise<Page>;
   post(path: string): Promise<unknown>;
 }
@@ -52,6 +53,7 @@ async function script(
     site,
     asked,
     subscribed,
+    newPage: () => context.newPage(),
     async open(path) {
       const page = await context.newPage();
       const stream = page.waitForResponse((answer) => answer.url().includes('/.well-known/hub?'));
@@ -131,6 +133,49 @@ describe('the page that follows a change', () => {
     await everything.untilId('urn:last');
     assert.doesNotMatch(everything.text, /BOB/);
     assert.doesNotMatch(app.subscribed.join(), /ALICE/);
+  });
+
+  it('is each of the first 100 that a page names, and its short link', async (test) => {
+    const names = Array.from({ length: 120 }, (_, index) => `/news/${index}?edition=1`);
+    const app = await script(
+      test,
+      {},
+      `<link rel=shortlink href="/?p=7">${names.map((name) => `<i data-hub-topic="${name}"></i>`).join('')}`,
+    );
+    if (app === null) return;
+    const page = await app.open('/list');
+    for (const [index, path] of ['/list', '/news/0', '/news/97', '/rest/posts/7'].entries()) {
+      await app.post(path);
+      await shows(page, index + 2);
+    }
+    assert.equal(new URL(app.subscribed.join()).searchParams.getAll('match').length, 100);
+  });
+
+  it('is also one whose query is longer than a topic may be', async (test) => {
+    const app = await script(test, {});
+    if (app === null) return;
+    const page = await app.open(`/list?filter=${'x'.repeat(5000)}`);
+    await app.post('/list');
+    await shows(page, 2);
+  });
+
+  it('stays as it is if the hub refuses its topics, which is said once', async (test) => {
+    const app = await script(test, {}, '<link rel=hub href="/.well-known/hub?match_other=x">');
+    if (app === null) return;
+    const page = await app.newPage();
+    const said: string[] = [];
+    page.on('console', (message) => said.push(message.text()));
+    let attempts = 0;
+    page.on('response', (one) => {
+      if (one.url().includes('/hub?')) attempts += 1;
+    });
+    await page.clock.install();
+    await page.goto(`${app.site.origin}/list`);
+    await page.waitForEvent('console', (message) => message.text().includes('match_other'));
+    await page.clock.runFor(120_000);
+    await page.evaluate("fetch('/marker')");
+    assert.equal(attempts, 1);
+    assert.equal(said.filter((text) => text.includes('match_other')).length, 1);
   });
 
   for (const [field, value] of [

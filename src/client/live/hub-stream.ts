@@ -19,7 +19,7 @@ const EARLIEST = 'earliest';
 const FIRST_WAIT_MS = 500;
 const LONGEST_WAIT_MS = 30_000;
 
-/** Follows a hub across lost connections until `signal` is aborted. */
+/** Follows a hub across lost connections until `signal` is aborted or the hub refuses the topics. */
 export async function followHub(options: HubStreamOptions): Promise<void> {
   const { address, topics, relation, cursor, signal, update, outdated, renew } = options;
   let wait = FIRST_WAIT_MS;
@@ -31,6 +31,11 @@ export async function followHub(options: HubStreamOptions): Promise<void> {
       if (known !== null) target.searchParams.set('last_event_id', known);
       const stream = await fetch(target, { credentials: 'include', signal, cache: 'no-store' });
       if (stream.status === 401) await renew();
+      if (stream.status === 400) {
+        // The hub would refuse the same topics again.
+        console.error(`${address}: ${await stream.text()}`);
+        return;
+      }
       if (stream.ok && stream.body !== null) {
         wait = FIRST_WAIT_MS;
         // The history no longer reaches back to the cursor.

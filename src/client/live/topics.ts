@@ -11,13 +11,14 @@ export interface Topics {
   readonly followed: readonly string[];
 }
 
-/** Most topics of one page. */
+/** A hub refuses subscriptions with more matchers, and those with a longer one. */
 const MAX_TOPICS = 100;
+const MAX_TOPIC_LENGTH = 4096;
 
 /**
  * The topics of a page: its own URL, the URLs that the app names as canonical or self in the page or in the
- * fields of its response, and those in `data-hub-topic`. Each is used as it is written, for publishers that
- * use that form, and as `changes` announces it. A short link (`/?p=7`) is added if an alias knows its query,
+ * fields of its response, and those in `data-hub-topic`. Each is used as `changes` announces it, and as it is
+ * written, for publishers that use that form. If there are too many, the latter are left out first. A short link (`/?p=7`) is added if an alias knows its query,
  * because all short links of a site have the same path, often that of its front page.
  *
  * @param page its URL, without a fragment
@@ -40,14 +41,15 @@ export function topicsOfPage(page: URL, origin: string, topicOf: TopicOf): Topic
   };
   const short = document.querySelector<HTMLLinkElement>('link[rel~=shortlink]')?.href ?? '';
   const urls = [
-    ...names.slice(0, MAX_TOPICS).flatMap(urlsOf),
     ...urlsOf(short).filter((url) => topicOf(url).mark === ''),
+    ...names.flatMap(urlsOf),
   ];
   const named = urls.map((url) =>
     url.origin === origin ? topicOf(url) : { topic: url.href, mark: queryMark(url.search) },
   );
-  const followed = [...urls.map((url) => url.href), ...named.map(({ topic }) => topic)];
-  return { named, followed: [...new Set(followed)] };
+  const all = [...named.map(({ topic }) => topic), ...urls.map(({ href }) => href)];
+  const followed = [...new Set(all)].filter(({ length }) => length <= MAX_TOPIC_LENGTH);
+  return { named, followed: followed.slice(0, MAX_TOPICS) };
 }
 
 export function withoutHash(url: string): string {
