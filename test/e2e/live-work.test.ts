@@ -108,6 +108,38 @@ describe('a live page whose visitor is working', () => {
     assert.equal(await page.inputValue('[name=token]'), 't102');
   });
 
+  it('shows what was withheld if the visitor finishes during a fetch that brings nothing new', async (test) => {
+    const [asked, held] = [deferred(), deferred()];
+    let isHeld = false;
+    const its = await work(
+      test,
+      (version) =>
+        `<form><input name=text><input type=hidden name=token value=t${version}></form><a href="#a">a</a>`,
+      async (request, response) => {
+        if (request.url === '/page?same') response.writeHead(204).end();
+        else if (isHeld && request.method === 'GET') {
+          asked.resolve();
+          await held.promise;
+        }
+        return request.url === '/page?same';
+      },
+    );
+    if (its === null) return;
+    const page = await its.browser.newPage();
+    await its.open(page);
+    await page.fill('[name=text]', 'typed');
+    await its.change();
+    await shows(page, 2);
+    assert.equal(await page.inputValue('[name=token]'), 't1');
+    isHeld = true;
+    await fetch(`${its.site.origin}/page?same`, { method: 'POST' });
+    await asked.promise;
+    await page.evaluate("document.querySelector('form').reset()");
+    await page.locator('a').click();
+    held.resolve();
+    await page.locator('[name=token][value=t2]').waitFor({ state: 'attached' });
+  });
+
   for (const name of ['javax.faces.ViewState', 'jakarta.faces.ViewState']) {
     it(`does not drop the views of JavaServer Faces while somebody works in one: ${name}`, async (test) => {
       let views = 0;

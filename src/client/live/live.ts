@@ -73,6 +73,8 @@ function start(
   let pause = PAUSE_MS;
   let isFetching = false;
   let isOutdated = false;
+  /** Whether the visitor may have finished during the fetch. */
+  let hasFinished = false;
   /** Whether updates wait until the visitor has finished. */
   let isWaiting = false;
   let leaving = 0;
@@ -179,6 +181,7 @@ function start(
     pause = failed || isWaiting ? Math.min(pause * 2, LONGEST_PAUSE_MS) : PAUSE_MS;
     isFetching = false;
     if (failed || isOutdated) refetchSoon();
+    if (hasFinished) applyAgain();
     check();
   };
 
@@ -245,8 +248,10 @@ function start(
   const applyAgain = (): void => {
     // The form is reset and the focus moved only after the event.
     setTimeout(async () => {
-      if (pending !== null && !isFetching) await apply(pending, parsePage(pending));
-      if (!isWaiting || isFetching || !mayLeave()) return;
+      hasFinished = isFetching;
+      if (isFetching) return;
+      if (pending !== null) await apply(pending, parsePage(pending));
+      if (!isWaiting || !mayLeave()) return;
       isWaiting = false;
       clearTimeout(timer);
       timer = 0;
