@@ -14,7 +14,7 @@ import { parsePage, recordBody, snapshot, trustServer } from './sent-document.ts
 import { createTopicOf, type PageAlias } from '../page-topics.ts';
 import { isOfOthers, type Topics, topicsOfPage, withoutHash } from './topics.ts';
 
-/** A burst of updates causes one fetch, this long after the first update, and never more often. */
+/** A burst of updates causes one fetch, once to twice this long after the first one, and never more often. */
 const PAUSE_MS = 50;
 const LONGEST_PAUSE_MS = 30_000;
 /** How long a framework has to show a change itself. */
