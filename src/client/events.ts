@@ -43,3 +43,12 @@ export async function readEvents(body: ReadableStream<Uint8Array>, to: EventRead
     }
   }
 }
+
+/** Waits, at most until `signal` is aborted. */
+export function pause(milliseconds: number, signal: AbortSignal): Promise<unknown> {
+  return new Promise((resolve) => {
+    setTimeout(resolve, milliseconds);
+    // Replaces that of the pause before. A listener would stay until the end of the subscription.
+    signal.onabort = resolve;
+  });
+}

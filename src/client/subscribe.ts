@@ -1,5 +1,5 @@
 import { findHub, type HubAddress, hubOfPage, navigation, utf8 } from './discovery.ts';
-import { readEvents, type Update } from './events.ts';
+import { pause, readEvents, type Update } from './events.ts';
 
 export type { Update } from './events.ts';
 
@@ -119,7 +119,8 @@ class Follower {
       }
       if (this.#signal.aborted) return;
       this.#report('connecting');
-      await pause(this.#wait, this.#signal);
+      // Clients that lost the same hub must not reconnect at the same moment.
+      await pause(this.#wait * (0.5 + Math.random()), this.#signal);
       this.#wait = Math.min(this.#wait * 2, LONGEST_WAIT);
     }
   }
@@ -178,7 +179,7 @@ class Follower {
     this.#report('refused');
     if (typeof this.#options.token !== 'function') return false;
     while (!this.#signal.aborted) {
-      await pause(LONGEST_WAIT, this.#signal);
+      await pause(LONGEST_WAIT * (0.5 + Math.random()), this.#signal);
       const bearer = await this.#token().catch(() => this.#bearer);
       if (bearer !== this.#bearer) return true;
     }
@@ -238,15 +239,6 @@ class Follower {
 
 async function discard({ body }: Response): Promise<void> {
   await body?.cancel();
-}
-
-/** Waits about as long: clients that lost the same hub must not reconnect at the same moment. */
-function pause(milliseconds: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    setTimeout(resolve, milliseconds * (0.5 + Math.random()));
-    // Replaces that of the pause before. A listener would stay until the end of the subscription.
-    signal.onabort = () => resolve();
-  });
 }
 
 function guard(callback: () => void): void {

@@ -1,5 +1,5 @@
 import { utf8 } from '../client/discovery.ts';
-import { readEvents, type Update } from '../client/events.ts';
+import { pause, readEvents, type Update } from '../client/events.ts';
 
 export interface StreamRequest {
   /** The hub's URL with the matchers. */
@@ -107,16 +107,4 @@ function ask(
 /** The same request would be refused again. */
 function isFinal(status: number): boolean {
   return status >= 400 && status < 500 && status !== 408 && status !== 429;
-}
-
-function pause(milliseconds: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    const done = (): void => {
-      clearTimeout(timer);
-      signal.removeEventListener('abort', done);
-      resolve();
-    };
-    const timer = setTimeout(done, milliseconds);
-    signal.addEventListener('abort', done);
-  });
 }
