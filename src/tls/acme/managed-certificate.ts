@@ -24,6 +24,7 @@ import {
   type CertificateRequest,
   type IssuanceTools,
   type IssuedCertificate,
+  type Issuer,
   obtainCertificate,
 } from './issuance.ts';
 import { NAME_ELSEWHERE } from './name-check.ts';
@@ -149,7 +150,22 @@ export class ManagedCertificate {
   /** The authorities that `begin` would ask at once; none if it has been called, or if no order is due. */
   get wouldAsk(): readonly string[] {
     const waits = this.#issued !== null && this.#renewAt > this.#clock.now();
-    return this.#begun || waits ? [] : this.#request.issuers.map(authorityOf);
+    return this.#begun || waits ? [] : this.#issuers.map(authorityOf);
+  }
+
+  /**
+   * The issuers to ask now. Clients that trust another authority would not trust the local one, so it does not
+   * replace a valid certificate, unless it is the first.
+   */
+  get #issuers(): readonly Issuer[] {
+    const { issuers } = this.#request;
+    const keeps =
+      issuers[0] !== 'local' && this.#issued?.authority !== LOCAL && !this.#hasExpired();
+    return keeps ? issuers.filter((each) => each !== 'local') : issuers;
+  }
+
+  #hasExpired(): boolean {
+    return (this.#issued?.pair.notAfter ?? 0) <= this.#clock.now();
   }
 
   /** Orders and renews the certificate from now on; another call does nothing. */
@@ -248,8 +264,9 @@ export class ManagedCertificate {
         return true;
       }
       const signal = AbortSignal.any([this.#closing.signal, lock.lost]);
-      const request = await checkedRequest(this.#request, this.#tools, signal);
-      const issued = await obtainCertificate(request, this.#tools, signal);
+      const request = { ...this.#request, issuers: this.#issuers };
+      const checked = await checkedRequest(request, this.#tools, signal);
+      const issued = await obtainCertificate(checked, this.#tools, signal);
       // Used even if it cannot be stored, because another order would count against the authority's limits.
       this.#adopt(issued);
       await this.#tools.store.write(issued.authority, [this.name], issued.pair);
@@ -293,7 +310,7 @@ export class ManagedCertificate {
     });
     const fields = {
       name: this.name,
-      authorities: this.#request.issuers.map(authorityOf),
+      authorities: this.#issuers.map(authorityOf),
       ...this.#retry(),
       fix: fixFor(failure),
     };

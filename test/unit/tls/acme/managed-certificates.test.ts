@@ -191,6 +191,35 @@ describe('certificates obtained from ACME authorities', () => {
     assert.equal(managed.require().pair.chain, pair.chain);
   });
 
+  it('the local authority, as the last one, does not replace a valid certificate, but does replace an expired one', async (test) => {
+    const unknown: NameCheck = {
+      ...NOWHERE,
+      lookup: async () => {
+        throw Object.assign(new Error('getaddrinfo ENOTFOUND'), { code: 'ENOTFOUND' });
+      },
+    };
+    for (const [check, why] of [
+      [null, /ECONNREFUSED/],
+      [unknown, /has no address/],
+    ] as const) {
+      const { store, clock, authority, pool, log } = await setUp(test, 0, check);
+      const directory = `127.0.0.1:${await freePort()}`;
+      await store.write(directory, [NAME], await authority.issue([NAME]));
+      clock.advance(5 * DAY_MS);
+      const acme = { ...OPTIONS, directories: [`https://${directory}/dir`] };
+      const { value: managed, release } = await pool.acquire(NAME, [acme, 'local']);
+      managed.begin();
+      const { fields } = await log.says('Certificate not renewed');
+      assert.match(String(fields['error']), why);
+      assert.deepEqual(fields['authorities'], [directory]);
+      assert.equal(managed.current?.authority, directory);
+      clock.advance(30 * DAY_MS);
+      await log.says('Certificate obtained');
+      assert.equal(managed.current.authority, 'local');
+      await release();
+    }
+  });
+
   it('renewal begins in the last third of the lifetime, at random times rather than all at once', async (test) => {
     for (const [random, share] of [
       [0, 0],
