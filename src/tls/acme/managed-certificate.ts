@@ -341,14 +341,12 @@ export class ManagedCertificate {
     const { store } = this.#tools;
     for (const authority of new Set(this.#request.issuers.map(authorityOf))) {
       const pair = await store.read(authority, [this.name]);
-      // If several authorities have issued certificates, the one that was asked last issued the one that
-      // expires last.
-      const known = this.#borrowed ? null : this.#issued;
-      if (pair !== null && pair.notAfter > (known?.pair.notAfter ?? 0)) {
-        this.#adopt({ authority, pair });
-      }
+      // Of several, the one that expires last is used. Any valid one comes before a borrowed one.
+      const known = this.#issued?.pair.notAfter ?? 0;
+      const least = this.#borrowed ? Math.min(known, this.#clock.now()) : known;
+      if (pair !== null && pair.notAfter > least) this.#adopt({ authority, pair });
     }
-    if (this.#issued === null) await this.#borrow();
+    if (this.#hasExpired()) await this.#borrow();
     if (this.#unwritten) return;
     const file = this.#file('attempts', 'json');
     this.#attempts = await readAttempts(file, this.#settings, this.#tools.log);

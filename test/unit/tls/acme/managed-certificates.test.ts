@@ -170,6 +170,28 @@ describe('certificates obtained from ACME authorities', () => {
     assert.equal(managed.require().pair.chain, own.chain);
   });
 
+  it('of two authorities, the valid certificate of the former one comes before the expired one of the present', async (test) => {
+    const { store, clock, authority, acquire, log } = await setUp(test);
+    const directory = `127.0.0.1:${await freePort()}`;
+    await store.write(directory, [NAME], await authority.issue([NAME]));
+    clock.advance(30 * DAY_MS);
+    const pair = await authority.issue([NAME]);
+    await store.write('former.example', [NAME], pair);
+    const managed = await acquire({ directories: [`https://${directory}/dir`] });
+    assert.equal(managed.current?.authority, 'former.example');
+    let changes = 0;
+    managed.onChange(() => (changes += 1));
+    managed.begin();
+    await log.says('Certificate not renewed');
+    assert.equal(managed.require().pair.chain, pair.chain);
+    assert.equal(changes, 0);
+    const own = await authority.issue([NAME]);
+    await store.write(directory, [NAME], own);
+    clock.advance(MINUTE_MS);
+    await log.says('Another process has ordered the certificate');
+    assert.equal(managed.require().pair.chain, own.chain);
+  });
+
   it('an expired certificate of another authority is not adopted', async (test) => {
     const { store, clock, authority, acquire } = await setUp(test);
     await store.write('former.example', [NAME], await authority.issue([NAME]));
