@@ -70,10 +70,15 @@ function runProgram(
 ): Promise<Outcome> {
   return new Promise((resolve) => {
     // A process group of its own, so that the program's children end with it.
-    const child = spawn(program, args, { env, detached: true, stdio: ['ignore', 'pipe', 'pipe'] });
+    const child: ChildProcess = spawn(program, args, {
+      env,
+      detached: true,
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
     let output = '';
+    // There are none if the process has no descriptor left; the event `error` says so.
     for (const stream of [child.stdout, child.stderr]) {
-      stream.setEncoding('utf8').on('data', (chunk: string) => {
+      stream?.setEncoding('utf8').on('data', (chunk: string) => {
         output = (output + chunk).slice(0, MAX_OUTPUT);
       });
     }
@@ -87,8 +92,8 @@ function runProgram(
       code = status ?? `was ended by ${killed}`;
       // Processes that it has left in the background may hold its output open forever.
       const cancel = systemClock.after(LAST_WORDS_MS, () => {
-        child.stdout.destroy();
-        child.stderr.destroy();
+        child.stdout?.destroy();
+        child.stderr?.destroy();
       });
       child.once('close', cancel);
     });
