@@ -78,7 +78,8 @@ export function planListeners(config: Config): PlannedListener[] {
           if (drafts.get(listenerKey({ bind, port: httpPort }))?.secure === true) continue;
           // In front of an https_port of its own there is something that leads 443 to it.
           const shown = port === null || port === httpsPort ? 443 : port;
-          draft(bind, httpPort, false).redirects.set(host, shown);
+          const { redirects } = draft(bind, httpPort, false);
+          if (shown === 443 || !redirects.has(host)) redirects.set(host, shown);
         }
       }
     }

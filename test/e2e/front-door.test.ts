@@ -8,11 +8,13 @@ import { connect as connectTls, type PeerCertificate } from 'node:tls';
 import { promisify } from 'node:util';
 import { WebSocket, WebSocketServer } from 'ws';
 import { freePort } from '../support/free-port.ts';
-import { startGateway } from '../support/gateway.ts';
+import { startGateway, startLibraryGateway } from '../support/gateway.ts';
 import { send } from '../support/http.ts';
 import { signToken } from '../support/hub-server.ts';
 
 const run = promisify(execFile);
+const freePorts = async () =>
+  [await freePort(), await freePort(), await freePort(), await freePort()] as const;
 
 describe('front door: TLS with the local authority', () => {
   it('gives each name a certificate that is signed by the root', async (test) => {
@@ -93,6 +95,31 @@ describe('front door: TLS with the local authority', () => {
     const response = await fetch(`http://localhost:${http}/a/b?c=d`, { redirect: 'manual' });
     assert.equal(response.status, 308);
     assert.equal(response.headers.get('location'), 'https://localhost/a/b?c=d');
+  });
+
+  it('redirects a name to the HTTPS port, else to its first port', async (test) => {
+    for (const [addresses, expected] of [
+      [['a.example', 'a.example:8443'], 'https://a.example/x'],
+      [['a.example:8443', 'a.example'], 'https://a.example/x'],
+      [['a.example:8443', 'a.example:8444'], 'https://a.example:8443/x'],
+    ] as const) {
+      const [http, https, first, second] = await freePorts();
+      const own = (text: string): string =>
+        text.replace('8443', String(first)).replace('8444', String(second));
+      const sites = addresses.map(
+        (address) => `${own(address)} {\n\ttls internal\n\trespond ok\n}\n`,
+      );
+      const { stop } = await startLibraryGateway(
+        test,
+        sites.join(''),
+        `\thttp_port ${http}\n\thttps_port ${https}\n`,
+      );
+      const origin = `http://127.0.0.1:${http}`;
+      const answer = await send(`${origin}/x`, { headers: [['Host', 'a.example']] });
+      assert.equal(answer.status, 308, addresses.join());
+      assert.equal(answer.headers.location, own(expected));
+      await stop();
+    }
   });
 });
 
