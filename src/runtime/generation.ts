@@ -295,8 +295,10 @@ function nowhere(planned: PlannedListener): SiteHandler {
 function redirect({ redirects }: PlannedListener, { host }: Exchange): SiteHandler | undefined {
   if (redirects.size === 0) return undefined;
   const name = hostname(host);
-  const port = redirects.get(name) ?? redirects.get(`*${name.slice(name.indexOf('.'))}`);
-  if (port === undefined) return undefined;
+  const wildcard = `*${name.slice(name.indexOf('.'))}`;
+  const port = redirects.get(name) ?? redirects.get(wildcard) ?? redirects.get('');
+  // A request of HTTP/1.0 may name no host.
+  if (port === undefined || name === '') return undefined;
   return async (exchange) => {
     const authority = host.replace(/:\d+$/, '') + (port === 443 ? '' : `:${port}`);
     answer(exchange, 308, {

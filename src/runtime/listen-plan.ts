@@ -21,7 +21,10 @@ export interface PlannedListener {
   readonly port: number | null;
   readonly secure: boolean;
   readonly sites: readonly PlannedSite[];
-  /** Hosts that are redirected to their HTTPS port, if no site of this listener has the name. */
+  /**
+   * Hosts that are redirected to their HTTPS port, if no site of this listener has the name. An empty host stands
+   * for all others.
+   */
   readonly redirects: ReadonlyMap<string, number>;
 }
 
@@ -72,7 +75,7 @@ export function planListeners(config: Config): PlannedListener[] {
   if (autoHttps === 'on') {
     for (const site of config.sites) {
       for (const { scheme, host, port } of site.addresses) {
-        if (scheme !== 'https' || host === '') continue;
+        if (scheme !== 'https') continue;
         // If an HTTPS site has the port, there is nothing to redirect from.
         for (const bind of interfacesOf(site)) {
           if (drafts.get(listenerKey({ bind, port: httpPort }))?.secure === true) continue;

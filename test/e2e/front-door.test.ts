@@ -97,8 +97,13 @@ describe('front door: TLS with the local authority', () => {
     assert.equal(response.headers.get('location'), 'https://localhost/a/b?c=d');
   });
 
-  it('redirects a name to the HTTPS port, else to its first port', async (test) => {
+  it('redirects a name to the HTTPS port, else to its first port, and every name if a site has none', async (test) => {
     for (const [addresses, expected] of [
+      [['https://'], 'https://a.example/x'],
+      [[':8443'], 'https://a.example:8443/x'],
+      [['a.example', ':8443'], 'https://a.example/x'],
+      [['b.example', ':8443'], 'https://a.example:8443/x'],
+      [[':8443', 'https://'], 'https://a.example/x'],
       [['a.example', 'a.example:8443'], 'https://a.example/x'],
       [['a.example:8443', 'a.example'], 'https://a.example/x'],
       [['a.example:8443', 'a.example:8444'], 'https://a.example:8443/x'],
@@ -120,6 +125,29 @@ describe('front door: TLS with the local authority', () => {
       assert.equal(answer.headers.location, own(expected));
       await stop();
     }
+  });
+
+  it('does not redirect a request that names no host', async (test) => {
+    const [http, https] = await freePorts();
+    await startLibraryGateway(
+      test,
+      'https:// {\n\ttls internal\n\trespond ok\n}\n',
+      `\thttp_port ${http}\n\thttps_port ${https}\n`,
+    );
+    const { stdout } = await run('curl', [
+      ...[
+        '-sS',
+        '--http1.0',
+        '-H',
+        'Host:',
+        '-w',
+        '%{http_code} %{redirect_url}',
+        '-o',
+        '/dev/null',
+      ],
+      `http://127.0.0.1:${http}/x`,
+    ]);
+    assert.equal(stdout, '421 ');
   });
 });
 

@@ -51,6 +51,25 @@ describe('certificates on demand', () => {
     assert.equal(app.asked.length, 1);
   });
 
+  it('HTTP-01: the authority gets its response on the HTTP port', async (test) => {
+    if (!hasPebble(test)) return;
+    const ports = await freePorts();
+    const app = await startApp(test, ['shop.example.com']);
+    const pebble = await startPebble(test, {
+      httpPort: ports.httpPort,
+      httpsPort: await freePort(),
+      nonceRejects: 0,
+    });
+    await startAcmeGateway({
+      ...ports,
+      storage: new SharedStorage(test),
+      acme: `acme_ca ${pebble.directory}\nacme_ca_root ${pebble.rootFile}\nacme_challenges http-01\n${askOf(app.url)}`,
+      sites: SITE,
+    });
+    const root = await pebble.issuingRoot();
+    (await handshake(ports.httpsPort, 'shop.example.com', root)).destroy();
+  });
+
   it('TLS 1.2: the authority gets its response while the handshakes of clients wait', async (test) => {
     if (!hasPebble(test)) return;
     const ports = await freePorts();

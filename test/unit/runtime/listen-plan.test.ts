@@ -9,6 +9,8 @@ describe('ports needed for ACME certificates', () => {
   it('include the HTTP port for challenges, with or without redirects', () => {
     assert.deepEqual(portsOf(named), ['443 TLS', '80, 1 redirects']);
     assert.deepEqual(portsOf(named, 'disable_redirects'), ['443 TLS', '80, 0 redirects']);
+    const nameless = 'https:// {\n\ttls internal\n\trespond ok\n}\n';
+    assert.deepEqual(portsOf(nameless), ['443 TLS', '80, 1 redirects']);
     const explicit = 'localhost:8443 {\n\ttls ops@example.com\n\trespond ok\n}\n';
     assert.deepEqual(portsOf(explicit, 'disable_redirects'), ['8443 TLS', '80, 0 redirects']);
   });
