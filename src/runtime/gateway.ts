@@ -287,6 +287,7 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
 
   async function shutDown(signal: AbortSignal | undefined): Promise<void> {
     await queue;
+    resources?.inherited.close();
     // The start may have failed.
     if (current !== null && resources !== null) await closeAll(current, resources, signal);
     resources?.upstreams.destroy();

@@ -17,6 +17,7 @@ import { RateLimits } from '../http/rate-limits.ts';
 import { BodyMemory } from '../coalescing/arriving-body.ts';
 import { ResponseCaches } from '../cache/response-caches.ts';
 import { UpstreamRegistry } from '../proxy/upstreams.ts';
+import { InheritedSockets } from '../server/bound-server.ts';
 import { Listener } from '../server/listener.ts';
 import { shareByAddress } from '../kernel/node-internals.ts';
 import { publicNameCheck } from '../tls/acme/name-check.ts';
@@ -86,6 +87,7 @@ export interface Resources {
   readonly rateLimits: RateLimits;
   readonly measures: GatewayMeasures;
   readonly process: ProcessMeasures;
+  readonly inherited: InheritedSockets;
   /** The listener is bound, and ready for the planned protocols as soon as it has a service. */
   leaseListener(planned: PlannedListener): Promise<Lease<Listener>>;
   /** Whether other processes serve the same ports. */
@@ -159,10 +161,20 @@ export function openResources(
     ),
     measures: new GatewayMeasures(),
     process: new ProcessMeasures(clock),
+    inherited: new InheritedSockets(),
     async leaseListener(planned) {
       const { bind, secure } = planned;
+      const { inherited } = resources;
       const measures = resources.measures.connections;
-      const options = { bind, port: planned.port ?? 0, ticketKeys, measures, clock, log };
+      const options = {
+        bind,
+        port: planned.port ?? 0,
+        inherited,
+        ticketKeys,
+        measures,
+        clock,
+        log,
+      };
       const lease = await listeners.acquire(listenerKey(planned), () => Listener.open(options));
       try {
         if (secure) await lease.value.prepareTls();

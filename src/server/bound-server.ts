@@ -1,5 +1,5 @@
 import { chmodSync, lstatSync, unlinkSync } from 'node:fs';
-import { connect, type ListenOptions, type Server } from 'node:net';
+import { connect, createServer, type ListenOptions, type Server, type ServerOpts } from 'node:net';
 import { bindAddressText, type ListenPlace } from '../config/bind-address.ts';
 import type { UnixAddress } from '../config/config.ts';
 import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
@@ -8,6 +8,33 @@ import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
 export interface ListenerOption {
   readonly option: 'admin' | 'metrics';
   readonly what: string;
+}
+
+/**
+ * Servers on sockets that the gateway has inherited. A server that closes also closes its descriptor, which nobody
+ * could open again. So each one stays open until the gateway stops, whether a configuration uses it or not.
+ */
+export class InheritedSockets {
+  readonly #servers = new Map<number, Server>();
+
+  /** The server of a descriptor, for {@link bindServer}. It closes connections that nobody else listens for. */
+  serverOf(fd: number, options: ServerOpts): Server {
+    const present = this.#servers.get(fd);
+    if (present !== undefined) return present;
+    const server = createServer(options, (socket) => {
+      if (server.listenerCount('connection') === 1) socket.destroy();
+    });
+    // Without a listener, a failure would end the process.
+    server.on('error', () => {});
+    server.once('listening', () => this.#servers.set(fd, server));
+    return server;
+  }
+
+  /** Leaves further connections to the process that inherits the sockets next. */
+  close(): void {
+    for (const server of this.#servers.values()) server.close();
+    this.#servers.clear();
+  }
 }
 
 /**
@@ -25,8 +52,9 @@ export async function bindServer(
   try {
     if (bind.kind === 'unix') await bindUnix(server, bind);
     // A descriptor is a socket that already listens.
-    else if (bind.kind === 'fd') await listen(server, { fd: bind.fd });
-    else await listen(server, { ...(bind.host === '' ? {} : { host: bind.host }), port });
+    else if (bind.kind === 'fd') {
+      if (!server.listening) await listen(server, { fd: bind.fd });
+    } else await listen(server, { ...(bind.host === '' ? {} : { host: bind.host }), port });
   } catch (cause) {
     server.close();
     const what = own === undefined ? 'listen' : `open ${own.what}`;

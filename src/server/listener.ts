@@ -14,7 +14,7 @@ import { isPowerOfTwo, type Logger } from '../kernel/log.ts';
 import type { Certificate } from '../tls/certificate.ts';
 import type { CertificateSource } from '../tls/certificates.ts';
 import type { TicketKeys } from '../tls/ticket-keys.ts';
-import { bindServer } from './bound-server.ts';
+import { bindServer, type InheritedSockets } from './bound-server.ts';
 import {
   type ExchangeSettings,
   type ConnectionMeasures,
@@ -53,6 +53,7 @@ export interface ListenerOptions {
   readonly bind: BindAddress;
   /** 0 lets the system choose. Ignored for Unix sockets and descriptors. */
   readonly port: number;
+  readonly inherited: InheritedSockets;
   readonly ticketKeys: TicketKeys;
   readonly measures: ConnectionMeasures;
   readonly clock: Clock;
@@ -119,11 +120,14 @@ export class Listener {
    * @throws HubgateError `listen-failed`
    */
   async resume(): Promise<void> {
-    const server = createServer(SOCKET_OPTIONS, (socket) => this.#accept(socket));
+    const { bind, inherited } = this.#options;
+    const server =
+      bind.kind === 'fd'
+        ? inherited.serverOf(bind.fd, SOCKET_OPTIONS)
+        : createServer(SOCKET_OPTIONS);
+    server.on('connection', this.#accept);
     await bindServer(server, this.#options);
-    server.on('error', (error) =>
-      this.#log.error('A listener failed', { error: messageOf(error) }),
-    );
+    server.on('error', this.#onServerError).ref();
     this.#server = server;
   }
 
@@ -132,7 +136,14 @@ export class Listener {
     const server = this.#server;
     this.#server = null;
     if (server === null) return;
-    this.#closing.push(new Promise((resolve) => server.close(() => resolve())));
+    if (this.#options.bind.kind !== 'fd') {
+      this.#closing.push(new Promise((resolve) => server.close(() => resolve())));
+      return;
+    }
+    server.off('connection', this.#accept).off('error', this.#onServerError).unref();
+    for (const socket of this.#sockets) {
+      this.#closing.push(new Promise((resolve) => socket.once('close', () => resolve())));
+    }
   }
 
   /** Prepares the TLS endpoint for a service that uses TLS. */
@@ -259,7 +270,11 @@ export class Listener {
     for (const socket of this.#sockets) socket.destroy();
   }
 
-  #accept(socket: Socket): void {
+  readonly #onServerError = (error: Error): void => {
+    this.#log.error('A listener failed', { error: messageOf(error) });
+  };
+
+  readonly #accept = (socket: Socket): void => {
     const { measures } = this.#options;
     measures.accepted += 1;
     measures.open += 1;
@@ -268,7 +283,7 @@ export class Listener {
     if (this.#service !== null) this.#receive(socket, this.#service);
     else if (this.#held.size < MAX_HELD_CONNECTIONS) this.#held.add(socket);
     else this.#turnAway(socket, 'not_ready');
-  }
+  };
 
   readonly #onClose = sharedListener((socket) => {
     this.#options.measures.open -= 1;

@@ -192,37 +192,31 @@ describe('bind: Unix sockets', () => {
 
 describe('bind: inherited sockets', () => {
   it('serves on a descriptor, TCP or Unix, and keeps it during a reload', async (test) => {
-    const directory = await temporary(test);
-    const path = join(directory, 'handed.sock');
-    const [tcp, unix] = [
-      await listening(test, { port: 0, host: '127.0.0.1' }),
-      await listening(test, { path }),
-    ];
-    const address = tcp.address();
-    assert.ok(address !== null && typeof address === 'object');
-    const { port } = address;
-    const child = spawn(process.execPath, FIXTURE, {
-      stdio: ['pipe', 'pipe', 'inherit', handleOf(tcp), handleOf(unix)],
-    });
-    test.after(() => child.kill('SIGKILL'));
-    let said = '';
-    child.stdout?.on('data', (chunk: Buffer) => (said += String(chunk)));
-    const says = async (text: string): Promise<void> => {
-      while (!said.includes(text)) if (child.stdout !== null) await once(child.stdout, 'data');
-    };
-    await says('started');
-    assert.match(said, new RegExp(`fd/3 ${port} fd/4 0`));
-    // This process holds the same sockets, but only the gateway accepts.
-    tcp.close();
-    unix.close();
+    const { child, stdin, port, listeners, order } = await startHanded(test);
+    assert.match(listeners, new RegExp(`fd/3 ${port} fd/4 0`));
     assert.equal(await get(port, 'a.example'), '200 one');
-    child.stdin?.write('reload\n');
-    await says('reloaded');
+    await order('reload');
     assert.equal(await get(port, 'a.example'), '200 two');
     const exit = once(child, 'exit');
-    child.stdin?.end();
+    stdin.end();
     assert.deepEqual(await exit, [0, null]);
     await assert.rejects(get(port, 'a.example'));
+  });
+
+  it('keeps a descriptor that no configuration uses, also after a dry run and after a reload that fails', async (test) => {
+    const { child, stdin, port, order } = await startHanded(test);
+    assert.equal(await get(port, 'a.example'), '200 one');
+    for (const between of ['leave', 'dry-run', 'fail']) {
+      await order('leave');
+      await assert.rejects(get(port, 'a.example'), between);
+      await order(between);
+      await assert.rejects(get(port, 'a.example'), between);
+      await order('reload');
+      assert.equal(await get(port, 'a.example'), '200 two', between);
+    }
+    const exit = once(child, 'exit');
+    stdin.end();
+    assert.deepEqual(await exit, [0, null]);
   });
 
   it('serves the first connection, for which systemd-socket-activate starts it', async (test) => {
@@ -271,6 +265,40 @@ describe('bind: the output of run', () => {
     assert.ok(!existsSync(path));
   });
 });
+
+/** Starts the fixture on the sockets of two servers of this process. */
+async function startHanded(test: TestContext) {
+  const path = join(await temporary(test), 'handed.sock');
+  const [tcp, unix] = [
+    await listening(test, { port: 0, host: '127.0.0.1' }),
+    await listening(test, { path }),
+  ];
+  const address = tcp.address();
+  assert.ok(address !== null && typeof address === 'object');
+  const child = spawn(process.execPath, FIXTURE, {
+    stdio: ['pipe', 'pipe', 'inherit', handleOf(tcp), handleOf(unix)],
+  });
+  test.after(() => child.kill('SIGKILL'));
+  const { stdin, stdout } = child;
+  assert.ok(stdin !== null && stdout !== null);
+  let said = '';
+  stdout.on('data', (chunk: Buffer) => (said += String(chunk)));
+  const says = async (text: string): Promise<string> => {
+    while (!said.includes(text)) await once(stdout, 'data');
+    const found = said;
+    said = '';
+    return found;
+  };
+  const listeners = await says('started');
+  // This process holds the same sockets, but only the gateway accepts.
+  tcp.close();
+  unix.close();
+  const order = async (text: string): Promise<void> => {
+    stdin.write(`${text}\n`);
+    await says(`${text} done`);
+  };
+  return { child, stdin, port: address.port, listeners, order };
+}
 
 async function temporary(test: TestContext): Promise<string> {
   const directory = await mkdtemp(join(tmpdir(), 'hubgate-bind-'));
