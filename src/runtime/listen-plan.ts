@@ -44,8 +44,8 @@ interface Draft {
 
 /**
  * Plans the ports that the sites need. An HTTPS site also gets a redirect on the HTTP port, unless a site has
- * that name there or redirects are off. In that case the port is opened only for challenges, if ACME provides
- * the site's certificate. With `auto_https off` it is not opened at all.
+ * that name there. If redirects are disabled, the port is opened only if ACME provides the site's certificate, for
+ * challenges. With `auto_https off` it is not opened at all.
  *
  * If a socket has two schemes or two modes, which `checkConfig` reports, the first one counts.
  */

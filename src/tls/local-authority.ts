@@ -63,7 +63,7 @@ export class LocalAuthority {
     }));
   }
 
-  /** Creates the root and the intermediate if they are missing or about to expire. */
+  /** Creates the root if it is missing, and the intermediate if it is missing or about to expire. */
   async prepare(): Promise<void> {
     await this.#intermediate();
   }

@@ -34,7 +34,7 @@ export async function readIfPresent(path: string): Promise<string | null> {
 /** Error codes of a path that leads to something else than a file, or to the file of another user. */
 const NOT_USABLE = ['EISDIR', 'ELOOP', 'ENOTDIR', 'EACCES', 'EPERM'];
 
-/** Does the same for a file that can be replaced; null, too, if the path leads to nothing that can be read. */
+/** Like {@link readIfPresent}, for a file that can be replaced: null also for a path that cannot be read as a file. */
 export async function readIfUsable(path: string, log: Logger): Promise<string | null> {
   try {
     return await readIfPresent(path);
@@ -97,7 +97,9 @@ async function syncDirectory(path: string): Promise<void> {
   }
 }
 
-/** Does the same for a file that must not exist yet. Returns false, without any change, if it exists. */
+/**
+ * Like {@link writePrivate}, for a file that must not exist yet. Returns false, without any change, if it exists.
+ */
 export async function createPrivate(path: string, text: string): Promise<boolean> {
   await mkdir(dirname(path), { recursive: true, mode: 0o700 });
   const temporary = `${path}.${randomBytes(6).toString('hex')}`;

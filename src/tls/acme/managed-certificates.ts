@@ -94,7 +94,7 @@ async function issuersOf(
   const challenges = dns === null ? authority.challenges : (['dns-01'] as const);
   const account = (directory: string): AcmeAccount => {
     if (parseUrl(directory)?.protocol !== 'https:') {
-      const message = `The ACME directory ${directory.slice(0, 80)} is not an https URL; correct acme_ca`;
+      const message = `The ACME directory ${directory.slice(0, 80)} is not an https URL; correct acme_ca, acme_staging or dir`;
       throw new HubgateError('bad-acme-directory', message);
     }
     const alwaysBind = directories.length === 1;
@@ -113,7 +113,7 @@ async function readRoot(file: string): Promise<string> {
   } catch (cause) {
     throw new HubgateError(
       'certificate-unusable',
-      `The root certificate ${file} of acme_ca_root cannot be read: ${messageOf(cause)}`,
+      `The root certificate ${file} (acme_ca_root or trusted_roots) cannot be read: ${messageOf(cause)}`,
       { cause },
     );
   }
