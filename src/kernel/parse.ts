@@ -36,8 +36,13 @@ export async function readBounded(response: Response, maxBytes: number): Promise
  * place that passes text from outside to Node's own parser. It corrects the mistakes of Node 20 and 22.
  */
 export function parseUrl(text: string, base?: string): URL | null {
+  return orNull(() => requireUrl(text, base));
+}
+
+/** Returns null if `read` throws, for readers whose errors would not help an operator. */
+export function orNull<T>(read: () => T): T | null {
   try {
-    return requireUrl(text, base);
+    return read();
   } catch {
     return null;
   }

@@ -7,6 +7,7 @@ import type { GlobalOptions, SiteAddress, TlsConfig } from '../config/config.ts'
 import { type Clock, within } from '../kernel/clock.ts';
 import { HubgateError, messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
+import { orNull } from '../kernel/parse.ts';
 import type { Scope } from '../kernel/scope.ts';
 import { challengeName } from './acme/challenges.ts';
 import type { ManagedCertificate } from './acme/managed-certificate.ts';
@@ -252,9 +253,9 @@ export interface PairFault {
 
 /** Checks whether a certificate and a key, both PEM, can be used together. Returns null if they can. */
 export function pairFault(cert: string, key: string): PairFault | null {
-  const certificate = attempt(() => new X509Certificate(cert));
+  const certificate = orNull(() => new X509Certificate(cert));
   if (certificate === null) return { of: 'certificate', reason: 'it has no certificate in PEM' };
-  const privateKey: KeyObject | null = attempt(() => createPrivateKey(key));
+  const privateKey: KeyObject | null = orNull(() => createPrivateKey(key));
   if (privateKey === null) {
     return {
       of: 'key',
@@ -279,14 +280,4 @@ export function coversHost(cert: string, host: string): boolean {
   // A certificate for a wildcard is valid for any name below it.
   const name = host.replace(/^\*\./, 'any-name.');
   return certificate.checkHost(name, { subject: 'never' }) !== undefined;
-}
-
-/** Returns null if OpenSSL refuses the input. OpenSSL's own message would not help an operator. */
-function attempt<T>(read: () => T): T | null {
-  try {
-    return read();
-  } catch {
-    // The caller reports which file is missing.
-    return null;
-  }
 }

@@ -3,6 +3,7 @@ import { readFile } from 'node:fs/promises';
 import { createSecureContext, type SecureContextOptions } from 'node:tls';
 import type { SiteAddress, TlsConfig } from '../config/config.ts';
 import { HubgateError, messageOf } from '../kernel/error.ts';
+import { orNull } from '../kernel/parse.ts';
 
 export type ClientAuthMode = NonNullable<TlsConfig['clientAuth']>['mode'];
 
@@ -148,13 +149,8 @@ export function isCurve(name: string): boolean {
 }
 
 function isAccepted(options: Parameters<typeof createSecureContext>[0]): boolean {
-  try {
-    createSecureContext(options);
-    return true;
-  } catch {
-    // OpenSSL only reports that no suite fits.
-    return false;
-  }
+  // OpenSSL only reports that no suite fits.
+  return orNull(() => createSecureContext(options)) !== null;
 }
 
 /** The parts of a TLS connection that identify the client. */

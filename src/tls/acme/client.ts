@@ -14,7 +14,7 @@ import { rename } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { HubgateError } from '../../kernel/error.ts';
-import { parseJsonObject, requireUrl } from '../../kernel/parse.ts';
+import { orNull, parseJsonObject, requireUrl } from '../../kernel/parse.ts';
 import { createPrivate, fileName, readIfPresent, writePrivate } from '../storage.ts';
 import { memberOf } from './dns/services/api.ts';
 
@@ -256,12 +256,8 @@ class CertificateOrder {
 }
 
 function hasAccount(client: Client): boolean {
-  try {
-    return client.getAccountUrl() !== '';
-  } catch {
-    // The library throws if there is no account URL yet.
-    return false;
-  }
+  // The library throws if there is no account URL yet.
+  return Boolean(orNull(() => client.getAccountUrl()));
 }
 
 function failed(code: string, error: unknown, name: string): AcmeError {
@@ -312,12 +308,7 @@ async function readAccountKey(file: string): Promise<AccountKey | null> {
 }
 
 function isPrivateKey(pem: string): boolean {
-  try {
-    return createPrivateKey(pem).type === 'private';
-  } catch {
-    // Not PEM at all, or damaged.
-    return false;
-  }
+  return orNull(() => createPrivateKey(pem).type) === 'private';
 }
 
 /** A new P-256 key, PKCS #8 in PEM. */
