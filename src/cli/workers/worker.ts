@@ -46,8 +46,11 @@ export class Worker {
       else if (message.kind === 'metrics') void this.#sendMetrics(metrics);
       else this.#answered(message);
     });
-    // Without a listener, a broken channel would end the main process. The exit reports it as well.
-    process.on('error', () => {});
+    // Without a listener, a broken channel would end the main process. The exit reports it as well, unless the
+    // process has never begun.
+    process.on('error', () => {
+      if (this.pid === undefined && !this.#gone) process.emit('exit', 1, '');
+    });
     process.once('exit', () => {
       this.#gone = true;
       const error = new HubgateError('worker-ended', `Worker ${process.process.pid} has ended`);

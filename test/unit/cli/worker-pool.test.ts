@@ -51,6 +51,21 @@ describe('the workers of a gateway', () => {
     ]);
   });
 
+  it('are replaced if the operating system starts no process for a while', async (test) => {
+    const { pool, journal, numbers, log } = await start(test);
+    const [first, second] = numbers;
+    test.after(() => cluster.setupPrimary({ cwd: process.cwd() }));
+    cluster.setupPrimary({ cwd: '/nowhere' });
+    cluster.workers?.[second ?? 0]?.process.kill('SIGKILL');
+    await log.says('A worker could not be started');
+    cluster.setupPrimary({ cwd: process.cwd() });
+    await log.says('A worker was replaced');
+    await pool.reload(config('next'));
+    const commits = (await journal()).filter((line) => line.endsWith(' commit next'));
+    assert.equal(commits.length, 2);
+    assert.ok(commits.includes(`${first} commit next`));
+  });
+
   it('keep serving the same configuration if none of them can commit, and the reload reports it', async (test) => {
     const { pool, journal, numbers } = await start(test);
     const [first, second] = numbers;
