@@ -5,7 +5,9 @@ import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import { checkConfig, checkServed } from './config/check.ts';
+import { parsePostgresUrl } from './config/postgres-url.ts';
 import { filesRead } from './config/routes.ts';
+import { allHubs } from './config/sites.ts';
 import { directiveTable, registry } from './directives/registry.ts';
 import type { Config, GlobalOptions } from './config/config.ts';
 import { encodeConfig } from './config/serialize.ts';
@@ -84,7 +86,13 @@ export function loadConfig(
   if (hasError(problems)) throw new ConfigError(problems);
   const { options } = resolved.config;
   // The first one is the configuration itself, which identifies its project.
-  const hiddenFiles = unique([file, ...loaded.files, ...resolved.files, ...options.hiddenFiles]);
+  const hiddenFiles = unique([
+    file,
+    ...loaded.files,
+    ...resolved.files,
+    ...secretFilesIn(resolved.config),
+    ...options.hiddenFiles,
+  ]);
   return {
     written: loaded.config,
     fromEnvironment: loaded.fromEnvironment,
@@ -218,6 +226,23 @@ function filesNamedIn({ options, sites }: Config): string[] {
     ...filesRead([...routes, ...errorRoutes], registry).map(({ path }) => path),
   ]);
   return [options.acme.rootFile, ...named].filter((name) => name !== null);
+}
+
+/** Private keys and passwords. A certificate is public, so that a site may serve its file. */
+function secretFilesIn({ sites }: Config): string[] {
+  const databases = allHubs({ sites }).flatMap(({ hub: { transport, outbox } }) => [
+    ...(transport.kind === 'postgres' ? [transport] : []),
+    ...(outbox === null ? [] : [outbox]),
+  ]);
+  const urls = databases.flatMap((each) =>
+    'listenUrl' in each ? [each.url, each.listenUrl] : each.url,
+  );
+  const named = [
+    ...sites.map(({ tls }) => (tls.source.kind === 'files' ? tls.source.keyFile : null)),
+    ...databases.map(({ passwordFile }) => passwordFile),
+    ...urls.map((url) => (url === null ? null : parsePostgresUrl(url.reveal()).clientKeyFile)),
+  ];
+  return named.filter((name) => name !== null);
 }
 
 function unique(names: readonly string[]): string[] {

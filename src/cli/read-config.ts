@@ -115,6 +115,13 @@ export function readOptions(
   return loadOptions(file, io, adapterOf(source));
 }
 
+/** The same configuration, of which no site serves these files either. */
+export function alsoHiding(ready: ReadyConfig, files: readonly string[]): ReadyConfig {
+  const { config } = ready;
+  const hiddenFiles = [...new Set([...config.options.hiddenFiles, ...files])];
+  return { ...ready, config: { ...config, options: { ...config.options, hiddenFiles } } };
+}
+
 /** The language of a command's configuration. */
 export function adapterOf({ config, adapter }: ConfigSource): Language {
   return adapter ?? languageOf(config);

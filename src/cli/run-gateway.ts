@@ -14,7 +14,7 @@ import { thisMachine, workerCount } from './workers/worker-count.ts';
 import { handleUserSignals, StopSignals } from './user-signals.ts';
 import { EXIT } from './terminal.ts';
 import { packageVersion } from './commands/version.ts';
-import { readText } from './read-config.ts';
+import { alsoHiding, readText } from './read-config.ts';
 import { type ReadConfig, type Served, Supervisor } from './supervisor.ts';
 import { readsLegacyTokens } from '../auth/verify.ts';
 import { profiles } from '../hub/profile.ts';
@@ -24,6 +24,8 @@ export interface RunOptions {
   readonly read: ReadConfig;
   /** The file that `read` begins with, absolute; null if there is none. */
   readonly source: string | null;
+  /** The file with the variables, absolute; null if there is none. */
+  readonly envPath: string | null;
   /** Returns the environment at the time of the call. */
   readonly environment: () => Environment;
   readonly watch: boolean;
@@ -43,6 +45,7 @@ const START_TIMEOUT_MS = 1_000;
 export async function runGateway({
   read,
   source,
+  envPath,
   environment,
   watch,
   pidfile,
@@ -53,7 +56,9 @@ export async function runGateway({
   const logs = new Logs();
   const signals = handleUserSignals();
   const seen = new Map<string, string>();
-  const first = read((path, digest) => seen.set(path, digest));
+  const ownFiles = envPath === null ? [] : [envPath];
+  const readOwn: ReadConfig = (looked) => alsoHiding(read(looked), ownFiles);
+  const first = readOwn((path, digest) => seen.set(path, digest));
   const log = logs.createLogger(first.config.options.log);
   signals.apply(log, logs);
   logConsoleErrors(log);
@@ -69,11 +74,11 @@ export async function runGateway({
   const supervisor = new Supervisor(first, {
     log,
     logs,
-    read,
+    read: readOwn,
     source,
     seen,
     readPosted: ({ text, file, language }) =>
-      readText(text, file ?? '(posted)', language, environment()),
+      alsoHiding(readText(text, file ?? '(posted)', language, environment()), ownFiles),
     watch,
     onLoad: (phase) => (phase === 'begins' ? manager.reloading() : manager.ready(SERVING)),
     onStop: () => stop('admin API'),

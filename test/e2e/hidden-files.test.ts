@@ -5,8 +5,10 @@ import { join, relative } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
 import { createGateway, parseHubfile, silentLogger } from '../../src/index.ts';
 import { runCaddy } from '../support/caddy.ts';
+import { createClientAuthority } from '../support/client-authority.ts';
 import { freePort } from '../support/free-port.ts';
 import { send } from '../support/http.ts';
+import { cli, startProcess } from '../support/process.ts';
 import { removeWith } from '../support/temporary-directory.ts';
 
 /** A directory with a configuration and what it imports among its files. */
@@ -120,5 +122,66 @@ describe('files that no site serves', () => {
     }
     const wild = await send(`http://127.0.0.1:${port}/page.txt`, { headers: [['X-Hide', '*']] });
     assert.equal(wild.status, 200);
+  });
+
+  it('are the file with the variables and private keys, but not certificates', async (test) => {
+    const root = await publicRoot(test);
+    createClientAuthority(root, 'ca').issue('localhost', 'serverAuth');
+    await writeFile(join(root, 'hubgate.env'), 'SECRET=of-the-gateway\n');
+    const [port, securePort] = [await freePort(), await freePort()];
+    const storage = await mkdtemp(join(tmpdir(), 'hubgate-hidden-storage-'));
+    removeWith(test, storage);
+    const hubfile = `{
+	admin off
+	auto_https disable_redirects
+	storage ${storage}
+}
+https://localhost:${securePort} {
+	tls ${root}/localhost.crt ${root}/localhost.key
+}
+http://localhost:${port} {
+	root * ${root}
+	file_server
+}
+`;
+    const file = join(root, 'Hubfile');
+    await writeFile(file, hubfile);
+    const envFile = join(root, 'hubgate.env');
+    const args = [cli, 'run', '--no-watch', '--config', file, '--envfile', envFile];
+    await startProcess(test, args).says('Listening on');
+    for (const [path, expected] of [
+      ['/page.txt', 200],
+      ['/localhost.crt', 200],
+      ['/Hubfile', 404],
+      ['/hubgate.env', 404],
+      ['/localhost.key', 404],
+    ] as const) {
+      const { status } = await send(`http://localhost:${port}${path}`);
+      assert.equal(status, expected, path);
+    }
+  });
+
+  it('are the files with the passwords and keys of databases', () => {
+    const hubfile = `http://localhost {
+	hub {
+		anonymous
+		transport postgres {
+			url postgres://user@db/hub?sslkey=/run/history.key&sslcert=/run/history.crt
+			password_file /run/history-password
+		}
+		outbox postgres://user@db/app?sslkey=/run/outbox.key {
+			password_file /run/outbox-password
+		}
+	}
+}
+`;
+    const { options } = parseHubfile(hubfile, { file: '/run/Hubfile', env: {} });
+    assert.deepEqual(options.hiddenFiles.toSorted(), [
+      '/run/Hubfile',
+      '/run/history-password',
+      '/run/history.key',
+      '/run/outbox-password',
+      '/run/outbox.key',
+    ]);
   });
 });

@@ -36,6 +36,7 @@ export function reverseProxyCommand(output: Output): Command {
       await runGateway({
         read: () => readText(text, '(command line)', 'hubfile', environment),
         source: null,
+        envPath: null,
         environment: () => environment,
         watch: false,
       });

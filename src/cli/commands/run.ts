@@ -22,20 +22,19 @@ export function runCommand(): Command {
 
 async function run(flags: RunFlags): Promise<void> {
   const { watch, pidfile } = flags;
-  const read = readerOf(flags);
+  const envPath = flags.envfile === undefined ? null : resolve(flags.envfile);
+  const read = readerOf(flags, envPath);
   const environment = (): NodeJS.ProcessEnv => environmentOf(flags);
   const source = flags.config === '-' ? null : resolve(flags.config);
   const { runGateway } = await import('../run-gateway.ts');
-  await runGateway({ read, source, environment, watch, pidfile });
+  await runGateway({ read, source, envPath, environment, watch, pidfile });
 }
 
 /**
  * Each call reads the configuration and its variables again, except for standard input, which can be read
  * only once.
  */
-function readerOf(flags: RunFlags): ReadConfig {
-  const { envfile } = flags;
-  const envPath = envfile === undefined ? null : resolve(envfile);
+function readerOf(flags: RunFlags, envPath: string | null): ReadConfig {
   const text = flags.config === '-' ? readFileSync(0) : null;
   return (seen) => {
     const environment = environmentOf(flags, (content) => {
