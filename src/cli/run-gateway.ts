@@ -1,4 +1,5 @@
 import { rmSync, writeFileSync } from 'node:fs';
+import { resolve } from 'node:path';
 import { placeText } from '../config/bind-address.ts';
 import type { Config, HubConfig } from '../config/config.ts';
 import { allHubs, siteAddressText } from '../config/sites.ts';
@@ -56,8 +57,14 @@ export async function runGateway({
   const logs = new Logs();
   const signals = handleUserSignals();
   const seen = new Map<string, string>();
-  const ownFiles = envPath === null ? [] : [envPath];
-  const readOwn: ReadConfig = (looked) => alsoHiding(read(looked), ownFiles);
+  const variables = envPath === null ? [] : [envPath];
+  /** What the configuration that `read` returns hides. It stays hidden when another one is posted. */
+  let ownFiles: readonly string[] = [];
+  const readOwn: ReadConfig = (looked) => {
+    const ready = alsoHiding(read(looked), variables);
+    ownFiles = ready.config.options.hiddenFiles;
+    return ready;
+  };
   const first = readOwn((path, digest) => seen.set(path, digest));
   const log = logs.createLogger(first.config.options.log);
   signals.apply(log, logs);
@@ -77,8 +84,11 @@ export async function runGateway({
     read: readOwn,
     source,
     seen,
-    readPosted: ({ text, file, language }) =>
-      alsoHiding(readText(text, file ?? '(posted)', language, environment()), ownFiles),
+    readPosted: ({ text, file, language }) => {
+      const ready = readText(text, file ?? '(posted)', language, environment());
+      const isSource = file !== null && resolve(file) === source;
+      return alsoHiding(ready, isSource ? variables : ownFiles);
+    },
     watch,
     onLoad: (phase) => (phase === 'begins' ? manager.reloading() : manager.ready(SERVING)),
     onStop: () => stop('admin API'),

@@ -128,16 +128,14 @@ describe('files that no site serves', () => {
     const root = await publicRoot(test);
     createClientAuthority(root, 'ca').issue('localhost', 'serverAuth');
     await writeFile(join(root, 'hubgate.env'), 'SECRET=of-the-gateway\n');
-    const [port, securePort] = [await freePort(), await freePort()];
+    const [port, securePort, adminPort] = [await freePort(), await freePort(), await freePort()];
     const storage = await mkdtemp(join(tmpdir(), 'hubgate-hidden-storage-'));
     removeWith(test, storage);
+    const admin = `127.0.0.1:${adminPort}`;
     const hubfile = `{
-	admin off
+	admin ${admin}
 	auto_https disable_redirects
 	storage ${storage}
-}
-https://localhost:${securePort} {
-	tls ${root}/localhost.crt ${root}/localhost.key
 }
 http://localhost:${port} {
 	root * ${root}
@@ -145,19 +143,38 @@ http://localhost:${port} {
 }
 `;
     const file = join(root, 'Hubfile');
-    await writeFile(file, hubfile);
+    const secureSite = `https://localhost:${securePort} {
+	tls ${root}/localhost.crt ${root}/localhost.key
+}
+`;
+    await writeFile(file, hubfile + secureSite);
     const envFile = join(root, 'hubgate.env');
     const args = [cli, 'run', '--no-watch', '--config', file, '--envfile', envFile];
     await startProcess(test, args).says('Listening on');
-    for (const [path, expected] of [
-      ['/page.txt', 200],
-      ['/localhost.crt', 200],
-      ['/Hubfile', 404],
-      ['/hubgate.env', 404],
-      ['/localhost.key', 404],
-    ] as const) {
-      const { status } = await send(`http://localhost:${port}${path}`);
-      assert.equal(status, expected, path);
+    const checkAll = async (): Promise<void> => {
+      for (const [path, expected] of [
+        ['/page.txt', 200],
+        ['/localhost.crt', 200],
+        ['/Hubfile', 404],
+        ['/hubgate.env', 404],
+        ['/localhost.key', 404],
+      ] as const) {
+        const { status } = await send(`http://localhost:${port}${path}`);
+        assert.equal(status, expected, path);
+      }
+    };
+    await checkAll();
+
+    // A posted configuration does not make those of the gateway visible.
+    for (const query of ['', `?file=${encodeURIComponent(join(root, 'Posted'))}`]) {
+      const { status, body } = await send(`http://${admin}/load${query}`, {
+        method: 'POST',
+        headers: [['Content-Type', 'text/hubfile']],
+        body: `${hubfile}# ${query}\nhttp://posted.localhost:${port} {\n\tredir /${query}\n}\n`,
+      });
+      assert.equal(status, 200, body);
+      assert.deepEqual(JSON.parse(body).warnings, []);
+      await checkAll();
     }
   });
 
