@@ -21,7 +21,7 @@ import { byKind, object } from './config/shape.ts';
 import { name } from './config/shape-values.ts';
 import { configShape } from './config/shape-config.ts';
 import { ConfigError, hasError, type Problem, type Report, warningsOf } from './config/problem.ts';
-import { type ResolvedConfig, resolvePlaceholders } from './config/resolve.ts';
+import { checkForms, type ResolvedConfig, resolvePlaceholders } from './config/resolve.ts';
 import type { PurgeOrder } from './cache/response-caches.ts';
 import type { HubfileIo } from './hubfile/expand.ts';
 import { type Language, languageOf, load, read } from './hubfile/load.ts';
@@ -70,6 +70,7 @@ export function loadConfig(
   const resolved = resolveAt(file, loaded.readable, io, (...found) =>
     problems.push(loaded.problemAt(...found)),
   );
+  checkForms(resolved, configShape(registry));
   // As it is written, because the value of an environment variable may be a secret.
   for (const site of loaded.readable.sites) {
     const report: Report = (...found) => problems.push(loaded.problemAt(...found));

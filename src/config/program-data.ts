@@ -30,11 +30,11 @@ export function readGiven<T>(
   code: string | null = null,
   shown: (place: string) => string = (place) => place,
 ): T {
-  const places: string[] = [];
+  const places: GivenPlace[] = [];
   const problems: UnplacedProblem[] = [];
   const reading: Reading = {
     report({ start: at }, { message, ...finding }) {
-      const place = shown(places[at] ?? '');
+      const place = shown(places[at]?.path ?? '');
       const said = SECRET_PLACE.test(place)
         ? message.replace(/, not ".*$/s, ', not a text')
         : message;
@@ -47,7 +47,7 @@ export function readGiven<T>(
     site: () => {},
     inClear: true,
   };
-  const value = attempt(reading, () => shape.read(givenNode(data, '', places, 0), reading));
+  const value = attempt(reading, () => shape.read(givenNode(data, places), reading));
   if (value !== undefined && problems.length === 0) return value;
   if (code === null) throw new ConfigError(problems);
   throw new HubgateError(code, problems.map(({ message }) => message).join('; '));
@@ -56,8 +56,24 @@ export function readGiven<T>(
 /** Data that contains itself has levels without end. */
 const MAX_DEPTH = 200;
 
-/** A node whose range is the number of its place. What no shape asks for is not looked at. */
-function givenNode(data: unknown, place: string, places: string[], depth: number): DataNode {
+/** Where a value is. */
+export interface GivenPlace {
+  /** From the top, such as `issuers[0].id`. */
+  readonly path: string;
+  /** The object or list that contains it, and its name or number there; null for the top. */
+  readonly holder: object | null;
+  readonly name: string;
+}
+
+const TOP: GivenPlace = { path: '', holder: null, name: '' };
+
+/** A node whose range is the number of its place in `places`. What no shape asks for is not looked at. */
+export function givenNode(
+  data: unknown,
+  places: GivenPlace[],
+  place: GivenPlace = TOP,
+  depth = 0,
+): DataNode {
   const number = places.push(place) - 1;
   const at = { start: number, end: number + 1 };
   return {
@@ -70,11 +86,12 @@ function givenNode(data: unknown, place: string, places: string[], depth: number
 
 function givenValue(
   data: unknown,
-  place: string,
-  places: string[],
+  place: GivenPlace,
+  places: GivenPlace[],
   at: SourceRange,
   depth: number,
 ): DataValue {
+  const { path } = place;
   if (depth > MAX_DEPTH) {
     throw new ShapeProblem(at, 'bad-value', `expected data of at most ${MAX_DEPTH} levels`);
   }
@@ -83,9 +100,10 @@ function givenValue(
     return givenValue({ base64: data.bytes().toString('base64') }, place, places, at, depth);
   }
   if (Array.isArray(data)) {
-    return Array.from(data, (one, index) =>
-      givenNode(one, `${place}[${index}]`, places, depth + 1),
-    );
+    return Array.from(data, (one, index) => {
+      const inside = { path: `${path}[${index}]`, holder: data, name: `${index}` };
+      return givenNode(one, places, inside, depth + 1);
+    });
   }
   switch (typeof data) {
     case 'string':
@@ -99,13 +117,10 @@ function givenValue(
       return new Map(
         Object.entries(data)
           .filter(([, value]) => value !== undefined)
-          .map(([name, value]) => [
-            name,
-            {
-              key: at,
-              value: givenNode(value, place === '' ? name : `${place}.${name}`, places, depth + 1),
-            },
-          ]),
+          .map(([name, value]) => {
+            const inside = { path: path === '' ? name : `${path}.${name}`, holder: data, name };
+            return [name, { key: at, value: givenNode(value, places, inside, depth + 1) }];
+          }),
       );
     default:
       throw new ShapeProblem(at, 'bad-value', `expected data, not a value of type ${typeof data}`);

@@ -2,6 +2,7 @@ import { isUtf8 } from 'node:buffer';
 import { isAbsolute, resolve } from 'node:path';
 import { Secret } from '../kernel/secret.ts';
 import type { Config, StaticKeySource } from './config.ts';
+import { type GivenPlace, givenNode } from './program-data.ts';
 import {
   EMPTY_KEY,
   type Report,
@@ -10,6 +11,7 @@ import {
   warning,
   error,
 } from './problem.ts';
+import { attempt, type Reading, type Shape } from './shape.ts';
 
 /** The sources of the values for `{env.X}` and `{file.X}`. */
 export interface PlaceholderSources {
@@ -58,6 +60,36 @@ export function resolvePlaceholders(config: Config, sources: PlaceholderSources)
     sources.report(about === null ? null : originOf(about), problem, { ...where, ...other });
   };
   return { config: resolved, files: [...resolver.files], originOf, report };
+}
+
+/**
+ * Reports each text that lacks its form once the placeholders in it have their values. Above all, a variable that is not
+ * set must not make the name of a directory empty, which would stand for the working directory.
+ */
+export function checkForms(
+  { config, originOf, report }: ResolvedConfig,
+  shape: Shape<Config>,
+): void {
+  const sites = config.sites.filter((site) => originOf(site) !== site);
+  const places: GivenPlace[] = [];
+  const reading: Reading = {
+    report({ start }, { message, ...finding }) {
+      const { holder = null, name = '' } = places[start] ?? {};
+      if (holder === null) return;
+      const value: unknown = Reflect.get(holder, name);
+      const isText = typeof value === 'string' || value instanceof Secret;
+      // The reader of the text, or another check, reports everything else.
+      if (!isText || Object.is(value, Reflect.get(originOf(holder), name))) return;
+      const isEmpty = value === '' || (value instanceof Secret && value.reveal() === '');
+      const given = isEmpty ? 'an empty text' : 'the value of this placeholder';
+      const said = message.replace(/, not ["\d].*$/s, `, not ${given}`);
+      report(holder, { ...finding, message: said }, Array.isArray(holder) ? {} : { field: name });
+    },
+    mark: () => {},
+    site: () => {},
+    inClear: true,
+  };
+  attempt(reading, () => shape.read(givenNode({ ...config, sites }, places), reading));
 }
 
 class Resolver {

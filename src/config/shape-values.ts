@@ -94,10 +94,15 @@ export function statusValue(bounds: {
 }): Shape<StatusValue> {
   const code = count(bounds);
   return {
-    read: (node, reading) =>
-      typeof node.value === 'string' && isStatusTemplate(node.value)
-        ? node.value
-        : code.read(node, reading),
+    read(node, reading) {
+      const { value, start, end } = node;
+      if (typeof value === 'string' && isStatusTemplate(value)) return value;
+      // The value of `{env.STATUS}` is a text as well.
+      const isCode = reading.inClear && typeof value === 'string' && /^\d{3}$/.test(value);
+      return isCode
+        ? `${code.read({ value: Number(value), start, end }, reading)}`
+        : code.read(node, reading);
+    },
     write: (value, { text: show }) => (typeof value === 'string' ? show(value) : value),
     schema: (definitions) => ({
       anyOf: [code.schema(definitions), { type: 'string', pattern: '\\{[^{}]+\\}' }],

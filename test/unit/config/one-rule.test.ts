@@ -1,20 +1,21 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
+import type { Config } from '../../../src/config/config.ts';
+import { decodeEncoded, encodeConfig } from '../../../src/config/serialize.ts';
+import { registry } from '../../../src/directives/registry.ts';
 import { codeOf } from '../../../src/kernel/error.ts';
 import { loadConfig } from '../../../src/load-config.ts';
 
-function load(file: string, text: string): void {
-  loadConfig(file, {
-    read: (path) => Buffer.from(path.endsWith('cookie') ? 'session' : text),
-    glob: () => [],
-    env: {},
-  });
+function load(file: string, text: string): Config {
+  const env = { STATUS: '404', LATE: '604' };
+  const read = (path: string) => Buffer.from(path.endsWith('cookie') ? 'session' : text);
+  return loadConfig(file, { read, glob: () => [], env }).config;
 }
 
-const inHubfile = (line: string) => (): void => load('Hubfile', `http://:8080 {\n${line}\n}\n`);
-const inJson = (handler: object) => (): void => {
+const inHubfile = (line: string) => (): Config => load('Hubfile', `http://:8080 {\n${line}\n}\n`);
+const inJson = (handler: object) => (): Config => {
   const site = { addresses: [{ scheme: 'http', host: '', port: 8080 }], routes: [{ handler }] };
-  load('hubgate.json', JSON.stringify({ sites: [site] }));
+  return load('hubgate.json', JSON.stringify({ sites: [site] }));
 };
 
 const isConfigError = (thrown: unknown): boolean => codeOf(thrown) === 'invalid-config';
@@ -45,6 +46,17 @@ describe('a rule of a value', () => {
     const hub =
       'hub {\nanonymous\nissuer https://a.example {\npublisher {\njwt 0123456789abcdef0123456789abcdef\n}\n}\ncookie_name {file./run/cookie}\n}';
     assert.doesNotThrow(inHubfile(hub));
+  });
+
+  it('takes a status from a variable in every notation, and for workers', () => {
+    const respond = (status: string): object => ({ kind: 'respond', status, body: '' });
+    for (const read of [inHubfile('respond "" {env.STATUS}'), inJson(respond('{env.STATUS}'))]) {
+      const config = read();
+      const sent = encodeConfig(config, registry, { showSecrets: true, brief: false });
+      assert.deepEqual(decodeEncoded(sent, registry), config);
+    }
+    assert.throws(inHubfile('respond "" {env.LATE}'), isConfigError);
+    assert.throws(inJson(respond('{env.LATE}')), isConfigError);
   });
 
   it('refuses name servers and names in the DNS alike in reverse_proxy and in tls', () => {

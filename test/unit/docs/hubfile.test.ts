@@ -17,6 +17,7 @@ const blocks = PAGES.flatMap(documentedBlocks)
 const env = {
   DATABASE_URL: 'postgres://app@db.example/app',
   GATEWAY_SECRET: 'a secret',
+  ZEROSSL_KEY_ID: 'an-id',
   TSIG_KEY: 'YS1rZXktb2Ytc29tZS1ieXRlcw==',
   MERCURE_PUBLISHER_JWT_KEY: 'a-publisher-key-of-more-than-32-bytes-0123',
   MERCURE_SUBSCRIBER_JWT_KEY: 'a-subscriber-key-of-more-than-32-bytes-012',
