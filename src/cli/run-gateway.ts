@@ -15,6 +15,7 @@ import { thisMachine, workerCount } from './workers/worker-count.ts';
 import { handleUserSignals, StopSignals } from './user-signals.ts';
 import { EXIT } from './terminal.ts';
 import { packageVersion } from './commands/version.ts';
+import { unwritable } from './new-file.ts';
 import { alsoHiding, readText } from './read-config.ts';
 import { type ReadConfig, type Served, Supervisor } from './supervisor.ts';
 import { readsLegacyTokens } from '../auth/verify.ts';
@@ -124,7 +125,12 @@ export async function runGateway({
     const isPort = adminPlace.bind.kind === 'host';
     log.info(`Admin API on ${isPort ? 'http://' : ''}${placeText(adminPlace)}`);
   }
-  if (pidfile !== undefined) writeFileSync(pidfile, `${process.pid}\n`);
+  try {
+    if (pidfile !== undefined) writeFileSync(pidfile, `${process.pid}\n`);
+  } catch (cause) {
+    await supervisor.stop();
+    throw unwritable(pidfile ?? '', cause);
+  }
   // The timers of the gateway do not keep the process alive. This one does until the gateway stops.
   const alive = setInterval(() => {}, 60_000);
   manager.ready(SERVING);

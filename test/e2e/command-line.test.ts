@@ -364,6 +364,18 @@ describe('hubgate version, validate', () => {
     assert.equal(code, 1);
     assert.match(stderr, /absent[^]*--config/);
   });
+
+  it('run ends if it cannot write its process id', async (test) => {
+    const hubfile = join(directory, 'pidfile.hubfile');
+    const options = `{\n\tadmin off\n\tstorage ${directory}/pidfile-storage\n}\n`;
+    const site = `http://localhost:${await freePort()} {\n\trespond hello\n}\n`;
+    writeFileSync(hubfile, options + site);
+    const pidfile = join(directory, 'absent', 'hubgate.pid');
+    const args = [cli, 'run', '--config', hubfile, '--pidfile', pidfile];
+    const running = startProcess(test, args);
+    assert.equal(await running.exited(), 1);
+    assert.match(running.output, /^hubgate: Cannot write .*absent\/hubgate\.pid: /m);
+  });
 });
 
 async function token(...args: string[]): Promise<string> {
