@@ -1,4 +1,17 @@
-import { closeSync, openSync, rmSync, writeFileSync } from 'node:fs';
+import { randomBytes } from 'node:crypto';
+import {
+  closeSync,
+  fchmodSync,
+  fchownSync,
+  fsyncSync,
+  openSync,
+  realpathSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
+import { basename, dirname, join } from 'node:path';
 import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
 import { readInput } from './config-source.ts';
 
@@ -24,7 +37,49 @@ export function writeNew(file: string, text: string, mode = 0o600): void {
   }
 }
 
-/** The error for a new file that could not be written. */
+/** A user who may write a file may be unable to replace it: in this directory, with its owner, or on its own mount. */
+const NOT_REPLACEABLE = ['EACCES', 'EPERM', 'EBUSY'];
+
+/**
+ * Replaces the content of a file in one step, so that a full disk leaves it as it is. Links, owner and mode stay. A file
+ * that this user cannot replace is written in place.
+ *
+ * @throws {HubgateError} `unwritable-file`
+ */
+export function replaceContent(file: string, text: string): void {
+  try {
+    const path = realpathSync(file);
+    // Patterns of imports do not match hidden files.
+    const suffix = randomBytes(6).toString('hex');
+    const temporary = join(dirname(path), `.${basename(path)}.${suffix}`);
+    try {
+      writeLike(path, temporary, text);
+      renameSync(temporary, path);
+    } catch (error) {
+      rmSync(temporary, { force: true });
+      if (!NOT_REPLACEABLE.includes(codeOf(error) ?? '')) throw error;
+      writeFileSync(path, text);
+    }
+  } catch (cause) {
+    throw unwritable(file, cause);
+  }
+}
+
+/** Writes a new file with the owner and the mode of another one. */
+function writeLike(model: string, file: string, text: string): void {
+  const { mode, uid, gid } = statSync(model);
+  const opened = openSync(file, 'wx', 0o600);
+  try {
+    writeFileSync(opened, text);
+    fchownSync(opened, uid, gid);
+    fchmodSync(opened, mode & 0o7777);
+    fsyncSync(opened);
+  } finally {
+    closeSync(opened);
+  }
+}
+
+/** The error for a file that could not be written. */
 export function unwritable(file: string, cause: unknown): HubgateError {
   if (codeOf(cause) === 'EEXIST') {
     const message = `${file} exists already; choose another file, or move it away`;

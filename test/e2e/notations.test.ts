@@ -1,12 +1,23 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  lstatSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { networkInterfaces, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, describe, it } from 'node:test';
 import { freePort } from '../support/free-port.ts';
 import { send } from '../support/http.ts';
-import { cli, runCommand, startProcess } from '../support/process.ts';
+import { cli, commandOf, runCommand, startProcess } from '../support/process.ts';
 
 const directory = mkdtempSync(join(tmpdir(), 'hubgate-notations-'));
 after(() => rmSync(directory, { recursive: true, force: true }));
@@ -212,6 +223,31 @@ describe('hubgate fmt', () => {
     assert.equal(readFileSync(file, 'utf8'), pretty);
     assert.equal((await runCommand(['fmt', file, '--check'])).code, 0);
     assert.equal((await runCommand(['fmt', file, '--diff'])).stdout, '');
+  });
+
+  it('--write leaves the file whole if the disk is full, and keeps its mode and its link', async () => {
+    const long = ugly.repeat(100);
+    const file = write('long', long);
+    chmodSync(file, 0o640);
+    const link = `${file}.link`;
+    symlinkSync(file, link);
+    // One block of 1024 bytes: the system refuses what lies behind it.
+    const limited = ['-c', 'ulimit -f 1; exec "$@"', 'bash'];
+    const [program, args] = commandOf([cli, 'fmt', link, '--write']);
+    const { status, stderr } = spawnSync('bash', [...limited, program, ...args], {
+      encoding: 'utf8',
+      env: { ...process.env, XDG_CACHE_HOME: join(directory, 'cache') },
+    });
+    assert.equal(status, 1, stderr);
+    assert.match(stderr, /^hubgate: Cannot write .*long\.link: EFBIG/m);
+    assert.equal(readFileSync(file, 'utf8'), long);
+    const names = readdirSync(directory).filter((name) => name.includes('long'));
+    assert.deepEqual(names.toSorted(), ['long', 'long.link']);
+
+    assert.equal((await runCommand(['fmt', link, '--write'])).code, 0);
+    assert.equal((await runCommand(['fmt', file, '--check'])).code, 0);
+    assert.equal(statSync(file).mode & 0o777, 0o640);
+    assert.ok(lstatSync(link).isSymbolicLink());
   });
 
   it('fails for an unclosed quote, and for input that is not a Hubfile', async () => {

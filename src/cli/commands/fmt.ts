@@ -1,4 +1,3 @@
-import { writeFileSync } from 'node:fs';
 import { Command } from 'commander';
 import { diffArrays } from 'diff';
 import { formatHubfile, hubfileText } from '../../hubfile/format.ts';
@@ -6,6 +5,7 @@ import { languageOf } from '../../hubfile/load.ts';
 import { HubgateError } from '../../kernel/error.ts';
 import { EXIT, type Output } from '../terminal.ts';
 import { readInput } from '../config-source.ts';
+import { replaceContent } from '../new-file.ts';
 
 /** Most lines that are removed and added between two texts. Beyond it, everything counts as changed. */
 const MAX_EDITS = 2_000;
@@ -53,7 +53,7 @@ function format(file: string, flags: FmtFlags, output: Output): void {
   } else if (flags.diff === true) {
     if (changes) output.result(lineDiff(text, formatted));
   } else if (flags.write === true) {
-    if (changes) writeFileSync(file, formatted);
+    if (changes) replaceContent(file, formatted);
   } else {
     output.result(formatted.replace(/\n$/, ''));
   }
