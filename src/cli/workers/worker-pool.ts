@@ -118,6 +118,8 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
         this.#config = config;
         return report;
       } catch (error) {
+        // They never served, so that nothing takes their places.
+        for (const worker of fresh) this.#workers.delete(worker);
         await Promise.all(fresh.map(endOf));
         throw error;
       }
@@ -267,8 +269,8 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
   }
 
   #ended(worker: Worker): void {
-    this.#workers.delete(worker);
-    if (this.#stopping !== null) return;
+    const isMissed = this.#workers.delete(worker);
+    if (!isMissed || this.#stopping !== null) return;
     const max = this.#workers.size === 0 ? MAX_RESTART_OF_LAST_MS : MAX_RESTART_MS;
     const delay = Math.min(this.#restartMs, max);
     this.#restartMs = Math.min(2 * this.#restartMs, MAX_RESTART_MS);

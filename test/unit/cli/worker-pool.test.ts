@@ -33,6 +33,13 @@ describe('the workers of a gateway', () => {
     ]);
   });
 
+  it('of a gateway that does not start are not replaced, and not reported', async (test) => {
+    const all = Array.from({ length: 100 }, (_, number) => `prepare fails in ${number}`);
+    const { pool, log } = await create(test, systemClock, all.join());
+    await assert.rejects(pool.start(), { code: 'listen-failed' });
+    assert.deepEqual(log.lines, []);
+  });
+
   it('are replaced if they cannot serve what the others already serve', async (test) => {
     const { pool, journal, numbers, log } = await start(test);
     const [first, second] = numbers;
@@ -127,9 +134,9 @@ describe('the workers of a gateway', () => {
   });
 });
 
-async function start(test: TestContext, clock: Clock = systemClock) {
+async function create(test: TestContext, clock: Clock, first: string) {
   const log = new RecordedLog();
-  const pool = new WorkerPool(config('first'), {
+  const pool = new WorkerPool(config(first), {
     count: 2,
     clock,
     log,
@@ -140,6 +147,11 @@ async function start(test: TestContext, clock: Clock = systemClock) {
   const file = join(await temporaryDirectory(test), 'journal');
   process.env.SCRIPTED_WORKER_JOURNAL = file;
   const journal = async () => (await readFile(file, 'utf8')).trim().split('\n');
+  return { pool, journal, log };
+}
+
+async function start(test: TestContext, clock: Clock = systemClock) {
+  const { pool, journal, log } = await create(test, clock, 'first');
   await pool.start();
   const numbers = (await journal())
     .filter((line) => line.endsWith(' commit first'))
