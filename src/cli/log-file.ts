@@ -95,7 +95,7 @@ export class LogFile {
 
   #open(): number {
     const { path, clock, mode } = this.#options;
-    mkdirSync(dirname(path), { recursive: true });
+    mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
     const fd = openSync(path, 'a', Number.parseInt(mode, 8));
     const found = fstatSync(fd);
     const { ino, size, birthtimeMs } = found;

@@ -33,6 +33,19 @@ describe('a log file', () => {
     assert.equal(statSync(path).mode & 0o777, 0o600);
   });
 
+  it('is created with its directories, which only their owner can access', async (test) => {
+    const directory = await temporaryDirectory(test);
+    const path = join(directory, 'a', 'b', 'access.log');
+    const file = new LogFile({
+      ...{ path, roll: null, mode: '0640' },
+      ...{ clock: new TestClock(), onTrouble: assert.fail },
+    });
+    test.after(() => file.close());
+    for (const name of ['a', 'a/b']) {
+      assert.equal(statSync(join(directory, name)).mode & 0o777, 0o700, name);
+    }
+  });
+
   it('is rotated when it is too large, and the oldest files are deleted', async (test) => {
     const { directory, path, clock, open } = await setUp(test);
     const file = open(ROLL);
