@@ -1,11 +1,13 @@
 import {
   closeSync,
   fstatSync,
+  linkSync,
   mkdirSync,
   openSync,
   readdirSync,
   renameSync,
   rmSync,
+  type Stats,
   statSync,
   writeSync,
 } from 'node:fs';
@@ -14,7 +16,7 @@ import type { RollOptions } from '../config/config.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
 
-/** How often the writer checks whether the path still leads to the open file. */
+/** How often the writer checks whether the path still leads to the open file, and how large it is. */
 const LOOK_MS = 1000;
 
 export interface LogFileOptions {
@@ -113,7 +115,10 @@ export class LogFile {
       this.#fd = this.#open();
     } else if (clock.monotonic() >= this.#lookAt) {
       this.#lookAt = clock.monotonic() + LOOK_MS;
-      if (inodeAt(path) !== this.#inode) this.#begin();
+      const found = statsOf(path);
+      if (found?.ino !== this.#inode) this.#begin();
+      // Other processes write to it as well.
+      else if (this.#isFile) this.#size = found.size;
     }
     if (roll === null || !this.#isFile || this.#size === 0) return;
     const isOld = roll.intervalMs > 0 && clock.now() - this.#begunAt >= roll.intervalMs;
@@ -123,7 +128,7 @@ export class LogFile {
   /** Renames the file, unless another process has done so, and removes files that are too old. */
   #roll(roll: RollOptions): void {
     const { path, clock } = this.#options;
-    if (inodeAt(path) === this.#inode) renameSync(path, rolledName(path, clock.now()));
+    if (statsOf(path)?.ino === this.#inode) this.#moveTo(rolledName(path, clock.now()));
     this.#begin();
     const rolled = rolledFiles(path);
     const expired = rolled.filter(
@@ -132,6 +137,25 @@ export class LogFile {
         (roll.keepForMs > 0 && modifiedAt(file) < clock.now() - roll.keepForMs),
     );
     for (const file of expired) rmSync(file, { force: true });
+  }
+
+  /** Renames the file. If another process has done so in the meantime, its new file stays where it is. */
+  #moveTo(rolled: string): void {
+    const { path } = this.#options;
+    try {
+      renameSync(path, rolled);
+    } catch (error) {
+      if (codeOf(error) === 'ENOENT') return;
+      throw error;
+    }
+    if (statsOf(rolled)?.ino === this.#inode) return;
+    try {
+      // Unlike a rename, it replaces no file.
+      linkSync(rolled, path);
+      rmSync(rolled);
+    } catch {
+      // There is a newer file already, so that this one has been rotated early.
+    }
   }
 
   #begin(): void {
@@ -161,11 +185,14 @@ export class LogFile {
   }
 }
 
-/** `/var/log/access-2026-11-22T02-40-00.000.log` next to `/var/log/access.log`. */
+/**
+ * `/var/log/access-2026-11-22T02-40-00.000-4711.log` next to `/var/log/access.log`. With the id of the process, two
+ * processes cannot choose the same name.
+ */
 function rolledName(path: string, now: number): string {
   const extension = extname(path);
   const stamp = new Date(now).toISOString().replaceAll(':', '-').replace('Z', '');
-  return join(dirname(path), `${basename(path, extension)}-${stamp}${extension}`);
+  return join(dirname(path), `${basename(path, extension)}-${stamp}-${process.pid}${extension}`);
 }
 
 /** Oldest first. */
@@ -179,16 +206,12 @@ function rolledFiles(path: string): string[] {
     .map((name) => join(dirname(path), name));
 }
 
-const STAMP = /^\d{4}-\d{2}-\d{2}T\d{2}-\d{2}-\d{2}\.\d{3}$/;
+/** An earlier version left out the id of the process. */
+const STAMP = /^\d{4}-\d{2}-\d{2}T\d{2}-\d{2}-\d{2}\.\d{3}(?:-\d+)?$/;
 
-/** Returns 0 if there is none. */
-function inodeAt(path: string): number {
-  try {
-    return statSync(path).ino;
-  } catch (error) {
-    if (codeOf(error) === 'ENOENT') return 0;
-    throw error;
-  }
+/** Returns null if there is none. */
+function statsOf(path: string): Stats | null {
+  return statSync(path, { throwIfNoEntry: false }) ?? null;
 }
 
 function modifiedAt(path: string): number {

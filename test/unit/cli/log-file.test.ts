@@ -1,7 +1,10 @@
 import assert from 'node:assert/strict';
 import { readdirSync, readFileSync, renameSync, rmSync, statSync, symlinkSync } from 'node:fs';
+import { fork } from 'node:child_process';
+import { once } from 'node:events';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
+import { fileURLToPath } from 'node:url';
 import { LogFile } from '../../../src/cli/log-file.ts';
 import type { RollOptions } from '../../../src/config/config.ts';
 import { temporaryDirectory } from '../../support/temporary-directory.ts';
@@ -59,7 +62,8 @@ describe('a log file', () => {
       ['b', 'c'],
     );
     assert.equal(firstOf(path), 'd');
-    for (const name of rolled) assert.match(name, /^access-\d{4}-\d\d-\d\dT[\d-]+\.\d{3}\.log$/);
+    for (const name of rolled)
+      assert.match(name, /^access-\d{4}-\d\d-\d\dT[\d-]+\.\d{3}-\d+\.log$/);
   });
 
   it('is rotated when it is too old, and files older than the limit are deleted', async (test) => {
@@ -88,6 +92,40 @@ describe('a log file', () => {
     other.write('d\n');
     assert.equal(readFileSync(path, 'utf8'), 'b\nd\n');
     assert.equal(readdirSync(directory).length, 2);
+  });
+
+  it('of several processes is rotated when it is too large for all of them together', async (test) => {
+    const { directory, path, clock, open } = await setUp(test);
+    const [one, other] = [open(ROLL), open(ROLL)];
+    one.write(`${'a'.repeat(60)}\n`);
+    other.write(`${'b'.repeat(60)}\n`);
+    clock.advance(1000);
+    one.write('c\n');
+    assert.equal(readFileSync(path, 'utf8'), 'c\n');
+    assert.equal(readdirSync(directory).length, 2);
+  });
+
+  it('of several processes loses no line when all of them rotate it at the same time', async (test) => {
+    const directory = await temporaryDirectory(test);
+    const [processes, lines] = [4, 5_000];
+    const writer = fileURLToPath(new URL('log-writer.ts', import.meta.url));
+    const written = Array.from({ length: processes }, async (_, number) => {
+      const args = [join(directory, 'access.log'), `${number}`, `${lines}`];
+      const child = fork(writer, args, { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] });
+      test.after(() => child.kill('SIGKILL'));
+      const [code] = await once(child, 'exit');
+      assert.equal(code, 0);
+    });
+    await Promise.all(written);
+    const files = readdirSync(directory);
+    assert.ok(files.length > 2, 'it has been rotated');
+    const found = files.flatMap((name) =>
+      readFileSync(join(directory, name), 'utf8').trimEnd().split('\n'),
+    );
+    const expected = Array.from({ length: processes }, (_, number) =>
+      Array.from({ length: lines }, (_line, line) => `${number} ${line}`),
+    );
+    assert.deepEqual(found.toSorted(), expected.flat().toSorted());
   });
 
   it('that another program has moved is created again, at once after a signal', async (test) => {
