@@ -9,7 +9,7 @@ import {
 import type { Clock } from '../kernel/clock.ts';
 import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
-import type { HandedOut, LogEnd, Range, StoredEntry } from './handed-out.ts';
+import type { EntryMark, HandedOut, LogEnd, Range, StoredEntry } from './handed-out.ts';
 import type { ReadBacks } from './read-backs.ts';
 
 /** Shortest time between two attempts to open a damaged history. */
@@ -194,8 +194,8 @@ export interface ComparedLog<Session> {
     limit: number,
     bytes: number,
   ): Promise<readonly StoredEntry[]>;
-  /** Reads the newest entries between two positions, oldest first, at most `limit`. */
-  newest(session: Session, range: Range, limit: number): Promise<readonly StoredEntry[]>;
+  /** The newest entries between two positions without their bodies, oldest first, at most `limit`. */
+  newest(session: Session, range: Range, limit: number): Promise<readonly EntryMark[]>;
 }
 
 interface ReconciledOptions<Session> {

@@ -113,17 +113,17 @@ export class HandedOut {
   }
 
   /** Records the keys of earlier entries. */
-  remember(entries: readonly StoredEntry[]): void {
-    for (const { position, key, update } of entries) {
-      this.recent.add(position, { key, id: update.id, isEvent: update.presence === true });
-    }
+  remember(marks: readonly EntryMark[]): void {
+    for (const { position, ...entry } of marks) this.recent.add(position, entry);
   }
 
   /** Advances to the last of these entries, and returns them from the view of the hub. */
   advance(entries: readonly StoredEntry[]): readonly LogEntry[] {
     const last = entries.at(-1);
     if (last === undefined) return [];
-    this.remember(entries);
+    for (const { position, key, update } of entries) {
+      this.recent.add(position, { key, id: update.id, isEvent: update.presence === true });
+    }
     this.#stored = last.position;
     this.#position = this.positions.seen(last.position);
     this.#lastEventId = last.update.id;
@@ -192,6 +192,11 @@ interface RecentEntry {
   readonly id: string;
   /** Whether it is a presence event. */
   readonly isEvent: boolean;
+}
+
+/** What identifies a stored entry, without its body. */
+export interface EntryMark extends RecentEntry {
+  readonly position: number;
 }
 
 /** Keys and ids of the entries that were delivered last, by their stored position. */

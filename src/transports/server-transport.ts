@@ -20,6 +20,8 @@ import type { ReadBacks } from './read-backs.ts';
 
 /** How long a client waits if another node has already delivered the entry of its cursor. */
 const CATCH_UP_MS = 5000;
+/** Entries whose keys a starting process reads, so that it knows its way back if the end is lost. */
+const REMEMBERED = 1000;
 
 /** A history that a server stores. Each method is one query on the given session. */
 export interface ServerLog<Session> extends ComparedLog<Session> {
@@ -35,8 +37,6 @@ export interface ServerReader<Session> {
   deliver: (entries: readonly LogEntry[]) => void;
   /** Called with what was evicted before it could be delivered. */
   overtaken: (missed: Missed) => void;
-  /** Accepts the current history; this process begins at its end. */
-  begin(session: Session): Promise<void>;
   /** Resolves to whether the history has lost its end. */
   reconcile(session: Session): Promise<boolean>;
   /** Delivers new entries until the session is lost; resolves to the reason. */
@@ -68,6 +68,8 @@ export interface ServerTransportParts<Session extends StoreSession> {
   readonly append: (group: readonly Update[]) => Promise<void>;
   /** The first use of each session. */
   readonly prepare: (session: Session) => Promise<void>;
+  /** Skips the signals that are stored by now. */
+  readonly beginSignals: (session: Session) => Promise<void>;
   /** Delivers the signals that have arrived since the last session. */
   readonly catchUpSignals: (session: Session) => Promise<void>;
   /** Delivers the signals that have arrived and that the reader has not delivered yet. */
@@ -114,7 +116,7 @@ export class ServerTransport<Session extends StoreSession> implements Transport 
     return sessions.open({
       begin: async (session) => {
         await prepare(session);
-        await reader.begin(session);
+        await this.#begin(session);
       },
       resume: async (session) => {
         await prepare(session);
@@ -215,6 +217,20 @@ export class ServerTransport<Session extends StoreSession> implements Transport 
   close(): Promise<void> {
     this.#closing ??= this.#finish();
     return this.#closing;
+  }
+
+  /**
+   * This process begins at the end of the current history.
+   *
+   * @throws HubgateError `history-too-new`
+   */
+  async #begin(session: Session): Promise<void> {
+    const { storedLog, handedOut, beginSignals } = this.#parts;
+    const end = await storedLog.end(session);
+    await beginSignals(session);
+    handedOut.beginAt(end);
+    const from = Math.max(1, end.position - handedOut.recent.capacity + 1);
+    handedOut.remember(await storedLog.newest(session, [from, end.position], REMEMBERED));
   }
 
   async #finish(): Promise<void> {

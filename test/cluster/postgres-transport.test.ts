@@ -232,6 +232,21 @@ describe('a history in PostgreSQL that becomes unavailable', () => {
 });
 
 describe('a history in PostgreSQL and its nodes', () => {
+  it('is opened without reading its updates', async (test) => {
+    const postgres = await server(test);
+    if (postgres === null) return;
+    const relay = await startRelay(test, postgres.port);
+    const here = await openHistory(test, { url: postgres.url });
+    const data = 'x'.repeat(256 * 1024);
+    for (let nth = 0; nth < 48; nth += 1) await here.append(update(`u${nth}`, data));
+    const other = await openHistory(test, { url: through(relay, postgres) });
+    assert.ok(relay.answered < data.length, `${relay.answered} bytes to open it`);
+    const seen = collect(other);
+    await here.append(update('live'));
+    await until(() => seen.length === 1);
+    assert.deepEqual(ids(seen), ['live']);
+  });
+
   it('is created once by nodes that start at the same time', async (test) => {
     const postgres = await server(test);
     if (postgres === null) return;

@@ -80,6 +80,23 @@ describe('a history in Redis whose replies are lost', () => {
   });
 });
 
+describe('a history in Redis with large updates', () => {
+  it('is opened without reading them', async (test) => {
+    const redis = await startRedis(test, test);
+    if (redis === null) return;
+    keepAlive(test);
+    const relay = await startRelay(test, redis.port);
+    const here = await open(test, { urls: urlsOf(redis.port) });
+    for (let nth = 0; nth < 48; nth += 1) await here.append(large(`before${nth}`));
+    const away = await open(test, { urls: urlsOf(relay.port) });
+    assert.ok(relay.answered < 256 * 1024, `${relay.answered} bytes to open it`);
+    const seen = collect(away);
+    await here.append(update('live'));
+    await until(() => seen.length === 1);
+    assert.deepEqual(ids(seen), ['live']);
+  });
+});
+
 describe('a history in Redis that becomes unavailable', () => {
   it('logs why, if Redis refuses a part of what it is asked', async (test) => {
     const redis = await startRedis(test, test);
@@ -581,6 +598,11 @@ async function open(test: TestContext, options: Options): Promise<Transport> {
   transport.tail(() => {});
   test.after(() => transport.close());
   return transport;
+}
+
+/** An update of a quarter of a MiB. */
+function large(id: string): Update {
+  return { ...update(id), data: 'x'.repeat(256 * 1024) };
 }
 
 function urlsOf(port: number): readonly Secret[] {

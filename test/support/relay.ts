@@ -11,6 +11,8 @@ interface HeldRequests {
 /** A TCP relay that can lose answers, be cut and be healed. */
 export interface Relay {
   readonly port: number;
+  /** Bytes that its targets have answered so far. */
+  readonly answered: number;
   /** From now on nothing comes back from the target; what is sent to it still arrives. */
   loseAnswers(): void;
   /** The same for one connection alone, counted from 0 in the order in which they came. */
@@ -29,6 +31,7 @@ export async function startRelay(owner: Owner, targetPort: number): Promise<Rela
   const sockets = new Set<Socket>();
   const targets = new Set<Socket>();
   const links: { readonly client: Socket; readonly target: Socket }[] = [];
+  let answered = 0;
   let answers = true;
   let silent = -1;
   let open = true;
@@ -55,7 +58,10 @@ export async function startRelay(owner: Owner, targetPort: number): Promise<Rela
       });
     }
     client.on('data', (chunk) => target.write(chunk));
-    target.on('data', (chunk) => answers && connection !== silent && client.write(chunk));
+    target.on('data', (chunk) => {
+      answered += chunk.length;
+      if (answers && connection !== silent) client.write(chunk);
+    });
   });
   const cut = (): void => {
     open = false;
@@ -70,6 +76,9 @@ export async function startRelay(owner: Owner, targetPort: number): Promise<Rela
   if (address === null || typeof address === 'string') throw new Error('no port');
   return {
     port: address.port,
+    get answered() {
+      return answered;
+    },
     loseAnswers() {
       answers = false;
     },

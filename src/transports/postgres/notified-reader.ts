@@ -18,8 +18,6 @@ const LOOK_MS = 5000;
 /** Entries that are delivered at once, and their bytes. */
 const ENTRIES_AT_ONCE = 128;
 const BYTES_AT_ONCE = 1024 * 1024;
-/** Entries that a starting process reads, so that it knows its way back if the end is lost. */
-const REMEMBERED = 1000;
 
 interface NotifiedReaderOptions {
   readonly storedLog: StoredLog;
@@ -45,15 +43,6 @@ export class NotifiedReader implements ServerReader<Session> {
 
   constructor(options: NotifiedReaderOptions) {
     this.#options = options;
-  }
-
-  async begin({ reader }: Session): Promise<void> {
-    const { storedLog, handedOut, signals } = this.#options;
-    const end = await storedLog.end(reader);
-    await signals.begin(reader);
-    handedOut.beginAt(end);
-    const from = Math.max(1, end.position - handedOut.recent.capacity + 1);
-    handedOut.remember(await storedLog.newest(reader, [from, end.position], REMEMBERED));
   }
 
   /**

@@ -90,6 +90,7 @@ export async function openPostgresTransport(options: PostgresTransportOptions): 
         log.warn('PostgreSQL refuses updates', { reason: NO_STANDBYS });
       }
     },
+    beginSignals: (session) => signals.begin(session.reader),
     catchUpSignals: (session) => signals.resume(session.reader),
     readSignals: (session) => signals.catchUp(session.reader),
     async check(session) {

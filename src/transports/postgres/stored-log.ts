@@ -2,7 +2,13 @@ import type { Evicted } from '../../hub/transport.ts';
 import { MAX_ID_BYTES } from '../../hub/update.ts';
 import { HubgateError } from '../../kernel/error.ts';
 import type { Queries, Row } from '../../postgres/connection.ts';
-import { decodeUpdate, type LogEnd, type Range, type StoredEntry } from '../handed-out.ts';
+import {
+  decodeUpdate,
+  type EntryMark,
+  type LogEnd,
+  type Range,
+  type StoredEntry,
+} from '../handed-out.ts';
 import type { ComparedLog } from '../damaged-log.ts';
 import { channelOf, quoted } from './tables.ts';
 
@@ -98,14 +104,17 @@ export class StoredLog implements ComparedLog<Queries> {
     return on.query(text, values, { name: `${this.#s} page` });
   }
 
-  /** Reads the newest entries between two positions, oldest first, at most `limit`. */
-  async newest(on: Queries, [first, last]: Range, limit: number): Promise<readonly StoredEntry[]> {
+  /** The newest entries between two positions without their bodies, oldest first, at most `limit`. */
+  async newest(on: Queries, [first, last]: Range, limit: number): Promise<readonly EntryMark[]> {
     if (first > last) return [];
-    const text = `SELECT ${ENTRY_COLUMNS} FROM ${this.#s}.entries e
-      WHERE e.stream = $1 AND e.position BETWEEN $2 AND $3 ORDER BY e.position DESC LIMIT $4`;
+    const text = `SELECT position, key, id, presence FROM ${this.#s}.entries
+      WHERE stream = $1 AND position BETWEEN $2 AND $3 ORDER BY position DESC LIMIT $4`;
     const values = [this.stream, first, last, limit];
     const rows = await on.query(text, values, { name: `${this.#s} newest` });
-    return rows.toReversed().map(decodeEntry);
+    return rows.toReversed().map(({ position, key, id, presence }) => {
+      const names = { key: String(key), id: String(id) };
+      return { position: Number(position), ...names, isEvent: presence === true };
+    });
   }
 
   /** The earliest kept position of an id; null if there is none. */

@@ -16,8 +16,6 @@ import type { Session } from './session.ts';
 const BLOCK_MS = 5000;
 /** Entries that are delivered at once. */
 const ENTRIES_AT_ONCE = 128;
-/** Entries that a starting process reads, so that it knows its way back if the end is lost. */
-const REMEMBERED = 1000;
 /** How long one command waits for the replicas. */
 const WAIT_MS = 2000;
 
@@ -45,17 +43,6 @@ export class BlockingReader implements ServerReader<Session> {
 
   constructor(options: BlockingReaderOptions) {
     this.#options = options;
-  }
-
-  /** @throws HubgateError `history-too-new` */
-  async begin(session: Session): Promise<void> {
-    const { storedLog, handedOut, signals } = this.#options;
-    const end = await storedLog.end(session);
-    await signals.begin(session);
-    handedOut.beginAt(end);
-    const from = Math.max(1, end.position - handedOut.recent.capacity + 1);
-    const range = [from, end.position] as const;
-    handedOut.remember(await storedLog.newest(session, range, REMEMBERED));
   }
 
   async follow(session: Session): Promise<string> {

@@ -4,11 +4,12 @@ import type { HubKeys } from './keys.ts';
 import {
   decodeUpdate,
   encodeBody,
+  type EntryMark,
   type LogEnd,
   type Range,
   type StoredEntry,
 } from '../handed-out.ts';
-import { FORMAT, READ } from './scripts.ts';
+import { FORMAT, MARKS, READ } from './scripts.ts';
 import type { Session } from './session.ts';
 import type { Update } from '../../hub/update.ts';
 
@@ -77,22 +78,21 @@ export class StoredLog {
     return listOf(await session.run(READ, [this.#keys.log], range)).map(decodeEntry);
   }
 
-  /** Reads the newest entries between two positions, oldest first, at most `limit`. */
+  /** The newest entries between two positions without their bodies, oldest first, at most `limit`. */
   async newest(
     session: Session,
     [first, last]: Range,
     limit: number,
-  ): Promise<readonly StoredEntry[]> {
+  ): Promise<readonly EntryMark[]> {
     if (first > last) return [];
-    const reply = await session.command(
-      'XREVRANGE',
-      this.#keys.log,
-      placeOf(last),
-      placeOf(first),
-      'COUNT',
-      String(limit),
-    );
-    return listOf(reply).toReversed().map(decodeEntry);
+    const range = [placeOf(last), placeOf(first), String(limit)];
+    const reply = await session.run(MARKS, [this.#keys.log], range);
+    return listOf(reply)
+      .map((mark) => listOf(mark).map(String))
+      .map(([place = '', key = '', id = '', kind]) => {
+        return { position: Number.parseInt(place, 10), key, id, isEvent: kind === 'e' };
+      })
+      .toReversed();
   }
 }
 
