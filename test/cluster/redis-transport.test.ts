@@ -95,6 +95,25 @@ describe('a history in Redis with large updates', () => {
     await until(() => seen.length === 1);
     assert.deepEqual(ids(seen), ['live']);
   });
+
+  it('is delivered in limited amounts after an absence', async (test) => {
+    const redis = await startRedis(test, test);
+    if (redis === null) return;
+    keepAlive(test);
+    const relay = await startRelay(test, redis.port);
+    const here = await open(test, { urls: urlsOf(redis.port) });
+    const away = await open(test, { urls: urlsOf(relay.port) });
+    const turns: (readonly LogEntry[])[] = [];
+    away.tail((entries) => turns.push(entries));
+    relay.cut();
+    const missed = Array.from({ length: 48 }, (_, nth) => `missed${nth}`);
+    await Promise.all(missed.map((id) => here.append(large(id))));
+    relay.heal();
+    await until(() => turns.flat().length === missed.length);
+    assert.deepEqual(ids(turns.flat()), missed);
+    const most = Math.max(...turns.map(({ length }) => length));
+    assert.ok(most <= 16, `${most} at once`);
+  });
 });
 
 describe('a history in Redis that becomes unavailable', () => {

@@ -1,7 +1,7 @@
-import { type LogEntry, type Missed, missedBetween } from '../../hub/transport.ts';
+import { type LogEntry, type Missed, missedBetween, PAGE_BYTES } from '../../hub/transport.ts';
 import { messageOf } from '../../kernel/error.ts';
 import type { Logger } from '../../kernel/log.ts';
-import { type HandedOut, ServerSignals } from '../handed-out.ts';
+import { type HandedOut, ServerSignals, type StoredEntry } from '../handed-out.ts';
 import { reconcile } from '../damaged-log.ts';
 import type { ReadBacks } from '../read-backs.ts';
 import type { ServerReader } from '../server-transport.ts';
@@ -14,8 +14,10 @@ import type { Session } from './session.ts';
  * same.
  */
 const BLOCK_MS = 5000;
-/** Entries that are delivered at once. */
-const ENTRIES_AT_ONCE = 128;
+/** Entries of one blocking read, whose reply has no limit in bytes. */
+const ENTRIES_OF_READ = 16;
+/** Entries of a page, which has a limit in bytes as well. */
+const ENTRIES_OF_PAGE = 128;
 /** How long one command waits for the replicas. */
 const WAIT_MS = 2000;
 
@@ -46,24 +48,10 @@ export class BlockingReader implements ServerReader<Session> {
   }
 
   async follow(session: Session): Promise<string> {
-    const { keys, handedOut, signals } = this.#options;
-    signals.flush();
+    this.#options.signals.flush();
     try {
-      while (!session.isLost) {
-        const reply = await session.block(
-          BLOCK_MS,
-          'XREAD',
-          'COUNT',
-          String(ENTRIES_AT_ONCE),
-          'BLOCK',
-          String(BLOCK_MS),
-          'STREAMS',
-          keys.log,
-          keys.signals,
-          placeOf(handedOut.stored),
-          signals.last,
-        );
-        await this.#take(session, reply);
+      for (let isBehind = true; !session.isLost; ) {
+        isBehind = await (isBehind ? this.#takePage(session) : this.#takeNext(session));
       }
       return 'the connection is lost';
     } catch (error) {
@@ -80,15 +68,48 @@ export class BlockingReader implements ServerReader<Session> {
     // Not needed: the server ends the blocking command when something arrives.
   }
 
-  async #take(session: Session, reply: unknown): Promise<void> {
-    const { keys, replicas, storedLog, handedOut, readBacks, signals } = this.#options;
+  /** Waits for new entries and signals. Resolves to whether there may be more. */
+  async #takeNext(session: Session): Promise<boolean> {
+    const { keys, handedOut, signals } = this.#options;
+    const reply = await session.block(
+      BLOCK_MS,
+      'XREAD',
+      'COUNT',
+      String(ENTRIES_OF_READ),
+      'BLOCK',
+      String(BLOCK_MS),
+      'STREAMS',
+      keys.log,
+      keys.signals,
+      placeOf(handedOut.stored),
+      signals.last,
+    );
     const streams = listOf(reply).map((stream) => listOf(stream));
     const signalled = listOf(streams.find(([name]) => name === keys.signals)?.[1]);
     signals.take(signalled);
     // All earlier signals are read first, so that nothing is delivered to streams that a signal has ended.
-    if (signalled.length === ENTRIES_AT_ONCE) await signals.catchUp(session);
+    if (signalled.length === ENTRIES_OF_READ) await signals.catchUp(session);
     const own = streams.find(([name]) => name === keys.log);
     const entries = listOf(own?.[1]).map(decodeEntry);
+    await this.#handOut(session, entries);
+    return entries.length === ENTRIES_OF_READ;
+  }
+
+  /** Reads what has arrived, however much that is, in parts of bounded size. Resolves to whether there may be more. */
+  async #takePage(session: Session): Promise<boolean> {
+    const { storedLog, handedOut, signals } = this.#options;
+    const range = [handedOut.stored + 1, Number.MAX_SAFE_INTEGER] as const;
+    // The server answers in this order, so it returns the signals before these entries, too.
+    const [entries] = await Promise.all([
+      storedLog.page(session, range, ENTRIES_OF_PAGE, PAGE_BYTES),
+      signals.catchUp(session),
+    ]);
+    if (entries.length > 0) await this.#handOut(session, entries);
+    return entries.length > 0;
+  }
+
+  async #handOut(session: Session, entries: readonly StoredEntry[]): Promise<void> {
+    const { replicas, storedLog, handedOut, readBacks, signals } = this.#options;
     const [first] = entries;
     if (first === undefined || !handedOut.isFollowedBy(first)) {
       // Nothing arrived, or an entry that does not follow what was read.
