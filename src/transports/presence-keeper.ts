@@ -89,6 +89,8 @@ interface Own extends OwnEntry {
   isNew: boolean;
   /** The board may have it. */
   isSent: boolean;
+  /** Settles when the board has answered the last attempt to enter it; never rejects. */
+  entered: Promise<unknown>;
 }
 
 /**
@@ -132,15 +134,16 @@ export class PresenceKeeper<Key> {
 
   enter(subscriber: string, records: readonly SubscriptionRecord[]): Promise<void> {
     return this.#track(async () => {
-      const { store, clock, isAway } = this.#options;
+      const { clock, isAway } = this.#options;
       this.#order += 1;
       const place = { since: clock.now(), order: this.#order };
       const state = { name: randomUUID(), isNew: true, isSent: isAway?.() !== true };
-      const own: Own = { subscriber, records, ...place, ...state };
+      const entered = Promise.resolve();
+      const own: Own = { subscriber, records, ...place, ...state, entered };
       this.#own.set(subscriber, own);
       this.#pending.add(subscriber);
       try {
-        const { lived } = await store.enter([own]).catch((error: unknown) => {
+        const { lived } = await this.#enterOnBoard([own]).catch((error: unknown) => {
           // The store may be full, for example: the next heartbeat enters this subscriber again.
           this.#isLapsed = true;
           throw error;
@@ -161,6 +164,8 @@ export class PresenceKeeper<Key> {
       this.#own.delete(subscriber);
       this.#pending.delete(subscriber);
       if (own?.isSent === false) return;
+      // A board may answer departures before arrivals that it was asked for earlier.
+      await own?.entered;
       if (own !== undefined) this.#gone.add(subscriber);
       await this.#announce(await this.#takeOff([subscriber]), true);
     });
@@ -222,15 +227,21 @@ export class PresenceKeeper<Key> {
     }
   }
 
+  #enterOnBoard(entries: readonly Own[]): Promise<Entered> {
+    const answer = this.#options.store.enter(entries);
+    const entered = answer.catch(() => {});
+    for (const own of entries) own.entered = entered;
+    return answer;
+  }
+
   /** Some may leave between two steps. */
   async #enterAgain(): Promise<void> {
-    const { store } = this.#options;
     this.#isLapsed = true;
     for (const some of this.#inSteps([...this.#own.keys()])) {
       const entries = some.flatMap((subscriber) => this.#own.get(subscriber) ?? []);
       if (entries.length === 0) continue;
       for (const own of entries) own.isSent = true;
-      const { states } = await store.enter(entries);
+      const { states } = await this.#enterOnBoard(entries);
       for (const [index, own] of entries.entries()) {
         if (!this.#own.has(own.subscriber)) continue;
         if (states[index] === 'claimed') this.#pending.delete(own.subscriber);

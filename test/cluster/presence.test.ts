@@ -105,6 +105,22 @@ for (const [name, startStore] of presenceStores) {
       await place.agrees();
     });
 
+    it('of a subscriber that leaves while its arrival waits for another one', async (test) => {
+      const place = await start(test, startStore);
+      if (place === null) return;
+      const [node] = place.nodes;
+      assert.ok(node !== undefined);
+      node.relay.pause();
+      const changes = [enter(node, 'stays'), enter(node, 'short'), leave(node, 'short')];
+      node.relay.resume();
+      await Promise.all(changes);
+      await place.agrees();
+      assert.deepEqual(
+        (await onBoard(node.transport.presence)).map(({ subscriber }) => subscriber),
+        ['stays'],
+      );
+    });
+
     for (let round = 0; round < ROUNDS; round += 1) {
       it(`whatever happens to ${NODES} nodes: disconnected, half open, silent, killed, store down; round ${round}`, async (test) => {
         const place = await start(test, startStore);
