@@ -128,6 +128,11 @@ class DamagedLog implements Transport {
     return this.#now().read(...given);
   }
 
+  /** Other processes may have opened the history earlier, so without it nothing is known to be current. */
+  caughtUp(): Promise<void> | null {
+    return this.#now().caughtUp?.() ?? null;
+  }
+
   wake(): void {
     this.#opened?.wake();
   }

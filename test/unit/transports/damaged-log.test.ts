@@ -120,15 +120,18 @@ describe('a history that may be damaged', () => {
   it('is used again once it can be opened', async () => {
     const { opening, log, clock, state } = setUp(damaged);
     const transport = await opening();
+    assert.throws(() => transport.caughtUp?.(), refused);
     const seen: string[] = [];
     transport.tail((entries: readonly LogEntry[]) => {
       seen.push(...entries.map(({ update: { id } }) => id));
     });
     const memory = createMemoryTransport({ size: 10 });
     await memory.append(update('before'));
-    state.next = memory;
+    const caughtUp = Promise.resolve();
+    state.next = Object.assign(memory, { caughtUp: () => caughtUp });
     clock.turn(5_000);
     await log.says('The history can be used again');
+    assert.equal(transport.caughtUp?.(), caughtUp);
     await transport.append(update('after'));
     assert.deepEqual(seen, ['after']);
     assert.deepEqual([transport.position, transport.lastEventId], [2, 'after']);
