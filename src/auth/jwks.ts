@@ -4,7 +4,7 @@ import { readFile } from 'node:fs/promises';
 import { createPublicKey, hash, type KeyObject } from 'node:crypto';
 import { fileURLToPath } from 'node:url';
 import type { JwksKeySource } from '../config/config.ts';
-import type { Clock } from '../kernel/clock.ts';
+import { type Clock, wait } from '../kernel/clock.ts';
 import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
 import { fitsJwk, JWKS_ALGORITHMS, type KeyHint, type KeySet } from './key.ts';
@@ -132,17 +132,30 @@ export class Jwks {
    * The keys to try for a token. An unknown `kid` causes another fetch, from one of two budgets. Any client
    * can send a token with an invented `kid`, and must not use up the fetch that detects a rotation. A `kid`
    * that was never seen waits for the next fetch if there has just been one. A `kid` that was not found
-   * before causes at most one fetch per cooldown.
+   * before causes at most one fetch per cooldown. A fetch in progress may have begun before the key was
+   * added, so a `kid` that it does not find is looked for once more.
    */
   find(hint: KeyHint): readonly KeyObject[] | Promise<readonly KeyObject[]> {
-    const found = this.#select(hint);
-    if (found.length > 0 || this.#closing.signal.aborted) return found;
+    const underWay = this.#fetching;
+    if (!this.#needsFetch(hint)) return this.#select(hint);
+    if (underWay === null) return this.#fetchFor(hint);
+    return underWay.then(() =>
+      this.#fault === null && this.#needsFetch(hint) ? this.#fetchFor(hint) : this.#select(hint),
+    );
+  }
+
+  #needsFetch(hint: KeyHint): boolean {
+    if (this.#closing.signal.aborted || this.#select(hint).length > 0) return false;
     // Another fetch would not help if the set has the `kid`, but with another algorithm.
     const known = this.#keys?.some(({ kid }) => hint.kid === null || kid === hint.kid) ?? false;
-    if (known) return found;
+    return !known;
+  }
+
+  /** The keys after a fetch that begins now, or that began since the token was read. */
+  #fetchFor(hint: KeyHint): readonly KeyObject[] | Promise<readonly KeyObject[]> {
     const name = hint.kid ?? '';
     const fetched = this.#inVain.has(name) ? this.#fetchForOthers() : this.#fetchForNew();
-    if (fetched === null) return found;
+    if (fetched === null) return [];
     return fetched.then(() => {
       const keys = this.#select(hint);
       if (keys.length === 0 && this.#fault === null) addNewest(this.#inVain, name, MAX_IN_VAIN);
@@ -188,27 +201,15 @@ export class Jwks {
     }
     if (this.#waiting >= MAX_WAITING) return null;
     this.#waiting += 1;
-    this.#nextForNew ??= this.#wait(waitMs).then(() => {
-      this.#nextForNew = null;
-      this.#waiting = 0;
-      this.#lastForNew = clock.monotonic();
-      return this.#closing.signal.aborted ? undefined : this.#refresh();
-    });
+    this.#nextForNew ??= wait(waitMs, clock, this.#closing.signal)
+      .catch(() => {})
+      .then(() => {
+        this.#nextForNew = null;
+        this.#waiting = 0;
+        this.#lastForNew = clock.monotonic();
+        return this.#closing.signal.aborted ? undefined : this.#refresh();
+      });
     return this.#nextForNew;
-  }
-
-  /** Resolves after this time, or when the set is closed. */
-  #wait(ms: number): Promise<void> {
-    return new Promise((resolve) => {
-      const { signal } = this.#closing;
-      const done = (): void => {
-        cancel();
-        signal.removeEventListener('abort', done);
-        resolve();
-      };
-      const cancel = this.#options.clock.after(ms, done);
-      signal.addEventListener('abort', done, { once: true });
-    });
   }
 
   #scheduleRefresh(): void {
@@ -233,7 +234,6 @@ export class Jwks {
       this.#accept(
         this.#isFile ? await readJwksFile(this.#options.uri) : await this.#fetchRemote(),
       );
-      this.#fault = null;
     } catch (error) {
       if (this.#closing.signal.aborted) return;
       // A file is read so often that its fault would fill the log.
@@ -277,6 +277,7 @@ export class Jwks {
   }
 
   #accept({ keys, digest }: ParsedJwks): void {
+    this.#fault = null;
     if (digest === this.#digest) return;
     this.#digest = digest;
     this.#keys = keys;

@@ -205,6 +205,28 @@ describe('JWK Sets that change or fail (C.7)', () => {
     await Promise.all(Array.from({ length: 20 }, () => accepted(hub, rotated)));
     assert.equal(hub.server.requests(), 2);
   });
+  it('C-305 asks again if the fetch under way began before the key was added', async () => {
+    const hub = await world([jwk(a.publicKey, { kid: 'a' })]);
+    await accepted(hub, await token(a, { kid: 'a' }));
+    const old = answerKeys([jwk(a.publicKey, { kid: 'a' })]);
+    let sendOld: () => void = () => {};
+    const asked = new Promise<void>((resolve) => {
+      hub.server.answer = (response) => {
+        sendOld = () => old(response);
+        resolve();
+      };
+    });
+    hub.fetchClock.advance(600_000);
+    await asked;
+    hub.server.answer = answerKeys([jwk(b.publicKey, { kid: 'b' })]);
+    const kids = ['b', 'junk', 'b', 'b'];
+    const [first, junk, ...others] = await Promise.all(kids.map((kid) => token(b, { kid })));
+    const verdicts = [first, ...others].map((text) => accepted(hub, text ?? ''));
+    const refusal = refused(hub, junk ?? '');
+    sendOld();
+    await Promise.all([...verdicts, refusal]);
+    assert.equal(hub.server.requests(), 3, 'one more for all of them');
+  });
   it('C-306 refreshes the set in the background, and drops verified tokens whose keys were removed', async () => {
     const hub = await world([jwk(a.publicKey, { kid: 'a' })]);
     const old = await token(a, { kid: 'a' });
@@ -340,6 +362,9 @@ describe('JWK Sets in files (C-313, H-504)', async () => {
     await accepted(hub, await token(b, { kid: 'b' }));
     assert.equal(warnings.length, 1, 'a fault is told once');
     await assert.rejects(jwks.reopen(), { code: 'invalid-jwks' });
+    await writeFile(file, JSON.stringify({ keys: [jwk(b.publicKey, { kid: 'b' })] }));
+    await jwks.reopen();
+    assert.equal(jwks.fault, null, 'a reload has read the repaired file');
   });
   it('C-313 H-504 fails for a missing file, invalid JSON and another host', async () => {
     await writeFile(file, '{');
