@@ -26,10 +26,10 @@ export class InvalidTokenError extends HubgateError {
   }
 }
 
-/** Longest value of a token in a log line, in characters. */
-const MAX_SHOWN = 200;
+/** Longest value of a request in a log line, in characters. */
+export const MAX_SHOWN = 200;
 
-/** A value of a token in the format of log lines. */
+/** A value of a request in the format of log lines. */
 export function quote(value: unknown): string {
   if (value === undefined) return 'no such member';
   const text = JSON.stringify(value);

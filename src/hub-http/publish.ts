@@ -1,3 +1,4 @@
+import { MAX_SHOWN, quote } from '../auth/diagnosis.ts';
 import type { AccessToken } from '../auth/verify.ts';
 import { publishQuestion } from '../hub/grants.ts';
 import {
@@ -34,9 +35,11 @@ export function createPublish(
   ): Promise<void> => {
     const granted = scheduler.compute((budget) => publishQuestion(grants, topics, budget));
     if (granted instanceof Promise ? await granted : granted) return;
+    // Each refusal writes this text, so only what `quote` can show is passed to it.
+    const shown = topics.slice(0, MAX_SHOWN).map(({ text }) => text.slice(0, MAX_SHOWN));
     throw access.grantMissing(
       exchange,
-      `a publish grant on each of ${JSON.stringify(topics.map(({ text }) => text))}`,
+      `a publish grant on each of ${quote(shown)}`,
       grants.publish.length === 0 ? 'no publish grant' : 'grants that do not cover them all',
     );
   };

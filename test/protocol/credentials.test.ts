@@ -230,6 +230,19 @@ describe('presenting a token (seed §5.2)', () => {
     assert.ok(line.fields['fix']);
     assert.equal(JSON.stringify(hub.log).includes(token), false);
   });
+
+  it('logs the topics of a refused update, in a line of limited length', async (test) => {
+    const hub = await startHub(test, {}, { mounted: true });
+    const header = await hub.publisher('a');
+    const topics = ['b', 'long'.repeat(200), 'c'].map((topic) => `topic=${topic}`);
+    for (const body of ['topic=b&topic=c', topics.join('&')]) {
+      assert.equal((await publish(hub, [header], body)).status, 403);
+    }
+    const lines = hub.log.filter(({ fields }) => fields['check'] === 'authorization_details');
+    const [short, long] = lines.map(({ fields }) => String(fields['expected']));
+    assert.equal(short, 'a publish grant on each of ["b","c"]');
+    assert.ok(long?.startsWith('a publish grant on each of ["b","longlong') && long.length < 300);
+  });
 });
 
 describe('the audience of each request (seed §2.1)', () => {
