@@ -81,6 +81,17 @@ export function pause(
   });
 }
 
+/**
+ * Calls `task` if no answer has arrived after this time; the returned function says that it has. If this process was
+ * busy or paused, the answer may have arrived, but is read only after the timers.
+ */
+export function afterSilence(limitMs: number, clock: Clock, task: () => void): () => void {
+  let cancel = clock.after(limitMs, () => {
+    cancel = clock.after(0, task);
+  });
+  return () => cancel();
+}
+
 /** @throws what the promise does, or `tooLate` if it takes longer */
 export function within<T>(
   limitMs: number,
@@ -89,10 +100,7 @@ export function within<T>(
   tooLate: () => Error,
 ): Promise<T> {
   return new Promise((resolve, reject) => {
-    let cancel = clock.after(limitMs, () => {
-      // If this process was busy, the answer may have arrived, but is read only now.
-      cancel = clock.after(0, () => reject(tooLate()));
-    });
-    promise.then(resolve, reject).finally(() => cancel());
+    const cancel = afterSilence(limitMs, clock, () => reject(tooLate()));
+    promise.then(resolve, reject).finally(cancel);
   });
 }

@@ -11,7 +11,7 @@ import {
   type PostgresAddress,
   type PostgresHost,
 } from '../config/postgres-url.ts';
-import type { Clock } from '../kernel/clock.ts';
+import { afterSilence, type Clock } from '../kernel/clock.ts';
 import { HubgateError, messageOf, codeOf } from '../kernel/error.ts';
 import type { Secret } from '../kernel/secret.ts';
 
@@ -339,7 +339,8 @@ class Connection implements PostgresConnection {
       this.#asked.add(reject);
       this.#isUnreplicated = false;
       // A network that was cut reports nothing at all.
-      const stop = this.#clock.after(timeoutMs, () => this.#lose('the server does not answer'));
+      const lose = (): void => this.#lose('the server does not answer');
+      const stop = afterSilence(timeoutMs, this.#clock, lose);
       // Through a pooler, the next statement may reach another session, without the prepared one.
       const prepared = name === undefined || this.isPooled ? {} : { name };
       const plain = values === undefined ? {} : { values: [...values] };

@@ -1,4 +1,4 @@
-import type { Clock } from '../kernel/clock.ts';
+import { afterSilence, type Clock } from '../kernel/clock.ts';
 import { HubgateError } from '../kernel/error.ts';
 import type { Sessions, StoreSession } from '../kernel/sessions.ts';
 import type { HandedOut } from './handed-out.ts';
@@ -36,7 +36,7 @@ export class ReadBacks {
    */
   wait({ position, key }: ExpectedEntry, limitMs: number, tooLate: HubgateError): Promise<void> {
     return new Promise((resolve, reject) => {
-      const stop = this.#clock.after(limitMs, () => {
+      const stop = afterSilence(limitMs, this.#clock, () => {
         this.#waiting.delete(waiting);
         reject(tooLate);
       });

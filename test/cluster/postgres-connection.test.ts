@@ -12,6 +12,7 @@ import {
 import { listenPostgres } from '../../src/postgres/listen.ts';
 import { startPgBouncer } from '../support/pgbouncer.ts';
 import { type PostgresServer, startPostgres } from '../support/postgres-server.ts';
+import { afterSending, pauseProcess } from '../support/paused-process.ts';
 import { startRelay } from '../support/relay.ts';
 import { temporaryDirectory } from '../support/temporary-directory.ts';
 import { TestClock } from '../support/test-clock.ts';
@@ -79,6 +80,16 @@ describe('a connection to PostgreSQL', () => {
     await first;
     await refused;
     assert.deepEqual(await later, [{ n: 2 }]);
+  });
+
+  it('is not lost if this process was paused while the answer arrived', async (test) => {
+    const postgres = await server(test);
+    if (postgres === null) return;
+    const connection = await connect(test, postgres.url);
+    const answer = connection.query('SELECT 3 AS n', [], { timeoutMs: 200 });
+    await afterSending();
+    pauseProcess(1000);
+    assert.deepEqual(await answer, [{ n: 3 }]);
   });
 
   it('leaves no statement behind that waits for a lock', async (test) => {

@@ -6,12 +6,14 @@ import type { Update } from '../../src/hub/update.ts';
 import { type Clock, systemClock } from '../../src/kernel/clock.ts';
 import { silentLogger } from '../../src/kernel/log.ts';
 import { Secret } from '../../src/kernel/secret.ts';
+import { findPrimary } from '../../src/transports/redis/primary.ts';
 import {
   openRedisTransport,
   type RedisTransportOptions,
 } from '../../src/transports/redis/redis-transport.ts';
 import { RecordedLog } from '../support/recorded-log.ts';
 import { startRedis, startSentinel } from '../support/redis-server.ts';
+import { afterSending, pauseProcess } from '../support/paused-process.ts';
 import { startRelay } from '../support/relay.ts';
 import { TestClock } from '../support/test-clock.ts';
 import { onBoard } from '../support/board.ts';
@@ -144,6 +146,18 @@ describe('a history in Redis that becomes unavailable', () => {
     relay.heal();
     relay.loseAnswersOf(3);
     while (!(await works(transport))) await nextTurn();
+  });
+
+  it('keeps a connection if this process was paused while the reply arrived', async (test) => {
+    const redis = await startRedis(test, test);
+    if (redis === null) return;
+    const place = { urls: urlsOf(redis.port), sentinel: null, cluster: false, trustPoolFile: null };
+    const connection = await (await findPrimary(place, 'key', systemClock))();
+    test.after(() => connection.close());
+    const reply = connection.command(200, 'PING');
+    await afterSending();
+    pauseProcess(1000);
+    assert.equal(await reply, 'PONG');
   });
 
   it('refuses at once, although its last stored update was never read back', async (test) => {

@@ -2,7 +2,7 @@ import type { RedisTransportConfig } from '../../config/transports.ts';
 import { requireUrl } from '../../kernel/parse.ts';
 import { readFile } from 'node:fs/promises';
 import { createClient } from '@redis/client';
-import type { Clock } from '../../kernel/clock.ts';
+import { afterSilence, type Clock } from '../../kernel/clock.ts';
 import { HubgateError, messageOf } from '../../kernel/error.ts';
 
 const CONNECT_TIMEOUT_MS = 3000;
@@ -175,7 +175,7 @@ async function connect(url: URL, { ca, clock }: Means): Promise<RedisConnection>
   client.on('end', () => lose());
   // The library limits the time for a connection, but not that for the answer to its password.
   let isSilent = false;
-  const stop = clock.after(CONNECT_TIMEOUT_MS, () => {
+  const stop = afterSilence(CONNECT_TIMEOUT_MS, clock, () => {
     isSilent = true;
     end(SILENT);
   });
@@ -192,7 +192,7 @@ async function connect(url: URL, { ca, clock }: Means): Promise<RedisConnection>
       new Promise((resolve, reject) => {
         asked.add(reject);
         // A network that was cut reports nothing at all.
-        const stop = clock.after(timeoutMs, () => lose(SILENT));
+        const stop = afterSilence(timeoutMs, clock, () => lose(SILENT));
         client
           .sendCommand(args)
           .then(resolve, reject)
