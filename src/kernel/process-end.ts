@@ -1,10 +1,7 @@
-// No process ends in the middle of an LMDB write. `endProcess` waits for writes. Any other exit during a
-// write, and a worker whose main process is gone, ends by SIGKILL, after which the system releases the lock.
-
-/**
- * Work that an exit must not interrupt. A thread of a native library may hold a lock for which other
- * processes wait, or may wait for this thread. An exit in the middle of such work hangs or crashes.
- */
+// No process ends in the middle of an LMDB write. A thread of a native library may hold a lock for which other
+// processes wait, or may wait for this thread. An exit in the middle of such work hangs or crashes. `endProcess`
+// waits for it. Any other exit during a write, and a worker whose main process is gone, ends by SIGKILL, after
+// which the system releases the lock.
 
 /** How long the end of the process waits for such work, in milliseconds. */
 const END_TIMEOUT_MS = 2_000;

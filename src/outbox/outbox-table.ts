@@ -8,8 +8,9 @@
 //    taken. Here, rows that are done are deleted, and everything that is left is looked at again.
 // 3. Overlapping transactions that write the same row of a table wait for each other. If they insert into the outbox
 //    after that (a trigger does), the one that commits first has the smaller number, and the last data published are
-//    those that the table has. A row of a transaction that is
-//    not below `pg_snapshot_xmin` yet therefore stops the look: what is behind it waits for it.
+//    those that the table has.
+//
+// So a row whose transaction is not below `pg_snapshot_xmin` stops the look, and what is behind it waits.
 //
 // A row with a transaction number that this server has not reached (a restored backup) counts as committed long ago.
 // `xid8`, `pg_current_xact_id` and `pg_snapshot_xmin` exist since PostgreSQL 13.

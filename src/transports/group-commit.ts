@@ -7,7 +7,7 @@ import { HubgateError } from '../kernel/error.ts';
 /** Most updates of a group, which limits the length of its transaction. */
 const GROUP_UPDATES = 512;
 const GROUP_BYTES = 4 * 1024 * 1024;
-/** Updates that may wait. Beyond this limit, publications are refused. */
+/** Characters of updates that may wait. Beyond this limit, publications are refused. */
 const WAITING_BYTES = 64 * 1024 * 1024;
 /** Characters counted for an update in addition to its own. */
 const UPDATE_OVERHEAD_BYTES = 1024;

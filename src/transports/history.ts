@@ -30,7 +30,7 @@ export interface HistoryEntry {
 
 export interface HistoryStats {
   readonly updates: number;
-  /** Position of the newest update ever stored. */
+  /** Position of the newest entry ever stored, presence events included. */
   readonly position: number;
   readonly lastEventId: string | null;
   /** Milliseconds since the Unix epoch; null for an empty history. */

@@ -54,8 +54,8 @@ const ENTRIES_AT_ONCE = 256;
 
 /**
  * A history on disk. Positions are assigned inside the transaction that stores the updates, so several
- * processes can share it. With durability `commit`, nothing is delivered or acknowledged before it has been
- * flushed to the disk.
+ * processes can share it. With durability `commit`, nothing is acknowledged before it has been flushed to the
+ * disk, nor delivered by the process that stored it. Others may deliver it a moment earlier.
  *
  * @throws HubgateError `transport-failed`, `history-damaged`, `history-unavailable`, `history-too-new`
  */

@@ -68,7 +68,7 @@ CREATE TABLE ${s}.writers (
   PRIMARY KEY (stream, writer)
 ) WITH (fillfactor = 50);
 
--- Signals between the nodes, as revoked tokens.
+-- Signals between the nodes, for example revoked tokens.
 CREATE TABLE ${s}.signal_ends (stream int PRIMARY KEY, position bigint NOT NULL) WITH (fillfactor = 50);
 CREATE TABLE ${s}.signals (
   stream int NOT NULL,
