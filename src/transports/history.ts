@@ -29,7 +29,10 @@ export interface HistoryEntry {
 }
 
 export interface HistoryStats {
+  /** Without presence events. */
   readonly updates: number;
+  /** Presence events. */
+  readonly events: number;
   /** Position of the newest entry ever stored, presence events included. */
   readonly position: number;
   readonly lastEventId: string | null;

@@ -102,8 +102,11 @@ describe('hubgate history', () => {
         given,
       );
       const stats = JSON.parse((await history(['stats', '--json'], hubfile)).stdout);
-      assert.deepEqual([stats.updates, stats.position, stats.last_event_id], [4, 4, 'c']);
-      assert.equal((await history(['verify'], hubfile)).code, 0);
+      const { updates, presence_events: events, position, last_event_id: last } = stats;
+      assert.deepEqual([updates, events, position, last], [3, 1, 4, 'c']);
+      const verified = await history(['verify'], hubfile);
+      assert.equal(verified.code, 0);
+      assert.match(verified.stderr, /3 updates and 1 presence events, 0 of them damaged/);
       const compacted = await history(['compact'], hubfile);
       assert.equal(compacted.code, 1);
       assert.match(compacted.stderr, /nothing to compact/);
@@ -187,12 +190,16 @@ describe('hubgate history', () => {
     const log = await openLog(path, 2);
     for (const id of ['a', 'b', 'c']) await log.append(update(id));
     await log.close();
+    const event = { ...update('event'), private: true, type: 'hub', presence: true };
+    const file = join(path, 'lines');
+    await writeFile(file, `${JSON.stringify(event)}\n`);
+    await history(['import', '--append', file], hubfile);
     const { stdout } = await history(['stats', '--json'], hubfile);
-    const { updates, position, last_event_id: last, oldest, bytes } = JSON.parse(stdout);
-    assert.deepEqual([updates, position, last], [2, 3, 'c']);
+    const { updates, presence_events, position, oldest, bytes } = JSON.parse(stdout);
+    assert.deepEqual([updates, presence_events, position], [2, 1, 4]);
     assert.ok(Date.parse(oldest) > 0 && bytes > 0);
     const text = await history(['stats'], hubfile);
-    assert.match(text.stdout, /^updates {8}2$/m);
+    assert.match(text.stdout, /^updates {9}2$/m);
   });
 
   it('finds damage, and reports its position', async (test) => {
@@ -211,7 +218,7 @@ describe('hubgate history', () => {
     const { code, stdout, stderr } = await history(['verify'], hubfile);
     assert.equal(code, 1);
     assert.match(stdout, /^2: an update does not have the checksum/);
-    assert.match(stderr, /3 updates, 1 of them damaged/);
+    assert.match(stderr, /3 updates and 0 presence events, 1 of them damaged/);
     const data = JSON.parse((await history(['verify', '--json'], hubfile)).stdout);
     assert.deepEqual([data.updates, data.faults.length, data.faults[0].position], [3, 1, 2]);
   });

@@ -71,7 +71,9 @@ export function historyCommand(output: Output): Command {
 
 function statsCommand(output: Output): Command {
   return new Command('stats')
-    .description('print the number of updates, their size, and the oldest and newest time')
+    .description(
+      'print the number of updates and presence events, their size, and the oldest and newest time',
+    )
     .option('--json', 'print it as JSON')
     .action((flags: HistoryFlags) =>
       withHistory(flags, async (history) => {
@@ -79,12 +81,13 @@ function statsCommand(output: Output): Command {
         const [oldest, newest] = [stats.oldestAt, stats.newestAt].map((at) =>
           at === null ? null : new Date(at).toISOString(),
         );
-        const { updates, position, bytes, lastEventId } = stats;
-        const shown = { updates, position, last_event_id: lastEventId, oldest, newest, bytes };
+        const { updates, events, position, bytes, lastEventId: last } = stats;
+        const end = { position, last_event_id: last };
+        const shown = { updates, presence_events: events, ...end, oldest, newest, bytes };
         if (flags.json === true) output.result(printable(JSON.stringify(shown)));
         else {
           for (const [name, value] of Object.entries(shown)) {
-            output.result(printable(`${name.padEnd(14)} ${value ?? '-'}`));
+            output.result(printable(`${name.padEnd(15)} ${value ?? '-'}`));
           }
         }
       }),
@@ -97,8 +100,8 @@ function exportCommand(output: Output): Command {
     .argument('[file]', 'output file; "-" is standard output', '-')
     .action((file: string, flags: HistoryFlags) =>
       withHistory(flags, async (history) => {
-        const { updates } = await history.stats();
-        const progress = createProgress('exported', updates);
+        const { updates, events } = await history.stats();
+        const progress = createProgress('exported', updates + events);
         const out: Writable =
           file === '-' ? process.stdout : createWriteStream(file, { flags: 'wx', mode: 0o600 });
         let count = 0;
@@ -267,18 +270,19 @@ function verifyCommand(output: Output): Command {
     .option('--json', 'print it as JSON')
     .action((flags: HistoryFlags) =>
       withHistory(flags, async (history) => {
-        const { updates } = await history.stats();
-        const progress = createProgress('checked', updates);
+        const { updates, events } = await history.stats();
+        const progress = createProgress('checked', updates + events);
         const faults = await history.verify((checked) => progress.at(checked));
         progress.end();
         if (faults.length > 0) process.exitCode = EXIT.failed;
         if (flags.json === true) {
-          output.result(printable(JSON.stringify({ updates, faults })));
+          output.result(printable(JSON.stringify({ updates, presence_events: events, faults })));
           return;
         }
         for (const { position, message } of faults)
           output.result(printable(`${position}: ${message}`));
-        output.note(`${updates} updates, ${faults.length} of them damaged`);
+        const checked = `${updates} updates and ${events} presence events`;
+        output.note(`${checked}, ${faults.length} of them damaged`);
       }),
     );
 }

@@ -40,12 +40,13 @@ class LmdbHistory implements History {
   }
 
   async stats(): Promise<HistoryStats> {
-    const { log, tail, file } = this.#store;
+    const { log, events, tail, file } = this.#store;
     const [oldest] = log.getRange({ limit: 1 });
     const [newest] = log.getRange({ limit: 1, reverse: true });
     const end = tail.get();
     return {
-      updates: log.getKeysCount(),
+      updates: log.getKeysCount() - events.getKeysCount(),
+      events: events.getKeysCount(),
       position: end?.position ?? 0,
       lastEventId: end?.eventId ?? null,
       oldestAt: oldest === undefined ? null : storedHead(oldest.value, oldest.key).at,

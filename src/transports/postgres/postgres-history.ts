@@ -73,15 +73,16 @@ class PostgresHistory extends ServerHistory<Row> {
     const at = (order: 'ASC' | 'DESC'): string =>
       `(SELECT at FROM ${s}.entries WHERE stream = s.id AND position > s.evicted_updates ORDER BY position ${order} LIMIT 1)`;
     const [row] = await this.#connection.query(
-      `SELECT s.updates + s.events AS kept, s.position, s.last_id, ${at('ASC')} AS oldest, ${at('DESC')} AS newest,
+      `SELECT s.updates, s.events, s.position, s.last_id, ${at('ASC')} AS oldest, ${at('DESC')} AS newest,
         pg_total_relation_size('${s.replaceAll("'", "''")}.entries') * (s.updates + s.events)
           / greatest(1, (SELECT sum(updates + events) FROM ${s}.streams)) AS bytes
       FROM ${s}.streams s WHERE s.id = $1`,
       [this.#log.stream],
     );
-    const { kept, position, last_id: id, oldest, newest, bytes } = row ?? {};
+    const { updates, events, position, last_id: id, oldest, newest, bytes } = row ?? {};
     return {
-      updates: Number(kept ?? 0),
+      updates: Number(updates ?? 0),
+      events: Number(events ?? 0),
       position: Number(position ?? 0),
       lastEventId: typeof id === 'string' ? id : null,
       oldestAt: oldest === null || oldest === undefined ? null : Number(oldest),

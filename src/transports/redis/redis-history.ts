@@ -48,13 +48,15 @@ class RedisHistory extends ServerHistory<unknown> {
   }
 
   async stats(): Promise<HistoryStats> {
-    const { log, meta } = this.#keys;
+    const { log, meta, events } = this.#keys;
     const oldest = await this.#session.command('XRANGE', log, '-', '+', 'COUNT', '1');
     const newest = await this.#session.command('XREVRANGE', log, '+', '-', 'COUNT', '1');
     const bytes = await this.#session.command('MEMORY', 'USAGE', log);
     const id = await this.#session.command('HGET', meta, 'id');
+    const eventsKept = Number(await this.#session.command('LLEN', events));
     return {
-      updates: Number(await this.#session.command('XLEN', log)),
+      updates: Number(await this.#session.command('XLEN', log)) - eventsKept,
+      events: eventsKept,
       position: await this.end(),
       lastEventId: typeof id === 'string' ? id : null,
       oldestAt: listOf(oldest).map(decodeEntry)[0]?.at ?? null,
