@@ -1,64 +1,50 @@
-/** The keys of a hub. They share one hash tag, so that a cluster keeps them on one node. */
-export interface HubKeys {
+/** The names of a hub's keys in Redis. */
+const NAMES = [
   /** Stream: the history. An entry's id is its position and `-1`. */
-  readonly log: string;
+  'log',
   /** Hash: id → position of the earliest kept entry with it. */
-  readonly ids: string;
+  'ids',
   /** Sorted set of further entries with an existing id: `id NUL position`. */
-  readonly repeated: string;
+  'repeated',
   /**
    * Hash: version; position, key and id of the last entry; id of the last entry that is not a presence event;
    * positions of the newest evicted entries; a counter of the presence board.
    */
-  readonly meta: string;
+  'meta',
   /** List: positions of the presence events in the history, the oldest first. */
-  readonly events: string;
+  'events',
   /** Sorted set: `process subscriber` in the order of arrival. */
-  readonly present: string;
+  'present',
   /** Hash: `process subscriber` → its records as JSON. */
-  readonly records: string;
+  'records',
   /** Sorted set without scores, for finding the subscribers of a process. */
-  readonly owned: string;
+  'owned',
   /** Sorted set without scores: `digest order process subscriber`, by the digests of matchers. */
-  readonly matched: string;
+  'matched',
   /** Sorted set: process by the expiry of its lease, in milliseconds of the server's clock. */
-  readonly processes: string;
+  'processes',
   /**
    * Hash: `process subscriber` that was removed from the board → its departure, until it has been announced.
    */
-  readonly departed: string;
+  'departed',
   /** Sorted set: `process subscriber` by the expiry of the claim to announce its departure. */
-  readonly claims: string;
+  'claims',
   /** Stream: signals for all nodes. */
-  readonly signals: string;
+  'signals',
   /** Prefix of hashes: the counts for a key of `rate_limit`. */
-  readonly counts: string;
+  'counts',
   /** Prefix of hashes: number and result of the last group of each writer. */
-  readonly writers: string;
+  'writers',
   /** Written before waiting for replicas, and to check that writing works. */
-  readonly probe: string;
-}
+  'probe',
+] as const;
+
+/** The keys of a hub. They share one hash tag, so that a cluster keeps them on one node. */
+export type HubKeys = Readonly<Record<(typeof NAMES)[number], string>>;
 
 export function hubKeys(stream: string): HubKeys {
-  const key = (name: string): string => `{${stream}}:${name}`;
-  return {
-    log: key('log'),
-    ids: key('ids'),
-    repeated: key('repeated'),
-    meta: key('meta'),
-    events: key('events'),
-    present: key('present'),
-    records: key('records'),
-    owned: key('owned'),
-    matched: key('matched'),
-    processes: key('processes'),
-    departed: key('departed'),
-    claims: key('claims'),
-    signals: key('signals'),
-    counts: key('counts'),
-    writers: key('writers'),
-    probe: key('probe'),
-  };
+  // It has a key for each name.
+  return Object.fromEntries(NAMES.map((name) => [name, `{${stream}}:${name}`])) as HubKeys;
 }
 
 /** The keys of the append script, in its order. */
