@@ -58,22 +58,7 @@ export interface Queries {
   query(text: string, values?: readonly unknown[], options?: QueryOptions): Promise<readonly Row[]>;
 }
 
-/** One session with a server. It never reconnects by itself. */
-export interface PostgresConnection extends Queries {
-  /** A pooler such as PgBouncer is in between, so nothing may be kept in the session. */
-  readonly isPooled: boolean;
-  /** Identifies the database on the running server: connections with the same text see the same. */
-  readonly server: string;
-  readonly isLost: boolean;
-  /** Runs `work` in a transaction. Other statements of this connection wait. */
-  transaction<Result>(work: (queries: Queries) => Promise<Result>): Promise<Result>;
-  /** Sets the single listener for notifications. */
-  onNotification(listener: (channel: string, payload: string) => void): void;
-  /** Sets the listener that is called once when the connection is lost; not when it is closed. */
-  onLost(listener: (reason: string) => void): void;
-  /** Ends the session, and a statement that is being run. */
-  close(): void;
-}
+export type PostgresConnection = Readonly<Connection>;
 
 /**
  * Connects to the first host of a URL that accepts connections and has the requested attributes.
@@ -204,7 +189,8 @@ async function tlsOf(
   return { ssl, mayBePlain: mode === 'prefer' };
 }
 
-class Connection implements PostgresConnection {
+/** One session with a server. It never reconnects by itself. */
+class Connection implements Queries {
   readonly #client: pg.Client;
   readonly #socket: Socket;
   readonly #clock: Clock;
@@ -216,7 +202,9 @@ class Connection implements PostgresConnection {
   #notified: (channel: string, payload: string) => void = () => {};
   /** The server has given up waiting for a standby, and committed nevertheless. */
   #isUnreplicated = false;
+  /** A pooler such as PgBouncer is in between, so nothing may be kept in the session. */
   isPooled = false;
+  /** Identifies the database on the running server: connections with the same text see the same. */
   server = '';
 
   private constructor(client: pg.Client, socket: Socket, clock: Clock) {
@@ -286,6 +274,7 @@ class Connection implements PostgresConnection {
     });
   }
 
+  /** Runs `work` in a transaction. Other statements of this connection wait. */
   transaction<Result>(work: (queries: Queries) => Promise<Result>): Promise<Result> {
     return this.#inTurn(async () => {
       const query: Queries['query'] = (...given) => this.#run(...given);
@@ -302,15 +291,18 @@ class Connection implements PostgresConnection {
     });
   }
 
+  /** Sets the single listener for notifications. */
   onNotification(listener: (channel: string, payload: string) => void): void {
     this.#notified = listener;
   }
 
+  /** Sets the listener that is called once when the connection is lost; not when it is closed. */
   onLost(listener: (reason: string) => void): void {
     this.#lost = listener;
     if (this.#reason !== null) listener(this.#reason);
   }
 
+  /** Ends the session, and a statement that is being run. */
   close(): void {
     if (this.#isOver) return;
     this.#end('the connection is closed');
