@@ -104,12 +104,31 @@ function surrogate(headers: HeaderList): CacheDirectives | null {
   return directives.has('max-age') || directives.has('no-store') ? directives : null;
 }
 
-/** The members of a list (RFC 9110 §5.6.1), trimmed and without empty ones. */
+/**
+ * The members of a list (RFC 9110 §5.6.1), trimmed and without empty ones. A quote that is not closed separates
+ * members as a comma does, so that `private="x` counts as `private`.
+ */
 export function splitList(field: string): string[] {
-  const members = field.includes('"')
-    ? (field.match(/(?:"(?:[^"\\]|\\.)*"|[^",])+/g) ?? [])
-    : field.split(',');
+  const members = field.includes('"') ? splitOutsideQuotes(field) : field.split(',');
   return members.map((member) => member.trim()).filter((member) => member !== '');
+}
+
+/** In one pass: a client chooses the field, and a pattern would begin again at each quote. */
+function splitOutsideQuotes(field: string): string[] {
+  const members: string[] = [];
+  let start = 0;
+  let isQuoted = false;
+  for (let at = 0; at < field.length; at += 1) {
+    const character = field[at];
+    if (character === '"') isQuoted = !isQuoted;
+    else if (character === '\\' && isQuoted) at += 1;
+    else if (character === ',' && !isQuoted) {
+      members.push(field.slice(start, at));
+      start = at + 1;
+    }
+  }
+  const last = field.slice(start);
+  return isQuoted ? [...members, ...last.split(/[",]/)] : [...members, last];
 }
 
 /** The settings of `cache` for responses without directives of their own. */

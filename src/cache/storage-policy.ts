@@ -228,14 +228,15 @@ function tagsOf(headers: HeaderList): readonly string[] | null {
   const read = (names: readonly string[], separator: RegExp): void => {
     for (const name of names) {
       for (const field of headers.getAll(name)) {
-        tags.push(...field.split(separator, MAX_TAGS + 1).filter((tag) => tag !== ''));
+        const parts = field.split(separator, MAX_TAGS + 1).map((tag) => tag.trim());
+        tags.push(...parts.filter((tag) => tag !== ''));
       }
     }
   };
   read(SPACED_TAGS, /[\s,]+/);
-  read(LISTED_TAGS, /\s*,\s*/);
+  read(LISTED_TAGS, /,/);
   const isTooMuch = tags.length > MAX_TAGS || tags.some((tag) => tag.length > MAX_TAG);
-  return isTooMuch ? null : [...new Set(tags.map((tag) => tag.trim()))];
+  return isTooMuch ? null : [...new Set(tags)];
 }
 
 /** Removes the fields for caches from a head that is passed on. */

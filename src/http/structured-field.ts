@@ -107,7 +107,7 @@ class Reader {
   #at = 0;
 
   constructor(text: string) {
-    this.#text = text.replace(/[ \t]+$/, '');
+    this.#text = text;
   }
 
   get atEnd(): boolean {

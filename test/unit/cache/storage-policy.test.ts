@@ -1,7 +1,10 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
+import { cacheLookup } from '../../../src/cache/cache-key.ts';
 import { mayStore } from '../../../src/cache/storage-policy.ts';
 import { HeaderList } from '../../../src/http/header-list.ts';
+import { cpuMs } from '../../support/cpu-time.ts';
+import { fakeExchange } from '../http/fake-exchange.ts';
 
 const NOW = Date.parse('2026-01-01T00:00:00Z');
 const RULES = { ttlMs: null, staleMs: 0, personalFields: ['hub-access-token'] };
@@ -34,6 +37,9 @@ const TABLE: readonly (readonly [response: Fields, request: Fields, expected: nu
     [{ 'Cache-Control': "max-age='60'" }, {}, 'no-freshness'],
     [{ 'Cache-Control': 'max-age =60' }, {}, 'no-freshness'],
     [{ 'Cache-Control': 'x="max-age=60", max-age=5' }, {}, 5_000],
+    [{ 'Cache-Control': 'x="\\", max-age=60", max-age=5' }, {}, 5_000],
+    [{ 'Cache-Control': 'x="a", y="b, private, max-age=5' }, {}, 'private'],
+    [{ 'Cache-Control': 'private="x, max-age=5' }, {}, 'private'],
     [{ Expires: 'Thu, 01 Jan 2026 00:01:00 GMT' }, {}, 60_000],
     [{ Expires: '0' }, {}, 'no-freshness'],
     [{ 'Cache-Control': 'no-store, max-age=60' }, {}, 'no-store'],
@@ -110,5 +116,19 @@ describe('the responses that a cache may keep', () => {
       ['Cache-Control', 'X-Kept'],
     );
     assert.deepEqual(found.tags, ['one', 'two', 'three', 'four']);
+  });
+
+  it('are recognised in linear time', () => {
+    const quotes = `"${'\\"'.repeat(100_000)}`;
+    const spaces = `a${' '.repeat(200_000)}b`;
+    const hostile = cpuMs(() => {
+      const headers = HeaderList.of({ 'Cache-Control': `no-store, ${quotes}` });
+      assert.deepEqual(cacheLookup(fakeExchange({ headers }), []), { bypass: 'request-no-store' });
+      assert.equal(verdict({ 'Cache-Control': `private, ${quotes}` }), 'private');
+      for (const name of ['Cache-Control', 'CDN-Cache-Control', 'Cache-Tags', 'Vary', 'Age']) {
+        verdict({ 'Cache-Control': 'max-age=60', [name]: spaces });
+      }
+    });
+    assert.ok(hostile < 1_000, `${hostile} ms`);
   });
 });
