@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto';
 import type { Exchange, ResponseHead } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';
-import { parseCacheControl, splitList } from './cache-control.ts';
+import { parseCacheControl } from './cache-control.ts';
 import { requestUrl } from '../http/request-path.ts';
 import { parseUrl } from '../kernel/parse.ts';
 
@@ -61,6 +61,9 @@ const MAX_TEXT = 256;
 const OPAQUE = new Set(['authorization', 'cookie', 'user-agent', 'referer']);
 /** Names of languages and codings are case-insensitive (RFC 9110 §8.4.1, §8.5.1). */
 const CASELESS = new Set(['accept', 'accept-charset', 'accept-encoding', 'accept-language']);
+
+/** No quotes, in which white space has a meaning, and no characters beyond ASCII that `trim` would remove. */
+const PLAIN = /^[\t !#-~]*$/;
 
 /** What a request looks up in a cache. */
 export interface CacheLookup {
@@ -138,8 +141,9 @@ function keyOf(exchange: Exchange, forwarded: string, varyOn: readonly string[])
 }
 
 /**
- * Distinguishes the variants of a response (RFC 9111 §4.1): the values of the fields by which it varies.
- * Values with the same meaning are equal.
+ * Distinguishes the variants of a response (RFC 9111 §4.1): the values of the fields by which it varies. White
+ * space around commas does not matter, nor does the case in {@link CASELESS}. Empty members do: an app may reject
+ * `https://example.com,` as an origin.
  */
 export function variantKey(names: readonly string[], request: HeaderList): string {
   return names.length === 0 ? '' : names.map((name) => valueOf(name, request)).join('\n');
@@ -159,7 +163,9 @@ function valueOf(name: string, request: HeaderList): string {
 }
 
 function normalized(name: string, value: string): string {
-  const members = splitList(CASELESS.has(name) ? value.toLowerCase() : value);
+  if (!PLAIN.test(value)) return value;
+  const text = CASELESS.has(name) ? value.toLowerCase() : value;
+  const members = text.split(',').map((member) => member.trim());
   // Codings without weights are a set, because servers choose in an order of their own.
   if (name === 'accept-encoding' && !value.includes(';')) members.sort();
   return members.join(',');

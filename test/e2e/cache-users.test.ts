@@ -252,6 +252,38 @@ describe('cache, with signed-in users', () => {
     assert.match(String(headers['cache-status']), /fwd=uri-miss/);
   });
 
+  it('does not give the response to a similar origin to the pages of an allowed origin', async (test) => {
+    const allowed = 'https://app.example';
+    const app = createServer(({ headers: { origin } }, response) => {
+      response.writeHead(200, {
+        'Cache-Control': 'public, max-age=60',
+        Vary: 'Origin',
+        ...(origin === allowed ? { 'Access-Control-Allow-Origin': allowed } : {}),
+      });
+      response.end();
+    });
+    app.listen(0, '127.0.0.1');
+    await once(app, 'listening');
+    test.after(() => {
+      app.closeAllConnections();
+      app.close();
+    });
+    const { port: appPort } = app.address() as AddressInfo;
+    const port = await freePort();
+    await startGateway(
+      test,
+      `http://127.0.0.1:${port} {\n\tcache\n\treverse_proxy 127.0.0.1:${appPort}\n}\n`,
+    );
+    const similar = [',x', 'x,', '"x', 'x"', ',"x', 'x\u00a0'].map((x) => x.replace('x', allowed));
+    for (const [index, origin] of similar.entries()) {
+      const url = `http://127.0.0.1:${port}/${index}`;
+      const first = await send(url, { headers: [['Origin', origin]] });
+      assert.match(String(first.headers['cache-status']), /stored/, origin);
+      const { headers } = await send(url, { headers: [['Origin', allowed]] });
+      assert.equal(headers['access-control-allow-origin'], allowed, JSON.stringify(origin));
+    }
+  });
+
   it('does not let placeholders after it bring one client’s fields into the responses of others', async (test) => {
     const app = createServer(({ url }, response) => {
       response.writeHead(200, { 'Cache-Control': 'public, max-age=60' });

@@ -52,6 +52,30 @@ describe('the store of a cache', () => {
     assert.equal(store.counts.evicted, 10);
   });
 
+  it('finds a variant by values that are written differently, but not by similar ones', () => {
+    const key = (name: string, value: string): string =>
+      variantKey([name.toLowerCase()], HeaderList.of({ [name]: value }));
+    for (const [name, one, other] of [
+      ['X-List', 'a,\tb', 'a , b'],
+      ['Accept-Language', 'de, EN', 'DE,en'],
+      ['Accept-Encoding', 'gzip, br', 'br, gzip'],
+    ] as const) {
+      assert.equal(key(name, one), key(name, other), name);
+    }
+    for (const [name, one, other] of [
+      ['X-List', 'a', 'a,'],
+      ['X-List', 'a,b', 'a,,b'],
+      ['X-List', 'a', 'a"'],
+      ['X-List', '"a, b"', '"a,b"'],
+      ['X-List', 'a,b', 'a,\u00a0b'],
+      ['X-List', 'a', 'A'],
+      ['Accept-Language', 'de, en', 'en, de'],
+      ['Accept-Encoding', 'gzip;q=1, br', 'br, gzip;q=1'],
+    ] as const) {
+      assert.notEqual(key(name, one), key(name, other), `${name}: ${one}`);
+    }
+  });
+
   it('keeps a limited number of variants of a URL, and finds the matching one', () => {
     const { store } = open();
     const ask = (language: string): HeaderList => HeaderList.of({ 'Accept-Language': language });
