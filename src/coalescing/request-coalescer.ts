@@ -234,7 +234,7 @@ export class Flight<Answer> implements Task {
     this.#fetch?.handOn(exchange);
   }
 
-  /** Resolves to the outcome, or soon after the client has left. */
+  /** Resolves to the outcome, or soon after the client has left or has waited too long. */
   join(exchange: Exchange): Promise<Outcome<Answer>> {
     return new Promise((resolve) => {
       const waiting: Waiting<Answer> = {
@@ -246,12 +246,13 @@ export class Flight<Answer> implements Task {
         },
       };
       this.#waiting.add(waiting);
-      const forget = exchange.onAbandoned(() => {
-        waiting.resolve({ kind: 'left' });
+      const giveUp = (outcome: Outcome<Answer>): void => {
+        waiting.resolve(outcome);
         this.#abandonIfUnwanted();
-      });
+      };
+      const forget = exchange.onAbandoned(() => giveUp({ kind: 'left' }));
       const { clock, maxWaitMs } = this.#options;
-      const stop = clock.after(maxWaitMs, () => waiting.resolve({ kind: 'passed' }));
+      const stop = clock.after(maxWaitMs, () => giveUp({ kind: 'passed' }));
     });
   }
 

@@ -143,6 +143,26 @@ describe('request coalescing', () => {
     }
   });
 
+  it('ends when the first client has left and the others have waited as long as they may', async () => {
+    const shared = new Shared();
+    const app = new App();
+    const flight = shared.start();
+    const first = client();
+    const { finished } = flight.fetch(first.exchange, app.answer);
+    finished.catch(() => {});
+    const second = shared.join(flight);
+    shared.clock.advance(3_000);
+    const third = shared.join(flight);
+    first.leave();
+    shared.clock.advance(2_000);
+    assert.equal((await second).kind, 'passed');
+    assert.equal(app.fetch?.abandoned, false, 'another one still waits');
+    shared.clock.advance(3_000);
+    assert.equal((await third).kind, 'passed');
+    assert.equal(app.fetch?.abandoned, true);
+    assert.equal(shared.coalescer.find('k'), undefined, 'the next one starts over');
+  });
+
   it('offers a response until it is closed, and frees its memory afterwards', async () => {
     const shared = new Shared();
     const app = new App();
