@@ -22,6 +22,8 @@ import { dropFieldsForCaches, isOfKnownClient } from './storage-policy.ts';
 
 /** How long a request waits for the response to another one, in milliseconds. */
 const MAX_WAIT_MS = 30_000;
+/** How long a revalidation for which no client waits may take, in milliseconds. */
+const MAX_REVALIDATION_MS = 60_000;
 /** How long it is remembered that the responses for a key are not shared, in milliseconds. */
 const UNSHARED_MS = 10_000;
 
@@ -268,14 +270,18 @@ export class ResponseCache {
   /** Revalidates a stale response while it is being used. */
   #revalidate(request: Request, stored: StoredResponse): void {
     const { exchange, next, group } = request;
-    const { caches, store } = this.#options;
+    const { caches, store, clock } = this.#options;
     const known = this.#coalescer.find(group);
     if (known !== undefined && !this.#isOutdated(known, exchange)) return;
     if (this.#coalescer.isFull) return;
     const headers = withoutConditions(exchange.headers, validated(stored));
     const flight = this.#flightOf({ ...request, stored: null }, headers, stored, true, true);
     const { over } = flight.fetch(exchange, next);
-    void store.whileRead(stored, over).then(() => caches.ended());
+    const stop = clock.after(MAX_REVALIDATION_MS, () => flight.giveUp());
+    void store.whileRead(stored, over).then(() => {
+      stop();
+      caches.ended();
+    });
   }
 
   #flightOf(

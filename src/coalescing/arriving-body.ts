@@ -151,6 +151,11 @@ export class ArrivingBody {
     return this.#state === 'complete';
   }
 
+  /** Whether clients are reading it. */
+  get isRead(): boolean {
+    return this.#readers.size > 0;
+  }
+
   /** The app has aborted it, nobody wants it, or its memory is needed. */
   fail(): void {
     if (this.#state === 'failed') return;

@@ -173,6 +173,12 @@ export class Flight<Answer> implements Task {
     this.#withdrawBody();
   }
 
+  /** From now on, no further request joins, and the request ends unless clients are reading its response. */
+  giveUp(): void {
+    this.close();
+    if (this.#body?.isRead !== true) this.#fetch?.abandon();
+  }
+
   /**
    * Sends the request. `outcome` resolves when the outcome is known, `finished` when the handlers are done
    * (or rejects with what they throw), and `over` when the response has arrived completely as well.

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { Agent, createServer, get, type IncomingMessage, type ServerResponse } from 'node:http';
 import { type AddressInfo, createServer as createConnectionServer } from 'node:net';
+import { text } from 'node:stream/consumers';
 import { describe, it, type TestContext } from 'node:test';
 import { freePort } from '../support/free-port.ts';
 import { startLibraryGateway } from '../support/gateway.ts';
@@ -308,6 +309,52 @@ describe('cache, concurrent requests for the same URL', () => {
     const next = send(`${app.url}/a`);
     (await app.question(2)).response.writeHead(200, SHARED).end('next');
     assert.equal((await next).body, 'next');
+  });
+
+  it('cancels a revalidation that the app never answers', async (test) => {
+    const app = await SlowApp.start(test);
+    const ask = (): Promise<{ body: string }> => send(`${app.url}/a`);
+    const stale = { 'Cache-Control': 'public, max-age=10, stale-while-revalidate=60' };
+    for (const hanging of ['head', 'body']) {
+      const before = app.questions.length;
+      const first = ask();
+      (await app.question(before + 1)).response.writeHead(200, stale).end(hanging);
+      await first;
+      app.clock.advance(15_000);
+      assert.equal((await ask()).body, hanging);
+      const { request, response } = await app.question(before + 2);
+      if (hanging === 'body') response.writeHead(200, stale).write('beginning');
+      await app.handled();
+      const gone = closed(request);
+      app.clock.advance(60_000);
+      await gone;
+      const next = ask();
+      (await app.question(before + 3)).response.writeHead(200, SHARED).end('next');
+      assert.equal((await next).body, 'next');
+      app.clock.advance(61_000);
+    }
+  });
+
+  it('lets a client read the response to a revalidation, however long it takes', async (test) => {
+    const app = await SlowApp.start(test);
+    const first = send(`${app.url}/a`);
+    const stale = { 'Cache-Control': 'public, max-age=10, stale-while-revalidate=20' };
+    (await app.question(1)).response.writeHead(200, stale).end('old');
+    await first;
+    app.clock.advance(15_000);
+    assert.equal((await send(`${app.url}/a`)).body, 'old');
+    const { response } = await app.question(2);
+    app.clock.advance(20_000);
+    const joined = app.open('/a');
+    await app.handled();
+    response.writeHead(200, SHARED).write('new ');
+    const client = await joined;
+    app.clock.advance(60_000);
+    const later = app.open('/a');
+    (await app.question(3)).response.writeHead(200, SHARED).end('newest');
+    response.end('page');
+    assert.equal(await text(client), 'new page');
+    assert.equal(await text(await later), 'newest');
   });
 
   for (const [what, field] of [
