@@ -33,6 +33,8 @@ export interface OriginRequest {
 export interface ShareableResponse {
   /** As it is stored; without a body that is still arriving. */
   readonly stored: StoredResponse;
+  /** Its fields for the client whose request the app has answered. */
+  readonly ownHeaders: HeaderList;
   /** Whether it is a stored response that the app has confirmed. */
   readonly isRenewed: boolean;
   /** Whether it can be stored, and sent to others. */
@@ -79,8 +81,9 @@ export class Admission {
     }
     const verdict = this.#verdict(head, fetch, received.nowMs);
     if (verdict.kind === 'stored') {
+      const { ownHeaders } = verdict;
       const stored = this.#stored(head, fetch, originRequest, verdict, received);
-      return { kind: 'shared', answer: { stored, isRenewed: false, isShared: true } };
+      return { kind: 'shared', answer: { stored, ownHeaders, isRenewed: false, isShared: true } };
     }
     this.#options.refused(originRequest, status);
     const cacheStatus = `fwd=${why}; fwd-status=${status}; detail=${verdict.detail}`;
@@ -117,13 +120,15 @@ export class Admission {
         verdict,
         received,
       );
+      const { ownHeaders } = verdict;
       const stored = { ...made, body: renewing.body };
-      return { kind: 'shared', answer: { stored, isRenewed: true, isShared: true } };
+      return { kind: 'shared', answer: { stored, ownHeaders, isRenewed: true, isShared: true } };
     }
     this.#options.refused(originRequest, 304);
     dropFieldsForCaches(headers);
     const stored = { ...renewing, headers };
-    return { kind: 'shared', answer: { stored, isRenewed: true, isShared: false } };
+    const answer = { stored, ownHeaders: headers, isRenewed: true, isShared: false };
+    return { kind: 'shared', answer };
   }
 
   #stored(
@@ -134,11 +139,13 @@ export class Admission {
     received: Moment,
   ): StoredResponse {
     const { status, source } = head;
-    const { headers, freshness, revalidatesAlways, isForEveryone, tags } = verdict;
+    const { headers, ownHeaders, freshness, revalidatesAlways, isForEveryone, tags } = verdict;
     const implied = impliedVary(head.headers);
     const vary = [...new Set([...verdict.vary, ...implied, ...fetch.decidingFields])].sort();
     // RFC 9110 §6.6.1: without this date, each delivery would get a date of its own.
-    if (!headers.has('date')) headers.set('Date', new Date(received.nowMs).toUTCString());
+    for (const fields of [headers, ownHeaders]) {
+      if (!fields.has('date')) fields.set('Date', new Date(received.nowMs).toUTCString());
+    }
     const names = new Set([
       ...this.#options.namesOf(exchange, headers),
       ...this.#options.namesOfTags(exchange, tags),

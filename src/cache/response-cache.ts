@@ -348,15 +348,17 @@ export class ResponseCache {
     return shortened(`${key}\n${known}\n${variant}`);
   }
 
+  /** @param selected the stored response with the fields for this client */
   #sendStored(
     exchange: Exchange,
     stored: StoredResponse,
     outcome: CacheOutcome,
     status: string,
+    selected = stored,
   ): void | Promise<void> {
     const { note, clock, store } = this.#options;
     note(exchange, outcome);
-    const sending = sendStored(exchange, stored, status, clock);
+    const sending = sendStored(exchange, selected, status, clock);
     return sending === undefined ? undefined : store.whileRead(stored, sending);
   }
 
@@ -368,9 +370,11 @@ export class ResponseCache {
     status: string,
     isFirst: boolean,
   ): Promise<void> {
-    if (body === null) return this.#sendStored(exchange, answer.stored, outcome, status);
+    const { stored, ownHeaders } = answer;
+    const selected = isFirst ? { ...stored, headers: ownHeaders } : stored;
+    if (body === null) return this.#sendStored(exchange, stored, outcome, status, selected);
     this.#options.note(exchange, outcome);
-    return sendArriving(exchange, answer.stored, body, status, isFirst);
+    return sendArriving(exchange, selected, body, status, isFirst);
   }
 
   /** RFC 5861 §4: uses a stale response in place of an app that fails. Returns whether there was one. */

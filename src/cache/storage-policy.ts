@@ -35,6 +35,8 @@ export type StoringVerdict =
       readonly vary: readonly string[];
       /** Its fields as they are stored. */
       readonly headers: HeaderList;
+      /** Its fields for the client of this request: also those of `private="…"` and `no-cache="…"`. */
+      readonly ownHeaders: HeaderList;
       /** Names by which it can be purged. */
       readonly tags: readonly string[];
     };
@@ -141,16 +143,16 @@ export function mayStore(
   const names = freshness.isExplicit || revalidatesAlways;
   const isUsable = freshness.lifetimeMs > 0 && !revalidatesAlways;
   if (!isUsable && !(names && hasValidator)) return refused('no-freshness');
+  const named = [...namedFields(directives, 'no-cache'), ...namedFields(directives, 'private')];
+  const ownHeaders = keptFields(headers);
   return {
     kind: 'stored',
     freshness,
     revalidatesAlways,
     isForEveryone: freshness.isExplicit || isShared,
     vary,
-    headers: keptFields(headers, [
-      ...namedFields(directives, 'no-cache'),
-      ...namedFields(directives, 'private'),
-    ]),
+    headers: named.length === 0 ? ownHeaders : without(ownHeaders, named),
+    ownHeaders,
     tags,
   };
 }
@@ -212,13 +214,17 @@ function namedFields(directives: CacheDirectives, name: string): readonly string
   return named === null || named === 'all' ? [] : named;
 }
 
-/** The fields of a response without those that are not stored, or that are only for caches. */
-function keptFields(headers: HeaderList, named: readonly string[]): HeaderList {
+/** The fields of a response without those that are never stored, or that are only for caches. */
+function keptFields(headers: HeaderList): HeaderList {
   const kept = headers.clone();
-  kept.deleteWhere(
-    (key) => NOT_KEPT.has(key) || named.includes(key) || FIELDS_FOR_CACHES.includes(key),
-  );
+  kept.deleteWhere((key) => NOT_KEPT.has(key) || FIELDS_FOR_CACHES.includes(key));
   return kept;
+}
+
+function without(headers: HeaderList, names: readonly string[]): HeaderList {
+  const others = headers.clone();
+  others.deleteWhere((key) => names.includes(key));
+  return others;
 }
 
 /** The tags of all fields for tags; null if there are too many, or if one is too long. */

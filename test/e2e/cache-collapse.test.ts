@@ -128,6 +128,25 @@ describe('cache, concurrent requests for the same URL', () => {
     assert.equal(app.questions.length, 1);
   });
 
+  it('keeps the fields that the app calls private from clients that join', async (test) => {
+    const app = await SlowApp.start(test);
+    const first = send(`${app.url}/a`);
+    const { response } = await app.question(1);
+    const second = send(`${app.url}/a`);
+    await app.handled();
+    response.writeHead(200, { 'Cache-Control': 'max-age=60, private="X-Own"', 'X-Own': 'first' });
+    response.end('page');
+    const answers = [await first, await second];
+    assert.deepEqual(
+      answers.map(({ body, headers }) => [body, headers['x-own']]),
+      [
+        ['page', 'first'],
+        ['page', undefined],
+      ],
+    );
+    assert.equal(app.questions.length, 1);
+  });
+
   it('stores the response when its client has left, and sends it to the other waiting clients', async (test) => {
     const app = await SlowApp.start(test);
     const first = get(`${app.url}/a`, { agent: false });

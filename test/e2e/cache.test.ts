@@ -150,6 +150,32 @@ describe('cache', () => {
     assert.equal(seen.length, 2);
   });
 
+  it('sends the fields of private and no-cache only to the client whose request the app has answered', async (test) => {
+    const { ask, clock } = await startCached(test, (request, response, count) => {
+      const fields = {
+        'Cache-Control': 'public, max-age=60, private="X-Own", no-cache="x-new"',
+        ETag: '"v1"',
+        'X-Own': String(count),
+        'X-New': String(count),
+      };
+      const isUnchanged = request.headers['if-none-match'] === '"v1"';
+      response.writeHead(isUnchanged ? 304 : 200, fields).end(isUnchanged ? '' : 'hello');
+    });
+    for (const count of ['1', '2']) {
+      const first = await ask('/a');
+      assert.match(String(first.headers['cache-status']), /stored/);
+      assert.equal(first.body, 'hello');
+      assert.deepEqual([first.headers['x-own'], first.headers['x-new']], [count, count]);
+      const hit = await ask('/a');
+      assert.match(String(hit.headers['cache-status']), /hit/);
+      assert.deepEqual(
+        [hit.body, hit.headers['x-own'], hit.headers['x-new']],
+        ['hello', undefined, undefined],
+      );
+      clock.advance(61_000);
+    }
+  });
+
   it('stores a response without a lifetime only for the time of ttl, and only for anonymous users', async (test) => {
     const { ask, seen } = await startCached(
       test,
