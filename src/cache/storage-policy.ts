@@ -129,12 +129,7 @@ export function mayStore(
   const tags = tagsOf(headers);
   if (tags === null) return refused('tags');
   const isShared = directives.has('public') || directives.has('s-maxage');
-  const refusal = isOfOneClient(
-    request.headers,
-    directives,
-    isShared || targeted !== null,
-    isShared,
-  );
+  const refusal = isOfOneClient(request.headers, isShared, targeted !== null);
   if (refusal !== null) return refused(refusal);
 
   const freshness = freshnessOf(status, headers, directives, targeted !== null, rules, nowMs);
@@ -185,20 +180,22 @@ export function isOfKnownClient(request: HeaderList): boolean {
 }
 
 /**
- * RFC 9111 §3.5: a response to a request with credentials can be shared only if it says so. The RFC has no
- * such rule for cookies and for credentials in other fields, but few apps send the `Vary` that they should, so
- * the same rule applies.
+ * RFC 9111 §3.5: a response to a request with credentials can be shared only if it says so. For cookies and
+ * for credentials in other fields the RFC has no such rule, but few apps send the `Vary` that they should, so
+ * the same rule applies. `must-revalidate` is not enough, although the RFC accepts it: apps send it so that
+ * nobody gets an older page, and not so that others get the same page.
+ *
+ * @param isShared whether the response is for all clients
+ * @param isForCaches whether it has directives for caches of this kind, which are enough for cookies
  */
 function isOfOneClient(
   request: HeaderList,
-  directives: CacheDirectives,
   isShared: boolean,
-  isPublic: boolean,
+  isForCaches: boolean,
 ): string | null {
-  if (hasCredentials(request)) {
-    return isPublic || directives.has('must-revalidate') ? null : 'authorization';
-  }
-  return request.has('cookie') && !isShared ? 'cookie' : null;
+  if (isShared) return null;
+  if (hasCredentials(request)) return 'authorization';
+  return request.has('cookie') && !isForCaches ? 'cookie' : null;
 }
 
 /** RFC 9111 §4.1; null for `*`, and for more fields than the limit. */

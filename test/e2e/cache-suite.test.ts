@@ -24,6 +24,7 @@ const EXPECTED_FAILURES = new Map([
     (status) => [`heuristic-${status}-cached`, 'no time is made up without ttl'] as const,
   ),
   ['method-POST', 'answers to POST are not kept'],
+  ['other-authorization-must-revalidate', 'only public and s-maxage open an answer to everyone'],
   ...['complete', 'reuse-partial', 'reuse-partial-absent', 'reuse-partial-byterange'].map(
     (what) => [`partial-store-partial-${what}`, 'parts are not kept'] as const,
   ),

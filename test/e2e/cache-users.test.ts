@@ -29,6 +29,7 @@ function userOf({ headers }: IncomingMessage): string {
 const KINDS: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   '/silent': {},
   '/fresh': { 'Cache-Control': 'max-age=60' },
+  '/must-revalidate': { 'Cache-Control': 'max-age=60, must-revalidate' },
   '/expires': { Expires: new Date(Date.now() + 60_000).toUTCString() },
   '/no-cache': { 'Cache-Control': 'no-cache' },
   '/private': { 'Cache-Control': 'private, max-age=60' },

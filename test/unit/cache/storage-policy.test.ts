@@ -61,7 +61,14 @@ const TABLE: readonly (readonly [response: Fields, request: Fields, expected: nu
     [{ 'Cache-Control': 'public, max-age=60' }, { Cookie: 'a=b' }, 60_000],
     [{ 'Cache-Control': 's-maxage=60' }, { Cookie: 'a=b' }, 60_000],
     [{ 'Cache-Control': 'max-age=60' }, { Authorization: 'x' }, 'authorization'],
-    [{ 'Cache-Control': 'max-age=60, must-revalidate' }, { Authorization: 'x' }, 60_000],
+    ...[
+      { Authorization: 'x' },
+      { Authorization: 'x', Cookie: 'a=b' },
+      { 'X-Forwarded-User': 'alice' },
+    ].map(
+      (request) =>
+        [{ 'Cache-Control': 'max-age=60, must-revalidate' }, request, 'authorization'] as const,
+    ),
     [{ 'Cache-Control': 'public, max-age=60' }, { Authorization: 'x' }, 60_000],
     [{ 'Cache-Control': 'max-age=60', 'Cache-Tags': 'x,'.repeat(257) }, {}, 'tags'],
     [{ 'Cache-Control': 'max-age=60', xkey: 'x'.repeat(1025) }, {}, 'tags'],
