@@ -46,6 +46,8 @@ const UNDERSTOOD = new Set([
   200, 203, 204, 300, 301, 302, 303, 307, 308, 400, 401, 403, 404, 405, 410, 414, 500, 501, 502,
   503, 504,
 ]);
+/** Types of streams: each client gets its own, from the moment at which it asks. */
+const STREAM = /^(?:text\/event-stream|multipart\/x-mixed-replace)\b/i;
 /** Maximum number of request fields by which a response may vary. */
 const MAX_VARY = 16;
 /** Tags of a response. One with more could not be purged by all of them, so it is not stored. */
@@ -117,6 +119,7 @@ export function mayStore(
 ): StoringVerdict {
   // A 206 is never stored, and a 304 is not a response of its own.
   if (status < 200 || status === 206 || status === 304) return refused(`status-${status}`);
+  if (STREAM.test(headers.get('content-type') ?? '')) return refused('stream');
   if (headers.has('set-cookie')) return refused('set-cookie');
   if (hasField(headers, rules.personalFields)) return refused('personal');
   const targeted = targetedDirectives(headers);

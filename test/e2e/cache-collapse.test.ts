@@ -302,6 +302,20 @@ describe('cache, concurrent requests for the same URL', () => {
     for (const other of others) assert.equal((await other).body, 'own');
   });
 
+  it('lets each client have an event stream of its own', async (test) => {
+    const app = await SlowApp.start(test, 'cache {\nttl 1d\n}');
+    const stream = { 'Content-Type': 'Text/Event-Stream; charset=utf-8' };
+    const first = app.open('/a');
+    const { response } = await app.question(1);
+    const second = app.open('/a');
+    await app.handled();
+    response.writeHead(200, stream).write('data: first\n\n');
+    assert.match(String((await first).headers['cache-status']), /detail=stream/);
+    (await app.question(2)).response.writeHead(200, stream).write('data: second\n\n');
+    const [chunk] = await once(await second, 'data');
+    assert.equal(String(chunk), 'data: second\n\n');
+  });
+
   it('lets live pages that it does not store share one fetch per update', async (test) => {
     const app = await SlowApp.start(
       test,

@@ -57,6 +57,8 @@ const TABLE: readonly (readonly [response: Fields, request: Fields, expected: nu
     [{ 'Cache-Control': 'public, max-age=60', 'Hub-Access-Token': 'x' }, {}, 'personal'],
     [{ 'Cache-Control': 'public, max-age=60', Trailer: 'X, Hub-Access-Token' }, {}, 'personal'],
     [{ 'Cache-Control': 'max-age=60', Vary: 'Accept, *' }, {}, 'vary'],
+    [{ 'Cache-Control': 'max-age=60', 'Content-Type': 'text/event-stream' }, {}, 'stream'],
+    [{ 'Cache-Control': 'max-age=60', 'Content-Type': 'multipart/x-mixed-replace' }, {}, 'stream'],
     [{ 'Cache-Control': 'max-age=60' }, { Cookie: 'a=b' }, 'cookie'],
     [{ 'Cache-Control': 'public, max-age=60' }, { Cookie: 'a=b' }, 60_000],
     [{ 'Cache-Control': 's-maxage=60' }, { Cookie: 'a=b' }, 60_000],
