@@ -26,11 +26,11 @@ export interface AnnouncementCounts {
   refused: number;
   /** Fetches of pages that got the response to another request. */
   collapsed: number;
-  /** Pages that do not show everything that the server sends because their visitor is active there, */
+  /** Pages with withheld changes because their visitor is active there. */
   withheldForVisitor: number;
-  /** because a script has changed the same part, */
+  /** Pages with withheld changes because a script has changed the same part. */
   withheldForScript: number;
-  /** or because they are gone, and leaving them would lose data. */
+  /** Pages that are gone but still shown, because leaving them would lose data. */
   withheldGone: number;
 }
 

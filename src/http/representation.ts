@@ -1,7 +1,3 @@
-// GET, HEAD, 206 and 304 share one rule for the head of a representation. A 304 of the gateway itself passes
-// all transforms with the fields of its 200, and loses the fields of the content when it is sent. For a 304
-// of the app, the 200 is unknown, so the validator that the client sent decides.
-
 import { type ByteRange, evaluateConditions, listsTag, requestedRange } from './conditions.ts';
 import type { BodyWrapper, Exchange, ResponseHead } from './exchange.ts';
 import { HeaderList } from './header-list.ts';
@@ -10,6 +6,10 @@ import { HeaderList } from './header-list.ts';
  * The one rule for the head of a representation: the responses to GET and to HEAD, a part of it (206) and a
  * confirmation that it is unchanged (304) have the fields of its 200 (RFC 9110 §8.6, §15.3.7, §15.4.5). Code
  * that has a representation calls `selectResponse`; code that converts one calls `recode`.
+ *
+ * A 304 of the gateway itself passes all transforms with the fields of its 200, and loses the fields of the
+ * content when it is sent. For a 304 of the app, the 200 is unknown, so the validator that the client sent
+ * decides.
  */
 
 /** The content of a 200 response to a GET. */
