@@ -1,3 +1,4 @@
+import { listMembers } from '../http/field-values.ts';
 import type { HeaderList } from '../http/header-list.ts';
 
 /**
@@ -32,22 +33,15 @@ export function isPrivate(headers: HeaderList): boolean {
 /** Lets scripts of other origins read a field (WHATWG Fetch §3.2.3). */
 export function expose(headers: HeaderList, name: string): void {
   const field = 'access-control-expose-headers';
-  const present = list(headers.combined(field)).map((one) => one.toLowerCase());
+  const present = listMembers(headers.combined(field)).map((one) => one.toLowerCase());
   if (!present.includes(name.toLowerCase())) headers.append('Access-Control-Expose-Headers', name);
 }
 
 function directives(headers: HeaderList): string[] {
   // A comma in a quoted string splits a directive. It is then not recognised, which is safe.
-  return list(headers.combined('cache-control'));
+  return listMembers(headers.combined('cache-control'));
 }
 
 function nameOf(directive: string): string {
   return directive.toLowerCase().split('=', 1)[0]?.trim() ?? '';
-}
-
-function list(value: string | undefined): string[] {
-  return (value ?? '')
-    .split(',')
-    .map((entry) => entry.trim())
-    .filter((entry) => entry !== '');
 }

@@ -35,6 +35,15 @@ export function hasField(headers: HeaderList, names: readonly string[]): boolean
   );
 }
 
+/** The members of a list without quoted strings (RFC 9110 §5.6.1), trimmed and without empty ones. */
+export function listMembers(value: string | undefined): string[] {
+  if (value === undefined) return [];
+  return value
+    .split(',')
+    .map((member) => member.trim())
+    .filter((member) => member !== '');
+}
+
 /** A quoted-string (RFC 9110 §5.6.4). Characters beyond ASCII are left to the encoding of the field. */
 export function quotedString(text: string): string {
   return `"${text.replace(/["\\]/g, '\\$&')}"`;

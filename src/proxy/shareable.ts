@@ -1,7 +1,8 @@
-import type { HeaderList } from '../http/header-list.ts';
 import { hash } from 'node:crypto';
 import { isIP } from 'node:net';
 import type { Exchange } from '../http/exchange.ts';
+import { listMembers } from '../http/field-values.ts';
+import type { HeaderList } from '../http/header-list.ts';
 
 /**
  * Heuristically cacheable statuses (RFC 9110 §15.1) with content for pages; and 304, which is only used for
@@ -23,7 +24,7 @@ export function isShareable(
   if (!STATUSES.has(status) || headers.has('set-cookie')) return false;
   const directives = directivesOf(headers);
   for (const name of ['private', 'no-store', 'no-cache']) if (directives.has(name)) return false;
-  if (listOf(headers.combined('vary')).includes('*')) return false;
+  if (listMembers(headers.combined('vary')).includes('*')) return false;
   const lifetime = directives.get('s-maxage') ?? directives.get('max-age');
   if (lifetime !== undefined && !(Number(lifetime) > 0)) return false;
   const expires = headers.get('expires');
@@ -38,23 +39,18 @@ export function isShareable(
  * @param answered the fields of the request that was answered, as the upstream has seen them
  */
 export function fits(headers: HeaderList, answered: HeaderList, asked: HeaderList): boolean {
-  return listOf(headers.combined('vary')).every((name) => {
+  return listMembers(headers.combined('vary')?.toLowerCase()).every((name) => {
     return answered.combined(name) === asked.combined(name);
   });
 }
 
 function directivesOf(headers: HeaderList): Map<string, string> {
   return new Map(
-    listOf(headers.combined('cache-control')).map((directive) => {
+    listMembers(headers.combined('cache-control')?.toLowerCase()).map((directive) => {
       const [name = '', value = ''] = directive.split('=', 2);
       return [name.trim(), value.trim().replace(/^"|"$/g, '')];
     }),
   );
-}
-
-function listOf(value: string | undefined): string[] {
-  const members = (value ?? '').split(',').map((member) => member.trim().toLowerCase());
-  return members.filter((member) => member !== '');
 }
 
 /** A request to an upstream, as far as the upstream can distinguish requests by it. */

@@ -1,4 +1,5 @@
 import type { Exchange } from '../http/exchange.ts';
+import { listMembers } from '../http/field-values.ts';
 import type { HeaderList } from '../http/header-list.ts';
 
 /**
@@ -52,15 +53,15 @@ export function announcedTrailers(exchange: Exchange): string[] {
   const { headers, hasBody, httpVersion, upgrade } = exchange;
   if (!hasBody || upgrade !== null) return [];
   if (httpVersion !== '2.0' && !headers.has('transfer-encoding')) return [];
-  const nominated = new Set(names(headers.combined('connection')).map(lowerCase));
-  return names(headers.combined('trailer')).filter(
+  const nominated = new Set(listMembers(headers.combined('connection')).map(lowerCase));
+  return listMembers(headers.combined('trailer')).filter(
     (name) => !isForbidden(lowerCase(name)) && !nominated.has(lowerCase(name)),
   );
 }
 
 /** The fields of `trailers` that `head` announces; none of them may repeat a field of the head. */
 export function permittedTrailers(head: HeaderList, trailers: HeaderList): HeaderList {
-  const announced = new Set(names(head.combined('trailer')).map(lowerCase));
+  const announced = new Set(listMembers(head.combined('trailer')).map(lowerCase));
   const permitted = trailers.clone();
   permitted.deleteWhere((key) => !announced.has(key) || head.has(key));
   return permitted;
@@ -73,10 +74,6 @@ export function dropForbiddenTrailers(trailers: HeaderList): void {
 
 function isForbidden(key: string): boolean {
   return FORBIDDEN.has(key) || FORBIDDEN_PREFIXES.some((prefix) => key.startsWith(prefix));
-}
-
-function names(list: string | undefined): string[] {
-  return (list ?? '').split(',').flatMap((one) => (one.trim() === '' ? [] : [one.trim()]));
 }
 
 function lowerCase(name: string): string {
