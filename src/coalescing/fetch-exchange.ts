@@ -1,4 +1,4 @@
-import { Readable, type Writable } from 'node:stream';
+import type { Writable } from 'node:stream';
 import type {
   BodyWrapper,
   Dependence,
@@ -6,9 +6,8 @@ import type {
   ResponseHead,
   UpstreamVisit,
 } from '../http/exchange.ts';
-import { DisconnectSignal } from '../http/disconnect-signal.ts';
-import { discarding, ExchangeResponse, isBodyless, wrapped } from '../http/exchange-response.ts';
-import { HeaderList } from '../http/header-list.ts';
+import { discarding, GatewayRequest, isBodyless, wrapped } from '../http/exchange-response.ts';
+import type { HeaderList } from '../http/header-list.ts';
 import type { Identity } from '../http/identity.ts';
 import { copiedVariables } from '../http/request-variables.ts';
 import type { TraceContext } from '../http/trace-context.ts';
@@ -32,11 +31,9 @@ export interface FetchSink {
  * own body, response and end. Changes that later handlers make to the head are applied here, so
  * the result is what they would have sent.
  */
-export class FetchExchange extends ExchangeResponse implements Exchange {
+export class FetchExchange extends GatewayRequest implements Exchange {
   readonly scheme: 'http' | 'https';
   readonly httpVersion: '1.0' | '1.1' | '2.0';
-  method = 'GET';
-  readonly originalMethod = 'GET';
   readonly originalHost: string;
   host: string;
   readonly originalTarget: string;
@@ -46,9 +43,6 @@ export class FetchExchange extends ExchangeResponse implements Exchange {
   readonly remoteAddress: string;
   readonly remotePort: number;
   readonly clientAddress: string;
-  body: Readable = Readable.from([]);
-  readonly hasBody = false;
-  readonly isBodyWhole = false;
   /**
    * The preset fields of the request itself, and those that later handlers add. Only the latter
    * become part of the stored response.
@@ -56,7 +50,6 @@ export class FetchExchange extends ExchangeResponse implements Exchange {
   readonly preset: HeaderList;
   readonly identity: Identity;
   readonly variables: Map<string, string>;
-  readonly upgrade = null;
   readonly standsFor: Exchange;
   /** Request fields that decided something on the way, in lower case. */
   readonly decidingFields = new Set<string>();
@@ -66,7 +59,6 @@ export class FetchExchange extends ExchangeResponse implements Exchange {
   readonly #sink: FetchSink;
   readonly #isAlone: boolean;
   readonly #inherited: ReadonlySet<string>;
-  readonly #disconnect = new DisconnectSignal();
   #passes = false;
   #upstream: UpstreamVisit | null = null;
 
@@ -108,19 +100,6 @@ export class FetchExchange extends ExchangeResponse implements Exchange {
     return this.#parent.log;
   }
 
-  get abandoned(): boolean {
-    return this.#disconnect.isOver;
-  }
-
-  /** No client wants the response any longer. */
-  abandon(): void {
-    this.#disconnect.trigger();
-  }
-
-  onAbandoned(listener: () => void): () => void {
-    return this.#disconnect.add(listener);
-  }
-
   /** Whether the handlers would have done the same for another client of the same response. */
   isSameFor({ headers }: Exchange): boolean {
     if (this.unsharedBy !== null) return false;
@@ -152,16 +131,6 @@ export class FetchExchange extends ExchangeResponse implements Exchange {
     }
   }
 
-  get signal(): AbortSignal {
-    return this.#disconnect.signal;
-  }
-
-  lendBody(): null {
-    return null;
-  }
-
-  discardBody(): void {}
-
   get responseBytes(): number {
     return this.#parent.responseBytes;
   }
@@ -183,10 +152,6 @@ export class FetchExchange extends ExchangeResponse implements Exchange {
     return this.#parent.trace;
   }
 
-  trailers(): HeaderList {
-    return new HeaderList();
-  }
-
   takeOver(head: ResponseHead): void {
     this.#parent.takeOver(head);
   }
@@ -199,8 +164,6 @@ export class FetchExchange extends ExchangeResponse implements Exchange {
   inform(status: number, headers: HeaderList): void {
     if (!this.#isAlone && !this.begun) this.#parent.inform(status, headers);
   }
-
-  protected prepare(): void {}
 
   protected addPreset(head: ResponseHead): void {
     this.preset.deleteWhere((name, value) => this.#inherited.has(fieldOf(name, value)));

@@ -1,8 +1,7 @@
 import { randomUUID } from 'node:crypto';
-import { Readable, Writable } from 'node:stream';
+import { Writable } from 'node:stream';
 import type { BodyWrapper, Exchange, ResponseHead } from '../http/exchange.ts';
-import { DisconnectSignal } from '../http/disconnect-signal.ts';
-import { discarding, ExchangeResponse, isBodyless, wrapped } from '../http/exchange-response.ts';
+import { discarding, GatewayRequest, isBodyless, wrapped } from '../http/exchange-response.ts';
 import { HeaderList } from '../http/header-list.ts';
 import { Identity } from '../http/identity.ts';
 import { withPreset } from '../http/header-operations.ts';
@@ -26,13 +25,11 @@ export interface WatchedAnswer {
  * address that no client has. It passes the routes of its site as a client's request does. A cache passes it
  * on (`no-store`), and other caches on the way ask the app (`no-cache`).
  */
-export class WatchExchange extends ExchangeResponse implements Exchange {
+export class WatchExchange extends GatewayRequest implements Exchange {
   readonly id = randomUUID();
   readonly log: Logger;
   readonly scheme: 'http' | 'https';
   readonly httpVersion = '1.1';
-  method = 'GET';
-  readonly originalMethod = 'GET';
   readonly originalHost: string;
   host: string;
   readonly originalTarget: string;
@@ -42,12 +39,8 @@ export class WatchExchange extends ExchangeResponse implements Exchange {
   readonly remoteAddress = NOBODY;
   readonly remotePort = 0;
   readonly clientAddress = NOBODY;
-  body: Readable = Readable.from([]);
-  readonly hasBody = false;
-  readonly isBodyWhole = false;
   readonly identity = new Identity();
   readonly variables = new Map<string, string>();
-  readonly upgrade = null;
   readonly preset = new HeaderList();
   readonly responseBytes = 0;
   readonly tlsVersion = null;
@@ -55,7 +48,6 @@ export class WatchExchange extends ExchangeResponse implements Exchange {
   trace: Exchange['trace'] = null;
   /** Resolves once, when the answer is complete, or null if there is none. */
   readonly answer: Promise<WatchedAnswer | null>;
-  readonly #disconnect = new DisconnectSignal();
   #settle: (answer: WatchedAnswer | null) => void = () => {};
 
   /** @param target path and query in their canonical form */
@@ -82,32 +74,9 @@ export class WatchExchange extends ExchangeResponse implements Exchange {
     });
   }
 
-  get abandoned(): boolean {
-    return this.#disconnect.isOver;
-  }
-
-  get signal(): AbortSignal {
-    return this.#disconnect.signal;
-  }
-
-  /** The answer is not wanted any longer. */
-  abandon(): void {
+  override abandon(): void {
     this.#settle(null);
-    this.#disconnect.trigger();
-  }
-
-  onAbandoned(listener: () => void): () => void {
-    return this.#disconnect.add(listener);
-  }
-
-  lendBody(): null {
-    return null;
-  }
-
-  discardBody(): void {}
-
-  trailers(): HeaderList {
-    return new HeaderList();
+    super.abandon();
   }
 
   takeOver(): void {
@@ -115,8 +84,6 @@ export class WatchExchange extends ExchangeResponse implements Exchange {
   }
 
   inform(): void {}
-
-  protected prepare(): void {}
 
   protected addPreset(head: ResponseHead): void {
     withPreset(head, this.preset);

@@ -2,7 +2,7 @@
 // of a head can return a promise, for instance while it requests a token. Data that is written in the meantime
 // is held back, up to the stream's high-water mark.
 
-import { Writable } from 'node:stream';
+import { Readable, Writable } from 'node:stream';
 import { HubgateError, messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
 import type {
@@ -14,7 +14,8 @@ import type {
   ResponseStream,
   StreamListener,
 } from './exchange.ts';
-import type { HeaderList } from './header-list.ts';
+import { DisconnectSignal } from './disconnect-signal.ts';
+import { HeaderList } from './header-list.ts';
 
 type TrailerReader = (trailers: HeaderList) => void;
 
@@ -196,6 +197,46 @@ export abstract class ExchangeResponse {
     }
     this.finish(body, trailers);
   }
+}
+
+/** A GET request of the gateway itself. It has no body, and ends early only if it is abandoned. */
+export abstract class GatewayRequest extends ExchangeResponse {
+  method = 'GET';
+  readonly originalMethod = 'GET';
+  body: Readable = Readable.from([]);
+  readonly hasBody = false;
+  readonly isBodyWhole = false;
+  readonly upgrade = null;
+  readonly #disconnect = new DisconnectSignal();
+
+  get abandoned(): boolean {
+    return this.#disconnect.isOver;
+  }
+
+  get signal(): AbortSignal {
+    return this.#disconnect.signal;
+  }
+
+  /** Nobody wants the response any longer. */
+  abandon(): void {
+    this.#disconnect.trigger();
+  }
+
+  onAbandoned(listener: () => void): () => void {
+    return this.#disconnect.add(listener);
+  }
+
+  lendBody(): null {
+    return null;
+  }
+
+  discardBody(): void {}
+
+  trailers(): HeaderList {
+    return new HeaderList();
+  }
+
+  protected prepare(): void {}
 }
 
 /** Most lists have one or two entries. A `push` to an empty array, or a spread, would make room for 17. */
