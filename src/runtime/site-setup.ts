@@ -84,7 +84,7 @@ export async function setUpSite(
       livePages === null
         ? pages
         : (exchange, next) => livePages(exchange, async () => pages(exchange, next)),
-    hidesFile: hidingFiles(config.options.hiddenFiles),
+    hidesFile: hidingFiles(config.options.hiddenFiles, resources.storage),
     usesUpstreamResponse: usesPlaceholder([site.routes, site.errorRoutes], 'rp.'),
     logCredentials: config.options.servers.logCredentials,
     defer: (close) => scope.defer(close),

@@ -35,13 +35,23 @@ export async function realRoot(directory: string): Promise<string> {
   }
 }
 
-/** Whether a file must not be served by any site, by its real path: the files of the configuration. */
+/** Whether a file must not be served by any site, by its real path: the gateway's own files. */
 export type HidesFile = (path: string) => boolean;
 
-/** For files that are given by their paths, whatever links lead to them. */
-export function hidingFiles(paths: readonly string[]): HidesFile {
-  const hidden = new Set(paths.flatMap((path) => [resolve(path), realPathOf(path)]));
-  return (path) => hidden.has(path);
+/** Directories in the storage. A site may serve other ones beside them. */
+const STORED = ['acme', 'certificates', 'history', 'pki', 'tls'];
+
+/**
+ * For files that are given by their paths, whatever links lead to them, and for what the gateway keeps in its storage,
+ * except certificates.
+ */
+export function hidingFiles(paths: readonly string[], storage: string): HidesFile {
+  const both = (path: string): string[] => [resolve(path), realPathOf(path)];
+  const hidden = new Set(paths.flatMap(both));
+  const directories = both(storage).flatMap((base) => STORED.map((name) => join(base, name) + sep));
+  return (path) =>
+    hidden.has(path) ||
+    (!path.endsWith('.crt') && directories.some((directory) => path.startsWith(directory)));
 }
 
 function realPathOf(path: string): string {

@@ -88,6 +88,27 @@ describe('files that no site serves', () => {
     assert.deepEqual(names(await get('/conf/')), []);
   });
 
+  it('are the keys and histories in a storage below the root', async (test) => {
+    const root = await publicRoot(test);
+    const files = ['pki/local/root.key', 'certificates/acme/a.key', 'history/a/data.mdb', 'acme/a'];
+    for (const name of [...files, 'pki/local/root.crt', 'www/a']) {
+      await mkdir(join(root, 'data', name, '..'), { recursive: true });
+      await writeFile(join(root, 'data', name), 'x');
+    }
+    const port = await freePort();
+    const site = `http://127.0.0.1:${port} {\n\troot * ${root}\n\tfile_server\n}\n`;
+    const options = `{\n\tadmin off\n\tstorage ${root}/data\n}\n`;
+    const gateway = createGateway(parseHubfile(options + site, { file: 'Hubfile', env: {} }), {
+      log: silentLogger,
+    });
+    test.after(() => gateway.stop());
+    await gateway.start();
+    const statusOf = async (name: string): Promise<number> =>
+      (await send(`http://127.0.0.1:${port}/data/${name}`)).status;
+    for (const name of files) assert.equal(await statusOf(name), 404, name);
+    for (const name of ['pki/local/root.crt', 'www/a']) assert.equal(await statusOf(name), 200);
+  });
+
   it('are those listed in hide: names, absolute paths, paths from the working directory, placeholders', async (test) => {
     const root = await publicRoot(test);
     const directives = `
