@@ -13,6 +13,8 @@ interface ClientHello {
 
 /** A longer message counts as one without a server name. Browsers send about 2 KB. */
 const MAX_HELLO_BYTES = 16 * 1024;
+/** So does one in more records. Browsers use one; the records are read again for each segment that arrives. */
+const MAX_HELLO_RECORDS = 64;
 /** Time until the message is complete; the same as for the whole handshake. */
 const HELLO_TIMEOUT_MS = 10_000;
 
@@ -59,19 +61,24 @@ function isCapital(byte: number): boolean {
 export function parseClientHello(bytes: Buffer): ClientHello | null {
   const fragments: Buffer[] = [];
   let at = 0;
+  let length = 0;
+  /** Bytes of the message: at first of the part that contains its length. */
+  let wanted = 4;
   for (;;) {
-    const message = Buffer.concat(fragments);
-    if (message.length >= 4) {
+    if (length >= wanted) {
+      const message = Buffer.concat(fragments);
       if (message[0] !== CLIENT_HELLO) return { serverName: null };
-      const end = 4 + message.readUIntBE(1, 3);
-      if (message.length >= end) return { serverName: serverNameOf(message.subarray(4, end)) };
+      wanted = 4 + message.readUIntBE(1, 3);
+      if (length >= wanted) return { serverName: serverNameOf(message.subarray(4, wanted)) };
     }
+    if (fragments.length === MAX_HELLO_RECORDS && bytes.length > at) return { serverName: null };
     if (bytes.length > at && bytes[at] !== HANDSHAKE_RECORD) return { serverName: null };
     if (bytes.length < at + 5) return null;
     const end = at + 5 + bytes.readUInt16BE(at + 3);
     if (end === at + 5) return { serverName: null };
     if (bytes.length < end) return null;
     fragments.push(bytes.subarray(at + 5, end));
+    length += end - at - 5;
     at = end;
   }
 }

@@ -27,9 +27,26 @@ describe('the first message of a TLS client (RFC 8446 §4.1.2)', () => {
   it('may be spread over several records (RFC 8446 §5.1)', async (test) => {
     const hello = await helloOf(test, { servername: NAME });
     const message = hello.subarray(5);
-    const records = [...message].map((byte) => Buffer.from([22, 3, 1, 0, 1, byte]));
+    const records = recordsOf(message, Math.ceil(message.length / 64));
     assert.deepEqual(parseClientHello(Buffer.concat(records)), { serverName: NAME });
     assert.equal(parseClientHello(Buffer.concat(records.slice(0, -1))), null);
+  });
+
+  it('costs no more for each small record that never completes it', (test) => {
+    const records = recordsOf(Buffer.from([1, 0, 0xff, 0xff, ...Buffer.alloc(60)]), 1);
+    const endless = Buffer.concat(records);
+    const { mock } = test.mock.method(Buffer, 'concat');
+    assert.equal(parseClientHello(endless), null);
+    assert.equal(mock.callCount(), 1);
+  });
+
+  it('counts as having no server name if it takes more than 64 records', async (test) => {
+    const { client, accepted } = await pair(test);
+    client.write(Buffer.concat(recordsOf(Buffer.from([1, 0, 0xff, 0xff, ...Buffer.alloc(61)]), 1)));
+    const { serverName } = await new Promise<{ serverName: string | null }>((resolve) =>
+      readClientHello(accepted, new TestClock(), resolve),
+    );
+    assert.equal(serverName, null);
   });
 
   it('is not waited for if a different message begins', () => {
@@ -87,6 +104,16 @@ describe('the first message of a TLS client (RFC 8446 §4.1.2)', () => {
     assert.equal(accepted.destroyed, true);
   });
 });
+
+/** A message in handshake records of `size` bytes each. */
+function recordsOf(message: Buffer, size: number): Buffer[] {
+  const records: Buffer[] = [];
+  for (let at = 0; at < message.length; at += size) {
+    const part = message.subarray(at, at + size);
+    records.push(Buffer.from([22, 3, 1, 0, part.length, ...part]));
+  }
+  return records;
+}
 
 /** What Node's own client sends first. */
 async function helloOf(
