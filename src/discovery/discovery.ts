@@ -51,8 +51,8 @@ export function createDiscovery(options: DiscoveryOptions): RequestHook {
     // From the head, the trailers and informational responses.
     if (readFields.length > 0) exchange.withhold(readFields);
     exchange.onHead((head) => {
-      // 101 hands the connection over; nothing reads the head then.
-      if (head.status < 200) return undefined;
+      // Nothing reads the head of a tunnel, which is a 200 over HTTP/2.
+      if (head.status < 200 || head.opensTunnel === true) return undefined;
       if (head.source !== 'upstream') {
         // A refusal by the gateway itself (`forward_auth`) is not a page, but may end a session.
         if (endsSession(head, config)) credentials.end(exchange, head.headers);

@@ -67,7 +67,9 @@ export function createPublishedAnswers({
   return (exchange) => {
     if (!concerns(exchange)) return;
     exchange.onHead((head) => {
-      if (head.source !== 'upstream' || head.status < 200) return undefined;
+      if (head.source !== 'upstream' || head.status < 200 || head.opensTunnel === true) {
+        return undefined;
+      }
       // Trailers count only after a head that the app has sent.
       exchange.onTrailers((trailers) => {
         for (const update of read(exchange, trailers)) void publish(exchange, update, null);

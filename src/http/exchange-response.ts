@@ -100,7 +100,7 @@ export abstract class ExchangeResponse {
   begin(head: ResponseHead): Writable {
     this.#refuseSecondHead();
     if (head.isWhole === true) frameAsEmpty(this.originalMethod, head);
-    const taken = this.#intercept(head);
+    const taken = head.opensTunnel === true ? null : this.#intercept(head);
     if (taken !== null) {
       this.#status = head.status;
       return taken;

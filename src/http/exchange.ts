@@ -108,8 +108,8 @@ export interface Exchange {
   /**
    * Looks at a head before it is sent and before anything changes it. If the function returns a stream, it
    * takes the response: the body goes there, and the exchange has not begun after the returned function is
-   * called. The last registered function looks first. It does not see the head of a connection that is taken
-   * over.
+   * called. The last registered function looks first. It does not see the head of a tunnel, over HTTP/1.1 or
+   * HTTP/2.
    */
   interceptHead(look: HeadInterceptor): () => void;
   /** Registers a change of the head just before it is sent. The last one registered runs first. */

@@ -145,6 +145,17 @@ async function upgradeHttp1(port: number, path: string, isTls: boolean): Promise
 }
 
 async function connectHttp2(port: number, path: string, isTls: boolean): Promise<Duplex> {
+  const { stream, headers } = await extendedConnect(port, path, isTls);
+  if (Number(headers[':status']) !== 200) throw new Error(`status ${String(headers[':status'])}`);
+  return stream;
+}
+
+/** Sends an extended CONNECT (RFC 8441), and returns the fields of the response to it. */
+export async function extendedConnect(
+  port: number,
+  path: string,
+  isTls = false,
+): Promise<{ stream: Duplex; headers: http2.IncomingHttpHeaders }> {
   const session = http2.connect(`${isTls ? 'https' : 'http'}://localhost:${port}`, {
     rejectUnauthorized: false,
   });
@@ -156,6 +167,5 @@ async function connectHttp2(port: number, path: string, isTls: boolean): Promise
   });
   stream.once('close', () => session.destroy());
   const [headers] = (await once(stream, 'response')) as [http2.IncomingHttpHeaders];
-  if (Number(headers[':status']) !== 200) throw new Error(`status ${String(headers[':status'])}`);
-  return stream;
+  return { stream, headers };
 }

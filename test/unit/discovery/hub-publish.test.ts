@@ -1,9 +1,13 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import { request as httpRequest, type RequestListener } from 'node:http';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
+import { WebSocket, WebSocketServer } from 'ws';
 import { readHubPublish } from '../../../src/discovery/hub-publish.ts';
 import { parseMembers } from '../../../src/http/structured-field.ts';
+import { freePort } from '../../support/free-port.ts';
+import { extendedConnect } from '../../support/raw-tunnel.ts';
 import { fields as valuesOf, HUB, type Site, startSite } from './site.ts';
 
 const BASE = 'https://example.com/shop?x=1';
@@ -246,6 +250,34 @@ describe('an app that publishes through its response', () => {
       const path = site.startsWith('header') ? '/own' : '/';
       assert.equal(await seen(await startSite(test, app, { site }), path), ':\n');
     }
+  });
+
+  it('publishes nothing in the head of a tunnel, over HTTP/1.1 or HTTP/2', async (test) => {
+    const tls = await freePort();
+    const site = await startSite(test, (_request, response) => response.end(), {
+      hubfile: `http://localhost:{port}, https://localhost:${tls} {${HUB}\t}
+	tls internal
+	reverse_proxy localhost:{app}\n}\n`,
+      prepare(server) {
+        const sockets = new WebSocketServer({ server });
+        sockets.on('headers', (lines) => {
+          lines.push('Hub-Publish: topic="urn:a"', 'Hub-Data: x');
+        });
+        test.after(() => sockets.close());
+      },
+    });
+    const reader = await site.stream('match=*', {
+      headers: [['Authorization', `Bearer ${await site.token()}`]],
+    });
+    const socket = new WebSocket(site.origin.replace('http', 'ws'));
+    await once(socket, 'open');
+    socket.terminate();
+    const { stream } = await extendedConnect(tls, '/', true);
+    stream.destroy();
+    await site.publish({ topic: 'urn:end', data: 'x', id: 'urn:end' });
+    await reader.untilId('urn:end');
+    reader.close();
+    assert.equal([...reader.text.matchAll(/^id: /gm)].length, 1, reader.text);
   });
 
   it('keeps the field names in the profile mercure', async (test) => {

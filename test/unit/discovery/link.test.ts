@@ -15,7 +15,9 @@ import {
   selfLink,
 } from '../../../src/discovery/link.ts';
 import { HeaderList } from '../../../src/http/header-list.ts';
-import { deferred, fields, startSite } from './site.ts';
+import { extendedConnect } from '../../support/raw-tunnel.ts';
+import { freePort } from '../../support/free-port.ts';
+import { deferred, fields, HUB, startSite } from './site.ts';
 import { removeWith } from '../../support/temporary-directory.ts';
 
 describe('the hub fields of responses', () => {
@@ -137,7 +139,11 @@ describe('discovery: the Link header (RFC 8288, hubfile §3)', () => {
   });
 
   it('is left out on upgrades, and so is the cookie', async (test) => {
+    const tls = await freePort();
     const site = await startSite(test, (_, response) => response.end(), {
+      hubfile: `http://localhost:{port}, https://localhost:${tls} {${HUB}\t}
+	tls internal
+	reverse_proxy localhost:{app}\n}\n`,
       prepare(server) {
         const sockets = new WebSocketServer({ server });
         sockets.on('headers', (lines) => lines.push('Hub-Access-Token: secret'));
@@ -148,10 +154,17 @@ describe('discovery: the Link header (RFC 8288, hubfile §3)', () => {
     const [answer]: IncomingMessage[] = await once(socket, 'upgrade');
     const headers = answer?.headers ?? assert.fail('no answer');
     socket.terminate();
-    assert.deepEqual(
-      ['link', 'hub-access-token', 'set-cookie', 'server-timing'].filter((one) => one in headers),
-      [],
-    );
+    const tunnel = await extendedConnect(tls, '/', true);
+    tunnel.stream.destroy();
+    assert.equal(tunnel.headers[':status'], 200);
+    for (const received of [headers, tunnel.headers]) {
+      assert.deepEqual(
+        ['link', 'hub-access-token', 'set-cookie', 'server-timing'].filter(
+          (one) => one in received,
+        ),
+        [],
+      );
+    }
   });
 
   it('carries the configured attributes, rel="self", or no cursor', async (test) => {

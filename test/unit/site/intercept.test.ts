@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import http from 'node:http';
+import { text } from 'node:stream/consumers';
 import { describe, it } from 'node:test';
 import type { HandlerConfig } from '../../../src/config/routes.ts';
 import { ANY_RESPONSE } from '../../../src/config/shape-routes.ts';
+import { openTunnel, tunnelOrigin } from '../../support/raw-tunnel.ts';
 import { origin, proxyConfig } from '../proxy/gateway.ts';
 import { on, path, respond, serveSite } from './site-server.ts';
 
@@ -98,6 +100,18 @@ describe('intercept with routes that leave a response to the app', () => {
     });
     const response = await responseOf(site.port, '/no');
     assert.deepEqual([response.statusCode, await textOf(response)], [403, 'no']);
+    assert.deepEqual(site.faults, []);
+  });
+
+  it('sees no WebSocket that the app has opened, over HTTP/1.1 or HTTP/2', async () => {
+    await using upstream = await tunnelOrigin((end) => end.end('tunnelled'));
+    await using site = await serveSite([on(intercept), on(proxyConfig([upstream.url]))]);
+    for (const isHttp2 of [false, true]) {
+      const port = isHttp2 ? site.http2 : site.http1;
+      const tunnel = await openTunnel(port, '/no', { isTls: false, isHttp2 });
+      assert.equal(await text(tunnel), 'tunnelled');
+      tunnel.destroy();
+    }
     assert.deepEqual(site.faults, []);
   });
 
