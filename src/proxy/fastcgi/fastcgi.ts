@@ -150,12 +150,14 @@ class FastcgiExchange {
         endOfStream(RECORD.params),
       ]),
     );
-    this.#lifecycle.awaitHead();
     if (body === null || Buffer.isBuffer(body)) {
       if (body !== null) socket.write(streamRecords(RECORD.stdin, body));
       socket.write(endOfStream(RECORD.stdin));
+      this.#lifecycle.awaitHead();
       return;
     }
+    // The limit for the connection is over, and the one for the head begins when the client has sent everything.
+    this.#lifecycle.limit(0);
     this.#lifecycle.send(body, socket, (chunk, flow) => {
       // One write, without a copy.
       socket.cork();

@@ -201,6 +201,25 @@ describe('the body of a request on its way to the upstream', () => {
     });
   }
 
+  for (const { kind, overrides = {} } of UPSTREAMS()) {
+    if (kind === 'HTTP/2') continue;
+    it(`does not count towards response_header_timeout, by ${kind}`, async (test) => {
+      const clock = new TestClock();
+      await using upstream = await rawOrigin(() => {});
+      const transport = { dialTimeoutMs: 0, responseHeaderTimeoutMs: LIMIT_MS };
+      await using gateway = await proxyTo([upstream.url], { ...overrides, transport }, { clock });
+      const socket = net.connect(gateway.http1, '127.0.0.1').setEncoding('latin1');
+      test.after(() => socket.destroy());
+      socket.write('POST /a.php HTTP/1.1\r\nHost: a\r\nContent-Length: 8\r\n\r\nhalf');
+      await until(() => upstream.received().includes('half'), 'the upstream has the beginning');
+      assert.equal(clock.waiting, 0);
+      socket.write('rest');
+      await until(() => clock.waiting === 1, 'the limit has begun');
+      clock.advance(LIMIT_MS);
+      assert.match(String((await once(socket, 'data'))[0]), /^HTTP\/1\.1 504 /);
+    });
+  }
+
   it('is not available to a second upstream after the first has read it, which gets no empty one instead', async () => {
     await using first = await origin((request, response) => {
       request.resume().on('end', () => response.writeHead(503).end());
