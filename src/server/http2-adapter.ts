@@ -99,8 +99,12 @@ export class Http2Adapter implements ProtocolAdapter {
   }
 
   prepare({ headers }: ResponseHead, isStream: boolean): void {
-    // Trailers are possible until the end, unless the length is known (RFC 9112 §7.1.2).
-    this.#mayHaveTrailers = !isStream && !headers.has('content-length');
+    // RFC 9113 §8.1 allows them beside a length too. Few such responses have them, and waiting for them costs time.
+    this.#mayHaveTrailers =
+      !isStream &&
+      (!headers.has('content-length') ||
+        headers.has('trailer') ||
+        headers.get('content-type')?.startsWith('application/grpc') === true);
   }
 
   send(head: ResponseHead, isBodyless: boolean, isRead: boolean): Writable {

@@ -155,6 +155,24 @@ describe('an h2c:// upstream (RFC 9113 §3.3)', () => {
     assert.equal(upstream.opened(), 1);
   });
 
+  it('may send trailer fields beside a length (RFC 9113 §8.1)', async () => {
+    for (const [type, fields] of [
+      ['application/grpc+proto', {}],
+      ['text/plain', { trailer: 'grpc-status' }],
+    ] as const) {
+      await using upstream = await http2Origin((stream) => {
+        const head = { ':status': 200, 'content-type': type, 'content-length': 2, ...fields };
+        stream.respond(head, { waitForTrailers: true });
+        stream.once('wantTrailers', () => stream.sendTrailers({ 'grpc-status': '0' }));
+        stream.end('ok');
+      });
+      await using gateway = await proxyTo([upstream.url]);
+      const answer = await ask2(gateway.http2, {}).answer;
+      assert.deepEqual([answer.body, answer.fields['content-length']], ['ok', '2']);
+      assert.equal(answer.trailers['grpc-status'], '0', type);
+    }
+  });
+
   it('carries a gRPC exchange: messages, then the status in trailer fields', async () => {
     await using upstream = await http2Origin((stream, fields) => {
       stream.respond({ 'content-type': 'application/grpc' }, { waitForTrailers: true });
