@@ -125,7 +125,7 @@ export class Forwarder {
     }
     const path = this.#targetOf(exchange);
     if (!this.#options.isOnlyAsked && exchange.upgrade !== null && wantsWebSocket(exchange)) {
-      const target = { address, settings, trustPool, headers, path };
+      const target = { address, settings, trustPool, headers, path, clock };
       return tunnels.open(exchange, exchange.upgrade, target, response);
     }
     const request = {

@@ -5,11 +5,18 @@ import { breakOff } from '../http/body-end.ts';
 import type { ResponseHead } from '../http/exchange.ts';
 import { HeaderList } from '../http/header-list.ts';
 import { PiecesOfTurn } from '../http/small-pieces.ts';
+import type { Clock } from '../kernel/clock.ts';
 import { HubgateError } from '../kernel/error.ts';
 import type { UpstreamAddress } from './address.ts';
 import { BodyFlow, Flow, type FlowListener } from './body-flow.ts';
-import type { ForwardSink, RequestingClient, TransportSettings } from './forwarding.ts';
+import {
+  type ForwardSink,
+  MAX_STALL_MS,
+  type RequestingClient,
+  type TransportSettings,
+} from './forwarding.ts';
 import { exchangeFailure, type ForwardPhase } from './forward-error.ts';
+import { clientLeft } from './request-lifecycle.ts';
 import { gatherWrites } from './upstream-writes.ts';
 
 /**
@@ -39,6 +46,7 @@ export interface UpgradeTarget extends DialTarget {
   readonly path: string;
   /** Fields of the request, without hop-by-hop ones. */
   readonly headers: HeaderList;
+  readonly clock: Clock;
 }
 
 /** The two ends of an upgraded connection. */
@@ -59,7 +67,7 @@ export function tlsOptions({ address, settings, trustPool }: DialTarget): {
 /** Handles failures, time limits and refusals of an upgrade request until there is a response. */
 export function awaitSwitch(
   request: ClientRequest,
-  { settings }: UpgradeTarget,
+  { settings, clock }: UpgradeTarget,
   client: RequestingClient,
   sink: ForwardSink,
   resolve: (refused: null) => void,
@@ -67,6 +75,7 @@ export function awaitSwitch(
 ): void {
   let phase: ForwardPhase = 'unsent';
   let timer: NodeJS.Timeout | undefined;
+  let stopStall = ignore;
   const limit = (ms: number): void => {
     clearTimeout(timer);
     if (ms === 0) return;
@@ -81,7 +90,12 @@ export function awaitSwitch(
   };
   const answered = (): void => {
     clearTimeout(timer);
+    stopStall();
     forgetClient();
+  };
+  const awaitTaking = (): void => {
+    stopStall();
+    stopStall = clock.after(MAX_STALL_MS, () => fail(clientLeft()));
   };
 
   limit(settings.dialTimeoutMs);
@@ -110,7 +124,8 @@ export function awaitSwitch(
     clearTimeout(timer);
     phase = 'responding';
     try {
-      passRefusal(response, sink, (error) => {
+      const flow = { held: awaitTaking, taken: awaitTaking, freed: () => stopStall() };
+      passRefusal(response, sink, flow, (error) => {
         if (error === null) {
           answered();
           resolve(null);
@@ -129,6 +144,7 @@ export function awaitSwitch(
 function passRefusal(
   response: IncomingMessage,
   sink: ForwardSink,
+  listener: FlowListener,
   done: (error: Error | null) => void,
 ): void {
   const headers = HeaderList.fromRaw(response.rawHeaders);
@@ -140,7 +156,7 @@ function passRefusal(
     return;
   }
   body.on('error', done);
-  const flow = new BodyFlow(body, response, NOBODY);
+  const flow = new BodyFlow(body, response, listener);
   response.on('data', (chunk: Buffer) => flow.write(chunk));
   response.once('close', () => flow.end());
   response.on('end', () => {
@@ -149,7 +165,7 @@ function passRefusal(
   });
 }
 
-/** No time limit of a refusal or a tunnel depends on whether its source is paused. */
+/** No time limit of a tunnel depends on whether its source is paused. */
 const NOBODY: FlowListener = { held: ignore, taken: ignore, freed: ignore };
 
 function ignore(): void {}

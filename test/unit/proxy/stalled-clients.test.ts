@@ -153,6 +153,25 @@ describe('a client that reads nothing of a proxied response', () => {
       assert.ok(client.bytesRead < LARGE_BYTES);
     });
 
+    if (name === 'HTTP/1.1') {
+      it('is disconnected after two minutes if the response refuses a WebSocket', async () => {
+        await using app = await start();
+        const clock = new TestClock();
+        await using gateway = await proxyTo([app.url], {}, { clock });
+        const client = net.connect(gateway.http1, '127.0.0.1').on('error', () => {});
+        client.write(
+          'GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n' +
+            'Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n',
+        );
+        await held(app);
+        await passes(clock, MAX_STALL_MS - 1);
+        assert.equal(app.open(), 1);
+        clock.advance(1);
+        await until(() => app.open() === 0, 'the app is told', 20_000);
+        client.destroy();
+      });
+    }
+
     it(`gets the whole response over ${name} if it reads some more in time`, async () => {
       await using app = await start();
       const clock = new TestClock();
