@@ -85,11 +85,14 @@ const ESCAPED: ReadonlyMap<string, string> = new Map(
   ),
 );
 
-/** Splits a path after the first name with one of these ends. Without one, the rest is empty. */
+/**
+ * Splits a path after the first name with one of these ends, in any case of ASCII letters. Without one, the rest is
+ * empty.
+ */
 export function splitAfter(path: string, ends: readonly string[]): [head: string, rest: string] {
-  const lower = path.toLowerCase();
+  const lower = asciiLowerCase(path);
   for (const end of ends) {
-    const wanted = end.toLowerCase();
+    const wanted = asciiLowerCase(end);
     for (let at = lower.indexOf(wanted); at !== -1; at = lower.indexOf(wanted, at + 1)) {
       const after = at + wanted.length;
       // In `/a.phpx/b`, no name ends with .php.
@@ -99,6 +102,11 @@ export function splitAfter(path: string, ends: readonly string[]): [head: string
     }
   }
   return [path, ''];
+}
+
+/** Keeps the place of each character, which `toLowerCase` moves: the lower-case form of `İ` has two. */
+function asciiLowerCase(text: string): string {
+  return text.replace(/[A-Z]+/g, (letters) => letters.toLowerCase());
 }
 
 /** The URL with which the gateway was requested; null for a target that is not a path. */

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { decodePath, isAt, isWithin } from '../../../src/http/request-path.ts';
+import { decodePath, isAt, isWithin, splitAfter } from '../../../src/http/request-path.ts';
 
 describe('a path without percent-encoding', () => {
   for (const [path, expected] of [
@@ -47,5 +47,18 @@ describe('a request for a path', () => {
   it('is recognised where the path is only a slash', () => {
     assert.equal(isAt('/')({ target: '/' }), true);
     assert.equal(isAt('/')({ target: '/x' }), false);
+  });
+});
+
+describe('a path that is split after a script', () => {
+  it('is split in any case of ASCII letters, and at the same place after letters of other alphabets', () => {
+    for (const [path, head, rest] of [
+      ['/a.PHP/b', '/a.PHP', '/b'],
+      ['/up/İİİİshell.php.txt/x.php', '/up/İİİİshell.php.txt/x.php', ''],
+      ['/İ.php/x', '/İ.php', '/x'],
+      ['/a.p\u212ap/x', '/a.p\u212ap/x', ''],
+    ] as const) {
+      assert.deepEqual(splitAfter(path, ['.php', '.pKp']), [head, rest], path);
+    }
   });
 });
