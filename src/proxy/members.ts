@@ -3,6 +3,7 @@ import type { Clock } from '../kernel/clock.ts';
 import { HubgateError, messageOf } from '../kernel/error.ts';
 import type { InstantLease } from '../kernel/lease.ts';
 import type { Logger } from '../kernel/log.ts';
+import type { UpstreamAddress } from './address.ts';
 import type { DynamicUpstreams } from './dynamic-upstreams.ts';
 import type { Connections } from './forwarding.ts';
 import { type ActiveCheckTarget, type ActiveHealth, startActiveChecks } from './health.ts';
@@ -124,15 +125,18 @@ export class Members {
 
   #startChecks(check: ActiveHealth): void {
     const { registry, clock, log } = this.#options;
-    const targets = [...this.#connections].map(([upstream, pool]): ActiveCheckTarget => {
+    // A check must not wait behind event streams for one of the connections that requests may have.
+    const transport = { ...this.#config.transport, maxConnectionsPerHost: 0 };
+    const poolOf = (address: UpstreamAddress): Connections =>
+      this.#keep(registry.leasePool(address, transport, this.#trustPool));
+    const targets = [...this.#connections.keys()].map((upstream): ActiveCheckTarget => {
       const { address } = upstream;
       if (check.port === null || address.socketPath !== null) {
-        return { upstream, pool, host: address.authority };
+        return { upstream, pool: poolOf(address), host: address.authority };
       }
       const host = address.hostport.replace(/\d+$/, String(check.port));
       const other = { ...address, port: check.port, hostport: host, authority: host };
-      const lease = registry.leasePool(other, this.#config.transport, this.#trustPool);
-      return { upstream, pool: this.#keep(lease), host };
+      return { upstream, pool: poolOf(other), host };
     });
     this.#stopChecks = startActiveChecks(check, targets, clock, log);
   }

@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import http from 'node:http';
 import { describe, it } from 'node:test';
 import { defaultActiveHealth } from '../../../src/proxy/proxy-config.ts';
 import { ReverseProxy } from '../../../src/proxy/reverse-proxy.ts';
@@ -160,6 +162,31 @@ describe('active health', () => {
     await until(() => asked !== '', 'the check came');
     assert.equal(asked, `127.0.0.1:${health.port}`);
     assert.equal((await ask1(gateway.http1)).body, 'ok');
+  });
+
+  it('waits for no connection that max_conns_per_host gives to requests', async () => {
+    const clock = new TestClock();
+    let checks = 0;
+    await using upstream = await origin((request, response) => {
+      if (request.url === '/health') {
+        checks += 1;
+        response.end();
+      } else response.write('a stream that stays open');
+    });
+    await using gateway = await proxyTo(
+      [upstream.url],
+      { activeHealth: CHECK, transport: { maxConnectionsPerHost: 1 } },
+      { clock },
+    );
+    const [state] = gateway.registry.upstreams();
+    const run = (): number => [...(state?.checkRuns.values() ?? [])][0] ?? 0;
+    await until(() => run() === 1, 'the first check is over');
+    const stream = http.get({ port: gateway.http1, host: '127.0.0.1', path: '/', agent: false });
+    const [response] = (await once(stream, 'response')) as [http.IncomingMessage];
+    clock.advance(30_000);
+    await until(() => run() === 2, 'the second check is over');
+    assert.deepEqual([checks, state?.failingChecks.size], [2, 0]);
+    response.destroy();
   });
 
   it('needs health_fails failures in a row to remove an upstream, and health_passes successes to restore it', async () => {
