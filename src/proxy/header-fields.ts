@@ -7,7 +7,6 @@ import type { UpstreamAddress } from './address.ts';
 import type { ReceivedProtocol } from './forwarding.ts';
 import { announcedTrailers } from './trailers.ts';
 
-/** The gateway's name in `Via` (RFC 9110 §7.6.3). */
 /** The values of `Via` (RFC 9110 §7.6.3) by the version of the protocol that was received. */
 const VIA = { '1.0': '1.0 hubgate', '1.1': '1.1 hubgate', '2.0': '2.0 hubgate' } as const;
 
