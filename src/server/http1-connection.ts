@@ -370,7 +370,7 @@ export class Http1Connection implements ExchangeCarrier {
     if (!this.#hasAsked) forgetDeadline(this.#socket);
     this.#hasAsked = true;
     this.#begun += 1;
-    const target = head.method === 'CONNECT' ? 405 : judgeHttp1(head);
+    const target = head.method === 'CONNECT' ? 501 : judgeHttp1(head);
     if (typeof target === 'number') {
       this.#refuseInTurn(target, target === 400 ? reasonFor(head) : '');
       return;

@@ -229,7 +229,7 @@ export class Http2 {
     const upgrade = isConnect ? tunnelOf(head, stream) : null;
     const verdict = judgeHttp2(head, rawHeaders);
     const isTunnel = isConnect && upgrade === null;
-    const target = isTunnel && typeof verdict !== 'number' ? 405 : verdict;
+    const target = isTunnel && typeof verdict !== 'number' ? 501 : verdict;
     if (typeof target === 'number') {
       refuse(stream, target, reasonFor(head));
       return;

@@ -210,14 +210,14 @@ describe('desync, HTTP/1.1: requests that are rejected with a status of their ow
       refused(`${line}\r\n${HOST}\r\n${SMUGGLED}`, 505));
   }
 
-  it('CONNECT is not supported', () =>
-    refused(`CONNECT a.example:80 HTTP/1.1\r\nHost: a.example:80\r\n\r\n${SMUGGLED}`, 405));
+  it('CONNECT is not supported for any target (RFC 9110 §15.6.2), and a 405 would need Allow', () =>
+    refused(`CONNECT a.example:80 HTTP/1.1\r\nHost: a.example:80\r\n\r\n${SMUGGLED}`, 501));
 
   it('CONNECT after a valid request waits for its response', async () => {
     const { statuses, requests } = await bench.attack(
       `${get()}CONNECT a.example:80 HTTP/1.1\r\nHost: a.example:80\r\n\r\n${SMUGGLED}`,
     );
-    assert.deepEqual(statuses, [200, 405]);
+    assert.deepEqual(statuses, [200, 501]);
     assert.equal(requests.length, 1);
   });
 
@@ -589,16 +589,6 @@ describe('desync, HTTP/2: malformed requests do not reach the origin (RFC 9113 �
     'an unknown pseudo-header field': whole({}, [':x', 'y']),
     'a pseudo-header field of responses': whole({}, [':status', '200']),
     'a protocol without CONNECT': whole({}, [':protocol', 'websocket']),
-    'CONNECT without a protocol': [
-      headers(
-        1,
-        [
-          [':method', 'CONNECT'],
-          [':authority', 'localhost:80'],
-        ],
-        FLAG.endHeaders,
-      ),
-    ],
     'an extended CONNECT to a bad path': [
       headers(
         1,
@@ -656,6 +646,17 @@ describe('desync, HTTP/2: requests that are rejected with a status of their own'
       assert.deepEqual(requests, []);
     });
   }
+
+  it('CONNECT without a protocol (RFC 9110 §15.6.2)', async () => {
+    let outcome: unknown;
+    const { requests } = await bench.attackHttp2(async (client) => {
+      const connect = [[':method', 'CONNECT'] as const, [':authority', 'localhost:80'] as const];
+      client.send(headers(1, connect, FLAG.endHeaders));
+      outcome = await client.outcome(1);
+    });
+    assert.equal(outcome, 501);
+    assert.deepEqual(requests, []);
+  });
 });
 
 describe('desync, HTTP/2: each request reaches the origin as one request', () => {
