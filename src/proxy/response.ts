@@ -137,6 +137,8 @@ function unreadable(what: string): ForwardError {
 export class UpstreamResponse implements UpgradeSink {
   /** The routes that respond instead when the exchange with the upstream has ended. */
   interceptor: Handler | null = null;
+  /** The routes have answered otherwise, so that the end of the exchange is no failure of the upstream. */
+  isDropped = false;
   readonly #exchange: Exchange;
   readonly #choice: Pick<Choice, 'cookie'>;
   readonly #rules: ResponseRules;
@@ -189,7 +191,8 @@ export class UpstreamResponse implements UpgradeSink {
     const { usesUpstreamResponse } = this.#rules;
     if (allowed !== null) {
       if (usesUpstreamResponse) this.#setPlaceholders(status, headers);
-      return this.#allow(allowed);
+      this.interceptor = allowed;
+      return null;
     }
     const answer = this.#rules.intercept(status, headers);
     const isOfRoutes = answer !== null && typeof answer !== 'number';
@@ -222,14 +225,6 @@ export class UpstreamResponse implements UpgradeSink {
     return this.#held !== null;
   }
 
-  /** The request goes on once all of the response has been read, which nobody gets. */
-  #allow(allowed: Handler): DeferredBody {
-    this.interceptor = allowed;
-    this.#held = new DeferredBody();
-    this.#held.decide(null);
-    return this.#held;
-  }
-
   /** The routes run once the exchange with the upstream is over. */
   #leave(answer: Handler, { status, headers }: ResponseHead): null {
     intercepted.set(this.#exchange, { status, headers, send: null });
@@ -242,13 +237,22 @@ export class UpstreamResponse implements UpgradeSink {
     const exchange = this.#exchange;
     const held = new DeferredBody();
     this.#held = held;
-    const send = (status: number): void => held.decide(exchange.begin({ ...head, status }));
+    let isSent = false;
+    const send = (status: number): void => {
+      isSent = true;
+      held.decide(exchange.begin({ ...head, status }));
+    };
     intercepted.set(exchange, { status: head.status, headers: head.headers, send });
     const run = async (): Promise<void> => {
       try {
         await answer(exchange, this.#next);
       } finally {
-        held.decide(null);
+        if (isSent || held.writableEnded) held.decide(null);
+        else {
+          // It may be endless, so the upstream is told.
+          this.isDropped = true;
+          held.destroy(new HubgateError('client-left', 'The routes answered otherwise'));
+        }
       }
     };
     const running = run();

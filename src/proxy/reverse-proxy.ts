@@ -417,6 +417,7 @@ export class ReverseProxy {
     { exchange, upstream, body, response, visit, began }: MadeAttempt,
   ): Outcome {
     response.fail();
+    if (response.isDropped) return { kind: 'answered', interceptor: response.interceptor };
     if (!exchange.begun) visit.latencyMs = this.#clock.monotonic() - began;
     if (!(error instanceof ForwardError)) throw error;
     this.#note(upstream, exchange, error);

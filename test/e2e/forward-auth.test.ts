@@ -205,6 +205,33 @@ describe('forward_auth', () => {
     assert.deepEqual(all.app, []);
   });
 
+  it('does not wait for the body of a service that allows a request', async (test) => {
+    const all = await world(test);
+    let closed = 0;
+    const endless = await listen(test, (request, response) => {
+      request.socket.once('close', () => {
+        closed += 1;
+      });
+      const more = (): void => {
+        if (!response.destroyed) response.write('x'.repeat(16_384), () => setImmediate(more));
+      };
+      response.writeHead(200, { 'Remote-User': 'bob' }).flushHeaders();
+      if (String(request.headers['x-forwarded-uri']).endsWith('/much')) more();
+    });
+    const origin = await serve(
+      test,
+      directives({ ...all, ports: { ...all.ports, auth: endless } }),
+    );
+    for (const path of ['much', 'silent']) {
+      const answer = await send(`${origin}/guarded/${path}`);
+      assert.deepEqual([answer.status, answer.body], [200, 'the app'], path);
+    }
+    assert.deepEqual(
+      [all.app.map(({ headers }) => headers['remote-user']), closed],
+      [['bob', 'bob'], 2],
+    );
+  });
+
   it('guards every kind of request: HEAD, OPTIONS, upgrades', async (test) => {
     const all = await world(test);
     const origin = await serve(test, directives(all));

@@ -77,7 +77,10 @@ export function proxyConfig(
 export function proxyOptions(
   registry: UpstreamRegistry,
   more: Partial<
-    Pick<ReverseProxyOptions, 'clock' | 'compileRoutes' | 'mayRetry' | 'sharing' | 'bodyMemory'>
+    Pick<
+      ReverseProxyOptions,
+      'clock' | 'compileRoutes' | 'copiesResponse' | 'mayRetry' | 'sharing' | 'bodyMemory'
+    >
   > = {},
 ): ReverseProxyOptions {
   return {
@@ -89,7 +92,7 @@ export function proxyOptions(
       template.replaceAll('{host}', exchange.host).replaceAll('{path}', exchange.target),
     trusted: () => false,
     target: null,
-    copiesResponse: () => false,
+    copiesResponse: more.copiesResponse ?? (() => false),
     mayRetry: more.mayRetry ?? null,
     authorization: null,
     compileRoutes: more.compileRoutes ?? (() => () => {}),

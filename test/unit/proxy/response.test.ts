@@ -237,6 +237,32 @@ for (const { name, ask, port } of PROTOCOLS) {
       assert.equal((await ask(port(gateway))).body, 'body');
     });
 
+    it('ends at the upstream if routes that could have copied it answer otherwise', async () => {
+      let closed = 0;
+      await using upstream = await origin((_, response) => {
+        response.writeHead(200, { 'content-type': 'text/event-stream' }).write('data: 1\n\n');
+        response.once('close', () => {
+          closed += 1;
+        });
+      });
+      await using gateway = await proxyTo(
+        [upstream.url],
+        { handleResponse: [{ status: ['200'], headers: [], replaceStatus: null, routes: [] }] },
+        {
+          copiesResponse: () => true,
+          compileRoutes: () => (exchange) => {
+            const head = { status: 403, headers: new HeaderList(), source: 'gateway' } as const;
+            exchange.begin(head).end('no');
+          },
+        },
+      );
+      const answer = await ask(port(gateway));
+      assert.deepEqual([answer.status, answer.body], [403, 'no']);
+      await until(() => closed === 1, 'the upstream is told');
+      const inFlight = gateway.registry.upstreams().map((one) => one.inFlight);
+      assert.deepEqual([inFlight, gateway.faults], [[0], []]);
+    });
+
     it('has a head that is marked as coming from the upstream', async () => {
       await using upstream = await origin((_, response) => response.end('ok'));
       const sources: string[] = [];
