@@ -38,7 +38,14 @@ export class BufferSpace {
     if (release === null) return null;
     try {
       const body = bodyOf();
-      if (body !== null) return { ...(await bufferBody(body, limit)), release };
+      if (body !== null) {
+        const buffered = await bufferBody(body, limit);
+        const end = (): void => {
+          body.destroy();
+          release();
+        };
+        return { ...buffered, release: end };
+      }
     } catch (error) {
       release();
       throw error;
@@ -52,7 +59,7 @@ export class BufferSpace {
 export interface BufferedBody {
   /** Its length if it has been read to its end; otherwise null. */
   readonly length: number | null;
-  /** The body for one attempt. One that has been read to its end is the same for each attempt. */
+  /** The body for one attempt. What has been read is the same for each attempt. */
   next(): LeasedBody;
 }
 
@@ -77,11 +84,8 @@ async function bufferBody(body: LeasedBody, limit: number): Promise<BufferedBody
     throw error instanceof HttpError ? error : new HttpError(499, 'the client left');
   }
   const bytes = Buffer.concat(chunks, length);
-  if (!body.readableEnded) {
-    if (length > 0) body.unshift(bytes);
-    return { length: null, next: () => body };
-  }
-  return { length, next: () => new WholeBody(bytes) };
+  if (body.readableEnded) return { length, next: () => new WholeBody(bytes) };
+  return { length: null, next: () => new BegunBody(bytes, body) };
 }
 
 /** Resolves when there is more to read, or nothing more will come. */
@@ -118,6 +122,62 @@ class WholeBody extends Readable implements LeasedBody {
     this.push(null);
   }
 }
+
+/** The bytes that have been read, and then the rest, which only one attempt can get. */
+class BegunBody extends Readable implements LeasedBody {
+  consumed = false;
+  #bytes: Buffer | null;
+  readonly #rest: LeasedBody;
+  #isAttached = false;
+
+  constructor(bytes: Buffer, rest: LeasedBody) {
+    super();
+    this.#bytes = bytes;
+    this.#rest = rest;
+    // Nothing may be listening any more once the response has begun.
+    this.on('error', ignore);
+  }
+
+  override _read(): void {
+    const bytes = this.#bytes;
+    this.#bytes = null;
+    if (bytes !== null && bytes.length > 0) {
+      this.push(bytes);
+      return;
+    }
+    if (!this.#isAttached) this.#attach();
+    this.#rest.resume();
+  }
+
+  override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
+    this.#rest.off('data', this.#onData).off('end', this.#onEnd).off('close', this.#onClose);
+    this.#rest.pause();
+    done(error);
+  }
+
+  #attach(): void {
+    this.#isAttached = true;
+    this.#rest.on('data', this.#onData).on('end', this.#onEnd).on('close', this.#onClose);
+    // It may have ended for an earlier attempt, or while none read it.
+    if (this.#rest.readableEnded) this.#onEnd();
+    else if (this.#rest.destroyed) this.#onClose();
+  }
+
+  readonly #onData = (chunk: Buffer): void => {
+    this.consumed = true;
+    if (!this.push(chunk)) this.#rest.pause();
+  };
+
+  readonly #onEnd = (): void => void this.push(null);
+
+  readonly #onClose = (): void => {
+    if (!this.#rest.readableEnded) {
+      this.destroy(this.#rest.errored ?? new HttpError(499, 'the client left'));
+    }
+  };
+}
+
+function ignore(): void {}
 
 /**
  * The body of a response that waits until it is complete, or until there are more than `limit` bytes of it. Only

@@ -88,6 +88,37 @@ describe('request_buffers', () => {
     assert.ok((await text(response)) === body);
   });
 
+  it('gives a body beyond the limit to the next upstream, unless one has read more than the buffer', async () => {
+    await using app = await origin(echo);
+    const closed = `http://127.0.0.1:${await freePort()}`;
+    await using broken = await origin((request) => {
+      let bytes = 0;
+      request.on('data', (chunk: Buffer) => {
+        bytes += chunk.length;
+        if (bytes === Number(request.headers['content-length'])) request.socket.destroy();
+      });
+    });
+    for (const [first, size, status] of [
+      [closed, 200 * KIB, 200],
+      [broken.url, 200 * KIB, 502],
+      [broken.url, 64 * KIB, 200],
+    ] as const) {
+      const body = Buffer.alloc(size, 'abcdefghij').toString();
+      await using gateway = await proxyTo(
+        [first, app.url],
+        { requestBuffers: 64 * KIB },
+        { mayRetry: () => Promise.resolve(true) },
+      );
+      const request = upload(gateway, { 'Content-Length': String(body.length) });
+      request.end(body);
+      const [response] = (await once(request, 'response')) as [http.IncomingMessage];
+      const answer = await text(response);
+      assert.equal(response.statusCode, status);
+      if (status === 200) assert.ok(answer === body);
+      assert.deepEqual(gateway.faults, []);
+    }
+  });
+
   it('asks no upstream for a client that leaves before', async () => {
     let asked = 0;
     await using app = await origin((_request, response) => {
