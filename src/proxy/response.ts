@@ -236,6 +236,8 @@ export class UpstreamResponse implements UpgradeSink {
   #hold(answer: Handler, head: ResponseHead): DeferredBody {
     const exchange = this.#exchange;
     const held = new DeferredBody();
+    // The exchange with the upstream listens for errors only while it passes the body on.
+    held.on('error', () => {});
     this.#held = held;
     let isSent = false;
     const send = (status: number): void => {
