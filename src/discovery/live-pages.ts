@@ -2,7 +2,13 @@
 // tag is the same in every page, so that pages keep their validators.
 
 import { createHash } from 'node:crypto';
-import { about, type Exchange, type Handler, type ResponseHead } from '../http/exchange.ts';
+import {
+  about,
+  type Exchange,
+  type Handler,
+  type RequestHook,
+  type ResponseHead,
+} from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import { recode, type Recoding } from '../http/representation.ts';
 import type { AnnouncedHub, AnnouncementCounts } from './announced-hub.ts';
@@ -30,17 +36,27 @@ export interface LivePagesOptions {
 /** In these encodings, "<" is not always a separate byte; such documents stay unchanged. */
 const OTHER_THAN_ASCII = /^(?:utf-?16|utf-?32|ucs-?[24]|iso-2022|hz|utf-7|unicode|csunicode)/i;
 
-/** Marks exchanges that this handler has already seen. */
-const SEEN = 'hub.live';
+/**
+ * Variable of a request whose page is to be live. Requests on its behalf have it too. A response may pass several
+ * handlers that could have sent it, and the first one removes it.
+ */
+const LIVE = 'hub.live';
 
 /** Most different policies that are logged. */
 const MAX_WARNED = 100;
 
-/**
- * Adds to the app's documents the script that makes them follow their changes. It is next to the handler that
- * responds, so that it sees what the app sent, before anything else encodes it.
- */
-export function createLivePages({ hub, concerns, version, settings }: LivePagesOptions): Handler {
+export interface LivePages {
+  /** Decides for a request as it arrives, because matchers mean the path of the client and not a rewritten one. */
+  readonly hook: RequestHook;
+  /**
+   * Adds the script. It is next to the handler that responds, so that it sees what the app sent, before anything
+   * else encodes it.
+   */
+  readonly handle: Handler;
+}
+
+/** Adds to the app's documents the script that makes them follow their changes. */
+export function createLivePages({ hub, concerns, version, settings }: LivePagesOptions): LivePages {
   // With other settings, the page has another validator.
   const tagVersion = settings.length === 0 ? version : digestOf(version, settings);
   const warned = new Set<string>();
@@ -72,15 +88,14 @@ export function createLivePages({ hub, concerns, version, settings }: LivePagesO
       return null;
     };
 
-  return (exchange, next) => {
-    const { method, headers, upgrade } = exchange;
+  const hook: RequestHook = (exchange) => {
+    if (exchange.upgrade !== null || !isDestinationOfPages(exchange.headers)) return;
+    if (concerns(exchange)) exchange.variables.set(LIVE, '');
+  };
+  const handle: Handler = (exchange, next) => {
+    const { method, headers, variables } = exchange;
     const isRead = method === 'GET' || method === 'HEAD';
-    if (!isRead || upgrade !== null || !isDestinationOfPages(headers) || !concerns(exchange)) {
-      return next();
-    }
-    // A response may pass several handlers that could have sent it.
-    if (exchange.variables.has(SEEN)) return next();
-    exchange.variables.set(SEEN, '');
+    if (!isRead || !variables.delete(LIVE)) return next();
     const isOurs = restoreTags(headers, tagVersion);
     exchange.onHead((head) => {
       if (head.source !== 'upstream') return undefined;
@@ -97,6 +112,7 @@ export function createLivePages({ hub, concerns, version, settings }: LivePagesO
     });
     return next();
   };
+  return { hook, handle };
 }
 
 function isDocument(headers: HeaderList): boolean {

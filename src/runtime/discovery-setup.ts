@@ -11,6 +11,7 @@ import { DATA_FIELD, PUBLISH_FIELD } from '../discovery/hub-publish.ts';
 import { createPublishedAnswers } from '../discovery/published-answers.ts';
 import {
   createLiveReports,
+  type LivePages,
   REPORT_WINDOW_MS,
   reportPath,
   createLivePages,
@@ -218,15 +219,15 @@ function keepInside(fromHeader: string, cookieNames: readonly string[]): Request
 }
 
 /**
- * The handler next to the one that responds for the app. It makes the app's pages live; null if they are not.
+ * Makes the app's pages live; null if they are not.
  *
  * @throws HubgateError `no-live-script`
  */
-export function livePagesHandler(
+export function setUpLivePages(
   site: SiteConfig,
   config: Config,
   hubs: ReadyHubs,
-): Handler | null {
+): LivePages | null {
   const { discovery } = site;
   if (discovery === null || discovery.live === null) return null;
   const place = placeOfHub(site, config);

@@ -23,9 +23,9 @@ import { answerErrors, compileSite, type SiteHandler, withHooks } from '../site/
 import {
   setUpDiscovery,
   hubRequestOf,
-  livePagesHandler,
   liveRefetches,
   personalFieldsOf,
+  setUpLivePages,
   type Watching,
 } from './discovery-setup.ts';
 import { siteLabel, METRICS_TYPE } from './metrics.ts';
@@ -66,7 +66,7 @@ export async function setUpSite(
   const { clock, measures } = resources;
   const own = hubs.get(site) ?? [];
   const refetches = liveRefetches(site, config, hubs, resources);
-  const livePages = livePagesHandler(site, config, hubs);
+  const livePages = setUpLivePages(site, config, hubs);
   const routes = compileSite(site, {
     ...resources,
     registry,
@@ -83,7 +83,7 @@ export async function setUpSite(
     besidePages: (pages) =>
       livePages === null
         ? pages
-        : (exchange, next) => livePages(exchange, async () => pages(exchange, next)),
+        : (exchange, next) => livePages.handle(exchange, async () => pages(exchange, next)),
     hidesFile: hidingFiles(config.options.hiddenFiles, resources.storage),
     usesUpstreamResponse: usesPlaceholder([site.routes, site.errorRoutes], 'rp.'),
     logCredentials: config.options.servers.logCredentials,
@@ -93,6 +93,7 @@ export async function setUpSite(
   const { reports, watching } = discovery;
   const hooks = [...discovery.hooks];
   if (refetches !== null) hooks.push(refetches.take);
+  if (livePages !== null) hooks.push(livePages.hook);
   const claims = removeClaimedIdentity(
     identityFields([...site.routes, ...site.errorRoutes], registry),
   );

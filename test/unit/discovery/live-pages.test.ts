@@ -59,6 +59,53 @@ describe('live pages', () => {
     assert.equal((await site.get('/other')).body, PAGE);
   });
 
+  it('are selected by the path that the client requested, whatever the site rewrites', async (test) => {
+    const app: RequestListener = (request, response) => {
+      if (request.url === '/index.php') html(PAGE)(request, response);
+      else response.writeHead(502).end();
+    };
+    const stripped = await startSite(test, app, {
+      site: 'discovery {\n\t\tlive /app/*\n\t}\n\thandle_path /app/* {\n\t\treverse_proxy localhost:{app}\n\t}',
+    });
+    assert.match((await stripped.get('/app/index.php')).body, SCRIPT);
+    assert.equal((await stripped.get('/index.php')).body, PAGE);
+    const whole = await startSite(test, app, {
+      site: 'discovery /app/* {\n\t\tlive\n\t}\n\turi strip_prefix /app',
+    });
+    assert.match((await whole.get('/app/index.php')).body, SCRIPT);
+    assert.equal((await whole.get('/index.php')).body, PAGE);
+    for (const cache of ['', 'cache']) {
+      const { get } = await startSite(test, app, {
+        site: `@reading not path_regexp ^/admin/.*/edit/$
+	discovery {
+		live @reading
+	}
+	${cache}
+	rewrite * /index.php`,
+      });
+      for (const headers of [[], [['Hub-Live', 'urn:1'] as const]]) {
+        assert.match((await get('/news/', { headers })).body, SCRIPT, cache);
+        assert.equal((await get('/admin/pages/7/edit/', { headers })).body, PAGE, cache);
+      }
+    }
+  });
+
+  it('are selected by that path on error pages, too', async (test) => {
+    const { get } = await startSite(test, html(PAGE), {
+      site: `discovery {
+		live /app/*
+	}
+	error /app/gone 410
+	error /gone 410
+	handle_errors {
+		rewrite * /oops
+		reverse_proxy localhost:{app}
+	}`,
+    });
+    assert.match((await get('/app/gone')).body, SCRIPT);
+    assert.equal((await get('/gone')).body, PAGE);
+  });
+
   it('load a script that the hub serves, cached permanently under its version', async (test) => {
     const site = await live(test, html(PAGE));
     const [, src = ''] = /src="([^"]*)"/.exec((await site.get('/')).body) ?? [];
