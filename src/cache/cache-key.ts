@@ -128,8 +128,10 @@ function readFields(headers: HeaderList): AskingFields {
 }
 
 function keyOf(exchange: Exchange, forwarded: string, varyOn: readonly string[]): string {
-  const { scheme, host, target, originalTarget, rawTarget, identity } = exchange;
+  const { scheme, host, originalHost, target, originalTarget, rawTarget, identity } = exchange;
   let key = `${scheme}://${host.toLowerCase()}${target}`;
+  // Updates, live pages and what the app changes name the host that the client has contacted.
+  if (originalHost !== host) key += `\n^${originalHost.toLowerCase()}`;
   // A later handler may look at the target before its rewrite.
   if (originalTarget !== target) key += `\n<${originalTarget}`;
   // The app may receive the path as the client spelled it.

@@ -101,8 +101,8 @@ export class Credentials {
 }
 
 /** The host that the client has contacted, without port, in lower case. */
-function hostOf({ host }: Exchange): string {
-  return host.toLowerCase().replace(/:\d*$/, '').replace(/\.$/, '');
+function hostOf({ originalHost }: Exchange): string {
+  return originalHost.toLowerCase().replace(/:\d*$/, '').replace(/\.$/, '');
 }
 
 /** The attributes of the access-token cookie. */

@@ -27,7 +27,10 @@ export interface Exchange {
   /** The method after changes by the directive `method`; {@link originalMethod} is the client's. */
   method: string;
   readonly originalMethod: string;
-  /** `Host` or `:authority` as the client sent it; it selected the site. Empty if the request had none. */
+  /**
+   * `Host` or `:authority` as the client sent it; it selected the site, and is part of all URLs, audiences and cookies that
+   * the client sees. Empty if the request had none.
+   */
   readonly originalHost: string;
   /** The same after changes by `request_header Host`, for placeholders, matchers and upstreams. */
   host: string;

@@ -110,8 +110,8 @@ function asciiLowerCase(text: string): string {
 }
 
 /** The URL with which the gateway was requested; null for a target that is not a path. */
-export function requestUrl({ scheme, host, originalTarget }: Exchange): URL | null {
-  const text = `${scheme}://${host}${originalTarget}`;
+export function requestUrl({ scheme, originalHost, originalTarget }: Exchange): URL | null {
+  const text = `${scheme}://${originalHost}${originalTarget}`;
   return originalTarget.startsWith('/') ? parseUrl(text) : null;
 }
 

@@ -124,7 +124,8 @@ function createRoute(endpoint: HubEndpoint): Route {
 /** `public_urls`: a hub that knows its names does not respond to others. */
 function publicName(origins: readonly string[]): (exchange: Exchange) => boolean {
   if (origins.length === 0) return () => true;
-  return ({ scheme, host }) => origins.includes(`${scheme}://${host.toLowerCase()}`);
+  return ({ scheme, originalHost }) =>
+    origins.includes(`${scheme}://${originalHost.toLowerCase()}`);
 }
 
 /** OAuth 2.0 protected resource metadata (RFC 9728 §2). Needs no token. */

@@ -21,11 +21,11 @@ export function createIdentity(
   if (resourceIdentifier !== null) {
     const { origin } = requireUrl(resourceIdentifier);
     const pinned = { resource: resourceIdentifier, metadataUrl: origin + metadata };
-    return ({ host }) => (host === '' ? null : pinned);
+    return ({ originalHost }) => (originalHost === '' ? null : pinned);
   }
-  return ({ scheme, host }) => {
-    if (host === '') return null;
-    const origin = `${scheme}://${host}`;
+  return ({ scheme, originalHost }) => {
+    if (originalHost === '') return null;
+    const origin = `${scheme}://${originalHost}`;
     return { resource: origin + hubPath, metadataUrl: origin + metadata };
   };
 }

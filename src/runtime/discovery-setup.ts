@@ -295,7 +295,8 @@ function onThisSite(hub: ReadyHub): Announcement {
   return {
     ...announced(hub, path, (pageHost) => pageHost),
     // The identity of the hub for this client's request, unless one is configured.
-    audience: ({ scheme, host }) => hub.config.resourceIdentifier ?? `${scheme}://${host}${path}`,
+    audience: ({ scheme, originalHost }) =>
+      hub.config.resourceIdentifier ?? `${scheme}://${originalHost}${path}`,
   };
 }
 

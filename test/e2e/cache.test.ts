@@ -8,6 +8,7 @@ import { startLibraryGateway, type TestLibraryGateway } from '../support/gateway
 import { type Answer, type RawRequest, send } from '../support/http.ts';
 import { silentLogger } from '../support/installed-package.ts';
 import { TestClock } from '../support/test-clock.ts';
+import { HUB, startSite } from '../unit/discovery/site.ts';
 
 type Respond = (request: IncomingMessage, response: ServerResponse, count: number) => void;
 
@@ -234,6 +235,39 @@ describe('cache', () => {
     await ask('/a', { method: 'POST', body: 'x' });
     assert.equal((await ask('/a')).body, 'answer 4');
     assert.equal((await ask('/list')).body, 'answer 5');
+  });
+
+  it('drops what an update or a change names by the host that the client has contacted, whatever Host the app gets', async (test) => {
+    let count = 0;
+    const site = await startSite(
+      test,
+      (request, response) => {
+        count += 1;
+        response.setHeader('Cache-Control', 'public, max-age=60');
+        response.end(`${request.headers.host} ${count}`);
+      },
+      {
+        hubfile: `http://localhost:{port}, http://b.example:{port} {${HUB}
+		anonymous
+	}
+	request_header Host app.internal
+	cache
+	reverse_proxy localhost:{app}
+}
+`,
+      },
+    );
+    const { port } = new URL(site.origin);
+    const other = { headers: [['Host', `b.example:${port}`]] } as const;
+    assert.equal((await site.get('/a')).body, 'app.internal 1');
+    assert.equal((await site.get('/a')).body, 'app.internal 1');
+    await site.publish({ topic: `${site.origin}/a` });
+    assert.equal((await site.get('/a')).body, 'app.internal 2');
+    // What is stored for one host has the names of that host.
+    assert.equal((await site.get('/a', other)).body, 'app.internal 3');
+    await site.get('/a', { ...other, method: 'POST' });
+    assert.equal((await site.get('/a', other)).body, 'app.internal 5');
+    assert.equal((await site.get('/a')).body, 'app.internal 2');
   });
 
   it('removes headers that are meant for caches only', async (test) => {

@@ -211,6 +211,23 @@ describe('changes (RFC 9111 §4.4)', () => {
     assert.deepEqual(await others.untilId('urn:end'), ['urn:end']);
   });
 
+  it('names pages by the host that the client has contacted, whatever Host the app gets', async (test) => {
+    for (const hub of ['anonymous', 'anonymous\n\t\tpublic_urls http://localhost:{port}']) {
+      const site = await startSite(test, answering(303, { Location: '/books/7' }), {
+        hub,
+        site: `discovery {\n\t\tchanges ${NOW}\n\t}\n\trequest_header Host app.internal`,
+      });
+      const topics = ['/books', '/books/7'].map((path) => encodeURIComponent(site.origin + path));
+      const streams = await Promise.all(
+        topics.map((topic) => site.stream(`match=${topic}&match=urn:end`)),
+      );
+      await site.get('/books', { method: 'POST' });
+      // A token for the hub under that name is accepted, too.
+      await site.publish({ topic: 'urn:end', id: 'urn:end' });
+      for (const stream of streams) assert.equal((await stream.untilId('urn:end')).length, 2, hub);
+    }
+  });
+
   it('contains no details with data none', async (test) => {
     const none = 'public {\n\t\t\tdata none\n\t\t\tsync\n\t\t}';
     const { data } = await announced(test, none, answering(204), [['DELETE', '/a']]);

@@ -85,6 +85,42 @@ describe('discovery: token mint (hubfile §3)', () => {
     assert.deepEqual(await stream.untilId('mine'), ['mine']);
   });
 
+  it('mints it for the host that the client has contacted, whatever Host the app gets', async (test) => {
+    const discovery = `discovery {
+		cookie {
+			domain example.com
+		}
+		token mint {
+			issuer ${ISSUER}
+			key "${SUBSCRIBER_KEY}"
+			subscribe_urlpattern ${PATTERN}
+		}
+	}`;
+    for (const lines of [
+      'request_header Host app.internal\n\treverse_proxy localhost:{app}',
+      'handle {\n\t\trequest_header Host app.internal\n\t\treverse_proxy localhost:{app}\n\t}',
+    ]) {
+      const hubfile = `http://app.example.com:{port} {${HUB}
+		cookie_name ${COOKIE}
+		anonymous
+	}
+	${discovery}
+	${lines}
+}
+`;
+      const site = await startSite(test, app, { hubfile });
+      const { port } = new URL(site.origin);
+      const host = ['Host', `app.example.com:${port}`] as const;
+      const answer = await site.get('/?user=42', { headers: [host] });
+      const cookie = cookies(answer).get(COOKIE);
+      assert.equal(cookie?.get('domain'), 'example.com', lines);
+      const { aud } = claimsOf(cookie?.get('value') ?? '');
+      assert.equal(aud, `http://app.example.com:${port}/.well-known/hub`);
+      const stream = await site.stream('match=*', { headers: [host, cookieHeader(answer)] });
+      assert.equal(stream.status, 200, lines);
+    }
+  });
+
   it('withholds the token when a placeholder is empty', async (test) => {
     const site = await mintSite(test);
     assert.deepEqual(fields(await site.get('/'), 'set-cookie'), []);
