@@ -5,6 +5,7 @@ import {
   type ResponseHead,
   type BodyWrapper,
 } from '../http/exchange.ts';
+import { decompressZstd } from '../http/encoders.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import type { Clock } from '../kernel/clock.ts';
 import {
@@ -134,6 +135,8 @@ function inflate(bytes: Buffer, encoding: string): Buffer {
       return zlib.inflateSync(bytes, limit);
     case 'br':
       return zlib.brotliDecompressSync(bytes, limit);
+    case 'zstd':
+      return decompressZstd(bytes, MAX_DATA_BYTES);
     default:
       throw new TypeError('an encoding that nobody here knows');
   }

@@ -60,6 +60,23 @@ export function zstd(level: number): Encoding | null {
   return { bytes: zstdBytes(level), create: () => create(options) };
 }
 
+type DecompressZstd = (
+  bytes: Buffer,
+  options: { readonly maxOutputLength: number; readonly params: Readonly<Record<number, number>> },
+) => Buffer;
+
+/** `ZSTD_d_windowLogMax` of the library, and the largest window of a response: 8 MiB (RFC 9659). */
+const [ZSTD_MAX_WINDOW, MAX_WINDOW_BITS] = [100, 23];
+
+/** @throws for bytes that cannot be decoded, as all do before Node 22.15 */
+export function decompressZstd(bytes: Buffer, maxOutputLength: number): Buffer {
+  const found: unknown = Reflect.get(zlib, 'zstdDecompressSync');
+  if (typeof found !== 'function') throw new TypeError('this Node has no zstd');
+  // A function of Node with the same signature as the similar ones.
+  const decompress = found as DecompressZstd;
+  return decompress(bytes, { maxOutputLength, params: { [ZSTD_MAX_WINDOW]: MAX_WINDOW_BITS } });
+}
+
 /** Above 3, the tables that the library searches are larger than its window. */
 function zstdBytes(level: number): number {
   if (level <= 3) return 1.5 * MIB;

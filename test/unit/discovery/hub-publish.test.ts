@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { request as httpRequest, type RequestListener } from 'node:http';
 import { describe, it } from 'node:test';
+import zlib from 'node:zlib';
 import fc from 'fast-check';
 import { WebSocket, WebSocketServer } from 'ws';
 import { readHubPublish } from '../../../src/discovery/hub-publish.ts';
@@ -193,6 +194,38 @@ describe('an app that publishes through its response', () => {
     assert.equal((await site.get('/large')).body.length, 65_537);
     assert.ok(site.log.some(({ message }) => message.startsWith('The body was not published')));
   });
+
+  for (const coding of ['gzip', 'br', 'zstd']) {
+    const isUnknown = coding === 'zstd' && !('zstdDecompressSync' in zlib);
+    const skip = isUnknown && 'this Node has no zstd';
+    it(`may publish a body that the site encodes: ${coding}`, { skip }, async (test) => {
+      const app: RequestListener = (request, response) => {
+        request.resume();
+        const isChange = request.method === 'POST';
+        if (!isChange) response.setHeader('Hub-Publish', 'topic="urn:body"; body');
+        response.setHeader('Content-Type', 'application/json');
+        response.end(isChange ? '{"id":2}' : '{"id":1}');
+      };
+      const site = await startSite(test, app, {
+        site: `encode ${coding} {
+		minimum_length 1
+	}
+	discovery {
+		changes public {
+			data body
+		}
+	}`,
+      });
+      const reader = await site.stream('match=*');
+      const headers = [['Accept-Encoding', coding]] as const;
+      for (const [index, method] of ['GET', 'POST'].entries()) {
+        const answer = await site.get('/', { method, headers });
+        assert.equal(answer.headers['content-encoding'], coding);
+        await reader.until(({ ids }) => ids.length === index + 1);
+      }
+      assert.match(reader.text, /^data: ?\{"id":1\}$[^]*^data: ?\{"id":2\}$/m);
+    });
+  }
 
   it('sends a trailer', async (test) => {
     const app: RequestListener = (_request, response) => {
