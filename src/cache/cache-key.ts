@@ -3,6 +3,7 @@ import type { Exchange, ResponseHead } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import { parseCacheControl } from './cache-control.ts';
 import { requestUrl } from '../http/request-path.ts';
+import { outcomeStatus } from '../http/request-variables.ts';
 import { parseUrl } from '../kernel/parse.ts';
 
 /** Characters of `Accept-Encoding`. No client for pages sends a longer one. */
@@ -204,11 +205,11 @@ const SAFE_METHODS = new Set(['GET', 'HEAD', 'OPTIONS', 'TRACE', 'QUERY', 'PROPF
  * The names of what is no longer current after a request has changed something (RFC 9111 §4.4): its URL, and
  * those of `Location` and `Content-Location` on the same host. Empty if it has changed nothing.
  */
-export function changedNames(
-  exchange: Exchange,
-  { status, headers }: ResponseHead,
-): readonly string[] {
-  if (SAFE_METHODS.has(exchange.method) || status < 200 || status >= 400) return [];
+export function changedNames(exchange: Exchange, head: ResponseHead): readonly string[] {
+  if (SAFE_METHODS.has(exchange.method)) return [];
+  const { headers } = head;
+  const status = outcomeStatus(exchange, head);
+  if (status < 200 || status >= 400) return [];
   const asked = requestUrl(exchange);
   if (asked === null) return [];
   const others = ['location', 'content-location'].map((name) =>

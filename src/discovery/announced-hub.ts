@@ -1,4 +1,5 @@
-import type { ResponseHead } from '../http/exchange.ts';
+import type { Exchange, ResponseHead } from '../http/exchange.ts';
+import { outcomeStatus } from '../http/request-variables.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { parseUrl } from '../kernel/parse.ts';
 import { FailureLog, type Logger } from '../kernel/log.ts';
@@ -118,7 +119,9 @@ const LOGIN =
  * 303 to a URL of the same origin that is not a login page. Any other redirect asks for the same request
  * elsewhere, or for a visitor that has to log in first.
  */
-export function saysChanged({ status, headers }: ResponseHead, url: URL): boolean {
+export function saysChanged(exchange: Exchange, head: ResponseHead, url: URL): boolean {
+  const { headers } = head;
+  const status = outcomeStatus(exchange, head);
   if (status >= 200 && status < 300) return true;
   if (!SEE_OTHER.has(status)) return false;
   const location = parseUrl(headers.get('location') ?? '', url.href);

@@ -103,7 +103,8 @@ export function createChanges(options: ChangesOptions): Changes {
     const hasCredentials = exchange.headers.has('cookie') || exchange.headers.has('authorization');
     exchange.onHead((head) => {
       const url = requestUrl(exchange);
-      if (head.source !== 'upstream' || url === null || !saysChanged(head, url)) return undefined;
+      if (head.source !== 'upstream' || url === null || !saysChanged(exchange, head, url))
+        return undefined;
       const target = { topic: topicOf(url).topic, mark: '' };
       const { topics, queries } = changedTopics(exchange, url, target, head, options, bound);
       const data = config.data === 'none' ? '' : changeData(exchange);

@@ -6,6 +6,7 @@ import type { Clock } from '../kernel/clock.ts';
 import type { AnnouncedHub } from './announced-hub.ts';
 import { expose, isPrivate, makePrivate } from './cache-control.ts';
 import { Credentials } from './credentials.ts';
+import { outcomeStatus } from '../http/request-variables.ts';
 import { DESTINATION, isDestinationOfPages } from '../http/request-path.ts';
 import { announcesHub, hubFields, type HubFields, selfLink } from './link.ts';
 import type { TokenSource } from './token-source.ts';
@@ -55,7 +56,7 @@ export function createDiscovery(options: DiscoveryOptions): RequestHook {
       if (head.status < 200 || head.opensTunnel === true) return undefined;
       if (head.source !== 'upstream') {
         // A refusal by the gateway itself (`forward_auth`) is not a page, but may end a session.
-        if (endsSession(head, config)) credentials.end(exchange, head.headers);
+        if (endsSession(exchange, head, config)) credentials.end(exchange, head.headers);
         return undefined;
       }
       if (head.status === 304) varyAsPage(head.headers, options);
@@ -124,7 +125,8 @@ function handOutToken(
     credentials.fromApp(exchange, head, sent);
     return undefined;
   }
-  if ((arrival.logsOut && status < 400) || endsSession(head, config)) {
+  const hasLoggedOut = arrival.logsOut && outcomeStatus(exchange, head) < 400;
+  if (hasLoggedOut || endsSession(exchange, head, config)) {
     credentials.end(exchange, headers);
     return undefined;
   }
@@ -153,8 +155,12 @@ function handOutToken(
   });
 }
 
-function endsSession({ status }: ResponseHead, { expire }: DiscoveryConfig): boolean {
-  return expire.statuses.includes(status);
+function endsSession(
+  exchange: Exchange,
+  head: ResponseHead,
+  { expire: { statuses } }: DiscoveryConfig,
+): boolean {
+  return statuses.length > 0 && statuses.includes(outcomeStatus(exchange, head));
 }
 
 /** The media type of a response without its parameters; empty if it has none. */

@@ -1,7 +1,7 @@
 // What the variables of a request contain besides text that a handler has set: values that are found when they are
 // asked for, and the error of an error route.
 
-import type { Exchange } from './exchange.ts';
+import type { Exchange, ResponseHead } from './exchange.ts';
 
 /** The value of a placeholder of `map`, which sees what later handlers have changed. */
 type LateValue = (exchange: Exchange) => string;
@@ -36,6 +36,17 @@ export function copiedVariables({ variables }: Exchange): Map<string, string> {
 /** In an error route, the status of the error; otherwise 0. */
 export function errorStatus({ variables }: Exchange): number {
   return Number(variables.get(STATUS) ?? 0);
+}
+
+/**
+ * The status that says whether a request has succeeded. The response of an error route, which may be a 200, does not: there
+ * it is the status of the error.
+ */
+export function outcomeStatus(
+  exchange: Exchange,
+  { status }: Pick<ResponseHead, 'status'>,
+): number {
+  return errorStatus(exchange) || status;
 }
 
 /** Records the status of the error for the routes that run because of it. */

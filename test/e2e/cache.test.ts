@@ -237,6 +237,21 @@ describe('cache', () => {
     assert.equal((await ask('/list')).body, 'answer 5');
   });
 
+  it('keeps what a request has not changed because of an error, whatever the status of the error page', async (test) => {
+    const { ask, site, gateway } = await startCached(test, (request, response, count) => {
+      if (request.url === '/oops') response.end('sorry');
+      else if (request.method === 'GET') fresh(response, `answer ${count}`);
+      else request.socket.destroy();
+    });
+    const [, upstream = ''] = /reverse_proxy (\S+)/.exec(site('')) ?? [];
+    const errors = `handle_errors {\nrewrite * /oops\nreverse_proxy ${upstream}\n}`;
+    await gateway.reload(site(`cache\n${errors}`));
+    assert.equal((await ask('/a')).body, 'answer 1');
+    const failed = await ask('/a', { method: 'POST', body: 'x' });
+    assert.deepEqual([failed.status, failed.body], [200, 'sorry']);
+    assert.equal((await ask('/a')).body, 'answer 1');
+  });
+
   it('drops what an update or a change names by the host that the client has contacted, whatever Host the app gets', async (test) => {
     let count = 0;
     const site = await startSite(

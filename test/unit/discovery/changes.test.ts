@@ -98,6 +98,25 @@ describe('changes (RFC 9111 §4.4)', () => {
     assert.deepEqual(data, []);
   });
 
+  it('announces nothing for the page of an error, whatever its status', async (test) => {
+    const app: RequestListener = (request, response) => {
+      if (request.url === '/oops') response.end('sorry');
+      else if (request.url === '/moved') response.writeHead(303, { Location: '/a' }).end();
+      else request.socket.destroy();
+    };
+    const errors = (page: string): string => `${NOW}
+	}
+	handle_errors {
+		rewrite * ${page}
+		reverse_proxy localhost:{app}`;
+    for (const page of ['/oops', '/moved']) {
+      const { data, site } = await announced(test, errors(page), app, [['POST', '/posts/1']]);
+      assert.deepEqual(data, [], page);
+      const status = page === '/oops' ? 200 : 303;
+      assert.equal((await site.get('/posts/1', { method: 'POST' })).status, status);
+    }
+  });
+
   it('names Location and Content-Location of the same origin, resolved, and no others', async (test) => {
     const app: RequestListener = (request, response) => {
       request.resume();

@@ -264,6 +264,41 @@ describe('discovery: logging out (issue 7, expire)', () => {
     await stream.untilEnd();
   });
 
+  it('means the status of an error, not that of its page', async (test) => {
+    const site = await startSite(
+      test,
+      (request, response) => {
+        if (request.url === '/logout') request.socket.destroy();
+        else echo(request, response);
+      },
+      {
+        site: `discovery {
+		expire {
+			status 401
+			path /logout
+		}
+	}
+	error /denied 401
+	handle_errors {
+		rewrite * /oops
+		reverse_proxy localhost:{app}
+	}`,
+      },
+    );
+    const { cookie } = await login(site);
+    const stream = await site.stream('match=*', { headers: [cookie] });
+    for (const [path, isLogout] of [
+      ['/logout', false],
+      ['/denied', true],
+    ] as const) {
+      const answer = await site.get(path, { headers: [cookie], method: 'POST' });
+      assert.equal(answer.status, 200);
+      assert.equal(cookies(answer).get(COOKIE)?.get('max-age') === '0', isLogout, path);
+      if (!isLogout) assert.equal(stream.ended, false);
+    }
+    await stream.untilEnd();
+  });
+
   it('hides the session mark from the app and leaves its other cookies unchanged', async (test) => {
     const seen: (string | undefined)[] = [];
     const site = await startSite(test, (request, response) => {
