@@ -4,6 +4,7 @@
 // itself. So a change between two processes is announced, if need be twice, and never missed.
 
 import type { ResponseHead } from '../http/exchange.ts';
+import { outcomeStatus } from '../http/request-variables.ts';
 import { setNewest } from '../kernel/collections.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { messageOf } from '../kernel/error.ts';
@@ -259,12 +260,17 @@ export class PageWatch {
     this.#asking.add(exchange);
     try {
       void ask(exchange);
-      const answer = await exchange.answer;
+      const sent = await exchange.answer;
       if (this.#isClosed) return;
-      if (answer === null) {
+      if (sent === null) {
         this.#failed(page);
         return;
       }
+      // The page of an error is not the page that is watched.
+      const answer = {
+        ...sent,
+        head: { ...sent.head, status: outcomeStatus(exchange, sent.head) },
+      };
       const { ignore } = page.rule;
       const verdict = await scheduler.compute((budget) =>
         readAnswer(answer, known, ignore, personalFields, budget),

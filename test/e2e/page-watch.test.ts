@@ -348,6 +348,20 @@ describe('changes { watch }', () => {
     assert.deepEqual(dataOf(stream), [{ url: '/pretty/a', method: 'GET' }]);
   });
 
+  it('takes the page of an error for the error, whatever the status of that page', async (test) => {
+    const site = await startWatch(test, {
+      site: 'handle_errors {\n\t\trewrite * /sorry\n\t\treverse_proxy localhost:{app}\n\t}\n\terror /broken 502\n\terror /denied 403',
+    });
+    site.pages['/sorry'] = { body: 'sorry' };
+    await site.follow('/broken', '/denied');
+    assert.deepEqual(
+      site.looks.map(({ path }) => path),
+      ['/sorry', '/sorry'],
+    );
+    const counts = ['failed', 'unfit', 'first'] as const;
+    assert.deepEqual(await Promise.all(counts.map((name) => site.count(name))), [1, 1, 0]);
+  });
+
   it('asks the app in front of which a cache stands, and drops what is stored there', async (test) => {
     const site = await startWatch(test, { site: 'cache {\n\t\tttl 1d\n\t}' });
     site.pages['/a'] = { body: 'one' };
