@@ -13,7 +13,7 @@ import {
 import { answer, statusFor } from '../http/answer.ts';
 import { HttpError } from '../http/errors.ts';
 import type { Exchange, Handler } from '../http/exchange.ts';
-import { decodePath, matchedPath, pathOf } from '../http/request-path.ts';
+import { decodePath, matchedPath, pathOf, rootOf } from '../http/request-path.ts';
 import { noSuchFile, realRoot, siteFile, type SiteFile, siteNames } from '../site/site-files.ts';
 import { errorStatus } from '../http/request-variables.ts';
 import type { HandlerContext } from '../site/handler-context.ts';
@@ -114,10 +114,7 @@ function compile(
     // It is as fast as a cache, and knows when a file changes.
     exchange.dependsOn?.('file');
     const names = namesOf(exchange);
-    const directory =
-      config.root === null
-        ? (exchange.variables.get('root') ?? '.')
-        : expand(config.root, exchange);
+    const directory = rootOf(config.root, exchange, expand);
     const root = await realRoot(directory);
     const isHidden = hidden(exchange, { directory, real: root });
     const status = config.status === null ? null : statusFor(config.status, exchange, expand);

@@ -2,6 +2,7 @@ import { object } from '../config/shape.ts';
 import { count, name as nameShape } from '../config/shape-values.ts';
 import { matcherBeforeTarget, oneStep } from '../hubfile/scope.ts';
 import { name } from '../hubfile/values.ts';
+import { directoryOf } from '../http/request-path.ts';
 import type { HandlerDirective } from './directive.ts';
 
 export interface RootConfig {
@@ -27,7 +28,7 @@ export const root: HandlerDirective<RootConfig> = {
   /** Sets the directory of the site's files for the handlers that serve them. */
   compile({ path }, { expand }) {
     return (exchange, next) => {
-      exchange.variables.set('root', expand(path, exchange));
+      exchange.variables.set('root', directoryOf(path, exchange, expand));
       return next();
     };
   },

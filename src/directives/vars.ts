@@ -3,6 +3,7 @@ import { text as textShape } from '../config/shape-values.ts';
 import type { Cursor } from '../hubfile/cursor.ts';
 import { oneStep } from '../hubfile/scope.ts';
 import { badValue, text } from '../hubfile/values.ts';
+import { directoryOf } from '../http/request-path.ts';
 import { variableKey } from '../site/placeholders.ts';
 import type { HandlerDirective } from './directive.ts';
 
@@ -48,8 +49,13 @@ export const vars: HandlerDirective<VarsConfig> = {
   /** Sets variables of the request; those of one directive do not see each other. */
   compile({ variables }, { expand }) {
     return (exchange, next) => {
-      const values = variables.map(({ name, value }) => [name, expand(value, exchange)] as const);
-      for (const [name, value] of values) exchange.variables.set(variableKey(name), value);
+      const values = variables.map(({ name, value }) => {
+        // `root` is the directory of the site's files.
+        const isRoot = name === 'root';
+        const text = isRoot ? directoryOf(value, exchange, expand) : expand(value, exchange);
+        return [variableKey(name), text] as const;
+      });
+      for (const [key, text] of values) exchange.variables.set(key, text);
       return next();
     };
   },

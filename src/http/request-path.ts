@@ -1,4 +1,5 @@
-import type { Exchange } from './exchange.ts';
+import { HttpError } from './errors.ts';
+import type { Exchange, Expand } from './exchange.ts';
 import { parseUrl } from '../kernel/parse.ts';
 import type { HeaderList } from './header-list.ts';
 
@@ -49,6 +50,38 @@ function beginsOtherwise(path: string, own: string): boolean {
   if (letter >= 0x80 || own.length < 2) return false;
   const lower = letter >= 0x41 && letter <= 0x5a ? letter + 0x20 : letter;
   return lower !== own.charCodeAt(1);
+}
+
+/** The value of `root`, which has passed {@link directoryOf} itself, as the start of another directory. */
+const ROOT = /^\{(?:http\.)?vars\.root\}$/;
+
+/**
+ * Fills in the placeholders of a directory. The text of the operator may lead upwards, but a value may not: clients
+ * choose most values.
+ *
+ * @throws HttpError 404 if a value would lead out of the directory, or names none
+ */
+export function directoryOf(template: string, exchange: Exchange, expand: Expand): string {
+  if (!template.includes('{')) return template;
+  const parts = template.split('/').map((part, index) => {
+    if (!part.includes('{')) return part;
+    const names = expand(part, exchange);
+    if (names !== '' && index === 0 && ROOT.test(part)) return names;
+    const segments = names.split('/');
+    const isEmpty = segments.every((segment) => segment === '' || segment === '.');
+    if (isEmpty || segments.includes('..') || names.includes('\0')) {
+      throw new HttpError(404, `the value of ${part} is not a directory below the root`);
+    }
+    return names;
+  });
+  return parts.join('/');
+}
+
+/** The directory of a site's files: that of a handler, or the one that `root` has set. */
+export function rootOf(template: string | null, exchange: Exchange, expand: Expand): string {
+  return template === null
+    ? (exchange.variables.get('root') ?? '.')
+    : directoryOf(template, exchange, expand);
 }
 
 /** A path without percent-encoding, as far as it can be decoded. */

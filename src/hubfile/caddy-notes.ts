@@ -89,6 +89,10 @@ export const caddyNotes: Readonly<Record<string, Readonly<Record<string, Note>>>
     reverse_proxy: page(
       'hubgate streams bodies, except with request_buffers and response_buffers; it adds Via, and drops forwarded fields of clients that are not trusted',
     ),
+    root: difference(
+      'the same; a value with .., or without a name, gives a 404 instead of another directory',
+      /\{/,
+    ),
     tls: page("takes files, ACME and the gateway's own authority; new keys are ECDSA P-256"),
   },
   Matchers: {

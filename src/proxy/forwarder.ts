@@ -7,6 +7,7 @@ import type { AddressSet } from '../http/forwarded.ts';
 import { HeaderList } from '../http/header-list.ts';
 import { type ApplyOperations, compileOperations } from '../http/header-operations.ts';
 import { matchable } from '../http/linear-regexp.ts';
+import { rootOf } from '../http/request-path.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { HubgateError } from '../kernel/error.ts';
 import type { UpstreamAddress } from './address.ts';
@@ -196,8 +197,7 @@ export class Forwarder {
     const target = this.#options.target?.(exchange) ?? exchange.target;
     const path = decodedPath(target);
     const { scriptName, pathInfo } = scriptOf(path, splitPath);
-    const { variables } = exchange;
-    const directory = root === null ? (variables.get('root') ?? '.') : expand(root, exchange);
+    const directory = rootOf(root, exchange, expand);
     const parameters = scriptParameters(exchange, headers, {
       ...{ method, target },
       root: resolveRootSymlink ? withoutLinks(directory) : directory,

@@ -34,8 +34,12 @@ const TARGET = /^[\x21-\x22\x24-\x3e\x40-\x7e]+(?:\?[\x21-\x22\x24-\x7e\x80-\xff
 const BEYOND_ASCII = /[\x80-\xff]/;
 /** The absolute form without user information (RFC 9110 §4.2.4). */
 const ABSOLUTE = /^https?:\/\/([^/?]*)(?:[/?]|$)/i;
-/** A name or address with an optional port. Narrower than RFC 3986: no `,` or `%` in a name. */
-const HOST = /^(?:\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._~-]{1,255})(?::\d{0,5})?$/;
+/**
+ * A name or address with an optional port. Narrower than RFC 3986: no `,` or `%` in a name, and no empty label, so that
+ * neither a host nor a label of it is `..` as a name of a directory.
+ */
+const HOST =
+  /^(?:\[[0-9A-Fa-f:]{2,45}(?:\.\d{1,3}){0,3}\]|(?!\.|[^:]*\.\.)[A-Za-z0-9._~-]{1,255})(?::\d{0,5})?$/;
 /** Any valid method (RFC 9110 §5.6.2). */
 const METHOD = /^[!#$%&'*+.^_`|~\w-]+$/;
 /** The methods that Node knows; they are case-sensitive (§9.1). */

@@ -5,7 +5,7 @@ import { HttpError } from '../http/errors.ts';
 import { codeOf, messageOf } from '../kernel/error.ts';
 import { fallbackStatus, type TryPolicy } from '../config/well-formed.ts';
 import type { Exchange } from '../http/exchange.ts';
-import { decodePath, splitAfter } from '../http/request-path.ts';
+import { decodePath, rootOf, splitAfter } from '../http/request-path.ts';
 import { expandPlaceholders } from './placeholders.ts';
 
 /** A file or directory below a root; no symlink leads its real path out of the root. */
@@ -134,11 +134,7 @@ export async function tryFiles(
   search: FileSearch,
   hidesFile: HidesFile,
 ): Promise<TriedFile | null> {
-  const directory =
-    search.root === null
-      ? (exchange.variables.get('root') ?? '.')
-      : expandPlaceholders(search.root, exchange);
-  const root = await realRoot(directory).catch(() => null);
+  const root = await searchedRoot(search, exchange);
   const found: Candidate[] = [];
   for (const [index, file] of search.files.entries()) {
     const status = fallbackStatus(file);
@@ -146,9 +142,9 @@ export async function tryFiles(
     if (root === null) continue;
     const wanted = expandPlaceholders(file, exchange, undefined, decodePath);
     const isDirectory = file.endsWith('/');
-    const one = await candidate(root, wanted, isDirectory, search.splitPath, hidesFile);
+    const one = await candidate(root.real, wanted, isDirectory, search.splitPath, hidesFile);
     if (one === null) continue;
-    found.push({ ...one, index, absolute: join(resolve(directory), one.relative) });
+    found.push({ ...one, index, absolute: join(resolve(root.directory), one.relative) });
     if (search.policy === 'first_exist') break;
   }
   const best = found.reduce<Candidate | null>(
@@ -157,6 +153,19 @@ export async function tryFiles(
   );
   if (best !== null) leave(exchange, best);
   return best;
+}
+
+/** null if there is no such directory, so that no file exists in it. */
+async function searchedRoot(
+  search: FileSearch,
+  exchange: Exchange,
+): Promise<{ readonly directory: string; readonly real: string } | null> {
+  try {
+    const directory = rootOf(search.root, exchange, expandPlaceholders);
+    return { directory, real: await realRoot(directory) };
+  } catch {
+    return null;
+  }
 }
 
 async function candidate(

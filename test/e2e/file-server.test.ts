@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { connect } from 'node:http2';
-import { connect as connectTcp } from 'node:net';
+import { connect as connectTcp, createServer } from 'node:net';
 import { mkdir, mkdtemp, symlink, truncate, utimes, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -9,12 +9,89 @@ import { describe, it, type TestContext } from 'node:test';
 import { freePort } from '../support/free-port.ts';
 import { startGateway } from '../support/gateway.ts';
 import { type Answer, send } from '../support/http.ts';
-import { removeWith } from '../support/temporary-directory.ts';
+import { removeWith, temporaryDirectory } from '../support/temporary-directory.ts';
 
 interface Served {
   readonly root: string;
   readonly port: number;
   get(target: string, headers?: Record<string, string>, method?: string): Promise<Answer>;
+}
+
+/** Sites whose directory depends on the request, each below its own path. */
+async function serveByRequest(test: TestContext, php: string): Promise<string> {
+  const base = await temporaryDirectory(test);
+  for (const name of ['secret', 'sites/secret', 'sites/a.example', 'sites/one/two']) {
+    await mkdir(join(base, name), { recursive: true });
+    await writeFile(join(base, name, 'x.txt'), name);
+  }
+  const sites = join(base, 'sites');
+  const port = await freePort();
+  await startGateway(
+    test,
+    `:${port} {
+	handle_path /host/* {
+		root * ${sites}/{host}
+		file_server
+	}
+	handle_path /label/* {
+		root * ${sites}/{labels.2}
+		file_server
+	}
+	handle_path /field/* {
+		file_server {
+			root ${sites}/{header.X-Site}
+		}
+	}
+	handle_path /dots/* {
+		root * ${sites}/.{header.X-Site}
+		file_server
+	}
+	handle_path /two/* {
+		root * ${sites}/{header.X-Site}{query.site}
+		file_server
+	}
+	handle_path /set/* {
+		vars root ${sites}/{header.X-Site}
+		file_server
+	}
+	handle_path /variable/* {
+		vars site {cookie.site}
+		root * ${sites}/{vars.site}
+		file_server
+	}
+	handle_path /tried/* {
+		vars site {header.X-Site}
+		@found file {
+			root ${sites}/{vars.site}
+			try_files {path}
+		}
+		respond @found found
+		respond none 404
+	}
+	handle_path /php/* {
+		reverse_proxy ${php} {
+			transport fastcgi {
+				root ${sites}/{header.X-Site}
+			}
+		}
+	}
+	handle_path /own/* {
+		root * ${sites}/../sites
+		file_server {
+			root {vars.root}/one/two
+		}
+	}
+	handle_path /mapped/* {
+		map {host} {site} {
+			default one/two
+		}
+		root * ${sites}/{site}
+		file_server
+	}
+}
+`,
+  );
+  return `http://127.0.0.1:${port}`;
 }
 
 async function serve(test: TestContext, directives: (root: string) => string): Promise<Served> {
@@ -280,5 +357,50 @@ describe('file_server', () => {
     stream.setEncoding('utf8');
     for await (const chunk of stream) body += chunk;
     assert.deepEqual([status, body], [206, '234']);
+  });
+
+  it('serves no file outside of a directory whose name the request decides', async (test) => {
+    let asked = 0;
+    const php = createServer((socket) => {
+      asked += 1;
+      socket.destroy();
+    });
+    await once(php.listen(0, '127.0.0.1'), 'listening');
+    test.after(() => php.close());
+    const address = php.address();
+    assert.ok(typeof address === 'object' && address !== null);
+    const origin = await serveByRequest(test, `127.0.0.1:${address.port}`);
+    const get = async (target: string, headers: Record<string, string> = {}) => {
+      const { status, body } = await send(`${origin}/`, {
+        target,
+        headers: Object.entries({ Host: 'a.example', ...headers }),
+      });
+      return status === 200 ? body : status;
+    };
+    for (const host of ['..', '...', '.', '[...]']) {
+      assert.equal(await get('/host/secret/x.txt', { Host: host }), 400, host);
+    }
+    assert.equal(await get('/label/secret/x.txt', { Host: '.example.com' }), 400);
+    assert.equal(await get('/label/secret/x.txt', { Host: 'example.com' }), 404);
+    for (const site of ['..', 'one/../..', '../../', '.', '', '/', './/.']) {
+      for (const path of ['field', 'set', 'two', 'tried', 'php']) {
+        const target = `/${path}/secret/x.txt`;
+        assert.equal(await get(target, { 'X-Site': site }), 404, `${path} ${site}`);
+      }
+      assert.equal(await get('/variable/secret/x.txt', { Cookie: `site=${site}` }), 404, site);
+    }
+    assert.equal(await get('/dots/secret/x.txt', { 'X-Site': '.' }), 404);
+    assert.equal(await get('/dots/secret/x.txt'), 404);
+    assert.equal(await get('/two/secret/x.txt?site=.', { 'X-Site': '.' }), 404);
+    assert.equal(asked, 0);
+    // The names of sites, and what the operator writes.
+    assert.equal(await get('/host/x.txt'), 'sites/a.example');
+    assert.equal(await get('/host/x.txt', { Host: 'A.example.:80' }), 'sites/a.example');
+    for (const path of ['field', 'set', 'two']) {
+      assert.equal(await get(`/${path}/x.txt`, { 'X-Site': './one/two' }), 'sites/one/two', path);
+    }
+    assert.equal(await get('/tried/x.txt', { 'X-Site': 'one/two' }), 'found');
+    assert.equal(await get('/own/x.txt'), 'sites/one/two');
+    assert.equal(await get('/mapped/x.txt'), 'sites/one/two');
   });
 });
