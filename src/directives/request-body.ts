@@ -2,7 +2,7 @@ import { nullable, object } from '../config/shape.ts';
 import { duration as durationShape, size as sizeShape } from '../config/shape-values.ts';
 import { oneStep } from '../hubfile/scope.ts';
 import { duration, size } from '../hubfile/values.ts';
-import { PassThrough, type Readable } from 'node:stream';
+import { Readable } from 'node:stream';
 import { HttpError } from '../http/errors.ts';
 import type { Exchange, Handler } from '../http/exchange.ts';
 import type { HandlerContext } from '../site/handler-context.ts';
@@ -76,9 +76,11 @@ export function limitRequestBody(
       throw tooLong(maxSize);
     }
     const cancels: (() => void)[] = [];
+    let limited: LimitedBody | null = null;
     if (exchange.hasBody && (maxSize !== null || readTimeoutMs > 0)) {
-      const body = limited(exchange.body, maxSize ?? Number.POSITIVE_INFINITY);
+      const body = new LimitedBody(exchange.body, maxSize ?? Number.POSITIVE_INFINITY);
       exchange.body = body;
+      limited = body;
       const tooSlow = (): void => breakOffBody(exchange, body, readTimeoutMs);
       if (readTimeoutMs > 0) {
         const cancel = clock.after(readTimeoutMs, tooSlow);
@@ -91,6 +93,7 @@ export function limitRequestBody(
       await next();
     } finally {
       for (const cancel of cancels) cancel();
+      limited?.discard();
     }
   };
 }
@@ -105,27 +108,62 @@ function breakOffBody(exchange: Exchange, body: Readable, limitMs: number): void
   body.destroy(new HttpError(408, `the request body took longer than ${limitMs} ms`));
 }
 
-/** Ends with an HttpError 413 when more than `maxSize` bytes have arrived. */
-function limited(source: Readable, maxSize: number): Readable {
-  const passed = new PassThrough();
-  let size = 0;
-  const count = (chunk: Buffer): void => {
-    size += chunk.length;
-    if (size <= maxSize) return;
-    passed.destroy(tooLong(maxSize));
-  };
-  source.on('data', count);
-  source.on('error', (error) => passed.destroy(error));
-  source.on('close', () => {
-    if (!source.readableEnded) passed.destroy();
-  });
-  // Nothing may be listening any more if a limit is reached after the response has begun.
-  passed.on('error', () => {
-    source.off('data', count);
-    source.unpipe(passed);
+/**
+ * Ends with an HttpError 413 when more than `maxSize` bytes have arrived. It reads its source only for a reader: what
+ * nobody wants is discarded with the source after the response.
+ */
+class LimitedBody extends Readable {
+  readonly #source: Readable;
+  readonly #maxSize: number;
+  #size = 0;
+  #isAttached = false;
+
+  constructor(source: Readable, maxSize: number) {
+    super();
+    this.#source = source;
+    this.#maxSize = maxSize;
+    // Nothing may be listening any more if a limit is reached after the response has begun.
+    this.on('error', ignore);
+  }
+
+  /** No reader comes any more. Whatever a reader has begun to read is discarded. */
+  discard(): void {
+    if (this.#isAttached) this.resume();
+  }
+
+  override _read(): void {
+    if (!this.#isAttached) this.#attach();
+    this.#source.resume();
+  }
+
+  override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
+    const source = this.#source;
+    source.off('data', this.#onData).off('end', this.#onEnd).off('close', this.#onClose);
     // The rest is read and discarded, so that the client can read the response.
     source.resume();
-  });
-  source.pipe(passed);
-  return passed;
+    done(error);
+  }
+
+  #attach(): void {
+    this.#isAttached = true;
+    const source = this.#source;
+    source.on('data', this.#onData).on('end', this.#onEnd).on('close', this.#onClose);
+    source.on('error', ignore);
+    if (source.readableEnded) this.#onEnd();
+    else if (source.destroyed) this.#onClose();
+  }
+
+  readonly #onData = (chunk: Buffer): void => {
+    this.#size += chunk.length;
+    if (this.#size > this.#maxSize) this.destroy(tooLong(this.#maxSize));
+    else if (!this.push(chunk)) this.#source.pause();
+  };
+
+  readonly #onEnd = (): void => void this.push(null);
+
+  readonly #onClose = (): void => {
+    if (!this.#source.readableEnded) this.destroy(this.#source.errored ?? undefined);
+  };
 }
+
+function ignore(): void {}

@@ -1,11 +1,66 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { connect } from 'node:net';
 import { describe, it } from 'node:test';
 import { limitRequestBody } from '../../../src/directives/request-body.ts';
+import { HttpError } from '../../../src/http/errors.ts';
+import type { Exchange } from '../../../src/http/exchange.ts';
 import { HeaderList } from '../../../src/http/header-list.ts';
+import { systemClock } from '../../../src/kernel/clock.ts';
 import { TestClock } from '../../support/test-clock.ts';
 import { PROTOCOLS, serveExchanges } from '../http/exchange-server.ts';
 
 const HANDLER = 'request_body';
+
+function answer(exchange: Exchange): void {
+  exchange.begin({ status: 200, headers: new HeaderList(), source: 'gateway' }).end();
+}
+
+/** Reads some of the body as a proxy does whose upstream answers before it has read everything. */
+async function readSome(exchange: Exchange): Promise<void> {
+  const body = exchange.lendBody({ onWanted: () => {}, stall: null });
+  assert.ok(body);
+  await once(body, 'data');
+  body.destroy();
+}
+
+describe('max_size of request_body', () => {
+  const handlers: Record<string, (exchange: Exchange) => void | Promise<void>> = {
+    'answers without it': answer,
+    'fails without it': () => {
+      throw new HttpError(403, 'no');
+    },
+    'answers after a part of it': async (exchange) => {
+      await readSome(exchange);
+      answer(exchange);
+    },
+    'fails after a part of it': async (exchange) => {
+      await readSome(exchange);
+      throw new HttpError(502, 'gone');
+    },
+  };
+  for (const [name, handle] of Object.entries(handlers)) {
+    it(`lets a client send the rest of a body if a handler ${name}`, async () => {
+      const limits = { maxSize: 10_000_000, readTimeoutMs: 0, writeTimeoutMs: 0 };
+      const limit = limitRequestBody({ kind: HANDLER, ...limits }, { clock: systemClock });
+      const silence = { limitMs: 60_000, clock: systemClock, over: () => new Error('silent') };
+      await using server = await serveExchanges(
+        (exchange) => limit(exchange, () => (exchange.hasBody ? handle : answer)(exchange)),
+        silence,
+      );
+      const socket = connect(server.http1, '127.0.0.1');
+      const size = 1_000_000;
+      socket.write(`POST / HTTP/1.1\r\nHost: a\r\nContent-Length: ${size}\r\n\r\n`);
+      socket.write(Buffer.alloc(size));
+      // The gateway reads this request after the body.
+      socket.write('GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n');
+      let received = '';
+      for await (const chunk of socket.setEncoding('latin1')) received += chunk;
+      assert.equal(received.match(/HTTP\/1\.1 \d+/g)?.length, 2);
+      assert.deepEqual(server.faults, []);
+    });
+  }
+});
 
 describe('write_timeout of request_body', () => {
   for (const { name, ask, port } of PROTOCOLS) {
