@@ -285,10 +285,11 @@ export class ReverseProxy {
         if (made === null && exchange.abandoned) throw new HttpError(499, 'the client left');
         const choice = made?.choice ?? this.#choose(exchange, tried);
         if (choice === undefined) {
-          if (this.#clock.monotonic() + tryIntervalMs >= deadline || left === 0) {
-            throw noneLeft(failure);
-          }
-          left -= 1;
+          const isOver = this.#clock.monotonic() + tryIntervalMs >= deadline;
+          // After a failure, the next attempt has been counted already.
+          const isNoneAvailable = tried.size === 0;
+          if (isOver || (isNoneAvailable && left === 0)) throw noneLeft(failure);
+          if (isNoneAvailable) left -= 1;
           await pause(this.#clock, tryIntervalMs, exchange);
           tried = NONE_TRIED;
           continue;

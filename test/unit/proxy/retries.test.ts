@@ -214,6 +214,33 @@ describe('trying other upstreams', () => {
     }
   });
 
+  for (const retries of [1, 3]) {
+    it(`makes all ${retries + 1} attempts with lb_retries ${retries}, in several rounds`, async () => {
+      let tries = 0;
+      const dying = () =>
+        rawOrigin((socket) => {
+          tries += 1;
+          socket.destroy();
+        });
+      await using first = await dying();
+      await using second = await dying();
+      const loadBalancing = {
+        policy: { kind: 'first' },
+        ...{ tryDurationMs: 0, tryIntervalMs: 1, retries, retryMatch: null },
+      } as const;
+      for (const upstreams of [[first.url], [first.url, second.url]]) {
+        tries = 0;
+        await using gateway = await proxyTo(upstreams, { loadBalancing });
+        assert.equal((await ask1(gateway.http1)).status, 502);
+        assert.equal(tries, retries + 1);
+      }
+      const gone = `http://127.0.0.1:${await freePort()}`;
+      await using gateway = await proxyTo([gone], { loadBalancing });
+      assert.equal((await ask1(gateway.http1)).status, 502);
+      assert.equal(gateway.registry.upstreams()[0]?.measures.failures, retries + 1);
+    });
+  }
+
   it('does not wait for an upstream just because lb_retries allows more retries', async () => {
     const gone = `http://127.0.0.1:${await freePort()}`;
     await using gateway = await proxyTo([gone], {
