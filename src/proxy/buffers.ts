@@ -235,7 +235,14 @@ export class BufferedResponse extends Writable {
 
   #pass(chunk: Buffer, done: () => void): void {
     const target = this.#target;
-    if (target === null || target.destroyed || target.write(chunk)) done();
-    else target.once('drain', done).once('close', done);
+    if (target === null || target.destroyed || target.write(chunk)) {
+      done();
+      return;
+    }
+    const goOn = (): void => {
+      target.off('drain', goOn).off('close', goOn);
+      done();
+    };
+    target.on('drain', goOn).on('close', goOn);
   }
 }

@@ -203,6 +203,26 @@ describe('response_buffers', () => {
     request.destroy();
   });
 
+  it('leaves no listeners behind, however often it waits for the client', async () => {
+    await using app = await origin((_request, response) => {
+      response.end(Buffer.alloc(4_000 * KIB));
+    });
+    /** The number of listeners for the end of the body, whenever it has to wait. */
+    const counts: number[] = [];
+    await using gateway = await proxyTo([app.url], overrides, {
+      before: (exchange) =>
+        exchange.onHead(() => (body) => {
+          body.on('newListener', (name) => {
+            if (name === 'drain') counts.push(body.listenerCount('close'));
+          });
+          return body;
+        }),
+    });
+    assert.equal((await get(gateway)).body.length, 4_000 * KIB);
+    assert.ok(counts.length > 2, `${counts.length} waits`);
+    assert.deepEqual([...new Set(counts)], [counts[0]]);
+  });
+
   it('holds no memory for clients that leave before the response begins', async () => {
     let open = 0;
     await using app = await origin((request, response) => {
