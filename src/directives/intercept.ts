@@ -109,10 +109,16 @@ function compile(config: InterceptConfig, { compileRoutes, registry }: HandlerCo
       await taken.routes?.(exchange, () => {});
       return;
     }
+    const { routes, held } = taken;
     // What the routes throw decides first.
-    running.catch(() => {});
-    await answerOrSend(exchange, taken.routes, taken.held);
-    await running;
+    running.catch(() => (held.isBroken = true));
+    const isSent = await answerOrSend(exchange, routes, held);
+    try {
+      await running;
+    } catch (error) {
+      // It belongs to the response that the routes have replaced.
+      if (isSent || !exchange.begun) throw error;
+    }
   };
 }
 
@@ -120,6 +126,8 @@ function compile(config: InterceptConfig, { compileRoutes, registry }: HandlerCo
 interface Held {
   readonly body: DeferredBody;
   readonly send: () => void;
+  /** The handler that has begun it has failed. */
+  isBroken: boolean;
 }
 
 /**
@@ -142,6 +150,7 @@ function moveFields({ variables, preset }: Exchange, head: ResponseHead): void {
 function hold(exchange: Exchange, head: ResponseHead): Held {
   const { preset } = exchange;
   const body = new DeferredBody();
+  body.hold();
   const before = preset.clone();
   const send = (): void => {
     const headers = head.headers.clone();
@@ -154,19 +163,22 @@ function hold(exchange: Exchange, head: ResponseHead): Held {
     const { isBesidePreset: _, ...rest } = head;
     body.decide(exchange.begin({ ...rest, headers }));
   };
-  return { body, send };
+  return { body, send, isBroken: false };
 }
 
+/** Returns whether the response has been sent. */
 async function answerOrSend(
   exchange: Exchange,
   routes: Handler | null,
-  { body, send }: Held,
-): Promise<void> {
+  held: Held,
+): Promise<boolean> {
   try {
     await routes?.(exchange, () => {});
-    if (!exchange.begun && !exchange.abandoned) send();
+    if (exchange.begun || exchange.abandoned || held.isBroken) return false;
+    held.send();
+    return true;
   } finally {
-    body.decide(null);
+    held.body.decide(null);
   }
 }
 

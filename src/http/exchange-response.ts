@@ -299,8 +299,21 @@ export function discarding(body: Writable): Writable {
 export class DeferredBody extends Writable {
   /** null: the body is discarded; undefined: not decided yet. */
   #target: Writable | null | undefined;
+  #isForRoutes = false;
   #onDecided: (() => void) | null = null;
   #endTarget = (target: Writable): void => void target.end();
+
+  /** Routes may respond instead until the body has a destination. */
+  hold(): void {
+    this.#isForRoutes = true;
+  }
+
+  /** Whether routes may respond instead, or have responded: the response of the exchange is not this one. */
+  get isHeld(): boolean {
+    const target = this.#target;
+    if (target instanceof DeferredBody) return target.isHeld;
+    return this.#isForRoutes && (target === undefined || target === null);
+  }
 
   /** Sets the destination; null discards the body. Only the first decision counts. */
   decide(target: Writable | null): void {

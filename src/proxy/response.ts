@@ -147,6 +147,8 @@ export class UpstreamResponse implements UpgradeSink {
   readonly #next: Next;
   /** The body that waits for the decision of routes. */
   #held: DeferredBody | null = null;
+  /** The body of the response that has begun. */
+  #begun: Writable | null = null;
   readonly #buffers: ResponseBuffers | null;
   /** The body that waits until it is complete or too large to wait. */
   #buffered: BufferedResponse | null = null;
@@ -225,6 +227,11 @@ export class UpstreamResponse implements UpgradeSink {
     return this.#held !== null;
   }
 
+  /** Whether an earlier handler holds the response for routes, or has dropped it. */
+  get isHeldOutside(): boolean {
+    return this.#begun instanceof DeferredBody && this.#begun.isHeld;
+  }
+
   /** The routes run once the exchange with the upstream is over. */
   #leave(answer: Handler, { status, headers }: ResponseHead): null {
     intercepted.set(this.#exchange, { status, headers, send: null });
@@ -289,21 +296,27 @@ export class UpstreamResponse implements UpgradeSink {
 
   #begin(head: ResponseHead): Writable {
     const exchange = this.#exchange;
-    if (this.#buffers === null) return exchange.begin(head);
+    if (this.#buffers === null) return this.#beginNow(head);
     const { limit, space } = this.#buffers;
     const isStream = /^text\/event-stream\b/i.test(head.headers.get('content-type') ?? '');
     const isWhole = head.isWhole === true || exchange.method === 'HEAD';
     const release = isWhole || isStream ? null : space.take(limit);
-    if (release === null) return exchange.begin(head);
+    if (release === null) return this.#beginNow(head);
     this.#buffered = new BufferedResponse(limit, (length) => {
       const { headers } = head;
       const mayHaveLength = length !== null && head.status !== 204 && head.status !== 304;
       if (mayHaveLength && !headers.has('content-length'))
         headers.append('Content-Length', String(length));
-      return exchange.begin(head);
+      return this.#beginNow(head);
     });
     this.#releaseSpace = release;
     return this.#buffered.once('close', release);
+  }
+
+  #beginNow(head: ResponseHead): Writable {
+    const body = this.#exchange.begin(head);
+    this.#begun = body;
+    return body;
   }
 
   #head(

@@ -422,6 +422,7 @@ export class ReverseProxy {
     if (!exchange.begun) visit.latencyMs = this.#clock.monotonic() - began;
     if (!(error instanceof ForwardError)) throw error;
     this.#note(upstream, exchange, error);
+    if (response.isHeldOutside) throw toHttpError(error);
     if (exchange.begun) {
       exchange.abort();
       return ANSWERED;

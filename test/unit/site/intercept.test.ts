@@ -6,7 +6,7 @@ import { describe, it } from 'node:test';
 import type { HandlerConfig } from '../../../src/config/routes.ts';
 import { ANY_RESPONSE } from '../../../src/config/shape-routes.ts';
 import { openTunnel, tunnelOrigin } from '../../support/raw-tunnel.ts';
-import { origin, proxyConfig } from '../proxy/gateway.ts';
+import { origin, proxyConfig, rawOrigin, until } from '../proxy/gateway.ts';
 import { on, path, respond, serveSite } from './site-server.ts';
 
 const field: HandlerConfig = {
@@ -124,4 +124,74 @@ describe('intercept with routes that leave a response to the app', () => {
     assert.equal(response.statusCode, 200);
     await assert.rejects(textOf(response), { code: 'ECONNRESET' });
   });
+
+  const half = 'HTTP/1.1 500 Oops\r\nX-First: 1\r\nContent-Length: 100\r\n\r\nhalf';
+  const garbled = 'HTTP/1.1 500 Oops\r\nTransfer-Encoding: chunked\r\n\r\nno chunk\r\n';
+  for (const [name, bytes] of [
+    ['while they run', half],
+    ['at once', garbled],
+  ] as const) {
+    it(`asks no other upstream if one breaks off ${name}`, async () => {
+      let breakOff = (): void => {};
+      await using first = await rawOrigin((socket) => {
+        socket.write(bytes);
+        breakOff = () => socket.destroy();
+      });
+      let asked = 0;
+      await using second = await origin((_request, response) => {
+        asked += 1;
+        response.end('second');
+      });
+      /** Ends its response when the first upstream has failed once more. */
+      let failures = 0;
+      const failed = async (): Promise<void> => {
+        breakOff();
+        failures += 1;
+        const upstreams = site.registry.upstreams();
+        const upstream = upstreams.find(({ address }) => address.port === first.port);
+        await until(
+          () => upstream?.measures.failures === failures,
+          'the first upstream has failed',
+        );
+      };
+      await using slow = await origin((_request, response) => {
+        response.write('one ');
+        void failed().then(() => response.end('two'));
+      });
+      const passing = proxyConfig([slow.url], {
+        handleResponse: [{ ...ANY_RESPONSE, replaceStatus: null, routes: [] }],
+      });
+      const policy = { kind: 'first' } as const;
+      const loadBalancing = { tryDurationMs: 0, tryIntervalMs: 1, retries: 1, retryMatch: null };
+      await using site = await serveSite([
+        on({
+          kind: 'intercept',
+          handleResponse: [
+            {
+              ...ANY_RESPONSE,
+              status: ['5xx'],
+              replaceStatus: null,
+              routes: [
+                on(proxyConfig([slow.url]), path('/own')),
+                on(passing, path('/none', '/no')),
+                on(respond('no', 403), path('/no')),
+              ],
+            },
+          ],
+        }),
+        on(proxyConfig([first.url, second.url], { loadBalancing: { policy, ...loadBalancing } })),
+      ]);
+      for (const [target, ...expected] of [
+        ['/none', 502, null],
+        ['/no', 403, 'no'],
+        ['/own', 200, 'one two'],
+      ] as const) {
+        const response = await responseOf(site.http1, target);
+        const body = await textOf(response);
+        assert.deepEqual([response.statusCode, expected[1] && body], expected, target);
+      }
+      assert.equal(asked, 0);
+      assert.deepEqual(site.faults, []);
+    });
+  }
 });
