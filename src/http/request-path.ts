@@ -55,11 +55,12 @@ function beginsOtherwise(path: string, own: string): boolean {
 /** The value of `root`, which has passed {@link directoryOf} itself, as the start of another directory. */
 const ROOT = /^\{(?:http\.)?vars\.root\}$/;
 
+/** What no directory contains. */
+const NUL = '\0';
+
 /**
  * Fills in the placeholders of a directory. The text of the operator may lead upwards, but a value may not: clients
- * choose most values.
- *
- * @throws HttpError 404 if a value would lead out of the directory, or names none
+ * choose most values. The result is no directory if a value leads upwards or names none; see {@link rootOf}.
  */
 export function directoryOf(template: string, exchange: Exchange, expand: Expand): string {
   if (!template.includes('{')) return template;
@@ -69,19 +70,23 @@ export function directoryOf(template: string, exchange: Exchange, expand: Expand
     if (names !== '' && index === 0 && ROOT.test(part)) return names;
     const segments = names.split('/');
     const isEmpty = segments.every((segment) => segment === '' || segment === '.');
-    if (isEmpty || segments.includes('..') || names.includes('\0')) {
-      throw new HttpError(404, `the value of ${part} is not a directory below the root`);
-    }
-    return names;
+    return isEmpty || segments.includes('..') ? NUL : names;
   });
   return parts.join('/');
 }
 
-/** The directory of a site's files: that of a handler, or the one that `root` has set. */
+/**
+ * The directory of a site's files: that of a handler, or the one that `root` has set.
+ *
+ * @throws HttpError 404 if it is none
+ */
 export function rootOf(template: string | null, exchange: Exchange, expand: Expand): string {
-  return template === null
-    ? (exchange.variables.get('root') ?? '.')
-    : directoryOf(template, exchange, expand);
+  const directory =
+    template === null
+      ? (exchange.variables.get('root') ?? '.')
+      : directoryOf(template, exchange, expand);
+  if (!directory.includes(NUL)) return directory;
+  throw new HttpError(404, 'a placeholder of the root leads upwards or names no directory');
 }
 
 /** A path without percent-encoding, as far as it can be decoded. */
