@@ -103,9 +103,13 @@ function canonicalAddress(address: string): string {
   return plainAddress(new SocketAddress({ address, family: 'ipv6' }).address);
 }
 
-/** Removes the fields that only a proxy may send: `Forwarded` and every `X-Forwarded-*`. */
-export function dropForwardedFields(headers: HeaderList): void {
-  headers.deleteWhere(isForwarded);
+/**
+ * Whether only a trusted proxy may send the field with a lower-case name: `Forwarded`, every `X-Forwarded-*`, and
+ * the configured `fields` with the client's address.
+ */
+export function forwardedFields(fields: readonly string[]): (key: string) => boolean {
+  const others = new Set(fields.filter((field) => !isForwarded(field)));
+  return others.size === 0 ? isForwarded : (key) => isForwarded(key) || others.has(key);
 }
 
 function isForwarded(key: string): boolean {

@@ -3,7 +3,6 @@ import type { FastcgiConfig, ReverseProxyConfig } from './proxy-config.ts';
 import { HttpError } from '../http/errors.ts';
 import { wantBody } from '../http/field-values.ts';
 import type { Exchange, Expand, LeasedBody, WaitLimit } from '../http/exchange.ts';
-import type { AddressSet } from '../http/forwarded.ts';
 import { HeaderList } from '../http/header-list.ts';
 import { type ApplyOperations, compileOperations } from '../http/header-operations.ts';
 import { matchable } from '../http/linear-regexp.ts';
@@ -15,18 +14,16 @@ import { type FastcgiRequest, forwardByFastcgi } from './fastcgi/fastcgi.ts';
 import { scriptOf, scriptParameters } from './fastcgi/parameters.ts';
 import type { Connections } from './forwarding.ts';
 import type { UpstreamQuestion } from './shareable.ts';
-import { upstreamRequestFields } from './header-fields.ts';
+import { type ForwardedFields, upstreamRequestFields } from './header-fields.ts';
 import type { UpstreamResponse } from './response.ts';
 import { type Tunnels, wantsWebSocket } from './tunnels.ts';
 
-interface ForwarderOptions {
+interface ForwarderOptions extends ForwardedFields {
   readonly clock: Clock;
   readonly expand: Expand;
   /** The target of requests to upstreams; null: the client's target. */
   readonly target: ((exchange: Exchange) => string) | null;
   readonly tunnels: Tunnels;
-  /** Peers whose forwarded fields are trusted. */
-  readonly trusted: AddressSet;
   /** PEM certificates that HTTPS is verified against; null: those of the platform. */
   readonly trustPool: string | null;
   /** Upstreams get a request of the gateway's own, without the body and the upgrade of the client's. */
@@ -177,7 +174,7 @@ export class Forwarder {
   }
 
   #fieldsOf(exchange: Exchange, address: UpstreamAddress, hasBody: boolean): HeaderList {
-    const headers = upstreamRequestFields(exchange, address, this.#options.trusted);
+    const headers = upstreamRequestFields(exchange, address, this.#options);
     if (!hasBody) {
       headers.delete('expect');
       headers.delete('trailer');

@@ -1,11 +1,19 @@
 import { isIP } from 'node:net';
 import { dropNominated, expectsContinue } from '../http/field-values.ts';
 import type { Exchange } from '../http/exchange.ts';
-import { type AddressSet, dropForwardedFields } from '../http/forwarded.ts';
+import type { AddressSet } from '../http/forwarded.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import type { UpstreamAddress } from './address.ts';
 import type { ReceivedProtocol } from './forwarding.ts';
 import { announcedTrailers } from './trailers.ts';
+
+/** Who may send forwarded fields, and which fields these are. */
+export interface ForwardedFields {
+  /** Peers whose forwarded fields are trusted. */
+  readonly trusted: AddressSet;
+  /** Whether a field, by its lower-case name, is one of them. */
+  readonly isForwarded: (key: string) => boolean;
+}
 
 /** The values of `Via` (RFC 9110 §7.6.3) by the version of the protocol that was received. */
 const VIA = { '1.0': '1.0 hubgate', '1.1': '1.1 hubgate', '2.0': '2.0 hubgate' } as const;
@@ -33,7 +41,7 @@ const WRITTEN_HERE = new Set(['content-length', 'expect', 'trailer']);
 export function upstreamRequestFields(
   exchange: Exchange,
   address: UpstreamAddress,
-  trusted: AddressSet,
+  { trusted, isForwarded }: ForwardedFields,
 ): HeaderList {
   const headers = exchange.headers.clone();
   const wantsTrailers = headers.combined('te')?.toLowerCase().includes('trailers') ?? false;
@@ -43,7 +51,7 @@ export function upstreamRequestFields(
   if (trailers.length > 0) headers.append('Trailer', trailers.join(', '));
   if (mayExpect(exchange)) headers.append('Expect', '100-continue');
   if (wantsTrailers) headers.append('TE', 'trailers');
-  if (!trusted(exchange.remoteAddress)) dropForwardedFields(headers);
+  if (!trusted(exchange.remoteAddress)) headers.deleteWhere(isForwarded);
   appendForwarded(headers, exchange);
   headers.append('Via', VIA[exchange.httpVersion]);
   // A server behind TLS selects its certificate and site by name, so it gets its own name, as in Caddy.

@@ -48,6 +48,8 @@ export interface ReverseProxyOptions extends ResponseRuleOptions {
   readonly random: () => number;
   /** Peers whose forwarded fields are trusted, in addition to those of the configuration. */
   readonly trusted: AddressSet;
+  /** Whether only such peers may send a field, by its lower-case name. */
+  readonly isForwarded: (key: string) => boolean;
   /** The target of requests to upstreams; null: the client's target. */
   readonly target: ((exchange: Exchange) => string) | null;
   /** Whether a request may be sent twice; null: where its method is safe. */

@@ -156,8 +156,8 @@ export function listenersBySite(
 }
 
 /**
- * The options of a site's listeners. The site itself needs only the trusted proxies, which are the same on
- * all of them; otherwise {@link checkListenerServers} has reported it.
+ * The options of a site's listeners. The site itself needs only those that are the same on all of
+ * them; otherwise {@link checkListenerServers} has reported it.
  */
 export function serversOf(
   [listener]: readonly PlannedListener[],
@@ -185,11 +185,12 @@ export function checkListenerServers(config: Config, report: Report): void {
   }
   for (const [site, listeners] of listenersBySite(plan)) {
     const trusts = [...listeners].map((listener) => {
-      const { trustedProxies, logCredentials } = serversAt(options, listener);
-      return JSON.stringify([trustedProxies, logCredentials]);
+      const { trustedProxies, clientIpHeaders, logCredentials } = serversAt(options, listener);
+      return JSON.stringify([trustedProxies, clientIpHeaders, logCredentials]);
     });
     if (new Set(trusts).size < 2) continue;
-    const message = 'the listeners of this site differ in trusted_proxies or log_credentials';
+    const message =
+      'the listeners of this site differ in trusted_proxies, client_ip_headers or log_credentials';
     const hint = 'give all of them the same settings, or write two sites';
     report(site, error('divided-trust', message, hint));
   }

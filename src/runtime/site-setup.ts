@@ -8,7 +8,7 @@ import type {
 import { matchers } from '../matchers/registry.ts';
 import { registry } from '../directives/registry.ts';
 import type { Exchange, Handler } from '../http/exchange.ts';
-import { addressSet } from '../http/forwarded.ts';
+import { addressSet, forwardedFields } from '../http/forwarded.ts';
 import type { Logger } from '../kernel/log.ts';
 import type { Scope } from '../kernel/scope.ts';
 import { type AccessLog, logAccess, loggerName } from '../site/access-log.ts';
@@ -74,6 +74,7 @@ export async function setUpSite(
     metrics: async () => ({ type: METRICS_TYPE, text: await resources.metrics() }),
     sharedCounts: own[0]?.core.transport.counts ?? null,
     trusted: addressSet(config.options.servers.trustedProxies),
+    isForwarded: forwardedFields(config.options.servers.clientIpHeaders),
     hubHandler: (name) => {
       const hub = name === null ? own[0] : own.slice(1).find(({ config }) => config.name === name);
       return hub?.handle ?? passOn;

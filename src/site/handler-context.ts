@@ -46,6 +46,8 @@ export interface SiteContext {
   readonly sharedCounts: SharedCounts | null;
   /** Peers whose forwarded fields are trusted. */
   readonly trusted: AddressSet;
+  /** Whether only such peers may send a field, by its lower-case name. */
+  readonly isForwarded: (key: string) => boolean;
   /** A hub of the site by its name, or the first one. It passes on requests that are not for the hub. */
   readonly hubHandler: (name: string | null) => Handler;
   /** Which requests to an upstream may share a response; null if none may. */

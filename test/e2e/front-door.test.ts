@@ -85,6 +85,32 @@ describe('front door: TLS with the local authority', () => {
     }
   });
 
+  it('passes client_ip_headers on to the app only from trusted proxies', async (test) => {
+    const app = await startUpstream(test, (request, response) => {
+      const { 'cf-connecting-ip': connecting, 'x-real-ip': real } = request.headers;
+      response.end(`${String(connecting)} ${String(real)}`);
+    });
+    const headers = [
+      ['Host', 'localhost'],
+      ['CF-Connecting-IP', '198.51.100.1'],
+      ['X-Real-IP', '198.51.100.2'],
+    ] as const;
+    for (const [trust, expected] of [
+      ['', 'undefined 198.51.100.2'],
+      ['trusted_proxies static 192.0.2.0/24', 'undefined 198.51.100.2'],
+      ['trusted_proxies static 127.0.0.1', '198.51.100.1 198.51.100.2'],
+    ] as const) {
+      const port = await freePort();
+      await startGateway(
+        test,
+        `http://localhost:${port} {\n\treverse_proxy 127.0.0.1:${app.port}\n}\n`,
+        `\tservers {\n\t\t${trust}\n\t\tclient_ip_headers CF-Connecting-IP\n\t}\n`,
+      );
+      const { body } = await send(`http://127.0.0.1:${port}/`, { headers });
+      assert.equal(body, expected, trust);
+    }
+  });
+
   it('redirects HTTP to HTTPS, with the path', async (test) => {
     const [https, http] = [await freePort(), await freePort()];
     await startGateway(

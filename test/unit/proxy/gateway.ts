@@ -3,6 +3,7 @@ import http from 'node:http';
 import net from 'node:net';
 import { BodyMemory } from '../../../src/coalescing/arriving-body.ts';
 import type { Exchange, Handler } from '../../../src/http/exchange.ts';
+import { forwardedFields } from '../../../src/http/forwarded.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import { silentLogger } from '../../../src/kernel/log.ts';
 import { Scheduler } from '../../../src/kernel/scheduler.ts';
@@ -91,6 +92,7 @@ export function proxyOptions(
     expand: (template, exchange) =>
       template.replaceAll('{host}', exchange.host).replaceAll('{path}', exchange.target),
     trusted: () => false,
+    isForwarded: forwardedFields(['x-real-ip', 'x-forwarded-for']),
     target: null,
     copiesResponse: more.copiesResponse ?? (() => false),
     mayRetry: more.mayRetry ?? null,

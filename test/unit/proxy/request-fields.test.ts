@@ -24,6 +24,7 @@ const SPOOFED = {
   'x-forwarded-proto': 'https',
   'x-forwarded-host': 'evil.example',
   'x-forwarded-prefix': '/evil',
+  'x-real-ip': '203.0.113.9',
   forwarded: 'for=203.0.113.9',
 };
 
@@ -46,6 +47,7 @@ describe('the fields of a request to the upstream (RFC 9110 §7)', () => {
     assert.equal(seen['x-forwarded-proto'], 'http');
     assert.notEqual(seen['x-forwarded-host'], 'evil.example');
     assert.equal(seen['x-forwarded-prefix'], undefined);
+    assert.equal(seen['x-real-ip'], undefined);
     assert.equal(seen.forwarded, undefined);
   });
 
@@ -57,6 +59,7 @@ describe('the fields of a request to the upstream (RFC 9110 §7)', () => {
     assert.equal(seen['x-forwarded-proto'], 'https');
     assert.equal(seen['x-forwarded-host'], 'evil.example');
     assert.equal(seen['x-forwarded-prefix'], '/evil');
+    assert.equal(seen['x-real-ip'], '203.0.113.9');
     assert.equal(seen.forwarded, 'for=203.0.113.9, for=127.0.0.1');
   });
 

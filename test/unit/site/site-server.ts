@@ -2,6 +2,7 @@ import { registry } from '../../../src/directives/registry.ts';
 import { RateLimits } from '../../../src/http/rate-limits.ts';
 import type { HandlerConfig, RequestMatcher, RouteConfig } from '../../../src/config/routes.ts';
 import type { Handler } from '../../../src/http/exchange.ts';
+import { forwardedFields } from '../../../src/http/forwarded.ts';
 import { type Clock, systemClock } from '../../../src/kernel/clock.ts';
 import { Scheduler } from '../../../src/kernel/scheduler.ts';
 import { standaloneCaching } from '../../support/caching.ts';
@@ -54,6 +55,7 @@ export async function serveSite(
       random: Math.random,
       upstreams,
       trusted: () => false,
+      isForwarded: forwardedFields([]),
       hubHandler: () => more.hub ?? ((_, next) => next()),
       besidePages: (handler) => handler,
       rateLimits: new RateLimits(systemClock, null),
