@@ -132,10 +132,11 @@ export function mayStore(
   const tags = tagsOf(headers);
   if (tags === null) return refused('tags');
   const isShared = directives.has('public') || directives.has('s-maxage');
-  const refusal = isOfOneClient(request.headers, isShared, targeted !== null);
+  const freshness = freshnessOf(status, headers, directives, targeted !== null, rules, nowMs);
+  const hasTimeForCaches = targeted !== null && freshness.isExplicit;
+  const refusal = isOfOneClient(request.headers, isShared, hasTimeForCaches);
   if (refusal !== null) return refused(refusal);
 
-  const freshness = freshnessOf(status, headers, directives, targeted !== null, rules, nowMs);
   const revalidatesAlways = directives.fields('no-cache') === 'all';
   const hasValidator = headers.has('etag') || headers.has('last-modified');
   const names = freshness.isExplicit || revalidatesAlways;
@@ -189,16 +190,16 @@ export function isOfKnownClient(request: HeaderList): boolean {
  * nobody gets an older page, and not so that others get the same page.
  *
  * @param isShared whether the response is for all clients
- * @param isForCaches whether it has directives for caches of this kind, which are enough for cookies
+ * @param hasTimeForCaches whether it has a time for caches of this kind, which is enough for cookies
  */
 function isOfOneClient(
   request: HeaderList,
   isShared: boolean,
-  isForCaches: boolean,
+  hasTimeForCaches: boolean,
 ): string | null {
   if (isShared) return null;
   if (hasCredentials(request)) return 'authorization';
-  return request.has('cookie') && !isForCaches ? 'cookie' : null;
+  return request.has('cookie') && !hasTimeForCaches ? 'cookie' : null;
 }
 
 /** RFC 9111 §4.1; null for `*`, and for more fields than the limit. */

@@ -105,6 +105,15 @@ describe('the responses that a cache may keep', () => {
     assert.equal(verdict({ 'Cache-Control': 'max-age=1' }, {}, 200, rules), 1_000);
     assert.equal(verdict({}, { Cookie: 'a=b' }, 200, rules), 'cookie');
     assert.equal(verdict({}, { 'X-Forwarded-User': 'alice' }, 200, rules), 'authorization');
+    for (const name of ['CDN-Cache-Control', 'Surrogate-Control']) {
+      const asked = (value: string): number | string =>
+        verdict({ [name]: value }, { Cookie: 'a=b' }, 200, rules);
+      for (const value of ['must-revalidate', 'no-cache', 'stale-if-error=60']) {
+        assert.equal(asked(value), 'cookie', `${name}: ${value}`);
+      }
+      assert.equal(asked('max-age=1'), 1_000, name);
+      assert.equal(asked('s-maxage=2'), name === 'CDN-Cache-Control' ? 2_000 : 'cookie', name);
+    }
   });
 
   it('are stored without the fields for one connection, one client or caches only', () => {
