@@ -93,7 +93,7 @@ export function createChanges(options: ChangesOptions): Changes {
     const asked = waitsForBurst ? { ...change, whenTried: [ended] } : change;
     if (debouncer.begins(key, asked, merged, later)) return announceAll(change);
     hub.announcements.merged += 1;
-    return waitsForBurst ? waitForStored(end, clock).then(() => true) : Promise.resolve(true);
+    return waitsForBurst ? end.then(() => true) : Promise.resolve(true);
   };
 
   const hook: RequestHook = (exchange) => {
@@ -123,8 +123,9 @@ export function createChanges(options: ChangesOptions): Changes {
         });
       }
       const isRedirect = isSeeOther(head);
-      const stored = announceChange(exchange, { update, data }, isRedirect);
-      if (config.mode === 'sync') return stored.then(() => {});
+      const isSync = config.mode === 'sync';
+      const stored = announceChange(exchange, { update, data }, isRedirect || isSync);
+      if (isSync) return stored.then(() => {});
       return isRedirect ? waitForStored(stored, clock) : undefined;
     });
   };

@@ -289,11 +289,7 @@ describe('changes (RFC 9111 §4.4)', () => {
   });
 
   it('combines a burst on one topic into one update: the first change at once, the last at the end', async (test) => {
-    const site = await siteWith(
-      test,
-      'public {\n\t\t\twindow 3s\n\t\t\tsync\n\t\t}',
-      answering(200),
-    );
+    const site = await siteWith(test, 'public {\n\t\t\twindow 3s\n\t\t}', answering(200));
     const stream = await site.stream('match=*');
     const posts = Array.from({ length: 20 }, (_, index) =>
       site.get(`/busy?${index}`, { method: 'POST' }),
@@ -306,11 +302,7 @@ describe('changes (RFC 9111 §4.4)', () => {
   });
 
   it('loses no change when the gateway stops before the window ends', async (test) => {
-    const site = await siteWith(
-      test,
-      'public {\n\t\t\twindow 1h\n\t\t\tsync\n\t\t}',
-      answering(200),
-    );
+    const site = await siteWith(test, 'public {\n\t\t\twindow 1h\n\t\t}', answering(200));
     const stream = await site.stream('match=*');
     for (let count = 0; count < 3; count += 1) await site.get('/busy', { method: 'POST' });
     await stream.until(({ ids }) => ids.length === 1);

@@ -23,7 +23,11 @@ interface Slow {
 const WINDOW_MS = 250;
 
 /** Responses of an app in front of a hub that stores nothing before the test says so. */
-async function slow(test: TestContext, windowMs: number): Promise<Slow> {
+async function slow(
+  test: TestContext,
+  windowMs: number,
+  mode: ChangesConfig['mode'] = 'async',
+): Promise<Slow> {
   const stores: (() => void)[] = [];
   const timers = new Map<() => void, number>();
   const watchers = new Set<() => void>();
@@ -46,7 +50,7 @@ async function slow(test: TestContext, windowMs: number): Promise<Slow> {
   } as unknown as AnnouncedHub;
   const config = {
     ...{ methods: ['POST'], topics: ['{request.uri.without_query}'], also: [], alsoFor: [] },
-    ...{ visibility: 'public', data: 'change', mode: 'async', windowMs },
+    ...{ visibility: 'public', data: 'change', mode, windowMs },
   } as unknown as ChangesConfig;
   const changes = createChanges({
     ...{ config, hub, announce, clock, alsoFor: [] },
@@ -84,12 +88,12 @@ async function slow(test: TestContext, windowMs: number): Promise<Slow> {
 }
 
 /** Whether a response arrives before those of several requests that come after it. */
-async function isHeld(its: Slow, response: Promise<unknown>): Promise<boolean> {
+async function isHeld(its: Slow, response: Promise<unknown>, status = 200): Promise<boolean> {
   let isHere = false;
   void response.then(() => {
     isHere = true;
   });
-  for (let count = 0; count < 5; count += 1) await its.post(`/other${count}?200`);
+  for (let count = 0; count < 5; count += 1) await its.post(`/other${count}?${status}`);
   return !isHere;
 }
 
@@ -126,4 +130,24 @@ describe('a redirect after a form', () => {
     its.pass(1000);
     await response;
   });
+});
+
+describe('a response with sync', () => {
+  for (const status of [200, 303]) {
+    it(`waits for the end of the burst if its change is merged, and for the history without a limit: ${status}`, async (test) => {
+      const its = await slow(test, WINDOW_MS, 'sync');
+      const first = its.post('/form?200');
+      await its.announced(1);
+      its.store(0);
+      await first;
+      const second = its.post(`/form?${status}`);
+      assert.ok(await isHeld(its, second, 404));
+      its.pass(WINDOW_MS);
+      await its.announced(2);
+      its.pass(1000);
+      assert.ok(await isHeld(its, second, 404));
+      its.store(1);
+      await second;
+    });
+  }
 });
