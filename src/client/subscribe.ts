@@ -14,7 +14,8 @@ export interface SubscribeOptions {
   /**
    * Called with the resource: at the start, unless the source is the page itself, and again when updates were
    * lost because the hub's history no longer reaches back. The updates that follow apply to the state of this
-   * resource. Without this function, a page that has lost updates is reloaded.
+   * resource. Without this function, the page is reloaded if it is the source, and a subscription to a URL
+   * continues with later updates.
    */
   readonly state?: (response: Response) => Promise<void>;
   /**

@@ -117,7 +117,7 @@ function adviceFor(status: number, location: string | undefined): string {
     case 405:
       return ' — is it the URL of the hub (/.well-known/hub unless the Hubfile says otherwise)?';
     case 421:
-      return ' — no site of the Hubfile has that name and port';
+      return ' — no site at that port has that name, or public_urls lacks this URL';
     default:
       return '';
   }
