@@ -18,7 +18,10 @@ export interface Config {
 export interface GlobalOptions {
   /** Address of the admin API, or `off`. */
   readonly admin: AdminOptions | 'off';
-  /** Where metrics and health, and nothing else, are served: any client can reach it. */
+  /**
+   * Where metrics and health, and nothing else, are served: any client can reach it. An empty host stands for all
+   * interfaces.
+   */
   readonly metrics: ListenAddress | 'off';
   readonly httpPort: number;
   readonly httpsPort: number;

@@ -36,7 +36,8 @@ export const headerName = text('the name of a header field', isHeaderName);
 
 const host = name('a host');
 const port = count({ min: 0, max: 65_535 });
-const listenAddress = object<ListenAddress>({ host, port }, { host: 'localhost' });
+const hostOrAll = text('an address, or nothing');
+const metricsAddress = object<ListenAddress>({ host: hostOrAll, port }, { host: '' });
 /** As a program has them; in a file, they are texts. */
 const parsedBindAddress = byKind<BindAddress>({
   host: object({ host: name('an IP address or a host name') }),
@@ -160,7 +161,7 @@ const workers: Shape<GlobalOptions['workers']> = nullable(
 export const optionsShape: Shape<GlobalOptions> = object(
   {
     admin: orWord('off', admin),
-    metrics: orWord('off', listenAddress),
+    metrics: orWord('off', metricsAddress),
     httpPort: count(PORT),
     httpsPort: count(PORT),
     acme,
@@ -202,10 +203,7 @@ export const optionsShape: Shape<GlobalOptions> = object(
     hiddenFiles: list(name('a file')),
     servers,
     listeners: list(
-      object<ListenerServerOptions>(
-        { host: text('an address, or nothing'), port: count(PORT), servers },
-        { host: '' },
-      ),
+      object<ListenerServerOptions>({ host: hostOrAll, port: count(PORT), servers }, { host: '' }),
     ),
   },
   defaultOptions,

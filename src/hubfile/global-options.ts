@@ -161,7 +161,11 @@ function changed<Settings extends object, Name extends keyof Settings & string>(
 }
 
 const ADMIN_EXAMPLE = 'an address such as localhost:2029 or unix//path/to/socket, or off';
-const METRICS_EXAMPLE = 'an address such as 0.0.0.0:9090, or off';
+const METRICS_EXAMPLE = 'an address such as :9090 or 127.0.0.1:9090, or off';
+/** The admin API can do everything, so without a host it is not open to the whole network. */
+const ADMIN_HOST = 'localhost';
+/** As for sites: all interfaces. */
+const METRICS_HOST = '';
 
 function admin(cursor: Cursor): AdminOptions | 'off' {
   const { admin: usual } = defaultOptions;
@@ -175,7 +179,7 @@ function admin(cursor: Cursor): AdminOptions | 'off' {
       ? usual
       : word?.text.startsWith('unix/') === true
         ? { socket: unixAddress(cursor) }
-        : listenAddress(cursor, ADMIN_EXAMPLE);
+        : listenAddress(cursor, ADMIN_EXAMPLE, ADMIN_HOST);
   if (address === 'off') return 'off';
   const options = cursor.options<{ origins: readonly string[] }>(
     { origins: [] },
@@ -194,7 +198,7 @@ function admin(cursor: Cursor): AdminOptions | 'off' {
  * here they are always counted, for each site.
  */
 function metrics(cursor: Cursor): Partial<Pick<GlobalOptions, 'metrics'>> {
-  if (cursor.left > 0) return { metrics: listenAddress(cursor, METRICS_EXAMPLE) };
+  if (cursor.left > 0) return { metrics: listenAddress(cursor, METRICS_EXAMPLE, METRICS_HOST) };
   cursor.options({}, { per_host: () => ({}) });
   return {};
 }
@@ -206,13 +210,12 @@ function origin(cursor: Cursor, word: Word): string {
   return host;
 }
 
-function listenAddress(cursor: Cursor, expected: string): ListenAddress | 'off' {
+function listenAddress(cursor: Cursor, expected: string, usualHost: string): ListenAddress | 'off' {
   const word = cursor.argument(expected);
   if (word.text === 'off') return 'off';
   const address = hostAndPort(word.text);
   if (address === null) return badValue(cursor, word, expected);
-  // Without a host, it is not open to the whole network, because the admin API can do everything.
-  const host = address.host === '' ? 'localhost' : address.host;
+  const host = address.host === '' ? usualHost : address.host;
   return cursor.origins.of(cursor.span, { ...address, host });
 }
 

@@ -94,6 +94,31 @@ describe('the admin API (hubfile.md §6)', () => {
     }
   });
 
+  it('has a listener for metrics on all interfaces, unless its address names one', async (test) => {
+    const { file, hubfile, address, admin, process } = await start(test);
+    const port = await freePort();
+    const listen = async (metrics: string) => {
+      await writeFile(file, hubfile('respond first', `${address}\n\tmetrics ${metrics}`));
+      process.child.kill('SIGHUP');
+    };
+    const preview = await send(`${admin}/load/dry-run`, {
+      method: 'POST',
+      headers: [['Content-Type', 'text/hubfile']],
+      body: hubfile('respond first', `${address}\n\tmetrics :${port}`),
+    });
+    assert.deepEqual(JSON.parse(preview.body).listeners.opened, [`metrics :${port}`]);
+    await listen(`:${port}`);
+    await process.says('Configuration reloaded');
+    // Linux has all of 127.0.0.0/8, but `localhost` does not mean this one.
+    for (const host of ['127.0.0.1', '127.0.0.2']) {
+      assert.equal((await send(`http://${host}:${port}/health/ready`)).status, 200, host);
+    }
+    await listen(`127.0.0.1:${port}`);
+    await process.says('Configuration reloaded', process.output.length);
+    assert.equal((await send(`http://127.0.0.1:${port}/health/ready`)).status, 200);
+    await assert.rejects(send(`http://127.0.0.2:${port}/health/ready`), { code: 'ECONNREFUSED' });
+  });
+
   it('accepts IP addresses but no host names when it listens on all interfaces', async (test) => {
     const { address, file, hubfile, process, admin } = await start(test);
     await writeFile(file, hubfile('respond first', `0.0.0.0:${address.split(':')[1]}`));
