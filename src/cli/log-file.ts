@@ -18,6 +18,8 @@ import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
 
 /** How often the writer checks whether the path still leads to the open file, and how large it is. */
 const LOOK_MS = 1000;
+/** How long a file that cannot be rotated grows before the next attempt. */
+const RETRY_MS = 60_000;
 
 export interface LogFileOptions {
   readonly path: string;
@@ -26,14 +28,15 @@ export interface LogFileOptions {
   /** Permissions of a new file, in octal; the process's umask is applied. */
   readonly mode: string;
   readonly clock: Clock;
-  /** Called when lines begin to be dropped, and when they no longer are. */
+  /** Called when lines begin to be dropped or the file cannot be rotated, and when that is over. */
   readonly onTrouble: (text: string) => void;
 }
 
 /**
  * A log file. A line is written before the call returns, and a failure never affects the caller: lines that
  * cannot be written are dropped and counted. A new file is begun when the old one is too large or too old, or
- * when it has been moved away. Several processes can write to the same file.
+ * when it has been moved away. A file that cannot be rotated goes on growing. Several processes can write to the
+ * same file.
  */
 export class LogFile {
   readonly #options: LogFileOptions;
@@ -45,6 +48,9 @@ export class LogFile {
   #begunAt = 0;
   #lookAt = 0;
   #dropped = 0;
+  /** A file that could not be rotated is not rotated before this time. */
+  #rollAt = 0;
+  #cannotRoll = false;
   /** The last line was cut short. The next one begins on a new line. */
   #broken = false;
 
@@ -121,6 +127,7 @@ export class LogFile {
       else if (this.#isFile) this.#size = found.size;
     }
     if (roll === null || !this.#isFile || this.#size === 0) return;
+    if (clock.monotonic() < this.#rollAt) return;
     const isOld = roll.intervalMs > 0 && clock.now() - this.#begunAt >= roll.intervalMs;
     if (this.#size >= roll.size || isOld) this.#roll(roll);
   }
@@ -128,8 +135,35 @@ export class LogFile {
   /** Renames the file, unless another process has done so, and removes files that are too old. */
   #roll(roll: RollOptions): void {
     const { path, clock } = this.#options;
-    if (statsOf(path)?.ino === this.#inode) this.#moveTo(rolledName(path, clock.now()));
+    try {
+      if (statsOf(path)?.ino === this.#inode) this.#moveTo(rolledName(path, clock.now()));
+    } catch (error) {
+      this.#rollAt = clock.monotonic() + RETRY_MS;
+      this.#reportRoll('cannot be rotated', error, 'it grows until it can');
+      return;
+    }
     this.#begin();
+    try {
+      this.#removeExpired(roll);
+    } catch (error) {
+      this.#reportRoll('has old files that cannot be removed', error, 'they stay until they can');
+      return;
+    }
+    if (!this.#cannotRoll) return;
+    this.#cannotRoll = false;
+    this.#options.onTrouble(`The log ${path} can be rotated again`);
+  }
+
+  /** Once, because lines can still be written. */
+  #reportRoll(what: string, error: unknown, until: string): void {
+    if (this.#cannotRoll) return;
+    this.#cannotRoll = true;
+    const why = codeOf(error) ?? messageOf(error);
+    this.#options.onTrouble(`The log ${this.#options.path} ${what} (${why}); ${until}`);
+  }
+
+  #removeExpired(roll: RollOptions): void {
+    const { path, clock } = this.#options;
     const rolled = rolledFiles(path);
     const expired = rolled.filter(
       (file, index) =>

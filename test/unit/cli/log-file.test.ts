@@ -1,8 +1,17 @@
 import assert from 'node:assert/strict';
-import { readdirSync, readFileSync, renameSync, rmSync, statSync, symlinkSync } from 'node:fs';
+import {
+  chmodSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+} from 'node:fs';
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { LogFile } from '../../../src/cli/log-file.ts';
@@ -80,6 +89,51 @@ describe('a log file', () => {
     file.write('third\n');
     assert.equal(readFileSync(path, 'utf8'), 'third\n');
     assert.equal(readdirSync(directory).length, 1, 'as old as the clock says');
+  });
+
+  it('that cannot be rotated grows, says so once, and is rotated when that is possible', async (test) => {
+    const { directory, path, clock, open, troubles } = await setUp(test);
+    const file = open(ROLL);
+    file.write(`${'a'.repeat(120)}\n`);
+    // As root's /var/log with a file that was created in advance for the service's user.
+    chmodSync(dirname(directory), 0o755);
+    chmodSync(directory, 0o555);
+    asNobody(() => {
+      file.write('b\n');
+      clock.advance(2_000);
+      file.write('c\n');
+      clock.advance(60_000);
+      file.write('d\n');
+    });
+    assert.equal(readFileSync(path, 'utf8'), `${'a'.repeat(120)}\nb\nc\nd\n`);
+    assert.equal(troubles.length, 1);
+    assert.match(troubles[0] ?? '', /cannot be rotated \(EACCES\); it grows until it can/);
+    chmodSync(directory, 0o755);
+    file.write('e\n');
+    assert.equal(readdirSync(directory).length, 1, 'hubgate does not try at each line');
+    clock.advance(60_000);
+    file.write('f\n');
+    assert.equal(readFileSync(path, 'utf8'), 'f\n');
+    assert.match(troubles[1] ?? '', /can be rotated again/);
+    assert.equal(troubles.length, 2);
+  });
+
+  it('loses no line if an old file cannot be removed', async (test) => {
+    const { directory, path, clock, open, troubles } = await setUp(test);
+    const file = open({ ...ROLL, keep: 1 });
+    const old = join(directory, 'access-2020-01-01T00-00-00.000-1.log');
+    mkdirSync(old);
+    for (const letter of ['a', 'b', 'c']) {
+      file.write(`${letter.repeat(120)}\n`);
+      clock.advance(1);
+      assert.equal(firstOf(path), letter);
+    }
+    assert.equal(troubles.length, 1);
+    assert.match(troubles[0] ?? '', /old files that cannot be removed \(\w+\)/);
+    rmSync(old, { recursive: true });
+    file.write('d\n');
+    assert.equal(readdirSync(directory).length, 2);
+    assert.match(troubles[1] ?? '', /can be rotated again/);
   });
 
   it('of several processes is rotated once', async (test) => {
@@ -179,7 +233,6 @@ async function setUp(test: TestContext, now?: number) {
   const path = join(directory, 'access.log');
   const clock = new TestClock(now);
   const troubles: string[] = [];
-  const { mkdirSync } = await import('node:fs');
   mkdirSync(directory);
   const open = (roll: RollOptions | null, mode = '0600'): LogFile => {
     const onTrouble = (text: string) => troubles.push(text);
@@ -192,4 +245,15 @@ async function setUp(test: TestContext, now?: number) {
 
 function firstOf(file: string): string {
   return readFileSync(file, 'utf8').slice(0, 1);
+}
+
+/** Permissions do not stop root, so a test that root runs becomes `nobody` meanwhile. */
+function asNobody(action: () => void): void {
+  if (process.geteuid?.() !== 0) return action();
+  process.seteuid?.(65_534);
+  try {
+    action();
+  } finally {
+    process.seteuid?.(0);
+  }
 }
