@@ -110,10 +110,10 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
   reload(config: Config, wanted: ReportWanted = NOTHING_ELSE): Promise<ReloadReport> {
     return this.#enqueue(async () => {
       const running = [...this.#workers];
-      // At the start, or if the active configuration ends every worker that tries to serve it.
-      const fresh =
-        running.length === 0 ? Array.from({ length: this.#count }, () => this.#fork()) : [];
+      const fresh: Worker[] = [];
       try {
+        // At the start, or if the active configuration ends every worker that tries to serve it.
+        if (running.length === 0) while (fresh.length < this.#count) fresh.push(this.#fork());
         const report = await this.#load([...running, ...fresh], config, wanted);
         this.#config = config;
         return report;
@@ -247,6 +247,7 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
     };
   }
 
+  /** @throws Error of the system that has no room for another process */
   #fork(): Worker {
     const worker: Worker = new Worker(
       cluster.fork(),
@@ -271,18 +272,25 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
   #ended(worker: Worker): void {
     const isMissed = this.#workers.delete(worker);
     if (!isMissed || this.#stopping !== null) return;
+    const delay = this.#replaceLater();
+    this.#log.error('A worker ended; hubgate starts another one', { pid: worker.pid, delay });
+  }
+
+  /** Returns the delay in milliseconds. */
+  #replaceLater(): number {
     const max = this.#workers.size === 0 ? MAX_RESTART_OF_LAST_MS : MAX_RESTART_MS;
     const delay = Math.min(this.#restartMs, max);
     this.#restartMs = Math.min(2 * this.#restartMs, MAX_RESTART_MS);
-    this.#log.error('A worker ended; hubgate starts another one', { pid: worker.pid, delay });
     this.#clock.after(delay, () => void this.#enqueue(() => this.#replace()));
+    return delay;
   }
 
   async #replace(): Promise<void> {
     // A reload may have started all of them again.
     if (this.#stopping !== null || this.#workers.size >= this.#count) return;
-    const worker = this.#fork();
+    let worker: Worker | null = null;
     try {
+      worker = this.#fork();
       await this.#load([worker], this.#config);
       this.#clock.after(MAX_RESTART_MS, () => {
         this.#restartMs = MIN_RESTART_MS;
@@ -290,8 +298,9 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
       this.#log.info('A worker was replaced', { pid: worker.pid });
     } catch (error) {
       this.#log.error('A worker could not be started', { error: messageOf(error) });
-      // Its end triggers the next attempt.
-      await endOf(worker);
+      // The end of a worker triggers the next attempt.
+      if (worker === null) this.#replaceLater();
+      else await endOf(worker);
     }
   }
 

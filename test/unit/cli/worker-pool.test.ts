@@ -73,6 +73,41 @@ describe('the workers of a gateway', () => {
     assert.ok(commits.includes(`${first} commit next`));
   });
 
+  it('are replaced although the operating system refused at once to start a process', async (test) => {
+    const { pool, journal, numbers, log } = await start(test);
+    const [first, second] = numbers;
+    test.after(() => delete process.env['TOO_LARGE']);
+    // As for lack of memory, `spawn` throws.
+    process.env['TOO_LARGE'] = 'x'.repeat(4 * 1024 ** 2);
+    cluster.workers?.[second ?? 0]?.process.kill('SIGKILL');
+    await log.says('A worker could not be started', 2);
+    delete process.env['TOO_LARGE'];
+    await log.says('A worker was replaced');
+    await pool.reload(config('next'));
+    const commits = (await journal()).filter((line) => line.endsWith(' commit next'));
+    assert.equal(commits.length, 2);
+    assert.ok(commits.includes(`${first} commit next`));
+  });
+
+  it('are ended if a reload cannot start all of them', async (test) => {
+    const { pool, journal, numbers, log } = await start(test, new TestClock());
+    for (const number of numbers) cluster.workers?.[number]?.process.kill('SIGKILL');
+    await log.says('A worker ended; hubgate starts another one', 2);
+    const fork = cluster.fork.bind(cluster);
+    let left = 1;
+    const { mock } = test.mock.method(cluster, 'fork', () => {
+      left -= 1;
+      if (left >= 0) return fork();
+      throw new Error('spawn ENOMEM');
+    });
+    await assert.rejects(pool.reload(config('refused')), /ENOMEM/);
+    mock.restore();
+    assert.deepEqual(Object.keys(cluster.workers ?? {}), []);
+    await pool.reload(config('next'));
+    const commits = (await journal()).filter((line) => line.endsWith(' commit next'));
+    assert.equal(commits.length, 2);
+  });
+
   it('keep serving the same configuration if none of them can commit, and the reload reports it', async (test) => {
     const { pool, journal, numbers } = await start(test);
     const [first, second] = numbers;
