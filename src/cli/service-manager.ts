@@ -1,4 +1,5 @@
 import { execFile } from 'node:child_process';
+import { promisify } from 'node:util';
 import { systemClock } from '../kernel/clock.ts';
 import { messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
@@ -59,20 +60,17 @@ export class ServiceManager {
 
   #notify(...message: readonly string[]): void {
     if (!this.#isAsked) return;
-    this.#queue = this.#queue.then(
-      () =>
-        new Promise<void>((resolve) => {
-          const options = { env: this.#environment, timeout: TIMEOUT_MS };
-          execFile('systemd-notify', message, options, (error) => {
-            if (error !== null) {
-              this.#log.warn('systemd could not be notified', {
-                state: message[0],
-                error: messageOf(error),
-              });
-            }
-            resolve();
-          });
-        }),
-    );
+    this.#queue = this.#queue.then(async () => {
+      try {
+        const options = { env: this.#environment, timeout: TIMEOUT_MS };
+        // For lack of memory, it throws at once.
+        await promisify(execFile)('systemd-notify', message, options);
+      } catch (error) {
+        this.#log.warn('systemd could not be notified', {
+          state: message[0],
+          error: messageOf(error),
+        });
+      }
+    });
   }
 }

@@ -2,13 +2,15 @@ import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
-import { mkdtemp, writeFile } from 'node:fs/promises';
+import { mkdtemp, readFile, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
+import { ServiceManager } from '../../src/cli/service-manager.ts';
 import { freePort } from '../support/free-port.ts';
 import { cli, startProcess } from '../support/process.ts';
 import { programPath } from '../support/program.ts';
+import { RecordedLog } from '../support/recorded-log.ts';
 import { removeWith } from '../support/temporary-directory.ts';
 
 /** Node has no such sockets, Python has. */
@@ -58,5 +60,27 @@ describe('systemd (sd_notify)', () => {
     assert.equal(await gateway.end('SIGTERM'), 0);
     await hears('STOPPING=1');
     assert.ok(heard.indexOf('STOPPING=1') > heard.lastIndexOf('READY=1'));
+  });
+
+  it('is notified again after the operating system refused at once to start the program', async (test) => {
+    const directory = await mkdtemp(join(tmpdir(), 'hubgate-notify-'));
+    removeWith(test, directory);
+    const said = join(directory, 'said');
+    const program = `#!/bin/sh\necho "$1" >>${said}\n`;
+    await writeFile(join(directory, 'systemd-notify'), program, { mode: 0o755 });
+    const environment: NodeJS.ProcessEnv = {
+      NOTIFY_SOCKET: '/run/notify',
+      PATH: `${directory}:/bin:/usr/bin`,
+      // As for lack of memory, `spawn` throws.
+      TOO_LARGE: 'x'.repeat(4 * 1024 ** 2),
+    };
+    const log = new RecordedLog();
+    const manager = new ServiceManager(environment, log);
+    manager.ready('Serving');
+    await log.says('systemd could not be notified');
+    delete environment['TOO_LARGE'];
+    await manager.stopping();
+    assert.equal(await readFile(said, 'utf8'), 'STOPPING=1\n');
+    assert.equal(log.lines.length, 1);
   });
 });
