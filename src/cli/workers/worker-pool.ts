@@ -21,6 +21,7 @@ import type {
 } from '../../runtime/gateway.ts';
 import { type LoadPreview, sumPreviews } from '../../runtime/load-preview.ts';
 import { PlaygroundSalts } from '../../runtime/playground-keys.ts';
+import { nodesNotNotified } from '../../runtime/hub-core.ts';
 import { ProcessMeasures } from '../../runtime/metrics.ts';
 import {
   type RevocationReach,
@@ -160,8 +161,18 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
     });
     const statuses = (await Promise.all(asked)).flat();
     const [first] = statuses;
+    const answering = statuses.map(({ worker }) => worker);
     return {
-      hubs: (first?.status.hubs ?? []).map((hub, number) => hubOf(hub, number, statuses)),
+      hubs: (first?.status.hubs ?? []).map((hub, number) =>
+        hubOf(hub, number, statuses, (tokenId, reach) =>
+          this.#countInAll(answering, reach, (how) => ({
+            kind: 'revoke',
+            hub: number,
+            tokenId,
+            reach: how,
+          })),
+        ),
+      ),
       certificates: statuses.flatMap(({ status }) => status.certificates),
       serving: statuses.length > 0 && this.#listeners.length > 0,
       late: hanging || statuses.some(({ status }) => status.late),
@@ -198,9 +209,46 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
   }
 
   purge(order: PurgeOrder, reach: RevocationReach): Promise<number> {
-    return countInAll([...this.#workers], reach, (worker, how) =>
-      worker.order({ kind: 'purge', order, reach: how }),
+    return this.#countInAll([...this.#workers], reach, (how) => ({
+      kind: 'purge',
+      order,
+      reach: how,
+    }));
+  }
+
+  /**
+   * Gives workers an order, and adds up what each has counted. One that hangs has it when it works again.
+   *
+   * @throws HubgateError `nodes-not-told`
+   */
+  async #countInAll(
+    workers: readonly Worker[],
+    reach: RevocationReach,
+    orderFor: (reach: RevocationReach) => Extract<Order, { kind: 'purge' | 'revoke' }>,
+  ): Promise<number> {
+    // First in every worker, so that each counts its own.
+    const here = await Promise.all(
+      workers.map((worker) =>
+        this.#ask(worker, orderFor('here')).catch((error: unknown) => {
+          if (codeOf(error) === 'worker-silent') {
+            this.#log.warn('A worker has not answered an order', { pid: worker.pid });
+          }
+          return null;
+        }),
+      ),
     );
+    const total = sum(here.map((count) => count ?? 0));
+    if (reach === 'here') return total;
+    // One worker notifies the other machines. If it has ended in the meantime, the next one does.
+    for (const worker of workers.filter((_, number) => here[number] !== null)) {
+      try {
+        await this.#ask(worker, orderFor('everywhere'));
+        return total;
+      } catch (error) {
+        if (codeOf(error) === 'nodes-not-told') throw error;
+      }
+    }
+    throw nodesNotNotified();
   }
 
   async #load(
@@ -347,6 +395,7 @@ function hubOf(
   { name, profile, counts }: WorkerStatus['hubs'][number],
   number: number,
   statuses: readonly { readonly worker: Worker; readonly status: WorkerStatus }[],
+  revoke: RunningHub['revoke'],
 ): RunningHub {
   const all = statuses.flatMap(({ status }) => status.hubs[number]?.counts ?? []);
   // All workers run the same program, so their counters have the same names.
@@ -359,33 +408,8 @@ function hubOf(
     async check() {
       await Promise.all(statuses.map(({ worker }) => worker.order({ kind: 'check', hub: number })));
     },
-    revoke(tokenId, reach) {
-      const workers = statuses.map(({ worker }) => worker);
-      return countInAll(workers, reach, (worker, how) =>
-        worker.order({ kind: 'revoke', hub: number, tokenId, reach: how }),
-      );
-    },
+    revoke,
   };
-}
-
-/** Gives all workers an order, and adds up what each has counted. */
-async function countInAll(
-  workers: readonly Worker[],
-  reach: RevocationReach,
-  order: (worker: Worker, reach: RevocationReach) => Promise<number>,
-): Promise<number> {
-  // First in every worker, so that each counts its own.
-  const here = await Promise.all(workers.map((worker) => order(worker, 'here').catch(() => 0)));
-  // One worker notifies the other machines. If it has ended in the meantime, the next one does.
-  for (const worker of reach === 'everywhere' ? workers : []) {
-    try {
-      await order(worker, 'everywhere');
-      break;
-    } catch (error) {
-      if (codeOf(error) === 'nodes-not-told') throw error;
-    }
-  }
-  return sum(here);
 }
 
 function sum(numbers: readonly number[]): number {

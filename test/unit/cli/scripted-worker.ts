@@ -13,17 +13,20 @@ process.on('message', (message: ToWorker) => {
   if (message.kind !== 'order') return;
   const { id, order } = message;
   if (order.kind === 'signal' && built.includes(`signals hang in ${number}`)) return;
+  if (built.includes(`${order.kind} hangs in ${number}`)) return;
   if (order.kind === 'prepare') {
     built = /"body":"([^"]*)"/.exec(order.config)?.[1] ?? '';
   }
-  appendFileSync(journal, `${number} ${order.kind} ${built}\n`);
+  const how = order.kind === 'purge' ? order.reach : built;
+  appendFileSync(journal, `${number} ${order.kind} ${how}\n`);
   if (built.includes(`${order.kind} fails in ${number}`)) {
     const failure = { code: 'listen-failed', message: 'as the script says' };
     process.send?.({ kind: 'failure', id, failure });
     return;
   }
   const report = { report: { endingStreams: 0 }, listeners: [] };
-  process.send?.({ kind: 'answer', id, value: order.kind === 'commit' ? report : null });
+  const value = order.kind === 'commit' ? report : order.kind === 'purge' ? 1 : null;
+  process.send?.({ kind: 'answer', id, value });
   if (order.kind === 'commit' && built.includes(`many signals from ${number}`)) {
     const signal = { core: 'caches', kind: 'changed', names: [] };
     for (let id = 1; id <= MAX_UNHANDLED + 1; id += 1)

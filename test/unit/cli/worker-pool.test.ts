@@ -145,6 +145,20 @@ describe('the workers of a gateway', () => {
     ]);
   });
 
+  it('carry out an order although one of them hangs, and another one notifies the other machines', async (test) => {
+    const { pool, journal, numbers, log } = await start(test);
+    const [first, second] = numbers;
+    await pool.reload(config(`purge hangs in ${first}`));
+    assert.equal(await pool.purge({ kind: 'all' }, 'everywhere'), 1);
+    assert.deepEqual(
+      (await journal()).filter((line) => / purge (here|everywhere)$/.test(line)),
+      [`${second} purge here`, `${second} purge everywhere`],
+    );
+    assert.equal(log.of('A worker has not answered an order').length, 1);
+    await pool.reload(config(`purge hangs in ${first}, purge hangs in ${second}`));
+    await assert.rejects(pool.purge({ kind: 'all' }, 'everywhere'), { code: 'nodes-not-told' });
+  });
+
   it('wait for each other no longer if one of them is too far behind', async (test) => {
     const { pool, journal, numbers } = await start(test);
     const [first, second] = numbers;
