@@ -143,9 +143,9 @@ function fieldsOf(exchange: Exchange, logCredentials: boolean): LogFields {
   return {
     request: exchange.id,
     ...(trace === null ? {} : { trace_id: trace.traceId, span_id: trace.spanId }),
-    'http.request.method': exchange.method,
+    'http.request.method': exchange.originalMethod,
     'url.scheme': exchange.scheme,
-    'server.address': exchange.host.slice(0, MAX_SHOWN),
+    'server.address': exchange.originalHost.slice(0, MAX_SHOWN),
     'url.path': path,
     ...(query === undefined ? {} : { 'url.query': query }),
     'client.address': exchange.clientAddress,

@@ -46,7 +46,7 @@ export function traceSite(
     } finally {
       sink.add({
         ...trace,
-        name: exchange.method,
+        name: exchange.originalMethod,
         startMs,
         endMs: startMs + clock.monotonic() - began,
         isError: exchange.status >= 500,
@@ -61,10 +61,10 @@ function attributesOf(exchange: Exchange, site: string): Span['attributes'] {
   const { upstream, tlsVersion, originalTarget, httpVersion } = exchange;
   const [path = ''] = originalTarget.slice(0, MAX_PATH).split('?', 1);
   return {
-    'http.request.method': exchange.method,
+    'http.request.method': exchange.originalMethod,
     'url.scheme': exchange.scheme,
     'url.path': withoutSecretParts(path, 'REDACTED'),
-    'server.address': exchange.host.slice(0, MAX_PATH),
+    'server.address': exchange.originalHost.slice(0, MAX_PATH),
     'client.address': exchange.clientAddress,
     'network.protocol.version': httpVersion === '2.0' ? '2' : httpVersion,
     'http.response.status_code': exchange.status,

@@ -68,4 +68,23 @@ describe('access log', () => {
     assert.equal(lines[0]['client.address'], '127.0.0.1');
     assert.equal((await stat(file)).mode & 0o777, 0o600);
   });
+
+  it('has the method and the host that the client sent, whatever directives change', async (test) => {
+    const directory = await mkdtemp(join(tmpdir(), 'hubgate-access-'));
+    removeWith(test, directory);
+    const port = await freePort();
+    const [file, hubfile] = [join(directory, 'access.log'), join(directory, 'Hubfile')];
+    await writeFile(
+      hubfile,
+      `{\n\tstorage ${directory}\n\tadmin off\n}\nhttp://localhost:${port} {\n\tlog {\n\t\toutput file ${file}\n\t\tformat json\n\t}\n\tmethod PUT\n\trequest_header Host internal.example\n\trespond "{method} {host}"\n}\n`,
+    );
+    const gateway = startProcess(test, [cli, 'run', '--config', hubfile]);
+    await gateway.says(`:${port}`);
+    const answer = await fetch(`http://localhost:${port}/`);
+    assert.equal(await answer.text(), 'PUT internal.example');
+    assert.equal(await gateway.end('SIGTERM'), 0);
+    const line = JSON.parse(await readFile(file, 'utf8'));
+    assert.equal(line['http.request.method'], 'GET');
+    assert.equal(line['server.address'], `localhost:${port}`);
+  });
 });
