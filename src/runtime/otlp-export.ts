@@ -58,7 +58,7 @@ export class OtlpExport implements SpanSink {
 
   add(span: Span): void {
     if (this.#waiting.length >= MAX_WAITING_SPANS) {
-      this.#options.counts.dropped += 1;
+      this.#drop(1, `${MAX_WAITING_SPANS} spans wait already`);
       return;
     }
     this.#waiting.push(span);
@@ -105,16 +105,20 @@ export class OtlpExport implements SpanSink {
       if (this.#failing) log.info('Spans can be exported again');
       this.#failing = false;
     } catch (error) {
-      counts.dropped += batch.length;
-      // Logged once, and once more when it works again.
-      if (!this.#failing) {
-        log.warn('Spans cannot be exported; they are dropped until they can', {
-          collector: withoutSecretParts(this.#url, '[redacted]'),
-          error: withoutSecretParts(messageOf(error), '[redacted]'),
-        });
-      }
-      this.#failing = true;
+      this.#drop(batch.length, withoutSecretParts(messageOf(error), '[redacted]'));
     }
+  }
+
+  /** Logged once, and once more when it works again. */
+  #drop(spans: number, error: string): void {
+    this.#options.counts.dropped += spans;
+    if (!this.#failing) {
+      this.#options.log.warn('Spans cannot be exported; they are dropped until they can', {
+        collector: withoutSecretParts(this.#url, '[redacted]'),
+        error,
+      });
+    }
+    this.#failing = true;
   }
 }
 

@@ -61,10 +61,21 @@ describe('OTLP export', () => {
 
   it('limits what waits for a slow collector, one request at a time', async () => {
     let release: (answer: Response) => void = () => {};
-    const { spans, counts, sent } = setUp(() => new Promise((resolve) => (release = resolve)));
+    const { spans, counts, sent, lines } = setUp(
+      () => new Promise((resolve) => (release = resolve)),
+    );
     for (let i = 0; i < 512 + MAX_WAITING_SPANS + 10; i += 1) spans.add(SPAN);
     assert.equal(sent.length, 1);
     assert.equal(counts.dropped, 10);
+    assert.deepEqual(
+      lines.map(({ message, fields }) => [message, fields['error']]),
+      [
+        [
+          'Spans cannot be exported; they are dropped until they can',
+          `${MAX_WAITING_SPANS} spans wait already`,
+        ],
+      ],
+    );
     const closed = spans.close();
     while (counts.exported < 512 + MAX_WAITING_SPANS) {
       release(new Response('{}'));
