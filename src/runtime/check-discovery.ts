@@ -226,15 +226,20 @@ function signOfCredentials(
 ): string | null {
   if (tokenSource !== null) return `requests carry credentials (token ${tokenSource.kind})`;
   if (tls.clientAuth !== null) return 'requests carry credentials (client_auth)';
-  if (asksWhoItIs(routes)) return 'requests carry credentials (forward_auth)';
+  const identifying = identifyingKind(routes);
+  if (identifying !== null) return `requests carry credentials (${identifying})`;
   return anonymous ? null : 'the hub requires a token to subscribe';
 }
 
-function asksWhoItIs(routes: readonly RouteConfig[]): boolean {
-  return routes.some(({ handler }) => {
+/** The name of the first directive that asks users who they are; null if there is none. */
+function identifyingKind(routes: readonly RouteConfig[]): string | null {
+  for (const { handler } of routes) {
     const data = dataOf(handler, registry);
-    return data.identifies === true || asksWhoItIs(data.nested?.(handler) ?? []);
-  });
+    const found =
+      data.identifies === true ? handler.kind : identifyingKind(data.nested?.(handler) ?? []);
+    if (found !== null) return found;
+  }
+  return null;
 }
 
 function isUnprotected({ protocol, hostname }: URL): boolean {
