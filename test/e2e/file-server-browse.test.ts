@@ -53,6 +53,24 @@ interface Listed {
 }
 
 describe('file_server browse', () => {
+  it('shows the first entries of the order if there are more than `file_limit`', async (test) => {
+    const root = await tree(test);
+    const directives = (order: string) =>
+      `\troot * ${root}/list\n\tfile_server {\n\t\tbrowse {\n\t\t\tsort name ${order}\n\t\t\tfile_limit 1\n\t\t}\n\t}\n`;
+    for (const [order, first] of [
+      ['asc', ODD],
+      ['desc', 'sub/'],
+    ] as const) {
+      const site = await start(test, directives(order));
+      const { body } = await send(`${site}/`, { headers: [['Accept', 'application/json']] });
+      assert.deepEqual(
+        (JSON.parse(body) as Listed[]).map(({ name }) => name),
+        [first],
+      );
+      assert.match((await send(`${site}/`)).body, /Only the first 1 entries are listed/);
+    }
+  });
+
   it('lists a directory as JSON, in the sort orders of Caddy', async (test) => {
     const root = await tree(test);
     const directives = `\troot * ${root}\n\tfile_server browse {\n\t\thide .secret *.bak leads-out.txt\n\t}\n`;

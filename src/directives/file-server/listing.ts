@@ -11,7 +11,7 @@ import type { Budget, Scheduler } from '../../kernel/scheduler.ts';
 import { errorStatus } from '../../http/request-variables.ts';
 import { queryOf } from '../../site/placeholders.ts';
 import { type HidesFile, siteFile, siteNames, unreadable } from '../../site/site-files.ts';
-import { LISTING_ORDERS, LISTING_SORTS, type ListingSettings } from './data.ts';
+import { LISTING_ORDERS, LISTING_SORTS, type ListingSettings, MAX_LISTED } from './data.ts';
 import type { FilePlace } from './hidden-names.ts';
 
 /** Entries of a listing that are looked up at the same time. */
@@ -74,7 +74,8 @@ async function list(
   const sort = LISTING_SORTS.find((one) => one === query.get('sort')) ?? usual.sort;
   const order = LISTING_ORDERS.find((one) => one === query.get('order')) ?? usual.order;
   const { limit } = usual;
-  const { entries, isComplete } = await entriesOf(directory, limit, exchange.signal);
+  const { entries, isWhole } = await entriesOf(directory, exchange.signal);
+  const isComplete = isWhole && entries.length <= limit;
   const ascending = await scheduler.compute((budget) => sorted(entries, comparison(sort), budget));
   const inOrder = order === 'desc' ? ascending.toReversed() : ascending;
   const offset = whole(query.get('offset')) ?? 0;
@@ -100,20 +101,20 @@ async function list(
   answer(exchange, status, { ...fields, ...type }, listingPage(listing, rows));
 }
 
+/** More than are shown, because only their order decides which those are. */
 async function entriesOf(
   { root, names, isHidden, hidesFile }: ListedDirectory,
-  limit: number,
   signal: AbortSignal,
-): Promise<{ entries: Entry[]; isComplete: boolean }> {
+): Promise<{ entries: Entry[]; isWhole: boolean }> {
   const found: string[] = [];
   const directory = await opendir(join(root, ...names)).catch((cause: unknown) => {
     throw unreadable(cause);
   });
-  let isComplete = true;
+  let isWhole = true;
   for await (const { name } of directory) {
     if (siteNames(name) === null || isHidden([...names, name])) continue;
-    isComplete = found.length < limit;
-    if (!isComplete) break;
+    isWhole = found.length < MAX_LISTED;
+    if (!isWhole) break;
     found.push(name);
   }
   const entries: Entry[] = [];
@@ -124,7 +125,7 @@ async function entriesOf(
       .map(async (name) => entryOf(root, [...names, name], hidesFile));
     entries.push(...(await Promise.all(some)).filter((entry) => entry !== null));
   }
-  return { entries, isComplete };
+  return { entries, isWhole };
 }
 
 /** Returns null if the entry has been removed, is hidden, cannot be read, or leads out of the root. */
