@@ -264,9 +264,10 @@ export abstract class ServerSignals implements TransportSignals {
         return false;
       },
     );
-    const sent = Promise.all([stored, this.#sent]);
+    // It must not resolve to what the earlier ones resolve to: that would keep a link for each signal in memory.
+    const sent = Promise.all([stored, this.#sent]).then(() => stored);
     this.#sent = sent;
-    return sent.then(() => stored);
+    return sent;
   }
 
   receive(listener: (message: string) => void): void {

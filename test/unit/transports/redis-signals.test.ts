@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
+import { serialize } from 'node:v8';
 import { hubKeys } from '../../../src/transports/redis/keys.ts';
 import { RedisSignals } from '../../../src/transports/redis/blocking-reader.ts';
 import { RecordedLog } from '../../support/recorded-log.ts';
@@ -47,6 +48,15 @@ describe('signals to the other nodes while Redis is unreachable', () => {
       log.lines.map(({ level, fields }) => [level, fields]),
       [['error', { signals: 10_500 }]],
     );
+  });
+
+  it('leave nothing behind in what updates wait for', async () => {
+    const { signals } = signalsWithoutStore();
+    const sizeAfter = async (count: number): Promise<number> => {
+      for (let sent = 0; sent < count; sent += 1) void signals.send(`s${sent}`);
+      return serialize(await signals.sent).length;
+    };
+    assert.equal(await sizeAfter(1), await sizeAfter(100));
   });
 
   it('are not mentioned at the end if there were none', () => {
