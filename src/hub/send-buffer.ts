@@ -157,7 +157,7 @@ export class SendBuffer {
    */
   discardQueued(): void {
     this.#isDiscarding = true;
-    this.#isTruncated = this.#piece !== null;
+    this.#isTruncated ||= this.#piece !== null;
     this.discard();
   }
 

@@ -209,6 +209,20 @@ describe('hub: a stream whose token is revoked while its client reads slowly', (
       assert.deepEqual([slow.ended, slow.destroyed], [count === 1, count > 1]);
     });
   }
+
+  it('is aborted even if its session ends as well before the end of the stream is written', async (test) => {
+    const { hub, connect } = setUp(test);
+    // The first ones end at once, and the others in later turns.
+    for (let count = 0; count < 50; count += 1) await connect({ tokenId: 'jti' });
+    const slow = await connect({ tokenId: 'jti', session: 'session' }, { blocked: true });
+    await hub.publish(update('1', { data: 'x'.repeat(100_000) }));
+    await settle(() => slow.writes.length > 0);
+    hub.revoke('jti');
+    hub.signOut('session');
+    slow.drain();
+    await settle(() => slow.ended || slow.destroyed);
+    assert.deepEqual([slow.ended, slow.destroyed], [false, true]);
+  });
 });
 
 describe('hub: replay', () => {
