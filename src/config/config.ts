@@ -280,6 +280,7 @@ export interface HubConfig {
   readonly heartbeatMs: number;
   /** 0 lets a stream live until its token expires. */
   readonly writeTimeoutMs: number;
+  /** 0 lets a client read nothing for any time. */
   readonly dispatchTimeoutMs: number;
   /** 0 means no limit. */
   readonly maxRequestBodySize: number;

@@ -23,11 +23,14 @@ export type EndReason =
   | 'closed'
   | 'failed';
 
+/** How long a client may read nothing at the end of its stream if it otherwise may for any time. */
+const LAST_BYTES_MS = 5000;
+
 /** Settings that streams share. */
 export interface StreamSettings {
   /** 0 for none. */
   readonly heartbeatMs: number;
-  /** How long a client may read nothing. */
+  /** How long a client may read nothing; 0 for any time. */
   readonly dispatchTimeoutMs: number;
   /** Bytes that may wait in addition to the piece in transfer, before another event is queued. */
   readonly maxBufferBytes: number;
@@ -122,6 +125,7 @@ export interface DeadlineInput {
   readonly expiresAtMs: number | null;
   /** 0 for none. */
   readonly writeTimeoutMs: number;
+  /** 0 for none. */
   readonly dispatchTimeoutMs: number;
   /** At least 0, less than 1. */
   readonly random: number;
@@ -131,8 +135,8 @@ export interface DeadlineInput {
  * How long a stream may live, in milliseconds; null means for ever. A random time between 80 % and 100 % of
  * the shorter of token lifetime and write timeout, minus the time for a last write, unless less than that
  * time would be left: a client would connect again and again in the last seconds of its token. No update is
- * queued after that time, and what waits then is sent for `dispatchTimeoutMs` at most. Streams that opened
- * together do not end together.
+ * queued after that time, and what waits then is sent for `dispatchTimeoutMs` at most, or for
+ * {@link LAST_BYTES_MS} if that is 0. Streams that opened together do not end together.
  */
 export function streamLifetime(input: DeadlineInput): number | null {
   const limits: number[] = [];
@@ -147,12 +151,20 @@ export function streamLifetime(input: DeadlineInput): number | null {
 /** The purpose of a stream's single timer. `stalled` and `gone` are for clients that read nothing. */
 export type Due = 'over' | 'stalled' | 'gone' | 'heartbeat' | 'nothing';
 
+/** How long the client may read nothing, in milliseconds. The end of a stream always has a limit. */
+function patienceWith({ options, ended }: Subscriber): number {
+  const { dispatchTimeoutMs } = options.settings;
+  if (dispatchTimeoutMs > 0) return dispatchTimeoutMs;
+  return ended === null ? Number.POSITIVE_INFINITY : LAST_BYTES_MS;
+}
+
 /** Monotonic time of the next event of a stream; Infinity if there is none. */
 export function nextDueAt(subscriber: Subscriber, nowMs: number): number {
   const { sendBuffer, options, ended } = subscriber;
-  const { heartbeatMs, dispatchTimeoutMs } = options.settings;
-  let due = sendBuffer.stallsAt(dispatchTimeoutMs) ?? Number.POSITIVE_INFINITY;
-  if (ended !== null) return Math.min(due, nowMs + dispatchTimeoutMs);
+  const { heartbeatMs } = options.settings;
+  const patienceMs = patienceWith(subscriber);
+  let due = sendBuffer.stallsAt(patienceMs) ?? Number.POSITIVE_INFINITY;
+  if (ended !== null) return Math.min(due, nowMs + patienceMs);
   due = Math.min(due, subscriber.endsAtMs);
   if (heartbeatMs === 0) return due;
   // If data already waits, a heartbeat is not necessary.
@@ -163,15 +175,16 @@ export function nextDueAt(subscriber: Subscriber, nowMs: number): number {
 /** What is due for a stream now. */
 export function dueNow(subscriber: Subscriber, nowMs: number): Due {
   const { sendBuffer, options, ended, endsAtMs } = subscriber;
-  const { heartbeatMs, dispatchTimeoutMs } = options.settings;
+  const { heartbeatMs } = options.settings;
+  const patienceMs = patienceWith(subscriber);
   if (ended !== null) {
-    if (nowMs >= endsAtMs + dispatchTimeoutMs) return 'gone';
+    if (nowMs >= endsAtMs + patienceMs) return 'gone';
     // The client does not even read the end of its stream.
-    const takes = sendBuffer.stallsAt(dispatchTimeoutMs) !== null;
-    return takes && !sendBuffer.isStalled(nowMs, dispatchTimeoutMs) ? 'nothing' : 'gone';
+    const takes = sendBuffer.stallsAt(patienceMs) !== null;
+    return takes && !sendBuffer.isStalled(nowMs, patienceMs) ? 'nothing' : 'gone';
   }
   if (nowMs >= endsAtMs) return 'over';
-  if (sendBuffer.isStalled(nowMs, dispatchTimeoutMs)) return 'stalled';
+  if (sendBuffer.isStalled(nowMs, patienceMs)) return 'stalled';
   const isSilent = sendBuffer.isIdle && nowMs - sendBuffer.lastWriteMs >= heartbeatMs;
   return heartbeatMs > 0 && isSilent ? 'heartbeat' : 'nothing';
 }

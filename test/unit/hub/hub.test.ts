@@ -106,6 +106,24 @@ describe('hub: delivery', () => {
     assert.ok(stuck.destroyed);
   });
 
+  it('lets a client read nothing for any time if dispatch_timeout is 0, but not at the end of its stream', async (test) => {
+    const { hub, connect, clock } = setUp(test);
+    const settings = { dispatchTimeoutMs: 0, lifetimeMs: 3_600_000, heartbeatMs: 60_000 };
+    const paused = await connect(settings, { blocked: true });
+    await hub.publish(update('1'));
+    await turn();
+    for (let minute = 0; minute < 59; minute += 1) clock.advance(60_000);
+    assert.deepEqual([paused.ended, paused.destroyed], [false, false]);
+    paused.drain(true);
+    await hub.publish(update('2'));
+    await turn();
+    assert.deepEqual(paused.ids(), ['1', '2']);
+    clock.advance(58_000);
+    assert.deepEqual([paused.ended, paused.destroyed], [false, false]);
+    for (let second = 0; second < 8; second += 1) clock.advance(1000);
+    assert.ok(paused.destroyed);
+  });
+
   it('B-166: keeps a slow client connected as long as it reads something', async (test) => {
     const { hub, connect, clock } = setUp(test);
     const slow = await connect({ dispatchTimeoutMs: 1000 }, { blocked: true });
