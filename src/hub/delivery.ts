@@ -14,7 +14,7 @@ import { Batch } from './send-buffer.ts';
 const HELD_TURNS = 8;
 /** Turns after which handing out no longer waits: streams that catch up may always have more to write. */
 const WRITING_TURNS = 512;
-/** Characters of data and topics that may wait for delivery before publishers have to wait. */
+/** Characters of data and topics that may wait for delivery before publishers and the tail have to wait. */
 const MAX_BACKLOG = 16 * 1024 * 1024;
 
 export interface DeliveryKeeper {
@@ -73,9 +73,14 @@ export class Delivery implements Task {
     this.#scheduler.add(this);
   }
 
+  /** Whether the backlog exceeds its limit. */
+  get isFull(): boolean {
+    return this.#fanOut.backlogSize > MAX_BACKLOG;
+  }
+
   /** Resolves when the backlog is within its limit; null if it already is. */
   backpressure(): Promise<void> | null {
-    if (this.#fanOut.backlogSize <= MAX_BACKLOG) return null;
+    if (!this.isFull) return null;
     return new Promise((resolve) => this.#waiting.push(resolve));
   }
 
@@ -116,7 +121,7 @@ export class Delivery implements Task {
   }
 
   #makeRoom(): void {
-    if (this.#waiting.length === 0 || this.#fanOut.backlogSize > MAX_BACKLOG) return;
+    if (this.#waiting.length === 0 || this.isFull) return;
     const waiting = this.#waiting;
     this.#waiting = [];
     for (const go of waiting) go();

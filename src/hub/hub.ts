@@ -113,6 +113,7 @@ export class Hub {
         if (missed === 'updates') observer?.missed();
         streams.overtaken(missed);
       },
+      () => streams.delivery.isFull,
     );
   }
 

@@ -44,10 +44,13 @@ export interface Transport {
    * @param overtaken called if entries were evicted before the tail could pass them on: in the turn in which
    * {@link position} moves past them, and before the entries after them are passed on. What a store has lost
    * in a failover does not count.
+   * @param isFull whether too much of what was passed on waits for delivery. While it does, entries of other
+   * processes are not read, nor those of this process behind them. Signals are.
    */
   tail(
     listener: (entries: readonly LogEntry[]) => void,
     overtaken?: (missed: Missed) => void,
+    isFull?: () => boolean,
   ): void;
   /** Position of the last entry that the tail has passed on; 0 before the first. */
   readonly position: number;

@@ -64,6 +64,7 @@ class DamagedLog implements Transport {
   #stopLooking: () => void = () => {};
   #deliver: (entries: readonly LogEntry[]) => void = () => {};
   #overtaken: (missed: Missed) => void = () => {};
+  #isFull: () => boolean = () => false;
   #changed: (change: PresenceChange) => Promise<void> = async () => {};
 
   constructor({ open, cause, clock, log }: DamagedLogOptions) {
@@ -103,9 +104,11 @@ class DamagedLog implements Transport {
   tail(
     listener: (entries: readonly LogEntry[]) => void,
     overtaken: (missed: Missed) => void = () => {},
+    isFull: () => boolean = () => false,
   ): void {
     this.#deliver = listener;
     this.#overtaken = overtaken;
+    this.#isFull = isFull;
   }
 
   async append(...given: Parameters<Transport['append']>): Promise<void> {
@@ -169,6 +172,7 @@ class DamagedLog implements Transport {
       opened.tail(
         (entries) => this.#deliver(entries),
         (missed) => this.#overtaken(missed),
+        () => this.#isFull(),
       );
       this.#opened = opened;
       this.#log.info('The history can be used again');

@@ -37,6 +37,8 @@ export interface ServerReader<Session> {
   deliver: (entries: readonly LogEntry[]) => void;
   /** Called with what was evicted before it could be delivered. */
   overtaken: (missed: Missed) => void;
+  /** Whether too much waits for delivery. Meanwhile it reads only signals. */
+  isFull: () => boolean;
   /** Resolves to whether the history has lost its end. */
   reconcile(session: Session): Promise<boolean>;
   /** Delivers new entries until the session is lost; resolves to the reason. */
@@ -157,10 +159,12 @@ export class ServerTransport<Session extends StoreSession> implements Transport 
   tail(
     listener: (entries: readonly LogEntry[]) => void,
     overtaken: (missed: Missed) => void = () => {},
+    isFull: () => boolean = () => false,
   ): void {
     const { reader } = this.#parts;
     reader.deliver = listener;
     reader.overtaken = overtaken;
+    reader.isFull = isFull;
   }
 
   async append(update: Update): Promise<void> {

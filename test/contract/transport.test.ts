@@ -272,6 +272,52 @@ for (const implementation of implementations) {
     });
   });
 
+  describe(`transport ${name}: a hub that delivers more slowly than others publish`, {
+    skip: !isShared,
+  }, () => {
+    it('gets no more entries until it has room, but signals, and nothing is missing then', async (test) => {
+      const log = await implementation.log(test, { size: 100_000 });
+      if (log === null) return;
+      const alive = setInterval(() => {}, 1000);
+      test.after(() => clearInterval(alive));
+      const [here, there] = [await log.open(), await log.open()];
+      test.after(() => Promise.all([here.close(), there.close()]));
+      const seen: LogEntry[] = [];
+      const hub = { isSlow: true, isFull: false, asked: 0 };
+      here.tail(
+        (entries) => {
+          seen.push(...entries);
+          hub.isFull = hub.isSlow;
+          hub.asked = 0;
+        },
+        () => assert.fail('nothing was evicted'),
+        () => {
+          hub.asked += 1;
+          return hub.isFull;
+        },
+      );
+      const others = Array.from({ length: 2000 }, (_, index) => `u${index}`);
+      await Promise.all(others.map((id) => there.append(update(id))));
+      const own = here.append(update('own'));
+      while ((!hub.isFull || hub.asked < 3) && seen.length < others.length) await after(10);
+      assert.ok(seen.length <= ENTRIES_AT_ONCE, `${seen.length} without room`);
+      const { signals } = there;
+      if (signals !== undefined) {
+        const signalled = new Promise((resolve) => here.signals?.receive(resolve));
+        void signals.send('signal');
+        assert.equal(await signalled, 'signal');
+      }
+      Object.assign(hub, { isSlow: false, isFull: false });
+      await own;
+      assert.deepEqual(ids(seen), [...others, 'own']);
+      Object.assign(hub, { isFull: true, asked: 0 });
+      await there.append(update('late'));
+      while (hub.asked < 3) await after(10);
+      await here.close();
+      assert.equal(seen.length, others.length + 1);
+    });
+  });
+
   describe(`transport ${name}: presence events`, () => {
     it('never evict an update, and are bounded themselves', async (test) => {
       const log = await implementation.log(test, { size: 1000 });

@@ -76,6 +76,7 @@ class LmdbTransport implements Transport {
   #lastUpdateId: string | null;
   #deliver: (entries: readonly LogEntry[]) => void = () => {};
   #overtaken: (missed: Missed) => void = () => {};
+  #isFull: () => boolean = () => false;
   #closing: Promise<void> | undefined;
   #isClosed = false;
   /** A group of this process is being stored. Afterwards, all new entries are delivered. */
@@ -115,9 +116,11 @@ class LmdbTransport implements Transport {
   tail(
     listener: (entries: readonly LogEntry[]) => void,
     overtaken: (missed: Missed) => void = () => {},
+    isFull: () => boolean = () => false,
   ): void {
     this.#deliver = listener;
     this.#overtaken = overtaken;
+    this.#isFull = isFull;
     this.#stopWatching();
     this.#watch();
   }
@@ -249,7 +252,8 @@ class LmdbTransport implements Transport {
     if (first === undefined || last === undefined) return;
     if (this.#position < first.position - 1) this.#refresh();
     while (this.#position < first.position - 1) {
-      this.#step(first.position - 1);
+      // A hub that closes may deliver nothing more, so the end does not wait for it.
+      if (!this.#isFull() || this.#isClosed) this.#step(first.position - 1);
       // Rarely more than one step, because others wake this process for each of their entries.
       await nextTurn();
     }
@@ -259,6 +263,10 @@ class LmdbTransport implements Transport {
   /** Delivers entries that other processes have committed, one slice in each turn of the event loop. */
   #advance(): void {
     if (this.#storing || this.#advancing) return;
+    if (this.#isFull()) {
+      this.#advanceLater();
+      return;
+    }
     this.#refresh();
     const tail = this.#store.tail.get();
     if (tail === undefined || tail.position <= this.#position) return;
@@ -268,6 +276,10 @@ class LmdbTransport implements Transport {
       if (tail.updates > 0) this.#lastUpdateId = tail.updateId;
       return;
     }
+    this.#advanceLater();
+  }
+
+  #advanceLater(): void {
     this.#advancing = true;
     setImmediate(() => {
       this.#advancing = false;

@@ -15,6 +15,8 @@ import type { StoredLog } from './stored-log.ts';
  * and checks whether the history is still the same.
  */
 const LOOK_MS = 5000;
+/** How long it reads only signals before it asks again whether the hub has delivered enough. */
+const FULL_MS = 100;
 /** Entries that are delivered at once, and their bytes. */
 const ENTRIES_AT_ONCE = 128;
 const BYTES_AT_ONCE = 1024 * 1024;
@@ -40,6 +42,7 @@ export class NotifiedReader implements ServerReader<Session> {
   #wake: () => void = () => {};
   deliver: (entries: readonly LogEntry[]) => void = () => {};
   overtaken: (missed: Missed) => void = () => {};
+  isFull: () => boolean = () => false;
 
   constructor(options: NotifiedReaderOptions) {
     this.#options = options;
@@ -60,7 +63,7 @@ export class NotifiedReader implements ServerReader<Session> {
   }
 
   async follow(session: Session): Promise<string> {
-    const { signals } = this.#options;
+    const { signals, clock } = this.#options;
     let reason = 'the connection is lost';
     session.onEnd((why) => {
       reason = why;
@@ -69,6 +72,12 @@ export class NotifiedReader implements ServerReader<Session> {
     signals.flush();
     try {
       while (!session.isLost) {
+        if (this.isFull()) {
+          await signals.catchUp(session.reader);
+          // Not until the next notification, because there may be very many of them now.
+          await new Promise<void>((resolve) => clock.after(FULL_MS, resolve));
+          continue;
+        }
         this.#isDue = false;
         if (!(await this.#look(session)) && !session.isLost) await this.#nextNotification();
       }

@@ -14,6 +14,8 @@ import type { Session } from './session.ts';
  * same.
  */
 const BLOCK_MS = 5000;
+/** How long it reads only signals before it asks again whether the hub has delivered enough. */
+const FULL_MS = 100;
 /** Entries of one blocking read, whose reply has no limit in bytes. */
 const ENTRIES_OF_READ = 16;
 /** Entries of a page, which has a limit in bytes as well. */
@@ -42,6 +44,7 @@ export class BlockingReader implements ServerReader<Session> {
   readonly #options: BlockingReaderOptions;
   deliver: (entries: readonly LogEntry[]) => void = () => {};
   overtaken: (missed: Missed) => void = () => {};
+  isFull: () => boolean = () => false;
 
   constructor(options: BlockingReaderOptions) {
     this.#options = options;
@@ -51,7 +54,8 @@ export class BlockingReader implements ServerReader<Session> {
     this.#options.signals.flush();
     try {
       for (let isBehind = true; !session.isLost; ) {
-        isBehind = await (isBehind ? this.#takePage(session) : this.#takeNext(session));
+        if (this.isFull()) await this.#takeSignals(session);
+        else isBehind = await (isBehind ? this.#takePage(session) : this.#takeNext(session));
       }
       return 'the connection is lost';
     } catch (error) {
@@ -93,6 +97,23 @@ export class BlockingReader implements ServerReader<Session> {
     const entries = listOf(own?.[1]).map(decodeEntry);
     await this.#handOut(session, entries);
     return entries.length === ENTRIES_OF_READ;
+  }
+
+  /** Waits a moment for signals alone. */
+  async #takeSignals(session: Session): Promise<void> {
+    const { keys, signals } = this.#options;
+    await session.block(
+      FULL_MS,
+      'XREAD',
+      'COUNT',
+      '1',
+      'BLOCK',
+      String(FULL_MS),
+      'STREAMS',
+      keys.signals,
+      signals.last,
+    );
+    await signals.catchUp(session);
   }
 
   /** Reads what has arrived, however much that is, in parts of bounded size. Resolves to whether there may be more. */

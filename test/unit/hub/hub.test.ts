@@ -455,9 +455,15 @@ describe('hub: replay', () => {
     assert.equal(subscriber.ended, 'slow');
   });
 
-  it('makes publishers wait while 16 MiB are waiting for delivery', async () => {
+  it('makes publishers and the tail wait while 16 MiB are waiting for delivery', async () => {
     const scheduler = new TurnedScheduler();
-    const transport = createMemoryTransport({ size: 1000 });
+    const memory = createMemoryTransport({ size: 1000 });
+    let isFull = (): boolean => assert.fail();
+    const tail: Transport['tail'] = (listener, overtaken, asked = isFull) => {
+      isFull = asked;
+      memory.tail(listener, overtaken);
+    };
+    const transport: Transport = { ...memory, tail };
     const names = { profile: profiles.hub, hubPath: '/.well-known/hub', base };
     const hub = new Hub({ transport, names, ...processAround(new TestClock()), scheduler });
     const done: string[] = [];
@@ -468,9 +474,9 @@ describe('hub: replay', () => {
     await turn();
     publish('3');
     await turn();
-    assert.deepEqual(done, ['1', '2']);
+    assert.deepEqual([done, isFull()], [['1', '2'], true]);
     await scheduler.all();
-    assert.deepEqual(done, ['1', '2', '3']);
+    assert.deepEqual([done, isFull()], [['1', '2', '3'], false]);
     hub.close();
   });
 
