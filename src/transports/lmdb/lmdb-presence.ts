@@ -56,11 +56,14 @@ export class LmdbPresence implements PresenceBoard {
   readonly #departed: PresenceDatabases['departed'];
   readonly #leases: PresenceDatabases['leases'];
   readonly #process = randomUUID();
+  /** Time of the last heartbeat. */
+  #beatAt: number;
   #closed = false;
 
   constructor({ root, databases, clock, log }: LmdbPresenceOptions) {
     this.#root = root;
     this.#clock = clock;
+    this.#beatAt = clock.now();
     this.#entries = databases.entries;
     this.#lists = databases.lists;
     this.#departed = databases.departed;
@@ -160,10 +163,15 @@ export class LmdbPresence implements PresenceBoard {
   }
 
   async #beat(name: string, renews: boolean) {
-    if (!renews && !this.#hasDeparted()) return { lived: true, claimed: [] };
+    const now = this.#clock.now();
+    // The machine was suspended, or its clock was set forward: the leases of all processes have expired, and the others
+    // renew theirs before the next heartbeat.
+    const isLate = now - this.#beatAt > LEASE_MS;
+    this.#beatAt = now;
+    if (!renews && (isLate || !this.#hasDeparted())) return { lived: true, claimed: [] };
     return this.#write(() => {
       const lived = !renews || this.#renew();
-      return { lived, claimed: this.#claimDeparted(name) };
+      return { lived, claimed: isLate ? [] : this.#claimDeparted(name) };
     });
   }
 

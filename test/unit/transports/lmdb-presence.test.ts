@@ -72,6 +72,31 @@ describe('presence of several processes that share a history', () => {
     assert.equal(one.told.length + two.told.length, 1);
   });
 
+  it('takes no process for dead because the machine was suspended or its clock was set', async (test) => {
+    const path = await directory(test);
+    const all = [await start(test, path), await start(test, path), await start(test, path)];
+    // The last one has no subscriber, and so no lease.
+    for (const [nth, id] of ['a', 'b'].entries()) {
+      await all[nth]?.transport.presence.enter(id, [record(id)]);
+    }
+    for (const { clock } of all) clock.setBy(3_600_000);
+    for (let beat = 0; beat < 3; beat += 1) {
+      for (const { clock, transport } of all.toReversed()) {
+        clock.advance(5_000);
+        // Behind what the heartbeat has written.
+        await transport.presence.leave('nobody');
+      }
+    }
+    for (const { transport } of all) {
+      const present = (await onBoard(transport.presence)).map(({ match }) => match);
+      assert.deepEqual(present.toSorted(), ['a', 'b']);
+    }
+    const [one, two, none] = all.map(({ told }) => told);
+    assert.deepEqual(one, [{ ids: ['a'], active: true }]);
+    assert.deepEqual(two, [{ ids: ['b'], active: true }]);
+    assert.deepEqual(none, []);
+  });
+
   it('enters all subscribers of a slow process again, though one arrives before its next heartbeat', async (test) => {
     const path = await directory(test);
     const [slow, other] = [await start(test, path), await start(test, path)];
