@@ -124,6 +124,27 @@ window.fetch = async (target, options) => {
     assert.equal(await page.locator('h1').textContent(), '/a 3');
   });
 
+  it('follow the page that htmx shows although a fetch of the page before is never answered', async (test) => {
+    let version = 1;
+    const its = await awkward(
+      test,
+      (path) => `<h1>${path} ${version}</h1><a href=/b>other</a>`,
+      (request) => {
+        if (request.method === 'POST') version += 1;
+        return request.url === '/a' && 'hub-live' in request.headers;
+      },
+    );
+    if (its === null) return;
+    const { page, change, withStream } = its;
+    const unanswered = page.waitForRequest((request) => 'hub-live' in request.headers());
+    await change('/a');
+    await unanswered;
+    await withStream(() => page.click('a'));
+    await page.getByText('/b 2').waitFor();
+    await change('/b');
+    await page.getByText('/b 3').waitFor();
+  });
+
   it('say nothing of a change of the page before, which arrives while htmx shows another one', async (test) => {
     let version = 1;
     const its = await awkward(

@@ -115,6 +115,8 @@ async function board(
   };
 }
 
+const ONLINE = "dispatchEvent(new Event('online'))";
+
 const seen = (page: Page, text: string): Promise<unknown> =>
   page.getByText(text, { exact: true }).waitFor();
 
@@ -238,6 +240,31 @@ describe('a live page in Chromium', () => {
     await page.goBack();
     await seen(page, 'while away');
   });
+
+  for (const [when, act] of [
+    ['after 30 s', (page: Page) => page.clock.runFor(32_000)],
+    ['when the browser is online again', (page: Page) => page.evaluate(ONLINE)],
+  ] as const) {
+    it(`gives up a fetch that is not answered ${when}, and follows the server again`, async (test) => {
+      const its = await board(test);
+      if (its === null) return;
+      let isHeld = false;
+      const page = await its.open(async (fresh) => {
+        await fresh.clock.install();
+        await fresh.route(`${its.site.origin}/`, (route) => {
+          if (isHeld || !('hub-live' in route.request().headers())) return route.continue();
+          isHeld = true;
+          return undefined;
+        });
+      });
+      const fetched = page.waitForRequest((request) => 'hub-live' in request.headers());
+      await say(its.site, 'unanswered');
+      await fetched;
+      await act(page);
+      await page.clock.resume();
+      await seen(page, 'unanswered');
+    });
+  }
 
   it('sends the same request after failed attempts as at first', async (test) => {
     const its = await board(test);

@@ -17,6 +17,8 @@ import { isOfOthers, type Topics, topicsOfPage, withoutHash } from './topics.ts'
 /** A burst of updates causes one fetch, once to twice this long after the first one, and never more often. */
 const PAUSE_MS = 50;
 const LONGEST_PAUSE_MS = 30_000;
+/** How long a fetch may take. After that, another one may reach the app. */
+const LONGEST_FETCH_MS = 30_000;
 /** How long a framework has to show a change itself. */
 const FRAMEWORK_MS = 1000;
 /** How long the next page may take to arrive. If it does not, it was a download, or the visitor has stayed. */
@@ -72,6 +74,8 @@ function start(
   let timer = 0;
   let pause = PAUSE_MS;
   let isFetching = false;
+  /** Aborts the last fetch. */
+  let fetching = new AbortController();
   let isOutdated = false;
   /** Whether the visitor may have finished during the fetch. */
   let hasFinished = false;
@@ -112,7 +116,11 @@ function start(
         refetchSoon();
       },
       // Fetching the page renews the cookie; its content does not matter here.
-      renew: () => fetch(location.href, { cache: 'no-cache' }),
+      renew: () =>
+        fetch(location.href, {
+          cache: 'no-cache',
+          signal: AbortSignal.timeout(LONGEST_FETCH_MS),
+        }),
     });
   };
 
@@ -174,8 +182,12 @@ function start(
     }
     isFetching = true;
     isOutdated = false;
+    fetching = new AbortController();
+    const late = setTimeout(() => fetching.abort(), LONGEST_FETCH_MS);
+    const asked = page;
     // If the browser or the app is offline, the page stays as it is until it can be fetched.
-    const failed = await show().catch(() => true);
+    const failed = await show().catch(() => asked === page);
+    clearTimeout(late);
     // Each fetch is work for the app, in vain as long as its result cannot be shown.
     isWaiting = pending !== null && !mayLeave();
     pause = failed || isWaiting ? Math.min(pause * 2, LONGEST_PAUSE_MS) : PAUSE_MS;
@@ -191,6 +203,7 @@ function start(
     const response = await fetch(asked, {
       headers: { Accept: 'text/html', 'Hub-Live': encodeURIComponent(cursor ?? '') },
       cache: 'no-cache',
+      signal: fetching.signal,
     });
     if (response.status > 499) return true;
     const text = await response.text();
@@ -293,6 +306,7 @@ function start(
         isOutdated = false;
         // A fetch in progress is of the page before, so its response is not shown.
       } else isOutdated ||= isFetching;
+      fetching.abort();
       if (!isOfForm) sent = snapshot(document.body);
       latest = pending = null;
       stay();
@@ -316,6 +330,8 @@ function start(
   addEventListener('pageshow', check);
   addEventListener('online', () => {
     pause = PAUSE_MS;
+    // Its connection may be of the network before.
+    fetching.abort();
     rest();
     check();
   });
