@@ -1,7 +1,9 @@
-/** Resolves when this process has sent what it has written to its sockets, before it reads any answer. */
+/**
+ * Resolves when this process has sent what it has written to its sockets. The client of Redis does so with `setImmediate`,
+ * and an answer is read after that.
+ */
 export async function afterSending(): Promise<void> {
-  for (let turns = 0; turns < 3; turns += 1) await Promise.resolve();
-  await new Promise<void>((resolve) => process.nextTick(resolve));
+  await new Promise<void>((resolve) => setImmediate(resolve));
 }
 
 /**
