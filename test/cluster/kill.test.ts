@@ -15,7 +15,7 @@ import { root, startProcess } from '../support/process.ts';
 import { startRedis } from '../support/redis-server.ts';
 import { removeWith } from '../support/temporary-directory.ts';
 
-const ROUNDS = 50;
+const ROUNDS = 35;
 
 interface Told {
   readonly begun: ReadonlySet<string>;

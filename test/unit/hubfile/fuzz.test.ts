@@ -15,7 +15,7 @@ import { load } from '../../../src/hubfile/load.ts';
 import { Secret } from '../../../src/kernel/secret.ts';
 import { cpuMs } from '../../support/cpu-time.ts';
 
-const RUNS = Number(process.env['FUZZ_RUNS'] ?? 20_000);
+const RUNS = Number(process.env['FUZZ_RUNS'] ?? 12_000);
 const SEED = Number(process.env['FUZZ_SEED'] ?? 20_26);
 const goldens = join(dirname(fileURLToPath(import.meta.url)), '../../hubfile');
 const env = { HOST: 'env.example', TWO: 'two words', LINES: 'respond /a\nrespond /b', EMPTY: '' };
