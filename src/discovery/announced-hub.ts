@@ -255,7 +255,9 @@ export class UnstoredChanges {
 
   /** Lets a change wait. Returns false if there is no room for it. */
   add(key: string, change: Change, announce: Unstored['announce']): boolean {
-    const unstored: Unstored = { change: this.join(key, change), announce };
+    const { update, data } = this.join(key, change);
+    // Without those who have waited for the first attempt: there may be any number of them.
+    const unstored: Unstored = { change: { update, data }, announce };
     const length = lengthOf(unstored);
     const isFull =
       this.#waiting.size >= MAX_UNSTORED || this.#length + length > MAX_UNSTORED_LENGTH;

@@ -81,6 +81,17 @@ describe('changes that wait for the store of their hub', () => {
     assert.deepEqual(its.tried, ['/a earlier', '/a later']);
   });
 
+  it('do not keep those who have waited for the first attempt', () => {
+    const its = store();
+    const tried = (): void => {};
+    for (let each = 0; each < 3; each += 1) {
+      const waited = { ...change('/a'), whenTried: [tried] };
+      const joined = its.unstored.join('/a', waited);
+      assert.deepEqual(joined.whenTried, [tried]);
+      its.unstored.add('/a', joined, its.announce);
+    }
+  });
+
   it('are not kept beyond the limits of their number and size', () => {
     const its = store();
     const kept = (topic: string, data: string): boolean =>
