@@ -2,7 +2,8 @@ import { nullable, object } from '../config/shape.ts';
 import { duration as durationShape, size as sizeShape } from '../config/shape-values.ts';
 import { oneStep } from '../hubfile/scope.ts';
 import { duration, size } from '../hubfile/values.ts';
-import { Readable } from 'node:stream';
+import type { Readable } from 'node:stream';
+import { RelayedBody } from '../http/client-body.ts';
 import { HttpError } from '../http/errors.ts';
 import type { Exchange, Handler } from '../http/exchange.ts';
 import type { HandlerContext } from '../site/handler-context.ts';
@@ -109,61 +110,31 @@ function breakOffBody(exchange: Exchange, body: Readable, limitMs: number): void
 }
 
 /**
- * Ends with an HttpError 413 when more than `maxSize` bytes have arrived. It reads its source only for a reader: what
- * nobody wants is discarded with the source after the response.
+ * Ends with an HttpError 413 when more than `maxSize` bytes have arrived. What nobody wants is discarded with the source
+ * after the response.
  */
-class LimitedBody extends Readable {
-  readonly #source: Readable;
+class LimitedBody extends RelayedBody {
   readonly #maxSize: number;
   #size = 0;
-  #isAttached = false;
 
   constructor(source: Readable, maxSize: number) {
-    super();
-    this.#source = source;
+    super(source);
     this.#maxSize = maxSize;
-    // Nothing may be listening any more if a limit is reached after the response has begun.
-    this.on('error', ignore);
   }
 
   /** No reader comes any more. Whatever a reader has begun to read is discarded. */
   discard(): void {
-    if (this.#isAttached) this.resume();
+    if (this.isAttached) this.resume();
   }
 
-  override _read(): void {
-    if (!this.#isAttached) this.#attach();
-    this.#source.resume();
-  }
-
-  override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
-    const source = this.#source;
-    source.off('data', this.#onData).off('end', this.#onEnd).off('close', this.#onClose);
-    // The rest is read and discarded, so that the client can read the response.
-    source.resume();
-    done(error);
-  }
-
-  #attach(): void {
-    this.#isAttached = true;
-    const source = this.#source;
-    source.on('data', this.#onData).on('end', this.#onEnd).on('close', this.#onClose);
-    source.on('error', ignore);
-    if (source.readableEnded) this.#onEnd();
-    else if (source.destroyed) this.#onClose();
-  }
-
-  readonly #onData = (chunk: Buffer): void => {
+  protected receive(chunk: Buffer): void {
     this.#size += chunk.length;
     if (this.#size > this.#maxSize) this.destroy(tooLong(this.#maxSize));
-    else if (!this.push(chunk)) this.#source.pause();
-  };
+    else this.relay(chunk);
+  }
 
-  readonly #onEnd = (): void => void this.push(null);
-
-  readonly #onClose = (): void => {
-    if (!this.#source.readableEnded) this.destroy(this.#source.errored ?? undefined);
-  };
+  /** The rest is read and discarded, so that the client can read the response. */
+  protected leave(): void {
+    this.source.resume();
+  }
 }
-
-function ignore(): void {}

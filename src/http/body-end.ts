@@ -98,6 +98,19 @@ export async function pourInto(
   await emitted(body, 'finish');
 }
 
+/** Writes a chunk, and calls `done` when the body accepts more or has closed. */
+export function writeTo(body: Writable, chunk: Buffer, done: () => void): void {
+  if (body.destroyed || body.write(chunk)) {
+    done();
+    return;
+  }
+  const goOn = (): void => {
+    body.off('drain', goOn).off('close', goOn);
+    done();
+  };
+  body.on('drain', goOn).on('close', goOn);
+}
+
 function isGone(body: Writable): boolean {
   return body.destroyed || body.closed || body.writableEnded;
 }

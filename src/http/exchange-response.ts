@@ -14,6 +14,7 @@ import type {
   ResponseStream,
   StreamListener,
 } from './exchange.ts';
+import { writeTo } from './body-end.ts';
 import { DisconnectSignal } from './disconnect-signal.ts';
 import { HeaderList } from './header-list.ts';
 
@@ -331,15 +332,8 @@ export class DeferredBody extends Writable {
 
   override _write(chunk: Buffer, _encoding: BufferEncoding, done: () => void): void {
     this.#whenDecided((target) => {
-      if (target === null || target.destroyed || target.write(chunk)) {
-        done();
-        return;
-      }
-      const goOn = (): void => {
-        target.off('drain', goOn).off('close', goOn);
-        done();
-      };
-      target.on('drain', goOn).on('close', goOn);
+      if (target === null) done();
+      else writeTo(target, chunk, done);
     });
   }
 

@@ -3,6 +3,8 @@
 
 import { once } from 'node:events';
 import { Readable, Writable } from 'node:stream';
+import { writeTo } from '../http/body-end.ts';
+import { RelayedBody } from '../http/client-body.ts';
 import { HttpError } from '../http/errors.ts';
 import type { LeasedBody } from '../http/exchange.ts';
 
@@ -124,60 +126,32 @@ class WholeBody extends Readable implements LeasedBody {
 }
 
 /** The bytes that have been read, and then the rest, which only one attempt can get. */
-class BegunBody extends Readable implements LeasedBody {
+class BegunBody extends RelayedBody implements LeasedBody {
   consumed = false;
   #bytes: Buffer | null;
-  readonly #rest: LeasedBody;
-  #isAttached = false;
 
   constructor(bytes: Buffer, rest: LeasedBody) {
-    super();
+    super(rest);
     this.#bytes = bytes;
-    this.#rest = rest;
-    // Nothing may be listening any more once the response has begun.
-    this.on('error', ignore);
   }
 
   override _read(): void {
     const bytes = this.#bytes;
     this.#bytes = null;
-    if (bytes !== null && bytes.length > 0) {
-      this.push(bytes);
-      return;
-    }
-    if (!this.#isAttached) this.#attach();
-    this.#rest.resume();
+    if (bytes !== null && bytes.length > 0) this.push(bytes);
+    else super._read();
   }
 
-  override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
-    this.#rest.off('data', this.#onData).off('end', this.#onEnd).off('close', this.#onClose);
-    this.#rest.pause();
-    done(error);
-  }
-
-  #attach(): void {
-    this.#isAttached = true;
-    this.#rest.on('data', this.#onData).on('end', this.#onEnd).on('close', this.#onClose);
-    // It may have ended for an earlier attempt, or while none read it.
-    if (this.#rest.readableEnded) this.#onEnd();
-    else if (this.#rest.destroyed) this.#onClose();
-  }
-
-  readonly #onData = (chunk: Buffer): void => {
+  protected receive(chunk: Buffer): void {
     this.consumed = true;
-    if (!this.push(chunk)) this.#rest.pause();
-  };
+    this.relay(chunk);
+  }
 
-  readonly #onEnd = (): void => void this.push(null);
-
-  readonly #onClose = (): void => {
-    if (!this.#rest.readableEnded) {
-      this.destroy(this.#rest.errored ?? new HttpError(499, 'the client left'));
-    }
-  };
+  /** The next attempt gets the rest. */
+  protected leave(): void {
+    this.source.pause();
+  }
 }
-
-function ignore(): void {}
 
 /**
  * The body of a response that waits until it is complete, or until there are more than `limit` bytes of it. Only
@@ -234,15 +208,7 @@ export class BufferedResponse extends Writable {
   }
 
   #pass(chunk: Buffer, done: () => void): void {
-    const target = this.#target;
-    if (target === null || target.destroyed || target.write(chunk)) {
-      done();
-      return;
-    }
-    const goOn = (): void => {
-      target.off('drain', goOn).off('close', goOn);
-      done();
-    };
-    target.on('drain', goOn).on('close', goOn);
+    if (this.#target === null) done();
+    else writeTo(this.#target, chunk, done);
   }
 }

@@ -25,7 +25,7 @@ import { WritableStream } from '../http/exchange-response.ts';
 import type { TraceContext } from '../http/trace-context.ts';
 import { HubgateError } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
-import { ClientBody } from './client-body.ts';
+import { ClientBody } from '../http/client-body.ts';
 import type { ExchangeConnection, ExchangeSettings } from './connection-policy.ts';
 
 /** The {@link Exchange} of a request that a server has read, over either protocol. */

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { PassThrough, type Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { describe, it } from 'node:test';
-import { ClientBody } from '../../../src/server/client-body.ts';
+import { ClientBody } from '../../../src/http/client-body.ts';
 import { HttpError } from '../../../src/http/errors.ts';
 import type { BodyLease } from '../../../src/http/exchange.ts';
 import { TestClock } from '../../support/test-clock.ts';
