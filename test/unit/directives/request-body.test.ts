@@ -11,6 +11,7 @@ import { TestClock } from '../../support/test-clock.ts';
 import { PROTOCOLS, serveExchanges } from '../http/exchange-server.ts';
 
 const HANDLER = 'request_body';
+const CRLF = Buffer.from('\r\n');
 
 function answer(exchange: Exchange): void {
   exchange.begin({ status: 200, headers: new HeaderList(), source: 'gateway' }).end();
@@ -24,7 +25,38 @@ async function readSome(exchange: Exchange): Promise<void> {
   body.destroy();
 }
 
+/** Sends a whole POST with this body and then a GET; resolves to the statuses of the responses. */
+async function statusesOf(port: number, framing: string, ...body: Buffer[]): Promise<string[]> {
+  const socket = connect(port, '127.0.0.1');
+  socket.write(`POST / HTTP/1.1\r\nHost: a\r\n${framing}\r\n\r\n`);
+  for (const part of body) socket.write(part);
+  // The gateway reads this request after the body.
+  socket.write('GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n');
+  let received = '';
+  for await (const chunk of socket.setEncoding('latin1')) received += chunk;
+  return Array.from(received.matchAll(/HTTP\/1\.1 (\d+)/g), ([, status]) => status ?? '');
+}
+
+const SILENCE = { limitMs: 60_000, clock: systemClock, over: () => new Error('silent') };
+
 describe('max_size of request_body', () => {
+  it('lets a client send the rest of a body that turns out to be too long', async () => {
+    const limits = { maxSize: 100_000, readTimeoutMs: 0, writeTimeoutMs: 0 };
+    const limit = limitRequestBody({ kind: HANDLER, ...limits }, { clock: systemClock });
+    await using server = await serveExchanges(
+      (exchange) =>
+        limit(exchange, async () => {
+          for await (const _ of exchange.body);
+          answer(exchange);
+        }),
+      SILENCE,
+    );
+    const chunk = Buffer.concat([Buffer.from('10000\r\n'), Buffer.alloc(0x10000), CRLF]);
+    const body = [...Array.from({ length: 16 }, () => chunk), Buffer.from('0\r\n\r\n')];
+    const statuses = await statusesOf(server.http1, 'Transfer-Encoding: chunked', ...body);
+    assert.deepEqual(statuses, ['413', '200']);
+  });
+
   const handlers: Record<string, (exchange: Exchange) => void | Promise<void>> = {
     'answers without it': answer,
     'fails without it': () => {
@@ -43,20 +75,17 @@ describe('max_size of request_body', () => {
     it(`lets a client send the rest of a body if a handler ${name}`, async () => {
       const limits = { maxSize: 10_000_000, readTimeoutMs: 0, writeTimeoutMs: 0 };
       const limit = limitRequestBody({ kind: HANDLER, ...limits }, { clock: systemClock });
-      const silence = { limitMs: 60_000, clock: systemClock, over: () => new Error('silent') };
       await using server = await serveExchanges(
         (exchange) => limit(exchange, () => (exchange.hasBody ? handle : answer)(exchange)),
-        silence,
+        SILENCE,
       );
-      const socket = connect(server.http1, '127.0.0.1');
       const size = 1_000_000;
-      socket.write(`POST / HTTP/1.1\r\nHost: a\r\nContent-Length: ${size}\r\n\r\n`);
-      socket.write(Buffer.alloc(size));
-      // The gateway reads this request after the body.
-      socket.write('GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n');
-      let received = '';
-      for await (const chunk of socket.setEncoding('latin1')) received += chunk;
-      assert.equal(received.match(/HTTP\/1\.1 \d+/g)?.length, 2);
+      const statuses = await statusesOf(
+        server.http1,
+        `Content-Length: ${size}`,
+        Buffer.alloc(size),
+      );
+      assert.equal(statuses.length, 2);
       assert.deepEqual(server.faults, []);
     });
   }
