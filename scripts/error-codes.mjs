@@ -16,7 +16,7 @@ const found = new Map();
 /** The constants of the file that is read: where each may be used, and what it is. */
 let constants = [];
 const names = readdirSync(join(root, 'src'), { recursive: true });
-for (const name of names.sort((a, b) => (a < b ? -1 : 1))) {
+for (const name of names.sort(byCodePoint)) {
   if (!name.endsWith('.ts')) continue;
   const file = join('src', name);
   const text = readFileSync(join(root, file), 'utf8');
@@ -35,9 +35,11 @@ Each error and warning has a code that never changes. You find it in \`validate 
 | code | | message |
 |---|---|---|
 ${[...found]
-  .sort(([a], [b]) => (a < b ? -1 : 1))
+  .sort(([a], [b]) => byCodePoint(a, b))
   .map(([code, { kinds, messages }]) => {
-    const said = [...messages].map(cell).join('<br>') || '(the message gives the cause)';
+    // In an order that does not change when a file moves.
+    const said =
+      [...messages].map(cell).sort(byCodePoint).join('<br>') || '(the message gives the cause)';
     return `| \`${code}\` | ${[...kinds].join(', ')} | ${said} |`;
   })
   .join('\n')}
@@ -156,4 +158,9 @@ function cell(message) {
     .replaceAll('<', '&lt;')
     .replaceAll('\n', ' ')
     .replaceAll('`', "'");
+}
+
+function byCodePoint(a, b) {
+  if (a === b) return 0;
+  return a < b ? -1 : 1;
 }

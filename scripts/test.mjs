@@ -9,7 +9,8 @@ import { tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
 import { build } from './build.mjs';
 import { changedTests } from './changed-tests.mjs';
-import { bin, installMissing, root, run } from './install.mjs';
+import { runChecks } from './checks.mjs';
+import { installMissing, root } from './install.mjs';
 import { installPackage } from './install-package.mjs';
 
 installMissing();
@@ -19,33 +20,7 @@ if (given.length > 0 && only.length === 0) {
   console.error('No test is concerned by what git says has changed.');
   process.exit(0);
 }
-if (only.length === 0) {
-  step('format', bin('biome'), ['format', '.']);
-  step('lint', bin('oxlint'), [
-    '--type-aware',
-    '--deny-warnings',
-    'src',
-    'test',
-    'scripts',
-    'examples',
-    'bench',
-  ]);
-  step('types', bin('tsc'), ['-p', 'tsconfig.json']);
-  step('types of browsers', bin('tsc'), ['-p', 'src/client/live/tsconfig.json']);
-  step('types of the debugger', bin('tsc'), ['-p', 'src/debugger/tsconfig.json']);
-  step('layers', process.execPath, ['scripts/check-layers.mjs']);
-  step('dead code', bin('knip'), ['--no-progress']);
-  step('error codes', process.execPath, ['scripts/error-codes.mjs', '--check']);
-  step('lock file', process.execPath, ['scripts/complete-lock.mjs', '--check']);
-  step('protocol map', process.execPath, ['scripts/protocol-map.mjs', '--check']);
-  step('directive tables', process.execPath, [
-    '--conditions=hubgate-source',
-    '--import',
-    'tsx',
-    'scripts/directive-tables.mjs',
-    '--check',
-  ]);
-}
+if (only.length === 0) runChecks();
 await build();
 
 // `HUBGATE_PACKAGE=source npm test -- …` tests the source instead, which saves the packing while you work.
@@ -87,11 +62,6 @@ if (existsSync(overdue)) console.error(readFileSync(overdue, 'utf8'));
 rmSync(dataHome, { recursive: true, force: true });
 installed?.remove();
 process.exit(status ?? 1);
-
-function step(name, program, args) {
-  console.error(`— ${name}`);
-  run(program, args);
-}
 
 /** Tests that run only where they are asked for. */
 function isApart(path) {
