@@ -123,7 +123,7 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
     random: [],
   });
   const gateway = createTrustingGateway(checked(config), options);
-  const { reload, prepare, dryRun, purge, stop } = gateway;
+  const { reload, prepare, dryRun, purge, revoke, stop } = gateway;
   return Object.assign(gateway, {
     reload: async (next, wanted) => reload(checked(next), wanted),
     prepare: async (next) => prepare(checked(next)),
@@ -131,6 +131,13 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
     async purge(order, reach) {
       requireReach(reach, 'purge');
       return purge(readGiven(order, purgeOrder, 'invalid-argument'), reach);
+    },
+    async revoke(tokenId, reach) {
+      requireReach(reach, 'revoke');
+      if (typeof tokenId !== 'string' || tokenId === '') {
+        throw new HubgateError('invalid-argument', 'revoke needs the jti of a token');
+      }
+      return revoke(tokenId, reach);
     },
     stop(signal) {
       if (signal === undefined || signal instanceof AbortSignal) return stop(signal);

@@ -296,6 +296,7 @@ export class Supervisor {
     load: (posted) => this.#load(posted),
     dryRun: (posted) => this.#dryRun(posted),
     purge: (order) => this.gateway.purge(order, 'everywhere'),
+    revoke: (tokenId) => this.gateway.revoke(tokenId, 'everywhere'),
     stop: () => this.#options.onStop(),
   };
 

@@ -39,6 +39,8 @@ export interface AdminControls {
   dryRun(posted: PostedConfig): Promise<LoadOutcome>;
   /** Drops what caches keep, here and on other machines, and says how much that was here. */
   purge(order: PurgeOrder): Promise<number>;
+  /** Ends the streams of a token, here and on other machines, and says how many ended here. */
+  revoke(tokenId: string): Promise<number>;
   /** Begins to stop the gateway. */
   stop(): void;
 }
@@ -233,12 +235,15 @@ async function readBody(request: IncomingMessage): Promise<Buffer | null> {
   return Buffer.concat(chunks);
 }
 
-/** An order for all machines is acknowledged only when they all get it. */
+/** The errors of an order that has not reached everyone. */
+const REPEATABLE = ['nodes-not-told', 'order-unconfirmed'];
+
+/** An order for all machines is acknowledged only when they all get it, and all workers have carried it out. */
 async function notifying(order: () => Promise<AdminAnswer>): Promise<AdminAnswer> {
   try {
     return await order();
   } catch (error) {
-    if (codeOf(error) !== 'nodes-not-told') throw error;
+    if (!REPEATABLE.includes(codeOf(error) ?? '')) throw error;
     return { ...refusal(503, messageOf(error)), retryAfter: '1' };
   }
 }
@@ -246,9 +251,7 @@ async function notifying(order: () => Promise<AdminAnswer>): Promise<AdminAnswer
 async function revoke({ url, controls }: AdminRequest): Promise<AdminAnswer> {
   const tokenId = url.searchParams.get('jti');
   if (!tokenId) return refusal(400, 'the parameter jti is missing');
-  const { hubs } = await controls.status();
-  const ended = await Promise.all(hubs.map((hub) => hub.revoke(tokenId, 'everywhere')));
-  return { status: 200, body: { ended: ended.reduce((sum, count) => sum + count, 0) } };
+  return { status: 200, body: { ended: await controls.revoke(tokenId) } };
 }
 
 async function purge({ url, controls }: AdminRequest): Promise<AdminAnswer> {

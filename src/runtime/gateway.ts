@@ -76,6 +76,13 @@ export interface Gateway {
    * @throws HubgateError `nodes-not-told` if other machines cannot be notified now
    */
   purge(order: PurgeOrder, reach: RevocationReach): Promise<number>;
+  /**
+   * Ends the streams of all hubs that were opened with the token of this `jti`, in this process or on all machines.
+   * Returns how many ended here.
+   *
+   * @throws HubgateError `nodes-not-told` if other machines cannot be notified now
+   */
+  revoke(tokenId: string, reach: RevocationReach): Promise<number>;
 }
 
 export interface GatewayStatus {
@@ -357,6 +364,17 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
       const purged = (await resources?.caches.order(order)) ?? 0;
       if (notified.includes(false)) throw nodesNotNotified();
       return purged;
+    },
+    async revoke(tokenId, reach) {
+      const cores = [...(current?.generation.cores.keys() ?? [])];
+      const revoked = cores.map((core) =>
+        reach === 'here'
+          ? { ended: core.hub.revoke(tokenId), notified: null }
+          : core.revoke(tokenId),
+      );
+      const notified = await Promise.all(revoked.flatMap((each) => each.notified ?? []));
+      if (notified.includes(false)) throw nodesNotNotified();
+      return revoked.reduce((sum, { ended }) => sum + ended, 0);
     },
   };
 }

@@ -5,7 +5,7 @@ import type { Exchange } from '../http/exchange.ts';
 import { addressSet, clientAddress } from '../http/forwarded.ts';
 import { addToList } from '../kernel/collections.ts';
 import type { Family } from '../kernel/measures.ts';
-import { HubgateError, messageOf } from '../kernel/error.ts';
+import { messageOf } from '../kernel/error.ts';
 import { Scope } from '../kernel/scope.ts';
 import type { OutboxReader } from '../outbox/outbox-reader.ts';
 import type { Handshake } from '../server/connection-policy.ts';
@@ -32,14 +32,8 @@ import {
   type PlannedListener,
 } from './listen-plan.ts';
 import { historyNames, keepHistoryNames, projectOf } from './history-names.ts';
-import { type HubCore, nodesNotNotified } from './hub-core.ts';
-import {
-  hubFamilies,
-  requireReach,
-  type RunningHub,
-  slowestOf,
-  type SlowSubscriber,
-} from './hub-families.ts';
+import type { HubCore } from './hub-core.ts';
+import { hubFamilies, type RunningHub, slowestOf, type SlowSubscriber } from './hub-families.ts';
 import { type ReadyHub, setUpHub } from './hub-setup.ts';
 import { OtlpExport } from './otlp-export.ts';
 import { openOutbox } from './outbox-setup.ts';
@@ -334,16 +328,6 @@ function runningHub({ config, core }: ReadyHub, outbox: OutboxReader | null): Ru
     async check() {
       await hub.check();
       outbox?.check();
-    },
-    async revoke(tokenId, reach) {
-      requireReach(reach, 'revoke');
-      if (typeof tokenId !== 'string' || tokenId === '') {
-        throw new HubgateError('invalid-argument', 'revoke needs the jti of a token');
-      }
-      if (reach === 'here') return hub.revoke(tokenId);
-      const { ended, notified } = core.revoke(tokenId);
-      if ((await notified) === false) throw nodesNotNotified();
-      return ended;
     },
   };
 }

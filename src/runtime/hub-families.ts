@@ -208,13 +208,6 @@ export interface RunningHub {
   readonly counts: Readonly<RunningHubCounts>;
   /** @throws HubgateError if its transport does not work, or its outbox cannot be read */
   check(): Promise<void>;
-  /**
-   * Ends the streams that were opened with the token of this `jti`, and returns how many there were here.
-   *
-   * @param reach whether other machines are notified
-   * @throws HubgateError `nodes-not-told` if they cannot be notified now
-   */
-  revoke(tokenId: string, reach: RevocationReach): Promise<number>;
 }
 
 /** A stream with much waiting data, and the name of its hub. */

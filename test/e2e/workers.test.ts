@@ -178,6 +178,11 @@ describe('several workers (hubfile.md §2)', { skip: process.platform !== 'linux
     assert.equal(status, 503);
     assert.match(body, /the event loop is late/);
     assert.equal((await send(`${place.admin}/metrics`)).status, 200);
+    for (const path of ['/hub/revoke?jti=a', '/cache/purge?all']) {
+      const { status, headers, body } = await send(`${place.admin}${path}`, { method: 'POST' });
+      assert.deepEqual([status, headers['retry-after']], [503, '1']);
+      assert.match(body, /A worker has not confirmed the order/);
+    }
     place.gateway.child.kill('SIGTERM');
     await place.gateway.says('Workers that hang are killed');
     await place.gateway.exited();

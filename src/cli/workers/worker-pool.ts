@@ -21,7 +21,6 @@ import type {
 } from '../../runtime/gateway.ts';
 import { type LoadPreview, sumPreviews } from '../../runtime/load-preview.ts';
 import { PlaygroundSalts } from '../../runtime/playground-keys.ts';
-import { nodesNotNotified } from '../../runtime/hub-core.ts';
 import { ProcessMeasures } from '../../runtime/metrics.ts';
 import {
   type RevocationReach,
@@ -44,6 +43,8 @@ const CLOSING_MS = 15_000;
 const NOTHING_ELSE: ReportWanted = { changes: false };
 
 const WORKER = fileURLToPath(import.meta.resolve('#worker'));
+
+type OrderFor = (reach: RevocationReach) => Extract<Order, { kind: 'purge' | 'revoke' }>;
 
 export interface WorkerPoolOptions {
   /** Number of processes. */
@@ -161,18 +162,8 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
     });
     const statuses = (await Promise.all(asked)).flat();
     const [first] = statuses;
-    const answering = statuses.map(({ worker }) => worker);
     return {
-      hubs: (first?.status.hubs ?? []).map((hub, number) =>
-        hubOf(hub, number, statuses, (tokenId, reach) =>
-          this.#countInAll(answering, reach, (how) => ({
-            kind: 'revoke',
-            hub: number,
-            tokenId,
-            reach: how,
-          })),
-        ),
-      ),
+      hubs: (first?.status.hubs ?? []).map((hub, number) => hubOf(hub, number, statuses)),
       certificates: statuses.flatMap(({ status }) => status.certificates),
       serving: statuses.length > 0 && this.#listeners.length > 0,
       late: hanging || statuses.some(({ status }) => status.late),
@@ -209,46 +200,58 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
   }
 
   purge(order: PurgeOrder, reach: RevocationReach): Promise<number> {
-    return this.#countInAll([...this.#workers], reach, (how) => ({
-      kind: 'purge',
-      order,
-      reach: how,
-    }));
+    return this.#orderAll(reach, (how) => ({ kind: 'purge', order, reach: how }));
+  }
+
+  revoke(tokenId: string, reach: RevocationReach): Promise<number> {
+    return this.#orderAll(reach, (how) => ({ kind: 'revoke', tokenId, reach: how }));
   }
 
   /**
-   * Gives workers an order, and adds up what each has counted. One that hangs has it when it works again.
+   * Gives all workers an order, and adds up what each has counted. A worker that hangs carries it out when it works
+   * again. Until then it may go on as before, so the order is not confirmed.
    *
-   * @throws HubgateError `nodes-not-told`
+   * @throws HubgateError `order-unconfirmed`, `nodes-not-told`
    */
-  async #countInAll(
-    workers: readonly Worker[],
-    reach: RevocationReach,
-    orderFor: (reach: RevocationReach) => Extract<Order, { kind: 'purge' | 'revoke' }>,
-  ): Promise<number> {
+  async #orderAll(reach: RevocationReach, orderFor: OrderFor): Promise<number> {
+    const confirmed: Worker[] = [];
+    let total = 0;
+    let isMissed = false;
     // First in every worker, so that each counts its own.
-    const here = await Promise.all(
-      workers.map((worker) =>
-        this.#ask(worker, orderFor('here')).catch((error: unknown) => {
-          if (codeOf(error) === 'worker-silent') {
-            this.#log.warn('A worker has not answered an order', { pid: worker.pid });
-          }
-          return null;
-        }),
-      ),
-    );
-    const total = sum(here.map((count) => count ?? 0));
-    if (reach === 'here') return total;
-    // One worker notifies the other machines. If it has ended in the meantime, the next one does.
-    for (const worker of workers.filter((_, number) => here[number] !== null)) {
+    const told = [...this.#workers].map(async (worker) => {
       try {
-        await this.#ask(worker, orderFor('everywhere'));
-        return total;
+        const count = await this.#ask(worker, orderFor('here'));
+        total += count;
+        confirmed.push(worker);
       } catch (error) {
-        if (codeOf(error) === 'nodes-not-told') throw error;
+        if (servesNobody(worker, error)) return;
+        isMissed = true;
+        const fields = { pid: worker.pid, error: messageOf(error) };
+        this.#log.warn('A worker has not confirmed an order', fields);
+      }
+    });
+    await Promise.all(told);
+    const failure = reach === 'here' ? null : await this.#passOn(confirmed, orderFor('everywhere'));
+    if (isMissed) throw notConfirmed(confirmed.length);
+    if (failure !== null) throw failure;
+    return total;
+  }
+
+  /** Lets one worker notify the other machines. If it has ended in the meantime, the next one does. */
+  async #passOn(
+    workers: readonly Worker[],
+    order: ReturnType<OrderFor>,
+  ): Promise<HubgateError | null> {
+    for (const worker of workers) {
+      try {
+        await this.#ask(worker, order);
+        return null;
+      } catch (error) {
+        if (error instanceof HubgateError && error.code === 'nodes-not-told') return error;
       }
     }
-    throw nodesNotNotified();
+    const message = 'No worker has confirmed that other machines get the order. Repeat it';
+    return new HubgateError('order-unconfirmed', message);
   }
 
   async #load(
@@ -385,6 +388,19 @@ async function endOf(worker: Worker): Promise<void> {
   await worker.ended();
 }
 
+/** Whether a worker that could not carry out an order is gone, or has no configuration yet. */
+function servesNobody({ listens }: Worker, error: unknown): boolean {
+  return !listens || ['worker-ended', 'not-prepared'].includes(codeOf(error) ?? '');
+}
+
+function notConfirmed(confirmed: number): HubgateError {
+  const message =
+    confirmed > 0
+      ? 'A worker has not confirmed the order. It carries it out when it works again. Repeat it'
+      : 'No worker has confirmed the order. They carry it out when they work again, but other machines do not get it. Repeat it';
+  return new HubgateError('order-unconfirmed', message);
+}
+
 /** Encodes a configuration for a worker. */
 function textOf(config: Config): string {
   return JSON.stringify(encodeConfig(config, registry, { showSecrets: true, brief: false }));
@@ -395,7 +411,6 @@ function hubOf(
   { name, profile, counts }: WorkerStatus['hubs'][number],
   number: number,
   statuses: readonly { readonly worker: Worker; readonly status: WorkerStatus }[],
-  revoke: RunningHub['revoke'],
 ): RunningHub {
   const all = statuses.flatMap(({ status }) => status.hubs[number]?.counts ?? []);
   // All workers run the same program, so their counters have the same names.
@@ -408,7 +423,6 @@ function hubOf(
     async check() {
       await Promise.all(statuses.map(({ worker }) => worker.order({ kind: 'check', hub: number })));
     },
-    revoke,
   };
 }
 

@@ -102,9 +102,7 @@ const HANDLERS: {
     await (await hubAt(hub)).check();
     return null;
   },
-  async revoke({ hub, tokenId, reach }) {
-    return (await hubAt(hub)).revoke(tokenId, reach);
-  },
+  revoke: ({ tokenId, reach }) => started().gateway.revoke(tokenId, reach),
   purge: ({ order, reach }) => started().gateway.purge(order, reach),
   async signal({ signal }) {
     handle(signal);

@@ -156,12 +156,7 @@ export type Order =
   | { readonly kind: 'slowest' }
   /** `hub` is the number of a hub in the status. */
   | { readonly kind: 'check'; readonly hub: number }
-  | {
-      readonly kind: 'revoke';
-      readonly hub: number;
-      readonly tokenId: string;
-      readonly reach: RevocationReach;
-    }
+  | { readonly kind: 'revoke'; readonly tokenId: string; readonly reach: RevocationReach }
   | { readonly kind: 'purge'; readonly order: PurgeOrder; readonly reach: RevocationReach }
   /** A signal whose sender waits until it is handled. */
   | { readonly kind: 'signal'; readonly signal: Signal }

@@ -17,7 +17,8 @@ process.on('message', (message: ToWorker) => {
   if (order.kind === 'prepare') {
     built = /"body":"([^"]*)"/.exec(order.config)?.[1] ?? '';
   }
-  const how = order.kind === 'purge' ? order.reach : built;
+  const counts = order.kind === 'purge' || order.kind === 'revoke';
+  const how = counts ? order.reach : built;
   appendFileSync(journal, `${number} ${order.kind} ${how}\n`);
   if (built.includes(`${order.kind} fails in ${number}`)) {
     const failure = { code: 'listen-failed', message: 'as the script says' };
@@ -25,7 +26,7 @@ process.on('message', (message: ToWorker) => {
     return;
   }
   const report = { report: { endingStreams: 0 }, listeners: [] };
-  const value = order.kind === 'commit' ? report : order.kind === 'purge' ? 1 : null;
+  const value = order.kind === 'commit' ? report : counts ? 1 : null;
   process.send?.({ kind: 'answer', id, value });
   if (order.kind === 'commit' && built.includes(`many signals from ${number}`)) {
     const signal = { core: 'caches', kind: 'changed', names: [] };

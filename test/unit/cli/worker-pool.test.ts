@@ -145,19 +145,63 @@ describe('the workers of a gateway', () => {
     ]);
   });
 
-  it('carry out an order although one of them hangs, and another one notifies the other machines', async (test) => {
-    const { pool, journal, numbers, log } = await start(test);
-    const [first, second] = numbers;
-    await pool.reload(config(`purge hangs in ${first}`));
-    assert.equal(await pool.purge({ kind: 'all' }, 'everywhere'), 1);
-    assert.deepEqual(
-      (await journal()).filter((line) => / purge (here|everywhere)$/.test(line)),
-      [`${second} purge here`, `${second} purge everywhere`],
-    );
-    assert.equal(log.of('A worker has not answered an order').length, 1);
-    await pool.reload(config(`purge hangs in ${first}, purge hangs in ${second}`));
-    await assert.rejects(pool.purge({ kind: 'all' }, 'everywhere'), { code: 'nodes-not-told' });
-  });
+  for (const [kind, give] of [
+    ['purge', (pool: WorkerPool) => pool.purge({ kind: 'all' }, 'everywhere')],
+    ['revoke', (pool: WorkerPool) => pool.revoke('jti', 'everywhere')],
+  ] as const) {
+    it(`carry out a ${kind}, and one of them notifies the other machines`, async (test) => {
+      const { pool, journal, numbers } = await start(test);
+      const [first, second] = numbers;
+      assert.equal(await give(pool), 2);
+      const orders = (await journal()).slice(-3);
+      assert.deepEqual(orders.slice(0, 2).sort(), [
+        `${first} ${kind} here`,
+        `${second} ${kind} here`,
+      ]);
+      assert.match(orders[2] ?? '', new RegExp(`^(${first}|${second}) ${kind} everywhere$`));
+    });
+
+    it(`do not confirm a ${kind} while one of them hangs, but the others carry it out`, async (test) => {
+      const { pool, journal, numbers, log } = await start(test);
+      const [first, second] = numbers;
+      await pool.reload(config(`${kind} hangs in ${first}`));
+      await assert.rejects(give(pool), {
+        code: 'order-unconfirmed',
+        message: /^A worker has not confirmed the order/,
+      });
+      assert.deepEqual(
+        (await journal()).filter((line) => / (here|everywhere)$/.test(line)),
+        [`${second} ${kind} here`, `${second} ${kind} everywhere`],
+      );
+      assert.equal(log.of('A worker has not confirmed an order').length, 1);
+    });
+
+    it(`do not confirm a ${kind} while all of them hang`, async (test) => {
+      const { pool, numbers } = await start(test);
+      const [first, second] = numbers;
+      await pool.reload(config(`${kind} hangs in ${first}, ${kind} hangs in ${second}`));
+      await assert.rejects(give(pool), {
+        code: 'order-unconfirmed',
+        message: /^No worker has confirmed the order/,
+      });
+    });
+
+    it(`do not confirm a ${kind} that one of them cannot carry out`, async (test) => {
+      const { pool, numbers } = await start(test);
+      await pool.reload(config(`${kind} fails in ${numbers[1]}`));
+      await assert.rejects(give(pool), { code: 'order-unconfirmed' });
+    });
+
+    it(`do not confirm a ${kind} while none of them is left`, async (test) => {
+      const { pool, numbers, log } = await start(test, new TestClock());
+      for (const number of numbers) cluster.workers?.[number]?.process.kill('SIGKILL');
+      await log.says('A worker ended; hubgate starts another one', 2);
+      await assert.rejects(give(pool), {
+        code: 'order-unconfirmed',
+        message: /^No worker has confirmed that other machines get the order/,
+      });
+    });
+  }
 
   it('wait for each other no longer if one of them is too far behind', async (test) => {
     const { pool, journal, numbers } = await start(test);

@@ -27,7 +27,6 @@ describe('admin API: health', () => {
       profile: 'hub',
       counts,
       check: async () => {},
-      revoke: async () => 0,
     };
     const failing: RunningHub = {
       ...working,
@@ -53,6 +52,7 @@ describe('admin API: health', () => {
         load: async () => ({ problems: [], changes: null }),
         dryRun: async () => ({ problems: [], changes: null }),
         purge: async () => 0,
+        revoke: async () => 0,
         stop: () => {},
       },
       silentLogger,

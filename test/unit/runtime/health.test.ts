@@ -23,7 +23,6 @@ const hub = (check: () => Promise<void>): RunningHub => ({
     withheldGone: 0,
   },
   check,
-  revoke: async () => 0,
 });
 
 const failing = (code: string) =>
