@@ -79,6 +79,7 @@ export async function runGateway({
       resolve(reason);
     };
   });
+  let exit: number = EXIT.ok;
   const supervisor = new Supervisor(first, {
     log,
     logs,
@@ -92,6 +93,11 @@ export async function runGateway({
     },
     watch,
     onLoad: (phase) => (phase === 'begins' ? manager.reloading() : manager.ready(SERVING)),
+    onFailure: (error) => {
+      log.error(error.message, { code: error.code });
+      exit = EXIT.failed;
+      stop('failure');
+    },
     onStop: () => stop('admin API'),
   });
   // Set up before anything is open. A signal during the start takes effect after it.
@@ -115,7 +121,7 @@ export async function runGateway({
   if (!(await isOver(start, stopped))) {
     log.info('Stopping', { reason: await stopped, during: 'the start' });
     // The start waits for something that cannot be aborted, and nothing is served yet.
-    await endProcess(EXIT.ok);
+    await endProcess(exit);
   }
   started();
   announce(log, supervisor.gateway, supervisor.config, source);
@@ -145,7 +151,7 @@ export async function runGateway({
   log.info('Stopped');
   // Everything is closed. A file watch that ends late must keep neither the process alive nor its callers
   // waiting.
-  await endProcess(EXIT.ok);
+  await endProcess(exit);
 }
 
 /** Whether the start has finished before a stop that does not wait for it. */

@@ -7,7 +7,7 @@ import { encodeConfig } from '../config/serialize.ts';
 import { allHubs } from '../config/sites.ts';
 import { isShared } from '../config/transports.ts';
 import { ConfigError, describeProblem, type Problem, error } from '../config/problem.ts';
-import { codeOf, messageOf } from '../kernel/error.ts';
+import { codeOf, type HubgateError, messageOf } from '../kernel/error.ts';
 import type { AdminControls, LoadOutcome, PostedConfig } from '../runtime/admin.ts';
 import {
   createGateway,
@@ -55,6 +55,8 @@ export interface SupervisorOptions {
   readonly watch: boolean;
   /** Called before and after each load except the first. */
   readonly onLoad: (phase: 'begins' | 'is over') => void;
+  /** Called if the gateway can serve nothing any more. */
+  readonly onFailure: (error: HubgateError) => void;
   /** Called when the admin API receives a request to stop. */
   readonly onStop: () => void;
 }
@@ -354,11 +356,12 @@ export class Supervisor {
 function openGateway(
   config: Config,
   workers: number,
-  { log, logs }: SupervisorOptions,
+  { log, logs, onFailure }: SupervisorOptions,
   metrics: () => Promise<string>,
 ): Served {
   if (workers > 1) {
-    return new WorkerPool(config, { count: workers, clock: systemClock, log, metrics });
+    const clock = systemClock;
+    return new WorkerPool(config, { count: workers, clock, log, metrics, onFailure });
   }
   return createGateway(config, { log, openLog: logs.open, metrics });
 }

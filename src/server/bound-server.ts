@@ -12,7 +12,9 @@ export interface ListenerOption {
 
 /**
  * Servers on sockets that the gateway has inherited. A server that closes also closes its descriptor, which nobody
- * could open again. So each one stays open until the gateway stops, whether a configuration uses it or not.
+ * could open again. So each one stays open until the gateway stops, whether a configuration uses it or not. Several
+ * workers share the descriptor of the main process, which node:cluster closes when the last of them has closed it or has
+ * ended. `WorkerPool` reports that.
  */
 export class InheritedSockets {
   readonly #servers = new Map<number, Server>();

@@ -2,18 +2,19 @@ import assert from 'node:assert/strict';
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
-import { mkdtemp, stat, writeFile } from 'node:fs/promises';
+import { mkdtemp, readFile, stat, writeFile } from 'node:fs/promises';
 import { request, type RequestOptions } from 'node:http';
 import { connect, createServer, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
+import { setImmediate } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { freePort } from '../support/free-port.ts';
 import { startLibraryGateway } from '../support/gateway.ts';
 import { programPath } from '../support/program.ts';
-import { startProcess } from '../support/process.ts';
+import { cli, startProcess } from '../support/process.ts';
 import { removeWith } from '../support/temporary-directory.ts';
 
 const run = promisify(execFile);
@@ -235,6 +236,38 @@ describe('bind: inherited sockets', () => {
     assert.equal(await get(other, 'a.example'), '200 one');
   });
 
+  it('ends with an error when all workers have ended, because their descriptor is closed then', async (test) => {
+    const directory = await temporary(test);
+    const hubfile = join(directory, 'Hubfile');
+    await writeFile(
+      hubfile,
+      `{\n\tstorage ${directory}/storage\n\tadmin off\n\tworkers 2\n}\nhttp://a.example {\n\tbind fd/3\n\trespond ok\n}\n`,
+    );
+    const server = await listening(test, { port: 0, host: '127.0.0.1' });
+    const address = server.address();
+    assert.ok(address !== null && typeof address === 'object');
+    const child = spawn(process.execPath, [cli, 'run', '--no-watch', '--config', hubfile], {
+      stdio: ['ignore', 'pipe', 'pipe', handleOf(server)],
+    });
+    test.after(() => child.kill('SIGKILL'));
+    let said = '';
+    child.stdout?.on('data', (chunk: Buffer) => (said += String(chunk)));
+    child.stderr?.on('data', (chunk: Buffer) => (said += String(chunk)));
+    while (!said.includes('Listening on')) await setImmediate();
+    server.close();
+    assert.equal(await get(address.port, 'a.example'), '200 ok');
+    const [one, other] = await childrenOf(child.pid ?? 0);
+    process.kill(one ?? 0, 'SIGKILL');
+    while (!said.includes('A worker was replaced')) await setImmediate();
+    assert.equal(await get(address.port, 'a.example'), '200 ok');
+    const left = await childrenOf(child.pid ?? 0);
+    assert.ok(other !== undefined && left.includes(other));
+    const exit = once(child, 'close');
+    for (const pid of left) process.kill(pid, 'SIGKILL');
+    assert.deepEqual(await exit, [1, null]);
+    assert.match(said, /Cannot listen on fd\/3: it was closed when the last worker ended/);
+  });
+
   it('reports a descriptor that is not a listening socket', async (test) => {
     await assert.rejects(
       startLibraryGateway(test, `http://a.example {\n\tbind fd/999\n\t${WHO}\n}\n`),
@@ -336,6 +369,11 @@ async function listening(
   await once(server, 'listening');
   test.after(() => server.close());
   return server;
+}
+
+async function childrenOf(pid: number): Promise<readonly number[]> {
+  const children = await readFile(`/proc/${pid}/task/${pid}/children`, 'utf8');
+  return children.split(' ').filter(Boolean).map(Number);
 }
 
 /** The descriptor of a server, which Node does not tell officially. */

@@ -19,6 +19,7 @@ import type {
   ReloadReport,
   ReportWanted,
 } from '../../runtime/gateway.ts';
+import { planListeners } from '../../runtime/listen-plan.ts';
 import { type LoadPreview, sumPreviews } from '../../runtime/load-preview.ts';
 import { PlaygroundSalts } from '../../runtime/playground-keys.ts';
 import { ProcessMeasures } from '../../runtime/metrics.ts';
@@ -53,6 +54,8 @@ export interface WorkerPoolOptions {
   readonly log: Logger;
   /** Collects the metrics of all processes, for the directive `metrics`. */
   readonly metrics: () => Promise<string>;
+  /** Called if no worker can serve any more, so that only another start of the gateway helps. */
+  readonly onFailure: (error: HubgateError) => void;
   /** The program of a worker, absolute. @default the gateway's own program */
   readonly program?: string;
 }
@@ -67,9 +70,16 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
   readonly #clock: Clock;
   readonly #log: Logger;
   readonly #metrics: () => Promise<string>;
+  readonly #onFailure: (error: HubgateError) => void;
   readonly #process: ProcessMeasures;
   readonly #workers = new Set<Worker>();
   readonly #playgrounds = new PlaygroundSalts();
+  /** Workers that have served a configuration. They hold the sockets that the gateway has inherited. */
+  readonly #holders = new Set<Worker>();
+  /** Descriptors of these sockets. */
+  readonly #inherited = new Set<number>();
+  /** Descriptors that node:cluster has closed here, because the last worker that held them has ended. */
+  readonly #closed = new Set<number>();
   /** The configuration that workers run, or are about to run. */
   #config: Config;
   #listeners: readonly BoundListener[] = [];
@@ -79,8 +89,9 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
   #queue: Promise<unknown> = Promise.resolve();
 
   constructor(config: Config, options: WorkerPoolOptions) {
-    const { count, clock, log, metrics, program = WORKER } = options;
+    const { count, clock, log, metrics, onFailure, program = WORKER } = options;
     this.#metrics = metrics;
+    this.#onFailure = onFailure;
     this.#config = config;
     this.#count = count;
     this.#clock = clock;
@@ -130,6 +141,7 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
 
   dryRun(config: Config): Promise<LoadPreview> {
     return this.#enqueue(async () => {
+      this.#requireOpen(config);
       const text = textOf(config);
       const [first, ...others] = this.#workers;
       if (first === undefined) throw new HubgateError('no-worker', 'No worker is running');
@@ -259,6 +271,7 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
     config: Config,
     wanted: ReportWanted = NOTHING_ELSE,
   ): Promise<ReloadReport> {
+    this.#requireOpen(config);
     const text = textOf(config);
     const salts = this.#playgrounds.for(config);
     const prepare = (worker: Worker) => worker.order({ kind: 'prepare', config: text, salts });
@@ -285,8 +298,11 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
     this.#playgrounds.keep(salts);
     // A worker that could not commit is replaced by one that runs the same configuration as the others.
     for (const [number, { status }] of committed.entries()) {
-      if (status === 'rejected') workers[number]?.kill();
+      const worker = workers[number];
+      if (status === 'rejected') worker?.kill();
+      else if (worker !== undefined && this.#workers.has(worker)) this.#holders.add(worker);
     }
+    for (const fd of descriptorsOf(config)) this.#inherited.add(fd);
     const reports = committed.flatMap((result) =>
       result.status === 'fulfilled' ? [result.value] : [],
     );
@@ -322,9 +338,32 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
 
   #ended(worker: Worker): void {
     const isMissed = this.#workers.delete(worker);
+    this.#holders.delete(worker);
     if (!isMissed || this.#stopping !== null) return;
+    if (this.#holders.size === 0) {
+      for (const fd of this.#inherited) this.#closed.add(fd);
+      this.#inherited.clear();
+      const failure = this.#failureOf(this.#config);
+      if (failure !== null) {
+        this.#onFailure(failure);
+        return;
+      }
+    }
     const delay = this.#replaceLater();
     this.#log.error('A worker ended; hubgate starts another one', { pid: worker.pid, delay });
+  }
+
+  /** @throws HubgateError `listen-failed` if the configuration needs a descriptor that is closed */
+  #requireOpen(config: Config): void {
+    const failure = this.#failureOf(config);
+    if (failure !== null) throw failure;
+  }
+
+  #failureOf(config: Config): HubgateError | null {
+    const fd = descriptorsOf(config).find((each) => this.#closed.has(each));
+    if (fd === undefined) return null;
+    const message = `Cannot listen on fd/${fd}: it was closed when the last worker ended; start hubgate again`;
+    return new HubgateError('listen-failed', message);
   }
 
   /** Returns the delay in milliseconds. */
@@ -399,6 +438,11 @@ function notConfirmed(confirmed: number): HubgateError {
       ? 'A worker has not confirmed the order. It carries it out when it works again. Repeat it'
       : 'No worker has confirmed the order. They carry it out when they work again, but other machines do not get it. Repeat it';
   return new HubgateError('order-unconfirmed', message);
+}
+
+/** The descriptors of inherited sockets that a configuration uses. */
+function descriptorsOf(config: Config): readonly number[] {
+  return planListeners(config).flatMap(({ bind }) => (bind.kind === 'fd' ? bind.fd : []));
 }
 
 /** Encodes a configuration for a worker. */

@@ -212,6 +212,41 @@ describe('the workers of a gateway', () => {
     assert.deepEqual(await handled(), [`${first} handled ${MAX_UNHANDLED + 1}`]);
   });
 
+  it('that all end take an inherited socket with them, which only another start brings back', async (test) => {
+    const { pool, journal, numbers, failures } = await start(test, new TestClock(), 'fd/3');
+    const lost =
+      'Cannot listen on fd/3: it was closed when the last worker ended; start hubgate again';
+    const [first, second] = numbers;
+    cluster.workers?.[first ?? 0]?.process.kill('SIGKILL');
+    cluster.workers?.[second ?? 0]?.process.kill('SIGKILL');
+    while (failures.length === 0) await new Promise((resolve) => setImmediate(resolve));
+    assert.deepEqual(failures, [lost]);
+    for (const load of [pool.reload(config('next', 'fd/3')), pool.dryRun(config('x', 'fd/3'))]) {
+      await assert.rejects(load, { code: 'listen-failed', message: lost });
+    }
+    await pool.reload(config('next', 'fd/4'));
+    const commits = (await journal()).filter((line) => line.endsWith(' commit next'));
+    assert.equal(commits.length, 2);
+  });
+
+  it('leave an inherited socket to those that are left, but not to one that has never served', async (test) => {
+    const clock = new TestClock();
+    const { pool, numbers, failures, log } = await start(test, clock, 'fd/3');
+    const [first, second] = numbers;
+    const third = (second ?? 0) + 1;
+    await pool.reload(config(`prepare hangs in ${third}`, 'fd/3'));
+    cluster.workers?.[first ?? 0]?.process.kill('SIGKILL');
+    await log.says('A worker ended; hubgate starts another one');
+    clock.advance(1_000);
+    while (cluster.workers?.[third] === undefined)
+      await new Promise((resolve) => setImmediate(resolve));
+    assert.deepEqual(failures, []);
+    cluster.workers[second ?? 0]?.process.kill('SIGKILL');
+    while (failures.length === 0) await new Promise((resolve) => setImmediate(resolve));
+    assert.equal(failures.length, 1);
+    cluster.workers[third]?.process.kill('SIGKILL');
+  });
+
   it('are replaced within a second while none is left, however often they have ended', async (test) => {
     const clock = new TestClock();
     const { log } = await start(test, clock);
@@ -227,34 +262,38 @@ describe('the workers of a gateway', () => {
   });
 });
 
-async function create(test: TestContext, clock: Clock, first: string) {
+async function create(test: TestContext, clock: Clock, first: string, bind = '127.0.0.1') {
   const log = new RecordedLog();
-  const pool = new WorkerPool(config(first), {
+  const failures: string[] = [];
+  const pool = new WorkerPool(config(first, bind), {
     count: 2,
     clock,
     log,
     program,
     metrics: async () => '',
+    onFailure: ({ message }) => void failures.push(message),
   });
   test.after(() => pool.stop());
   const file = join(await temporaryDirectory(test), 'journal');
   process.env.SCRIPTED_WORKER_JOURNAL = file;
   const journal = async () => (await readFile(file, 'utf8')).trim().split('\n');
-  return { pool, journal, log };
+  return { pool, journal, log, failures };
 }
 
-async function start(test: TestContext, clock: Clock = systemClock) {
-  const { pool, journal, log } = await create(test, clock, 'first');
+async function start(test: TestContext, clock: Clock = systemClock, bind = '127.0.0.1') {
+  const { pool, journal, log, failures } = await create(test, clock, 'first', bind);
   await pool.start();
   const numbers = (await journal())
     .filter((line) => line.endsWith(' commit first'))
     .map((line) => Number(line.split(' ', 1)[0]))
     .sort((a, b) => a - b);
   assert.equal(numbers.length, 2);
-  return { pool, journal, numbers, log };
+  return { pool, journal, numbers, log, failures };
 }
 
-function config(body: string) {
+function config(body: string, bind = '127.0.0.1') {
   const options = '{\n\tadmin off\n\tauto_https off\n}\n';
-  return parseHubfile(`${options}http://127.0.0.1:1 {\n\trespond "${body}"\n}\n`, { env: {} });
+  return parseHubfile(`${options}http://127.0.0.1:1 {\n\tbind ${bind}\n\trespond "${body}"\n}\n`, {
+    env: {},
+  });
 }
