@@ -64,6 +64,8 @@ export class ManagedCertificate {
   /** Whether the current certificate is from an authority that is no longer configured. */
   #borrowed = false;
   #renewAt = 0;
+  /** When the local authority may be asked again after it alone has failed. */
+  #localFrom = 0;
   #attempts: Attempts | null = null;
   /** Whether the storage lacks the latest attempts because they could not be written. */
   #unwritten = false;
@@ -159,9 +161,28 @@ export class ManagedCertificate {
    */
   get #issuers(): readonly Issuer[] {
     const { issuers } = this.#request;
+    if (this.#asksOnlyLocal) return ['local'];
     const keeps =
       issuers[0] !== 'local' && this.#issued?.authority !== LOCAL && !this.#hasExpired();
     return keeps ? issuers.filter((each) => each !== 'local') : issuers;
+  }
+
+  /**
+   * When the local authority replaces a certificate that expires before the others may be asked again; null if it is
+   * not one of several, or if they have not failed.
+   */
+  get #localAt(): number | null {
+    const { issuers } = this.#request;
+    const isLast = issuers[0] !== 'local' && issuers.includes('local');
+    if (!isLast || this.#issued === null || this.#issued.authority === LOCAL) return null;
+    // They have issued one that has already expired by the clock of this machine, which may be wrong.
+    if ((this.#attempts?.count ?? 0) === 0) return null;
+    return Math.max(this.#issued.pair.notAfter, this.#localFrom);
+  }
+
+  get #asksOnlyLocal(): boolean {
+    const now = this.#clock.now();
+    return (this.#localAt ?? Infinity) <= now && this.#dueOfAll() > now;
   }
 
   #hasExpired(): boolean {
@@ -204,6 +225,11 @@ export class ManagedCertificate {
 
   /** Time of the next order, in milliseconds since the epoch. */
   #due(): number {
+    return Math.min(this.#dueOfAll(), this.#localAt ?? Infinity);
+  }
+
+  /** The same for an order that may ask all issuers. */
+  #dueOfAll(): number {
     const wanted = this.#issued === null || this.#isFromTheFuture(this.#issued) ? 0 : this.#renewAt;
     const next = this.#attempts?.nextAttempt ?? 0;
     // Later than any back-off allows: the clock has been set back since.
@@ -264,7 +290,8 @@ export class ManagedCertificate {
         return true;
       }
       const signal = AbortSignal.any([this.#closing.signal, lock.lost]);
-      const request = { ...this.#request, issuers: this.#issuers };
+      const staging = this.#asksOnlyLocal ? null : this.#request.staging;
+      const request = { ...this.#request, issuers: this.#issuers, staging };
       const checked = await checkedRequest(request, this.#tools, signal);
       const issued = await obtainCertificate(checked, this.#tools, signal);
       // Used even if it cannot be stored, because another order would count against the authority's limits.
@@ -300,6 +327,14 @@ export class ManagedCertificate {
   async #failed(thrown: unknown): Promise<void> {
     const { log, random } = this.#tools;
     const failure = asAcmeError(thrown);
+    const fix = fixFor(failure);
+    if (this.#asksOnlyLocal) {
+      const { message: error } = failure;
+      this.#localFrom = this.#clock.now() + UNASKED_BACKOFF_MS;
+      const fields = { error, nextAttempt: dateOf(this.#due()), fix };
+      log.error('Certificate not renewed', { name: this.name, authorities: [LOCAL], ...fields });
+      return;
+    }
     const count = (this.#attempts?.count ?? 0) + 1;
     const full = backoff(count, random(), failure.retryAfterMs);
     const unasked = failure.code === NAME_ELSEWHERE;
@@ -312,7 +347,7 @@ export class ManagedCertificate {
       name: this.name,
       authorities: this.#issuers.map(authorityOf),
       ...this.#retry(),
-      fix: fixFor(failure),
+      fix,
     };
     if (this.#issued === null) log.error('No certificate', fields);
     else {

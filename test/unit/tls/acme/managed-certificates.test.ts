@@ -242,6 +242,45 @@ describe('certificates obtained from ACME authorities', () => {
     }
   });
 
+  it('the local authority, as the last one, replaces a certificate that expires while the others are not asked again yet', async (test) => {
+    const { store, clock, authority, pool, log, storage } = await setUp(test);
+    const directory = `127.0.0.1:${await freePort()}`;
+    await store.write(directory, [NAME], await authority.issue([NAME]));
+    const { notAfter } = (await store.read(directory, [NAME])) ?? assert.fail();
+    clock.advance(5 * DAY_MS);
+    const acme = { ...OPTIONS, directories: [`https://${directory}/dir`] };
+    const { value: managed, release } = await pool.acquire(NAME, [acme, 'local']);
+    managed.begin();
+    let failures = 1;
+    for (; ; failures += 1) {
+      const { fields } = await log.says('Certificate not renewed', failures);
+      const next = Date.parse(String(fields['nextAttempt']));
+      if (next > notAfter) break;
+      clock.advance(next - clock.now());
+    }
+    clock.advance(notAfter - 1 - clock.now());
+    await quiet();
+    assert.equal(managed.current?.authority, directory);
+    // It cannot be made at first, which says nothing of the others: they are asked as late as before.
+    const attempts = join(storage, 'acme', 'attempts', `${NAME}.json`);
+    const before = readFileSync(attempts, 'utf8');
+    const issue = test.mock.method(authority, 'issue', async () => {
+      throw new Error('no space left');
+    });
+    clock.advance(1);
+    const { fields } = await log.says('Certificate not renewed', failures + 1);
+    assert.deepEqual(fields['authorities'], ['local']);
+    assert.match(String(fields['error']), /no space left/);
+    assert.equal(readFileSync(attempts, 'utf8'), before);
+    issue.mock.restore();
+    clock.advance(5 * MINUTE_MS);
+    await log.says('Certificate obtained');
+    assert.equal(managed.current.authority, 'local');
+    assert.equal(log.of('Certificate not renewed').length, failures + 1);
+    assert.deepEqual(log.of('An authority issued no certificate; hubgate asks the next one'), []);
+    await release();
+  });
+
   it('renewal begins in the last third of the lifetime, at random times rather than all at once', async (test) => {
     for (const [random, share] of [
       [0, 0],
