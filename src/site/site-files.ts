@@ -1,6 +1,6 @@
 import { realpathSync, type Stats } from 'node:fs';
 import { realpath, stat } from 'node:fs/promises';
-import { join, resolve, sep } from 'node:path';
+import { basename, dirname, join, resolve, sep } from 'node:path';
 import { HttpError } from '../http/errors.ts';
 import { codeOf, messageOf } from '../kernel/error.ts';
 import { fallbackStatus, type TryPolicy } from '../config/well-formed.ts';
@@ -35,7 +35,10 @@ export async function realRoot(directory: string): Promise<string> {
   }
 }
 
-/** Whether a file must not be served by any site, by its real path: the gateway's own files. */
+/**
+ * Whether a file must not be served by any site, by its path: the gateway's own files. A file has several paths, of
+ * which {@link siteFile} asks about the real one and the requested one.
+ */
 export type HidesFile = (path: string) => boolean;
 
 /** Directories in the storage. A site may serve other ones beside them. */
@@ -44,10 +47,15 @@ const STORED = ['acme', 'certificates', 'history', 'pki', 'tls'];
 /**
  * For files that are given by their paths, whatever links lead to them, and for what the gateway keeps in its storage,
  * except certificates.
+ *
+ * The links themselves are hidden too, in the directories where they really are: certbot and Kubernetes replace a link, and
+ * its new target is known only after the next load.
  */
 export function hidingFiles(paths: readonly string[], storage: string): HidesFile {
   const both = (path: string): string[] => [resolve(path), realPathOf(path)];
-  const hidden = new Set(paths.flatMap(both));
+  const linkOf = (path: string): string =>
+    join(realPathOf(dirname(resolve(path))), basename(resolve(path)));
+  const hidden = new Set(paths.flatMap((path) => [...both(path), linkOf(path)]));
   const directories = both(storage).flatMap((base) => STORED.map((name) => join(base, name) + sep));
   return (path) =>
     hidden.has(path) ||
@@ -73,9 +81,10 @@ export async function siteFile(
   hidesFile: HidesFile,
 ): Promise<SiteFile> {
   try {
-    const path = await realpath(join(root, ...names));
+    const requested = join(root, ...names);
+    const path = await realpath(requested);
     const inside = path === root || path.startsWith(root.endsWith(sep) ? root : root + sep);
-    if (!inside || hidesFile(path)) throw noSuchFile();
+    if (!inside || hidesFile(path) || hidesFile(requested)) throw noSuchFile();
     return { path, stats: await stat(path) };
   } catch (cause) {
     throw cause instanceof HttpError ? cause : unreadable(cause);

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdir, mkdtemp, symlink, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, rename, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
@@ -197,6 +197,42 @@ http://localhost:${port} {
       assert.deepEqual(JSON.parse(body).warnings, []);
       await checkAll();
     }
+  });
+
+  it('stay hidden when the link to them is replaced, as certbot and Kubernetes do', async (test) => {
+    const root = await publicRoot(test);
+    const port = await freePort();
+    for (const version of ['1', '2']) {
+      await mkdir(join(root, 'archive', version), { recursive: true });
+      await writeFile(join(root, 'archive', version, 'password'), `secret ${version}`);
+    }
+    await symlink('archive/1/password', join(root, 'live'));
+    await symlink('archive/1', join(root, 'data'));
+    await symlink('data/password', join(root, 'mounted'));
+    const linked = `${root}/../linked`;
+    const site = `http://127.0.0.1:${port} {
+	root * ${root}
+	header X-Live {file.${root}/live}
+	header X-Mounted {file.${linked}/mounted}
+	@tried file /live /mounted
+	respond @tried found
+	file_server browse
+}
+`;
+    await start(test, join(root, 'Hubfile'), site);
+    const answers = async (): Promise<readonly number[]> => {
+      const found = ['/live', '/mounted'].map((path) => send(`http://127.0.0.1:${port}${path}`));
+      return (await Promise.all(found)).map(({ status }) => status);
+    };
+    assert.deepEqual(await answers(), [404, 404]);
+    await symlink('archive/2/password', join(root, 'next'));
+    await rename(join(root, 'next'), join(root, 'live'));
+    await symlink('archive/2', join(root, 'next'));
+    await rename(join(root, 'next'), join(root, 'data'));
+    assert.deepEqual(await answers(), [404, 404]);
+    const { body } = await send(`http://127.0.0.1:${port}/`);
+    assert.match(body, /secretary/);
+    assert.doesNotMatch(body, /live|mounted/);
   });
 
   it('are the files with the passwords and keys of databases', () => {
