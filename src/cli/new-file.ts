@@ -37,27 +37,29 @@ export function writeNew(file: string, text: string, mode = 0o600): void {
   }
 }
 
-/** A user who may write a file may be unable to replace it: in this directory, with its owner, or on its own mount. */
-const NOT_REPLACEABLE = ['EACCES', 'EPERM', 'EBUSY'];
+/** Errors of a disk that is full or broken: in place, only a part of the text would be written. */
+const UNSAFE = ['ENOSPC', 'EDQUOT', 'EFBIG', 'EIO'];
 
 /**
  * Replaces the content of a file in one step, so that a full disk leaves it as it is. Links, owner and mode stay. A file
- * that this user cannot replace is written in place.
+ * with several names, and one that this user may write but not replace, is written in place: the user may be unable to
+ * create files in the directory, or to give them away, or the file may be a mount of its own.
  *
  * @throws {HubgateError} `unwritable-file`
  */
 export function replaceContent(file: string, text: string): void {
   try {
     const path = realpathSync(file);
-    // Patterns of imports do not match hidden files.
-    const suffix = randomBytes(6).toString('hex');
-    const temporary = join(dirname(path), `.${basename(path)}.${suffix}`);
+    // A new file would take the place of one that is protected against writing.
+    closeSync(openSync(path, 'r+'));
+    if (statSync(path).nlink > 1) {
+      writeFileSync(path, text);
+      return;
+    }
     try {
-      writeLike(path, temporary, text);
-      renameSync(temporary, path);
+      replaceAtOnce(path, text);
     } catch (error) {
-      rmSync(temporary, { force: true });
-      if (!NOT_REPLACEABLE.includes(codeOf(error) ?? '')) throw error;
+      if (UNSAFE.includes(codeOf(error) ?? '')) throw error;
       writeFileSync(path, text);
     }
   } catch (cause) {
@@ -65,15 +67,22 @@ export function replaceContent(file: string, text: string): void {
   }
 }
 
-/** Writes a new file with the owner and the mode of another one. */
-function writeLike(model: string, file: string, text: string): void {
-  const { mode, uid, gid } = statSync(model);
-  const opened = openSync(file, 'wx', 0o600);
+/** Puts a new file with the same owner and mode in the place of another one. */
+function replaceAtOnce(path: string, text: string): void {
+  // Patterns of imports do not match hidden files.
+  const suffix = randomBytes(6).toString('hex');
+  const temporary = join(dirname(path), `.${basename(path)}.${suffix}`);
+  const { mode, uid, gid } = statSync(path);
+  const opened = openSync(temporary, 'wx', 0o600);
   try {
     writeFileSync(opened, text);
     fchownSync(opened, uid, gid);
     fchmodSync(opened, mode & 0o7777);
     fsyncSync(opened);
+    renameSync(temporary, path);
+  } catch (error) {
+    rmSync(temporary, { force: true });
+    throw error;
   } finally {
     closeSync(opened);
   }
