@@ -102,14 +102,17 @@ export class OtlpExport implements SpanSink {
       await answer.body?.cancel();
       if (!answer.ok) throw new TypeError(`status ${answer.status}`);
       counts.exported += batch.length;
-      if (this.#failing) log.info('Spans can be exported again');
-      this.#failing = false;
+      // A collector that is merely too slow takes batches, and spans are dropped nevertheless.
+      if (this.#failing && this.#waiting.length < MAX_WAITING_SPANS / 2) {
+        log.info('Spans can be exported again');
+        this.#failing = false;
+      }
     } catch (error) {
       this.#drop(batch.length, withoutSecretParts(messageOf(error), '[redacted]'));
     }
   }
 
-  /** Logged once, and once more when it works again. */
+  /** Logged once, and once more when it works again and at most half of the queue is left. */
   #drop(spans: number, error: string): void {
     this.#options.counts.dropped += spans;
     if (!this.#failing) {

@@ -85,6 +85,31 @@ describe('OTLP export', () => {
     assert.equal(sent.length, 9);
   });
 
+  it('logs once that a collector is too slow, and once that it has caught up', async () => {
+    let release: (answer: Response) => void = () => {};
+    const { spans, counts, lines } = setUp(() => new Promise((resolve) => (release = resolve)));
+    const take = async (): Promise<void> => {
+      release(new Response('{}'));
+      await new Promise((resolve) => setImmediate(resolve));
+    };
+    for (let batch = 0; batch < 20; batch += 1) {
+      for (let i = 0; i < 1_000; i += 1) spans.add(SPAN);
+      await take();
+    }
+    assert.ok(counts.dropped > 512 && counts.exported > 512);
+    const warning = 'Spans cannot be exported; they are dropped until they can';
+    assert.deepEqual(
+      lines.map(({ message }) => message),
+      [warning],
+    );
+    for (let batch = 0; batch < 10; batch += 1) await take();
+    assert.deepEqual(
+      lines.map(({ message }) => message),
+      [warning, 'Spans can be exported again'],
+    );
+    await spans.close();
+  });
+
   it('gives the last spans one second when it closes, whatever the collector does', async () => {
     const { spans, counts, clock, sent } = setUp(
       (_, signal) =>
