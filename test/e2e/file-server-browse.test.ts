@@ -71,6 +71,20 @@ describe('file_server browse', () => {
     }
   });
 
+  it('says which entries are shown, whatever the query asks for', async (test) => {
+    const root = await tree(test);
+    const directives = `\troot * ${root}/list\n\tfile_server {\n\t\tbrowse {\n\t\t\tfile_limit 1\n\t\t}\n\t}\n`;
+    const site = await start(test, directives);
+    const said = async (query: string): Promise<string | undefined> => {
+      const { body } = await send(`${site}/${query}`);
+      return /<p[^>]*>(.*)<\/p>/.exec(body)?.[1];
+    };
+    assert.equal(await said('?limit=100'), undefined);
+    assert.equal(await said(''), 'Only the first 1 entries are listed.');
+    assert.equal(await said('?offset=1'), 'Only the 1 entries after the first 1 are listed.');
+    assert.equal(await said('?offset=100'), 'None of the entries is listed.');
+  });
+
   it('lists a directory as JSON, in the sort orders of Caddy', async (test) => {
     const root = await tree(test);
     const directives = `\troot * ${root}\n\tfile_server browse {\n\t\thide .secret *.bak leads-out.txt\n\t}\n`;

@@ -75,13 +75,14 @@ async function list(
   const order = LISTING_ORDERS.find((one) => one === query.get('order')) ?? usual.order;
   const { limit } = usual;
   const { entries, isWhole } = await entriesOf(directory, exchange.signal);
-  const isComplete = isWhole && entries.length <= limit;
   const ascending = await scheduler.compute((budget) => sorted(entries, comparison(sort), budget));
   const inOrder = order === 'desc' ? ascending.toReversed() : ascending;
   const offset = whole(query.get('offset')) ?? 0;
   const shown = inOrder.slice(offset, offset + (whole(query.get('limit')) ?? limit));
   const crumbs = crumbsOf(visiblePath(exchange), directory.names);
-  const listing = { crumbs, isComplete, limit, sort, order } as const;
+  const isComplete = isWhole && shown.length === entries.length;
+  const part = isComplete ? null : { offset, count: shown.length };
+  const listing = { crumbs, part, sort, order } as const;
   const status = directory.status ?? (errorStatus(exchange) || 200);
   const fields = {
     vary: 'Accept',
@@ -238,8 +239,8 @@ interface Entry {
 
 interface Listing {
   readonly crumbs: readonly Crumb[];
-  readonly isComplete: boolean;
-  readonly limit: number;
+  /** The entries that are shown; null for all. */
+  readonly part: { readonly offset: number; readonly count: number } | null;
   readonly sort: Sort;
   readonly order: 'asc' | 'desc';
 }
@@ -352,11 +353,11 @@ const COLUMNS: readonly (readonly [sort: Sort, title: string, style: string])[] 
  * @param rows of its entries; see {@link row}
  */
 function listingPage(listing: Listing, rows: readonly string[]): string {
-  const { crumbs, isComplete, limit } = listing;
+  const { crumbs, part } = listing;
   const path = crumbs.map(({ text }) => text).join('');
-  const more = isComplete ? '' : `<p>Only the first ${limit} entries are listed.</p>\n`;
+  const more = part === null ? '' : `<p>${partText(part)}</p>\n`;
   const table =
-    rows.length === 0
+    rows.length === 0 && part === null
       ? '<p class="empty">This folder is empty.</p>\n'
       : `<table>
 <thead><tr>${COLUMNS.map((column) => heading(column, listing)).join('')}</tr></thead>
@@ -368,6 +369,12 @@ ${rows.join('')}</tbody>
     `Index of ${path}`,
     `<h1>Index of ${crumbs.map(crumb).join('')}</h1>\n${table}${more}`,
   );
+}
+
+function partText({ offset, count }: NonNullable<Listing['part']>): string {
+  if (count === 0) return 'None of the entries is listed.';
+  if (offset === 0) return `Only the first ${count} entries are listed.`;
+  return `Only the ${count} entries after the first ${offset} are listed.`;
 }
 
 function crumb({ text, href }: Crumb): string {
