@@ -303,15 +303,18 @@ export type Expand = (
 /** Characters of a host or a path that a log line contains. */
 const MAX_SHOWN = 256;
 
-/** The fields of a log line that identify the request. They do not include the query. */
+/**
+ * The fields of a log line that identify the request, as the client sent it and the access log names it. They do not include
+ * the query.
+ */
 export function about(
-  { host, originalTarget, method, upstream }: Exchange,
+  { originalHost, originalTarget, originalMethod, upstream }: Exchange,
   fields: LogFields,
 ): LogFields {
   const [path = ''] = originalTarget.split('?', 1);
   return {
-    method,
-    host: host.slice(0, MAX_SHOWN),
+    method: originalMethod,
+    host: originalHost.slice(0, MAX_SHOWN),
     path: withoutSecretParts(path.slice(0, MAX_SHOWN), 'REDACTED'),
     ...(upstream === null ? {} : { upstream: upstream.hostport }),
     ...fields,

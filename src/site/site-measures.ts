@@ -70,7 +70,7 @@ export function measureSite(inner: SiteHandler, measures: SiteMeasures, clock: C
     const ended = (error?: unknown): void => {
       measures.inFlight -= 1;
       measures.latency.observe((clock.monotonic() - began) / 1000);
-      measures.count(exchange.method, exchange.status);
+      measures.count(exchange.originalMethod, exchange.status);
       measures.responseSize.observe(exchange.responseBytes);
       if (exchange.hasBody) {
         const length = Number(exchange.headers.get('content-length'));

@@ -132,6 +132,16 @@ describe('metrics (issue 14)', () => {
     stream.close();
   });
 
+  it('count requests by the method of the client, whatever the site makes of it', async (test) => {
+    const { admin, site } = await start(test, '', 'memory', '\tmethod /a GET\n');
+    await send(`${site}/a`, { method: 'POST' });
+    const requests = [...(await text(admin)).matchAll(/^hubgate_http_requests_total\{(.*)\}/gm)];
+    assert.deepEqual(
+      requests.map(([, labels]) => labels),
+      [`site="${site}",method="POST",status="2xx"`],
+    );
+  });
+
   it('count live pages with parts that are not updated, by reason', async (test) => {
     const live = 'discovery {\n\t\tchanges public\n\t\tlive {\n\t\t\treport\n\t\t}\n\t}\n';
     const { admin, site } = await start(test, '', 'memory', live);

@@ -28,6 +28,15 @@ describe('the log of requests that the proxy could not answer', () => {
     assert.match(String(error), /^the request was not sent: .*ECONNREFUSED/);
   });
 
+  it('names the method and the host of the client, whatever the site makes of them', async (test) => {
+    const changes = '\tmethod PUT\n\trequest_header Host other.example\n';
+    const { port, lines } = await start(test, await freePort(), 'HTTP/1.1', changes);
+    assert.equal((await send(`http://localhost:${port}/`)).status, 502);
+    const failed = lines.find(({ message }) => message === 'the request failed');
+    const { method, host } = failed?.fields ?? {};
+    assert.deepEqual([method, host], ['GET', `localhost:${port}`]);
+  });
+
   it('says that an upstream expects TLS, if that answers with an alert', async (test) => {
     const upstream = createNetServer((socket) => {
       socket.on('error', () => {});
@@ -81,7 +90,7 @@ describe('the log of requests that the proxy could not answer', () => {
   }
 });
 
-async function start(test: TestContext, upstreamPort: number, protocol = 'HTTP/1.1') {
+async function start(test: TestContext, upstreamPort: number, protocol = 'HTTP/1.1', changes = '') {
   const lines: LogLine[] = [];
   let onLine = (): void => {};
   const log = recorder({
@@ -93,7 +102,7 @@ async function start(test: TestContext, upstreamPort: number, protocol = 'HTTP/1
   });
   const port = await freePort();
   const [scheme, tls] = protocol === 'HTTP/2' ? ['https', '\ttls internal\n'] : ['http', ''];
-  const site = `${scheme}://localhost:${port} {\n${tls}\treverse_proxy 127.0.0.1:${upstreamPort}\n}\n`;
+  const site = `${scheme}://localhost:${port} {\n${tls}${changes}\treverse_proxy 127.0.0.1:${upstreamPort}\n}\n`;
   const { root } = await startLibraryGateway(test, site, undefined, log);
   /** Resolves once such a line is there. */
   const logged = (wanted: (line: LogLine) => boolean): Promise<void> =>
