@@ -46,6 +46,9 @@ export const caddyNotes: Readonly<Record<string, Readonly<Record<string, Note>>>
   'Global option servers': {
     listener_wrappers: page('write proxy_protocol <ranges> directly in servers'),
     timeouts: page('the defaults are read_header 10s, read_body 60s and idle 2m'),
+    client_ip_headers: page(
+      'the same; apps get these fields only from trusted proxies, not from request_header (write header_up)',
+    ),
     trusted_proxies: difference(
       'only static; the client is always the rightmost address that is not trusted',
     ),
