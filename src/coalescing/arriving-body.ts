@@ -1,6 +1,6 @@
 import { Writable } from 'node:stream';
 import { HeaderList } from '../http/header-list.ts';
-import type { Clock } from '../kernel/clock.ts';
+import { afterSilence, type Clock } from '../kernel/clock.ts';
 
 /** Bytes of all bodies in this process that are held completely while they arrive, or while somebody reads them. */
 const MAX_HELD_BYTES = 64 * 1024 * 1024;
@@ -12,6 +12,8 @@ const PIECE_BYTES = 64 * 1024;
 const MAX_STALL_MS = 120_000;
 /** The same if other readers wait for it. */
 const MAX_STALL_OF_MANY_MS = 10_000;
+/** How long the app may send nothing of a body, in milliseconds. After that, nobody else waits for the rest. */
+const MAX_SILENCE_MS = 30_000;
 
 /**
  * The memory of all bodies that several clients may read. When it is full, the oldest complete body is
@@ -77,6 +79,8 @@ interface BodyEvents {
   readonly failed: () => void;
   /** From now on, it is not held completely: nobody can begin to read it. */
   readonly tooLarge: () => void;
+  /** The app has sent nothing for {@link MAX_SILENCE_MS}. */
+  readonly silent: () => void;
 }
 
 interface BodyReader {
@@ -109,10 +113,15 @@ export class ArrivingBody {
   #isWhole = true;
   /** Whether somebody may still begin to read it. */
   #isOffered = true;
+  /** Whether it fails as soon as nobody reads it. */
+  #isGivenUp = false;
   readonly #readers = new Set<BodyReader>();
   /** Asks the app for more. */
   #resumeInput: (() => void) | null = null;
   #stopStall: () => void = () => {};
+  /** When the app has sent something, or could continue after it had to wait, by the clock that is never set. */
+  #heardMs: number;
+  #stopSilence: () => void = () => {};
   /** Resolves when it is complete, or when nobody receives more of it. */
   readonly settled: Promise<void>;
   #resolveSettled: () => void = () => {};
@@ -140,6 +149,8 @@ export class ArrivingBody {
       },
     });
     this.input.on('error', () => {});
+    this.#heardMs = clock.monotonic();
+    this.#awaitApp(MAX_SILENCE_MS);
   }
 
   /** Whether a reader that begins now receives all of it. */
@@ -149,11 +160,6 @@ export class ArrivingBody {
 
   get isComplete(): boolean {
     return this.#state === 'complete';
-  }
-
-  /** Whether clients are reading it. */
-  get isRead(): boolean {
-    return this.#readers.size > 0;
   }
 
   /** The app has aborted it, nobody wants it, or its memory is needed. */
@@ -183,6 +189,12 @@ export class ArrivingBody {
   withdraw(): void {
     this.#isOffered = false;
     this.#forgetUnread();
+  }
+
+  /** If it is not complete, it fails as soon as nobody reads it. */
+  giveUp(): void {
+    this.#isGivenUp = true;
+    this.#failUnread();
   }
 
   /** All of a complete body. */
@@ -256,8 +268,7 @@ export class ArrivingBody {
       this.#readers.delete(reader);
       this.#release();
       this.#forgetUnread();
-      const isUnwanted = this.#readers.size === 0 && !this.#isWhole;
-      if (isUnwanted && this.#state === 'open') this.fail();
+      this.#failUnread();
     }
   }
 
@@ -266,6 +277,7 @@ export class ArrivingBody {
       done();
       return;
     }
+    this.#heardMs = this.#clock.monotonic();
     // A copy, because the buffer of the read may be larger.
     const copy = Buffer.allocUnsafeSlow(chunk.length);
     chunk.copy(copy);
@@ -286,6 +298,7 @@ export class ArrivingBody {
 
   #stopHolding(): void {
     this.#isWhole = false;
+    this.#isGivenUp = true;
     this.#events.tooLarge();
   }
 
@@ -304,7 +317,19 @@ export class ArrivingBody {
     const resume = this.#resumeInput;
     this.#resumeInput = null;
     this.#stopStall();
+    this.#heardMs = this.#clock.monotonic();
     resume();
+  }
+
+  /** The timer runs on while chunks arrive, so that they cost nothing. */
+  #awaitApp(forMs: number): void {
+    this.#stopSilence = afterSilence(forMs, this.#clock, () => {
+      const silentMs = this.#clock.monotonic() - this.#heardMs;
+      // An app that waits for the readers cannot send.
+      if (this.#resumeInput !== null) this.#awaitApp(MAX_SILENCE_MS);
+      else if (silentMs < MAX_SILENCE_MS) this.#awaitApp(MAX_SILENCE_MS - silentMs);
+      else this.#events.silent();
+    });
   }
 
   /** Disconnects the readers that are furthest behind if others wait for them. */
@@ -339,9 +364,15 @@ export class ArrivingBody {
   #settle(): void {
     this.#resolveSettled();
     this.#stopStall();
+    this.#stopSilence();
     const resume = this.#resumeInput;
     this.#resumeInput = null;
     resume?.();
+  }
+
+  #failUnread(): void {
+    const isUnwanted = this.#isGivenUp && this.#readers.size === 0;
+    if (isUnwanted && this.#state === 'open') this.fail();
   }
 
   #forgetUnread(): void {

@@ -173,10 +173,11 @@ export class Flight<Answer> implements Task {
     this.#withdrawBody();
   }
 
-  /** From now on, no further request joins, and the request ends unless clients are reading its response. */
+  /** From now on, no further request joins, and the request ends as soon as no client reads its response. */
   giveUp(): void {
     this.close();
-    if (this.#body?.isRead !== true) this.#fetch?.abandon();
+    if (this.#body === null) this.#fetch?.abandon();
+    else this.#body.giveUp();
   }
 
   /**
@@ -309,6 +310,8 @@ export class Flight<Answer> implements Task {
         this.close();
         if (this.#order.isBackground) setImmediate(() => body.fail());
       },
+      // Whoever asks from now on does not wait for the rest, and asks the app.
+      silent: () => this.giveUp(),
     });
     this.#body = body;
     if (this.#isClosed) this.#withdrawBody();

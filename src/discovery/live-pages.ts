@@ -4,6 +4,7 @@
 import { createHash } from 'node:crypto';
 import {
   about,
+  type Dependence,
   type Exchange,
   type Handler,
   type RequestHook,
@@ -12,7 +13,7 @@ import {
 import type { HeaderList } from '../http/header-list.ts';
 import { recode, type Recoding } from '../http/representation.ts';
 import type { AnnouncedHub, AnnouncementCounts } from './announced-hub.ts';
-import { isDestinationOfPages, requestUrl } from '../http/request-path.ts';
+import { requestUrl } from '../http/request-path.ts';
 import { askPolicies, metaPolicy } from './content-security-policy.ts';
 import { canDecode, injecting, type MakeScript } from './injection.ts';
 import { withoutParameters } from '../client/page-topics.ts';
@@ -25,8 +26,8 @@ import { withoutSecretParts } from '../kernel/secret.ts';
 
 export interface LivePagesOptions {
   readonly hub: AnnouncedHub;
-  /** Whether pages in the response to a request are to be live. */
-  readonly concerns: (exchange: Exchange) => boolean;
+  /** Whether pages in the response to a request are to be live. `dependsOn` is told by what this is decided. */
+  readonly concerns: (exchange: Exchange, dependsOn: (on: Dependence) => void) => boolean;
   /** Eight hexadecimal digits that change with the script. */
   readonly version: string;
   /** Further attributes of the script's element, the same in every page. */
@@ -41,6 +42,11 @@ const OTHER_THAN_ASCII = /^(?:utf-?16|utf-?32|ucs-?[24]|iso-2022|hz|utf-7|unicod
  * handlers that could have sent it, and the first one removes it.
  */
 const LIVE = 'hub.live';
+/**
+ * Variable of a request with what decided whether its page is to be live. A cache is told behind it, because the
+ * script is part of what it stores.
+ */
+const DECIDED_BY = 'hub.live.decided_by';
 
 /** Most different policies that are logged. */
 const MAX_WARNED = 100;
@@ -89,17 +95,25 @@ export function createLivePages({ hub, concerns, version, settings }: LivePagesO
     };
 
   const hook: RequestHook = (exchange) => {
-    if (exchange.upgrade !== null || !isDestinationOfPages(exchange.headers)) return;
-    if (concerns(exchange)) exchange.variables.set(LIVE, '');
+    const { upgrade, variables } = exchange;
+    if (upgrade !== null) return;
+    const decidedBy: Dependence[] = [];
+    if (concerns(exchange, (on) => decidedBy.push(on))) variables.set(LIVE, '');
+    if (decidedBy.length > 0) variables.set(DECIDED_BY, JSON.stringify(decidedBy));
   };
   const handle: Handler = (exchange, next) => {
     const { method, headers, variables } = exchange;
     const isRead = method === 'GET' || method === 'HEAD';
-    if (!isRead || !variables.delete(LIVE)) return next();
-    const isOurs = restoreTags(headers, tagVersion);
+    if (!isRead) return next();
+    const isLive = variables.delete(LIVE);
+    if (!isLive && !variables.has(DECIDED_BY)) return next();
+    const isOurs = isLive && restoreTags(headers, tagVersion);
     exchange.onHead((head) => {
       if (head.source !== 'upstream') return undefined;
-      if (head.status === 304 || isDocument(head.headers)) namePage(exchange, head.headers);
+      const mayBePage = head.status === 304 || isDocument(head.headers);
+      if (mayBePage) noteDependence(exchange);
+      if (!isLive) return undefined;
+      if (mayBePage) namePage(exchange, head.headers);
       const recoding: Recoding = {
         vary: [],
         concerns: (fields) => isDocument(fields) && isReadable(exchange, fields),
@@ -113,6 +127,13 @@ export function createLivePages({ hub, concerns, version, settings }: LivePagesO
     return next();
   };
   return { hook, handle };
+}
+
+/** A page without the script depends on the same as a page with it. */
+function noteDependence({ dependsOn, variables }: Exchange): void {
+  const decidedBy = variables.get(DECIDED_BY);
+  if (dependsOn === undefined || decidedBy === undefined) return;
+  for (const on of JSON.parse(decidedBy) as Dependence[]) dependsOn(on);
 }
 
 function isDocument(headers: HeaderList): boolean {

@@ -34,7 +34,7 @@ const MAX_NEXT_PAGES = 32;
 const MAX_BROWSER = 256;
 /** Private pages that are fetched per second because of one update. */
 const REFETCHES_PER_SECOND = 200;
-/** Longest wait of the last of them. */
+/** Longest wait of the last of them. The script of the page gives up a fetch much later (`LONGEST_FETCH_MS`). */
 const MAX_SPREAD_MS = 30_000;
 
 /**

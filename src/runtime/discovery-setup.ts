@@ -12,6 +12,7 @@ import { createPublishedAnswers } from '../discovery/published-answers.ts';
 import {
   createLiveReports,
   type LivePages,
+  type LivePagesOptions,
   REPORT_WINDOW_MS,
   reportPath,
   createLivePages,
@@ -35,6 +36,7 @@ import { matchers } from '../matchers/registry.ts';
 import { compileRequestMatcher } from '../site/text-pattern.ts';
 import { expandIdentity } from '../site/identity-placeholders.ts';
 import { expandPlaceholders } from '../site/placeholders.ts';
+import { SubExchange } from '../site/sub-exchange.ts';
 import { placeOfHub } from './history-names.ts';
 import { requireUrl } from '../kernel/parse.ts';
 import { noAnnouncements } from './hub-core.ts';
@@ -230,6 +232,7 @@ export function setUpLivePages(
 ): LivePages | null {
   const { discovery } = site;
   if (discovery === null || discovery.live === null) return null;
+  const { live } = discovery;
   const place = placeOfHub(site, config);
   const hub =
     place === null || place.kind === 'elsewhere'
@@ -242,8 +245,13 @@ export function setUpLivePages(
     throw new HubgateError('no-live-script', message);
   }
   const matches = compileRequestMatcher(discovery.matcher, matchers);
-  const isLive = compileRequestMatcher(discovery.live.matcher, matchers);
-  const concerns = (exchange: Exchange): boolean => matches(exchange) && isLive(exchange);
+  const isLive = compileRequestMatcher(live.matcher, matchers);
+  const concerns: LivePagesOptions['concerns'] = (exchange, dependsOn) => {
+    if (discovery.matcher === null && live.matcher === null) return true;
+    const { method, target, hasBody } = exchange;
+    const asked = new SubExchange(exchange, { method, target, hasBody }, dependsOn);
+    return matches(asked) && isLive(asked);
+  };
   const { version } = hub.liveScript;
   const settings = liveSettings(discovery, announcement.hub);
   return createLivePages({ hub: announcement.hub, concerns, version, settings });

@@ -51,7 +51,12 @@ export class SubExchange implements Exchange {
   readonly preset: HeaderList;
   #ownBody: Readable | null = null;
 
-  constructor(parent: Exchange, request: SubRequest) {
+  /** @param dependsOn told instead of the original request */
+  constructor(
+    parent: Exchange,
+    request: SubRequest,
+    dependsOn: NonNullable<Exchange['dependsOn']> = (on) => parent.dependsOn?.(on),
+  ) {
     this.#parent = parent;
     this.preset = parent.preset;
     this.scheme = parent.scheme;
@@ -74,7 +79,7 @@ export class SubExchange implements Exchange {
     this.clientAddress = parent.clientAddress;
     this.identity = parent.identity;
     this.variables = parent.variables;
-    this.dependsOn = (on) => parent.dependsOn?.(on);
+    this.dependsOn = dependsOn;
   }
 
   get id(): string {

@@ -390,6 +390,64 @@ describe('cache, concurrent requests for the same URL', () => {
     assert.equal(await text(await later), 'newest');
   });
 
+  it('ends a revalidation that takes too long when the last client that reads its response leaves', async (test) => {
+    const app = await SlowApp.start(test);
+    const first = send(`${app.url}/a`);
+    const stale = { 'Cache-Control': 'public, max-age=10, stale-while-revalidate=20' };
+    (await app.question(1)).response.writeHead(200, stale).end('old');
+    await first;
+    app.clock.advance(15_000);
+    assert.equal((await send(`${app.url}/a`)).body, 'old');
+    const { request, response } = await app.question(2);
+    const gone = closed(request);
+    app.clock.advance(20_000);
+    const joined = app.open('/a');
+    await app.handled();
+    response.writeHead(200, SHARED).write('piece ');
+    const client = await joined;
+    const pieces = client[Symbol.asyncIterator]();
+    // The app sends something every 10 seconds.
+    for (let elapsed = 20_000; elapsed <= 70_000; elapsed += 10_000) {
+      assert.equal(String((await pieces.next()).value), 'piece ');
+      app.clock.advance(10_000);
+      response.write('piece ');
+    }
+    assert.equal(request.destroyed, false);
+    client.destroy();
+    await gone;
+  });
+
+  it('asks the app again when it has sent nothing of a body for 30 seconds, also while a client reads it', async (test) => {
+    const app = await SlowApp.start(test);
+    for (const stays of [false, true]) {
+      const before = app.questions.length;
+      const opened = app.open('/a');
+      const { request, response } = await app.question(before + 1);
+      const gone = closed(request);
+      response.writeHead(200, SHARED).write('beginning');
+      const client = await opened;
+      await once(client, 'data');
+      if (!stays) client.destroy();
+      app.clock.advance(29_000);
+      const joined = await app.open('/a');
+      await once(joined, 'data');
+      assert.equal(app.questions.length, before + 1);
+      joined.destroy();
+      await closed(joined);
+      await app.handled();
+      app.clock.advance(1_000);
+      const next = send(`${app.url}/a`);
+      (await app.question(before + 2)).response.writeHead(200, SHARED).end('next');
+      assert.equal((await next).body, 'next');
+      if (stays) {
+        assert.equal(request.destroyed, false);
+        client.destroy();
+      }
+      await gone;
+      app.clock.advance(61_000);
+    }
+  });
+
   for (const [what, field] of [
     ['a field of the request', '{header.X-Who}'],
     ['the client', '{vars.who}'],

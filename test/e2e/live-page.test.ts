@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { describe, it, type TestContext } from 'node:test';
-import type { BrowserContext, Page } from 'playwright-core';
+import type { BrowserContext, Page, Route } from 'playwright-core';
 import { chromiumPath, launchChromium } from '../support/chromium.ts';
 import { HUB, liveHubfile, type Site, startSite } from '../unit/discovery/site.ts';
 
@@ -242,7 +242,7 @@ describe('a live page in Chromium', () => {
   });
 
   for (const [when, act] of [
-    ['after 30 s', (page: Page) => page.clock.runFor(32_000)],
+    ['after 2 minutes', (page: Page) => page.clock.runFor(122_000)],
     ['when the browser is online again', (page: Page) => page.evaluate(ONLINE)],
   ] as const) {
     it(`gives up a fetch that is not answered ${when}, and follows the server again`, async (test) => {
@@ -265,6 +265,29 @@ describe('a live page in Chromium', () => {
       await seen(page, 'unanswered');
     });
   }
+
+  it('waits for a page that the gateway and the app together need more than a minute for', async (test) => {
+    const its = await board(test);
+    if (its === null) return;
+    const held: Route[] = [];
+    const page = await its.open(async (fresh) => {
+      await fresh.clock.install();
+      await fresh.route(`${its.site.origin}/`, (route) => {
+        if ('hub-live' in route.request().headers()) held.push(route);
+        else return route.continue();
+        return undefined;
+      });
+    });
+    const fetched = page.waitForRequest((request) => 'hub-live' in request.headers());
+    await say(its.site, 'late');
+    await fetched;
+    // The gateway may hold it for 70 s.
+    await page.clock.runFor(100_000);
+    for (const route of held) await route.continue();
+    await page.clock.resume();
+    await seen(page, 'late');
+    assert.equal(held.length, 1);
+  });
 
   it('sends the same request after failed attempts as at first', async (test) => {
     const its = await board(test);

@@ -17,8 +17,11 @@ import { isOfOthers, type Topics, topicsOfPage, withoutHash } from './topics.ts'
 /** A burst of updates causes one fetch, once to twice this long after the first one, and never more often. */
 const PAUSE_MS = 50;
 const LONGEST_PAUSE_MS = 30_000;
-/** How long a fetch may take. After that, another one may reach the app. */
-const LONGEST_FETCH_MS = 30_000;
+/**
+ * How long a fetch may take. After that, another one may reach the app. The gateway itself may hold a fetch for 70
+ * seconds: 30 in its cache, and 40 before it asks the app (`live-refetches.ts`, `shared-forwarding.ts`).
+ */
+const LONGEST_FETCH_MS = 120_000;
 /** How long a framework has to show a change itself. */
 const FRAMEWORK_MS = 1000;
 /** How long the next page may take to arrive. If it does not, it was a download, or the visitor has stayed. */

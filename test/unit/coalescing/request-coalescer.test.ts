@@ -316,6 +316,35 @@ describe('the memory of bodies with several readers', () => {
     assert.equal(fast.client.received.length, 1_050_000);
   });
 
+  it('knows an app that is silent from one that is slow, or that waits for a reader', async () => {
+    const clock = new TestClock();
+    let isSilent = false;
+    const silent = (): void => {
+      isSilent = true;
+    };
+    const body = new ArrivingBody(1_000, new BodyMemory(), clock, { ...events, silent });
+    const slow = new Client(true);
+    const done = body.sendTo(slow, () => {});
+    for (let round = 0; round < 10; round += 1) {
+      body.input.write('x');
+      clock.advance(29_999);
+      assert.equal(isSilent, false, `it has sent something ${round}`);
+    }
+    const last = send(body, 300_000);
+    await turn();
+    clock.advance(100_000);
+    assert.equal(isSilent, false, 'it waits');
+    slow.readAll();
+    await last;
+    clock.advance(29_999);
+    assert.equal(isSilent, false, 'it has just been able to continue');
+    clock.advance(1);
+    assert.equal(isSilent, true);
+    body.input.end();
+    assert.equal(await done, true);
+    assert.equal(clock.waiting, 0);
+  });
+
   it('has nobody begin a body of which the beginning is released', async () => {
     const { body, reader } = arriving();
     const fast = reader();
@@ -331,7 +360,7 @@ describe('the memory of bodies with several readers', () => {
 
 /** Bytes that the test's app sends at a time. */
 const PIECE = 50_000;
-const events = { complete: () => {}, failed: () => {}, tooLarge: () => {} };
+const events = { complete: () => {}, failed: () => {}, tooLarge: () => {}, silent: () => {} };
 
 /** A client that receives everything at once, or when the test wants it to. */
 class Client extends Writable {

@@ -90,6 +90,71 @@ describe('live pages', () => {
     }
   });
 
+  it('stay apart from others in a cache if a field of the request selects them', async (test) => {
+    const asked: (string | undefined)[] = [];
+    const app: RequestListener = (request, response) => {
+      const { 'if-none-match': held } = request.headers;
+      asked.push(held);
+      const fields = {
+        'Content-Type': 'text/html',
+        ETag: '"1"',
+        'Cache-Control': 'public, no-cache',
+      };
+      if (held === '"1"') response.writeHead(304, fields).end();
+      else response.writeHead(200, fields).end(PAGE);
+    };
+    const { get } = await startSite(test, app, {
+      site: '@beta header X-Beta 1\n\tcache\n\tdiscovery {\n\t\tchanges public\n\t\tlive @beta\n\t}',
+    });
+    const beta = { headers: [['X-Beta', '1']] } as const;
+    for (const order of [
+      { path: '/a', requests: [{}, beta, {}, beta] },
+      { path: '/b', requests: [beta, {}, beta, {}] },
+    ]) {
+      asked.length = 0;
+      for (const request of order.requests) {
+        const { body } = await get(order.path, request);
+        if (request === beta) assert.match(body, SCRIPT, order.path);
+        else assert.equal(body, PAGE, order.path);
+      }
+      // Each variant is requested once, and revalidated with the validator of the app.
+      assert.deepEqual(asked, [undefined, undefined, '"1"', '"1"'], order.path);
+    }
+  });
+
+  it('are in no cache, and neither are other pages, if the address of the client selects them', async (test) => {
+    const app: RequestListener = (request, response) => {
+      const type = request.url === '/image' ? 'image/png' : 'text/html';
+      const fields = { 'Content-Type': type, 'Cache-Control': 'public, max-age=60' };
+      response.writeHead(200, fields).end(PAGE);
+    };
+    for (const [address, isLive] of [
+      ['127.0.0.0/8 ::1', true],
+      ['192.0.2.1', false],
+    ] as const) {
+      const { get } = await startSite(test, app, {
+        site: `@inside remote_ip ${address}\n\tcache\n\tdiscovery {\n\t\tlive @inside\n\t}`,
+      });
+      for (let round = 0; round < 2; round += 1) {
+        const { body, headers } = await get('/a');
+        assert.equal(SCRIPT.test(body), isLive);
+        assert.match(String(headers['cache-status']), /detail=client/);
+      }
+      await get('/image');
+      assert.match(String((await get('/image')).headers['cache-status']), /hit/);
+    }
+  });
+
+  it('are the same in a cache, whatever the destination of the request that the app has answered', async (test) => {
+    const { get } = await startSite(test, html(PAGE, { 'Cache-Control': 'public, max-age=60' }), {
+      site: 'cache\n\tdiscovery {\n\t\tlive\n\t}',
+    });
+    await get('/', { headers: [['Sec-Fetch-Dest', 'image']] });
+    const { body, headers } = await get('/', { headers: [['Sec-Fetch-Dest', 'document']] });
+    assert.match(String(headers['cache-status']), /hit/);
+    assert.match(body, SCRIPT);
+  });
+
   it('are selected by that path on error pages, too', async (test) => {
     const { get } = await startSite(test, html(PAGE), {
       site: `discovery {
@@ -208,8 +273,11 @@ describe('live pages', () => {
   });
 
   it('do not include images, scripts and responses to forms', async (test) => {
+    for (const type of ['image/svg+xml', 'text/javascript']) {
+      const { get } = await live(test, html(PAGE, { 'Content-Type': type }));
+      assert.equal((await get('/')).body, PAGE);
+    }
     const site = await live(test, html(PAGE));
-    assert.equal((await site.get('/', { headers: [['Sec-Fetch-Dest', 'image']] })).body, PAGE);
     assert.equal((await site.get('/', { method: 'POST' })).body, PAGE);
   });
 
