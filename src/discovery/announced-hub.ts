@@ -227,16 +227,27 @@ const MAX_UNSTORED_LENGTH = 8 * 1024 * 1024;
 interface Unstored {
   readonly change: Change;
   readonly announce: (update: AnnouncedUpdate) => Promise<Outcome>;
+  /** A larger number for a change that was announced later. */
+  readonly order: number;
+}
+
+/** The attempts to store changes of one key. */
+interface Attempts {
+  running: number;
+  /** The latest change that was stored while another one was on its way. */
+  stored: { readonly order: number; readonly topics: readonly string[] };
 }
 
 /**
  * Changes that could not be stored because the store could not be reached. They are announced when it is back,
- * in their order, so that open pages do not keep showing what the app changed meanwhile. They belong to the
- * hub core, so that a reload does not lose them.
+ * in their order, so that open pages do not keep showing what the app changed meanwhile. An older change is never
+ * announced after a newer one of the same topic. They belong to the hub core, so that a reload does not lose them.
  */
 export class UnstoredChanges {
   readonly #clock: Clock;
   readonly #waiting = new Map<string, Unstored>();
+  readonly #attempts = new Map<string, Attempts>();
+  #order = 0;
   #length = 0;
   #cancel: (() => void) | null = null;
   #isClosed = false;
@@ -245,27 +256,35 @@ export class UnstoredChanges {
     this.#clock = clock;
   }
 
-  /** Returns a change, combined with the one that waits under the same key, which does not wait any more. */
-  join(key: string, change: Change): Change {
-    const waiting = this.#waiting.get(key);
-    if (waiting === undefined) return change;
-    this.#delete(key, waiting);
-    return merged(waiting.change, change);
-  }
-
-  /** Lets a change wait. Returns false if there is no room for it. */
-  add(key: string, change: Change, announce: Unstored['announce']): boolean {
-    const { update, data } = this.join(key, change);
-    // Without those who have waited for the first attempt: there may be any number of them.
-    const unstored: Unstored = { change: { update, data }, announce };
-    const length = lengthOf(unstored);
-    const isFull =
-      this.#waiting.size >= MAX_UNSTORED || this.#length + length > MAX_UNSTORED_LENGTH;
-    if (this.#isClosed || isFull) return false;
-    this.#waiting.set(key, unstored);
-    this.#length += length;
-    this.#cancel ??= this.#clock.after(RETRY_MS, () => void this.#retry());
-    return true;
+  /**
+   * Announces a change, combined with the one that waits under the same key. If the store cannot be reached, the change
+   * waits. Resolves to `unavailable` if there is no room for it.
+   *
+   * @param key the same for changes that may be combined
+   */
+  async announce(
+    key: string,
+    change: Change,
+    announce: Unstored['announce'],
+  ): Promise<Outcome | 'waits'> {
+    const all = this.#join(key, change);
+    this.#order += 1;
+    const order = this.#order;
+    const attempts = this.#attempts.get(key) ?? { running: 0, stored: { order: 0, topics: [] } };
+    this.#attempts.set(key, attempts);
+    attempts.running += 1;
+    const outcome = await announce(all.update);
+    for (const resolve of all.whenTried ?? []) resolve();
+    attempts.running -= 1;
+    if (attempts.running === 0) this.#attempts.delete(key);
+    if (outcome === 'unavailable') {
+      const { stored } = attempts;
+      const left = order < stored.order ? withoutTopics(all, stored.topics) : all;
+      if (left === null) return 'stored';
+      return this.#add(key, { change: left, announce, order }) ? 'waits' : 'unavailable';
+    }
+    if (outcome === 'stored') this.#stored(key, attempts, order, all);
+    return outcome;
   }
 
   /** Returns the number of changes that are lost. */
@@ -273,6 +292,43 @@ export class UnstoredChanges {
     this.#isClosed = true;
     this.#cancel?.();
     return this.#waiting.size;
+  }
+
+  /** A newer change is stored: an older one of the same topics is announced neither now nor later. */
+  #stored(key: string, attempts: Attempts, order: number, { update: { topics } }: Change): void {
+    if (order > attempts.stored.order) attempts.stored = { order, topics };
+    const waiting = this.#waiting.get(key);
+    if (waiting !== undefined && waiting.order < order) this.#leave(key, key, waiting, topics);
+  }
+
+  /**
+   * Returns a change, combined with the one that waits under the same key, which does not wait any more. If both
+   * have too many topics for one update, the older one keeps those that the newer one does not have.
+   */
+  #join(key: string, change: Change): Change {
+    const waiting = this.#waiting.get(key);
+    if (waiting === undefined) return change;
+    const { topics } = change.update;
+    if (new Set([...waiting.change.update.topics, ...topics]).size > MAX_TOPICS) {
+      this.#leave(key, `${key} ${waiting.order}`, waiting, topics);
+      return change;
+    }
+    this.#delete(key, waiting);
+    return merged(waiting.change, change);
+  }
+
+  /** Lets a change wait. Returns false if there is no room for it. */
+  #add(key: string, unstored: Unstored): boolean {
+    const { update, data } = this.#join(key, unstored.change);
+    // Without those who have waited for the first attempt: there may be any number of them.
+    const waiting: Unstored = { ...unstored, change: { update, data } };
+    const length = lengthOf(waiting);
+    const isFull =
+      this.#waiting.size >= MAX_UNSTORED || this.#length + length > MAX_UNSTORED_LENGTH;
+    if (this.#isClosed || isFull) return false;
+    this.#set(key, waiting);
+    this.#cancel ??= this.#clock.after(RETRY_MS, () => void this.#retry());
+    return true;
   }
 
   async #retry(): Promise<void> {
@@ -285,10 +341,28 @@ export class UnstoredChanges {
     this.#cancel = isDone ? null : this.#clock.after(RETRY_MS, () => void this.#retry());
   }
 
+  /** Lets a change wait without some of its topics, and under another key; not at all if it has no others. */
+  #leave(key: string, newKey: string, waiting: Unstored, topics: readonly string[]): void {
+    this.#delete(key, waiting);
+    const change = withoutTopics(waiting.change, topics);
+    if (change !== null) this.#set(newKey, { ...waiting, change });
+  }
+
+  #set(key: string, waiting: Unstored): void {
+    this.#waiting.set(key, waiting);
+    this.#length += lengthOf(waiting);
+  }
+
   #delete(key: string, waiting: Unstored): void {
     this.#waiting.delete(key);
     this.#length -= lengthOf(waiting);
   }
+}
+
+/** A change without some of its topics; null if it has no others. */
+function withoutTopics(change: Change, topics: readonly string[]): Change | null {
+  const left = change.update.topics.filter((topic) => !topics.includes(topic));
+  return left.length === 0 ? null : { ...change, update: { ...change.update, topics: left } };
 }
 
 function lengthOf({ change: { update } }: Unstored): number {

@@ -74,20 +74,19 @@ export function createChanges(options: ChangesOptions): Changes {
     waitsForBurst = false,
   ): Promise<boolean> => {
     const { log } = exchange;
+    const { unstored } = hub;
+    // Only our own hub accepts changes.
+    if (unstored === null) return Promise.resolve(false);
     const key = burstOf(change.update);
     let ended = (): void => {};
     const end = new Promise<void>((resolve) => {
       ended = resolve;
     });
     const store = (update: AnnouncedUpdate): Promise<Outcome> => announce(update, log, 'changes');
-    const announceAll = async (burst: Change): Promise<boolean> => {
-      const all = hub.unstored?.join(key, burst) ?? burst;
-      const outcome = await store(all.update);
-      for (const resolve of all.whenTried ?? []) resolve();
-      if (outcome !== 'unavailable') return outcome === 'stored';
-      if (hub.unstored?.add(key, all, store) === true) return true;
-      hub.announcements.refused += 1;
-      return false;
+    const announceAll = async (all: Change): Promise<boolean> => {
+      const outcome = await unstored.announce(key, all, store);
+      if (outcome === 'unavailable') hub.announcements.refused += 1;
+      return outcome === 'stored' || outcome === 'waits';
     };
     const later = async (all: Change): Promise<void> => void (await announceAll(all));
     const asked = waitsForBurst ? { ...change, whenTried: [ended] } : change;

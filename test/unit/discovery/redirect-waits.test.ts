@@ -1,7 +1,11 @@
 import assert from 'node:assert/strict';
 import { describe, it, type TestContext } from 'node:test';
 import type { ChangesConfig } from '../../../src/config/config.ts';
-import type { AnnouncedHub, AnnouncedUpdate } from '../../../src/discovery/announced-hub.ts';
+import {
+  type AnnouncedHub,
+  type AnnouncedUpdate,
+  UnstoredChanges,
+} from '../../../src/discovery/announced-hub.ts';
 import { createChanges } from '../../../src/discovery/changes.ts';
 import { createPublishedAnswers } from '../../../src/discovery/published-answers.ts';
 import { HeaderList } from '../../../src/http/header-list.ts';
@@ -45,7 +49,7 @@ async function slow(
     });
   const hub = {
     path: '/hub',
-    unstored: null,
+    unstored: new UnstoredChanges(clock),
     announcements: { merged: 0, refused: 0 },
   } as unknown as AnnouncedHub;
   const config = {

@@ -46,7 +46,9 @@ function change(topic: string, data = 'x'): Change {
 describe('changes that wait for the store of their hub', () => {
   it('are announced in their order when it is back, and only the first is tried before', async () => {
     const its = store();
-    for (const topic of ['/a', '/b']) its.unstored.add(topic, change(topic), its.announce);
+    for (const topic of ['/a', '/b'])
+      await its.unstored.announce(topic, change(topic), its.announce);
+    its.tried.length = 0;
     await its.pass();
     await its.pass();
     assert.deepEqual(its.tried, ['/a x', '/a x']);
@@ -59,62 +61,148 @@ describe('changes that wait for the store of their hub', () => {
 
   it('become one with a later change of the same topics', async () => {
     const its = store();
-    its.unstored.add('/a', change('/a', 'first'), its.announce);
-    its.unstored.add('/a', change('/a', 'second'), its.announce);
-    const joined = its.unstored.join('/a', change('/a', 'third'));
-    assert.equal(joined.update.data, 'third');
+    const announce = (data: string) =>
+      its.unstored.announce('/a', change('/a', data), its.announce);
+    assert.equal(await announce('first'), 'waits');
+    assert.equal(await announce('second'), 'waits');
     its.outcome = 'stored';
+    assert.equal(await announce('third'), 'stored');
     await its.pass();
-    assert.deepEqual(its.tried, []);
+    assert.deepEqual(its.tried, ['/a first', '/a second', '/a third']);
   });
 
   it('keep a later change that comes while an earlier one is being stored', async () => {
     const its = store();
-    its.outcome = 'stored';
-    const added = async (update: AnnouncedUpdate): Promise<Outcome> => {
-      if (its.tried.length === 0) its.unstored.add('/a', change('/a', 'later'), its.announce);
-      return its.announce(update);
-    };
-    its.unstored.add('/a', change('/a', 'earlier'), added);
+    await its.unstored.announce('/a', change('/a', 'earlier'), async (update) => {
+      const outcome = await its.announce(update);
+      if (its.tried.length === 2) {
+        await its.unstored.announce('/a', change('/a', 'later'), its.announce);
+        its.outcome = 'stored';
+        return its.outcome;
+      }
+      return outcome;
+    });
     await its.pass();
     await its.pass();
-    assert.deepEqual(its.tried, ['/a earlier', '/a later']);
+    assert.deepEqual(its.tried, ['/a earlier', '/a earlier', '/a later', '/a later']);
   });
 
-  it('do not keep those who have waited for the first attempt', () => {
+  it('keep all topics, although an update has room for 32', async () => {
     const its = store();
-    const tried = (): void => {};
+    const topics = Array.from({ length: 40 }, (_, number) => `/post-${number}`);
+    const announce = (topic: string, data: string) => {
+      const update = { topics: ['/comments', topic], private: false, data };
+      return its.unstored.announce('/comments', { update, data }, its.announce);
+    };
+    for (const topic of topics) assert.equal(await announce(topic, 'first'), 'waits');
+    its.outcome = 'stored';
+    its.tried.length = 0;
+    await its.pass();
+    const words = its.tried.flatMap((text) => text.split(' ').slice(0, -1));
+    // Each topic once.
+    assert.deepEqual(words.toSorted(), ['/comments', ...topics].toSorted());
+    await its.pass();
+    assert.equal(words.length, its.tried.join(' ').split(' ').length - its.tried.length);
+  });
+
+  describe('whose attempt fails after a later change of the same topic was stored', () => {
+    /** An attempt to store a change, which the test ends. */
+    interface Attempt {
+      readonly end: (outcome: Outcome) => void;
+      readonly result: Promise<Outcome | 'waits'>;
+    }
+
+    function attempt(its: Store, topics: readonly string[], data: string): Attempt {
+      let end: Attempt['end'] = () => {};
+      const ended = new Promise<Outcome>((resolve) => {
+        end = resolve;
+      });
+      let isFirst = true;
+      const announce = (update: AnnouncedUpdate): Promise<Outcome> => {
+        const tried = its.announce(update);
+        const ends = isFirst ? ended : tried;
+        isFirst = false;
+        return ends;
+      };
+      const update = { topics, private: false, data };
+      const result = its.unstored.announce('/a', { update, data }, announce);
+      return { end, result };
+    }
+
+    it('are not announced again', async () => {
+      const its = store();
+      const [first, second] = [attempt(its, ['/a'], 'old'), attempt(its, ['/a'], 'new')];
+      second.end('stored');
+      assert.equal(await second.result, 'stored');
+      first.end('unavailable');
+      assert.equal(await first.result, 'stored');
+      its.outcome = 'stored';
+      await its.pass();
+      assert.deepEqual(its.tried, ['/a old', '/a new']);
+    });
+
+    it('are not announced again, even if they waited when it was stored', async () => {
+      const its = store();
+      const [first, second] = [attempt(its, ['/a'], 'old'), attempt(its, ['/a'], 'new')];
+      first.end('unavailable');
+      assert.equal(await first.result, 'waits');
+      second.end('stored');
+      assert.equal(await second.result, 'stored');
+      its.outcome = 'stored';
+      await its.pass();
+      assert.deepEqual(its.tried, ['/a old', '/a new']);
+    });
+
+    it('are announced to the topics that the later one does not have', async () => {
+      const its = store();
+      const first = attempt(its, ['/a', '/b'], 'old');
+      const second = attempt(its, ['/a', '/c'], 'new');
+      second.end('stored');
+      await second.result;
+      first.end('unavailable');
+      assert.equal(await first.result, 'waits');
+      its.outcome = 'stored';
+      await its.pass();
+      assert.deepEqual(its.tried.slice(2), ['/b old']);
+    });
+  });
+
+  it('do not keep those who have waited for the first attempt', async () => {
+    const its = store();
+    let calls = 0;
+    const whenTried = [() => (calls += 1)];
     for (let each = 0; each < 3; each += 1) {
-      const waited = { ...change('/a'), whenTried: [tried] };
-      const joined = its.unstored.join('/a', waited);
-      assert.deepEqual(joined.whenTried, [tried]);
-      its.unstored.add('/a', joined, its.announce);
+      await its.unstored.announce('/a', { ...change('/a'), whenTried }, its.announce);
+      assert.equal(calls, each + 1);
     }
   });
 
-  it('are not kept beyond the limits of their number and size', () => {
+  it('are not kept beyond the limits of their number and size', async () => {
     const its = store();
-    const kept = (topic: string, data: string): boolean =>
-      its.unstored.add(topic, change(topic, data), its.announce);
-    for (let each = 0; each < 1000; each += 1) assert.ok(kept(`/${each}`, 'x'));
-    assert.ok(!kept('/one more', 'x'));
-    assert.ok(kept('/0', 'the same topic'));
+    const announce = (topic: string, data: string) =>
+      its.unstored.announce(topic, change(topic, data), its.announce);
+    for (let each = 0; each < 1000; each += 1)
+      assert.equal(await announce(`/${each}`, 'x'), 'waits');
+    assert.equal(await announce('/one more', 'x'), 'unavailable');
+    assert.equal(await announce('/0', 'the same topic'), 'waits');
     assert.equal(its.unstored.close(), 1000);
 
     const large = store();
     const data = 'x'.repeat(4 * 1024 * 1024);
-    assert.ok(large.unstored.add('/a', change('/a', data), large.announce));
-    assert.ok(!large.unstored.add('/b', change('/b', data), large.announce));
-    large.unstored.join('/a', change('/a'));
-    assert.ok(large.unstored.add('/b', change('/b', data), large.announce));
+    const announceLarge = (topic: string, text: string) =>
+      large.unstored.announce(topic, change(topic, text), large.announce);
+    assert.equal(await announceLarge('/a', data), 'waits');
+    assert.equal(await announceLarge('/b', data), 'unavailable');
+    assert.equal(await announceLarge('/a', 'x'), 'waits');
+    assert.equal(await announceLarge('/b', data), 'waits');
   });
 
   it('are counted when their hub closes, and not tried any more', async () => {
     const its = store();
-    its.unstored.add('/a', change('/a'), its.announce);
+    await its.unstored.announce('/a', change('/a'), its.announce);
     assert.equal(its.unstored.close(), 1);
     await its.pass();
-    assert.deepEqual(its.tried, []);
-    assert.ok(!its.unstored.add('/b', change('/b'), its.announce));
+    assert.deepEqual(its.tried, ['/a x']);
+    assert.equal(await its.unstored.announce('/b', change('/b'), its.announce), 'unavailable');
   });
 });
