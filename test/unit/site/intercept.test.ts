@@ -227,6 +227,11 @@ const STACKS: Record<string, (app: string) => RouteConfig[]> = {
     on(intercepting),
     on(proxyConfig([app])),
   ],
+  'an intercept around one that passes': (app) => [
+    on(intercepting),
+    on({ kind: 'intercept', handleResponse: rulesFor() }),
+    on(proxyConfig([app])),
+  ],
   handle_response: (app) => [
     on(
       proxyConfig([app], {
@@ -335,6 +340,32 @@ describe('routes that replace an endless response', () => {
       await until(() => upstream?.inFlight === 0, 'the response of the app has ended');
     }
     assert.equal(app.connections(), 1);
+  });
+
+  it('have responded, although routes further out may replace that too', async () => {
+    await using app = await rawOrigin((socket) => {
+      socket.write(`${HEAD}Content-Length: 3\r\n\r\napp`);
+    });
+    let runs = 0;
+    await using site = await serveSite(
+      [on(intercepting), on(intercepting), on(proxyConfig([app.url]))],
+      {
+        hub: async (exchange, next) => {
+          runs += 1;
+          if (runs === 2) {
+            // The routes further out decide later.
+            for (let turn = 0; turn < 5; turn += 1) await new Promise((done) => setImmediate(done));
+            return next();
+          }
+          const head = { status: 404, headers: new HeaderList(), source: 'gateway' } as const;
+          exchange.begin(head).end('other');
+          return new Promise((turn) => setImmediate(turn));
+        },
+      },
+    );
+    const response = await responseOf(site.http1);
+    assert.equal(await textOf(response), 'other');
+    assert.deepEqual(site.faults, []);
   });
 
   it('may take longer than a client may stall', async () => {
