@@ -31,7 +31,7 @@ export function sendStored(
     body.end(stored.body.length <= WRITTEN_AT_ONCE_BYTES ? whole : Buffer.from(whole));
     return undefined;
   }
-  return sendWhole(whole, body, clock, () => exchange.abort()).then((isSent) => {
+  return sendWhole(whole, body, clock, () => exchange.abort(body)).then((isSent) => {
     if (isSent) body.end();
   });
 }
@@ -58,7 +58,7 @@ export async function sendArriving(
   );
   const body = begin(exchange, head, content);
   if (body === null) return;
-  const isComplete = await arriving.sendTo(body, () => exchange.abort());
+  const isComplete = await arriving.sendTo(body, () => exchange.abort(body));
   if (isComplete) exchange.end(body, isFirst ? arriving.trailers.clone() : new HeaderList());
 }
 

@@ -59,7 +59,8 @@ export class FetchExchange extends GatewayRequest implements Exchange {
   readonly #sink: FetchSink;
   readonly #isAlone: boolean;
   readonly #inherited: ReadonlySet<string>;
-  #passes = false;
+  /** The body of the response that goes to the client of the request; null if the sink has taken it. */
+  #passed: Writable | null = null;
   #upstream: UpstreamVisit | null = null;
 
   /** @param isBackground no client waits for the response */
@@ -172,14 +173,16 @@ export class FetchExchange extends GatewayRequest implements Exchange {
 
   protected send(head: ResponseHead, wrappers: readonly BodyWrapper[]): Writable {
     const taken = this.#sink.take(head);
-    this.#passes = 'pass' in taken;
-    const body = 'pass' in taken ? this.#parent.begin(taken.pass) : taken.body;
-    if (!this.#passes && isBodyless(this.originalMethod, head)) return discarding(body);
-    return wrapped(body, wrappers);
+    if ('pass' in taken) {
+      this.#passed = this.#parent.begin(taken.pass);
+      return wrapped(this.#passed, wrappers);
+    }
+    const { body } = taken;
+    return isBodyless(this.originalMethod, head) ? discarding(body) : wrapped(body, wrappers);
   }
 
   protected finish(body: Writable, trailers: HeaderList): void {
-    if (this.#passes) this.#parent.end(body, trailers);
+    if (this.#passed !== null) this.#parent.end(body, trailers);
     else {
       this.#sink.trailers(trailers);
       body.end();
@@ -187,7 +190,7 @@ export class FetchExchange extends GatewayRequest implements Exchange {
   }
 
   protected breakOff(): void {
-    if (this.#passes) this.#parent.abort();
+    if (this.#passed !== null) this.#parent.abort(this.#passed);
     else this.#sink.broken();
   }
 }

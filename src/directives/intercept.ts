@@ -1,5 +1,4 @@
-import { Writable } from 'node:stream';
-import { type RouteConfig, someAnswersAll } from '../config/routes.ts';
+import type { RouteConfig } from '../config/routes.ts';
 import { ANY_RESPONSE, responseMatcherMembers } from '../config/shape-routes.ts';
 import { list, nullable, object, type Shape } from '../config/shape.ts';
 import { count as countShape } from '../config/shape-values.ts';
@@ -7,10 +6,12 @@ import type { Cursor, OptionTable } from '../hubfile/cursor.ts';
 import { ResponseMatchers } from '../hubfile/named-matchers.ts';
 import { type Scope, oneStep } from '../hubfile/scope.ts';
 import { count } from '../hubfile/values.ts';
+import { HttpError } from '../http/errors.ts';
 import type { Exchange, Handler, ResponseHead } from '../http/exchange.ts';
-import { DeferredBody } from '../http/exchange-response.ts';
+import { DeferredBody, ResponseWatch } from '../http/exchange-response.ts';
 import { OF_THE_BODY, withPreset } from '../http/header-operations.ts';
 import { compileResponseMatcher } from '../http/response-matcher.ts';
+import type { Clock } from '../kernel/clock.ts';
 import type { ReverseProxyConfig } from '../proxy/proxy-config.ts';
 import type { HandlerContext } from '../site/handler-context.ts';
 import type { HandlerDirective } from './directive.ts';
@@ -70,31 +71,29 @@ export const intercept: HandlerDirective<InterceptConfig> = {
 };
 
 /** Only the first rule that matches the response applies. */
-function compile(config: InterceptConfig, { compileRoutes, registry }: HandlerContext): Handler {
+function compile(config: InterceptConfig, { compileRoutes, clock }: HandlerContext): Handler {
   const rules = config.handleResponse.map((one) => ({
     matches: compileResponseMatcher(one),
     status: one.replaceStatus,
     routes: compileRoutes(one.routes),
-    alwaysAnswers: someAnswersAll(one.routes, registry),
   }));
   const ruleFor = ({ status, headers }: ResponseHead) =>
     rules.find(({ matches }) => matches(status, headers));
   return async (exchange, next) => {
-    const taken: { routes: Handler | null; held: Held | null } = { routes: null, held: null };
+    const taken: { routes: Handler; held: Held | null } = { routes: () => {}, held: null };
     let onHeld = (): void => {};
     const hasHeld = new Promise<void>((resolve) => {
       onHeld = resolve;
     });
     const release = exchange.interceptHead((head) => {
       const rule = ruleFor(head);
-      if (rule === undefined || taken.routes !== null) return null;
+      if (rule === undefined || taken.held !== null) return null;
       if (rule.status !== null) {
         head.status = rule.status;
         return null;
       }
       taken.routes = rule.routes;
       moveFields(exchange, head);
-      if (rule.alwaysAnswers) return new Writable({ write: (_chunk, _encoding, done) => done() });
       taken.held = hold(exchange, head);
       onHeld();
       return taken.held.body;
@@ -105,29 +104,32 @@ function compile(config: InterceptConfig, { compileRoutes, registry }: HandlerCo
     } finally {
       release();
     }
-    if (taken.held === null) {
-      await taken.routes?.(exchange, () => {});
-      return;
-    }
     const { routes, held } = taken;
+    if (held === null) return;
     // What the routes throw decides first.
-    running.catch(() => (held.isBroken = true));
-    const isSent = await answerOrSend(exchange, routes, held);
+    running.catch(() => held.body.destroy());
+    const sent = await answerOrSend(exchange, routes, held, clock);
     try {
       await running;
     } catch (error) {
-      // It belongs to the response that the routes have replaced.
-      if (isSent || !exchange.begun) throw error;
+      // If the routes have responded, it belongs to the response that they have replaced.
+      if (sent !== 'other') throw error;
     }
+    if (sent === 'none' && !exchange.abandoned) {
+      throw new HttpError(502, 'the response that no route has replaced is incomplete');
+    }
+    // The handlers that could not know whether a response has begun have left the body whole.
+    if (exchange.isBodyWhole) exchange.body.resume();
   };
 }
 
-/** A response that is sent if the routes do not respond. Its body waits for them. */
+/**
+ * A response that is sent if the routes do not respond. Its body waits for them. If the handler that has begun it fails
+ * or aborts it, the body is destroyed.
+ */
 interface Held {
   readonly body: DeferredBody;
   readonly send: () => void;
-  /** The handler that has begun it has failed. */
-  isBroken: boolean;
 }
 
 /**
@@ -163,22 +165,29 @@ function hold(exchange: Exchange, head: ResponseHead): Held {
     const { isBesidePreset: _, ...rest } = head;
     body.decide(exchange.begin({ ...rest, headers }));
   };
-  return { body, send, isBroken: false };
+  return { body, send };
 }
 
-/** Returns whether the response has been sent. */
+/** Returns which response has been sent: the held one, another one, or none. */
 async function answerOrSend(
   exchange: Exchange,
-  routes: Handler | null,
-  held: Held,
-): Promise<boolean> {
+  routes: Handler,
+  { body, send }: Held,
+  clock: Clock,
+): Promise<'held' | 'other' | 'none'> {
+  const watch = new ResponseWatch(exchange);
+  let isSent = false;
   try {
-    await routes?.(exchange, () => {});
-    if (exchange.begun || exchange.abandoned || held.isBroken) return false;
-    held.send();
-    return true;
+    await routes(exchange, () => {});
+    if (exchange.begun || watch.hasBegun) return 'other';
+    if (exchange.abandoned || body.destroyed) return 'none';
+    watch.stop();
+    send();
+    isSent = true;
+    return 'held';
   } finally {
-    held.body.decide(null);
+    watch.stop();
+    if (!isSent) body.drop(clock);
   }
 }
 

@@ -179,10 +179,9 @@ function compile(
   };
   const values = destinations.map((name, at) => [name, late(at)] as const);
   return (exchange, next) => {
-    for (const [name, value] of values) {
-      exchange.variables.set(`vars.${name}`, value(exchange));
-      setLateValue(exchange, name, value);
-    }
+    for (const [name, value] of values) setLateValue(exchange, name, value);
+    // The output for one destination may contain another one.
+    for (const [name, value] of values) exchange.variables.set(`vars.${name}`, value(exchange));
     return next();
   };
 }

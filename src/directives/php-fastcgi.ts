@@ -4,6 +4,7 @@ import { step, oneStep } from '../hubfile/scope.ts';
 import { name, triedFiles } from '../hubfile/values.ts';
 import { defaultFile } from '../matchers/file.ts';
 import { defaultFastcgi, defaultReverseProxy } from '../proxy/proxy-config.ts';
+import { PLACEHOLDER, shortName } from '../site/placeholder-names.ts';
 import { proxySettings } from './reverse-proxy.ts';
 import { FASTCGI_OPTIONS, FASTCGI_UNSUPPORTED } from './reverse-proxy/transport.ts';
 import type { Directive } from './directive.ts';
@@ -71,6 +72,13 @@ export const phpFastcgi: Directive = {
   },
 };
 
+/** A text with the short names of its placeholders. */
+function withShortNames(text: string): string {
+  return text.replace(PLACEHOLDER, (whole: string, name: string | undefined) =>
+    name === undefined ? whole : `{${shortName(name)}}`,
+  );
+}
+
 function indexFile(option: Cursor): string | null {
   const file = name(option, 'a file name, or off');
   return file === 'off' ? null : file;
@@ -98,7 +106,7 @@ function phpRoutes(
   const to = '{http.request.orig_uri.path}/{http.request.orig_uri.prefixed_query}';
   const tried = files ?? ['{path}', inDirectory, `/${index}`];
   return [
-    ...(tried.includes(inDirectory)
+    ...(tried.map(withShortNames).includes(inDirectory)
       ? [step(cursor, directory, { kind: 'redir', to, status: 308 })]
       : []),
     step(cursor, null, { kind: 'try_files', files: tried, policy: 'first_exist', splitPath }),

@@ -76,7 +76,8 @@ export function limitRequestBody(
     if (maxSize !== null && Number(exchange.headers.get('content-length') ?? 0) > maxSize) {
       throw tooLong(maxSize);
     }
-    const cancels: (() => void)[] = [];
+    let stopReading = (): void => {};
+    let stopWriting = (): void => {};
     let limited: LimitedBody | null = null;
     if (exchange.hasBody && (maxSize !== null || readTimeoutMs > 0)) {
       const body = new LimitedBody(exchange.body, maxSize ?? Number.POSITIVE_INFINITY);
@@ -84,17 +85,20 @@ export function limitRequestBody(
       limited = body;
       const tooSlow = (): void => breakOffBody(exchange, body, readTimeoutMs);
       if (readTimeoutMs > 0) {
-        const cancel = clock.after(readTimeoutMs, tooSlow);
-        cancels.push(cancel);
-        body.once('close', cancel);
+        stopReading = clock.after(readTimeoutMs, tooSlow);
+        body.once('close', stopReading);
       }
     }
-    if (writeTimeoutMs > 0) cancels.push(clock.after(writeTimeoutMs, () => exchange.abort()));
+    if (writeTimeoutMs > 0) stopWriting = clock.after(writeTimeoutMs, () => exchange.abort());
     try {
       await next();
     } finally {
-      for (const cancel of cancels) cancel();
-      limited?.discard();
+      stopWriting();
+      // The error routes may read a body of which nobody has received any byte. Its limits stay in force there.
+      if (exchange.begun || !exchange.isBodyWhole) {
+        stopReading();
+        limited?.discard();
+      }
     }
   };
 }

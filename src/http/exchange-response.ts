@@ -4,6 +4,7 @@
 
 import { Readable, Writable } from 'node:stream';
 import { HubgateError, messageOf } from '../kernel/error.ts';
+import type { Clock } from '../kernel/clock.ts';
 import type { Logger } from '../kernel/log.ts';
 import type {
   BodyWrapper,
@@ -34,6 +35,7 @@ export abstract class ExchangeResponse {
   #trailerReaders: TrailerReader[] | null = null;
   #interceptors: HeadInterceptor[] | null = null;
   #taken: Writable | null = null;
+  #taker: HeadInterceptor | null = null;
   #status = 0;
 
   /** The method of the client's own request, by which it reads the response. */
@@ -69,9 +71,11 @@ export abstract class ExchangeResponse {
     this.#interceptors = added(this.#interceptors, look);
     return () => {
       this.#interceptors = this.#interceptors?.filter((one) => one !== look) ?? null;
+      if (this.#taker !== look) return;
       // A response that was taken counts as never sent.
-      if (this.#taken !== null) this.#status = 0;
+      this.#status = 0;
       this.#taken = null;
+      this.#taker = null;
     };
   }
 
@@ -134,8 +138,10 @@ export abstract class ExchangeResponse {
   }
 
   /** The destination of an intercepted response gets no more, but its client is not cut off. */
-  abort(): void {
-    if (this.#taken === null) this.breakOff();
+  abort(body: Writable | null = null): void {
+    // The response of the exchange is not this one.
+    if (body instanceof DeferredBody && body.isHeld) body.destroy();
+    else if (this.#taken === null) this.breakOff();
   }
 
   /** Prepares the head of a connection that is taken over. It does not wait for transforms. */
@@ -161,7 +167,9 @@ export abstract class ExchangeResponse {
     if (this.#interceptors === null) return null;
     for (const look of this.#interceptors.toReversed()) {
       this.#taken = look(head);
-      if (this.#taken !== null) break;
+      if (this.#taken === null) continue;
+      this.#taker = look;
+      break;
     }
     return this.#taken;
   }
@@ -293,6 +301,11 @@ export function discarding(body: Writable): Writable {
   });
 }
 
+/** Bytes of a discarded body that are read, so that the connection to its source can be used again. */
+const MAX_DISCARDED_BYTES = 64 * 1024;
+/** The time in milliseconds within which such a body must end. */
+const MAX_DISCARDING_MS = 1000;
+
 /**
  * The body of a response whose destination is not known yet: a transform of the head waits for something, or routes
  * decide whether they respond instead. One chunk waits in it, and what fits below the stream's high-water mark.
@@ -303,6 +316,14 @@ export class DeferredBody extends Writable {
   #isForRoutes = false;
   #onDecided: (() => void) | null = null;
   #endTarget = (target: Writable): void => void target.end();
+  /** How many more bytes are discarded before the source is told to stop. */
+  #discardable = Infinity;
+
+  constructor() {
+    super();
+    // Its source listens only while it writes.
+    this.on('error', () => {});
+  }
 
   /** Routes may respond instead until the body has a destination. */
   hold(): void {
@@ -320,8 +341,28 @@ export class DeferredBody extends Writable {
   decide(target: Writable | null): void {
     if (this.#target !== undefined) return;
     this.#target = target;
+    // Routes further out may hold the destination. When they drop it, the source has to stop.
+    if (target instanceof DeferredBody) {
+      target.once('close', () => {
+        if (!this.writableEnded) this.destroy(dropped());
+      });
+    }
     this.#onDecided?.();
     this.#onDecided = null;
+  }
+
+  /**
+   * Another response is sent instead. A short rest is discarded, so that the connection to the source can be used again.
+   * The source of a longer rest, which may be endless, is told to stop.
+   */
+  drop(clock: Clock): void {
+    if (this.writableFinished || this.destroyed) return;
+    this.#discardable = MAX_DISCARDED_BYTES;
+    this.once(
+      'close',
+      clock.after(MAX_DISCARDING_MS, () => this.destroy(dropped())),
+    );
+    this.decide(null);
   }
 
   /** Ends the body, and its destination by this function after everything has been written. */
@@ -332,7 +373,7 @@ export class DeferredBody extends Writable {
 
   override _write(chunk: Buffer, _encoding: BufferEncoding, done: () => void): void {
     this.#whenDecided((target) => {
-      if (target === null) done();
+      if (target === null) this.#discard(chunk, done);
       else writeTo(target, chunk, done);
     });
   }
@@ -344,10 +385,39 @@ export class DeferredBody extends Writable {
     });
   }
 
+  override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
+    const target = this.#target;
+    if (target instanceof DeferredBody && !this.writableEnded) target.destroy();
+    done(error);
+  }
+
+  #discard(chunk: Buffer, done: () => void): void {
+    this.#discardable -= chunk.length;
+    done();
+    if (this.#discardable < 0) this.destroy(dropped());
+  }
+
   #whenDecided(task: (target: Writable | null) => void): void {
     if (this.#target === undefined) this.#onDecided = () => task(this.#target ?? null);
     else task(this.#target);
   }
+}
+
+/** Notes whether a handler responds from now on, also if an interceptor takes that response. */
+export class ResponseWatch {
+  hasBegun = false;
+  readonly stop: () => void;
+
+  constructor(exchange: Pick<Exchange, 'interceptHead'>) {
+    this.stop = exchange.interceptHead(() => {
+      this.hasBegun = true;
+      return null;
+    });
+  }
+}
+
+function dropped(): HubgateError {
+  return new HubgateError('client-left', 'Another response has replaced this one');
 }
 
 /** A {@link ResponseStream} over any body: an encoded, a delayed or a discarded one. */
@@ -393,6 +463,6 @@ export class WritableStream implements ResponseStream {
   }
 
   destroy(): void {
-    if (!this.#closed) this.#exchange.abort();
+    if (!this.#closed) this.#exchange.abort(this.#body);
   }
 }

@@ -144,8 +144,12 @@ export interface Exchange {
    * Sets the trailer fields; called before the body ends. They are dropped if the protocol cannot carry them.
    */
   end(body: Writable, trailers: HeaderList): void;
-  /** Aborts the response, so that the client does not regard it as complete. */
-  abort(): void;
+  /**
+   * Aborts the response, so that the client does not regard it as complete.
+   *
+   * @param body the stream that {@link begin} has returned to the caller. If routes replace its response, only that ends.
+   */
+  abort(body?: Writable | null): void;
   /**
    * Called by handlers that decide by more than the method, the URL and the fields in `Vary`: by these
    * request fields, by the client, or by a file. Present only if the response may be stored for others.

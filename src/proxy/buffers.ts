@@ -200,9 +200,9 @@ export class BufferedResponse extends Writable {
   #start(length: number | null): Writable {
     const target = this.#begin(length);
     this.#target = target;
-    // The client has left: whoever writes here has to know.
+    // The client has left, or another response has replaced this one: whoever writes here has to know.
     target.once('close', () => {
-      if (!target.writableFinished) this.destroy();
+      if (!target.writableFinished) this.destroy(target.errored ?? undefined);
     });
     return target;
   }

@@ -2,8 +2,9 @@ import { STATUS_CODES } from 'node:http';
 import type { Writable } from 'node:stream';
 import type { RouteConfig } from '../config/routes.ts';
 import type { Exchange, Expand, Handler, Next, ResponseHead } from '../http/exchange.ts';
-import { DeferredBody } from '../http/exchange-response.ts';
+import { DeferredBody, ResponseWatch } from '../http/exchange-response.ts';
 import { type ApplyOperations, compileOperations } from '../http/header-operations.ts';
+import type { HttpError } from '../http/errors.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import { HubgateError } from '../kernel/error.ts';
 import type { ShareResponse } from './shared-forwarding.ts';
@@ -139,6 +140,10 @@ export class UpstreamResponse implements UpgradeSink {
   interceptor: Handler | null = null;
   /** The routes have answered otherwise, so that the end of the exchange is no failure of the upstream. */
   isDropped = false;
+  /** The routes have sent the response that has waited for them. */
+  #isSent = false;
+  /** Why the response that waits for routes is incomplete. */
+  #failure: HttpError | null = null;
   readonly #exchange: Exchange;
   readonly #choice: Pick<Choice, 'cookie'>;
   readonly #rules: ResponseRules;
@@ -218,6 +223,17 @@ export class UpstreamResponse implements UpgradeSink {
     this.#releaseSpace();
   }
 
+  /** Whether routes run that may respond instead. They need not know that the response will stay incomplete. */
+  get isForRoutes(): boolean {
+    return this.#held !== null && !this.#isSent;
+  }
+
+  /** Aborts the response of the client unless other handlers respond instead. Then only they could need it. */
+  breakOff(failure: HttpError): void {
+    if (this.isForRoutes) this.#failure = failure;
+    else this.#exchange.abort(this.#begun);
+  }
+
   get #source(): ResponseHead['source'] {
     return this.#rules.authorization === null ? 'upstream' : 'gateway';
   }
@@ -243,20 +259,22 @@ export class UpstreamResponse implements UpgradeSink {
   #hold(answer: Handler, head: ResponseHead): DeferredBody {
     const exchange = this.#exchange;
     const held = new DeferredBody();
-    // The exchange with the upstream listens for errors only while it passes the body on.
-    held.on('error', () => {});
     this.#held = held;
-    let isSent = false;
+    const watch = new ResponseWatch(exchange);
     const send = (status: number): void => {
-      isSent = true;
-      held.decide(exchange.begin({ ...head, status }));
+      if (this.#failure !== null) throw this.#failure;
+      held.decide(this.#beginNow({ ...head, status }));
+      this.#isSent = true;
     };
     intercepted.set(exchange, { status: head.status, headers: head.headers, send });
     const run = async (): Promise<void> => {
       try {
         await answer(exchange, this.#next);
+        const isAnswered = exchange.begun || watch.hasBegun;
+        if (this.#failure !== null && !isAnswered) throw this.#failure;
       } finally {
-        if (isSent || held.writableEnded) held.decide(null);
+        watch.stop();
+        if (this.#isSent || held.writableEnded) held.decide(null);
         else {
           // It may be endless, so the upstream is told.
           this.isDropped = true;

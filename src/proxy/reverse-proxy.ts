@@ -86,6 +86,13 @@ function endAttempt(upstream: Upstream, body: LeasedBody | null): void {
   body?.destroy();
 }
 
+/** Why a response that waits for routes is incomplete. While they run, it may have waited for too long. */
+function incomplete(error: ForwardError | HttpError, { abandoned }: Exchange): HttpError {
+  if (error instanceof HttpError) return error;
+  const isStalled = error.code === 'upstream-aborted' && !abandoned;
+  return isStalled ? new HttpError(502, error.message, { cause: error }) : toHttpError(error);
+}
+
 function itself(outcome: Outcome): Outcome {
   return outcome;
 }
@@ -231,7 +238,9 @@ export class ReverseProxy {
     const choice = cookie === undefined ? {} : { cookie };
     const response = new UpstreamResponse(exchange, choice, this.#rules, () => {}, next);
     const body = response.onHead(status, headers, received);
-    if (body !== null && (await arriving.sendTo(body, () => exchange.abort()))) {
+    const breakOff = (): void =>
+      response.breakOff(new HttpError(502, 'the shared response is incomplete'));
+    if (body !== null && (await arriving.sendTo(body, breakOff))) {
       response.onEnd(body, trailers()?.clone() ?? new HeaderList());
     }
     await response.interceptor?.(exchange, next);
@@ -422,14 +431,19 @@ export class ReverseProxy {
     response.fail();
     if (response.isDropped) return { kind: 'answered', interceptor: response.interceptor };
     if (!exchange.begun) visit.latencyMs = this.#clock.monotonic() - began;
-    if (!(error instanceof ForwardError)) throw error;
-    this.#note(upstream, exchange, error);
-    if (response.isHeldOutside) throw toHttpError(error);
+    if (error instanceof ForwardError) this.#note(upstream, exchange, error);
+    else if (!(error instanceof HttpError && response.isForRoutes)) throw error;
+    const shown = incomplete(error, exchange);
+    if (response.isForRoutes) {
+      response.breakOff(shown);
+      return { kind: 'answered', interceptor: response.interceptor };
+    }
+    if (!(error instanceof ForwardError) || response.isHeldOutside) throw shown;
     if (exchange.begun) {
-      exchange.abort();
+      response.breakOff(shown);
       return ANSWERED;
     }
-    if (response.isHeld) throw toHttpError(error);
+    if (response.isHeld) throw shown;
     return { kind: 'failed', failure: error, consumed: body?.consumed ?? false };
   }
 

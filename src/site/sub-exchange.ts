@@ -199,7 +199,7 @@ export class SubExchange implements Exchange {
     this.#parent.end(body, trailers);
   }
 
-  abort(): void {
-    this.#parent.abort();
+  abort(body?: Writable | null): void {
+    this.#parent.abort(body);
   }
 }

@@ -21,6 +21,21 @@ const DIRECTIVES = `
 `;
 
 describe('map and vars_regexp', () => {
+  it('sets variables whose text contains a later destination', async (test) => {
+    const origin = `http://127.0.0.1:${await freePort()}`;
+    const directives = `
+	map {path} {first} {second} {
+		default "x{second}" "y"
+	}
+	map {path} {third} {
+		default "z{second}"
+	}
+	respond "{first} {vars.first} {vars.third}"
+`;
+    await startGateway(test, `${origin} {${directives}}\n`);
+    assert.equal((await send(`${origin}/`)).body, 'xy xy zy');
+  });
+
   it('mean the same as in Caddy', async (test) => {
     const origin = `http://127.0.0.1:${await freePort()}`;
     await startGateway(test, `${origin} {${DIRECTIVES}}\n`);

@@ -119,14 +119,18 @@ describe('php_fastcgi', () => {
     await writeFile(join(root, 'index.php'), '');
     const { upstream, scripts } = await recordScripts(test);
     const statuses: number[] = [];
-    for (const files of ['{path} index.php', '{path} {path}/index.php index.php']) {
+    for (const files of [
+      '{path} index.php',
+      '{path} {path}/index.php index.php',
+      '{path} {http.request.uri.path}/index.php index.php',
+    ]) {
       const own = await start(
         test,
         `\troot * ${root}\n\tphp_fastcgi ${upstream} {\n\t\ttry_files ${files}\n\t}\n`,
       );
       statuses.push((await send(own, { target: '/admin' })).status);
     }
-    assert.deepEqual(statuses, [502, 308]);
+    assert.deepEqual(statuses, [502, 308, 308]);
     assert.deepEqual(new Set(scripts), new Set(['/index.php']));
   });
 

@@ -121,7 +121,7 @@ async function send(
   } catch (error) {
     // A client that has left needs no response; a file that has shrunk must not look complete.
     exchange.log.debug('A file was not sent completely', { error: messageOf(error) });
-    exchange.abort();
+    exchange.abort(body);
   }
 }
 

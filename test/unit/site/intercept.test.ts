@@ -3,10 +3,13 @@ import { once } from 'node:events';
 import http from 'node:http';
 import { text } from 'node:stream/consumers';
 import { describe, it } from 'node:test';
-import type { HandlerConfig } from '../../../src/config/routes.ts';
+import type { HandlerConfig, RouteConfig } from '../../../src/config/routes.ts';
 import { ANY_RESPONSE } from '../../../src/config/shape-routes.ts';
 import { openTunnel, tunnelOrigin } from '../../support/raw-tunnel.ts';
 import { origin, proxyConfig, rawOrigin, until } from '../proxy/gateway.ts';
+import { TestClock } from '../../support/test-clock.ts';
+import { PROTOCOLS } from '../http/exchange-server.ts';
+import { HeaderList } from '../../../src/http/header-list.ts';
 import { on, path, respond, serveSite } from './site-server.ts';
 
 const field: HandlerConfig = {
@@ -194,4 +197,200 @@ describe('intercept with routes that leave a response to the app', () => {
       assert.deepEqual(site.faults, []);
     });
   }
+});
+
+/** Only a 404, which the app may store. */
+function rulesFor(...routes: RouteConfig[]) {
+  return [{ ...ANY_RESPONSE, status: ['404'], replaceStatus: null, routes }];
+}
+
+const hub: HandlerConfig = { kind: 'hub', name: null };
+const cache: HandlerConfig = {
+  kind: 'cache',
+  ttlMs: 60_000,
+  staleMs: 0,
+  maxSize: 1_000_000,
+  maxBody: 500_000,
+  varyOn: [],
+};
+const intercepting: HandlerConfig = { kind: 'intercept', handleResponse: rulesFor(on(hub)) };
+/** The directives before the app, with the hub as a route that decides. */
+const STACKS: Record<string, (app: string) => RouteConfig[]> = {
+  intercept: (app) => [on(intercepting), on(proxyConfig([app]))],
+  'intercept and response buffers': (app) => [
+    on(intercepting),
+    on(proxyConfig([app], { responseBuffers: 3 })),
+  ],
+  'intercept and cache': (app) => [on(intercepting), on(cache), on(proxyConfig([app]))],
+  'two intercepts': (app) => [
+    on({ kind: 'intercept', handleResponse: rulesFor() }),
+    on(intercepting),
+    on(proxyConfig([app])),
+  ],
+  'an intercept around one that passes': (app) => [
+    on(intercepting),
+    on({ kind: 'intercept', handleResponse: rulesFor() }),
+    on(proxyConfig([app])),
+  ],
+  handle_response: (app) => [
+    on(
+      proxyConfig([app], {
+        handleResponse: rulesFor(on(hub), on({ kind: 'copy_response', status: null })),
+      }),
+    ),
+  ],
+  'handle_response in intercept': (app) => [
+    on({ kind: 'intercept', handleResponse: rulesFor() }),
+    on(
+      proxyConfig([app], {
+        handleResponse: rulesFor(on(hub), on({ kind: 'copy_response', status: null })),
+      }),
+    ),
+  ],
+};
+
+const HEAD = 'HTTP/1.1 404 No\r\nCache-Control: max-age=60\r\n';
+
+describe('routes for a response that the app breaks off', () => {
+  for (const [stack, routesTo] of Object.entries(STACKS)) {
+    for (const { name, ask, port } of PROTOCOLS) {
+      it(`send their own response completely: ${stack}, over ${name}`, async () => {
+        let breakOff = (): void => {};
+        await using app = await rawOrigin((socket) => {
+          socket.write(`${HEAD}Content-Length: 100000\r\n\r\nhalf`);
+          breakOff = () => socket.destroy();
+        });
+        let failures = 0;
+        await using site = await serveSite(routesTo(app.url), {
+          hub: async (exchange, next) => {
+            const begin = () =>
+              exchange.begin({ status: 404, headers: new HeaderList(), source: 'gateway' });
+            const begun = exchange.target === '/begun' ? begin() : null;
+            begun?.write('one ');
+            breakOff();
+            failures += 1;
+            const failed = () => site.registry.upstreams()[0]?.measures.failures === failures;
+            await until(failed, 'the app has failed');
+            for (let turn = 0; turn < 5; turn += 1) await new Promise((done) => setImmediate(done));
+            if (begun !== null) begun.end('two');
+            else if (exchange.target === '/late') begin().end('one two');
+            else await next();
+          },
+        });
+        for (const [target, ...expected] of [
+          ['/begun', 404, 'one two', false],
+          ['/late', 404, 'one two', false],
+          ['/none', 502, null, false],
+        ] as const) {
+          const { status, body, broken } = await ask(port(site), { path: target });
+          assert.deepEqual([status, expected[1] && body, broken], expected, target);
+        }
+        assert.deepEqual(site.faults, []);
+      });
+    }
+  }
+});
+
+describe('routes that replace an endless response', () => {
+  for (const [stack, routesTo] of Object.entries(STACKS)) {
+    for (const [what, more] of [
+      ['silent', ''],
+      ['large', 'x'.repeat(1_000_000)],
+    ] as const) {
+      it(`tell the app to stop: ${stack}, a ${what} one`, async () => {
+        const clock = new TestClock();
+        await using app = await rawOrigin((socket) => {
+          socket.write(`${HEAD}Content-Length: 100000000\r\n\r\nhalf`);
+          socket.write(more);
+        });
+        await using site = await serveSite(routesTo(app.url), {
+          clock,
+          hub: (exchange) => {
+            exchange
+              .begin({ status: 404, headers: new HeaderList(), source: 'gateway' })
+              .end('other');
+          },
+        });
+        const response = await responseOf(site.http1);
+        assert.equal(await textOf(response), 'other');
+        await until(() => {
+          if (what === 'silent') clock.advance(1000);
+          return app.open() === 0;
+        }, 'the app is told to stop');
+        assert.deepEqual(site.faults, []);
+      });
+    }
+  }
+
+  it('answer at once where one always answers, and a short rest keeps the connection to the app', async () => {
+    let finish = (): void => {};
+    await using app = await rawOrigin((socket) => {
+      socket.write(`${HEAD}Content-Length: 8\r\n\r\nhalf`);
+      finish = () => socket.write('half');
+    });
+    await using site = await serveSite([
+      on({ kind: 'intercept', handleResponse: rulesFor(on(respond('other', 403))) }),
+      on(proxyConfig([app.url])),
+    ]);
+    for (let round = 0; round < 2; round += 1) {
+      const response = await responseOf(site.http1);
+      assert.deepEqual([response.statusCode, await textOf(response)], [403, 'other']);
+      finish();
+      const [upstream] = site.registry.upstreams();
+      await until(() => upstream?.inFlight === 0, 'the response of the app has ended');
+    }
+    assert.equal(app.connections(), 1);
+  });
+
+  it('have responded, although routes further out may replace that too', async () => {
+    await using app = await rawOrigin((socket) => {
+      socket.write(`${HEAD}Content-Length: 3\r\n\r\napp`);
+    });
+    let runs = 0;
+    await using site = await serveSite(
+      [on(intercepting), on(intercepting), on(proxyConfig([app.url]))],
+      {
+        hub: async (exchange, next) => {
+          runs += 1;
+          if (runs === 2) {
+            // The routes further out decide later.
+            for (let turn = 0; turn < 5; turn += 1) await new Promise((done) => setImmediate(done));
+            return next();
+          }
+          const head = { status: 404, headers: new HeaderList(), source: 'gateway' } as const;
+          exchange.begin(head).end('other');
+          return new Promise((turn) => setImmediate(turn));
+        },
+      },
+    );
+    const response = await responseOf(site.http1);
+    assert.equal(await textOf(response), 'other');
+    assert.deepEqual(site.faults, []);
+  });
+
+  it('may take longer than a client may stall', async () => {
+    const clock = new TestClock();
+    await using app = await rawOrigin((socket) => {
+      socket.write(`${HEAD}Content-Length: 100000000\r\n\r\n${'x'.repeat(2_000_000)}`);
+    });
+    let isOver = false;
+    const handled = STACKS['handle_response']?.(app.url) ?? [];
+    await using site = await serveSite(handled, {
+      clock,
+      hub: async (exchange) => {
+        const head = { status: 404, headers: new HeaderList(), source: 'gateway' } as const;
+        const body = exchange.begin(head);
+        body.write('one ');
+        await until(() => {
+          clock.advance(120_000);
+          return app.open() === 0;
+        }, 'the app has waited for too long');
+        isOver = true;
+        body.end('two');
+      },
+    });
+    const response = await responseOf(site.http1);
+    assert.equal(await textOf(response), 'one two');
+    assert.ok(isOver);
+  });
 });
