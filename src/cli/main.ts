@@ -3,7 +3,7 @@ import { mkdirSync } from 'node:fs';
 import module from 'node:module';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
-import { loadingBegins } from './v8-memory.ts';
+import { loadingBegins } from '../kernel/v8-memory.ts';
 
 /** Commands that end in `runGateway`, which ends this phase. Others may calculate for long. */
 const GATEWAYS = ['run', 'reverse-proxy'];

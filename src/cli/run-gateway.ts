@@ -9,7 +9,7 @@ import { systemClock } from '../kernel/clock.ts';
 import { endProcess } from '../kernel/process-end.ts';
 import type { Environment } from '../hubfile/source.ts';
 import { type ConfigurableLogger, logConsoleErrors, Logs } from './log-output.ts';
-import { collectWhenIdle, loadingEnds, limitYoungGeneration } from './v8-memory.ts';
+import { collectWhenIdle, loadingEnds, limitYoungGeneration } from '../kernel/v8-memory.ts';
 import { ServiceManager } from './service-manager.ts';
 import { thisMachine, workerCount } from './workers/worker-count.ts';
 import { handleUserSignals, StopSignals } from './user-signals.ts';

@@ -14,6 +14,7 @@ import { broken } from './request-lifecycle.ts';
 import { type DialTarget, tlsOptions } from './upgrade-request.ts';
 import { PiecesOfRead, upstreamReads, WRITE_BUFFER_BYTES } from './upstream-reads.ts';
 import { gatherWrites, readAfterFailedWrites } from './upstream-writes.ts';
+import { RecentObjects } from '../kernel/v8-memory.ts';
 
 /** Bytes of a read that are converted to text first if no head ends in it. */
 const PARTIAL_HEAD_BYTES = 512;
@@ -59,6 +60,8 @@ export interface Http1Owner {
   closed(connection: Http1Connection): void;
 }
 
+const recent = new RecentObjects();
+
 export class Http1Connection {
   /** The monotonic time until which it may wait for another exchange. */
   idleUntil = 0;
@@ -81,6 +84,7 @@ export class Http1Connection {
 
   /** Connects to the upstream, for an exchange. */
   constructor(owner: Http1Owner, receiver: Http1Receiver) {
+    recent.keep(this);
     this.#owner = owner;
     this.#receiver = receiver;
     const socket = this.#dial(owner);

@@ -16,11 +16,14 @@ import {
 import type { Http1Connection, Http1Receiver } from './http1-connection.ts';
 import type { ReceivedHead } from './http1-head.ts';
 import { Http1Upload, type UploadListener } from './http1-upload.ts';
+import { RecentObjects } from '../kernel/v8-memory.ts';
 
 /** Bytes of an unwanted response body that are read in order to keep the connection. */
 const MAX_DISCARDED_BYTES = 64 * 1024;
 /** Milliseconds within which that body must end, because the request that does not want it waits for its end. */
 const MAX_DISCARDING_MS = 1000;
+
+const recent = new RecentObjects();
 
 /**
  * The course of one exchange over an HTTP/1.1 connection. It is the source of the response's body, and listens
@@ -63,6 +66,7 @@ export class Http1Exchange implements Http1Receiver, Source, FlowListener, Uploa
     reject: (error: unknown) => void,
   ) {
     const { client } = request;
+    recent.keep(this);
     this.method = request.method;
     this.#client = client;
     this.#clock = request.clock;

@@ -27,6 +27,9 @@ import { HubgateError } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
 import { ClientBody } from '../http/client-body.ts';
 import type { ExchangeConnection, ExchangeSettings } from './connection-policy.ts';
+import { RecentObjects } from '../kernel/v8-memory.ts';
+
+const recent = new RecentObjects();
 
 /** The {@link Exchange} of a request that a server has read, over either protocol. */
 export class ServerExchange extends ExchangeResponse implements Exchange {
@@ -75,6 +78,7 @@ export class ServerExchange extends ExchangeResponse implements Exchange {
     { secure, tlsVersion, peer, upgrade }: ExchangeConnection,
   ) {
     super();
+    recent.keep(this);
     this.#adapter = adapter;
     this.#settings = settings;
     this.upgrade = upgrade;

@@ -215,6 +215,26 @@ describe('the cost of a proxied request, counted', () => {
     assert.ok(each >= 5 && each <= MAX_OBJECTS, `${each} objects per request`);
   });
 
+  it('in objects of its classes, of which two remain so that V8 keeps the code for them', async (test) => {
+    const port = await freePort();
+    const app = createServer(respond);
+    const site = siteOf(`http://localhost:${port}`, '', `127.0.0.1:${await startApp(test, app)}`);
+    const { gateway } = await startProbed(test, site);
+    for (let i = 0; i < 5; i += 1) {
+      const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+      await makeRequests(port, agent, 10);
+      agent.destroy();
+      app.closeAllConnections();
+    }
+    gateway.send('classes');
+    const [classes = []]: string[][] = await once(gateway, 'message');
+    // The bundle adds a digit to the second class of a name.
+    const count = (name: RegExp): number => classes.filter((one) => name.test(one)).length;
+    assert.equal(count(/^ServerExchange$/), 2);
+    assert.equal(count(/^Http1Exchange$/), 2);
+    assert.ok(count(/^Http1Connection\d?$/) >= 2);
+  });
+
   for (const secure of [false, true]) {
     it(`in system calls, over TLS, to an app ${secure ? 'over TLS' : 'without TLS'}`, async (test) => {
       const port = await freePort();

@@ -1,5 +1,5 @@
 // The program of a worker process. Everything else is imported only after V8 knows that it is being loaded.
-import { loadingBegins, loadingEnds } from '../v8-memory.ts';
+import { loadingBegins, loadingEnds } from '../../kernel/v8-memory.ts';
 
 loadingBegins();
 await import('./worker-process.ts');

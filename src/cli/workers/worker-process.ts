@@ -9,7 +9,7 @@ import type { Salts } from '../../runtime/playground-keys.ts';
 import type { PeerWorkers, Signal } from '../../runtime/peer-workers.ts';
 import { type ConfigurableLogger, logConsoleErrors, Logs } from '../log-output.ts';
 import { handleUserSignals } from '../user-signals.ts';
-import { collectWhenIdle, limitYoungGeneration } from '../v8-memory.ts';
+import { collectWhenIdle, limitYoungGeneration } from '../../kernel/v8-memory.ts';
 import type { Answers, FromWorker, Order, ToWorker } from './worker.ts';
 
 /** A configuration that has been built, and waits for the other workers. */

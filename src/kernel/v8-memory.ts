@@ -1,4 +1,5 @@
-// Three measures against memory of V8 that a gateway does not need (docs/performance.md):
+// Three measures against memory of V8 that a gateway does not need, and one against a price of the last of them
+// (docs/performance.md):
 // - While a program is loaded, Node's loader runs some functions thousands of times. V8 takes them for code that
 //   matters and optimises them, which brings 8 MB of its compilers into memory, and it lets the young generation grow
 //   to 8 MB. A gateway without load would keep both, so V8 does neither until everything is loaded.
@@ -8,6 +9,8 @@
 // - V8 collects garbage when something allocates. A gateway whose start or load is over keeps what that left: garbage,
 //   sockets and buffers outside of the heap that the garbage holds, and a young generation of full size. So when
 //   nothing happens for a while, the whole heap is collected once.
+// - Such a collection drops the code that is compiled for objects of which none is left. So the last objects of the
+//   busiest classes are kept for a while.
 
 import { setFlagsFromString, getHeapSpaceStatistics, getHeapStatistics } from 'node:v8';
 import {
@@ -179,4 +182,49 @@ function collect(): void {
   const collectGarbage = runInNewContext('gc') as GarbageCollection;
   setFlagsFromString('--no-expose-gc');
   collectGarbage({ type: 'major', execution: 'sync', flavor: 'last-resort' });
+}
+
+/** Time in milliseconds after which a process without load releases recent objects. V8 has collected its heap by then. */
+export const KEPT_MS = 60_000;
+
+/** Those that hold an object. */
+const holding = new Set<RecentObjects>();
+let wasUsed = false;
+let releasing: NodeJS.Timeout | null = null;
+
+/**
+ * Keeps the last two objects of a class, and what they refer to, until there was no new one for one to two minutes.
+ *
+ * V8 compiles functions for the shapes of the objects that they get. It drops that code, and what it knows about a shape,
+ * when it collects the heap and no object with the shape is left. Without load there is none, so the first second of
+ * a new load would take up to twice the CPU.
+ */
+export class RecentObjects {
+  #last: object | null = null;
+  #secondLast: object | null = null;
+
+  keep(object: object): void {
+    this.#secondLast = this.#last;
+    this.#last = object;
+    wasUsed = true;
+    if (this.#secondLast !== null) return;
+    holding.add(this);
+    releasing ??= setInterval(releaseUnused, KEPT_MS).unref();
+  }
+
+  release(): void {
+    this.#last = null;
+    this.#secondLast = null;
+  }
+}
+
+function releaseUnused(): void {
+  if (wasUsed) {
+    wasUsed = false;
+    return;
+  }
+  for (const recent of holding) recent.release();
+  holding.clear();
+  if (releasing !== null) clearInterval(releasing);
+  releasing = null;
 }

@@ -3,10 +3,10 @@ import { execFile } from 'node:child_process';
 import { describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { IdlePolicy } from '../../../src/cli/v8-memory.ts';
+import { IdlePolicy } from '../../../src/kernel/v8-memory.ts';
 
 const MB = 1024 * 1024;
-const MODULE = fileURLToPath(new URL('../../../src/cli/v8-memory.ts', import.meta.url));
+const MODULE = fileURLToPath(new URL('../../../src/kernel/v8-memory.ts', import.meta.url));
 const QUIET = { utilization: 0.001, now: 0, totalBytes: 30 * MB, usedBytes: 20 * MB };
 
 describe('the collection of garbage after load', () => {

@@ -3,10 +3,10 @@ import { execFile } from 'node:child_process';
 import { describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { MAX_SEMI_SPACE_BYTES } from '../../../src/cli/v8-memory.ts';
+import { MAX_SEMI_SPACE_BYTES } from '../../../src/kernel/v8-memory.ts';
 
 const MAX_BYTES = 2 * MAX_SEMI_SPACE_BYTES;
-const MODULE = fileURLToPath(new URL('../../../src/cli/v8-memory.ts', import.meta.url));
+const MODULE = fileURLToPath(new URL('../../../src/kernel/v8-memory.ts', import.meta.url));
 /**
  * Turns that end before V8 has had time to grow twice, so many that V8 would use all it may. Prints the size of the
  * young generation in bytes and the options that were given to V8 meanwhile.

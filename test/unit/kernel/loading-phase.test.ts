@@ -4,7 +4,7 @@ import { describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 
-const MODULE = fileURLToPath(new URL('../../../src/cli/v8-memory.ts', import.meta.url));
+const MODULE = fileURLToPath(new URL('../../../src/kernel/v8-memory.ts', import.meta.url));
 /** V8 prints each function that it optimises. `hot` runs during the phase and after it. */
 const PROGRAM = `
 const { loadingBegins, loadingEnds } = await import(process.argv[1]);
