@@ -13,7 +13,7 @@ import type { Logger } from '../kernel/log.ts';
 /** How long a process counts as alive after its last heartbeat, and how long a claim to announce is valid. */
 export const LEASE_MS = 15_000;
 /** How often a process renews its lease, and looks for expired ones. */
-const HEARTBEAT_MS = 5_000;
+export const HEARTBEAT_MS = 5_000;
 
 /** A subscriber of this process, in the form in which it is stored. */
 export interface OwnEntry {

@@ -15,6 +15,7 @@ import type { Logger } from '../../kernel/log.ts';
 import {
   type Claim,
   type Entered,
+  HEARTBEAT_MS,
   LEASE_MS,
   type OwnEntry,
   PresenceKeeper,
@@ -56,8 +57,10 @@ export class LmdbPresence implements PresenceBoard {
   readonly #departed: PresenceDatabases['departed'];
   readonly #leases: PresenceDatabases['leases'];
   readonly #process = randomUUID();
-  /** Time of the last heartbeat. */
+  /** When the last heartbeat was written. */
   #beatAt: number;
+  /** A heartbeat waits for other writers. */
+  #isBeating = false;
   #closed = false;
 
   constructor({ root, databases, clock, log }: LmdbPresenceOptions) {
@@ -163,16 +166,34 @@ export class LmdbPresence implements PresenceBoard {
   }
 
   async #beat(name: string, renews: boolean) {
-    const now = this.#clock.now();
-    // The machine was suspended, or its clock was set forward: the leases of all processes have expired, and the others
-    // renew theirs before the next heartbeat.
-    const isLate = now - this.#beatAt > LEASE_MS;
-    this.#beatAt = now;
-    if (!renews && (isLate || !this.#hasDeparted())) return { lived: true, claimed: [] };
-    return this.#write(() => {
-      const lived = !renews || this.#renew();
-      return { lived, claimed: isLate ? [] : this.#claimDeparted(name) };
-    });
+    const nothing = { lived: true, claimed: [] };
+    // The next one looks again when this one is written, and the others have had the time to write theirs.
+    if (this.#isBeating) return nothing;
+    if (!renews && !this.#hasDeparted()) {
+      this.#beatAt = this.#clock.now();
+      return nothing;
+    }
+    this.#isBeating = true;
+    try {
+      return await this.#write(() => {
+        const isLate = this.#isLate();
+        const lived = !renews || this.#renew();
+        return { lived, claimed: isLate ? [] : this.#claimDeparted(name) };
+      });
+    } finally {
+      this.#isBeating = false;
+    }
+  }
+
+  /**
+   * Whether the last heartbeat was so long ago that the leases of all processes may have expired: the machine was
+   * suspended, its clock was set forward, or a writer has held up the others. The others renew theirs before the next
+   * heartbeat.
+   */
+  #isLate(): boolean {
+    const last = this.#beatAt;
+    this.#beatAt = this.#clock.now();
+    return this.#beatAt - last > LEASE_MS - HEARTBEAT_MS;
   }
 
   #settle(claims: readonly Claim<SubscriberKey>[], name: string): readonly Claim<SubscriberKey>[] {

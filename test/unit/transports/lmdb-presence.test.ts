@@ -11,6 +11,7 @@ import type { Transport } from '../../../src/hub/transport.ts';
 import { silentLogger } from '../../../src/kernel/log.ts';
 import { openLmdbTransport } from '../../../src/transports/lmdb/lmdb-transport.ts';
 import { LmdbPresence } from '../../../src/transports/lmdb/lmdb-presence.ts';
+import { HEARTBEAT_MS } from '../../../src/transports/presence-keeper.ts';
 import { presenceDatabases } from '../../../src/transports/lmdb/lmdb-store.ts';
 import { TestClock } from '../../support/test-clock.ts';
 import { onBoard } from '../../support/board.ts';
@@ -56,19 +57,17 @@ describe('presence of several processes that share a history', () => {
     const [one, two] = [await start(test, path), await start(test, path)];
     await dead.transport.presence.enter('a', [record('a')]);
     const first = Promise.race([one.next(), two.next()]);
-    one.clock.advance(14_000);
+    await pass(one, 10_000);
+    one.clock.advance(4_000);
     assert.deepEqual(await onBoard(one.transport.presence), [record('a')]);
-    for (const { clock } of [one, two]) clock.advance(20_000 - (clock === one.clock ? 14_000 : 0));
+    await pass(one, 5_000);
+    await pass(two, 20_000);
     assert.deepEqual(await onBoard(one.transport.presence), []);
     assert.deepEqual(await first, { ids: ['a'], active: false });
     // Whoever has told it writes that down: else the other would take it for gone, and tell it as well.
     await turn();
     for (const { transport } of [one, two]) await transport.presence.leave('nobody');
-    for (const { clock, transport } of [one, two]) {
-      clock.advance(20_000);
-      // A transaction of this process behind those of its heartbeats.
-      await transport.presence.leave('nobody');
-    }
+    for (const process of [one, two]) await pass(process, 20_000);
     assert.equal(one.told.length + two.told.length, 1);
   });
 
@@ -81,11 +80,7 @@ describe('presence of several processes that share a history', () => {
     }
     for (const { clock } of all) clock.setBy(3_600_000);
     for (let beat = 0; beat < 3; beat += 1) {
-      for (const { clock, transport } of all.toReversed()) {
-        clock.advance(5_000);
-        // Behind what the heartbeat has written.
-        await transport.presence.leave('nobody');
-      }
+      for (const process of all.toReversed()) await pass(process, 5_000);
     }
     for (const { transport } of all) {
       const present = (await onBoard(transport.presence)).map(({ match }) => match);
@@ -97,16 +92,35 @@ describe('presence of several processes that share a history', () => {
     assert.deepEqual(none, []);
   });
 
+  it('takes no process for dead because a writer has held up the heartbeats of all', async (test) => {
+    const path = await directory(test);
+    const [one, two] = [await start(test, path), await start(test, path)];
+    await one.transport.presence.enter('a', [record('a')]);
+    await two.transport.presence.enter('b', [record('b')]);
+    await pass(one, 5_000);
+    // Longer than a lease. The heartbeats of this time wait in the queue of transactions.
+    one.clock.advance(20_000);
+    await settled(one);
+    two.clock.advance(20_000);
+    await settled(two);
+    for (const process of [one, two]) {
+      await pass(process, 5_000);
+      const present = (await onBoard(process.transport.presence)).map(({ match }) => match);
+      assert.deepEqual(present.toSorted(), ['a', 'b']);
+    }
+    assert.deepEqual([one.told.length, two.told.length], [1, 1]);
+  });
+
   it('enters all subscribers of a slow process again, though one arrives before its next heartbeat', async (test) => {
     const path = await directory(test);
     const [slow, other] = [await start(test, path), await start(test, path)];
     await slow.transport.presence.enter('a', [record('a')]);
     const gone = other.next();
-    other.clock.advance(20_000);
+    await pass(other, 20_000);
     assert.deepEqual(await gone, { ids: ['a'], active: false });
     await slow.transport.presence.enter('late', [record('late')]);
     const back = slow.next();
-    slow.clock.advance(5_000);
+    await pass(slow, 5_000);
     assert.deepEqual(await back, { ids: ['a'], active: true });
     const present = (await onBoard(slow.transport.presence)).map(({ match }) => match);
     assert.deepEqual(present.toSorted(), ['a', 'late']);
@@ -129,18 +143,16 @@ describe('presence of several processes that share a history', () => {
     other.transport.presence.watch(async (change) => {
       if (!change.active) departures.push(change.name);
     });
-    failing.clock.advance(20_000);
+    await pass(failing, 20_000);
     await asked;
     assert.deepEqual(await onBoard(other.transport.presence), []);
-    other.clock.advance(20_000);
-    await other.transport.presence.leave('nobody');
+    await pass(other, 20_000);
     assert.equal(departures.length, 1, 'it has time to do so');
-    other.clock.advance(20_000);
+    await pass(other, 20_000);
     while (departures.length < 2) await new Promise((resolve) => setImmediate(resolve));
     assert.equal(departures[0], departures[1]);
     for (let beat = 0; beat < 5; beat += 1) {
-      other.clock.advance(20_000);
-      await other.transport.presence.leave('nobody');
+      await pass(other, 20_000);
     }
     assert.equal(departures.length, 2);
   });
@@ -164,10 +176,9 @@ describe('presence of several processes that share a history', () => {
       const { records } = change;
       gone.push(...records.map(({ match }) => match));
       if (gone.length > 250) return;
-      stopped.clock.advance(20_000);
-      await stopped.transport.presence.leave('nobody');
+      await pass(stopped, 20_000);
     });
-    other.clock.advance(20_000);
+    await pass(other, 20_000);
     while (gone.length < 250) await new Promise((resolve) => setImmediate(resolve));
     while (back.length < gone.length) await new Promise((resolve) => setImmediate(resolve));
     assert.equal((await onBoard(other.transport.presence)).length, 600);
@@ -184,10 +195,10 @@ describe('presence of several processes that share a history', () => {
     await stopped.transport.presence.enter('a', [record('a')]);
     await stopped.transport.presence.enter('b', [record('b')]);
     const lost = other.next();
-    other.clock.advance(20_000);
+    await pass(other, 20_000);
     assert.deepEqual(await lost, { ids: ['a', 'b'], active: false });
     const [before, others] = [stopped.told.length, other.told.length];
-    stopped.clock.advance(20_000);
+    await pass(stopped, 20_000);
     const back = (): readonly Change[] => [
       ...stopped.told.slice(before),
       ...other.told.slice(others),
@@ -254,10 +265,8 @@ describe('presence of several processes that share a history', () => {
     const [one, two] = [await start(test, path), await start(test, path)];
     await one.transport.presence.enter('a', [record('a')]);
     for (let seconds = 0; seconds < 60; seconds += 5) {
-      one.clock.advance(5_000);
-      // Behind the renewal in the queue of transactions.
-      await one.transport.presence.leave('nobody');
-      two.clock.advance(5_000);
+      await pass(one, 5_000);
+      await pass(two, 5_000);
       assert.deepEqual(await onBoard(two.transport.presence), [record('a')]);
     }
     assert.deepEqual(two.told, []);
@@ -268,6 +277,20 @@ async function directory(test: TestContext): Promise<string> {
   const path = await mkdtemp(join(tmpdir(), 'hubgate-presence-'));
   removeWith(test, path);
   return path;
+}
+
+/** Lets time pass for a process, and each of its heartbeats be written. */
+async function pass(process: Process, ms: number): Promise<void> {
+  for (let left = ms; left > 0; left -= HEARTBEAT_MS) {
+    process.clock.advance(HEARTBEAT_MS);
+    await settled(process);
+  }
+}
+
+/** Resolves when the heartbeats that a process has begun are written: a later transaction is behind them. */
+async function settled({ transport }: Process): Promise<void> {
+  await turn();
+  await transport.presence.leave('nobody');
 }
 
 async function start(test: TestContext, path: string): Promise<Process> {
