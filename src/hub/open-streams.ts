@@ -131,7 +131,7 @@ export class OpenStreams {
     const { counts, measures, presencePublisher, log } = this.#options;
     subscriber.ended = reason;
     measures.ended[reason] += 1;
-    this.registry.delete(subscriber);
+    this.registry.ended(subscriber);
     this.#index.delete(subscriber);
     this.#replay.delete(subscriber);
     counts.connected -= 1;
@@ -222,6 +222,7 @@ export class OpenStreams {
     },
     closed: (subscriber) => {
       this.end(subscriber, 'client');
+      this.registry.closed(subscriber);
       this.#options.wheel.cancel(subscriber);
       subscriber.sendBuffer.discard();
       subscriber.options.place?.leave();
@@ -304,7 +305,10 @@ export class OpenStreams {
   }
 }
 
-/** All open streams of a hub, indexed by everything that can end them together. */
+/**
+ * All open streams of a hub, indexed by everything that can end them together. A stream that has ended, but whose last
+ * bytes wait for its client, is still found by its token and session, because a revocation concerns these bytes.
+ */
 class StreamRegistry {
   readonly #all = new Set<Subscriber>();
   readonly #byToken = new Map<string, Set<Subscriber>>();
@@ -319,12 +323,12 @@ class StreamRegistry {
     return this.#all;
   }
 
-  /** Streams that were opened with the token of this `jti`. */
+  /** Streams that were opened with the token of this `jti`, and are not closed. */
   ofToken(tokenId: string): Iterable<Subscriber> {
     return this.#byToken.get(tokenId) ?? [];
   }
 
-  /** Streams of a browser session. */
+  /** Streams of a browser session that are not closed. */
   ofSession(session: string): Iterable<Subscriber> {
     return this.#bySession.get(session) ?? [];
   }
@@ -342,11 +346,16 @@ class StreamRegistry {
     addTo(this.#byIssuerKey, issuerKey, subscriber);
   }
 
-  delete(subscriber: Subscriber): void {
-    const { tokenId, session, issuerKey } = subscriber.options;
+  ended(subscriber: Subscriber): void {
     this.#all.delete(subscriber);
+    deleteFrom(this.#byIssuerKey, subscriber.options.issuerKey, subscriber);
+    // One without a connection may never get one.
+    if (!subscriber.sendBuffer.isOpen) this.closed(subscriber);
+  }
+
+  closed(subscriber: Subscriber): void {
+    const { tokenId, session } = subscriber.options;
     if (tokenId !== null) deleteFrom(this.#byToken, tokenId, subscriber);
     if (session !== null) deleteFrom(this.#bySession, session, subscriber);
-    deleteFrom(this.#byIssuerKey, issuerKey, subscriber);
   }
 }

@@ -73,11 +73,12 @@ export class Revocation {
 
   #endThose(subscribers: Iterable<Subscriber>): number {
     const { streams } = this.#options;
-    const ending = [...subscribers];
+    const concerned = [...subscribers];
     // A stream that may no longer read receives nothing more, however long its end takes.
-    for (const { sendBuffer } of ending) sendBuffer.discardQueued();
-    this.#forEach([ending], END_STEPS, (one) => streams.end(one, 'revoked'));
-    return ending.length;
+    for (const { sendBuffer } of concerned) sendBuffer.discardQueued();
+    const open = concerned.filter(({ ended }) => ended === null);
+    this.#forEach([open], END_STEPS, (one) => streams.end(one, 'revoked'));
+    return open.length;
   }
 
   /** Applies an action to each of many streams, in slices. */

@@ -64,6 +64,11 @@ export class SendBuffer {
     this.#lastWriteMs = nowMs;
   }
 
+  /** Whether it has a connection. */
+  get isOpen(): boolean {
+    return this.#sink !== null;
+  }
+
   /** Monotonic time of the last write. */
   get lastWriteMs(): number {
     return this.#lastWriteMs;

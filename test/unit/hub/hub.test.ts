@@ -228,6 +228,20 @@ describe('hub: a stream whose token is revoked while its client reads slowly', (
     });
   }
 
+  it('receives nothing more if it has ended before for another reason', async (test) => {
+    const { hub, connect, clock } = setUp(test);
+    const slow = await connect({ tokenId: 'jti', lifetimeMs: 1000 }, { blocked: true });
+    const data = 'x'.repeat(10_000);
+    for (let id = 0; id < 20; id += 1) await hub.publish(update(String(id), { data }));
+    await turn();
+    clock.advance(1100);
+    assert.equal(hub.counts.connected, 0);
+    assert.equal(hub.revoke('jti'), 0);
+    slow.drain();
+    await turn();
+    assert.deepEqual([slow.writes.length, slow.ended, slow.destroyed], [1, false, true]);
+  });
+
   it('is aborted even if its session ends as well before the end of the stream is written', async (test) => {
     const { hub, connect } = setUp(test);
     // The first ones end at once, and the others in later turns.
