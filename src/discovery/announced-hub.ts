@@ -234,14 +234,14 @@ interface Unstored {
 /** The attempts to store changes of one key. */
 interface Attempts {
   running: number;
-  /** The latest change that was stored while another one was on its way. */
-  stored: { readonly order: number; readonly topics: readonly string[] };
+  /** The latest change that was stored while another one was on its way; null if there is none. */
+  stored: { readonly order: number; readonly change: Change } | null;
 }
 
 /**
  * Changes that could not be stored because the store could not be reached. They are announced when it is back,
- * in their order, so that open pages do not keep showing what the app changed meanwhile. An older change is never
- * announced after a newer one of the same topic. They belong to the hub core, so that a reload does not lose them.
+ * in their order, so that open pages do not keep showing what the app changed meanwhile. After a newer change, an older
+ * one is only announced with the data of the newer one. They belong to the hub core, so that a reload does not lose them.
  */
 export class UnstoredChanges {
   readonly #clock: Clock;
@@ -270,7 +270,7 @@ export class UnstoredChanges {
     const all = this.#join(key, change);
     this.#order += 1;
     const order = this.#order;
-    const attempts = this.#attempts.get(key) ?? { running: 0, stored: { order: 0, topics: [] } };
+    const attempts = this.#attempts.get(key) ?? { running: 0, stored: null };
     this.#attempts.set(key, attempts);
     attempts.running += 1;
     const outcome = await announce(all.update);
@@ -279,9 +279,8 @@ export class UnstoredChanges {
     if (attempts.running === 0) this.#attempts.delete(key);
     if (outcome === 'unavailable') {
       const { stored } = attempts;
-      const left = order < stored.order ? withoutTopics(all, stored.topics) : all;
-      if (left === null) return 'stored';
-      return this.#add(key, { change: left, announce, order }) ? 'waits' : 'unavailable';
+      const change = stored !== null && order < stored.order ? withData(all, stored.change) : all;
+      return this.#add(key, { change, announce, order }) ? 'waits' : 'unavailable';
     }
     if (outcome === 'stored') this.#stored(key, attempts, order, all);
     return outcome;
@@ -294,11 +293,13 @@ export class UnstoredChanges {
     return this.#waiting.size;
   }
 
-  /** A newer change is stored: an older one of the same topics is announced neither now nor later. */
-  #stored(key: string, attempts: Attempts, order: number, { update: { topics } }: Change): void {
-    if (order > attempts.stored.order) attempts.stored = { order, topics };
+  /** An older change that waits gets the data of this one. It still names pages that this one may not name. */
+  #stored(key: string, attempts: Attempts, order: number, change: Change): void {
+    if (order > (attempts.stored?.order ?? 0)) attempts.stored = { order, change };
     const waiting = this.#waiting.get(key);
-    if (waiting !== undefined && waiting.order < order) this.#leave(key, key, waiting, topics);
+    if (waiting === undefined || waiting.order > order) return;
+    this.#delete(key, waiting);
+    this.#set(key, { ...waiting, change: withData(waiting.change, change) });
   }
 
   /**
@@ -310,23 +311,33 @@ export class UnstoredChanges {
     if (waiting === undefined) return change;
     const { topics } = change.update;
     if (new Set([...waiting.change.update.topics, ...topics]).size > MAX_TOPICS) {
-      this.#leave(key, `${key} ${waiting.order}`, waiting, topics);
-      return change;
+      this.#delete(key, waiting);
+      const older = withoutTopics(waiting.change, topics);
+      if (older !== null) this.#set(`${key} ${waiting.order}`, { ...waiting, change: older });
+      // It now stands for the older one as well.
+      return withData(change, change);
     }
     this.#delete(key, waiting);
     return merged(waiting.change, change);
   }
 
   /** Lets a change wait. Returns false if there is no room for it. */
-  #add(key: string, unstored: Unstored): boolean {
-    const { update, data } = this.#join(key, unstored.change);
+  #add(key: string, { change, announce, order }: Unstored): boolean {
     // Without those who have waited for the first attempt: there may be any number of them.
-    const waiting: Unstored = { ...unstored, change: { update, data } };
-    const length = lengthOf(waiting);
+    const added = { announce, order, change: { update: change.update, data: change.data } };
+    let latest: Unstored = added;
+    const waiting = this.#waiting.get(key);
+    if (waiting !== undefined && waiting.order > order) {
+      this.#delete(key, waiting);
+      this.#set(key, added);
+      latest = waiting;
+    }
+    const { update, data } = this.#join(key, latest.change);
+    latest = { ...latest, change: { update, data } };
     const isFull =
-      this.#waiting.size >= MAX_UNSTORED || this.#length + length > MAX_UNSTORED_LENGTH;
+      this.#waiting.size >= MAX_UNSTORED || this.#length + lengthOf(latest) > MAX_UNSTORED_LENGTH;
     if (this.#isClosed || isFull) return false;
-    this.#set(key, waiting);
+    this.#set(key, latest);
     this.#cancel ??= this.#clock.after(RETRY_MS, () => void this.#retry());
     return true;
   }
@@ -341,13 +352,6 @@ export class UnstoredChanges {
     this.#cancel = isDone ? null : this.#clock.after(RETRY_MS, () => void this.#retry());
   }
 
-  /** Lets a change wait without some of its topics, and under another key; not at all if it has no others. */
-  #leave(key: string, newKey: string, waiting: Unstored, topics: readonly string[]): void {
-    this.#delete(key, waiting);
-    const change = withoutTopics(waiting.change, topics);
-    if (change !== null) this.#set(newKey, { ...waiting, change });
-  }
-
   #set(key: string, waiting: Unstored): void {
     this.#waiting.set(key, waiting);
     this.#length += lengthOf(waiting);
@@ -357,6 +361,11 @@ export class UnstoredChanges {
     this.#waiting.delete(key);
     this.#length -= lengthOf(waiting);
   }
+}
+
+/** A change with the data of a newer one that combines several changes. */
+function withData({ update, ...rest }: Change, { data }: Change): Change {
+  return { ...rest, update: { ...update, data }, data };
 }
 
 /** A change without some of its topics; null if it has no others. */

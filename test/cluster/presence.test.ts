@@ -114,6 +114,8 @@ for (const [name, startStore] of presenceStores) {
       const changes = [enter(node, 'stays'), enter(node, 'short'), leave(node, 'short')];
       node.relay.resume();
       await Promise.all(changes);
+      // The other process reads the events a moment later.
+      await place.until(async () => place.reader.position >= node.transport.position);
       await place.agrees();
       assert.deepEqual(
         (await onBoard(node.transport.presence)).map(({ subscriber }) => subscriber),

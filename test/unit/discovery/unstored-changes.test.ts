@@ -90,19 +90,25 @@ describe('changes that wait for the store of their hub', () => {
   it('keep all topics, although an update has room for 32', async () => {
     const its = store();
     const topics = Array.from({ length: 40 }, (_, number) => `/post-${number}`);
-    const announce = (topic: string, data: string) => {
-      const update = { topics: ['/comments', topic], private: false, data };
-      return its.unstored.announce('/comments', { update, data }, its.announce);
+    const announce = (topic: string) => {
+      const update = { topics: ['/comments', topic], private: false, data: `for ${topic}` };
+      return its.unstored.announce('/comments', { update, data: 'for all' }, its.announce);
     };
-    for (const topic of topics) assert.equal(await announce(topic, 'first'), 'waits');
+    for (const topic of topics) assert.equal(await announce(topic), 'waits');
     its.outcome = 'stored';
     its.tried.length = 0;
     await its.pass();
-    const words = its.tried.flatMap((text) => text.split(' ').slice(0, -1));
+    const updates = its.tried.map((text) => text.split(' for '));
+    const found = updates.flatMap(([list]) => list?.split(' '));
     // Each topic once.
-    assert.deepEqual(words.toSorted(), ['/comments', ...topics].toSorted());
+    assert.deepEqual(found.toSorted(), ['/comments', ...topics].toSorted());
+    // Those that stand for several changes name no query.
+    assert.deepEqual(
+      updates.map(([, data]) => data),
+      updates.map(() => 'all'),
+    );
     await its.pass();
-    assert.equal(words.length, its.tried.join(' ').split(' ').length - its.tried.length);
+    assert.equal(its.tried.length, updates.length);
   });
 
   describe('whose attempt fails after a later change of the same topic was stored', () => {
@@ -129,41 +135,46 @@ describe('changes that wait for the store of their hub', () => {
       return { end, result };
     }
 
-    it('are not announced again', async () => {
+    it('are announced again with the data of the later one', async () => {
       const its = store();
       const [first, second] = [attempt(its, ['/a'], 'old'), attempt(its, ['/a'], 'new')];
       second.end('stored');
       assert.equal(await second.result, 'stored');
-      first.end('unavailable');
-      assert.equal(await first.result, 'stored');
-      its.outcome = 'stored';
-      await its.pass();
-      assert.deepEqual(its.tried, ['/a old', '/a new']);
-    });
-
-    it('are not announced again, even if they waited when it was stored', async () => {
-      const its = store();
-      const [first, second] = [attempt(its, ['/a'], 'old'), attempt(its, ['/a'], 'new')];
       first.end('unavailable');
       assert.equal(await first.result, 'waits');
-      second.end('stored');
-      assert.equal(await second.result, 'stored');
       its.outcome = 'stored';
       await its.pass();
-      assert.deepEqual(its.tried, ['/a old', '/a new']);
+      assert.deepEqual(its.tried.slice(2), ['/a new']);
     });
 
-    it('are announced to the topics that the later one does not have', async () => {
+    it('are announced again with its data, even if they waited when it was stored', async () => {
       const its = store();
       const first = attempt(its, ['/a', '/b'], 'old');
       const second = attempt(its, ['/a', '/c'], 'new');
-      second.end('stored');
-      await second.result;
       first.end('unavailable');
       assert.equal(await first.result, 'waits');
+      second.end('stored');
+      assert.equal(await second.result, 'stored');
       its.outcome = 'stored';
       await its.pass();
-      assert.deepEqual(its.tried.slice(2), ['/b old']);
+      assert.deepEqual(its.tried.slice(2), ['/a /b new']);
+    });
+
+    it('are joined in the order of the changes, not in that of the failures', async () => {
+      const its = store();
+      const attempts = ['1', '2', '3'].map((data) => attempt(its, ['/a'], data));
+      const outcomes = [
+        [2, 'unavailable'],
+        [0, 'unavailable'],
+        [1, 'stored'],
+      ] as const;
+      for (const [number, outcome] of outcomes) {
+        attempts[number]?.end(outcome);
+        await attempts[number]?.result;
+      }
+      its.outcome = 'stored';
+      await its.pass();
+      assert.deepEqual(its.tried.slice(3), ['/a 3']);
     });
   });
 
