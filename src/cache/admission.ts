@@ -110,7 +110,12 @@ export class Admission {
     const headers = renewedFields(before, head.headers);
     const { status, source } = renewing;
     const renewed = { status, headers, source };
-    const verdict = this.#verdict(renewed, fetch, received.nowMs);
+    const decided = this.#verdict(renewed, fetch, received.nowMs);
+    // What decided about the stored response decides about it further, although a 304 does not show by what.
+    const verdict =
+      decided.kind === 'stored'
+        ? { ...decided, vary: [...decided.vary, ...renewing.vary] }
+        : decided;
     if (verdict.kind === 'stored') {
       const aged = { ...head, headers: agedAs(headers, head.headers) };
       const made = this.#stored(

@@ -294,7 +294,7 @@ export class ResponseCache {
     const { store, caches, clock, personalFields } = this.#options;
     const about = { exchange, key, why, renewing, fallback: stored, askedMs: clock.monotonic() };
     const keep = (answer: StoredResponse): void => {
-      if (caches.wasPurgedSince(flight.moment, answer.names)) return;
+      if (flight.isGivenUp || caches.wasPurgedSince(flight.moment, answer.names)) return;
       store.put(answer);
       this.#coalescer.markShared(group);
     };

@@ -149,6 +149,7 @@ export class Flight<Answer> implements Task {
   #fetch: FetchExchange | null = null;
   #body: ArrivingBody | null = null;
   #isClosed = false;
+  #isGivenUp = false;
   #isOver = false;
   #isFirstGone = false;
   #first: ((outcome: Outcome<Answer>) => void) | null = null;
@@ -166,6 +167,11 @@ export class Flight<Answer> implements Task {
     return this.#outcome;
   }
 
+  /** Whether a later request may have a newer response by now. */
+  get isGivenUp(): boolean {
+    return this.#isGivenUp;
+  }
+
   /** From now on, no further request joins. */
   close(): void {
     this.#isClosed = true;
@@ -175,6 +181,7 @@ export class Flight<Answer> implements Task {
 
   /** From now on, no further request joins, and the request ends as soon as no client reads its response. */
   giveUp(): void {
+    this.#isGivenUp = true;
     this.close();
     if (this.#body === null) this.#fetch?.abandon();
     else this.#body.giveUp();

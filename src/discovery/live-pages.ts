@@ -110,10 +110,10 @@ export function createLivePages({ hub, concerns, version, settings }: LivePagesO
     const isOurs = isLive && restoreTags(headers, tagVersion);
     exchange.onHead((head) => {
       if (head.source !== 'upstream') return undefined;
-      const mayBePage = head.status === 304 || isDocument(head.headers);
-      if (mayBePage) noteDependence(exchange);
+      // A cache that a 304 confirms has been told with the response that it stores.
+      if (isDocument(head.headers)) noteDependence(exchange);
       if (!isLive) return undefined;
-      if (mayBePage) namePage(exchange, head.headers);
+      if (head.status === 304 || isDocument(head.headers)) namePage(exchange, head.headers);
       const recoding: Recoding = {
         vary: [],
         concerns: (fields) => isDocument(fields) && isReadable(exchange, fields),

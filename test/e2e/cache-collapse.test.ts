@@ -417,6 +417,24 @@ describe('cache, concurrent requests for the same URL', () => {
     await gone;
   });
 
+  it('does not replace a newer response by one whose app was silent for 30 seconds', async (test) => {
+    const app = await SlowApp.start(test);
+    const opened = app.open('/a');
+    const { response } = await app.question(1);
+    response.writeHead(200, SHARED).write('old');
+    const client = await opened;
+    await once(client, 'data');
+    await app.handled();
+    app.clock.advance(30_000);
+    const next = send(`${app.url}/a`);
+    (await app.question(2)).response.writeHead(200, SHARED).end('new');
+    assert.equal((await next).body, 'new');
+    response.end();
+    await once(client.resume(), 'end');
+    assert.equal((await send(`${app.url}/a`)).body, 'new');
+    assert.equal(app.questions.length, 2);
+  });
+
   it('asks the app again when it has sent nothing of a body for 30 seconds, also while a client reads it', async (test) => {
     const app = await SlowApp.start(test);
     for (const stays of [false, true]) {

@@ -22,6 +22,8 @@ const LONGEST_PAUSE_MS = 30_000;
  * seconds: 30 in its cache, and 40 before it asks the app (`live-refetches.ts`, `shared-forwarding.ts`).
  */
 const LONGEST_FETCH_MS = 120_000;
+/** The same for a fetch that renews the cookie of the stream, which has to wait for it. Only the cache may hold it. */
+const LONGEST_RENEWAL_MS = 45_000;
 /** How long a framework has to show a change itself. */
 const FRAMEWORK_MS = 1000;
 /** How long the next page may take to arrive. If it does not, it was a download, or the visitor has stayed. */
@@ -122,7 +124,7 @@ function start(
       renew: () =>
         fetch(location.href, {
           cache: 'no-cache',
-          signal: AbortSignal.timeout(LONGEST_FETCH_MS),
+          signal: AbortSignal.timeout(LONGEST_RENEWAL_MS),
         }),
     });
   };

@@ -169,14 +169,15 @@ export class LmdbPresence implements PresenceBoard {
     const nothing = { lived: true, claimed: [] };
     // The next one looks again when this one is written, and the others have had the time to write theirs.
     if (this.#isBeating) return nothing;
+    const asked = this.#clock.now();
     if (!renews && !this.#hasDeparted()) {
-      this.#beatAt = this.#clock.now();
+      this.#beatAt = asked;
       return nothing;
     }
     this.#isBeating = true;
     try {
       return await this.#write(() => {
-        const isLate = this.#isLate();
+        const isLate = this.#isLate(asked);
         const lived = !renews || this.#renew();
         return { lived, claimed: isLate ? [] : this.#claimDeparted(name) };
       });
@@ -190,10 +191,11 @@ export class LmdbPresence implements PresenceBoard {
    * suspended, its clock was set forward, or a writer has held up the others. The others renew theirs before the next
    * heartbeat.
    */
-  #isLate(): boolean {
-    const last = this.#beatAt;
-    this.#beatAt = this.#clock.now();
-    return this.#beatAt - last > LEASE_MS - HEARTBEAT_MS;
+  #isLate(asked: number): boolean {
+    const now = this.#clock.now();
+    const isLate = now - this.#beatAt > LEASE_MS - HEARTBEAT_MS || now - asked > HEARTBEAT_MS;
+    this.#beatAt = now;
+    return isLate;
   }
 
   #settle(claims: readonly Claim<SubscriberKey>[], name: string): readonly Claim<SubscriberKey>[] {

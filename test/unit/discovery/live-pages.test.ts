@@ -100,7 +100,8 @@ describe('live pages', () => {
         ETag: '"1"',
         'Cache-Control': 'public, no-cache',
       };
-      if (held === '"1"') response.writeHead(304, fields).end();
+      // Most apps send no type with a 304.
+      if (held === '"1"') response.writeHead(304, { ETag: '"1"' }).end();
       else response.writeHead(200, fields).end(PAGE);
     };
     const { get } = await startSite(test, app, {
@@ -142,6 +143,29 @@ describe('live pages', () => {
       }
       await get('/image');
       assert.match(String((await get('/image')).headers['cache-status']), /hit/);
+    }
+  });
+
+  it('do not make a cache lose an image that it revalidates, by what client or field they are selected', async (test) => {
+    for (const matcher of ['remote_ip 127.0.0.0/8 ::1', 'header X-Beta 1']) {
+      const asked: (string | undefined)[] = [];
+      const app: RequestListener = (request, response) => {
+        const { 'if-none-match': held } = request.headers;
+        asked.push(held);
+        if (held === '"1"') response.writeHead(304, { ETag: '"1"' }).end();
+        else {
+          const fields = { 'Content-Type': 'image/png', ETag: '"1"' };
+          response.writeHead(200, { ...fields, 'Cache-Control': 'public, no-cache' }).end('image');
+        }
+      };
+      const { get } = await startSite(test, app, {
+        site: `@some ${matcher}\n\tcache\n\tdiscovery {\n\t\tlive @some\n\t}`,
+      });
+      for (const value of ['1', '2', '1', '2']) {
+        const { body } = await get('/image', { headers: [['X-Beta', value]] });
+        assert.equal(body, 'image');
+      }
+      assert.deepEqual(asked, [undefined, '"1"', '"1"', '"1"'], matcher);
     }
   });
 

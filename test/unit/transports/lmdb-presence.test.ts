@@ -95,20 +95,22 @@ describe('presence of several processes that share a history', () => {
   it('takes no process for dead because a writer has held up the heartbeats of all', async (test) => {
     const path = await directory(test);
     const [one, two] = [await start(test, path), await start(test, path)];
+    // It has no subscriber, and so no lease.
+    const none = await start(test, path);
     await one.transport.presence.enter('a', [record('a')]);
     await two.transport.presence.enter('b', [record('b')]);
-    await pass(one, 5_000);
+    for (const process of [one, none]) await pass(process, 5_000);
     // Longer than a lease. The heartbeats of this time wait in the queue of transactions.
-    one.clock.advance(20_000);
-    await settled(one);
-    two.clock.advance(20_000);
-    await settled(two);
-    for (const process of [one, two]) {
+    for (const process of [none, one, two]) {
+      process.clock.advance(20_000);
+      await settled(process);
+    }
+    for (const process of [one, two, none]) {
       await pass(process, 5_000);
       const present = (await onBoard(process.transport.presence)).map(({ match }) => match);
       assert.deepEqual(present.toSorted(), ['a', 'b']);
     }
-    assert.deepEqual([one.told.length, two.told.length], [1, 1]);
+    assert.deepEqual([one.told.length, two.told.length, none.told.length], [1, 1, 0]);
   });
 
   it('enters all subscribers of a slow process again, though one arrives before its next heartbeat', async (test) => {
