@@ -1,4 +1,4 @@
-import type { RouteConfig } from '../config/routes.ts';
+import { type RouteConfig, someAnswersAll } from '../config/routes.ts';
 import { ANY_RESPONSE, responseMatcherMembers } from '../config/shape-routes.ts';
 import { list, nullable, object, type Shape } from '../config/shape.ts';
 import { count as countShape } from '../config/shape-values.ts';
@@ -71,16 +71,21 @@ export const intercept: HandlerDirective<InterceptConfig> = {
 };
 
 /** Only the first rule that matches the response applies. */
-function compile(config: InterceptConfig, { compileRoutes, clock }: HandlerContext): Handler {
+function compile(
+  config: InterceptConfig,
+  { compileRoutes, registry, clock }: HandlerContext,
+): Handler {
   const rules = config.handleResponse.map((one) => ({
     matches: compileResponseMatcher(one),
     status: one.replaceStatus,
     routes: compileRoutes(one.routes),
+    alwaysAnswers: someAnswersAll(one.routes, registry),
   }));
   const ruleFor = ({ status, headers }: ResponseHead) =>
     rules.find(({ matches }) => matches(status, headers));
   return async (exchange, next) => {
     const taken: { routes: Handler; held: Held | null } = { routes: () => {}, held: null };
+    let isReplaced = false;
     let onHeld = (): void => {};
     const hasHeld = new Promise<void>((resolve) => {
       onHeld = resolve;
@@ -95,17 +100,26 @@ function compile(config: InterceptConfig, { compileRoutes, clock }: HandlerConte
       taken.routes = rule.routes;
       moveFields(exchange, head);
       taken.held = hold(exchange, head);
-      onHeld();
+      isReplaced = rule.alwaysAnswers;
+      // The routes need not wait for the whole response, but for the handler, which may be reading the request.
+      if (isReplaced) taken.held.body.drop(clock);
+      else onHeld();
       return taken.held.body;
     });
     const running = (async () => next())();
     try {
       await Promise.race([running, hasHeld]);
+    } catch (error) {
+      if (!isReplaced || exchange.abandoned) throw error;
     } finally {
       release();
     }
     const { routes, held } = taken;
     if (held === null) return;
+    if (isReplaced) {
+      await routes(exchange, () => {});
+      return;
+    }
     // What the routes throw decides first.
     running.catch(() => held.body.destroy());
     const sent = await answerOrSend(exchange, routes, held, clock);
@@ -118,8 +132,10 @@ function compile(config: InterceptConfig, { compileRoutes, clock }: HandlerConte
     if (sent === 'none' && !exchange.abandoned) {
       throw new HttpError(502, 'the response that no route has replaced is incomplete');
     }
-    // The handlers that could not know whether a response has begun have left the body whole.
-    if (exchange.isBodyWhole) exchange.body.resume();
+    // The handlers that could not know whether a response has begun have left the body whole. Routes further out may
+    // still need it.
+    const isUnderWay = sent === 'held' ? !held.body.isHeld : exchange.begun;
+    if (isUnderWay && exchange.isBodyWhole) exchange.body.resume();
   };
 }
 

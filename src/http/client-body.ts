@@ -8,6 +8,7 @@
 
 import { Readable, type ReadableOptions } from 'node:stream';
 import type { BodyLease, LeasedBody, WaitLimit } from './exchange.ts';
+import { HttpError } from './errors.ts';
 import { PiecesOfTurn } from './small-pieces.ts';
 import { HubgateError } from '../kernel/error.ts';
 
@@ -94,6 +95,12 @@ export abstract class RelayedBody extends Readable {
  */
 const MAX_BUFFERED_BYTES = 64 * 1024;
 
+/** What the loans of one body have in common. */
+export interface BodyReads {
+  /** Whether one of them has received bytes. */
+  haveBegun: boolean;
+}
+
 /**
  * The body of a request for one reader. The reader may destroy it without closing the client's connection.
  * Neither the client nor the reader can let the other wait for too long.
@@ -102,6 +109,7 @@ export class ClientBody extends RelayedBody implements LeasedBody {
   consumed = false;
   readonly #pieces: PiecesOfTurn;
   readonly #loan: BodyLease | null;
+  readonly #reads: BodyReads;
   readonly #silence: WaitWatch | null;
   readonly #stall: WaitWatch | null;
 
@@ -109,12 +117,15 @@ export class ClientBody extends RelayedBody implements LeasedBody {
    * @param isView its pieces are views of what an HTTP/2 session has read, and nothing else reads the source
    * @param silence how long the client may send nothing while the reader wants more
    * @param loan null for the last reader: what it leaves is read and discarded
+   * @param reads shared by all loans of a body: whoever begins to read after another has received bytes would take the
+   * rest for the whole
    */
   constructor(
     source: Readable,
     isView: boolean,
     silence: WaitLimit | null,
     loan: BodyLease | null,
+    reads: BodyReads = { haveBegun: false },
   ) {
     super(source, { highWaterMark: MAX_BUFFERED_BYTES });
     // A client may send thousands of chunks in one packet. Otherwise, each would be a write of its own to the
@@ -123,6 +134,7 @@ export class ClientBody extends RelayedBody implements LeasedBody {
       if (!this.relay(bytes)) this.#stall?.begin();
     });
     this.#loan = loan;
+    this.#reads = reads;
     const stall = loan?.stall ?? null;
     const end = (error: Error): void => void this.destroy(error);
     this.#silence = silence === null ? null : new WaitWatch(silence, end);
@@ -131,6 +143,10 @@ export class ClientBody extends RelayedBody implements LeasedBody {
 
   override _read(): void {
     const isFirst = !this.isAttached;
+    if (isFirst && this.#reads.haveBegun) {
+      this.destroy(new HttpError(502, 'another upstream has received a part of the body'));
+      return;
+    }
     if (!this.attach()) return;
     if (isFirst) this.#loan?.onWanted();
     this.#stall?.end();
@@ -140,6 +156,7 @@ export class ClientBody extends RelayedBody implements LeasedBody {
 
   protected receive(chunk: Buffer): void {
     this.consumed = true;
+    if (this.#loan !== null) this.#reads.haveBegun = true;
     this.#silence?.end();
     this.#pieces.add(chunk);
   }
@@ -157,7 +174,8 @@ export class ClientBody extends RelayedBody implements LeasedBody {
     if (!this.isAttached || source.readableEnded) return;
     // What no reader wants is read and discarded, so that the connection can continue.
     if (this.#loan === null) source.resume();
-    else source.pause();
+    // Another reader may have begun meanwhile, and waits for more.
+    else if (source.listenerCount('data') === 0) source.pause();
   }
 }
 

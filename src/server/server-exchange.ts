@@ -25,7 +25,7 @@ import { WritableStream } from '../http/exchange-response.ts';
 import type { TraceContext } from '../http/trace-context.ts';
 import { HubgateError } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
-import { ClientBody } from '../http/client-body.ts';
+import { type BodyReads, ClientBody } from '../http/client-body.ts';
 import type { ExchangeConnection, ExchangeSettings } from './connection-policy.ts';
 import { RecentObjects } from '../kernel/v8-memory.ts';
 
@@ -63,8 +63,8 @@ export class ServerExchange extends ExchangeResponse implements Exchange {
   #variables: Map<string, string> | null = null;
   /** The body for readers, once one has been requested or set, instead of the protocol's own. */
   #body: Readable | null = null;
-  /** The body as it was lent: the first that was given bytes, or the last. */
-  #leased: LeasedBody | null = null;
+  /** Of all readers to which the body was lent; null if there is none. */
+  #reads: BodyReads | null = null;
   #disconnect: DisconnectSignal | undefined;
   /** The client holds its body back until it gets 100 Continue. */
   #awaitsContinue: boolean;
@@ -132,18 +132,19 @@ export class ServerExchange extends ExchangeResponse implements Exchange {
 
   lendBody(loan: BodyLease): LeasedBody | null {
     if (!this.hasBody) return null;
+    this.#reads ??= { haveBegun: false };
+    const reads = this.#reads;
     // A body that was requested earlier already has the limit for silence.
     const leased =
       this.#body === null
-        ? new ClientBody(this.#adapter.body, this.#adapter.isBodyView, this.#silence(), loan)
-        : new ClientBody(this.#body, false, null, loan);
-    if (this.#leased?.consumed !== true) this.#leased = leased;
+        ? new ClientBody(this.#adapter.body, this.#adapter.isBodyView, this.#silence(), loan, reads)
+        : new ClientBody(this.#body, false, null, loan, reads);
     return leased;
   }
 
   get isBodyWhole(): boolean {
     if (!this.hasBody || this.#isSilent || this.abandoned) return false;
-    return this.#leased?.consumed !== true && this.#body?.readableDidRead !== true;
+    return this.#reads?.haveBegun !== true && this.#body?.readableDidRead !== true;
   }
 
   trailers(): HeaderList {

@@ -84,7 +84,8 @@ export async function siteFile(
     const requested = join(root, ...names);
     const path = await realpath(requested);
     const inside = path === root || path.startsWith(root.endsWith(sep) ? root : root + sep);
-    if (!inside || hidesFile(path) || hidesFile(requested)) throw noSuchFile();
+    const isHidden = hidesFile(path) || (requested !== path && hidesFile(requested));
+    if (!inside || isHidden) throw noSuchFile();
     return { path, stats: await stat(path) };
   } catch (cause) {
     throw cause instanceof HttpError ? cause : unreadable(cause);

@@ -74,7 +74,7 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
   readonly #process: ProcessMeasures;
   readonly #workers = new Set<Worker>();
   readonly #playgrounds = new PlaygroundSalts();
-  /** Workers that have served a configuration. They hold the sockets that the gateway has inherited. */
+  /** Workers that have prepared a configuration. They hold the sockets that the gateway has inherited. */
   readonly #holders = new Set<Worker>();
   /** Descriptors of these sockets. */
   readonly #inherited = new Set<number>();
@@ -274,7 +274,10 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
     this.#requireOpen(config);
     const text = textOf(config);
     const salts = this.#playgrounds.for(config);
-    const prepare = (worker: Worker) => worker.order({ kind: 'prepare', config: text, salts });
+    const prepare = async (worker: Worker): Promise<void> => {
+      await worker.order({ kind: 'prepare', config: text, salts });
+      if (this.#workers.has(worker)) this.#holders.add(worker);
+    };
     try {
       const [first, ...others] = workers;
       // The first one alone. Work that only one worker can do (replacing the socket file of a dead process)
@@ -298,9 +301,7 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
     this.#playgrounds.keep(salts);
     // A worker that could not commit is replaced by one that runs the same configuration as the others.
     for (const [number, { status }] of committed.entries()) {
-      const worker = workers[number];
-      if (status === 'rejected') worker?.kill();
-      else if (worker !== undefined && this.#workers.has(worker)) this.#holders.add(worker);
+      if (status === 'rejected') workers[number]?.kill();
     }
     for (const fd of descriptorsOf(config)) this.#inherited.add(fd);
     const reports = committed.flatMap((result) =>

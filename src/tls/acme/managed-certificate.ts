@@ -230,10 +230,18 @@ export class ManagedCertificate {
 
   /** The same for an order that may ask all issuers. */
   #dueOfAll(): number {
-    const wanted = this.#issued === null || this.#isFromTheFuture(this.#issued) ? 0 : this.#renewAt;
+    const isUnwanted =
+      this.#issued === null || this.#isFromTheFuture(this.#issued) || this.#standsIn(this.#issued);
+    const wanted = isUnwanted ? 0 : this.#renewAt;
     const next = this.#attempts?.nextAttempt ?? 0;
     // Later than any back-off allows: the clock has been set back since.
     return next - this.#clock.now() > LONGEST_BACKOFF_MS ? wanted : Math.max(wanted, next);
+  }
+
+  /** Whether it is from the local authority because the others could not be asked when the one before expired. */
+  #standsIn({ authority }: IssuedCertificate): boolean {
+    const isFirst = this.#request.issuers[0] === 'local';
+    return authority === LOCAL && !isFirst && (this.#attempts?.count ?? 0) > 0;
   }
 
   /** Only for the local authority, which has the clock of this machine. */
@@ -290,27 +298,30 @@ export class ManagedCertificate {
         return true;
       }
       const signal = AbortSignal.any([this.#closing.signal, lock.lost]);
-      const staging = this.#asksOnlyLocal ? null : this.#request.staging;
+      const asksOnlyLocal = this.#asksOnlyLocal;
+      const staging = asksOnlyLocal ? null : this.#request.staging;
       const request = { ...this.#request, issuers: this.#issuers, staging };
       const checked = await checkedRequest(request, this.#tools, signal);
       const issued = await obtainCertificate(checked, this.#tools, signal);
       // Used even if it cannot be stored, because another order would count against the authority's limits.
       this.#adopt(issued);
       await this.#tools.store.write(issued.authority, [this.name], issued.pair);
-      await this.#succeeded(issued);
+      await this.#succeeded(issued, asksOnlyLocal);
       return true;
     } finally {
       await lock.release();
     }
   }
 
-  async #succeeded({ authority, pair }: IssuedCertificate): Promise<void> {
+  async #succeeded({ authority, pair }: IssuedCertificate, askedOnlyLocal: boolean): Promise<void> {
     const { log } = this.#tools;
     log.info('Certificate obtained', {
       names: [this.name],
       authority,
       notAfter: dateOf(pair.notAfter),
     });
+    // The others are asked as soon as they would be without it.
+    if (askedOnlyLocal) return;
     this.#attempts = null;
     this.#unwritten = false;
     if (this.#renewAt > this.#clock.now()) {

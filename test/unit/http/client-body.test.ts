@@ -228,6 +228,32 @@ describe('a body that is lent to a reader', () => {
   });
 });
 
+describe('a body that is lent to two readers at once', () => {
+  it('continues for the second one when the first one leaves', async () => {
+    const source = new PassThrough();
+    const [first, second] = [lend(source).resume(), lend(source)];
+    const whole = text(second);
+    await turn();
+    first.destroy();
+    await turn();
+    source.end('all of it');
+    assert.equal(await whole, 'all of it');
+  });
+
+  it('fails for the second one if it begins after the first one has received bytes', async () => {
+    const source = new PassThrough();
+    const reads = { haveBegun: false };
+    const loan = { onWanted: () => {}, stall: null };
+    const [first, second] = [1, 2].map(() => new ClientBody(source, false, null, loan, reads));
+    assert.ok(first !== undefined && second !== undefined);
+    first.resume();
+    source.write('a part');
+    await once(first, 'data');
+    await assert.rejects(text(second), { status: 502 });
+    assert.equal(source.destroyed, false);
+  });
+});
+
 const BUFFER_BYTES = 64 * 1024;
 
 function lend(source: Readable, loan: Partial<BodyLease> = {}): ClientBody {

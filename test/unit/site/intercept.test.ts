@@ -322,11 +322,10 @@ describe('routes that replace an endless response', () => {
     }
   }
 
-  it('answer at once where one always answers, and a short rest keeps the connection to the app', async () => {
-    let finish = (): void => {};
+  it('answer after a short rest, which keeps the connection to the app', async () => {
     await using app = await rawOrigin((socket) => {
       socket.write(`${HEAD}Content-Length: 8\r\n\r\nhalf`);
-      finish = () => socket.write('half');
+      setImmediate(() => socket.write('half'));
     });
     await using site = await serveSite([
       on({ kind: 'intercept', handleResponse: rulesFor(on(respond('other', 403))) }),
@@ -335,11 +334,36 @@ describe('routes that replace an endless response', () => {
     for (let round = 0; round < 2; round += 1) {
       const response = await responseOf(site.http1);
       assert.deepEqual([response.statusCode, await textOf(response)], [403, 'other']);
-      finish();
       const [upstream] = site.registry.upstreams();
       await until(() => upstream?.inFlight === 0, 'the response of the app has ended');
     }
     assert.equal(app.connections(), 1);
+  });
+
+  it('get all of the body of the request, or none, whenever it and the response of the app arrive', async () => {
+    await using backup = await origin((request, response) => void request.pipe(response));
+    for (const early of ['', '01234']) {
+      for (const rest of ['', 'half']) {
+        await using app = await rawOrigin((socket) => {
+          socket.write(`${HEAD}Content-Length: ${4 + rest.length}\r\n\r\nhalf`);
+          setTimeout(() => socket.write(rest), 20);
+        });
+        const routes = rulesFor(on(proxyConfig([backup.url])));
+        await using site = await serveSite([
+          on({ kind: 'intercept', handleResponse: routes }),
+          on(proxyConfig([app.url])),
+        ]);
+        const request = http.request({ host: '127.0.0.1', port: site.http1, method: 'POST' });
+        request.flushHeaders();
+        if (early !== '') request.write(early);
+        setTimeout(() => request.end('56789'), 40);
+        const [response]: http.IncomingMessage[] = await once(request, 'response');
+        assert.ok(response);
+        const body = await textOf(response);
+        if (response.statusCode === 200) assert.equal(body, `${early}56789`);
+        else assert.equal(response.statusCode, 502);
+      }
+    }
   });
 
   it('have responded, although routes further out may replace that too', async () => {
