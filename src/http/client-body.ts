@@ -99,6 +99,8 @@ const MAX_BUFFERED_BYTES = 64 * 1024;
 export interface BodyReads {
   /** Whether one of them has received bytes. */
   haveBegun: boolean;
+  /** How many have not ended. */
+  open: number;
 }
 
 /**
@@ -125,7 +127,7 @@ export class ClientBody extends RelayedBody implements LeasedBody {
     isView: boolean,
     silence: WaitLimit | null,
     loan: BodyLease | null,
-    reads: BodyReads = { haveBegun: false },
+    reads: BodyReads = { haveBegun: false, open: 0 },
   ) {
     super(source, { highWaterMark: MAX_BUFFERED_BYTES });
     // A client may send thousands of chunks in one packet. Otherwise, each would be a write of its own to the
@@ -135,6 +137,7 @@ export class ClientBody extends RelayedBody implements LeasedBody {
     });
     this.#loan = loan;
     this.#reads = reads;
+    if (loan !== null) reads.open += 1;
     const stall = loan?.stall ?? null;
     const end = (error: Error): void => void this.destroy(error);
     this.#silence = silence === null ? null : new WaitWatch(silence, end);
@@ -170,12 +173,13 @@ export class ClientBody extends RelayedBody implements LeasedBody {
   protected leave(): void {
     this.#silence?.close();
     this.#stall?.close();
+    if (this.#loan !== null) this.#reads.open -= 1;
     const { source } = this;
     if (!this.isAttached || source.readableEnded) return;
     // What no reader wants is read and discarded, so that the connection can continue.
-    if (this.#loan === null) source.resume();
-    // Another reader may have begun meanwhile, and waits for more.
-    else if (source.listenerCount('data') === 0) source.pause();
+    // Another reader may have begun meanwhile. It waits for more, or pauses the source itself.
+    if (this.#loan === null || source.listenerCount('data') > 0) source.resume();
+    else source.pause();
   }
 }
 

@@ -215,6 +215,7 @@ export abstract class GatewayRequest extends ExchangeResponse {
   body: Readable = Readable.from([]);
   readonly hasBody = false;
   readonly isBodyWhole = false;
+  readonly isBodyLent = false;
   readonly upgrade = null;
   readonly #disconnect = new DisconnectSignal();
 

@@ -56,6 +56,8 @@ export interface Exchange {
   lendBody(loan: BodyLease): LeasedBody | null;
   /** Whether no reader has received bytes of the body, so that another one can still get all of it. */
   readonly isBodyWhole: boolean;
+  /** Whether a reader to which {@link lendBody} has lent the body has not ended. */
+  readonly isBodyLent: boolean;
   /** False if the message cannot have a body (no length, no transfer coding, HTTP/2 END_STREAM). */
   readonly hasBody: boolean;
   /** Trailer fields of the request; complete once `body` has ended. */

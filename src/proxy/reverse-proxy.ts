@@ -175,8 +175,9 @@ export class ReverseProxy {
       this.#active -= 1;
       this.#releaseWhenIdle();
       // What the upstream did not take is read and dropped, so that the connection can go on; where
-      // nobody has answered, the page of the error may want it.
-      if (exchange.hasBody && (exchange.begun || !exchange.isBodyWhole)) exchange.body.resume();
+      // nobody has answered, the page of the error may want it. Routes that respond instead may still read it.
+      const isUnwanted = exchange.begun || !exchange.isBodyWhole;
+      if (exchange.hasBody && isUnwanted && !exchange.isBodyLent) exchange.body.resume();
     };
     const failed = (error: unknown): never => {
       ended();

@@ -132,7 +132,7 @@ export class ServerExchange extends ExchangeResponse implements Exchange {
 
   lendBody(loan: BodyLease): LeasedBody | null {
     if (!this.hasBody) return null;
-    this.#reads ??= { haveBegun: false };
+    this.#reads ??= { haveBegun: false, open: 0 };
     const reads = this.#reads;
     // A body that was requested earlier already has the limit for silence.
     const leased =
@@ -145,6 +145,10 @@ export class ServerExchange extends ExchangeResponse implements Exchange {
   get isBodyWhole(): boolean {
     if (!this.hasBody || this.#isSilent || this.abandoned) return false;
     return this.#reads?.haveBegun !== true && this.#body?.readableDidRead !== true;
+  }
+
+  get isBodyLent(): boolean {
+    return this.#reads !== null && this.#reads.open > 0;
   }
 
   trailers(): HeaderList {

@@ -113,6 +113,10 @@ export class SubExchange implements Exchange {
     return this.hasBody && this.#parent.isBodyWhole;
   }
 
+  get isBodyLent(): boolean {
+    return this.hasBody && this.#parent.isBodyLent;
+  }
+
   discardBody(): void {
     if (this.hasBody) this.#parent.discardBody();
   }

@@ -242,7 +242,7 @@ describe('a body that is lent to two readers at once', () => {
 
   it('fails for the second one if it begins after the first one has received bytes', async () => {
     const source = new PassThrough();
-    const reads = { haveBegun: false };
+    const reads = { haveBegun: false, open: 0 };
     const loan = { onWanted: () => {}, stall: null };
     const [first, second] = [1, 2].map(() => new ClientBody(source, false, null, loan, reads));
     assert.ok(first !== undefined && second !== undefined);

@@ -27,6 +27,7 @@ export function fakeExchange(fields: Partial<Exchange>): Exchange {
     body: Readable.from([]),
     hasBody: false,
     isBodyWhole: false,
+    isBodyLent: false,
     trailers: () => new HeaderList(),
     lendBody: () => null,
     discardBody: () => {},

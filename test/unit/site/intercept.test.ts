@@ -366,6 +366,48 @@ describe('routes that replace an endless response', () => {
     }
   });
 
+  it('slow the client down if their upstream does not read, also when the response of the app has ended', async () => {
+    let isAsked = false;
+    let hasBegun = false;
+    await using backup = await origin((request) => {
+      isAsked = true;
+      request.once('data', () => {
+        request.pause();
+        hasBegun = true;
+      });
+    });
+    await using app = await rawOrigin((socket) => {
+      socket.write(`${HEAD}Content-Length: 8\r\n\r\nhalf`);
+      void until(() => hasBegun, 'the backup reads').then(() => socket.write('half'));
+    });
+    await using site = await serveSite([
+      on({
+        kind: 'intercept',
+        handleResponse: rulesFor(on(proxyConfig([backup.url]), path('/upload'))),
+      }),
+      on(proxyConfig([app.url])),
+    ]);
+    const request = http.request({
+      ...{ host: '127.0.0.1', port: site.http1, path: '/upload', method: 'POST', agent: false },
+    });
+    request.on('error', () => {});
+    request.flushHeaders();
+    await until(() => isAsked, 'the backup waits for the body');
+    const piece = Buffer.alloc(1024 * 1024);
+    let sent = 0;
+    let waits = false;
+    while (!waits && sent < 200) {
+      sent += 1;
+      if (request.write(piece)) continue;
+      waits = await Promise.race([
+        once(request, 'drain').then(() => false),
+        new Promise<true>((resolve) => setTimeout(() => resolve(true), 500)),
+      ]);
+    }
+    request.destroy();
+    assert.ok(sent < 200, `${sent} MiB`);
+  });
+
   it('have responded, although routes further out may replace that too', async () => {
     await using app = await rawOrigin((socket) => {
       socket.write(`${HEAD}Content-Length: 3\r\n\r\napp`);

@@ -66,7 +66,9 @@ export async function serveSite(
       defer: (close) => closing.push(close),
     },
   );
-  const server = await serveExchanges((exchange) => site(exchange));
+  // As a gateway has it, although no test waits for so long.
+  const silence = { limitMs: 60_000, clock: systemClock };
+  const server = await serveExchanges((exchange) => site(exchange), silence);
   const close = async (): Promise<void> => {
     for (const each of closing) each();
     upstreams.destroy();
