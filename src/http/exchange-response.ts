@@ -302,10 +302,10 @@ export function discarding(body: Writable): Writable {
   });
 }
 
-/** Bytes of a discarded body that are read, so that the connection to its source can be used again. */
-const MAX_DISCARDED_BYTES = 64 * 1024;
-/** The time in milliseconds within which such a body must end. */
-const MAX_DISCARDING_MS = 1000;
+/** Bytes of an unwanted response body that are read, so that the connection to its source can be used again. */
+export const MAX_DISCARDED_BYTES = 64 * 1024;
+/** Milliseconds within which that body must end, because the request that does not want it may wait for its end. */
+export const MAX_DISCARDING_MS = 1000;
 
 /**
  * The body of a response whose destination is not known yet: a transform of the head waits for something, or routes

@@ -1,8 +1,10 @@
 import type { Writable } from 'node:stream';
+import { MAX_DISCARDED_BYTES, MAX_DISCARDING_MS } from '../http/exchange-response.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import type { Http1Writer } from '../http/http1-writer.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { HubgateError } from '../kernel/error.ts';
+import { RecentObjects } from '../kernel/v8-memory.ts';
 import { BodyFlow, type FlowListener, type Source } from './body-flow.ts';
 import { exchangeFailure, ForwardError, type ForwardPhase } from './forward-error.ts';
 import {
@@ -16,12 +18,6 @@ import {
 import type { Http1Connection, Http1Receiver } from './http1-connection.ts';
 import type { ReceivedHead } from './http1-head.ts';
 import { Http1Upload, type UploadListener } from './http1-upload.ts';
-import { RecentObjects } from '../kernel/v8-memory.ts';
-
-/** Bytes of an unwanted response body that are read in order to keep the connection. */
-const MAX_DISCARDED_BYTES = 64 * 1024;
-/** Milliseconds within which that body must end, because the request that does not want it waits for its end. */
-const MAX_DISCARDING_MS = 1000;
 
 const recent = new RecentObjects();
 

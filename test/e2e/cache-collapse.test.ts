@@ -57,6 +57,17 @@ class SlowApp {
     }
   }
 
+  /** The question with which the gateway revalidates a stale response to `/a` while a client uses it. */
+  async revalidation(): Promise<Question> {
+    const first = send(`${this.url}/a`);
+    const stale = { 'Cache-Control': 'public, max-age=10, stale-while-revalidate=20' };
+    (await this.question(1)).response.writeHead(200, stale).end('old');
+    await first;
+    this.clock.advance(15_000);
+    assert.equal((await send(`${this.url}/a`)).body, 'old');
+    return this.question(2);
+  }
+
   /** What was sent before has been read by the gateway: it answers later requests itself meanwhile. */
   async handled(): Promise<void> {
     for (let i = 0; i < 10; i += 1) await send(`${this.url}/ping`);
@@ -370,13 +381,7 @@ describe('cache, concurrent requests for the same URL', () => {
 
   it('lets a client read the response to a revalidation, however long it takes', async (test) => {
     const app = await SlowApp.start(test);
-    const first = send(`${app.url}/a`);
-    const stale = { 'Cache-Control': 'public, max-age=10, stale-while-revalidate=20' };
-    (await app.question(1)).response.writeHead(200, stale).end('old');
-    await first;
-    app.clock.advance(15_000);
-    assert.equal((await send(`${app.url}/a`)).body, 'old');
-    const { response } = await app.question(2);
+    const { response } = await app.revalidation();
     app.clock.advance(20_000);
     const joined = app.open('/a');
     await app.handled();
@@ -392,13 +397,7 @@ describe('cache, concurrent requests for the same URL', () => {
 
   it('ends a revalidation that takes too long when the last client that reads its response leaves', async (test) => {
     const app = await SlowApp.start(test);
-    const first = send(`${app.url}/a`);
-    const stale = { 'Cache-Control': 'public, max-age=10, stale-while-revalidate=20' };
-    (await app.question(1)).response.writeHead(200, stale).end('old');
-    await first;
-    app.clock.advance(15_000);
-    assert.equal((await send(`${app.url}/a`)).body, 'old');
-    const { request, response } = await app.question(2);
+    const { request, response } = await app.revalidation();
     const gone = closed(request);
     app.clock.advance(20_000);
     const joined = app.open('/a');
