@@ -36,22 +36,17 @@ const WORKS: Readonly<Record<string, (context: BenchContext) => Promise<void>>> 
 /** Not for a run of everything. */
 const ON_REQUEST: readonly string[] = ['goals', 'flags'];
 
-const { values, positionals } = parseArgs({
-  allowPositionals: true,
-  options: {
-    quick: { type: 'boolean', default: false },
-    json: { type: 'string' },
-    node: { type: 'string', default: process.execPath },
-    rounds: { type: 'string' },
-    parts: { type: 'string' },
-    'peer-hub': { type: 'string', multiple: true, default: [] },
-  },
-});
-const unknown = positionals.filter((name) => !(name in WORKS));
-if (unknown.length > 0) {
-  console.error(`There is no ${unknown.join(', ')}; there are ${Object.keys(WORKS).join(', ')}`);
-  process.exit(64);
+const USAGE = `npm run bench -- [names] [--quick] [--rounds N] [--parts a,b] [--node PATH] [--peer-hub URL]… [--json FILE]
+names: ${Object.keys(WORKS).join(', ')}
+docs/performance.md explains them.`;
+
+const { values, positionals } = readArguments();
+if (values.help) {
+  console.log(USAGE);
+  process.exit();
 }
+const unknown = positionals.filter((name) => !(name in WORKS));
+if (unknown.length > 0) misused(`There is no ${unknown.join(', ')}`);
 
 const context = new BenchContext({
   peerHubs: values['peer-hub'],
@@ -75,6 +70,30 @@ try {
     const { nodeVersion: node, rounds, figures } = context;
     writeFileSync(values.json, JSON.stringify({ node, rounds, figures }, null, 2));
   }
+}
+
+function readArguments() {
+  try {
+    return parseArgs({
+      allowPositionals: true,
+      options: {
+        help: { type: 'boolean', short: 'h', default: false },
+        quick: { type: 'boolean', default: false },
+        json: { type: 'string' },
+        node: { type: 'string', default: process.execPath },
+        rounds: { type: 'string' },
+        parts: { type: 'string' },
+        'peer-hub': { type: 'string', multiple: true, default: [] },
+      },
+    });
+  } catch (error) {
+    return misused(error instanceof Error ? error.message : String(error));
+  }
+}
+
+function misused(reason: string): never {
+  console.error(`${reason}\n${USAGE}`);
+  process.exit(64);
 }
 
 /** The machine, and the Node that runs the gateway; the load may come from another. */

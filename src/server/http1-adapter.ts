@@ -205,14 +205,8 @@ export class Http1Adapter implements ProtocolAdapter {
     if (body !== response || response?.framing !== 'chunks' || socket === null) return null;
     if (this.wantsWebSocket || !this.#connection.leave(this)) return null;
     this.#isSent = true;
-    // The head leaves together with the first events.
-    socket.cork();
-    process.nextTick(uncork, socket);
-    response.takeHead()?.sendTo(socket);
-    return new Http1EventStream(
-      socket,
-      disconnect === undefined ? null : () => disconnect.trigger(),
-    );
+    const onLeave = disconnect === undefined ? null : () => disconnect.trigger();
+    return new Http1EventStream(socket, response.takeHead(), onLeave);
   }
 
   sendTrailers(trailers: HeaderList): void {
@@ -313,8 +307,4 @@ export function httpDate(): string {
     dateText = new Date(now).toUTCString();
   }
   return dateText;
-}
-
-function uncork(socket: Socket): void {
-  socket.uncork();
 }

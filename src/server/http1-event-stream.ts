@@ -6,6 +6,10 @@ import type { Socket } from 'node:net';
 import type { Writable } from 'node:stream';
 import type { ResponseStream, StreamListener } from '../http/exchange.ts';
 import { LAST_CHUNK } from '../http/http1-syntax.ts';
+import type { Http1Writer } from '../http/http1-writer.ts';
+
+/** Bytes that are copied behind the head, so that they leave in one write. */
+const MAX_JOINED_BYTES = 16 * 1024;
 
 /**
  * The stream that a connection or an HTTP/2 stream carries. Shared functions find it here, so a stream needs no
@@ -80,16 +84,34 @@ function onClose(this: Carrying): void {
  */
 export class Http1EventStream extends CarriedStream<Socket> {
   readonly framing = 'chunked';
+  /** It leaves together with the first events at the end of the turn; null once it has left. */
+  #head: Http1Writer | null;
   readonly #onLeave: (() => void) | null;
 
   /** `onLeave` is called when the connection closes before the end. */
-  constructor(socket: Socket, onLeave: (() => void) | null) {
+  constructor(socket: Socket, head: Http1Writer | null, onLeave: (() => void) | null) {
     super(socket, false);
+    this.#head = head;
     this.#onLeave = onLeave;
+    if (head !== null) process.nextTick(sendHead, this);
   }
 
   write(framed: Buffer): boolean {
-    return this.isOver || this.carrier.write(framed);
+    if (this.isOver) return true;
+    const head = this.#head;
+    if (head !== null && head.length + framed.length <= MAX_JOINED_BYTES) {
+      head.bytes(framed);
+      return true;
+    }
+    this.sendHead();
+    return this.carrier.write(framed);
+  }
+
+  sendHead(): void {
+    const head = this.#head;
+    this.#head = null;
+    if (this.carrier.destroyed) head?.discard();
+    else head?.sendTo(this.carrier);
   }
 
   destroy(): void {
@@ -98,6 +120,7 @@ export class Http1EventStream extends CarriedStream<Socket> {
   }
 
   protected endCarrier(): void {
+    this.sendHead();
     this.carrier.write(LAST_CHUNK, 'latin1');
     this.carrier.destroySoon();
   }
@@ -105,4 +128,8 @@ export class Http1EventStream extends CarriedStream<Socket> {
   protected override left(): void {
     this.#onLeave?.();
   }
+}
+
+function sendHead(stream: Http1EventStream): void {
+  stream.sendHead();
 }
