@@ -5,7 +5,7 @@ import { type Clock, type Moment, momentOf } from '../kernel/clock.ts';
 import { variantKey } from './cache-key.ts';
 import type { CacheContext } from './response-caches.ts';
 import { addCacheStatus, isUnchanged, renewedFields } from './send-response.ts';
-import { initialAge } from './cache-control.ts';
+import { initialAge, splitList } from './cache-control.ts';
 import {
   dropFieldsForCaches,
   FIELDS_FOR_CACHES,
@@ -91,6 +91,7 @@ export class Admission {
   }
 
   #verdict(head: ResponseHead, fetch: FetchExchange, nowMs: number): StoringVerdict {
+    fetch.noteVary(splitList(head.headers.combined('vary')?.toLowerCase() ?? ''));
     if (fetch.unsharedBy !== null) return { kind: 'refused', detail: fetch.unsharedBy };
     const length = Number(head.headers.get('content-length') ?? 0);
     if (length > this.#options.maxBody) return { kind: 'refused', detail: 'too-large' };
@@ -131,7 +132,7 @@ export class Admission {
     }
     this.#options.refused(originRequest, 304);
     dropFieldsForCaches(headers);
-    const stored = { ...renewing, headers };
+    const stored = { ...renewing, headers, replacedPreset: [...fetch.replacedPreset] };
     const answer = { stored, ownHeaders: headers, isRenewed: true, isShared: false };
     return { kind: 'shared', answer };
   }
@@ -159,6 +160,7 @@ export class Admission {
       key,
       vary,
       variant: variantKey(vary, exchange.headers),
+      replacedPreset: [...fetch.replacedPreset],
       status,
       headers,
       hidden: hiddenFields(head.headers),

@@ -3,7 +3,7 @@ import type { Exchange, ResponseHead } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import { parseCacheControl } from './cache-control.ts';
 import { requestUrl } from '../http/request-path.ts';
-import { outcomeStatus } from '../http/request-variables.ts';
+import { errorStatus, outcomeStatus } from '../http/request-variables.ts';
 import { parseUrl } from '../kernel/parse.ts';
 
 /** Characters of `Accept-Encoding`. No client for pages sends a longer one. */
@@ -76,7 +76,8 @@ export interface CacheLookup {
 /**
  * What a request looks up in a cache, or the reason why it bypasses the cache. The key contains what
  * the app sees after all rewrites: scheme, host, path and query unchanged, the statements of a trusted proxy,
- * the identity that the gateway has established, and the values that the operator adds.
+ * the identity that the gateway has established, the root that was chosen for the request, in error routes the status
+ * of the error, and the values that the operator adds.
  */
 export function cacheLookup(
   exchange: Exchange,
@@ -129,7 +130,8 @@ function readFields(headers: HeaderList): AskingFields {
 }
 
 function keyOf(exchange: Exchange, forwarded: string, varyOn: readonly string[]): string {
-  const { scheme, host, originalHost, target, originalTarget, rawTarget, identity } = exchange;
+  const { scheme, host, originalHost, target, originalTarget, rawTarget, identity, variables } =
+    exchange;
   let key = `${scheme}://${host.toLowerCase()}${target}`;
   // Updates, live pages and what the app changes name the host that the client has contacted.
   if (originalHost !== host) key += `\n^${originalHost.toLowerCase()}`;
@@ -138,6 +140,10 @@ function keyOf(exchange: Exchange, forwarded: string, varyOn: readonly string[])
   // The app may receive the path as the client spelled it.
   if (rawTarget !== null && rawTarget !== originalTarget) key += `\n=${rawTarget}`;
   key += forwarded;
+  const root = variables.get('root');
+  if (root !== undefined) key += `\n/${root}`;
+  const error = errorStatus(exchange);
+  if (error !== 0) key += `\n!${error}`;
   if (!identity.isUnknown) key += `\n@${identity.key}`;
   for (const value of varyOn) key += `\n+${value}`;
   return key;

@@ -16,6 +16,8 @@ export interface StoredResponse {
   readonly variant: string;
   readonly status: number;
   readonly headers: HeaderList;
+  /** Names of preset fields of a request without which the response is delivered. */
+  readonly replacedPreset: readonly string[];
   /** The fields that are only for caches. */
   readonly hidden: HeaderList;
   readonly source: ResponseHead['source'];
@@ -53,9 +55,12 @@ export function reuseOf(stored: StoredResponse, clock: Clock): Reuse {
     : 'after-validation';
 }
 
-/** Whether it can be used because the app has failed (RFC 5861 §4). */
+/**
+ * Whether it can be used because the app has failed (RFC 5861 §4). One that must be revalidated before each use cannot
+ * (RFC 9111 §5.2.2.4).
+ */
 export function helpsAfterError(stored: StoredResponse, clock: Clock): boolean {
-  return timeLeft(stored, clock) + stored.freshness.ifErrorMs > 0;
+  return !stored.revalidatesAlways && timeLeft(stored, clock) + stored.freshness.ifErrorMs > 0;
 }
 
 /**

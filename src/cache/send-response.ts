@@ -1,5 +1,6 @@
 import type { Writable } from 'node:stream';
 import { type ArrivingBody, sendWhole } from '../coalescing/arriving-body.ts';
+import { removePreset } from '../coalescing/fetch-exchange.ts';
 import type { Exchange, ResponseHead } from '../http/exchange.ts';
 import { HeaderList } from '../http/header-list.ts';
 import type { Clock } from '../kernel/clock.ts';
@@ -18,6 +19,7 @@ export function sendStored(
   status: string,
   clock: Clock,
 ): void | Promise<void> {
+  removePreset(exchange, stored.replacedPreset);
   const size = hasBody(stored) ? stored.body.length : null;
   const { head, content } = answerHead(exchange, stored, size);
   head.headers.set('Age', String(Math.floor(ageOf(stored, clock) / 1000)));
@@ -49,6 +51,7 @@ export async function sendArriving(
   status: string,
   isFirst: boolean,
 ): Promise<void> {
+  removePreset(exchange, stored.replacedPreset);
   const { head, content } = answerHead(exchange, stored, null);
   const ageMs = stored.initialAgeMs;
   if (ageMs >= 1000) head.headers.set('Age', String(Math.floor(ageMs / 1000)));

@@ -11,7 +11,7 @@ import type { HeaderList } from '../http/header-list.ts';
 import type { Identity } from '../http/identity.ts';
 import { copiedVariables } from '../http/request-variables.ts';
 import type { TraceContext } from '../http/trace-context.ts';
-import { withPreset } from '../http/header-operations.ts';
+import { SINGLE, withPreset } from '../http/header-operations.ts';
 import type { Logger } from '../kernel/log.ts';
 
 /** The destination of the response. */
@@ -53,12 +53,26 @@ export class FetchExchange extends GatewayRequest implements Exchange {
   readonly standsFor: Exchange;
   /** Request fields that decided something on the way, in lower case. */
   readonly decidingFields = new Set<string>();
+  /**
+   * Names of preset fields, in lower case, that later handlers have removed or changed. The response is delivered
+   * without them.
+   */
+  readonly replacedPreset = new Set<string>();
   /** Something else on which the response depends, so that it cannot be shared; null if there is nothing. */
   unsharedBy: Extract<Dependence, string> | null = null;
   readonly #parent: Exchange;
   readonly #sink: FetchSink;
   readonly #isAlone: boolean;
-  readonly #inherited: ReadonlySet<string>;
+  /** The preset fields of the request itself. */
+  readonly #inherited: readonly (readonly [name: string, value: string])[];
+  /** Those of them that the transforms of the head see. */
+  #shown: readonly (readonly [name: string, value: string])[] = [];
+  /** The variables that handlers in front have set. */
+  readonly #variablesBefore: ReadonlyMap<string, string>;
+  /** What only the request to the app depends on. */
+  readonly #onlyAsked: Dependence[] = [];
+  /** The fields of that request; null if the app was not asked. */
+  #asked: HeaderList | null = null;
   /** The body of the response that goes to the client of the request; null if the sink has taken it. */
   #passed: Writable | null = null;
   #upstream: UpstreamVisit | null = null;
@@ -75,7 +89,8 @@ export class FetchExchange extends GatewayRequest implements Exchange {
     this.originalHost = parent.originalHost;
     this.host = parent.host;
     this.preset = parent.preset.clone();
-    this.#inherited = new Set(fieldsOf(this.preset));
+    this.#inherited = [...this.preset];
+    this.#variablesBefore = new Map(parent.variables);
     this.originalTarget = parent.originalTarget;
     this.rawTarget = parent.rawTarget;
     this.target = parent.target;
@@ -87,11 +102,40 @@ export class FetchExchange extends GatewayRequest implements Exchange {
     this.variables = isBackground ? copiedVariables(parent) : parent.variables;
   }
 
-  readonly dependsOn = (on: Dependence): void => {
-    if (typeof on === 'string') this.unsharedBy = on;
-    else this.decidingFields.add(on.field.toLowerCase());
-    this.#parent.dependsOn?.(on);
+  readonly dependsOn = (on: Dependence, via?: 'request'): void => {
+    if (via === 'request') this.#onlyAsked.push(on);
+    else this.#note(on);
+    this.#parent.dependsOn?.(on, via);
   };
+
+  #note(on: Dependence): void {
+    if (typeof on === 'string') this.unsharedBy = on;
+    else if ('field' in on) this.decidingFields.add(on.field.toLowerCase());
+    else if ('asked' in on) this.#asked = on.asked;
+    else {
+      const value = this.variables.get(on.variable);
+      // What handlers behind the cache have set comes from the same response, or is a dependence of its own.
+      if (value !== undefined && value === this.#variablesBefore.get(on.variable)) {
+        this.unsharedBy = 'client';
+      }
+    }
+  }
+
+  /**
+   * Notes on what the response depends according to its `Vary`. That names fields of the request that the app has
+   * received. Handlers may have written them because of the client's own fields.
+   *
+   * @param names in lower case
+   */
+  noteVary(names: readonly string[]): void {
+    const asked = this.#asked ?? this.headers;
+    for (const name of names) {
+      const value = asked.combined(name);
+      if (value === undefined || value === this.#parent.headers.combined(name)) continue;
+      if (ADDRESS_FIELDS.has(name)) this.unsharedBy = 'client';
+      for (const on of this.#onlyAsked) this.#note(on);
+    }
+  }
 
   get id(): string {
     return this.#parent.id;
@@ -126,8 +170,11 @@ export class FetchExchange extends GatewayRequest implements Exchange {
       this.moveTransforms(exchange);
       return;
     }
+    for (const [name, value] of this.#inherited) {
+      if (!hasField(this.preset, name, value)) exchange.preset.delete(name);
+    }
     for (const [name, value] of this.preset) {
-      const isKnown = this.#inherited.has(fieldOf(name, value));
+      const isKnown = this.#isInherited(name, value);
       if (!isKnown && name.toLowerCase() !== 'set-cookie') exchange.preset.append(name, value);
     }
   }
@@ -166,14 +213,44 @@ export class FetchExchange extends GatewayRequest implements Exchange {
     if (!this.#isAlone && !this.begun) this.#parent.inform(status, headers);
   }
 
+  /** The transforms see the head with all fields with which the client receives it. */
   protected addPreset(head: ResponseHead): void {
-    this.preset.deleteWhere((name, value) => this.#inherited.has(fieldOf(name, value)));
-    withPreset(head, this.preset);
+    const shown = this.#inherited.filter(([name, value]) => {
+      const key = name.toLowerCase();
+      const isReplaced = head.isBesidePreset !== true && head.headers.has(key);
+      const isKept = hasField(this.preset, name, value);
+      if (!NOT_SHOWN.has(key) && (isReplaced || !isKept)) this.replacedPreset.add(key);
+      return isKept && !NOT_SHOWN.has(key) && !isReplaced;
+    });
+    const preset = this.preset.clone();
+    preset.deleteWhere((key, value) => NOT_SHOWN.has(key) && this.#isInherited(key, value));
+    withPreset(head, preset);
+    this.#shown = shown;
+  }
+
+  #isInherited(name: string, value: string): boolean {
+    const key = name.toLowerCase();
+    return this.#inherited.some(([one, other]) => one.toLowerCase() === key && other === value);
+  }
+
+  /** Removes the preset fields of the request itself again, unless a handler has changed them. */
+  #removeInherited(headers: HeaderList): void {
+    for (const [name, value] of this.#shown) {
+      if (!hasField(headers, name, value)) this.replacedPreset.add(name.toLowerCase());
+    }
+    for (const [name, value] of this.#shown) {
+      const key = name.toLowerCase();
+      if (!this.replacedPreset.has(key)) removeField(headers, key, value);
+      // What is left may have been made from the field of this client.
+      else if (headers.has(key)) this.unsharedBy = 'client';
+    }
   }
 
   protected send(head: ResponseHead, wrappers: readonly BodyWrapper[]): Writable {
+    this.#removeInherited(head.headers);
     const taken = this.#sink.take(head);
     if ('pass' in taken) {
+      removePreset(this.#parent, this.replacedPreset);
       this.#passed = this.#parent.begin(taken.pass);
       return wrapped(this.#passed, wrappers);
     }
@@ -195,10 +272,27 @@ export class FetchExchange extends GatewayRequest implements Exchange {
   }
 }
 
-function fieldsOf(headers: HeaderList): readonly string[] {
-  return [...headers].map(([name, value]) => fieldOf(name, value));
+/** Fields whose value is the address of the client. */
+const ADDRESS_FIELDS = new Set(['x-forwarded-for', 'forwarded']);
+
+/** Preset fields that the client of a response gets beside its own, or instead of them, whatever handlers do. */
+const NOT_SHOWN: ReadonlySet<string> = new Set([...SINGLE, 'vary']);
+
+/** Removes the preset fields that a response replaces from the request that receives it. */
+export function removePreset({ preset }: Exchange, names: Iterable<string>): void {
+  for (const name of names) preset.delete(name);
 }
 
-function fieldOf(name: string, value: string): string {
-  return `${name.toLowerCase()}: ${value}`;
+function hasField(headers: HeaderList, name: string, value: string): boolean {
+  return headers.getAll(name).includes(value);
+}
+
+/** Removes the first field with this name, in lower case, and this value. */
+function removeField(headers: HeaderList, name: string, value: string): void {
+  let isRemoved = false;
+  headers.deleteWhere((key, other) => {
+    if (isRemoved || key !== name || other !== value) return false;
+    isRemoved = true;
+    return true;
+  });
 }

@@ -101,7 +101,10 @@ export const header: HandlerDirective<HeaderConfig> = {
     const apply = compileOperations(operations);
     const matches = compileResponseMatcher(match);
     if (!isDeferred && match.status.length + match.headers.length === 0) {
+      const changesFields = operations.some(({ kind }) => kind === 'replace');
       return (exchange, next) => {
+        // A field of this client may have been set in front of a cache.
+        if (changesFields && !exchange.preset.isEmpty) exchange.dependsOn?.('client');
         apply(exchange.preset, (template) => expand(template, exchange));
         return next();
       };

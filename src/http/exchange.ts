@@ -155,8 +155,10 @@ export interface Exchange {
   /**
    * Called by handlers that decide by more than the method, the URL and the fields in `Vary`: by these
    * request fields, by the client, or by a file. Present only if the response may be stored for others.
+   *
+   * @param via `request` if only the request to the app depends on it. The app says with `Vary` what it uses of that.
    */
-  readonly dependsOn?: (on: Dependence) => void;
+  readonly dependsOn?: (on: Dependence, via?: 'request') => void;
   /** The client's request that this exchange replaces completely; absent on that request itself. */
   readonly standsFor?: Exchange;
 }
@@ -164,6 +166,10 @@ export interface Exchange {
 /** Something that a response depends on and that a cache does not see. */
 export type Dependence =
   | { readonly field: string }
+  /** A variable of the request, which may have been set in front of the cache. */
+  | { readonly variable: string }
+  /** The fields of the request to the app, to which its `Vary` refers. */
+  | { readonly asked: HeaderList }
   | 'client'
   | 'file'
   /** The end of the connection ends the body, so it may be cut. */

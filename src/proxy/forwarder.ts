@@ -111,6 +111,7 @@ export class Forwarder {
     const { exchange, address, connections, body, bodyLength, isRepeated } = attempt;
     const { clock, trustPool, tunnels } = this.#options;
     const headers = this.#fieldsOf(exchange, address, body !== null);
+    if (!this.#options.isOnlyAsked) exchange.dependsOn?.({ asked: headers });
     // The client has sent all of it.
     if (bodyLength !== null) headers.delete('expect');
     const declared = exchange.headers.get('content-length') ?? null;

@@ -18,8 +18,10 @@ import { sep } from 'node:path';
 
 /** Parts of a path that `{path.N}` can refer to. */
 const MAX_PATH_PARTS = 1_000;
-/** Placeholders for the address of a client. */
-const OF_CLIENT = new Set(['remote', 'remote_host', 'remote_port', 'client_ip']);
+/** Placeholders for the address of a client, and its version of HTTP. */
+const OF_CLIENT = new Set(['remote', 'remote_host', 'remote_port', 'client_ip', 'proto']);
+/** Prefixes of placeholders for variables that a handler has set because of an earlier response or an error. */
+const OF_EARLIER_RESPONSE = ['rp.', 'resp.', 'http.response.header.', 'err.message', 'err.id'];
 /** Labels of a host (RFC 1035 §2.3.4: 255 bytes). */
 const MAX_LABELS = 128;
 
@@ -34,7 +36,7 @@ export const expandPlaceholders: Expand = (template, exchange, response, encode,
     const short = shortName(name);
     const value = lookUp(short, exchange, response);
     if (value === undefined) return match;
-    if (purpose !== 'request') noteDependence(short, exchange);
+    noteDependence(short, exchange, purpose);
     return encode === undefined ? value : encode(value);
   });
 };
@@ -43,13 +45,16 @@ export const expandPlaceholders: Expand = (template, exchange, response, encode,
  * A response in which this placeholder is used may not be for others. Handlers before a cache may have set a variable
  * by anything.
  */
-function noteDependence(name: string, exchange: Exchange): void {
+function noteDependence(name: string, exchange: Exchange, via?: 'request'): void {
   const { dependsOn } = exchange;
   if (dependsOn === undefined) return;
-  if (name.startsWith('header.')) dependsOn({ field: name.slice('header.'.length) });
-  else if (name.startsWith('cookie.')) dependsOn({ field: 'cookie' });
-  else if (name.startsWith('vars.') || OF_CLIENT.has(name)) dependsOn('client');
-  else if (name.startsWith('re.') && isCapturedFromClient(name, exchange)) dependsOn('client');
+  if (name.startsWith('header.')) dependsOn({ field: name.slice('header.'.length) }, via);
+  else if (name.startsWith('cookie.')) dependsOn({ field: 'cookie' }, via);
+  else if (name.startsWith('vars.') || OF_CLIENT.has(name)) dependsOn('client', via);
+  else if (name.startsWith('re.') && isCapturedFromClient(name, exchange)) dependsOn('client', via);
+  else if (OF_EARLIER_RESPONSE.some((prefix) => name.startsWith(prefix))) {
+    dependsOn({ variable: name.toLowerCase() }, via);
+  }
 }
 
 /** The key among the variables of a request that says whose text was captured. It is no placeholder. */

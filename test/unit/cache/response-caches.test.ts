@@ -17,6 +17,7 @@ function stored(key: string, more: Partial<StoredResponse> = {}): StoredResponse
     variant: '',
     status: 200,
     headers: new HeaderList(),
+    replacedPreset: [],
     hidden: new HeaderList(),
     source: 'upstream',
     body: Buffer.alloc(1_000),

@@ -205,6 +205,7 @@ function page(number: number, bytes = 600): StoredResponse {
       'Last-Modified': 'Mon, 23 Nov 2026 08:00:00 GMT',
       'Cache-Control': 'public, max-age=3600',
     }),
+    replacedPreset: [],
     hidden: new HeaderList(),
     source: 'upstream',
     body: Buffer.allocUnsafeSlow(bytes),

@@ -1,0 +1,271 @@
+// What a response depends on although a cache does not see it: fields that the gateway writes for the app, state that
+// handlers have set in front of the cache, and fields that they have set and later ones take back.
+
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { createServer, type IncomingMessage, request, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import { mkdir, writeFile } from 'node:fs/promises';
+import { before, after, describe, it } from 'node:test';
+import { freePort } from '../support/free-port.ts';
+import { startGateway } from '../support/gateway.ts';
+import { startPhpFpm } from '../support/php-fpm.ts';
+import { temporaryDirectory } from '../support/temporary-directory.ts';
+
+let failing = false;
+
+/** Its pages show the field that they vary by, which is the first part of the path. */
+function app({ headers, url = '' }: IncomingMessage, response: ServerResponse): void {
+  const [, name = ''] = url.split('/');
+  if (failing) {
+    response.writeHead(500).end('failed');
+    return;
+  }
+  if (name === 'auth') {
+    response.writeHead(200, { 'X-Backend': String(headers['x-wanted']) }).end();
+    return;
+  }
+  if (name === 'always') {
+    response.writeHead(200, { 'Cache-Control': 'no-cache, max-age=60', ETag: '"a"' }).end('always');
+    return;
+  }
+  const fields = { 'Cache-Control': 'public, max-age=60', ...(name === '' ? {} : { Vary: name }) };
+  response.writeHead(200, fields).end(`${name}: ${String(headers[name])}`);
+}
+
+describe('a response that depends on what the cache does not see', () => {
+  let port = 0;
+  const cleanUps: (() => unknown)[] = [];
+  const owner = { after: (cleanUp: () => unknown) => void cleanUps.push(cleanUp) };
+  let tenants: readonly number[] = [];
+
+  async function serve(
+    handler: (request: IncomingMessage, response: ServerResponse) => void,
+  ): Promise<number> {
+    const server = createServer(handler).listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const own = (server.address() as AddressInfo).port;
+    owner.after(() => server.close());
+    return own;
+  }
+
+  /** Asks the site with that name. */
+  async function ask(
+    site: string,
+    path: string,
+    fields: Readonly<Record<string, string>> = {},
+    localAddress = '127.0.0.1',
+  ) {
+    const headers = { Host: `${site}.localhost:${port}`, ...fields };
+    const asked = request({ host: '127.0.0.1', port, path, headers, localAddress, agent: false });
+    const [response] = (await once(asked.end(), 'response')) as [IncomingMessage];
+    let body = '';
+    for await (const chunk of response.setEncoding('utf8')) body += String(chunk);
+    return { status: response.statusCode, headers: response.headers, body };
+  }
+
+  before(async () => {
+    port = await freePort();
+    const origin = await serve(app);
+    tenants = await Promise.all(
+      ['a', 'b'].map((name) =>
+        serve((_request, response) => {
+          response.writeHead(200, { 'Cache-Control': 'public, max-age=60' }).end(`tenant ${name}`);
+        }),
+      ),
+    );
+    const site = (name: string, directives: string): string =>
+      `http://${name}.localhost:${port} {\n${directives}\n}\n`;
+    const proxy = `reverse_proxy 127.0.0.1:${origin}`;
+    await startGateway(
+      owner,
+      [
+        site('plain', `cache\n${proxy}`),
+        site('up', `cache\n${proxy} {\n header_up X-Tenant {header.X-Site}\n}`),
+        site('static', `cache\n${proxy} {\n header_up X-Tenant acme\n}`),
+        site('removed', `cache\n${proxy} {\n header_up -X-Tenant\n}`),
+        site('request', `cache\nhandle {\n request_header X-Tenant {header.X-Site}\n ${proxy}\n}`),
+        site(
+          'auth',
+          `route {
+	forward_auth 127.0.0.1:${origin} {
+		uri /auth
+	}
+	cache
+	reverse_proxy {rp.header.X-Backend} {
+		upstreams_allow 127.0.0.1:${tenants[0]} 127.0.0.1:${tenants[1]}
+	}
+}`,
+        ),
+        site(
+          'errors',
+          `handle_errors {\n rewrite * /page\n cache {\n  ttl 1m\n }\n respond "an error"\n}\nroute {\n @missing header X-Missing yes\n error @missing 404\n error 410\n}`,
+        ),
+        site(
+          'preset',
+          `header X-Frame-Options DENY
+header Content-Security-Policy "frame-ancestors 'none'"
+header X-Client {header.X-Client}
+cache
+handle /embed/* {
+	header -X-Frame-Options
+	header Content-Security-Policy "frame-ancestors *"
+	uri strip_prefix /embed
+	${proxy}
+}
+handle /later/* {
+	header >X-Frame-Options SAMEORIGIN
+	header ?Content-Security-Policy "default-src *"
+	header ?X-New yes
+	uri strip_prefix /later
+	${proxy}
+}
+handle /personal/* {
+	header >X-Client "^(.*)$" "client $1"
+	uri strip_prefix /personal
+	${proxy}
+}
+handle {
+	${proxy}
+}`,
+        ),
+        site('stale', `cache {\n stale 1h\n}\n${proxy}`),
+      ].join(''),
+    );
+  });
+
+  after(async () => {
+    for (const cleanUp of cleanUps) await cleanUp();
+  });
+
+  it('varies by the field of the client from which a field for the app is made', async () => {
+    for (const site of ['up', 'request']) {
+      const one = await ask(site, '/x-tenant/1', { 'X-Site': 'a' });
+      const other = await ask(site, '/x-tenant/1', { 'X-Site': 'b' });
+      const again = await ask(site, '/x-tenant/1', { 'X-Site': 'a' });
+      assert.equal(one.body, 'x-tenant: a');
+      assert.equal(other.body, 'x-tenant: b');
+      assert.equal(again.body, 'x-tenant: a');
+      assert.match(String(again.headers['cache-status']), /hubgate; hit/);
+    }
+  });
+
+  it('is shared if such a field is the same for everybody', async () => {
+    for (const [site, body] of [
+      ['static', 'x-tenant: acme'],
+      ['removed', 'x-tenant: undefined'],
+    ] as const) {
+      await ask(site, '/x-tenant/1', { 'X-Site': 'a' });
+      const other = await ask(site, '/x-tenant/1', { 'X-Site': 'b' });
+      assert.equal(other.body, body);
+      assert.match(String(other.headers['cache-status']), /hubgate; hit/);
+    }
+  });
+
+  it('is not shared if it varies by the address of the client', async () => {
+    const one = await ask('plain', '/x-forwarded-for/1');
+    const other = await ask('plain', '/x-forwarded-for/1', {}, '127.0.0.7');
+    assert.equal(one.body, 'x-forwarded-for: 127.0.0.1');
+    assert.equal(other.body, 'x-forwarded-for: 127.0.0.7');
+  });
+
+  it('is shared if it varies by the scheme or the coding', async () => {
+    for (const name of ['x-forwarded-proto', 'x-forwarded-host', 'accept-encoding']) {
+      await ask('plain', `/${name}/1`);
+      const again = await ask('plain', `/${name}/1`);
+      assert.match(String(again.headers['cache-status']), /hubgate; hit/, name);
+    }
+  });
+
+  it('is for the root that was chosen in front of the cache', async (test) => {
+    const php = await startPhpFpm(test);
+    if (php === null) return;
+    const directory = await temporaryDirectory(test);
+    for (const name of ['public', 'internal']) {
+      await mkdir(join(directory, name));
+      const script = `<?php header('Cache-Control: public, max-age=60'); echo '${name}';`;
+      await writeFile(join(directory, name, 'index.php'), script);
+    }
+    const own = await freePort();
+    await startGateway(
+      test,
+      `http://localhost:${own} {
+	root ${directory}/public
+	@internal header X-Internal yes
+	root @internal ${directory}/internal
+	cache
+	php_fastcgi ${php.upstream}
+}
+`,
+    );
+    const get = async (headers: Record<string, string>) => {
+      const response = await fetch(`http://localhost:${own}/index.php`, { headers });
+      return { body: await response.text(), status: response.headers.get('cache-status') ?? '' };
+    };
+    const internal = await get({ 'X-Internal': 'yes' });
+    const other = await get({});
+    assert.equal(internal.body, 'internal');
+    assert.equal(other.body, 'public');
+    const again = await get({});
+    assert.equal(again.body, 'public');
+    assert.match(again.status, /hubgate; hit/);
+  });
+
+  it('is not shared if an answer in front of the cache has chosen its upstream', async () => {
+    const [first, second] = tenants.map((own) => `127.0.0.1:${own}`);
+    const one = await ask('auth', '/page', { 'X-Wanted': String(first) });
+    const other = await ask('auth', '/page', { 'X-Wanted': String(second) });
+    assert.equal(one.body, 'tenant a');
+    assert.equal(other.body, 'tenant b');
+  });
+
+  it('is for the status of its error', async () => {
+    const missing = await ask('errors', '/page', { 'X-Missing': 'yes' });
+    const failed = await ask('errors', '/page');
+    assert.equal(missing.status, 404);
+    assert.equal(failed.status, 410);
+    const again = await ask('errors', '/page');
+    assert.equal(again.status, 410);
+    assert.match(String(again.headers['cache-status']), /hubgate; hit/);
+  });
+
+  it('lacks the fields that a handler behind the cache removes, and has the changed ones once', async () => {
+    for (const way of ['miss', 'hit']) {
+      const { headers } = await ask('preset', '/embed/');
+      assert.equal(headers['x-frame-options'], undefined, way);
+      assert.equal(headers['content-security-policy'], 'frame-ancestors *', way);
+      assert.match(String(headers['cache-status']), way === 'hit' ? /hubgate; hit/ : /stored/);
+    }
+    const { headers } = await ask('preset', '/');
+    assert.equal(headers['x-frame-options'], 'DENY');
+    assert.equal(headers['content-security-policy'], "frame-ancestors 'none'");
+  });
+
+  it('shows those fields to what waits for the response', async () => {
+    for (const way of ['miss', 'hit']) {
+      const { headers } = await ask('preset', '/later/');
+      assert.equal(headers['x-frame-options'], 'SAMEORIGIN', way);
+      assert.equal(headers['content-security-policy'], "frame-ancestors 'none'", way);
+      assert.equal(headers['x-new'], 'yes', way);
+    }
+  });
+
+  it('does not give a field that is made from that of one client to another one', async () => {
+    const one = await ask('preset', '/personal/', { 'X-Client': 'a' });
+    const other = await ask('preset', '/personal/', { 'X-Client': 'b' });
+    assert.equal(one.headers['x-client'], 'client a');
+    assert.equal(other.headers['x-client'], 'client b');
+  });
+
+  it('is not sent without validation when the app fails, if it needs that', async () => {
+    await ask('stale', '/always');
+    failing = true;
+    try {
+      const again = await ask('stale', '/always');
+      assert.equal(again.status, 500);
+    } finally {
+      failing = false;
+    }
+  });
+});
