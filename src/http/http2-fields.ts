@@ -10,6 +10,27 @@ const FORBIDDEN = new Set([
   'upgrade',
 ]);
 
+/**
+ * Bytes of a head that is sent over HTTP/2. Larger than every head that is received (80 KiB), with room for what the
+ * gateway adds; many clients do not read more than nine frames of 16 KiB. Node's own limit is 64 KiB. Beyond its limit,
+ * Node ends the whole connection, and some versions damage the memory of the process.
+ */
+export const MAX_SENT_HEAD_BYTES = 128 * 1024;
+/** That limit on a server that hubgate has not created. */
+export const NODE_SENT_HEAD_BYTES = 64 * 1024;
+/** nghttp2 adds these bytes to each field, and to the whole. */
+const BYTES_OF_FIELD = 12;
+
+/** The bytes of a head without compression, as nghttp2 counts them at most. */
+export function sentHeadBytes(headers: HeaderList): number {
+  // With room for the status or for the pseudo-header fields except the target.
+  let bytes = 1024;
+  headers.forEach((key, value) => {
+    bytes += key.length + value.length + BYTES_OF_FIELD;
+  });
+  return bytes;
+}
+
 export interface Http2Head {
   readonly method: string;
   readonly authority: string | null;

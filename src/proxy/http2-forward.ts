@@ -5,7 +5,7 @@ import { type ClientHttp2Stream, constants, type OutgoingHttpHeaders } from 'nod
 import type { Readable } from 'node:stream';
 import { HeaderList } from '../http/header-list.ts';
 import { tooLarge } from '../http/http1-syntax.ts';
-import { http2Fields } from '../http/http2-fields.ts';
+import { http2Fields, MAX_SENT_HEAD_BYTES, sentHeadBytes } from '../http/http2-fields.ts';
 import { PiecesOfTurn } from '../http/small-pieces.ts';
 import { HubgateError } from '../kernel/error.ts';
 import { broken, clientLeft, RequestLifecycle } from './request-lifecycle.ts';
@@ -82,7 +82,10 @@ class Http2Exchange {
   }
 
   #open(): ClientHttp2Stream {
-    const { headers, body } = this.#request;
+    const { headers, body, target } = this.#request;
+    if (sentHeadBytes(headers) + target.length > MAX_SENT_HEAD_BYTES) {
+      throw new ForwardError('unsendable-request', 'unsent', headTooLarge());
+    }
     try {
       return this.#session.session.request(this.#fields(), {
         endStream: body === null,
@@ -261,4 +264,9 @@ function statusOf(head: unknown): number {
   if (typeof status !== 'number')
     throw new HubgateError('upstream-broken', 'A response without a status');
   return status;
+}
+
+function headTooLarge(): HubgateError {
+  const message = `The head of a request to an HTTP/2 upstream has more than ${MAX_SENT_HEAD_BYTES} bytes`;
+  return new HubgateError('unsendable-request', message);
 }

@@ -5,6 +5,7 @@ import {
   type Settings,
 } from 'node:http2';
 import type { Clock } from '../kernel/clock.ts';
+import { MAX_SENT_HEAD_BYTES } from '../http/http2-fields.ts';
 import { HubgateError } from '../kernel/error.ts';
 import { SessionPieces } from '../http/small-pieces.ts';
 import { connect, type Socket } from 'node:net';
@@ -186,6 +187,7 @@ export function dialHttp2(
         maxHeaderListSize: MAX_HEAD_BYTES,
       },
       maxHeaderListPairs: MAX_FIELDS,
+      maxSendHeaderBlockLength: MAX_SENT_HEAD_BYTES,
       maxSessionMemory: MAX_SESSION_MEMORY_MB,
     });
     session = opened;

@@ -12,9 +12,11 @@ import {
   http2FieldList,
   http2Fields,
   readHttp2Head,
+  sentHeadBytes,
   takesFieldLists,
 } from '../http/http2-fields.ts';
 import type { DisconnectSignal } from '../http/disconnect-signal.ts';
+import { HubgateError } from '../kernel/error.ts';
 import { CarriedStream } from './http1-event-stream.ts';
 import type { RequestTarget } from './strict-request.ts';
 import type { ProtocolAdapter } from './server-exchange.ts';
@@ -38,6 +40,8 @@ export interface Http2Request {
   /** The source of the body: the stream, or a stream in front of it. */
   readonly body: Readable;
   readonly target: RequestTarget;
+  /** The limit of the server for heads and trailer sections. */
+  readonly maxSentHeadBytes: number;
 }
 
 /** A request that Node's HTTP/2 server has read. */
@@ -52,14 +56,16 @@ export class Http2Adapter implements ProtocolAdapter {
   readonly body: Readable;
   readonly isBodyView: boolean;
   readonly #stream: ServerHttp2Stream;
+  readonly #maxSentHeadBytes: number;
   /** Trailer fields of the request. */
   #trailers: readonly string[] = [];
   #mayHaveTrailers = false;
   /** Trailer fields of the response; null if its body ends with the stream. */
   #ending: HeaderList | null = null;
 
-  constructor({ stream, rawHeaders, body, target }: Http2Request) {
+  constructor({ stream, rawHeaders, body, target, maxSentHeadBytes }: Http2Request) {
     this.#stream = stream;
+    this.#maxSentHeadBytes = maxSentHeadBytes;
     this.body = body;
     this.isBodyView = body === stream;
     const { method, authority, headers } = readHttp2Head(rawHeaders);
@@ -94,7 +100,7 @@ export class Http2Adapter implements ProtocolAdapter {
 
   inform(status: number, headers: HeaderList): void {
     const stream = this.#stream;
-    if (stream.destroyed || stream.closed) return;
+    if (stream.destroyed || stream.closed || !this.#canSend(headers)) return;
     stream.additionalHeaders(responseFields(status, headers));
   }
 
@@ -107,9 +113,18 @@ export class Http2Adapter implements ProtocolAdapter {
         headers.get('content-type')?.startsWith('application/grpc') === true);
   }
 
+  #canSend(headers: HeaderList): boolean {
+    return sentHeadBytes(headers) <= this.#maxSentHeadBytes;
+  }
+
+  /** @throws HubgateError `response-head-too-large` */
   send(head: ResponseHead, isBodyless: boolean, isRead: boolean): Writable {
     const stream = this.#stream;
     if (stream.destroyed || stream.closed) return stream;
+    if (!this.#canSend(head.headers)) {
+      const message = `The head of a response has more than ${this.#maxSentHeadBytes} bytes`;
+      throw new HubgateError('response-head-too-large', message);
+    }
     // RFC 9110 §15: a client treats a status beyond 599 as 500; HTTP/2 cannot carry it here.
     const status = head.status > 599 ? 500 : head.status;
     const fields = TAKES_LISTS
@@ -137,7 +152,7 @@ export class Http2Adapter implements ProtocolAdapter {
   }
 
   sendTrailers(trailers: HeaderList): void {
-    this.#ending = trailers;
+    this.#ending = this.#canSend(trailers) ? trailers : null;
   }
 
   breakOff(): void {

@@ -12,6 +12,7 @@ import type { UpgradeRequest } from '../http/exchange.ts';
 import { SessionPieces } from '../http/small-pieces.ts';
 import { BegunRequests } from './pipelined-requests.ts';
 import type { Clock } from '../kernel/clock.ts';
+import { MAX_SENT_HEAD_BYTES } from '../http/http2-fields.ts';
 import { messageOf, HubgateError } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
 import {
@@ -171,6 +172,7 @@ export class Http2 {
       maxSessionInvalidFrames: MAX_FAULTS,
       maxSessionRejectedStreams: MAX_FAULTS,
       maxHeaderListPairs: MAX_FIELDS,
+      maxSendHeaderBlockLength: MAX_SENT_HEAD_BYTES,
       settings: {
         maxConcurrentStreams: MAX_CONCURRENT_STREAMS,
         maxHeaderListSize: limits.maxHeaderSize,
@@ -239,7 +241,10 @@ export class Http2 {
       stream.session?.destroy();
       return;
     }
-    const adapter = new Http2Adapter({ stream, rawHeaders, body: stream, target });
+    const adapter = new Http2Adapter({
+      ...{ stream, rawHeaders, body: stream, target },
+      maxSentHeadBytes: MAX_SENT_HEAD_BYTES,
+    });
     const connection = { secure, tlsVersion: handshake?.tlsVersion ?? null, peer, upgrade };
     this.#begun.begin(stream.session ?? stream, () => {
       if (stream.destroyed || stream.closed) return;

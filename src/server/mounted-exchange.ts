@@ -1,6 +1,7 @@
 import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http';
 import type { Http2ServerRequest, Http2ServerResponse } from 'node:http2';
 import type { Exchange, ResponseHead, ResponseStream } from '../http/exchange.ts';
+import { NODE_SENT_HEAD_BYTES } from '../http/http2-fields.ts';
 import type { Logger } from '../kernel/log.ts';
 import { Http2Adapter } from './http2-adapter.ts';
 import { ServerExchange, type ProtocolAdapter } from './server-exchange.ts';
@@ -42,7 +43,10 @@ function wireOf(
   const target = requestTarget(url) ?? { authority: null, target: url, spelled: url };
   if (isHttp2(request)) {
     const { stream, rawHeaders } = request;
-    return new Http2Adapter({ stream, rawHeaders, body: request, target });
+    return new Http2Adapter({
+      ...{ stream, rawHeaders, body: request, target },
+      maxSentHeadBytes: NODE_SENT_HEAD_BYTES,
+    });
   }
   // Request and response always come as a pair, which their types do not express.
   return new MountedHttp1Adapter(request, response as ServerResponse, target);
