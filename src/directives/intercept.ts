@@ -8,7 +8,7 @@ import { type Scope, oneStep } from '../hubfile/scope.ts';
 import { count } from '../hubfile/values.ts';
 import { HttpError } from '../http/errors.ts';
 import type { Exchange, Handler, ResponseHead } from '../http/exchange.ts';
-import { DeferredBody, ResponseWatch } from '../http/exchange-response.ts';
+import { DeferredBody, replaceStatus, ResponseWatch } from '../http/exchange-response.ts';
 import { OF_THE_BODY, withPreset } from '../http/header-operations.ts';
 import { compileResponseMatcher } from '../http/response-matcher.ts';
 import type { Clock } from '../kernel/clock.ts';
@@ -94,7 +94,7 @@ function compile(
       const rule = ruleFor(head);
       if (rule === undefined || taken.held !== null) return null;
       if (rule.status !== null) {
-        head.status = rule.status;
+        replaceStatus(head, rule.status);
         return null;
       }
       taken.routes = rule.routes;
@@ -219,7 +219,7 @@ export function responseRules(
       handleResponse: inOrder([...before, handleResponse(option, scope, responses)]),
     }),
     replace_status: (option, { handleResponse: before }) => ({
-      handleResponse: inOrder([...before, replaceStatus(option, responses)]),
+      handleResponse: inOrder([...before, readReplaceStatus(option, responses)]),
     }),
   };
 }
@@ -242,7 +242,7 @@ function handleResponse(cursor: Cursor, scope: Scope, responses: ResponseMatcher
 }
 
 /** `replace_status [@name] <status>` */
-function replaceStatus(cursor: Cursor, responses: ResponseMatchers): Handled {
+function readReplaceStatus(cursor: Cursor, responses: ResponseMatchers): Handled {
   const matcher = cursor.left > 1 ? responses.find(cursor) : ANY_RESPONSE;
   const status = count(cursor, { min: 200, max: 599 });
   return cursor.origins.of(cursor.span, { ...matcher, replaceStatus: status, routes: [] });

@@ -274,6 +274,12 @@ function frameAsEmpty(originalMethod: string, { status, headers }: ResponseHead)
   headers.delete('content-encoding');
 }
 
+/** Changes the status of a response. The length of a 204 or a 304 is not that of its body (RFC 9110 §8.6). */
+export function replaceStatus(head: ResponseHead, status: number): void {
+  if (head.status === 204 || head.status === 304) head.headers.delete('content-length');
+  head.status = status;
+}
+
 /** Whether a response has no content (RFC 9110 §15). Corrects the length in its head. */
 export function isBodyless(method: string, { status, headers }: ResponseHead): boolean {
   switch (status) {

@@ -2,7 +2,7 @@ import { STATUS_CODES } from 'node:http';
 import type { Writable } from 'node:stream';
 import type { RouteConfig } from '../config/routes.ts';
 import type { Exchange, Expand, Handler, Next, ResponseHead } from '../http/exchange.ts';
-import { DeferredBody, ResponseWatch } from '../http/exchange-response.ts';
+import { DeferredBody, replaceStatus, ResponseWatch } from '../http/exchange-response.ts';
 import { type ApplyOperations, compileOperations } from '../http/header-operations.ts';
 import type { HttpError } from '../http/errors.ts';
 import type { HeaderList } from '../http/header-list.ts';
@@ -208,12 +208,11 @@ export class UpstreamResponse implements UpgradeSink {
     }
     if (isOfRoutes || usesUpstreamResponse) this.#setPlaceholders(status, headers);
     if (answer === null) return this.#begin(this.#head(status, headers, received, isWhole));
-    if (typeof answer === 'number') {
-      // RFC 9110 §8.6: such a length is that of a body that is not sent.
-      if (status === 204 || status === 304) headers.delete('content-length');
-      return this.#begin(this.#head(answer, headers, received, isWhole));
-    }
     const head = this.#head(status, headers, received, isWhole);
+    if (typeof answer === 'number') {
+      replaceStatus(head, answer);
+      return this.#begin(head);
+    }
     return answer.copies ? this.#hold(answer.answer, head) : this.#leave(answer.answer, head);
   }
 
@@ -263,7 +262,9 @@ export class UpstreamResponse implements UpgradeSink {
     const watch = new ResponseWatch(exchange);
     const send = (status: number): void => {
       if (this.#failure !== null) throw this.#failure;
-      held.decide(this.#beginNow({ ...head, status }));
+      const sent = { ...head };
+      replaceStatus(sent, status);
+      held.decide(this.#beginNow(sent));
       this.#isSent = true;
     };
     intercepted.set(exchange, { status: head.status, headers: head.headers, send });
