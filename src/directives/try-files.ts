@@ -12,7 +12,7 @@ import { checkTried, triedFiles, tryPolicy } from '../hubfile/values.ts';
 import type { Handler } from '../http/exchange.ts';
 import { canonicalRewrite } from '../http/canonical-target.ts';
 import { pathOf } from '../http/request-path.ts';
-import { queryFrom } from '../site/rewritten-target.ts';
+import { encodedPath, queryFrom } from '../site/rewritten-target.ts';
 import { tryFiles as search } from '../site/site-files.ts';
 import type { HandlerContext } from '../site/handler-context.ts';
 import type { HandlerDirective } from './directive.ts';
@@ -96,9 +96,4 @@ function compile(
     }
     await next();
   };
-}
-
-/** A name may contain a character that would begin a query. */
-function encodedPath(path: string): string {
-  return path.replaceAll('%', '%25').replaceAll('?', '%3F').replaceAll('#', '%23');
 }

@@ -22,16 +22,27 @@ export function rewrittenTarget(template: string, expand: Expand): (exchange: Ex
   const mark = to.search(QUERY_MARK);
   const path = mark === -1 ? to : to.slice(0, mark);
   const query = mark === -1 ? null : to.slice(mark + 1);
+  const filledPath = (exchange: Exchange): string =>
+    path.replace(PLACEHOLDER, (placeholder: string, name: string | undefined) => {
+      const value = expand(placeholder, exchange);
+      const isFile = name !== undefined && shortName(name) === 'file_match.relative';
+      return isFile ? encodedPath(value) : value;
+    });
   return (exchange) => {
     const before = pathOf(exchange);
     const beforeQuery = exchange.target.slice(before.length + 1);
     // A placeholder such as {uri} contains a query of its own.
     const [newPath = '', brought = ''] =
-      path === '' ? [before] : expand(path, exchange).split(/\?(.*)/s);
+      path === '' ? [before] : filledPath(exchange).split(/\?(.*)/s);
     const written = query === null ? beforeQuery : queryFrom(query, exchange, expand);
     const newQuery = query === '' ? brought : written;
     return canonicalRewrite(newQuery === '' ? newPath : `${newPath}?${newQuery}`);
   };
+}
+
+/** The path of a file as part of a target: a name may contain a character that would begin a query. */
+export function encodedPath(path: string): string {
+  return path.replaceAll('%', '%25').replaceAll('?', '%3F').replaceAll('#', '%23');
 }
 
 /** Their values are percent-encoded as the client sent them; all others are plain text. */

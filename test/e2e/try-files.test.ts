@@ -32,6 +32,8 @@ const FILES = {
   'small.txt': 's',
   'large.txt': 'large',
   'q?x%20#.txt': 'odd',
+  '100%25.txt': 'two signs',
+  '100%.txt': 'one sign',
   'run.php': 'run',
   '../outside.txt': 'outside',
   '.env': 'SECRET',
@@ -50,6 +52,11 @@ describe('try_files and the matcher file', () => {
 		try_files {path} =410
 		file_server
 	}
+	handle_path /named/* {
+		@file file {path}
+		rewrite @file {file_match.relative}
+		file_server
+	}
 	handle {
 		try_files {path} {path}.html {path}/ /index.html
 		file_server
@@ -66,6 +73,9 @@ describe('try_files and the matcher file', () => {
       ['/deep/link/of/the/app?x=1', 200, 'home'],
       ['/large.txt', 200, 'large'],
       ['/q%3Fx%2520%23.txt', 200, 'odd'],
+      ['/named/q%3Fx%2520%23.txt', 200, 'odd'],
+      ['/named/100%2525.txt', 200, 'two signs'],
+      ['/named/100%25.txt', 200, 'one sign'],
       ['/../outside.txt', 200, 'home'],
       ['/gone/x', 410, ''],
       ['/q/z?a=b', 200, '/small.txt?p=%2Fq%2Fz&a=b'],
