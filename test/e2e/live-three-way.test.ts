@@ -193,6 +193,122 @@ describe('a live page with changes by the server, by scripts and by its visitor'
     assert.equal(await page.locator('[name=rev]').inputValue(), '3');
   });
 
+  it('follows fields again once the server sends what was entered, whether they have been left before or after', async (test) => {
+    const states = [
+      { flag: '', text: 'old', choice: 'a', many: 'a', note: 'old' },
+      { flag: 'checked', text: 'mine', choice: 'b', many: 'ab', note: 'old and mine' },
+      { flag: '', text: 'old', choice: 'c', many: 'c', note: 'old' },
+    ];
+    const options = (chosen: string): string =>
+      ['a', 'b', 'c']
+        .map((one) => `<option ${chosen.includes(one) ? 'selected' : ''}>${one}</option>`)
+        .join('');
+    const fields = (version: number, kind: string): string => {
+      const { flag, text, choice, many, note } = states[version - 1] ?? { many: '', choice: '' };
+      return `<input type=checkbox data-of=${kind} ${flag}><input data-of=${kind} value="${text}">
+<textarea data-of=${kind}>${text}</textarea><select data-of=${kind}>${options(choice)}</select>
+<select multiple data-of=${kind}>${options(many)}</select><p contenteditable data-of=${kind}>${note}</p>
+${['a', 'b', 'c'].map((one) => `<input type=radio name=${kind} data-of=${kind} value=${one} ${one === choice ? 'checked' : ''}>`).join('')}`;
+    };
+    const its = await live(test, {
+      body: (version) => `${fields(version, 'alone')}
+<input form=form data-of=form name=outside value=${states[version - 1]?.text}>
+<form id=form>${fields(version, 'form')}<input type=hidden name=rev value=${version}></form>`,
+    });
+    if (its === null) return;
+    const { page } = its;
+    await page.evaluate(`document.forms[0].onsubmit = (event) => event.preventDefault()`);
+    for (const kind of ['alone', 'form']) {
+      const of = (selector: string) => page.locator(`${selector}[data-of=${kind}]`);
+      await of('[type=checkbox]').check();
+      for (const name of ['input:not([type])', 'textarea']) {
+        for (const one of await of(name).all()) await one.fill('mine');
+      }
+      await of('select:not([multiple])').selectOption('b');
+      await of('[multiple]').selectOption(['a', 'b']);
+      await of('[value=b]').check();
+      await of('[contenteditable]').press('End');
+      await page.keyboard.type(' and mine');
+    }
+    const entered = (): Promise<unknown> =>
+      page.evaluate(
+        `['alone', 'form'].map((kind) => [...document.querySelectorAll('[data-of=' + kind + ']')].map((one) =>
+          /checkbox|radio/.test(one.type) ? one.checked : one.selectedOptions ? [...one.selectedOptions].map(({ value }) => value).join('') : one.value ?? one.textContent).join(' '))`,
+      );
+    const revision = (): Promise<string> => page.locator('[name=rev]').inputValue();
+    const mine = 'true mine mine b ab old and mine false true false';
+    assert.deepEqual(await entered(), [mine, `mine ${mine}`]);
+    await page.evaluate(`document.forms[0].requestSubmit()`);
+    // The last field, which is in the form, still has the focus.
+    await its.change();
+    assert.deepEqual(await entered(), [mine, `mine ${mine}`]);
+    assert.equal(await revision(), '1');
+    await its.change();
+    const theirs = 'false old old c c old false false true';
+    assert.deepEqual(await entered(), [theirs, `mine ${mine}`]);
+    await page.locator('#version').click();
+    await page.locator('[name=rev][value="3"]').waitFor({ state: 'attached' });
+    assert.deepEqual(await entered(), [theirs, `old ${theirs}`]);
+    assert.equal(await page.locator('#hub-stale').count(), 0);
+  });
+
+  it('follows a field again whose change the visitor has taken back', async (test) => {
+    const its = await live(test, {
+      body: (version) => `<input type=checkbox ${version > 2 ? 'checked' : ''}>`,
+    });
+    if (its === null) return;
+    const box = its.page.locator('input');
+    for (const _ of ['ticks', 'unticks']) await box.click();
+    await its.page.locator('#version').click();
+    await its.change();
+    assert.equal(await box.isChecked(), false);
+    await its.change();
+    assert.equal(await box.isChecked(), true);
+  });
+
+  it('keeps what was entered as long as the server sends only a part of it', async (test) => {
+    const forms = [
+      '<input name=a><input name=b>',
+      '<input name=a><input name=b type=password>',
+      '<input name=a><input name=b type=file>',
+      '<input name=a><my-field></my-field>',
+      '<input name=a><p contenteditable></p>',
+    ];
+    const radios = (chosen: string): string =>
+      ['a', 'b', 'c']
+        .map((one) => `<input type=radio name=r value=${one} ${one === chosen ? 'checked' : ''}>`)
+        .join('');
+    const its = await live(test, {
+      body: (version) =>
+        `${radios(version === 1 ? 'a' : 'b')}${forms
+          .map((fields, index) =>
+            `<form id=form${index}>${fields}<input type=hidden name=rev value=${version}></form>`.replace(
+              'name=a',
+              version === 1 ? '$&' : '$& value=mine',
+            ),
+          )
+          .join('')}`,
+    });
+    if (its === null) return;
+    const { page } = its;
+    await page.evaluate(
+      `document.querySelector('my-field').attachShadow({ mode: 'open' }).innerHTML = '<input>'`,
+    );
+    for (const one of await page.locator('[name=a]').all()) await one.fill('mine');
+    for (const one of await page.locator('[name=b]:not([type=file]),my-field input,p').all()) {
+      await one.fill('unsaved');
+    }
+    const file = { name: 'a.txt', mimeType: 'text/plain', buffer: Buffer.from('a') };
+    await page.locator('[type=file]').setInputFiles(file);
+    await page.locator('[value=c]').check();
+    await page.locator('#version').click();
+    await its.change();
+    for (const one of await page.locator('[name=rev]').all()) {
+      assert.equal(await one.inputValue(), '1');
+    }
+    assert.equal(await page.locator('[value=c]').isChecked(), true);
+  });
+
   it('keeps what scripts have built in it, no matter when they ran', async (test) => {
     const its = await live(test, {
       body: (version) => `<p>News ${version}</p>

@@ -140,6 +140,30 @@ describe('a live page whose visitor is working', () => {
     await page.locator('[name=token][value=t2]').waitFor({ state: 'attached' });
   });
 
+  it('follows a field again whose change was taken back, even if the page has then stayed the same', async (test) => {
+    const its = await work(
+      test,
+      (version) => `<input type=checkbox ${version > 2 ? 'checked' : ''}><a href="#a">a</a>`,
+      async (request, response) => {
+        if (request.url === '/page?same') response.writeHead(204).end();
+        return request.url === '/page?same';
+      },
+    );
+    if (its === null) return;
+    const page = await its.browser.newPage();
+    await its.open(page);
+    await its.change();
+    await shows(page, 2);
+    for (const _ of ['ticks', 'unticks']) await page.click('input');
+    await page.click('a');
+    const fetched = page.waitForResponse((one) => 'hub-live' in one.request().headers());
+    await fetch(`${its.site.origin}/page?same`, { method: 'POST' });
+    await (await fetched).finished();
+    await its.change();
+    await shows(page, 3);
+    assert.equal(await page.isChecked('input'), true);
+  });
+
   for (const name of ['javax.faces.ViewState', 'jakarta.faces.ViewState']) {
     it(`does not drop the views of JavaServer Faces while somebody works in one: ${name}`, async (test) => {
       let views = 0;

@@ -170,7 +170,8 @@ export function check(seed) {
       default: {
         if (field === undefined) break;
         const form = field.closest('form');
-        if (field.type === 'checkbox') field.checked = !field.checked;
+        // A change that is taken back is the server's again.
+        if (field.type === 'checkbox') field.checked = !field.defaultChecked;
         else field.value = `typed ${id}`;
         field.dispatchEvent(new Event('input', { bubbles: true }));
         const [value, checked] = [field.value, field.checked];

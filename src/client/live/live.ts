@@ -226,7 +226,8 @@ function start(
       return false;
     }
     const type = response.headers.get('Content-Type') ?? '';
-    if (text === latest || !/^text\/html/i.test(type)) return false;
+    // What the visitor has entered may be in the same page, because a change was taken back.
+    if ((text === latest && mayLeave()) || !/^text\/html/i.test(type)) return false;
     latest = text;
     const fetched = parsePage(text);
     recheckMs = FRAMEWORK_MS;

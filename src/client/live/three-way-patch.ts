@@ -15,7 +15,7 @@ import {
   show,
   shownFor,
 } from './sent-document.ts';
-import { formOf, isAtWork, isBusy, showDefaults } from './visitor-state.ts';
+import { formOf, isAtWork, isBusy, showDefaults, takeSaved, takeUndone } from './visitor-state.ts';
 
 /** The number of changes by the server that are not shown because the visitor is active or a script was. */
 export interface Withheld {
@@ -39,7 +39,10 @@ export function patch(sent: Node, next: Node): Withheld {
 
 function patchNode(sent: Node, next: Node, withheld: Withheld): void {
   // `isEqualNode` ignores the content of templates.
-  if (sent.isEqualNode(next) && textOf(sent) === textOf(next)) return;
+  if (sent.isEqualNode(next) && textOf(sent) === textOf(next)) {
+    if (isElement(sent) && isElement(next)) takeUndone(sent, next);
+    return;
+  }
   if (isShadow(sent) && isShadow(next)) {
     patchShadow(sent, next, withheld);
     return;
@@ -91,9 +94,13 @@ function patchElement(sent: Element, next: Element, shown: Element, withheld: Wi
     }
     return;
   }
-  if (isHeld(shown) || isBusy(shown)) {
-    withheld.visitor += 1;
-    return;
+  const isVisitors = (): boolean => isHeld(shown) || isBusy(shown);
+  if (isVisitors()) {
+    takeSaved(shown, next);
+    if (isVisitors()) {
+      withheld.visitor += 1;
+      return;
+    }
   }
   const mode = shown.getAttribute('data-hub-live');
   if (mode !== 'children') patchAttributes(sent, next, shown, withheld);

@@ -2,12 +2,17 @@
  * The visitor's activity: typing, selecting, playing. A form is treated as a whole: untouched parts of it,
  * such as a hidden revision or a token, belong to what was typed.
  */
-import { inert, sentFor } from './sent-document.ts';
+import { inert, sentFor, shownFor, snapshot } from './sent-document.ts';
 
 /** Forms that the visitor has touched, and fields without a form; `sent` once a script has sent them. */
 const touched = new WeakMap<Element, 'touched' | 'sent'>();
 
+/** Those in which something was entered that cannot be compared with what the server sends, as in a custom element. */
+const opaque = new WeakSet<Element>();
+
 const EDITORS = 'iframe,canvas,[contenteditable]';
+/** What can be compared. */
+const ENTRIES = 'input,textarea,select,[contenteditable]';
 
 /** The form of a field; for any other element the surrounding one. */
 export function formOf(element: Element): Element | null {
@@ -19,7 +24,10 @@ export function formOf(element: Element): Element | null {
 function onEdit({ target, type }: Event): void {
   if (!(target instanceof Element)) return;
   // A field that was reset fires a change event when it loses the focus.
-  if (type === 'input' || isChanged(target)) touched.set(formOf(target) ?? target, 'touched');
+  if (type !== 'input' && !isChanged(target)) return;
+  const owner = formOf(target) ?? target;
+  touched.set(owner, 'touched');
+  if (!target.matches(ENTRIES)) opaque.add(owner);
 }
 
 for (const type of ['input', 'change']) document.addEventListener(type, onEdit, true);
@@ -35,12 +43,95 @@ addEventListener('submit', ({ target, defaultPrevented }) => {
 export function isAtWork(form: Element, isAsSent: () => boolean): boolean {
   const state = touched.get(form);
   if (state === 'touched' || (state === 'sent' && !isAsSent())) return true;
-  const fields = [...document.querySelectorAll('input,textarea,select')];
-  const isUsed = (field: Element): boolean => isChanged(field) || isFocused(field);
   // A visitor that reads a field in order to change it relies on its current value.
-  if (fields.some((field) => formOf(field) === form && isUsed(field))) return true;
+  if (fieldsOf(form).some((field) => isChanged(field) || isFocused(field))) return true;
   // Editors that scripts have created do not report what is typed in them.
   return hasEditor(form);
+}
+
+/** The fields of a form or its field; without a form, the radio buttons of a group, or the element itself. */
+function fieldsOf(element: Element): Element[] {
+  const form = formOf(element);
+  const { type, name } = element as HTMLInputElement;
+  if (form === null && type !== 'radio') return [element];
+  const root = element.getRootNode() as ParentNode;
+  return [...root.querySelectorAll<HTMLInputElement>(ENTRIES)].filter(
+    (one) => formOf(one) === form && (form !== null || (one.type === 'radio' && one.name === name)),
+  );
+}
+
+/**
+ * If the next page has all that the visitor has entered in a form or field, it is saved. It then counts as sent by
+ * the server, even while the field has the focus: the page after it may have something else.
+ */
+export function takeSaved(shown: Element, next: Element): void {
+  const owner = formOf(shown) ?? shown;
+  if (opaque.has(owner) || hasEditor(owner)) return;
+  const others = fieldsOf(next);
+  const fields = fieldsOf(shown).filter(isEntered);
+  const isSaved = fields.every((field) => {
+    const at = others.findIndex((other) => keyOf(other) === keyOf(field));
+    const [other] = at === -1 ? [] : others.splice(at, 1);
+    return other === undefined
+      ? !field.matches('[contenteditable]') && !isChanged(field)
+      : valueOf(other) === valueOf(field);
+  });
+  if (!isSaved) return;
+  fields.forEach(takeValue);
+  for (const one of [owner, ...fields]) touched.delete(one);
+}
+
+/** The same in a part that the server has not changed: the visitor may have taken a change back. */
+export function takeUndone(sent: Element, next: Element): void {
+  const inBoth = [sent, next].map((root) => [root, ...root.querySelectorAll(`form,${ENTRIES}`)]);
+  const [ones = [], others = []] = inBoth;
+  others.forEach((other, index) => {
+    const shown = shownFor.get(ones[index] ?? sent) as Element | undefined;
+    if (shown !== undefined && touched.has(shown)) takeSaved(shown, other);
+  });
+}
+
+/** Whether the visitor may have entered the value: not that of a button, nor the revision or token of the server. */
+function isEntered(field: Element): boolean {
+  const { type, value } = field as HTMLInputElement;
+  if (type !== 'hidden') return !/^(?:submit|button|reset|image)$/.test(type);
+  return (sentFor.get(field) as HTMLInputElement | undefined)?.value !== value;
+}
+
+function isBox({ type }: HTMLInputElement): boolean {
+  return type === 'checkbox' || type === 'radio';
+}
+
+function keyOf(field: Element): string {
+  const { type, value } = field as HTMLInputElement;
+  const isOne = isBox(field as HTMLInputElement);
+  return `${field.localName} ${type} ${field.getAttribute('name')} ${isOne ? value : ''}`;
+}
+
+function valueOf(field: Element): unknown {
+  if (field.matches('[contenteditable]')) return field.innerHTML;
+  if (field instanceof HTMLSelectElement) {
+    return JSON.stringify([...field.selectedOptions].map(({ value }) => value));
+  }
+  const { value, checked, files } = field as HTMLInputElement;
+  return isBox(field as HTMLInputElement) ? checked : (files?.length ?? value);
+}
+
+/** Makes the value of a field the one from the server, without changing what it shows. */
+function takeValue(field: Element): void {
+  if (field.matches('[contenteditable]')) {
+    const sent = sentFor.get(field) as Element | undefined;
+    sent?.replaceChildren(...[...field.childNodes].map(snapshot));
+  }
+  if (!isChanged(field)) return;
+  for (const part of field instanceof HTMLSelectElement ? field.options : [field]) {
+    const { value, checked } = part as HTMLInputElement;
+    let now: object = isBox(part as HTMLInputElement)
+      ? { defaultChecked: checked }
+      : { defaultValue: value };
+    if (part instanceof HTMLOptionElement) now = { defaultSelected: part.selected };
+    for (const one of [part, sentFor.get(part)]) Object.assign(one ?? {}, now);
+  }
 }
 
 /** Whether scripts have created an editor here. */
@@ -51,8 +142,10 @@ function hasEditor(root: ParentNode): boolean {
 /** Whether the visitor works with this very element. */
 export function isBusy(element: Element): boolean {
   if (element instanceof HTMLMediaElement) return !element.paused;
-  const isTouched = element.localName !== 'form' && touched.has(element);
-  return isTouched || isFocused(element) || isChanged(element);
+  const group = formOf(element) === null ? fieldsOf(element) : [element];
+  return group.some(
+    (one) => (one.localName !== 'form' && touched.has(one)) || isFocused(one) || isChanged(one),
+  );
 }
 
 /** Whether the page can be left without losing data. */
