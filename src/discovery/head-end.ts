@@ -7,8 +7,8 @@ const HEAD_ONLY = new Set(['meta', 'link', 'base', 'basefont', 'bgsound']);
 
 /** Characters after "<" that identify every name with a meaning here; the longest is `</template>`. */
 const LOOK_AHEAD = 12;
-/** Bytes of a `meta` element that are examined. */
-const MAX_META = 8192;
+/** Bytes of a `meta` or `base` element that are examined. */
+const MAX_ELEMENT = 8192;
 
 /** Tags, comments and declarations of a head that are examined. A page with more of them stays unchanged. */
 export const MAX_MARKUP = 2_000;
@@ -34,11 +34,11 @@ export type Found =
 
 /**
  * Finds the end of a document's head in a stream (WHATWG HTML §13.2.6.4), in any encoding in which the
- * characters of markup are those of ASCII. It stores no bytes except those of `meta`.
+ * characters of markup are those of ASCII. It stores no bytes except those of `meta` and `base`.
  */
 export class HeadEnd {
-  /** The `meta` elements so far, as written. */
-  readonly metas: string[] = [];
+  /** The `meta` and `base` elements so far, as written. */
+  readonly elements: string[] = [];
   #state: State = 'data';
   /** Whether a doctype, `html` or `head` has been found, so that this is a document. */
   #isDocument = false;
@@ -54,7 +54,7 @@ export class HeadEnd {
   #bang = false;
   /** The state of a script: "<!--" was found, and then perhaps "<script" (WHATWG HTML §13.2.5.18 ff.). */
   #script: 'plain' | 'escaped' | 'double-escaped' = 'plain';
-  #meta: string | null = null;
+  #element: string | null = null;
   /** The number of examined positions. */
   #markups = 0;
 
@@ -153,7 +153,7 @@ export class HeadEnd {
     this.#openTag();
     const isRaw = this.#templates === 0 ? RAW.has(name) : RAW_ANYWHERE.has(name);
     this.#raw = isRaw ? name : '';
-    if (name === 'meta' && this.#templates === 0) this.#meta = '';
+    if ((name === 'meta' || name === 'base') && this.#templates === 0) this.#element = '';
     return 'go on';
   }
 
@@ -174,8 +174,8 @@ export class HeadEnd {
   }
 
   #inTag(byte: number): void {
-    if (this.#meta !== null && this.#meta.length < MAX_META) {
-      this.#meta += String.fromCharCode(byte);
+    if (this.#element !== null && this.#element.length < MAX_ELEMENT) {
+      this.#element += String.fromCharCode(byte);
     }
     const quote = this.#quote;
     if (typeof quote === 'number') {
@@ -209,8 +209,8 @@ export class HeadEnd {
   }
 
   #closeTag(): void {
-    if (this.#meta !== null) this.metas.push(this.#meta);
-    this.#meta = null;
+    if (this.#element !== null) this.elements.push(this.#element);
+    this.#element = null;
     this.#state = this.#raw === '' ? 'data' : 'raw';
     this.#script = 'plain';
     this.#dashes = 0;

@@ -27,8 +27,8 @@ export const MAX_ENCODED_BYTES = 16 * 1024 * 1024;
 export const MAX_RATIO = 200;
 const FREE_BYTES = 4 * 1024 * 1024;
 
-/** Creates the inserted script, given the `meta` elements before it; null for none. */
-export type MakeScript = (metas: readonly string[]) => Buffer | null;
+/** Creates the inserted script, given the `meta` and `base` elements before it; null for none. */
+export type MakeScript = (elements: readonly string[]) => Buffer | null;
 
 interface Coding {
   readonly decoder: () => Transform & { readonly bytesWritten: number };
@@ -123,7 +123,7 @@ function inserting(makeScript: MakeScript): Transform {
       return;
     }
     isOver = true;
-    const script = found.kind === 'end' ? makeScript(head.metas) : null;
+    const script = found.kind === 'end' ? makeScript(head.elements) : null;
     const at = found.kind === 'end' ? found.at : bytes.length;
     if (at > 0) stream.push(bytes.subarray(0, at));
     if (script !== null) stream.push(script);

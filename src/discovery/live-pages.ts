@@ -69,7 +69,7 @@ export function createLivePages({ hub, concerns, version, settings }: LivePagesO
 
   const scriptFor =
     (exchange: Exchange, { headers }: ResponseHead): MakeScript =>
-    (metas) => {
+    (elements) => {
       const page = requestUrl(exchange);
       if (page === null) return null;
       const question = {
@@ -79,11 +79,16 @@ export function createLivePages({ hub, concerns, version, settings }: LivePagesO
       };
       const policies = [
         ...headers.getAll('content-security-policy'),
-        ...metas.flatMap((meta) => metaPolicy(meta) ?? []),
+        ...elements.flatMap((element) => metaPolicy(element) ?? []),
       ];
       const answer = askPolicies(policies, question);
       if (answer.kind === 'allowed') {
-        return scriptElement(hub, version, [...settings, ...conditionsOf(page, answer)]);
+        // Behind another proxy, the gateway may not know the name of the site, so only such a page needs it.
+        const script = elements.some(isBaseOfOthers)
+          ? question.script.href
+          : `${hub.target}/live.js`;
+        const further = [...settings, ...conditionsOf(page, answer)];
+        return scriptElement(hub, `${script}?v=${version}`, further);
       }
       const { allow } = answer;
       if (warned.size < MAX_WARNED && !warned.has(allow)) {
@@ -187,6 +192,14 @@ function namePage(exchange: Exchange, headers: HeaderList): void {
   headers.append('Server-Timing', `hub-page;desc=${quotedString(text)}`);
 }
 
+/** Begins another origin, or may. Browsers ignore tabs and line breaks in URLs. */
+const OTHER_ORIGIN = /\bhref\s*=[\s"']*(?![\s"'])(?:[\\/][\t\r\n]*[\\/]|[^"'> ]*[:&])/i;
+
+/** Whether the relative URLs of a page may lead to another origin because of this element. */
+function isBaseOfOthers(element: string): boolean {
+  return /^base\b/i.test(element) && OTHER_ORIGIN.test(element);
+}
+
 function conditionsOf(
   page: URL,
   { nonce, trusted }: { readonly nonce: string | null; readonly trusted: boolean },
@@ -201,11 +214,11 @@ function conditionsOf(
 
 function scriptElement(
   { target, relation }: AnnouncedHub,
-  version: string,
+  address: string,
   further: readonly (readonly [string, string])[],
 ): Buffer {
   const attributes = [
-    ['src', `${target}/live.js?v=${version}`],
+    ['src', address],
     ['data-hub', target],
     ...(relation === 'hub' ? [] : [['data-relation', relation]]),
     ...further,

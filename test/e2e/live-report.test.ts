@@ -104,6 +104,17 @@ describe('a live page with parts that are not updated', () => {
     assert.deepEqual(its.messages, []);
   });
 
+  it('follows its own site, and reports to it, if its addresses are relative to another one', async (test) => {
+    const its = await reporting(test, 'report', '<base href="http://127.0.0.1:1/">');
+    if (its === null) return;
+    await its.page.fill('[name=a]', 'typed');
+    const reported = its.page.waitForRequest((request) =>
+      request.url().endsWith('withheld=visitor'),
+    );
+    await its.change();
+    assert.equal(new URL((await reported).url()).origin, new URL(its.page.url()).origin);
+  });
+
   it('reports nothing unless reports are enabled', async (test) => {
     const its = await reporting(test, 'window 1s');
     if (its === null) return;

@@ -98,7 +98,7 @@ function start(
   const tellGateway = (reason: 'visitor' | 'script' | 'gone'): void => {
     if (report === undefined || reported.has(reason)) return;
     reported.add(reason);
-    navigator.sendBeacon(`${report}?withheld=${reason}`);
+    navigator.sendBeacon(new URL(`${report}?withheld=${reason}`, location.href));
   };
 
   const listen = (): void => {

@@ -283,6 +283,34 @@ describe('live pages', () => {
     assert.match((await site.get('/nonce')).body, / nonce="r4nd"/);
   });
 
+  it('load the script from their own site, whatever their addresses are relative to', async (test) => {
+    const bases = {
+      own: [
+        '<base href="/app/">',
+        '<base href=./>',
+        '<base target=_blank>',
+        '<!-- <base href=//a> -->',
+      ],
+      others: [
+        '<base href="https://other.example/">',
+        "<BASE target=_top HREF = '//other.example/'>",
+        '<base href=/\\other.example/>',
+        '<base href="/\t/other.example/">',
+        '<base href="&#x2f;/other.example/">',
+        '<base\ntarget=_top\nhref="ht\ntp://other.example/">',
+        '<base href="/app/"><base href=" http:other.example">',
+      ],
+    };
+    for (const [whose, elements] of Object.entries(bases)) {
+      for (const element of elements) {
+        const site = await live(test, html(`<!doctype html><title>t</title>${element}<body>`));
+        const [script = ''] = SCRIPT.exec((await site.get('/page')).body) ?? [];
+        const origin = whose === 'own' ? '' : site.origin;
+        assert.ok(script.startsWith(`<script src="${origin}/.well-known/hub/live.js?v=`), element);
+      }
+    }
+  });
+
   it('obey a policy that the Hubfile sets, and are compressed afterwards', async (test) => {
     const site = await live(test, html(PAGE), 'encode gzip {\n\t\tminimum_length 1\n\t}');
     const { body, headers } = await bytesOf(`${site.origin}/`, { 'Accept-Encoding': 'gzip' });
