@@ -1,5 +1,7 @@
 import type { Config, SiteConfig } from '../config/config.ts';
 import { allHubs, siteAddressText } from '../config/sites.ts';
+import type { Hub } from '../hub/hub.ts';
+import type { MayStayOpen } from '../hub/revocation.ts';
 import { answer, answerError } from '../http/answer.ts';
 import type { Exchange } from '../http/exchange.ts';
 import { addressSet, clientAddress } from '../http/forwarded.ts';
@@ -32,7 +34,7 @@ import {
   type PlannedListener,
 } from './listen-plan.ts';
 import { historyNames, keepHistoryNames, projectOf } from './history-names.ts';
-import type { HubCore } from './hub-core.ts';
+import { type HubCore, SPREAD_MS } from './hub-core.ts';
 import { hubFamilies, type RunningHub, slowestOf, type SlowSubscriber } from './hub-families.ts';
 import { type ReadyHub, setUpHub } from './hub-setup.ts';
 import { OtlpExport } from './otlp-export.ts';
@@ -43,7 +45,7 @@ import { setUpSite } from './site-setup.ts';
 
 /** Streams that would end. */
 export interface EndingStreams {
-  /** Addresses of the hub's site. */
+  /** Addresses of the hub's site, or of all sites whose hubs share the history. */
   readonly hub: string;
   readonly count: number;
   readonly why: string;
@@ -61,7 +63,7 @@ export interface Generation {
   /** The metrics of its hubs. */
   families(): Promise<readonly Family[]>;
   /**
-   * The histories with the streams of these hubs, and their sites. Another generation may share some of them.
+   * The histories with the streams of these hubs, and the sites of each. Another generation may share some of them.
    */
   readonly cores: ReadonlyMap<HubCore, string>;
   /** Names of histories that the active configuration has and this one does not have. */
@@ -112,6 +114,7 @@ async function build(config: Config, resources: Resources, scope: Scope): Promis
     if (outbox !== null) outboxes.set(ready, outbox);
   }
   const running = [...hubs.values()].flat();
+  const shared = hubsByCore(hubs);
   const spans = openSpans(config, resources, scope);
   const plan = planListeners(config);
   const listeners = listenersBySite(plan);
@@ -169,16 +172,16 @@ async function build(config: Config, resources: Resources, scope: Scope): Promis
       );
       return answers.flat();
     },
-    cores: new Map(
-      [...hubs].flatMap(([site, own]) => own.map(({ core }) => [core, siteText(site)] as const)),
-    ),
+    cores: new Map([...shared].map(([core, { sites }]) => [core, sites] as const)),
     certificates: () => [
       ...sources.flatMap((source) => source.certificates()),
       ...(sources.length > 0 ? resources.authority.certificates() : []),
     ],
     historiesLeftBehind: names.leftBehind,
     refusedStreams: () =>
-      [...hubs].flatMap(([site, own]) => own.flatMap((hub) => refusedOf(siteText(site), hub))),
+      [...shared].flatMap(([core, { sites, keep }]) =>
+        refusedOf(sites, core.hub.countRefused(keep)),
+      ),
     orders: () => sources.flatMap((source) => source.orders()),
     begin() {
       resources.playgrounds.keep(salts);
@@ -194,7 +197,17 @@ async function build(config: Config, resources: Resources, scope: Scope): Promis
       for (const beginSite of begins) beginSite();
       for (const outbox of outboxes.values()) outbox.start();
     },
-    reauthorise: () => running.reduce((sum, hub) => sum + hub.reauthorise(), 0),
+    reauthorise() {
+      let ending = 0;
+      for (const [core, { sites, keep }] of shared) {
+        const streams = core.hub.reauthorise(keep, SPREAD_MS);
+        ending += streams;
+        if (streams === 0) continue;
+        const why = 'their issuer or key, or anonymous access, is no longer configured';
+        resources.log.info('Hub streams end', { site: sites, streams, why });
+      }
+      return ending;
+    },
     release: () => scope.close(),
   };
 }
@@ -309,11 +322,40 @@ function siteText({ addresses }: SiteConfig): string {
   return addresses.map(siteAddressText).join(', ');
 }
 
-function refusedOf(site: string, hub: ReadyHub): EndingStreams[] {
-  const { anonymous, authorised } = hub.countRefused();
+/** All hubs of a history have the same streams: one stays open if one of these hubs allows it. */
+interface SharedStreams {
+  /** Addresses of the sites of these hubs. */
+  readonly sites: string;
+  readonly keep: MayStayOpen;
+}
+
+function hubsByCore(
+  hubs: ReadonlyMap<SiteConfig, readonly ReadyHub[]>,
+): ReadonlyMap<HubCore, SharedStreams> {
+  const sharing = new Map<HubCore, { readonly site: string; readonly keeps: MayStayOpen }[]>();
+  for (const [site, own] of hubs) {
+    for (const { core, keeps } of own) addToList(sharing, core, { site: siteText(site), keeps });
+  }
+  return new Map(
+    [...sharing].map(([core, those]) => {
+      const sites = [...new Set(those.map(({ site }) => site))].join(', ');
+      return [core, { sites, keep: oneKeeps(those.map(({ keeps }) => keeps)) }];
+    }),
+  );
+}
+
+/** The rule outlives its generation, so it refers to nothing else of it. */
+function oneKeeps(rules: readonly MayStayOpen[]): MayStayOpen {
+  return (stream) => rules.some((keeps) => keeps(stream));
+}
+
+function refusedOf(
+  hub: string,
+  { anonymous, authorised }: ReturnType<Hub['countRefused']>,
+): EndingStreams[] {
   return [
-    { hub: site, count: anonymous, why: 'anonymous access is no longer configured' },
-    { hub: site, count: authorised, why: 'their issuer or its key is no longer configured' },
+    { hub, count: anonymous, why: 'anonymous access is no longer configured' },
+    { hub, count: authorised, why: 'their issuer or its key is no longer configured' },
   ].filter(({ count }) => count > 0);
 }
 

@@ -11,7 +11,6 @@ import { hubsOf } from '../config/sites.ts';
 import { transportKinds } from '../config/transports.ts';
 import type { Handler } from '../http/exchange.ts';
 import type { MayStayOpen } from '../hub/revocation.ts';
-import type { Hub } from '../hub/hub.ts';
 import { type Profile, profiles } from '../hub/profile.ts';
 import type { PublicationRules } from '../hub/publication.ts';
 import { hubBase } from '../hub/topic.ts';
@@ -21,13 +20,7 @@ import { MatcherCache } from '../hub/matcher.ts';
 import { LeasePool } from '../kernel/lease.ts';
 import type { Logger } from '../kernel/log.ts';
 import type { Scope } from '../kernel/scope.ts';
-import {
-  type HubCore,
-  type HubCoreDependencies,
-  hubCoreName,
-  openHubCore,
-  SPREAD_MS,
-} from './hub-core.ts';
+import { type HubCore, type HubCoreDependencies, hubCoreName, openHubCore } from './hub-core.ts';
 import { placedTransport } from './history-names.ts';
 import { requireUrl } from '../kernel/parse.ts';
 import { playgroundIssuer } from './playground-keys.ts';
@@ -68,10 +61,8 @@ export interface ReadyHub {
   /** null if it has not been built. */
   readonly liveScript: BrowserScript | null;
   readonly handle: Handler;
-  /** Ends the streams that these settings do not allow, and returns their number. */
-  reauthorise(): number;
-  /** The number of streams that `reauthorise` would end. */
-  countRefused(): ReturnType<Hub['countRefused']>;
+  /** Whether these settings allow a stream. Other hubs may share the streams of {@link core}. */
+  readonly keeps: MayStayOpen;
 }
 
 /** The hubs of each site, in the order of its configuration. */
@@ -159,15 +150,7 @@ export async function setUpHub(
     core,
     liveScript,
     handle,
-    countRefused: () => core.hub.countRefused(stillAllowed(config, verifier)),
-    reauthorise() {
-      const streams = core.hub.reauthorise(stillAllowed(config, verifier), SPREAD_MS);
-      if (streams > 0) {
-        const why = 'their issuer or key, or anonymous access, is no longer configured';
-        log.info('Hub streams end', { site, streams, why });
-      }
-      return streams;
-    },
+    keeps: stillAllowed(config, verifier),
   };
 }
 

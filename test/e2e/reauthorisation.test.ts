@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict';
+import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import { freePort } from '../support/free-port.ts';
-import { startGateway } from '../support/gateway.ts';
+import { startGateway, startLibraryGateway } from '../support/gateway.ts';
 import { openStream } from '../support/http.ts';
 import { signToken } from '../support/hub-server.ts';
+import { temporaryDirectory } from '../support/temporary-directory.ts';
 
 const KEYS = {
   a: 'the key of issuer a, long enough to be',
@@ -46,5 +48,65 @@ describe('a reload with open streams', () => {
     const otherKey = await gateway.reload(site({ a: KEYS.b }, ''));
     assert.equal(otherKey.endingStreams, 1);
     await a.untilEnd();
+  });
+});
+
+describe('two hubs that share a history', () => {
+  it('admit whoever one of them admits, and end the streams that neither does', async (test) => {
+    const path = join(await temporaryDirectory(test), 'history');
+    const [first, second] = [await freePort(), await freePort()];
+    const site = (
+      port: number,
+      issuer: 'a' | 'b',
+      more: string,
+    ): string => `http://localhost:${port} {
+	hub {
+		issuer ${issuer} {
+			publisher {
+				jwt "${KEYS[issuer]}"
+			}
+			subscriber {
+				jwt "${KEYS[issuer]}"
+			}
+		}
+		transport lmdb {
+			path ${path}
+			shared
+		}
+		${more}
+	}
+	respond "a page"
+}
+`;
+    const both = (ofFirst: string, ofSecond: string): string =>
+      site(first, 'a', ofFirst) + site(second, 'b', ofSecond);
+    const gateway = await startLibraryGateway(test, both('anonymous', ''));
+    const open = async (port: number, issuer?: 'a' | 'b') => {
+      const hub = `http://localhost:${port}/.well-known/hub`;
+      const token = issuer && (await signToken(KEYS[issuer], { iss: issuer, aud: hub }));
+      const headers = token === undefined ? [] : [['Authorization', `Bearer ${token}`] as const];
+      return openStream(test, `${hub}?match=t`, { headers });
+    };
+    const [anonymous, a, b] = [await open(first), await open(first, 'a'), await open(second, 'b')];
+    assert.deepEqual([anonymous.status, a.status, b.status], [200, 200, 200]);
+    assert.equal((await open(second)).status, 401);
+
+    const unconcerned = both('anonymous\n\t\theartbeat 20s', '');
+    assert.deepEqual((await gateway.dryRun(unconcerned)).streams, []);
+    assert.equal((await gateway.reload(unconcerned)).endingStreams, 0);
+
+    const withoutAnonymous = both('', '');
+    assert.deepEqual((await gateway.dryRun(withoutAnonymous)).streams, [
+      {
+        hub: `http://localhost:${first}, http://localhost:${second}`,
+        count: 1,
+        why: 'anonymous access is no longer configured',
+      },
+    ]);
+    assert.equal((await gateway.reload(withoutAnonymous)).endingStreams, 1);
+    await anonymous.untilEnd();
+    assert.equal((await gateway.reload(site(second, 'b', ''))).endingStreams, 1);
+    await a.untilEnd();
+    assert.equal(b.ended, false);
   });
 });

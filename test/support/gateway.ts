@@ -27,6 +27,8 @@ export interface TestProgram extends TestGateway {
 /** A gateway of the library, in this process. */
 export interface TestLibraryGateway extends TestGateway {
   readonly gateway: Gateway;
+  /** What {@link TestGateway.reload} would do. */
+  dryRun(sites: string): ReturnType<Gateway['dryRun']>;
 }
 
 const DEFAULT_OPTIONS = '\tauto_https disable_redirects\n';
@@ -90,6 +92,7 @@ export async function startLibraryGateway(
     ...filesOf(storage),
     gateway,
     reload: (next) => gateway.reload(parse(next)),
+    dryRun: (next) => gateway.dryRun(parse(next)),
     stop: () => gateway.stop(),
   };
 }
