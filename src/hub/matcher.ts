@@ -121,9 +121,12 @@ export function matches(
       return true;
     case 'exact':
       return matcher.spec.match === topic.text;
-    case 'urlpattern':
+    case 'urlpattern': {
       budget.spend(topic.urlSteps);
-      return topic.url !== null && matcher.pattern.test(topic.url, budget);
+      const { origin } = matcher.pattern;
+      if (topic.url === null || (origin !== null && origin !== topic.origin)) return false;
+      return matcher.pattern.test(topic.url, budget);
+    }
     case 'template':
       return matcher.spec.match === topic.text || matcher.template.test(topic.text, budget);
     case 'predicate':
@@ -132,37 +135,73 @@ export function matches(
   }
 }
 
+/**
+ * Steps that the patterns of one stream may cost per update (about 3 ms, enough for any single test). The
+ * stream's other patterns then do not match this update. Patterns of usual length cost some hundred steps,
+ * and those whose literals the topic lacks cost less than ten.
+ */
+export const MAX_STREAM_STEPS = 300_000;
+
+/** Cheaper tests are not counted. */
+const CHEAP_STEPS = 500;
+
+/** What a stream has spent on one update. */
+export interface Share {
+  /** In steps; initially 0. */
+  spent: number;
+}
+
+/**
+ * Whether a matcher of a stream matches a topic, at the expense of that stream. Live delivery and replay both
+ * ask this, so that a stream gets the same updates from either. Parsing the topic is free, because it is done
+ * once for all streams.
+ */
+export function matchesWithin(
+  share: Share,
+  matcher: GrantMatcher,
+  topic: Topic,
+  budget: Budget,
+): boolean {
+  const costsNothing = matcher.kind === 'any' || matcher.kind === 'exact';
+  if (share.spent >= MAX_STREAM_STEPS && !costsNothing) return false;
+  const parsing = matcher.kind === 'urlpattern' ? topic.urlSteps : 0;
+  const before = budget.left;
+  const isMatch = matches(matcher, topic, budget);
+  const steps = before - budget.left - parsing;
+  if (steps >= CHEAP_STEPS) share.spent += steps;
+  return isMatch;
+}
+
 /** Progress of a check that runs in slices. */
-export interface Progress {
+export interface Progress extends Share {
   /** Pairs of matcher and topic that have been tried; initially 0. */
   tried: number;
-  /** Steps that they have cost; initially 0. */
-  spent: number;
 }
 
 /**
  * Whether one of the matchers matches one of the topics. null means that the budget is used up: call again
  * with the same progress.
  *
- * @param mostSteps limit for all pairs together; beyond it nothing matches
+ * @param isLimited whether the matchers are those of a stream, which pays for them ({@link matchesWithin})
  */
 export function anyMatches(
   matchers: readonly GrantMatcher[],
   topics: readonly Topic[],
   progress: Progress,
   budget: Budget,
-  mostSteps = Number.POSITIVE_INFINITY,
+  isLimited = false,
 ): boolean | null {
   const pairs = matchers.length * topics.length;
   for (; progress.tried < pairs; progress.tried += 1) {
-    if (progress.spent >= mostSteps) return false;
     if (budget.isSpent) return null;
-    const matcher = matchers[Math.floor(progress.tried / topics.length)];
-    const topic = topics[progress.tried % topics.length];
+    // All matchers of one topic, then those of the next, as in live delivery.
+    const topic = topics[Math.floor(progress.tried / matchers.length)];
+    const matcher = matchers[progress.tried % matchers.length];
     if (matcher === undefined || topic === undefined) continue;
-    const before = budget.left;
-    if (matches(matcher, topic, budget)) return true;
-    progress.spent += before - budget.left;
+    const isMatch = isLimited
+      ? matchesWithin(progress, matcher, topic, budget)
+      : matches(matcher, topic, budget);
+    if (isMatch) return true;
   }
   return false;
 }

@@ -3,7 +3,6 @@ import type { Logger } from '../kernel/log.ts';
 import { Budget, type Scheduler, type Task } from '../kernel/scheduler.ts';
 import { readMatchers } from './grants.ts';
 import type { LogPage, LogReader } from './log-reader.ts';
-import { MAX_STREAM_STEPS } from './subscription-index.ts';
 import { anyMatches, type GrantMatcher, type Progress } from './matcher.ts';
 import type { PreparedUpdate } from './event-stream.ts';
 import type { Subscriber } from './subscriber.ts';
@@ -243,8 +242,7 @@ export class Replay implements Task {
     const { subscriber, progress } = state;
     if (state.wanted === null) {
       const { matchers } = subscriber.options;
-      // The same limit as in live delivery.
-      const wanted = anyMatches(matchers, topics, progress, budget, MAX_STREAM_STEPS);
+      const wanted = anyMatches(matchers, topics, progress, budget, true);
       if (wanted !== true) return wanted;
       state.wanted = true;
       begin(progress);

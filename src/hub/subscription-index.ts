@@ -1,7 +1,12 @@
 import { addTo, deleteFrom } from '../kernel/collections.ts';
 import type { Budget } from '../kernel/scheduler.ts';
-import { matches, type SubscriptionMatcher } from './matcher.ts';
-import { originKey, type Topic } from './topic.ts';
+import {
+  matchesWithin,
+  MAX_STREAM_STEPS,
+  type Share,
+  type SubscriptionMatcher,
+} from './matcher.ts';
+import type { Topic } from './topic.ts';
 import type { UrlPattern } from './pattern/url-pattern.ts';
 import type { Subscriber } from './subscriber.ts';
 
@@ -134,9 +139,8 @@ export class SubscriptionIndex {
     budget: Budget,
   ): Generator<ReadonlySet<Subscriber> | null> {
     budget.spend(topic.urlSteps);
-    const { url } = topic;
-    if (url === null) return;
-    const origin = originKey(url);
+    const { url, origin } = topic;
+    if (url === null || origin === null) return;
     for (const length of this.#prefixLengths.keys()) {
       if (length > url.pathname.length) continue;
       budget.spend(2 * LOOK_UP_STEPS);
@@ -243,21 +247,11 @@ class TemplateIndex {
 }
 
 /**
- * Steps that the patterns of one stream may cost per update (about 3 ms, enough for any single test). The
- * stream's other patterns then do not match this update. Patterns of usual length cost some hundred steps,
- * and those whose literals the topic lacks cost less than ten.
- */
-export const MAX_STREAM_STEPS = 300_000;
-
-/** Cheaper tests are not counted. */
-const CHEAP_STEPS = 500;
-
-/**
  * What matching one update has cost each stream. A pattern that several streams have asked for is tried once, and
  * one of them pays for it. So a client with expensive patterns uses up its own share, and delays nobody else.
  */
 class MatchBudget {
-  readonly #spent = new Map<Subscriber, number>();
+  readonly #shares = new Map<Subscriber, Share>();
 
   /** Whether a matcher covers a topic, at the expense of one of its subscribers; false if none has budget left. */
   matches(
@@ -266,12 +260,10 @@ class MatchBudget {
     budget: Budget,
   ): boolean {
     for (const payer of subscribers) {
-      const spent = this.#spent.get(payer) ?? 0;
-      if (spent >= MAX_STREAM_STEPS) continue;
-      const before = budget.left;
-      const isMatch = matches(matcher, topic, budget);
-      const steps = before - budget.left;
-      if (steps >= CHEAP_STEPS) this.#spent.set(payer, spent + steps);
+      const share = this.#shares.get(payer) ?? { spent: 0 };
+      if (share.spent >= MAX_STREAM_STEPS) continue;
+      const isMatch = matchesWithin(share, matcher, topic, budget);
+      if (share.spent > 0) this.#shares.set(payer, share);
       return isMatch;
     }
     return false;

@@ -33,6 +33,7 @@ export class Topic {
   readonly text: string;
   readonly #base: string;
   #url: UrlComponents | null | undefined;
+  #origin: string | null = null;
 
   constructor(text: string, base: string) {
     this.text = text;
@@ -49,6 +50,13 @@ export class Topic {
     // null is a result as well, so it is not parsed again.
     if (this.#url === undefined) this.#url = parse(this.text, this.#base);
     return this.#url;
+  }
+
+  /** {@link originKey} of {@link url}; null if it is not a URL. */
+  get origin(): string | null {
+    const { url } = this;
+    if (url !== null) this.#origin ??= originKey(url);
+    return this.#origin;
   }
 }
 

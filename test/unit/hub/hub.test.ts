@@ -4,7 +4,7 @@ import { describe, it, type TestContext } from 'node:test';
 import { HubgateError } from '../../../src/kernel/error.ts';
 import type { Grants } from '../../../src/hub/grants.ts';
 import { Hub, type SubscribeOptions, type Subscription } from '../../../src/hub/hub.ts';
-import { compileMatcher } from '../../../src/hub/matcher.ts';
+import { compileMatcher, type SubscriptionMatcher } from '../../../src/hub/matcher.ts';
 import type { SubscriptionRecord } from '../../../src/hub/presence.ts';
 import type { PresenceChange } from '../../../src/hub/presence-board.ts';
 import { profiles } from '../../../src/hub/profile.ts';
@@ -23,6 +23,7 @@ import { TestClock } from '../../support/test-clock.ts';
 import { TurnedScheduler } from '../../support/turned-scheduler.ts';
 
 const base = 'https://hub.invalid/.well-known/hub';
+const SITE = 'https://example.com/';
 
 describe('hub: delivery', () => {
   it('delivers to subscribers with a matcher that selects the update, once each and in order', async (test) => {
@@ -428,6 +429,49 @@ describe('hub: replay', () => {
     assert.deepEqual(one.ids(), ['b2']);
   });
 
+  it('replays what live delivery delivers, whatever the topics and patterns cost', async (test) => {
+    const { hub, connect } = setUp(test);
+    const many = Array.from({ length: 900 }, (_, nr) => `https://example.com/users/${nr}/profile`);
+    const long = `https://example.com/${'a'.repeat(2000)}x${'a'.repeat(1900)}`;
+    /** Different for each stream, so that each pays for its own. */
+    const slow = (stream: number) =>
+      Array.from({ length: 5 }, (_, nr) =>
+        pattern(`${SITE}(${'(?:a|aa)*'.repeat(8)}x(?:a|aa)*[b-y]${stream}?${nr}?)`),
+      );
+    const elsewhere = slow(2).map(({ spec: { match } }) => pattern(match.replace('.com', '.org')));
+    const cases = [
+      // Many topics, which all streams parse together.
+      { matchers: [pattern('https://example.com/users/898/*')], topics: many },
+      // An exact matcher behind patterns that use up what the stream may spend.
+      { matchers: [...slow(1), ...matchers('last')], topics: [long, 'last'] },
+      // Patterns of another origin.
+      {
+        matchers: [...elsewhere, pattern('https://example.com/b')],
+        topics: [long, '/b', `${SITE}b`],
+      },
+      // A pattern that matches the first topic, and an expensive one before it.
+      {
+        matchers: [...slow(3).slice(0, 1), pattern('https://example.com/a*')],
+        topics: [long, `${long}a`],
+      },
+    ];
+    await hub.publish(update('0'));
+    const live = await Promise.all(cases.map(({ matchers: own }) => connect({ matchers: own })));
+    for (const [nr, { topics }] of cases.entries()) {
+      await hub.publish(update(`u${nr}`, { topics }));
+    }
+    await hub.publish(
+      update('end', { topics: ['last', 'https://example.com/users/898/', `${SITE}b`, `${SITE}a`] }),
+    );
+    await settle(() => live.every((one) => one.ids().includes('end')));
+    for (const [nr, { matchers: own }] of cases.entries()) {
+      const late = await connect({ matchers: own, lastEventId: '0' });
+      await settle(() => late.ids().includes('end'));
+      assert.deepEqual(late.ids(), live[nr]?.ids());
+      assert.ok(late.ids().includes(`u${nr}`), `case ${nr}`);
+    }
+  });
+
   it('replays at most 24 KiB and one event to a client that does not read', async (test) => {
     const { hub, connect } = setUp(test);
     const data = 'x'.repeat(10_000);
@@ -798,6 +842,10 @@ function setUp(
 
 function matchers(...topics: string[]): SubscribeOptions['matchers'] {
   return topics.map((match) => compileMatcher({ match, matchType: 'exact' }, base, null));
+}
+
+function pattern(match: string): SubscriptionMatcher {
+  return compileMatcher({ match, matchType: 'urlpattern' }, base, null);
 }
 
 function readGrant(match: string): Grants {

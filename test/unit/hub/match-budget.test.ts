@@ -1,8 +1,8 @@
 import { Budget } from '../../../src/kernel/scheduler.ts';
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { MAX_STREAM_STEPS, SubscriptionIndex } from '../../../src/hub/subscription-index.ts';
-import { compileMatcher } from '../../../src/hub/matcher.ts';
+import { SubscriptionIndex } from '../../../src/hub/subscription-index.ts';
+import { compileMatcher, MAX_STREAM_STEPS } from '../../../src/hub/matcher.ts';
 import { Subscriber, type SubscriberKeeper } from '../../../src/hub/subscriber.ts';
 import { parseTopic } from '../../../src/hub/topic.ts';
 import { wish } from '../../support/core-hub.ts';
