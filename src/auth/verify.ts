@@ -98,10 +98,10 @@ export function createTokenVerifier(options: TokenVerifierOptions): TokenVerifie
     assertCheck(checkCritical(token));
     const issuerKey = requireIssuerKey(issuers, token, role, relaxed);
     assertCheck(checkAlgorithm(token, issuerKey));
-    const signature = await checkSignature(token, issuerKey);
-    // The keys that were just used may have been fetched for this token.
+    // Keys may be removed while the signature is checked with them. If they are fetched for this token, it is
+    // verified once more when it comes again.
     const { generation } = issuerKey.keys;
-    assertCheck(signature);
+    assertCheck(await checkSignature(token, issuerKey));
     assertCheck(checkAudience(token, audience, relaxed));
     assertCheck(checkExpiry(token, clock.now(), legacy));
     assertCheck(checkNotBefore(token, clock.now()));

@@ -327,11 +327,14 @@ describe('the cache of verified tokens', () => {
       find: () => keys,
     };
     const hub = fixture({ issuers: [{ ...issuer, publisher: rotating }] });
-    const token = await sign();
+    const [token, other] = [await sign(), await sign(claims({ jti: 'other' }))];
     await accepted(hub, token);
+    const underWay = accepted(hub, other);
     keys = [Buffer.from('another secret of more than 32 bytes')];
     generation += 1;
     assert.equal((await refused(hub, token)).check, 'signature');
+    await underWay;
+    assert.equal((await refused(hub, other)).check, 'signature', 'checked with the removed key');
   });
   it('L-39 vouches for a token as long as its issuer and key are unchanged', async () => {
     const { issuerKey } = await accepted(fixture(), await sign());
