@@ -29,6 +29,7 @@ const PIECE_LENGTH = 8 * 1024;
 const CHARACTER_STEPS = 0.2;
 const LINE_STEPS = 6;
 const CARRIAGE_RETURN = 0x0d;
+const LINE_FEED = 0x0a;
 
 /** {@link eventOf} without pauses. */
 export function encodeEvent(update: Update): Buffer {
@@ -70,7 +71,10 @@ function pieceEnd(data: string, start: number): number {
   const end = start + PIECE_LENGTH;
   if (end >= data.length) return data.length;
   const before = data.charCodeAt(end - 1);
-  const isCut = before === CARRIAGE_RETURN || (before >= 0xd800 && before <= 0xdbff);
+  const isCut =
+    before === CARRIAGE_RETURN
+      ? data.charCodeAt(end) === LINE_FEED
+      : before >= 0xd800 && before <= 0xdbff;
   return isCut ? end + 1 : end;
 }
 

@@ -87,12 +87,28 @@ describe('an event of many lines', () => {
     for (const unit of ['\r\n', '\r', '\n', '🙂', 'é', 'a\r\n🙂']) {
       for (const before of ['', 'x', 'xx', 'xxx']) {
         const data = before + unit.repeat(20_000);
-        const lines = data.split(/\r\n|\r|\n/).map((line) => `data: ${line}\n`);
-        assert.equal(encode(data).event.toString(), `id: b\n${lines.join('')}\n`);
+        assert.equal(encode(data).event.toString(), eventWith(data));
+      }
+    }
+    // Whatever stands around the end of the first piece, at 8192.
+    const units = ['\r', '\n', 'a', 'é', '🙂'];
+    for (const text of units.flatMap((a) => units.flatMap((b) => units.map((c) => a + b + c)))) {
+      for (let length = 8188; length <= 8192; length += 1) {
+        const data = `${'a'.repeat(length)}${text}z`;
+        assert.equal(
+          encode(data).event.toString(),
+          eventWith(data),
+          JSON.stringify([length, text]),
+        );
       }
     }
   });
 });
+
+function eventWith(data: string): string {
+  const lines = data.split(/\r\n|\r|\n/).map((line) => `data: ${line}\n`);
+  return `id: b\n${lines.join('')}\n`;
+}
 
 function parse(stream: string): EventSourceMessage[] {
   const events: EventSourceMessage[] = [];
