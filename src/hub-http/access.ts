@@ -8,6 +8,7 @@ import { codeOf, HubgateError } from '../kernel/error.ts';
 import { FailureLog } from '../kernel/log.ts';
 import { parseUrl } from '../kernel/parse.ts';
 import { cookieValue } from '../http/field-values.ts';
+import { sessionMark } from '../http/session-mark.ts';
 import { parseQuery, valuesOf } from './form.ts';
 
 /** Authenticates requests, and creates the errors for refused ones. */
@@ -28,6 +29,13 @@ export interface Access {
   /** The error for a valid token that does not allow the request. */
   grantMissing(exchange: Exchange, expected: string, found: string): RefusedRequest;
   /**
+   * Call it when the whole request has arrived: the client decides how long that takes.
+   *
+   * @param revocationEpoch {@link Hub.revision} before the token was authenticated
+   * @throws RefusedRequest 401 if the token has expired or was revoked since, or its issuer or key was removed
+   */
+  requireStillValid(exchange: Exchange, token: AccessToken, revocationEpoch: number): void;
+  /**
    * Waits for an answer of the hub's store.
    *
    * @throws RefusedRequest 401 if the permission of the client has ended in the meantime; 503 if the store fails
@@ -36,7 +44,7 @@ export interface Access {
 }
 
 export function createAccess(endpoint: HubEndpoint): Access {
-  const { verifier, profile, cookieName, clock } = endpoint;
+  const { hub, verifier, profile, cookieName, clock } = endpoint;
   const refusals = new RefusalLog();
   const failures = new FailureLog('The store of the hub did not answer a request', 'error', clock);
   const publishOrigins = originList(endpoint.publishOrigins);
@@ -76,10 +84,22 @@ export function createAccess(endpoint: HubEndpoint): Access {
     const check = 'revocation';
     refusals.write(exchange, {
       check,
-      expected: 'a token that is still valid when the stream opens',
+      expected:
+        'a token that is still valid when the stream opens, or when the whole update has arrived',
       found:
         'its issuer or key was removed, the token was revoked, or the user logged out in the meantime',
       fix: 'connect again',
+    });
+    return new RefusedRequest(401, { challenge: 'invalid_token', check });
+  };
+
+  const expired = (exchange: Exchange): RefusedRequest => {
+    const check = 'exp';
+    refusals.write(exchange, {
+      check,
+      expected: 'a token that is still valid when the whole request has arrived',
+      found: 'it has expired in the meantime',
+      fix: 'get a new token in time, or send the body sooner',
     });
     return new RefusedRequest(401, { challenge: 'invalid_token', check });
   };
@@ -119,6 +139,13 @@ export function createAccess(endpoint: HubEndpoint): Access {
         fix: 'give the token an authorization detail with that action and a matcher for the topic',
       });
       return new RefusedRequest(403, { challenge: 'insufficient_scope', check });
+    },
+    requireStillValid(exchange, { issuerKey, tokenId, expiresAtMs }, revocationEpoch) {
+      if (expiresAtMs !== null && clock.now() >= expiresAtMs) throw expired(exchange);
+      const session = sessionMark(exchange, cookieName);
+      if (!hub.admits({ issuerKey, tokenId, session }, revocationEpoch)) {
+        throw accessRevoked(exchange);
+      }
     },
     async unlessFailing(exchange, result) {
       try {

@@ -66,6 +66,7 @@ export function createPublish(
 
   return async (exchange, identity) => {
     if (!verifier.roles.publisher) throw methodNotAllowed('GET, HEAD, QUERY');
+    const revocationEpoch = hub.revision;
     const authenticated = access.authenticate(exchange, identity, 'publisher');
     let early: Promise<Buffer> | null = null;
     if (authenticated instanceof Promise && isShort(exchange)) {
@@ -79,6 +80,7 @@ export function createPublish(
     const read = scheduler.compute((budget) => readUpdate(bytes, rules, budget));
     const publication = read instanceof Promise ? await read : read;
     await requireGrant(exchange, token, publication);
+    access.requireStillValid(exchange, token, revocationEpoch);
     await store(exchange, publication);
     answer(exchange, 200, { 'content-type': 'text/plain; charset=utf-8' }, publication.update.id);
   };

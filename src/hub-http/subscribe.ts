@@ -79,6 +79,7 @@ export function createSubscribe(
     const read = readMatchers(fields, endpoint);
     const matchers = read instanceof Promise ? await read : read;
     const lastEventId = requestedCursor(exchange, fields);
+    if (token !== null) access.requireStillValid(exchange, token, revocationEpoch);
     if (exchange.method === 'HEAD') {
       const cursor = await access.unlessFailing(exchange, hub.cursor(lastEventId));
       exchange.begin(headOf(cursor)).end();

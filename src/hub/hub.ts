@@ -3,7 +3,7 @@ import { HubgateError } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
 import type { Scheduler } from '../kernel/scheduler.ts';
 import type { TimerWheel } from '../kernel/timer-wheel.ts';
-import { Admission, type MayStayOpen, Revocation } from './revocation.ts';
+import { Admission, type Client, type MayStayOpen, Revocation } from './revocation.ts';
 import { PresencePublisher } from './presence-publisher.ts';
 import { cursorAnswer, knowsNothing, locate, streamBacklog } from './cursor.ts';
 import { type HubCounts, HubMeasures, type StreamBacklog } from './hub-measures.ts';
@@ -136,6 +136,11 @@ export class Hub {
   /** Increases with each revocation; see {@link SubscribeOptions.revocationEpoch}. */
   get revision(): number {
     return this.#admission.revision;
+  }
+
+  /** Whether access that was checked at {@link SubscribeOptions.revocationEpoch} has not been revoked since. */
+  admits(client: Client, revocationEpoch: number): boolean {
+    return this.#admission.admits(client, revocationEpoch);
   }
 
   /**

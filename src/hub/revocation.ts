@@ -25,8 +25,12 @@ export class Revocation {
 
   /** Ends the streams that `keep` rejects, at random times within `spreadMs`. Returns their number. */
   reauthorise(keep: MayStayOpen, spreadMs: number): number {
-    const { admission, streams, clock } = this.#options;
-    admission.decideBy(keep);
+    this.#options.admission.decideBy(keep);
+    return this.#endRefused(keep, spreadMs);
+  }
+
+  #endRefused(keep: MayStayOpen, spreadMs: number): number {
+    const { streams, clock } = this.#options;
     const refused = this.#refusedBy(keep).map(([, subscribers]) => subscribers);
     this.#forEach(refused, TIMER_STEPS, (subscriber) => {
       const end = clock.monotonic() + Math.floor(Math.random() * spreadMs);
@@ -62,7 +66,8 @@ export class Revocation {
   /** Ends all streams because the hub closes: at once, or spread over `spreadMs`. */
   drain(spreadMs: number): void {
     const { streams } = this.#options;
-    if (spreadMs > 0) this.reauthorise(() => false, spreadMs);
+    // Updates that are on their way are still stored, so this is no rule for them.
+    if (spreadMs > 0) this.#endRefused(() => false, spreadMs);
     else this.#forEach([streams.registry.all()], END_STEPS, (one) => streams.end(one, 'closed'));
   }
 
@@ -106,13 +111,17 @@ export class Revocation {
 type IssuerKey = Pick<SubscriberOptions, 'issuerKey'>;
 export type MayStayOpen = (stream: IssuerKey) => boolean;
 
-/** Revocations that are remembered for subscribers that were connecting when they arrived. */
+/** What a revocation may concern. */
+export type Client = Pick<SubscriberOptions, 'issuerKey' | 'tokenId' | 'session'>;
+
+/** Revocations that are remembered for requests that were in progress when they arrived. */
 const REMEMBERED = 1000;
 
 /**
- * Decides which subscribers may still connect. Between the check of a token and the registration of its
- * stream, a reload may remove its issuer, the operator may revoke it, or its user may log out. Everything
- * that ends open streams must also reach streams that are just opening.
+ * Decides which subscribers may still connect, and which updates may still be stored. Between the check of a
+ * token and the registration of its stream, or the end of its body, a reload may remove its issuer, the
+ * operator may revoke it, or its user may log out. Everything that ends open streams must also reach streams
+ * that are just opening, and updates that are just arriving.
  */
 export class Admission {
   #keeps: MayStayOpen = () => true;
@@ -135,18 +144,15 @@ export class Admission {
     this.#count += 1;
   }
 
-  /** Whether a stream may be opened if its token was checked at `revocationEpoch`. */
-  admits(
-    stream: Pick<SubscriberOptions, 'issuerKey' | 'tokenId' | 'session'>,
-    revocationEpoch: number,
-  ): boolean {
-    if (!this.#keeps(stream)) return false;
+  /** Whether a request may still be served if its token was checked at `revocationEpoch`. */
+  admits(client: Client, revocationEpoch: number): boolean {
+    if (!this.#keeps(client)) return false;
     // The revocations since then are no longer known, so the client must connect again.
     if (this.#count - revocationEpoch > REMEMBERED) return false;
     for (let number = revocationEpoch; number < this.#count; number += 1) {
       const revocation = this.#revocations[number % REMEMBERED];
-      if (stream.tokenId !== null && revocation?.tokenId === stream.tokenId) return false;
-      if (stream.session !== null && revocation?.session === stream.session) return false;
+      if (client.tokenId !== null && revocation?.tokenId === client.tokenId) return false;
+      if (client.session !== null && revocation?.session === client.session) return false;
     }
     return true;
   }

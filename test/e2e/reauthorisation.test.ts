@@ -3,8 +3,8 @@ import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import { freePort } from '../support/free-port.ts';
 import { startGateway, startLibraryGateway } from '../support/gateway.ts';
-import { openStream } from '../support/http.ts';
-import { signToken } from '../support/hub-server.ts';
+import { openStream, send } from '../support/http.ts';
+import { FORM, signToken } from '../support/hub-server.ts';
 import { temporaryDirectory } from '../support/temporary-directory.ts';
 
 const KEYS = {
@@ -108,5 +108,44 @@ describe('two hubs that share a history', () => {
     assert.equal((await gateway.reload(site(second, 'b', ''))).endingStreams, 1);
     await a.untilEnd();
     assert.equal(b.ended, false);
+  });
+});
+
+describe('an update whose body arrives late', () => {
+  it('is refused if its key was removed or its token revoked in the meantime', async (test) => {
+    const port = await freePort();
+    const site = (issuers: readonly ('a' | 'b')[]): string => `http://localhost:${port} {
+	hub {
+${issuers.map((id) => `\t\tissuer ${id} {\n\t\t\tpublisher {\n\t\t\t\tjwt "${KEYS[id]}"\n\t\t\t}\n\t\t}\n`).join('')}		anonymous
+		transport memory
+	}
+}
+`;
+    const { gateway, reload } = await startLibraryGateway(test, site(['a', 'b']));
+    const hub = `http://localhost:${port}/.well-known/hub`;
+    const details = { type: 'urn:hub:authorization-detail', actions: ['publish'] };
+    const publishing = async (issuer: 'a' | 'b') => {
+      const token = await signToken(KEYS[issuer], {
+        ...{ iss: issuer, aud: hub, jti: `token of ${issuer}` },
+        authorization_details: [{ ...details, topics: [{ match: '*' }] }],
+      });
+      const headers = [FORM, ['Authorization', `Bearer ${token}`] as const];
+      return (id: string, beforeBody?: () => unknown) =>
+        send(hub, {
+          ...{ method: 'POST', headers, body: `topic=t&id=${id}` },
+          ...(beforeBody === undefined ? {} : { beforeBody }),
+        });
+    };
+    const [a, b] = [await publishing('a'), await publishing('b')];
+    const unconcerned = await a('1', () => reload(`${site(['a', 'b'])}# changed`));
+    assert.equal(unconcerned.status, 200, unconcerned.body);
+    const revoked = await a('2', () => gateway.revoke('token of a', 'here'));
+    assert.equal(revoked.status, 401);
+    assert.equal((await b('3')).status, 200);
+    const removed = await b('4', () => reload(site(['a'])));
+    assert.equal(removed.status, 401);
+    assert.match(removed.headers['www-authenticate'] ?? '', /error="invalid_token"/);
+    const stream = await openStream(test, `${hub}?match=t&last_event_id=earliest`);
+    assert.deepEqual(await stream.untilId('3'), ['1', '3']);
   });
 });

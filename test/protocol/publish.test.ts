@@ -10,10 +10,13 @@ import {
   FORM,
   type Header,
   ISSUER,
+  PUBLISHER_KEY,
+  signToken,
   startHub,
   SUBSCRIBER_KEY,
   type TestHub,
 } from '../support/hub-server.ts';
+import { TestClock } from '../support/test-clock.ts';
 
 const hub = await startHub({ after });
 const publisher = await hub.publisher();
@@ -117,6 +120,27 @@ describe('publish: method, routing, encoding (A.1)', () => {
     await (await openStream(test, `${other.url}?match=urn:other`)).until(() => true);
     release();
     await stream.untilId('a6');
+  });
+
+  it('stores nothing for a token that expires before the body has arrived', async (test) => {
+    const clock = new TestClock();
+    const place = await startHub(test, { clock });
+    const claims = { iss: ISSUER, aud: place.url, exp: clock.now() / 1000 + 100 };
+    const details = {
+      type: 'urn:hub:authorization-detail',
+      actions: ['publish'],
+      topics: [{ match: '*' }],
+    };
+    const token = await signToken(PUBLISHER_KEY, { ...claims, authorization_details: [details] });
+    const headers = [FORM, ['Authorization', `Bearer ${token}`] as const];
+    assert.equal((await place.post('topic=a&id=1', { headers })).status, 200);
+    const late = await place.post('topic=a&id=2', {
+      headers,
+      beforeBody: () => clock.advance(100_000),
+    });
+    assert.equal(late.status, 401);
+    assert.match(late.headers['www-authenticate'] ?? '', /error="invalid_token"/);
+    assert.equal(await place.hub.lastEventId(), '1');
   });
 
   it('A-7: reads no fields from the query of the URL', async () => {

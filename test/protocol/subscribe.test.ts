@@ -369,6 +369,21 @@ describe('subscribe: authorization when a stream opens (B.2)', () => {
     assert.equal(again.status, 401);
     assert.match(again.headers['www-authenticate'] ?? '', /error="invalid_token"/);
   });
+
+  it('B-176: a token that expires before the content of a QUERY has arrived opens no stream', async (test) => {
+    const clock = new TestClock();
+    const place = await startHub(test, { clock, anonymous: false });
+    const headers = [FORM, await tokenUntil(place, clock, 100)];
+    const known = await openStream(test, `${place.url}?match=a`, { headers });
+    known.close();
+    const query = { method: 'QUERY', headers, body: 'match=a' };
+    const stream = await openStream(test, place.url, {
+      ...query,
+      beforeBody: () => clock.advance(100_000),
+    });
+    assert.equal(stream.status, 401);
+    assert.match(stream.headers['www-authenticate'] ?? '', /error="invalid_token"/);
+  });
 });
 
 describe('subscribe: response headers and first bytes (B.3)', () => {

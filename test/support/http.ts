@@ -13,6 +13,8 @@ export interface RawRequest {
   readonly body?: string | Buffer;
   /** The target as it goes on the wire, instead of the URL's. */
   readonly target?: string;
+  /** Runs after the other side has asked for the body (100 Continue), which is sent when it is over. */
+  readonly beforeBody?: () => unknown;
 }
 
 export interface Answer {
@@ -145,7 +147,7 @@ export function sendBytes(origin: string, bytes: string | Buffer): Promise<strin
 
 function open(
   url: string,
-  { method = 'GET', headers = [], body, target }: RawRequest,
+  { method = 'GET', headers = [], body, target, beforeBody }: RawRequest,
   signal: AbortSignal | undefined,
 ): Promise<IncomingMessage> {
   const { host, hostname, port, pathname, search } = new URL(url);
@@ -157,6 +159,7 @@ function open(
   ) {
     raw.push(['Content-Length', String(Buffer.byteLength(body))]);
   }
+  if (beforeBody !== undefined) raw.push(['Expect', '100-continue']);
   return new Promise((resolve, reject) => {
     const request = httpRequest(
       {
@@ -171,6 +174,13 @@ function open(
       resolve,
     );
     request.once('error', reject);
-    request.end(body);
+    if (beforeBody === undefined) {
+      request.end(body);
+      return;
+    }
+    request.once('continue', () => {
+      Promise.resolve(beforeBody()).then(() => request.end(body), reject);
+    });
+    request.flushHeaders();
   });
 }

@@ -156,11 +156,13 @@ describe('hub: delivery', () => {
     assert.ok(slow.destroyed);
   });
 
-  it('accepts no subscribers while it drains, so that draining ends', async (test) => {
+  it('accepts no subscribers while it drains, so that draining ends, but still publishers', async (test) => {
     const { hub, connect, clock } = setUp(test);
     const one = await connect({});
     const drained = hub.drain(1000);
     await assert.rejects(connect({}), { code: 'transport-closed' });
+    const publisher = { issuerKey: 'issuer', tokenId: null, session: null };
+    assert.ok(hub.admits(publisher, hub.revision), 'an update that is on its way is stored');
     clock.advance(1100);
     await drained;
     assert.ok(one.ended);
