@@ -203,12 +203,14 @@ export class Hub {
    * Registers a subscriber. It receives every update that is published after this promise has resolved, if
    * its matchers and grants select the update.
    *
-   * @throws HubgateError `transport-closed` or `transport-failed`; `not-admitted` if the authorization
-   *   behind its token was revoked or removed after the check
+   * @throws HubgateError `transport-closed`; `transport-failed`, also if the store takes longer than the
+   *   stream may live; `not-admitted` if the authorization behind its token was revoked or removed after the check
    */
   async subscribe(options: SubscribeOptions): Promise<Subscription> {
-    const { lastEventId, revocationEpoch } = options;
+    const { lastEventId, revocationEpoch, lifetimeMs } = options;
     const streams = this.#streams;
+    // The lifetime begins now, however long the store takes: the token does not expire later because of that.
+    const endsAtMs = this.#clock.monotonic() + (lifetimeMs ?? Number.POSITIVE_INFINITY);
     // Without a cursor there is nothing to wait for.
     const found = knowsNothing(lastEventId) ? null : await locate(this.#reader, lastEventId);
     const knownGap = found === null ? 0 : await this.#eventsGone(options);
@@ -216,9 +218,12 @@ export class Hub {
     if (!this.#admission.admits(options, revocationEpoch)) {
       throw new HubgateError('not-admitted', "The subscriber's access has ended");
     }
+    if (this.#clock.monotonic() >= endsAtMs) {
+      throw new HubgateError('transport-failed', 'The store took longer than the stream may live');
+    }
     const start = found ?? this.#transport.position;
     const isBehind = start < this.#transport.position;
-    const subscriber = streams.add(options, start, isBehind);
+    const subscriber = streams.add(options, start, isBehind, endsAtMs);
     subscriber.knownGap = knownGap;
     try {
       if (options.settings.announced) await this.#presencePublisher.entered(subscriber);

@@ -77,10 +77,13 @@ export class OpenStreams {
   /**
    * Registers a stream that has received the history up to `start`. A stream that is not behind is live at
    * once.
+   *
+   * @param endsAtMs monotonic time at which its lifetime ends
    */
-  add(options: SubscriberOptions, start: number, isBehind: boolean): Subscriber {
+  add(options: SubscriberOptions, start: number, isBehind: boolean, endsAtMs: number): Subscriber {
     const { counts } = this.#options;
     const subscriber = new Subscriber(options, start, this.#now(), this.#keeper);
+    subscriber.endsAtMs = endsAtMs;
     if (!isBehind) this.#goLive(subscriber);
     this.registry.add(subscriber);
     counts.connected += 1;

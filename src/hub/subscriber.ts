@@ -47,7 +47,7 @@ export interface SubscriberOptions {
   readonly tokenId: string | null;
   /** Mark of the browser session that opened the stream; null without one. */
   readonly session: string | null;
-  /** null means for ever. */
+  /** How long it may live from its request on; null means for ever. */
   readonly lifetimeMs: number | null;
   readonly settings: StreamSettings;
   /** Called once, when the connection has closed. */
@@ -78,7 +78,7 @@ export class Subscriber implements SinkListener, WheelTimer {
   /** Position up to which it knows that presence events were evicted. */
   knownGap = 0;
   /** Monotonic time at which its lifetime ends. */
-  endsAtMs: number;
+  endsAtMs = Number.POSITIVE_INFINITY;
   /** The reason for that end. */
   endsAs: EndReason = 'deadline';
   dueTick = 0;
@@ -95,7 +95,6 @@ export class Subscriber implements SinkListener, WheelTimer {
     this.options = options;
     this.position = position;
     this.sendBuffer = new SendBuffer(nowMs);
-    this.endsAtMs = nowMs + (options.lifetimeMs ?? Number.POSITIVE_INFINITY);
     this.#keeper = keeper;
   }
 

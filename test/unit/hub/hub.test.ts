@@ -272,6 +272,30 @@ describe('hub: replay', () => {
     await connect({});
   });
 
+  it('B-172: counts the lifetime of a stream from its request, however long the history takes', async (test) => {
+    const memory = createMemoryTransport({ size: 10 });
+    let takesMs = 0;
+    const transport: Transport = Object.create(memory, {
+      find: {
+        value: (id: string) => {
+          clock.stall(takesMs);
+          return memory.find(id);
+        },
+      },
+    });
+    const { hub, connect, clock } = setUp(test, { transport });
+    await hub.publish(update('1'));
+    takesMs = 8_000;
+    const late = await connect({ lastEventId: '1', lifetimeMs: 10_000 });
+    clock.advance(3_000);
+    assert.ok(late.ended);
+    takesMs = 10_000;
+    await assert.rejects(connect({ lastEventId: '1', lifetimeMs: 10_000 }), {
+      code: 'transport-failed',
+    });
+    assert.equal(hub.counts.connected, 0);
+  });
+
   it('B-181 B-193: replays after the cursor, then continues live without loss or duplicates', async (test) => {
     const { hub, connect } = setUp(test, { size: 10_000 });
     for (let id = 0; id < 300; id += 1) await hub.publish(update(`u${id}`));
