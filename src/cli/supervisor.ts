@@ -118,9 +118,12 @@ export class Supervisor {
   /** From now on the gateway is not ready. The admin API responds until the last stream has ended. */
   async stop(): Promise<void> {
     this.#draining = true;
+    // First: a load in progress may wait for a worker that hangs, which only the stop ends. The gateway refuses
+    // those that have not begun.
+    const stopped = this.gateway.stop();
     await this.#watcher.close();
     await this.#queue;
-    await this.gateway.stop();
+    await stopped;
     await this.#admin.close();
   }
 

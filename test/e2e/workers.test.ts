@@ -189,6 +189,21 @@ describe('several workers (hubfile.md §2)', { skip: process.platform !== 'linux
     assert.throws(() => process.kill(hanging, 0), { code: 'ESRCH' });
   });
 
+  it('stop although a reload waits for one that hangs', async (test) => {
+    const place = await start(test);
+    const [hanging = 0] = await place.workers();
+    process.kill(hanging, 'SIGSTOP');
+    const edited = place.edit('\trespond /x second\n', 'the old one keeps serving');
+    place.gateway.child.kill('SIGHUP');
+    // The answer waits for the worker for two seconds, so that the reload waits, too.
+    assert.equal((await send(`${place.admin}/health/ready`)).status, 503);
+    place.gateway.child.kill('SIGTERM');
+    await place.gateway.says('Workers that hang are killed');
+    await edited;
+    assert.equal(await place.gateway.exited(), 0);
+    assert.throws(() => process.kill(hanging, 0), { code: 'ESRCH' });
+  });
+
   it('answer and stop when another one hangs while it starts', async (test) => {
     const place = await start(test);
     const before = await place.workers();

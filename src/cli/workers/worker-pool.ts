@@ -39,6 +39,10 @@ const MAX_RESTART_MS = 30_000;
 const MAX_RESTART_OF_LAST_MS = 1_000;
 /** How long a worker may take to say how it is before it counts as one that hangs. */
 const ANSWER_MS = 2_000;
+/** How often a worker that carries out a long order is asked for a sign of life. */
+const LOOK_MS = 5_000;
+/** Looks in a row that a worker may leave unanswered before it is killed. */
+const MAX_UNANSWERED = 6;
 /** How long after `grace_period` a worker may take to close its histories before it is killed. */
 const CLOSING_MS = 15_000;
 const NOTHING_ELSE: ReportWanted = { changes: false };
@@ -122,6 +126,8 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
 
   reload(config: Config, wanted: ReportWanted = NOTHING_ELSE): Promise<ReloadReport> {
     return this.#enqueue(async () => {
+      if (this.#stopping !== null)
+        throw new HubgateError('gateway-stopped', 'The gateway is stopping');
       const running = [...this.#workers];
       const fresh: Worker[] = [];
       try {
@@ -145,7 +151,7 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
       const text = textOf(config);
       const [first, ...others] = this.#workers;
       if (first === undefined) throw new HubgateError('no-worker', 'No worker is running');
-      const dryRun = (worker: Worker) => worker.order({ kind: 'dryRun', config: text });
+      const dryRun = (worker: Worker) => this.#orderLong(worker, { kind: 'dryRun', config: text });
       // Only the first worker: a configuration that cannot be built is tried once.
       const preview = await dryRun(first);
       return sumPreviews([preview, ...(await Promise.all(others.map(dryRun)))]);
@@ -209,6 +215,46 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
     const silent = (): Error =>
       new HubgateError('worker-silent', `Worker ${worker.pid} does not answer`);
     return within(ANSWER_MS, this.#clock, worker.order<Kind>(order), silent);
+  }
+
+  /**
+   * Gives an order that may take long, and that loads wait for. A worker that gives no sign of life meanwhile is
+   * killed: it would delay all further loads, and the replacement of workers that have ended.
+   *
+   * @throws as {@link Worker.order}, and HubgateError `worker-silent` if it was killed
+   */
+  async #orderLong<Kind extends Order['kind']>(
+    worker: Worker,
+    order: Extract<Order, { kind: Kind }>,
+  ): Promise<Answers[Kind]> {
+    const { pid } = worker;
+    let unanswered = 0;
+    let isKilled = false;
+    const look = (): void => {
+      if (unanswered === MAX_UNANSWERED) {
+        this.#log.error('A worker that hangs is killed', { pid });
+        isKilled = true;
+        worker.kill();
+        return;
+      }
+      unanswered += 1;
+      // A refusal is a sign of life as well.
+      const heard = (): void => void (unanswered = 0);
+      worker.order({ kind: 'status' }).then(heard, heard);
+      cancel = this.#clock.after(LOOK_MS, look);
+    };
+    let cancel = this.#clock.after(LOOK_MS, look);
+    try {
+      return await worker.order<Kind>(order);
+    } catch (error) {
+      if (!isKilled) throw error;
+      throw new HubgateError(
+        'worker-silent',
+        `Worker ${pid} did not answer and was killed; try again`,
+      );
+    } finally {
+      cancel();
+    }
   }
 
   purge(order: PurgeOrder, reach: RevocationReach): Promise<number> {
@@ -275,7 +321,7 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
     const text = textOf(config);
     const salts = this.#playgrounds.for(config);
     const prepare = async (worker: Worker): Promise<void> => {
-      await worker.order({ kind: 'prepare', config: text, salts });
+      await this.#orderLong(worker, { kind: 'prepare', config: text, salts });
       if (this.#workers.has(worker)) this.#holders.add(worker);
     };
     try {
@@ -288,20 +334,23 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
       const failed = built.find((result) => result.status === 'rejected');
       if (failed !== undefined) throw failed.reason;
     } catch (error) {
-      await Promise.allSettled(workers.map((worker) => worker.order({ kind: 'discard' })));
+      await Promise.allSettled(
+        workers.map((worker) => this.#orderLong(worker, { kind: 'discard' })),
+      );
       throw error;
     }
     const committed = await Promise.allSettled(
-      workers.map((worker) => worker.order({ kind: 'commit', wanted })),
+      workers.map((worker) => this.#orderLong(worker, { kind: 'commit', wanted })),
     );
     const failures = committed.flatMap((result) => (result.status === 'rejected' ? result : []));
     // If no worker could commit it, it is not active: all keep serving the previous one.
     const [failure] = failures;
     if (failure !== undefined && failures.length === workers.length) throw failure.reason;
     this.#playgrounds.keep(salts);
-    // A worker that could not commit is replaced by one that runs the same configuration as the others.
+    // A worker that could not commit is replaced by one that runs the same configuration as the others, unless
+    // all of them are stopping.
     for (const [number, { status }] of committed.entries()) {
-      if (status === 'rejected') workers[number]?.kill();
+      if (status === 'rejected' && this.#stopping === null) workers[number]?.kill();
     }
     for (const fd of descriptorsOf(config)) this.#inherited.add(fd);
     const reports = committed.flatMap((result) =>
@@ -396,20 +445,21 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
   }
 
   async #stop(): Promise<void> {
-    // One that hangs may keep a reload waiting, too.
     const cancel = this.#clock.after(this.#config.options.gracePeriodMs + CLOSING_MS, () => {
       this.#log.error('Workers that hang are killed', {
         pids: [...this.#workers].map(({ pid }) => pid),
       });
       for (const worker of this.#workers) worker.kill();
     });
-    await this.#queue;
+    // A load that waits for a worker that hangs must not delay the others.
+    await within(ANSWER_MS, this.#clock, this.#queue, () => new Error('late')).catch(() => {});
     await Promise.allSettled(
       [...this.#workers].map(async (worker) => {
         await worker.order({ kind: 'stop' }).catch(() => worker.kill());
         await worker.ended();
       }),
     );
+    await this.#queue;
     cancel();
     this.#listeners = [];
     this.#process.close();

@@ -58,6 +58,65 @@ describe('the workers of a gateway', () => {
     ]);
   });
 
+  for (const [what, load] of [
+    ['reload', (pool: WorkerPool) => pool.reload(config('refused'))],
+    ['dry run', (pool: WorkerPool) => pool.dryRun(config('refused'))],
+  ] as const) {
+    it(`are killed and replaced if they hang during a ${what}, which is refused`, async (test) => {
+      const clock = new TestClock();
+      const { pool, journal, numbers, log } = await start(test, clock);
+      // The one that gets a configuration before the others.
+      const hanging = cluster.workers?.[Object.keys(cluster.workers)[0] ?? '']?.process;
+      hanging?.kill('SIGSTOP');
+      const refused = assert.rejects(load(pool), { code: 'worker-silent' });
+      // The order is sent in another turn.
+      await new Promise((resolve) => setImmediate(resolve));
+      clock.advance(60_000);
+      await refused;
+      assert.equal(log.of('A worker that hangs is killed')[0]?.fields['pid'], hanging?.pid);
+      await log.says('A worker ended; hubgate starts another one');
+      clock.advance(1_000);
+      await log.says('A worker was replaced');
+      const third = Math.max(...numbers) + 1;
+      assert.ok((await journal()).includes(`${third} commit first`));
+      await pool.reload(config('next'));
+      assert.equal((await journal()).filter((line) => line.endsWith(' commit next')).length, 2);
+    });
+  }
+
+  it('may take long to build a configuration if they give signs of life', async (test) => {
+    const clock = new TestClock();
+    const { pool, journal, numbers, log } = await start(test, clock);
+    const [first, second] = numbers;
+    await pool.reload(config(`prepare hangs in ${first}, prepare hangs in ${second}`));
+    const cut = assert.rejects(pool.reload(config('next')), { code: 'worker-ended' });
+    for (let asked = 1; asked <= 20; asked += 1) {
+      await new Promise((resolve) => setImmediate(resolve));
+      clock.advance(5_000);
+      while ((await journal()).filter((line) => line.includes(' status ')).length < asked);
+    }
+    assert.deepEqual(log.of('A worker that hangs is killed'), []);
+    for (const worker of Object.values(cluster.workers ?? {})) worker?.process.kill('SIGKILL');
+    await cut;
+  });
+
+  it('stop although a reload waits for one that hangs, and start no other ones', async (test) => {
+    const clock = new TestClock();
+    const { pool, journal } = await start(test, clock);
+    const [number = '', other] = Object.keys(cluster.workers ?? {});
+    cluster.workers?.[number]?.process.kill('SIGSTOP');
+    const cut = assert.rejects(pool.reload(config('refused')), { code: 'worker-silent' });
+    const late = assert.rejects(pool.reload(config('late')), { code: 'gateway-stopped' });
+    await new Promise((resolve) => setImmediate(resolve));
+    const stopped = pool.stop();
+    clock.advance(3_000);
+    while (!(await journal()).includes(`${other} stop first`));
+    clock.advance(60_000);
+    await Promise.all([stopped, cut, late]);
+    await assert.rejects(pool.reload(config('later')), { code: 'gateway-stopped' });
+    assert.deepEqual(Object.keys(cluster.workers ?? {}), []);
+  });
+
   it('are replaced if the operating system starts no process for a while', async (test) => {
     const { pool, journal, numbers, log } = await start(test);
     const [first, second] = numbers;
