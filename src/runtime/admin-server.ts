@@ -1,10 +1,11 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { type ListenPlace, placeOf } from '../config/bind-address.ts';
 import type { AdminOptions, ListenAddress } from '../config/config.ts';
+import { type Clock, systemClock } from '../kernel/clock.ts';
 import { messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
 import { bindServer, type ListenerOption } from '../server/bound-server.ts';
-import { isIP } from 'node:net';
+import { isIP, type Socket } from 'node:net';
 
 export interface AdminAnswer {
   readonly status: number;
@@ -19,16 +20,25 @@ export interface AdminAnswer {
   readonly after?: () => void;
 }
 
+/** How long a listener that closes waits for the rest of a request. */
+const REQUEST_MS = 2_000;
+/** How long it waits until an answer has been sent. */
+const ANSWER_MS = 10_000;
+
 interface AdminServerOptions extends ListenerOption {
   readonly address: ListenAddress | AdminOptions;
   readonly log: Logger;
   readonly answer: (request: IncomingMessage) => Promise<AdminAnswer>;
+  /** @default the clock of the system */
+  readonly clock?: Clock;
 }
 
 /** A port or a Unix socket for status and administration of the gateway. */
 export class AdminServer {
   readonly #options: AdminServerOptions;
   #server: Server | null = null;
+  /** The open connections with their requests; null if there is none yet. */
+  readonly #connections = new Map<Socket, IncomingMessage | null>();
 
   private constructor(options: AdminServerOptions) {
     this.#options = options;
@@ -56,12 +66,17 @@ export class AdminServer {
    */
   async resume(): Promise<void> {
     const server = createServer((request, response) => {
+      this.#connections.set(request.socket, request);
       this.#respond(request, response).catch((error: unknown) => {
         this.#options.log.error('The admin API failed', { error: messageOf(error) });
         response.destroy();
       });
     });
     await bindServer(server, placeOf(this.#options.address), this.#options);
+    server.on('connection', (socket) => {
+      this.#connections.set(socket, null);
+      socket.once('close', () => this.#connections.delete(socket));
+    });
     // Without a listener, a connection that cannot be accepted would end the process.
     server.on('error', (error) =>
       this.#options.log.error('A listener failed', { error: messageOf(error) }),
@@ -71,18 +86,31 @@ export class AdminServer {
 
   /** Releases the address for another listener. Requests in progress get their responses. */
   suspend(): void {
-    this.#server?.close();
-    this.#server?.closeIdleConnections();
-    this.#server = null;
+    void this.close();
   }
 
-  /** Finishes requests in progress, and accepts no more. */
+  /** Accepts no more, and finishes requests in progress. */
   async close(): Promise<void> {
     const server = this.#server;
     if (server === null) return;
-    const closed = new Promise<void>((resolve) => server.close(() => resolve()));
-    this.suspend();
-    await closed;
+    this.#server = null;
+    const { clock = systemClock } = this.#options;
+    const closing = [...this.#connections.keys()];
+    await new Promise<void>((resolve) => {
+      // Node has no time limits for the connections of a server that closes.
+      const cancels = [
+        clock.after(REQUEST_MS, () => {
+          for (const socket of closing)
+            if (this.#connections.get(socket)?.complete !== true) socket.destroy();
+        }),
+        clock.after(ANSWER_MS, () => server.closeAllConnections()),
+      ];
+      server.close(() => {
+        for (const cancel of cancels) cancel();
+        resolve();
+      });
+      server.closeIdleConnections();
+    });
   }
 
   async #respond(request: IncomingMessage, response: ServerResponse): Promise<void> {
