@@ -7,8 +7,8 @@ import { hasForbiddenCharacters, type Topic } from './topic.ts';
 /** Maximum length of a matcher, in bytes of UTF-8. */
 export const MAX_MATCHER_BYTES = 4096;
 
-/** A pattern counts as one cache entry per this many instructions. */
-const INSTRUCTIONS_PER_ENTRY = 64;
+/** A pattern counts as one cache entry per this many bytes: the default of 100,000 entries is 64 MB. */
+const BYTES_PER_ENTRY = 640;
 
 export type MatchType = 'exact' | 'urlpattern';
 
@@ -228,7 +228,7 @@ export class MatcherCache {
   #weight = 0;
 
   /**
-   * @param capacity number of entries, where a large pattern counts as several; 0 or less turns the cache off
+   * @param capacity number of entries of {@link BYTES_PER_ENTRY}; 0 or less turns the cache off
    */
   constructor(capacity: number) {
     this.#capacity = capacity;
@@ -246,10 +246,10 @@ export class MatcherCache {
     const pattern = compilePattern(text, base, budget);
     this.#patterns.set(key, pattern);
     this.#weight += weightOf(pattern);
-    for (const [oldest, { size }] of this.#patterns) {
+    for (const [oldest, dropped] of this.#patterns) {
       if (this.#weight <= this.#capacity) break;
       this.#patterns.delete(oldest);
-      this.#weight -= weightOf({ size });
+      this.#weight -= weightOf(dropped);
     }
     return pattern;
   }
@@ -265,6 +265,6 @@ function compilePattern(text: string, base: string, budget: Budget): UrlPattern 
   return new UrlPattern(text, base);
 }
 
-function weightOf({ size }: { readonly size: number }): number {
-  return 1 + Math.floor(size / INSTRUCTIONS_PER_ENTRY);
+function weightOf({ bytes }: UrlPattern): number {
+  return Math.ceil(bytes / BYTES_PER_ENTRY);
 }

@@ -1,6 +1,6 @@
 import type { Budget } from '../../kernel/scheduler.ts';
 import { type CharacterClasses, parseGroupRegexp } from './group-regexp.ts';
-import { type Group, type Part, literal, type Syntax } from './parts.ts';
+import { type AsciiSet, type Group, type Part, literal, type Syntax } from './parts.ts';
 import { Glob, isAnything } from './glob.ts';
 import { compile, type Program, refuseTooLarge } from './program.ts';
 
@@ -98,8 +98,12 @@ function repeat(item: Syntax, min: number): Syntax {
   return { kind: 'repeat', item, min, max: Number.POSITIVE_INFINITY };
 }
 
+/** For each delimiter the class of all other characters, which all patterns share. */
+const ALL_BUT = new Map<string, AsciiSet>();
+
 function allBut(delimiter: string): Syntax {
-  const set = new Uint8Array(128).fill(1);
+  const set = ALL_BUT.get(delimiter) ?? new Uint8Array(128).fill(1);
   set[delimiter.charCodeAt(0)] = 0;
+  ALL_BUT.set(delimiter, set);
   return { kind: 'set', set };
 }

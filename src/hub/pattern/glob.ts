@@ -24,22 +24,24 @@ export class Glob {
   /** @param items what follows the fixed prefix */
   constructor(items: readonly Syntax[]) {
     const literals: string[] = [];
-    let literal = '';
+    // Characters are joined at the end: a string that grows by one at a time takes 32 bytes for each.
+    let literal: string[] = [];
     let [isExact, isOpen] = [true, false];
     for (const item of items) {
       isOpen = item.kind !== 'char';
       if (item.kind === 'char') {
-        literal += String.fromCodePoint(item.code);
+        literal.push(String.fromCodePoint(item.code));
         continue;
       }
       if (!isAnything(item)) isExact = false;
-      if (literal !== '') literals.push(literal);
-      literal = '';
+      if (literal.length > 0) literals.push(literal.join(''));
+      literal = [];
     }
+    const last = literal.join('');
     this.#literals = literals;
-    this.#suffix = isOpen ? null : literal;
+    this.#suffix = isOpen ? null : last;
     this.isExact = isExact;
-    this.size = literals.reduce((sum, one) => sum + one.length + 1, literal.length + 1);
+    this.size = literals.reduce((sum, one) => sum + one.length + 1, last.length + 1);
   }
 
   /** Whether the text contains the literals from `start` on. Subtracts the cost from `budget`. */

@@ -15,6 +15,11 @@ const MAX_STEPS = 300_000;
 
 const MAX_MARK = 2 ** 31 - 1;
 
+/** Memory of a program without instructions, of each of them, and of a class of characters. */
+const PROGRAM_BYTES = 900;
+const INSTRUCTION_BYTES = 10;
+const SET_BYTES = 320;
+
 const CHAR = 0;
 const SET = 1;
 const ANY = 2;
@@ -58,6 +63,11 @@ export class Program {
   /** Number of instructions. */
   get size(): number {
     return this.#ops.length;
+  }
+
+  /** Its memory in bytes, measured and rounded up. */
+  get bytes(): number {
+    return PROGRAM_BYTES + this.size * INSTRUCTION_BYTES + this.#sets.length * SET_BYTES;
   }
 
   /**

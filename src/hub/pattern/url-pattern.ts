@@ -21,6 +21,13 @@ const ORDER: readonly UrlComponentName[] = [
 /** Cost of checking a component before its program runs, in steps. */
 const COMPONENT_STEPS = 2;
 
+/**
+ * Memory of a pattern without its programs, and of each character of its text, which may be escaped and is
+ * a part of several strings, in bytes: measured and rounded up.
+ */
+const PATTERN_BYTES = 1_000;
+const CHARACTER_BYTES = 16;
+
 /** A URL Pattern (WHATWG). It gives the results of the standard in linear time. */
 export class UrlPattern {
   readonly #components: Readonly<Record<UrlComponentName, Component>>;
@@ -28,8 +35,10 @@ export class UrlPattern {
   readonly origin: string | null;
   /** The beginning of the path of every URL that matches. */
   readonly pathPrefix: string;
-  /** Instructions of its programs, as a measure of its memory. */
+  /** Instructions of its programs. */
   readonly size: number;
+  /** Its memory in bytes, at most. */
+  readonly bytes: number;
 
   /**
    * @param text constructor string; case-sensitive except in protocol and host
@@ -45,6 +54,10 @@ export class UrlPattern {
       : null;
     this.pathPrefix = pathname.prefix;
     this.size = ORDER.reduce((sum, name) => sum + sizeOf(components[name]), 0);
+    this.bytes = ORDER.reduce(
+      (sum, name) => sum + bytesOf(components[name]),
+      PATTERN_BYTES + text.length * CHARACTER_BYTES,
+    );
   }
 
   /** Subtracts the cost from `budget`. One test costs at most about 200,000 steps per component. */
@@ -66,4 +79,8 @@ export class UrlPattern {
 
 function sizeOf({ rest }: Component): number {
   return rest === null || rest === 'anything' ? 0 : rest.size;
+}
+
+function bytesOf({ rest }: Component): number {
+  return rest === null || rest === 'anything' ? 0 : rest.size + (rest.program?.bytes ?? 0);
 }

@@ -1,3 +1,4 @@
+import { UrlPattern } from '../../../src/hub/pattern/url-pattern.ts';
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import {
@@ -98,16 +99,42 @@ describe('the cache of patterns', () => {
     assert.notEqual(cache.pattern('/a/:b', UNPINNED, unlimitedBudget()), first);
   });
   it('drops the least recently used pattern, and counts large ones more', () => {
-    const cache = new MatcherCache(3);
-    const kept = cache.pattern('/kept', PINNED, unlimitedBudget());
-    const lost = cache.pattern('/lost', PINNED, unlimitedBudget());
-    cache.pattern('/third', PINNED, unlimitedBudget());
-    assert.equal(cache.pattern('/kept', PINNED, unlimitedBudget()), kept);
-    cache.pattern('/fourth', PINNED, unlimitedBudget());
-    assert.equal(cache.pattern('/kept', PINNED, unlimitedBudget()), kept);
-    assert.notEqual(cache.pattern('/lost', PINNED, unlimitedBudget()), lost);
-    cache.pattern(`/(a{500})`, PINNED, unlimitedBudget());
-    assert.notEqual(cache.pattern('/kept', PINNED, unlimitedBudget()), kept);
+    // Short ones count as two entries.
+    const cache = new MatcherCache(6);
+    const compiled = (text: string) => cache.pattern(text, PINNED, unlimitedBudget());
+    const [kept, lost] = [compiled('/kept'), compiled('/lost')];
+    compiled('/third');
+    assert.equal(compiled('/kept'), kept);
+    compiled('/fourth');
+    assert.equal(compiled('/kept'), kept);
+    assert.notEqual(compiled('/lost'), lost);
+    for (const large of [
+      '/(a{500})',
+      `/${'a'.repeat(4000)}`,
+      `/([^a]${'[^b-c]|[d-e]'.repeat(9)})`,
+    ]) {
+      const before = compiled('/kept');
+      compiled(large);
+      assert.notEqual(compiled('/kept'), before, large);
+    }
+    const again = ['/1', '/2', '/3'].map(compiled);
+    assert.deepEqual(['/1', '/2', '/3'].map(compiled), again, 'it holds as many as before');
+  });
+  it('takes no more than 64 MB at its default size, whatever the patterns', () => {
+    // What V8 says of 1,000 patterns of each kind.
+    const measured = {
+      '/books/1': 861,
+      'https://example.com/b1/:id': 2217,
+      [`/1/${'你'.repeat(1350)}`]: 15_804,
+      [`/#1${'🙂'.repeat(1000)}`]: 16_934,
+      [`/:id/1${'a'.repeat(2000)}`]: 24_002,
+      '/1([a-c]{1,1000})': 20_049,
+      [`/1/(${Array.from({ length: 60 }, (_, nr) => `[${String.fromCharCode(97 + (nr % 26))}${String.fromCharCode(65 + Math.floor(nr / 26))}]`).join('')})`]: 22_158,
+    };
+    for (const [text, bytes] of Object.entries(measured)) {
+      const estimate = new UrlPattern(text, PINNED).bytes;
+      assert.ok(estimate >= bytes, `${estimate} ${text}`);
+    }
   });
   it('H-471 stores nothing if its size is 0 or less', () => {
     for (const size of [0, -1]) {
