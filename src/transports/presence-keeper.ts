@@ -87,6 +87,8 @@ interface Own extends OwnEntry {
   name: string;
   /** No process can have announced this arrival. */
   isNew: boolean;
+  /** No process can have announced this arrival or an earlier one, so nobody need be told of the departure. */
+  isUnknown: boolean;
   /** The board may have it. */
   isSent: boolean;
   /** Settles when the board has answered the last attempt to enter it; never rejects. */
@@ -114,6 +116,8 @@ export class PresenceKeeper<Key> {
    * unavailable.
    */
   readonly #gone = new Set<string>();
+  /** Those of {@link #gone} that are unknown. */
+  readonly #unknown = new Set<string>();
   /** Arrivals and departures in progress. */
   readonly #underway = new Set<Promise<unknown>>();
   /** Whether this process lost its lease and has not entered its subscribers again since. */
@@ -137,7 +141,8 @@ export class PresenceKeeper<Key> {
       const { clock, isAway } = this.#options;
       this.#order += 1;
       const place = { since: clock.now(), order: this.#order };
-      const state = { name: randomUUID(), isNew: true, isSent: isAway?.() !== true };
+      const isSent = isAway?.() !== true;
+      const state = { name: randomUUID(), isNew: true, isUnknown: true, isSent };
       const entered = Promise.resolve();
       const own: Own = { subscriber, records, ...place, ...state, entered };
       this.#own.set(subscriber, own);
@@ -167,6 +172,7 @@ export class PresenceKeeper<Key> {
       // A board may answer departures before arrivals that it was asked for earlier.
       await own?.entered;
       if (own !== undefined) this.#gone.add(subscriber);
+      if (own?.isUnknown === true) this.#unknown.add(subscriber);
       await this.#announce(await this.#takeOff([subscriber]), true);
     });
   }
@@ -195,6 +201,7 @@ export class PresenceKeeper<Key> {
     this.#stopHeartbeat();
     while (this.#underway.size > 0) await Promise.allSettled(this.#underway);
     // Subscribers that could not be removed earlier end with this process, and must be announced.
+    for (const own of this.#own.values()) if (own.isUnknown) this.#unknown.add(own.subscriber);
     const left = [...this.#gone, ...this.#own.keys()];
     await this.#announce(await this.#takeOff(left), true);
   }
@@ -243,6 +250,7 @@ export class PresenceKeeper<Key> {
       for (const own of entries) own.isSent = true;
       const { states } = await this.#enterOnBoard(entries);
       for (const [index, own] of entries.entries()) {
+        if (states[index] === 'claimed') own.isUnknown = false;
         if (!this.#own.has(own.subscriber)) continue;
         if (states[index] === 'claimed') this.#pending.delete(own.subscriber);
         if (states[index] !== 'new' || this.#pending.has(own.subscriber)) continue;
@@ -254,12 +262,23 @@ export class PresenceKeeper<Key> {
     this.#isLapsed = false;
   }
 
+  /** Returns the claims that are to be announced. */
   async #takeOff(subscribers: readonly string[]): Promise<readonly Claim<Key>[]> {
     const { store } = this.#options;
     const claims: Claim<Key>[] = [];
-    for (const some of this.#inSteps(subscribers)) {
+    const known = subscribers.filter((subscriber) => !this.#unknown.has(subscriber));
+    for (const some of this.#inSteps(known)) {
       claims.push(...(await store.leave(some, randomUUID())));
       for (const subscriber of some) this.#gone.delete(subscriber);
+    }
+    const unknown = subscribers.filter((subscriber) => this.#unknown.has(subscriber));
+    for (const some of this.#inSteps(unknown)) {
+      const quiet = await store.leave(some, randomUUID());
+      if (quiet.length > 0) claims.push(...(await store.settle(quiet, randomUUID())));
+      for (const subscriber of some) {
+        this.#gone.delete(subscriber);
+        this.#unknown.delete(subscriber);
+      }
     }
     return claims;
   }
@@ -276,6 +295,7 @@ export class PresenceKeeper<Key> {
       return;
     const { records, name, isNew } = own;
     own.isNew = false;
+    own.isUnknown = false;
     this.#announcing.add(subscriber);
     try {
       await this.#changed({ records, active: true, name, isNew });

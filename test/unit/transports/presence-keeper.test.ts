@@ -74,3 +74,72 @@ describe('the subscribers of a process whose store is unavailable', () => {
     assert.deepEqual([...board], ['comes']);
   });
 });
+
+describe('a subscriber that leaves while it is entered on the board', () => {
+  const slowStore = () => {
+    const answers: (() => void)[] = [];
+    let isAway = false;
+    const [settled, left]: string[][] = [[], []];
+    const store: PresenceStore<string> = {
+      atOnce: 500,
+      async enter(entries) {
+        await new Promise<void>((resolve) => answers.push(resolve));
+        return { lived: true, states: entries.map(() => 'new') };
+      },
+      async leave(subscribers, name) {
+        if (isAway) throw new HubgateError('transport-failed', 'The store is unreachable');
+        left?.push(...subscribers);
+        return subscribers.map((key) => ({ key, name, active: false, records: [] }));
+      },
+      beat: async () => ({ lived: true, claimed: [] }),
+      async settle(claims) {
+        settled?.push(...claims.map(({ key }) => key));
+        return [];
+      },
+    };
+    const keeper = new PresenceKeeper({
+      ...{ store, isAway: () => isAway, clock: new TestClock(), log: silentLogger },
+    });
+    const announced: boolean[] = [];
+    keeper.watch(async ({ active }) => void announced.push(active));
+    return {
+      ...{ keeper, announced, settled, left },
+      answer: () => answers.splice(0).forEach((go) => go()),
+      setAway: (away: boolean) => void (isAway = away),
+    };
+  };
+
+  it('is taken off without an announcement, because nobody was told of it', async () => {
+    const { keeper, announced, settled, left, answer } = slowStore();
+    const entering = keeper.enter('brief', []);
+    const leaving = keeper.leave('brief');
+    answer();
+    await Promise.all([entering, leaving]);
+    assert.deepEqual([announced, settled, left], [[], ['brief'], ['brief']]);
+    const staying = keeper.enter('stays', []);
+    answer();
+    await staying;
+    await keeper.leave('stays');
+    assert.deepEqual(announced, [true, false]);
+    await keeper.close();
+  });
+
+  it('is taken off in the same way later if the store is unavailable', async () => {
+    const { keeper, announced, settled, answer, setAway } = slowStore();
+    const entering = keeper.enter('brief', []);
+    const leaving = keeper.leave('brief');
+    setAway(true);
+    answer();
+    await entering;
+    await assert.rejects(leaving, { code: 'transport-failed' });
+    setAway(false);
+    (await keeper.restore())();
+    await setImmediate();
+    assert.deepEqual([announced, settled], [[], ['brief']]);
+    const last = keeper.enter('last', []);
+    const closing = keeper.close();
+    answer();
+    await Promise.all([last, closing]);
+    assert.deepEqual(announced, [true, false], 'the arrival was announced before the end');
+  });
+});
