@@ -187,7 +187,11 @@ export class OutboxTable {
 
 function rowOf(row: Row): OutboxRow {
   const { seq, id, at, topic, topics, data, type, retry } = row;
-  const listed = Array.isArray(topics) ? topics.map(String) : [];
+  // An array of PostgreSQL may contain NULL, which is left out, and arrays.
+  const items: readonly unknown[] = Array.isArray(topics)
+    ? topics.flat(Number.POSITIVE_INFINITY)
+    : [];
+  const listed = items.filter((one) => typeof one === 'string');
   return {
     seq: String(seq),
     // The same whenever it is read, so that it is published once.
