@@ -395,7 +395,11 @@ async function answerChallenge(
   challenges: Challenges,
   site: SiteHandler,
 ): Promise<void> {
-  const found = await challenges.keyAuthorization(token);
+  const found = await challenges.keyAuthorization(token).catch((error: unknown) => {
+    // Anyone can cause it while the storage fails.
+    exchange.log.debug('A challenge cannot be read', { token, error: messageOf(error) });
+    return null;
+  });
   if (found === null) await site(exchange);
   else answer(exchange, 200, { 'content-type': 'application/octet-stream' }, found);
 }

@@ -307,7 +307,7 @@ describe('responses to challenges', () => {
   it('HTTP-01: come before redirects and sites, and only for pending challenges', async (test) => {
     const ports = await freePorts();
     const storage = new SharedStorage(test);
-    await startAcmeGateway({
+    const { log } = await startAcmeGateway({
       ...ports,
       storage,
       acme: `acme_ca https://127.0.0.1:${await freePort()}/dir`,
@@ -337,6 +337,14 @@ describe('responses to challenges', () => {
     assert.equal((await ask('plain.example.com', path, 'POST')).body, 'app');
     await withdraw();
     assert.equal((await ask('plain.example.com', path)).body, 'app');
+    // The storage fails, which must not concern an app that answers challenges itself.
+    mkdirSync(join(storage.path, 'acme', 'challenges', 'http-01', 'tok_en-1'));
+    assert.equal((await ask('plain.example.com', path)).body, 'app');
+    for (const length of [240, 241, 255, 256, 257]) {
+      const long = `/.well-known/acme-challenge/${'a'.repeat(length)}`;
+      assert.equal((await ask('plain.example.com', long)).body, 'app', String(length));
+    }
+    assert.deepEqual(log.of('A response failed'), []);
   });
 });
 

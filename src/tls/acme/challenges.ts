@@ -28,7 +28,8 @@ type Answer = Readonly<Record<string, unknown>>;
 
 /** Longest time for which a challenge is answered if nothing withdraws it. */
 const CHALLENGE_MS = 60 * 60 * 1000;
-const TOKEN = /^[A-Za-z0-9_-]{1,256}$/;
+/** With the suffix of a file that is being written, it is a file name, which has at most 255 characters. */
+const TOKEN = /^[A-Za-z0-9_-]{1,240}$/;
 
 /**
  * Responses to pending challenges, as files in the storage: `<storage>/acme/challenges/<type>/<name>`. An

@@ -34,7 +34,7 @@ describe('responses to ACME challenges', () => {
     );
     for (const token of [
       ...['', '.', '..', '../../../secret', `${TOKEN}/`, `./${TOKEN}`, `${TOKEN}\0`, `${TOKEN}%00`],
-      ...['a'.repeat(257), 'ä', `${TOKEN}\n`],
+      ...['a'.repeat(255), 'a'.repeat(256), 'a'.repeat(257), 'ä', `${TOKEN}\n`],
     ]) {
       assert.equal(await challenges.keyAuthorization(token), null, token);
     }
@@ -49,6 +49,19 @@ describe('responses to ACME challenges', () => {
       }
     }
     assert.deepEqual(readdirSync(storage), []);
+  });
+
+  it('have tokens that are file names, with the suffix of a file that is being written', async (test) => {
+    const { challenges } = await setUp(test);
+    for (let length = 200; length <= 260; length += 1) {
+      const token = 'a'.repeat(length);
+      const isPublished = await challenges.publish({ ...http(), token }).then(
+        () => true,
+        (error: { code: string }) => assert.equal(error.code, 'acme-refused'),
+      );
+      const found = await challenges.keyAuthorization(token);
+      assert.equal(found, isPublished ? KEY_AUTHORIZATION : null);
+    }
   });
 
   it('expire by themselves, and are deleted when the next one is stored', async (test) => {
