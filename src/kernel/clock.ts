@@ -11,8 +11,8 @@ export interface Clock {
   after(delayMs: number, task: () => void): () => void;
 }
 
-/** setTimeout treats longer delays as 1 ms, so they are limited to this value (24.8 days). */
-const LONGEST_TIMER_MS = 2 ** 31 - 1;
+/** Timers of Node treat longer delays as 1 ms, or refuse them, so they are limited to this value (24.8 days). */
+export const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 /** `performance.now()` counts from the start of this process. */
 const PROCESS_START_MS = Number(process.hrtime.bigint()) / 1e6 - performance.now();

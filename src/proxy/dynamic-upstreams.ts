@@ -1,6 +1,6 @@
 import { lookup, Resolver } from 'node:dns/promises';
 import { isIP } from 'node:net';
-import type { Clock } from '../kernel/clock.ts';
+import { type Clock, LONGEST_TIMER_MS } from '../kernel/clock.ts';
 import { HubgateError } from '../kernel/error.ts';
 import type { DynamicConfig } from './proxy-config.ts';
 
@@ -38,7 +38,8 @@ export class DynamicUpstreams {
   constructor(config: DynamicConfig, clock: Clock) {
     this.#config = config;
     this.#clock = clock;
-    this.#resolver = new Resolver({ timeout: config.dialTimeoutMs, tries: TRIES });
+    const timeout = Math.min(config.dialTimeoutMs, LONGEST_TIMER_MS);
+    this.#resolver = new Resolver({ timeout, tries: TRIES });
     if (config.resolvers.length > 0) this.#resolver.setServers(config.resolvers);
     this.ready = this.#refresh();
   }

@@ -146,16 +146,17 @@ export type Offer = readonly ('h2' | 'http/1.1')[];
 export function dialHttp2(
   target: DialTarget,
   offer: Offer,
+  clock: Clock,
   done: (error: Error | null, session: ClientHttp2Session | null) => void,
 ): () => void {
   const { address, settings } = target;
   const socket = openSocket(target, offer);
   let session: ClientHttp2Session | null = null;
-  const timer = setTimeout(() => {
+  const stopLimit = clock.after(settings.dialTimeoutMs, () => {
     fail(new HubgateError('upstream-timeout', `no connection within ${settings.dialTimeoutMs} ms`));
-  }, settings.dialTimeoutMs);
+  });
   const end = (): void => {
-    clearTimeout(timer);
+    stopLimit();
     socket.off('error', fail).off('close', onClose);
     session?.off('error', fail).off('close', onClose).off('remoteSettings', onSettings);
   };

@@ -1,3 +1,4 @@
+import type { Clock } from '../kernel/clock.ts';
 import type { Connections, ForwardRequest, ForwardSink } from './forwarding.ts';
 import { exchangeFailure, ForwardError, leftWaiting, refuseIfBusy } from './forward-error.ts';
 import { dialHttp2, Http2Session, type Offer, saysNoHttp2 } from './http2-session.ts';
@@ -8,6 +9,7 @@ import type { DialTarget } from './upgrade-request.ts';
 const MAX_SESSIONS = 100;
 
 interface Waiter {
+  readonly clock: Clock;
   readonly go: (session: Http2Session) => void;
   readonly fail: (error: unknown) => void;
 }
@@ -79,6 +81,7 @@ export class Http2Sessions implements Connections {
       }
       const forget = client.onAbandoned(left);
       const waiter: Waiter = {
+        clock,
         go: (session) => {
           forget();
           session.take(clock);
@@ -103,7 +106,7 @@ export class Http2Sessions implements Connections {
     for (const waiter of this.#waiting) {
       const session = this.#free();
       if (session === undefined) {
-        this.#dial();
+        this.#dial(waiter.clock);
         return;
       }
       this.#waiting.delete(waiter);
@@ -112,13 +115,13 @@ export class Http2Sessions implements Connections {
     this.#closeIfDone();
   }
 
-  #dial(): void {
+  #dial(clock: Clock): void {
     if (this.#state === 'destroyed') {
       this.#refuse(new Error('The sessions with the upstream are closed'));
       return;
     }
     if (this.#stopDial !== null || this.#sessions.size >= this.#maxSessions) return;
-    this.#stopDial = dialHttp2(this.#target, this.#offer, (error, opened) => {
+    this.#stopDial = dialHttp2(this.#target, this.#offer, clock, (error, opened) => {
       this.#stopDial = null;
       if (opened === null) {
         this.#refuse(error ?? new Error('no session'));

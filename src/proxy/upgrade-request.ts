@@ -74,14 +74,14 @@ export function awaitSwitch(
   reject: (error: unknown) => void,
 ): void {
   let phase: ForwardPhase = 'unsent';
-  let timer: NodeJS.Timeout | undefined;
+  let stopLimit = ignore;
   let stopStall = ignore;
   const limit = (ms: number): void => {
-    clearTimeout(timer);
+    stopLimit();
     if (ms === 0) return;
-    timer = setTimeout(() => {
+    stopLimit = clock.after(ms, () => {
       fail(new HubgateError('upstream-timeout', `no answer within ${ms} ms`));
-    }, ms);
+    });
   };
   const fail = (error: Error): void => {
     answered();
@@ -89,7 +89,7 @@ export function awaitSwitch(
     request.destroy();
   };
   const answered = (): void => {
-    clearTimeout(timer);
+    stopLimit();
     stopStall();
     forgetClient();
   };
@@ -121,7 +121,7 @@ export function awaitSwitch(
     }
   });
   request.once('response', (response) => {
-    clearTimeout(timer);
+    stopLimit();
     phase = 'responding';
     try {
       const flow = { held: awaitTaking, taken: awaitTaking, freed: () => stopStall() };

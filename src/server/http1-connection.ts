@@ -9,7 +9,7 @@ import { Readable } from 'node:stream';
 import type { UpgradeRequest } from '../http/exchange.ts';
 import { badSyntax } from '../http/http1-syntax.ts';
 import { MAX_PIECES_OF_TURN, restReading } from '../http/small-pieces.ts';
-import type { Clock } from '../kernel/clock.ts';
+import { type Clock, LONGEST_TIMER_MS } from '../kernel/clock.ts';
 import {
   type ExchangeConnection,
   forgetDeadline,
@@ -101,7 +101,8 @@ export class Http1Connection implements ExchangeCarrier {
     readInto(socket, { buffer: READ_BUFFER, callback: onRead });
     socket.on('data', onData).on('close', onClose);
     // Not as the argument of `setTimeout`, which would call it only once.
-    socket.on('timeout', onTimeout).setTimeout(settings.idleMs);
+    const idleMs = Math.min(settings.idleMs, LONGEST_TIMER_MS);
+    socket.on('timeout', onTimeout).setTimeout(idleMs);
   }
 
   get isClosed(): boolean {

@@ -496,7 +496,9 @@ describe('sessions with an HTTP/2 upstream', () => {
     await using upstream = await http2Origin((stream) => stream.respond({}, { endStream: true }), {
       maxConcurrentStreams: 0,
     });
-    await using gateway = await proxyTo([upstream.url]);
+    // Longer than the timers of Node.
+    const transport = { dialTimeoutMs: 2 ** 40 };
+    await using gateway = await proxyTo([upstream.url], { transport });
     const asked = ask1(gateway.http1);
     await until(() => upstream.sessions.size === 1, 'the upstream is dialed');
     for (const session of upstream.sessions) session.settings({ maxConcurrentStreams: 5 });

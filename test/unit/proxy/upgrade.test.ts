@@ -174,6 +174,18 @@ for (const protocol of ['HTTP/1.1', 'HTTP/2 (RFC 8441)']) {
       await until(() => inFlight(gateway) === 0, 'the upstream counts as idle');
     });
 
+    it('may have time limits that are longer than the timers of Node', async () => {
+      await using upstream = await origin(() => {});
+      upstream.server.on('upgrade', (_, socket) => {
+        const refuse = () => socket.end('HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno');
+        setTimeout(refuse, 50);
+      });
+      const transport = { dialTimeoutMs: 2 ** 40, responseHeaderTimeoutMs: 2 ** 40 };
+      await using gateway = await proxyTo([upstream.url], { transport });
+      const [error] = await once(await connect(gateway, protocol), 'error');
+      assert.match(String(error), /403/);
+    });
+
     it('is 502 when the upstream cannot be reached', async () => {
       await using gateway = await proxyTo([`http://127.0.0.1:${await freePort()}`]);
       const client = await connect(gateway, protocol);

@@ -80,6 +80,17 @@ describe('a connection over HTTP/1.1', () => {
     },
   );
 
+  it('may be idle for longer than a timer of Node can last', LIMIT, async (test) => {
+    const warnings: Error[] = [];
+    const onWarning = (warning: Error): void => void warnings.push(warning);
+    process.on('warning', onWarning);
+    test.after(() => process.off('warning', onWarning));
+    const { socket, received } = await connected(test, ok, { idleMs: 2 ** 40 });
+    socket.write(GET);
+    await received(/ok$/);
+    assert.deepEqual(warnings, []);
+  });
+
   it(
     'is closed when the rest of a body that was not needed does not arrive',
     LIMIT,

@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import type { ExecConfig } from '../../../config/dns-challenge.ts';
-import { systemClock } from '../../../kernel/clock.ts';
+import { LONGEST_TIMER_MS, systemClock } from '../../../kernel/clock.ts';
 import { messageOf } from '../../../kernel/error.ts';
 import { AcmeError } from '../acme-error.ts';
 import type { ChallengeRecord, DnsProvider } from './services/provider.ts';
@@ -19,7 +19,8 @@ export function execProvider(config: ExecConfig): DnsProvider {
     record: ChallengeRecord,
     signal: AbortSignal,
   ): Promise<void> => {
-    const deadline = AbortSignal.any([signal, AbortSignal.timeout(config.timeoutMs)]);
+    const limit = AbortSignal.timeout(Math.min(config.timeoutMs, LONGEST_TIMER_MS));
+    const deadline = AbortSignal.any([signal, limit]);
     const { code, output } = await runProgram(
       config,
       environment(action, record, config),

@@ -3,6 +3,7 @@ import { execFile } from 'node:child_process';
 import { describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
+import { execProvider } from '../../../../../src/tls/acme/dns/exec.ts';
 
 const MODULE = fileURLToPath(new URL('../../../../../src/tls/acme/dns/exec.ts', import.meta.url));
 /** Runs a program of a provider when no descriptor is left, and again when there are some. */
@@ -25,6 +26,13 @@ console.log('presented');
 `;
 
 describe('the program of a DNS provider', () => {
+  it('may have more time than a timer of Node can have', async () => {
+    const config = { kind: 'exec', args: ['0.05'], environment: [], timeoutMs: 2 ** 40 } as const;
+    const provider = execProvider({ ...config, program: '/bin/sleep' });
+    const record = { name: '_acme-challenge.example.com', value: 'value', ttlSeconds: 60 };
+    await provider.present(record, new AbortController().signal);
+  });
+
   it('fails when no descriptor is left, and the process continues', async () => {
     const run = ['--import', 'tsx', '--input-type=module', '--eval', PROGRAM, MODULE];
     const limited = ['-c', 'ulimit -n 100; exec "$0" "$@"', process.execPath, ...run];
