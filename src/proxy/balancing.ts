@@ -4,7 +4,9 @@ import type { Exchange } from '../http/exchange.ts';
 import type { Upstream } from './upstreams.ts';
 import type { BalancingPolicy } from './proxy-config.ts';
 
-/** Chooses among the available upstreams; undefined if there are none. */
+/**
+ * Chooses among the available upstreams; undefined if there are none. One that was configured twice is among them twice.
+ */
 export type Balance = (exchange: Exchange, candidates: readonly Upstream[]) => Choice | undefined;
 
 export interface Choice {
@@ -31,7 +33,7 @@ export function createBalance(
     case 'round_robin':
       return roundRobin();
     case 'weighted_round_robin':
-      return weighted(new Map(order.map((one, index) => [one, policy.weights[index] ?? 0])));
+      return weighted(order, policy.weights);
     case 'random_choose':
       return (_, candidates) => {
         const some = pickSeveral(candidates, policy.choices, random);
@@ -74,12 +76,16 @@ function roundRobin(): Balance {
 /**
  * Turns are spread: 3 to 1 results in a, a, b, a. An upstream without weight is chosen if no other is left.
  */
-function weighted(weights: ReadonlyMap<Upstream, number>): Balance {
+function weighted(order: readonly Upstream[], given: readonly number[]): Balance {
+  const weights = new Map<Upstream, number>();
+  for (const [index, upstream] of order.entries()) {
+    weights.set(upstream, (weights.get(upstream) ?? 0) + (given[index] ?? 0));
+  }
   const credit = new Map<Upstream, number>();
   return (_, candidates) => {
     let best: Upstream | undefined;
     let total = 0;
-    for (const upstream of candidates) {
+    for (const upstream of new Set(candidates)) {
       const weight = weights.get(upstream) ?? 0;
       if (weight === 0) continue;
       total += weight;

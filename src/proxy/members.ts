@@ -37,6 +37,7 @@ export class Members {
   #stopChecks = nothing;
   #known: ReadonlyMap<string, Member> = new Map();
   #connections: ReadonlyMap<Upstream, Connections> = new Map();
+  #order: readonly Upstream[] = [];
 
   /**
    * `verdict` is the proxy's judgement about an upstream.
@@ -68,7 +69,12 @@ export class Members {
     return this.#dynamic?.ready;
   }
 
-  /** In the order in which they were given. */
+  /** In the order in which they were given. One that was given twice is in it twice. */
+  get order(): readonly Upstream[] {
+    return this.#order;
+  }
+
+  /** How each of them is reached. */
   get connections(): ReadonlyMap<Upstream, Connections> {
     return this.#connections;
   }
@@ -90,6 +96,7 @@ export class Members {
     const connections = new Map<Upstream, Connections>();
     for (const member of next.values()) connections.set(member.upstream, member.connections);
     this.#connections = connections;
+    this.#order = origins.flatMap((origin) => next.get(origin)?.upstream ?? []);
   }
 
   /** Ends look-ups and checks. The results of the upstreams are no longer judged. */

@@ -157,8 +157,8 @@ export class ReverseProxy {
     this.#isAvailable = availability(config.passiveHealth, checkKey, clock);
     this.#verdict = passiveVerdict(config.passiveHealth);
     this.#members = new Members(config, options, trustPool, this.#isAvailable);
-    const order = [...this.#members.connections.keys()];
-    this.#balance = createBalance(config.loadBalancing.policy, options.random, order);
+    const { policy } = config.loadBalancing;
+    this.#balance = createBalance(policy, options.random, this.#members.order);
     this.#members.begin();
   }
 
@@ -208,7 +208,7 @@ export class ReverseProxy {
       coalescer: this.#coalescer,
       clock: this.#clock,
       questionOf: () => {
-        const [upstream] = this.#members.connections.keys();
+        const [upstream] = this.#members.order;
         return upstream === undefined
           ? null
           : this.#forwarder.questionOf(exchange, upstream.address);
@@ -292,7 +292,7 @@ export class ReverseProxy {
       let tried: ReadonlySet<Upstream> = NONE_TRIED;
       let failure: ForwardError | null = null;
       let repeated = false;
-      if (made === null && this.#members.connections.size === 0) await this.#members.ready;
+      if (made === null && this.#members.order.length === 0) await this.#members.ready;
       for (;;) {
         if (made === null && exchange.abandoned) throw new HttpError(499, 'the client left');
         const choice = made?.choice ?? this.#choose(exchange, tried);
@@ -341,7 +341,7 @@ export class ReverseProxy {
 
   #choose(exchange: Exchange, tried: ReadonlySet<Upstream>): Choice | undefined {
     let candidates: Upstream[] | null = null;
-    for (const upstream of this.#members.connections.keys()) {
+    for (const upstream of this.#members.order) {
       if (tried.has(upstream) || !this.#isAvailable(upstream)) continue;
       if (candidates === null) candidates = [upstream];
       else candidates.push(upstream);

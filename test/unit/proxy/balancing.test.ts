@@ -6,7 +6,9 @@ import { Secret } from '../../../src/kernel/secret.ts';
 import { parseUpstream } from '../../../src/proxy/address.ts';
 import { createBalance } from '../../../src/proxy/balancing.ts';
 import { Upstream } from '../../../src/proxy/upstreams.ts';
+import { ask1 } from '../http/exchange-server.ts';
 import { fakeExchange } from '../http/fake-exchange.ts';
+import { origin, proxyTo } from './gateway.ts';
 import type { BalancingPolicy } from '../../../src/proxy/proxy-config.ts';
 
 const upstreams = (count: number): Upstream[] =>
@@ -145,4 +147,30 @@ describe('lb_policy', () => {
     assert.deepEqual(createBalance(policy, () => 0)(back, [a, b, c]), { upstream: b });
     assert.notEqual(createBalance(policy, () => 0)(back, [a, c])?.upstream, b);
   });
+});
+
+describe('an upstream that is configured twice', () => {
+  for (const [policy, shares] of [
+    [{ kind: 'weighted_round_robin', weights: [1, 1, 5] }, '20:50'],
+    [{ kind: 'weighted_round_robin', weights: [0, 1, 0] }, '70:0'],
+    [{ kind: 'round_robin' }, '47:23'],
+    [{ kind: 'first' }, '70:0'],
+  ] as const) {
+    it(`has the shares of both: ${JSON.stringify(policy)}`, async () => {
+      const counts: [number, number] = [0, 0];
+      const counting = (index: 0 | 1) =>
+        origin((_, response) => {
+          counts[index] += 1;
+          response.end();
+        });
+      await using twice = await counting(0);
+      await using once = await counting(1);
+      const retrying = { tryDurationMs: 0, tryIntervalMs: 250, retries: null, retryMatch: null };
+      // The same upstream in another notation.
+      const upstreams = [twice.url, `${twice.url}/`, once.url];
+      await using gateway = await proxyTo(upstreams, { loadBalancing: { policy, ...retrying } });
+      for (let i = 0; i < 70; i += 1) assert.equal((await ask1(gateway.http1)).status, 200);
+      assert.equal(counts.join(':'), shares);
+    });
+  }
 });
