@@ -22,7 +22,8 @@ import {
 import { filesRead } from '../config/routes.ts';
 import { codeOf, messageOf } from '../kernel/error.ts';
 import { certificateNames } from '../tls/certificate-store.ts';
-import { coversHost, pairFault } from '../tls/certificates.ts';
+import { coversHost } from '../tls/certificate.ts';
+import { pairFault } from '../tls/certificates.ts';
 import { certificatesIn } from '../tls/handshake-policy.ts';
 import { accessSync, constants, type Stats, statSync } from 'node:fs';
 import { defaultStorage } from '../tls/storage.ts';

@@ -2,7 +2,7 @@ import { X509Certificate } from 'node:crypto';
 import { join } from 'node:path';
 import type { Logger } from '../kernel/log.ts';
 import { fileName, namesIn, readIfPresent, readIfUsable, writePrivate } from './storage.ts';
-import { type KeyPair, readKeyPair } from './certificate.ts';
+import { coversHost, type KeyPair, readKeyPair } from './certificate.ts';
 
 /** A certificate in the storage. */
 export interface StoredCertificate {
@@ -38,7 +38,8 @@ export class CertificateStore {
   /** The certificate for exactly these names; null if there is none, or none that can be used. */
   async read(authority: string, names: readonly string[]): Promise<KeyPair | null> {
     const text = await readIfUsable(this.#file(authority, names), this.#log);
-    return text === null ? null : parse(text);
+    const pair = text === null ? null : parse(text);
+    return pair !== null && isForAll(pair.chain, names) ? pair : null;
   }
 
   /**
@@ -81,6 +82,12 @@ export class CertificateStore {
   #file(authority: string, names: readonly string[]): string {
     return join(this.#directory, fileName([authority]), `${fileName(names)}.pem`);
   }
+}
+
+/** OpenSSL accepts no wildcard like `*.localhost`, so a name also counts as it is written. */
+function isForAll(pem: string, names: readonly string[]): boolean {
+  const own = certificateNames(pem);
+  return names.every((name) => own.includes(name) || coversHost(pem, name));
 }
 
 /** The names of a certificate's subjectAltName (RFC 5280 §4.2.1.6). */

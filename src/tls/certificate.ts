@@ -1,4 +1,5 @@
 import { createPrivateKey, X509Certificate } from 'node:crypto';
+import { isIP } from 'node:net';
 import { createSecureContext } from 'node:tls';
 
 /** The certificate that a handshake presents. A `HandshakePolicy` contains everything else. */
@@ -56,6 +57,15 @@ export function readKeyPair(chain: string, key: string): KeyPair | null {
     // Not PEM at all, or damaged.
     return null;
   }
+}
+
+/** Whether a certificate, in PEM, is for a host: a name, a wildcard or an address (RFC 9525 §6). */
+export function coversHost(cert: string, host: string): boolean {
+  const certificate = new X509Certificate(cert);
+  if (isIP(host) !== 0) return certificate.checkIP(host) !== undefined;
+  // A certificate for a wildcard is valid for any name below it.
+  const name = host.replace(/^\*\./, 'any-name.');
+  return certificate.checkHost(name, { subject: 'never' }) !== undefined;
 }
 
 /** The time from which a certificate is replaced: the beginning of the last third of its life. */

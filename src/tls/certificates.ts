@@ -272,12 +272,3 @@ export function pairFault(cert: string, key: string): PairFault | null {
     return { of: 'certificate', reason: messageOf(thrown) };
   }
 }
-
-/** Whether a certificate, in PEM, is for a host: a name, a wildcard or an address (RFC 9525 §6). */
-export function coversHost(cert: string, host: string): boolean {
-  const certificate = new X509Certificate(cert);
-  if (isIP(host) !== 0) return certificate.checkIP(host) !== undefined;
-  // A certificate for a wildcard is valid for any name below it.
-  const name = host.replace(/^\*\./, 'any-name.');
-  return certificate.checkHost(name, { subject: 'never' }) !== undefined;
-}

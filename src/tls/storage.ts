@@ -136,7 +136,9 @@ export function defaultStorage(): string {
  */
 export function fileName(names: readonly string[]): string {
   const [name = ''] = names;
-  const plain = name.replace(/^\*/, 'wildcard').replace(/:(?=\d+$)/, '-');
-  if (names.length === 1 && /^[a-z0-9_][a-z0-9._-]{0,99}$/.test(plain)) return plain;
+  const plain = name.replace(/^\*(?=\.)/, 'wildcard').replace(/:(?=\d+$)/, '-');
+  // Hosts that are called so would share the files of wildcards.
+  const isUsual = /^[a-z0-9_][a-z0-9._-]{0,99}$/.test(plain) && !name.startsWith('wildcard.');
+  if (names.length === 1 && isUsual) return plain;
   return createHash('sha256').update(JSON.stringify(names)).digest('hex').slice(0, 32);
 }

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { systemClock } from '../../../src/kernel/clock.ts';
-import { coversHost } from '../../../src/tls/certificates.ts';
+import { coversHost } from '../../../src/tls/certificate.ts';
 import { LocalAuthority } from '../../../src/tls/local-authority.ts';
 import { temporaryDirectory } from '../../support/temporary-directory.ts';
 
