@@ -127,12 +127,14 @@ export class Admission {
         received,
       );
       const { ownHeaders } = verdict;
-      const stored = { ...made, body: renewing.body };
+      // A handler that waits for another status than 304 has changed them in the first response.
+      const replacedPreset = [...new Set([...made.replacedPreset, ...renewing.replacedPreset])];
+      const stored = { ...made, replacedPreset, body: renewing.body };
       return { kind: 'shared', answer: { stored, ownHeaders, isRenewed: true, isShared: true } };
     }
     this.#options.refused(originRequest, 304);
     dropFieldsForCaches(headers);
-    const stored = { ...renewing, headers, replacedPreset: [...fetch.replacedPreset] };
+    const stored = { ...renewing, headers };
     const answer = { stored, ownHeaders: headers, isRenewed: true, isShared: false };
     return { kind: 'shared', answer };
   }

@@ -77,7 +77,8 @@ export interface CacheLookup {
  * What a request looks up in a cache, or the reason why it bypasses the cache. The key contains what
  * the app sees after all rewrites: scheme, host, path and query unchanged, the statements of a trusted proxy,
  * the identity that the gateway has established, the root that was chosen for the request, in error routes the status
- * of the error, and the values that the operator adds.
+ * of the error, the names of the fields that handlers have set for the response, which later handlers can see, and the
+ * values that the operator adds.
  */
 export function cacheLookup(
   exchange: Exchange,
@@ -144,9 +145,18 @@ function keyOf(exchange: Exchange, forwarded: string, varyOn: readonly string[])
   if (root !== undefined) key += `\n/${root}`;
   const error = errorStatus(exchange);
   if (error !== 0) key += `\n!${error}`;
+  if (!exchange.preset.isEmpty) key += `\n#${presetNames(exchange.preset)}`;
   if (!identity.isUnknown) key += `\n@${identity.key}`;
   for (const value of varyOn) key += `\n+${value}`;
   return key;
+}
+
+function presetNames(preset: HeaderList): string {
+  const names = new Set<string>();
+  preset.forEach((name) => {
+    names.add(name);
+  });
+  return [...names].sort().join(',');
 }
 
 /**

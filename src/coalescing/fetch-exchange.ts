@@ -69,10 +69,8 @@ export class FetchExchange extends GatewayRequest implements Exchange {
   #shown: readonly (readonly [name: string, value: string])[] = [];
   /** The variables that handlers in front have set. */
   readonly #variablesBefore: ReadonlyMap<string, string>;
-  /** What only the request to the app depends on. */
-  readonly #onlyAsked: Dependence[] = [];
-  /** The fields of that request; null if the app was not asked. */
-  #asked: HeaderList | null = null;
+  /** What only a field of the request to the app depends on. */
+  readonly #ofFields: { readonly field: string; readonly on: Dependence }[] = [];
   /** The body of the response that goes to the client of the request; null if the sink has taken it. */
   #passed: Writable | null = null;
   #upstream: UpstreamVisit | null = null;
@@ -102,16 +100,15 @@ export class FetchExchange extends GatewayRequest implements Exchange {
     this.variables = isBackground ? copiedVariables(parent) : parent.variables;
   }
 
-  readonly dependsOn = (on: Dependence, via?: 'request'): void => {
-    if (via === 'request') this.#onlyAsked.push(on);
-    else this.#note(on);
-    this.#parent.dependsOn?.(on, via);
+  readonly dependsOn = (on: Dependence, field?: string): void => {
+    if (field === undefined) this.#note(on);
+    else this.#ofFields.push({ field, on });
+    this.#parent.dependsOn?.(on, field);
   };
 
   #note(on: Dependence): void {
     if (typeof on === 'string') this.unsharedBy = on;
     else if ('field' in on) this.decidingFields.add(on.field.toLowerCase());
-    else if ('asked' in on) this.#asked = on.asked;
     else {
       const value = this.variables.get(on.variable);
       // What handlers behind the cache have set comes from the same response, or is a dependence of its own.
@@ -128,13 +125,7 @@ export class FetchExchange extends GatewayRequest implements Exchange {
    * @param names in lower case
    */
   noteVary(names: readonly string[]): void {
-    const asked = this.#asked ?? this.headers;
-    for (const name of names) {
-      const value = asked.combined(name);
-      if (value === undefined || value === this.#parent.headers.combined(name)) continue;
-      if (ADDRESS_FIELDS.has(name)) this.unsharedBy = 'client';
-      for (const on of this.#onlyAsked) this.#note(on);
-    }
+    for (const { field, on } of this.#ofFields) if (names.includes(field)) this.#note(on);
   }
 
   get id(): string {
@@ -241,8 +232,7 @@ export class FetchExchange extends GatewayRequest implements Exchange {
     for (const [name, value] of this.#shown) {
       const key = name.toLowerCase();
       if (!this.replacedPreset.has(key)) removeField(headers, key, value);
-      // What is left may have been made from the field of this client.
-      else if (headers.has(key)) this.unsharedBy = 'client';
+      else if (hasField(headers, name, value)) this.unsharedBy = 'client';
     }
   }
 
@@ -271,9 +261,6 @@ export class FetchExchange extends GatewayRequest implements Exchange {
     else this.#sink.broken();
   }
 }
-
-/** Fields whose value is the address of the client. */
-const ADDRESS_FIELDS = new Set(['x-forwarded-for', 'forwarded']);
 
 /** Preset fields that the client of a response gets beside its own, or instead of them, whatever handlers do. */
 const NOT_SHOWN: ReadonlySet<string> = new Set([...SINGLE, 'vary']);

@@ -11,7 +11,8 @@ import { Cursor } from '../hubfile/cursor.ts';
 import { readResponseMatcher } from '../hubfile/named-matchers.ts';
 import { headerOperation } from '../hubfile/values.ts';
 import { step, takeMatcher } from '../hubfile/scope.ts';
-import { compileOperations } from '../http/header-operations.ts';
+import type { Exchange } from '../http/exchange.ts';
+import { compileOperations, replacesOneOf } from '../http/header-operations.ts';
 import { compileResponseMatcher } from '../http/response-matcher.ts';
 import { errorStatus } from '../http/request-variables.ts';
 import type { HandlerDirective } from './directive.ts';
@@ -100,11 +101,14 @@ export const header: HandlerDirective<HeaderConfig> = {
   compile({ operations, isDeferred, match }, { expand }) {
     const apply = compileOperations(operations);
     const matches = compileResponseMatcher(match);
+    const replaces = replacesOneOf(operations);
+    /** The field that is changed may have been set for this client in front of a cache. */
+    const noteReplaced = ({ preset, dependsOn }: Exchange): void => {
+      if (dependsOn !== undefined && replaces(preset)) dependsOn('client');
+    };
     if (!isDeferred && match.status.length + match.headers.length === 0) {
-      const changesFields = operations.some(({ kind }) => kind === 'replace');
       return (exchange, next) => {
-        // A field of this client may have been set in front of a cache.
-        if (changesFields && !exchange.preset.isEmpty) exchange.dependsOn?.('client');
+        noteReplaced(exchange);
         apply(exchange.preset, (template) => expand(template, exchange));
         return next();
       };
@@ -114,6 +118,7 @@ export const header: HandlerDirective<HeaderConfig> = {
       exchange.onHead(({ status, headers }) => {
         // Changes that wait for a response do not apply to an error page that is sent instead.
         if (errorStatus(exchange) === error && matches(status, headers)) {
+          noteReplaced(exchange);
           apply(headers, (template) => expand(template, exchange, headers));
         }
         return undefined;

@@ -35,7 +35,9 @@ export const requestHeader: HandlerDirective<RequestHeaderConfig> = {
       const { headers } = exchange;
       // A client's own field is the authority that it asks for, however it has sent it.
       if (changesHost) headers.set('Host', exchange.host);
-      apply(headers, (text) => expand(text, exchange, undefined, undefined, 'request'));
+      apply(headers, (text, name) =>
+        expand(text, exchange, undefined, undefined, name.toLowerCase()),
+      );
       if (changesHost) exchange.host = headers.getAll('host').at(-1) ?? exchange.host;
       return next();
     };

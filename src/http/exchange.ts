@@ -156,9 +156,10 @@ export interface Exchange {
    * Called by handlers that decide by more than the method, the URL and the fields in `Vary`: by these
    * request fields, by the client, or by a file. Present only if the response may be stored for others.
    *
-   * @param via `request` if only the request to the app depends on it. The app says with `Vary` what it uses of that.
+   * @param field a field of the request to the app, in lower case, if only that depends on it. The app says with `Vary`
+   * which of these fields it uses. The empty text is for something that `Vary` cannot name.
    */
-  readonly dependsOn?: (on: Dependence, via?: 'request') => void;
+  readonly dependsOn?: (on: Dependence, field?: string) => void;
   /** The client's request that this exchange replaces completely; absent on that request itself. */
   readonly standsFor?: Exchange;
 }
@@ -168,8 +169,6 @@ export type Dependence =
   | { readonly field: string }
   /** A variable of the request, which may have been set in front of the cache. */
   | { readonly variable: string }
-  /** The fields of the request to the app, to which its `Vary` refers. */
-  | { readonly asked: HeaderList }
   | 'client'
   | 'file'
   /** The end of the connection ends the body, so it may be cut. */
@@ -302,14 +301,14 @@ export type Next = (exchange?: Exchange) => void | Promise<void>;
  * Replaces the `{…}` placeholders in a template with their values for this exchange. Placeholders of the
  * response are replaced only if its fields are given. If `encode` is given, each value passes through it; the
  * text around the placeholders does not. What a placeholder reads is something that the response depends on,
- * unless the text is for a field of the request: then the app says with `Vary` what its response depends on.
+ * unless the text is for `field` of the request to the app: see {@link Exchange.dependsOn}.
  */
 export type Expand = (
   template: string,
   exchange: Exchange,
   response?: HeaderList,
   encode?: (value: string) => string,
-  purpose?: 'request',
+  field?: string,
 ) => string;
 
 /** Characters of a host or a path that a log line contains. */

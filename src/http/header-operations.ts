@@ -7,8 +7,11 @@ import { changedLocation, sameSiteLocation } from './same-site.ts';
 /** Checks a value before a regular expression processes it. */
 type Check = (value: string) => string;
 
-/** Changes the fields of one message; `expand` replaces the placeholders of values. */
-export type ApplyOperations = (headers: HeaderList, expand: (template: string) => string) => void;
+/** Replaces the placeholders in the value of a field. */
+type ExpandValue = (template: string, name: string) => string;
+
+/** Changes the fields of one message. */
+export type ApplyOperations = (headers: HeaderList, expand: ExpandValue) => void;
 
 /** The gateway frames messages itself. A configured length would desynchronise the connection. */
 const FRAMING = new Set([
@@ -60,8 +63,8 @@ export function compileOperations(
 function compileOne(operation: HeaderOperation, check: Check): ApplyOperations {
   const { name } = operation;
   const isLocation = name.toLowerCase() === 'location';
-  const filledIn = (template: string, expand: (template: string) => string): string => {
-    const value = expand(template);
+  const filledIn = (template: string, expand: ExpandValue): string => {
+    const value = expand(template, name);
     return fieldValue(isLocation ? sameSiteLocation(template, value) : value);
   };
   switch (operation.kind) {
@@ -81,12 +84,30 @@ function compileOne(operation: HeaderOperation, check: Check): ApplyOperations {
       return (headers, expand) => {
         headers.mapValues((key, value) => {
           if (!wanted(key)) return value;
-          const changed = replace(check(fieldUtf8(value) ?? value), expand);
+          const filled = (template: string): string => expand(template, key);
+          const changed = replace(check(fieldUtf8(value) ?? value), filled);
           return fieldValue(key === 'location' ? changedLocation(value, changed) : changed);
         });
       };
     }
   }
+}
+
+/** Whether the operations make the value of one of these fields from the one that it has. */
+export function replacesOneOf(
+  operations: readonly HeaderOperation[],
+): (fields: HeaderList) => boolean {
+  const wanted = operations
+    .filter(({ kind }) => kind === 'replace')
+    .map(({ name }) => compileWildcard(name.toLowerCase(), 'edges'));
+  return (fields) => {
+    let found = false;
+    if (wanted.length === 0) return found;
+    fields.forEach((key) => {
+      found ||= wanted.some((matches) => matches(key));
+    });
+    return found;
+  };
 }
 
 function deletion(name: string): ApplyOperations {

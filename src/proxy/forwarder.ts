@@ -30,6 +30,9 @@ interface ForwarderOptions extends ForwardedFields {
   readonly isOnlyAsked: boolean;
 }
 
+/** Fields in which the upstream gets the address of the client. */
+const ADDRESS_FIELDS = ['x-forwarded-for', 'forwarded'];
+
 /** One attempt at one upstream. */
 interface Attempt {
   readonly exchange: Exchange;
@@ -111,7 +114,9 @@ export class Forwarder {
     const { exchange, address, connections, body, bodyLength, isRepeated } = attempt;
     const { clock, trustPool, tunnels } = this.#options;
     const headers = this.#fieldsOf(exchange, address, body !== null);
-    if (!this.#options.isOnlyAsked) exchange.dependsOn?.({ asked: headers });
+    if (!this.#options.isOnlyAsked) {
+      for (const name of ADDRESS_FIELDS) exchange.dependsOn?.('client', name);
+    }
     // The client has sent all of it.
     if (bodyLength !== null) headers.delete('expect');
     const declared = exchange.headers.get('content-length') ?? null;
@@ -151,7 +156,9 @@ export class Forwarder {
   #changeFields(fields: HeaderList, exchange: Exchange): void {
     if (this.#config.headerUp.length === 0) return;
     const { expand } = this.#options;
-    this.#headerUp(fields, (text) => expand(text, exchange, undefined, undefined, 'request'));
+    this.#headerUp(fields, (text, name) =>
+      expand(text, exchange, undefined, undefined, name.toLowerCase()),
+    );
   }
 
   /** Everything that an upstream would see of an exchange. */
@@ -202,10 +209,7 @@ export class Forwarder {
       scriptName,
       pathInfo: pathInfo === '' ? remainderOf(exchange) : pathInfo,
       env: new Map(
-        env.map(({ name, value }) => [
-          name,
-          expand(value, exchange, undefined, undefined, 'request'),
-        ]),
+        env.map(({ name, value }) => [name, expand(value, exchange, undefined, undefined, '')]),
       ),
     });
     const contentLength = exchange.headers.get('content-length') ?? null;

@@ -86,11 +86,16 @@ export class AdminServer {
 
   /** Releases the address for another listener. Requests in progress get their responses. */
   suspend(): void {
-    void this.close();
+    // The request that replaces this listener waits for the load that it has begun.
+    void this.#close(Number.POSITIVE_INFINITY);
   }
 
   /** Accepts no more, and finishes requests in progress. */
-  async close(): Promise<void> {
+  close(): Promise<void> {
+    return this.#close(ANSWER_MS);
+  }
+
+  async #close(answerMs: number): Promise<void> {
     const server = this.#server;
     if (server === null) return;
     this.#server = null;
@@ -103,8 +108,10 @@ export class AdminServer {
           for (const socket of closing)
             if (this.#connections.get(socket)?.complete !== true) socket.destroy();
         }),
-        clock.after(ANSWER_MS, () => server.closeAllConnections()),
       ];
+      if (Number.isFinite(answerMs)) {
+        cancels.push(clock.after(answerMs, () => server.closeAllConnections()));
+      }
       server.close(() => {
         for (const cancel of cancels) cancel();
         resolve();

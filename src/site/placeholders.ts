@@ -20,8 +20,10 @@ import { sep } from 'node:path';
 const MAX_PATH_PARTS = 1_000;
 /** Placeholders for the address of a client, and its version of HTTP. */
 const OF_CLIENT = new Set(['remote', 'remote_host', 'remote_port', 'client_ip', 'proto']);
+/** A field of the response, which handlers may have set for this client. */
+const RESPONSE_FIELD = 'http.response.header.';
 /** Prefixes of placeholders for variables that a handler has set because of an earlier response or an error. */
-const OF_EARLIER_RESPONSE = ['rp.', 'resp.', 'http.response.header.', 'err.message', 'err.id'];
+const OF_EARLIER_RESPONSE = ['rp.', 'resp.', RESPONSE_FIELD, 'err.message', 'err.id'];
 /** Labels of a host (RFC 1035 §2.3.4: 255 bytes). */
 const MAX_LABELS = 128;
 
@@ -29,14 +31,14 @@ const MAX_LABELS = 128;
  * Replaces the request placeholders of the Hubfile. What is not a known placeholder stays as it is;
  * `\{` and `\}` are braces. What a placeholder brings in is not looked through again.
  */
-export const expandPlaceholders: Expand = (template, exchange, response, encode, purpose) => {
+export const expandPlaceholders: Expand = (template, exchange, response, encode, field) => {
   if (!template.includes('{')) return template;
   return template.replace(PLACEHOLDER, (match: string, name: string | undefined) => {
     if (name === undefined) return match.slice(1);
     const short = shortName(name);
     const value = lookUp(short, exchange, response);
     if (value === undefined) return match;
-    noteDependence(short, exchange, purpose);
+    noteDependence(short, exchange, response, field);
     return encode === undefined ? value : encode(value);
   });
 };
@@ -45,15 +47,23 @@ export const expandPlaceholders: Expand = (template, exchange, response, encode,
  * A response in which this placeholder is used may not be for others. Handlers before a cache may have set a variable
  * by anything.
  */
-function noteDependence(name: string, exchange: Exchange, via?: 'request'): void {
-  const { dependsOn } = exchange;
+function noteDependence(
+  name: string,
+  exchange: Exchange,
+  response: HeaderList | undefined,
+  field: string | undefined,
+): void {
+  const { dependsOn, preset } = exchange;
   if (dependsOn === undefined) return;
-  if (name.startsWith('header.')) dependsOn({ field: name.slice('header.'.length) }, via);
-  else if (name.startsWith('cookie.')) dependsOn({ field: 'cookie' }, via);
-  else if (name.startsWith('vars.') || OF_CLIENT.has(name)) dependsOn('client', via);
-  else if (name.startsWith('re.') && isCapturedFromClient(name, exchange)) dependsOn('client', via);
-  else if (OF_EARLIER_RESPONSE.some((prefix) => name.startsWith(prefix))) {
-    dependsOn({ variable: name.toLowerCase() }, via);
+  if (name.startsWith('header.')) dependsOn({ field: name.slice('header.'.length) }, field);
+  else if (name.startsWith('cookie.')) dependsOn({ field: 'cookie' }, field);
+  else if (name.startsWith('vars.') || OF_CLIENT.has(name)) dependsOn('client', field);
+  else if (name.startsWith('re.')) {
+    if (isCapturedFromClient(name, exchange)) dependsOn('client', field);
+  } else if (name.startsWith(RESPONSE_FIELD) && response !== undefined) {
+    if (preset.has(name.slice(RESPONSE_FIELD.length))) dependsOn('client', field);
+  } else if (OF_EARLIER_RESPONSE.some((prefix) => name.startsWith(prefix))) {
+    dependsOn({ variable: name.toLowerCase() }, field);
   }
 }
 

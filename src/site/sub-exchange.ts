@@ -55,7 +55,7 @@ export class SubExchange implements Exchange {
   constructor(
     parent: Exchange,
     request: SubRequest,
-    dependsOn: NonNullable<Exchange['dependsOn']> = (on, via) => parent.dependsOn?.(on, via),
+    dependsOn: NonNullable<Exchange['dependsOn']> = (on, field) => parent.dependsOn?.(on, field),
   ) {
     this.#parent = parent;
     this.preset = parent.preset;

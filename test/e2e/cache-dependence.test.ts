@@ -26,6 +26,10 @@ function app({ headers, url = '' }: IncomingMessage, response: ServerResponse): 
     response.writeHead(200, { 'X-Backend': String(headers['x-wanted']) }).end();
     return;
   }
+  if (name === 'always' && headers['if-none-match'] === '"a"') {
+    response.writeHead(304).end();
+    return;
+  }
   if (name === 'always') {
     response.writeHead(200, { 'Cache-Control': 'no-cache, max-age=60', ETag: '"a"' }).end('always');
     return;
@@ -83,6 +87,10 @@ describe('a response that depends on what the cache does not see', () => {
       [
         site('plain', `cache\n${proxy}`),
         site('up', `cache\n${proxy} {\n header_up X-Tenant {header.X-Site}\n}`),
+        site(
+          'address',
+          `cache\n${proxy} {\n header_up X-Real-IP {remote_host}\n header_up X-Tenant {header.X-Site}\n}`,
+        ),
         site('static', `cache\n${proxy} {\n header_up X-Tenant acme\n}`),
         site('removed', `cache\n${proxy} {\n header_up -X-Tenant\n}`),
         site('request', `cache\nhandle {\n request_header X-Tenant {header.X-Site}\n ${proxy}\n}`),
@@ -121,12 +129,38 @@ handle /later/* {
 	uri strip_prefix /later
 	${proxy}
 }
+handle /deferred/* {
+	header {
+		X-Frame-Options SAMEORIGIN
+		-X-Unknown
+		match {
+			status 200
+		}
+	}
+	uri strip_prefix /deferred
+	${proxy}
+}
 handle /personal/* {
 	header >X-Client "^(.*)$" "client $1"
 	uri strip_prefix /personal
 	${proxy}
 }
 handle {
+	${proxy}
+}`,
+        ),
+        site(
+          'some',
+          `@mobile header User-Agent mobile
+header @mobile X-Frame-Options DENY
+cache
+handle /default/* {
+	header ?X-Frame-Options SAMEORIGIN
+	uri strip_prefix /default
+	${proxy}
+}
+handle {
+	header -X-Frame-Options
 	${proxy}
 }`,
         ),
@@ -176,6 +210,17 @@ handle {
       const again = await ask('plain', `/${name}/1`);
       assert.match(String(again.headers['cache-status']), /hubgate; hit/, name);
     }
+  });
+
+  it('does not depend on what another field for the app is made from', async () => {
+    for (const name of ['x-forwarded-proto', 'x-forwarded-host', 'x-tenant']) {
+      await ask('address', `/${name}/1`, { 'X-Site': 'a' });
+      const again = await ask('address', `/${name}/1`, { 'X-Site': 'a' }, '127.0.0.7');
+      assert.match(String(again.headers['cache-status']), /hubgate; hit/, name);
+    }
+    await ask('address', '/x-real-ip/1');
+    const other = await ask('address', '/x-real-ip/1', {}, '127.0.0.7');
+    assert.equal(other.body, 'x-real-ip: 127.0.0.7');
   });
 
   it('is for the root that was chosen in front of the cache', async (test) => {
@@ -249,6 +294,26 @@ handle {
       assert.equal(headers['content-security-policy'], "frame-ancestors 'none'", way);
       assert.equal(headers['x-new'], 'yes', way);
     }
+  });
+
+  it('is shared if a handler behind the cache sets another value when it arrives', async () => {
+    for (const way of ['miss', 'hit', 'renewed', 'hit']) {
+      const path = way === 'renewed' ? '/deferred/always' : '/deferred/';
+      if (way === 'renewed') await ask('preset', path);
+      const { headers } = await ask('preset', path);
+      assert.equal(headers['x-frame-options'], 'SAMEORIGIN', way);
+      if (way === 'hit') assert.match(String(headers['cache-status']), /hubgate; hit/);
+      if (way === 'renewed') assert.match(String(headers['cache-status']), /fwd-status=304/);
+    }
+  });
+
+  it('has for each client the fields that it would have without a cache', async () => {
+    const mobile = { 'User-Agent': 'mobile' };
+    assert.equal((await ask('some', '/default/', mobile)).headers['x-frame-options'], 'DENY');
+    assert.equal((await ask('some', '/default/')).headers['x-frame-options'], 'SAMEORIGIN');
+    assert.equal((await ask('some', '/')).headers['x-frame-options'], undefined);
+    assert.equal((await ask('some', '/', mobile)).headers['x-frame-options'], undefined);
+    assert.equal((await ask('some', '/', mobile)).headers['x-frame-options'], undefined);
   });
 
   it('does not give a field that is made from that of one client to another one', async () => {
