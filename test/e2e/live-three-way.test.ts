@@ -266,6 +266,49 @@ ${['a', 'b', 'c'].map((one) => `<input type=radio name=${kind} data-of=${kind} v
     assert.equal(await box.isChecked(), true);
   });
 
+  it('keeps a form as long as a script holds what was entered in it', async (test) => {
+    const its = await live(test, {
+      body: (version) =>
+        ['editor', 'chips', 'list']
+          .map(
+            (id) =>
+              `<form id=${id}><textarea name=text></textarea><input name=one><p>${version}</p><input type=hidden name=rev value=${version}></form>`,
+          )
+          .join(''),
+    });
+    if (its === null) return;
+    const { page } = its;
+    await page.evaluate(`{
+      const own = editor.appendChild(document.createElement('textarea'));
+      own.oninput = () => { window.typed = (window.typed ?? '') + own.value; own.value = ''; };
+      const take = (form, keep) => {
+        form.one.onkeydown = (event) => {
+          if (event.key !== 'Enter') return;
+          event.preventDefault();
+          keep(form.one.value);
+          form.one.value = '';
+        };
+      };
+      take(chips, (value) => {
+        const chip = chips.appendChild(document.createElement('input'));
+        Object.assign(chip, { type: 'hidden', name: 'to[]', value });
+      });
+      window.list = [];
+      take(document.forms.list, (value) => window.list.push(value));
+    }`);
+    await page.locator('#editor textarea:not([name])').pressSequentially('unsaved');
+    for (const id of ['chips', 'list']) {
+      await page.locator(`#${id} [name=one]`).fill('unsaved');
+      await page.locator(`#${id} [name=one]`).press('Enter');
+    }
+    await page.locator('#version').click();
+    await its.change();
+    await its.change();
+    for (const id of ['editor', 'chips', 'list']) {
+      assert.equal(await page.locator(`#${id} [name=rev]`).inputValue(), '1', id);
+    }
+  });
+
   it('keeps what was entered as long as the server sends only a part of it', async (test) => {
     const forms = [
       '<input name=a><input name=b>',

@@ -27,7 +27,7 @@ function onEdit({ target, type }: Event): void {
   if (type !== 'input' && !isChanged(target)) return;
   const owner = formOf(target) ?? target;
   touched.set(owner, 'touched');
-  if (!target.matches(ENTRIES)) opaque.add(owner);
+  if (!target.matches(ENTRIES) || !sentFor.has(target)) opaque.add(owner);
 }
 
 for (const type of ['input', 'change']) document.addEventListener(type, onEdit, true);
@@ -66,17 +66,19 @@ function fieldsOf(element: Element): Element[] {
  */
 export function takeSaved(shown: Element, next: Element): void {
   const owner = formOf(shown) ?? shown;
-  if (opaque.has(owner) || hasEditor(owner)) return;
+  if (opaque.has(owner) || hasAdditions(owner)) return;
   const others = fieldsOf(next);
   const fields = fieldsOf(shown).filter(isEntered);
   const isSaved = fields.every((field) => {
     const at = others.findIndex((other) => keyOf(other) === keyOf(field));
     const [other] = at === -1 ? [] : others.splice(at, 1);
     return other === undefined
-      ? !field.matches('[contenteditable]') && !isChanged(field)
+      ? sentFor.has(field) && !field.matches('[contenteditable]') && !isChanged(field)
       : valueOf(other) === valueOf(field);
   });
-  if (!isSaved) return;
+  // A script that empties a field may keep what was entered. In a form, only a value that arrives shows that it is saved.
+  const isShown = owner.localName !== 'form' || fields.some(isChanged);
+  if (!isSaved || !isShown) return;
   fields.forEach(takeValue);
   for (const one of [owner, ...fields]) touched.delete(one);
 }
@@ -132,6 +134,11 @@ function takeValue(field: Element): void {
     if (part instanceof HTMLOptionElement) now = { defaultSelected: part.selected };
     for (const one of [part, sentFor.get(part)]) Object.assign(one ?? {}, now);
   }
+}
+
+/** Whether scripts have added something here, which may hold what the visitor has entered. */
+function hasAdditions(root: ParentNode): boolean {
+  return [...root.querySelectorAll('*')].some((one) => !sentFor.has(one));
 }
 
 /** Whether scripts have created an editor here. */
