@@ -101,31 +101,43 @@ export class FetchExchange extends GatewayRequest implements Exchange {
   }
 
   readonly dependsOn = (on: Dependence, field?: string): void => {
-    if (field === undefined) this.#note(on);
-    else this.#ofFields.push({ field, on });
     this.#parent.dependsOn?.(on, field);
+    const known = this.#resolved(on);
+    if (known === null) return;
+    if (field === undefined) this.#note(known);
+    else this.#ofFields.push({ field, on: known });
   };
+
+  /** A variable counts only as long as it has its value from in front of the cache. */
+  #resolved(on: Dependence): Dependence | null {
+    if (typeof on === 'string' || !('variable' in on)) return on;
+    const value = this.variables.get(on.variable);
+    const isOfBefore = value !== undefined && value === this.#variablesBefore.get(on.variable);
+    return isOfBefore ? 'client' : null;
+  }
 
   #note(on: Dependence): void {
     if (typeof on === 'string') this.unsharedBy = on;
     else if ('field' in on) this.decidingFields.add(on.field.toLowerCase());
-    else {
-      const value = this.variables.get(on.variable);
-      // What handlers behind the cache have set comes from the same response, or is a dependence of its own.
-      if (value !== undefined && value === this.#variablesBefore.get(on.variable)) {
-        this.unsharedBy = 'client';
-      }
-    }
+    else if ('preset' in on && this.#inherits(on.preset)) this.replacedPreset.add(on.preset);
   }
 
   /**
-   * Notes on what the response depends according to its `Vary`. That names fields of the request that the app has
-   * received. Handlers may have written them because of the client's own fields.
+   * Notes on what the response depends according to its `Vary`, and to the fields that decided something. These are
+   * fields of the request that the app has received. Handlers may have written them because of the client's own fields.
    *
    * @param names in lower case
    */
   noteVary(names: readonly string[]): void {
-    for (const { field, on } of this.#ofFields) if (names.includes(field)) this.#note(on);
+    const all = new Set([...names, ...this.decidingFields]);
+    // A field may be made from one that is itself written here, so the set grows meanwhile.
+    for (const name of all) {
+      for (const { field, on } of this.#ofFields) {
+        if (field !== name) continue;
+        this.#note(on);
+        if (typeof on === 'object' && 'field' in on) all.add(on.field.toLowerCase());
+      }
+    }
   }
 
   get id(): string {
@@ -138,6 +150,7 @@ export class FetchExchange extends GatewayRequest implements Exchange {
 
   /** Whether the handlers would have done the same for another client of the same response. */
   isSameFor({ headers }: Exchange): boolean {
+    this.noteVary([]);
     if (this.unsharedBy !== null) return false;
     const own = this.#parent.headers;
     for (const name of this.decidingFields) {
@@ -210,13 +223,23 @@ export class FetchExchange extends GatewayRequest implements Exchange {
       const key = name.toLowerCase();
       const isReplaced = head.isBesidePreset !== true && head.headers.has(key);
       const isKept = hasField(this.preset, name, value);
-      if (!NOT_SHOWN.has(key) && (isReplaced || !isKept)) this.replacedPreset.add(key);
-      return isKept && !NOT_SHOWN.has(key) && !isReplaced;
+      const isShown = !NOT_SHOWN.has(key) && !isReplaced;
+      if (key !== 'vary' && (!isKept || (isReplaced && !NOT_SHOWN.has(key)))) {
+        this.replacedPreset.add(key);
+      }
+      return isKept && isShown && !this.replacedPreset.has(key);
     });
     const preset = this.preset.clone();
-    preset.deleteWhere((key, value) => NOT_SHOWN.has(key) && this.#isInherited(key, value));
+    preset.deleteWhere((key, value) => {
+      if (!NOT_SHOWN.has(key) || this.replacedPreset.has(key)) return false;
+      return this.#isInherited(key, value);
+    });
     withPreset(head, preset);
     this.#shown = shown;
+  }
+
+  #inherits(key: string): boolean {
+    return this.#inherited.some(([name]) => name.toLowerCase() === key);
   }
 
   #isInherited(name: string, value: string): boolean {

@@ -12,7 +12,7 @@ import { readResponseMatcher } from '../hubfile/named-matchers.ts';
 import { headerOperation } from '../hubfile/values.ts';
 import { step, takeMatcher } from '../hubfile/scope.ts';
 import type { Exchange } from '../http/exchange.ts';
-import { compileOperations, replacesOneOf } from '../http/header-operations.ts';
+import { compileOperations, noteConcerned } from '../http/header-operations.ts';
 import { compileResponseMatcher } from '../http/response-matcher.ts';
 import { errorStatus } from '../http/request-variables.ts';
 import type { HandlerDirective } from './directive.ts';
@@ -101,14 +101,17 @@ export const header: HandlerDirective<HeaderConfig> = {
   compile({ operations, isDeferred, match }, { expand }) {
     const apply = compileOperations(operations);
     const matches = compileResponseMatcher(match);
-    const replaces = replacesOneOf(operations);
-    /** The field that is changed may have been set for this client in front of a cache. */
-    const noteReplaced = ({ preset, dependsOn }: Exchange): void => {
-      if (dependsOn !== undefined && replaces(preset)) dependsOn('client');
+    const replaced = noteConcerned(operations, ['replace']);
+    const overwritten = noteConcerned(operations, ['set', 'delete']);
+    /** A field may have been set for this client in front of a cache. */
+    const noteFields = ({ preset, dependsOn }: Exchange): void => {
+      if (dependsOn === undefined) return;
+      replaced(preset, () => dependsOn('client'));
+      overwritten(preset, (key) => dependsOn({ preset: key }));
     };
     if (!isDeferred && match.status.length + match.headers.length === 0) {
       return (exchange, next) => {
-        noteReplaced(exchange);
+        noteFields(exchange);
         apply(exchange.preset, (template) => expand(template, exchange));
         return next();
       };
@@ -117,8 +120,11 @@ export const header: HandlerDirective<HeaderConfig> = {
       const error = errorStatus(exchange);
       exchange.onHead(({ status, headers }) => {
         // Changes that wait for a response do not apply to an error page that is sent instead.
-        if (errorStatus(exchange) === error && matches(status, headers)) {
-          noteReplaced(exchange);
+        if (errorStatus(exchange) !== error) return undefined;
+        const { preset } = exchange;
+        if (match.headers.some(({ name }) => preset.has(name))) exchange.dependsOn?.('client');
+        if (matches(status, headers)) {
+          noteFields(exchange);
           apply(headers, (template) => expand(template, exchange, headers));
         }
         return undefined;

@@ -169,6 +169,8 @@ export type Dependence =
   | { readonly field: string }
   /** A variable of the request, which may have been set in front of the cache. */
   | { readonly variable: string }
+  /** A preset field, in lower case, that a handler sets or removes, although one in front of the cache may have set it. */
+  | { readonly preset: string }
   | 'client'
   | 'file'
   /** The end of the connection ends the body, so it may be cut. */

@@ -93,20 +93,19 @@ function compileOne(operation: HeaderOperation, check: Check): ApplyOperations {
   }
 }
 
-/** Whether the operations make the value of one of these fields from the one that it has. */
-export function replacesOneOf(
+/** Calls `note` for each of these fields that an operation of this kind concerns, in lower case. */
+export function noteConcerned(
   operations: readonly HeaderOperation[],
-): (fields: HeaderList) => boolean {
+  kinds: readonly HeaderOperation['kind'][],
+): (fields: HeaderList, note: (key: string) => void) => void {
   const wanted = operations
-    .filter(({ kind }) => kind === 'replace')
+    .filter(({ kind }) => kinds.includes(kind))
     .map(({ name }) => compileWildcard(name.toLowerCase(), 'edges'));
-  return (fields) => {
-    let found = false;
-    if (wanted.length === 0) return found;
+  return (fields, note) => {
+    if (wanted.length === 0) return;
     fields.forEach((key) => {
-      found ||= wanted.some((matches) => matches(key));
+      if (wanted.some((concerns) => concerns(key))) note(key);
     });
-    return found;
   };
 }
 

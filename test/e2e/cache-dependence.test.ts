@@ -34,7 +34,11 @@ function app({ headers, url = '' }: IncomingMessage, response: ServerResponse): 
     response.writeHead(200, { 'Cache-Control': 'no-cache, max-age=60', ETag: '"a"' }).end('always');
     return;
   }
-  const fields = { 'Cache-Control': 'public, max-age=60', ...(name === '' ? {} : { Vary: name }) };
+  const fields = {
+    'Cache-Control': 'public, max-age=60',
+    'X-Backend': 'own',
+    ...(name === '' ? {} : { Vary: name }),
+  };
   response.writeHead(200, fields).end(`${name}: ${String(headers[name])}`);
 }
 
@@ -91,6 +95,32 @@ describe('a response that depends on what the cache does not see', () => {
           'address',
           `cache\n${proxy} {\n header_up X-Real-IP {remote_host}\n header_up X-Tenant {header.X-Site}\n}`,
         ),
+        site(
+          'chain',
+          `cache
+route {
+	request_header X-Address {client_ip}
+	@inside header X-Address 127.0.0.1
+	header @inside X-Who internal
+	request_header X-Between {header.X-Site}
+	header X-You {header.X-Between}
+	${proxy} {
+		header_up X-Tenant {header.X-Between}
+	}
+}`,
+        ),
+        site(
+          'authup',
+          `route {
+	forward_auth 127.0.0.1:${origin} {
+		uri /auth
+	}
+	cache
+	${proxy} {
+		header_up X-Tenant {rp.header.X-Backend}
+	}
+}`,
+        ),
         site('static', `cache\n${proxy} {\n header_up X-Tenant acme\n}`),
         site('removed', `cache\n${proxy} {\n header_up -X-Tenant\n}`),
         site('request', `cache\nhandle {\n request_header X-Tenant {header.X-Site}\n ${proxy}\n}`),
@@ -113,6 +143,7 @@ describe('a response that depends on what the cache does not see', () => {
         site(
           'preset',
           `header X-Frame-Options DENY
+header Content-Type text/html
 header Content-Security-Policy "frame-ancestors 'none'"
 header X-Client {header.X-Client}
 cache
@@ -138,6 +169,20 @@ handle /deferred/* {
 		}
 	}
 	uri strip_prefix /deferred
+	${proxy}
+}
+handle /same/* {
+	header X-Client fixed
+	header Content-Type application/json
+	uri strip_prefix /same
+	${proxy}
+}
+handle /tier/* {
+	header {
+		X-Extra yes
+		match header X-Client gold
+	}
+	uri strip_prefix /tier
 	${proxy}
 }
 handle /personal/* {
@@ -210,6 +255,17 @@ handle {
       const again = await ask('plain', `/${name}/1`);
       assert.match(String(again.headers['cache-status']), /hubgate; hit/, name);
     }
+  });
+
+  it('varies by what a field is made from, also through other fields', async () => {
+    const one = await ask('chain', '/x-tenant/1', { 'X-Site': 'a' });
+    const other = await ask('chain', '/x-tenant/1', { 'X-Site': 'b' }, '127.0.0.7');
+    assert.deepEqual([one.body, other.body], ['x-tenant: a', 'x-tenant: b']);
+    assert.deepEqual([one.headers['x-you'], other.headers['x-you']], ['a', 'b']);
+    assert.deepEqual([one.headers['x-who'], other.headers['x-who']], ['internal', undefined]);
+    const first = await ask('authup', '/x-tenant/1', { 'X-Wanted': 'a' });
+    const second = await ask('authup', '/x-tenant/1', { 'X-Wanted': 'b' });
+    assert.deepEqual([first.body, second.body], ['x-tenant: a', 'x-tenant: b']);
   });
 
   it('does not depend on what another field for the app is made from', async () => {
@@ -314,6 +370,20 @@ handle {
     assert.equal((await ask('some', '/')).headers['x-frame-options'], undefined);
     assert.equal((await ask('some', '/', mobile)).headers['x-frame-options'], undefined);
     assert.equal((await ask('some', '/', mobile)).headers['x-frame-options'], undefined);
+  });
+
+  it('has the value that a handler behind the cache sets, even if one in front has set the same', async () => {
+    for (const client of ['fixed', 'other', 'fixed']) {
+      const { headers } = await ask('preset', '/same/', { 'X-Client': client });
+      assert.equal(headers['x-client'], 'fixed');
+      assert.equal(headers['content-type'], 'application/json');
+    }
+  });
+
+  it('is not shared if a field of the client has decided about it', async () => {
+    const gold = await ask('preset', '/tier/', { 'X-Client': 'gold' });
+    const other = await ask('preset', '/tier/', { 'X-Client': 'none' });
+    assert.deepEqual([gold.headers['x-extra'], other.headers['x-extra']], ['yes', undefined]);
   });
 
   it('does not give a field that is made from that of one client to another one', async () => {
