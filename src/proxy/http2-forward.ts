@@ -189,7 +189,9 @@ class Http2Exchange {
     stream.once('wantTrailers', () => {
       this.#lifecycle.guard(() => {
         const { headers, trailers } = this.#request;
-        stream.sendTrailers(http2Fields(permittedTrailers(headers, trailers())));
+        const permitted = permittedTrailers(headers, trailers());
+        const isSent = sentHeadBytes(permitted) <= MAX_SENT_HEAD_BYTES;
+        stream.sendTrailers(isSent ? http2Fields(permitted) : {});
       });
     });
     body.once('end', () => {

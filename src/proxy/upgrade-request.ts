@@ -4,6 +4,7 @@ import type { Duplex, Writable } from 'node:stream';
 import { breakOff } from '../http/body-end.ts';
 import type { ResponseHead } from '../http/exchange.ts';
 import { HeaderList } from '../http/header-list.ts';
+import { tooLarge } from '../http/http1-syntax.ts';
 import { PiecesOfTurn } from '../http/small-pieces.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { HubgateError } from '../kernel/error.ts';
@@ -11,6 +12,7 @@ import type { UpstreamAddress } from './address.ts';
 import { BodyFlow, Flow, type FlowListener } from './body-flow.ts';
 import {
   type ForwardSink,
+  MAX_INFORMATIONAL,
   MAX_STALL_MS,
   type RequestingClient,
   type TransportSettings,
@@ -111,7 +113,13 @@ export function awaitSwitch(
   });
   request.on('error', fail);
   request.once('upgrade', answered);
+  let informational = 0;
   request.on('information', ({ statusCode, rawHeaders }) => {
+    informational += 1;
+    if (informational > MAX_INFORMATIONAL) {
+      fail(tooLarge(`More than ${MAX_INFORMATIONAL} informational responses`));
+      return;
+    }
     try {
       sink.onInformation(statusCode, HeaderList.fromRaw(rawHeaders), '1.1');
     } catch (error) {

@@ -11,6 +11,7 @@ import { HeaderList } from '../http/header-list.ts';
 import {
   http2FieldList,
   http2Fields,
+  NODE_SENT_HEAD_BYTES,
   readHttp2Head,
   sentHeadBytes,
   takesFieldLists,
@@ -60,6 +61,8 @@ export class Http2Adapter implements ProtocolAdapter {
   /** Trailer fields of the request. */
   #trailers: readonly string[] = [];
   #mayHaveTrailers = false;
+  /** Bytes of the informational responses. */
+  #informedBytes = 0;
   /** Trailer fields of the response; null if its body ends with the stream. */
   #ending: HeaderList | null = null;
 
@@ -100,7 +103,10 @@ export class Http2Adapter implements ProtocolAdapter {
 
   inform(status: number, headers: HeaderList): void {
     const stream = this.#stream;
-    if (stream.destroyed || stream.closed || !this.#canSend(headers)) return;
+    if (stream.destroyed || stream.closed) return;
+    // They wait in the process for a client that does not read.
+    this.#informedBytes += sentHeadBytes(headers);
+    if (status !== 100 && this.#informedBytes > NODE_SENT_HEAD_BYTES) return;
     stream.additionalHeaders(responseFields(status, headers));
   }
 
@@ -190,9 +196,13 @@ function linger(this: ServerHttp2Stream): void {
 /** Whether the client of a stream has left before the response was complete. */
 function isAbandoned(stream: ServerHttp2Stream): boolean {
   if (!stream.closed && !stream.destroyed) return false;
-  // A stream that the client has reset reports its writable side as finished nevertheless.
+  // A stream that the client has reset reports its writable side as finished nevertheless, and Node ends that of a HEAD
+  // request at once.
   return (
-    stream.aborted || stream.rstCode !== constants.NGHTTP2_NO_ERROR || !stream.writableFinished
+    stream.aborted ||
+    stream.rstCode !== constants.NGHTTP2_NO_ERROR ||
+    !stream.headersSent ||
+    !stream.writableFinished
   );
 }
 

@@ -47,7 +47,8 @@ export function guardSession(session: ServerHttp2Session, limits: SessionLimits)
   // One function for all streams, each of which closes once.
   function onClose(this: ServerHttp2Stream): void {
     life.closed();
-    const isBroken = this.rstCode !== constants.NGHTTP2_NO_ERROR;
+    // Also a client that does not wait for the response has aborted its stream, whatever it says.
+    const isBroken = this.rstCode !== constants.NGHTTP2_NO_ERROR || !this.headersSent;
     if (isBroken && !brokenStreams.take()) refuse('The client has aborted too many streams');
     forgetListeners(this);
   }
