@@ -83,12 +83,11 @@ export function createLivePages({ hub, concerns, version, settings }: LivePagesO
       ];
       const answer = askPolicies(policies, question);
       if (answer.kind === 'allowed') {
-        const { host, pathname } = question.script;
+        const { protocol, href } = question.script;
         // Behind another proxy, the gateway may not know the name of the site, so only such a page needs it. It may not
-        // know its scheme either, so that is the one of the base.
-        const script = elements.some(isBaseOfOthers)
-          ? `//${host}${pathname}`
-          : `${hub.target}/live.js`;
+        // know its scheme either: over http that is the one of the base.
+        const own = protocol === 'https:' ? href : href.slice(protocol.length);
+        const script = elements.some(isBaseOfOthers) ? own : `${hub.target}/live.js`;
         const further = [...settings, ...conditionsOf(page, answer)];
         return scriptElement(hub, `${script}?v=${version}`, further);
       }

@@ -252,6 +252,38 @@ ${['a', 'b', 'c'].map((one) => `<input type=radio name=${kind} data-of=${kind} v
     assert.equal(await page.locator('#hub-stale').count(), 0);
   });
 
+  it('follows an editable element again, with one line or several, in a form or without one', async (test) => {
+    const texts = [
+      ['old', 'old'],
+      ['old mine', 'old mine<div>too</div>'],
+      ['theirs', 'theirs'],
+    ] as const;
+    const its = await live(test, {
+      body: (version) => {
+        const [one = '', more = ''] = texts[version - 1] ?? [];
+        const notes = `<p contenteditable class=one>${one}</p><div contenteditable class=more>${more}</div>`;
+        return `${notes}<form>${notes}</form><form><p contenteditable class=one>${one}</p></form>`;
+      },
+    });
+    if (its === null) return;
+    const { page } = its;
+    for (const note of await page.locator('[contenteditable]').all()) {
+      await note.press('Control+End');
+      await page.keyboard.type(' mine');
+    }
+    for (const note of await page.locator('.more').all()) {
+      await note.press('Control+End');
+      await page.keyboard.press('Enter');
+      await page.keyboard.type('too');
+    }
+    await page.locator('#version').click();
+    await its.change();
+    await its.change();
+    for (const note of await page.locator('[contenteditable]').all()) {
+      assert.equal(await note.innerHTML(), 'theirs');
+    }
+  });
+
   it('follows a field again whose change the visitor has taken back', async (test) => {
     const its = await live(test, {
       body: (version) => `<input type=checkbox ${version > 2 ? 'checked' : ''}>`,

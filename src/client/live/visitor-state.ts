@@ -77,7 +77,8 @@ export function takeSaved(shown: Element, next: Element): void {
       : valueOf(other) === valueOf(field);
   });
   // A script that empties a field may keep what was entered. In a form, only a value that arrives shows that it is saved.
-  const isShown = owner.localName !== 'form' || fields.some(isChanged);
+  const isShown =
+    owner.localName !== 'form' || fields.some((one) => isChanged(one) || isEdited(one));
   if (!isSaved || !isShown) return;
   fields.forEach(takeValue);
   for (const one of [owner, ...fields]) touched.delete(one);
@@ -136,9 +137,19 @@ function takeValue(field: Element): void {
   }
 }
 
+/** Whether an editable element contains something else than from the server. */
+function isEdited(field: Element): boolean {
+  const sent = sentFor.get(field) as Element | undefined;
+  return field.matches('[contenteditable]') && field.innerHTML !== sent?.innerHTML;
+}
+
 /** Whether scripts have added something here, which may hold what the visitor has entered. */
 function hasAdditions(root: ParentNode): boolean {
-  return [...root.querySelectorAll('*')].some((one) => !sentFor.has(one));
+  return [...root.querySelectorAll('*')].some((one) => {
+    // A browser makes elements for the lines that a visitor types.
+    const editor = one.closest('[contenteditable]');
+    return !sentFor.has(one) && (editor === null || !sentFor.has(editor));
+  });
 }
 
 /** Whether scripts have created an editor here. */
