@@ -37,16 +37,15 @@ describe('a client that resets its HTTP/2 stream without an error', () => {
 describe('an app that sends informational responses without end during an upgrade', () => {
   it('is given up', async (test) => {
     const early = `HTTP/1.1 103 Early Hints\r\nLink: </${'a'.repeat(1000)}>; rel=preload\r\n\r\n`;
-    let isClosed = false;
     const app = createTcpServer((socket) => {
-      socket.on('error', () => {}).on('close', () => (isClosed = true));
-      socket.once('data', () => {
-        const send = (): void => {
-          while (!isClosed && socket.write(early));
-          if (!isClosed) socket.once('drain', send);
-        };
-        send();
-      });
+      const send = (): void => {
+        while (socket.writable && socket.write(early));
+        if (socket.writable) socket.once('drain', send);
+      };
+      socket.on('error', () => {}).once('data', send);
+    });
+    const left = new Promise((resolve) => {
+      app.once('connection', (socket) => socket.once('close', resolve));
     });
     app.listen(0, '127.0.0.1');
     await once(app, 'listening');
@@ -68,6 +67,6 @@ describe('an app that sends informational responses without end during an upgrad
     const [head] = await once(stream, 'response');
     assert.equal(head[':status'], 502);
     assert.ok(hints > 0 && hints < 100, `${hints} hints`);
-    while (!isClosed) await new Promise((resolve) => setTimeout(resolve, 10));
+    await left;
   });
 });

@@ -82,14 +82,20 @@ describe('replacing the running version under load (fd/3)', () => {
     assert.deepEqual([...versions.keys()].sort(), ['one', 'three', 'two']);
     const last = published.at(-1) ?? '';
     for (const follower of followers) {
-      assert.deepEqual(await follower.until(last), published);
-      assert.equal(follower.connections, 3, 'one to each version');
+      const ids = await follower.until(last);
+      const differs = published.findIndex((id, index) => ids[index] !== id);
+      const found = ids.indexOf(published[differs] ?? '');
+      const where = `update ${differs} of ${published.length} is at ${found}; connections began at ${follower.begins.join()}`;
+      assert.equal(differs, -1, where);
+      assert.equal(ids.length, published.length);
+      assert.equal(follower.begins.length, 3, 'one to each version');
     }
   });
 });
 
 interface Follower {
-  connections: number;
+  /** The number of ids at the beginning of each connection. */
+  readonly begins: number[];
   /** Resolves to all ids in order when this one has come. */
   until(id: string): Promise<readonly string[]>;
 }
@@ -101,7 +107,7 @@ function follow(test: TestContext, hub: string): Follower {
   let tell: (ids: readonly string[]) => void = () => {};
   const complete = new Promise<readonly string[]>((resolve) => (tell = resolve));
   const follower: Follower = {
-    connections: 0,
+    begins: [],
     until(id) {
       wanted = id;
       return complete;
@@ -116,7 +122,7 @@ function follow(test: TestContext, hub: string): Follower {
         tell([`refused: ${typeof stream === 'string' ? stream : stream.status}`]);
         return;
       }
-      follower.connections += 1;
+      follower.begins.push(ids.length);
       let taken = 0;
       while (!stream.ended) {
         ids.push(...stream.ids.slice(taken));
