@@ -538,6 +538,20 @@ for (const implementation of implementations) {
       ]);
     });
 
+    it('finds an update that another process has stored in the same turn of the event loop', async (test) => {
+      const log = await implementation.log(test, { size: 100 });
+      if (log?.appendElsewhere === undefined) return test.skip('no other process can append');
+      const { log: transport } = await attended(log, test);
+      await transport.append(update('before'));
+      // From now on, what has been read is the state of this turn.
+      await transport.find('unknown');
+      const before = transport.find('before');
+      log.appendElsewhere(['updates:x:1']);
+      const found = transport.find('x0');
+      assert.notEqual(await before, null);
+      assert.notEqual(await found, null);
+    });
+
     it('is not notified if everything that it had not read is still there', async (test) => {
       const log = await implementation.log(test, { size: 100 });
       if (log?.appendElsewhere === undefined) return test.skip('no other process can append');

@@ -140,6 +140,14 @@ class LmdbTransport implements Transport {
   async find(eventId: string): Promise<number | null> {
     this.#refuseClosed();
     if (!isPossibleId(eventId)) return null;
+    const found = this.#positionOf(eventId);
+    if (found !== null) return found;
+    // The snapshot of this turn may be older than the last commit.
+    this.#refresh();
+    return this.#positionOf(eventId);
+  }
+
+  #positionOf(eventId: string): number | null {
     for (const position of this.#store.ids.getValues(eventId, { limit: 1 })) return position;
     return null;
   }
