@@ -80,28 +80,24 @@ export function createAccess(endpoint: HubEndpoint): Access {
   };
 
   /** The error for a token that was valid until a moment ago. */
-  const accessRevoked = (exchange: Exchange): RefusedRequest => {
-    const check = 'revocation';
+  const noLongerValid = (
+    exchange: Exchange,
+    check: 'exp' | 'revocation',
+    found: string,
+  ): RefusedRequest => {
     refusals.write(exchange, {
       check,
       expected:
-        'a token that is still valid when the stream opens, or when the whole update has arrived',
-      found:
-        'its issuer or key was removed, the token was revoked, or the user logged out in the meantime',
-      fix: 'connect again',
+        'a token that is still valid when the stream opens, or when the whole request has arrived',
+      found,
+      fix: check === 'exp' ? 'get a new token in time, or send the body sooner' : 'connect again',
     });
     return new RefusedRequest(401, { challenge: 'invalid_token', check });
   };
-
-  const expired = (exchange: Exchange): RefusedRequest => {
-    const check = 'exp';
-    refusals.write(exchange, {
-      check,
-      expected: 'a token that is still valid when the whole request has arrived',
-      found: 'it has expired in the meantime',
-      fix: 'get a new token in time, or send the body sooner',
-    });
-    return new RefusedRequest(401, { challenge: 'invalid_token', check });
+  const accessRevoked = (exchange: Exchange): RefusedRequest => {
+    const found =
+      'its issuer or key was removed, the token was revoked, or the user logged out in the meantime';
+    return noLongerValid(exchange, 'revocation', found);
   };
 
   return {
@@ -141,7 +137,9 @@ export function createAccess(endpoint: HubEndpoint): Access {
       return new RefusedRequest(403, { challenge: 'insufficient_scope', check });
     },
     requireStillValid(exchange, { issuerKey, tokenId, expiresAtMs }, revocationEpoch) {
-      if (expiresAtMs !== null && clock.now() >= expiresAtMs) throw expired(exchange);
+      if (expiresAtMs !== null && clock.now() >= expiresAtMs) {
+        throw noLongerValid(exchange, 'exp', 'it has expired in the meantime');
+      }
       const session = sessionMark(exchange, cookieName);
       if (!hub.admits({ issuerKey, tokenId, session }, revocationEpoch)) {
         throw accessRevoked(exchange);

@@ -2,10 +2,23 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { connect, constants } from 'node:http2';
-import { createServer as createTcpServer, type AddressInfo } from 'node:net';
-import { describe, it } from 'node:test';
+import { createServer as createTcpServer, type AddressInfo, type Server } from 'node:net';
+import { describe, it, type TestContext } from 'node:test';
 import { freePort } from '../support/free-port.ts';
 import { startGateway } from '../support/gateway.ts';
+
+/** An HTTP/2 connection to a gateway in front of an app that listens. */
+async function connectTo(test: TestContext, app: Server) {
+  const port = await freePort();
+  const upstream = `127.0.0.1:${(app.address() as AddressInfo).port}`;
+  await startGateway(
+    test,
+    `https://localhost:${port} {\n\ttls internal\n\treverse_proxy ${upstream}\n}\n`,
+  );
+  const session = connect(`https://localhost:${port}`, { rejectUnauthorized: false });
+  test.after(() => session.destroy());
+  return { session, port };
+}
 
 describe('a client that resets its HTTP/2 stream without an error', () => {
   for (const method of ['GET', 'HEAD', 'POST']) {
@@ -17,13 +30,7 @@ describe('a client that resets its HTTP/2 stream without an error', () => {
         app.closeAllConnections();
         app.close();
       });
-      const port = await freePort();
-      await startGateway(
-        test,
-        `https://localhost:${port} {\n\ttls internal\n\treverse_proxy 127.0.0.1:${(app.address() as AddressInfo).port}\n}\n`,
-      );
-      const session = connect(`https://localhost:${port}`, { rejectUnauthorized: false });
-      test.after(() => session.destroy());
+      const { session } = await connectTo(test, app);
       const stream = session.request({ ':method': method, ':path': '/' }, { endStream: true });
       stream.on('error', () => {});
       const [request] = await once(app, 'request');
@@ -50,13 +57,7 @@ describe('an app that sends informational responses without end during an upgrad
     app.listen(0, '127.0.0.1');
     await once(app, 'listening');
     test.after(() => app.close());
-    const port = await freePort();
-    await startGateway(
-      test,
-      `https://localhost:${port} {\n\ttls internal\n\treverse_proxy 127.0.0.1:${(app.address() as AddressInfo).port}\n}\n`,
-    );
-    const session = connect(`https://localhost:${port}`, { rejectUnauthorized: false });
-    test.after(() => session.destroy());
+    const { session, port } = await connectTo(test, app);
     await once(session, 'remoteSettings');
     const stream = session.request({
       ...{ ':method': 'CONNECT', ':protocol': 'websocket', ':path': '/', ':scheme': 'https' },

@@ -39,10 +39,6 @@ const MAX_RESTART_MS = 30_000;
 const MAX_RESTART_OF_LAST_MS = 1_000;
 /** How long a worker may take to say how it is before it counts as one that hangs. */
 const ANSWER_MS = 2_000;
-/** How often a worker that carries out a long order is asked for a sign of life. */
-const LOOK_MS = 5_000;
-/** Looks in a row that a worker may leave unanswered before it is killed. */
-const MAX_UNANSWERED = 6;
 /** How long after `grace_period` a worker may take to close its histories before it is killed. */
 const CLOSING_MS = 15_000;
 const NOTHING_ELSE: ReportWanted = { changes: false };
@@ -217,44 +213,12 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
     return within(ANSWER_MS, this.#clock, worker.order<Kind>(order), silent);
   }
 
-  /**
-   * Gives an order that may take long, and that loads wait for. A worker that gives no sign of life meanwhile is
-   * killed: it would delay all further loads, and the replacement of workers that have ended.
-   *
-   * @throws as {@link Worker.order}, and HubgateError `worker-silent` if it was killed
-   */
-  async #orderLong<Kind extends Order['kind']>(
+  /** {@link Worker.orderLong} with the clock and the log of the pool. */
+  #orderLong<Kind extends Order['kind']>(
     worker: Worker,
     order: Extract<Order, { kind: Kind }>,
   ): Promise<Answers[Kind]> {
-    const { pid } = worker;
-    let unanswered = 0;
-    let isKilled = false;
-    const look = (): void => {
-      if (unanswered === MAX_UNANSWERED) {
-        this.#log.error('A worker that hangs is killed', { pid });
-        isKilled = true;
-        worker.kill();
-        return;
-      }
-      unanswered += 1;
-      // A refusal is a sign of life as well.
-      const heard = (): void => void (unanswered = 0);
-      worker.order({ kind: 'status' }).then(heard, heard);
-      cancel = this.#clock.after(LOOK_MS, look);
-    };
-    let cancel = this.#clock.after(LOOK_MS, look);
-    try {
-      return await worker.order<Kind>(order);
-    } catch (error) {
-      if (!isKilled) throw error;
-      throw new HubgateError(
-        'worker-silent',
-        `Worker ${pid} did not answer and was killed; try again`,
-      );
-    } finally {
-      cancel();
-    }
+    return worker.orderLong<Kind>(order, this.#clock, this.#log);
   }
 
   purge(order: PurgeOrder, reach: RevocationReach): Promise<number> {

@@ -1,6 +1,8 @@
 import type { Worker as ClusterWorker } from 'node:cluster';
 import { once } from 'node:events';
+import type { Clock } from '../../kernel/clock.ts';
 import { HubgateError } from '../../kernel/error.ts';
+import type { Logger } from '../../kernel/log.ts';
 import type { Signal } from '../../runtime/peer-workers.ts';
 import type { PurgeOrder } from '../../cache/response-caches.ts';
 import type { RevocationReach, RunningHub, SlowSubscriber } from '../../runtime/hub-families.ts';
@@ -17,6 +19,11 @@ interface Waiting {
 
 /** Orders that a worker may have left unanswered before nobody waits for further signals. */
 export const MAX_UNHANDLED = 1_000;
+
+/** How often a worker that carries out a long order is asked for a sign of life. */
+const LOOK_MS = 5_000;
+/** Looks in a row that a worker may leave unanswered before it is killed. */
+const MAX_UNANSWERED = 6;
 
 /** A worker process from the view of the main process. */
 export class Worker {
@@ -93,6 +100,45 @@ export class Worker {
   async handle(signal: Signal): Promise<void> {
     if (this.#waiting.size >= MAX_UNHANDLED) this.signal(signal);
     else if (this.#unsent === null) await this.order({ kind: 'signal', signal }).catch(() => {});
+  }
+
+  /**
+   * Gives an order that may take long, and that loads wait for. A worker that gives no sign of life meanwhile is
+   * killed: it would delay all further loads, and the replacement of workers that have ended.
+   *
+   * @throws as {@link order}, and HubgateError `worker-silent` if it was killed
+   */
+  async orderLong<Kind extends Order['kind']>(
+    order: Extract<Order, { kind: Kind }>,
+    clock: Clock,
+    log: Logger,
+  ): Promise<Answers[Kind]> {
+    const { pid } = this;
+    let unanswered = 0;
+    let isKilled = false;
+    const look = (): void => {
+      if (unanswered === MAX_UNANSWERED) {
+        log.error('A worker that hangs is killed', { pid });
+        isKilled = true;
+        this.kill();
+        return;
+      }
+      unanswered += 1;
+      // A refusal is a sign of life as well.
+      const heard = (): void => void (unanswered = 0);
+      this.order({ kind: 'status' }).then(heard, heard);
+      cancel = clock.after(LOOK_MS, look);
+    };
+    let cancel = clock.after(LOOK_MS, look);
+    try {
+      return await this.order<Kind>(order);
+    } catch (error) {
+      if (!isKilled) throw error;
+      const message = `Worker ${pid} did not answer and was killed; try again`;
+      throw new HubgateError('worker-silent', message);
+    } finally {
+      cancel();
+    }
   }
 
   /** Tells the worker that its peers have handled its signal with this id. */
