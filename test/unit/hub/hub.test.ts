@@ -468,6 +468,11 @@ describe('hub: replay', () => {
     const cases = [
       // Many topics, which all streams parse together.
       { matchers: [pattern('https://example.com/users/898/*')], topics: many },
+      // Topics whose parsing is not cheap.
+      {
+        matchers: [pattern(`${SITE}long/98/*`)],
+        topics: Array.from({ length: 100 }, (_, nr) => `${SITE}long/${nr}/${'a'.repeat(2000)}`),
+      },
       // An exact matcher behind patterns that use up what the stream may spend.
       { matchers: [...slow(1), ...matchers('last')], topics: [long, 'last'] },
       // Patterns of another origin.
@@ -487,7 +492,9 @@ describe('hub: replay', () => {
       await hub.publish(update(`u${nr}`, { topics }));
     }
     await hub.publish(
-      update('end', { topics: ['last', 'https://example.com/users/898/', `${SITE}b`, `${SITE}a`] }),
+      update('end', {
+        topics: ['last', `${SITE}users/898/`, `${SITE}long/98/`, `${SITE}b`, `${SITE}a`],
+      }),
     );
     await settle(() => live.every((one) => one.ids().includes('end')));
     for (const [nr, { matchers: own }] of cases.entries()) {
