@@ -1,3 +1,7 @@
+import type { Socket } from 'node:net';
+import type { Clock } from '../kernel/clock.ts';
+import { probe } from '../kernel/node-internals.ts';
+
 /** The listeners that are called once if a client leaves before its response is complete. */
 export class DisconnectSignal {
   /** Most signals have only one. */
@@ -41,5 +45,39 @@ export class DisconnectSignal {
     this.#others = null;
     listener?.();
     if (others !== null) for (const other of others) other();
+  }
+}
+
+/** Interval in which a paused connection is probed, in milliseconds. */
+const PROBE_INTERVAL_MS = 5_000;
+
+/**
+ * Closes a paused connection after its client has left. Nothing else would notice that while a request is in progress
+ * and the client has sent more than is read: the rest of a body, further requests, or messages of a WebSocket. If the
+ * client has closed its connection without a reset, the keep-alive probes of the system provoke one.
+ */
+export class PausedProbe {
+  readonly #socket: Socket;
+  readonly #clock: Clock;
+  #stop: (() => void) | null = null;
+
+  constructor(socket: Socket, clock: Clock) {
+    this.#socket = socket;
+    this.#clock = clock;
+  }
+
+  /** The connection has been paused. The probes end by themselves when it is read again. */
+  start(): void {
+    this.#stop ??= this.#clock.after(PROBE_INTERVAL_MS, () => {
+      this.#stop = null;
+      if (this.#socket.destroyed || !this.#socket.isPaused()) return;
+      probe(this.#socket);
+      this.start();
+    });
+  }
+
+  stop(): void {
+    this.#stop?.();
+    this.#stop = null;
   }
 }

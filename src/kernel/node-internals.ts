@@ -43,6 +43,20 @@ export function carrierOf(socket: Socket): Socket {
 }
 
 /**
+ * Writes nothing to a connection. If its peer has reset it, the system refuses even that, and the connection closes
+ * with an error. A connection that nothing reads closes no other way. Does nothing while data waits to be written,
+ * because its write reports the reset itself.
+ */
+export function probe(socket: Socket): void {
+  // TLS would not pass an empty write on.
+  const carrier = carrierOf(socket);
+  for (const one of [socket, carrier]) {
+    if (!one.writable || one.writableLength > 0) return;
+  }
+  carrier.write('');
+}
+
+/**
  * The bytes that have left a TLS connection if TLS holds data back although the connection below has nothing
  * to write; null otherwise. If the number is the same some seconds later, the write never ends. Before Node
  * 26, this can happen to an HTTP/2 connection when its client leaves. Reading is paused for that write, so

@@ -65,10 +65,10 @@ export function switchHttp2(
         head.headers.delete('sec-websocket-accept');
         const client = exchange.begin({ ...head, status: 200, opensTunnel: true });
         if (early.length > 0) upstream.unshift(early);
-        passBoth({ from: stream, to: client, isView: true }, upstream);
+        passBoth({ from: stream, to: client, isView: true }, upstream, target.clock);
         upstream.on('error', () => exchange.abort());
         upstream.once('close', () => endStream(stream));
-        joinEnds(stream, upstream);
+        joinEnds(stream, upstream, target.clock);
         resolve({ client: stream, upstream });
       } catch (error) {
         upstream.destroy();

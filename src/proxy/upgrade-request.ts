@@ -2,6 +2,7 @@ import type { ClientRequest, IncomingMessage } from 'node:http';
 import { isIP, Socket } from 'node:net';
 import type { Duplex, Writable } from 'node:stream';
 import { breakOff } from '../http/body-end.ts';
+import { PausedProbe } from '../http/disconnect-signal.ts';
 import type { ResponseHead } from '../http/exchange.ts';
 import { HeaderList } from '../http/header-list.ts';
 import { tooLarge } from '../http/http1-syntax.ts';
@@ -176,6 +177,13 @@ function passRefusal(
 /** No time limit of a tunnel depends on whether its source is paused. */
 const NOBODY: FlowListener = { held: ignore, taken: ignore, freed: ignore };
 
+/** Notices also that a client leaves whose messages the upstream does not take. */
+function probing(client: Socket, clock: Clock): FlowListener {
+  const pausedProbe = new PausedProbe(client, clock);
+  client.once('close', () => pausedProbe.stop());
+  return { ...NOBODY, held: () => pausedProbe.start() };
+}
+
 function ignore(): void {}
 
 /** The client's end of a tunnel. */
@@ -190,9 +198,12 @@ interface ClientEnd {
  * Passes on everything in both directions, until one side ends. The connections should read into the memory of
  * `upstreamReads`, which is reused as soon as the other side has sent it.
  */
-export function passBoth({ from, to, isView }: ClientEnd, upstream: Duplex): void {
+export function passBoth({ from, to, isView }: ClientEnd, upstream: Duplex, clock: Clock): void {
   if (upstream instanceof Socket) gatherWrites(upstream);
-  const [down, up] = [new Flow(to, upstream, NOBODY), new Flow(upstream, from, NOBODY)];
+  const [down, up] = [
+    new Flow(to, upstream, NOBODY),
+    new Flow(upstream, from, from instanceof Socket ? probing(from, clock) : NOBODY),
+  ];
   upstream.on('data', (chunk: Buffer) => {
     if (to.writable) down.write(chunk);
   });
@@ -214,13 +225,22 @@ export function passBoth({ from, to, isView }: ClientEnd, upstream: Duplex): voi
   from.resume();
 }
 
-/** If one side closes, the other must not stay open. */
-export function joinEnds(client: Duplex, upstream: Duplex): void {
+/**
+ * If one side closes, the other must not stay open. The upstream may still take what the client has sent, for
+ * {@link MAX_STALL_MS} at most.
+ */
+export function joinEnds(client: Duplex, upstream: Duplex, clock: Clock): void {
   client.on('error', () => upstream.destroy());
   upstream.on('error', () => breakOff(client));
   client.once('close', () => {
-    if (upstream instanceof Socket) upstream.destroySoon();
-    else upstream.destroy();
+    if (!(upstream instanceof Socket)) {
+      upstream.destroy();
+      return;
+    }
+    upstream.destroySoon();
+    if (upstream.destroyed) return;
+    const cancel = clock.after(MAX_STALL_MS, () => upstream.destroy());
+    upstream.once('close', cancel);
   });
   // The listener has already done this for the client's connection. For HTTP/2, there is only a stream here.
   if (upstream instanceof Socket) upstream.setKeepAlive(true, KEEP_ALIVE_PROBE_MS);

@@ -63,7 +63,7 @@ export function switchHttp1(
           pending.release();
           if (upgrade.head.length > 0) socket.unshift(upgrade.head);
           upgrade.readInto(upstreamReads.socketOptions.onread);
-          joinEnds(socket, upstream);
+          joinEnds(socket, upstream, target.clock);
           join?.call(upstreamRequest, response, upstream, early);
           resolve({ client: socket, upstream });
         });
@@ -75,7 +75,7 @@ export function switchHttp1(
       // The pipes of http-proxy-3 would pause a side for each piece.
       upstream.unpipe(socket);
       socket.unpipe(upstream);
-      passBoth({ from: socket, to: socket, isView: false }, upstream);
+      passBoth({ from: socket, to: socket, isView: false }, upstream, target.clock);
     });
     proxy.ws(request, socket, Buffer.alloc(0), {
       target: {

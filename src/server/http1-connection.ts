@@ -6,6 +6,7 @@
 import { STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import { Readable } from 'node:stream';
+import { PausedProbe } from '../http/disconnect-signal.ts';
 import type { UpgradeRequest } from '../http/exchange.ts';
 import { badSyntax } from '../http/http1-syntax.ts';
 import { MAX_PIECES_OF_TURN, restReading } from '../http/small-pieces.ts';
@@ -84,6 +85,8 @@ export class Http1Connection implements ExchangeCarrier {
   #turn = -1;
   #begun = 0;
   #stopHeadLimit: (() => void) | null = null;
+  /** Of a connection that was paused at least once. */
+  #pausedProbe: PausedProbe | null = null;
 
   constructor(socket: Socket & Carrier, settings: Http1Settings) {
     this.#socket = socket;
@@ -140,6 +143,7 @@ export class Http1Connection implements ExchangeCarrier {
   closed(): void {
     this.#isOver = true;
     this.#stopHeadLimit?.();
+    this.#pausedProbe?.stop();
     for (const exchange of this.#unsent.splice(0)) exchange.connectionClosed();
     // Its response may have been sent already.
     this.#body?.destroy();
@@ -209,6 +213,7 @@ export class Http1Connection implements ExchangeCarrier {
   #detach(): void {
     this.#isOver = true;
     this.#stopHeadLimit?.();
+    this.#pausedProbe?.stop();
     this.#unsent.length = 0;
     this.#body = null;
     this.#partial.release();
@@ -241,7 +246,7 @@ export class Http1Connection implements ExchangeCarrier {
     const body = this.#body;
     // What is held, and a connection that may change its protocol, stay paused.
     if (this.#isHeld || socket[CONNECTION] !== this) return;
-    if (body !== null && !body.isWanted) socket.pause();
+    if (body !== null && !body.isWanted) this.#pause();
     // Also after the last request, so that the disconnect of the client is noticed.
     else if (socket.isPaused()) socket.resume();
   }
@@ -332,10 +337,16 @@ export class Http1Connection implements ExchangeCarrier {
     this.#held = bytes;
     if (this.#isHeld) return;
     this.#isHeld = true;
-    this.#socket.pause();
+    this.#pause();
     // It is not the client that delays the end of a head.
     this.#stopHeadLimit?.();
     this.#stopHeadLimit = null;
+  }
+
+  #pause(): void {
+    this.#socket.pause();
+    this.#pausedProbe ??= new PausedProbe(this.#socket, this.#settings.clock);
+    this.#pausedProbe.start();
   }
 
   #parseLater(): void {

@@ -4,9 +4,11 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import { createServer as createHttp2Server } from 'node:http2';
 import net from 'node:net';
 import { describe, it, type TestContext } from 'node:test';
+import { setTimeout as pause } from 'node:timers/promises';
 import {
   carrierOf,
   giveConnection,
+  probe,
   readInto,
   writeAhead,
 } from '../../../src/kernel/node-internals.ts';
@@ -80,6 +82,28 @@ describe(`undocumented behavior of Node ${process.versions.node} that the gatewa
       client.end('into memory');
       await once(client, 'close');
       assert.equal(read.join(''), 'into memory');
+    });
+  }
+
+  for (const isTls of [false, true]) {
+    it(`an empty write notices a reset that nobody reads${isTls ? ', over TLS' : ''}`, async (test) => {
+      const { accepted, client, reset } = await acceptedConnection(test, isTls);
+      client.write(Buffer.alloc(8 * 1024 * 1024));
+      await once(accepted, 'data');
+      accepted.pause();
+      let received = 0;
+      client.on('data', (chunk: Buffer) => (received += chunk.length));
+      probe(accepted);
+      await pause(50);
+      assert.equal(accepted.destroyed, false, 'a probe does nothing to a client that is there');
+      const closed = new Promise((done) => accepted.once('close', done));
+      reset();
+      await pause(50);
+      assert.equal(accepted.destroyed, false, 'nobody notices');
+      probe(accepted);
+      await closed;
+      assert.equal(received, 0);
+      probe(accepted);
     });
   }
 

@@ -5,11 +5,14 @@ import http2 from 'node:http2';
 import net from 'node:net';
 import type { Duplex } from 'node:stream';
 import { describe, it } from 'node:test';
+import { setTimeout as pause } from 'node:timers/promises';
 import { WebSocket, WebSocketServer } from 'ws';
 import { answer } from '../../../src/http/answer.ts';
+import { MAX_STALL_MS } from '../../../src/proxy/forwarding.ts';
 import { portOf, serveExchanges } from '../http/exchange-server.ts';
 import { freePort } from '../../support/free-port.ts';
 import { startGateway } from '../../support/gateway.ts';
+import { TestClock } from '../../support/test-clock.ts';
 import { origin, type Origin, proxyTo, rawOrigin, type TestGateway, until } from './gateway.ts';
 
 const MIB = 1024 * 1024;
@@ -349,6 +352,32 @@ describe('an upgrade', () => {
     for await (const chunk of socket) text += String(chunk);
     assert.match(text, /^HTTP\/1\.1 400 /);
     await until(() => upstream.open() === 0, 'the upstream has closed');
+  });
+
+  it('ends when its client disappears although its upstream takes no more', async () => {
+    const clock = new TestClock();
+    await using upstream = await origin(() => {});
+    // Nobody reads the connection.
+    upstream.server.on('upgrade', (_, socket: Duplex) => socket.write(SWITCHED));
+    await using gateway = await proxyTo([upstream.url], {}, { clock });
+    const socket = net.connect(gateway.http1, '127.0.0.1');
+    socket.write(ASK);
+    await once(socket, 'data');
+    for (let left = Infinity, turns = 0; turns < 25; ) {
+      if (socket.writableLength < MIB) socket.write(Buffer.alloc(MIB));
+      await pause(5);
+      turns = socket.writableLength === left ? turns + 1 : 0;
+      left = socket.writableLength;
+    }
+    socket.resetAndDestroy();
+    await pause(200);
+    assert.equal(inFlight(gateway), 1, 'nobody notices');
+    clock.advance(5_000);
+    await until(() => clock.waiting === 1, 'the client has closed');
+    assert.equal(inFlight(gateway), 1, 'the upstream may read what has been sent');
+    clock.advance(MAX_STALL_MS);
+    await until(() => inFlight(gateway) === 0, 'the upstream counts as idle');
+    assert.equal(clock.waiting, 0);
   });
 
   it('passes on bytes that arrived with the head to the upstream that is tried next', async () => {

@@ -121,6 +121,31 @@ describe('a connection over HTTP/1.1', () => {
     },
   );
 
+  for (const [what, sent] of [
+    ['has sent more requests than may wait', GET.repeat(300)],
+    [
+      'has sent more of a body than anybody reads',
+      `POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999\r\n\r\n${'x'.repeat(8_000_000)}`,
+    ],
+  ] as const) {
+    it(`notices that a client leaves that ${what}`, LIMIT, async (test) => {
+      const left = signal();
+      let begun = 0;
+      const { socket } = await connected(test, (exchange) => {
+        begun += 1;
+        exchange.onAbandoned(() => {
+          begun -= 1;
+          if (begun === 0) left.give();
+        });
+      });
+      socket.write(sent);
+      await pause(500);
+      assert.ok(begun > 0);
+      socket.resetAndDestroy();
+      await left.given;
+    });
+  }
+
   it(
     'notices that a client leaves whose last request came with many others',
     LIMIT,
