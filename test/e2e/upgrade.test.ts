@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
-import { mkdtemp, writeFile } from 'node:fs/promises';
+import { mkdtemp, readFile, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -26,7 +26,7 @@ describe('replacing the running version under load (fd/3)', () => {
   it('fails no request, loses and duplicates no update: streams resume from their cursor', async (test) => {
     const python = programPath(test, 'python3');
     if (python === null) return;
-    const { site, start } = await keepSocket(test, python);
+    const { site, start, warnings } = await keepSocket(test, python);
     const hub = `${site}/.well-known/hub`;
 
     let running = await start('one');
@@ -85,7 +85,7 @@ describe('replacing the running version under load (fd/3)', () => {
       const ids = await follower.until(last);
       const differs = published.findIndex((id, index) => ids[index] !== id);
       const found = ids.indexOf(published[differs] ?? '');
-      const where = `update ${differs} of ${published.length} is at ${found}; connections began at ${follower.begins.join()}`;
+      const where = `update ${differs} of ${published.length} is at ${found}; connections began at ${follower.begins.join()}\n${await warnings()}`;
       assert.equal(differs, -1, where);
       assert.equal(ids.length, published.length);
       assert.equal(follower.begins.length, 3, 'one to each version');
@@ -145,7 +145,12 @@ interface Version {
 async function keepSocket(
   test: TestContext,
   python: string,
-): Promise<{ readonly site: string; start(version: string): Promise<Version> }> {
+): Promise<{
+  readonly site: string;
+  start(version: string): Promise<Version>;
+  /** What all versions have logged at the level warn or error. */
+  warnings(): Promise<string>;
+}> {
   const directory = await mkdtemp(join(tmpdir(), 'hubgate-upgrade-'));
   removeWith(test, directory);
   const keeper = spawn(python, [KEEPER], { stdio: ['pipe', 'pipe', 'inherit'] });
@@ -178,9 +183,16 @@ ${site} {
 }
 `,
   );
+  const started: string[] = [];
   return {
     site,
+    async warnings() {
+      const logs = started.map((version) => readFile(join(directory, `${version}.log`), 'utf8'));
+      const lines = (await Promise.all(logs)).join('').split('\n');
+      return lines.filter((line) => !/"level":"(info|debug)"/.test(line)).join('\n');
+    },
     async start(version) {
+      started.push(version);
       const admin = `localhost:${await freePort()}`;
       const env = { ADMIN: admin, VERSION: version };
       const args = [process.execPath, cli, 'run', '--no-watch', '--config', file];
