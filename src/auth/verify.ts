@@ -2,6 +2,7 @@ import { hash } from 'node:crypto';
 import { readLegacyClaim } from '#legacy-claim';
 import type { LegacyForms } from '../config/config.ts';
 import type { Grants } from '../hub/grants.ts';
+import { compiledBytes } from '../hub/matcher.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { Budget, Scheduler } from '../kernel/scheduler.ts';
 import { authorizationDetails, type GrantContext } from './authorization-details.ts';
@@ -118,7 +119,8 @@ export function createTokenVerifier(options: TokenVerifierOptions): TokenVerifie
       ...describe(token, grants, issuerKey),
       legacy: legacy || strict.some(({ passed }) => !passed),
     };
-    verified.add(digest, accepted, text.length, issuerKey.keys, generation);
+    const bytes = ENTRY_BYTES + text.length + matcherBytes(grants);
+    verified.add(digest, accepted, bytes, issuerKey.keys, generation);
     if (accepted.legacy) options.onLegacyToken?.();
     return accepted;
   };
@@ -230,10 +232,15 @@ function describe(
   };
 }
 
-/** Bytes of remembered tokens. The memory for each is about the size of the token. */
-const MAX_BYTES = 16 * 1024 * 1024;
-/** Added for each entry to the bytes of its token. */
+/** Memory of remembered tokens, at most: some ten thousand usual ones. Patterns that several tokens share count for each. */
+const MAX_BYTES = 32 * 1024 * 1024;
+/** Memory of an entry besides its token and what the matchers of the token are compiled to. */
 const ENTRY_BYTES = 512;
+
+function matcherBytes({ publish, subscribe }: Grants): number {
+  const all = [publish, ...subscribe.map(({ matchers }) => matchers)].flat();
+  return all.reduce((sum, matcher) => sum + compiledBytes(matcher), 0);
+}
 
 interface Entry<T> {
   readonly token: T;
@@ -264,8 +271,7 @@ class VerifiedTokens<T extends { readonly expiresAtMs: number | null }> {
   }
 
   /** @param generation of the keys before the token was verified with them */
-  add(digest: string, token: T, length: number, keys: KeySet, generation: number): void {
-    const bytes = length + ENTRY_BYTES;
+  add(digest: string, token: T, bytes: number, keys: KeySet, generation: number): void {
     const previous = this.#entries.get(digest);
     if (previous !== undefined) this.#bytes -= previous.bytes;
     this.#entries.delete(digest);

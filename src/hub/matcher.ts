@@ -100,10 +100,16 @@ function checkMatcherText(match: string): void {
   }
 }
 
-/** Instructions of a matcher, as a measure of its memory. */
+/** Instructions of a matcher. */
 export function sizeOf(matcher: GrantMatcher): number {
   if (matcher.kind === 'template') return matcher.template.size;
   return matcher.kind === 'urlpattern' ? matcher.pattern.size : 0;
+}
+
+/** The memory of what a matcher is compiled to, in bytes, at most. */
+export function compiledBytes(matcher: GrantMatcher): number {
+  if (matcher.kind === 'template') return matcher.template.bytes;
+  return matcher.kind === 'urlpattern' ? matcher.pattern.bytes : 0;
 }
 
 /** Cost of comparing two texts, and of calling a predicate, in steps. */

@@ -61,6 +61,16 @@ export function componentOf(items: readonly Syntax[]): Component {
   return { prefix, rest: { literals, program, size: literals.size + (program?.size ?? 0) } };
 }
 
+/** Instructions of its program. */
+export function sizeOf({ rest }: Component): number {
+  return rest === null || rest === 'anything' ? 0 : rest.size;
+}
+
+/** Its memory in bytes, at most, without its text. */
+export function bytesOf({ rest }: Component): number {
+  return rest === null || rest === 'anything' ? 0 : rest.size + (rest.program?.bytes ?? 0);
+}
+
 export function matchesComponent(component: Component, text: string, budget: Budget): boolean {
   const { prefix, rest } = component;
   if (rest === null) return text === prefix;

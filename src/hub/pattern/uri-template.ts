@@ -4,7 +4,7 @@
 import { parse } from 'uri-template';
 import { HubgateError } from '../../kernel/error.ts';
 import { type Budget, unlimitedBudget } from '../../kernel/scheduler.ts';
-import { type Component, componentOf, matchesComponent } from './component.ts';
+import { bytesOf, type Component, componentOf, matchesComponent, sizeOf } from './component.ts';
 import { type AsciiSet, literal, type Syntax } from './parts.ts';
 
 type TemplatePart = ReturnType<typeof parse>['ast']['parts'][number];
@@ -63,10 +63,14 @@ export class UriTemplate {
     return this.#component.prefix;
   }
 
-  /** Instructions of its program, as a measure of its memory. */
+  /** Instructions of its program. */
   get size(): number {
-    const { rest } = this.#component;
-    return rest === null || rest === 'anything' ? 0 : rest.size;
+    return sizeOf(this.#component);
+  }
+
+  /** Its memory in bytes, at most, without its text. */
+  get bytes(): number {
+    return bytesOf(this.#component);
   }
 
   /** Subtracts the cost from `budget`. */

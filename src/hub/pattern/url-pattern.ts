@@ -2,7 +2,7 @@
 // parts of each component.
 
 import { type Budget, unlimitedBudget } from '../../kernel/scheduler.ts';
-import { type Component, matchesComponent } from './component.ts';
+import { bytesOf, type Component, matchesComponent, sizeOf } from './component.ts';
 import { readPattern } from './library.ts';
 import { originKey, type UrlComponentName, type UrlComponents } from '../topic.ts';
 
@@ -75,12 +75,4 @@ export class UrlPattern {
       !matchesComponent(this.#components[name], url[name], unlimitedBudget());
     return ORDER.find(differs) ?? null;
   }
-}
-
-function sizeOf({ rest }: Component): number {
-  return rest === null || rest === 'anything' ? 0 : rest.size;
-}
-
-function bytesOf({ rest }: Component): number {
-  return rest === null || rest === 'anything' ? 0 : rest.size + (rest.program?.bytes ?? 0);
 }

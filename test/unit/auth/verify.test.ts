@@ -291,6 +291,23 @@ describe('the cache of verified tokens', () => {
     const first = await verifier.verify(token, 'publisher', AUDIENCE);
     assert.equal(verifier.verify(token, 'publisher', AUDIENCE), first);
   });
+  it('forgets old tokens when the patterns of new ones need the memory', async () => {
+    const { verifier } = fixture();
+    const groups = [1, 2, 3, 4, 5].map((at) => `:x${at}([a-z]{1,90}x)`).join('/');
+    const topics = Array.from({ length: 100 }, (_, at) => ({
+      match: `/${at}/${groups}`,
+      match_type: 'urlpattern',
+    }));
+    const signed = (jti: string) =>
+      sign(claims({ jti, authorization_details: [detail('publish', ...topics)] }));
+    // About 1.4 MB each.
+    const tokens = await Promise.all(Array.from({ length: 30 }, (_, at) => signed(String(at))));
+    for (const token of tokens) await verifier.verify(token, 'publisher', AUDIENCE);
+    const isKnown = (token: string) =>
+      !(verifier.verify(token, 'publisher', AUDIENCE) instanceof Promise);
+    assert.ok(isKnown(tokens.at(-1) ?? ''), 'the newest');
+    assert.ok(!isKnown(tokens[0] ?? ''), 'the oldest');
+  });
   it('C-258 drops a token when it expires', async () => {
     const hub = fixture();
     const token = await sign();
