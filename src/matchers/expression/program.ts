@@ -37,14 +37,18 @@ const MACROS: ReadonlySet<unknown> = new Set(['all', 'exists', 'exists_one', 'fi
  */
 const REPLACED: Readonly<Record<string, string>> = { matches: 're2_matches', split: 'short_split' };
 
-/** A string, a placeholder, a method with another name in the library, a call, or a bracket. */
+/** A constant, a string, a placeholder, a method with another name in the library, a call, or a bracket. */
 const TOKEN =
-  /[rR]?(?:"""[\s\S]*?"""|'''[\s\S]*?'''|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')|\{(\?query|%(?:uri|path|query)|[A-Za-z][\w.-]*)\}|\.\s*(matches|split)(?=\s*\()|([A-Za-z_]\w*)\s*\(|[()]/g;
+  /\bconstant\(("(?:\\.|[^"\\])*")\)|[rR]?(?:"""[\s\S]*?"""|'''[\s\S]*?'''|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')|\{(\?query|%(?:uri|path|query)|[A-Za-z][\w.-]*)\}|\.\s*(matches|split)(?=\s*\()|([A-Za-z_]\w*)\s*\(|[()]/g;
 
-/** Placeholders whose values are numbers; all others are strings. */
+/**
+ * Placeholders whose values are numbers. All others are strings, but one that is compared with a number or a boolean
+ * is one too if it can be read as such.
+ */
 const NUMBERS: ReadonlySet<string> = new Set([
   'err.status_code',
   'rp.status_code',
+  'resp.status_code',
   'time.now.year',
   'time.now.unix',
   'time.now.unix_ms',
@@ -71,6 +75,14 @@ function placeholderValue(name: string): string | bigint {
   return NUMBERS.has(shortName(name)) && /^\d{1,15}$/.test(value) ? BigInt(value) : value;
 }
 
+/** The number or boolean that a text stands for; any other text stays one. */
+function scalarOf(text: string | bigint): string | bigint | number | boolean {
+  if (typeof text !== 'string') return text;
+  if (/^-?\d{1,15}$/.test(text)) return BigInt(text);
+  if (/^-?\d{1,15}\.\d{1,15}$/.test(text)) return Number(text);
+  return text === 'true' || text === 'false' ? text === 'true' : text;
+}
+
 function keyOf(name: string, args: readonly unknown[]): string {
   return `${name} ${JSON.stringify(args)}`;
 }
@@ -78,6 +90,9 @@ function keyOf(name: string, args: readonly unknown[]): string {
 function environment(): Environment {
   const made = new Environment({ homogeneousAggregateLiterals: false, limits: LIMITS })
     .registerFunction('ph(string): dyn', placeholderValue)
+    .registerFunction('scalar(dyn): dyn', scalarOf)
+    // The value of an environment variable, which `resolve.ts` writes.
+    .registerFunction('constant(string): dyn', (text: string) => text)
     .registerFunction(
       'string.re2_matches(string): bool',
       (text: string, pattern: string) =>
@@ -117,8 +132,7 @@ export interface Expression {
 export function parseExpression(text: string): Expression {
   if (text.length > MAX_LENGTH) throw invalid(`it is longer than ${MAX_LENGTH} characters`);
   environmentOnce ??= environment();
-  const source = sourceOf(text);
-  const run = parsed(environmentOnce, source);
+  const run = parsedWithScalars(environmentOnce, sourceOf(text));
   const conditions = new Map<string, MatchCondition>();
   const patterns = new Map<string, Pattern>();
   look(run.ast, 0, { conditions, patterns });
@@ -145,20 +159,69 @@ export function parseExpression(text: string): Expression {
 /** The text with functions in place of everything that is not CEL. Arguments of matchers stay strings. */
 function sourceOf(text: string): string {
   const calls: boolean[] = [];
-  return text.replace(TOKEN, (token: string, name?: string, method?: string, called?: string) => {
-    const isArgument = calls.at(-1) === true;
-    if (name !== undefined) return isArgument ? `"{${name}}"` : `ph(${JSON.stringify(name)})`;
-    if (method !== undefined) return `.${REPLACED[method] ?? method}`;
-    if (token === ')') calls.pop();
-    else if (token === '(') calls.push(isArgument);
-    else if (called !== undefined) {
-      calls.push(isArgument || Object.hasOwn(MATCHER_FUNCTIONS, called));
-    }
-    return token;
-  });
+  return text.replace(
+    TOKEN,
+    (token, given?: string, name?: string, method?: string, called?: string) => {
+      const isArgument = calls.at(-1) === true;
+      if (given !== undefined) return isArgument ? given : token;
+      if (name !== undefined) return isArgument ? `"{${name}}"` : `ph(${JSON.stringify(name)})`;
+      if (method !== undefined) return `.${REPLACED[method] ?? method}`;
+      if (token === ')') calls.pop();
+      else if (token === '(') calls.push(isArgument);
+      else if (called !== undefined) {
+        calls.push(isArgument || Object.hasOwn(MATCHER_FUNCTIONS, called));
+      }
+      return token;
+    },
+  );
 }
 
-function parsed(environment: Environment, source: string): ReturnType<Environment['parse']> {
+type Parsed = ReturnType<Environment['parse']>;
+
+/** Reads values that are compared with numbers or booleans as such. */
+function parsedWithScalars(environment: Environment, source: string): Parsed {
+  const run = parsed(environment, source);
+  const compared: Part[] = [];
+  findCompared(run.ast, compared);
+  if (compared.length === 0) return run;
+  let [result, end] = ['', source.length];
+  for (const { start, end: until } of compared.toSorted((a, b) => b.start - a.start)) {
+    result = `scalar(${source.slice(start, until)})${source.slice(until, end)}${result}`;
+    end = start;
+  }
+  return parsed(environment, source.slice(0, end) + result);
+}
+
+const COMPARISONS: ReadonlySet<string> = new Set(['==', '!=', '<', '<=', '>', '>=', 'in']);
+
+/** Collects the placeholders and constants that are compared with numbers or booleans. */
+function findCompared(value: unknown, compared: Part[]): void {
+  if (Array.isArray(value)) for (const each of value) findCompared(each, compared);
+  if (!isPart(value)) return;
+  const { op, args } = value;
+  findCompared(args, compared);
+  if (!COMPARISONS.has(op) || !Array.isArray(args)) return;
+  const [left, right]: unknown[] = args;
+  for (const [one, other] of [
+    [left, right],
+    [right, left],
+  ]) {
+    if (isPart(one) && isText(one) && isScalar(other)) compared.push(one);
+  }
+}
+
+function isText({ op, args }: Part): boolean {
+  return op === 'call' && Array.isArray(args) && (args[0] === 'ph' || args[0] === 'constant');
+}
+
+function isScalar(value: unknown): boolean {
+  if (!isPart(value)) return false;
+  const { op, args } = value;
+  if (op === 'list') return Array.isArray(args) && args.some(isScalar);
+  return op === '-_' || (op === 'value' && /^(?:bigint|number|boolean)$/.test(typeof args));
+}
+
+function parsed(environment: Environment, source: string): Parsed {
   try {
     return environment.parse(source);
   } catch (error) {
@@ -179,6 +242,9 @@ function invalid(why: string): HubgateError {
 interface Part {
   readonly op: string;
   readonly args: unknown;
+  /** Its place in the source. */
+  readonly start: number;
+  readonly end: number;
 }
 
 function isPart(value: unknown): value is Part {

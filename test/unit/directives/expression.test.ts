@@ -38,6 +38,36 @@ describe('expressions', () => {
     assert.throws(() => parseExpression(`path_regexp('a', 'b', 'c')`), /these arguments/);
   });
 
+  it('read what is compared with a number or a boolean as one', () => {
+    const holds = (text: string): unknown => {
+      const exchange = fakeExchange({ target: '/?n=5&d=1.5&t=true&text=abc', host: 'a:8080' });
+      exchange.variables.set('vars.n', '5');
+      exchange.variables.set('resp.status_code', '404');
+      return parseExpression(text).holds(exchange, new Map());
+    };
+    for (const yes of [
+      '{query.n} == 5',
+      "{query.n} == '5'",
+      '3 < {query.n} && {vars.n} >= 5',
+      '{query.n} in [4, 5]',
+      "{query.n} in ['4', '5']",
+      '{query.d} > 1.25',
+      '{query.t} == true && !({query.t} != true)',
+      '{query.n} > -1',
+      '{port} == 8080',
+      '{resp.status_code} == 404 && {resp.status_code} / 100 == 4',
+      '{http.intercept.status_code} in [404, 410]',
+      '({query.n} == 5 ? {query.text} : "") == "abc"',
+      'constant("5") > 4 && constant("5") == "5"',
+    ]) {
+      assert.equal(holds(yes), true, yes);
+    }
+    for (const no of ['{query.n} == 6', '{query.text} == 5', '{query.none} == false']) {
+      assert.equal(holds(no), false, no);
+    }
+    assert.throws(() => holds('{query.text} > 5'), { status: 500 });
+  });
+
   it('fail the request if they have no value', () => {
     const { holds } = parseExpression('int({query.n}) > 5');
     assert.throws(() => holds(fakeExchange({ target: '/?n=x' }), new Map()), { status: 500 });
