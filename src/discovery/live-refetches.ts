@@ -1,5 +1,8 @@
+import { hash } from 'node:crypto';
 import { type Clock, pause } from '../kernel/clock.ts';
-import type { Exchange, RequestHook } from '../http/exchange.ts';
+import { setNewest } from '../kernel/collections.ts';
+import type { BodyWrapper, Exchange, RequestHook, ResponseHead } from '../http/exchange.ts';
+import { discarding } from '../http/exchange-response.ts';
 import { hasField } from '../http/field-values.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import { type AnnouncedHub, isSeeOther } from './announced-hub.ts';
@@ -23,6 +26,8 @@ export interface LiveRefetchesOptions {
 
 /** The field in which the script of live pages names the update that causes its fetch. */
 const CAUSE = 'Hub-Live';
+/** The field with which the script fetches the page only because its response renews the cookie of the stream. */
+const RENEWAL = 'Hub-Renew';
 /** How long a visitor's next page may take until it is asked for, and until its response begins. */
 const NEXT_PAGE_MS = 2000;
 /** Longest wait of a fetch for such pages. */
@@ -47,15 +52,20 @@ export function createLiveRefetches(options: LiveRefetchesOptions) {
   /** For requests of clients, not for requests on their behalf. */
   const causes = new WeakMap<Exchange, string>();
   const nextPages = new NextPages(clock);
-  /** Removes the field with which a request names the update that caused it. */
+  const cookies = new CookieChanges(clock);
+  /** Removes the fields with which the script says why it sends a request. */
   const take: RequestHook = (exchange) => {
-    const cause = exchange.headers.get(CAUSE);
+    const { headers, method } = exchange;
+    const cause = headers.get(CAUSE);
+    const isByScript = method === 'GET' && (cause !== undefined || headers.has(RENEWAL));
+    cookies.watch(exchange, isByScript);
+    headers.delete(RENEWAL);
     if (cause === undefined) {
-      nextPages.watch(exchange);
+      if (!isByScript) nextPages.watch(exchange);
       return;
     }
-    exchange.headers.delete(CAUSE);
-    if (exchange.method === 'GET' && concerns(exchange)) causes.set(exchange, cause);
+    headers.delete(CAUSE);
+    if (method === 'GET' && concerns(exchange)) causes.set(exchange, cause);
   };
   return {
     take,
@@ -185,6 +195,125 @@ class NextPages {
     pages.add(page);
     page.extend();
   }
+}
+
+/** How long a request with the old value of a cookie may be on its way after a response has changed it. */
+const CROSSING_MS = 10_000;
+/** Most cookies whose changes are remembered. */
+const MAX_COOKIES = 20_000;
+/** Characters from which on a value is taken for one that only one browser has. */
+const OWN_VALUE = 16;
+
+/** What has become of a cookie of one browser. */
+interface CookieState {
+  /** Monotonic time of the last change that no script of a live page has caused. */
+  changedAt: number;
+  /** The value that it had last. */
+  value: string;
+}
+
+/**
+ * The changes of cookies, so that a fetch of a live page never undoes one. An app that keeps its session in a cookie sends
+ * a new one with many responses. If such a response to a fetch arrived after the response to a form, the browser would lose
+ * what the form has put into the session, or a logout. So a response to a fetch whose cookies have changed meanwhile
+ * is dropped, with its cookies, and the script asks again.
+ */
+class CookieChanges {
+  readonly #clock: Clock;
+  /** By a value that the cookie has had. Values that follow each other share their state. */
+  readonly #states = new Map<string, CookieState>();
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** @param isByScript whether the script of a live page sends the request, and not the visitor */
+  watch(exchange: Exchange, isByScript: boolean): void {
+    const arrivedAt = this.#clock.monotonic();
+    const sent = exchange.headers.getAll('cookie');
+    const url = requestUrl(exchange);
+    exchange.onHead((head) => {
+      const changes = head.headers.getAll('set-cookie');
+      if (changes.length === 0 && !isByScript) return undefined;
+      const cookies = new Map(sent.flatMap((field) => field.split(';')).map(pairOf));
+      const visitor = visitorOf(exchange);
+      const set = changes.flatMap((field) => {
+        const [name, value] = pairOf(field.split(';', 1)[0] ?? '');
+        const isOfPath = cookies.has(name) || concernsPath(field, url?.pathname ?? '/');
+        return isOfPath && cookies.get(name) !== value ? [{ name, value }] : [];
+      });
+      if (isByScript && this.#isOutdated(visitor, cookies, set, arrivedAt)) return askAgain(head);
+      for (const { name, value } of set) {
+        this.#change(visitor, name, cookies.get(name), value, isByScript);
+      }
+      return undefined;
+    });
+  }
+
+  #isOutdated(
+    visitor: string,
+    cookies: ReadonlyMap<string, string>,
+    set: readonly { readonly name: string }[],
+    arrivedAt: number,
+  ): boolean {
+    const added = set.flatMap(({ name }) =>
+      cookies.has(name) ? [] : [[name, undefined] as const],
+    );
+    return [...cookies, ...added].some(([name, value]) => {
+      const state = this.#states.get(keyOf(visitor, name, value));
+      if (state === undefined) return false;
+      return (
+        state.changedAt >= arrivedAt ||
+        (state.value !== value && arrivedAt - state.changedAt < CROSSING_MS)
+      );
+    });
+  }
+
+  #change(
+    visitor: string,
+    name: string,
+    before: string | undefined,
+    value: string,
+    isByScript: boolean,
+  ): void {
+    const key = keyOf(visitor, name, before);
+    const known = this.#states.get(key);
+    const state = known ?? { changedAt: Number.NEGATIVE_INFINITY, value };
+    // A script may still get the response to a fetch with an older value.
+    if (!isByScript || state.value === before) state.value = value;
+    if (!isByScript) state.changedAt = this.#clock.monotonic();
+    setNewest(this.#states, key, state, MAX_COOKIES);
+    // What several visitors begin with, or end with, says nothing about what follows.
+    if (before === undefined || value === '') return;
+    setNewest(this.#states, keyOf(visitor, name, value), state, MAX_COOKIES);
+  }
+}
+
+function pairOf(text: string): [name: string, value: string] {
+  const at = text.indexOf('=');
+  return [text.slice(0, Math.max(0, at)).trim(), text.slice(at + 1).trim()];
+}
+
+/** A value that several browsers may have is told apart by the visitor. */
+function keyOf(visitor: string, name: string, value: string | undefined): string {
+  const of = value === undefined || value.length < OWN_VALUE ? visitor : '';
+  return hash('sha256', JSON.stringify([of, name, value]), 'base64url');
+}
+
+/** Whether the browser sends a cookie with requests for a path (RFC 6265 §5.1.4). */
+function concernsPath(setCookie: string, path: string): boolean {
+  const given = /;\s*path\s*=\s*(\/[^;]*)/i.exec(setCookie)?.[1]?.trim();
+  const own = given ?? path.slice(0, Math.max(1, path.lastIndexOf('/')));
+  return path === own || path.startsWith(own.endsWith('/') ? own : `${own}/`);
+}
+
+/** The script takes this for a passing failure, and asks again with the cookies that the browser has by then. */
+function askAgain(head: ResponseHead): BodyWrapper {
+  head.status = 503;
+  head.headers.deleteWhere(() => true);
+  head.headers.set('Cache-Control', 'no-store');
+  head.headers.set('Content-Length', '0');
+  return discarding;
 }
 
 function visitorOf({ clientAddress, headers }: Exchange): string {

@@ -217,4 +217,46 @@ document.startViewTransition = (change) => {
       await new Promise((resolve) => setTimeout(resolve, 300));
     }
   });
+
+  it('never undo what a form has put into a session that the app keeps in a cookie', async (test) => {
+    const items = ({ headers }: IncomingMessage): string[] => {
+      const [, session = ''] = /session=([^;.]*)/.exec(headers.cookie ?? '') ?? [];
+      return JSON.parse(Buffer.from(session, 'base64url').toString() || '[]') as string[];
+    };
+    let renewals = 0;
+    let held: (() => void)[] | null = null;
+    const its = await awkward(
+      test,
+      () => '',
+      (request, response) => {
+        const cart = items(request);
+        if (request.method === 'POST' && request.url === '/a?add') cart.push(`item ${cart.length}`);
+        renewals += 1;
+        const session = Buffer.from(JSON.stringify(cart)).toString('base64url');
+        response.setHeader('Set-Cookie', `session=${session}.${'0'.repeat(16)}${renewals}; Path=/`);
+        const page = `<!doctype html><link rel=icon href="data:,"><ul>${cart.map((one) => `<li>${one}</li>`).join('')}</ul>`;
+        if (request.method === 'POST') response.writeHead(204).end();
+        else {
+          response.setHeader('Content-Type', 'text/html');
+          if (held === null) response.end(page);
+          else held.push(() => response.end(page));
+        }
+        return true;
+      },
+    );
+    if (its === null) return;
+    const { page, change } = its;
+    held = [];
+    await change('/a');
+    while (held.length === 0) await new Promise((resolve) => setTimeout(resolve, 10));
+    await page.evaluate("fetch('/a?add', { method: 'POST' })");
+    const [late] = held;
+    held = null;
+    const dropped = page.waitForResponse((one) => 'hub-live' in one.request().headers());
+    late?.();
+    assert.equal((await dropped).status(), 503);
+    await page.getByText('item 0').waitFor();
+    await page.evaluate("fetch('/a?add', { method: 'POST' })");
+    await page.getByText('item 1').waitFor();
+  });
 });

@@ -123,6 +123,7 @@ function start(
       // Fetching the page renews the cookie; its content does not matter here.
       renew: () =>
         fetch(location.href, {
+          headers: { 'Hub-Renew': '' },
           cache: 'no-cache',
           signal: AbortSignal.timeout(LONGEST_RENEWAL_MS),
         }),

@@ -384,6 +384,100 @@ describe('refetches of pages because of one update', () => {
     assert.equal(Math.round(await spreadFor(1_000_000)), 29_970);
   });
 
+  describe('of a visitor whose cookies change', () => {
+    const LONG = ['first', 'second', 'third', 'fourth'].map((one) => `${one}-and-long-enough`);
+    const [V1 = '', V2 = '', V3 = '', V4 = ''] = LONG;
+    const site = () => {
+      const clock = new TestClock();
+      const { take } = createLiveRefetches({
+        ...{ hub: {} as unknown as AnnouncedHub, concerns: () => true, windowMs: 1000 },
+        ...{ topicOf: createTopicOf([], (url) => url), clock, random: () => 0, personalFields: [] },
+      });
+      /** A request that is under way; the returned function answers it, and tells what the client gets. */
+      const sends = (
+        fields: Record<string, string>,
+        { method = 'GET', target = '/page', clientAddress = '192.0.2.1' } = {},
+      ) => {
+        const transforms: HeadTransform[] = [];
+        const headers = HeaderList.of({ 'user-agent': 'a', ...fields });
+        const onHead = (transform: HeadTransform): void => void transforms.push(transform);
+        const request = { method, target, originalTarget: target, headers, onHead, clientAddress };
+        take(fakeExchange(request));
+        return (...cookies: string[]) => {
+          const fields = HeaderList.of({ etag: '"1"' });
+          for (const cookie of cookies) fields.append('Set-Cookie', cookie);
+          const head = { status: 200, headers: fields, source: 'upstream' as const };
+          for (const one of transforms) void one(head);
+          return [head.status, ...head.headers.getAll('set-cookie')];
+        };
+      };
+      const fetches = (cookie: string, fields: Record<string, string> = {}) =>
+        sends({ 'hub-live': 'urn:1', ...(cookie === '' ? {} : { cookie }), ...fields });
+      const posts = (cookie: string, more: Parameters<typeof sends>[1] = {}) =>
+        sends(cookie === '' ? {} : { cookie }, { method: 'POST', ...more });
+      return { clock, sends, fetches, posts };
+    };
+
+    it('are dropped with their cookies if a response has changed one meanwhile', () => {
+      const { fetches, posts } = site();
+      const [one, other, renewal] = [`a=1; s=${V1}`, `s=${V4}`, `s=${V1}`].map((it) => fetches(it));
+      const renewed = site().sends({ cookie: `s=${V1}`, 'hub-renew': '' });
+      assert.deepEqual(posts(`s=${V1}; a=1`)(`s=${V2}; Path=/`), [200, `s=${V2}; Path=/`]);
+      assert.deepEqual(one?.(`s=${V3}`), [503]);
+      assert.deepEqual(renewal?.(), [503], 'it shows what is over, for instance a logged-in user');
+      assert.deepEqual(other?.(`s=${V3}`), [200, `s=${V3}`], 'of somebody else');
+      assert.deepEqual(renewed(`s=${V3}`), [200, `s=${V3}`], 'nothing has changed');
+    });
+
+    it('are dropped also if they only renew the cookie of the stream', () => {
+      const { sends, posts } = site();
+      const renewal = sends({ cookie: `s=${V1}`, 'hub-renew': '' });
+      posts(`s=${V1}`)(`s=; Max-Age=0`);
+      assert.deepEqual(renewal(`s=${V3}`), [503]);
+    });
+
+    it('pass with the new value, and with an old one that was not on its way', () => {
+      const { clock, fetches, posts } = site();
+      posts(`s=${V1}`)(`s=${V2}`);
+      assert.deepEqual(fetches(`s=${V1}`)(), [503], 'it crossed the response');
+      clock.advance(1);
+      assert.deepEqual(fetches(`s=${V2}`)(`s=${V3}`), [200, `s=${V3}`]);
+      assert.deepEqual(fetches(`s=${V3}`)(), [200]);
+      clock.advance(10_000);
+      assert.deepEqual(fetches(`s=${V1}`)(), [200], 'the browser does not take the cookie');
+    });
+
+    it('do not drop each other, but all of them if their common successor changes', () => {
+      const { clock, fetches, posts } = site();
+      const [late, later, latest] = [1, 2, 3].map(() => fetches(`s=${V1}`));
+      assert.deepEqual(late?.(`s=${V2}`), [200, `s=${V2}`]);
+      assert.deepEqual(later?.(`s=${V3}`), [200, `s=${V3}`]);
+      clock.advance(1);
+      posts(`s=${V3}`)(`s=${V4}`);
+      assert.deepEqual(latest?.(`s=${V2}`), [503]);
+    });
+
+    it('are dropped if a login has set the first cookie of its name and path', () => {
+      const { fetches, posts } = site();
+      const [early, ofPath, ofOthers] = [fetches(''), fetches(''), fetches('')];
+      posts('', { clientAddress: '192.0.2.2' })(`s=${V1}; Path=/`);
+      assert.deepEqual(ofOthers(`s=${V3}`), [200, `s=${V3}`]);
+      posts('')(`s=${V1}; Path=/`, `token=${V2}; Path=/hub`);
+      assert.deepEqual(early(`s=${V3}`), [503]);
+      assert.deepEqual(ofPath(`token=${V3}; Path=/hub`), [200, `token=${V3}; Path=/hub`]);
+    });
+
+    it('take a short value for one of this visitor only', () => {
+      const { fetches, posts } = site();
+      const one = fetches('lang=en');
+      posts('lang=en', { clientAddress: '192.0.2.2' })('lang=fr');
+      assert.deepEqual(one('lang=en'), [200, 'lang=en']);
+      const other = fetches('lang=en');
+      posts('lang=en')('lang=fr');
+      assert.deepEqual(other('lang=en'), [503]);
+    });
+  });
+
   describe('of a visitor who is redirected after a form', () => {
     /** A browser with a session, and what it asks. */
     const visitor = () => {
