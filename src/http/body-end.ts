@@ -1,5 +1,5 @@
 import type { Http2Stream } from 'node:http2';
-import type { Readable, Transform, Writable } from 'node:stream';
+import { type Readable, type Transform, Writable } from 'node:stream';
 import { HubgateError } from '../kernel/error.ts';
 import { hasSent } from './body-memory.ts';
 
@@ -25,6 +25,16 @@ export function breakOff(body: Writable): void {
 }
 
 const BROKEN_OFF = 'The response was aborted';
+
+/**
+ * The body of a response whose client has left. It takes nothing, and its `close` is still to come, so that everything that
+ * waits for the end of a body learns of it. The client's own stream has emitted that event already.
+ */
+export function goneBody(): Writable {
+  const body = new Writable({ write: (_chunk, _encoding, done) => done() });
+  body.on('error', () => {});
+  return body.destroy();
+}
 
 /**
  * RFC 9113 §8.1: after the response, the rest of the request is not wanted. This happens one turn after the

@@ -12,6 +12,7 @@ import type {
   UpstreamVisit,
   WaitLimit,
 } from '../http/exchange.ts';
+import { goneBody } from '../http/body-end.ts';
 import { DisconnectSignal } from '../http/disconnect-signal.ts';
 import { discarding, ExchangeResponse, isBodyless, wrapped } from '../http/exchange-response.ts';
 import { expectsContinue } from '../http/field-values.ts';
@@ -228,7 +229,8 @@ export class ServerExchange extends ExchangeResponse implements Exchange {
     // A body wrapper may add data to an empty body.
     const isWhole = head.isWhole === true && wrappers.length === 0 && this.httpVersion === '2.0';
     const bodyless = isBodyless(this.originalMethod, head) || isWhole;
-    const body = this.#adapter.send(head, bodyless, !this.#awaitsContinue && !this.#isSilent);
+    const isRead = !this.#awaitsContinue && !this.#isSilent;
+    const body = this.abandoned ? goneBody() : this.#adapter.send(head, bodyless, isRead);
     if (bodyless) return discarding(body);
     this.#measure(head.headers, body);
     return wrapped(body, wrappers);

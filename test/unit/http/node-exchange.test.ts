@@ -7,6 +7,7 @@ import { describe, it } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import { HeaderList, utf8Field } from '../../../src/http/header-list.ts';
 import type { Exchange, Handler } from '../../../src/http/exchange.ts';
+import { deferred } from '../discovery/site.ts';
 import { ask1, ask2, PROTOCOLS, serveExchanges, serveMounted } from './exchange-server.ts';
 
 const respond =
@@ -134,6 +135,39 @@ describe('the abort signal', () => {
       await Promise.all([aborted, bodiesClosed]);
       assert.deepEqual([...told].sort(), paths);
     });
+  }
+
+  for (const [where, serve] of [
+    ['of the gateway', serveExchanges],
+    ['mounted in a server', serveMounted],
+  ] as const) {
+    for (const protocol of ['HTTP/1.1', 'HTTP/2']) {
+      it(`leaves a body that still closes if it begins later, over ${protocol} ${where}`, async () => {
+        const [came, closed] = [deferred(), deferred()];
+        await using server = await serve(async (exchange) => {
+          came.resolve();
+          while (!exchange.abandoned) await turn();
+          // Everything that the end of the connection causes is over.
+          for (let count = 0; count < 10; count += 1) await turn();
+          const body = exchange.begin({ status: 200, headers: new HeaderList(), source: 'gateway' });
+          body.once('close', closed.resolve);
+          body.write('x');
+        });
+        if (protocol === 'HTTP/1.1') {
+          const socket = net.connect(server.http1, '127.0.0.1');
+          socket.write('GET / HTTP/1.1\r\nHost: a\r\n\r\n');
+          await came.promise;
+          socket.destroy();
+        } else {
+          const session = http2.connect(`http://127.0.0.1:${server.http2}`);
+          session.request({ ':path': '/' }).on('error', () => {});
+          await came.promise;
+          session.destroy();
+        }
+        await closed.promise;
+        assert.deepEqual(server.faults, []);
+      });
+    }
   }
 
   it('aborts when an HTTP/2 client closes its connection', async () => {
