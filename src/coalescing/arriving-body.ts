@@ -1,4 +1,5 @@
 import { Writable } from 'node:stream';
+import { drained } from '../http/body-end.ts';
 import { HeaderList } from '../http/header-list.ts';
 import { afterSilence, type Clock } from '../kernel/clock.ts';
 
@@ -397,24 +398,7 @@ export async function sendWhole(
     const piece = whole.subarray(at, at + PIECE_BYTES);
     // Nobody waits until the last piece is written. It is a copy, so that it keeps nothing else in memory.
     if (at + PIECE_BYTES >= whole.length) body.write(Buffer.from(piece));
-    else if (!body.write(piece)) await drained(body, clock, abort);
+    else if (!body.write(piece)) await drained(body, clock, MAX_STALL_MS, abort);
   }
   return !body.destroyed;
-}
-
-function drained(body: Writable, clock: Clock, abort: () => void): Promise<void> {
-  return new Promise((resolve) => {
-    const cancel = clock.after(MAX_STALL_MS, () => {
-      abort();
-      settle();
-    });
-    const settle = (): void => {
-      cancel();
-      body.off('drain', settle);
-      body.off('close', settle);
-      resolve();
-    };
-    body.once('drain', settle);
-    body.once('close', settle);
-  });
 }

@@ -1,5 +1,6 @@
 import type { Http2Stream } from 'node:http2';
 import { type Readable, type Transform, Writable } from 'node:stream';
+import type { Clock } from '../kernel/clock.ts';
 import { HubgateError } from '../kernel/error.ts';
 import { hasSent } from './body-memory.ts';
 
@@ -119,6 +120,29 @@ export function writeTo(body: Writable, chunk: Buffer, done: () => void): void {
     done();
   };
   body.on('drain', goOn).on('close', goOn);
+}
+
+/** Resolves when a body accepts more or has closed. Calls `abort` if that takes longer than `limitMs`. */
+export function drained(
+  body: Writable,
+  clock: Clock,
+  limitMs: number,
+  abort: () => void,
+): Promise<void> {
+  return new Promise((resolve) => {
+    const cancel = clock.after(limitMs, () => {
+      abort();
+      settle();
+    });
+    const settle = (): void => {
+      cancel();
+      body.off('drain', settle);
+      body.off('close', settle);
+      resolve();
+    };
+    body.once('drain', settle);
+    body.once('close', settle);
+  });
 }
 
 function isGone(body: Writable): boolean {

@@ -3,14 +3,17 @@ import type { SubscriptionRecord } from '../hub/presence.ts';
 import type { PresenceMatcher } from '../hub/presence-board.ts';
 import { parseTopic } from '../hub/topic.ts';
 import { answer } from '../http/answer.ts';
+import { drained } from '../http/body-end.ts';
 import type { Exchange } from '../http/exchange.ts';
-import { utf8Field } from '../http/header-list.ts';
+import { HeaderList, utf8Field } from '../http/header-list.ts';
 import { quotedString } from '../http/field-values.ts';
+import { fairShareNetwork } from '../http/rate-limits.ts';
 import type { Budget } from '../kernel/scheduler.ts';
+import { FairQueue } from '../kernel/semaphore.ts';
 import type { Access } from './access.ts';
 import type { HubEndpoint } from './endpoint.ts';
 import type { Identity } from './identity.ts';
-import { badRequest, methodNotAllowed, notFound } from './refusal.ts';
+import { badRequest, methodNotAllowed, notFound, unavailable } from './refusal.ts';
 
 /** The requested subscriptions: all, those with a matcher, or a single one. */
 interface Selection {
@@ -18,8 +21,24 @@ interface Selection {
   readonly subscriber: string | null;
 }
 
-/** Cost of writing a record, in steps. */
+/** Cost of writing a record, and characters that are written per step, in steps. */
 const WRITE_STEPS = 300;
+const CHARACTERS_PER_STEP = 5;
+/** Subscribers of the first page and of the largest one. A subscriber has at most a hundred subscriptions of 16 KB. */
+const FIRST_SUBSCRIBERS = 4;
+const MOST_SUBSCRIBERS = 250;
+/** Bytes of a page above which the next one has fewer subscribers; it has more after much smaller pages. */
+const PAGE_BYTES = 256 * 1024;
+/** How long a client may read nothing of a document. */
+const MAX_STALL_MS = 120_000;
+
+/** The documents that are written at the same time. Each holds one page of them. */
+const turns = new FairQueue({
+  places: 64,
+  unknownPlaces: 64,
+  placesPerUnknown: 8,
+  maxWaiting: 1_000,
+});
 
 /** `GET HUB/subscriptions[/{match_type}/{match}[/{subscriber}]]`: the current subscriptions. */
 export function createSubscriptionApi(
@@ -45,24 +64,68 @@ export function createSubscriptionApi(
     return found === undefined ? null : Buffer.from(JSON.stringify(found));
   };
 
-  /** The whole document. It is sent with its length, or not at all if a page of it fails. */
-  const collection = async (
+  /** The members of a collection, page by page. */
+  async function* pagesOf(matcher: PresenceMatcher | null): AsyncGenerator<Buffer, void, void> {
+    let [after, limit, isFirst]: [string | null, number, boolean] = [null, FIRST_SUBSCRIBERS, true];
+    do {
+      const page = await hub.subscriptionPage(after, limit, matcher ?? undefined);
+      const wanted = matcher === null ? page.records : page.records.filter(hasMatcher(matcher));
+      const members = await scheduler.compute((budget) => write(wanted, isFirst, budget));
+      if (members.length > PAGE_BYTES) limit = Math.ceil(limit / 4);
+      else if (members.length < PAGE_BYTES / 8) limit = Math.min(MOST_SUBSCRIBERS, 4 * limit);
+      if (members.length > 0) {
+        isFirst = false;
+        yield members;
+      }
+      after = page.next;
+    } while (after !== null);
+  }
+
+  /** A short document has a length. A long one is written page by page as its client reads it. */
+  const sendCollection = async (
+    exchange: Exchange,
+    fields: Readonly<Record<string, string>>,
     matcher: PresenceMatcher | null,
     path: string,
-    exchange: Exchange,
-  ): Promise<Buffer> => {
-    const open = `{"id":${JSON.stringify(path)},"type":"subscriptions","subscriptions":[`;
-    const parts = [Buffer.from(open)];
-    let isFirst = true;
-    for await (const records of hub.subscriptions(matcher ?? undefined)) {
-      if (exchange.abandoned) break;
-      const wanted = matcher === null ? records : records.filter(hasMatcher(matcher));
-      if (wanted.length === 0) continue;
-      parts.push(await scheduler.compute((budget) => write(wanted, isFirst ? '' : ',', budget)));
-      isFirst = false;
+  ): Promise<void> => {
+    const pages = pagesOf(matcher);
+    const read = async (): Promise<Buffer | null> => {
+      const { value, done } = await access.unlessFailing(exchange, pages.next());
+      return done === true ? null : value;
+    };
+    const open = Buffer.from(
+      `{"id":${JSON.stringify(path)},"type":"subscriptions","subscriptions":[`,
+    );
+    const close = Buffer.from(']}');
+    const first = await read();
+    const second = first === null ? null : await read();
+    if (exchange.abandoned) return;
+    if (second === null) {
+      answer(exchange, 200, fields, Buffer.concat([open, first ?? Buffer.alloc(0), close]));
+      return;
     }
-    parts.push(Buffer.from(']}'));
-    return Buffer.concat(parts);
+    const head = { status: 200, headers: HeaderList.of(fields), source: 'gateway' } as const;
+    const body = exchange.begin(head);
+    const abort = (): void => exchange.abort(body);
+    try {
+      let next: Buffer | null = Buffer.concat([open, first ?? Buffer.alloc(0), second]);
+      for (; next !== null && !body.destroyed; next = await read()) {
+        if (!body.write(next)) await drained(body, endpoint.clock, MAX_STALL_MS, abort);
+      }
+    } catch {
+      // The client must not take what it has for the whole document. The log has the reason.
+      abort();
+      return;
+    }
+    if (!body.destroyed) body.end(close);
+  };
+
+  const turnOf = async ({ clientAddress, signal }: Exchange): Promise<() => void> => {
+    try {
+      return await turns.take(fairShareNetwork(clientAddress), false, signal);
+    } catch {
+      throw unavailable('subscriptions');
+    }
   };
 
   return async (exchange, identity, path) => {
@@ -86,14 +149,21 @@ export function createSubscriptionApi(
       answer(exchange, 304, fields);
       return;
     }
-    const document = await access.unlessFailing(
-      exchange,
-      subscriber === null ? collection(matcher, path, exchange) : one(matcher, subscriber),
-    );
+    const found = { 'content-type': 'application/json', ...fields };
+    if (subscriber === null) {
+      const giveBack = await turnOf(exchange);
+      try {
+        await sendCollection(exchange, found, matcher, path);
+      } finally {
+        giveBack();
+      }
+      return;
+    }
+    const document = await access.unlessFailing(exchange, one(matcher, subscriber));
     if (exchange.abandoned) return;
     // A client that waits for the subscription learns the position after which to follow the history.
     if (document === null) throw notFound(position);
-    answer(exchange, 200, { 'content-type': 'application/json', ...fields }, document);
+    answer(exchange, 200, found, document);
   };
 }
 
@@ -117,17 +187,18 @@ function hasMatcher({ match, match_type }: PresenceMatcher): (one: PresenceMatch
   return (one) => one.match === match && one.match_type === match_type;
 }
 
-/** Writes some members of the collection, each after a comma, but the first after `separator`. */
+/** Writes some members of a collection, each but the very first after a comma. */
 function* write(
   records: readonly SubscriptionRecord[],
-  separator: string,
+  isFirst: boolean,
   budget: Budget,
 ): Generator<void, Buffer<ArrayBuffer>, void> {
   let text = '';
   for (const record of records) {
     if (budget.isSpent) yield;
-    budget.spend(WRITE_STEPS);
-    text += (text === '' ? separator : ',') + JSON.stringify(record);
+    const member = JSON.stringify(record);
+    budget.spend(WRITE_STEPS + Math.ceil(member.length / CHARACTERS_PER_STEP));
+    text += (text === '' && isFirst ? '' : ',') + member;
   }
   return Buffer.from(text);
 }

@@ -16,15 +16,12 @@ import {
   type PresenceNames,
   type SubscriptionRecord,
 } from './presence.ts';
-import type { PresenceMatcher, PresencePage } from './presence-board.ts';
+import type { PresenceMatcher } from './presence-board.ts';
 import type { Subscriber, SubscriberOptions } from './subscriber.ts';
 import type { Topic } from './topic.ts';
 import type { DatabaseConnection, HistoryDatabase, LogEntry, Transport } from './transport.ts';
 import type { FollowObserver } from './subscription-index.ts';
 import { EARLIEST, type Update } from './update.ts';
-
-/** Subscribers whose subscriptions are read in one go. */
-const SUBSCRIBERS_AT_ONCE = 250;
 
 export interface HubOptions {
   readonly transport: Transport;
@@ -270,26 +267,27 @@ export class Hub {
   }
 
   /**
-   * The active subscriptions of all announced subscribers in every process that shares the history: those
-   * with one matcher, or all in the order of their arrival, in portions.
+   * A page of the active subscriptions of all announced subscribers in every process that shares the history, in the
+   * order of their arrival.
    *
+   * @param after the `next` of the page before; null for the first page
+   * @param limit subscribers, at least 1; each may have a hundred subscriptions
+   * @param matcher only subscribers with this matcher, with all their subscriptions
    * @throws HubgateError `transport-closed`, `transport-failed`
    */
-  async *subscriptions(
+  async subscriptionPage(
+    after: string | null,
+    limit: number,
     matcher?: PresenceMatcher,
-  ): AsyncGenerator<readonly SubscriptionRecord[], void, void> {
-    const { presence } = this.#transport;
-    for (let after: string | null = null, more = true; more; more = after !== null) {
-      const page: PresencePage = await presence.page(after, SUBSCRIBERS_AT_ONCE, matcher);
-      yield page.records.filter(isSubscription);
-      after = page.next;
-    }
+  ): Promise<{ readonly records: readonly SubscriptionRecord[]; readonly next: string | null }> {
+    const { records, next } = await this.#transport.presence.page(after, limit, matcher);
+    return { records: records.filter(isSubscription), next };
   }
 
   /**
    * The active subscriptions of one subscriber.
    *
-   * @throws as {@link subscriptions}
+   * @throws as {@link subscriptionPage}
    */
   async subscriptionsOf(subscriber: string): Promise<readonly SubscriptionRecord[]> {
     return (await this.#transport.presence.of(subscriber)).filter(isSubscription);

@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { connect } from 'node:net';
 import { after, describe, it, type TestContext } from 'node:test';
 import { type Answer, openStream, type Stream } from '../support/http.ts';
 import {
@@ -293,6 +295,43 @@ describe('subscription API (E.2)', async () => {
     assert.equal((await collection(place, `${API}/exact/a`)).length, 2);
     assert.deepEqual(await collection(place, `${API}/urlpattern/a`), []);
     assert.deepEqual(await collection(place, `${API}/exact/nobody`), []);
+  });
+
+  it('writes a long collection page by page as its client reads it', {
+    timeout: 60_000,
+  }, async (test) => {
+    const place = await start(test);
+    const longest = Array.from({ length: 16 }, (_, at) => `${at}`.padEnd(4000, '/'));
+    const query = longest.map((match) => `match=${match}`).join('&');
+    const streams: Stream[] = [];
+    for (let count = 0; count < 80; count += 1) {
+      streams.push(await openStream(test, `${place.url}?${query}`));
+    }
+    const all = streams.length * longest.length;
+    const whole = await collection(place);
+    assert.equal(whole.length, all);
+    assert.equal(new Set(whole.map(({ id }) => id)).size, all);
+    // About 20 MB each, of which a client that reads nothing must not keep more than a page in memory.
+    const { hostname, port } = new URL(place.url);
+    const [[name, value]] = [await place.subscriber('*')];
+    const slow = connect(Number(port), hostname);
+    test.after(() => slow.destroy());
+    slow.write(
+      `GET ${API} HTTP/1.1\r\nHost: ${hostname}:${port}\r\n${name}: ${value}\r\nConnection: close\r\n\r\n`,
+    );
+    await once(slow, 'readable');
+    await new Promise((resolve) => setTimeout(resolve, 500));
+    for (const stream of streams) stream.close();
+    while ((await collection(place)).length > 0)
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    let text = '';
+    for await (const chunk of slow.setEncoding('latin1')) text += String(chunk);
+    const body = text
+      .slice(text.indexOf('\r\n\r\n') + 4)
+      .replaceAll(/(?:^|\r\n)[0-9a-f]+\r\n/g, '');
+    const { subscriptions } = JSON.parse(body.trimEnd());
+    assert.ok(subscriptions.length > 0);
+    assert.ok(subscriptions.length < all / 2, `${subscriptions.length} of ${all} were read ahead`);
   });
 
   it('E-369 E-370: returns a single subscription, or 404', async () => {

@@ -149,7 +149,11 @@ describe('the abort signal', () => {
           while (!exchange.abandoned) await turn();
           // Everything that the end of the connection causes is over.
           for (let count = 0; count < 10; count += 1) await turn();
-          const body = exchange.begin({ status: 200, headers: new HeaderList(), source: 'gateway' });
+          const body = exchange.begin({
+            status: 200,
+            headers: new HeaderList(),
+            source: 'gateway',
+          });
           body.once('close', closed.resolve);
           body.write('x');
         });
