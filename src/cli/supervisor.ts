@@ -35,6 +35,12 @@ import { FileWatcher, type ReadDigests, type WatchedFiles } from './watch/file-w
 import { workerCount } from './workers/worker-count.ts';
 import { WorkerPool } from './workers/worker-pool.ts';
 
+/** Errors of a load that have nothing to do with the configuration, so that the same load may succeed later. */
+const PASSING: ReadonlySet<string | undefined> = new Set(['worker-ended', 'worker-silent']);
+/** Time after which such a load is repeated. It doubles each time, up to a limit. */
+const FIRST_REPEAT_MS = 1_000;
+const LAST_REPEAT_MS = 60_000;
+
 /** Reads the configuration again, and calls `seen` for each path that it looks up. */
 export type ReadConfig = (seen: Seen) => ReadyConfig;
 
@@ -82,6 +88,10 @@ export class Supervisor {
   #draining = false;
   #watched: WatchedFiles = { files: [], directories: [] };
   #queue: Promise<unknown> = Promise.resolve();
+  /** Whether the last load has failed for a reason that may pass. */
+  #mayPass = false;
+  #repeatMs = FIRST_REPEAT_MS;
+  #stopRepeat = (): void => {};
 
   constructor(first: ReadyConfig, options: SupervisorOptions) {
     this.#current = first;
@@ -118,6 +128,7 @@ export class Supervisor {
   /** From now on the gateway is not ready. The admin API responds until the last stream has ended. */
   async stop(): Promise<void> {
     this.#draining = true;
+    this.#stopRepeat();
     // First: a load in progress may wait for a worker that hangs, which only the stop ends. The gateway refuses
     // those that have not begun.
     const stopped = this.gateway.stop();
@@ -140,6 +151,10 @@ export class Supervisor {
   /** Reads the configuration again and loads it. If it is refused, the reasons are logged. */
   async reload(): Promise<void> {
     await this.#enqueue(this.#options.read, true, { changes: false });
+    if (!this.#mayPass || this.#draining) return;
+    this.#options.log.info('hubgate loads the configuration again', { afterMs: this.#repeatMs });
+    this.#stopRepeat = systemClock.after(this.#repeatMs, () => void this.reload());
+    this.#repeatMs = Math.min(2 * this.#repeatMs, LAST_REPEAT_MS);
   }
 
   /** A posted configuration is not watched, unless it is the content of the watched file. */
@@ -180,6 +195,8 @@ export class Supervisor {
   async #try(read: ReadConfig, followed: boolean, wanted: ReportWanted): Promise<LoadOutcome> {
     const { log } = this.#options;
     const seen = new Map<string, string>();
+    this.#stopRepeat();
+    this.#mayPass = false;
     try {
       const next = read((path, digest) => seen.set(path, digest));
       if (followed) this.#follow(watchedFiles(next), seen);
@@ -203,6 +220,7 @@ export class Supervisor {
     } catch (error) {
       const problems = problemsOf(error);
       this.#lastError = problems;
+      this.#mayPass = PASSING.has(codeOf(error));
       // The next load may find a file that is missing now.
       if (followed) {
         const looked = [...seen.keys()].filter((path) => !path.endsWith('/'));
@@ -337,6 +355,7 @@ export class Supervisor {
 
   #succeeded(): void {
     this.#lastError = null;
+    this.#repeatMs = FIRST_REPEAT_MS;
     this.#loads = {
       ...this.#loads,
       succeeded: this.#loads.succeeded + 1,

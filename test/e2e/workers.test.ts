@@ -204,6 +204,17 @@ describe('several workers (hubfile.md §2)', { skip: process.platform !== 'linux
     assert.throws(() => process.kill(hanging, 0), { code: 'ESRCH' });
   });
 
+  it('get a configuration after all if one of them ends while it is loaded', async (test) => {
+    const place = await start(test);
+    const [ending = 0] = await place.workers();
+    process.kill(ending, 'SIGSTOP');
+    await place.edit('\trespond /x second\n', '');
+    // Long enough on nearly any machine for the load to wait for the worker. If it does not, it succeeds at once.
+    await new Promise((resolve) => setTimeout(resolve, 1_500));
+    process.kill(ending, 'SIGKILL');
+    while ((await send(`${place.site}/x`)).body !== 'second') await setImmediate();
+  });
+
   it('answer and stop when another one hangs while it starts', async (test) => {
     const place = await start(test);
     const before = await place.workers();

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import { dirname } from 'node:path';
 import type { Clock } from '../../kernel/clock.ts';
 import { addToList } from '../../kernel/collections.ts';
+import { codeOf } from '../../kernel/error.ts';
 import type { BigIntStats } from 'node:fs';
 import { readdir, readFile, stat } from 'node:fs/promises';
 
@@ -57,7 +58,8 @@ export class WatchedPath {
 
   /** Reads it if its dates, size or identity have changed. The first digest counts as reported. */
   async look(disk: WatchDisk, clock: Clock): Promise<void> {
-    const stats = await disk.stat(this.path).catch(() => null);
+    const stats = await disk.stat(this.path).catch(absentOrUnknown);
+    if (stats === undefined) return;
     if (stats !== null) this.device = String(stats.dev);
     this.identity = stats === null ? null : `${stats.dev}:${stats.ino}`;
     if (this.interest === 'identity') return;
@@ -72,16 +74,23 @@ export class WatchedPath {
       stats === null ? DATE_MS : clock.now() - Number(stats.mtimeMs),
     );
     this.#settled = age >= DATE_MS;
-    this.#found = stats === null ? ABSENT : await this.#read(disk);
-    this.#reported ??= this.#found;
+    const found = stats === null ? ABSENT : await this.#read(disk);
+    if (found === null) {
+      // It is read again the next time.
+      this.#settled = false;
+      return;
+    }
+    this.#found = found;
+    this.#reported ??= found;
   }
 
-  async #read(disk: WatchDisk): Promise<string> {
+  /** null if it is unknown. */
+  async #read(disk: WatchDisk): Promise<string | null> {
     try {
       if (this.interest === 'content') return digestOf(await disk.readFile(this.path));
       return digestOfNames(await disk.readdir(this.path));
-    } catch {
-      return ABSENT;
+    } catch (error) {
+      return absentOrUnknown(error) === null ? ABSENT : null;
     }
   }
 }
@@ -94,6 +103,13 @@ export function digestOf(content: Uint8Array | null): string {
 /** @param names the names in a directory */
 export function digestOfNames(names: readonly string[]): string {
   return digestOf(Buffer.from(names.toSorted().join('\0')));
+}
+
+/** A lack of descriptors or of memory, or a failing disk, may pass. They say nothing about the path. */
+const PASSING: ReadonlySet<string | undefined> = new Set(['EMFILE', 'ENFILE', 'ENOMEM', 'EIO']);
+
+function absentOrUnknown(error: unknown): null | undefined {
+  return PASSING.has(codeOf(error)) ? undefined : null;
 }
 
 function stampOf(stats: Stats | null): string {

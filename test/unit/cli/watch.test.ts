@@ -18,7 +18,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
 import { FileWatcher, type WatchedFiles } from '../../../src/cli/watch/file-watcher.ts';
-import { digestOf, digestOfNames } from '../../../src/cli/watch/watched-path.ts';
+import {
+  digestOf,
+  digestOfNames,
+  systemDisk,
+  WatchedPath,
+} from '../../../src/cli/watch/watched-path.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import { type Logger, silentLogger } from '../../../src/kernel/log.ts';
 import { root } from '../../support/process.ts';
@@ -251,4 +256,28 @@ describe('a watcher that is closed', () => {
     const [code] = await once(child, 'exit');
     assert.equal(code, 0);
   });
+});
+
+describe('a watched path that cannot be read for a passing reason', () => {
+  for (const call of ['stat', 'readFile'] as const) {
+    it(`is neither absent nor settled (${call})`, async (test) => {
+      const directory = mkdtempSync(join(tmpdir(), 'hubgate-watch-'));
+      test.after(() => rmSync(directory, { recursive: true }));
+      const file = join(directory, 'Hubfile');
+      writeFileSync(file, 'one');
+      utimesSync(file, 1, 1);
+      const path = new WatchedPath(file, 'content');
+      await path.look(systemDisk, systemClock);
+      assert.equal(path.differs, false);
+      const full = (): never => {
+        throw Object.assign(new Error('too many open files'), { code: 'EMFILE' });
+      };
+      writeFileSync(file, 'two');
+      utimesSync(file, 2, 2);
+      await path.look({ ...systemDisk, [call]: async () => full() }, systemClock);
+      assert.equal(path.differs, false, 'nothing is known of it');
+      await path.look(systemDisk, systemClock);
+      assert.equal(path.differs, true);
+    });
+  }
 });
