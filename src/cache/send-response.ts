@@ -122,7 +122,7 @@ function answerHead(
     return { head: { status: 304, headers, ...origin, isUnchanged: true }, content: null };
   }
   const range =
-    size === null || !exchange.headers.has('range')
+    size === null || !exchange.headers.has('range') || !allowsParts(headers)
       ? null
       : requestedRange(exchange, strongValidators(headers), size);
   if (range === null) return { head: { status, headers, ...origin }, content: 'all' };
@@ -145,6 +145,14 @@ export function isUnchanged(exchange: Pick<Exchange, 'headers'>, headers: Header
   // RFC 9111 §4.3.2: without Last-Modified, the date of the response is used.
   const date = parseHttpDate(headers.get('date') ?? '');
   return evaluateConditions(exchange, { etag, modifiedMs: modifiedMs(headers) ?? date }) === 304;
+}
+
+/**
+ * Whether a client can combine parts of this content. If `encode` has encoded it, it has a weak validator, and the same
+ * request would get a part of the content without the encoding from the app.
+ */
+function allowsParts(headers: HeaderList): boolean {
+  return !headers.has('content-encoding') || headers.get('etag')?.startsWith('"') === true;
 }
 
 /** RFC 9110 §13.1.5: only strong validators allow a client to combine parts. */

@@ -92,9 +92,13 @@ export async function siteFile(
   }
 }
 
+/** Causes that say nothing about the file: no descriptors, no memory, a failing disk. */
+const PASSING: ReadonlySet<string | undefined> = new Set(['EMFILE', 'ENFILE', 'ENOMEM', 'EIO']);
+
 /** The error for the client if a file cannot be opened. */
 export function unreadable(cause: unknown): HttpError {
   const code = codeOf(cause);
+  if (PASSING.has(code)) return new HttpError(503, messageOf(cause), { cause });
   if (code === 'EACCES' || code === 'EPERM') {
     return new HttpError(403, 'the file may not be read', { cause });
   }

@@ -132,6 +132,20 @@ describe('cache', () => {
     assert.equal(seen.length, 1);
   });
 
+  it('answers a range request with all of a response that it stores encoded', async (test) => {
+    const { ask } = await startCached(
+      test,
+      (_request, response) =>
+        fresh(response, 'x'.repeat(5000), { ETag: '"v1"', 'Content-Type': 'text/plain' }),
+      'cache\nencode gzip',
+    );
+    const gzip = ['Accept-Encoding', 'gzip'] as const;
+    await ask('/a', { headers: [gzip] });
+    const part = await ask('/a', { headers: [gzip, ['Range', 'bytes=0-9']] });
+    assert.deepEqual([part.status, part.headers['content-encoding']], [200, 'gzip']);
+    assert.match(part.headers['cache-status'] ?? '', /hit/);
+  });
+
   it('refreshes a stored response with a 304 of the app', async (test) => {
     const { ask, clock, seen } = await startCached(test, (request, response, count) => {
       if (request.headers['if-none-match'] === '"v1"') {
