@@ -83,7 +83,8 @@ export function loadConfig(
   checkConfig(sound, registry, resolved.report);
   if (complete) checkServed(sound, resolved.report);
   checkParts(sound, complete, resolved.report);
-  if (complete) checkHistories(sound, resolve(file), resolved.report);
+  // What is not in a file, such as `(command line)`, is of no project.
+  if (complete && !/^\(.*\)$/.test(file)) checkHistories(sound, resolve(file), resolved.report);
   if (hasError(problems)) throw new ConfigError(problems);
   const { options } = resolved.config;
   // The first one is the configuration itself, which identifies its project.

@@ -158,12 +158,22 @@ function compileChange(change: UriChange, { expand }: HandlerContext): Retarget 
 
 type Change = (text: string, exchange: Exchange) => string;
 
-/** A change of the path, and of the query where one is given. What it brings into the path stays there. */
+/** A percent sign that begins no escape. */
+const STRAY_PERCENT = /%(?![0-9A-Fa-f]{2})/;
+
+/**
+ * A change of the path, and of the query where one is given. What it brings into the path stays there. A change that
+ * would damage an escape, such as `2` in `%20`, is made in the decoded path, as in Caddy.
+ */
 function ofPath(changed: Change, changedQuery: Change = (query) => query): Retarget {
   return (exchange) => {
     const path = pathOf(exchange);
     const query = exchange.target.slice(path.length + 1);
-    const target = changed(path, exchange).replaceAll('?', '%3F');
+    let whole = changed(path, exchange);
+    if (path.includes('%') && STRAY_PERCENT.test(whole)) {
+      whole = changed(decodePath(path), exchange).replaceAll('%', '%25');
+    }
+    const target = whole.replaceAll('?', '%3F');
     return path === exchange.target ? target : `${target}?${changedQuery(query, exchange)}`;
   };
 }

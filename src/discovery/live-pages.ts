@@ -68,7 +68,7 @@ export function createLivePages({ hub, concerns, version, settings }: LivePagesO
   const warned = new Set<string>();
 
   const scriptFor =
-    (exchange: Exchange, { headers }: ResponseHead): MakeScript =>
+    (exchange: Exchange, { status, headers }: ResponseHead): MakeScript =>
     (elements) => {
       const page = requestUrl(exchange);
       if (page === null) return null;
@@ -92,7 +92,8 @@ export function createLivePages({ hub, concerns, version, settings }: LivePagesO
         return scriptElement(hub, `${script}?v=${version}`, further);
       }
       const { allow } = answer;
-      if (warned.size < MAX_WARNED && !warned.has(allow)) {
+      // Others, such as the error page for a missing icon, do not matter to anybody.
+      if (isShown(exchange, status) && warned.size < MAX_WARNED && !warned.has(allow)) {
         warned.add(allow);
         const fields = about(exchange, { allow });
         exchange.log.warn('A page is not live: its Content-Security-Policy forbids it', fields);
@@ -140,6 +141,12 @@ function noteDependence({ dependsOn, variables }: Exchange): void {
   const decidedBy = variables.get(DECIDED_BY);
   if (dependsOn === undefined || decidedBy === undefined) return;
   for (const on of JSON.parse(decidedBy) as Dependence[]) dependsOn(on);
+}
+
+/** Whether a visitor sees the page. Older browsers do not say what a request is for. */
+function isShown({ headers }: Exchange, status: number): boolean {
+  const destination = headers.get('sec-fetch-dest') ?? 'document';
+  return status < 400 && ['document', 'iframe', 'frame', 'empty'].includes(destination);
 }
 
 function isDocument(headers: HeaderList): boolean {

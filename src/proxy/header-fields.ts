@@ -66,6 +66,8 @@ export function clientResponseFields(headers: HeaderList, received: ReceivedProt
   if (headers.has('transfer-encoding')) headers.delete('content-length');
   dropNominated(headers);
   headers.deleteWhere(isHopByHop);
+  // RFC 7838 §3: it names other places of the app's own origin, and clients know only the gateway. Caddy removes it, too.
+  headers.delete('alt-svc');
   headers.append('Via', VIA[received]);
   return headers;
 }

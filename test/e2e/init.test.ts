@@ -1,9 +1,17 @@
 import assert from 'node:assert/strict';
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { after, describe, it, type TestContext } from 'node:test';
 import { promisify } from 'node:util';
 import { formatHubfile } from '../../src/hubfile/format.ts';
@@ -37,7 +45,7 @@ describe('hubgate init', () => {
       const { hubfile, envFile } = fresh();
       const { code, stdout, stderr } = await runCommand(['init', ...flags, '--output', hubfile]);
       assert.equal(code, 0, stderr);
-      assert.equal(stdout, `npx hubgate run --config ${hubfile} --envfile ${envFile}\n`);
+      assert.equal(stdout, `${cli} run --config ${hubfile} --envfile ${envFile}\n`);
       const text = readFileSync(hubfile, 'utf8');
       assert.equal(formatHubfile(text), text);
       assert.equal(/^\t\tanonymous$/m.test(text), !flags.includes('--keys'));
@@ -45,6 +53,18 @@ describe('hubgate init', () => {
       assert.deepEqual([valid.code, valid.stderr], [0, '']);
     });
   }
+
+  it('says npx only where npx finds the installed program, and asks no registry for another one', async () => {
+    const { hubfile } = fresh();
+    const folder = dirname(hubfile);
+    mkdirSync(join(folder, 'node_modules/.bin'), { recursive: true });
+    writeFileSync(join(folder, 'node_modules/.bin/hubgate'), '');
+    mkdirSync(join(folder, 'below'));
+    for (const cwd of [folder, join(folder, 'below')]) {
+      const { stdout } = await runCommand(['init', '--yes'], {}, cwd);
+      assert.equal(stdout, 'npx hubgate run --envfile hubgate.env\n');
+    }
+  });
 
   it('writes a configuration that works at once: its hub accepts an update that is signed with its key', async (test) => {
     const { hubfile, envFile } = fresh();

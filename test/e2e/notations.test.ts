@@ -294,7 +294,10 @@ describe('hubgate reverse-proxy', () => {
     );
     await gateway.says(`Development gateway: http://localhost:${port}`);
     await gateway.says('hubgate token --dev');
+    await gateway.says('Its key is public');
     await gateway.says('Listening on');
+    // The user has written neither a key nor a history.
+    assert.doesNotMatch(gateway.output, /demo-key|history-left-behind/);
     const other = Object.values(networkInterfaces())
       .flatMap((each) => each ?? [])
       .find(({ internal, family }) => !internal && family === 'IPv4');

@@ -92,6 +92,28 @@ describe('uri', () => {
     }
   });
 
+  it('changes the decoded path where the change would damage an escape, as Caddy does', async (test) => {
+    const { own, theirs } = await ownAndTheirs(
+      test,
+      `	uri /a/* replace 2 two
+	uri /b/* path_regexp \\d{2} N
+	uri /c/* path_regexp [A-F] _
+	uri /d/* replace A z
+	uri /e/* replace C D`,
+    );
+    for (const [target, expected] of [
+      ['/a/my%20file2', '/a/my%20filetwo'],
+      ['/a/100%25%20of2?x=2', '/a/100%25%20oftwo?x=two'],
+      ['/b/a%20b/33', '/b/a%20b/N'],
+      ['/c/%C3%A4/b', '/c/%C3%A4/b'],
+      ['/d/%C3%A4/b', '/d/%C3%A4/b'],
+      ['/e/%C3%A4/C', '/e/%D3%A4/D'],
+    ] as const) {
+      assert.equal(await own(target), expected, target);
+      if (theirs !== null) assert.equal(await theirs(target), expected, `Caddy: ${target}`);
+    }
+  });
+
   it('query renames, sets, adds, replaces and deletes in this order', async (test) => {
     const port = await freePort();
     const site = `	uri /set query a {http.request.header.X-Sent}

@@ -111,10 +111,11 @@ export function startProcess(
 export async function runCommand(
   args: readonly string[],
   env: NodeJS.ProcessEnv = {},
+  cwd = root,
 ): Promise<{ readonly code: number | null; readonly stdout: string; readonly stderr: string }> {
   const [command, given] = commandOf([cli, ...args]);
   const child = spawn(command, given, {
-    cwd: root,
+    cwd,
     env: { ...process.env, NO_COLOR: '1', ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
   });

@@ -95,14 +95,23 @@ async function mayEverybody(ask: Ask): Promise<boolean> {
   }
 }
 
-/** The shell command that starts this program. An installation in a project is not in the PATH of a shell. */
+/**
+ * The shell command that starts this program. An installation in a project is not in the PATH of a shell. Where `npx` would
+ * not find it, it would ask for a package of that name, which somebody else may have registered.
+ */
 function howToStart(environment: NodeJS.ProcessEnv): string {
   const isInPath = (environment['PATH'] ?? '')
     .split(delimiter)
     // npm adds these directories for the programs that it starts.
     .filter((directory) => !directory.endsWith(join('node_modules', '.bin')))
     .some((directory) => existsSync(join(directory, 'hubgate')));
-  return isInPath ? 'hubgate' : 'npx hubgate';
+  if (isInPath) return 'hubgate';
+  for (let directory = process.cwd(); ; directory = dirname(directory)) {
+    if (existsSync(join(directory, 'node_modules', '.bin', 'hubgate'))) return 'npx hubgate';
+    if (directory === dirname(directory)) break;
+  }
+  const program = process.argv[1] ?? 'hubgate';
+  return /^[\w./@+-]+$/.test(program) ? program : `'${program.replaceAll("'", String.raw`'\''`)}'`;
 }
 
 function newKey(): string {

@@ -4,7 +4,7 @@ import { Command } from 'commander';
 import { HubgateError } from '../../kernel/error.ts';
 import { DEV } from '../starter-hubfile.ts';
 import type { Output } from '../terminal.ts';
-import { readText, storageOf } from '../read-config.ts';
+import { type ReadyConfig, readText, storageOf } from '../read-config.ts';
 
 interface ReverseProxyFlags {
   readonly from: string;
@@ -34,7 +34,10 @@ export function reverseProxyCommand(output: Output): Command {
       if (flags.dev === true) for (const line of devLines(flags.from)) output.note(line);
       const { runGateway } = await import('../run-gateway.ts');
       await runGateway({
-        read: () => readText(text, '(command line)', 'hubfile', environment),
+        read: () => {
+          const ready = readText(text, '(command line)', 'hubfile', environment);
+          return flags.dev === true ? withoutDemoWarnings(ready) : ready;
+        },
         source: null,
         envPath: null,
         environment: () => environment,
@@ -52,7 +55,13 @@ function devLines(from: string): string[] {
       ? [`Its authority: ${join(storageOf(null), 'pki', 'local', 'root.crt')} (hubgate trust)`]
       : []),
     `Its hub: ${url.replace(/\/$/, '')}${DEV.hubPath}; a token: hubgate token --dev`,
+    'Its key is public, so anybody on this machine can publish. Use it for development only.',
   ];
+}
+
+/** The user has written no key. */
+function withoutDemoWarnings(ready: ReadyConfig): ReadyConfig {
+  return { ...ready, warnings: ready.warnings.filter(({ code }) => code !== 'demo-key') };
 }
 
 /** A port alone means plain HTTP, as in a Hubfile. */

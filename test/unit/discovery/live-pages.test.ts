@@ -273,6 +273,22 @@ describe('live pages', () => {
     assert.ok(!JSON.stringify(site.log).includes('s3cret'));
   });
 
+  it('are named in the log only if a visitor sees them', async (test) => {
+    const policy = { 'Content-Security-Policy': "script-src 'none'" };
+    const site = await live(test, (request, response) => {
+      if (request.url !== '/missing') html(PAGE, policy)(request, response);
+      else response.writeHead(404, { 'Content-Type': 'text/html', ...policy }).end(PAGE);
+    });
+    await site.get('/missing');
+    await site.get('/image', { headers: [['Sec-Fetch-Dest', 'image']] });
+    await site.get('/page', { headers: [['Sec-Fetch-Dest', 'document']] });
+    const told = site.log.filter(({ message }) => message.includes('A page is not live'));
+    assert.deepEqual(
+      told.map(({ fields }) => fields['path']),
+      ['/page'],
+    );
+  });
+
   it('obey the policy of a meta element, and use the nonce of a policy', async (test) => {
     const meta = `<html><head><meta http-equiv=Content-Security-Policy content="script-src 'none'"></head>`;
     const site = await live(test, (request, response) => {

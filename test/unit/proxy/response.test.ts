@@ -23,7 +23,7 @@ for (const { name, ask, port } of PROTOCOLS) {
         reply(
           'HTTP/1.1 200 OK\r\nUpgrade: h2,h2c\r\nConnection: Upgrade, X-Private, Keep-Alive\r\n' +
             'X-Private: 1\r\nKeep-Alive: timeout=77\r\nProxy-Connection: keep-alive\r\n' +
-            'Proxy-Authenticate: Basic\r\nX-Public: 2\r\nContent-Length: 2\r\n\r\nok',
+            'Proxy-Authenticate: Basic\r\nAlt-Svc: h3=":443"\r\nX-Public: 2\r\nContent-Length: 2\r\n\r\nok',
         ),
       );
       await using gateway = await proxyTo([upstream.url]);
@@ -32,7 +32,13 @@ for (const { name, ask, port } of PROTOCOLS) {
       assert.equal(answer.status, 200);
       assert.equal(answer.body, 'ok');
       assert.equal(answer.headers['x-public'], '2');
-      for (const field of ['upgrade', 'x-private', 'proxy-connection', 'proxy-authenticate']) {
+      for (const field of [
+        'upgrade',
+        'x-private',
+        'proxy-connection',
+        'proxy-authenticate',
+        'alt-svc',
+      ]) {
         assert.equal(answer.headers[field], undefined, field);
       }
       assert.notEqual(answer.headers['keep-alive'], 'timeout=77');
