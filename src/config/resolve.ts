@@ -41,6 +41,11 @@ export interface ResolvedConfig {
  */
 const PLACEHOLDER =
   /(?<!\\)\{(env|file)\.(?!(?:base|ext|match\.(?:relative|absolute|type|remainder))\})([^{}]+)\}/g;
+/** A string of CEL, or a placeholder outside of one. */
+const PLACEHOLDER_IN_CEL = new RegExp(
+  String.raw`"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|${PLACEHOLDER.source}`,
+  'g',
+);
 const SET_IT = 'set it, or name a file that sets it with --envfile';
 const LONE_ENV = /^\{env\.([^{}]+)\}$/;
 const LONE_FILE = /^\{file\.([^{}]+)\}$/;
@@ -163,9 +168,20 @@ class Resolver {
 
   #text(text: string, about: object, field: string | undefined): string {
     if (!text.includes('{env.') && !text.includes('{file.')) return text;
-    return text.replaceAll(PLACEHOLDER, (_, kind: string, name: string) =>
-      kind === 'env' ? this.#given(name, about, field) : this.#file(name, about),
-    );
+    const valueOf = (kind: string, name: string): string =>
+      kind === 'env' ? this.#given(name, about, field) : this.#file(name, about);
+    if (!isExpression(about)) {
+      return text.replaceAll(PLACEHOLDER, (_, kind: string, name: string) => valueOf(kind, name));
+    }
+    // In CEL, a value is a text and never code. `constant` compares it with numbers, too.
+    return text.replaceAll(PLACEHOLDER_IN_CEL, (part, kind?: string, name?: string) => {
+      if (kind !== undefined && name !== undefined) {
+        return `constant(${JSON.stringify(valueOf(kind, name))})`;
+      }
+      return part.replaceAll(PLACEHOLDER, (_, kind: string, name: string) =>
+        escapedInCel(valueOf(kind, name)),
+      );
+    });
   }
 
   /** An unset variable may be the cause of an error, with which it is then shown. */
@@ -237,6 +253,18 @@ class Resolver {
     this.origins.set(copy, this.origins.get(before) ?? before);
     return copy;
   }
+}
+
+/** The matcher that contains an expression of CEL. */
+function isExpression(part: object): boolean {
+  return 'kind' in part && part.kind === 'expression';
+}
+
+/** A value inside a string of CEL, which it cannot end. */
+function escapedInCel(value: string): string {
+  return value.replace(/["'`\\\p{Cc}]/gu, (character) => {
+    return `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`;
+  });
 }
 
 /** Nothing else in a configuration is of this kind. */

@@ -100,7 +100,7 @@ export const caddyNotes: Readonly<Record<string, Readonly<Record<string, Note>>>
   },
   Matchers: {
     expression: difference(
-      'the functions of other matchers take only strings, and parts of a request are always strings; several expressions in a set must all hold (Caddy uses only the first)',
+      'the functions of other matchers take only strings; parts of a request and variables are strings, which are read as numbers or booleans where they are compared with such; several expressions in a set must all hold (Caddy uses only the first)',
     ),
     path: difference(
       'the same; the value of a placeholder has no wildcards, and %* is not a wildcard',

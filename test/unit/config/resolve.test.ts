@@ -6,6 +6,8 @@ import { defaultHub, defaultOptions, defaultSite } from '../../../src/config/def
 import type { UnplacedProblem } from '../../../src/config/problem.ts';
 import { resolvePlaceholders } from '../../../src/config/resolve.ts';
 import { Secret } from '../../../src/kernel/secret.ts';
+import { parseExpression } from '../../../src/matchers/expression/program.ts';
+import { fakeExchange } from '../http/fake-exchange.ts';
 
 const files: Record<string, string> = {
   '/etc/hubgate/key': 'secret-of-a-file\n',
@@ -61,6 +63,31 @@ describe('resolvePlaceholders (Hubfile §1)', () => {
     const source = publisherOf(config);
     assert.ok(source?.kind === 'jwt');
     assert.deepEqual([source.key.reveal(), source.algorithm], ['{env.B}', '{env.B}']);
+  });
+
+  it('makes a value a text in an expression, never code', () => {
+    const value = `a" || 'b' == 'b' || "\\\n`;
+    const holds = (expression: string, env = value): unknown => {
+      const handler = { kind: 'respond', status: 200, body: '', close: false } as const;
+      const matcher = [{ kind: 'expression', expression } as const];
+      const site = { ...defaultSite, routes: [{ matcher, handler }] };
+      const { config } = resolve({ options: defaultOptions, sites: [site] }, { A: env });
+      const [condition] = config.sites[0]?.routes[0]?.matcher ?? [];
+      assert.ok(condition?.kind === 'expression');
+      const exchange = fakeExchange({ target: '/?same=' + encodeURIComponent(env) });
+      return parseExpression(condition.expression).holds(exchange, new Map());
+    };
+    for (const yes of [
+      '{query.same} == {env.A}',
+      '{env.A} == {query.same} && {env.A} != "a"',
+      `{query.same} == '{env.A}'`,
+      '"<" + {query.same} + ">" == "<{env.A}>"',
+    ]) {
+      assert.equal(holds(yes), true, yes);
+    }
+    assert.equal(holds('{query.same} == "x{env.A}"'), false);
+    assert.equal(holds('{env.A} > 4 && {env.A} == "5"', '5'), true);
+    assert.equal(holds('{env.A} == true', 'true'), true);
   });
 
   it('leaves an escaped brace alone', () => {
