@@ -9,7 +9,7 @@ import { count } from '../hubfile/values.ts';
 import { HttpError } from '../http/errors.ts';
 import type { Exchange, Handler, ResponseHead } from '../http/exchange.ts';
 import { DeferredBody, replaceStatus, ResponseWatch } from '../http/exchange-response.ts';
-import { OF_THE_BODY, withPreset } from '../http/header-operations.ts';
+import { OF_THE_BODY, staysAlone, withPreset, yieldSingle } from '../http/header-operations.ts';
 import { compileResponseMatcher } from '../http/response-matcher.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { ReverseProxyConfig } from '../proxy/proxy-config.ts';
@@ -150,19 +150,23 @@ interface Held {
 
 /**
  * Makes the fields of a response preset fields: whatever responds instead also has them, and the routes can
- * change them.
+ * change them. Those that `header` has set in front do not yield.
  */
 function moveFields({ variables, preset }: Exchange, head: ResponseHead): void {
+  const { headers, isBesidePreset } = head;
+  const own = [...headers].map(([name]) => name.toLowerCase());
+  const ofResponse = own.filter((key) => isBesidePreset !== true || !staysAlone(preset, key));
   withPreset(head, preset);
   variables.set('resp.status_code', String(head.status));
-  for (const [name] of head.headers) {
-    const value = head.headers.getAll(name).join(',');
+  for (const [name] of headers) {
+    const value = headers.getAll(name).join(',');
     variables.set(`resp.header.${name.toLowerCase()}`, value);
   }
-  preset.deleteWhere((key) => head.headers.has(key) && !OF_THE_BODY.has(key));
-  for (const [name, value] of head.headers) {
+  preset.deleteWhere((key) => headers.has(key) && !OF_THE_BODY.has(key));
+  for (const [name, value] of headers) {
     if (!OF_THE_BODY.has(name.toLowerCase())) preset.append(name, value);
   }
+  yieldSingle(preset, ofResponse);
 }
 
 function hold(exchange: Exchange, head: ResponseHead): Held {
