@@ -3,7 +3,7 @@ import { headerValue as headerValueShape } from '../config/shape-routes.ts';
 import { orWord, statusValue as statusShape, type StatusValue } from '../config/shape-values.ts';
 import type { Cursor } from '../hubfile/cursor.ts';
 import { matcherBeforeTarget, oneStep } from '../hubfile/scope.ts';
-import { headerValue, statusValue } from '../hubfile/values.ts';
+import { singleLine, statusValue } from '../hubfile/values.ts';
 import { answer, statusFor } from '../http/answer.ts';
 import { HttpError } from '../http/errors.ts';
 import { escaped, page } from '../http/page.ts';
@@ -48,7 +48,7 @@ export const redir: HandlerDirective<RedirConfig> = {
           hint,
         );
       }
-      const to = headerValue(cursor, target);
+      const to = singleLine(cursor, target);
       const status = redirectStatus(cursor);
       return { kind: 'redir', to, status };
     }, matcherBeforeTarget),

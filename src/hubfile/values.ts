@@ -165,8 +165,14 @@ export function headerName(cursor: Cursor, word: Word, written = word.text): str
   return isHeaderName(field) ? field : badValue(cursor, word, 'the name of a header field');
 }
 
-/** A header value must not be able to begin another header. */
+/** The value of a field. Each line break is a space, as Caddy sends it. */
 export function headerValue(cursor: Cursor, word: Word): string {
+  if (word.text.includes('\0')) badValue(cursor, word, 'a value without NUL');
+  return /[\r\n]/.test(word.text) ? word.text.replaceAll(/[\r\n]/g, ' ').trim() : word.text;
+}
+
+/** A value that must not have line breaks. */
+export function singleLine(cursor: Cursor, word: Word): string {
   return fitting(cursor, word, isHeaderValue, 'a value without line breaks');
 }
 
