@@ -1,7 +1,7 @@
 import { type RouteConfig, someAnswersAll } from '../config/routes.ts';
 import { ANY_RESPONSE, responseMatcherMembers } from '../config/shape-routes.ts';
 import { list, nullable, object, type Shape } from '../config/shape.ts';
-import { count as countShape } from '../config/shape-values.ts';
+import { count as countShape, isStatusTemplate } from '../config/shape-values.ts';
 import type { Cursor, OptionTable } from '../hubfile/cursor.ts';
 import { ResponseMatchers } from '../hubfile/named-matchers.ts';
 import { type Scope, oneStep } from '../hubfile/scope.ts';
@@ -248,6 +248,11 @@ function handleResponse(cursor: Cursor, scope: Scope, responses: ResponseMatcher
 /** `replace_status [@name] <status>` */
 function readReplaceStatus(cursor: Cursor, responses: ResponseMatchers): Handled {
   const matcher = cursor.left > 1 ? responses.find(cursor) : ANY_RESPONSE;
+  const word = cursor.peek();
+  if (word !== undefined && isStatusTemplate(word.text)) {
+    const instead = 'in reverse_proxy, write handle_response with copy_response <status>';
+    cursor.failUnsupported(word.span, 'replace_status with a placeholder', instead);
+  }
   const status = count(cursor, { min: 200, max: 599 });
   return cursor.origins.of(cursor.span, { ...matcher, replaceStatus: status, routes: [] });
 }

@@ -22,6 +22,8 @@ export interface RedirConfig {
 }
 
 const BOUNDS = { min: 300, max: 399 };
+/** Caddy also takes 401, for clients that sign in at its `Location`. */
+const SIGN_IN = 401;
 
 const NAMED_STATUS: Readonly<Record<string, number>> = { permanent: 301, temporary: 302 };
 
@@ -30,12 +32,12 @@ export const redir: HandlerDirective<RedirConfig> = {
     answersAll: () => true,
     shape: () =>
       object(
-        { to: headerValueShape, status: orWord('html', statusShape(BOUNDS)) },
+        { to: headerValueShape, status: orWord('html', statusShape({ ...BOUNDS, max: SIGN_IN })) },
         { status: 302 },
       ),
   },
   syntax: {
-    usage: 'redir [<matcher>] <to> [permanent|temporary|html|<3xx>]',
+    usage: 'redir [<matcher>] <to> [permanent|temporary|html|<3xx>|401]',
     summary: 'redirects',
     read: oneStep((cursor) => {
       const target = cursor.argument('a target');
@@ -60,6 +62,7 @@ function redirectStatus(cursor: Cursor): RedirConfig['status'] {
   const word = cursor.optional();
   if (word === undefined) return 302;
   if (word.text === 'html') return 'html';
+  if (word.text === String(SIGN_IN)) return SIGN_IN;
   return Object.hasOwn(NAMED_STATUS, word.text)
     ? (NAMED_STATUS[word.text] ?? 302)
     : statusValue(cursor, word, BOUNDS);
@@ -78,7 +81,7 @@ function compile({ to, status }: RedirConfig, { expand }: HandlerContext): Handl
       query === null ? '' : `?${queryFrom(query, exchange, expand, { escaped: true })}`;
     const target = location + search + expand(fragment, exchange);
     if (status !== 'html') {
-      const code = statusFor(status, exchange, expand, BOUNDS);
+      const code = statusFor(status, exchange, expand);
       answer(exchange, code, { Location: fieldValue(target) });
       return;
     }

@@ -52,6 +52,9 @@ export const caddyNotes: Readonly<Record<string, Readonly<Record<string, Note>>>
     trusted_proxies: difference(
       'only static; the client is always the rightmost address that is not trusted',
     ),
+    trusted_proxies_strict: difference(
+      'the same; if all addresses are trusted, the client is the leftmost one (Caddy: the peer)',
+    ),
     max_header_size: page('the default is 80KiB (Caddy: 1MB)'),
     protocols: page('h1 and h2; the adapter removes h3'),
   },
@@ -59,7 +62,7 @@ export const caddyNotes: Readonly<Record<string, Readonly<Record<string, Note>>>
     basicauth: page('use basic_auth; hubgate reads the old name with a warning'),
     skip_log: page('use log_skip; hubgate reads the old name with a warning'),
     basic_auth: difference(
-      'takes bcrypt and argon2id, and limits the wrong passwords of each address',
+      'takes bcrypt and argon2id, limits the wrong passwords of each address, and escapes quotes in the realm',
     ),
     bind: page('the same; also takes open sockets (fd/)'),
     encode: difference(
@@ -137,6 +140,9 @@ export const caddyNotes: Readonly<Record<string, Readonly<Record<string, Note>>>
     dynamic: page(
       'only a and srv; hubgate refuses health_uri and weights beside it (Caddy does not check such upstreams, and gives the weights to those that come first)',
     ),
+    replace_status: page(
+      'the same; only a number: copy_response in handle_response also takes a placeholder',
+    ),
     flush_interval: difference(
       'accepted; hubgate sends everything at once',
       /^flush_interval (?!-1\b)/,
@@ -158,6 +164,11 @@ export const caddyNotes: Readonly<Record<string, Readonly<Record<string, Note>>>
       "the modules of nine DNS companies, with Caddy's options; use rfc2136, acme-dns or exec for others",
     ),
     issuer: page('only acme and internal'),
+  },
+  try_files: {
+    policy: page(
+      'the same; first_exist_fallback means first_exist, as in Caddy: the last file must exist as well',
+    ),
   },
   'tls, client_auth': {
     trust_pool: page('only file'),
