@@ -73,11 +73,17 @@ export const caddyNotes: Readonly<Record<string, Readonly<Record<string, Note>>>
       'files whose names begin with a dot get a 404, except .well-known; symbolic links may not lead out of the root',
     ),
     forward_auth: difference(
-      "hubgate always removes the copied fields from the client's request first",
+      'hubgate first removes the copied fields from all requests of clients to the site, also where its matcher does not match',
       /copy_headers/,
     ),
     handle_errors: page(
       'the same; takes statuses, which the matcher error_status also matches; blocks for the same status run as they are written, in Caddy the last one first',
+    ),
+    header: page(
+      'the same; of Content-Type, Location and other fields that a message has only once, hubgate sends only the value that was set (Caddy sends it and that of the app)',
+    ),
+    invoke: page(
+      "the same; a named route runs all its directives (Caddy's adapter keeps only the first one)",
     ),
     log: difference(
       "lines have the names of OpenTelemetry; write format caddy or format filter for Caddy's",
@@ -208,6 +214,11 @@ export const caddyPlaceholderNotes: readonly PlaceholderNote[] = [
   {
     names: '`{re.*}`, `{file_match.*}` of a matcher that has not matched: its own name',
     text: 'empty',
+    repeated: null,
+  },
+  {
+    names: "`{err.status_text}`, in Go's words; empty for a status without a name",
+    text: "`Payload Too Large`, `URI Too Long`, `Range Not Satisfiable`, `I'm a Teapot`; `Unknown`",
     repeated: null,
   },
   {
