@@ -1,4 +1,4 @@
-import { object } from '../config/shape.ts';
+import { object, type Shape } from '../config/shape.ts';
 import { headerValue as headerValueShape } from '../config/shape-routes.ts';
 import { orWord, statusValue as statusShape, type StatusValue } from '../config/shape-values.ts';
 import type { Cursor } from '../hubfile/cursor.ts';
@@ -32,7 +32,7 @@ export const redir: HandlerDirective<RedirConfig> = {
     answersAll: () => true,
     shape: () =>
       object(
-        { to: headerValueShape, status: orWord('html', statusShape({ ...BOUNDS, max: SIGN_IN })) },
+        { to: headerValueShape, status: orWord('html', orSignIn(statusShape(BOUNDS))) },
         { status: 302 },
       ),
   },
@@ -57,6 +57,14 @@ export const redir: HandlerDirective<RedirConfig> = {
   },
   compile,
 };
+
+function orSignIn(shape: Shape<StatusValue>): Shape<StatusValue> {
+  return {
+    ...shape,
+    read: (node, reading) => (node.value === SIGN_IN ? SIGN_IN : shape.read(node, reading)),
+    schema: (definitions) => ({ anyOf: [shape.schema(definitions), { const: SIGN_IN }] }),
+  };
+}
 
 function redirectStatus(cursor: Cursor): RedirConfig['status'] {
   const word = cursor.optional();
