@@ -11,7 +11,7 @@ import type { HeaderList } from '../http/header-list.ts';
 import type { Identity } from '../http/identity.ts';
 import { copiedVariables } from '../http/request-variables.ts';
 import type { TraceContext } from '../http/trace-context.ts';
-import { SINGLE, withPreset } from '../http/header-operations.ts';
+import { copyYielding, SINGLE, withPreset } from '../http/header-operations.ts';
 import type { Logger } from '../kernel/log.ts';
 
 /** The destination of the response. */
@@ -171,6 +171,7 @@ export class FetchExchange extends GatewayRequest implements Exchange {
     if (exchange === this.#parent) {
       exchange.preset.deleteWhere(() => true);
       for (const [name, value] of this.preset) exchange.preset.append(name, value);
+      copyYielding(this.preset, exchange.preset);
       this.moveTransforms(exchange);
       return;
     }
@@ -234,6 +235,7 @@ export class FetchExchange extends GatewayRequest implements Exchange {
       if (!NOT_SHOWN.has(key) || this.replacedPreset.has(key)) return false;
       return this.#isInherited(key, value);
     });
+    copyYielding(this.preset, preset);
     withPreset(head, preset);
     this.#shown = shown;
   }

@@ -49,8 +49,9 @@ const headerOperation: Shape<HeaderOperation> = byKind<HeaderOperation>({
   add: field,
   default: field,
   delete: object({
-    name: text('the name of a header field; * may stand at either end', (pattern) =>
-      isHeaderName(pattern.replaceAll(/^\*|\*$/g, '')),
+    name: text(
+      'the name of a header field; * may stand at either end',
+      (pattern) => pattern === '*' || isHeaderName(pattern.replaceAll(/^\*|\*$/g, '')),
     ),
   }),
   replace: object({

@@ -80,7 +80,7 @@ export function count({ min = 0, max = LARGEST_COUNT } = {}): Shape<number> {
 }
 
 const DURATION = String.raw`^(?:0|(?:\d+(?:\.\d+)?(?:ns|us|µs|ms|s|m|h|d))+)$`;
-const SIZE = String.raw`^\d+(?:\.\d+)?\s*(?:[kKmMgGtT]?[iI]?[bB])?$`;
+const SIZE = String.raw`^\d+(?:\.\d+)?\s*(?:[kKmMgGtT][iI]?)?[bB]?$`;
 
 /** A status of a response, or a text with placeholders that becomes one for each request. */
 export type StatusValue = number | string;

@@ -11,20 +11,19 @@ const MS_PER_UNIT: Readonly<Record<string, number>> = {
 
 const BYTES_PER_UNIT: Readonly<Record<string, number>> = {
   '': 1,
-  b: 1,
-  kb: 1000,
-  mb: 1000 ** 2,
-  gb: 1000 ** 3,
-  tb: 1000 ** 4,
-  kib: 1024,
-  mib: 1024 ** 2,
-  gib: 1024 ** 3,
-  tib: 1024 ** 4,
+  k: 1000,
+  m: 1000 ** 2,
+  g: 1000 ** 3,
+  t: 1000 ** 4,
+  ki: 1024,
+  mi: 1024 ** 2,
+  gi: 1024 ** 3,
+  ti: 1024 ** 4,
 };
 
 const DURATION = /^(?:\d{1,15}(?:\.\d{1,9})?(?:ns|us|µs|ms|s|m|h|d))+$/;
 const DURATION_PART = /(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h|d)/g;
-const SIZE = /^(\d{1,15}(?:\.\d{1,9})?)\s*([a-z]{0,3})$/i;
+const SIZE = /^(\d{1,15}(?:\.\d{1,9})?)\s*((?:[kmgt]i?)?)b?$/i;
 
 /**
  * Parses a duration such as `500ms`, `10s`, `1h30m`, `7d` or `0`, in milliseconds; null if it is not valid.
@@ -42,7 +41,7 @@ export function parseDuration(text: string): number | null {
   return Number.isSafeInteger(ms) ? ms : null;
 }
 
-/** Parses a size such as `64KB` (1000), `64KiB` (1024) or `65536`, in bytes; null if it is not valid. */
+/** Parses a size such as `64KB` or `64k` (1000), `64KiB` or `64ki` (1024) or `65536`, in bytes; null if it is not valid. */
 export function parseSize(text: string): number | null {
   const [, amount, unit = ''] = SIZE.exec(text) ?? [];
   const factor = BYTES_PER_UNIT[unit.toLowerCase()];

@@ -9,6 +9,7 @@ import { badValue } from '../hubfile/values.ts';
 import { createHmac, randomBytes } from 'node:crypto';
 import { HttpError } from '../http/errors.ts';
 import type { Exchange, Handler } from '../http/exchange.ts';
+import { utf8Field } from '../http/header-list.ts';
 import { clientNetwork } from '../http/rate-limits.ts';
 import type { HandlerContext } from '../site/handler-context.ts';
 import { Attempts, passwordChecks } from './basic-auth/hash-check.ts';
@@ -50,9 +51,13 @@ function hashAlgorithm(hash: string): 'bcrypt' | 'argon2id' | null {
     : null;
 }
 
-/** A realm becomes part of a quoted string without escapes. */
 function isRealm(realm: string): boolean {
-  return /^[\x20\x21\x23-\x5b\x5d-\x7e]+$/.test(realm);
+  return /^\P{Cc}+$/u.test(realm);
+}
+
+/** The challenge; the realm is a quoted string (RFC 9110 §5.6.4). */
+function challenge(realm: string): string {
+  return `Basic realm="${utf8Field(realm.replaceAll(/["\\]/g, '\\$&'))}"`;
 }
 
 function isUserName(user: string): boolean {
@@ -92,7 +97,7 @@ export const basicAuth: HandlerDirective<BasicAuthConfig> = {
     shape: () =>
       object(
         {
-          realm: text('a realm in plain characters, without quotes', isRealm),
+          realm: text('a realm without control characters', isRealm),
           accounts: list(accountShape, { min: 1 }),
         },
         { realm: 'restricted' },
@@ -111,7 +116,7 @@ export const basicAuth: HandlerDirective<BasicAuthConfig> = {
       if (first?.text === 'bcrypt' || first?.text === 'argon2id') cursor.optional();
       const word = cursor.optional();
       if (word !== undefined && !isRealm(word.text)) {
-        badValue(cursor, word, 'a realm in plain characters, without quotes');
+        badValue(cursor, word, 'a realm without control characters');
       }
       cursor.block();
       const accounts = cursor.eachLine(account);
@@ -209,7 +214,7 @@ function compile({ realm, accounts }: BasicAuthConfig, { clock }: HandlerContext
     const given = credentialsOf(exchange.headers.get('authorization') ?? '');
     if (given === null || !(await isRight(given, exchange))) {
       exchange.onHead((head) => {
-        if (head.status === 401) head.headers.set('WWW-Authenticate', `Basic realm="${realm}"`);
+        if (head.status === 401) head.headers.set('WWW-Authenticate', challenge(realm));
         return undefined;
       });
       throw new HttpError(401, given === null ? 'no credentials' : 'wrong user or password');

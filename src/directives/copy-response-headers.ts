@@ -4,7 +4,7 @@ import type { Cursor } from '../hubfile/cursor.ts';
 import { oneStep } from '../hubfile/scope.ts';
 import { headerName } from '../hubfile/values.ts';
 import { HttpError } from '../http/errors.ts';
-import { OF_THE_BODY, SINGLE } from '../http/header-operations.ts';
+import { OF_THE_BODY, staysAlone, yieldSingle } from '../http/header-operations.ts';
 import { interceptedResponse } from '../proxy/response.ts';
 import type { HandlerDirective } from './directive.ts';
 
@@ -60,11 +60,15 @@ export const copyResponseHeaders: HandlerDirective<CopyResponseHeadersConfig> = 
       const isCopied = (key: string): boolean =>
         !OF_THE_BODY.has(key) && !left.has(key) && (wanted.size === 0 || wanted.has(key));
       const { preset } = exchange;
-      for (const [name, value] of response.headers) {
+      const copied = [...response.headers].filter(([name]) => {
         const key = name.toLowerCase();
-        const isSecond = SINGLE.has(key) && preset.has(key);
-        if (isCopied(key) && !isSecond) preset.append(name, value);
-      }
+        return isCopied(key) && !staysAlone(preset, key);
+      });
+      for (const [name, value] of copied) preset.append(name, value);
+      yieldSingle(
+        preset,
+        copied.map(([name]) => name),
+      );
       return next();
     };
   },

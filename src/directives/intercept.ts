@@ -1,7 +1,7 @@
 import { type RouteConfig, someAnswersAll } from '../config/routes.ts';
 import { ANY_RESPONSE, responseMatcherMembers } from '../config/shape-routes.ts';
 import { list, nullable, object, type Shape } from '../config/shape.ts';
-import { count as countShape } from '../config/shape-values.ts';
+import { count as countShape, isStatusTemplate } from '../config/shape-values.ts';
 import type { Cursor, OptionTable } from '../hubfile/cursor.ts';
 import { ResponseMatchers } from '../hubfile/named-matchers.ts';
 import { type Scope, oneStep } from '../hubfile/scope.ts';
@@ -9,7 +9,7 @@ import { count } from '../hubfile/values.ts';
 import { HttpError } from '../http/errors.ts';
 import type { Exchange, Handler, ResponseHead } from '../http/exchange.ts';
 import { DeferredBody, replaceStatus, ResponseWatch } from '../http/exchange-response.ts';
-import { OF_THE_BODY, withPreset } from '../http/header-operations.ts';
+import { OF_THE_BODY, staysAlone, withPreset, yieldSingle } from '../http/header-operations.ts';
 import { compileResponseMatcher } from '../http/response-matcher.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { ReverseProxyConfig } from '../proxy/proxy-config.ts';
@@ -150,19 +150,23 @@ interface Held {
 
 /**
  * Makes the fields of a response preset fields: whatever responds instead also has them, and the routes can
- * change them.
+ * change them. Those that `header` has set in front do not yield.
  */
 function moveFields({ variables, preset }: Exchange, head: ResponseHead): void {
+  const { headers, isBesidePreset } = head;
+  const own = [...headers].map(([name]) => name.toLowerCase());
+  const ofResponse = own.filter((key) => isBesidePreset !== true || !staysAlone(preset, key));
   withPreset(head, preset);
   variables.set('resp.status_code', String(head.status));
-  for (const [name] of head.headers) {
-    const value = head.headers.getAll(name).join(',');
+  for (const [name] of headers) {
+    const value = headers.getAll(name).join(',');
     variables.set(`resp.header.${name.toLowerCase()}`, value);
   }
-  preset.deleteWhere((key) => head.headers.has(key) && !OF_THE_BODY.has(key));
-  for (const [name, value] of head.headers) {
+  preset.deleteWhere((key) => headers.has(key) && !OF_THE_BODY.has(key));
+  for (const [name, value] of headers) {
     if (!OF_THE_BODY.has(name.toLowerCase())) preset.append(name, value);
   }
+  yieldSingle(preset, ofResponse);
 }
 
 function hold(exchange: Exchange, head: ResponseHead): Held {
@@ -244,6 +248,11 @@ function handleResponse(cursor: Cursor, scope: Scope, responses: ResponseMatcher
 /** `replace_status [@name] <status>` */
 function readReplaceStatus(cursor: Cursor, responses: ResponseMatchers): Handled {
   const matcher = cursor.left > 1 ? responses.find(cursor) : ANY_RESPONSE;
+  const word = cursor.peek();
+  if (word !== undefined && isStatusTemplate(word.text)) {
+    const instead = 'in reverse_proxy, write handle_response with copy_response <status>';
+    cursor.failUnsupported(word.span, 'replace_status with a placeholder', instead);
+  }
   const status = count(cursor, { min: 200, max: 599 });
   return cursor.origins.of(cursor.span, { ...matcher, replaceStatus: status, routes: [] });
 }

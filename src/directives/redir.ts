@@ -1,9 +1,9 @@
-import { object } from '../config/shape.ts';
+import { object, type Shape } from '../config/shape.ts';
 import { headerValue as headerValueShape } from '../config/shape-routes.ts';
 import { orWord, statusValue as statusShape, type StatusValue } from '../config/shape-values.ts';
 import type { Cursor } from '../hubfile/cursor.ts';
 import { matcherBeforeTarget, oneStep } from '../hubfile/scope.ts';
-import { headerValue, statusValue } from '../hubfile/values.ts';
+import { singleLine, statusValue } from '../hubfile/values.ts';
 import { answer, statusFor } from '../http/answer.ts';
 import { HttpError } from '../http/errors.ts';
 import { escaped, page } from '../http/page.ts';
@@ -22,6 +22,8 @@ export interface RedirConfig {
 }
 
 const BOUNDS = { min: 300, max: 399 };
+/** Caddy also takes 401, for clients that sign in at its `Location`. */
+const SIGN_IN = 401;
 
 const NAMED_STATUS: Readonly<Record<string, number>> = { permanent: 301, temporary: 302 };
 
@@ -30,12 +32,12 @@ export const redir: HandlerDirective<RedirConfig> = {
     answersAll: () => true,
     shape: () =>
       object(
-        { to: headerValueShape, status: orWord('html', statusShape(BOUNDS)) },
+        { to: headerValueShape, status: orWord('html', orSignIn(statusShape(BOUNDS))) },
         { status: 302 },
       ),
   },
   syntax: {
-    usage: 'redir [<matcher>] <to> [permanent|temporary|html|<3xx>]',
+    usage: 'redir [<matcher>] <to> [permanent|temporary|html|<3xx>|401]',
     summary: 'redirects',
     read: oneStep((cursor) => {
       const target = cursor.argument('a target');
@@ -48,7 +50,7 @@ export const redir: HandlerDirective<RedirConfig> = {
           hint,
         );
       }
-      const to = headerValue(cursor, target);
+      const to = singleLine(cursor, target);
       const status = redirectStatus(cursor);
       return { kind: 'redir', to, status };
     }, matcherBeforeTarget),
@@ -56,10 +58,19 @@ export const redir: HandlerDirective<RedirConfig> = {
   compile,
 };
 
+function orSignIn(shape: Shape<StatusValue>): Shape<StatusValue> {
+  return {
+    ...shape,
+    read: (node, reading) => (node.value === SIGN_IN ? SIGN_IN : shape.read(node, reading)),
+    schema: (definitions) => ({ anyOf: [shape.schema(definitions), { const: SIGN_IN }] }),
+  };
+}
+
 function redirectStatus(cursor: Cursor): RedirConfig['status'] {
   const word = cursor.optional();
   if (word === undefined) return 302;
   if (word.text === 'html') return 'html';
+  if (word.text === String(SIGN_IN)) return SIGN_IN;
   return Object.hasOwn(NAMED_STATUS, word.text)
     ? (NAMED_STATUS[word.text] ?? 302)
     : statusValue(cursor, word, BOUNDS);
@@ -78,7 +89,7 @@ function compile({ to, status }: RedirConfig, { expand }: HandlerContext): Handl
       query === null ? '' : `?${queryFrom(query, exchange, expand, { escaped: true })}`;
     const target = location + search + expand(fragment, exchange);
     if (status !== 'html') {
-      const code = statusFor(status, exchange, expand, BOUNDS);
+      const code = statusFor(status, exchange, expand);
       answer(exchange, code, { Location: fieldValue(target) });
       return;
     }

@@ -115,3 +115,48 @@ export function forwardedFields(fields: readonly string[]): (key: string) => boo
 function isForwarded(key: string): boolean {
   return key === 'forwarded' || key.startsWith('x-forwarded-');
 }
+
+/** An IP address of which so many bits are kept; the others are 0. */
+export function maskedAddress(address: string, bits: number): string {
+  if (isIP(address) === 4) {
+    const bytes = address.split('.').map((part, at) => Number(part) & maskOf(bits - 8 * at, 8));
+    return bytes.join('.');
+  }
+  const [head = '', tail] = withoutIPv4(address.replace(/%.*/, '')).split('::');
+  const before = head === '' ? [] : head.split(':');
+  const after = tail === undefined || tail === '' ? [] : tail.split(':');
+  const zeros = tail === undefined ? 0 : 8 - before.length - after.length;
+  const groups = [...before, ...Array<string>(Math.max(0, zeros)).fill('0'), ...after];
+  const kept = groups.map((group, at) =>
+    (Number.parseInt(group, 16) & maskOf(bits - 16 * at, 16)).toString(16),
+  );
+  return new SocketAddress({ address: kept.join(':'), family: 'ipv6' }).address;
+}
+
+/** The ones of a part of the address, of which so many bits are kept. */
+function maskOf(bits: number, width: number): number {
+  const kept = Math.max(0, Math.min(width, bits));
+  return (2 ** kept - 1) * 2 ** (width - kept);
+}
+
+/** `::ffff:192.0.2.1` with its last four bytes as two groups. */
+function withoutIPv4(address: string): string {
+  return address.replace(/(\d+)\.(\d+)\.(\d+)\.(\d+)$/, (_whole, ...bytes: readonly string[]) => {
+    const [a, b, c, d] = bytes.map(Number);
+    const group = (high = 0, low = 0): string => (high * 256 + low).toString(16);
+    return `${group(a, b)}:${group(c, d)}`;
+  });
+}
+
+/**
+ * The network of an address, `192.0.2.0/24`; empty if it has no such network.
+ *
+ * @param lengths of the prefix, `24` or for both versions of IP `24,64`
+ */
+export function networkOf(address: string, lengths: string): string {
+  const version = isIP(address);
+  if (version === 0) return address;
+  const [ipv4, ipv6 = ipv4] = lengths.split(',').map(Number);
+  const bits = (version === 4 ? ipv4 : ipv6) ?? NaN;
+  return bits <= (version === 4 ? 32 : 128) ? `${maskedAddress(address, bits)}/${bits}` : '';
+}

@@ -145,9 +145,38 @@ export const OF_THE_BODY: ReadonlySet<string> = new Set([
   'transfer-encoding',
 ]);
 
+/** Of preset fields that come from another response: the values that yield, by the lower-case name. */
+const yielding = new WeakMap<HeaderList, Map<string, string>>();
+
+/**
+ * Says that preset fields come from a response that is replaced. Of those that a message has only once, the
+ * replacing response keeps its own, unless a handler sets another value.
+ */
+export function yieldSingle(preset: HeaderList, names: Iterable<string>): void {
+  const values = yielding.get(preset) ?? new Map<string, string>();
+  for (const name of names) {
+    const key = name.toLowerCase();
+    const value = SINGLE.has(key) ? preset.combined(key) : undefined;
+    if (value !== undefined) values.set(key, value);
+  }
+  if (values.size > 0) yielding.set(preset, values);
+}
+
+function yields(preset: HeaderList, key: string): boolean {
+  const value = yielding.get(preset)?.get(key);
+  return value !== undefined && value === preset.combined(key);
+}
+
+/** Marks the fields of a copy as those of the original. */
+export function copyYielding(from: HeaderList, to: HeaderList): void {
+  const values = yielding.get(from);
+  if (values !== undefined) yielding.set(to, values);
+}
+
 /**
  * Adds the preset fields of an exchange in front of the fields of its response. Fields of hubgate's own
- * responses replace preset fields with the same name; fields of the app stand beside them.
+ * responses replace preset fields with the same name; fields of the app stand beside them. Of a field that a
+ * message has only once, the preset one stays, unless it yields.
  */
 export function withPreset({ headers, isBesidePreset }: ResponseHead, preset: HeaderList): void {
   if (preset.isEmpty) return;
@@ -155,10 +184,16 @@ export function withPreset({ headers, isBesidePreset }: ResponseHead, preset: He
   headers.deleteWhere(() => true);
   for (const [name, value] of preset) {
     const key = name.toLowerCase();
-    if (isBesidePreset === true || key === 'vary' || !own.has(key)) headers.append(name, value);
+    const isKept = isBesidePreset === true && !yields(preset, key);
+    if (isKept || key === 'vary' || !own.has(key)) headers.append(name, value);
   }
   for (const [name, value] of own) {
-    const isSecond = isBesidePreset === true && SINGLE.has(name.toLowerCase()) && preset.has(name);
-    if (!isSecond) headers.append(name, value);
+    const key = name.toLowerCase();
+    if (isBesidePreset !== true || !staysAlone(preset, key)) headers.append(name, value);
   }
+}
+
+/** Whether a preset field keeps the one of the app with the same name out. */
+export function staysAlone(preset: HeaderList, key: string): boolean {
+  return SINGLE.has(key) && preset.has(key) && !yields(preset, key);
 }

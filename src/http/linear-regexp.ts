@@ -16,7 +16,7 @@ export interface Pattern {
    */
   match(text: string): readonly string[] | null;
   /**
-   * Creates a function that replaces every match. In the template, `$1`, `${1}` and `${name}` stand for
+   * Creates a function that replaces every match. In the template, `$1`, `${1}`, `$name` and `${name}` stand for
    * groups, and `$$` for a dollar sign. `expand` gets the text between them, never the matched text. Its
    * result is not interpreted further.
    */
@@ -39,7 +39,7 @@ export function matchable(text: string): string {
 /** A piece of a template: text, or the group that takes its place. */
 type Piece = { readonly literal: string } | { readonly group: number | string };
 
-const GROUP = /\$(?:(\$)|(\d+)|\{(\w+)\})/g;
+const GROUP = /\$(?:(\$)|(\d+)|\{(\w+)\}|([A-Za-z_]\w*))/g;
 
 /**
  * Compiles RE2 syntax. The configuration sets the pattern and clients choose the text. With V8's engine, a
@@ -70,9 +70,12 @@ function piecesOf(template: string, regex: RE2JS): readonly Piece[] {
   const names = regex.namedGroups();
   const pieces: Piece[] = [];
   let end = 0;
-  for (const { 0: whole, 1: dollar, 2: number, 3: name = '', index } of template.matchAll(GROUP)) {
+  for (const { 0: whole, 1: dollar, 2: number, 3: braced, 4: bare, index } of template.matchAll(
+    GROUP,
+  )) {
+    const name = braced ?? bare ?? '';
     const isKnown = /^\d+$/.test(name) || Object.hasOwn(names, name);
-    // `${host}` is a dollar sign before a placeholder, unless a group has that name.
+    // `${host}` is a dollar sign before a placeholder, and `$x` is text, unless a group has that name.
     if (dollar === undefined && number === undefined && !isKnown) continue;
     pieces.push({ literal: template.slice(end, index) });
     if (dollar !== undefined) pieces.push({ literal: '$' });

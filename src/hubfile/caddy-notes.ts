@@ -52,6 +52,9 @@ export const caddyNotes: Readonly<Record<string, Readonly<Record<string, Note>>>
     trusted_proxies: difference(
       'only static; the client is always the rightmost address that is not trusted',
     ),
+    trusted_proxies_strict: difference(
+      'the same; if all addresses are trusted, the client is the leftmost one (Caddy: the peer)',
+    ),
     max_header_size: page('the default is 80KiB (Caddy: 1MB)'),
     protocols: page('h1 and h2; the adapter removes h3'),
   },
@@ -59,7 +62,7 @@ export const caddyNotes: Readonly<Record<string, Readonly<Record<string, Note>>>
     basicauth: page('use basic_auth; hubgate reads the old name with a warning'),
     skip_log: page('use log_skip; hubgate reads the old name with a warning'),
     basic_auth: difference(
-      'takes bcrypt and argon2id, and limits the wrong passwords of each address',
+      'takes bcrypt and argon2id, limits the wrong passwords of each address, and escapes quotes in the realm',
     ),
     bind: page('the same; also takes open sockets (fd/)'),
     encode: difference(
@@ -70,11 +73,17 @@ export const caddyNotes: Readonly<Record<string, Readonly<Record<string, Note>>>
       'files whose names begin with a dot get a 404, except .well-known; symbolic links may not lead out of the root',
     ),
     forward_auth: difference(
-      "hubgate always removes the copied fields from the client's request first",
+      'hubgate first removes the copied fields from all requests of clients to the site, also where its matcher does not match',
       /copy_headers/,
     ),
     handle_errors: page(
       'the same; takes statuses, which the matcher error_status also matches; blocks for the same status run as they are written, in Caddy the last one first',
+    ),
+    header: page(
+      'the same; of Content-Type, Location and other fields that a message has only once, hubgate sends only the value that was set (Caddy sends it and that of the app)',
+    ),
+    invoke: page(
+      "the same; a named route runs all its directives (Caddy's adapter keeps only the first one)",
     ),
     log: difference(
       "lines have the names of OpenTelemetry; write format caddy or format filter for Caddy's",
@@ -137,6 +146,9 @@ export const caddyNotes: Readonly<Record<string, Readonly<Record<string, Note>>>
     dynamic: page(
       'only a and srv; hubgate refuses health_uri and weights beside it (Caddy does not check such upstreams, and gives the weights to those that come first)',
     ),
+    replace_status: page(
+      'the same; only a number: copy_response in handle_response also takes a placeholder',
+    ),
     flush_interval: difference(
       'accepted; hubgate sends everything at once',
       /^flush_interval (?!-1\b)/,
@@ -158,6 +170,11 @@ export const caddyNotes: Readonly<Record<string, Readonly<Record<string, Note>>>
       "the modules of nine DNS companies, with Caddy's options; use rfc2136, acme-dns or exec for others",
     ),
     issuer: page('only acme and internal'),
+  },
+  try_files: {
+    policy: page(
+      'the same; first_exist_fallback means first_exist, as in Caddy: the last file must exist as well',
+    ),
   },
   'tls, client_auth': {
     trust_pool: page('only file'),
@@ -197,6 +214,11 @@ export const caddyPlaceholderNotes: readonly PlaceholderNote[] = [
   {
     names: '`{re.*}`, `{file_match.*}` of a matcher that has not matched: its own name',
     text: 'empty',
+    repeated: null,
+  },
+  {
+    names: "`{err.status_text}`, in Go's words; empty for a status without a name",
+    text: "`Payload Too Large`, `URI Too Long`, `Range Not Satisfiable`, `I'm a Teapot`; `Unknown`",
     repeated: null,
   },
   {

@@ -159,7 +159,10 @@ export interface OrderedStep {
   readonly routes: readonly RouteConfig[];
 }
 
-/** `order <directive> first|last|before|after [<directive>]` of the global options. */
+/**
+ * `order <directive> first|last|before|after [<directive>]` of the global options. As in Caddy, a directive that runs
+ * beside another one keeps a place of its own, which only serves to place others before or after it.
+ */
 export function reordered(
   cursor: Cursor,
   places: DirectivePlaces,
@@ -168,8 +171,9 @@ export function reordered(
   const moved = directiveName(cursor, table, 'a directive');
   const position = oneOf(cursor, ['first', 'last', 'before', 'after']);
   const others = places
-    .map((place) => place.filter((name) => name !== moved))
-    .filter((place) => place.length > 0);
+    .flat()
+    .filter((name) => name !== moved)
+    .map((name) => [name]);
   if (position === 'first') return [[moved], ...others];
   if (position === 'last') return [...others, [moved]];
   const word = cursor.peek();
@@ -214,7 +218,7 @@ export function inDocumentedOrder(
       const path = pathOf(step);
       return {
         step,
-        position: positions.get(step.directive) ?? 0,
+        position: positions.get(table.find(step.directive)?.besides ?? step.directive) ?? 0,
         isSpecificLast: table.find(step.directive)?.specificLast === true,
         hasMatcher: matcherOf(step) !== null,
         path,

@@ -165,8 +165,14 @@ export function headerName(cursor: Cursor, word: Word, written = word.text): str
   return isHeaderName(field) ? field : badValue(cursor, word, 'the name of a header field');
 }
 
-/** A header value must not be able to begin another header. */
+/** The value of a field. Each line break is a space, as Caddy sends it. */
 export function headerValue(cursor: Cursor, word: Word): string {
+  if (word.text.includes('\0')) badValue(cursor, word, 'a value without NUL');
+  return /[\r\n]/.test(word.text) ? word.text.replaceAll(/[\r\n]/g, ' ').trim() : word.text;
+}
+
+/** A value that must not have line breaks. */
+export function singleLine(cursor: Cursor, word: Word): string {
   return fitting(cursor, word, isHeaderValue, 'a value without line breaks');
 }
 
@@ -185,13 +191,9 @@ export function triedFiles(cursor: Cursor, words: readonly Word[]): readonly str
 }
 
 export function tryPolicy(cursor: Cursor): TryPolicy {
-  const word = cursor.peek();
-  if (word?.text === 'first_exist_fallback') {
-    const instead =
-      'leave the last file out, and write a rewrite to it for requests that match no file';
-    cursor.failUnsupported(word.span, word.text, instead);
-  }
-  return oneOf(cursor, TRY_POLICIES);
+  // Caddy does not take its last file either if it does not exist.
+  const policy = oneOf(cursor, [...TRY_POLICIES, 'first_exist_fallback']);
+  return policy === 'first_exist_fallback' ? 'first_exist' : policy;
 }
 
 /** Reports a status that has no effect at its position. */
@@ -250,6 +252,6 @@ function operationOf(
 }
 
 function deletedName(cursor: Cursor, field: Word, written: string): string {
-  headerName(cursor, field, written.replace(/^\*|\*$/g, ''));
+  if (written !== '*') headerName(cursor, field, written.replace(/^\*|\*$/g, ''));
   return written.endsWith(':') ? written.slice(0, -1) : written;
 }

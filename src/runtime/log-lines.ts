@@ -12,6 +12,7 @@ import {
   type PairFilter,
   type TimeFormat,
 } from '../config/log-encoding.ts';
+import { maskedAddress } from '../http/forwarded.ts';
 import { compilePattern, MAX_MATCHED_LENGTH } from '../http/linear-regexp.ts';
 import type { LogFields } from '../kernel/log.ts';
 import { commonLog } from '../site/placeholders.ts';
@@ -184,42 +185,8 @@ function masked(text: string, { ipv4, ipv6 }: Masks): string {
   const version = isIP(host);
   const bits = version === 4 ? ipv4 : version === 6 ? ipv6 : null;
   if (bits === null) return text;
-  const kept = version === 4 ? maskedIPv4(host, bits) : maskedIPv6(host, bits);
+  const kept = maskedAddress(host, bits);
   return port === undefined ? kept : `${bracketed === undefined ? kept : `[${kept}]`}${port}`;
-}
-
-function maskedIPv4(address: string, bits: number): string {
-  return address
-    .split('.')
-    .map((part, index) => Number(part) & maskOf(bits - 8 * index, 8))
-    .join('.');
-}
-
-/** The ones of a part of the address, of which so many bits are kept. */
-function maskOf(bits: number, width: number): number {
-  const kept = Math.max(0, Math.min(width, bits));
-  return (2 ** kept - 1) * 2 ** (width - kept);
-}
-
-function maskedIPv6(address: string, bits: number): string {
-  const [head = '', tail] = withoutIPv4(address.replace(/%.*/, '')).split('::');
-  const before = head === '' ? [] : head.split(':');
-  const after = tail === undefined || tail === '' ? [] : tail.split(':');
-  const zeros = tail === undefined ? 0 : 8 - before.length - after.length;
-  const groups = [...before, ...Array<string>(Math.max(0, zeros)).fill('0'), ...after];
-  const kept = groups.map((group, index) =>
-    (Number.parseInt(group, 16) & maskOf(bits - 16 * index, 16)).toString(16),
-  );
-  return kept.join(':').replace(/(?:^|:)0(?::0)+(?::|$)/, '::');
-}
-
-/** `::ffff:192.0.2.1` with its last four bytes as two groups. */
-function withoutIPv4(address: string): string {
-  return address.replace(/(\d+)\.(\d+)\.(\d+)\.(\d+)$/, (_whole, ...bytes: readonly string[]) => {
-    const [a, b, c, d] = bytes.map(Number);
-    const group = (high = 0, low = 0): string => (high * 256 + low).toString(16);
-    return `${group(a, b)}:${group(c, d)}`;
-  });
 }
 
 /** Durations are numbers of seconds in fields that are called so. */

@@ -1,11 +1,12 @@
 import { nearestName } from '../config/problem.ts';
 
-/** `\{` or `\}`, or a brace pair with a name that could be a placeholder's. */
-export const PLACEHOLDER = /\\[{}]|\{(\?query|%(?:uri|path|query)|[A-Za-z_][\w.$!#%&'*+^`|~-]*)\}/g;
+/** `\{` or `\}`, or a brace pair with a name that could be a placeholder's. Caddy's long names have any characters. */
+export const PLACEHOLDER =
+  /\\[{}]|\{((?:orig_)?\?query|%(?:uri|path|query)|http\.[^{}\\\n]+|[A-Za-z_][\w.$!#%&'*+^`|~-]*)\}/g;
 
 const REQUEST_NAMES: readonly string[] = `
   host hostport port method scheme proto path dir file file.base file.ext uri query ?query %uri %path %query
-  orig_method orig_uri orig_path orig_file orig_dir orig_query orig_prefixed_query
+  orig_method orig_uri orig_path orig_file orig_dir orig_query orig_?query orig_prefixed_query
   remote remote_host remote_port client_ip uuid upstream_hostport
   err.status_code err.status_text err.message err.id
   file_match.relative file_match.absolute file_match.type file_match.remainder
@@ -53,6 +54,10 @@ const FAMILIES = [
 
 /** Prefixes that are followed by a number. */
 const NUMBERED = ['path.', 'labels.'] as const;
+
+/** The network of the peer; the lengths of its prefix follow, for IPv4 and IPv6. */
+export const REMOTE_NETWORK = 'http.request.remote.host/';
+const PREFIX_LENGTHS = /^\d{1,3}(?:,\d{1,3})?$/;
 
 /** Caddy's long names, and their names here. */
 const LONG_NAMES: Readonly<Record<string, string>> = Object.assign(Object.create(null), {
@@ -118,6 +123,7 @@ const SHORT_NAMES: readonly string[] = [...REQUEST_NAMES, ...TIME_NAMES, ...SYST
 
 /** The short name for a long one; any other name is returned unchanged. */
 export function shortName(name: string): string {
+  if (name === 'orig_?query') return 'orig_prefixed_query';
   if (name.startsWith('file.match.')) return `file_match.${name.slice('file.match.'.length)}`;
   if (!name.startsWith('http.')) return name;
   const short = LONG_NAMES[name];
@@ -129,6 +135,9 @@ export function shortName(name: string): string {
 /** Whether at least some requests give it a value. */
 export function isPlaceholder(name: string): boolean {
   const short = shortName(name);
+  if (name.startsWith(REMOTE_NETWORK)) {
+    return PREFIX_LENGTHS.test(name.slice(REMOTE_NETWORK.length));
+  }
   if (SHORT_NAMES.includes(short) || ALTERNATIVE_NAME.test(short)) return true;
   if (FAMILIES.some((family) => short.startsWith(family) && short.length > family.length)) {
     return true;

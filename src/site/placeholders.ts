@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { cookieValue } from '../http/field-values.ts';
+import { networkOf } from '../http/forwarded.ts';
 import type { Exchange, Expand } from '../http/exchange.ts';
 import { fieldUtf8, type HeaderList } from '../http/header-list.ts';
 import { pathOf } from '../http/request-path.ts';
@@ -9,6 +10,7 @@ import {
   CERTIFICATE,
   isPlaceholder,
   PLACEHOLDER,
+  REMOTE_NETWORK,
   shortName,
   type SYSTEM_NAMES,
   type TIME_NAMES,
@@ -57,7 +59,7 @@ function noteDependence(
   if (dependsOn === undefined) return;
   if (name.startsWith('header.')) dependsOn({ field: name.slice('header.'.length) }, field);
   else if (name.startsWith('cookie.')) dependsOn({ field: 'cookie' }, field);
-  else if (name.startsWith('vars.') || OF_CLIENT.has(name)) dependsOn('client', field);
+  else if (name.startsWith('vars.') || isOfClient(name)) dependsOn('client', field);
   else if (name.startsWith('re.')) {
     if (isCapturedFromClient(name, exchange)) dependsOn('client', field);
   } else if (name.startsWith(RESPONSE_FIELD) && response !== undefined) {
@@ -65,6 +67,10 @@ function noteDependence(
   } else if (OF_EARLIER_RESPONSE.some((prefix) => name.startsWith(prefix))) {
     dependsOn({ variable: name.toLowerCase() }, field);
   }
+}
+
+function isOfClient(name: string): boolean {
+  return OF_CLIENT.has(name) || name.startsWith(REMOTE_NETWORK);
 }
 
 /** The key among the variables of a request that says whose text was captured. It is no placeholder. */
@@ -108,6 +114,11 @@ function lookUp(
     case 'path':
       return pathPart(exchange, rest);
     case 'http':
+      if (name.startsWith(REMOTE_NETWORK)) {
+        return isPlaceholder(name)
+          ? networkOf(exchange.remoteAddress, name.slice(REMOTE_NETWORK.length))
+          : undefined;
+      }
       return responseField(rest, exchange, response);
     case 'labels':
       return hostValue(name, exchange.host);
@@ -158,7 +169,7 @@ const OF_REQUEST: ReadonlyMap<string, (exchange: Exchange) => string> = new Map(
     orig_file: ({ originalTarget }) => splitPath({ target: originalTarget }).file,
     orig_dir: ({ originalTarget }) => splitPath({ target: originalTarget }).dir,
     orig_query: ({ originalTarget }) => queryText({ target: originalTarget }),
-    orig_prefixed_query: ({ originalTarget }) => originalTarget.replace(/^[^?]*/, ''),
+    orig_prefixed_query: ({ originalTarget }) => prefixedQuery({ target: originalTarget }),
     remote: ({ remoteAddress, remotePort }) => hostport(remoteAddress, remotePort),
     remote_port: ({ remotePort }) => String(remotePort),
     remote_host: ({ remoteAddress }) => remoteAddress,
@@ -180,8 +191,8 @@ function queryText({ target }: Pick<Exchange, 'target'>): string {
   return query === -1 ? '' : target.slice(query + 1);
 }
 
-function prefixedQuery(exchange: Exchange): string {
-  const query = queryText(exchange);
+function prefixedQuery(request: Pick<Exchange, 'target'>): string {
+  const query = queryText(request);
   return query === '' ? '' : `?${query}`;
 }
 

@@ -95,6 +95,20 @@ describe('basic_auth (RFC 7617)', () => {
     assert.equal(refused.headers['www-authenticate'], 'Basic realm="restricted"');
   });
 
+  it('sends a realm with quotes as a quoted string', async (test) => {
+    const own = await serve(
+      test,
+      `
+	basic_auth bcrypt \`say "hi" \\ ü\` {
+		ada ${BCRYPT}
+	}
+`,
+    );
+    const { headers } = await ask(own);
+    const challenge = Buffer.from(String(headers['www-authenticate']), 'latin1').toString();
+    assert.equal(challenge, String.raw`Basic realm="say \"hi\" \\ ü"`);
+  });
+
   it('delays a client after 20 wrong passwords, but not a client with a correct one', async (test) => {
     const own = await serve(test, DIRECTIVES);
     const right = basic('ada', 'open sesame');

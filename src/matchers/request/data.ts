@@ -70,9 +70,14 @@ export const PROTOCOLS = [
   'https',
   'grpc',
   'http/1.0',
+  'http/1.0+',
   'http/1.1',
+  'http/1.1+',
   'http/2',
   'http/2+',
+  // No request has it, but a Caddyfile may ask.
+  'http/3',
+  'http/3+',
 ] as const;
 
 /** Whether it can be a path, or a pattern of paths. */

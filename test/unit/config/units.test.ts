@@ -42,11 +42,26 @@ describe('parseSize (Hubfile §5, catalogue H-468)', () => {
     ['1.5mib', 1_572_864],
     ['2GB', 2_000_000_000],
     ['10 B', 10],
+    ['4k', 4000],
+    ['4 Ki', 4096],
+    ['1.5m', 1_500_000],
+    ['1G', 1_000_000_000],
   ];
   for (const [text, bytes] of sizes) {
     it(`reads ${text} as ${bytes} bytes`, () => assert.equal(parseSize(text), bytes));
   }
-  for (const text of ['', '-1', 'KB', '1KBB', '1 parsec', '999999999999999TiB', '0x10']) {
+  for (const text of [
+    '',
+    '-1',
+    'KB',
+    '1KBB',
+    '1ib',
+    '1kk',
+    '1e',
+    '1 parsec',
+    '999999999999999TiB',
+    '0x10',
+  ]) {
     it(`refuses "${text}"`, () => assert.equal(parseSize(text), null));
   }
 });

@@ -71,8 +71,11 @@ describe('header operations (hubfile.md §3)', () => {
     // Nor is what was matched taken for a placeholder.
     assert.equal(replace('(.*)', '<$1>', '{x}', 'brought'), '<{x}>');
     for (const [pattern, replacement, result] of [
+      ['(?P<n>b)', '<$n>', '<b>=c'],
+      ['(?P<n>b)', '<$nx $m>', '<$nx $m>=c'],
+      ['(b)', '<$1x>', '<bx>=c'],
       ['(.*)', 'x-$1', 'x-b=c'],
-      ['(?P<n>b)', '${n}${1}$$1$n', 'bb$1$n=c'],
+      ['(?P<n>b)', '${n}${1}$$1$n', 'bb$1b=c'],
       ['b', '${x}', '$brought=c'],
       ['b', '[$7]', '[]=c'],
       ['', '-', '-b-=-c-'],

@@ -460,3 +460,85 @@ describe('routes that replace an endless response', () => {
     assert.ok(isOver);
   });
 });
+
+describe('fields that a message has only once, where another app responds instead', () => {
+  const ofFirst = { 'Content-Type': 'text/plain', Location: '/first', 'Retry-After': '1' };
+  const ofOther = { 'Content-Type': 'application/json', Location: '/other' };
+  const set = (name: string, value: string): HandlerConfig => ({
+    kind: 'header',
+    operations: [{ kind: 'set', name, value }],
+    isDeferred: false,
+    match: ANY_RESPONSE,
+  });
+
+  /** The values of these fields, when the first app's 404 is replaced by the response of the other app. */
+  async function fieldsOf(
+    inside: readonly HandlerConfig[],
+    {
+      before = [],
+      by = 'intercept',
+    }: { before?: HandlerConfig[]; by?: 'intercept' | 'proxy' } = {},
+  ): Promise<Record<string, string>> {
+    await using first = await origin((_, response) => void response.writeHead(404, ofFirst).end());
+    await using other = await origin((_, response) => void response.writeHead(200, ofOther).end());
+    const routes = [...inside, proxyConfig([other.url])].map((one) => on(one));
+    const handleResponse = [{ ...ANY_RESPONSE, status: ['404'], replaceStatus: null, routes }];
+    const proxy = proxyConfig([first.url]);
+    const handlers: HandlerConfig[] =
+      by === 'intercept'
+        ? [{ kind: 'intercept', handleResponse }, proxy]
+        : [{ ...proxy, handleResponse }];
+    await using site = await serveSite([...before, ...handlers].map((one) => on(one)));
+    const response = await responseOf(site.http1);
+    response.resume();
+    const names = ['content-type', 'location', 'retry-after'];
+    const all = names.map((name) => [name, response.headersDistinct[name]?.join(' | ') ?? '']);
+    return Object.fromEntries(all);
+  }
+
+  it('are those of the response that is sent', async () => {
+    assert.deepEqual(await fieldsOf([]), {
+      'content-type': 'application/json',
+      location: '/other',
+      'retry-after': '1',
+    });
+  });
+
+  it('are what the routes have set', async () => {
+    const fields = await fieldsOf([set('Location', '/set')]);
+    assert.equal(fields['location'], '/set');
+    assert.equal(fields['content-type'], 'application/json');
+  });
+
+  it('are what was set in front', async () => {
+    const before = [set('Content-Type', 'text/plain'), set('Retry-After', '9')];
+    assert.deepEqual(await fieldsOf([], { before }), {
+      'content-type': 'text/plain',
+      location: '/other',
+      'retry-after': '9',
+    });
+  });
+
+  it('are those of the response that is sent, if the others were copied', async () => {
+    const copy: HandlerConfig = { kind: 'copy_response_headers', include: [], exclude: [] };
+    assert.deepEqual(await fieldsOf([copy], { by: 'proxy' }), {
+      'content-type': 'application/json',
+      location: '/other',
+      'retry-after': '1',
+    });
+  });
+
+  it('are those of the response to an error in the routes', async () => {
+    await using first = await origin((_, response) => void response.writeHead(404, ofFirst).end());
+    await using other = await origin((_, response) => void response.writeHead(200, ofOther).end());
+    const routes = [on({ kind: 'error', status: 503, message: '' })];
+    const handleResponse = [{ ...ANY_RESPONSE, replaceStatus: null, routes }];
+    await using site = await serveSite(
+      [on({ kind: 'intercept', handleResponse }), on(proxyConfig([first.url]))],
+      { errorRoutes: [on(proxyConfig([other.url]))] },
+    );
+    const response = await responseOf(site.http1);
+    response.resume();
+    assert.deepEqual(response.headersDistinct['content-type'], ['application/json']);
+  });
+});

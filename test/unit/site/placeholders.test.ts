@@ -37,6 +37,12 @@ describe('placeholders (hubfile.md §1)', () => {
     ['{%query} {http.request.uri.prefixed_query}', 'x%3D1%26y%3Dtwo%2Bwords ?x=1&y=two+words'],
     ['{remote_host} {client_ip}', '192.0.2.1 198.51.100.7'],
     ['{upstream_hostport}', '10.0.0.1:80'],
+    ['{orig_?query}|{http.request.orig_uri.prefixed_query}', '|'],
+    ['{http.request.remote.host/24} {http.request.remote.host/25,64}', '192.0.2.0/24 192.0.2.0/25'],
+    ['{http.request.remote.host/0}|{http.request.remote.host/33}', '0.0.0.0/0|'],
+    ['{http.request.remote.host/x}', '{http.request.remote.host/x}'],
+    ['{http.request.foo/bar,2} {http.no such}', '{http.request.foo/bar,2} {http.no such}'],
+    ['{http.request.uri.query.a/b[]}', ''],
     ['{header.x-one}', 'Zoë'],
     ['[{header.Absent}]', '[]'],
     ['{query.y}', 'two words'],
@@ -66,6 +72,28 @@ describe('placeholders (hubfile.md §1)', () => {
       assert.equal(expand(template, exchange), text);
     });
   }
+
+  it('{orig_?query} has its question mark if there is a query', () => {
+    for (const [originalTarget, query] of [
+      ['/a?b=1', '?b=1'],
+      ['/a?', ''],
+      ['/a', ''],
+    ] as const) {
+      assert.equal(expand('{orig_?query}', fakeExchange({ originalTarget })), query);
+    }
+  });
+
+  it('{http.request.remote.host/24,56} is the network of an IPv6 address, as in Caddy', () => {
+    const of = (template: string, remoteAddress: string): string =>
+      expand(template, fakeExchange({ remoteAddress }));
+    const long = '2001:db8:0:aabb:1:2:3:4';
+    assert.equal(of('{http.request.remote.host/24,56}', long), '2001:db8:0:aa00::/56');
+    assert.equal(of('{http.request.remote.host/24}', long), '2001:d00::/24');
+    assert.equal(of('{http.request.remote.host/24,129}', long), '');
+    assert.equal(of('{http.request.remote.host/128}', '::1'), '::1/128');
+    assert.equal(of('{http.request.remote.host/64}', '::1'), '::/64');
+    assert.equal(of('{http.request.remote.host/24}', ''), '');
+  });
 
   it('{file.base} and {file.ext} are the parts of the last segment, as in Caddy', () => {
     for (const [target, parts] of [
