@@ -47,6 +47,11 @@ export interface LmdbTransportOptions extends Retention {
 
 /** How often the history is checked for entries of other processes, if the file cannot be watched. */
 const POLL_MS = 100;
+/**
+ * Times after a change of the file at which the history is checked again. The system reports the write of a commit a
+ * moment before other processes can see it, and that moment is long if the writer has to wait for a processor.
+ */
+const LOOK_AGAIN_MS: readonly number[] = [20, 200, 1_000];
 /** How long a caller waits until entries of other processes have been delivered. */
 const CATCH_UP_MS = 5_000;
 /** Entries of other processes that are delivered in one turn of the event loop. */
@@ -82,6 +87,11 @@ class LmdbTransport implements Transport {
   /** A group of this process is being stored. Afterwards, all new entries are delivered. */
   #storing = false;
   #advancing = false;
+  /** The entry that could not be read at the last attempt; 0 for none. */
+  #unreadable = 0;
+  /** How often the history was checked again since the last change of the file. */
+  #looks = 0;
+  #stopLooking: (() => void) | null = null;
   #stopWatching: () => void = () => {};
 
   constructor(store: LmdbStore, options: LmdbTransportOptions) {
@@ -304,7 +314,10 @@ class LmdbTransport implements Transport {
     return this.#store.tail.get()?.evicted ?? { updates: 0, events: 0 };
   }
 
-  /** Passes on some of the entries up to `end`; skips those that cannot be read. */
+  /**
+   * Passes on some of the entries up to `end`. An entry that cannot be read is read once more in a later turn, because
+   * another process may have been changing the file, and then skipped.
+   */
   #step(end: number): void {
     try {
       const before = this.#position;
@@ -316,11 +329,14 @@ class LmdbTransport implements Transport {
       const missed = isWhole ? null : missedBetween(before, next, this.#evicted());
       this.#give(entries, until, last?.update.id ?? this.#lastEventId, missed);
     } catch (error) {
-      this.#options.log.error('An update of another process was skipped', {
-        position: this.#position + 1,
-        error: messageOf(error),
-      });
-      this.#position += 1;
+      const position = this.#position + 1;
+      const isFirst = this.#unreadable !== position;
+      this.#unreadable = position;
+      this.#refresh();
+      if (isFirst) return;
+      const fields = { position, error: messageOf(error) };
+      this.#options.log.error('An update of another process was skipped', fields);
+      this.#position = position;
     }
   }
 
@@ -416,7 +432,11 @@ class LmdbTransport implements Transport {
   /** Every commit of any process changes the file, so no polling is needed. */
   #watch(): void {
     try {
-      const watcher = watch(this.#store.file, { persistent: false }, () => this.wake());
+      const watcher = watch(this.#store.file, { persistent: false }, () => {
+        this.wake();
+        this.#looks = 0;
+        if (this.#stopLooking === null) this.#lookAgain();
+      });
       // The directory may be moved away. The open file stays usable, and peer workers still send wake-ups.
       watcher.on('error', () => this.#poll());
       this.#stopWatching = () => watcher.close();
@@ -426,6 +446,17 @@ class LmdbTransport implements Transport {
       });
       this.#poll();
     }
+  }
+
+  #lookAgain(): void {
+    this.#stopLooking = null;
+    const delayMs = LOOK_AGAIN_MS[this.#looks];
+    if (delayMs === undefined || this.#isClosed) return;
+    this.#looks += 1;
+    this.#stopLooking = this.#options.clock.after(delayMs, () => {
+      this.wake();
+      this.#lookAgain();
+    });
   }
 
   #poll(): void {
@@ -451,6 +482,7 @@ class LmdbTransport implements Transport {
     });
     this.#isClosed = true;
     this.#stopWatching();
+    this.#stopLooking?.();
     await this.#commits.drained();
     await this.#store.close();
   }

@@ -24,6 +24,7 @@ import { openLmdbHistory } from '../../../src/transports/lmdb/lmdb-history.ts';
 import { openLmdbTransport } from '../../../src/transports/lmdb/lmdb-transport.ts';
 import { root, startProcess } from '../../support/process.ts';
 import { removeWith } from '../../support/temporary-directory.ts';
+import { TestClock } from '../../support/test-clock.ts';
 
 describe('a history in LMDB on disk', () => {
   it('K-580: has a directory with mode 0700 and files with 0600, including the lock', async (test) => {
@@ -236,6 +237,26 @@ describe('a history in LMDB on disk', () => {
     clearImmediate(immediate);
     assert.deepEqual(seen, [...others, 'own']);
     assert.ok(Math.max(...perTurn.values()) <= 300, [...perTurn.values()].join());
+  });
+
+  it('checks the history again some times after a change of its file, which it may have seen too early', async (test) => {
+    const clock = new TestClock();
+    const options = { path: await directory(test), size: 0, maxAgeMs: 0 };
+    const more = { durability: 'commit', clock, log: silentLogger } as const;
+    const transport = await openLmdbTransport({ ...options, ...more });
+    test.after(() => transport.close());
+    const quiet = clock.waiting;
+    transport.tail(() => {});
+    await transport.append(update('a'));
+    while (clock.waiting === quiet) await new Promise((resolve) => setTimeout(resolve, 5));
+    const reads = test.mock.method(transport, 'wake', () => {});
+    for (const ms of [20, 200, 1_000]) clock.advance(ms);
+    assert.ok(reads.mock.callCount() >= 3);
+    // The system reports a commit as several changes. After the last one, the checks end.
+    while (clock.waiting > quiet) {
+      await new Promise((resolve) => setTimeout(resolve, 5));
+      clock.advance(1_000);
+    }
   });
 
   it('reports updates that LMDB can no longer find, and takes them neither for evicted nor for unwritten', async (test) => {
