@@ -4,8 +4,8 @@
  */
 import { isElement, isShadow } from './sent-document.ts';
 
-const IDS = ['id', 'data-id', 'data-key', 'key'];
-const KEYS = ['name', 'action', 'for', 'value', 'href', 'src'];
+const IDS = 'id data-id data-key key'.split(' ');
+const KEYS = 'name action for value href src'.split(' ');
 /** Comparisons of words between two matched positions. Beyond it, the position decides. */
 const MAX_COMPARISONS = 2500;
 
@@ -106,8 +106,8 @@ export function fieldsIn(node: Node): string {
 
 /** White space between elements, and what is not among the children of a shown element. */
 export function isBlank(node: Node): boolean {
-  const isText = node.nodeType === Node.TEXT_NODE && !node.textContent?.trim();
-  return isText || node.nodeType === Node.COMMENT_NODE || isShadow(node);
+  const isText = node.nodeName === '#text' && !node.textContent?.trim();
+  return isText || node.nodeName === '#comment' || isShadow(node);
 }
 
 /** The HTML of an element, or the text of another node. */

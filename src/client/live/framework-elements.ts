@@ -13,23 +13,20 @@ import { isElement } from './sent-document.ts';
  */
 const MARKS =
   /^(?:__react(?:Fiber|Container|Props)\$|_reactRootContainer$|__vue(?:_app)?__$|_vnode$|__k$|hydrate_init$|__ngContext__$)/;
-/** The comment with which the HTML of Svelte begins since version 5. */
-const SVELTE = '[';
-/** The property that Lit leaves at the node before which it renders. */
-const LIT = '_$litPart$';
-/** The property that DataTables leaves at each row. It draws the rows that it knows, and drops all others. */
-const ROW = '_DT_RowIndex';
 
 /** Whether a framework renders the element or its children. */
 export function isOfFramework(shown: Element): boolean {
   if (Object.keys(shown).some((name) => MARKS.test(name))) return true;
   return [shown, ...shown.childNodes].some(
     (node) =>
-      ('__svelte' in window && node.nodeType === Node.COMMENT_NODE && node.nodeValue === SVELTE) ||
+      // The HTML of Svelte begins with this comment since version 5.
+      ('__svelte' in window && node.nodeName === '#comment' && node.nodeValue === '[') ||
       // Solid marks the elements that it has taken over from the server.
       ('_$HY' in window && isElement(node) && node.hasAttribute('data-hk')) ||
-      LIT in node ||
-      ROW in node,
+      // Lit leaves this at the node before which it renders.
+      '_$litPart$' in node ||
+      // DataTables leaves this at each row. It draws the rows that it knows, and drops all others.
+      '_DT_RowIndex' in node,
   );
 }
 
@@ -39,7 +36,7 @@ export function isState(name: string, shown: Element): boolean {
 }
 
 /** Whether the page shows what the server has changed, wherever in the element, beside what scripts have added. */
-export function showsChanges(sent: ParentNode, next: ParentNode, shown: ParentNode): boolean {
+export function showsChanges(sent: Node, next: Node, shown: Node): boolean {
   const [before, after, now] = [sent, next, shown].map(countContent) as [Content, Content, Content];
   return [...before.keys(), ...after.keys()].every(
     (one) => before.get(one) === after.get(one) || now.get(one) === after.get(one),
@@ -50,27 +47,16 @@ export function showsChanges(sent: ParentNode, next: ParentNode, shown: ParentNo
 type Content = Map<string, number>;
 
 /** Attributes that tell visitors something. */
-const SEEN = [
-  'class',
-  'href',
-  'src',
-  'alt',
-  'title',
-  'aria-label',
-  'value',
-  'checked',
-  'selected',
-  'disabled',
-];
+const SEEN = 'class href src alt title aria-label value checked selected disabled'.split(' ');
 const UNSEEN = 'script,style,template,noscript,input[type=hidden]';
 
-function countContent(root: ParentNode): Content {
+function countContent(root: Node): Content {
   const content: Content = new Map();
   const add = (text: string): void => {
     if (text !== '') content.set(text, (content.get(text) ?? 0) + 1);
   };
   const read = (node: Node): void => {
-    if (node.nodeType === Node.TEXT_NODE) add((node.nodeValue ?? '').trim());
+    if (node.nodeName === '#text') add((node.nodeValue ?? '').trim());
     if (isElement(node)) {
       if (node.matches(UNSEEN)) return;
       for (const name of SEEN) {

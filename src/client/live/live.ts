@@ -1,16 +1,24 @@
-import { mayLeave } from './visitor-state.ts';
-import { attempt, isReplaced, patch, takeReplaced, type Withheld } from './three-way-patch.ts';
+import { mayLeave, on } from './visitor-state.ts';
+import {
+  adopt,
+  attempt,
+  isReplaced,
+  patch,
+  renew,
+  takeReplaced,
+  type Withheld,
+} from './three-way-patch.ts';
 
 /*
  * The script that `discovery { live }` inserts into pages. It follows the page's URL and any other topics
  * that the page names. After an update it fetches the page again and shows what the server has changed. It
- * keeps one stream, one timer, the id of the last update and the last response of the server; nothing grows
- * with time.
+ * keeps one stream, one timer, the id of the last update, the last response of the server and those of a few
+ * pages before; nothing grows with time.
  */
 import { navigation } from '../discovery.ts';
 import type { Update } from '../events.ts';
 import { followHub, sleep } from './hub-stream.ts';
-import { parsePage, recordBody, snapshot, trustServer } from './sent-document.ts';
+import { parsePage, recordBody, trustServer, unpair } from './sent-document.ts';
 import { createTopicOf, type PageAlias } from '../page-topics.ts';
 import { isOfOthers, type Topics, topicsOfPage, withoutHash } from './topics.ts';
 
@@ -28,15 +36,10 @@ const LONGEST_RENEWAL_MS = 45_000;
 const FRAMEWORK_MS = 1000;
 /** How long the next page may take to arrive. If it does not, it was a download, or the visitor has stayed. */
 const LEAVING_MS = 5000;
-/** The view that JavaServer Faces keeps in the session. Each fetch creates one and drops an old one. */
-const FACES_VIEW = 'input[name$=".faces.ViewState"]';
-/**
- * Wicket numbers the renderings of a page in the session (`?0-1.-form`). It drops what is sent from any but
- * the last one, also if only a fetch has rendered the page since.
- */
-const RENDERING = 'form[action*=".-"]';
 /** The field with the cursor of a response. */
 const TIMING = 'Server-Timing';
+/** How many pages before are known, about as many as libraries keep. */
+const MAX_LEFT = 10;
 /** How long a hidden page keeps its stream, so that a quick return costs nothing. */
 const HIDDEN_MS = 10_000;
 
@@ -72,6 +75,12 @@ function start(
   let pending: string | null = null;
   /** The last response that Turbo has received. */
   let visited: Response | null = null;
+  /** By URL, what the server had sent for the pages before. */
+  const left = new Map<string, Node>();
+  /** The URL to which the browser has gone back. */
+  let restored = '';
+  /** What the server had sent for this page when the visitor left it, if a library may have shown that again. */
+  let earlier: Node | undefined;
   let cursor = cursorIn(JSON.stringify(navigation()?.serverTiming));
   const topicOf = createTopicOf(JSON.parse(aliases) as PageAlias[], (url) => new URL(url).href);
   let topics: Topics = { named: [], followed: [] };
@@ -174,8 +183,12 @@ function start(
   /** Whether a fetch would endanger what the visitor is doing, because the app keeps only some views. */
   const isCostly = (): boolean =>
     'Wicket' in window ||
-    document.querySelector(RENDERING) !== null ||
-    (document.querySelector(FACES_VIEW) !== null && (pending !== null || !mayLeave()));
+    // Wicket numbers the renderings of a page in the session (`?0-1.-form`). It drops what is sent from any but
+    // the last one, also if only a fetch has rendered the page since.
+    document.querySelector('form[action*=".-"]') !== null ||
+    // The view that JavaServer Faces keeps in the session. Each fetch creates one and drops an old one.
+    (document.querySelector('input[name$=".faces.ViewState"]') !== null &&
+      (pending !== null || !mayLeave()));
 
   const refetch = async (): Promise<void> => {
     timer = 0;
@@ -238,7 +251,7 @@ function start(
         // It may be about to show the change, as in the page of whoever has made it.
         await sleep(FRAMEWORK_MS);
         if (asked !== page) return false;
-        withheld = await apply(text, parsePage(text));
+        withheld = await apply(text);
       }
       for (const reason of ['visitor', 'script'] as const) {
         if (withheld[reason] > 0) tellGateway(reason);
@@ -248,11 +261,21 @@ function start(
     return false;
   };
 
-  const apply = async (text: string, fetched: Document): Promise<Withheld> => {
-    if (isReplaced(sent) && isHere() && takeReplaced(sent, fetched.body)) sent = fetched.body;
+  const apply = async (text: string, fetched = parsePage(text)): Promise<Withheld> => {
+    if (isReplaced(sent) && isHere())
+      sent = takeReplaced(sent as Element, fetched.body, document.body);
     const asked = page;
     // Before the browser begins a transition, a library may show another page.
-    const withheld = await morphPage(sent, fetched, () => asked === page);
+    let withheld = await morphPage(sent, fetched, () => asked === page);
+    // What a library has stored has what scripts had made of the page. Now it shows all that the server sends, except
+    // where a script has been active since. There, only what the server has changed since the earlier visit counts.
+    if (earlier !== undefined && withheld.script > 0 && withheld.visitor === 0) {
+      unpair();
+      sent = earlier;
+      adopt(sent, document.body);
+      withheld = patch(sent, parsePage(text).body);
+    }
+    earlier = undefined;
     const isAll = withheld.visitor + withheld.script === 0;
     pending = isAll ? null : text;
     clearTimeout(recheck);
@@ -270,7 +293,7 @@ function start(
     setTimeout(async () => {
       hasFinished = isFetching;
       if (isFetching) return;
-      if (pending !== null) await apply(pending, parsePage(pending));
+      if (pending !== null) await apply(pending);
       if (!isWaiting || !mayLeave()) return;
       isWaiting = false;
       clearTimeout(timer);
@@ -294,8 +317,12 @@ function start(
 
   /** A library may have replaced the page with the server's response for another URL. */
   const checkPage = (event: Event): void => {
-    const url = withoutHash(location.href);
+    // While Unpoly shows an overlay, the URL is that of the overlay.
+    const { up } = window as { up?: Unpoly };
+    const url = withoutHash(new URL(up?.layer?.root?.location ?? '', location.href).href);
     if (url !== page.href) {
+      left.set(page.href, sent.cloneNode(true));
+      if (left.size > MAX_LEFT) left.clear();
       page = new URL(url);
       const { requestConfig, xhr } = (event as CustomEvent<HtmxDetail | undefined>).detail ?? {};
       isOfForm =
@@ -314,7 +341,9 @@ function start(
         // A fetch in progress is of the page before, so its response is not shown.
       } else isOutdated ||= isFetching;
       fetching.abort();
-      if (!isOfForm) sent = snapshot(document.body);
+      if (!isOfForm) sent = renew(sent, document.body);
+      earlier = url === restored ? left.get(url) : undefined;
+      restored = '';
       latest = pending = null;
       stay();
     }
@@ -322,46 +351,41 @@ function start(
   };
 
   let hidden = 0;
-  document.addEventListener('visibilitychange', () => {
+  on('visibilitychange', () => {
     if (document.hidden) hidden = setTimeout(rest, HIDDEN_MS);
     else check();
   });
   // An open stream would keep the page out of the back-forward cache.
-  addEventListener('pagehide', rest);
-  for (const name of ['beforeunload', 'turbo:submit-start', 'htmx:beforeSend']) {
-    addEventListener(name, leave);
-  }
-  for (const name of ['pageshow', 'turbo:submit-end', 'htmx:afterRequest']) {
-    addEventListener(name, stay);
-  }
-  addEventListener('pageshow', check);
-  addEventListener('online', () => {
+  on('pagehide', rest);
+  on('beforeunload turbo:submit-start htmx:beforeSend up:request:load', leave);
+  on('pageshow turbo:submit-end htmx:afterRequest up:request:loaded', stay);
+  on('pageshow', check);
+  on('online', () => {
     pause = PAUSE_MS;
     // Its connection may be of the network before.
     fetching.abort();
     rest();
     check();
   });
-  // Everything that was stored during an earlier visit is as old as that visit. This comes before the listeners of
-  // libraries that show it.
-  addEventListener(
-    'popstate',
-    () => {
-      if (withoutHash(location.href) === page.href) return;
-      isOutdated = true;
-      leave();
-    },
-    true,
-  );
-  document.addEventListener('turbo:before-fetch-response', (event) => {
+  // Everything that was stored during an earlier visit is as old as that visit.
+  on('popstate', () => {
+    const url = withoutHash(location.href);
+    if (url === page.href) return;
+    restored = url;
+    isOutdated = true;
+    leave();
+  });
+  on('turbo:before-fetch-response', (event) => {
     visited = (event as CustomEvent<TurboDetail>).detail.fetchResponse.response;
   });
-  for (const name of ['turbo:load', 'htmx:afterSettle', 'htmx:historyRestore']) {
-    document.addEventListener(name, checkPage);
-  }
-  for (const name of ['reset', 'submit', 'focusout', 'pause']) {
-    document.addEventListener(name, applyAgain, true);
-  }
+  on('up:fragment:loaded', (event) => {
+    // It may be older than the cursor.
+    if ((event as UnpolyEvent).request.fromCache === true) refetchSoon();
+  });
+  // What a library has shown may come from its cache.
+  on('hub:shown', refetchSoon);
+  on('turbo:load htmx:afterSettle htmx:historyRestore up:fragment:inserted hub:shown', checkPage);
+  on('reset submit focusout pause', applyAgain);
   check();
 }
 
@@ -375,6 +399,14 @@ interface TurboDetail {
   readonly fetchResponse: { readonly response: Response };
 }
 
+interface Unpoly {
+  readonly layer?: { readonly root?: { readonly location?: string | null } };
+}
+
+interface UnpolyEvent extends Event {
+  readonly request: { readonly fromCache?: boolean };
+}
+
 interface HtmxDetail {
   readonly requestConfig?: { readonly verb: string; readonly path: string };
   readonly xhr?: XMLHttpRequest;
@@ -382,8 +414,9 @@ interface HtmxDetail {
 
 /** Dispatches an event. Returns whether no listener has prevented the next step. */
 function tell(name: string, detail: object): boolean {
-  const event = new CustomEvent(`hub:${name}`, { detail, bubbles: true, cancelable: true });
-  return document.dispatchEvent(event);
+  return document.dispatchEvent(
+    new CustomEvent(`hub:${name}`, { detail, bubbles: true, cancelable: true }),
+  );
 }
 
 let lastTitle = document.title;

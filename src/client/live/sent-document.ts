@@ -21,7 +21,7 @@
 /** The node of the page for a node that the server has sent. */
 export const shownFor = new WeakMap<Node, Node>();
 /** The node that the server has sent for a node of the page. */
-export const sentFor = new WeakMap<Node, Node>();
+export let sentFor = new WeakMap<Node, Node>();
 
 /** A document in which nothing is loaded and nothing runs. */
 export const inert = document.implementation.createHTMLDocument('');
@@ -31,8 +31,13 @@ export function pair(sent: Node, shown: Node): void {
   sentFor.set(shown, sent);
 }
 
+/** Forgets the last response, before another one is paired with the page. */
+export function unpair(): void {
+  sentFor = new WeakMap();
+}
+
 export function isElement(node: Node | null | undefined): node is Element {
-  return node?.nodeType === Node.ELEMENT_NODE;
+  return node instanceof Element;
 }
 
 /** A copy of a node of the page without its children. */
@@ -68,14 +73,18 @@ function recordShadow(sent: Element, shown: Node | undefined): void {
 
 const SHADOW = 'shadowrootmode';
 
+export function isTemplate(node: Node | undefined): node is HTMLTemplateElement {
+  return node instanceof HTMLTemplateElement;
+}
+
 /** A template from which the browser makes the shadow tree of its parent. */
 export function isShadow(node: Node): node is HTMLTemplateElement {
-  return node instanceof HTMLTemplateElement && node.hasAttribute(SHADOW);
+  return isTemplate(node) && node.hasAttribute(SHADOW);
 }
 
 /** The content of a template belongs to another document. Scripts in it are not copied. */
-export function copyTemplate(to: Node, from: Node): void {
-  if (!(to instanceof HTMLTemplateElement) || !(from instanceof HTMLTemplateElement)) return;
+export function copyTemplate(to: Node, from: Node | undefined): void {
+  if (!isTemplate(to) || !isTemplate(from)) return;
   const content = to.content.ownerDocument.importNode(from.content, true);
   if (to.ownerDocument === document) {
     for (const script of content.querySelectorAll('script')) if (isActive(script)) script.remove();
@@ -131,12 +140,11 @@ export async function recordBody(): Promise<Node> {
         readAll(observer.takeRecords());
         observer.disconnect();
         const sent = body ?? snapshot(document.body);
-        for (const template of (sent as Element).querySelectorAll('template')) {
-          const shown = shownFor.get(template);
-          if (shown !== undefined) copyTemplate(template, shown);
+        for (const one of (sent as Element).querySelectorAll('*')) {
+          const shown = shownFor.get(one);
+          copyTemplate(one, shown);
+          recordShadow(one, shown);
         }
-        for (const one of (sent as Element).querySelectorAll('*'))
-          recordShadow(one, shownFor.get(one));
         resolve(sent);
       },
       { once: true },
@@ -189,9 +197,7 @@ export function isActive(node: Node): boolean {
   if (node.localName === 'meta') return node.hasAttribute('http-equiv');
   if (node.localName !== 'script') return false;
   const type = node.getAttribute('type') ?? node.getAttribute('language') ?? '';
-  return !/^\s*(?:text\/(?!.*(?:java|ecma|live|j)script)|application\/(?!.*(?:java|ecma)script))/i.test(
-    type,
-  );
+  return !/^\s*(?:text|application)\/(?!.*(?:java|ecma|live|j)script)/i.test(type);
 }
 
 /** A copy of a new node from the server, for display; null if it would become active by insertion. */

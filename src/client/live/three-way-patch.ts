@@ -7,13 +7,16 @@ import { isOfFramework, isState, showsChanges } from './framework-elements.ts';
 import { fieldsIn, isBlank, matchChildren, textOf } from './child-matching.ts';
 import {
   copyTemplate,
+  inert,
   isActive,
   isElement,
   isShadow,
+  isTemplate,
   pair,
   sentFor,
   show,
   shownFor,
+  snapshot,
 } from './sent-document.ts';
 import { formOf, isAtWork, isBusy, showDefaults, takeSaved, takeUndone } from './visitor-state.ts';
 
@@ -107,7 +110,7 @@ function patchElement(sent: Element, next: Element, shown: Element, withheld: Wi
   if (mode === 'replace') {
     if (isVisitorAt(shown)) withheld.visitor += 1;
     else replaceChildren(sent, next, shown);
-  } else if (sent instanceof HTMLTemplateElement) patchTemplate(sent, next, shown, withheld);
+  } else if (isTemplate(sent)) patchTemplate(sent, next, shown, withheld);
   else patchChildren(sent, next, shown, withheld);
   showDefaults(shown);
 }
@@ -202,7 +205,7 @@ function patchChildren(sent: Element, next: Element, shown: Element, withheld: W
   for (const two of after) {
     const one = matches.get(two);
     if (taken.has(two)) {
-      sent.insertBefore(two, nextOf(last, sent, false));
+      sent.insertBefore(two, nextOf(last, sent));
       last = two;
     } else if (one !== undefined) {
       if (moves.has(one)) move(one, sent, shown, last);
@@ -235,56 +238,94 @@ function takeShown(
   matches: Map<Node, Node>,
   shown: Element,
 ): ReadonlySet<Node> {
-  const added = new Map<string, Node[]>();
-  for (const node of shown.childNodes) {
-    if (isBlank(node) || sentFor.has(node)) continue;
-    added.set(textOf(node), [...(added.get(textOf(node)) ?? []), node]);
-  }
-  if (added.size === 0) return new Set();
-  const take = (one: Node): boolean => {
-    const node = added.get(textOf(one))?.shift();
-    if (node !== undefined) adopt(one, node);
-    return node !== undefined;
-  };
-  const isGone = (one: Node | undefined): boolean =>
-    one === undefined || shownFor.get(one)?.isConnected !== true;
-  [...sent.childNodes].filter(isGone).forEach(take);
-  const taken = after.filter((two) => isGone(matches.get(two)) && take(two));
-  for (const two of taken) {
+  const taken = new Set<Node>();
+  if (additionsIn(shown).length === 0) return taken;
+  const take = (two: Node): void => {
+    taken.add(two);
     const one = matches.get(two);
     if (one !== undefined) sent.removeChild(one);
     matches.delete(two);
+  };
+  for (const [node, one] of matchChildren(
+    [...sent.childNodes].filter(isGone),
+    additionsIn(shown),
+  )) {
+    const two = after.find((it) => matches.get(it) === one);
+    if (textOf(node) === textOf(one)) adopt(one, node);
+    else if (isElement(one) && isElement(two) && takeReplaced(one, two, node) === two) take(two);
   }
-  return new Set(taken);
+  const left = after.filter((two) => isGone(matches.get(two)) && !taken.has(two));
+  for (const [two, node] of matchChildren(additionsIn(shown), left)) {
+    if (textOf(node) !== textOf(two)) continue;
+    adopt(two, node);
+    take(two);
+  }
+  return taken;
 }
 
 /**
  * Whether scripts have taken over the content: nothing from the server is left, but something else is there.
  */
 function isScripts(children: readonly Node[], shown: Element): boolean {
-  const mine = children.filter((one) => !isBlank(one) && !isActive(one));
+  const mine = children.filter(isPart);
   if (mine.some((one) => shownFor.get(one)?.parentNode === shown)) return false;
-  return mine.length > 0 || [...shown.childNodes].some((one) => !isBlank(one) && !sentFor.has(one));
+  return mine.length > 0 || additionsIn(shown).length > 0;
+}
+
+/** What the server has not sent. */
+function additionsIn(shown: Node): Node[] {
+  return [...shown.childNodes].filter((node) => !isBlank(node) && !sentFor.has(node));
+}
+
+function isGone(sent: Node | undefined): boolean {
+  return sent === undefined || shownFor.get(sent)?.isConnected !== true;
+}
+
+function isPart(sent: Node): boolean {
+  return !isBlank(sent) && !isActive(sent);
 }
 
 /** Whether a library has replaced all that the server has sent for the page. */
 export function isReplaced(sent: Node): boolean {
-  const mine = [...sent.childNodes].filter((one) => !isBlank(one) && !isActive(one));
-  return (
-    shownFor.get(sent) !== document.body ||
-    (mine.length > 0 && mine.every((one) => shownFor.get(one)?.isConnected !== true))
-  );
+  const mine = [...sent.childNodes].filter(isPart);
+  return shownFor.get(sent) !== document.body || (mine.length > 0 && mine.every(isGone));
 }
 
 /**
- * A library may have replaced the page with the response to a form. Takes what it shows for the server's, as
- * far as the server sends the same for the page. Returns false if the page lacks something that the server
- * has changed since.
+ * A library may have replaced the page, or an element of it, with the response to a form, or with what it was. Takes
+ * what it shows for the server's, as far as the server sends, or had sent, the same. Returns what is then sent.
  */
-export function takeReplaced(sent: Node, next: Element): boolean {
-  if (!isElement(sent) || !showsChanges(sent, next, document.body)) return false;
-  adopt(next, document.body);
-  return true;
+export function takeReplaced(sent: Element, next: Element, shown: Node): Element {
+  const isNext = showsChanges(sent, next, shown);
+  const one = isNext ? next : sent;
+  if (isNext || showsChanges(inert, sent, shown)) adopt(one, shown);
+  return one;
+}
+
+/**
+ * A library has shown another page, or a part of it. Takes the elements that are in the place of the server's for
+ * the server's. What scripts have made of the rest stays theirs.
+ */
+export function renew(sent: Node, shown: Node): Node {
+  if (shownFor.get(sent) !== shown) return snapshot(shown);
+  if (!isElement(sent)) return sent;
+  const gone = [...sent.childNodes].filter(
+    (one) => isGone(one) && !isActive(one) && !isShadow(one),
+  );
+  const added = [...shown.childNodes].filter((node) => sentFor.get(node)?.parentNode !== sent);
+  // A script that changes a text may replace it.
+  const isReplaced = added.length > 0 && gone.some(isElement);
+  const isAll = isReplaced && [...sent.children].every(isGone);
+  const replaced = matchChildren(isReplaced ? gone : [], added);
+  for (const one of isAll ? gone : replaced.values()) sent.removeChild(one);
+  for (const node of shown.childNodes) {
+    let one = sentFor.get(node);
+    if (one?.parentNode === sent) renew(one, node);
+    else if (isAll || replaced.has(node)) one = snapshot(node);
+    else continue;
+    sent.appendChild(one);
+  }
+  return sent;
 }
 
 /** Removes a node as the server did. Returns whether the last response is now without it. */
@@ -304,7 +345,8 @@ function remove(sent: Node, parent: Element, withheld: Withheld): boolean {
 }
 
 /** The position for the next sibling of a node: after it, or before all other nodes from the server. */
-function nextOf(last: Node | null, parent: Element, ofPage: boolean): Node | null {
+function nextOf(last: Node | null, parent: Element): Node | null {
+  const ofPage = parent.ownerDocument === document;
   if (last !== null) {
     for (let one: Node | null = last; one !== null; one = one.previousSibling) {
       const node = ofPage ? shownFor.get(one) : one;
@@ -317,11 +359,11 @@ function nextOf(last: Node | null, parent: Element, ofPage: boolean): Node | nul
 
 function insert(next: Node, sent: Element, shown: Element, last: Node | null): void {
   const copy = show(next);
-  if (copy !== null) shown.insertBefore(copy, nextOf(last, shown, true));
-  sent.insertBefore(next, nextOf(last, sent, false));
+  if (copy !== null) shown.insertBefore(copy, nextOf(last, shown));
+  sent.insertBefore(next, nextOf(last, sent));
 }
 
-function adopt(sent: Node, shown: Node): void {
+export function adopt(sent: Node, shown: Node): void {
   pair(sent, shown);
   for (const [child, other] of matchChildren([...shown.childNodes], [...sent.childNodes])) {
     adopt(child, other);
@@ -331,13 +373,13 @@ function adopt(sent: Node, shown: Node): void {
 function move(one: Node, sent: Element, shown: Element, last: Node | null): void {
   const node = shownFor.get(one);
   if (node?.parentNode === shown) {
-    const place = nextOf(last, shown, true);
+    const place = nextOf(last, shown);
     // `moveBefore` keeps focus, frames and running media.
     const mover = shown as { moveBefore?(node: Node, next: Node | null): void };
     if (mover.moveBefore === undefined) shown.insertBefore(node, place);
     else mover.moveBefore(node, place);
   }
-  sent.insertBefore(one, nextOf(last, sent, false));
+  sent.insertBefore(one, nextOf(last, sent));
 }
 
 /** The smallest set of nodes that have to move for the server's order; empty if a script has sorted them. */
@@ -355,7 +397,7 @@ function orderOf(
   if (moves.size === 0) return moves;
   const page = new Map([...shown.childNodes].map((one, index) => [one as Node, index]));
   const seen = before.flatMap((one) => page.get(shownFor.get(one) ?? one) ?? []);
-  if (seen.every((place, index) => index === 0 || place > (seen[index - 1] ?? 0))) return moves;
+  if (longestIncreasing(seen, (place) => place).length === seen.length) return moves;
   withheld.script += 1;
   return new Set();
 }
@@ -401,9 +443,10 @@ function isSame(sent: Node, shown: Element): boolean {
   if (!isElement(sent)) return false;
   const names = namesOf(sent, shown);
   // Nonces are hidden from scripts; `open` is changed by visitors.
-  for (const name of ['nonce', 'open']) names.delete(name);
+  names.delete('nonce');
+  names.delete('open');
   for (const name of names) if (sent.getAttribute(name) !== shown.getAttribute(name)) return false;
-  if (sent instanceof HTMLTemplateElement) return sent.innerHTML === shown.innerHTML;
+  if (isTemplate(sent)) return sent.innerHTML === shown.innerHTML;
   const children = [...sent.childNodes].filter((child) => shownFor.has(child));
   return (
     children.length === shown.childNodes.length &&

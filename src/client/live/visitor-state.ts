@@ -30,8 +30,13 @@ function onEdit({ target, type }: Event): void {
   if (!target.matches(ENTRIES) || !sentFor.has(target)) opaque.add(owner);
 }
 
-for (const type of ['input', 'change']) document.addEventListener(type, onEdit, true);
-document.addEventListener('reset', ({ target }) => touched.delete(target as Element), true);
+/** Listens to events before libraries and the page do. */
+export function on(names: string, listener: (event: Event) => void): void {
+  for (const name of names.split(' ')) addEventListener(name, listener, true);
+}
+
+on('input change', onEdit);
+on('reset', ({ target }) => touched.delete(target as Element));
 // Runs after all other listeners, when it is known whether a script has taken the form.
 addEventListener('submit', ({ target, defaultPrevented }) => {
   if (defaultPrevented) {
@@ -145,11 +150,10 @@ function isEdited(field: Element): boolean {
 
 /** Whether scripts have added something here, which may hold what the visitor has entered. */
 function hasAdditions(root: ParentNode): boolean {
-  return [...root.querySelectorAll('*')].some((one) => {
-    // A browser makes elements for the lines that a visitor types.
-    const editor = one.closest('[contenteditable]');
-    return !sentFor.has(one) && (editor === null || !sentFor.has(editor));
-  });
+  // A browser makes elements for the lines that a visitor types.
+  return [...root.querySelectorAll('*')].some(
+    (one) => !sentFor.has(one) && !sentFor.has(one.closest('[contenteditable]') ?? one),
+  );
 }
 
 /** Whether scripts have created an editor here. */
@@ -235,9 +239,7 @@ function isChosen(option: HTMLOptionElement, select: HTMLSelectElement): boolean
 /** Shows the server's values in fields that the visitor has not changed. */
 export function showDefaults(field: Element): void {
   if (field instanceof HTMLInputElement) {
-    if (isTyped(field) && field.value !== field.defaultValue) {
-      field.value = field.defaultValue;
-    }
+    if (isTyped(field) && field.value !== field.defaultValue) field.value = field.defaultValue;
     field.checked = field.defaultChecked;
   } else if (field instanceof HTMLTextAreaElement) field.value = field.defaultValue;
   else if (field instanceof HTMLSelectElement) {
