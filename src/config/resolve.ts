@@ -41,9 +41,9 @@ export interface ResolvedConfig {
  */
 const PLACEHOLDER =
   /(?<!\\)\{(env|file)\.(?!(?:base|ext|match\.(?:relative|absolute|type|remainder))\})([^{}]+)\}/g;
-/** A string of CEL, or a placeholder outside of one. */
+/** A string of CEL, perhaps a raw one, or a placeholder outside of one. */
 const PLACEHOLDER_IN_CEL = new RegExp(
-  String.raw`"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|${PLACEHOLDER.source}`,
+  String.raw`[rR]?"""[^]*?"""|[rR]?'''[^]*?'''|[rR]"[^"]*"|[rR]'[^']*'|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|${PLACEHOLDER.source}`,
   'g',
 );
 const SET_IT = 'set it, or name a file that sets it with --envfile';
@@ -178,9 +178,14 @@ class Resolver {
       if (kind !== undefined && name !== undefined) {
         return `constant(${JSON.stringify(valueOf(kind, name))})`;
       }
-      return part.replaceAll(PLACEHOLDER, (_, kind: string, name: string) =>
-        escapedInCel(valueOf(kind, name)),
+      const isRaw = /^[rR]/.test(part);
+      const filled = part.replaceAll(PLACEHOLDER, (_, kind: string, name: string) =>
+        isRaw ? valueOf(kind, name) : escapedInCel(valueOf(kind, name)),
       );
+      if (!isRaw || filled === part) return filled;
+      // A raw string has no escapes, so the value could end it.
+      const quotes = /^.(?:"""|'''|.)/.exec(part)?.[0].length ?? 0;
+      return JSON.stringify(filled.slice(quotes, 1 - quotes));
     });
   }
 

@@ -1,14 +1,17 @@
 import { hash } from 'node:crypto';
+import { Writable } from 'node:stream';
 import { type Clock, pause } from '../kernel/clock.ts';
 import { setNewest } from '../kernel/collections.ts';
 import type { BodyWrapper, Exchange, RequestHook, ResponseHead } from '../http/exchange.ts';
-import { discarding } from '../http/exchange-response.ts';
+import { MAX_DISCARDED_BYTES } from '../http/exchange-response.ts';
 import { hasField } from '../http/field-values.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import { type AnnouncedHub, isSeeOther } from './announced-hub.ts';
 import { DATA_FIELD, PUBLISH_FIELD } from './hub-publish.ts';
 import type { TopicOf } from '../client/page-topics.ts';
 import { requestUrl } from '../http/request-path.ts';
+import { sessionCookieName } from '../http/session-mark.ts';
+import { HubgateError } from '../kernel/error.ts';
 import { parseUrl } from '../kernel/parse.ts';
 
 export interface LiveRefetchesOptions {
@@ -52,13 +55,15 @@ export function createLiveRefetches(options: LiveRefetchesOptions) {
   /** For requests of clients, not for requests on their behalf. */
   const causes = new WeakMap<Exchange, string>();
   const nextPages = new NextPages(clock);
-  const cookies = new CookieChanges(clock);
+  const cookies = cookieChanges(clock);
+  const isOfGateway = (name: string): boolean =>
+    name === hub.cookieName || name === sessionCookieName(hub.cookieName);
   /** Removes the fields with which the script says why it sends a request. */
   const take: RequestHook = (exchange) => {
     const { headers, method } = exchange;
     const cause = headers.get(CAUSE);
     const isByScript = method === 'GET' && (cause !== undefined || headers.has(RENEWAL));
-    cookies.watch(exchange, isByScript);
+    cookies.watch(exchange, isByScript, isOfGateway);
     headers.delete(RENEWAL);
     if (cause === undefined) {
       if (!isByScript) nextPages.watch(exchange);
@@ -199,121 +204,192 @@ class NextPages {
 
 /** How long a request with the old value of a cookie may be on its way after a response has changed it. */
 const CROSSING_MS = 10_000;
-/** Most cookies whose changes are remembered. */
+/** Most cookies whose changes are remembered, and most pages whose fetches were answered without a result. */
 const MAX_COOKIES = 20_000;
+const MAX_PAGES = 10_000;
 /** Characters from which on a value is taken for one that only one browser has. */
 const OWN_VALUE = 16;
+/** How often in a row a fetch of a page is asked for again. After that, the page is shown, without its cookies. */
+const MAX_REPEATS = 2;
 
 /** What has become of a cookie of one browser. */
 interface CookieState {
   /** Monotonic time of the last change that no script of a live page has caused. */
   changedAt: number;
-  /** The value that it had last. */
-  value: string;
+  /** The key of the value that it had last. */
+  current: string;
 }
+
+/** The values that a message sends or sets, by name; null if there are several, which paths or domains tell apart. */
+type Cookies = ReadonlyMap<string, string | null>;
 
 /**
  * The changes of cookies, so that a fetch of a live page never undoes one. An app that keeps its session in a cookie sends
  * a new one with many responses. If such a response to a fetch arrived after the response to a form, the browser would lose
  * what the form has put into the session, or a logout. So a response to a fetch whose cookies have changed meanwhile
- * is dropped, with its cookies, and the script asks again.
+ * is dropped, with its cookies, and the script asks again. Where cookies change all the time, the page is shown in the end,
+ * but without its cookies.
  */
 class CookieChanges {
   readonly #clock: Clock;
   /** By a value that the cookie has had. Values that follow each other share their state. */
   readonly #states = new Map<string, CookieState>();
+  /** By visitor and page: how many fetches in a row were outdated. */
+  readonly #repeats = new Map<string, number>();
 
   constructor(clock: Clock) {
     this.#clock = clock;
   }
 
-  /** @param isByScript whether the script of a live page sends the request, and not the visitor */
-  watch(exchange: Exchange, isByScript: boolean): void {
+  /**
+   * @param isByScript whether the script of a live page sends the request, and not the visitor
+   * @param ignored names of cookies that the gateway itself sets, beside those of the app
+   */
+  watch(exchange: Exchange, isByScript: boolean, ignored: (name: string) => boolean): void {
     const arrivedAt = this.#clock.monotonic();
-    const sent = exchange.headers.getAll('cookie');
-    const url = requestUrl(exchange);
+    const fields = exchange.headers.getAll('cookie');
+    const { originalTarget } = exchange;
     exchange.onHead((head) => {
       const changes = head.headers.getAll('set-cookie');
       if (changes.length === 0 && !isByScript) return undefined;
-      const cookies = new Map(sent.flatMap((field) => field.split(';')).map(pairOf));
       const visitor = visitorOf(exchange);
-      const set = changes.flatMap((field) => {
-        const [name, value] = pairOf(field.split(';', 1)[0] ?? '');
-        const isOfPath = cookies.has(name) || concernsPath(field, url?.pathname ?? '/');
-        return isOfPath && cookies.get(name) !== value ? [{ name, value }] : [];
-      });
-      if (isByScript && this.#isOutdated(visitor, cookies, set, arrivedAt)) return askAgain(head);
-      for (const { name, value } of set) {
-        this.#change(visitor, name, cookies.get(name), value, isByScript);
+      const sent = cookiesIn(fields.flatMap((field) => field.split(';')).filter(isNotBlank));
+      // A response that moves a cookie to another domain or path deletes the old one.
+      const set = new Map(
+        [...cookiesIn(changes.map((field) => field.split(';', 1)[0] ?? ''))].map(
+          ([name, value]) => [name, value ?? lastSet(changes, name)],
+        ),
+      );
+      for (const name of [...set.keys()]) {
+        if (ignored(name) || (sent.has(name) && sent.get(name) === set.get(name))) set.delete(name);
+      }
+      if (isByScript) {
+        const key = keyOf([visitor, originalTarget]);
+        if (this.#isOutdated(visitor, sent, set, arrivedAt)) return this.#refuse(key, head);
+        this.#repeats.delete(key);
+      }
+      for (const [name, value] of set) {
+        this.#change(visitor, name, sent.get(name) ?? null, value, isByScript);
       }
       return undefined;
     });
   }
 
-  #isOutdated(
-    visitor: string,
-    cookies: ReadonlyMap<string, string>,
-    set: readonly { readonly name: string }[],
-    arrivedAt: number,
-  ): boolean {
-    const added = set.flatMap(({ name }) =>
-      cookies.has(name) ? [] : [[name, undefined] as const],
-    );
-    return [...cookies, ...added].some(([name, value]) => {
-      const state = this.#states.get(keyOf(visitor, name, value));
+  #refuse(key: string, head: ResponseHead): BodyWrapper | undefined {
+    const repeats = this.#repeats.get(key) ?? 0;
+    setNewest(this.#repeats, key, repeats + 1, MAX_PAGES);
+    if (repeats < MAX_REPEATS) return askAgain(head);
+    head.headers.delete('set-cookie');
+    return undefined;
+  }
+
+  #isOutdated(visitor: string, sent: Cookies, set: Cookies, arrivedAt: number): boolean {
+    return [...new Set([...sent.keys(), ...set.keys()])].some((name) => {
+      const unknown = this.#states.get(keyOf([visitor, name]));
+      if (unknown !== undefined && unknown.changedAt >= arrivedAt) return true;
+      const value = sent.get(name) ?? null;
+      if (value === null) return false;
+      const key = valueKey(visitor, name, value);
+      const state = this.#states.get(key);
       if (state === undefined) return false;
       return (
         state.changedAt >= arrivedAt ||
-        (state.value !== value && arrivedAt - state.changedAt < CROSSING_MS)
+        (state.current !== key && arrivedAt - state.changedAt < CROSSING_MS)
       );
     });
   }
 
+  /** @param before null if it is unknown: the browser has not sent the cookie, at least not to this path */
   #change(
     visitor: string,
     name: string,
-    before: string | undefined,
+    before: string | null,
     value: string,
     isByScript: boolean,
   ): void {
-    const key = keyOf(visitor, name, before);
-    const known = this.#states.get(key);
-    const state = known ?? { changedAt: Number.NEGATIVE_INFINITY, value };
+    const key = before === null ? keyOf([visitor, name]) : valueKey(visitor, name, before);
+    const next = valueKey(visitor, name, value);
+    const state = this.#states.get(key) ?? { changedAt: Number.NEGATIVE_INFINITY, current: key };
     // A script may still get the response to a fetch with an older value.
-    if (!isByScript || state.value === before) state.value = value;
+    if (!isByScript || state.current === key) state.current = next;
     if (!isByScript) state.changedAt = this.#clock.monotonic();
     setNewest(this.#states, key, state, MAX_COOKIES);
-    // What several visitors begin with, or end with, says nothing about what follows.
-    if (before === undefined || value === '') return;
-    setNewest(this.#states, keyOf(visitor, name, value), state, MAX_COOKIES);
+    // What several browsers may begin with, or end with, says nothing about what follows.
+    if (before === null || before.length < OWN_VALUE || value.length < OWN_VALUE) return;
+    setNewest(this.#states, next, state, MAX_COOKIES);
   }
 }
 
-function pairOf(text: string): [name: string, value: string] {
+/** The changes that all sites of this process have seen, by their clock: an app may be on several sites. */
+const changesBy = new WeakMap<Clock, CookieChanges>();
+
+function cookieChanges(clock: Clock): CookieChanges {
+  const changes = changesBy.get(clock) ?? new CookieChanges(clock);
+  changesBy.set(clock, changes);
+  return changes;
+}
+
+/** Watches the cookies of a site without live pages, beside one that has some. */
+export function watchCookies(clock: Clock): RequestHook {
+  const changes = cookieChanges(clock);
+  return (exchange) => changes.watch(exchange, false, () => false);
+}
+
+function isNotBlank(text: string): boolean {
+  return text.trim() !== '';
+}
+
+function cookiesIn(pairs: readonly string[]): Map<string, string | null> {
+  const cookies = new Map<string, string | null>();
+  for (const pair of pairs) {
+    const [name, value] = pairOf(pair);
+    cookies.set(name, cookies.has(name) ? null : value);
+  }
+  return cookies;
+}
+
+/** The last value that a response sets for a name, and not a deletion beside it. */
+function lastSet(changes: readonly string[], name: string): string {
+  const values = changes.map((field) => pairOf(field.split(';', 1)[0] ?? ''));
+  return values.findLast(([one, value]) => one === name && value !== '')?.[1] ?? '';
+}
+
+function pairOf(text: string): readonly [name: string, value: string] {
   const at = text.indexOf('=');
   return [text.slice(0, Math.max(0, at)).trim(), text.slice(at + 1).trim()];
 }
 
 /** A value that several browsers may have is told apart by the visitor. */
-function keyOf(visitor: string, name: string, value: string | undefined): string {
-  const of = value === undefined || value.length < OWN_VALUE ? visitor : '';
-  return hash('sha256', JSON.stringify([of, name, value]), 'base64url');
+function valueKey(visitor: string, name: string, value: string): string {
+  return keyOf([value.length < OWN_VALUE ? visitor : '', name, value]);
 }
 
-/** Whether the browser sends a cookie with requests for a path (RFC 6265 §5.1.4). */
-function concernsPath(setCookie: string, path: string): boolean {
-  const given = /;\s*path\s*=\s*(\/[^;]*)/i.exec(setCookie)?.[1]?.trim();
-  const own = given ?? path.slice(0, Math.max(1, path.lastIndexOf('/')));
-  return path === own || path.startsWith(own.endsWith('/') ? own : `${own}/`);
+function keyOf(parts: readonly string[]): string {
+  return hash('sha256', JSON.stringify(parts), 'base64url');
 }
 
 /** The script takes this for a passing failure, and asks again with the cookies that the browser has by then. */
 function askAgain(head: ResponseHead): BodyWrapper {
-  head.status = 503;
+  head.status = 425;
   head.headers.deleteWhere(() => true);
   head.headers.set('Cache-Control', 'no-store');
   head.headers.set('Content-Length', '0');
-  return discarding;
+  return endingAtOnce;
+}
+
+/** A body that is complete without what is written. A long rest is not read. */
+function endingAtOnce(body: Writable): Writable {
+  let left = MAX_DISCARDED_BYTES;
+  body.end();
+  const rest = new Writable({
+    write(chunk: Buffer, _encoding, done) {
+      left -= chunk.length;
+      done(
+        left < 0 ? new HubgateError('client-left', 'Another response has replaced this one') : null,
+      );
+    },
+  });
+  return rest.on('error', () => {});
 }
 
 function visitorOf({ clientAddress, headers }: Exchange): string {

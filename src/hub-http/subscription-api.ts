@@ -4,10 +4,12 @@ import type { PresenceMatcher } from '../hub/presence-board.ts';
 import { parseTopic } from '../hub/topic.ts';
 import { answer } from '../http/answer.ts';
 import { drained } from '../http/body-end.ts';
+import { HttpError } from '../http/errors.ts';
 import type { Exchange } from '../http/exchange.ts';
 import { HeaderList, utf8Field } from '../http/header-list.ts';
 import { quotedString } from '../http/field-values.ts';
 import { fairShareNetwork } from '../http/rate-limits.ts';
+import { messageOf } from '../kernel/error.ts';
 import type { Budget } from '../kernel/scheduler.ts';
 import { FairQueue } from '../kernel/semaphore.ts';
 import type { Access } from './access.ts';
@@ -32,12 +34,22 @@ const PAGE_BYTES = 256 * 1024;
 /** How long a client may read nothing of a document. */
 const MAX_STALL_MS = 120_000;
 
-/** The documents that are written at the same time. Each holds one page of them. */
-const turns = new FairQueue({
+/** How long a request waits for its turn. */
+const LONGEST_WAIT_MS = 10_000;
+
+/** The documents that are begun at the same time. That takes only as long as reading some pages. */
+const beginnings = new FairQueue({
+  places: 16,
+  unknownPlaces: 16,
+  placesPerUnknown: 4,
+  maxWaiting: 1_000,
+});
+/** The long documents that are written at the same time, each at the speed of its client. Each holds one page. */
+const longDocuments = new FairQueue({
   places: 64,
   unknownPlaces: 64,
   placesPerUnknown: 8,
-  maxWaiting: 1_000,
+  maxWaiting: 100,
 });
 
 /** `GET HUB/subscriptions[/{match_type}/{match}[/{subscriber}]]`: the current subscriptions. */
@@ -97,34 +109,65 @@ export function createSubscriptionApi(
       `{"id":${JSON.stringify(path)},"type":"subscriptions","subscriptions":[`,
     );
     const close = Buffer.from(']}');
-    const first = await read();
-    const second = first === null ? null : await read();
-    if (exchange.abandoned) return;
-    if (second === null) {
-      answer(exchange, 200, fields, Buffer.concat([open, first ?? Buffer.alloc(0), close]));
-      return;
-    }
-    const head = { status: 200, headers: HeaderList.of(fields), source: 'gateway' } as const;
-    const body = exchange.begin(head);
-    const abort = (): void => exchange.abort(body);
-    try {
-      let next: Buffer | null = Buffer.concat([open, first ?? Buffer.alloc(0), second]);
-      for (; next !== null && !body.destroyed; next = await read()) {
-        if (!body.write(next)) await drained(body, endpoint.clock, MAX_STALL_MS, abort);
+    const begun = await inTurn(exchange, beginnings, async () => {
+      const first: Buffer[] = [open];
+      let bytes = 0;
+      let next = await read();
+      for (; next !== null && !exchange.abandoned; next = await read()) {
+        first.push(next);
+        bytes += next.length;
+        if (bytes > PAGE_BYTES) break;
       }
-    } catch {
-      // The client must not take what it has for the whole document. The log has the reason.
-      abort();
+      if (next === null) first.push(close);
+      return { bytes: Buffer.concat(first), isWhole: next === null };
+    });
+    if (exchange.abandoned) return;
+    if (begun.isWhole) {
+      answer(exchange, 200, fields, begun.bytes);
       return;
     }
-    if (!body.destroyed) body.end(close);
+    await inTurn(exchange, longDocuments, async () => {
+      const head = { status: 200, headers: HeaderList.of(fields), source: 'gateway' } as const;
+      const body = exchange.begin(head);
+      const abort = (): void => exchange.abort(body);
+      try {
+        let next: Buffer | null = begun.bytes;
+        for (; next !== null && !body.destroyed; next = await read()) {
+          if (!body.write(next)) await drained(body, endpoint.clock, MAX_STALL_MS, abort);
+        }
+        if (!body.destroyed) body.end(close);
+      } catch (error) {
+        // The client must not take what it has for the whole document.
+        exchange.log.warn('A list of subscriptions was cut off', { error: messageOf(error) });
+        abort();
+      }
+    });
   };
 
-  const turnOf = async ({ clientAddress, signal }: Exchange): Promise<() => void> => {
+  const inTurn = async <T>(
+    { clientAddress, signal }: Exchange,
+    turns: FairQueue,
+    work: () => Promise<T>,
+  ): Promise<T> => {
+    const limit = new AbortController();
+    const cancel = endpoint.clock.after(LONGEST_WAIT_MS, () => limit.abort());
+    let giveBack: () => void;
     try {
-      return await turns.take(fairShareNetwork(clientAddress), false, signal);
-    } catch {
+      giveBack = await turns.take(
+        fairShareNetwork(clientAddress),
+        false,
+        AbortSignal.any([signal, limit.signal]),
+      );
+    } catch (cause) {
+      if (signal.aborted) throw new HttpError(499, 'the client left', { cause });
       throw unavailable('subscriptions');
+    } finally {
+      cancel();
+    }
+    try {
+      return await work();
+    } finally {
+      giveBack();
     }
   };
 
@@ -151,12 +194,7 @@ export function createSubscriptionApi(
     }
     const found = { 'content-type': 'application/json', ...fields };
     if (subscriber === null) {
-      const giveBack = await turnOf(exchange);
-      try {
-        await sendCollection(exchange, found, matcher, path);
-      } finally {
-        giveBack();
-      }
+      await sendCollection(exchange, found, matcher, path);
       return;
     }
     const document = await access.unlessFailing(exchange, one(matcher, subscriber));

@@ -37,6 +37,7 @@ import { createTopicOf } from '../client/page-topics.ts';
 import { waitForStored } from '../discovery/announced-hub.ts';
 import { DATA_FIELD, PUBLISH_FIELD } from '../discovery/hub-publish.ts';
 import { linkedPages } from '../discovery/link.ts';
+import { watchCookies } from '../discovery/live-refetches.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import { requestUrl } from '../http/request-path.ts';
 import { parseUrl, requireUrl } from '../kernel/parse.ts';
@@ -92,8 +93,11 @@ export async function setUpSite(
   });
   const discovery = await setUpDiscovery(site, config, hubs, resources, scope);
   const { reports, watching } = discovery;
+  // What is added first sees the head of a response last, just before it is sent.
   const hooks = [...discovery.hooks];
-  if (refetches !== null) hooks.push(refetches.take);
+  const isBesideLive = config.sites.some((one) => (one.discovery?.live ?? null) !== null);
+  if (refetches !== null) hooks.unshift(refetches.take);
+  else if (isBesideLive) hooks.unshift(watchCookies(clock));
   if (livePages !== null) hooks.push(livePages.hook);
   const claims = removeClaimedIdentity(
     identityFields([...site.routes, ...site.errorRoutes], registry),

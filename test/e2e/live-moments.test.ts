@@ -254,7 +254,7 @@ document.startViewTransition = (change) => {
     held = null;
     const dropped = page.waitForResponse((one) => 'hub-live' in one.request().headers());
     late?.();
-    assert.equal((await dropped).status(), 503);
+    assert.equal((await dropped).status(), 425);
     await page.getByText('item 0').waitFor();
     await page.evaluate("fetch('/a?add', { method: 'POST' })");
     await page.getByText('item 1').waitFor();

@@ -224,7 +224,8 @@ function start(
       cache: 'no-cache',
       signal: fetching.signal,
     });
-    if (response.status > 499) return true;
+    // Among them 425, with which the gateway asks for another fetch, and 429.
+    if (response.status > 424) return true;
     const text = await response.text();
     // In the meantime, a library may have moved to another page without leaving this document.
     if (asked !== page) return false;

@@ -192,16 +192,23 @@ function parsedWithScalars(environment: Environment, source: string): Parsed {
   return parsed(environment, source.slice(0, end) + result);
 }
 
-const COMPARISONS: ReadonlySet<string> = new Set(['==', '!=', '<', '<=', '>', '>=', 'in']);
+/** Operators whose operands have the same type, and those whose operands are booleans. */
+const OF_ONE_TYPE: ReadonlySet<string> = new Set('== != < <= > >= in + - * / %'.split(' '));
+const OF_BOOLEANS: ReadonlySet<string> = new Set(['&&', '||', '!_', '?:']);
 
-/** Collects the placeholders and constants that are compared with numbers or booleans. */
+/** Collects the placeholders and constants that are used beside numbers, or as booleans. */
 function findCompared(value: unknown, compared: Part[]): void {
   if (Array.isArray(value)) for (const each of value) findCompared(each, compared);
   if (!isPart(value)) return;
   const { op, args } = value;
   findCompared(args, compared);
-  if (!COMPARISONS.has(op) || !Array.isArray(args)) return;
-  const [left, right]: unknown[] = args;
+  const operands: unknown[] = Array.isArray(args) ? args : [args];
+  const [left, right] = operands;
+  if (OF_BOOLEANS.has(op)) {
+    const conditions = op === '?:' ? [left] : operands;
+    compared.push(...conditions.filter((one) => isPart(one)).filter(isText));
+  }
+  if (!OF_ONE_TYPE.has(op)) return;
   for (const [one, other] of [
     [left, right],
     [right, left],
@@ -217,7 +224,7 @@ function isText({ op, args }: Part): boolean {
 function isScalar(value: unknown): boolean {
   if (!isPart(value)) return false;
   const { op, args } = value;
-  if (op === 'list') return Array.isArray(args) && args.some(isScalar);
+  if (op === 'list') return Array.isArray(args) && args.length > 0 && args.every(isScalar);
   return op === '-_' || (op === 'value' && /^(?:bigint|number|boolean)$/.test(typeof args));
 }
 

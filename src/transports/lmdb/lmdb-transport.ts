@@ -91,7 +91,7 @@ class LmdbTransport implements Transport {
   #unreadable = 0;
   /** How often the history was checked again since the last change of the file. */
   #looks = 0;
-  #stopLooking: (() => void) | null = null;
+  #stopLooking: () => void = () => {};
   #stopWatching: () => void = () => {};
 
   constructor(store: LmdbStore, options: LmdbTransportOptions) {
@@ -435,7 +435,7 @@ class LmdbTransport implements Transport {
       const watcher = watch(this.#store.file, { persistent: false }, () => {
         this.wake();
         this.#looks = 0;
-        if (this.#stopLooking === null) this.#lookAgain();
+        this.#lookAgain();
       });
       // The directory may be moved away. The open file stays usable, and peer workers still send wake-ups.
       watcher.on('error', () => this.#poll());
@@ -449,7 +449,7 @@ class LmdbTransport implements Transport {
   }
 
   #lookAgain(): void {
-    this.#stopLooking = null;
+    this.#stopLooking();
     const delayMs = LOOK_AGAIN_MS[this.#looks];
     if (delayMs === undefined || this.#isClosed) return;
     this.#looks += 1;
@@ -482,7 +482,7 @@ class LmdbTransport implements Transport {
     });
     this.#isClosed = true;
     this.#stopWatching();
-    this.#stopLooking?.();
+    this.#stopLooking();
     await this.#commits.drained();
     await this.#store.close();
   }

@@ -85,6 +85,15 @@ describe('resolvePlaceholders (Hubfile §1)', () => {
     ]) {
       assert.equal(holds(yes), true, yes);
     }
+    for (const yes of [
+      `{query.same} == r"{env.A}"`,
+      `{query.same} == R'''{env.A}'''`,
+      '{query.same} == """{env.A}"""',
+    ]) {
+      assert.equal(holds(yes), true, yes);
+    }
+    assert.equal(holds('{query.same}.matches(r"^{env.A}\\d$")', '1'), false);
+    assert.equal(holds('"/w/1".matches(r"{env.A}\\d$")', '^/w/'), true);
     assert.equal(holds('{query.same} == "x{env.A}"'), false);
     assert.equal(holds('{env.A} > 4 && {env.A} == "5"', '5'), true);
     assert.equal(holds('{env.A} == true', 'true'), true);

@@ -59,6 +59,9 @@ describe('expressions', () => {
       '{http.intercept.status_code} in [404, 410]',
       '({query.n} == 5 ? {query.text} : "") == "abc"',
       'constant("5") > 4 && constant("5") == "5"',
+      'constant("true") && !constant("false") && (constant("true") ? true : false)',
+      'constant("5") + 1 > 5 && 2 * {vars.n} == 10',
+      '{query.n} in ["5", 6]',
     ]) {
       assert.equal(holds(yes), true, yes);
     }

@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { PassThrough } from 'node:stream';
 import { Agent, request as httpRequest, type RequestListener } from 'node:http';
 import http2 from 'node:http2';
 import { describe, it, type TestContext } from 'node:test';
@@ -396,9 +398,13 @@ describe('refetches of pages because of one update', () => {
       /** A request that is under way; the returned function answers it, and tells what the client gets. */
       const sends = (
         fields: Record<string, string>,
-        { method = 'GET', target = '/page', clientAddress = '192.0.2.1' } = {},
+        {
+          method = 'GET',
+          target = '/page',
+          clientAddress = '192.0.2.1',
+          transforms = [] as HeadTransform[],
+        } = {},
       ) => {
-        const transforms: HeadTransform[] = [];
         const headers = HeaderList.of({ 'user-agent': 'a', ...fields });
         const onHead = (transform: HeadTransform): void => void transforms.push(transform);
         const request = { method, target, originalTarget: target, headers, onHead, clientAddress };
@@ -423,8 +429,8 @@ describe('refetches of pages because of one update', () => {
       const [one, other, renewal] = [`a=1; s=${V1}`, `s=${V4}`, `s=${V1}`].map((it) => fetches(it));
       const renewed = site().sends({ cookie: `s=${V1}`, 'hub-renew': '' });
       assert.deepEqual(posts(`s=${V1}; a=1`)(`s=${V2}; Path=/`), [200, `s=${V2}; Path=/`]);
-      assert.deepEqual(one?.(`s=${V3}`), [503]);
-      assert.deepEqual(renewal?.(), [503], 'it shows what is over, for instance a logged-in user');
+      assert.deepEqual(one?.(`s=${V3}`), [425]);
+      assert.deepEqual(renewal?.(), [425], 'it shows what is over, for instance a logged-in user');
       assert.deepEqual(other?.(`s=${V3}`), [200, `s=${V3}`], 'of somebody else');
       assert.deepEqual(renewed(`s=${V3}`), [200, `s=${V3}`], 'nothing has changed');
     });
@@ -433,13 +439,13 @@ describe('refetches of pages because of one update', () => {
       const { sends, posts } = site();
       const renewal = sends({ cookie: `s=${V1}`, 'hub-renew': '' });
       posts(`s=${V1}`)(`s=; Max-Age=0`);
-      assert.deepEqual(renewal(`s=${V3}`), [503]);
+      assert.deepEqual(renewal(`s=${V3}`), [425]);
     });
 
     it('pass with the new value, and with an old one that was not on its way', () => {
       const { clock, fetches, posts } = site();
       posts(`s=${V1}`)(`s=${V2}`);
-      assert.deepEqual(fetches(`s=${V1}`)(), [503], 'it crossed the response');
+      assert.deepEqual(fetches(`s=${V1}`)(), [425], 'it crossed the response');
       clock.advance(1);
       assert.deepEqual(fetches(`s=${V2}`)(`s=${V3}`), [200, `s=${V3}`]);
       assert.deepEqual(fetches(`s=${V3}`)(), [200]);
@@ -454,17 +460,85 @@ describe('refetches of pages because of one update', () => {
       assert.deepEqual(later?.(`s=${V3}`), [200, `s=${V3}`]);
       clock.advance(1);
       posts(`s=${V3}`)(`s=${V4}`);
-      assert.deepEqual(latest?.(`s=${V2}`), [503]);
+      assert.deepEqual(latest?.(`s=${V2}`), [425]);
     });
 
-    it('are dropped if a login has set the first cookie of its name and path', () => {
-      const { fetches, posts } = site();
-      const [early, ofPath, ofOthers] = [fetches(''), fetches(''), fetches('')];
-      posts('', { clientAddress: '192.0.2.2' })(`s=${V1}; Path=/`);
-      assert.deepEqual(ofOthers(`s=${V3}`), [200, `s=${V3}`]);
-      posts('')(`s=${V1}; Path=/`, `token=${V2}; Path=/hub`);
-      assert.deepEqual(early(`s=${V3}`), [503]);
-      assert.deepEqual(ofPath(`token=${V3}; Path=/hub`), [200, `token=${V3}; Path=/hub`]);
+    it('are dropped if a login has set the first cookie of its name, or a logout has deleted one of another path', () => {
+      const { clock, fetches, posts } = site();
+      const [early, ofOthers, ofPath] = [
+        fetches(''),
+        fetches('', { 'user-agent': 'b' }),
+        fetches(`p=${V1}`),
+      ];
+      clock.advance(1);
+      posts('')(`s=${V1}; Path=/`, 'p=; Max-Age=0; Path=/app');
+      assert.deepEqual(early?.(`s=${V3}`), [425]);
+      assert.deepEqual(ofPath?.(`p=${V3}; Path=/app`), [425]);
+      assert.deepEqual(ofOthers?.(`s=${V3}`), [200, `s=${V3}`]);
+      clock.advance(1);
+      assert.deepEqual(fetches('')(`t=${V3}`), [200, `t=${V3}`], 'one that came later');
+    });
+
+    it('are shown without their cookies where cookies change all the time', () => {
+      const { clock, fetches, posts } = site();
+      for (const expected of [[425], [425], [200], [200]]) {
+        const one = fetches(`s=${V1}`);
+        clock.advance(1);
+        posts(`s=${V1}`)(`s=${V2}`);
+        assert.deepEqual(one(`s=${V3}`, `t=${V3}`), expected);
+        clock.advance(1);
+      }
+      clock.advance(10_000);
+      assert.deepEqual(fetches(`s=${V2}`)(`s=${V3}`), [200, `s=${V3}`]);
+      const one = fetches(`s=${V3}`);
+      posts(`s=${V3}`)(`s=${V4}`);
+      assert.deepEqual(
+        one(`s=${V2}`),
+        [425],
+        'asked for again, because the last one was not outdated',
+      );
+    });
+
+    it('pass beside deletions of cookies that nobody has, and of old ones beside a new one', () => {
+      const { clock, fetches, posts } = site();
+      for (let round = 0; round < 5; round += 1) {
+        posts(`s=${V1}`)(`s=${V1}`, 'flash=; Max-Age=0');
+        clock.advance(1);
+        assert.equal(fetches(`s=${V1}`)('flash=; Max-Age=0')[0], 200);
+      }
+      posts(`s=${V1}`)(`s=${V2}; Domain=example.com`, 's=; Max-Age=0');
+      clock.advance(1);
+      assert.equal(fetches(`s=${V2}`)()[0], 200);
+    });
+
+    it('of the same cookie with two paths are judged by time only', () => {
+      const { clock, fetches, posts } = site();
+      posts(`s=${V1}; s=${V2}`)(`s=${V3}; Path=/app`);
+      clock.advance(1);
+      assert.equal(fetches(`s=${V3}; s=${V2}`)()[0], 200);
+      const one = fetches(`s=${V3}; s=${V2}`);
+      posts(`s=${V3}; s=${V2}`)(`s=${V4}; Path=/app`);
+      assert.deepEqual(one(`s=${V1}; Path=/app`), [425]);
+    });
+
+    it('end at once if they are dropped, and do not read the rest of the page', async () => {
+      const { clock, posts, sends } = site();
+      const transforms: HeadTransform[] = [];
+      sends({ 'hub-live': 'urn:1', cookie: `s=${V1}` }, { transforms });
+      clock.advance(1);
+      posts(`s=${V1}`)(`s=${V2}`);
+      const head = { status: 200, headers: HeaderList.of({}), source: 'upstream' as const };
+      const [wrap] = transforms.flatMap((one) => {
+        const result = one(head);
+        return typeof result === 'function' ? [result] : [];
+      });
+      const body = new PassThrough();
+      const rest = wrap?.(body);
+      assert.equal(body.writableEnded, true);
+      const closed = once(rest ?? body, 'close');
+      for (let written = 0; written < 20; written += 1) rest?.write(Buffer.alloc(16_384));
+      await closed.catch(() => {});
+      assert.equal(rest?.destroyed, true);
     });
 
     it('take a short value for one of this visitor only', () => {
@@ -474,7 +548,7 @@ describe('refetches of pages because of one update', () => {
       assert.deepEqual(one('lang=en'), [200, 'lang=en']);
       const other = fetches('lang=en');
       posts('lang=en')('lang=fr');
-      assert.deepEqual(other('lang=en'), [503]);
+      assert.deepEqual(other('lang=en'), [425]);
     });
   });
 
