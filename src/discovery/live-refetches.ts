@@ -206,6 +206,8 @@ class NextPages {
 const CROSSING_MS = 10_000;
 /** Most cookies whose changes are remembered, and most pages whose fetches were answered without a result. */
 const MAX_COOKIES = 20_000;
+/** Cookies of one message that are looked at: as many as browsers keep for a site. */
+const MAX_OF_MESSAGE = 200;
 const MAX_PAGES = 10_000;
 /** Characters from which on a value is taken for one that only one browser has. */
 const OWN_VALUE = 16;
@@ -249,10 +251,11 @@ class CookieChanges {
     const arrivedAt = this.#clock.monotonic();
     const fields = exchange.headers.getAll('cookie');
     const { originalTarget } = exchange;
+    // Routes may change the fields.
+    const visitor = visitorOf(exchange);
     exchange.onHead((head) => {
       const changes = head.headers.getAll('set-cookie');
       if (changes.length === 0 && !isByScript) return undefined;
-      const visitor = visitorOf(exchange);
       const sent = cookiesIn(fields.flatMap((field) => field.split(';')).filter(isNotBlank));
       // A response that moves a cookie to another domain or path deletes the old one.
       const set = new Map(
@@ -341,7 +344,7 @@ function isNotBlank(text: string): boolean {
 
 function cookiesIn(pairs: readonly string[]): Map<string, string | null> {
   const cookies = new Map<string, string | null>();
-  for (const pair of pairs) {
+  for (const pair of pairs.slice(0, MAX_OF_MESSAGE)) {
     const [name, value] = pairOf(pair);
     cookies.set(name, cookies.has(name) ? null : value);
   }

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { connect } from 'node:net';
+import { connect, type Socket } from 'node:net';
 import { after, describe, it, type TestContext } from 'node:test';
 import { type Answer, openStream, type Stream } from '../support/http.ts';
 import {
@@ -314,13 +314,21 @@ describe('subscription API (E.2)', async () => {
     // About 20 MB each, of which a client that reads nothing must not keep more than a page in memory.
     const { hostname, port } = new URL(place.url);
     const [[name, value]] = [await place.subscriber('*')];
-    const slow = connect(Number(port), hostname);
-    test.after(() => slow.destroy());
-    slow.write(
-      `GET ${API} HTTP/1.1\r\nHost: ${hostname}:${port}\r\n${name}: ${value}\r\nConnection: close\r\n\r\n`,
-    );
-    await once(slow, 'readable');
+    const reader = async (): Promise<Socket> => {
+      const socket = connect(Number(port), hostname);
+      test.after(() => socket.destroy());
+      const head = `GET ${API} HTTP/1.1\r\nHost: ${hostname}:${port}\r\n${name}: ${value}\r\n`;
+      socket.write(`${head}Connection: close\r\n\r\n`);
+      await once(socket, 'readable');
+      return socket;
+    };
+    const slow = await reader();
+    const others: Socket[] = [];
+    while (others.length < 7) others.push(await reader());
     await new Promise((resolve) => setTimeout(resolve, 500));
+    // A network has eight places for long collections. A short one needs none.
+    assert.deepEqual(await collection(place, `${API}/exact/nobody`), []);
+    for (const socket of others) socket.destroy();
     for (const stream of streams) stream.close();
     while ((await collection(place)).length > 0)
       await new Promise((resolve) => setTimeout(resolve, 50));

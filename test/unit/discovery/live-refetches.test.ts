@@ -6,7 +6,7 @@ import http2 from 'node:http2';
 import { describe, it, type TestContext } from 'node:test';
 import { gunzipSync } from 'node:zlib';
 import { createTopicOf } from '../../../src/client/page-topics.ts';
-import { createLiveRefetches } from '../../../src/discovery/live-refetches.ts';
+import { createLiveRefetches, watchCookies } from '../../../src/discovery/live-refetches.ts';
 import type { AnnouncedHub } from '../../../src/discovery/announced-hub.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import type { HeadTransform } from '../../../src/http/exchange.ts';
@@ -539,6 +539,38 @@ describe('refetches of pages because of one update', () => {
       for (let written = 0; written < 20; written += 1) rest?.write(Buffer.alloc(16_384));
       await closed.catch(() => {});
       assert.equal(rest?.destroyed, true);
+    });
+
+    it('are dropped if another site of the gateway has changed a cookie, also after a reload', () => {
+      const { clock, fetches } = site();
+      const one = fetches(`s=${V1}`);
+      clock.advance(1);
+      const transforms: HeadTransform[] = [];
+      const headers = HeaderList.of({ 'user-agent': 'a', cookie: `s=${V1}` });
+      const onHead = (transform: HeadTransform): void => void transforms.push(transform);
+      const exchange = fakeExchange({
+        method: 'POST',
+        headers,
+        onHead,
+        clientAddress: '192.0.2.1',
+      });
+      void watchCookies(clock)(exchange);
+      const fields = HeaderList.of({ 'set-cookie': 's=; Domain=example.com; Max-Age=0' });
+      for (const change of transforms)
+        void change({ status: 303, headers: fields, source: 'upstream' });
+      assert.deepEqual(one(`s=${V3}`), [425]);
+    });
+
+    it('look at a bounded number of cookies', () => {
+      const { clock, fetches, posts } = site();
+      const many = (place: number): string =>
+        Array.from({ length: 20_000 }, (_, at) => (at === place ? `s=${V1}` : `c${at}=1`)).join(
+          '; ',
+        );
+      const [within, beyond] = [fetches(many(199)), fetches(many(200))];
+      clock.advance(1);
+      posts(`s=${V1}`)(`s=${V2}`);
+      assert.deepEqual([within?.(), beyond?.()], [[425], [200]]);
     });
 
     it('take a short value for one of this visitor only', () => {
