@@ -386,6 +386,36 @@ describe('refetches of pages because of one update', () => {
     assert.equal(Math.round(await spreadFor(1_000_000)), 29_970);
   });
 
+  it('are dropped if a cookie changes while their response waits for a token', async (test) => {
+    const asked = deferred();
+    let answerToken = (): void => {};
+    const endpoint = await listen(test, (_request, response) => {
+      answerToken = () => void response.writeHead(500).end();
+      asked.resolve();
+    });
+    const app: RequestListener = (request, response) => {
+      request.resume();
+      // No token is handed out with an error, so this response does not wait for one.
+      if (request.method === 'POST') response.statusCode = 422;
+      const name = request.method === 'POST' ? 'changed-by-a-form' : 'as-it-was-before-that';
+      response
+        .setHeader('Set-Cookie', `s=${name}`)
+        .setHeader('Content-Type', 'text/html')
+        .end(PAGE);
+    };
+    const exchange = `endpoint http://localhost:${endpoint}/token\n\t\t\tclient_id a\n\t\t\tclient_secret b`;
+    const site = await startSite(test, app, {
+      site: `discovery {\n\t\tlive\n\t\ttoken exchange {\n\t\t\t${exchange}\n\t\t\tsubject_token {cookie.s}\n\t\t}\n\t}`,
+    });
+    const before = 's=as-it-was-before-that';
+    const fetched = refetch(tabs(test), site, { Cookie: before });
+    await asked.promise;
+    const saved = await site.get('/save', { method: 'POST', headers: [['Cookie', before]] });
+    assert.equal(saved.status, 422);
+    answerToken();
+    assert.equal((await fetched).status, 425);
+  });
+
   describe('of a visitor whose cookies change', () => {
     const LONG = ['first', 'second', 'third', 'fourth'].map((one) => `${one}-and-long-enough`);
     const [V1 = '', V2 = '', V3 = '', V4 = ''] = LONG;
