@@ -584,7 +584,7 @@ describe('refetches of pages because of one update', () => {
         onHead,
         clientAddress: '192.0.2.1',
       });
-      void watchCookies(clock)(exchange);
+      watchCookies(clock)(exchange);
       const fields = HeaderList.of({ 'set-cookie': 's=; Domain=example.com; Max-Age=0' });
       for (const change of transforms)
         void change({ status: 303, headers: fields, source: 'upstream' });
