@@ -254,7 +254,7 @@ class CookieChanges {
     // Routes may change the fields.
     const visitor = visitorOf(exchange);
     exchange.onHead((head) => {
-      const changes = head.headers.getAll('set-cookie');
+      const changes = head.headers.getAll('set-cookie').slice(0, MAX_OF_MESSAGE);
       if (changes.length === 0 && !isByScript) return undefined;
       const sent = cookiesIn(fields.flatMap((field) => field.split(';')).filter(isNotBlank));
       // A response that moves a cookie to another domain or path deletes the old one.

@@ -38,12 +38,11 @@ export function forwardByHttp2(
   });
 }
 
-class Http2Exchange {
+class Http2Exchange extends RequestLifecycle {
   readonly #session: Http2Session;
   readonly #target: DialTarget;
   readonly #request: ForwardRequest;
   readonly #sink: ForwardSink;
-  readonly #lifecycle: RequestLifecycle;
   #stream: ClientHttp2Stream | undefined;
   #error: Error | null = null;
   #isComplete = false;
@@ -61,20 +60,19 @@ class Http2Exchange {
     resolve: () => void,
     reject: (error: unknown) => void,
   ) {
+    super(request, target.settings, resolve, reject);
     this.#session = session;
     this.#target = target;
     this.#request = request;
     this.#sink = sink;
-    this.#lifecycle = new RequestLifecycle(request, target.settings, resolve, reject, () =>
-      this.#close(),
-    );
   }
 
   start(): void {
-    this.#lifecycle.start(() => {
+    this.watchClient();
+    this.guard(() => {
       const stream = this.#open();
       this.#stream = stream;
-      this.#lifecycle.phase = 'sent';
+      this.phase = 'sent';
       this.#noteCompleteness(stream);
       this.#listen(stream);
       this.#begin(stream);
@@ -125,7 +123,7 @@ class Http2Exchange {
       if (chunk !== null || stream.closed) return push(chunk, encoding);
       this.#isComplete = true;
       const more = push(null);
-      if (this.#lifecycle.phase === 'responding') stream.resume();
+      if (this.phase === 'responding') stream.resume();
       return more;
     };
   }
@@ -139,7 +137,7 @@ class Http2Exchange {
     };
     // The third argument, the fields in their original form, is missing in the types.
     const on = (event: string, listener: (...all: unknown[]) => void): void => {
-      stream.on(event, (...all: unknown[]) => this.#lifecycle.guard(() => listener(...all)));
+      stream.on(event, (...all: unknown[]) => this.guard(() => listener(...all)));
     };
     on('continue', () => {
       if (this.#mayInform()) this.#wantBody(stream);
@@ -164,7 +162,7 @@ class Http2Exchange {
   #mayInform(): boolean {
     this.#informational += 1;
     if (this.#informational <= MAX_INFORMATIONAL) return true;
-    this.#lifecycle.fail(tooLarge(`More than ${MAX_INFORMATIONAL} informational responses`));
+    this.failed(tooLarge(`More than ${MAX_INFORMATIONAL} informational responses`));
     return false;
   }
 
@@ -176,51 +174,44 @@ class Http2Exchange {
 
   /** Once; a late, repeated or unexpected 100 has no further effect. */
   #wantBody(stream: ClientHttp2Stream): void {
-    if (this.#isBodyWanted || this.#lifecycle.settled) return;
+    if (this.#isBodyWanted || this.isSettled) return;
     this.#isBodyWanted = true;
     this.#stopWaiting();
     const { body } = this.#request;
-    if (body === null) this.#lifecycle.awaitHead();
+    if (body === null) this.awaitHead();
     else this.#send(stream, body);
   }
 
   #send(stream: ClientHttp2Stream, body: Readable): void {
-    this.#lifecycle.send(body, stream);
+    this.send(
+      body,
+      stream,
+      (chunk, flow) => flow.write(chunk),
+      () => stream.end(),
+    );
     stream.once('wantTrailers', () => {
-      this.#lifecycle.guard(() => {
+      this.guard(() => {
         const { headers, trailers } = this.#request;
         const permitted = permittedTrailers(headers, trailers());
         const isSent = sentHeadBytes(permitted) <= MAX_SENT_HEAD_BYTES;
         stream.sendTrailers(isSent ? http2Fields(permitted) : {});
       });
     });
-    body.once('end', () => {
-      if (this.#lifecycle.settled) return;
-      stream.end();
-      this.#lifecycle.awaitHead();
-    });
   }
 
   #receive(stream: ClientHttp2Stream, status: number, headers: HeaderList, isWhole: boolean): void {
-    this.#lifecycle.phase = 'responding';
-    this.#lifecycle.limit(0);
+    this.beginResponse();
     // RFC 9110 §10.1.1: with a final response, the request needs no body.
     this.#stopWaiting();
     const body = this.#sink.onHead(status, headers, '2.0', isWhole);
+    this.body = body;
     if (body === null) {
-      this.#lifecycle.finish();
+      this.finish();
       return;
     }
-    body.on('error', (error) => this.#lifecycle.fail(clientLeft(error)));
-    this.#lifecycle.awaitBody();
-    const source = {
-      // Node drops the data of a stream when its connection ends, so the rest, at most a window, is read.
-      pause: () => this.#isComplete || stream.pause(),
-      resume: () => stream.resume(),
-    };
-    const pieces = new PiecesOfTurn(true, (bytes) => {
-      this.#lifecycle.pass(bytes, body, source);
-    });
+    body.on('error', (error) => this.failed(clientLeft(error)));
+    this.awaitBody();
+    const pieces = new PiecesOfTurn(true, (bytes) => this.pass(bytes, body));
     this.#pieces = pieces;
     stream.on('data', (chunk: Buffer) => {
       this.#session.heard();
@@ -229,20 +220,20 @@ class Http2Exchange {
     stream.once('end', () => {
       pieces.flush();
       if (!this.#isComplete) return;
-      this.#lifecycle.guard(() => {
+      this.guard(() => {
         this.#sink.onEnd(body, this.#trailers);
-        this.#lifecycle.finish();
+        this.finish();
       });
     });
   }
 
   #onClose(stream: ClientHttp2Stream): void {
     this.#pieces?.flush();
-    if (this.#lifecycle.settled) return;
+    if (this.isSettled) return;
     const error = this.#error ?? broken('The upstream closed the stream');
-    if (this.#lifecycle.phase === 'sent' && this.#isUnprocessed(stream)) {
-      this.#lifecycle.reject(new ForwardError('upstream-refused', 'unsent', error));
-    } else this.#lifecycle.fail(error);
+    if (this.phase === 'sent' && this.#isUnprocessed(stream)) {
+      this.end(new ForwardError('upstream-refused', 'unsent', error));
+    } else this.failed(error);
   }
 
   /** RFC 9113 §8.7: a stream that was refused, or that comes after the last processed one. */
@@ -251,8 +242,17 @@ class Http2Exchange {
     return id === undefined || id > this.#session.lastStream;
   }
 
+  /** Node drops the data of a stream when its connection ends, so the rest, at most a window, is read. */
+  pause(): void {
+    if (!this.#isComplete) this.#stream?.pause();
+  }
+
+  resume(): void {
+    this.#stream?.resume();
+  }
+
   /** RFC 9113 §8.1: the upstream is notified that the response is no longer wanted, so that it stops. */
-  #close(): void {
+  protected release(): void {
     this.#stopWaiting();
     const stream = this.#stream;
     if (stream === undefined || stream.destroyed) return;

@@ -1,138 +1,176 @@
 import type { Readable, Writable } from 'node:stream';
+import type { Clock } from '../kernel/clock.ts';
 import { HubgateError } from '../kernel/error.ts';
-import { BodyFlow, type Source } from './body-flow.ts';
-import { type ForwardRequest, MAX_STALL_MS, type TransportSettings } from './forwarding.ts';
+import { BodyFlow, type FlowListener, type Source } from './body-flow.ts';
 import { exchangeFailure, ForwardError, type ForwardPhase } from './forward-error.ts';
+import {
+  type ForwardRequest,
+  MAX_STALL_MS,
+  type RequestingClient,
+  type TransportSettings,
+} from './forwarding.ts';
 
 /**
  * The course of one exchange with an upstream, with any protocol: one time limit at a time, a client that may
- * leave, and an end that is reported once.
+ * leave, a response that waits for its client, and an end that is reported once.
  */
-export class RequestLifecycle {
-  phase: ForwardPhase = 'unsent';
-  readonly #request: Pick<ForwardRequest, 'client' | 'clock'>;
-  readonly #settings: TransportSettings;
+export abstract class RequestLifecycle implements FlowListener, Source {
+  protected phase: ForwardPhase = 'unsent';
+  /** The body of the response as the client gets it; null before the head, and if nobody wants it. */
+  protected body: Writable | null = null;
+  protected readonly client: RequestingClient;
+  protected readonly settings: TransportSettings;
+  readonly #clock: Clock;
   readonly #resolve: () => void;
   readonly #reject: (error: unknown) => void;
-  readonly #close: () => void;
-  #stopLimit: () => void = () => {};
-  #stopStall: () => void = () => {};
-  #forgetClient: () => void = () => {};
+  #isSettled = false;
   #flow: BodyFlow | null = null;
-  readonly #flows: BodyFlow[] = [];
-  #settled = false;
+  #uploadFlow: BodyFlow | null = null;
+  #forgetClient: (() => void) | null = null;
+  /** Ends the one active time limit. */
+  #stopLimit: (() => void) | null = null;
+  /** The monotonic time at which the upstream last sent a part of the body. */
+  #heardAt = 0;
+  /** Ends the wait for a client that reads nothing. */
+  #stopStall: (() => void) | null = null;
 
-  /** `close` releases the resources of the exchange when it has ended. */
   constructor(
-    request: Pick<ForwardRequest, 'client' | 'clock'>,
+    { client, clock }: Pick<ForwardRequest, 'client' | 'clock'>,
     settings: TransportSettings,
     resolve: () => void,
     reject: (error: unknown) => void,
-    close: () => void,
   ) {
-    this.#request = request;
-    this.#settings = settings;
+    this.client = client;
+    this.#clock = clock;
+    this.settings = settings;
     this.#resolve = resolve;
     this.#reject = reject;
-    this.#close = close;
   }
 
-  get settled(): boolean {
-    return this.#settled;
+  get isSettled(): boolean {
+    return this.#isSettled;
   }
 
-  /** Runs `task` unless the client has left, and ends the exchange if it leaves later. */
-  start(task: () => void): void {
-    const { client } = this.#request;
-    if (client.abandoned) {
-      this.fail(clientLeft());
-      return;
-    }
-    this.#forgetClient = client.onAbandoned(() => this.fail(clientLeft()));
-    this.guard(task);
+  /** Stops the upstream's data, because the client accepts no more of the body. */
+  abstract pause(): void;
+  abstract resume(): void;
+  /** Releases what the exchange holds, once it has ended. */
+  protected abstract release(): void;
+
+  /** Ends the exchange if the client has left, or when it leaves. */
+  protected watchClient(): void {
+    if (this.client.abandoned) this.failed(clientLeft());
+    else this.#forgetClient = this.client.onAbandoned(() => this.failed(clientLeft()));
   }
 
   /** Starts the one active time limit, in milliseconds; 0 for none. */
-  limit(ms: number, missing = ''): void {
-    this.#stopLimit();
-    if (ms === 0 || this.#settled) return;
-    this.#stopLimit = this.#request.clock.after(ms, () => {
-      this.fail(new HubgateError('upstream-timeout', `${missing} within ${ms} ms`));
-    });
+  protected limit(ms: number, missing: string): void {
+    this.startLimit(ms, () => this.failed(late(missing, ms)));
+  }
+
+  /** Replaces the active time limit. `task` ends the exchange. */
+  protected startLimit(ms: number, task: () => void): void {
+    this.endLimit();
+    if (ms > 0 && !this.#isSettled) this.#stopLimit = this.#clock.after(ms, task);
+  }
+
+  protected endLimit(): void {
+    this.#stopLimit?.();
+    this.#stopLimit = null;
   }
 
   /** The time within which the response must begin, unless it has. */
-  awaitHead(): void {
-    if (this.phase === 'sent') this.limit(this.#settings.responseHeaderTimeoutMs, 'no response');
+  protected awaitHead(): void {
+    if (this.phase === 'sent') this.limit(this.settings.responseHeaderTimeoutMs, 'no response');
   }
 
-  /** The time within which more of the response must arrive. */
-  awaitBody(): void {
-    this.limit(this.#settings.readTimeoutMs, 'no further data of the response');
+  /** The response begins. */
+  protected beginResponse(): void {
+    this.phase = 'responding';
+    this.endLimit();
+  }
+
+  /** The time within which more of the response must arrive. One timer serves many pieces. */
+  protected awaitBody(): void {
+    const { readTimeoutMs } = this.settings;
+    if (readTimeoutMs === 0 || this.#isSettled) return;
+    this.#heardAt = this.#clock.monotonic();
+    if (this.#stopLimit === null) this.#checkSilenceAfter(readTimeoutMs);
+  }
+
+  #checkSilenceAfter(ms: number): void {
+    const clock = this.#clock;
+    const { readTimeoutMs } = this.settings;
+    this.#stopLimit = clock.after(ms, () => {
+      const left = this.#heardAt + readTimeoutMs - clock.monotonic();
+      if (left > 0) this.#checkSilenceAfter(left);
+      else this.failed(late('no further data of the response', readTimeoutMs));
+    });
   }
 
   /**
-   * Writes a piece of the response body to the client. If the client accepts no more, the source waits, and
+   * Writes a piece of the response body to the client. If the client accepts no more, the upstream waits, and
    * its silence is not a fault. A client that reads nothing at all is disconnected.
    */
-  pass(chunk: Buffer, body: Writable, source: Source): void {
-    if (this.#settled) return;
+  protected pass(piece: Buffer, body: Writable): void {
+    if (this.#isSettled) return;
     if (body.destroyed) {
-      this.fail(clientLeft());
+      this.failed(clientLeft());
       return;
     }
-    this.#flow ??= this.#flowTo(body, source);
-    this.#flow.write(chunk);
+    this.#flow ??= new BodyFlow(body, this, this);
+    this.#flow.write(piece);
     if (!this.#flow.isHeld) this.awaitBody();
   }
 
-  #flowTo(body: Writable, source: Source): BodyFlow {
-    const awaitTaking = (): void => {
-      this.#stopStall();
-      if (this.#settled) return;
-      this.#stopStall = this.#request.clock.after(MAX_STALL_MS, () => this.fail(clientLeft()));
-    };
-    return this.#begun(
-      new BodyFlow(body, source, {
-        held: () => {
-          this.limit(0);
-          awaitTaking();
-        },
-        taken: awaitTaking,
-        freed: () => {
-          this.#stopStall();
-          this.awaitBody();
-        },
-      }),
-    );
+  held(): void {
+    this.endLimit();
+    this.taken();
   }
 
-  #begun(flow: BodyFlow): BodyFlow {
-    this.#flows.push(flow);
-    return flow;
+  taken(): void {
+    this.#stopStall?.();
+    if (this.#isSettled) return;
+    this.#stopStall = this.#clock.after(MAX_STALL_MS, () => this.failed(stalled()));
+  }
+
+  freed(): void {
+    this.#stopStall?.();
+    this.awaitBody();
+  }
+
+  /** The upstream accepts no more of the request, and may respond instead. */
+  uploadHeld(): void {
+    this.awaitHead();
+  }
+
+  uploadFreed(): void {
+    if (this.phase === 'sent') this.endLimit();
+  }
+
+  uploadEnded(): void {
+    this.awaitHead();
   }
 
   /**
    * Writes the request body to an upstream, with back-pressure. While the upstream accepts no more, it may
-   * respond instead. `write` writes a chunk.
+   * respond instead. `write` writes a chunk, and `end` what follows the body.
    */
-  send(
+  protected send(
     body: Readable,
     outgoing: Writable,
-    write: (chunk: Buffer, flow: BodyFlow) => void = (chunk, to) => to.write(chunk),
+    write: (chunk: Buffer, flow: BodyFlow) => void,
+    end: () => void,
   ): void {
-    body.on('error', (error) => this.fail(error));
-    const flow = this.#begun(
-      new BodyFlow(outgoing, body, {
-        held: () => this.awaitHead(),
-        taken: () => {},
-        freed: () => {
-          if (this.phase === 'sent') this.limit(0);
-        },
-      }),
-    );
+    body.on('error', (error) => this.failed(error));
+    const flow = new BodyFlow(outgoing, body, {
+      held: () => this.uploadHeld(),
+      taken: () => {},
+      freed: () => this.uploadFreed(),
+    });
+    this.#uploadFlow = flow;
     body.on('data', (chunk: Buffer) => {
-      if (this.#settled) return;
+      if (this.#isSettled) return;
       if (outgoing.writable) {
         write(chunk, flow);
         return;
@@ -140,52 +178,66 @@ export class RequestLifecycle {
       body.pause();
       this.awaitHead();
     });
+    body.once('end', () => {
+      if (this.#isSettled) return;
+      end();
+      this.uploadEnded();
+    });
   }
 
   /** An error of a callback ends the exchange and is passed to the caller. */
-  guard(task: () => void): void {
-    if (this.#settled) return;
+  protected guard(task: () => void): void {
+    if (this.#isSettled) return;
     try {
       task();
     } catch (error) {
       const isOwn = error instanceof HubgateError && error.code === 'upstream-broken';
-      if (isOwn && !(error instanceof ForwardError)) this.fail(error);
-      else this.reject(error);
+      if (isOwn) this.failed(error);
+      else this.end(error);
     }
   }
 
-  finish(): void {
-    if (this.#settled) return;
-    this.#settle();
-    this.#resolve();
+  protected finish(): void {
+    if (this.settle()) this.#resolve();
   }
 
   /** Ends the exchange with the error for the caller: a ForwardError, or the body's HttpError. */
-  fail(error: Error): void {
-    this.reject(exchangeFailure(error, this.phase, this.#request.client.abandoned));
+  failed(error: Error): void {
+    const left = this.client.abandoned || this.body?.destroyed === true;
+    this.end(error instanceof ForwardError ? error : exchangeFailure(error, this.phase, left));
   }
 
   /** Ends the exchange with exactly this error. */
-  reject(error: unknown): void {
-    if (this.#settled) return;
-    this.#settle();
-    this.#reject(error);
+  protected end(error: unknown): void {
+    if (this.settle()) this.#reject(error);
   }
 
-  #settle(): void {
-    this.#settled = true;
-    for (const flow of this.#flows) flow.end();
-    this.#stopLimit();
-    this.#stopStall();
-    this.#forgetClient();
-    this.#close();
+  /** Ends the exchange without a result. Returns false if it has ended before. */
+  protected settle(): boolean {
+    if (this.#isSettled) return false;
+    this.#isSettled = true;
+    this.#flow?.end();
+    this.#uploadFlow?.end();
+    this.endLimit();
+    this.#stopStall?.();
+    this.#forgetClient?.();
+    this.release();
+    return true;
   }
 }
 
-export function clientLeft(cause?: Error): Error {
+export function clientLeft(cause?: Error): HubgateError {
   return new HubgateError('client-left', 'The exchange was aborted', { cause });
 }
 
 export function broken(message: string): HubgateError {
   return new HubgateError('upstream-broken', message);
+}
+
+function late(missing: string, ms: number): HubgateError {
+  return new HubgateError('upstream-timeout', `${missing} within ${ms} ms`);
+}
+
+function stalled(): HubgateError {
+  return new HubgateError('client-left', `The client read nothing within ${MAX_STALL_MS} ms`);
 }

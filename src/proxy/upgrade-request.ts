@@ -8,9 +8,8 @@ import { HeaderList } from '../http/header-list.ts';
 import { tooLarge } from '../http/http1-syntax.ts';
 import { PiecesOfTurn } from '../http/small-pieces.ts';
 import type { Clock } from '../kernel/clock.ts';
-import { HubgateError } from '../kernel/error.ts';
 import type { UpstreamAddress } from './address.ts';
-import { BodyFlow, Flow, type FlowListener } from './body-flow.ts';
+import { Flow, type FlowListener } from './body-flow.ts';
 import {
   type ForwardSink,
   MAX_INFORMATIONAL,
@@ -18,8 +17,7 @@ import {
   type RequestingClient,
   type TransportSettings,
 } from './forwarding.ts';
-import { exchangeFailure, type ForwardPhase } from './forward-error.ts';
-import { clientLeft } from './request-lifecycle.ts';
+import { clientLeft, RequestLifecycle } from './request-lifecycle.ts';
 import { gatherWrites } from './upstream-writes.ts';
 
 /**
@@ -70,108 +68,98 @@ export function tlsOptions({ address, settings, trustPool }: DialTarget): {
 /** Handles failures, time limits and refusals of an upgrade request until there is a response. */
 export function awaitSwitch(
   request: ClientRequest,
-  { settings, clock }: UpgradeTarget,
+  target: UpgradeTarget,
   client: RequestingClient,
   sink: ForwardSink,
   resolve: (refused: null) => void,
   reject: (error: unknown) => void,
 ): void {
-  let phase: ForwardPhase = 'unsent';
-  let stopLimit = ignore;
-  let stopStall = ignore;
-  const limit = (ms: number): void => {
-    stopLimit();
-    if (ms === 0) return;
-    stopLimit = clock.after(ms, () => {
-      fail(new HubgateError('upstream-timeout', `no answer within ${ms} ms`));
-    });
-  };
-  const fail = (error: Error): void => {
-    answered();
-    reject(exchangeFailure(error, phase, client.abandoned));
-    request.destroy();
-  };
-  const answered = (): void => {
-    stopLimit();
-    stopStall();
-    forgetClient();
-  };
-  const awaitTaking = (): void => {
-    stopStall();
-    stopStall = clock.after(MAX_STALL_MS, () => fail(clientLeft()));
-  };
-
-  limit(settings.dialTimeoutMs);
-  const forgetClient = client.onAbandoned(() => {
-    fail(new HubgateError('client-left', 'the client left'));
-  });
-  request.once('socket', (socket) => {
-    const connected = 'encrypted' in socket ? 'secureConnect' : 'connect';
-    socket.once(connected, () => {
-      phase = 'sent';
-      limit(settings.responseHeaderTimeoutMs);
-    });
-  });
-  request.on('error', fail);
-  request.once('upgrade', answered);
-  let informational = 0;
-  request.on('information', ({ statusCode, rawHeaders }) => {
-    informational += 1;
-    if (informational > MAX_INFORMATIONAL) {
-      fail(tooLarge(`More than ${MAX_INFORMATIONAL} informational responses`));
-      return;
-    }
-    try {
-      sink.onInformation(statusCode, HeaderList.fromRaw(rawHeaders), '1.1');
-    } catch (error) {
-      answered();
-      reject(error);
-      request.destroy();
-    }
-  });
-  request.once('response', (response) => {
-    stopLimit();
-    phase = 'responding';
-    try {
-      const flow = { held: awaitTaking, taken: awaitTaking, freed: () => stopStall() };
-      passRefusal(response, sink, flow, (error) => {
-        if (error === null) {
-          answered();
-          resolve(null);
-        } else {
-          fail(error);
-        }
-      });
-    } catch (error) {
-      answered();
-      reject(error);
-      request.destroy();
-    }
-  });
+  new UpgradeExchange(request, target, client, sink, resolve, reject).start();
 }
 
-function passRefusal(
-  response: IncomingMessage,
-  sink: ForwardSink,
-  listener: FlowListener,
-  done: (error: Error | null) => void,
-): void {
-  const headers = HeaderList.fromRaw(response.rawHeaders);
-  const body = sink.onHead(response.statusCode ?? 502, headers, '1.1');
-  response.on('error', done);
-  if (body === null) {
-    response.destroy();
-    done(null);
-    return;
+class UpgradeExchange extends RequestLifecycle {
+  readonly #request: ClientRequest;
+  readonly #sink: ForwardSink;
+  #response: IncomingMessage | null = null;
+  #informational = 0;
+  #hasSwitched = false;
+
+  constructor(
+    request: ClientRequest,
+    { settings, clock }: UpgradeTarget,
+    client: RequestingClient,
+    sink: ForwardSink,
+    resolve: (refused: null) => void,
+    reject: (error: unknown) => void,
+  ) {
+    super({ client, clock }, settings, () => resolve(null), reject);
+    this.#request = request;
+    this.#sink = sink;
   }
-  body.on('error', done);
-  const flow = new BodyFlow(body, response, listener);
-  response.on('data', (chunk: Buffer) => flow.write(chunk));
-  response.once('close', () => flow.end());
-  response.on('end', () => {
-    sink.onEnd(body, HeaderList.fromRaw(response.rawTrailers));
-    done(null);
-  });
+
+  start(): void {
+    const request = this.#request;
+    this.limit(this.settings.dialTimeoutMs, 'no connection');
+    request.once('socket', (socket) => {
+      const connected = 'encrypted' in socket ? 'secureConnect' : 'connect';
+      socket.once(connected, () => {
+        this.phase = 'sent';
+        this.awaitHead();
+      });
+    });
+    request.on('error', (error) => this.failed(error));
+    request.once('upgrade', () => {
+      this.#hasSwitched = true;
+      this.settle();
+    });
+    request.on('information', ({ statusCode, rawHeaders }) => {
+      this.guard(() => this.#inform(statusCode, HeaderList.fromRaw(rawHeaders)));
+    });
+    request.once('response', (response) => this.guard(() => this.#refuse(response)));
+    this.watchClient();
+  }
+
+  #inform(status: number, headers: HeaderList): void {
+    this.#informational += 1;
+    if (this.#informational > MAX_INFORMATIONAL) {
+      this.failed(tooLarge(`More than ${MAX_INFORMATIONAL} informational responses`));
+    } else this.#sink.onInformation(status, headers, '1.1');
+  }
+
+  /** Passes on another response than the switch. */
+  #refuse(response: IncomingMessage): void {
+    this.beginResponse();
+    this.#response = response;
+    const headers = HeaderList.fromRaw(response.rawHeaders);
+    const body = this.#sink.onHead(response.statusCode ?? 502, headers, '1.1');
+    this.body = body;
+    response.on('error', (error) => this.failed(error));
+    if (body === null) {
+      this.finish();
+      return;
+    }
+    body.on('error', (error) => this.failed(clientLeft(error)));
+    this.awaitBody();
+    response.on('data', (chunk: Buffer) => this.pass(chunk, body));
+    response.on('end', () => {
+      this.guard(() => {
+        this.#sink.onEnd(body, HeaderList.fromRaw(response.rawTrailers));
+        this.finish();
+      });
+    });
+  }
+
+  pause(): void {
+    this.#response?.pause();
+  }
+
+  resume(): void {
+    this.#response?.resume();
+  }
+
+  protected release(): void {
+    if (!this.#hasSwitched) this.#request.destroy();
+  }
 }
 
 /** No time limit of a tunnel depends on whether its source is paused. */

@@ -2,7 +2,7 @@
 // and the end of the connection ends everything that belongs to the request.
 
 import { connect, type Socket } from 'node:net';
-import type { Readable, Writable } from 'node:stream';
+import type { Readable } from 'node:stream';
 import { bufferPool } from '../../http/buffer-pool.ts';
 import { HttpError } from '../../http/errors.ts';
 import { HeaderList } from '../../http/header-list.ts';
@@ -91,15 +91,13 @@ async function sizedBody({ body, contentLength }: FastcgiRequest): Promise<{
   return { body: Buffer.concat(chunks), contentLength: String(bytes) };
 }
 
-class FastcgiExchange {
+class FastcgiExchange extends RequestLifecycle {
   readonly #target: FastcgiTarget;
   readonly #request: FastcgiRequest;
   readonly #sink: ForwardSink;
-  readonly #lifecycle: RequestLifecycle;
   readonly #reader = new RecordReader();
   readonly #head = new HeadReader();
   #socket: Socket | undefined;
-  #body: Writable | null = null;
   /** Bytes of the response body that are still expected; null if its length is not known. */
   #left: number | null = null;
   #isBodiless = false;
@@ -114,35 +112,33 @@ class FastcgiExchange {
     resolve: () => void,
     reject: (error: unknown) => void,
   ) {
+    super(request, target.settings, resolve, reject);
     this.#target = target;
     this.#request = request;
     this.#sink = sink;
-    this.#lifecycle = new RequestLifecycle(request, target.settings, resolve, reject, () =>
-      this.#close(),
-    );
   }
 
   start(parameters: Buffer, body: Readable | Buffer | null): void {
-    this.#lifecycle.start(() => this.#dial(parameters, body));
+    this.watchClient();
+    this.guard(() => this.#dial(parameters, body));
   }
 
   #dial(parameters: Buffer, body: Readable | Buffer | null): void {
-    const lifecycle = this.#lifecycle;
     const { address, settings } = this.#target;
-    lifecycle.limit(settings.dialTimeoutMs, 'no connection');
+    this.limit(settings.dialTimeoutMs, 'no connection');
     const { socketPath, hostname, port } = address;
     const place = socketPath === null ? { host: hostname, port } : { path: socketPath };
     const socket = connect({ ...place, ...upstreamReads.socketOptions });
     this.#socket = socket;
     socket.setNoDelay(true);
-    socket.once('connect', () => lifecycle.guard(() => this.#send(socket, parameters, body)));
-    socket.on('data', (chunk: Buffer) => lifecycle.guard(() => this.#receive(chunk)));
-    socket.on('error', (error) => lifecycle.fail(error));
-    socket.once('close', () => lifecycle.fail(broken('The upstream closed the connection')));
+    socket.once('connect', () => this.guard(() => this.#send(socket, parameters, body)));
+    socket.on('data', (chunk: Buffer) => this.guard(() => this.#receive(chunk)));
+    socket.on('error', (error) => this.failed(error));
+    socket.once('close', () => this.failed(broken('The upstream closed the connection')));
   }
 
   #send(socket: Socket, parameters: Buffer, body: Readable | Buffer | null): void {
-    this.#lifecycle.phase = 'sent';
+    this.phase = 'sent';
     socket.write(
       Buffer.concat([
         beginRequest(),
@@ -153,47 +149,47 @@ class FastcgiExchange {
     if (body === null || Buffer.isBuffer(body)) {
       if (body !== null) socket.write(streamRecords(RECORD.stdin, body));
       socket.write(endOfStream(RECORD.stdin));
-      this.#lifecycle.awaitHead();
+      this.awaitHead();
       return;
     }
     // The limit for the connection is over, and the one for the head begins when the client has sent everything.
-    this.#lifecycle.limit(0);
-    this.#lifecycle.send(body, socket, (chunk, flow) => {
-      // One write, without a copy.
-      socket.cork();
-      for (const part of recordContents(chunk)) {
-        socket.write(recordHeader(RECORD.stdin, part.length));
-        flow.write(part);
-      }
-      bufferPool.passedOn(chunk);
-      socket.uncork();
-    });
-    body.once('end', () => {
-      if (this.#lifecycle.settled) return;
-      socket.write(endOfStream(RECORD.stdin));
-      this.#lifecycle.awaitHead();
-    });
+    this.endLimit();
+    this.send(
+      body,
+      socket,
+      (chunk, flow) => {
+        // One write, without a copy.
+        socket.cork();
+        for (const part of recordContents(chunk)) {
+          socket.write(recordHeader(RECORD.stdin, part.length));
+          flow.write(part);
+        }
+        bufferPool.passedOn(chunk);
+        socket.uncork();
+      },
+      () => socket.write(endOfStream(RECORD.stdin)),
+    );
   }
 
   #receive(chunk: Buffer): void {
     const output = new PiecesOfRead(chunk, (content) => {
-      if (!this.#lifecycle.settled) this.#takeOutput(content);
+      if (!this.isSettled) this.#takeOutput(content);
     });
     for (const { type, content } of this.#reader.read(chunk)) {
-      if (this.#lifecycle.settled) return;
+      if (this.isSettled) return;
       if (type === RECORD.stdout) output.add(content);
       else if (type === RECORD.stderr) this.#takeErrors(content);
       else if (type === RECORD.endRequest) {
         output.flush();
-        if (!this.#lifecycle.settled) this.#end(content[4] ?? 0);
+        if (!this.isSettled) this.#end(content[4] ?? 0);
       }
       // Management records are not requested.
     }
     output.flush();
     bufferPool.passedOn(chunk);
     if (this.#reader.recordsOfRead >= MAX_PIECES_OF_TURN && this.#socket) restReading(this.#socket);
-    if (this.#lifecycle.phase === 'responding' && this.#socket?.isPaused() === false) {
-      this.#lifecycle.awaitBody();
+    if (this.phase === 'responding' && this.#socket?.isPaused() === false) {
+      this.awaitBody();
     }
   }
 
@@ -204,49 +200,57 @@ class FastcgiExchange {
   }
 
   #takeOutput(content: Buffer): void {
-    if (this.#lifecycle.phase === 'responding') {
+    if (this.phase === 'responding') {
       this.#pass(content);
       return;
     }
     const head = this.#head.read(content);
     if (head === null) return;
     const { status, headers, rest } = head;
-    this.#lifecycle.phase = 'responding';
+    this.beginResponse();
     this.#isBodiless = this.#request.method === 'HEAD' || status === 204 || status === 304;
     // Two clients could find different ends of a response with two lengths (RFC 9112 §6.3).
     const length = headers.combined('content-length');
     if (length !== undefined && !/^\d{1,15}$/.test(length)) throw broken('An invalid length');
     if (length !== undefined && !this.#isBodiless) this.#left = Number(length);
     const isWhole = this.#request.method === 'HEAD';
-    this.#body = this.#sink.onHead(status, headers, '1.1', isWhole);
-    if (this.#body === null) {
-      this.#lifecycle.finish();
+    this.body = this.#sink.onHead(status, headers, '1.1', isWhole);
+    if (this.body === null) {
+      this.finish();
       return;
     }
-    this.#body.on('error', (error) => this.#lifecycle.fail(clientLeft(error)));
+    this.body.on('error', (error) => this.failed(clientLeft(error)));
     if (rest.length > 0) this.#pass(rest);
   }
 
   #pass(content: Buffer): void {
-    const body = this.#body;
+    const body = this.body;
     const socket = this.#socket;
     if (body === null || socket === undefined || this.#isBodiless) return;
     if (this.#left !== null) {
       this.#left -= content.length;
       if (this.#left < 0) throw broken('More bytes than declared');
     }
-    this.#lifecycle.pass(content, body, socket);
+    this.pass(content, body);
   }
 
   #end(protocolStatus: number): void {
     if (protocolStatus !== 0) throw broken(`The upstream refused: status ${protocolStatus}`);
-    if (this.#lifecycle.phase !== 'responding') throw broken('The script ended without a response');
+    if (this.phase !== 'responding') throw broken('The script ended without a response');
     if (this.#left !== null && this.#left > 0) throw broken('Fewer bytes than declared');
-    if (this.#body !== null) this.#sink.onEnd(this.#body, new HeaderList());
-    this.#lifecycle.finish();
+    if (this.body !== null) this.#sink.onEnd(this.body, new HeaderList());
+    this.finish();
   }
 
-  #close(): void {
+  pause(): void {
+    this.#socket?.pause();
+  }
+
+  resume(): void {
+    this.#socket?.resume();
+  }
+
+  protected release(): void {
     this.#socket?.destroy();
     const said = this.#stderr?.toString('utf8', 0, this.#stderrBytes).trim() ?? '';
     if (said !== '') this.#request.log.warn('the script complains', { stderr: said });
