@@ -464,6 +464,20 @@ describe('an upgrade', () => {
     assert.deepEqual(gateway.faults, []);
   });
 
+  it('is aborted for the client when the rest of its refusal is missing for longer than read_timeout', async () => {
+    await using upstream = await rawOrigin((socket) => {
+      socket.write('HTTP/1.1 403 Forbidden\r\nContent-Length: 100\r\n\r\nhalf');
+    });
+    await using gateway = await proxyTo([upstream.url], { transport: { readTimeoutMs: 50 } });
+    const socket = net.connect(gateway.http1, '127.0.0.1');
+    socket.on('error', () => {});
+    socket.write('GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n');
+    const received = socket.setEncoding('latin1').toArray();
+    assert.match((await received.catch(() => [])).join(''), /^HTTP\/1\.1 403 .*half$/s);
+    await until(() => inFlight(gateway) === 0, 'the upstream counts as idle');
+    assert.deepEqual(gateway.faults, []);
+  });
+
   it('that gets a page as response is 502 over HTTP/2, where 200 would mean that the tunnel exists (RFC 8441 §5)', async () => {
     await using upstream = await origin(() => {});
     upstream.server.on('upgrade', (_, socket) => {
