@@ -4,11 +4,15 @@ import module from 'node:module';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { loadingBegins } from '../kernel/v8-memory.ts';
+import { ignoreEarlySignals } from './user-signals.ts';
 
 /** Commands that end in `runGateway`, which ends this phase. Others may calculate for long. */
 const GATEWAYS = ['run', 'reverse-proxy'];
 
-if (GATEWAYS.includes(process.argv[2] ?? '')) loadingBegins();
+if (GATEWAYS.includes(process.argv[2] ?? '')) {
+  ignoreEarlySignals();
+  loadingBegins();
+}
 enableCompileCache();
 // Imported only now: modules that are loaded earlier are compiled again at each start.
 const { runProgram } = await import('./program.ts');

@@ -1,6 +1,24 @@
+import inspector from 'node:inspector';
 import type { Logger } from '../kernel/log.ts';
 import type { Logs } from './log-output.ts';
 import type { Clock } from '../kernel/clock.ts';
+
+/**
+ * Ignores the signals with which others speak to a gateway until it handles them itself. Node would end the process, or
+ * open a debugger. Called before the program is loaded, so this module imports nothing that takes long.
+ */
+export function ignoreEarlySignals(): void {
+  for (const name of ['SIGHUP', 'SIGUSR1', 'SIGUSR2'] as const) process.on(name, () => {});
+}
+
+/** The options with which a user asks for a debugger. `--inspect-port` alone opens none. */
+const DEBUGGER = /(?:^|\s)--inspect(?:-brk|-wait)?(?:[=\s]|$)/;
+
+/** Closes a debugger that `SIGUSR1` has opened before JavaScript ran. */
+function closeUnwantedDebugger(): void {
+  const options = [...process.execArgv, process.env['NODE_OPTIONS'] ?? ''].join(' ');
+  if (!DEBUGGER.test(options) && inspector.url() !== undefined) inspector.close();
+}
 
 /**
  * Handles the two signals for which Node has a default of its own: `SIGUSR1` opens a debugger, through which
@@ -8,6 +26,7 @@ import type { Clock } from '../kernel/clock.ts';
  * first reopens the log files, and the second is only logged.
  */
 export function handleUserSignals(): { apply(log: Logger, logs: Logs): void } {
+  closeUnwantedDebugger();
   let reopen = (): void => {};
   let say = (): void => {};
   process.on('SIGUSR1', () => reopen());

@@ -43,7 +43,47 @@ describe('the log and the gateway', () => {
   });
 });
 
-async function start(test: TestContext, workers: number, logIn: (directory: string) => string) {
+describe('a signal that arrives while the gateway starts', () => {
+  for (const signal of ['SIGHUP', 'SIGUSR1', 'SIGUSR2']) {
+    it(`neither ends it nor leaves a debugger open: ${signal} while the program is loaded`, async (test) => {
+      // The first thing that the program does is to set flags of V8.
+      await startWith(
+        test,
+        `import v8 from 'node:v8';
+        import { syncBuiltinESMExports } from 'node:module';
+        const { setFlagsFromString } = v8;
+        let isSent = false;
+        v8.setFlagsFromString = (flags) => {
+          if (!isSent) process.kill(process.pid, '${signal}');
+          isSent = true;
+          setFlagsFromString(flags);
+        };
+        syncBuiltinESMExports();`,
+      );
+    });
+  }
+
+  it('leaves no debugger open: SIGUSR1 before the program runs', async (test) => {
+    await startWith(test, 'process.kill(process.pid, "SIGUSR1");');
+  });
+
+  async function startWith(test: TestContext, code: string): Promise<void> {
+    const preload = `data:text/javascript,${encodeURIComponent(code)}`;
+    const { process, get } = await start(test, 1, () => 'stderr', {
+      NODE_OPTIONS: `--inspect-port=0 --import ${preload}`,
+    });
+    assert.equal(await get(), 'hello');
+    const port = /Debugger listening on ws:\/\/127\.0\.0\.1:(\d+)/.exec(process.output)?.[1];
+    if (port !== undefined) assert.equal(await listens(Number(port)), false);
+  }
+});
+
+async function start(
+  test: TestContext,
+  workers: number,
+  logIn: (directory: string) => string,
+  env: NodeJS.ProcessEnv = {},
+) {
   const directory = await temporaryDirectory(test);
   const port = await freePort();
   const log = logIn(directory);
@@ -64,7 +104,7 @@ http://localhost:${port} {
 }
 `,
   );
-  const process = new TestProcess([cli, 'run', '--config', hubfile]);
+  const process = new TestProcess([cli, 'run', '--config', hubfile], env);
   test.after(() => process.end());
   await process.says('Listening on');
   const get = async (): Promise<string> => (await fetch(`http://localhost:${port}/`)).text();
