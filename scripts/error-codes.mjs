@@ -7,8 +7,8 @@ import { root } from './install.mjs';
 
 const CODE = /^[a-z0-9]+(?:-[a-z0-9]+)+$/;
 const PAGE = 'docs/errors.md';
-/** What is thrown for programs, or for a bug of our own. */
-const THROWING = new Set(['HubgateError']);
+/** The classes of errors that have a code. */
+const THROWN = /(?:HubgateError|AcmeError|Problem)$/;
 /** The functions of config/problem.ts, whose first argument is always a code. */
 const PROBLEMS = new Set(['error', 'warning']);
 
@@ -29,7 +29,8 @@ for (const name of names.sort(byCodePoint)) {
 const page = `# Errors by code
 
 Each error and warning has a code that never changes. You find it in \`validate --json\`, in the log (\`code\`) and in
-\`HubgateError.code\`. The message says what is wrong, where, and how to fix it. hubgate fills in the words in braces.
+\`HubgateError.code\`. The message says what is wrong and where, and often how to fix it. hubgate fills in the words in braces.
+A row without a message has one that names its cause. What an authority, a database or the system reports has their codes.
 \`node scripts/error-codes.mjs\` writes this page.
 
 | code | | message |
@@ -38,8 +39,7 @@ ${[...found]
   .sort(([a], [b]) => byCodePoint(a, b))
   .map(([code, { kinds, messages }]) => {
     // In an order that does not change when a file moves.
-    const said =
-      [...messages].map(cell).sort(byCodePoint).join('<br>') || '(the message gives the cause)';
+    const said = [...messages].map(cell).sort(byCodePoint).join('<br>') || '';
     return `| \`${code}\` | ${[...kinds].join(', ')} | ${said} |`;
   })
   .join('\n')}
@@ -51,12 +51,13 @@ else if (readFileSync(path, 'utf8') !== page) {
   process.exit(1);
 }
 
-/** Looks for `new HubgateError('code', message)` and `{ severity, code, message }`. */
+/** Looks for `new HubgateError('code', message)`, `{ severity, code, message }` and calls with a code. */
 function visit(node) {
   if (Array.isArray(node)) for (const one of node) visit(one);
   else if (node !== null && typeof node === 'object') {
-    if (node.type === 'NewExpression' && THROWING.has(node.callee.name)) {
-      note(literal(node.arguments[0]), 'error', messagesOf(node.arguments[1]));
+    if (node.type === 'NewExpression' && THROWN.test(node.callee.name ?? '')) {
+      const at = node.arguments.findIndex((argument) => literal(argument) !== null);
+      if (at !== -1) note(literal(node.arguments[at]), 'error', messagesIn(node.arguments, at));
     } else if (node.type === 'ObjectExpression') noteProblem(node);
     else if (node.type === 'CallExpression') noteCall(node);
     for (const inner of Object.values(node)) visit(inner);
@@ -67,7 +68,7 @@ function noteProblem({ properties }) {
   const value = (name) => properties.find(({ key }) => key?.name === name)?.value;
   const code = literal(value('code'));
   const message = value('message');
-  if (code === null || message === undefined) return;
+  if (code === null || (message === undefined && value('severity') === undefined)) return;
   note(code, value('severity')?.value ?? 'error', messagesOf(message));
 }
 
@@ -75,10 +76,8 @@ function noteProblem({ properties }) {
 function noteCall({ callee, arguments: given }) {
   const name = callee.name ?? callee.property?.name ?? '';
   const at = given.findIndex((argument) => literal(argument) !== null);
-  const next = given[at + 1];
-  if (at === -1 || next === undefined || !/error|warn|problem|fail|refuse|complain/i.test(name))
-    return;
-  const messages = messagesOf(next);
+  if (at === -1 || !/error|warn|problem|fail|fault|refuse|complain|^none$/i.test(name)) return;
+  const messages = messagesIn(given, at);
   if (messages.length === 0 && !PROBLEMS.has(name)) return;
   note(literal(given[at]), /warn/i.test(name) ? 'warning' : 'error', messages);
 }
@@ -106,6 +105,15 @@ function collectConstants(node, block) {
     const inside = node.type === 'BlockStatement' ? node : block;
     for (const inner of Object.values(node)) collectConstants(inner, inside);
   }
+}
+
+/** The messages of the argument after the code. A place in a file, which is no text, may stand between them. */
+function messagesIn(given, at) {
+  const [next, afterPlace] = given.slice(at + 1);
+  const messages = messagesOf(next);
+  const name = next?.name ?? next?.property?.name ?? '';
+  const isPlace = name !== '' && !/message|text|why|what|reason|described/i.test(name);
+  return messages.length === 0 && isPlace ? messagesOf(afterPlace) : messages;
 }
 
 /** Every message that an expression may be: both sides of a condition, the value of a constant. */
@@ -146,10 +154,35 @@ function messageOf(node) {
   }
 }
 
+/** A word for what is filled in: the value of a constant, or the name of what the value is made of. */
 function hole(node) {
-  const names = { MemberExpression: node.property?.name, Identifier: node.name };
-  const called = node.callee?.name ?? node.callee?.property?.name;
-  return `{${names[node.type] ?? called?.replace(/Of$|Text$/, '') ?? '…'}}`;
+  switch (node.type) {
+    case 'Identifier': {
+      if (/^(?:cause|error|failure|thrown)$/.test(node.name)) return '{reason}';
+      if (!/^[A-Z0-9_]+$/.test(node.name)) return `{${node.name}}`;
+      const constant = constants.find(({ name }) => name === node.name)?.init;
+      if (constant?.type === 'Literal') return String(constant.value);
+      const words = node.name.toLowerCase().replaceAll('_', ' ');
+      return words.startsWith('max ') ? '{limit}' : `{${words}}`;
+    }
+    case 'MemberExpression':
+      return node.property?.name === 'length' ? '{number}' : `{${node.property?.name ?? 'value'}}`;
+    case 'CallExpression':
+      return calledHole(node);
+    default:
+      return '{value}';
+  }
+}
+
+/** `quote(name)` is the name, `list.join()` the list, and `nameOf(host)` the name. */
+function calledHole({ callee, arguments: [given] }) {
+  const name = callee.name ?? callee.property?.name ?? '';
+  const [, what] = /^(\w+?)(?:Of|Text)$/.exec(name) ?? [];
+  if (what !== undefined) return `{${what}}`;
+  if (name === 'quote') return '{word}';
+  const from =
+    callee.type === 'MemberExpression' && callee.object.name !== 'JSON' ? callee.object : given;
+  return from === undefined || from.type === 'CallExpression' ? '{value}' : hole(from);
 }
 
 function cell(message) {

@@ -295,7 +295,7 @@ const UNSUPPORTED: Readonly<Record<string, string>> = {
   buffer_requests: 'use request_buffers',
   buffer_responses: 'use response_buffers',
   max_buffer_size: 'use request_buffers and response_buffers',
-  verbose_logs: 'hubgate logs each failed attempt at level debug',
+  verbose_logs: 'hubgate logs each failed attempt that another upstream answered',
 };
 
 function bufferSize(cursor: Cursor): number {

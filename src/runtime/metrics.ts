@@ -17,9 +17,10 @@ import { siteAddressText } from '../config/sites.ts';
 import { ConnectionMeasures } from '../server/connection-policy.ts';
 import type { SpanCounts } from './otlp-export.ts';
 import { siteFamilies, SiteMeasures } from '../site/site-measures.ts';
-import { readdirSync, readFileSync } from 'node:fs';
+import { closeSync, openSync, readdirSync, readFileSync } from 'node:fs';
 import { constants, type PerformanceEntry, PerformanceObserver } from 'node:perf_hooks';
 import type { Clock } from '../kernel/clock.ts';
+import type { Logger } from '../kernel/log.ts';
 
 /** The results of the loads of configurations. */
 export interface LoadCounts {
@@ -169,9 +170,11 @@ export class ProcessMeasures {
     Object.values(GC_KINDS).map((kind) => [kind, new Histogram(SECONDS)]),
   );
   readonly #observer: PerformanceObserver;
+  readonly #descriptors: DescriptorWatch;
 
-  constructor(clock: Clock) {
+  constructor(clock: Clock, log: Logger) {
     this.loop = new LoopWatch(clock);
+    this.#descriptors = new DescriptorWatch(clock, log);
     this.#observer = new PerformanceObserver((list) => {
       for (const entry of list.getEntries()) this.#collected(entry);
     });
@@ -208,6 +211,7 @@ export class ProcessMeasures {
 
   close(): void {
     this.loop.close();
+    this.#descriptors.close();
     this.#observer.disconnect();
   }
 
@@ -219,20 +223,84 @@ export class ProcessMeasures {
   }
 }
 
-/** Only Linux reports them. */
+/** Of several processes, those of the one that has most: each has a limit of its own. Only Linux reports them. */
 function descriptorFamilies(): readonly Family[] {
+  const limit = descriptorLimit();
+  if (limit === null) return [];
+  const open = readdirSync('/proc/self/fd').length;
+  return [
+    gauge('process_open_fds', 'Open file descriptors, of the process with most.', open, 'max'),
+    gauge('process_max_fds', 'Limit of open file descriptors of a process.', limit, 'max'),
+  ];
+}
+
+/** null if there is none, or the system does not report it. */
+function descriptorLimit(): number | null {
   try {
-    const open = readdirSync('/proc/self/fd').length;
-    const [, limit] =
-      /^Max open files +(\d+)/m.exec(readFileSync('/proc/self/limits', 'utf8')) ?? [];
-    return [
-      gauge('process_open_fds', 'Open file descriptors.', open),
-      ...(limit === undefined
-        ? []
-        : [gauge('process_max_fds', 'Limit of open file descriptors.', Number(limit))]),
-    ];
+    const limits = readFileSync('/proc/self/limits', 'utf8');
+    const [, limit] = /^Max open files +(\d+)/m.exec(limits) ?? [];
+    return limit === undefined ? null : Number(limit);
   } catch {
-    return [];
+    return null;
+  }
+}
+
+/** How often the descriptors are looked at. */
+const DESCRIPTORS_MS = 10_000;
+/** Share of the limit from which on few are left, and below which there are enough again. */
+const FEW_LEFT = 0.9;
+const ENOUGH_LEFT = 0.8;
+
+/**
+ * Logs that a process has nearly as many descriptors as it may have. At the limit, Node closes new connections without
+ * any sign.
+ */
+class DescriptorWatch {
+  readonly #clock: Clock;
+  readonly #log: Logger;
+  /** null if it is not known. It may change, and cannot be read at the limit. */
+  #limit = descriptorLimit();
+  #areFewLeft = false;
+  #cancel: () => void;
+
+  constructor(clock: Clock, log: Logger) {
+    this.#clock = clock;
+    this.#log = log;
+    this.#cancel = clock.after(DESCRIPTORS_MS, () => this.#look());
+  }
+
+  close(): void {
+    this.#cancel();
+  }
+
+  #look(): void {
+    this.#limit = descriptorLimit() ?? this.#limit;
+    const limit = this.#limit;
+    if (limit === null) return;
+    const open = lowestFreeDescriptor() ?? limit;
+    if (!this.#areFewLeft && open >= limit * FEW_LEFT) {
+      this.#areFewLeft = true;
+      this.#log.warn('Few file descriptors are left. At the limit, new connections are closed', {
+        open,
+        limit,
+        hint: 'raise the limit of open files (LimitNOFILE of the unit, or ulimit -n)',
+      });
+    } else if (this.#areFewLeft && open < limit * ENOUGH_LEFT) {
+      this.#areFewLeft = false;
+      this.#log.info('There are enough file descriptors again', { open, limit });
+    }
+    this.#cancel = this.#clock.after(DESCRIPTORS_MS, () => this.#look());
+  }
+}
+
+/** As many descriptors as this number are open at least. null if none is free. Listing all would take long. */
+function lowestFreeDescriptor(): number | null {
+  try {
+    const descriptor = openSync('/dev/null', 'r');
+    closeSync(descriptor);
+    return descriptor;
+  } catch {
+    return null;
   }
 }
 

@@ -160,7 +160,7 @@ export function openResources(
       options.peerWorkers === undefined ? null : countPeers(signals),
     ),
     measures: new GatewayMeasures(),
-    process: new ProcessMeasures(clock),
+    process: new ProcessMeasures(clock, log),
     inherited: new InheritedSockets(),
     async leaseListener(planned) {
       const { bind, secure } = planned;

@@ -95,7 +95,7 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
     this.#config = config;
     this.#count = count;
     this.#clock = clock;
-    this.#process = new ProcessMeasures(clock);
+    this.#process = new ProcessMeasures(clock, log);
     this.#log = log;
     // Workers accept connections from the listening socket themselves. If this process passed a connection to
     // a worker that ends in the meantime, the connection would be lost, neither served nor closed. Must be
