@@ -139,9 +139,12 @@ export class AdminPorts {
     this.#log = log;
   }
 
-  /** Where the admin API listens; null if it is off. */
-  get adminPlace(): ListenPlace | null {
-    return this.#ports.find(({ key }) => key.startsWith('admin'))?.server.place ?? null;
+  /** Where the admin API and the metrics are, as far as they are on. */
+  get places(): readonly { readonly isAdmin: boolean; readonly place: ListenPlace }[] {
+    return this.#ports.map(({ key, server: { place } }) => ({
+      isAdmin: key.startsWith('admin'),
+      place,
+    }));
   }
 
   /**

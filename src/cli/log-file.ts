@@ -81,7 +81,7 @@ export class LogFile {
     this.#broken = false;
     if (this.#dropped === 0) return;
     this.#options.onTrouble(
-      `The log ${this.#options.path} can be written again; ${this.#dropped} lines were lost`,
+      `The log ${this.#options.path} can be written again; lines lost: ${this.#dropped}`,
     );
     this.#dropped = 0;
   }

@@ -1,5 +1,5 @@
-import { rmSync, writeFileSync } from 'node:fs';
-import { resolve } from 'node:path';
+import { accessSync, constants, existsSync, rmSync, writeFileSync } from 'node:fs';
+import { dirname, resolve } from 'node:path';
 import { placeText } from '../config/bind-address.ts';
 import type { Config, HubConfig } from '../config/config.ts';
 import { allHubs, siteAddressText } from '../config/sites.ts';
@@ -70,6 +70,7 @@ export async function runGateway({
   const log = logs.createLogger(first.config.options.log);
   signals.apply(log, logs);
   logConsoleErrors(log);
+  if (pidfile !== undefined) requireWritable(pidfile);
   const manager = new ServiceManager(process.env, log);
   const stopSignals = new StopSignals(systemClock);
   let stop: (reason: string) => void = () => {};
@@ -126,10 +127,9 @@ export async function runGateway({
   started();
   announce(log, supervisor.gateway, supervisor.config, source);
   announceLegacy(log, supervisor.config);
-  const { adminPlace } = supervisor;
-  if (adminPlace !== null) {
-    const isPort = adminPlace.bind.kind === 'host';
-    log.info(`Admin API on ${isPort ? 'http://' : ''}${placeText(adminPlace)}`);
+  for (const { isAdmin, place } of supervisor.adminPlaces) {
+    const where = `${place.bind.kind === 'host' ? 'http://' : ''}${placeText(place)}`;
+    log.info(`${isAdmin ? 'Admin API' : 'Metrics'} on ${where}`);
   }
   try {
     if (pidfile !== undefined) writeFileSync(pidfile, `${process.pid}\n`);
@@ -152,6 +152,15 @@ export async function runGateway({
   // Everything is closed. A file watch that ends late must keep neither the process alive nor its callers
   // waiting.
   await endProcess(exit);
+}
+
+/** @throws HubgateError `unwritable-file`, before anything is open */
+function requireWritable(pidfile: string): void {
+  try {
+    accessSync(existsSync(pidfile) ? pidfile : dirname(resolve(pidfile)), constants.W_OK);
+  } catch (cause) {
+    throw unwritable(pidfile, cause);
+  }
 }
 
 /** Whether the start has finished before a stop that does not wait for it. */

@@ -1,6 +1,5 @@
 import { resolve } from 'node:path';
 import { systemClock } from '../kernel/clock.ts';
-import type { ListenPlace } from '../config/bind-address.ts';
 import type { Config } from '../config/config.ts';
 import { registry } from '../directives/registry.ts';
 import { encodeConfig } from '../config/serialize.ts';
@@ -144,8 +143,8 @@ export class Supervisor {
   }
 
   /** Where the admin API listens; null if it is off. */
-  get adminPlace(): ListenPlace | null {
-    return this.#admin.adminPlace;
+  get adminPlaces(): AdminPorts['places'] {
+    return this.#admin.places;
   }
 
   /** Reads the configuration again and loads it. If it is refused, the reasons are logged. */

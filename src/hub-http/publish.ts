@@ -10,6 +10,7 @@ import {
 import { answer } from '../http/answer.ts';
 import type { Exchange } from '../http/exchange.ts';
 import { codeOf, messageOf } from '../kernel/error.ts';
+import type { Logger } from '../kernel/log.ts';
 import type { Budget } from '../kernel/scheduler.ts';
 import type { Access } from './access.ts';
 import type { HubEndpoint } from './endpoint.ts';
@@ -44,19 +45,14 @@ export function createPublish(
     );
   };
 
-  /** Number of failed updates since the last one that was stored. */
-  let failures = 0;
+  const unstored = new UnstoredUpdates();
 
   const store = async (exchange: Exchange, { update, topics }: Publication): Promise<void> => {
     try {
       await hub.publish(update, topics);
-      if (failures > 0) exchange.log.info('Updates can be stored again', { notStored: failures });
-      failures = 0;
+      unstored.stored(exchange.log);
     } catch (error) {
-      failures += 1;
-      // Each publisher gets its 503, but only the first failure is logged as an error.
-      const level = failures === 1 ? 'error' : 'debug';
-      exchange.log[level]('An update was not stored', { error: messageOf(error) });
+      unstored.failed(exchange.log, messageOf(error));
       // Closed permanently, or temporarily unavailable. An update that may have been stored has the id that
       // was sent.
       if (codeOf(error) === 'transport-closed') throw new RefusedRequest(500);
@@ -84,6 +80,30 @@ export function createPublish(
     await store(exchange, publication);
     answer(exchange, 200, { 'content-type': 'text/plain; charset=utf-8' }, publication.update.id);
   };
+}
+
+/** Most reasons of failed updates that are logged until one is stored. */
+const MAX_REASONS = 8;
+
+/** Logs that updates are not stored: each publisher gets its 503, but each reason is logged as an error only once. */
+export class UnstoredUpdates {
+  /** Number of failed updates since the last one that was stored, and their reasons. */
+  #failures = 0;
+  readonly #reasons = new Set<string>();
+
+  failed(log: Logger, reason: string): void {
+    this.#failures += 1;
+    const isNew = !this.#reasons.has(reason) && this.#reasons.size < MAX_REASONS;
+    if (isNew) this.#reasons.add(reason);
+    log[isNew ? 'error' : 'debug']('An update was not stored', { error: reason });
+  }
+
+  stored(log: Logger): void {
+    if (this.#failures === 0) return;
+    log.info('Updates can be stored again', { notStored: this.#failures });
+    this.#failures = 0;
+    this.#reasons.clear();
+  }
 }
 
 /**

@@ -69,4 +69,4 @@ async function requireOwnSession(
 
 const NEEDS_SESSION =
   'LISTEN needs a session, and the pooler at this address (probably PgBouncer in transaction mode) keeps none: ' +
-  'name the server itself in listen_url';
+  'name the server itself, in the listen_url of a history or the URL of an outbox';

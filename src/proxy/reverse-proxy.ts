@@ -291,6 +291,7 @@ export class ReverseProxy {
       let made = first;
       let tried: ReadonlySet<Upstream> = NONE_TRIED;
       let failure: ForwardError | null = null;
+      let failed = '';
       let repeated = false;
       if (made === null && this.#members.order.length === 0) await this.#members.ready;
       for (;;) {
@@ -314,13 +315,16 @@ export class ReverseProxy {
         if (outcome.kind === 'answered') {
           // If no upstream responds in the end, that is reported instead.
           if (failure !== null) {
-            const fields = about(exchange, { error: failure.message });
-            exchange.log.warn('an upstream failed, and another attempt succeeded', fields);
+            const answering = choice.upstream.address.hostport;
+            const fields = { upstream: failed, answeredBy: answering, error: failure.message };
+            const message = 'an upstream failed, and another attempt succeeded';
+            exchange.log.warn(message, about(exchange, fields));
           }
           await outcome.interceptor?.(exchange, next);
           return;
         }
         failure = outcome.failure;
+        failed = choice.upstream.address.hostport;
         const isSafeTwice =
           (await this.#mayRetry?.(exchange)) ?? isSafe(this.#forwarder.methodOf(exchange));
         if (left === 0 || !mayRepeat(isSafeTwice, outcome)) throw toHttpError(failure);

@@ -375,6 +375,7 @@ describe('hubgate version, validate', () => {
     const running = startProcess(test, args);
     assert.equal(await running.exited(), 1);
     assert.match(running.output, /^hubgate: Cannot write .*absent\/hubgate\.pid: /m);
+    assert.doesNotMatch(running.output, /Listening on/);
   });
 });
 

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { existsSync, readFileSync, renameSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
-import { connect } from 'node:net';
+import { createServer } from 'node:http';
+import { type AddressInfo, connect } from 'node:net';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
@@ -40,6 +41,39 @@ describe('the log and the gateway', () => {
     process.child.kill('SIGUSR2');
     await process.says('SIGUSR2 has no effect');
     assert.equal(await get(), 'hello');
+  });
+});
+
+describe('the log', () => {
+  it('says where the metrics are, and which upstream failed for which other one', async (test) => {
+    const directory = await temporaryDirectory(test);
+    const app = createServer((_, response) => response.end('hello'));
+    test.after(() => void app.close());
+    await new Promise<void>((resolve) => app.listen(0, '127.0.0.1', resolve));
+    const [site, metrics, gone] = [await freePort(), await freePort(), await freePort()];
+    const alive = (app.address() as AddressInfo).port;
+    const hubfile = join(directory, 'Hubfile');
+    await writeFile(
+      hubfile,
+      `{
+	storage ${directory}
+	admin off
+	metrics 127.0.0.1:${metrics}
+}
+http://localhost:${site} {
+	reverse_proxy 127.0.0.1:${gone} 127.0.0.1:${alive} {
+		lb_policy first
+	}
+}
+`,
+    );
+    const process = new TestProcess([cli, 'run', '--config', hubfile]);
+    test.after(() => process.end());
+    await process.says(`Metrics on http://127.0.0.1:${metrics}`);
+    assert.equal(await (await fetch(`http://localhost:${site}/`)).text(), 'hello');
+    const line = JSON.parse(await process.lineWith(['another attempt succeeded']));
+    const hosts = [line.upstream, line.answeredBy];
+    assert.deepEqual(hosts, [`127.0.0.1:${gone}`, `127.0.0.1:${alive}`]);
   });
 });
 

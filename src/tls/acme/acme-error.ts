@@ -61,6 +61,9 @@ const CURES: Readonly<Record<string, string>> = {
 /** What to do about the most common causes; null if nothing general can be said. */
 export function fixFor({ code, problem, cause }: AcmeError): string | null {
   if (problem !== null) return Object.hasOwn(CURES, problem) ? (CURES[problem] ?? null) : null;
+  if (/^E(?:NOSPC|DQUOT|ROFS|ACCES|PERM)$/.test(code)) {
+    return 'keys and certificates are kept in storage: it needs room, and must be writable';
+  }
   if (code === 'acme-dns-failed') return 'check dns or acme_dns, and the rights at the provider';
   if (code !== 'acme-unreachable') return null;
   const reason = codeOf(cause) ?? '';

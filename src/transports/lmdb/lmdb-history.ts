@@ -1,8 +1,7 @@
-import { existsSync } from 'node:fs';
 import { rename, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isPossibleId } from '../../hub/update.ts';
-import { HubgateError, messageOf } from '../../kernel/error.ts';
+import { codeOf, HubgateError, messageOf } from '../../kernel/error.ts';
 import type { History, HistoryEntry, HistoryFault, HistoryStats } from '../history.ts';
 import { type LmdbStore, openLmdbStore, write } from './lmdb-store.ts';
 import { addEntries, isEvicted, decodeStored, storedHead, type StoredHead } from './stored-log.ts';
@@ -16,11 +15,20 @@ const AT_ONCE = 256;
  * @throws HubgateError `history-not-found`; otherwise as {@link openLmdbStore}
  */
 export async function openLmdbHistory(path: string, { create = false } = {}): Promise<History> {
-  if (!create && !existsSync(join(path, 'history.mdb'))) {
-    const message = `The history in ${path} was not found; run the command in the gateway's working directory and as its user, or make the path of the storage absolute`;
-    throw new HubgateError('history-not-found', message);
-  }
+  if (!create) await requireHistory(path);
   return new LmdbHistory(path, await openLmdbStore(path));
+}
+
+async function requireHistory(path: string): Promise<void> {
+  try {
+    await stat(join(path, 'history.mdb'));
+  } catch (cause) {
+    const message =
+      codeOf(cause) === 'EACCES'
+        ? `The history in ${path} cannot be read: this user has no right to; run the command as the user of the gateway`
+        : `The history in ${path} was not found; run the command in the gateway's working directory, or make the path of the storage absolute`;
+    throw new HubgateError('history-not-found', message, { cause });
+  }
 }
 
 interface StoredBytes {

@@ -209,7 +209,7 @@ describe('a log file', () => {
     clock.advance(1000);
     file.write('kept\n');
     assert.equal(readFileSync(path, 'utf8'), 'kept\n');
-    assert.match(troubles[1] ?? '', /written again; 3 lines were lost/);
+    assert.match(troubles[1] ?? '', /written again; lines lost: 3/);
     assert.equal(troubles.length, 2);
   });
 

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { createAnnounce, type AnnouncedHub } from '../../../src/discovery/announced-hub.ts';
+import { UnstoredUpdates } from '../../../src/hub-http/publish.ts';
 import { RefusalLog } from '../../../src/hub-http/refusal.ts';
 import { HubgateError } from '../../../src/kernel/error.ts';
 import { FailureLog } from '../../../src/kernel/log.ts';
@@ -40,6 +41,25 @@ describe('the log of refusals', () => {
     const first = fakeExchange({ clientAddress: '10.0.0.0', log: recorder(lines) });
     refusals.write(first, missing);
     assert.equal(lines.at(-1)?.fields['times'], undefined);
+  });
+});
+
+describe('the log of updates that are not stored', () => {
+  it('has each reason once, and what is stored again', () => {
+    const lines: LogLine[] = [];
+    const unstored = new UnstoredUpdates();
+    const log = recorder(lines);
+    unstored.stored(log);
+    for (const reason of ['away', 'away', 'full', 'away']) unstored.failed(log, reason);
+    unstored.stored(log);
+    unstored.failed(log, 'full');
+    for (let each = 0; each < 100; each++) unstored.failed(log, `reason ${each}`);
+    const said = lines.filter(({ level }) => level !== 'debug');
+    assert.deepEqual(
+      said.slice(0, 4).map(({ fields }) => fields['error'] ?? fields['notStored']),
+      ['away', 'full', 4, 'full'],
+    );
+    assert.equal(said.length, 3 + 8);
   });
 });
 

@@ -130,6 +130,11 @@ describe('failures of an ACME order', () => {
     assert.equal(new AcmeError('acme-refused', 'x'.repeat(5000)).message.length, 300);
   });
 
+  it('suggest to make room if nothing can be stored', () => {
+    const full = Object.assign(new Error('no space left on device'), { code: 'ENOSPC' });
+    assert.match(String(fixFor(asAcmeError(full))), /storage: it needs room/);
+  });
+
   it('suggest no fix if none is known', () => {
     assert.equal(fixFor(new AcmeError('acme-refused', '', { problem: 'toString' })), null);
     assert.equal(fixFor(asAcmeError(new Error('other'))), null);
