@@ -101,17 +101,17 @@ export class Hub {
     this.#reader = reader;
     this.#presencePublisher = presencePublisher;
     this.#streams = streams;
-    transport.tail(
-      (entries) => {
+    transport.tail({
+      deliver: (entries) => {
         observer?.received(entries);
         streams.delivery.dispatch(entries);
       },
-      (missed) => {
+      overtaken: (missed) => {
         if (missed === 'updates') observer?.missed();
         streams.overtaken(missed);
       },
-      () => streams.delivery.isFull,
-    );
+      isFull: () => streams.delivery.isFull,
+    });
   }
 
   /**

@@ -10,11 +10,11 @@ import type { PresenceChange } from '../../../src/hub/presence-board.ts';
 import { profiles } from '../../../src/hub/profile.ts';
 import type { StreamSettings } from '../../../src/hub/subscriber.ts';
 import {
-  type LogEntry,
-  type Missed,
   missedBetween,
   PRESENCE_EVENTS_KEPT,
   type Transport,
+  NO_TAIL,
+  type Tail,
 } from '../../../src/hub/transport.ts';
 import type { Update } from '../../../src/hub/update.ts';
 import { createMemoryTransport } from '../../../src/transports/memory/memory-transport.ts';
@@ -550,9 +550,9 @@ describe('hub: replay', () => {
     const scheduler = new TurnedScheduler();
     const memory = createMemoryTransport({ size: 1000 });
     let isFull = (): boolean => assert.fail();
-    const tail: Transport['tail'] = (listener, overtaken, asked = isFull) => {
-      isFull = asked;
-      memory.tail(listener, overtaken);
+    const tail: Transport['tail'] = (given) => {
+      ({ isFull } = given);
+      memory.tail(given);
     };
     const transport: Transport = { ...memory, tail };
     const names = { profile: profiles.hub, hubPath: '/.well-known/hub', base };
@@ -722,17 +722,13 @@ function lagging(size: number): {
 } {
   const memory = createMemoryTransport({ size });
   let [position, isAway] = [0, false];
-  let deliver = (_entries: readonly LogEntry[]): void => {};
-  let overtaken = (_missed: Missed): void => {};
-  const hand = (entries: readonly LogEntry[]): void => {
-    if (!isAway) deliver(entries);
-  };
+  let tail = NO_TAIL;
   const transport: Transport = Object.create(memory, {
     position: { get: () => (isAway ? position : memory.position) },
     tail: {
-      value: (...[listener, missing = () => {}]: Parameters<Transport['tail']>) => {
-        [deliver, overtaken] = [listener, missing];
-        memory.tail(hand);
+      value: (given: Tail) => {
+        tail = given;
+        memory.tail({ ...given, deliver: (entries) => isAway || given.deliver(entries) });
       },
     },
   });
@@ -745,8 +741,8 @@ function lagging(size: number): {
       const kept = await memory.read(position, Infinity);
       const missed = missedBetween(position, kept[0]?.position ?? 0, await memory.evicted());
       isAway = false;
-      if (missed !== null) overtaken(missed);
-      deliver(kept);
+      if (missed !== null) tail.overtaken(missed);
+      tail.deliver(kept);
     },
   };
 }
@@ -799,10 +795,13 @@ describe('hub: presence', () => {
       get position() {
         return memory.position;
       },
-      tail: (listener) =>
-        memory.tail((entries) => {
-          seen.push(...entries.map(({ update }) => update.data));
-          listener(entries);
+      tail: (tail) =>
+        memory.tail({
+          ...tail,
+          deliver: (entries) => {
+            seen.push(...entries.map(({ update }) => update.data));
+            tail.deliver(entries);
+          },
         }),
     };
     const { hub } = setUp(test, { transport });
