@@ -3,7 +3,7 @@ import { HubgateError } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
 import type { Scheduler } from '../kernel/scheduler.ts';
 import type { TimerWheel } from '../kernel/timer-wheel.ts';
-import { Admission, type Client, type MayStayOpen, Revocation } from './revocation.ts';
+import { Admission, type Client, Revocation } from './revocation.ts';
 import { PresencePublisher } from './presence-publisher.ts';
 import { cursorAnswer, knowsNothing, locate, streamBacklog } from './cursor.ts';
 import { type HubCounts, HubMeasures, type StreamBacklog } from './hub-measures.ts';
@@ -20,7 +20,7 @@ import type { PresenceMatcher } from './presence-board.ts';
 import type { Subscriber, SubscriberOptions } from './subscriber.ts';
 import type { Topic } from './topic.ts';
 import type { DatabaseConnection, HistoryDatabase, LogEntry, Transport } from './transport.ts';
-import type { FollowObserver } from './subscription-index.ts';
+import type { SubscriptionIndex } from './subscription-index.ts';
 import { EARLIEST, type Update } from './update.ts';
 
 export interface HubOptions {
@@ -47,6 +47,8 @@ export interface SubscribeOptions extends SubscriberOptions {
   readonly revocationEpoch: number;
 }
 
+type FollowedTopics = Pick<SubscriptionIndex, 'countExact' | 'exactTopics' | 'observe'>;
+
 /** The result of a subscribe request. */
 export interface Subscription {
   readonly subscriber: Subscriber;
@@ -66,6 +68,8 @@ export interface Subscription {
 export class Hub {
   readonly counts: HubCounts = { connected: 0, subscribers: 0, updates: 0, legacyTokens: 0 };
   readonly measures = new HubMeasures();
+  /** Ends streams whose access has ended. */
+  readonly revocation: Revocation;
   readonly #transport: Transport;
   readonly #names: PresenceNames;
   readonly #clock: Clock;
@@ -74,7 +78,6 @@ export class Hub {
   readonly #presencePublisher: PresencePublisher;
   readonly #streams: OpenStreams;
   readonly #admission = new Admission();
-  readonly #revocation: Revocation;
 
   constructor({ transport, names, clock, wheel, scheduler, log, observer }: HubOptions) {
     this.#transport = transport;
@@ -97,7 +100,7 @@ export class Hub {
       log,
     });
     const admission = this.#admission;
-    this.#revocation = new Revocation({ streams, admission, clock, scheduler });
+    this.revocation = new Revocation({ streams, admission, clock, scheduler });
     this.#reader = reader;
     this.#presencePublisher = presencePublisher;
     this.#streams = streams;
@@ -242,19 +245,9 @@ export class Hub {
     return (await this.#transport.evicted()).events;
   }
 
-  /** The number of live streams that subscribe to exactly this topic. */
-  interest(topic: string): number {
-    return this.#streams.interest(topic);
-  }
-
-  /** The topics to which live streams subscribe exactly. They may change while the caller reads them. */
-  exactTopics(): Iterable<string> {
-    return this.#streams.exactTopics();
-  }
-
-  /** Notifies of changes of {@link exactTopics}. The returned function ends that. */
-  observe(observer: FollowObserver): () => void {
-    return this.#streams.observe(observer);
+  /** The topics to which live streams subscribe exactly. */
+  get followed(): FollowedTopics {
+    return this.#streams.index;
   }
 
   /**
@@ -293,29 +286,6 @@ export class Hub {
     return (await this.#transport.presence.of(subscriber)).filter(isSubscription);
   }
 
-  /**
-   * From now on `keep` decides which streams may be open. Streams that it rejects end at random times within
-   * `spreadMs`. Returns their number.
-   */
-  reauthorise(keep: MayStayOpen, spreadMs: number): number {
-    return this.#revocation.reauthorise(keep, spreadMs);
-  }
-
-  /** How many streams {@link reauthorise} would end: without a token, and with one. */
-  countRefused(keep: MayStayOpen): { readonly anonymous: number; readonly authorised: number } {
-    return this.#revocation.countRefused(keep);
-  }
-
-  /** Ends the streams that were opened with the token of this `jti` at once, and returns their number. */
-  revoke(tokenId: string): number {
-    return this.#revocation.revoke(tokenId);
-  }
-
-  /** Ends the streams of a browser session at once, and returns their number. */
-  signOut(session: string): number {
-    return this.#revocation.signOut(session);
-  }
-
   /** The position of the history up to which updates have been delivered in this process. */
   get logPosition(): number {
     return this.#transport.position;
@@ -342,7 +312,7 @@ export class Hub {
     // Acknowledged updates are delivered before the streams end.
     const delivered = streams.delivery.delivered();
     if (delivered !== null) await delivered;
-    this.#revocation.drain(spreadMs);
+    this.revocation.drain(spreadMs);
     await streams.emptied();
   }
 

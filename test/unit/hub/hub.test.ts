@@ -203,7 +203,7 @@ describe('hub: a stream that ends before it has a connection', () => {
     const subscription = await hub.subscribe(wish({ matchers: matchers('*'), tokenId: 'jti' }));
     await hub.publish(update('1'));
     await turn();
-    hub.revoke('jti');
+    hub.revocation.revoke('jti');
     const sink = new RecordingSink();
     subscription.open(sink);
     assert.deepEqual([sink.ids(), sink.ended], [[], true]);
@@ -222,7 +222,7 @@ describe('hub: a stream whose token is revoked while its client reads slowly', (
       const ids = Array.from({ length: count }, (_, id) => String(id));
       await Promise.all(ids.map((id) => hub.publish(update(id, { data }))));
       await turn();
-      assert.equal(hub.revoke('jti'), 1);
+      assert.equal(hub.revocation.revoke('jti'), 1);
       await turn();
       slow.drain();
       await turn();
@@ -239,7 +239,7 @@ describe('hub: a stream whose token is revoked while its client reads slowly', (
     await turn();
     clock.advance(1100);
     assert.equal(hub.counts.connected, 0);
-    assert.equal(hub.revoke('jti'), 0);
+    assert.equal(hub.revocation.revoke('jti'), 0);
     slow.drain();
     await turn();
     assert.deepEqual([slow.writes.length, slow.ended, slow.destroyed], [1, false, true]);
@@ -252,8 +252,8 @@ describe('hub: a stream whose token is revoked while its client reads slowly', (
     const slow = await connect({ tokenId: 'jti', session: 'session' }, { blocked: true });
     await hub.publish(update('1', { data: 'x'.repeat(100_000) }));
     await settle(() => slow.writes.length > 0);
-    hub.revoke('jti');
-    hub.signOut('session');
+    hub.revocation.revoke('jti');
+    hub.revocation.signOut('session');
     slow.drain();
     await settle(() => slow.ended || slow.destroyed);
     assert.deepEqual([slow.ended, slow.destroyed], [false, true]);
@@ -826,7 +826,7 @@ describe('hub: presence', () => {
     const kept = await connect({ issuerKey: 'issuer A' });
     const gone = await connect({ issuerKey: 'issuer B' });
     assert.equal(
-      hub.reauthorise(({ issuerKey }) => issuerKey === 'issuer A', 1000),
+      hub.revocation.reauthorise(({ issuerKey }) => issuerKey === 'issuer A', 1000),
       1,
     );
     clock.advance(1100);

@@ -401,7 +401,7 @@ describe('live path: clients that reconnect after a node fails', () => {
 describe('live path: subscribers that connect during a revocation', () => {
   it('uses the predicate that is in force when the stream is registered', async (test) => {
     const { hub, connect } = setUp(test);
-    hub.reauthorise(({ issuerKey }) => issuerKey === 'kept', 0);
+    hub.revocation.reauthorise(({ issuerKey }) => issuerKey === 'kept', 0);
     await connect({ issuerKey: 'kept' });
     await assert.rejects(connect({ issuerKey: 'gone' }), { code: 'not-admitted' });
     assert.equal(hub.counts.connected, 1);
@@ -410,15 +410,15 @@ describe('live path: subscribers that connect during a revocation', () => {
   it('refuses only subscribers that were revoked or logged out while they connected', async (test) => {
     const { hub, connect } = setUp(test);
     const revocationEpoch = hub.revision;
-    hub.revoke('token');
-    hub.signOut('session');
+    hub.revocation.revoke('token');
+    hub.revocation.signOut('session');
     await assert.rejects(connect({ revocationEpoch, tokenId: 'token' }), { code: 'not-admitted' });
     await assert.rejects(connect({ revocationEpoch, session: 'session' }), {
       code: 'not-admitted',
     });
     await connect({ revocationEpoch, tokenId: 'other', session: 'another' });
     await connect({ revocationEpoch: hub.revision, tokenId: 'token', session: 'session' });
-    for (let i = 0; i < 1001; i += 1) hub.revoke(`t${i}`);
+    for (let i = 0; i < 1001; i += 1) hub.revocation.revoke(`t${i}`);
     await assert.rejects(connect({ revocationEpoch, tokenId: null }), { code: 'not-admitted' });
   });
 
@@ -427,7 +427,7 @@ describe('live path: subscribers that connect during a revocation', () => {
     const sinks = await Promise.all(Array.from({ length: 1_000 }, () => connect({ session: 's' })));
     await scheduler.all();
     const ended = (): number => sinks.filter((sink) => sink.ended).length;
-    assert.equal(hub.signOut('s'), 1_000);
+    assert.equal(hub.revocation.signOut('s'), 1_000);
     assert.ok(ended() <= 100, `${ended()} ended in one turn`);
     // Another login of the browser, whose mark is the same, while the others still end.
     const next = await connect({ revocationEpoch: hub.revision, session: 's' });
@@ -455,7 +455,7 @@ describe('live path: subscribers that connect during a revocation', () => {
       );
     }
     looked = 0;
-    assert.equal(hub.signOut('s7'), 1);
+    assert.equal(hub.revocation.signOut('s7'), 1);
     assert.ok(looked <= 4, `${looked} streams looked at`);
   });
 });
