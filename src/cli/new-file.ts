@@ -1,9 +1,8 @@
 import { randomBytes } from 'node:crypto';
 import {
+  chmodSync,
+  chownSync,
   closeSync,
-  fchmodSync,
-  fchownSync,
-  fsyncSync,
   openSync,
   realpathSync,
   renameSync,
@@ -78,18 +77,14 @@ function replaceAtOnce(path: string, text: string): void {
   const suffix = randomBytes(6).toString('hex');
   const temporary = join(dirname(path), `.${basename(path)}.${suffix}`);
   const { mode, uid, gid } = statSync(path);
-  const opened = openSync(temporary, 'wx', 0o600);
   try {
-    writeFileSync(opened, text);
-    fchownSync(opened, uid, gid);
-    fchmodSync(opened, mode & 0o7777);
-    fsyncSync(opened);
+    writeFileSync(temporary, text, { flag: 'wx', mode: 0o600, flush: true });
+    chownSync(temporary, uid, gid);
+    chmodSync(temporary, mode & 0o7777);
     renameSync(temporary, path);
   } catch (error) {
     rmSync(temporary, { force: true });
     throw error;
-  } finally {
-    closeSync(opened);
   }
 }
 
