@@ -3,7 +3,7 @@ import { HubgateError } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
 import type { Scheduler } from '../kernel/scheduler.ts';
 import type { TimerWheel } from '../kernel/timer-wheel.ts';
-import { Admission, type Client, Revocation } from './revocation.ts';
+import { Admission, Revocation } from './revocation.ts';
 import { PresencePublisher } from './presence-publisher.ts';
 import { cursorAnswer, knowsNothing, locate, streamBacklog } from './cursor.ts';
 import { type HubCounts, HubMeasures, type StreamBacklog } from './hub-measures.ts';
@@ -43,7 +43,7 @@ export interface LogObserver {
 export interface SubscribeOptions extends SubscriberOptions {
   /** The client's cursor; null if it sent none. */
   readonly lastEventId: string | null;
-  /** {@link Hub.revision} before the token was checked. */
+  /** {@link Admission.revision} before the token was checked. */
   readonly revocationEpoch: number;
 }
 
@@ -68,6 +68,8 @@ export interface Subscription {
 export class Hub {
   readonly counts: HubCounts = { connected: 0, subscribers: 0, updates: 0, legacyTokens: 0 };
   readonly measures = new HubMeasures();
+  /** Decides which clients may still connect and publish. */
+  readonly admission = new Admission();
   /** Ends streams whose access has ended. */
   readonly revocation: Revocation;
   readonly #transport: Transport;
@@ -77,7 +79,6 @@ export class Hub {
   readonly #reader: LogReader;
   readonly #presencePublisher: PresencePublisher;
   readonly #streams: OpenStreams;
-  readonly #admission = new Admission();
 
   constructor({ transport, names, clock, wheel, scheduler, log, observer }: HubOptions) {
     this.#transport = transport;
@@ -99,7 +100,7 @@ export class Hub {
       scheduler,
       log,
     });
-    const admission = this.#admission;
+    const { admission } = this;
     this.revocation = new Revocation({ streams, admission, clock, scheduler });
     this.#reader = reader;
     this.#presencePublisher = presencePublisher;
@@ -131,16 +132,6 @@ export class Hub {
    */
   get lastUpdateId(): string {
     return this.#transport.lastUpdateId ?? EARLIEST;
-  }
-
-  /** Increases with each revocation; see {@link SubscribeOptions.revocationEpoch}. */
-  get revision(): number {
-    return this.#admission.revision;
-  }
-
-  /** Whether access that was checked at {@link SubscribeOptions.revocationEpoch} has not been revoked since. */
-  admits(client: Client, revocationEpoch: number): boolean {
-    return this.#admission.admits(client, revocationEpoch);
   }
 
   /**
@@ -215,7 +206,7 @@ export class Hub {
     const found = knowsNothing(lastEventId) ? null : await locate(this.#reader, lastEventId);
     const knownGap = found === null ? 0 : await this.#eventsGone(options);
     if (streams.isLeaving) throw new HubgateError('transport-closed', 'The hub is closed');
-    if (!this.#admission.admits(options, revocationEpoch)) {
+    if (!this.admission.admits(options, revocationEpoch)) {
       throw new HubgateError('not-admitted', "The subscriber's access has ended");
     }
     if (this.#clock.monotonic() >= endsAtMs) {
@@ -286,11 +277,6 @@ export class Hub {
     return (await this.#transport.presence.of(subscriber)).filter(isSubscription);
   }
 
-  /** The position of the history up to which updates have been delivered in this process. */
-  get logPosition(): number {
-    return this.#transport.position;
-  }
-
   /** How far the streams are behind. */
   backlog(): Promise<StreamBacklog> {
     return streamBacklog(
@@ -298,11 +284,6 @@ export class Hub {
       () => this.#clock.monotonic(),
       this.#scheduler,
     );
-  }
-
-  /** @throws HubgateError when the transport does not work */
-  check(): Promise<void> {
-    return this.#transport.check();
   }
 
   /** Ends every stream at a random time within `spreadMs`, and resolves when the last has ended. */

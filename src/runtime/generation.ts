@@ -367,7 +367,7 @@ function runningHub({ config, core }: ReadyHub, outbox: OutboxReader | null): Ru
       return { ...hub.counts, ...announcements };
     },
     async check() {
-      await hub.check();
+      await core.transport.check();
       outbox?.check();
     },
   };

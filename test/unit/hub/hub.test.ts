@@ -162,7 +162,10 @@ describe('hub: delivery', () => {
     const drained = hub.drain(1000);
     await assert.rejects(connect({}), { code: 'transport-closed' });
     const publisher = { issuerKey: 'issuer', tokenId: null, session: null };
-    assert.ok(hub.admits(publisher, hub.revision), 'an update that is on its way is stored');
+    assert.ok(
+      hub.admission.admits(publisher, hub.admission.revision),
+      'an update that is on its way is stored',
+    );
     clock.advance(1100);
     await drained;
     assert.ok(one.ended);

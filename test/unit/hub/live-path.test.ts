@@ -409,7 +409,7 @@ describe('live path: subscribers that connect during a revocation', () => {
 
   it('refuses only subscribers that were revoked or logged out while they connected', async (test) => {
     const { hub, connect } = setUp(test);
-    const revocationEpoch = hub.revision;
+    const revocationEpoch = hub.admission.revision;
     hub.revocation.revoke('token');
     hub.revocation.signOut('session');
     await assert.rejects(connect({ revocationEpoch, tokenId: 'token' }), { code: 'not-admitted' });
@@ -417,7 +417,11 @@ describe('live path: subscribers that connect during a revocation', () => {
       code: 'not-admitted',
     });
     await connect({ revocationEpoch, tokenId: 'other', session: 'another' });
-    await connect({ revocationEpoch: hub.revision, tokenId: 'token', session: 'session' });
+    await connect({
+      revocationEpoch: hub.admission.revision,
+      tokenId: 'token',
+      session: 'session',
+    });
     for (let i = 0; i < 1001; i += 1) hub.revocation.revoke(`t${i}`);
     await assert.rejects(connect({ revocationEpoch, tokenId: null }), { code: 'not-admitted' });
   });
@@ -430,7 +434,7 @@ describe('live path: subscribers that connect during a revocation', () => {
     assert.equal(hub.revocation.signOut('s'), 1_000);
     assert.ok(ended() <= 100, `${ended()} ended in one turn`);
     // Another login of the browser, whose mark is the same, while the others still end.
-    const next = await connect({ revocationEpoch: hub.revision, session: 's' });
+    const next = await connect({ revocationEpoch: hub.admission.revision, session: 's' });
     await hub.publish(update('after'));
     await scheduler.all();
     assert.equal(ended(), 1_000);
