@@ -79,7 +79,7 @@ async function hubWith(count: number, specOf: (i: number) => MatcherSpec): Promi
         announced: false,
       },
       place: null,
-      revocationEpoch: hub.revision,
+      revocationEpoch: hub.admission.revision,
     });
   }
   return hub;

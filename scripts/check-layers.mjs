@@ -47,6 +47,7 @@ const MAY_IMPORT = {
 const LIBRARY_PLACE = {
   'acme-client': ['tls/acme/client.ts'],
   'http-proxy-3': ['proxy/upgrade.ts'],
+  'eventsource-parser': ['cli/hub-request.ts'],
   chokidar: ['cli/watch/file-watcher.ts'],
   jose: ['auth/', 'tls/acme/dns/services/google-cloud-dns.ts'],
   aws4: ['tls/acme/dns/services/route53.ts'],

@@ -270,7 +270,7 @@ export class Jwks {
         await response.body?.cancel();
         throw new Error(`it answered ${response.status}`);
       }
-      return parseJwks(await readBounded(response, MAX_BYTES));
+      return parseJwks(await readBounded(response.body, MAX_BYTES));
     } finally {
       cancel();
     }

@@ -53,6 +53,8 @@ export function gatewayAddress(flags: GatewayFlags, command: Command): string {
 export interface AdminAnswer {
   readonly status: number;
   readonly body: unknown;
+  /** Names the process that has answered; null if what answers is not a gateway. */
+  readonly instance: string | null;
 }
 
 /**
@@ -99,7 +101,9 @@ async function askAdmin(
   try {
     const options = { ...head, agent: false, ...route };
     const response = await sendRequest(url, options, body, ADMIN_TIMEOUT_MS);
-    return { status: response.statusCode ?? 0, body: parseJson(await text(response)) };
+    const { statusCode = 0, headers } = response;
+    const instance = String(headers['hubgate-instance'] ?? '') || null;
+    return { status: statusCode, body: parseJson(await text(response)), instance };
   } catch (cause) {
     const why = socket === null ? unreachableReason(cause, url) : unreachableSocket(cause);
     const message = `No gateway answers on ${address}: ${why} Pass its admin address with --address`;

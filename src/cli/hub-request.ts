@@ -1,4 +1,5 @@
 import type { IncomingMessage } from 'node:http';
+import { createParser, type EventSourceMessage } from 'eventsource-parser';
 import { HubgateError } from '../kernel/error.ts';
 import { readInput } from './config-source.ts';
 import { sendRequest, unreachableReason } from './admin-request.ts';
@@ -80,51 +81,36 @@ export interface StreamPosition {
 
 /** Shortest wait that a stream can ask for. Without it, a client could reconnect in a tight loop. */
 const MIN_RETRY_MS = 100;
-/** Longest line that is kept while its end has not arrived. */
-const MAX_LINE_LENGTH = 64 * 1024 * 1024;
+/** Longest wait of a timer. */
+const MAX_RETRY_MS = 2 ** 31 - 1;
+/** Most characters that are kept of an event that is not complete. */
+const MAX_EVENT_LENGTH = 64 * 1024 * 1024;
 
-/** Parses a `text/event-stream` (WHATWG HTML §9.2.6), chunk by chunk. */
+/**
+ * Parses a `text/event-stream` (WHATWG HTML §9.2.6), chunk by chunk. The position moves with each event that is
+ * yielded. An id without data, which no hub sends, does not move it.
+ */
 export async function* parseEventStream(
   chunks: AsyncIterable<Buffer>,
   position: StreamPosition,
 ): AsyncGenerator<ReceivedEvent> {
   const decoder = new TextDecoder('utf-8');
-  let buffered = '';
-  let data: string[] = [];
-  let type = '';
+  const events: EventSourceMessage[] = [];
+  const parser = createParser({
+    maxBufferSize: MAX_EVENT_LENGTH,
+    onEvent: (event) => void events.push(event),
+    onRetry: (ms) => {
+      position.retryMs = Math.min(Math.max(ms, MIN_RETRY_MS), MAX_RETRY_MS);
+    },
+    onError: (error) => {
+      if (error.type === 'max-buffer-size-exceeded') throw error;
+    },
+  });
   for await (const chunk of chunks) {
-    const text = decoder.decode(chunk, { stream: true });
-    const mayEnd = /[\r\n]/.test(text) || buffered.endsWith('\r');
-    buffered += text;
-    if (buffered.length > MAX_LINE_LENGTH) throw new RangeError('A line of the stream is too long');
-    // A long line is not searched again with each of its chunks.
-    if (!mayEnd) continue;
-    // A carriage return at the very end may be the first half of CRLF, so it waits for the next chunk.
-    const lines = buffered.split(/\r\n|\r(?!$)|\n/);
-    buffered = lines.pop() ?? '';
-    for (const line of lines) {
-      if (line === '') {
-        if (data.length > 0) {
-          yield { id: position.lastEventId, type: type || 'message', data: data.join('\n') };
-        }
-        data = [];
-        type = '';
-        continue;
-      }
-      const [field, value] = parseField(line);
-      if (field === 'data') data.push(value);
-      else if (field === 'event') type = value;
-      else if (field === 'id' && !value.includes('\0')) position.lastEventId = value;
-      else if (field === 'retry' && /^\d{1,9}$/.test(value)) {
-        position.retryMs = Math.max(Number(value), MIN_RETRY_MS);
-      }
+    parser.feed(decoder.decode(chunk, { stream: true }));
+    for (const { id = position.lastEventId, event: type = 'message', data } of events.splice(0)) {
+      position.lastEventId = id;
+      yield { id, type, data };
     }
   }
-}
-
-function parseField(line: string): [field: string, value: string] {
-  const colon = line.indexOf(':');
-  if (colon === -1) return [line, ''];
-  const value = line.slice(colon + 1);
-  return [line.slice(0, colon), value.startsWith(' ') ? value.slice(1) : value];
 }

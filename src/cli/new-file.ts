@@ -1,9 +1,8 @@
 import { randomBytes } from 'node:crypto';
 import {
+  chmodSync,
+  chownSync,
   closeSync,
-  fchmodSync,
-  fchownSync,
-  fsyncSync,
   openSync,
   realpathSync,
   renameSync,
@@ -11,29 +10,34 @@ import {
   statSync,
   writeFileSync,
 } from 'node:fs';
+import { open, rm, writeFile } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
 import { readInput } from './config-source.ts';
 
 /**
- * Writes a file that must not exist yet, readable only by its owner unless `mode` differs.
+ * Writes a file that must not exist yet, readable only by its owner unless `mode` differs. If that fails, because the
+ * disk is full or `content` cannot be read to its end, no part of the file remains.
  *
- * @throws {HubgateError} `file-exists`, `unwritable-file`
+ * @throws {HubgateError} `file-exists`, `unwritable-file`, and what `content` throws
  */
-export function writeNew(file: string, text: string, mode = 0o600): void {
+export async function writeNew(
+  file: string,
+  content: string | AsyncIterable<string>,
+  mode = 0o600,
+): Promise<void> {
   try {
-    const opened = openSync(file, 'wx', mode);
+    const opened = await open(file, 'wx', mode);
     try {
-      writeFileSync(opened, text);
+      await writeFile(opened, content);
     } catch (error) {
-      // The disk is full: the next attempt must not find a part of it.
-      rmSync(file, { force: true });
+      await rm(file, { force: true });
       throw error;
     } finally {
-      closeSync(opened);
+      await opened.close();
     }
   } catch (cause) {
-    throw unwritable(file, cause);
+    throw cause instanceof HubgateError ? cause : unwritable(file, cause);
   }
 }
 
@@ -73,18 +77,14 @@ function replaceAtOnce(path: string, text: string): void {
   const suffix = randomBytes(6).toString('hex');
   const temporary = join(dirname(path), `.${basename(path)}.${suffix}`);
   const { mode, uid, gid } = statSync(path);
-  const opened = openSync(temporary, 'wx', 0o600);
   try {
-    writeFileSync(opened, text);
-    fchownSync(opened, uid, gid);
-    fchmodSync(opened, mode & 0o7777);
-    fsyncSync(opened);
+    writeFileSync(temporary, text, { flag: 'wx', mode: 0o600, flush: true });
+    chownSync(temporary, uid, gid);
+    chmodSync(temporary, mode & 0o7777);
     renameSync(temporary, path);
   } catch (error) {
     rmSync(temporary, { force: true });
     throw error;
-  } finally {
-    closeSync(opened);
   }
 }
 

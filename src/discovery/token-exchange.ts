@@ -247,7 +247,7 @@ class AuthorizationServer {
       redirect: 'error',
       signal,
     });
-    const text = (await readBounded(response, MAX_ANSWER_BYTES)).toString('utf8');
+    const text = (await readBounded(response.body, MAX_ANSWER_BYTES)).toString('utf8');
     if (response.status >= 500) {
       this.#fail(key, group);
       throw refused(`it answered ${response.status}`);

@@ -31,7 +31,7 @@ export interface Access {
   /**
    * Call it when the whole request has arrived: the client decides how long that takes.
    *
-   * @param revocationEpoch {@link Hub.revision} before the token was authenticated
+   * @param revocationEpoch {@link Admission.revision} before the token was authenticated
    * @throws RefusedRequest 401 if the token has expired or was revoked since, or its issuer or key was removed
    */
   requireStillValid(exchange: Exchange, token: AccessToken, revocationEpoch: number): void;
@@ -141,7 +141,7 @@ export function createAccess(endpoint: HubEndpoint): Access {
         throw noLongerValid(exchange, 'exp', 'it has expired in the meantime');
       }
       const session = sessionMark(exchange, cookieName);
-      if (!hub.admits({ issuerKey, tokenId, session }, revocationEpoch)) {
+      if (!hub.admission.admits({ issuerKey, tokenId, session }, revocationEpoch)) {
         throw accessRevoked(exchange);
       }
     },

@@ -62,7 +62,7 @@ export function createPublish(
 
   return async (exchange, identity) => {
     if (!verifier.roles.publisher) throw methodNotAllowed('GET, HEAD, QUERY');
-    const revocationEpoch = hub.revision;
+    const revocationEpoch = hub.admission.revision;
     const authenticated = access.authenticate(exchange, identity, 'publisher');
     let early: Promise<Buffer> | null = null;
     if (authenticated instanceof Promise && isShort(exchange)) {

@@ -1,4 +1,4 @@
-import { Budget, completed, unlimitedBudget } from '../kernel/scheduler.ts';
+import { Budget } from '../kernel/scheduler.ts';
 import type { Update } from './update.ts';
 import { parseTopic, type Topic } from './topic.ts';
 
@@ -30,11 +30,6 @@ const CHARACTER_STEPS = 0.2;
 const LINE_STEPS = 6;
 const CARRIAGE_RETURN = 0x0d;
 const LINE_FEED = 0x0a;
-
-/** {@link eventOf} without pauses. */
-export function encodeEvent(update: Update): Buffer {
-  return completed(eventOf(update, unlimitedBudget()));
-}
 
 /**
  * An update as a server-sent event (WHATWG HTML §9.2.5). The other fields were checked for line ends when the

@@ -32,12 +32,7 @@ export interface SubscribeGrant {
 
 export const NO_GRANTS: Grants = { publish: [], subscribe: [] };
 
-/** Whether every topic of an update may be published, without pauses. */
-export function mayPublish(grants: Grants, topics: readonly Topic[]): boolean {
-  return publishQuestion(grants, topics, unlimitedBudget()).next().value === true;
-}
-
-/** Like {@link mayPublish}, but yields when the budget is used up. */
+/** Whether every topic of an update may be published. Yields when the budget is used up. */
 export function* publishQuestion(
   grants: Grants,
   topics: readonly Topic[],

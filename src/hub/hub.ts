@@ -3,7 +3,7 @@ import { HubgateError } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
 import type { Scheduler } from '../kernel/scheduler.ts';
 import type { TimerWheel } from '../kernel/timer-wheel.ts';
-import { Admission, type Client, type MayStayOpen, Revocation } from './revocation.ts';
+import { Admission, Revocation } from './revocation.ts';
 import { PresencePublisher } from './presence-publisher.ts';
 import { cursorAnswer, knowsNothing, locate, streamBacklog } from './cursor.ts';
 import { type HubCounts, HubMeasures, type StreamBacklog } from './hub-measures.ts';
@@ -20,7 +20,7 @@ import type { PresenceMatcher } from './presence-board.ts';
 import type { Subscriber, SubscriberOptions } from './subscriber.ts';
 import type { Topic } from './topic.ts';
 import type { DatabaseConnection, HistoryDatabase, LogEntry, Transport } from './transport.ts';
-import type { FollowObserver } from './subscription-index.ts';
+import type { SubscriptionIndex } from './subscription-index.ts';
 import { EARLIEST, type Update } from './update.ts';
 
 export interface HubOptions {
@@ -43,9 +43,11 @@ export interface LogObserver {
 export interface SubscribeOptions extends SubscriberOptions {
   /** The client's cursor; null if it sent none. */
   readonly lastEventId: string | null;
-  /** {@link Hub.revision} before the token was checked. */
+  /** {@link Admission.revision} before the token was checked. */
   readonly revocationEpoch: number;
 }
+
+type FollowedTopics = Pick<SubscriptionIndex, 'countExact' | 'exactTopics' | 'observe'>;
 
 /** The result of a subscribe request. */
 export interface Subscription {
@@ -66,6 +68,10 @@ export interface Subscription {
 export class Hub {
   readonly counts: HubCounts = { connected: 0, subscribers: 0, updates: 0, legacyTokens: 0 };
   readonly measures = new HubMeasures();
+  /** Decides which clients may still connect and publish. */
+  readonly admission = new Admission();
+  /** Ends streams whose access has ended. */
+  readonly revocation: Revocation;
   readonly #transport: Transport;
   readonly #names: PresenceNames;
   readonly #clock: Clock;
@@ -73,8 +79,6 @@ export class Hub {
   readonly #reader: LogReader;
   readonly #presencePublisher: PresencePublisher;
   readonly #streams: OpenStreams;
-  readonly #admission = new Admission();
-  readonly #revocation: Revocation;
 
   constructor({ transport, names, clock, wheel, scheduler, log, observer }: HubOptions) {
     this.#transport = transport;
@@ -96,22 +100,22 @@ export class Hub {
       scheduler,
       log,
     });
-    const admission = this.#admission;
-    this.#revocation = new Revocation({ streams, admission, clock, scheduler });
+    const { admission } = this;
+    this.revocation = new Revocation({ streams, admission, clock, scheduler });
     this.#reader = reader;
     this.#presencePublisher = presencePublisher;
     this.#streams = streams;
-    transport.tail(
-      (entries) => {
+    transport.tail({
+      deliver: (entries) => {
         observer?.received(entries);
         streams.delivery.dispatch(entries);
       },
-      (missed) => {
+      overtaken: (missed) => {
         if (missed === 'updates') observer?.missed();
         streams.overtaken(missed);
       },
-      () => streams.delivery.isFull,
-    );
+      isFull: () => streams.delivery.isFull,
+    });
   }
 
   /**
@@ -128,16 +132,6 @@ export class Hub {
    */
   get lastUpdateId(): string {
     return this.#transport.lastUpdateId ?? EARLIEST;
-  }
-
-  /** Increases with each revocation; see {@link SubscribeOptions.revocationEpoch}. */
-  get revision(): number {
-    return this.#admission.revision;
-  }
-
-  /** Whether access that was checked at {@link SubscribeOptions.revocationEpoch} has not been revoked since. */
-  admits(client: Client, revocationEpoch: number): boolean {
-    return this.#admission.admits(client, revocationEpoch);
   }
 
   /**
@@ -212,7 +206,7 @@ export class Hub {
     const found = knowsNothing(lastEventId) ? null : await locate(this.#reader, lastEventId);
     const knownGap = found === null ? 0 : await this.#eventsGone(options);
     if (streams.isLeaving) throw new HubgateError('transport-closed', 'The hub is closed');
-    if (!this.#admission.admits(options, revocationEpoch)) {
+    if (!this.admission.admits(options, revocationEpoch)) {
       throw new HubgateError('not-admitted', "The subscriber's access has ended");
     }
     if (this.#clock.monotonic() >= endsAtMs) {
@@ -242,19 +236,9 @@ export class Hub {
     return (await this.#transport.evicted()).events;
   }
 
-  /** The number of live streams that subscribe to exactly this topic. */
-  interest(topic: string): number {
-    return this.#streams.interest(topic);
-  }
-
-  /** The topics to which live streams subscribe exactly. They may change while the caller reads them. */
-  exactTopics(): Iterable<string> {
-    return this.#streams.exactTopics();
-  }
-
-  /** Notifies of changes of {@link exactTopics}. The returned function ends that. */
-  observe(observer: FollowObserver): () => void {
-    return this.#streams.observe(observer);
+  /** The topics to which live streams subscribe exactly. */
+  get followed(): FollowedTopics {
+    return this.#streams.index;
   }
 
   /**
@@ -293,34 +277,6 @@ export class Hub {
     return (await this.#transport.presence.of(subscriber)).filter(isSubscription);
   }
 
-  /**
-   * From now on `keep` decides which streams may be open. Streams that it rejects end at random times within
-   * `spreadMs`. Returns their number.
-   */
-  reauthorise(keep: MayStayOpen, spreadMs: number): number {
-    return this.#revocation.reauthorise(keep, spreadMs);
-  }
-
-  /** How many streams {@link reauthorise} would end: without a token, and with one. */
-  countRefused(keep: MayStayOpen): { readonly anonymous: number; readonly authorised: number } {
-    return this.#revocation.countRefused(keep);
-  }
-
-  /** Ends the streams that were opened with the token of this `jti` at once, and returns their number. */
-  revoke(tokenId: string): number {
-    return this.#revocation.revoke(tokenId);
-  }
-
-  /** Ends the streams of a browser session at once, and returns their number. */
-  signOut(session: string): number {
-    return this.#revocation.signOut(session);
-  }
-
-  /** The position of the history up to which updates have been delivered in this process. */
-  get logPosition(): number {
-    return this.#transport.position;
-  }
-
   /** How far the streams are behind. */
   backlog(): Promise<StreamBacklog> {
     return streamBacklog(
@@ -330,11 +286,6 @@ export class Hub {
     );
   }
 
-  /** @throws HubgateError when the transport does not work */
-  check(): Promise<void> {
-    return this.#transport.check();
-  }
-
   /** Ends every stream at a random time within `spreadMs`, and resolves when the last has ended. */
   async drain(spreadMs: number): Promise<void> {
     const streams = this.#streams;
@@ -342,7 +293,7 @@ export class Hub {
     // Acknowledged updates are delivered before the streams end.
     const delivered = streams.delivery.delivered();
     if (delivered !== null) await delivered;
-    this.#revocation.drain(spreadMs);
+    this.revocation.drain(spreadMs);
     await streams.emptied();
   }
 

@@ -17,7 +17,7 @@ import {
   type SubscriberKeeper,
   type SubscriberOptions,
 } from './subscriber.ts';
-import { type FollowObserver, SubscriptionIndex } from './subscription-index.ts';
+import { SubscriptionIndex } from './subscription-index.ts';
 import type { Missed } from './transport.ts';
 import { addTo, deleteFrom } from '../kernel/collections.ts';
 
@@ -54,11 +54,12 @@ interface OpenStreamsOptions {
  */
 export class OpenStreams {
   readonly registry = new StreamRegistry();
+  /** The live streams by what they subscribe to. */
+  readonly index = new SubscriptionIndex();
   readonly delivery: Delivery;
   /** The hub is closing: clients learn when to reconnect. */
   isLeaving = false;
   readonly #options: OpenStreamsOptions;
-  readonly #index = new SubscriptionIndex();
   readonly #replay: Replay;
   /** Callers that wait for the end of the last stream. */
   readonly #waiting: (() => void)[] = [];
@@ -67,7 +68,7 @@ export class OpenStreams {
     this.#options = options;
     const { reader, base, clock, scheduler, log } = options;
     const monotonic = (): number => clock.monotonic();
-    this.delivery = new Delivery(this.#index, base, scheduler, monotonic, {
+    this.delivery = new Delivery(this.index, base, scheduler, monotonic, {
       deliver: (subscriber, event) => this.#deliver(subscriber, event),
       flushed: (subscriber) => this.#flushed(subscriber),
     });
@@ -106,21 +107,6 @@ export class OpenStreams {
     else this.delivery.flush(subscriber);
   }
 
-  /** The number of live streams that subscribe to exactly this topic. */
-  interest(topic: string): number {
-    return this.#index.countExact(topic);
-  }
-
-  /** The topics to which live streams subscribe exactly. */
-  exactTopics(): Iterable<string> {
-    return this.#index.exactTopics();
-  }
-
-  /** Notifies of changes of {@link exactTopics}. The returned function ends that. */
-  observe(observer: FollowObserver): () => void {
-    return this.#index.observe(observer);
-  }
-
   /** Ends a stream at this monotonic time, unless it ends earlier. */
   endBy(subscriber: Subscriber, atMs: number, reason: EndReason): void {
     if (atMs >= subscriber.endsAtMs) return;
@@ -135,7 +121,7 @@ export class OpenStreams {
     subscriber.ended = reason;
     measures.ended[reason] += 1;
     this.registry.ended(subscriber);
-    this.#index.delete(subscriber);
+    this.index.delete(subscriber);
     this.#replay.delete(subscriber);
     counts.connected -= 1;
     if (subscriber.options.settings.announced) presencePublisher.left(subscriber);
@@ -173,7 +159,7 @@ export class OpenStreams {
 
   #goLive(subscriber: Subscriber): void {
     subscriber.isLive = true;
-    this.#index.add(subscriber);
+    this.index.add(subscriber);
   }
 
   /** Resolves when the last stream has ended. */

@@ -23,7 +23,10 @@ export class Revocation {
     this.#options = options;
   }
 
-  /** Ends the streams that `keep` rejects, at random times within `spreadMs`. Returns their number. */
+  /**
+   * From now on `keep` decides which streams may be open. Streams that it rejects end at random times within
+   * `spreadMs`. Returns their number.
+   */
   reauthorise(keep: MayStayOpen, spreadMs: number): number {
     this.#options.admission.decideBy(keep);
     return this.#endRefused(keep, spreadMs);

@@ -37,21 +37,8 @@ export interface Transport {
   appendOnce(updates: readonly Update[]): Promise<void>;
   /** Updates of one call of {@link appendOnce}: no more than the history keeps, because its readers come later. */
   readonly mostOnce: number;
-  /**
-   * Passes every entry from now on to `listener`, in order, several at a time if they arrived together. The
-   * listener must not throw. A transport object has one tail.
-   *
-   * @param overtaken called if entries were evicted before the tail could pass them on: in the turn in which
-   * {@link position} moves past them, and before the entries after them are passed on. What a store has lost
-   * in a failover does not count.
-   * @param isFull whether too much of what was passed on waits for delivery. While it does, entries of other
-   * processes are not read, nor those of this process behind them. Signals are.
-   */
-  tail(
-    listener: (entries: readonly LogEntry[]) => void,
-    overtaken?: (missed: Missed) => void,
-    isFull?: () => boolean,
-  ): void;
+  /** Passes every entry from now on to `tail`. A transport object has one tail. */
+  tail(tail: Tail): void;
   /** Position of the last entry that the tail has passed on; 0 before the first. */
   readonly position: number;
   /**
@@ -105,6 +92,26 @@ export interface Transport {
   /** Finishes pending appends, then closes. Another call does nothing. */
   close(): Promise<void>;
 }
+
+/** Follows the end of a history. No function of it may throw. */
+export interface Tail {
+  /** Receives entries in order, several at a time if they arrived together. */
+  readonly deliver: (entries: readonly LogEntry[]) => void;
+  /**
+   * Called if entries were evicted before they could be delivered: in the turn in which
+   * {@link Transport.position} moves past them, and before the entries after them are delivered. What a store
+   * has lost in a failover does not count.
+   */
+  readonly overtaken: (missed: Missed) => void;
+  /**
+   * Whether too many entries wait here. While this is so, entries of other processes are not read, nor those of
+   * this process behind them. Signals are.
+   */
+  readonly isFull: () => boolean;
+}
+
+/** The tail of a history that nothing follows. */
+export const NO_TAIL: Tail = { deliver: () => {}, overtaken: () => {}, isFull: () => false };
 
 /** Updates of one call of {@link Transport.appendOnce} at most. */
 export const ONCE_UPDATES = 64;

@@ -16,16 +16,20 @@ export function parseJsonObject(text: string): Readonly<Record<string, unknown>>
 }
 
 /**
- * Reads the body of a response, such as JSON from another server.
+ * Reads the whole body of a request or a response.
  *
+ * @param body null if there is none
  * @throws Error if it is longer than `maxBytes`
  */
-export async function readBounded(response: Response, maxBytes: number): Promise<Buffer> {
+export async function readBounded(
+  body: AsyncIterable<Uint8Array> | null,
+  maxBytes: number,
+): Promise<Buffer> {
   const chunks: Uint8Array[] = [];
   let size = 0;
-  for await (const chunk of response.body ?? []) {
+  for await (const chunk of body ?? []) {
     size += chunk.length;
-    if (size > maxBytes) throw new Error(`it is larger than ${maxBytes} bytes`);
+    if (size > maxBytes) throw new Error(`its answer is larger than ${maxBytes} bytes`);
     chunks.push(chunk);
   }
   return Buffer.concat(chunks);

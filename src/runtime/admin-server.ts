@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { type ListenPlace, placeOf } from '../config/bind-address.ts';
 import type { AdminOptions, ListenAddress } from '../config/config.ts';
@@ -20,6 +21,8 @@ export interface AdminAnswer {
   readonly after?: () => void;
 }
 
+/** Names the process in all answers, so that a client notices when another one answers on the same address. */
+const INSTANCE = randomUUID();
 /** How long a listener that closes waits for the rest of a request. */
 const REQUEST_MS = 2_000;
 /** How long it waits until an answer has been sent. */
@@ -129,6 +132,7 @@ export class AdminServer {
       'content-length': Buffer.byteLength(text),
       ...(allow === undefined ? {} : { allow }),
       ...(retryAfter === undefined ? {} : { 'retry-after': retryAfter }),
+      'hubgate-instance': INSTANCE,
       'cache-control': 'no-store',
       'x-content-type-options': 'nosniff',
       // The server may be closing, and requests here are rare.

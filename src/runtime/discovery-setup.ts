@@ -333,12 +333,12 @@ function announced(
         ? null
         : (origin) => allowed.find(origin.toLowerCase()) !== undefined,
     publish: (update) => publishTo(core.hub, update, publicationRules),
-    interest: (topic) => core.hub.interest(topic),
+    interest: (topic) => core.hub.followed.countExact(topic),
     announcements: core.announcements,
     unstored: core.unstored,
     followers: {
-      topics: () => core.hub.exactTopics(),
-      observe: (observer) => core.hub.observe(observer),
+      topics: () => core.hub.followed.exactTopics(),
+      observe: (observer) => core.hub.followed.observe(observer),
       standFor: (work) => standFor(work, core.transport.presence),
       counts: core.watching,
     },

@@ -369,7 +369,7 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
       const cores = [...(current?.generation.cores.keys() ?? [])];
       const revoked = cores.map((core) =>
         reach === 'here'
-          ? { ended: core.hub.revoke(tokenId), notified: null }
+          ? { ended: core.hub.revocation.revoke(tokenId), notified: null }
           : core.revoke(tokenId),
       );
       const notified = await Promise.all(revoked.flatMap((each) => each.notified ?? []));

@@ -1,7 +1,6 @@
 import type { Config, SiteConfig } from '../config/config.ts';
 import { allHubs, siteAddressText } from '../config/sites.ts';
-import type { Hub } from '../hub/hub.ts';
-import type { MayStayOpen } from '../hub/revocation.ts';
+import type { MayStayOpen, Revocation } from '../hub/revocation.ts';
 import { answer, answerError } from '../http/answer.ts';
 import type { Exchange } from '../http/exchange.ts';
 import { addressSet, clientAddress } from '../http/forwarded.ts';
@@ -180,7 +179,7 @@ async function build(config: Config, resources: Resources, scope: Scope): Promis
     historiesLeftBehind: names.leftBehind,
     refusedStreams: () =>
       [...shared].flatMap(([core, { sites, keep }]) =>
-        refusedOf(sites, core.hub.countRefused(keep)),
+        refusedOf(sites, core.hub.revocation.countRefused(keep)),
       ),
     orders: () => sources.flatMap((source) => source.orders()),
     begin() {
@@ -200,7 +199,7 @@ async function build(config: Config, resources: Resources, scope: Scope): Promis
     reauthorise() {
       let ending = 0;
       for (const [core, { sites, keep }] of shared) {
-        const streams = core.hub.reauthorise(keep, SPREAD_MS);
+        const streams = core.hub.revocation.reauthorise(keep, SPREAD_MS);
         ending += streams;
         if (streams === 0) continue;
         const why = 'their issuer or key, or anonymous access, is no longer configured';
@@ -351,7 +350,7 @@ function oneKeeps(rules: readonly MayStayOpen[]): MayStayOpen {
 
 function refusedOf(
   hub: string,
-  { anonymous, authorised }: ReturnType<Hub['countRefused']>,
+  { anonymous, authorised }: ReturnType<Revocation['countRefused']>,
 ): EndingStreams[] {
   return [
     { hub, count: anonymous, why: 'anonymous access is no longer configured' },
@@ -368,7 +367,7 @@ function runningHub({ config, core }: ReadyHub, outbox: OutboxReader | null): Ru
       return { ...hub.counts, ...announcements };
     },
     async check() {
-      await hub.check();
+      await core.transport.check();
       outbox?.check();
     },
   };

@@ -154,7 +154,9 @@ export async function openHubCore(
     },
   });
   const apply = (signal: StreamSignal): number =>
-    signal.kind === 'revoked' ? hub.revoke(signal.tokenId) : hub.signOut(signal.session);
+    signal.kind === 'revoked'
+      ? hub.revocation.revoke(signal.tokenId)
+      : hub.revocation.signOut(signal.session);
   const notifyNodes = (signal: NodeSignal): Promise<boolean> | null =>
     transport.signals?.send(JSON.stringify(signal)) ?? null;
   const notifyAll = (signal: StreamSignal): Revoked => {

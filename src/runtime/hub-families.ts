@@ -95,7 +95,7 @@ export async function hubFamilies(
     gauge(
       'hub_log_position',
       'Position of the newest entry of the history that this process has seen.',
-      hub.logPosition,
+      core.transport.position,
       'max',
     ),
     distribution(

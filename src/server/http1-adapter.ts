@@ -9,8 +9,13 @@ import { Http1EventStream } from './http1-event-stream.ts';
 import { Http1RequestBody } from './http1-request-body.ts';
 import type { Http1Head } from './http1-head.ts';
 import { Http1Response, type ResponseFraming, writeHead } from './http1-response.ts';
-import { carrierOf } from '../kernel/node-internals.ts';
-import type { ProtocolAdapter } from './server-exchange.ts';
+import {
+  MAX_WAITING_BYTES,
+  type ProtocolAdapter,
+  RequestFacts,
+  resetIfUndelimited,
+  validFields,
+} from './server-exchange.ts';
 import type { RequestTarget } from './strict-request.ts';
 
 /** What a request and its response use of their connection. */
@@ -39,17 +44,8 @@ export interface ExchangeCarrier {
   destroy(): void;
 }
 
-/** Bytes that may wait for a client. Beyond them, it gets no more informational responses. */
-const MAX_WAITING_BYTES = 64 * 1024;
-
 /** One request of a connection, and its response. */
-export class Http1Adapter implements ProtocolAdapter {
-  readonly httpVersion: '1.0' | '1.1';
-  readonly method: string;
-  readonly host: string;
-  readonly target: string;
-  readonly spelledTarget: string;
-  readonly headers: HeaderList;
+export class Http1Adapter extends RequestFacts<'1.0' | '1.1'> implements ProtocolAdapter {
   readonly hasBody: boolean;
   readonly isBodyView = false;
   /** The body that the connection has to read; null if there is none. */
@@ -70,17 +66,10 @@ export class Http1Adapter implements ProtocolAdapter {
   constructor(
     connection: ExchangeCarrier,
     { httpVersion, method, headers }: Http1Head,
-    { authority, target, spelled }: RequestTarget,
+    target: RequestTarget,
   ) {
+    super(httpVersion, method, headers, target, target.authority);
     this.#connection = connection;
-    this.httpVersion = httpVersion;
-    this.method = method;
-    this.target = target;
-    this.spelledTarget = spelled;
-    this.headers = headers;
-    this.host = authority ?? headers.get('host') ?? '';
-    // RFC 9112 §3.2.2: the authority takes precedence over a different Host.
-    if (authority !== null && authority !== '') headers.set('host', authority);
     const options = headers.combined('connection')?.toLowerCase() ?? '';
     this.#asksToKeep = isListed('keep-alive', options);
     this.#isLast = isListed('close', options) || (httpVersion === '1.0' && !this.#asksToKeep);
@@ -221,12 +210,7 @@ export class Http1Adapter implements ProtocolAdapter {
     const socket = this.#connection.turnOf(this);
     this.#response?.destroy();
     if (socket === null) return;
-    // A body that is delimited only by the end of the connection would look complete after an orderly close.
-    if (this.httpVersion === '1.0') {
-      const carrier = carrierOf(socket);
-      // A Unix socket, which has no address, cannot be reset: Node throws.
-      if (carrier.remoteAddress !== undefined) carrier.resetAndDestroy();
-    }
+    resetIfUndelimited(this, socket);
     this.#connection.destroy();
   }
 
@@ -282,18 +266,6 @@ function isListed(token: string, list: string): boolean {
   if (!list.includes(',')) return list.trim() === token;
   return list.split(',').some((one) => one.trim() === token);
 }
-
-/** Fields of informational responses and of trailer sections may be dropped one by one. */
-function validFields(headers: HeaderList): HeaderList {
-  const valid = headers.clone();
-  valid.deleteWhere((key, value) => !NAME.test(key) || !VALUE.test(value));
-  return valid;
-}
-
-/** RFC 9110 §5.1. */
-const NAME = /^[\w!#$%&'*+.^`|~-]+$/;
-/** RFC 9110 §5.5: bytes; the tab is the only control character. */
-const VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
 
 let dateSecond = 0;
 let dateText = '';

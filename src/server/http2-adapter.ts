@@ -20,7 +20,7 @@ import type { DisconnectSignal } from '../http/disconnect-signal.ts';
 import { HubgateError } from '../kernel/error.ts';
 import { CarriedStream } from './http1-event-stream.ts';
 import type { RequestTarget } from './strict-request.ts';
-import type { ProtocolAdapter } from './server-exchange.ts';
+import { type ProtocolAdapter, RequestFacts } from './server-exchange.ts';
 
 declare module 'node:http2' {
   interface ServerHttp2Stream {
@@ -46,13 +46,7 @@ export interface Http2Request {
 }
 
 /** A request that Node's HTTP/2 server has read. */
-export class Http2Adapter implements ProtocolAdapter {
-  readonly httpVersion = '2.0';
-  readonly method: string;
-  readonly host: string;
-  readonly target: string;
-  readonly spelledTarget: string;
-  readonly headers: HeaderList;
+export class Http2Adapter extends RequestFacts<'2.0'> implements ProtocolAdapter {
   readonly hasBody: boolean;
   readonly body: Readable;
   readonly isBodyView: boolean;
@@ -67,18 +61,13 @@ export class Http2Adapter implements ProtocolAdapter {
   #ending: HeaderList | null = null;
 
   constructor({ stream, rawHeaders, body, target, maxSentHeadBytes }: Http2Request) {
+    const { method, authority, headers } = readHttp2Head(rawHeaders);
+    // RFC 9113 §8.3.1. A foreign server may let several Host fields through; one remains.
+    super('2.0', method, headers, target, authority ?? headers.get('host'));
     this.#stream = stream;
     this.#maxSentHeadBytes = maxSentHeadBytes;
     this.body = body;
     this.isBodyView = body === stream;
-    const { method, authority, headers } = readHttp2Head(rawHeaders);
-    this.method = method;
-    this.target = target.target;
-    this.spelledTarget = target.spelled;
-    this.headers = headers;
-    // RFC 9113 §8.3.1: the authority takes precedence over a different Host.
-    this.host = authority ?? headers.get('host') ?? '';
-    if (this.host !== '') headers.set('host', this.host);
     this.hasBody = !stream.endAfterHeaders;
     if (this.hasBody) {
       stream.once('trailers', (_record: unknown, _flags: unknown, raw: readonly string[]) => {

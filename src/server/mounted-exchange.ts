@@ -4,13 +4,20 @@ import type { Exchange, ResponseHead, ResponseStream } from '../http/exchange.ts
 import { NODE_SENT_HEAD_BYTES } from '../http/http2-fields.ts';
 import type { Logger } from '../kernel/log.ts';
 import { Http2Adapter } from './http2-adapter.ts';
-import { ServerExchange, type ProtocolAdapter } from './server-exchange.ts';
+import {
+  MAX_WAITING_BYTES,
+  type ProtocolAdapter,
+  RequestFacts,
+  resetIfUndelimited,
+  ServerExchange,
+  validFields,
+} from './server-exchange.ts';
 import { requestTarget, type RequestTarget } from './strict-request.ts';
 import type { Readable, Writable } from 'node:stream';
 import { HeaderList } from '../http/header-list.ts';
 import { dropNominated } from '../http/field-values.ts';
 import type { DisconnectSignal } from '../http/disconnect-signal.ts';
-import { carrierOf, hasSentContinue, writeAhead } from '../kernel/node-internals.ts';
+import { hasSentContinue, writeAhead } from '../kernel/node-internals.ts';
 import type { Socket } from 'node:net';
 
 /**
@@ -57,33 +64,20 @@ function isHttp2(request: IncomingMessage | Http2ServerRequest): request is Http
 }
 
 /** A request that a foreign server has read with `node:http`. The connection stays with that server. */
-class MountedHttp1Adapter implements ProtocolAdapter {
-  readonly httpVersion: '1.0' | '1.1';
-  readonly method: string;
-  readonly host: string;
-  readonly target: string;
-  readonly spelledTarget: string;
-  readonly headers: HeaderList;
+class MountedHttp1Adapter extends RequestFacts<'1.0' | '1.1'> implements ProtocolAdapter {
   readonly hasBody: boolean;
   readonly body: Readable;
   readonly isBodyView = false;
   readonly #request: IncomingMessage;
   readonly #response: ServerResponse;
 
-  constructor(request: IncomingMessage, response: ServerResponse, requestTarget: RequestTarget) {
+  constructor(request: IncomingMessage, response: ServerResponse, target: RequestTarget) {
+    const { httpVersionMinor, method = 'GET', rawHeaders } = request;
+    const headers = HeaderList.fromRaw(rawHeaders);
+    super(httpVersionMinor === 0 ? '1.0' : '1.1', method, headers, target, target.authority);
     this.#request = request;
     this.body = request;
     this.#response = response;
-    this.httpVersion = request.httpVersionMinor === 0 ? '1.0' : '1.1';
-    this.method = request.method ?? 'GET';
-    const { authority, target, spelled } = requestTarget;
-    this.target = target;
-    this.spelledTarget = spelled;
-    const headers = HeaderList.fromRaw(request.rawHeaders);
-    this.headers = headers;
-    this.host = authority ?? headers.get('host') ?? '';
-    // RFC 9112 §3.2.2: the authority takes precedence over a different Host.
-    if (authority !== null && authority !== '') headers.set('host', authority);
     this.hasBody =
       headers.has('transfer-encoding') || Number(headers.get('content-length') ?? 0) > 0;
     dropNominated(headers);
@@ -144,12 +138,7 @@ class MountedHttp1Adapter implements ProtocolAdapter {
   }
 
   breakOff(): void {
-    // A body that is delimited only by the end of the connection would look complete after an orderly close.
-    if (this.httpVersion === '1.0') {
-      const carrier = carrierOf(this.#request.socket);
-      // A Unix socket, which has no address, cannot be reset: Node throws.
-      if (carrier.remoteAddress !== undefined) carrier.resetAndDestroy();
-    }
+    resetIfUndelimited(this, this.#request.socket);
     this.#response.destroy();
   }
 
@@ -188,14 +177,6 @@ function closeUnlessItsTurn(response: ServerResponse): void {
   response.emit('close');
 }
 
-/** Bytes that may wait for a client. Beyond them, it gets no more informational responses. */
-const MAX_WAITING_BYTES = 64 * 1024;
-
-/** RFC 9110 §5.1. */
-const NAME = /^[\w!#$%&'*+.^`|~-]+$/;
-/** RFC 9110 §5.5: bytes; the tab is the only control character. */
-const VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
-
 /**
  * Sends a 1xx response before the head of `response` over HTTP/1.1. Names keep their case. Node's own
  * functions would drop most such responses, or their fields.
@@ -208,9 +189,6 @@ function informHttp1(response: ServerResponse, status: number, headers: HeaderLi
   }
   if (response.writableLength > MAX_WAITING_BYTES) return;
   let head = `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}\r\n`;
-  for (const [name, value] of headers) {
-    // A line break in a field would begin another response.
-    if (NAME.test(name) && VALUE.test(value)) head += `${name}: ${value}\r\n`;
-  }
+  for (const [name, value] of validFields(headers)) head += `${name}: ${value}\r\n`;
   writeAhead(response, `${head}\r\n`);
 }

@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import type { Socket } from 'node:net';
 import type { Readable, Writable } from 'node:stream';
 import { HttpError } from '../http/errors.ts';
 import type {
@@ -16,6 +17,7 @@ import { goneBody } from '../http/body-end.ts';
 import { DisconnectSignal } from '../http/disconnect-signal.ts';
 import { discarding, ExchangeResponse, isBodyless, wrapped } from '../http/exchange-response.ts';
 import { expectsContinue } from '../http/field-values.ts';
+import { isFieldValue, isToken } from '../http/http1-syntax.ts';
 import { plainAddress } from '../http/forwarded.ts';
 import { HeaderList } from '../http/header-list.ts';
 import { withPreset } from '../http/header-operations.ts';
@@ -28,7 +30,9 @@ import { HubgateError } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
 import { type BodyReads, ClientBody } from '../http/client-body.ts';
 import type { ExchangeConnection, ExchangeSettings } from './connection-policy.ts';
+import { carrierOf } from '../kernel/node-internals.ts';
 import { RecentObjects } from '../kernel/v8-memory.ts';
+import type { RequestTarget } from './strict-request.ts';
 
 const recent = new RecentObjects();
 
@@ -291,9 +295,9 @@ function isSuccess(status: number): boolean {
   return status >= 200 && status < 300;
 }
 
-/** One request and the means to send its response: everything that differs between the protocols. */
-export interface ProtocolAdapter {
-  readonly httpVersion: '1.0' | '1.1' | '2.0';
+/** What an adapter knows of its request, whatever the protocol is. */
+export abstract class RequestFacts<Version extends Exchange['httpVersion']> {
+  readonly httpVersion: Version;
   readonly method: string;
   /** The effective authority; empty if the request had none. */
   readonly host: string;
@@ -302,6 +306,51 @@ export interface ProtocolAdapter {
   /** Path and query as the client spelled them. */
   readonly spelledTarget: string;
   readonly headers: HeaderList;
+
+  /** @param authority that of the request target; it takes precedence over a different Host (RFC 9112 §3.2.2) */
+  constructor(
+    httpVersion: Version,
+    method: string,
+    headers: HeaderList,
+    { target, spelled }: RequestTarget,
+    authority: string | null | undefined,
+  ) {
+    this.httpVersion = httpVersion;
+    this.method = method;
+    this.target = target;
+    this.spelledTarget = spelled;
+    this.headers = headers;
+    this.host = authority ?? headers.get('host') ?? '';
+    if (authority) headers.set('host', authority);
+  }
+}
+
+/** Bytes that may wait for a client of HTTP/1.1. Beyond them, it gets no more informational responses. */
+export const MAX_WAITING_BYTES = 64 * 1024;
+
+/**
+ * The fields that HTTP/1.1 can carry, of an informational response or a trailer section: those may be dropped one by
+ * one. A line break in a field would begin another response.
+ */
+export function validFields(headers: HeaderList): HeaderList {
+  const valid = headers.clone();
+  valid.deleteWhere((key, value) => !isToken(key) || !isFieldValue(value));
+  return valid;
+}
+
+/**
+ * Resets the connection of an incomplete response over HTTP/1.0: its body is delimited only by the end of the
+ * connection, and would look complete after an orderly close.
+ */
+export function resetIfUndelimited({ httpVersion }: ProtocolAdapter, socket: Socket): void {
+  if (httpVersion !== '1.0') return;
+  const carrier = carrierOf(socket);
+  // A Unix socket, which has no address, cannot be reset: Node throws.
+  if (carrier.remoteAddress !== undefined) carrier.resetAndDestroy();
+}
+
+/** One request and the means to send its response: everything that differs between the protocols. */
+export interface ProtocolAdapter extends RequestFacts<Exchange['httpVersion']> {
   readonly hasBody: boolean;
   /** The source of the body. */
   readonly body: Readable;

@@ -9,6 +9,7 @@ import {
   readFile,
   rename,
   rm,
+  writeFile,
 } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { codeOf, messageOf } from '../kernel/error.ts';
@@ -55,31 +56,22 @@ export async function namesIn(directory: string): Promise<string[]> {
   }
 }
 
+/**
+ * Data is on the disk before the file gets its name. Otherwise the file might be empty after a power failure.
+ */
+const DURABLY = { flag: 'wx', mode: 0o600, flush: true } as const;
+
 /** Writes a private file (0600, its directories 0700). Readers see all of it or nothing. */
 export async function writePrivate(path: string, text: string): Promise<void> {
   await mkdir(dirname(path), { recursive: true, mode: 0o700 });
   const temporary = `${path}.${randomBytes(6).toString('hex')}`;
   try {
-    await writeDurably(temporary, text);
+    await writeFile(temporary, text, DURABLY);
     await rename(temporary, path);
     await syncDirectory(dirname(path));
   } catch (error) {
     await rm(temporary, { force: true });
     throw error;
-  }
-}
-
-/**
- * Data must be on the disk before the file gets its name. Otherwise the file may be empty after a power
- * failure.
- */
-async function writeDurably(path: string, text: string): Promise<void> {
-  const file = await open(path, 'wx', 0o600);
-  try {
-    await file.writeFile(text);
-    await file.sync();
-  } finally {
-    await file.close();
   }
 }
 
@@ -104,7 +96,7 @@ export async function createPrivate(path: string, text: string): Promise<boolean
   await mkdir(dirname(path), { recursive: true, mode: 0o700 });
   const temporary = `${path}.${randomBytes(6).toString('hex')}`;
   try {
-    await writeDurably(temporary, text);
+    await writeFile(temporary, text, DURABLY);
     await linkOrCopy(temporary, path);
     return true;
   } catch (error) {

@@ -2,8 +2,9 @@ import type { PresenceBoard, PresenceChange } from '../hub/presence-board.ts';
 import {
   type Evicted,
   type LogEntry,
-  type Missed,
+  NO_TAIL,
   ONCE_UPDATES,
+  type Tail,
   type Transport,
 } from '../hub/transport.ts';
 import type { Clock } from '../kernel/clock.ts';
@@ -62,9 +63,7 @@ class DamagedLog implements Transport {
   #closed = false;
   #looking: Promise<void> = Promise.resolve();
   #stopLooking: () => void = () => {};
-  #deliver: (entries: readonly LogEntry[]) => void = () => {};
-  #overtaken: (missed: Missed) => void = () => {};
-  #isFull: () => boolean = () => false;
+  #tail = NO_TAIL;
   #changed: (change: PresenceChange) => Promise<void> = async () => {};
 
   constructor({ open, cause, clock, log }: DamagedLogOptions) {
@@ -101,14 +100,9 @@ class DamagedLog implements Transport {
     return this.#now().evicted();
   }
 
-  tail(
-    listener: (entries: readonly LogEntry[]) => void,
-    overtaken: (missed: Missed) => void = () => {},
-    isFull: () => boolean = () => false,
-  ): void {
-    this.#deliver = listener;
-    this.#overtaken = overtaken;
-    this.#isFull = isFull;
+  tail(tail: Tail): void {
+    this.#tail = tail;
+    this.#opened?.tail(tail);
   }
 
   async append(...given: Parameters<Transport['append']>): Promise<void> {
@@ -169,11 +163,7 @@ class DamagedLog implements Transport {
     try {
       const opened = await this.#open();
       opened.presence.watch(async (change) => this.#changed(change));
-      opened.tail(
-        (entries) => this.#deliver(entries),
-        (missed) => this.#overtaken(missed),
-        () => this.#isFull(),
-      );
+      opened.tail(this.#tail);
       this.#opened = opened;
       this.#log.info('The history can be used again');
     } catch (error) {

@@ -238,7 +238,7 @@ class RecentEntries {
 const WAITING = 10_000;
 
 /** Signals to the hubs of all nodes, next to the history. Those that cannot be stored now wait for the server. */
-export abstract class ServerSignals implements TransportSignals {
+export abstract class ServerSignals<Session> implements TransportSignals {
   protected listener: (message: string) => void = () => {};
   readonly #log: Logger;
   #waiting: string[] = [];
@@ -251,6 +251,17 @@ export abstract class ServerSignals implements TransportSignals {
 
   /** Stores a signal. Its error means that the server is unavailable. */
   protected abstract store(message: string): Promise<void>;
+
+  /** Skips the signals that are stored by now: they do not concern a process that had no streams at the time. */
+  abstract begin(session: Session): Promise<void>;
+
+  /** Passes on the signals that have arrived and that no other read has passed on. */
+  abstract catchUp(session: Session): Promise<void>;
+
+  /** Passes on the signals that have arrived since the last session. */
+  resume(session: Session): Promise<void> {
+    return this.catchUp(session);
+  }
 
   send(message: string): Promise<boolean> {
     const stored = this.store(message).then(

@@ -2,8 +2,8 @@ import {
   type Evicted,
   type HistoryDatabase,
   type LogEntry,
-  type Missed,
   ONCE_UPDATES,
+  type Tail,
   type Transport,
   type TransportCounts,
   type TransportSignals,
@@ -14,7 +14,7 @@ import type { Clock } from '../kernel/clock.ts';
 import { HubgateError } from '../kernel/error.ts';
 import type { Sessions, StoreSession } from '../kernel/sessions.ts';
 import { GroupCommit } from './group-commit.ts';
-import type { HandedOut } from './handed-out.ts';
+import type { HandedOut, ServerSignals } from './handed-out.ts';
 import type { ComparedLog } from './damaged-log.ts';
 import type { ReadBacks } from './read-backs.ts';
 
@@ -33,12 +33,8 @@ export interface ServerLog<Session> extends ComparedLog<Session> {
 
 /** Reads the history for this process, and delivers what it reads. */
 export interface ServerReader<Session> {
-  /** Called with new entries, in the order of the history. */
-  deliver: (entries: readonly LogEntry[]) => void;
-  /** Called with what was evicted before it could be delivered. */
-  overtaken: (missed: Missed) => void;
-  /** Whether too much waits for delivery. Meanwhile it reads only signals. */
-  isFull: () => boolean;
+  /** Receives what it reads. While the tail is full, it reads only signals. */
+  tail: Tail;
   /** Resolves to whether the history has lost its end. */
   reconcile(session: Session): Promise<boolean>;
   /** Delivers new entries until the session is lost; resolves to the reason. */
@@ -63,19 +59,13 @@ export interface ServerTransportParts<Session extends StoreSession> {
     restore(session: Session): Promise<() => void>;
     close(): Promise<void>;
   };
-  readonly signals: TransportSignals & { end(): void };
+  readonly signals: ServerSignals<Session>;
   readonly counts: TransportCounts;
   readonly database?: HistoryDatabase;
   /** Stores a group of updates. */
   readonly append: (group: readonly Update[]) => Promise<void>;
   /** The first use of each session. */
   readonly prepare: (session: Session) => Promise<void>;
-  /** Skips the signals that are stored by now. */
-  readonly beginSignals: (session: Session) => Promise<void>;
-  /** Delivers the signals that have arrived since the last session. */
-  readonly catchUpSignals: (session: Session) => Promise<void>;
-  /** Delivers the signals that have arrived and that the reader has not delivered yet. */
-  readonly readSignals: (session: Session) => Promise<void>;
   /** Checks that the history can be written. */
   readonly check: (session: Session) => Promise<void>;
 }
@@ -114,7 +104,7 @@ export class ServerTransport<Session extends StoreSession> implements Transport 
 
   /** Connects for the first time. Entries that exist by then are not delivered. */
   open(): Promise<void> {
-    const { sessions, reader, presence, readBacks, prepare, catchUpSignals } = this.#parts;
+    const { sessions, reader, presence, signals, readBacks, prepare } = this.#parts;
     return sessions.open({
       begin: async (session) => {
         await prepare(session);
@@ -123,7 +113,7 @@ export class ServerTransport<Session extends StoreSession> implements Transport 
       resume: async (session) => {
         await prepare(session);
         // Must be before the rest: replays continue as soon as the session is in use.
-        await catchUpSignals(session);
+        await signals.resume(session);
         await reader.reconcile(session);
         this.#announce = await presence.restore(session);
       },
@@ -156,15 +146,8 @@ export class ServerTransport<Session extends StoreSession> implements Transport 
     return { updates: positions.seen(stored.updates), events: positions.seen(stored.events) };
   }
 
-  tail(
-    listener: (entries: readonly LogEntry[]) => void,
-    overtaken: (missed: Missed) => void = () => {},
-    isFull: () => boolean = () => false,
-  ): void {
-    const { reader } = this.#parts;
-    reader.deliver = listener;
-    reader.overtaken = overtaken;
-    reader.isFull = isFull;
+  tail(tail: Tail): void {
+    this.#parts.reader.tail = tail;
   }
 
   async append(update: Update): Promise<void> {
@@ -229,9 +212,9 @@ export class ServerTransport<Session extends StoreSession> implements Transport 
    * @throws HubgateError `history-too-new`
    */
   async #begin(session: Session): Promise<void> {
-    const { storedLog, handedOut, beginSignals } = this.#parts;
+    const { storedLog, handedOut, signals } = this.#parts;
     const end = await storedLog.end(session);
-    await beginSignals(session);
+    await signals.begin(session);
     handedOut.beginAt(end);
     const from = Math.max(1, end.position - handedOut.recent.capacity + 1);
     handedOut.remember(await storedLog.newest(session, [from, end.position], REMEMBERED));
@@ -250,9 +233,9 @@ export class ServerTransport<Session extends StoreSession> implements Transport 
   }
 
   async #catchUp(): Promise<void> {
-    const { sessions, storedLog, handedOut, readSignals } = this.#parts;
+    const { sessions, storedLog, handedOut, signals } = this.#parts;
     const [{ position }] = await sessions.ask((session) =>
-      Promise.all([storedLog.end(session), readSignals(session)]),
+      Promise.all([storedLog.end(session), signals.catchUp(session)]),
     );
     if (position > handedOut.stored) await this.#reached(position);
   }

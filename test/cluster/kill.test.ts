@@ -14,6 +14,7 @@ import { openRedisTransport } from '../../src/transports/redis/redis-transport.t
 import { root, startProcess } from '../support/process.ts';
 import { startRedis } from '../support/redis-server.ts';
 import { removeWith } from '../support/temporary-directory.ts';
+import { follow } from '../support/follow.ts';
 
 const ROUNDS = 35;
 
@@ -67,7 +68,7 @@ describe(`SIGKILL while eight publishers publish, ${ROUNDS} rounds`, () => {
     });
     test.after(() => log.close());
     const delivered: string[] = [];
-    log.tail((entries) => delivered.push(...entries.map(({ update: { id } }) => id)));
+    follow(log, (entries) => delivered.push(...entries.map(({ update: { id } }) => id)));
     const begun = new Set<string>();
     const acknowledged: string[] = [];
     const end = new AbortController();

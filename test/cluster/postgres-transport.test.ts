@@ -15,6 +15,7 @@ import {
 import type { PostgresServer } from '../support/postgres-server.ts';
 import { startRelay } from '../support/relay.ts';
 import { TestClock } from '../support/test-clock.ts';
+import { follow } from '../support/follow.ts';
 
 const server = sharedPostgres();
 /** After which a node looks without a notification. */
@@ -121,7 +122,7 @@ describe('a history in PostgreSQL that becomes unavailable', () => {
       await openHistory(test, { url: postgres.url }),
     ];
     const seen: string[] = [];
-    waiting.tail((entries) => seen.push(...ids(entries)));
+    follow(waiting, (entries) => seen.push(...ids(entries)));
     waiting.signals?.receive((message) => seen.push(message));
     for (const id of ['a', 'b']) {
       await here.append(update(id));
@@ -160,7 +161,7 @@ describe('a history in PostgreSQL that becomes unavailable', () => {
       await openHistory(test, { url: postgres.url }),
     ];
     const seen: string[] = [];
-    away.tail((entries) => seen.push(...ids(entries)));
+    follow(away, (entries) => seen.push(...ids(entries)));
     away.signals?.receive((message) => seen.push(message));
     const atHere: string[] = [];
     here.signals?.receive((message) => atHere.push(message));
@@ -198,7 +199,7 @@ describe('a history in PostgreSQL that becomes unavailable', () => {
       await openHistory(test, { url: postgres.url }),
     ];
     const seen: string[] = [];
-    there.tail((entries) => seen.push(...ids(entries)));
+    follow(there, (entries) => seen.push(...ids(entries)));
     there.signals?.receive((message) => seen.push(message));
     for (let round = 0; round < 50; round += 1) {
       void here.signals?.send(`signal ${round}`);

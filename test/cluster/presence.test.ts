@@ -3,13 +3,14 @@ import { describe, it, type TestContext } from 'node:test';
 import { PresencePublisher } from '../../src/hub/presence-publisher.ts';
 import type { SubscriptionRecord } from '../../src/hub/presence.ts';
 import { profiles } from '../../src/hub/profile.ts';
-import type { Transport } from '../../src/hub/transport.ts';
+import { type Transport, NO_TAIL } from '../../src/hub/transport.ts';
 import { silentLogger } from '../../src/kernel/log.ts';
 import { Scheduler } from '../../src/kernel/scheduler.ts';
 import { onBoard } from '../support/board.ts';
 import { type PresenceStore, presenceStores } from '../support/presence-stores.ts';
 import { type Relay, startRelay } from '../support/relay.ts';
 import { TestClock } from '../support/test-clock.ts';
+import { follow } from '../support/follow.ts';
 
 const NODES = 3;
 const ROUNDS = Number(process.env['HUBGATE_PRESENCE_ROUNDS'] ?? 6);
@@ -182,7 +183,7 @@ async function start(test: TestContext, startStore: (typeof presenceStores)[numb
   for (let count = 0; count < NODES; count += 1) nodes.push(await startNode(test, store, count));
   const reader = await open(test, store, store.port, new TestClock());
   const told: SubscriptionRecord[] = [];
-  reader.tail((entries) => {
+  follow(reader, (entries) => {
     told.push(...entries.map(({ update }) => JSON.parse(update.data) as SubscriptionRecord));
   });
   const events = async (): Promise<readonly SubscriptionRecord[]> =>
@@ -239,7 +240,7 @@ async function startNode(test: TestContext, store: PresenceStore, number: number
   const relay = await startRelay(test, store.port);
   const clock = new TestClock();
   const transport = await open(test, store, relay.port, clock);
-  transport.tail(() => {});
+  transport.tail(NO_TAIL);
   // From now on it tells of whoever comes and goes.
   assert.ok(new PresencePublisher(transport, names, new Scheduler(), silentLogger, clock));
   // What a process is called shows when it has somebody on the board.

@@ -4,6 +4,7 @@ import { silentLogger } from '../../src/kernel/log.ts';
 import { Secret } from '../../src/kernel/secret.ts';
 import { openLmdbTransport } from '../../src/transports/lmdb/lmdb-transport.ts';
 import { openPostgresTransport } from '../../src/transports/postgres/postgres-transport.ts';
+import { NO_TAIL } from '../../src/hub/transport.ts';
 
 /*
  * A process that publishes from eight publishers until it is killed: `publisher.ts PLACE ROUND`, where PLACE is a
@@ -26,7 +27,7 @@ const transport = await (place.startsWith('postgres:')
       ...{ schema: 'hubgate', stream: 'test', maxLength: 0, random: Math.random },
     })
   : openLmdbTransport({ ...options, path: place, size: 0 }));
-transport.tail(() => {});
+transport.tail(NO_TAIL);
 setInterval(() => {}, 1000);
 await Promise.all(
   Array.from({ length: 8 }, async (_, publisher) => {

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
 import type { SubscriptionRecord } from '../../src/hub/presence.ts';
-import type { Transport } from '../../src/hub/transport.ts';
+import { type Transport, NO_TAIL } from '../../src/hub/transport.ts';
 import type { Update } from '../../src/hub/update.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { silentLogger } from '../../src/kernel/log.ts';
@@ -19,6 +19,7 @@ import { createClientAuthority } from '../support/client-authority.ts';
 import { documentedBlocks } from '../support/documented-blocks.ts';
 import { type RedisServer, startRedis } from '../support/redis-server.ts';
 import { removeWith } from '../support/temporary-directory.ts';
+import { follow } from '../support/follow.ts';
 
 /** What docs/scaling.md gives the user of a hub, for the stream of the tests. */
 const [rights] = documentedBlocks('docs/scaling.md')
@@ -104,7 +105,7 @@ describe('common Redis deployments', () => {
       await open(test, { urls: urls.toReversed(), cluster: true, replicas: 1 }),
     ];
     const seen: string[] = [];
-    other.tail((entries) => seen.push(...entries.map(({ update: { id } }) => id)));
+    follow(other, (entries) => seen.push(...entries.map(({ update: { id } }) => id)));
     const stored: string[] = [];
     const publish = async (id: string): Promise<void> => {
       try {
@@ -147,7 +148,7 @@ function knownBy(node: RedisServer): number {
 async function serves(test: TestContext, options: Options): Promise<void> {
   const [one, other] = [await open(test, options), await open(test, options)];
   const seen: string[] = [];
-  other.tail((entries) => seen.push(...entries.map(({ update: { id } }) => id)));
+  follow(other, (entries) => seen.push(...entries.map(({ update: { id } }) => id)));
   for (const id of ['a', 'b', 'c']) await one.append(update(id));
   await until(() => seen.length === 3);
   assert.deepEqual(seen, ['a', 'b', 'c']);
@@ -176,7 +177,7 @@ async function open(test: TestContext, options: Options): Promise<Transport> {
     ...{ maxLength: 0, maxAgeMs: 0, replicas: 0, random: Math.random },
     ...{ clock: systemClock, log: silentLogger, ...options },
   });
-  transport.tail(() => {});
+  transport.tail(NO_TAIL);
   // Its own timers keep no process alive.
   const alive = setInterval(() => {}, 1000);
   test.after(() => {

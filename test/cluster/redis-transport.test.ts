@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it, type TestContext } from 'node:test';
-import type { LogEntry, Transport } from '../../src/hub/transport.ts';
+import { type LogEntry, type Transport, NO_TAIL } from '../../src/hub/transport.ts';
 import type { SubscriptionRecord } from '../../src/hub/presence.ts';
 import type { Update } from '../../src/hub/update.ts';
 import { type Clock, systemClock } from '../../src/kernel/clock.ts';
@@ -17,6 +17,7 @@ import { afterSending, pauseProcess } from '../support/paused-process.ts';
 import { startRelay } from '../support/relay.ts';
 import { TestClock } from '../support/test-clock.ts';
 import { onBoard } from '../support/board.ts';
+import { follow } from '../support/follow.ts';
 
 describe('a history in Redis whose replies are lost', () => {
   it('stores nothing twice when an append is retried', async (test) => {
@@ -106,7 +107,7 @@ describe('a history in Redis with large updates', () => {
     const here = await open(test, { urls: urlsOf(redis.port) });
     const away = await open(test, { urls: urlsOf(relay.port) });
     const turns: (readonly LogEntry[])[] = [];
-    away.tail((entries) => turns.push(entries));
+    follow(away, (entries) => turns.push(entries));
     relay.cut();
     const missed = Array.from({ length: 48 }, (_, nth) => `missed${nth}`);
     await Promise.all(missed.map((id) => here.append(large(id))));
@@ -243,7 +244,7 @@ describe('a history in Redis that becomes unavailable', () => {
       await open(test, { urls: urlsOf(redis.port) }),
     ];
     const seen: string[] = [];
-    away.tail((entries) => seen.push(...entries.map(({ update: { id } }) => id)));
+    follow(away, (entries) => seen.push(...entries.map(({ update: { id } }) => id)));
     away.signals?.receive((message) => seen.push(message));
     collect(here);
     relay.cut();
@@ -630,7 +631,7 @@ async function open(test: TestContext, options: Options): Promise<Transport> {
     ...{ maxLength: 0, maxAgeMs: 0, replicas: 0, random: Math.random },
     ...{ clock: systemClock, log: silentLogger, ...options },
   });
-  transport.tail(() => {});
+  transport.tail(NO_TAIL);
   test.after(() => transport.close());
   return transport;
 }
@@ -646,7 +647,7 @@ function urlsOf(port: number): readonly Secret[] {
 
 function collect(transport: Transport): LogEntry[] {
   const seen: LogEntry[] = [];
-  transport.tail((entries) => seen.push(...entries));
+  follow(transport, (entries) => seen.push(...entries));
   return seen;
 }
 

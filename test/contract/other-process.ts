@@ -1,7 +1,7 @@
 import { systemClock } from '../../src/kernel/clock.ts';
 import { silentLogger } from '../../src/kernel/log.ts';
 import { Secret } from '../../src/kernel/secret.ts';
-import type { Transport } from '../../src/hub/transport.ts';
+import { type Transport, NO_TAIL } from '../../src/hub/transport.ts';
 import type { Update } from '../../src/hub/update.ts';
 import { openLmdbTransport } from '../../src/transports/lmdb/lmdb-transport.ts';
 import { openPostgresTransport } from '../../src/transports/postgres/postgres-transport.ts';
@@ -34,7 +34,7 @@ const openers: Readonly<Record<string, () => Promise<Transport>>> = {
 };
 const transport = await openers[name ?? '']?.();
 if (transport === undefined) throw new Error(`no transport ${name}`);
-transport.tail(() => {});
+transport.tail(NO_TAIL);
 const plain = { topics: ['topic'], data: '', retry: null };
 const kinds = {
   updates: { ...plain, private: false, type: null },

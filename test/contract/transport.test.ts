@@ -2,13 +2,20 @@ import assert from 'node:assert/strict';
 import { setTimeout as after } from 'node:timers/promises';
 import { describe, it, type TestContext } from 'node:test';
 import type { SubscriptionRecord } from '../../src/hub/presence.ts';
-import { type LogEntry, type Missed, PAGE_BYTES, type Transport } from '../../src/hub/transport.ts';
+import {
+  type LogEntry,
+  type Missed,
+  PAGE_BYTES,
+  type Transport,
+  NO_TAIL,
+} from '../../src/hub/transport.ts';
 import { MAX_ID_BYTES, type Update } from '../../src/hub/update.ts';
 import { codeOf } from '../../src/kernel/error.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { type Implementation, implementations, type TestLog } from './transports.ts';
 import { onBoard } from '../support/board.ts';
 import { TestClock } from '../support/test-clock.ts';
+import { follow } from '../support/follow.ts';
 
 /** What a transport may hand out at once: no listener is called with more. */
 const ENTRIES_AT_ONCE = 512;
@@ -94,7 +101,7 @@ for (const implementation of implementations) {
       const live: LogEntry[][] = [];
       const replays: LogEntry[][] = [[], [], []];
       const joined = replays.map(() => false);
-      transport.tail((entries) => {
+      follow(transport, (entries) => {
         for (const [index, replay] of replays.entries()) {
           if (joined[index] === true) replay.push(...entries);
         }
@@ -257,7 +264,7 @@ for (const implementation of implementations) {
       const sizes: number[] = [];
       const all = new Promise<void>((resolve) => {
         let left = 2000;
-        (reader ?? writer).tail((entries) => {
+        follow(reader ?? writer, (entries) => {
           sizes.push(entries.length);
           left -= entries.length;
           if (left === 0) resolve();
@@ -284,18 +291,18 @@ for (const implementation of implementations) {
       test.after(() => Promise.all([here.close(), there.close()]));
       const seen: LogEntry[] = [];
       const hub = { isSlow: true, isFull: false, asked: 0 };
-      here.tail(
-        (entries) => {
+      here.tail({
+        deliver: (entries) => {
           seen.push(...entries);
           hub.isFull = hub.isSlow;
           hub.asked = 0;
         },
-        () => assert.fail('nothing was evicted'),
-        () => {
+        overtaken: () => assert.fail('nothing was evicted'),
+        isFull: () => {
           hub.asked += 1;
           return hub.isFull;
         },
-      );
+      });
       const others = Array.from({ length: 2000 }, (_, index) => `u${index}`);
       await Promise.all(others.map((id) => there.append(update(id))));
       const own = here.append(update('own'));
@@ -424,7 +431,7 @@ for (const implementation of implementations) {
       const arrived = all.map((transport) => {
         const seen: LogEntry[] = [];
         return new Promise<LogEntry[]>((resolve) =>
-          transport.tail((entries) => {
+          follow(transport, (entries) => {
             seen.push(...entries);
             if (seen.length >= 300) resolve(seen);
           }),
@@ -575,7 +582,7 @@ for (const implementation of implementations) {
       test.after(() => clearInterval(alive));
       const otherSeen: LogEntry[] = [];
       const recovered = new Promise<void>((resolve) =>
-        other.tail((entries) => {
+        follow(other, (entries) => {
           otherSeen.push(...entries);
           if (ids(entries).includes('after')) resolve();
         }),
@@ -757,7 +764,7 @@ async function opened(
 
 async function open(log: TestLog, test: TestContext): Promise<Transport> {
   const transport = await log.open();
-  transport.tail(() => {});
+  transport.tail(NO_TAIL);
   test.after(() => transport.close());
   return transport;
 }
@@ -769,13 +776,14 @@ async function attended(log: TestLog, test: TestContext) {
   test.after(() => clearInterval(alive));
   const handed: (LogEntry | Missed)[] = [];
   let told = (): void => {};
-  transport.tail(
-    (entries) => {
+  transport.tail({
+    ...NO_TAIL,
+    deliver: (entries) => {
       handed.push(...entries);
       told();
     },
-    (missed) => handed.push(missed),
-  );
+    overtaken: (missed) => void handed.push(missed),
+  });
   const comes = async (id: string): Promise<void> => {
     const isThere = (one: LogEntry | Missed): boolean =>
       typeof one !== 'string' && one.update.id === id;
@@ -803,7 +811,7 @@ function checkGaps(handed: readonly (LogEntry | Missed)[]): void {
 
 function collect(transport: Transport): LogEntry[] {
   const seen: LogEntry[] = [];
-  transport.tail((entries) => seen.push(...entries));
+  follow(transport, (entries) => seen.push(...entries));
   return seen;
 }
 

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { mkdtemp, writeFile } from 'node:fs/promises';
 import { createServer, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { type AddressInfo, connect, createServer as createTcpServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
@@ -448,5 +448,28 @@ describe('hubgate reload and stop', () => {
     const { code, stderr } = await stopped;
     assert.deepEqual([code, stderr.split('\n').at(-2)], [0, 'The gateway has stopped']);
     assert.equal(await running.process.exited(), 0);
+  });
+
+  it('stop --wait does not wait for the gateway that takes the place of the stopped one', async (test) => {
+    const [first, second] = [await start(test), await start(test)];
+    // As if the second one took over the address between two requests of the command.
+    let answering = Promise.resolve(first);
+    const front = createTcpServer((client) => {
+      void answering.then(({ address }) => {
+        const gateway = connect({ host: '127.0.0.1', port: Number(address.split(':')[1]) });
+        gateway.on('error', () => client.destroy());
+        client.on('error', () => gateway.destroy());
+        client.pipe(gateway).pipe(client);
+      });
+    });
+    await new Promise<void>((resolve) => front.listen(0, '127.0.0.1', resolve));
+    test.after(() => void front.close());
+    const { port } = front.address() as AddressInfo;
+    const stop = startProcess(test, [cli, 'stop', '--wait', '--address', `127.0.0.1:${port}`]);
+    await first.process.says('Stopping');
+    answering = first.process.exited().then(() => second);
+    await stop.says('The gateway has stopped');
+    assert.equal(await stop.exited(), 0);
+    assert.equal((await send(`${second.admin}/health/ready`)).status, 200);
   });
 });

@@ -91,8 +91,11 @@ describe('hubgate history', () => {
       // One that the hub made itself, about a subscription.
       given.splice(1, 0, { ...update('event'), private: true, type: 'hub', presence: true });
       await writeFile(file, given.map((one) => `${JSON.stringify(one)}\n`).join(''));
-      assert.equal((await history(['import', file], hubfile)).code, 0);
-      const { stdout } = await history(['export'], hubfile);
+      const imported = await history(['import', file], hubfile);
+      const counted = '3 updates and 1 presence events were';
+      assert.deepEqual([imported.code, imported.stderr], [0, `${counted} imported\n`]);
+      const { stdout, stderr } = await history(['export'], hubfile);
+      assert.equal(stderr, `${counted} exported\n`);
       const back = stdout
         .trimEnd()
         .split('\n')
@@ -208,13 +211,7 @@ describe('hubgate history', () => {
     for (const id of ['a', 'b', 'c']) await log.append(update(id, `the data of ${id}`));
     await log.close();
     assert.deepEqual((await history(['verify'], hubfile)).code, 0);
-    const file = join(path, 'history.mdb');
-    const bytes = await readFile(file);
-    const handle = await openFile(file, 'r+');
-    for (let at = -1; (at = bytes.indexOf('the data of b', at + 1)) !== -1; ) {
-      await handle.write('X', at);
-    }
-    await handle.close();
+    await overwrite(path, 'the data of b', 'X');
     const { code, stdout, stderr } = await history(['verify'], hubfile);
     assert.equal(code, 1);
     assert.match(stdout, /^2: an update does not have the checksum/);
@@ -261,6 +258,21 @@ describe('hubgate history', () => {
     const full = await promisify(execFile)('bash', ['-c', command]).catch((error) => error);
     assert.equal(full.code, 1);
     assert.match(full.stderr, /^hubgate: Cannot write the output: ENOSPC/m);
+  });
+
+  it('leaves no part of an export that fails', async (test) => {
+    const { directory, path, hubfile } = await setUp(test);
+    const log = await openLog(path);
+    for (const id of ['a', 'b', 'c']) await log.append(update(id, `the data of ${id}`));
+    await log.close();
+    await overwrite(path, 'the data of c', 'X');
+    const file = join(directory, 'backup');
+    const { code, stderr } = await history(['export', file], hubfile);
+    assert.equal(code, 1);
+    assert.match(stderr, /^hubgate: The update at position 3 cannot be read/m);
+    assert.equal(existsSync(file), false);
+    await overwrite(path, 'Xhe data of c', 't');
+    assert.equal((await history(['export', file], hubfile)).code, 0, 'the next attempt');
   });
 
   it('says why it cannot read what it should import', async (test) => {
@@ -318,6 +330,15 @@ async function setUp(test: TestContext) {
 
 function hubWith(transport: string): string {
   return `http://localhost {\n\thub {\n\t\tanonymous\n\t\t${transport}\n\t}\n}\n`;
+}
+
+/** Writes over the beginning of a text, wherever the database has it. */
+async function overwrite(path: string, text: string, beginning: string): Promise<void> {
+  const file = join(path, 'history.mdb');
+  const bytes = await readFile(file);
+  const handle = await openFile(file, 'r+');
+  for (let at = -1; (at = bytes.indexOf(text, at + 1)) !== -1; ) await handle.write(beginning, at);
+  await handle.close();
 }
 
 function history(args: readonly string[], hubfile: string) {

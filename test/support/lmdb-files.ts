@@ -1,6 +1,6 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { Transport } from '../../src/hub/transport.ts';
+import { type Transport, NO_TAIL } from '../../src/hub/transport.ts';
 import type { Update } from '../../src/hub/update.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { silentLogger } from '../../src/kernel/log.ts';
@@ -100,7 +100,7 @@ export async function patchHistory(path: string, change: (file: LmdbFile) => voi
 export async function openHistory(path: string, size = 0): Promise<Transport> {
   const options = { path, size, maxAgeMs: 0, clock: systemClock, log: silentLogger };
   const transport = await openLmdbTransport({ ...options, durability: 'async' });
-  transport.tail(() => {});
+  transport.tail(NO_TAIL);
   return transport;
 }
 

@@ -1,5 +1,5 @@
 import { after, type TestContext } from 'node:test';
-import type { LogEntry, Transport } from '../../src/hub/transport.ts';
+import { type LogEntry, type Transport, NO_TAIL } from '../../src/hub/transport.ts';
 import type { Update } from '../../src/hub/update.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { silentLogger } from '../../src/kernel/log.ts';
@@ -9,6 +9,7 @@ import {
   type PostgresTransportOptions,
 } from '../../src/transports/postgres/postgres-transport.ts';
 import { type PostgresServer, startPostgres } from './postgres-server.ts';
+import { follow } from './follow.ts';
 
 type Options = Partial<Omit<PostgresTransportOptions, 'url'>> & { readonly url: string };
 
@@ -22,7 +23,7 @@ export async function openHistory(
     ...{ schema: 'hubgate', stream: 'test', durability: 'commit', maxLength: 0, maxAgeMs: 0 },
     ...{ random: Math.random, clock: systemClock, log: silentLogger, ...options },
   });
-  transport.tail(() => {});
+  transport.tail(NO_TAIL);
   test.after(() => transport.close());
   // The transport's own timers keep no process alive.
   const alive = setInterval(() => {}, 1000);
@@ -52,7 +53,7 @@ export function sharedPostgres(): (test: TestContext) => Promise<PostgresServer 
 /** All that a transport delivers. */
 export function collect(transport: Transport): LogEntry[] {
   const seen: LogEntry[] = [];
-  transport.tail((entries) => seen.push(...entries));
+  follow(transport, (entries) => seen.push(...entries));
   return seen;
 }
 

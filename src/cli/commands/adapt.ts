@@ -41,10 +41,10 @@ export function adaptCommand(output: Output): Command {
     .option('--output <file>', 'write to a new file instead of standard output')
     .option('--pretty', 'indent JSON')
     .option('--show-secrets', 'print secrets instead of [redacted]')
-    .action((flags: AdaptFlags) => {
+    .action(async (flags: AdaptFlags) => {
       const text = flags.adapter === 'caddyfile' ? ofCaddyfile(flags, output) : data(flags, output);
       if (flags.output === undefined) output.result(text);
-      else writeNew(flags.output, `${text}\n`);
+      else await writeNew(flags.output, `${text}\n`);
     });
 }
 

@@ -1,7 +1,6 @@
-import { createReadStream, createWriteStream } from 'node:fs';
+import { createReadStream } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { pipeline } from 'node:stream/promises';
-import type { Writable } from 'node:stream';
 import { Command, Option } from 'commander';
 import { parseJsonObject } from '../../kernel/parse.ts';
 import { HubgateError } from '../../kernel/error.ts';
@@ -21,7 +20,7 @@ import {
   unreadable,
   withConfigSource,
 } from '../config-source.ts';
-import { unwritable } from '../new-file.ts';
+import { unwritable, writeNew } from '../new-file.ts';
 import { createProgress, EXIT, onTerminal, type Output, printable } from '../terminal.ts';
 import { readUnchecked, storageOf } from '../read-config.ts';
 import type { Update } from '../../hub/update.ts';
@@ -102,23 +101,23 @@ function exportCommand(output: Output): Command {
       withHistory(flags, async (history) => {
         const { updates, events } = await history.stats();
         const progress = createProgress('exported', updates + events);
-        const out: Writable =
-          file === '-' ? process.stdout : createWriteStream(file, { flags: 'wx', mode: 0o600 });
-        let count = 0;
+        const counts = new EntryCounts();
         const lines = async function* (): AsyncIterable<string> {
           for await (const entries of history.entries()) {
             yield entries.map((entry) => `${toHistoryLine(entry)}\n`).join('');
-            count += entries.length;
-            progress.at(count);
+            counts.add(entries);
+            progress.at(counts.total);
           }
         };
         try {
-          await pipeline(lines, out, { end: file !== '-' });
+          if (file === '-') await pipeline(lines, process.stdout, { end: false });
+          else await writeNew(file, lines());
         } catch (error) {
           throw error instanceof HubgateError ? error : unwritable(file, error);
+        } finally {
+          progress.end();
         }
-        progress.end();
-        output.note(`${count} updates were exported`);
+        output.note(`${counts.text} were exported`);
       }),
     );
 }
@@ -143,12 +142,13 @@ function importCommand(output: Output): Command {
           const existing = await existingIds(history, file, flags);
           let skipped = 0;
           const progress = createProgress('imported', null);
-          let [count, characters] = [0, 0];
+          const counts = new EntryCounts();
+          let characters = 0;
           let group: HistoryEntry[] = [];
           const store = async (): Promise<void> => {
             await history.add(group);
-            count += group.length;
-            progress.at(count);
+            counts.add(group);
+            progress.at(counts.total);
             group = [];
             characters = 0;
           };
@@ -166,7 +166,7 @@ function importCommand(output: Output): Command {
             if (group.length > 0) await store();
           } finally {
             progress.end();
-            output.note(`${count} updates were imported`);
+            output.note(`${counts.text} were imported`);
             if (skipped > 0) output.note(`${skipped} were skipped: the history has their ids`);
           }
         });
@@ -174,6 +174,22 @@ function importCommand(output: Output): Command {
         await entries.return();
       }
     });
+}
+
+/** How many updates and presence events were exported or imported. */
+class EntryCounts {
+  total = 0;
+  #events = 0;
+
+  add(entries: readonly HistoryEntry[]): void {
+    this.total += entries.length;
+    this.#events += entries.filter(({ update }) => update.presence === true).length;
+  }
+
+  get text(): string {
+    const updates = `${this.total - this.#events} updates`;
+    return this.#events === 0 ? updates : `${updates} and ${this.#events} presence events`;
+  }
 }
 
 /**

@@ -45,7 +45,7 @@ export function initCommand(output: Output): Command {
       const text = starterHubfile(answers, ENV_FILE);
       check(text, flags.output, keys, output);
       const envFile = join(dirname(flags.output), ENV_FILE);
-      writeBoth([envFile, envText(keys, flags.output)], [flags.output, text]);
+      await writeBoth([envFile, envText(keys, flags.output)], [flags.output, text]);
       output.note(
         `${flags.output} serves ${answers.site} with a hub and proxies to ${answers.upstream}.`,
       );
@@ -150,11 +150,11 @@ function envText(keys: Readonly<Record<string, string>>, hubfile: string): strin
 type File = readonly [name: string, text: string];
 
 /** Writes both files or none. */
-function writeBoth([env, envContent]: File, [hubfile, content]: File): void {
-  writeNew(env, envContent);
+async function writeBoth([env, envContent]: File, [hubfile, content]: File): Promise<void> {
+  await writeNew(env, envContent);
   try {
     // Without secrets, so the account of the service can read it too.
-    writeNew(hubfile, content, 0o644);
+    await writeNew(hubfile, content, 0o644);
   } catch (thrown) {
     rmSync(env, { force: true });
     throw thrown;

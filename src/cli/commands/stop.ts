@@ -29,16 +29,20 @@ export function stopCommand(output: Output): Command {
       if (!isDone(answer)) throw new HubgateError('stop-failed', refusalText(address, answer));
       output.note(`The gateway on ${address} is stopping`);
       if (flags.wait !== true) return;
-      await gone(address);
+      await gone(address, answer.instance);
       output.note('The gateway has stopped');
     });
 }
 
-/** Resolves when the admin API no longer responds; it is closed last. */
-async function gone(address: string): Promise<void> {
+/**
+ * Resolves when the admin API of a process no longer responds; it is closed last. Another gateway may already have its
+ * address.
+ */
+async function gone(address: string, instance: string | null): Promise<void> {
   for (;;) {
     try {
-      await getFromAdmin(address, '/health/ready');
+      const answering = await getFromAdmin(address, '/health/ready');
+      if (answering.instance !== instance) return;
     } catch (error) {
       if (codeOf(error) === 'no-gateway') return;
       throw error;

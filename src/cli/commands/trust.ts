@@ -38,7 +38,7 @@ export function trustCommand(output: Output): Command {
       const print = flags.print === true;
       if (flags.export !== undefined) {
         await authority.prepare();
-        writeNew(flags.export, await readFile(authority.rootFile, 'utf8'), 0o644);
+        await writeNew(flags.export, await readFile(authority.rootFile, 'utf8'), 0o644);
         output.note(`${flags.export} has the root certificate`);
         return;
       }

@@ -30,22 +30,21 @@ import {
   type SlowSubscriber,
 } from '../../runtime/hub-families.ts';
 import type { Signal } from '../../runtime/peer-workers.ts';
-import { type Answers, type Order, type WorkerStatus, Worker } from './worker.ts';
+import { ANSWER_MS, type WorkerStatus, Worker } from './worker.ts';
 
 /** Delay before a worker that has ended is replaced. If workers end again and again, it doubles each time. */
 const MIN_RESTART_MS = 100;
 const MAX_RESTART_MS = 30_000;
 /** Longest delay while no worker serves, because nobody accepts connections then. */
 const MAX_RESTART_OF_LAST_MS = 1_000;
-/** How long a worker may take to say how it is before it counts as one that hangs. */
-const ANSWER_MS = 2_000;
 /** How long after `grace_period` a worker may take to close its histories before it is killed. */
 const CLOSING_MS = 15_000;
 const NOTHING_ELSE: ReportWanted = { changes: false };
 
 const WORKER = fileURLToPath(import.meta.resolve('#worker'));
 
-type OrderFor = (reach: RevocationReach) => Extract<Order, { kind: 'purge' | 'revoke' }>;
+/** An order that a worker answers with a number. */
+type CountedOrder = (worker: Worker, reach: RevocationReach) => Promise<number>;
 
 export interface WorkerPoolOptions {
   /** Number of processes. */
@@ -147,7 +146,7 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
       const text = textOf(config);
       const [first, ...others] = this.#workers;
       if (first === undefined) throw new HubgateError('no-worker', 'No worker is running');
-      const dryRun = (worker: Worker) => this.#orderLong(worker, { kind: 'dryRun', config: text });
+      const dryRun = (worker: Worker) => worker.orderLong('dryRun', text);
       // Only the first worker: a configuration that cannot be built is tried once.
       const preview = await dryRun(first);
       return sumPreviews([preview, ...(await Promise.all(others.map(dryRun)))]);
@@ -166,7 +165,7 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
   async status(): Promise<GatewayStatus> {
     let hanging = false;
     const asked = [...this.#workers].map(async (worker) => {
-      const status = await this.#ask(worker, { kind: 'status' }).catch((error: unknown) => {
+      const status = await worker.ask('status').catch((error: unknown) => {
         // One that takes long to start serves nobody yet.
         if (codeOf(error) === 'worker-silent' && worker.listens) hanging = true;
         return null;
@@ -185,16 +184,14 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
   }
 
   async slowest(): Promise<readonly SlowSubscriber[]> {
-    const answers = [...this.#workers].map((worker) =>
-      this.#ask(worker, { kind: 'slowest' }).catch(() => []),
-    );
+    const answers = [...this.#workers].map((worker) => worker.ask('slowest').catch(() => []));
     return slowestOf((await Promise.all(answers)).flat());
   }
 
   async families(): Promise<readonly Family[]> {
     const workers = [...this.#workers];
     const families = await Promise.all(
-      workers.map((worker) => this.#ask(worker, { kind: 'families' }).catch(() => [])),
+      workers.map((worker) => worker.ask('families').catch(() => [])),
     );
     return [
       gauge('hubgate_workers', 'Processes that serve.', workers.length),
@@ -203,30 +200,12 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
     ];
   }
 
-  /** @throws as {@link Worker.order}, and HubgateError `worker-silent` if the worker hangs */
-  #ask<Kind extends Order['kind']>(
-    worker: Worker,
-    order: Extract<Order, { kind: Kind }>,
-  ): Promise<Answers[Kind]> {
-    const silent = (): Error =>
-      new HubgateError('worker-silent', `Worker ${worker.pid} does not answer`);
-    return within(ANSWER_MS, this.#clock, worker.order<Kind>(order), silent);
-  }
-
-  /** {@link Worker.orderLong} with the clock and the log of the pool. */
-  #orderLong<Kind extends Order['kind']>(
-    worker: Worker,
-    order: Extract<Order, { kind: Kind }>,
-  ): Promise<Answers[Kind]> {
-    return worker.orderLong<Kind>(order, this.#clock, this.#log);
-  }
-
   purge(order: PurgeOrder, reach: RevocationReach): Promise<number> {
-    return this.#orderAll(reach, (how) => ({ kind: 'purge', order, reach: how }));
+    return this.#orderAll(reach, (worker, how) => worker.ask('purge', order, how));
   }
 
   revoke(tokenId: string, reach: RevocationReach): Promise<number> {
-    return this.#orderAll(reach, (how) => ({ kind: 'revoke', tokenId, reach: how }));
+    return this.#orderAll(reach, (worker, how) => worker.ask('revoke', tokenId, how));
   }
 
   /**
@@ -235,14 +214,14 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
    *
    * @throws HubgateError `order-unconfirmed`, `nodes-not-told`
    */
-  async #orderAll(reach: RevocationReach, orderFor: OrderFor): Promise<number> {
+  async #orderAll(reach: RevocationReach, give: CountedOrder): Promise<number> {
     const confirmed: Worker[] = [];
     let total = 0;
     let isMissed = false;
     // First in every worker, so that each counts its own.
     const told = [...this.#workers].map(async (worker) => {
       try {
-        const count = await this.#ask(worker, orderFor('here'));
+        const count = await give(worker, 'here');
         total += count;
         confirmed.push(worker);
       } catch (error) {
@@ -253,20 +232,17 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
       }
     });
     await Promise.all(told);
-    const failure = reach === 'here' ? null : await this.#passOn(confirmed, orderFor('everywhere'));
+    const failure = reach === 'here' ? null : await this.#passOn(confirmed, give);
     if (isMissed) throw notConfirmed(confirmed.length);
     if (failure !== null) throw failure;
     return total;
   }
 
   /** Lets one worker notify the other machines. If it has ended in the meantime, the next one does. */
-  async #passOn(
-    workers: readonly Worker[],
-    order: ReturnType<OrderFor>,
-  ): Promise<HubgateError | null> {
+  async #passOn(workers: readonly Worker[], give: CountedOrder): Promise<HubgateError | null> {
     for (const worker of workers) {
       try {
-        await this.#ask(worker, order);
+        await give(worker, 'everywhere');
         return null;
       } catch (error) {
         if (error instanceof HubgateError && error.code === 'nodes-not-told') return error;
@@ -285,7 +261,7 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
     const text = textOf(config);
     const salts = this.#playgrounds.for(config);
     const prepare = async (worker: Worker): Promise<void> => {
-      await this.#orderLong(worker, { kind: 'prepare', config: text, salts });
+      await worker.orderLong('prepare', text, salts);
       if (this.#workers.has(worker)) this.#holders.add(worker);
     };
     try {
@@ -298,13 +274,11 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
       const failed = built.find((result) => result.status === 'rejected');
       if (failed !== undefined) throw failed.reason;
     } catch (error) {
-      await Promise.allSettled(
-        workers.map((worker) => this.#orderLong(worker, { kind: 'discard' })),
-      );
+      await Promise.allSettled(workers.map((worker) => worker.orderLong('discard')));
       throw error;
     }
     const committed = await Promise.allSettled(
-      workers.map((worker) => this.#orderLong(worker, { kind: 'commit', wanted })),
+      workers.map((worker) => worker.orderLong('commit', wanted)),
     );
     const failures = committed.flatMap((result) => (result.status === 'rejected' ? result : []));
     // If no worker could commit it, it is not active: all keep serving the previous one.
@@ -330,12 +304,11 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
 
   /** @throws Error of the system that has no room for another process */
   #fork(): Worker {
-    const worker: Worker = new Worker(
-      cluster.fork(),
-      (signal, id) => void this.#pass(signal, worker, id),
-      this.#metrics,
-      () => this.#ended(worker),
-    );
+    const worker: Worker = new Worker(cluster.fork(), {
+      onSignal: (signal, id) => void this.#pass(signal, worker, id),
+      onExit: () => this.#ended(worker),
+      ...{ metrics: this.#metrics, clock: this.#clock, log: this.#log },
+    });
     this.#workers.add(worker);
     return worker;
   }
@@ -419,7 +392,7 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
     await within(ANSWER_MS, this.#clock, this.#queue, () => new Error('late')).catch(() => {});
     await Promise.allSettled(
       [...this.#workers].map(async (worker) => {
-        await worker.order({ kind: 'stop' }).catch(() => worker.kill());
+        await worker.order('stop').catch(() => worker.kill());
         await worker.ended();
       }),
     );
@@ -480,7 +453,7 @@ function hubOf(
     profile,
     counts: Object.fromEntries(totals) as RunningHub['counts'],
     async check() {
-      await Promise.all(statuses.map(({ worker }) => worker.order({ kind: 'check', hub: number })));
+      await Promise.all(statuses.map(({ worker }) => worker.order('check', number)));
     },
   };
 }

@@ -10,7 +10,7 @@ import type { PeerWorkers, Signal } from '../../runtime/peer-workers.ts';
 import { type ConfigurableLogger, logConsoleErrors, Logs } from '../log-output.ts';
 import { handleUserSignals } from '../user-signals.ts';
 import { collectWhenIdle, limitYoungGeneration } from '../../kernel/v8-memory.ts';
-import type { Answers, FromWorker, Order, ToWorker } from './worker.ts';
+import type { FromWorker, ToWorker, WorkerCalls } from './worker.ts';
 
 /** A configuration that has been built, and waits for the other workers. */
 interface Prepared {
@@ -62,10 +62,8 @@ function metricsCollected(text: string | null): void {
   }
 }
 
-const HANDLERS: {
-  readonly [Kind in Order['kind']]: (order: OrderOf<Kind>) => Promise<Answers[Kind]>;
-} = {
-  async prepare({ config: text, salts: given }) {
+const CALLS: WorkerCalls = {
+  async prepare(text, given) {
     salts = given;
     const config = decodeEncoded(JSON.parse(text), registry);
     running ??= start(config);
@@ -76,12 +74,11 @@ const HANDLERS: {
       log.discard();
       throw error;
     }
-    return null;
   },
-  async dryRun({ config }) {
+  async dryRun(config) {
     return started().gateway.dryRun(decodeEncoded(JSON.parse(config), registry));
   },
-  async commit({ wanted }) {
+  async commit(wanted) {
     const { gateway } = started();
     if (prepared === null) throw new HubgateError('not-prepared', 'No configuration is prepared');
     const { log, load: ready } = prepared;
@@ -98,15 +95,13 @@ const HANDLERS: {
   },
   families: () => started().gateway.families(),
   slowest: () => started().gateway.slowest(),
-  async check({ hub }) {
+  async check(hub) {
     await (await hubAt(hub)).check();
-    return null;
   },
-  revoke: ({ tokenId, reach }) => started().gateway.revoke(tokenId, reach),
-  purge: ({ order, reach }) => started().gateway.purge(order, reach),
-  async signal({ signal }) {
+  revoke: (tokenId, reach) => started().gateway.revoke(tokenId, reach),
+  purge: (order, reach) => started().gateway.purge(order, reach),
+  async signal(signal) {
     handle(signal);
-    return null;
   },
   stop,
 };
@@ -117,7 +112,7 @@ process.on('message', (message: ToWorker) => {
   if (message.kind === 'signal') handle(message.signal);
   else if (message.kind === 'handled') handledByOthers(message.id);
   else if (message.kind === 'metrics') metricsCollected(message.text);
-  else void apply(message.id, message.order);
+  else void apply(message);
 });
 tell({ kind: 'ready' });
 // The main process is gone, so nothing could reload or stop this process. This runs before the listener of
@@ -125,8 +120,6 @@ tell({ kind: 'ready' });
 process.prependOnceListener('disconnect', () => {
   if (!isStopped) killThisProcess();
 });
-
-type OrderOf<Kind extends Order['kind']> = Extract<Order, { kind: Kind }>;
 
 function handle(signal: Signal): void {
   for (const listener of listeners) listener(signal);
@@ -137,16 +130,16 @@ function handledByOthers(id: number): void {
   unhandled.delete(id);
 }
 
-async function apply(id: number, order: Order): Promise<void> {
+async function apply({ id, order, given }: Extract<ToWorker, { kind: 'order' }>): Promise<void> {
   try {
-    // The table has, for each kind, a function for the orders of that kind.
-    const act = HANDLERS[order.kind] as (order: Order) => Promise<unknown>;
-    tell({ kind: 'answer', id, value: await act(order) });
+    // The main process gives each function what it takes: see Worker.order.
+    const call = CALLS[order] as (...given: readonly unknown[]) => Promise<unknown>;
+    tell({ kind: 'answer', id, value: await call(...given) });
   } catch (error) {
     const failure = { code: codeOf(error) ?? 'worker-failed', message: messageOf(error) };
     tell({ kind: 'failure', id, failure });
   }
-  if (order.kind !== 'stop') return;
+  if (order !== 'stop') return;
   await finishUncut();
   isStopped = true;
   process.disconnect();
@@ -184,16 +177,14 @@ async function hubAt(number: number) {
   return hub;
 }
 
-async function discard(): Promise<null> {
+async function discard(): Promise<void> {
   const given = prepared;
   prepared = null;
   given?.log.discard();
   await given?.load.discard();
-  return null;
 }
 
-async function stop(): Promise<null> {
+async function stop(): Promise<void> {
   await discard();
   await running?.gateway.stop();
-  return null;
 }

@@ -1,6 +1,6 @@
 import type { Worker as ClusterWorker } from 'node:cluster';
 import { once } from 'node:events';
-import type { Clock } from '../../kernel/clock.ts';
+import { type Clock, within } from '../../kernel/clock.ts';
 import { HubgateError } from '../../kernel/error.ts';
 import type { Logger } from '../../kernel/log.ts';
 import type { Signal } from '../../runtime/peer-workers.ts';
@@ -20,37 +20,45 @@ interface Waiting {
 /** Orders that a worker may have left unanswered before nobody waits for further signals. */
 export const MAX_UNHANDLED = 1_000;
 
+/** How long a worker may take to say how it is before it counts as one that hangs. */
+export const ANSWER_MS = 2_000;
 /** How often a worker that carries out a long order is asked for a sign of life. */
 const LOOK_MS = 5_000;
 /** Looks in a row that a worker may leave unanswered before it is killed. */
 const MAX_UNANSWERED = 6;
 
+interface WorkerSurroundings {
+  /**
+   * Called with a signal from the worker for its peer workers. If it has an id, the worker waits for
+   * {@link Worker.signalHandled}.
+   */
+  readonly onSignal: (signal: Signal, id: number | undefined) => void;
+  /** Collects the metrics of all processes. */
+  readonly metrics: () => Promise<string>;
+  /** Called once, when the process has ended. */
+  readonly onExit: (worker: Worker) => void;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
 /** A worker process from the view of the main process. */
 export class Worker {
   readonly #process: ClusterWorker;
+  readonly #surroundings: WorkerSurroundings;
   readonly #waiting = new Map<number, Waiting>();
   /** Sent when the worker listens; earlier messages would be lost. */
   #unsent: ToWorker[] | null = [];
   #orders = 0;
   #gone = false;
 
-  /**
-   * @param onSignal called with a signal from the worker for its peer workers. If it has an id, the worker waits for
-   *   {@link signalHandled}
-   * @param metrics collects the metrics of all processes
-   * @param onExit called once, when the process has ended
-   */
-  constructor(
-    process: ClusterWorker,
-    onSignal: (signal: Signal, id: number | undefined) => void,
-    metrics: () => Promise<string>,
-    onExit: (worker: Worker) => void,
-  ) {
+  constructor(process: ClusterWorker, surroundings: WorkerSurroundings) {
     this.#process = process;
+    this.#surroundings = surroundings;
+    const { onSignal, onExit } = surroundings;
     process.on('message', (message: FromWorker) => {
       if (message.kind === 'ready') this.#ready();
       else if (message.kind === 'signal') onSignal(message.signal, message.id);
-      else if (message.kind === 'metrics') void this.#sendMetrics(metrics);
+      else if (message.kind === 'metrics') void this.#sendMetrics();
       else this.#answered(message);
     });
     // Without a listener, a broken channel would end the main process. The exit reports it as well, unless the
@@ -77,18 +85,27 @@ export class Worker {
   }
 
   /** @throws HubgateError from the worker, or `worker-ended` */
-  async order<Kind extends Order['kind']>(
-    order: Extract<Order, { kind: Kind }>,
-  ): Promise<Answers[Kind]> {
+  async order<Kind extends Order>(kind: Kind, ...given: Given<Kind>): Promise<Answer<Kind>> {
     if (this.#gone) throw new HubgateError('worker-ended', `Worker ${this.pid} has ended`);
     this.#orders += 1;
     const id = this.#orders;
     const answer = new Promise<unknown>((resolve, reject) => {
       this.#waiting.set(id, { resolve, reject });
     });
-    this.#send({ kind: 'order', id, order });
-    // The worker replies to each kind of order with its type: see worker-process.ts.
-    return (await answer) as Answers[Kind];
+    this.#send({ kind: 'order', id, order: kind, given });
+    // The worker answers with what its function of that name returns.
+    return (await answer) as Answer<Kind>;
+  }
+
+  /**
+   * Gives an order that a worker carries out at once.
+   *
+   * @throws as {@link order}, and HubgateError `worker-silent` if the worker hangs
+   */
+  ask<Kind extends Order>(kind: Kind, ...given: Given<Kind>): Promise<Answer<Kind>> {
+    const silent = (): Error =>
+      new HubgateError('worker-silent', `Worker ${this.pid} does not answer`);
+    return within(ANSWER_MS, this.#surroundings.clock, this.order(kind, ...given), silent);
   }
 
   signal(signal: Signal): void {
@@ -99,7 +116,7 @@ export class Worker {
   /** The same. Resolves when the worker has handled it, or has ended, and at once if it is too far behind. */
   async handle(signal: Signal): Promise<void> {
     if (this.#waiting.size >= MAX_UNHANDLED) this.signal(signal);
-    else if (this.#unsent === null) await this.order({ kind: 'signal', signal }).catch(() => {});
+    else if (this.#unsent === null) await this.order('signal', signal).catch(() => {});
   }
 
   /**
@@ -108,12 +125,9 @@ export class Worker {
    *
    * @throws as {@link order}, and HubgateError `worker-silent` if it was killed
    */
-  async orderLong<Kind extends Order['kind']>(
-    order: Extract<Order, { kind: Kind }>,
-    clock: Clock,
-    log: Logger,
-  ): Promise<Answers[Kind]> {
+  async orderLong<Kind extends Order>(kind: Kind, ...given: Given<Kind>): Promise<Answer<Kind>> {
     const { pid } = this;
+    const { clock, log } = this.#surroundings;
     let unanswered = 0;
     let isKilled = false;
     const look = (): void => {
@@ -126,12 +140,12 @@ export class Worker {
       unanswered += 1;
       // A refusal is a sign of life as well.
       const heard = (): void => void (unanswered = 0);
-      this.order({ kind: 'status' }).then(heard, heard);
+      this.order('status').then(heard, heard);
       cancel = clock.after(LOOK_MS, look);
     };
     let cancel = clock.after(LOOK_MS, look);
     try {
-      return await this.order<Kind>(order);
+      return await this.order(kind, ...given);
     } catch (error) {
       if (!isKilled) throw error;
       const message = `Worker ${pid} did not answer and was killed; try again`;
@@ -161,8 +175,8 @@ export class Worker {
     if (!this.#gone) await once(this.#process, 'exit');
   }
 
-  async #sendMetrics(metrics: () => Promise<string>): Promise<void> {
-    const text = await metrics().catch(() => null);
+  async #sendMetrics(): Promise<void> {
+    const text = await this.#surroundings.metrics().catch(() => null);
     if (!this.#gone) this.#send({ kind: 'metrics', text });
   }
 
@@ -189,39 +203,31 @@ export class Worker {
   }
 }
 
-/** A request of the main process to a worker. {@link Answers} has the type of each reply. */
-export type Order =
-  /** Build this configuration, in the format of {@link encodeConfig}, with secrets in clear. */
-  | { readonly kind: 'prepare'; readonly config: string; readonly salts: Salts }
-  /** Report what loading it would do. */
-  | { readonly kind: 'dryRun'; readonly config: string }
-  | { readonly kind: 'commit'; readonly wanted: ReportWanted }
-  | { readonly kind: 'discard' }
-  | { readonly kind: 'status' }
-  | { readonly kind: 'families' }
-  | { readonly kind: 'slowest' }
-  /** `hub` is the number of a hub in the status. */
-  | { readonly kind: 'check'; readonly hub: number }
-  | { readonly kind: 'revoke'; readonly tokenId: string; readonly reach: RevocationReach }
-  | { readonly kind: 'purge'; readonly order: PurgeOrder; readonly reach: RevocationReach }
-  /** A signal whose sender waits until it is handled. */
-  | { readonly kind: 'signal'; readonly signal: Signal }
-  | { readonly kind: 'stop' };
-
-export interface Answers {
-  readonly prepare: null;
-  readonly dryRun: LoadPreview;
-  readonly commit: { readonly report: ReloadReport; readonly listeners: readonly BoundListener[] };
-  readonly discard: null;
-  readonly status: WorkerStatus;
-  readonly families: readonly Family[];
-  readonly slowest: readonly SlowSubscriber[];
-  readonly check: null;
-  readonly revoke: number;
-  readonly purge: number;
-  readonly signal: null;
-  readonly stop: null;
+/** The orders that a worker carries out for the main process. */
+export interface WorkerCalls {
+  /** Builds a configuration, in the format of {@link encodeConfig}, with secrets in clear. */
+  prepare(config: string, salts: Salts): Promise<void>;
+  /** Reports what loading a configuration would do. */
+  dryRun(config: string): Promise<LoadPreview>;
+  commit(
+    wanted: ReportWanted,
+  ): Promise<{ readonly report: ReloadReport; readonly listeners: readonly BoundListener[] }>;
+  discard(): Promise<void>;
+  status(): Promise<WorkerStatus>;
+  families(): Promise<readonly Family[]>;
+  slowest(): Promise<readonly SlowSubscriber[]>;
+  /** @param hub the number of a hub in the status */
+  check(hub: number): Promise<void>;
+  revoke(tokenId: string, reach: RevocationReach): Promise<number>;
+  purge(order: PurgeOrder, reach: RevocationReach): Promise<number>;
+  /** Handles a signal whose sender waits for that. */
+  signal(signal: Signal): Promise<void>;
+  stop(): Promise<void>;
 }
+
+type Order = keyof WorkerCalls;
+type Given<Kind extends Order> = Parameters<WorkerCalls[Kind]>;
+type Answer<Kind extends Order> = Awaited<ReturnType<WorkerCalls[Kind]>>;
 
 export interface WorkerStatus {
   readonly hubs: readonly Pick<RunningHub, 'name' | 'profile' | 'counts'>[];
@@ -236,7 +242,12 @@ interface Failure {
 }
 
 export type ToWorker =
-  | { readonly kind: 'order'; readonly id: number; readonly order: Order }
+  | {
+      readonly kind: 'order';
+      readonly id: number;
+      readonly order: Order;
+      readonly given: readonly unknown[];
+    }
   | { readonly kind: 'signal'; readonly signal: Signal }
   /** The peer workers have handled the signal with this id. */
   | { readonly kind: 'handled'; readonly id: number }

@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
 import { type Agent, request } from 'node:https';
-import { parseJson, requireUrl } from '../../kernel/parse.ts';
+import { parseJson, readBounded, requireUrl } from '../../kernel/parse.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { messageOf } from '../../kernel/error.ts';
 import { AcmeError } from './acme-error.ts';
@@ -51,14 +51,15 @@ export async function requestDirectory(
       agent,
       signal: AbortSignal.any([signal, timeout.signal]),
     });
-    return accepted(response, parseBody(await readBody(response), response.headers));
+    const text = (await readBounded(response, MAX_ANSWER_BYTES)).toString('utf8');
+    return accepted(response, parseBody(text, response.headers));
   } catch (cause) {
     if (cause instanceof AcmeError) throw cause;
     // The reason of the AbortSignal says why the request was aborted; the error of the request does not.
     signal.throwIfAborted();
     const { host } = requireUrl(url);
     if (timeout.signal.aborted) throw new AcmeError('acme-timeout', `${host} does not answer`);
-    const message = `${host} cannot be reached: ${messageOf(cause)}`;
+    const message = `${host} cannot be used: ${messageOf(cause)}`;
     throw new AcmeError('acme-unreachable', message, { cause });
   } finally {
     cancel();
@@ -84,19 +85,6 @@ function send(
     sent.once('error', reject);
     sent.end(body);
   });
-}
-
-async function readBody(response: IncomingMessage): Promise<string> {
-  const chunks: Buffer[] = [];
-  let size = 0;
-  for await (const chunk of response) {
-    // Without an encoding, the response yields buffers.
-    const bytes = chunk as Buffer;
-    size += bytes.length;
-    if (size > MAX_ANSWER_BYTES) throw new AcmeError('acme-refused', 'A response is too long');
-    chunks.push(bytes);
-  }
-  return Buffer.concat(chunks).toString('utf8');
 }
 
 function parseBody(text: string, headers: IncomingHttpHeaders): unknown {

@@ -8,7 +8,9 @@ import {
   type LogEntry,
   type Missed,
   missedBetween,
+  NO_TAIL,
   PAGE_BYTES,
+  type Tail,
   type Transport,
   ONCE_UPDATES,
 } from '../../hub/transport.ts';
@@ -79,9 +81,7 @@ class LmdbTransport implements Transport {
   #position: number;
   #lastEventId: string | null;
   #lastUpdateId: string | null;
-  #deliver: (entries: readonly LogEntry[]) => void = () => {};
-  #overtaken: (missed: Missed) => void = () => {};
-  #isFull: () => boolean = () => false;
+  #tail = NO_TAIL;
   #closing: Promise<void> | undefined;
   #isClosed = false;
   /** A group of this process is being stored. Afterwards, all new entries are delivered. */
@@ -123,14 +123,8 @@ class LmdbTransport implements Transport {
     return this.#evicted();
   }
 
-  tail(
-    listener: (entries: readonly LogEntry[]) => void,
-    overtaken: (missed: Missed) => void = () => {},
-    isFull: () => boolean = () => false,
-  ): void {
-    this.#deliver = listener;
-    this.#overtaken = overtaken;
-    this.#isFull = isFull;
+  tail(tail: Tail): void {
+    this.#tail = tail;
     this.#stopWatching();
     this.#watch();
   }
@@ -271,7 +265,7 @@ class LmdbTransport implements Transport {
     if (this.#position < first.position - 1) this.#refresh();
     while (this.#position < first.position - 1) {
       // A hub that closes may deliver nothing more, so the end does not wait for it.
-      if (!this.#isFull() || this.#isClosed) this.#step(first.position - 1);
+      if (!this.#tail.isFull() || this.#isClosed) this.#step(first.position - 1);
       // Rarely more than one step, because others wake this process for each of their entries.
       await nextTurn();
     }
@@ -281,7 +275,7 @@ class LmdbTransport implements Transport {
   /** Delivers entries that other processes have committed, one slice in each turn of the event loop. */
   #advance(): void {
     if (this.#storing || this.#advancing) return;
-    if (this.#isFull()) {
+    if (this.#tail.isFull()) {
       this.#advanceLater();
       return;
     }
@@ -350,8 +344,8 @@ class LmdbTransport implements Transport {
     this.#lastEventId = eventId;
     const update = entries.findLast((entry) => entry.update.presence !== true);
     if (update !== undefined) this.#lastUpdateId = update.update.id;
-    if (missed !== null) this.#overtaken(missed);
-    if (entries.length > 0) this.#deliver(entries);
+    if (missed !== null) this.#tail.overtaken(missed);
+    if (entries.length > 0) this.#tail.deliver(entries);
   }
 
   /**

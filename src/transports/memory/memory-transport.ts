@@ -2,6 +2,7 @@ import { createProcessBoard } from '../../hub/presence-board.ts';
 import {
   type Evicted,
   type LogEntry,
+  NO_TAIL,
   ONCE_UPDATES,
   PRESENCE_EVENTS_KEPT,
   type Transport,
@@ -25,7 +26,7 @@ export function createMemoryTransport({ size }: MemoryTransportOptions): Transpo
   let lastEventId: string | null = null;
   let lastUpdateId: string | null = null;
   let closed = false;
-  let deliver: (entries: readonly LogEntry[]) => void = () => {};
+  let tail = NO_TAIL;
 
   const refuseClosed = (): void => {
     if (closed) throw new HubgateError('transport-closed', 'The memory transport is closed');
@@ -76,7 +77,7 @@ export function createMemoryTransport({ size }: MemoryTransportOptions): Transpo
     if (ring.isFull && oldest !== undefined) (isEvent ? evictEvent : evictUpdate)(oldest);
     const entry = { position, update };
     ring.add(remember(entry));
-    deliver([entry]);
+    tail.deliver([entry]);
   };
 
   return {
@@ -103,8 +104,8 @@ export function createMemoryTransport({ size }: MemoryTransportOptions): Transpo
       refuseClosed();
       for (const update of some) if (!ids.has(update.id)) add(update);
     },
-    tail(listener) {
-      deliver = listener;
+    tail(given) {
+      tail = given;
     },
     async find(eventId) {
       refuseClosed();

@@ -1,4 +1,4 @@
-import { type LogEntry, type Missed, missedBetween } from '../../hub/transport.ts';
+import { type Missed, missedBetween, NO_TAIL } from '../../hub/transport.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { messageOf } from '../../kernel/error.ts';
 import type { Logger } from '../../kernel/log.ts';
@@ -40,9 +40,7 @@ export class NotifiedReader implements ServerReader<Session> {
   readonly #options: NotifiedReaderOptions;
   #isDue = false;
   #wake: () => void = () => {};
-  deliver: (entries: readonly LogEntry[]) => void = () => {};
-  overtaken: (missed: Missed) => void = () => {};
-  isFull: () => boolean = () => false;
+  tail = NO_TAIL;
 
   constructor(options: NotifiedReaderOptions) {
     this.#options = options;
@@ -72,8 +70,8 @@ export class NotifiedReader implements ServerReader<Session> {
     signals.flush();
     try {
       while (!session.isLost) {
-        if (this.isFull()) {
-          await signals.catchUp(session.reader);
+        if (this.tail.isFull()) {
+          await signals.catchUp(session);
           // Not until the next notification, because there may be very many of them now.
           await new Promise<void>((resolve) => clock.after(FULL_MS, resolve));
           continue;
@@ -111,7 +109,7 @@ export class NotifiedReader implements ServerReader<Session> {
     const from = handedOut.stored;
     const view = await storedLog.view(reader, from, ENTRIES_AT_ONCE, BYTES_AT_ONCE);
     // All earlier signals are passed on first, so that nothing is delivered to streams that a signal has ended.
-    if (view.signals !== signals.last) await signals.catchUp(reader);
+    if (view.signals !== signals.last) await signals.catchUp(session);
     // Meanwhile, this process may have delivered entries of its own.
     if (handedOut.stored !== from) return true;
     const [first] = view.entries;
@@ -134,8 +132,8 @@ export class NotifiedReader implements ServerReader<Session> {
   #handOut(entries: readonly StoredEntry[], missed: Missed | null): void {
     const { handedOut, readBacks } = this.#options;
     const seen = handedOut.advance(entries);
-    if (missed !== null) this.overtaken(missed);
-    this.deliver(seen);
+    if (missed !== null) this.tail.overtaken(missed);
+    this.tail.deliver(seen);
     readBacks.settle(handedOut);
   }
 

@@ -22,7 +22,7 @@ interface PostgresSignalsOptions {
 }
 
 /** Signals to the hubs of all nodes, in a table next to the history. Nodes that were unavailable read them later. */
-export class PostgresSignals extends ServerSignals {
+export class PostgresSignals extends ServerSignals<Session> {
   readonly #options: PostgresSignalsOptions;
   readonly #s: string;
   readonly #known = new Map<number, string>();
@@ -39,34 +39,32 @@ export class PostgresSignals extends ServerSignals {
     return this.#last;
   }
 
-  /** Earlier signals do not concern a process that had no streams at the time. */
-  async begin(on: Queries): Promise<void> {
-    const newest = await this.#newest(on);
+  async begin({ reader }: Session): Promise<void> {
+    const newest = await this.#newest(reader);
     for (const row of newest.toReversed()) this.#remember(row);
     const text = `SELECT position FROM ${this.#s}.signal_ends WHERE stream = $1`;
-    const [end] = await on.query(text, [this.#options.storedLog.stream]);
+    const [end] = await reader.query(text, [this.#options.storedLog.stream]);
     this.#last = Number(end?.['position'] ?? 0);
   }
 
   /** After a failover, signals may be lost, and others may have their positions: reads on after the last common one. */
-  async resume(on: Queries): Promise<void> {
-    const newest = await this.#newest(on);
+  override async resume(session: Session): Promise<void> {
+    const newest = await this.#newest(session.reader);
     const common = newest.find((row) => this.#known.get(Number(row['position'])) === row['key']);
     const oldest = newest.at(-1);
     const before = oldest === undefined ? 0 : Number(oldest['position']) - 1;
     if (newest[0]?.['position'] !== this.#last || common !== newest[0]) {
       this.#last = common === undefined ? Math.min(before, this.#last) : Number(common['position']);
     }
-    await this.catchUp(on);
+    await this.catchUp(session);
   }
 
-  /** Passes on all signals that have arrived in the meantime. */
-  async catchUp(on: Queries): Promise<void> {
+  async catchUp({ reader }: Session): Promise<void> {
     const { storedLog } = this.#options;
     const text = `SELECT position, key, process, message FROM ${this.#s}.signals
       WHERE stream = $1 AND position > $2 ORDER BY position LIMIT ${AT_ONCE}`;
     for (let count = AT_ONCE; count === AT_ONCE; ) {
-      const rows = await on.query(text, [storedLog.stream, this.#last], {
+      const rows = await reader.query(text, [storedLog.stream, this.#last], {
         name: `${this.#s} signals`,
       });
       for (const row of rows) this.#take(row);
@@ -88,10 +86,10 @@ export class PostgresSignals extends ServerSignals {
   }
 
   /** The newest first. */
-  #newest(on: Queries): Promise<readonly Row[]> {
+  #newest(reader: Queries): Promise<readonly Row[]> {
     const text = `SELECT position, key FROM ${this.#s}.signals
       WHERE stream = $1 ORDER BY position DESC LIMIT ${KNOWN}`;
-    return on.query(text, [this.#options.storedLog.stream]);
+    return reader.query(text, [this.#options.storedLog.stream]);
   }
 
   protected async store(message: string): Promise<void> {

@@ -90,9 +90,6 @@ export async function openPostgresTransport(options: PostgresTransportOptions): 
         log.warn('PostgreSQL refuses updates', { reason: NO_STANDBYS });
       }
     },
-    beginSignals: (session) => signals.begin(session.reader),
-    catchUpSignals: (session) => signals.resume(session.reader),
-    readSignals: (session) => signals.catchUp(session.reader),
     async check(session) {
       if (!(await refuses(session))) return;
       throw new HubgateError('transport-failed', `PostgreSQL refuses updates: ${NO_STANDBYS}`);

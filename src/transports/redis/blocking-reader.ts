@@ -1,4 +1,4 @@
-import { type LogEntry, type Missed, missedBetween, PAGE_BYTES } from '../../hub/transport.ts';
+import { missedBetween, NO_TAIL, PAGE_BYTES } from '../../hub/transport.ts';
 import { messageOf } from '../../kernel/error.ts';
 import type { Logger } from '../../kernel/log.ts';
 import { type HandedOut, ServerSignals, type StoredEntry } from '../handed-out.ts';
@@ -42,9 +42,7 @@ interface BlockingReaderOptions {
  */
 export class BlockingReader implements ServerReader<Session> {
   readonly #options: BlockingReaderOptions;
-  deliver: (entries: readonly LogEntry[]) => void = () => {};
-  overtaken: (missed: Missed) => void = () => {};
-  isFull: () => boolean = () => false;
+  tail = NO_TAIL;
 
   constructor(options: BlockingReaderOptions) {
     this.#options = options;
@@ -54,7 +52,7 @@ export class BlockingReader implements ServerReader<Session> {
     this.#options.signals.flush();
     try {
       for (let isBehind = true; !session.isLost; ) {
-        if (this.isFull()) await this.#takeSignals(session);
+        if (this.tail.isFull()) await this.#takeSignals(session);
         else isBehind = await (isBehind ? this.#takePage(session) : this.#takeNext(session));
       }
       return 'the connection is lost';
@@ -145,8 +143,8 @@ export class BlockingReader implements ServerReader<Session> {
       ? missedBetween(handedOut.stored, first.position, await storedLog.evicted(session))
       : null;
     const seen = handedOut.advance(entries);
-    if (missed !== null) this.overtaken(missed);
-    this.deliver(seen);
+    if (missed !== null) this.tail.overtaken(missed);
+    this.tail.deliver(seen);
     readBacks.settle(handedOut);
   }
 
@@ -180,7 +178,7 @@ interface RedisSignalsOptions {
  * Signals to the hubs of all nodes, in a stream next to the history. Nodes that were unavailable read them
  * later.
  */
-export class RedisSignals extends ServerSignals {
+export class RedisSignals extends ServerSignals<Session> {
   readonly #options: RedisSignalsOptions;
   /** Stream id of the last signal that was read. */
   last = '0';
@@ -190,7 +188,6 @@ export class RedisSignals extends ServerSignals {
     this.#options = options;
   }
 
-  /** Earlier signals do not concern a process that had no streams at the time. */
   async begin(session: Session): Promise<void> {
     const { signals } = this.#options.keys;
     const newest = await session.command('XREVRANGE', signals, '+', '-', 'COUNT', '1');
@@ -198,10 +195,7 @@ export class RedisSignals extends ServerSignals {
     this.last = Array.isArray(entry) ? String(entry[0]) : '0';
   }
 
-  /**
-   * Delivers all signals that have arrived in the meantime. Only then may entries of the history be
-   * delivered.
-   */
+  /** Only after it may entries of the history be delivered. */
   async catchUp(session: Session): Promise<void> {
     const { signals } = this.#options.keys;
     for (let count = AT_ONCE; count === AT_ONCE; ) {

@@ -77,9 +77,6 @@ export async function openRedisTransport(options: RedisTransportOptions): Promis
     counts: countsOf(keys, sessions),
     append: (group) => append.store(group),
     prepare: async () => {},
-    beginSignals: (one) => signals.begin(one),
-    catchUpSignals: (one) => signals.catchUp(one),
-    readSignals: (one) => signals.catchUp(one),
     check: async (one) => void (await one.command('INCR', keys.probe)),
   });
   await transport.open();

@@ -4,18 +4,13 @@ import { describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { readLegacyClaim } from '../../../src/auth/legacy-claim.ts';
 import { InvalidTokenError } from '../../../src/auth/verify.ts';
-import {
-  type Grants,
-  type JsonValue,
-  mayPublish,
-  mayReceive,
-  payloadFor,
-} from '../../../src/hub/grants.ts';
+import { type Grants, type JsonValue, mayReceive, payloadFor } from '../../../src/hub/grants.ts';
 import { parseTopic } from '../../../src/hub/topic.ts';
 import { unlimitedBudget } from '../../../src/kernel/scheduler.ts';
 import { resultOf } from '../../support/core-hub.ts';
 import { claims, detail, fixture, NOW, NOW_MS, PUBLISHER_SECRET, sign } from './hub-fixture.ts';
 import { cpuMs } from '../../support/cpu-time.ts';
+import { mayPublish } from '../../support/without-pauses.ts';
 
 /** One token for the program `legacy-hub.ts`. */
 export interface LegacyCase {

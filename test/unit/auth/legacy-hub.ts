@@ -2,10 +2,10 @@
 // switch on. Reads the cases from standard input and writes one outcome for each.
 import { text } from 'node:stream/consumers';
 import { createTokenVerifier, InvalidTokenError } from '../../../src/auth/verify.ts';
-import { mayPublish } from '../../../src/hub/grants.ts';
 import { parseTopic } from '../../../src/hub/topic.ts';
 import { AUDIENCE, fixture, issuer, PUBLISHER_SECRET, secretKeys } from './hub-fixture.ts';
 import type { LegacyCase, LegacyOutcome } from './legacy-claim.test.ts';
+import { mayPublish } from '../../support/without-pauses.ts';
 
 const nameless = { id: null, publisher: secretKeys(PUBLISHER_SECRET), subscriber: null };
 

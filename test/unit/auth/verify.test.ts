@@ -3,7 +3,6 @@ import { createHmac, generateKeyPairSync } from 'node:crypto';
 import { describe, it } from 'node:test';
 import { CompactEncrypt } from 'jose';
 import { inspectToken } from '../../../src/auth/inspect.ts';
-import { mayPublish } from '../../../src/hub/grants.ts';
 import { parseTopic } from '../../../src/hub/topic.ts';
 import {
   accepted,
@@ -22,6 +21,7 @@ import {
   sign,
   SUBSCRIBER_SECRET,
 } from './hub-fixture.ts';
+import { mayPublish } from '../../support/without-pauses.ts';
 
 const encode = (text: string): string => Buffer.from(text).toString('base64url');
 

@@ -11,29 +11,29 @@ let built = '';
 process.on('message', (message: ToWorker) => {
   if (message.kind === 'handled') appendFileSync(journal, `${number} handled ${message.id}\n`);
   if (message.kind !== 'order') return;
-  const { id, order } = message;
-  if (order.kind === 'signal' && built.includes(`signals hang in ${number}`)) return;
-  if (built.includes(`${order.kind} hangs in ${number}`)) return;
-  if (order.kind === 'prepare') {
-    built = /"body":"([^"]*)"/.exec(order.config)?.[1] ?? '';
+  const { id, order, given } = message;
+  if (order === 'signal' && built.includes(`signals hang in ${number}`)) return;
+  if (built.includes(`${order} hangs in ${number}`)) return;
+  if (order === 'prepare') {
+    built = /"body":"([^"]*)"/.exec(String(given[0]))?.[1] ?? '';
   }
-  const counts = order.kind === 'purge' || order.kind === 'revoke';
-  const how = counts ? order.reach : built;
-  appendFileSync(journal, `${number} ${order.kind} ${how}\n`);
-  if (built.includes(`${order.kind} fails in ${number}`)) {
+  const counts = order === 'purge' || order === 'revoke';
+  const how = counts ? String(given[1]) : built;
+  appendFileSync(journal, `${number} ${order} ${how}\n`);
+  if (built.includes(`${order} fails in ${number}`)) {
     const failure = { code: 'listen-failed', message: 'as the script says' };
     process.send?.({ kind: 'failure', id, failure });
     return;
   }
   const report = { report: { endingStreams: 0 }, listeners: [] };
-  const value = order.kind === 'commit' ? report : counts ? 1 : null;
+  const value = order === 'commit' ? report : counts ? 1 : null;
   process.send?.({ kind: 'answer', id, value });
-  if (order.kind === 'commit' && built.includes(`many signals from ${number}`)) {
+  if (order === 'commit' && built.includes(`many signals from ${number}`)) {
     const signal = { core: 'caches', kind: 'changed', names: [] };
     for (let id = 1; id <= MAX_UNHANDLED + 1; id += 1)
       process.send?.({ kind: 'signal', signal, id });
   }
-  if (order.kind === 'stop') process.disconnect();
+  if (order === 'stop') process.disconnect();
 });
 process.send?.({ kind: 'ready' });
 process.once('disconnect', () => process.exit(0));

@@ -31,19 +31,19 @@ describe('hub: ending the streams of a token or of a browser session', () => {
       open('b', 's'),
       open(null, null),
     ]);
-    assert.equal(hub.revoke('a'), 2);
+    assert.equal(hub.revocation.revoke('a'), 2);
     assert.deepEqual(
       ended.map((one) => one()),
       ['revoked', 'revoked', null, null],
     );
-    assert.equal(hub.revoke('a'), 0);
+    assert.equal(hub.revocation.revoke('a'), 0);
     assert.equal(hub.counts.connected, 2);
   });
 
   it('ends those of a session at once, whatever their tokens', async (test) => {
     const { hub, open } = openHub(test);
     const ended = await Promise.all([open('a', 's'), open('b', 's'), open('a', 't')]);
-    assert.equal(hub.signOut('s'), 2);
+    assert.equal(hub.revocation.signOut('s'), 2);
     assert.deepEqual(
       ended.map((one) => one()),
       ['revoked', 'revoked', null],

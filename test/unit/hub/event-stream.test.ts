@@ -2,9 +2,10 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import { createParser, type EventSourceMessage } from 'eventsource-parser';
-import { encodeEvent, eventOf } from '../../../src/hub/event-stream.ts';
+import { eventOf } from '../../../src/hub/event-stream.ts';
 import { Budget, TURN_STEPS } from '../../../src/kernel/scheduler.ts';
 import type { Update } from '../../../src/hub/update.ts';
+import { encodeEvent } from '../../support/without-pauses.ts';
 
 const plain: Update = {
   id: 'b',

@@ -4,7 +4,6 @@ import fc from 'fast-check';
 import {
   type Grants,
   type JsonValue,
-  mayPublish,
   mayReceive,
   NO_GRANTS,
   payloadFor,
@@ -14,6 +13,7 @@ import { compileMatcher, type Matcher, type MatchType } from '../../../src/hub/m
 import { hubBase, parseTopic } from '../../../src/hub/topic.ts';
 import { unlimitedBudget } from '../../../src/kernel/scheduler.ts';
 import { resultOf } from '../../support/core-hub.ts';
+import { mayPublish } from '../../support/without-pauses.ts';
 
 const BASE = hubBase(null, '/.well-known/hub');
 const matcher = (match: string, matchType: MatchType = 'exact'): Matcher =>

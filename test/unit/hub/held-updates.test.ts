@@ -4,7 +4,6 @@ import { setImmediate as turn } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { Delivery, Flusher } from '../../../src/hub/delivery.ts';
-import { encodeEvent } from '../../../src/hub/event-stream.ts';
 import { FanOut } from '../../../src/hub/fan-out.ts';
 import { Hub } from '../../../src/hub/hub.ts';
 import { LogPage } from '../../../src/hub/log-reader.ts';
@@ -18,6 +17,7 @@ import { Budget, type Scheduler } from '../../../src/kernel/scheduler.ts';
 import { createMemoryTransport } from '../../../src/transports/memory/memory-transport.ts';
 import { processAround, RecordingSink, wish } from '../../support/core-hub.ts';
 import { TestClock } from '../../support/test-clock.ts';
+import { encodeEvent } from '../../support/without-pauses.ts';
 
 setFlagsFromString('--expose-gc');
 const collectGarbage = runInNewContext('gc') as () => void;

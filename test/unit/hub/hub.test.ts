@@ -10,11 +10,11 @@ import type { PresenceChange } from '../../../src/hub/presence-board.ts';
 import { profiles } from '../../../src/hub/profile.ts';
 import type { StreamSettings } from '../../../src/hub/subscriber.ts';
 import {
-  type LogEntry,
-  type Missed,
   missedBetween,
   PRESENCE_EVENTS_KEPT,
   type Transport,
+  NO_TAIL,
+  type Tail,
 } from '../../../src/hub/transport.ts';
 import type { Update } from '../../../src/hub/update.ts';
 import { createMemoryTransport } from '../../../src/transports/memory/memory-transport.ts';
@@ -162,7 +162,10 @@ describe('hub: delivery', () => {
     const drained = hub.drain(1000);
     await assert.rejects(connect({}), { code: 'transport-closed' });
     const publisher = { issuerKey: 'issuer', tokenId: null, session: null };
-    assert.ok(hub.admits(publisher, hub.revision), 'an update that is on its way is stored');
+    assert.ok(
+      hub.admission.admits(publisher, hub.admission.revision),
+      'an update that is on its way is stored',
+    );
     clock.advance(1100);
     await drained;
     assert.ok(one.ended);
@@ -203,7 +206,7 @@ describe('hub: a stream that ends before it has a connection', () => {
     const subscription = await hub.subscribe(wish({ matchers: matchers('*'), tokenId: 'jti' }));
     await hub.publish(update('1'));
     await turn();
-    hub.revoke('jti');
+    hub.revocation.revoke('jti');
     const sink = new RecordingSink();
     subscription.open(sink);
     assert.deepEqual([sink.ids(), sink.ended], [[], true]);
@@ -222,7 +225,7 @@ describe('hub: a stream whose token is revoked while its client reads slowly', (
       const ids = Array.from({ length: count }, (_, id) => String(id));
       await Promise.all(ids.map((id) => hub.publish(update(id, { data }))));
       await turn();
-      assert.equal(hub.revoke('jti'), 1);
+      assert.equal(hub.revocation.revoke('jti'), 1);
       await turn();
       slow.drain();
       await turn();
@@ -239,7 +242,7 @@ describe('hub: a stream whose token is revoked while its client reads slowly', (
     await turn();
     clock.advance(1100);
     assert.equal(hub.counts.connected, 0);
-    assert.equal(hub.revoke('jti'), 0);
+    assert.equal(hub.revocation.revoke('jti'), 0);
     slow.drain();
     await turn();
     assert.deepEqual([slow.writes.length, slow.ended, slow.destroyed], [1, false, true]);
@@ -252,8 +255,8 @@ describe('hub: a stream whose token is revoked while its client reads slowly', (
     const slow = await connect({ tokenId: 'jti', session: 'session' }, { blocked: true });
     await hub.publish(update('1', { data: 'x'.repeat(100_000) }));
     await settle(() => slow.writes.length > 0);
-    hub.revoke('jti');
-    hub.signOut('session');
+    hub.revocation.revoke('jti');
+    hub.revocation.signOut('session');
     slow.drain();
     await settle(() => slow.ended || slow.destroyed);
     assert.deepEqual([slow.ended, slow.destroyed], [false, true]);
@@ -550,9 +553,9 @@ describe('hub: replay', () => {
     const scheduler = new TurnedScheduler();
     const memory = createMemoryTransport({ size: 1000 });
     let isFull = (): boolean => assert.fail();
-    const tail: Transport['tail'] = (listener, overtaken, asked = isFull) => {
-      isFull = asked;
-      memory.tail(listener, overtaken);
+    const tail: Transport['tail'] = (given) => {
+      ({ isFull } = given);
+      memory.tail(given);
     };
     const transport: Transport = { ...memory, tail };
     const names = { profile: profiles.hub, hubPath: '/.well-known/hub', base };
@@ -722,17 +725,13 @@ function lagging(size: number): {
 } {
   const memory = createMemoryTransport({ size });
   let [position, isAway] = [0, false];
-  let deliver = (_entries: readonly LogEntry[]): void => {};
-  let overtaken = (_missed: Missed): void => {};
-  const hand = (entries: readonly LogEntry[]): void => {
-    if (!isAway) deliver(entries);
-  };
+  let tail = NO_TAIL;
   const transport: Transport = Object.create(memory, {
     position: { get: () => (isAway ? position : memory.position) },
     tail: {
-      value: (...[listener, missing = () => {}]: Parameters<Transport['tail']>) => {
-        [deliver, overtaken] = [listener, missing];
-        memory.tail(hand);
+      value: (given: Tail) => {
+        tail = given;
+        memory.tail({ ...given, deliver: (entries) => isAway || given.deliver(entries) });
       },
     },
   });
@@ -745,8 +744,8 @@ function lagging(size: number): {
       const kept = await memory.read(position, Infinity);
       const missed = missedBetween(position, kept[0]?.position ?? 0, await memory.evicted());
       isAway = false;
-      if (missed !== null) overtaken(missed);
-      deliver(kept);
+      if (missed !== null) tail.overtaken(missed);
+      tail.deliver(kept);
     },
   };
 }
@@ -799,10 +798,13 @@ describe('hub: presence', () => {
       get position() {
         return memory.position;
       },
-      tail: (listener) =>
-        memory.tail((entries) => {
-          seen.push(...entries.map(({ update }) => update.data));
-          listener(entries);
+      tail: (tail) =>
+        memory.tail({
+          ...tail,
+          deliver: (entries) => {
+            seen.push(...entries.map(({ update }) => update.data));
+            tail.deliver(entries);
+          },
         }),
     };
     const { hub } = setUp(test, { transport });
@@ -827,7 +829,7 @@ describe('hub: presence', () => {
     const kept = await connect({ issuerKey: 'issuer A' });
     const gone = await connect({ issuerKey: 'issuer B' });
     assert.equal(
-      hub.reauthorise(({ issuerKey }) => issuerKey === 'issuer A', 1000),
+      hub.revocation.reauthorise(({ issuerKey }) => issuerKey === 'issuer A', 1000),
       1,
     );
     clock.advance(1100);

@@ -401,7 +401,7 @@ describe('live path: clients that reconnect after a node fails', () => {
 describe('live path: subscribers that connect during a revocation', () => {
   it('uses the predicate that is in force when the stream is registered', async (test) => {
     const { hub, connect } = setUp(test);
-    hub.reauthorise(({ issuerKey }) => issuerKey === 'kept', 0);
+    hub.revocation.reauthorise(({ issuerKey }) => issuerKey === 'kept', 0);
     await connect({ issuerKey: 'kept' });
     await assert.rejects(connect({ issuerKey: 'gone' }), { code: 'not-admitted' });
     assert.equal(hub.counts.connected, 1);
@@ -409,16 +409,20 @@ describe('live path: subscribers that connect during a revocation', () => {
 
   it('refuses only subscribers that were revoked or logged out while they connected', async (test) => {
     const { hub, connect } = setUp(test);
-    const revocationEpoch = hub.revision;
-    hub.revoke('token');
-    hub.signOut('session');
+    const revocationEpoch = hub.admission.revision;
+    hub.revocation.revoke('token');
+    hub.revocation.signOut('session');
     await assert.rejects(connect({ revocationEpoch, tokenId: 'token' }), { code: 'not-admitted' });
     await assert.rejects(connect({ revocationEpoch, session: 'session' }), {
       code: 'not-admitted',
     });
     await connect({ revocationEpoch, tokenId: 'other', session: 'another' });
-    await connect({ revocationEpoch: hub.revision, tokenId: 'token', session: 'session' });
-    for (let i = 0; i < 1001; i += 1) hub.revoke(`t${i}`);
+    await connect({
+      revocationEpoch: hub.admission.revision,
+      tokenId: 'token',
+      session: 'session',
+    });
+    for (let i = 0; i < 1001; i += 1) hub.revocation.revoke(`t${i}`);
     await assert.rejects(connect({ revocationEpoch, tokenId: null }), { code: 'not-admitted' });
   });
 
@@ -427,10 +431,10 @@ describe('live path: subscribers that connect during a revocation', () => {
     const sinks = await Promise.all(Array.from({ length: 1_000 }, () => connect({ session: 's' })));
     await scheduler.all();
     const ended = (): number => sinks.filter((sink) => sink.ended).length;
-    assert.equal(hub.signOut('s'), 1_000);
+    assert.equal(hub.revocation.signOut('s'), 1_000);
     assert.ok(ended() <= 100, `${ended()} ended in one turn`);
     // Another login of the browser, whose mark is the same, while the others still end.
-    const next = await connect({ revocationEpoch: hub.revision, session: 's' });
+    const next = await connect({ revocationEpoch: hub.admission.revision, session: 's' });
     await hub.publish(update('after'));
     await scheduler.all();
     assert.equal(ended(), 1_000);
@@ -455,7 +459,7 @@ describe('live path: subscribers that connect during a revocation', () => {
       );
     }
     looked = 0;
-    assert.equal(hub.signOut('s7'), 1);
+    assert.equal(hub.revocation.signOut('s7'), 1);
     assert.ok(looked <= 4, `${looked} streams looked at`);
   });
 });

@@ -12,6 +12,7 @@ import { processAround, RecordingSink, wish } from '../../support/core-hub.ts';
 import { update } from '../../support/lmdb-files.ts';
 import { RecordedLog } from '../../support/recorded-log.ts';
 import { TurnedClock } from '../../support/turned-clock.ts';
+import { follow } from '../../support/follow.ts';
 
 const refused = { code: 'transport-failed', message: 'page 7 is damaged' };
 
@@ -44,7 +45,7 @@ describe('a history that may be damaged', () => {
   it('rejects operations that need it with the reason, logs that once, and tolerates the rest', async () => {
     const { opening, log, clock, state } = setUp(damaged);
     const transport = await opening();
-    transport.tail(() => assert.fail());
+    follow(transport, () => assert.fail());
     await assert.rejects(transport.append(update('a')), refused);
     await assert.rejects(transport.find('a'), refused);
     await assert.rejects(transport.read(0, 1), refused);
@@ -122,7 +123,7 @@ describe('a history that may be damaged', () => {
     const transport = await opening();
     assert.throws(() => transport.caughtUp?.(), refused);
     const seen: string[] = [];
-    transport.tail((entries: readonly LogEntry[]) => {
+    follow(transport, (entries: readonly LogEntry[]) => {
       seen.push(...entries.map(({ update: { id } }) => id));
     });
     const memory = createMemoryTransport({ size: 10 });

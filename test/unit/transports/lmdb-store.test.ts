@@ -16,6 +16,7 @@ import {
   type LogEntry,
   SHARED_PRESENCE_EVENTS_KEPT,
   type Transport,
+  NO_TAIL,
 } from '../../../src/hub/transport.ts';
 import type { Update } from '../../../src/hub/update.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
@@ -25,6 +26,7 @@ import { openLmdbTransport } from '../../../src/transports/lmdb/lmdb-transport.t
 import { root, startProcess } from '../../support/process.ts';
 import { removeWith } from '../../support/temporary-directory.ts';
 import { TestClock } from '../../support/test-clock.ts';
+import { follow } from '../../support/follow.ts';
 
 describe('a history in LMDB on disk', () => {
   it('K-580: has a directory with mode 0700 and files with 0600, including the lock', async (test) => {
@@ -229,7 +231,7 @@ describe('a history in LMDB on disk', () => {
     });
     const perTurn = new Map<number, number>();
     const seen: string[] = [];
-    late.tail((entries) => {
+    follow(late, (entries) => {
       perTurn.set(turns, (perTurn.get(turns) ?? 0) + entries.length);
       seen.push(...entries.map(({ update: { id } }) => id));
     });
@@ -246,7 +248,7 @@ describe('a history in LMDB on disk', () => {
     const transport = await openLmdbTransport({ ...options, ...more });
     test.after(() => transport.close());
     const quiet = clock.waiting;
-    transport.tail(() => {});
+    transport.tail(NO_TAIL);
     await transport.append(update('a'));
     while (clock.waiting === quiet) await new Promise((resolve) => setTimeout(resolve, 5));
     const reads = test.mock.method(transport, 'wake', () => {});

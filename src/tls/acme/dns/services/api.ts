@@ -100,7 +100,7 @@ export class DnsApi {
     const deadline = AbortSignal.any([signal, AbortSignal.timeout(REQUEST_MS)]);
     try {
       const response = await fetch(url, { ...init, redirect: 'error', signal: deadline });
-      const text = (await readBounded(response, MAX_RESPONSE)).toString('utf8');
+      const text = (await readBounded(response.body, MAX_RESPONSE)).toString('utf8');
       return { status: response.status, text, json: parseJson(text) };
     } catch (cause) {
       signal.throwIfAborted();

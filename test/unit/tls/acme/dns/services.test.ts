@@ -10,6 +10,7 @@ import {
 } from '../../../../../src/config/dns-challenge.ts';
 import { messageOf } from '../../../../../src/kernel/error.ts';
 import { Secret } from '../../../../../src/kernel/secret.ts';
+import { acmeDnsProvider } from '../../../../../src/tls/acme/dns/acme-dns.ts';
 import { serviceProvider } from '../../../../../src/tls/acme/dns/services/provider.ts';
 import {
   type FakeApi,
@@ -187,6 +188,31 @@ it('the zone with the longest name is used', async (test) => {
   const name = '_acme-challenge.a.sub.example.co.uk';
   await serviceProvider(config).present({ ...record('one'), name }, signal);
   assert.deepEqual(zones.get(name), ['one']);
+});
+
+describe('acme-dns', () => {
+  it('updates the record of its subdomain, and reports a refusal without the credentials', async (test) => {
+    let reply: [status: number, body?: string] = [200];
+    const { url, calls } = await startDnsService(test, new FakeZones(), () => reply);
+    const provider = acmeDnsProvider({
+      kind: 'acme-dns',
+      serverUrl: `${url}/`,
+      username: new Secret('someone'),
+      password: new Secret(TOKEN),
+      subdomain: '8e5700ea',
+    });
+    const present = () => provider.present(record('one'), signal);
+    await present();
+    const [{ path, headers, json } = assert.fail()] = calls;
+    assert.deepEqual([path, json], ['/update', { subdomain: '8e5700ea', txt: 'one' }]);
+    assert.deepEqual([headers['x-api-user'], headers['x-api-key']], ['someone', TOKEN]);
+    reply = [401, `{"error":"${TOKEN}"}`];
+    const message =
+      'The API of acme-dns answers 401: username, password and subdomain do not match';
+    await assert.rejects(present(), { code: 'acme-dns-failed', message });
+    reply = [500, `no ${TOKEN}`];
+    await assert.rejects(present(), { message: 'The API of acme-dns answers 500: no [redacted]' });
+  });
 });
 
 function record(value: string) {
