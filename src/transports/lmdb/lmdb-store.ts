@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { existsSync } from 'node:fs';
+import { existsSync, statSync } from 'node:fs';
 import { chmod, link, mkdir, rm, stat, writeFile } from 'node:fs/promises';
 import { constants } from 'node:os';
 import { join } from 'node:path';
@@ -112,6 +112,8 @@ interface LmdbDatabases {
   readonly tail: { get(): Tail | undefined; put(tail: Tail): void };
   /** Records, inside a transaction, that there are presence events from now on. */
   expectEvents(): void;
+  /** Whether the path still leads to the open file. Somebody may have moved, deleted or replaced it. */
+  isInPlace(): boolean;
   /** Replaces the previous filler with this many bytes, inside a transaction, to test writing. */
   probe(now: number, bytes: number): void;
 }
@@ -222,8 +224,23 @@ function databasesOf(root: RootDatabase, file: string): LmdbDatabases {
     expectEvents() {
       if (meta.get(FORMAT_KEY) === FORMAT) meta.putSync(FORMAT_KEY, FORMAT_WITH_EVENTS);
     },
+    isInPlace: inPlace(file),
     // An unchanged value might not be written.
     probe: (now, bytes) => meta.putSync(PROBE_KEY, { now, room: Buffer.alloc(bytes) }),
+  };
+}
+
+function inPlace(file: string): () => boolean {
+  const options = { bigint: true, throwIfNoEntry: false } as const;
+  const opened = statSync(file, options);
+  return () => {
+    try {
+      const found = statSync(file, options);
+      return found?.ino === opened?.ino && found?.dev === opened?.dev;
+    } catch {
+      // The directory may have become unreadable, which changes nothing for the open file.
+      return true;
+    }
   };
 }
 

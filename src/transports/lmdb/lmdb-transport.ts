@@ -197,6 +197,7 @@ class LmdbTransport implements Transport {
 
   async check(): Promise<void> {
     this.#refuseClosed();
+    this.#refuseMoved();
     try {
       // A real write, because an empty transaction succeeds on a full disk. If an update did not fit, a
       // smaller write is not a sufficient test.
@@ -217,7 +218,20 @@ class LmdbTransport implements Transport {
     return this.#closing;
   }
 
+  /**
+   * What is stored in a file that is no longer in its place is lost with the process, and no process that starts now sees
+   * it.
+   *
+   * @throws HubgateError `transport-failed`
+   */
+  #refuseMoved(): void {
+    if (this.#store.isInPlace()) return;
+    const message = `${this.#store.file} was moved, deleted or replaced while this process has it open: put it back, or restart the gateway`;
+    throw new HubgateError('transport-failed', message);
+  }
+
   async #commit(group: readonly Update[]): Promise<void> {
+    this.#refuseMoved();
     const { root } = this.#store;
     this.#storing = true;
     try {

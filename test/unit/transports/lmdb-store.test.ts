@@ -4,6 +4,7 @@ import {
   open as openFile,
   readdir,
   readFile,
+  rename,
   rm,
   stat,
   writeFile,
@@ -63,6 +64,32 @@ describe('a history in LMDB on disk', () => {
       code: 'history-damaged',
       message: /is not a history, or .* hubgate history import/,
     });
+  });
+
+  it('stores nothing while its file is not in its place', async (test) => {
+    const path = await directory(test);
+    const transport = await openHistory(path);
+    test.after(() => transport.close());
+    await transport.append(update('a'));
+    const file = join(path, 'history.mdb');
+    await rename(file, `${file}.moved`);
+    const refused = {
+      code: 'transport-failed',
+      message: /history\.mdb was moved, deleted or replaced/,
+    };
+    await assert.rejects(transport.append(update('b')), refused);
+    await assert.rejects(transport.check(), refused);
+    // A process that starts now would begin another history.
+    await writeFile(file, '');
+    await assert.rejects(transport.append(update('b')), refused);
+    await rename(`${file}.moved`, file);
+    await transport.append(update('c'));
+    await transport.check();
+    const stored = await transport.read(0, 10);
+    assert.deepEqual(
+      stored.map(({ update: { id } }) => id),
+      ['a', 'c'],
+    );
   });
 
   it('leaves data of a later version untouched', async (test) => {
