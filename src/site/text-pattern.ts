@@ -210,7 +210,7 @@ export type Held = boolean | Promise<boolean>;
 export type Predicate = (exchange: Exchange) => Held;
 
 /** Compiles a matcher inside a condition. */
-export type CompileMatcher = (matcher: RequestMatcher) => Predicate;
+type CompileMatcher = (matcher: RequestMatcher) => Predicate;
 
 /** The part of a matcher that runs: it compiles a condition. Called once per configuration. */
 export type CompileCondition<Condition> = (

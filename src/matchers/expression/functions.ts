@@ -5,8 +5,9 @@ import {
   PRIVATE_RANGES,
   TRY_POLICIES,
 } from '../../config/well-formed.ts';
+import { PROTOCOLS } from '../connection.ts';
 import { defaultFile } from '../file.ts';
-import { isPathPattern, PROTOCOLS } from '../request/data.ts';
+import { isPathPattern } from '../request-line.ts';
 
 /** A constant in an expression. */
 export type Constant =
