@@ -5,7 +5,8 @@ import { name as nameShape, text } from '../config/shape-values.ts';
 import { fieldUtf8 } from '../http/header-list.ts';
 import type { Cursor } from '../hubfile/cursor.ts';
 import { headerName } from '../hubfile/values.ts';
-import { capturing, filledIn, likeAtEdges, likePath } from '../site/text-pattern.ts';
+import { likeAtEdges } from '../kernel/glob.ts';
+import { capturing, filledIn, likePath } from '../site/text-pattern.ts';
 import { type Matcher, withRegexp } from './matcher.ts';
 
 export interface HeaderCondition {
