@@ -1,6 +1,6 @@
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
 import { type Agent, request } from 'node:https';
-import { parseJson, requireUrl } from '../../kernel/parse.ts';
+import { parseJson, readWithin, requireUrl } from '../../kernel/parse.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { messageOf } from '../../kernel/error.ts';
 import { AcmeError } from './acme-error.ts';
@@ -87,16 +87,9 @@ function send(
 }
 
 async function readBody(response: IncomingMessage): Promise<string> {
-  const chunks: Buffer[] = [];
-  let size = 0;
-  for await (const chunk of response) {
-    // Without an encoding, the response yields buffers.
-    const bytes = chunk as Buffer;
-    size += bytes.length;
-    if (size > MAX_ANSWER_BYTES) throw new AcmeError('acme-refused', 'A response is too long');
-    chunks.push(bytes);
-  }
-  return Buffer.concat(chunks).toString('utf8');
+  const bytes = await readWithin(response, MAX_ANSWER_BYTES);
+  if (bytes === null) throw new AcmeError('acme-refused', 'A response is too long');
+  return bytes.toString('utf8');
 }
 
 function parseBody(text: string, headers: IncomingHttpHeaders): unknown {
