@@ -14,16 +14,10 @@ import { resolve } from 'node:path';
 import { type ImportIo, type WholeCaddyfile, withImports } from './caddyfile-imports.ts';
 import { differencesIn } from './caddy-differences.ts';
 import type { DirectiveTable } from './directive-table.ts';
-import {
-  commentsOf,
-  type Translation,
-  translations,
-  type EditedText,
-  editText,
-} from './caddyfile-words.ts';
+import { commentsOf, type Translation, translations, editText } from './caddyfile-words.ts';
 import { formatHubfile } from './format.ts';
 import { locate, placeOf } from './place.ts';
-import { makeSource, type Source } from './source.ts';
+import { makeSource, type MappedText, type Source } from './source.ts';
 import { lineAt, nameOf, type WrittenLine, writtenLines } from './written-lines.ts';
 
 /** The Hubfile for a Caddyfile. */
@@ -276,12 +270,13 @@ function hasUnset(line: WrittenLine, problems: readonly Problem[], source: Sourc
 }
 
 /** A problem of the changed text, with its place in the Caddyfile. */
-function placedIn(source: Source, problem: Problem, edited: EditedText): Problem {
+function placedIn(source: Source, problem: Problem, edited: MappedText): Problem {
   const { place } = problem;
   if (place === undefined) return problem;
   const before = <Spot extends Omit<Place, 'importedFrom'>>(spot: Spot): Spot => {
     if (spot.file !== source.file) return spot;
-    return { ...spot, ...spotOf(source, edited.before(offsetOf(edited.text, spot))) };
+    const offset = offsetOf(edited.text, spot);
+    return { ...spot, ...spotOf(source, edited.originOf(offset)?.at ?? offset) };
   };
   const message = problem.message.replaceAll(OTHER_PLACE, (text, file: string, line, column) => {
     if (file !== source.file) return text;
