@@ -9,8 +9,8 @@ import { makeSource, MappedText, MAX_SOURCE_BYTES, type Source, TextProblem } fr
 import type { DirectiveTable } from './directive-table.ts';
 import { nameOf, optionsOf, type WrittenLine, writtenLines } from './written-lines.ts';
 
-/** A Caddyfile in which imports are replaced with the imported text. */
-export interface WholeCaddyfile {
+/** A text that was made from others. */
+export interface PlacedText {
   readonly text: string;
   /** The place at which a character was written. */
   placeAt(offset: number): Place;
@@ -55,7 +55,7 @@ export function withImports(
   path: string,
   io: ImportIo,
   table: DirectiveTable,
-): WholeCaddyfile {
+): PlacedText {
   return new Inliner(io, table).whole(textOf(text, { file, path }, null, table));
 }
 
@@ -83,7 +83,7 @@ class Inliner {
     this.#table = table;
   }
 
-  whole(text: Text): WholeCaddyfile {
+  whole(text: Text): PlacedText {
     this.#put(text, true);
     const body = this.#taken();
     // Snippets that are found while another is written are written as well.
