@@ -5,7 +5,7 @@ import { type Clock, type Moment, momentOf } from '../kernel/clock.ts';
 import { variantKey } from './cache-key.ts';
 import type { CacheContext } from './response-caches.ts';
 import { addCacheStatus, isUnchanged, renewedFields } from './send-response.ts';
-import { initialAge, splitList } from './cache-control.ts';
+import { initialAge, splitList } from '../http/cache-control.ts';
 import {
   dropFieldsForCaches,
   FIELDS_FOR_CACHES,

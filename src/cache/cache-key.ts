@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto';
 import type { Exchange, ResponseHead } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';
-import { parseCacheControl } from './cache-control.ts';
+import { parseCacheControl } from '../http/cache-control.ts';
 import { requestUrl } from '../http/request-path.ts';
 import { errorStatus, outcomeStatus } from '../http/request-variables.ts';
 import { parseUrl } from '../kernel/parse.ts';

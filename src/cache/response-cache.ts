@@ -8,7 +8,7 @@ import type { Scheduler } from '../kernel/scheduler.ts';
 import { Admission, type ShareableResponse } from './admission.ts';
 import { type CacheLookup, cacheLookup, shortened, variantKey, changedNames } from './cache-key.ts';
 import { addCacheStatus, withoutConditions, sendArriving, sendStored } from './send-response.ts';
-import type { FreshnessRules } from './cache-control.ts';
+import type { FreshnessRules } from '../http/cache-control.ts';
 import type { CacheContext } from './response-caches.ts';
 import {
   type ResponseStore,

@@ -4,7 +4,7 @@ import type { Budget, Scheduler, Task } from '../kernel/scheduler.ts';
 import { addTo, deleteFrom } from '../kernel/collections.ts';
 import { variantKey } from './cache-key.ts';
 import type { ResponseHead } from '../http/exchange.ts';
-import type { Freshness } from './cache-control.ts';
+import type { Freshness } from '../http/cache-control.ts';
 import { isOfKnownClient } from './storage-policy.ts';
 
 /** A stored response with everything that decides about its use. It never changes. */

@@ -14,7 +14,7 @@ import {
   type Freshness,
   type FreshnessRules,
   freshnessOf,
-} from './cache-control.ts';
+} from '../http/cache-control.ts';
 
 export interface StoringRules extends FreshnessRules {
   /** Response fields, in lower case, that make a response personal, or one that must be handled once. */

@@ -133,7 +133,7 @@ class Follower {
     const hub = findHub(response.headers.get('Link'), this.#relation, response.url);
     if (!response.ok || hub === null) throw new Error('no hub');
     if (state === undefined) await discard(response);
-    else await state(response).catch(report);
+    else await guard(() => state(response));
     return hub;
   }
 
@@ -153,7 +153,7 @@ class Follower {
     await readEvents(stream.body, {
       update: (update) => {
         if (update.id !== '') this.#hub = { url, cursor: update.id };
-        guard(() => this.#options.update(update));
+        void guard(() => this.#options.update(update));
       },
       retry: (milliseconds) => {
         this.#wait = this.#firstWait = milliseconds;
@@ -234,7 +234,7 @@ class Follower {
   }
 
   #report(status: Status): void {
-    guard(() => this.#options.status?.(status));
+    void guard(() => this.#options.status?.(status));
   }
 }
 
@@ -242,19 +242,15 @@ async function discard({ body }: Response): Promise<void> {
   await body?.cancel();
 }
 
-function guard(callback: () => void): void {
+/** Calls a function of the page, and reports its error as a browser does for one in an event listener. */
+async function guard(callback: () => unknown): Promise<void> {
   try {
-    callback();
+    await callback();
   } catch (error) {
-    report(error);
+    queueMicrotask(() => {
+      throw error;
+    });
   }
-}
-
-/** Reports an error in a callback, as a browser does for an error in an event listener. */
-function report(error: unknown): void {
-  queueMicrotask(() => {
-    throw error;
-  });
 }
 
 function reload(): void {

@@ -2,9 +2,10 @@
 // handlers, and `reverse_proxy` beside the upstream for live pages. The caller decides about keys, and about
 // the responses that others may have.
 
-import { Writable } from 'node:stream';
+import type { Writable } from 'node:stream';
 import type { Exchange, Next, ResponseHead } from '../http/exchange.ts';
 import { HttpError } from '../http/errors.ts';
+import { discarding } from '../http/exchange-response.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import { setNewest } from '../kernel/collections.ts';
 import type { Clock } from '../kernel/clock.ts';
@@ -356,8 +357,4 @@ export class Flight<Answer> implements Task {
     this.close();
     this.#fetch?.abandon();
   }
-}
-
-function discarding(): Writable {
-  return new Writable({ write: (_chunk, _encoding, done) => done() });
 }

@@ -8,6 +8,7 @@ import type { Exchange, Expand, Handler } from '../http/exchange.ts';
 import { setLateValue } from '../http/request-variables.ts';
 import { compilePattern, matchable } from '../http/linear-regexp.ts';
 import type { HandlerContext } from '../site/handler-context.ts';
+import { isPlaceholder } from '../site/placeholder-names.ts';
 import type { HandlerDirective } from './directive.ts';
 
 export interface MapConfig {
@@ -31,15 +32,9 @@ interface MapCase {
   readonly outputs: readonly (string | null)[];
 }
 
-/** Names of request placeholders, which must keep their meaning. */
-const TAKEN = new Set(
-  'host hostport port method scheme proto path dir file uri query orig_uri orig_path orig_query remote remote_host remote_port client_ip uuid upstream_hostport root orig_prefixed_query'.split(
-    ' ',
-  ),
-);
-
+/** Placeholders and the variable `root` keep their meaning. */
 function isDestination(name: string): boolean {
-  return /^[A-Za-z_]\w*$/.test(name) && !TAKEN.has(name);
+  return /^[A-Za-z_]\w*$/.test(name) && !isPlaceholder(name) && name !== 'root';
 }
 
 const mapCaseShape = object<MapCase>(

@@ -103,7 +103,7 @@ export class WatchExchange extends GatewayRequest implements Exchange {
       this.#settle({ head, body: null });
       // Later, because the handler is in the middle of its response.
       setImmediate(() => this.abandon());
-      return new Writable({ write: (_chunk, _encoding, done) => done() });
+      return discarding();
     }
     const sink = this.#collecting(head);
     if (isBodyless('GET', head)) return discarding(sink);

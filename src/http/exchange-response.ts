@@ -297,12 +297,12 @@ export function isBodyless(method: string, { status, headers }: ResponseHead): b
   }
 }
 
-/** Returns a stream that discards a body, and that ends the real body when it ends. */
-export function discarding(body: Writable): Writable {
+/** Returns a stream that discards a body, and that ends the real body, if there is one, when it ends. */
+export function discarding(body: Writable | null = null): Writable {
   return new Writable({
     write: (_chunk, _encoding, done) => done(),
     final: (done) => {
-      if (!body.writableEnded) body.end();
+      if (body?.writableEnded === false) body.end();
       done();
     },
   });

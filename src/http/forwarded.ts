@@ -116,18 +116,23 @@ function isForwarded(key: string): boolean {
   return key === 'forwarded' || key.startsWith('x-forwarded-');
 }
 
+/** The eight groups of an IPv6 address, with the omitted zeros. */
+export function ipv6Groups(address: string): string[] {
+  const [before = [], after] = address
+    .split('::')
+    .map((part) => part.split(':').filter((group) => group !== ''));
+  if (after === undefined) return before;
+  const zeros = Math.max(0, 8 - before.length - after.length);
+  return [...before, ...Array<string>(zeros).fill('0'), ...after];
+}
+
 /** An IP address of which so many bits are kept; the others are 0. */
 export function maskedAddress(address: string, bits: number): string {
   if (isIP(address) === 4) {
     const bytes = address.split('.').map((part, at) => Number(part) & maskOf(bits - 8 * at, 8));
     return bytes.join('.');
   }
-  const [head = '', tail] = withoutIPv4(address.replace(/%.*/, '')).split('::');
-  const before = head === '' ? [] : head.split(':');
-  const after = tail === undefined || tail === '' ? [] : tail.split(':');
-  const zeros = tail === undefined ? 0 : 8 - before.length - after.length;
-  const groups = [...before, ...Array<string>(Math.max(0, zeros)).fill('0'), ...after];
-  const kept = groups.map((group, at) =>
+  const kept = ipv6Groups(withoutIPv4(address.replace(/%.*/, ''))).map((group, at) =>
     (Number.parseInt(group, 16) & maskOf(bits - 16 * at, 16)).toString(16),
   );
   return new SocketAddress({ address: kept.join(':'), family: 'ipv6' }).address;

@@ -1,5 +1,6 @@
 import { RE2JS, RE2JSSyntaxException } from 're2js';
 import { HubgateError } from '../kernel/error.ts';
+import { likeAtEdges } from '../kernel/glob.ts';
 import { HttpError } from './errors.ts';
 
 /** A regular expression that takes linear time for any input. */
@@ -137,19 +138,12 @@ export type WildcardKind = 'edges' | 'any';
 
 /** Creates a function that matches texts, which clients may have chosen, with a pattern in linear time. */
 export function compileWildcard(pattern: string, kind: WildcardKind): (text: string) => boolean {
-  if (kind === 'edges' || !pattern.slice(1, -1).includes('*')) return atEdges(pattern);
+  if (kind === 'edges' || !pattern.slice(1, -1).includes('*')) {
+    return likeAtEdges([{ text: pattern, isLiteral: false }]);
+  }
   const source = pattern.split('*').map(escaped).join('(?s:.*)');
   const compiled = compilePattern(`^${source}$`);
   return (text) => compiled.test(text);
-}
-
-function atEdges(pattern: string): (text: string) => boolean {
-  if (pattern === '*') return () => true;
-  const isOpen = pattern.startsWith('*');
-  const text = pattern.slice(isOpen ? 1 : 0, pattern.endsWith('*') ? -1 : undefined);
-  if (isOpen && pattern.endsWith('*')) return (whole) => whole.includes(text);
-  if (isOpen) return (whole) => whole.endsWith(text);
-  return pattern.endsWith('*') ? (whole) => whole.startsWith(text) : (whole) => whole === text;
 }
 
 function escaped(text: string): string {

@@ -3,6 +3,7 @@
 // process of a machine, so counts can be exchanged and added. No key is evicted before its window has ended.
 
 import { createHmac, randomBytes } from 'node:crypto';
+import { ipv6Groups } from './forwarded.ts';
 import { type InstantLease, InstantLeases } from '../kernel/lease.ts';
 import type { Clock } from '../kernel/clock.ts';
 
@@ -204,7 +205,7 @@ const PARTS_OF_CLIENT = 4;
  */
 export function clientNetwork(address: string): string {
   if (isIpv4(address)) return address;
-  return partsOf(address).slice(0, PARTS_OF_CLIENT).join(':');
+  return ipv6Groups(address).slice(0, PARTS_OF_CLIENT).join(':');
 }
 
 /**
@@ -218,20 +219,11 @@ export function fairShareNetwork(address: string): string {
       .split('.')
       .slice(0, 3)
       .join('.');
-  const [first = '0', second = '0', third = '0', fourth = '0'] = partsOf(address);
+  const [first = '0', second = '0', third = '0', fourth = '0'] = ipv6Groups(address);
   const upper = Number.parseInt(fourth, 16) >> 8;
   return [first, second, third, upper.toString(16)].join(':');
 }
 
 function isIpv4(address: string): boolean {
   return !address.includes(':') || address.startsWith('::ffff:');
-}
-
-/** The eight parts of an IPv6 address, with the omitted zeros. */
-function partsOf(address: string): string[] {
-  const [head = '', tail] = address.split('::');
-  const front = head.split(':').filter((part) => part !== '');
-  const back = (tail ?? '').split(':').filter((part) => part !== '');
-  const zeros = tail === undefined ? 0 : Math.max(0, 8 - front.length - back.length);
-  return [...front, ...Array.from({ length: zeros }, () => '0'), ...back];
 }

@@ -5,12 +5,12 @@ import type { HubfileIo } from './expand.ts';
 import { hubfileText } from './format.ts';
 import { importTarget, MAX_IMPORT_DEPTH, MAX_IMPORTS, shownPath } from './import-target.ts';
 import { placeOf } from './place.ts';
-import { makeSource, MAX_SOURCE_BYTES, type Source, TextProblem } from './source.ts';
+import { makeSource, MappedText, MAX_SOURCE_BYTES, type Source, TextProblem } from './source.ts';
 import type { DirectiveTable } from './directive-table.ts';
 import { nameOf, optionsOf, type WrittenLine, writtenLines } from './written-lines.ts';
 
-/** A Caddyfile in which imports are replaced with the imported text. */
-export interface WholeCaddyfile {
+/** A text that was made from others. */
+export interface PlacedText {
   readonly text: string;
   /** The place at which a character was written. */
   placeAt(offset: number): Place;
@@ -31,8 +31,8 @@ interface Imported {
   readonly at: WrittenLine;
 }
 
-interface Piece {
-  readonly start: number;
+/** The origin of a piece: an offset of one of the texts. */
+interface Origin {
   readonly text: Text;
   readonly at: number;
   readonly kept: boolean;
@@ -55,7 +55,7 @@ export function withImports(
   path: string,
   io: ImportIo,
   table: DirectiveTable,
-): WholeCaddyfile {
+): PlacedText {
   return new Inliner(io, table).whole(textOf(text, { file, path }, null, table));
 }
 
@@ -71,12 +71,11 @@ function textOf(
 class Inliner {
   readonly #io: ImportIo;
   readonly #table: DirectiveTable;
-  #pieces: Piece[] = [];
+  #whole = new MappedText<Origin>();
   readonly #snippets = new Set<string>();
   /** The files that have become snippets, by path, each with its name. */
   readonly #asSnippets = new Map<string, readonly [name: string, text: Text]>();
   readonly #seen = new Set<string>();
-  #text = '';
   #imports = 0;
 
   constructor(io: ImportIo, table: DirectiveTable) {
@@ -84,7 +83,7 @@ class Inliner {
     this.#table = table;
   }
 
-  whole(text: Text): WholeCaddyfile {
+  whole(text: Text): PlacedText {
     this.#put(text, true);
     const body = this.#taken();
     // Snippets that are found while another is written are written as well.
@@ -94,17 +93,19 @@ class Inliner {
       this.#add('\n}\n', snippet, 0, false);
     }
     const snippets = this.#taken();
-    if (snippets.text === '') return wholeOf([body]);
     // After the global options, and before a site without braces.
     const cut = optionsOf(writtenLines(body.text, this.#table))?.end ?? 0;
-    return wholeOf([cutOut(body, 0, cut), snippets, cutOut(body, cut, body.text.length)]);
+    const whole = new MappedText<Origin>();
+    whole.addPart(body, 0, cut);
+    whole.addPart(snippets, 0, snippets.text.length);
+    whole.addPart(body, cut, body.text.length);
+    return { text: whole.text, placeAt: (offset) => placeIn(whole, offset) };
   }
 
-  #taken(): Part {
-    const part = { text: this.#text, pieces: this.#pieces };
-    this.#text = '';
-    this.#pieces = [];
-    return part;
+  #taken(): MappedText<Origin> {
+    const taken = this.#whole;
+    this.#whole = new MappedText();
+    return taken;
   }
 
   /** @param top whether it contains sites */
@@ -134,9 +135,8 @@ class Inliner {
 
   #add(piece: string, text: Text, at: number, kept: boolean): void {
     if (piece === '') return;
-    this.#pieces.push({ start: this.#text.length, text, at, kept });
-    this.#text += piece;
-    if (this.#text.length > MAX_SOURCE_BYTES) {
+    this.#whole.add(piece, { text, at, kept });
+    if (this.#whole.text.length > MAX_SOURCE_BYTES) {
       throw tooLarge(`more than ${MAX_SOURCE_BYTES} characters, including imports`);
     }
   }
@@ -256,45 +256,11 @@ function depthOf(from: Imported): number {
   return depth;
 }
 
-interface Part {
-  readonly text: string;
-  readonly pieces: readonly Piece[];
-}
-
-function cutOut({ text, pieces }: Part, from: number, to: number): Part {
-  const cut = pieces.flatMap((piece, index) => {
-    const end = pieces[index + 1]?.start ?? text.length;
-    if (end <= from || piece.start >= to) return [];
-    const skipped = Math.max(0, from - piece.start);
-    return [
-      { ...piece, start: piece.start + skipped - from, at: piece.at + (piece.kept ? skipped : 0) },
-    ];
-  });
-  return { text: text.slice(from, to), pieces: cut };
-}
-
-function wholeOf(parts: readonly Part[]): WholeCaddyfile {
-  const pieces: Piece[] = [];
-  let whole = '';
-  for (const part of parts) {
-    for (const piece of part.pieces) pieces.push({ ...piece, start: piece.start + whole.length });
-    whole += part.text;
-  }
-  return { text: whole, placeAt: (offset) => placeIn(pieces, offset) };
-}
-
-function placeIn(pieces: readonly Piece[], offset: number): Place {
-  let low = 0;
-  let high = pieces.length - 1;
-  while (low < high) {
-    const middle = (low + high + 1) >>> 1;
-    if ((pieces[middle]?.start ?? 0) <= offset) low = middle;
-    else high = middle - 1;
-  }
-  const piece = pieces[low];
-  if (piece === undefined) return { file: '', line: 1, column: 1 };
-  const { text, at, start, kept } = piece;
-  const place = spotIn(text, kept ? at + offset - start : at);
+function placeIn(whole: MappedText<Origin>, offset: number): Place {
+  const origin = whole.originOf(offset);
+  if (origin === undefined) return { file: '', line: 1, column: 1 };
+  const { text } = origin.from;
+  const place = spotIn(text, origin.at);
   const importedFrom: Omit<Place, 'importedFrom'>[] = [];
   for (let from = text.from; from !== null; from = from.text.from) {
     importedFrom.push(spotIn(from.text, from.at.start));

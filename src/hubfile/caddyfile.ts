@@ -11,19 +11,13 @@ import {
   UNSET_VARIABLE,
 } from '../config/problem.ts';
 import { resolve } from 'node:path';
-import { type ImportIo, type WholeCaddyfile, withImports } from './caddyfile-imports.ts';
+import { type ImportIo, type PlacedText, withImports } from './caddyfile-imports.ts';
 import { differencesIn } from './caddy-differences.ts';
 import type { DirectiveTable } from './directive-table.ts';
-import {
-  commentsOf,
-  type Translation,
-  translations,
-  type EditedText,
-  editText,
-} from './caddyfile-words.ts';
+import { commentsOf, type Translation, translations, editText } from './caddyfile-words.ts';
 import { formatHubfile } from './format.ts';
-import { locate, placeOf } from './place.ts';
-import { makeSource, type Source } from './source.ts';
+import { locate, placeOf, type Span } from './place.ts';
+import { makeSource, type MappedText, type Source } from './source.ts';
 import { lineAt, nameOf, type WrittenLine, writtenLines } from './written-lines.ts';
 
 /** The Hubfile for a Caddyfile. */
@@ -140,19 +134,19 @@ export function differencesFromCaddy(
   return found.map((problem) => placedInFile(problem, file, whole));
 }
 
-/** A problem of the text with its imports, with its place in the original file. */
-function placedInFile(problem: Problem, file: string, whole: WholeCaddyfile): Problem {
+/** A problem of a text that was made from others, with its place in the original file. */
+function placedInFile(problem: Problem, file: string, made: PlacedText): Problem {
   const { place } = problem;
   const message = problem.message.replaceAll(OTHER_PLACE, (found, other: string, line, column) => {
     if (other !== file) return found;
-    const at = offsetOf(whole.text, { line: Number(line), column: Number(column) });
-    return placeText(whole.placeAt(at));
+    const at = offsetOf(made.text, { line: Number(line), column: Number(column) });
+    return placeText(made.placeAt(at));
   });
   if (place === undefined) return { ...problem, message };
   const { importedFrom = [], ...innermost } = place;
   const chain = [innermost, ...importedFrom].flatMap((spot) => {
     if (spot.file !== file) return [spot];
-    const { importedFrom: outer = [], ...at } = whole.placeAt(offsetOf(whole.text, spot));
+    const { importedFrom: outer = [], ...at } = made.placeAt(offsetOf(made.text, spot));
     return [at, ...outer];
   });
   const [spot = innermost, ...outer] = chain;
@@ -276,39 +270,20 @@ function hasUnset(line: WrittenLine, problems: readonly Problem[], source: Sourc
 }
 
 /** A problem of the changed text, with its place in the Caddyfile. */
-function placedIn(source: Source, problem: Problem, edited: EditedText): Problem {
-  const { place } = problem;
-  if (place === undefined) return problem;
-  const before = <Spot extends Omit<Place, 'importedFrom'>>(spot: Spot): Spot => {
-    if (spot.file !== source.file) return spot;
-    return { ...spot, ...spotOf(source, edited.before(offsetOf(edited.text, spot))) };
-  };
-  const message = problem.message.replaceAll(OTHER_PLACE, (text, file: string, line, column) => {
-    if (file !== source.file) return text;
-    return placeText(before({ file, line: Number(line), column: Number(column) }));
+function placedIn(source: Source, problem: Problem, edited: MappedText): Problem {
+  const spot = (at: number): Span => ({ source, start: at, end: at, via: null });
+  const placed = placedInFile(problem, source.file, {
+    text: edited.text,
+    placeAt: (offset) => placeOf(spot(edited.originOf(offset)?.at ?? offset)),
   });
-  const chain = place.importedFrom?.map(before);
-  const placed = {
-    ...problem,
-    message,
-    place: { ...before(place), ...(chain === undefined ? {} : { importedFrom: chain }) },
-  };
   const at = offsetIn(source, placed);
-  if (at === null || place.file !== source.file) return placed;
+  if (at === null || problem.place?.file !== source.file) return placed;
   const { end } = wordAt(source.raw, at);
   // The original line, not the changed one.
-  return {
-    ...placed,
-    excerpt: locate(problem, { source, start: at, end, via: null }).excerpt ?? '',
-  };
+  return { ...placed, excerpt: locate(problem, { ...spot(at), end }).excerpt ?? '' };
 }
 
 const OTHER_PLACE = /(?<=; the (?:first|other) is at )(\S+):(\d+):(\d+)/g;
-
-function spotOf(source: Source, at: number): Omit<Place, 'importedFrom' | 'file'> {
-  const { line, column } = placeOf({ source, start: at, end: at, via: null });
-  return { line, column };
-}
 
 /** The offset of a problem in the Caddyfile itself, or of the import that led to it. */
 function offsetIn({ file, raw }: Source, { place }: Problem): number | null {

@@ -140,10 +140,10 @@ class Expander {
     for (const { code, at, message, hint } of parsed.faults) {
       this.#problems.error({ source, start: at, end: at + 1, via }, code, message, hint);
     }
-    for (const { unset, rawStart, rawEnd } of source.pieces) {
+    for (const { unset, at, end = at } of source.mapped.origins) {
       if (unset === undefined) continue;
       const message = `the environment variable ${unset} is not set`;
-      const span = { source, start: rawStart, end: rawEnd, via };
+      const span = { source, start: at, end, via };
       const hint = `set it, or write a default: {$${unset}:value}`;
       this.#problems.warn(span, UNSET_VARIABLE, message, hint);
     }

@@ -282,7 +282,7 @@ function isSite({ words: [first], block }: Line): boolean {
 }
 
 /** The words of each logical line. Comments are removed, but they still end their lines. */
-function linesOf(lexemes: readonly Lexeme[]): Lexeme[][] {
+export function linesOf(lexemes: readonly Lexeme[]): Lexeme[][] {
   const lines: Lexeme[][] = [];
   let ended = true;
   for (const lexeme of lexemes) {

@@ -7,7 +7,7 @@ import type { DataNode, SourceRange, DataMember } from '../config/shape.ts';
 import type { HubfileIo } from './expand.ts';
 import { loaded, type ReadConfig } from './loaded.ts';
 import { locate, Origins, placeOf, type Span, Problems } from './place.ts';
-import { decodeText, type Source, TextProblem } from './source.ts';
+import { decodeText, MappedText, type Source, TextProblem } from './source.ts';
 import { readYaml } from './yaml.ts';
 
 /**
@@ -64,7 +64,7 @@ function readText(
     path,
     raw: text,
     text,
-    pieces: [],
+    mapped: new MappedText(),
     fromEnvironment: [],
     language: 'data',
   });

@@ -10,19 +10,72 @@ export interface Source {
   readonly path: string;
   readonly raw: string;
   readonly text: string;
-  readonly pieces: readonly Piece[];
+  /** The same text with its origins in `raw`; without any for data. */
+  readonly mapped: MappedText<Piece>;
   /** The words that came from environment variables, if they are long enough to matter. */
   readonly fromEnvironment: readonly string[];
   /** The hiding of secrets in excerpts depends on the notation. */
   readonly language: 'hubfile' | 'data';
 }
 
-/** A range of `text` and the range of `raw` that it came from. */
-interface Piece {
-  readonly start: number;
-  readonly rawStart: number;
-  readonly rawEnd: number;
-  readonly replaced: boolean;
+/** Where a piece of a text comes from. */
+interface Origin {
+  /** An offset of the original text. */
+  readonly at: number;
+  /** Whether it has been taken from there. Otherwise it stands in place of something there. */
+  readonly kept: boolean;
+}
+
+/** A text that is put together from pieces, each with its origin. */
+export class MappedText<From extends Origin = Origin> {
+  readonly #pieces: { readonly start: number; readonly from: From }[] = [];
+  #text = '';
+
+  get text(): string {
+    return this.#text;
+  }
+
+  get origins(): readonly From[] {
+    return this.#pieces.map(({ from }) => from);
+  }
+
+  add(piece: string, from: From): void {
+    this.#pieces.push({ start: this.#text.length, from });
+    this.#text += piece;
+  }
+
+  /** Adds a range of another such text. */
+  addPart(other: MappedText<From>, start: number, end: number): void {
+    for (const [index, piece] of other.#pieces.entries()) {
+      const first = Math.max(start, piece.start);
+      const last = Math.min(end, other.#pieces[index + 1]?.start ?? other.#text.length);
+      if (first >= last) continue;
+      const { from } = piece;
+      const moved = from.kept ? { ...from, at: from.at + first - piece.start } : from;
+      this.add(other.#text.slice(first, last), moved);
+    }
+  }
+
+  /** The piece that a character belongs to, and its offset in the original text; undefined without pieces. */
+  originOf(offset: number): { readonly from: From; readonly at: number } | undefined {
+    let low = 0;
+    let high = this.#pieces.length - 1;
+    while (low < high) {
+      const middle = (low + high + 1) >>> 1;
+      if ((this.#pieces[middle]?.start ?? 0) <= offset) low = middle;
+      else high = middle - 1;
+    }
+    const piece = this.#pieces[low];
+    if (piece === undefined) return undefined;
+    const { from, start } = piece;
+    return { from, at: from.kept ? from.at + offset - start : from.at };
+  }
+}
+
+/** A piece of a text in which variables have been replaced. */
+interface Piece extends Origin {
+  /** For a variable: the offset after it. */
+  readonly end?: number;
   /** The name of the variable, if it is not set and has no default. */
   readonly unset?: string;
 }
@@ -127,40 +180,25 @@ export function makeSource(
   raw: string,
   env: Environment,
 ): Source {
-  const pieces: Piece[] = [];
+  const mapped = new MappedText<Piece>();
   const fromEnvironment: string[] = [];
-  let text = '';
   let from = 0;
   const lastBrace = raw.lastIndexOf('}');
   for (let at = raw.indexOf('{$'); at !== -1 && at < lastBrace; at = raw.indexOf('{$', at + 1)) {
     if (at < from) continue;
     const found = variableAt(raw, at);
     if (found === null) continue;
-    pieces.push({ start: text.length, rawStart: from, rawEnd: at, replaced: false });
-    text += raw.slice(from, at);
+    mapped.add(raw.slice(from, at), { at: from, kept: true });
     const end = at + found.length;
     const value = valueOf(found, env);
     const unset = value === '' && !raw.slice(raw.lastIndexOf('\n', at) + 1, at).includes('#');
-    pieces.push({
-      start: text.length,
-      rawStart: at,
-      rawEnd: end,
-      replaced: true,
-      ...(unset ? { unset: found.name } : {}),
-    });
-    text += value;
+    mapped.add(value, { at, end, kept: false, ...(unset ? { unset: found.name } : {}) });
     if (value !== found.fallback) fromEnvironment.push(...wordsIn(value));
     from = end;
   }
-  pieces.push({ start: text.length, rawStart: from, rawEnd: raw.length, replaced: false });
-  return {
-    ...where,
-    raw,
-    text: text + raw.slice(from),
-    pieces,
-    fromEnvironment,
-    language: 'hubfile',
-  };
+  mapped.add(raw.slice(from), { at: from, kept: true });
+  const { text } = mapped;
+  return { ...where, raw, text, mapped, fromEnvironment, language: 'hubfile' };
 }
 
 /** Shorter words are not secrets, and hiding them would hide unrelated text. */
@@ -192,26 +230,17 @@ function valueOf(variable: Variable, env: Environment): string {
 
 /** The range of `raw` for a range of `text`. */
 export function rawRange(
-  source: Source,
+  { mapped }: Source,
   start: number,
   end: number,
 ): { start: number; end: number; replaced: boolean } {
-  const first = pieceAt(source, start);
-  const last = pieceAt(source, Math.max(start, end - 1));
+  const first = mapped.originOf(start);
+  const lastAt = Math.max(start, end - 1);
+  const last = mapped.originOf(lastAt);
+  if (first === undefined || last === undefined) return { start, end, replaced: false };
   return {
-    start: first.replaced ? first.rawStart : first.rawStart + start - first.start,
-    end: last.replaced ? last.rawEnd : last.rawStart + end - last.start,
-    replaced: first.replaced || last.replaced || first !== last,
+    start: first.at,
+    end: last.from.end ?? last.at + end - lastAt,
+    replaced: !first.from.kept || !last.from.kept || first.from !== last.from,
   };
-}
-
-function pieceAt(source: Source, offset: number): Piece {
-  let low = 0;
-  let high = source.pieces.length - 1;
-  while (low < high) {
-    const middle = (low + high + 1) >>> 1;
-    if ((source.pieces[middle]?.start ?? 0) <= offset) low = middle;
-    else high = middle - 1;
-  }
-  return source.pieces[low] ?? { start: 0, rawStart: 0, rawEnd: 0, replaced: false };
 }

@@ -1,5 +1,6 @@
 import { isBrace, type Lexeme, lex } from './lexer.ts';
 import type { DirectiveTable } from './directive-table.ts';
+import { linesOf } from './parser.ts';
 
 /** A line of a text as it is written, with its block, for changes in place. */
 export interface WrittenLine {
@@ -82,20 +83,16 @@ function isHead(line: Draft | undefined, open: Draft | null): boolean {
   return open === null && line?.blockStart === null && line.words[0]?.text !== 'import';
 }
 
+/** Addresses that end with a comma go on in the next line. */
 function lexedLines(text: string): Lexeme[][] {
   const lines: Lexeme[][] = [];
-  let ended = true;
   let depth = 0;
-  for (const lexeme of lex(text, { variables: true })) {
+  for (const line of linesOf(lex(text, { variables: true }))) {
     const last = lines.at(-1)?.at(-1);
     const goesOn = depth === 0 && last?.kind === 'plain' && last.text.endsWith(',');
-    if (lexeme.newlines > 0 && !goesOn) ended = true;
-    if (lexeme.kind === 'comment') continue;
-    if (ended) lines.push([]);
-    lines.at(-1)?.push(lexeme);
-    ended = false;
-    if (isBrace(lexeme, '{')) depth += 1;
-    if (isBrace(lexeme, '}')) depth -= 1;
+    if (goesOn) lines.at(-1)?.push(...line);
+    else lines.push(line);
+    for (const word of line) depth += isBrace(word, '{') ? 1 : isBrace(word, '}') ? -1 : 0;
   }
   return lines;
 }

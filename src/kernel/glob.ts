@@ -27,6 +27,30 @@ export function compileGlob(pieces: readonly GlobPiece[]): (text: string) => boo
   return (text) => isLike(Array.from(text), tokens);
 }
 
+/**
+ * `*` at the beginning and at the end means any text; elsewhere it is literal. The same as in Caddy's
+ * `header`.
+ */
+export function likeAtEdges(pieces: readonly GlobPiece[]): (text: string) => boolean {
+  const [before, text, after] = withoutStars(pieces);
+  if (before && after) return (whole) => whole.includes(text);
+  if (before) return (whole) => whole.endsWith(text);
+  return after ? (whole) => whole.startsWith(text) : (whole) => whole === text;
+}
+
+/** The text between a `*` at the beginning and one at the end, and whether they are there. */
+export function withoutStars(
+  pieces: readonly GlobPiece[],
+): readonly [before: boolean, text: string, after: boolean] {
+  const first = pieces.at(0);
+  const last = pieces.at(-1);
+  const before = first?.isLiteral === false && first.text.startsWith('*');
+  const after = last?.isLiteral === false && last.text.endsWith('*');
+  const text = pieces.map((piece) => piece.text).join('');
+  // A lone `*` is both.
+  return [before, text.slice(before ? 1 : 0, after && text !== '*' ? -1 : undefined), after];
+}
+
 /** Whether a pattern is valid; see {@link compileGlob}. */
 export function isGlob(pattern: string): boolean {
   try {

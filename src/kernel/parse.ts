@@ -25,12 +25,24 @@ export async function readBounded(
   body: AsyncIterable<Uint8Array> | null,
   maxBytes: number,
 ): Promise<Buffer> {
+  const bytes = await readWithin(body ?? [], maxBytes);
+  if (bytes === null) throw new Error(`its answer is larger than ${maxBytes} bytes`);
+  return bytes;
+}
+
+/** Reads a stream of bytes to its end; null, and the stream is closed, if it is longer than `maxBytes`. */
+export async function readWithin(
+  stream: AsyncIterable<unknown> | Iterable<unknown>,
+  maxBytes: number,
+): Promise<Buffer | null> {
   const chunks: Uint8Array[] = [];
   let size = 0;
-  for await (const chunk of body ?? []) {
-    size += chunk.length;
-    if (size > maxBytes) throw new Error(`its answer is larger than ${maxBytes} bytes`);
-    chunks.push(chunk);
+  for await (const chunk of stream) {
+    // A stream without an encoding yields bytes.
+    const bytes = chunk as Uint8Array;
+    size += bytes.length;
+    if (size > maxBytes) return null;
+    chunks.push(bytes);
   }
   return Buffer.concat(chunks);
 }

@@ -1,36 +1,28 @@
+import { expression, not } from './compound.ts';
+import { clientIp, protocol, remoteIp } from './connection.ts';
 import { errorStatus } from './error-status.ts';
-import { expression } from './expression.ts';
+import { header, headerRegexp } from './fields.ts';
 import { file } from './file.ts';
 import type { Matcher } from './matcher.ts';
-import * as data from './request/data.ts';
-import * as predicates from './request/predicate.ts';
-import * as syntax from './request/syntax.ts';
+import { host, method, path, pathRegexp, query } from './request-line.ts';
 import { vars, varsRegexp } from './vars.ts';
 
 /** All conditions, by their names in a Hubfile, which are their `kind` in the configuration. */
 export const matchers = {
-  client_ip: { data: data.clientIp, syntax: syntax.clientIp, compile: predicates.clientIp },
+  client_ip: clientIp,
   error_status: errorStatus,
   expression,
   file,
-  header: { data: data.header, syntax: syntax.header, compile: predicates.header },
-  header_regexp: {
-    data: data.headerRegexp,
-    syntax: syntax.headerRegexp,
-    compile: predicates.headerRegexp,
-  },
-  host: { data: data.host, syntax: syntax.host, compile: predicates.host },
-  method: { data: data.method, syntax: syntax.method, compile: predicates.method },
-  not: { data: data.not, syntax: syntax.not, compile: predicates.not },
-  path: { data: data.path, syntax: syntax.path, compile: predicates.path },
-  path_regexp: {
-    data: data.pathRegexp,
-    syntax: syntax.pathRegexp,
-    compile: predicates.pathRegexp,
-  },
-  protocol: { data: data.protocol, syntax: syntax.protocol, compile: predicates.protocol },
-  query: { data: data.query, syntax: syntax.query, compile: predicates.query },
-  remote_ip: { data: data.remoteIp, syntax: syntax.remoteIp, compile: predicates.remoteIp },
+  header,
+  header_regexp: headerRegexp,
+  host,
+  method,
+  not,
+  path,
+  path_regexp: pathRegexp,
+  protocol,
+  query,
+  remote_ip: remoteIp,
   vars,
   vars_regexp: varsRegexp,
 };

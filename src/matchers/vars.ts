@@ -1,12 +1,10 @@
-import type { ConditionData } from '../config/routes.ts';
 import { list as listShape, nullable, object } from '../config/shape.ts';
 import { name as nameShape, text } from '../config/shape-values.ts';
-import type { ConditionSyntax } from '../hubfile/scope.ts';
 import { list, name } from '../hubfile/values.ts';
 import type { Exchange } from '../http/exchange.ts';
 import { expandPlaceholders, variableKey } from '../site/placeholders.ts';
-import { capturing, type Predicate } from '../site/text-pattern.ts';
-import type { Matcher } from './matcher.ts';
+import { capturing } from '../site/text-pattern.ts';
+import { type Matcher, withRegexp } from './matcher.ts';
 
 export interface VarsCondition {
   readonly kind: 'vars';
@@ -16,37 +14,31 @@ export interface VarsCondition {
   readonly values: readonly string[];
 }
 
-const varsData: ConditionData<VarsCondition> = {
-  shape: () =>
-    object({
-      variable: nameShape('a variable or a placeholder'),
-      values: listShape(text('a value'), { min: 1 }),
-    }),
-};
-
-const varsSyntax: ConditionSyntax<VarsCondition> = {
-  usage: 'vars <name>|<placeholder> <value…>',
-  summary: 'a variable (set by `vars`) or a placeholder that has one of these values',
-  read(cursor) {
-    const variable = name(cursor, 'a variable or a placeholder');
-    return [{ kind: 'vars', variable, values: list(cursor, 'a value') }];
-  },
-  merge: (a, b) =>
-    a.variable === b.variable ? { ...a, values: [...a.values, ...b.values] } : null,
-};
-
-function compileVars({ variable, values }: VarsCondition): Predicate {
-  const valueOf = readerOf(variable);
-  return (exchange) => {
-    const value = valueOf(exchange);
-    return values.some((wanted) => expandPlaceholders(wanted, exchange) === value);
-  };
-}
-
 export const vars: Matcher<VarsCondition> = {
-  data: varsData,
-  syntax: varsSyntax,
-  compile: compileVars,
+  data: {
+    shape: () =>
+      object({
+        variable: nameShape('a variable or a placeholder'),
+        values: listShape(text('a value'), { min: 1 }),
+      }),
+  },
+  syntax: {
+    usage: 'vars <name>|<placeholder> <value…>',
+    summary: 'a variable (set by `vars`) or a placeholder that has one of these values',
+    read(cursor) {
+      const variable = name(cursor, 'a variable or a placeholder');
+      return [{ kind: 'vars', variable, values: list(cursor, 'a value') }];
+    },
+    merge: (a, b) =>
+      a.variable === b.variable ? { ...a, values: [...a.values, ...b.values] } : null,
+  },
+  compile({ variable, values }) {
+    const valueOf = readerOf(variable);
+    return (exchange) => {
+      const value = valueOf(exchange);
+      return values.some((wanted) => expandPlaceholders(wanted, exchange) === value);
+    };
+  },
 };
 
 export interface VarsRegexpCondition {
@@ -58,50 +50,38 @@ export interface VarsRegexpCondition {
   readonly pattern: string;
 }
 
-const regexpData: ConditionData<VarsRegexpCondition> = {
-  shape: () =>
-    object(
-      {
-        name: nullable(text('a name')),
-        variable: nameShape('a variable or a placeholder'),
-        pattern: text('a regular expression'),
-      },
-      { name: null },
-    ),
-};
-
-const regexpSyntax: ConditionSyntax<VarsRegexpCondition> = {
-  usage: 'vars_regexp [<name>] <name>|<placeholder> <regexp>',
-  summary: 'a variable or a placeholder that matches (RE2 syntax)',
-  read(cursor) {
-    const words = cursor.several('a variable or a placeholder, and a regular expression');
-    const [variable, pattern] = words.slice(-2);
-    if (words.length < 2 || words.length > 3 || variable === undefined || pattern === undefined) {
-      const message =
-        'vars_regexp takes a variable and a regular expression, with an optional name before them';
-      return cursor.fail(cursor.span, 'expected-argument', message);
-    }
-    const condition: VarsRegexpCondition = {
-      kind: 'vars_regexp',
-      name: words.length === 3 ? (words[0]?.text ?? null) : null,
-      variable: variable.text,
-      pattern: pattern.text,
-    };
-    cursor.origins.mark(condition, cursor.span, new Map([['pattern', pattern.span]]));
-    return [condition];
-  },
-};
-
-function compileRegexp({ name, variable, pattern }: VarsRegexpCondition): Predicate {
-  const capture = capturing(pattern, name, true);
-  const valueOf = readerOf(variable);
-  return (exchange) => capture(valueOf(exchange), exchange);
-}
-
 export const varsRegexp: Matcher<VarsRegexpCondition> = {
-  data: regexpData,
-  syntax: regexpSyntax,
-  compile: compileRegexp,
+  data: {
+    shape: () =>
+      object(
+        {
+          name: nullable(text('a name')),
+          variable: nameShape('a variable or a placeholder'),
+          pattern: text('a regular expression'),
+        },
+        { name: null },
+      ),
+  },
+  syntax: {
+    usage: 'vars_regexp [<name>] <name>|<placeholder> <regexp>',
+    summary: 'a variable or a placeholder that matches (RE2 syntax)',
+    read(cursor) {
+      const words = cursor.several('a variable or a placeholder, and a regular expression');
+      const [variable, pattern] = words.slice(-2);
+      if (words.length < 2 || words.length > 3 || variable === undefined || pattern === undefined) {
+        const message =
+          'vars_regexp takes a variable and a regular expression, with an optional name before them';
+        return cursor.fail(cursor.span, 'expected-argument', message);
+      }
+      const regexp = [...words.slice(0, -2), pattern];
+      return [withRegexp(cursor, 'vars_regexp', regexp, { variable: variable.text })];
+    },
+  },
+  compile({ name, variable, pattern }) {
+    const capture = capturing(pattern, name, true);
+    const valueOf = readerOf(variable);
+    return (exchange) => capture(valueOf(exchange), exchange);
+  },
 };
 
 /** Reads a variable, which is empty if it is not set, or a text with placeholders. */

@@ -1,5 +1,6 @@
 import { hash } from 'node:crypto';
 import { isIP } from 'node:net';
+import { expiresAfter, maxAgeMs, parseCacheControl } from '../http/cache-control.ts';
 import type { Exchange } from '../http/exchange.ts';
 import { listMembers } from '../http/field-values.ts';
 import type { HeaderList } from '../http/header-list.ts';
@@ -22,14 +23,10 @@ export function isShareable(
   nowMs: number,
 ): boolean {
   if (!STATUSES.has(status) || headers.has('set-cookie')) return false;
-  const directives = directivesOf(headers);
+  const directives = parseCacheControl(headers.combined('cache-control'));
   for (const name of ['private', 'no-store', 'no-cache']) if (directives.has(name)) return false;
   if (listMembers(headers.combined('vary')).includes('*')) return false;
-  const lifetime = directives.get('s-maxage') ?? directives.get('max-age');
-  if (lifetime !== undefined && !(Number(lifetime) > 0)) return false;
-  const expires = headers.get('expires');
-  if (lifetime === undefined && expires !== undefined && !(Date.parse(expires) > nowMs))
-    return false;
+  if ((maxAgeMs(directives) ?? expiresAfter(headers, nowMs)) === 0) return false;
   return !request.has('cookie') || directives.has('public') || directives.has('s-maxage');
 }
 
@@ -42,15 +39,6 @@ export function fits(headers: HeaderList, answered: HeaderList, asked: HeaderLis
   return listMembers(headers.combined('vary')?.toLowerCase()).every((name) => {
     return answered.combined(name) === asked.combined(name);
   });
-}
-
-function directivesOf(headers: HeaderList): Map<string, string> {
-  return new Map(
-    listMembers(headers.combined('cache-control')?.toLowerCase()).map((directive) => {
-      const [name = '', value = ''] = directive.split('=', 2);
-      return [name.trim(), value.trim().replace(/^"|"$/g, '')];
-    }),
-  );
 }
 
 /** A request to an upstream, as far as the upstream can distinguish requests by it. */

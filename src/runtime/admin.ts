@@ -8,7 +8,7 @@ import { type AdminAnswer, adminRefusal, AdminServer } from './admin-server.ts';
 import { healthFault, type StatusReport } from './health.ts';
 import type { Family } from '../kernel/measures.ts';
 import { METRICS_TYPE, metricsText } from './metrics.ts';
-import { parseUrl, readBounded } from '../kernel/parse.ts';
+import { parseUrl, readWithin } from '../kernel/parse.ts';
 import type { GatewayStatus } from './gateway.ts';
 import type { LoadPreview } from './load-preview.ts';
 
@@ -212,7 +212,7 @@ async function readPosted({ url, request }: AdminRequest): Promise<PostedConfig 
   const language = Object.hasOwn(LANGUAGES, type) ? LANGUAGES[type] : undefined;
   if (language === undefined)
     return refusal(415, `use one of ${Object.keys(LANGUAGES).join(', ')}`);
-  const text = await readBounded(request, MAX_BODY_BYTES).catch(() => null);
+  const text = await readWithin(request, MAX_BODY_BYTES);
   if (text === null) return refusal(413, `at most ${MAX_BODY_BYTES} bytes`);
   return { text, language, file: url.searchParams.get('file') };
 }

@@ -1,4 +1,4 @@
-import { compileGlob, type GlobPiece } from '../kernel/glob.ts';
+import { compileGlob, type GlobPiece, likeAtEdges, withoutStars } from '../kernel/glob.ts';
 import { decodePath, mergeSlashes } from '../http/request-path.ts';
 import type { Exchange } from '../http/exchange.ts';
 import { PLACEHOLDER } from './placeholder-names.ts';
@@ -59,17 +59,6 @@ function divided(
 }
 
 /**
- * `*` at the beginning and at the end means any text; elsewhere it is literal. The same as in Caddy's
- * `header`.
- */
-export function likeAtEdges(pieces: readonly GlobPiece[]): IsLike {
-  const [before, text, after] = withoutStars(pieces);
-  if (before && after) return (whole) => whole.includes(text);
-  if (before) return (whole) => whole.endsWith(text);
-  return after ? (whole) => whole.startsWith(text) : (whole) => whole === text;
-}
-
-/**
  * The same as in Caddy's `path`. If the only `*` is at the beginning, at the end or both, it means any text,
  * and everything else is literal. Other patterns are globs. Matching is case-insensitive.
  */
@@ -106,18 +95,6 @@ function decodeButSlashes(path: string): string {
     .split(/(%2f|%25)/i)
     .map((part, index) => (index % 2 === 0 ? decodePath(part) : part))
     .join('');
-}
-
-function withoutStars(
-  pieces: readonly GlobPiece[],
-): readonly [before: boolean, text: string, after: boolean] {
-  const first = pieces.at(0);
-  const last = pieces.at(-1);
-  const before = first?.isLiteral === false && first.text.startsWith('*');
-  const after = last?.isLiteral === false && last.text.endsWith('*');
-  const text = pieces.map((piece) => piece.text).join('');
-  // A lone `*` is both.
-  return [before, text.slice(before ? 1 : 0, after && text !== '*' ? -1 : undefined), after];
 }
 
 function isOnlyStar(pieces: readonly GlobPiece[]): boolean {
@@ -210,7 +187,7 @@ export type Held = boolean | Promise<boolean>;
 export type Predicate = (exchange: Exchange) => Held;
 
 /** Compiles a matcher inside a condition. */
-export type CompileMatcher = (matcher: RequestMatcher) => Predicate;
+type CompileMatcher = (matcher: RequestMatcher) => Predicate;
 
 /** The part of a matcher that runs: it compiles a condition. Called once per configuration. */
 export type CompileCondition<Condition> = (

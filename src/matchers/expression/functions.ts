@@ -5,8 +5,9 @@ import {
   PRIVATE_RANGES,
   TRY_POLICIES,
 } from '../../config/well-formed.ts';
+import { PROTOCOLS } from '../connection.ts';
 import { defaultFile } from '../file.ts';
-import { isPathPattern, PROTOCOLS } from '../request/data.ts';
+import { isPathPattern } from '../request-line.ts';
 
 /** A constant in an expression. */
 export type Constant =
@@ -44,7 +45,7 @@ export function conditionOf(name: string, args: readonly Constant[]): MatchCondi
 }
 
 function ofTexts(name: string, texts: readonly string[]): MatchCondition | null {
-  const [first = '', second = '', third = ''] = texts;
+  const [first = ''] = texts;
   switch (name) {
     case 'path':
       return texts.every(isPathPattern) ? { kind: 'path', paths: texts } : null;
@@ -59,21 +60,18 @@ function ofTexts(name: string, texts: readonly string[]): MatchCondition | null 
       const ranges = texts.flatMap((one) => (one === 'private_ranges' ? PRIVATE_RANGES : [one]));
       return ranges.every(isAddressRange) ? { kind: name, ranges } : null;
     }
-    case 'path_regexp':
-      if (texts.length > 2) return null;
-      return texts.length === 1
-        ? { kind: name, name: null, pattern: first }
-        : { kind: name, name: first, pattern: second };
+    case 'path_regexp': {
+      const [pattern = '', capture = null] = texts.toReversed();
+      return texts.length > 2 ? null : { kind: name, name: capture, pattern };
+    }
     case 'header_regexp':
+    case 'vars_regexp': {
       if (texts.length !== 2 && texts.length !== 3) return null;
-      return texts.length === 2
-        ? { kind: name, name: null, header: first, pattern: second }
-        : { kind: name, name: first, header: second, pattern: third };
-    case 'vars_regexp':
-      if (texts.length !== 2 && texts.length !== 3) return null;
-      return texts.length === 2
-        ? { kind: name, name: null, variable: first, pattern: second }
-        : { kind: name, name: first, variable: second, pattern: third };
+      const [pattern = '', subject = '', capture = null] = texts.toReversed();
+      return name === 'header_regexp'
+        ? { kind: name, name: capture, header: subject, pattern }
+        : { kind: name, name: capture, variable: subject, pattern };
+    }
     default:
       return null;
   }

@@ -9,6 +9,7 @@ import { HeaderList } from '../../http/header-list.ts';
 import { MAX_PIECES_OF_TURN, restReading } from '../../http/small-pieces.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import type { Logger } from '../../kernel/log.ts';
+import { readWithin } from '../../kernel/parse.ts';
 import type { UpstreamAddress } from '../address.ts';
 import { broken, clientLeft, RequestLifecycle } from '../request-lifecycle.ts';
 import { exchangeFailure } from '../forward-error.ts';
@@ -78,17 +79,11 @@ async function sizedBody({ body, contentLength }: FastcgiRequest): Promise<{
 }> {
   if (body === null) return { body, contentLength: '' };
   if (contentLength !== null) return { body, contentLength };
-  const chunks: Buffer[] = [];
-  let bytes = 0;
-  // A stream without an encoding yields buffers.
-  for await (const chunk of body as AsyncIterable<Buffer>) {
-    bytes += chunk.length;
-    if (bytes > MAX_UNSIZED_BYTES) {
-      throw new HttpError(413, `a body without length of more than ${MAX_UNSIZED_BYTES} bytes`);
-    }
-    chunks.push(chunk);
+  const bytes = await readWithin(body, MAX_UNSIZED_BYTES);
+  if (bytes === null) {
+    throw new HttpError(413, `a body without length of more than ${MAX_UNSIZED_BYTES} bytes`);
   }
-  return { body: Buffer.concat(chunks), contentLength: String(bytes) };
+  return { body: bytes, contentLength: String(bytes.length) };
 }
 
 class FastcgiExchange extends RequestLifecycle {

@@ -29,10 +29,7 @@ class Recorder {
         this.states.push(await response.text());
         this.#wake();
       },
-      update: ({ id }) => {
-        this.ids.push(id);
-        this.#wake();
-      },
+      update: ({ id }) => this.record(id),
       status: (status) => {
         this.statuses.push(status);
         this.#wake();
@@ -40,6 +37,11 @@ class Recorder {
       ...options,
     });
     test.after(end);
+  }
+
+  record(id: string): void {
+    this.ids.push(id);
+    this.#wake();
   }
 
   async until(condition: (recorder: Recorder) => boolean): Promise<void> {
@@ -159,6 +161,47 @@ describe('client: subscribe', () => {
     await recorder.until(({ states }) => states.length > 0);
     assert.deepEqual(recorder.states, ['answer 2']);
     assert.equal(recorder.statuses[0], 'connecting');
+  });
+
+  it('reports an error of a function, async or not, and goes on', async (test) => {
+    const site = await startSite(test, page);
+    const reported: unknown[] = [];
+    const { queueMicrotask: queue } = globalThis;
+    test.mock.method(globalThis, 'queueMicrotask', (task: () => void) => {
+      queue(() => {
+        try {
+          task();
+        } catch (error) {
+          reported.push(error);
+        }
+      });
+    });
+    const fail = (error: string): never => {
+      throw error;
+    };
+    const cases: Record<string, { state: () => unknown; update: () => unknown }> = {
+      throws: { state: () => fail('state'), update: () => fail('update') },
+      rejects: { state: async () => fail('state'), update: async () => fail('update') },
+      returns: { state: () => undefined, update: () => undefined },
+    };
+    for (const [how, { state, update }] of Object.entries(cases)) {
+      const end = new AbortController();
+      const client = new Recorder(test, `${site.origin}/page`, '*', {
+        signal: end.signal,
+        // Pages in JavaScript also pass functions that are not async.
+        state: state as () => Promise<void>,
+        update: ({ id }) => {
+          client.record(id);
+          return update();
+        },
+      });
+      await client.until(() => client.statuses.length > 0);
+      assert.deepEqual(client.statuses, ['open'], how);
+      await publishTo(site, `urn:${how}`);
+      await client.until(() => client.ids.length > 0);
+      end.abort();
+    }
+    assert.deepEqual(reported, ['state', 'update', 'state', 'update']);
   });
 
   it('backs off while the cursor of the resource is missing from the history', async (test) => {

@@ -6,7 +6,7 @@ import { BodyMemory } from '../../../src/coalescing/arriving-body.ts';
 import type { Exchange } from '../../../src/http/exchange.ts';
 import { HeaderList } from '../../../src/http/header-list.ts';
 import { Identity } from '../../../src/http/identity.ts';
-import { requestKey } from '../../../src/proxy/shareable.ts';
+import { isShareable, requestKey } from '../../../src/proxy/shareable.ts';
 import type { RequestSharing } from '../../../src/proxy/shared-forwarding.ts';
 import { fakeExchange } from '../http/fake-exchange.ts';
 import { origin, proxyTo, until } from './gateway.ts';
@@ -66,6 +66,56 @@ describe('the key of requests that look identical to an upstream', () => {
     assert.equal(keyOf({}, { method: 'POST' }), null);
     assert.equal(keyOf({}, withField('Authorization', 'x')), null);
     assert.equal(keyOf({}, withField('Range', 'bytes=0-1')), null);
+  });
+});
+
+describe('a response that others may have without validation', () => {
+  const NOW = Date.parse('Wed, 01 Jul 2026 12:00:00 GMT');
+  const isShared = (fields: Record<string, string | string[]>): boolean =>
+    isShareable({ status: 200, headers: HeaderList.of(fields) }, new HeaderList(), NOW);
+
+  it('names no time, or one that has not passed', () => {
+    for (const fields of [
+      {},
+      { 'Cache-Control': 'max-age=60' },
+      { 'Cache-Control': 'max-age="60", must-revalidate' },
+      { 'Cache-Control': 's-maxage=60, max-age=0' },
+      { 'Cache-Control': 'max-age=60', Expires: '0' },
+      { Expires: 'Wed, 01 Jul 2026 12:00:01 GMT' },
+    ]) {
+      assert.equal(isShared(fields), true, JSON.stringify(fields));
+    }
+  });
+
+  it('names no invalid time (RFC 9111 §4.2.1, §5.3)', () => {
+    for (const fields of [
+      { 'Cache-Control': 'max-age=0' },
+      { 'Cache-Control': 'max-age=0, max-age=60' },
+      { 'Cache-Control': 'max-age=60, max-age=0' },
+      { 'Cache-Control': 'max-age=1e3' },
+      { 'Cache-Control': 'max-age=' },
+      { 'Cache-Control': 's-maxage=0, max-age=60' },
+      { Expires: '0' },
+      { Expires: '3600' },
+      { Expires: '2099' },
+      { Expires: 'Wed, 01 Jul 2026 12:00:00 GMT' },
+      { Expires: ['Wed, 01 Jul 2026 12:00:01 GMT', 'Wed, 01 Jul 2026 12:00:01 GMT'] },
+    ]) {
+      assert.equal(isShared(fields), false, JSON.stringify(fields));
+    }
+  });
+
+  it('has no directive that forbids it, also with a value or after a comma in quotes', () => {
+    for (const directive of [
+      'private',
+      'private="a"',
+      'no-cache',
+      'NO-STORE',
+      'a="b, c", private',
+    ]) {
+      assert.equal(isShared({ 'Cache-Control': `max-age=60, ${directive}` }), false, directive);
+    }
+    assert.equal(isShared({ 'Cache-Control': 'a="b, private, c"' }), true);
   });
 });
 

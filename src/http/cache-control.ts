@@ -1,7 +1,7 @@
 import { addToList } from '../kernel/collections.ts';
-import type { HeaderList } from '../http/header-list.ts';
-import { parseMembers } from '../http/structured-field.ts';
-import { parseHttpDate } from '../http/conditions.ts';
+import type { HeaderList } from './header-list.ts';
+import { parseMembers } from './structured-field.ts';
+import { parseHttpDate } from './conditions.ts';
 
 /** Maximum number of directives of a field that are read. */
 const MAX_DIRECTIVES = 64;
@@ -169,9 +169,7 @@ export function freshnessOf(
   rules: FreshnessRules,
   nowMs: number,
 ): Freshness {
-  const seconds = directives.seconds('s-maxage') ?? directives.seconds('max-age');
-  const namedMs =
-    seconds !== null ? seconds * 1000 : isTargeted ? null : expiresAfter(headers, nowMs);
+  const namedMs = maxAgeMs(directives) ?? (isTargeted ? null : expiresAfter(headers, nowMs));
   const ownMs = HEURISTIC.has(status) && !directives.has('no-cache') ? rules.ttlMs : null;
   return {
     lifetimeMs: namedMs ?? ownMs ?? 0,
@@ -181,8 +179,14 @@ export function freshnessOf(
   };
 }
 
+/** RFC 9111 §5.2.2.10: for shared caches, `s-maxage` overrides `max-age`; null if there is neither. */
+export function maxAgeMs(directives: CacheDirectives): number | null {
+  const seconds = directives.seconds('s-maxage') ?? directives.seconds('max-age');
+  return seconds === null ? null : seconds * 1000;
+}
+
 /** RFC 9111 §5.3: an invalid date has expired, and so has a field that was sent twice. */
-function expiresAfter(headers: HeaderList, nowMs: number): number | null {
+export function expiresAfter(headers: HeaderList, nowMs: number): number | null {
   const fields = headers.getAll('expires');
   if (fields.length === 0) return null;
   const expires = fields.length === 1 ? parseHttpDate(fields[0] ?? '', nowMs) : null;
