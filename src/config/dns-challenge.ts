@@ -1,56 +1,18 @@
 import { isIP } from 'node:net';
 import { parseUrl } from '../kernel/parse.ts';
 import type { Secret } from '../kernel/secret.ts';
-import { byKind, later, list, nullable, object, type Shape } from './shape.ts';
+import {
+  byKind,
+  defaultsOf,
+  later,
+  list,
+  object,
+  type Of,
+  optional,
+  withDefault,
+} from './shape.ts';
 import { count, duration, name, oneOf, secret, text } from './shape-values.ts';
-
-/** How control of a name is proven with a TXT record (RFC 8555 §8.4). */
-export interface DnsChallengeConfig {
-  readonly provider: DnsProviderConfig;
-  /** Delay before the first check for the record. */
-  readonly propagationDelayMs: number;
-  /** Longest time until all servers show the record; 0: no check. */
-  readonly propagationTimeoutMs: number;
-  /** Name servers to ask, `192.0.2.53` or `192.0.2.53:5353`; empty: those of the zone. */
-  readonly resolvers: readonly string[];
-  /** The name at which the record is written, for a name with a CNAME to it; null: the name itself. */
-  readonly overrideDomain: string | null;
-  readonly ttlSeconds: number;
-}
-
-/** The service or program that writes the record. */
-export type DnsProviderConfig = Rfc2136Config | AcmeDnsConfig | ExecConfig | DnsServiceConfig;
-
-/** A name server that accepts dynamic updates (RFC 2136), signed (RFC 8945). */
-export interface Rfc2136Config {
-  readonly kind: 'rfc2136';
-  /** `ns.example.com`, `192.0.2.53:5353`, `[2001:db8::53]:53`. */
-  readonly server: string;
-  /** null: determined by asking the server. */
-  readonly zone: string | null;
-  readonly keyName: string;
-  readonly algorithm: 'hmac-sha256' | 'hmac-sha512';
-  /** Base64. */
-  readonly key: Secret;
-}
-
-/** An acme-dns server, to which the CNAME of the name's `_acme-challenge` leads. */
-export interface AcmeDnsConfig {
-  readonly kind: 'acme-dns';
-  readonly serverUrl: string;
-  readonly username: Secret;
-  readonly password: Secret;
-  readonly subdomain: string;
-}
-
-/** A program of the operator. */
-export interface ExecConfig {
-  readonly kind: 'exec';
-  readonly program: string;
-  readonly args: readonly string[];
-  readonly environment: readonly { readonly name: string; readonly value: Secret }[];
-  readonly timeoutMs: number;
-}
+import { MINUTE } from './units.ts';
 
 /** The HTTP API of a company that hosts zones. */
 export type DnsServiceConfig = {
@@ -103,18 +65,6 @@ export const DNS_SERVICES = {
 } satisfies Record<string, DnsServiceOptions>;
 
 type DnsServiceName = keyof typeof DNS_SERVICES;
-
-/** The defaults of a challenge for which only the provider is given. */
-export const defaultDnsChallenge: Omit<DnsChallengeConfig, 'provider'> = {
-  propagationDelayMs: 0,
-  propagationTimeoutMs: 2 * 60_000,
-  resolvers: [],
-  overrideDomain: null,
-  ttlSeconds: 120,
-};
-
-export const defaultRfc2136 = { zone: null, algorithm: 'hmac-sha256' } as const;
-export const defaultExec = { args: [], environment: [], timeoutMs: 60_000 } as const;
 
 /** The names of the providers in a configuration. */
 export const DNS_PROVIDERS = ['rfc2136', 'acme-dns', 'exec', ...Object.keys(DNS_SERVICES)];
@@ -201,59 +151,94 @@ function isTsigKey(text: string): boolean {
 
 const dnsName = text('a DNS name', (value) => isDnsName(value) || value.startsWith('{'));
 
-const service = object<Omit<DnsServiceConfig, 'kind'>>(
-  {
-    credentials: list(object({ name: name('the name of an option'), value: secret })),
-    apiUrl: nullable(text('a URL')),
-  },
-  { apiUrl: null },
-);
+const rfc2136Members = {
+  /** `ns.example.com`, `192.0.2.53:5353`, `[2001:db8::53]:53`. */
+  server: name('a name server such as 192.0.2.53:53'),
+  /** null: determined by asking the server. */
+  zone: optional(dnsName),
+  keyName: dnsName,
+  algorithm: withDefault(oneOf('hmac-sha256', 'hmac-sha512'), 'hmac-sha256'),
+  /** Base64. */
+  key: secret,
+};
 
-const challenge = object<DnsChallengeConfig>(
-  {
-    provider: byKind<DnsProviderConfig>({
-      rfc2136: object(
-        {
-          server: name('a name server such as 192.0.2.53:53'),
-          zone: nullable(dnsName),
-          keyName: dnsName,
-          algorithm: oneOf('hmac-sha256', 'hmac-sha512'),
-          key: secret,
-        },
-        defaultRfc2136,
-      ),
-      'acme-dns': object({
-        serverUrl: name('the URL of an acme-dns server'),
-        username: secret,
-        password: secret,
-        subdomain: name('the subdomain of the account'),
-      }),
-      exec: object<Omit<ExecConfig, 'kind'>>(
-        {
-          program: name('a program'),
-          args: list(text('a text')),
-          environment: list(object({ name: name('the name of a variable'), value: secret })),
-          timeoutMs: duration({ min: 1 }),
-        },
-        defaultExec,
-      ),
-      azure: service,
-      cloudflare: service,
-      desec: service,
-      digitalocean: service,
-      gandi: service,
-      googleclouddns: service,
-      hetzner: service,
-      ovh: service,
-      route53: service,
-    }),
-    propagationDelayMs: duration(),
-    propagationTimeoutMs: duration(),
-    resolvers: list(text('an address such as 192.0.2.53 or 192.0.2.53:5353', isResolver)),
-    overrideDomain: nullable(dnsName),
-    ttlSeconds: count({ min: 1, max: 604_800 }),
-  },
-  defaultDnsChallenge,
-);
+/** A name server that accepts dynamic updates (RFC 2136), signed (RFC 8945). */
+export interface Rfc2136Config extends Of<typeof rfc2136Members> {
+  readonly kind: 'rfc2136';
+}
 
-export const dnsShape: Shape<DnsChallengeConfig> = later('dns', () => challenge);
+export const defaultRfc2136 = defaultsOf(rfc2136Members);
+
+const acmeDnsMembers = {
+  serverUrl: name('the URL of an acme-dns server'),
+  username: secret,
+  password: secret,
+  subdomain: name('the subdomain of the account'),
+};
+
+/** An acme-dns server, to which the CNAME of the name's `_acme-challenge` leads. */
+export interface AcmeDnsConfig extends Of<typeof acmeDnsMembers> {
+  readonly kind: 'acme-dns';
+}
+
+const execMembers = {
+  program: name('a program'),
+  args: withDefault(list(text('a text')), []),
+  environment: withDefault(
+    list(object({ name: name('the name of a variable'), value: secret })),
+    [],
+  ),
+  timeoutMs: withDefault(duration({ min: 1 }), 60_000),
+};
+
+/** A program of the operator. */
+export interface ExecConfig extends Of<typeof execMembers> {
+  readonly kind: 'exec';
+}
+
+export const defaultExec = defaultsOf(execMembers);
+
+/** The service or program that writes the record. */
+export type DnsProviderConfig = Rfc2136Config | AcmeDnsConfig | ExecConfig | DnsServiceConfig;
+
+const service = object({
+  credentials: list(object({ name: name('the name of an option'), value: secret })),
+  apiUrl: optional(text('a URL')),
+});
+
+const challengeMembers = {
+  provider: byKind<DnsProviderConfig>({
+    rfc2136: object(rfc2136Members),
+    'acme-dns': object(acmeDnsMembers),
+    exec: object(execMembers),
+    azure: service,
+    cloudflare: service,
+    desec: service,
+    digitalocean: service,
+    gandi: service,
+    googleclouddns: service,
+    hetzner: service,
+    ovh: service,
+    route53: service,
+  }),
+  /** Delay before the first check for the record. */
+  propagationDelayMs: withDefault(duration(), 0),
+  /** Longest time until all servers show the record; 0: no check. */
+  propagationTimeoutMs: withDefault(duration(), 2 * MINUTE),
+  /** Name servers to ask, `192.0.2.53` or `192.0.2.53:5353`; empty: those of the zone. */
+  resolvers: withDefault(
+    list(text('an address such as 192.0.2.53 or 192.0.2.53:5353', isResolver)),
+    [],
+  ),
+  /** The name at which the record is written, for a name with a CNAME to it; null: the name itself. */
+  overrideDomain: optional(dnsName),
+  ttlSeconds: withDefault(count({ min: 1, max: 604_800 }), 120),
+};
+
+/** How control of a name is proven with a TXT record (RFC 8555 §8.4). */
+export interface DnsChallengeConfig extends Of<typeof challengeMembers> {}
+
+/** The defaults of a challenge for which only the provider is given. */
+export const defaultDnsChallenge = defaultsOf(challengeMembers);
+
+export const dnsShape = later<DnsChallengeConfig>('dns', () => object(challengeMembers));

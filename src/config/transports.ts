@@ -3,7 +3,7 @@
 
 import { resolve } from 'node:path';
 import type { Secret } from '../kernel/secret.ts';
-import { byKind, list, type Members, nullable, object, type Shape } from './shape.ts';
+import { byKind, list, type Members, nullable, object, type Shape, withDefault } from './shape.ts';
 import { count, duration, flag, name, oneOf, secret } from './shape-values.ts';
 
 /*
@@ -234,10 +234,9 @@ function shapeOf<Settings extends TransportConfig>({
   const entries = Object.entries<TransportOption<unknown>>(options);
   // One shape for each option, with the name of its field.
   const members = Object.fromEntries(
-    entries.map(([field, { shape }]) => [field, shape]),
+    entries.map(([field, { shape }]) => [field, withDefault(shape, Reflect.get(defaults, field))]),
   ) as unknown as Members<Omit<Settings, 'kind'>>;
-  const { kind: _, ...rest } = defaults;
-  return object(members, rest as Partial<Omit<Settings, 'kind'>>);
+  return object(members);
 }
 
 /**

@@ -1,5 +1,5 @@
 import type { RouteConfig } from '../config/routes.ts';
-import { nullable, object } from '../config/shape.ts';
+import { object, optional } from '../config/shape.ts';
 import { name as nameShape } from '../config/shape-values.ts';
 import type {
   HubConfig,
@@ -9,7 +9,7 @@ import type {
   KeySource,
   StaticKeySource,
 } from '../config/config.ts';
-import { defaultHub, defaultOutbox, defaultJwks } from '../config/defaults.ts';
+import { defaultHub, defaultIssuer, defaultOutbox, defaultJwks } from '../config/shape-hub.ts';
 import { isCookieName, isHubPath, isLabel } from '../config/well-formed.ts';
 import type { Cursor, OptionTable } from '../hubfile/cursor.ts';
 import { type Scope, step, takeMatcher } from '../hubfile/scope.ts';
@@ -118,7 +118,7 @@ hub [@<matcher>] [<path>] {
 
 export const hub: HandlerDirective<HubPlaceConfig> = {
   data: {
-    shape: () => object({ name: nullable(nameShape('the name of a further hub')) }, { name: null }),
+    shape: () => object({ name: optional(nameShape('the name of a further hub')) }),
   },
   syntax: {
     usage: USAGE,
@@ -251,12 +251,14 @@ function outbox(cursor: Cursor): OutboxConfig {
 
 function issuer(cursor: Cursor): IssuerConfig {
   const id = text(cursor, 'the id of an issuer, as in the iss claim of its tokens');
-  const empty: IssuerConfig = { id, authorizationServer: false, publisher: null, subscriber: null };
-  return cursor.options(empty, {
-    authorization_server: () => ({ authorizationServer: flag() }),
-    publisher: (option) => ({ publisher: keySource(option) }),
-    subscriber: (option) => ({ subscriber: keySource(option) }),
-  });
+  return cursor.options<IssuerConfig>(
+    { id, ...defaultIssuer },
+    {
+      authorization_server: () => ({ authorizationServer: flag() }),
+      publisher: (option) => ({ publisher: keySource(option) }),
+      subscriber: (option) => ({ subscriber: keySource(option) }),
+    },
+  );
 }
 
 /** The block of `publisher` or `subscriber`: one of the two kinds of keys. */

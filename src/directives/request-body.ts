@@ -1,4 +1,4 @@
-import { nullable, object } from '../config/shape.ts';
+import { defaultsOf, object, type Of, optional, withDefault } from '../config/shape.ts';
 import { duration as durationShape, size as sizeShape } from '../config/shape-values.ts';
 import { oneStep } from '../hubfile/scope.ts';
 import { duration, size } from '../hubfile/values.ts';
@@ -9,17 +9,20 @@ import type { Exchange, Handler } from '../http/exchange.ts';
 import type { HandlerContext } from '../site/handler-context.ts';
 import type { HandlerDirective } from './directive.ts';
 
-export interface RequestBodyConfig {
-  readonly kind: 'request_body';
+const members = {
   /** Bytes; null means no limit. */
-  readonly maxSize: number | null;
+  maxSize: optional(sizeShape()),
   /** Time from here to the end of the body; 0 means no limit. */
-  readonly readTimeoutMs: number;
+  readTimeoutMs: withDefault(durationShape(), 0),
   /** Time from here to the end of the response; 0 means no limit. */
-  readonly writeTimeoutMs: number;
+  writeTimeoutMs: withDefault(durationShape(), 0),
+};
+
+export interface RequestBodyConfig extends Of<typeof members> {
+  readonly kind: 'request_body';
 }
 
-export const defaultRequestBody = { maxSize: null, readTimeoutMs: 0, writeTimeoutMs: 0 } as const;
+export const defaultRequestBody = defaultsOf(members);
 
 const USAGE = `
 request_body [<matcher>] {
@@ -30,17 +33,7 @@ request_body [<matcher>] {
 `;
 
 export const requestBody: HandlerDirective<RequestBodyConfig> = {
-  data: {
-    shape: () =>
-      object(
-        {
-          maxSize: nullable(sizeShape()),
-          readTimeoutMs: durationShape(),
-          writeTimeoutMs: durationShape(),
-        },
-        defaultRequestBody,
-      ),
-  },
+  data: { shape: () => object(members) },
   syntax: {
     usage: USAGE,
     summary: 'limits the size of request bodies, and the time for bodies and responses',

@@ -1,6 +1,11 @@
 import { everyRoute, type RouteConfig } from '../config/routes.ts';
 import { didYouMean } from '../config/problem.ts';
-import { isHeaderName, isStatusPattern, PRIVATE_RANGES } from '../config/well-formed.ts';
+import {
+  isHeaderName,
+  isRewriteTarget,
+  isStatusPattern,
+  PRIVATE_RANGES,
+} from '../config/well-formed.ts';
 import { Secret } from '../kernel/secret.ts';
 import type { Cursor, OptionTable } from '../hubfile/cursor.ts';
 import { type Scope, oneStep } from '../hubfile/scope.ts';
@@ -22,16 +27,13 @@ import { dynamicUpstreams } from './reverse-proxy/dynamic.ts';
 import { responseRules } from './intercept.ts';
 import { ResponseMatchers } from '../hubfile/named-matchers.ts';
 import { positiveDuration, proxyTransport } from './reverse-proxy/transport.ts';
-import {
-  hasRequestPlaceholder,
-  isAllowedUpstream,
-  RequestUpstreams,
-} from './reverse-proxy/request-upstreams.ts';
+import { hasRequestPlaceholder, RequestUpstreams } from './reverse-proxy/request-upstreams.ts';
 import { type TransportWords, upstreamsOf } from './reverse-proxy/upstreams.ts';
 import {
   type BalancingPolicy,
   defaultActiveHealth,
   defaultReverseProxy,
+  isAllowedUpstream,
   MAX_BUFFER,
   MAX_WEIGHT,
   POLICIES_WITHOUT_SETTINGS,
@@ -41,7 +43,7 @@ import type { Exchange, Handler } from '../http/exchange.ts';
 import type { Authorization } from '../proxy/response.ts';
 import { ReverseProxy, type ReverseProxyOptions } from '../proxy/reverse-proxy.ts';
 import { compileMatcher } from '../site/text-pattern.ts';
-import { rewrittenTarget, isTarget } from '../site/rewritten-target.ts';
+import { rewrittenTarget } from '../site/rewritten-target.ts';
 import type { HandlerContext } from '../site/handler-context.ts';
 import { reverseProxy as data } from './reverse-proxy/data.ts';
 import type { HandlerDirective } from './directive.ts';
@@ -270,7 +272,7 @@ const OPTIONS: OptionTable<Draft> = {
   unhealthy_request_count: (cursor, sofar) =>
     passive(sofar, { unhealthyRequestCount: count(cursor) }),
   method: (cursor) => ({ method: methodName(cursor) }),
-  rewrite: (cursor) => ({ rewrite: matching(cursor, 'a path or a query', isTarget) }),
+  rewrite: (cursor) => ({ rewrite: matching(cursor, 'a path or a query', isRewriteTarget) }),
   header_up: (cursor, sofar) => ({
     headerUp: [...sofar.headerUp, headerOperation(cursor, 'request')],
   }),

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { CertificateIssuer, TlsConfig } from '../config/config.ts';
-import { defaultAcmeIssuer, defaultTls } from '../config/defaults.ts';
+import { defaultAcmeIssuer, defaultTls } from '../config/shape-config.ts';
 import type { Cursor, OptionTable } from '../hubfile/cursor.ts';
 import { isOpenSslName } from '../config/well-formed.ts';
 import { dnsChallenge, type DnsSettings } from '../hubfile/dns-challenge.ts';

@@ -3,6 +3,7 @@ import { parseUnixAddress, UNIX_FORM } from '../config/bind-address.ts';
 import type {
   AdminOptions,
   BindAddress,
+  ExternalAccount,
   GlobalOptions,
   ListenAddress,
   ListenerServerOptions,
@@ -15,7 +16,7 @@ import {
   defaultOptions,
   MAX_WORKERS,
   STAGING_DIRECTORY,
-} from '../config/defaults.ts';
+} from '../config/shape-options.ts';
 import { isAdminOrigin, isCollectorUrl, isLogScope } from '../config/well-formed.ts';
 import { Secret } from '../kernel/secret.ts';
 import { Cursor, type OptionTable } from './cursor.ts';
@@ -232,7 +233,7 @@ function unixAddress(cursor: Cursor): UnixAddress {
   return parseUnixAddress(word.text) ?? badValue(cursor, word, UNIX_FORM);
 }
 
-function externalAccount(cursor: Cursor): GlobalOptions['acme']['externalAccount'] {
+function externalAccount(cursor: Cursor): ExternalAccount {
   cursor.block();
   const start: { keyId: string | null; macKey: Secret | null } = { keyId: null, macKey: null };
   const { keyId, macKey } = cursor.options(start, {

@@ -1,47 +1,39 @@
 import type { ConditionData } from '../config/routes.ts';
-import { list as listShape, nullable, object } from '../config/shape.ts';
+import {
+  defaultsOf,
+  list as listShape,
+  object,
+  type Of,
+  optional,
+  withDefault,
+} from '../config/shape.ts';
 import { name as nameShape, oneOf, text } from '../config/shape-values.ts';
-import { isTriedFile, TRY_POLICIES, type TryPolicy } from '../config/well-formed.ts';
+import { isTriedFile, TRY_POLICIES } from '../config/well-formed.ts';
 import type { ConditionSyntax } from '../hubfile/scope.ts';
 import { checkTried, list, name, triedFiles, tryPolicy } from '../hubfile/values.ts';
 import type { CompileMatcher, Predicate } from '../site/text-pattern.ts';
 import { type HidesFile, tryFiles } from '../site/site-files.ts';
 import type { Matcher } from './matcher.ts';
 
-export interface FileCondition {
-  readonly kind: 'file';
+const triedFile = text('a path, or a status such as =404', isTriedFile);
+
+const members = {
   /** null: the `root` of the site. */
-  readonly root: string | null;
+  root: optional(nameShape('a directory')),
   /** Paths below the root, with placeholders; the last one may be `=404`. */
-  readonly files: readonly string[];
-  readonly policy: TryPolicy;
+  files: withDefault(listShape(triedFile, { min: 1 }), ['{path}']),
+  policy: withDefault(oneOf(...TRY_POLICIES), 'first_exist'),
   /** Ends of names after which the rest of the path does not belong to the file: `.php`. */
-  readonly splitPath: readonly string[];
+  splitPath: withDefault(listShape(nameShape('the end of a name such as .php')), []),
+};
+
+export interface FileCondition extends Of<typeof members> {
+  readonly kind: 'file';
 }
 
-export const defaultFile: FileCondition = {
-  kind: 'file',
-  root: null,
-  files: ['{path}'],
-  policy: 'first_exist',
-  splitPath: [],
-};
+export const defaultFile: FileCondition = { kind: 'file', ...defaultsOf(members) };
 
-const { kind: _kind, ...defaults } = defaultFile;
-
-const data: ConditionData<FileCondition> = {
-  shape: () =>
-    object(
-      {
-        root: nullable(nameShape('a directory')),
-        files: listShape(text('a path, or a status such as =404', isTriedFile), { min: 1 }),
-        policy: oneOf(...TRY_POLICIES),
-        splitPath: listShape(nameShape('the end of a name such as .php')),
-      },
-      defaults,
-    ),
-  asksFiles: true,
-};
+const data: ConditionData<FileCondition> = { shape: () => object(members), asksFiles: true };
 
 const syntax: ConditionSyntax<FileCondition> = {
   usage:

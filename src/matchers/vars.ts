@@ -1,5 +1,5 @@
 import type { ConditionData } from '../config/routes.ts';
-import { list as listShape, nullable, object } from '../config/shape.ts';
+import { list as listShape, object, optional } from '../config/shape.ts';
 import { name as nameShape, text } from '../config/shape-values.ts';
 import type { ConditionSyntax } from '../hubfile/scope.ts';
 import { list, name } from '../hubfile/values.ts';
@@ -60,14 +60,11 @@ export interface VarsRegexpCondition {
 
 const regexpData: ConditionData<VarsRegexpCondition> = {
   shape: () =>
-    object(
-      {
-        name: nullable(text('a name')),
-        variable: nameShape('a variable or a placeholder'),
-        pattern: text('a regular expression'),
-      },
-      { name: null },
-    ),
+    object({
+      name: optional(text('a name')),
+      variable: nameShape('a variable or a placeholder'),
+      pattern: text('a regular expression'),
+    }),
 };
 
 const regexpSyntax: ConditionSyntax<VarsRegexpCondition> = {

@@ -14,11 +14,11 @@ import {
 import { isServerName } from '../../config/well-formed.ts';
 import { trustPool } from '../tls.ts';
 import type { TransportWords } from './upstreams.ts';
-import { isParameterName } from './data.ts';
 import {
   defaultFastcgi,
   defaultReverseProxy,
   type FastcgiConfig,
+  isParameterName,
   type ReverseProxyConfig,
 } from '../../proxy/proxy-config.ts';
 

@@ -1,5 +1,5 @@
 import type { AcmeIssuerConfig, CertificateIssuer } from '../../config/config.ts';
-import { defaultAcmeIssuer } from '../../config/defaults.ts';
+import { defaultAcmeIssuer } from '../../config/shape-config.ts';
 import { defaultDnsChallenge } from '../../config/dns-challenge.ts';
 import { didYouMean } from '../../config/problem.ts';
 import { Secret } from '../../kernel/secret.ts';

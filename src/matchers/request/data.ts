@@ -1,5 +1,5 @@
 import type { ConditionData, RequestMatcher } from '../../config/routes.ts';
-import { list, nullable, object } from '../../config/shape.ts';
+import { list, object, optional, withDefault } from '../../config/shape.ts';
 import { isGlob } from '../../kernel/glob.ts';
 import { addressRange, headerName } from '../../config/shape-options.ts';
 import { name, oneOf, text } from '../../config/shape-values.ts';
@@ -87,7 +87,7 @@ export function isPathPattern(text: string): boolean {
 
 const some = { min: 1 };
 const pattern = text('a regular expression');
-const capture = nullable(name('a name for the captured groups'));
+const capture = optional(name('a name for the captured groups'));
 const ranges = list(addressRange, some);
 
 export const path: ConditionData<PathCondition> = {
@@ -98,7 +98,7 @@ export const path: ConditionData<PathCondition> = {
 };
 
 export const pathRegexp: ConditionData<PathRegexpCondition> = {
-  shape: () => object({ name: capture, pattern }, { name: null }),
+  shape: () => object({ name: capture, pattern }),
 };
 
 export const host: ConditionData<HostCondition> = {
@@ -122,11 +122,11 @@ export const method: ConditionData<MethodCondition> = {
 };
 
 export const header: ConditionData<HeaderCondition> = {
-  shape: () => object({ name: headerName, values: list(text('a value')) }, { values: [] }),
+  shape: () => object({ name: headerName, values: withDefault(list(text('a value')), []) }),
 };
 
 export const headerRegexp: ConditionData<HeaderRegexpCondition> = {
-  shape: () => object({ name: capture, header: headerName, pattern }, { name: null }),
+  shape: () => object({ name: capture, header: headerName, pattern }),
 };
 
 export const query: ConditionData<QueryCondition> = {
