@@ -27,6 +27,7 @@ import {
   duration,
   flag,
   name,
+  names,
   oneNumberOf,
   oneOf,
   secret,
@@ -48,7 +49,7 @@ export interface StaticKeySource extends Of<typeof jwtMembers> {
   readonly kind: 'jwt';
 }
 
-const jwksMembers = {
+export const jwksMembers = {
   uri: name('the URL of a JWK Set'),
   /** Empty means all asymmetric algorithms. */
   algorithms: withDefault(list(name('an algorithm')), []),
@@ -80,7 +81,7 @@ export interface IssuerConfig extends Of<typeof issuerMembers> {}
 
 export const defaultIssuer = defaultsOf(issuerMembers);
 
-const outboxMembers = {
+export const outboxMembers = {
   /** `postgres://` or `postgresql://`, possibly with several hosts. */
   url: secret,
   /** File with the password, read for each connection; null if the URL has it, or none is needed. */
@@ -90,9 +91,9 @@ const outboxMembers = {
   /** Possibly with its schema. */
   table: withDefault(name('the name of a table'), 'hub_outbox'),
   /** Topics and URL Patterns that rows may have; empty for any. */
-  topics: withDefault(list(name('a topic or a URL Pattern')), []),
+  topics: withDefault(names('a topic or a URL Pattern'), []),
   /** Origins of topics that begin with "/"; empty for those of the site's addresses. */
-  origins: withDefault(list(name('an origin')), []),
+  origins: withDefault(names('an origin'), []),
 };
 
 /** A table in PostgreSQL in which an app publishes as a part of its transactions. */
@@ -100,7 +101,7 @@ export interface OutboxConfig extends Of<typeof outboxMembers> {}
 
 export const defaultOutbox = defaultsOf(outboxMembers);
 
-const legacyFormMembers = {
+export const legacyFormMembers = {
   /** Grants that are plain strings in the claim of a token. */
   strings: withDefault(flag, false),
   /** `topic=` in the query of a subscription. */
@@ -112,7 +113,7 @@ const legacyFormMembers = {
 /** Forms of 0.x that 1.0 has removed. Each is switched on by its name, because it accepts more than 1.0. */
 export interface LegacyForms extends Of<typeof legacyFormMembers> {}
 
-const hubMembers = {
+export const hubMembers = {
   profile: withDefault(oneOf('hub', 'mercure'), 'hub'),
   /** Path of the hub; null means that of the profile. */
   path: optional(text('a path such as /.well-known/hub', isHubPath)),
@@ -125,9 +126,9 @@ const hubMembers = {
   subscriptions: withDefault(flag, false),
   /** null means the profile's. */
   cookieName: optional(text('the name of a cookie', isCookieName)),
-  corsOrigins: withDefault(list(name('an origin')), []),
-  publishOrigins: withDefault(list(name('an origin')), []),
-  publicUrls: withDefault(list(name('a URL')), []),
+  corsOrigins: withDefault(names('an origin'), []),
+  publishOrigins: withDefault(names('an origin'), []),
+  publicUrls: withDefault(names('a URL'), []),
   /** The audience of every token; null derives it from each request. */
   resourceIdentifier: optional(name('a URL')),
   /** 0 disables heartbeats. */

@@ -194,7 +194,7 @@ const acmeMembers = {
 
 export interface AcmeOptions extends Of<typeof acmeMembers> {}
 
-const onDemandMembers = {
+export const onDemandMembers = {
   /** URL that is requested with `?domain=<name>`: 2xx allows the name. */
   ask: collectorUrl,
   /** At most `burst` orders begin within this time; 0: no limit. */
@@ -216,7 +216,7 @@ const traceMembers = {
 /** How requests that are part of a trace are handled (W3C Trace Context). */
 interface TraceOptions extends Of<typeof traceMembers> {}
 
-const timeoutMembers = {
+export const timeoutMembers = {
   /** Time for the header section of a request, and for a PROXY protocol header; 0 means no limit. */
   readHeaderMs: withDefault(duration(), 10 * SECOND),
   /** Longest silence while a body is read; 0 means no limit. */
@@ -227,7 +227,7 @@ const timeoutMembers = {
 
 interface ServerTimeouts extends Of<typeof timeoutMembers> {}
 
-const serverMembers = {
+export const serverMembers = {
   /** CIDR ranges whose forwarded headers are trusted. */
   trustedProxies: withDefault(list(addressRange), []),
   /** Header fields, in lower case, that contain the client's address if the peer is a trusted proxy. */

@@ -49,8 +49,23 @@ interface Writing {
   readonly brief: boolean;
 }
 
+/** How a value is written behind the name of its option in a Hubfile. */
+export type OptionInput =
+  | { readonly kind: 'flag' }
+  | { readonly kind: 'count'; readonly min: number; readonly max: number }
+  | { readonly kind: 'duration' | 'size'; readonly min: number }
+  | { readonly kind: 'choice'; readonly choices: readonly string[] }
+  | { readonly kind: 'secret' | 'names'; readonly expected: string }
+  | {
+      readonly kind: 'text';
+      readonly expected: string;
+      readonly isFit: (text: string) => boolean;
+    };
+
 /** One kind of value of the configuration: how it is read from data, and how it is written. */
 export interface Shape<T> {
+  /** Missing: a Hubfile has a notation of its own. */
+  readonly input?: OptionInput | undefined;
   /** @throws {ShapeProblem} if the data has another shape */
   read(node: DataNode, reading: Reading): T;
   write(value: T, writing: Writing): unknown;
@@ -111,6 +126,7 @@ export function attempt<T>(reading: Reading, read: () => T): T | undefined {
 
 export function nullable<T>(shape: Shape<T>): Shape<T | null> {
   return {
+    input: shape.input,
     read: (node, reading) => (node.value === null ? null : shape.read(node, reading)),
     write: (value, writing) => (value === null ? null : shape.write(value, writing)),
     schema: (definitions) => ({ anyOf: [shape.schema(definitions), { type: 'null' }] }),
@@ -356,7 +372,7 @@ function refuseMember(key: string, { key: at }: DataMember, known: readonly stri
 }
 
 /** Converts `heartbeatMs` to `heartbeat_ms`, so that a written `heartbeat_ms` is recognised as meaning it. */
-function underscored(camelCase: string): string {
+export function underscored(camelCase: string): string {
   return camelCase.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 }
 

@@ -7,14 +7,10 @@ import {
   optional,
   withDefault,
 } from '../config/shape.ts';
-import {
-  duration as durationShape,
-  size as sizeShape,
-  text as textShape,
-} from '../config/shape-values.ts';
+import { duration, size, text } from '../config/shape-values.ts';
 import { ResponseCache } from '../cache/response-cache.ts';
 import { oneStep } from '../hubfile/scope.ts';
-import { duration, list, size } from '../hubfile/values.ts';
+import { list, optionsOf } from '../hubfile/values.ts';
 import { appendToLog } from '../site/access-log.ts';
 import type { HandlerDirective } from './directive.ts';
 
@@ -22,15 +18,15 @@ const MIB = 1024 * 1024;
 
 const members = {
   /** How long a response without a time is fresh; null: it is not stored. */
-  ttlMs: optional(durationShape({ min: 1 })),
+  ttlMs: optional(duration({ min: 1 })),
   /** How long a stale response may be used if the app does not say. */
-  staleMs: withDefault(durationShape(), 0),
+  staleMs: withDefault(duration(), 0),
   /** Maximum memory of the stored responses, in bytes. */
-  maxSize: withDefault(sizeShape({ min: 1 }), 64 * MIB),
+  maxSize: withDefault(size({ min: 1 }), 64 * MIB),
   /** Maximum size of one body, in bytes. */
-  maxBody: withDefault(sizeShape({ min: 1 }), 8 * MIB),
+  maxBody: withDefault(size({ min: 1 }), 8 * MIB),
   /** Values with placeholders. Requests with different values share nothing. */
-  varyOn: withDefault(listShape(textShape('a text such as {cookie.lang}')), []),
+  varyOn: withDefault(listShape(text('a text such as {cookie.lang}')), []),
 };
 
 export interface CacheConfig extends Of<typeof members> {
@@ -70,10 +66,7 @@ export const cache: HandlerDirective<CacheConfig> = {
       return cursor.options(
         start,
         {
-          ttl: (option) => ({ ttlMs: duration(option) }),
-          stale: (option) => ({ staleMs: duration(option) }),
-          max_size: (option) => ({ maxSize: size(option) }),
-          max_body: (option) => ({ maxBody: size(option) }),
+          ...optionsOf(members),
           vary_on: (option, { varyOn }) => ({
             varyOn: [...varyOn, ...list(option, 'a text such as {cookie.lang}')],
           }),

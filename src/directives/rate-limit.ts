@@ -7,7 +7,7 @@ import {
 } from '../config/shape-values.ts';
 import type { Cursor } from '../hubfile/cursor.ts';
 import { oneStep } from '../hubfile/scope.ts';
-import { badValue, count, duration, text, within } from '../hubfile/values.ts';
+import { badValue, duration, optionsOf, within } from '../hubfile/values.ts';
 import { createHash } from 'node:crypto';
 import { CircuitBreaker } from '../kernel/circuit-breaker.ts';
 import { HttpError } from '../http/errors.ts';
@@ -123,8 +123,7 @@ function zone(cursor: Cursor): RateZoneConfig {
   const { key, events, windowMs } = cursor.options(
     start,
     {
-      key: (option) => ({ key: text(option, 'a key such as {client_ip}') }),
-      events: (option) => ({ events: count(option, { min: 1 }) }),
+      ...optionsOf(zoneMembers, { name: null }),
       window: (option) => ({ windowMs: windowLength(option) }),
     },
     { unsupported: { match: 'write a matcher before the block: rate_limit @api { … }' } },

@@ -1,7 +1,7 @@
 import { defaultsOf, object, type Of, optional, withDefault } from '../config/shape.ts';
-import { duration as durationShape, size as sizeShape } from '../config/shape-values.ts';
+import { duration, size } from '../config/shape-values.ts';
 import { oneStep } from '../hubfile/scope.ts';
-import { duration, size } from '../hubfile/values.ts';
+import { optionsOf } from '../hubfile/values.ts';
 import type { Readable } from 'node:stream';
 import { RelayedBody } from '../http/client-body.ts';
 import { HttpError } from '../http/errors.ts';
@@ -11,11 +11,11 @@ import type { HandlerDirective } from './directive.ts';
 
 const members = {
   /** Bytes; null means no limit. */
-  maxSize: optional(sizeShape()),
+  maxSize: optional(size()),
   /** Time from here to the end of the body; 0 means no limit. */
-  readTimeoutMs: withDefault(durationShape(), 0),
+  readTimeoutMs: withDefault(duration(), 0),
   /** Time from here to the end of the response; 0 means no limit. */
-  writeTimeoutMs: withDefault(durationShape(), 0),
+  writeTimeoutMs: withDefault(duration(), 0),
 };
 
 export interface RequestBodyConfig extends Of<typeof members> {
@@ -43,15 +43,9 @@ export const requestBody: HandlerDirective<RequestBodyConfig> = {
         cursor.fail(cursor.span, 'missing-option', 'request_body needs a limit', hint);
       }
       const start: RequestBodyConfig = { kind: 'request_body', ...defaultRequestBody };
-      return cursor.options(
-        start,
-        {
-          max_size: (option) => ({ maxSize: size(option) }),
-          read_timeout: (option) => ({ readTimeoutMs: duration(option) }),
-          write_timeout: (option) => ({ writeTimeoutMs: duration(option) }),
-        },
-        { unsupported: { set: 'hubgate streams bodies; let the app change them' } },
-      );
+      return cursor.options(start, optionsOf(members), {
+        unsupported: { set: 'hubgate streams bodies; let the app change them' },
+      });
     }),
   },
   compile: limitRequestBody,

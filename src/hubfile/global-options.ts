@@ -15,7 +15,10 @@ import {
   defaultOnDemand,
   defaultOptions,
   MAX_WORKERS,
+  onDemandMembers,
+  serverMembers,
   STAGING_DIRECTORY,
+  timeoutMembers,
 } from '../config/shape-options.ts';
 import { isAdminOrigin, isCollectorUrl, isLogScope } from '../config/well-formed.ts';
 import { Secret } from '../kernel/secret.ts';
@@ -37,8 +40,8 @@ import {
   list,
   name,
   oneOf,
+  optionsOf,
   ranges,
-  size,
   matching,
 } from './values.ts';
 
@@ -271,9 +274,8 @@ function onDemand(cursor: Cursor): GlobalOptions['onDemand'] {
   const { ask, intervalMs, burst } = cursor.options(
     start,
     {
+      ...optionsOf(onDemandMembers),
       ask: (option) => ({ ask: url(option, 'the URL that is asked') }),
-      interval: (option) => ({ intervalMs: duration(option) }),
-      burst: (option) => ({ burst: count(option, { min: 1 }) }),
     },
     { unsupported: { permission: 'write ask <url>' } },
   );
@@ -409,6 +411,7 @@ function listener(
 function servers(cursor: Cursor): ServerOptions {
   cursor.block();
   return cursor.options(defaultOptions.servers, {
+    ...optionsOf(serverMembers),
     trusted_proxies: (option) => {
       oneOf(option, ['static']);
       return { trustedProxies: ranges(option) };
@@ -433,25 +436,15 @@ function servers(cursor: Cursor): ServerOptions {
         ),
       ],
     }),
-    max_header_size: (option) => ({ maxHeaderSize: size(option) }),
     timeouts: (option, sofar) => ({
-      timeouts: option.options(sofar.timeouts, {
-        read_header: (line) => ({ readHeaderMs: duration(line) }),
-        read_body: (line) => ({ readBodyMs: duration(line) }),
-        idle: (line) => ({ idleMs: duration(line) }),
-      }),
+      timeouts: option.options(sofar.timeouts, optionsOf(timeoutMembers)),
     }),
-    forward_raw_path: () => ({ forwardRawPath: flag() }),
-    underscores_in_headers: () => ({ underscoresInHeaders: flag() }),
     proxy_protocol: (option) => ({ proxyProtocol: ranges(option) }),
     // What is always so: the rightmost address that is not trusted is the client's.
     trusted_proxies_strict: () => {
       flag();
       return {};
     },
-    log_credentials: () => ({ logCredentials: flag() }),
-    max_connections: (option) => ({ maxConnections: count(option) }),
-    max_connections_per_client: (option) => ({ maxConnectionsPerClient: count(option) }),
   });
 }
 

@@ -1,16 +1,9 @@
 import type { ConditionData } from '../config/routes.ts';
-import {
-  defaultsOf,
-  list as listShape,
-  object,
-  type Of,
-  optional,
-  withDefault,
-} from '../config/shape.ts';
-import { name as nameShape, oneOf, text } from '../config/shape-values.ts';
+import { defaultsOf, list, object, type Of, optional, withDefault } from '../config/shape.ts';
+import { name, names, oneOf, text } from '../config/shape-values.ts';
 import { isTriedFile, TRY_POLICIES } from '../config/well-formed.ts';
 import type { ConditionSyntax } from '../hubfile/scope.ts';
-import { checkTried, list, name, triedFiles, tryPolicy } from '../hubfile/values.ts';
+import { checkTried, optionsOf, triedFiles, tryPolicy } from '../hubfile/values.ts';
 import type { CompileMatcher, Predicate } from '../site/text-pattern.ts';
 import { type HidesFile, tryFiles } from '../site/site-files.ts';
 import type { Matcher } from './matcher.ts';
@@ -19,12 +12,12 @@ const triedFile = text('a path, or a status such as =404', isTriedFile);
 
 const members = {
   /** null: the `root` of the site. */
-  root: optional(nameShape('a directory')),
+  root: optional(name('a directory')),
   /** Paths below the root, with placeholders; the last one may be `=404`. */
-  files: withDefault(listShape(triedFile, { min: 1 }), ['{path}']),
+  files: withDefault(list(triedFile, { min: 1 }), ['{path}']),
   policy: withDefault(oneOf(...TRY_POLICIES), 'first_exist'),
   /** Ends of names after which the rest of the path does not belong to the file: `.php`. */
-  splitPath: withDefault(listShape(nameShape('the end of a name such as .php')), []),
+  splitPath: withDefault(names('the end of a name such as .php'), []),
 };
 
 export interface FileCondition extends Of<typeof members> {
@@ -44,12 +37,11 @@ const syntax: ConditionSyntax<FileCondition> = {
     const start =
       words.length === 0 ? defaultFile : { ...defaultFile, files: triedFiles(cursor, words) };
     const condition = cursor.options(start, {
-      root: (option) => ({ root: name(option, 'a directory') }),
+      ...optionsOf(members, { files: 'try_files', policy: 'try_policy' }),
       try_files: (option) => ({
         files: triedFiles(option, option.several('a path such as {path}')),
       }),
       try_policy: (option) => ({ policy: tryPolicy(option) }),
-      split_path: (option) => ({ splitPath: list(option, 'the end of a name such as .php') }),
     });
     checkTried(cursor, condition.files, condition.policy);
     return [condition];

@@ -10,7 +10,7 @@ import {
   responseRulesShape,
   statusPatterns,
 } from '../config/shape-routes.ts';
-import { count, duration, flag, name, oneOf, secret, text } from '../config/shape-values.ts';
+import { count, duration, flag, name, names, oneOf, secret, text } from '../config/shape-values.ts';
 import {
   byKind,
   defaultsOf,
@@ -92,7 +92,7 @@ const policy = byKind<BalancingPolicy>({
   }),
 });
 
-const dynamicMembers = {
+export const dynamicMembers = {
   name: text('a name in the DNS', isDnsName),
   scheme: withDefault(oneOf('http', 'https', 'h2c'), 'http'),
   refreshMs: withDefault(duration({ min: 1000 }), MINUTE),
@@ -127,20 +127,24 @@ export type DynamicConfig = DynamicAddresses | DynamicServices;
 
 const dynamic = byKind<DynamicConfig>({ a: object(addressMembers), srv: object(dynamicMembers) });
 
-const balancingMembers = (matcher: Shape<RequestMatcher>) => ({
-  policy: withDefault(policy, { kind: 'random' }),
+export const retryMembers = {
   /** Total time for attempts with other upstreams; 0 means one attempt per upstream, without repetition. */
   tryDurationMs: withDefault(duration(), 0),
   tryIntervalMs: withDefault(duration(), 250),
   /** Most further attempts of one request after the first; null: limited only by time. */
   retries: optional(count()),
+};
+
+const balancingMembers = (matcher: Shape<RequestMatcher>) => ({
+  policy: withDefault(policy, { kind: 'random' }),
+  ...retryMembers,
   /** Requests that are repeated whatever their method, and no others; null: those that are safe. */
   retryMatch: optional(list(matcher)),
 });
 
 interface LoadBalancing extends Of<ReturnType<typeof balancingMembers>> {}
 
-const activeHealthMembers = {
+export const activeHealthMembers = {
   uri: withDefault(
     text('a path such as /health', (uri) => uri.startsWith('/')),
     '/',
@@ -163,7 +167,7 @@ interface ActiveHealth extends Of<typeof activeHealthMembers> {}
 
 export const defaultActiveHealth: ActiveHealth = defaultsOf(activeHealthMembers);
 
-const passiveHealthMembers = {
+export const passiveHealthMembers = {
   /** How long a failure counts; 0 turns passive checks off. */
   failDurationMs: withDefault(duration(), 0),
   maxFails: withDefault(count({ min: 1 }), 1),
@@ -177,12 +181,17 @@ const passiveHealthMembers = {
 
 interface PassiveHealth extends Of<typeof passiveHealthMembers> {}
 
-const transportMembers = {
+/** What both HTTP and FastCGI have. */
+export const timeoutMembers = {
   dialTimeoutMs: withDefault(duration({ min: 1 }), 3 * SECOND),
   /** 0 means no limit, here and below. */
   responseHeaderTimeoutMs: withDefault(duration(), 0),
   readTimeoutMs: withDefault(duration(), 0),
   writeTimeoutMs: withDefault(duration(), 0),
+};
+
+export const transportMembers = {
+  ...timeoutMembers,
   /** How long an idle connection is kept; 0 closes it after each exchange. */
   keepAliveMs: withDefault(duration(), 2 * MINUTE),
   /** HTTP/2 sessions count as connections; 0 means 100 of them. */
@@ -202,13 +211,13 @@ const parameter = object({
   value: text('a value'),
 });
 
-const fastcgiMembers = {
+export const fastcgiMembers = {
   /** The site's files from the view of the FastCGI server; null: the `root` of the site. */
   root: optional(name('a directory')),
   /** Whether links in the root are followed, so that a new release has new paths of scripts. */
   resolveRootSymlink: withDefault(flag, false),
   /** Ends of the names of scripts; the part of a path after one is `PATH_INFO`. */
-  splitPath: withDefault(list(name('the end of a name such as .php')), []),
+  splitPath: withDefault(names('the end of a name such as .php'), []),
   /** Further parameters, with placeholders. */
   env: withDefault(list(parameter), []),
 };

@@ -8,7 +8,7 @@ import {
   section,
   withDefault,
 } from '../../config/shape.ts';
-import { count, flag, name, oneOf, statusValue } from '../../config/shape-values.ts';
+import { count, flag, name, names, oneOf, statusValue } from '../../config/shape-values.ts';
 
 export const LISTING_SORTS = ['namedirfirst', 'name', 'size', 'time'] as const;
 export const LISTING_ORDERS = ['asc', 'desc'] as const;
@@ -28,11 +28,11 @@ export const PRECOMPRESSED = ['br', 'zstd', 'gzip'] as const;
 
 export type Precompressed = (typeof PRECOMPRESSED)[number];
 
-const members = {
+export const members = {
   /** null: the `root` of the site. */
   root: optional(name('a directory')),
-  index: withDefault(list(name('a file name')), ['index.html']),
-  hide: withDefault(list(name('a file name or path')), []),
+  index: withDefault(names('a file name'), ['index.html']),
+  hide: withDefault(names('a file name or path'), []),
   /** Whether a directory without an index is listed. */
   browse: withDefault(flag, false),
   /** How a directory is listed, unless the query says it. */

@@ -103,7 +103,7 @@ export function dnsOptions<
       (cursor: Cursor, { dnsSettings }: Draft) =>
         // The draft's own member, with further settings.
         ({
-          dnsSettings: { ...dnsSettings, ...set(cursor, defaultDnsChallenge) },
+          dnsSettings: { ...dnsSettings, ...set?.(cursor, defaultDnsChallenge) },
         }) as Partial<Draft>,
     ]),
   );
