@@ -11,7 +11,7 @@ import {
   optional,
   withDefault,
 } from './shape.ts';
-import { count, duration, name, oneOf, secret, text } from './shape-values.ts';
+import { count, duration, name, oneOf, secret, secretText, text } from './shape-values.ts';
 import { MINUTE } from './units.ts';
 
 /** The HTTP API of a company that hosts zones. */
@@ -25,42 +25,40 @@ export type DnsServiceConfig = {
   };
 }[DnsServiceName];
 
+/**
+ * The options of a service, each with the form of its value in the usage. If one alone is required, it may also stand
+ * behind the name: `dns cloudflare {env.CF_API_TOKEN}`.
+ */
 export interface DnsServiceOptions {
-  /** The option that may also stand behind the name: `dns cloudflare {env.CF_API_TOKEN}`. */
-  readonly argument: string | null;
-  readonly required: readonly string[];
-  readonly optional: readonly string[];
+  readonly required: Readonly<Record<string, string>>;
+  readonly optional?: Readonly<Record<string, string>>;
 }
 
 /** The companies whose API is known, with the option names of Caddy's modules for them. */
 export const DNS_SERVICES = {
   azure: {
-    argument: null,
-    required: [
-      ...['tenant_id', 'client_id', 'client_secret'],
-      ...['subscription_id', 'resource_group_name'],
-    ],
-    optional: ['authority_host'],
+    required: {
+      tenant_id: '<id>',
+      client_id: '<id>',
+      client_secret: '<secret>',
+      subscription_id: '<id>',
+      resource_group_name: '<name>',
+    },
+    optional: { authority_host: '<url>' },
   },
-  cloudflare: { argument: 'api_token', required: ['api_token'], optional: ['zone_token'] },
-  desec: { argument: 'token', required: ['token'], optional: [] },
-  digitalocean: { argument: 'auth_token', required: ['auth_token'], optional: [] },
-  gandi: { argument: 'bearer_token', required: ['bearer_token'], optional: [] },
-  googleclouddns: {
-    argument: null,
-    required: ['gcp_project', 'gcp_application_default'],
-    optional: [],
-  },
-  hetzner: { argument: 'api_token', required: ['api_token'], optional: [] },
+  cloudflare: { required: { api_token: '<token>' }, optional: { zone_token: '<token>' } },
+  desec: { required: { token: '<token>' } },
+  digitalocean: { required: { auth_token: '<token>' } },
+  gandi: { required: { bearer_token: '<token>' } },
+  googleclouddns: { required: { gcp_project: '<id>', gcp_application_default: '<file>' } },
+  hetzner: { required: { api_token: '<token>' } },
   ovh: {
-    argument: null,
-    required: ['application_key', 'application_secret', 'consumer_key'],
-    optional: ['endpoint'],
+    required: { application_key: '<key>', application_secret: '<secret>', consumer_key: '<key>' },
+    optional: { endpoint: 'ovh-eu|ovh-ca|ovh-us' },
   },
   route53: {
-    argument: null,
-    required: ['access_key_id', 'secret_access_key'],
-    optional: ['session_token', 'region', 'hosted_zone_id'],
+    required: { access_key_id: '<id>', secret_access_key: '<key>' },
+    optional: { session_token: '<token>', region: '<name>', hosted_zone_id: '<id>' },
   },
 } satisfies Record<string, DnsServiceOptions>;
 
@@ -124,9 +122,10 @@ export function providerFault(provider: DnsProviderConfig): string | null {
 function serviceFault({ kind, credentials, apiUrl }: DnsServiceConfig): string | null {
   const { required, optional }: DnsServiceOptions = DNS_SERVICES[kind];
   const given = new Map(credentials.map(({ name, value }) => [name, value.reveal()]));
-  const missing = required.filter((name) => (given.get(name) ?? '') === '');
+  const missing = Object.keys(required).filter((name) => (given.get(name) ?? '') === '');
   if (missing.length > 0) return `${missing.join(' and ')} must have a value`;
-  const unknown = [...given.keys()].find((name) => ![...required, ...optional].includes(name));
+  const known = Object.keys({ ...required, ...optional });
+  const unknown = [...given.keys()].find((name) => !known.includes(name));
   if (unknown !== undefined) return `${unknown} is not one of its options`;
   const isUrl = (text: string): boolean =>
     ['http:', 'https:'].includes(parseUrl(text)?.protocol ?? '');
@@ -151,7 +150,7 @@ function isTsigKey(text: string): boolean {
 
 const dnsName = text('a DNS name', (value) => isDnsName(value) || value.startsWith('{'));
 
-const rfc2136Members = {
+export const rfc2136Members = {
   /** `ns.example.com`, `192.0.2.53:5353`, `[2001:db8::53]:53`. */
   server: name('a name server such as 192.0.2.53:53'),
   /** null: determined by asking the server. */
@@ -159,7 +158,7 @@ const rfc2136Members = {
   keyName: dnsName,
   algorithm: withDefault(oneOf('hmac-sha256', 'hmac-sha512'), 'hmac-sha256'),
   /** Base64. */
-  key: secret,
+  key: secretText('the key in base64'),
 };
 
 /** A name server that accepts dynamic updates (RFC 2136), signed (RFC 8945). */
@@ -169,10 +168,10 @@ export interface Rfc2136Config extends Of<typeof rfc2136Members> {
 
 export const defaultRfc2136 = defaultsOf(rfc2136Members);
 
-const acmeDnsMembers = {
+export const acmeDnsMembers = {
   serverUrl: name('the URL of an acme-dns server'),
-  username: secret,
-  password: secret,
+  username: secretText('the name of the account'),
+  password: secretText('its password'),
   subdomain: name('the subdomain of the account'),
 };
 
@@ -201,25 +200,23 @@ export const defaultExec = defaultsOf(execMembers);
 /** The service or program that writes the record. */
 export type DnsProviderConfig = Rfc2136Config | AcmeDnsConfig | ExecConfig | DnsServiceConfig;
 
-const service = object({
+/** All services have the same members. */
+const serviceShape = object({
   credentials: list(object({ name: name('the name of an option'), value: secret })),
   apiUrl: optional(text('a URL')),
 });
+
+// Each name of the table has this shape.
+const serviceShapes = Object.fromEntries(
+  Object.keys(DNS_SERVICES).map((name) => [name, serviceShape]),
+) as Record<DnsServiceName, typeof serviceShape>;
 
 const challengeMembers = {
   provider: byKind<DnsProviderConfig>({
     rfc2136: object(rfc2136Members),
     'acme-dns': object(acmeDnsMembers),
     exec: object(execMembers),
-    azure: service,
-    cloudflare: service,
-    desec: service,
-    digitalocean: service,
-    gandi: service,
-    googleclouddns: service,
-    hetzner: service,
-    ovh: service,
-    route53: service,
+    ...serviceShapes,
   }),
   /** Delay before the first check for the record. */
   propagationDelayMs: withDefault(duration(), 0),

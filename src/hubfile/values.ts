@@ -30,7 +30,7 @@ export type OptionReaders<T> = Readonly<
 
 /**
  * The options of members, such as `heartbeat` for `heartbeatMs`. An option whose shape does not say how its value
- * is written is undefined: the caller adds it, and it keeps its place among the others.
+ * is written is undefined: the caller adds it behind these, and it keeps its place among them.
  *
  * @param words the options with other names, by their members; null: the member is no option
  */
@@ -86,7 +86,7 @@ function valueOf(cursor: Cursor, input: OptionInput): unknown {
     case 'choice':
       return oneOf(cursor, input.choices);
     case 'secret':
-      return new Secret(cursor.argument(input.expected).text);
+      return new Secret(name(cursor, input.expected));
     case 'names':
       return list(cursor, input.expected);
     case 'text':
