@@ -144,9 +144,13 @@ export function optional<T>(shape: Shape<T>): DefaultedShape<T | null> {
 }
 
 /** An object that may be left out, because each of its members may. */
-export function section<T extends object>(members: Members<T>): DefaultedShape<Readonly<T>> {
-  // The caller gives a default for each member. `object` reports one without as missing.
-  return withDefault(object(members), defaultsOf(members) as T);
+export function section<T extends object>(
+  members: {
+    readonly [Name in keyof T]-?: DefaultedShape<T[Name]>;
+  },
+): DefaultedShape<Readonly<T>> {
+  // Each member has a default.
+  return withDefault(object<T>(members), defaultsOf(members) as T);
 }
 
 /** The values of the members that are left out. */
