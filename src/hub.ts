@@ -13,9 +13,9 @@ import {
   readGiven,
   requireFunctions,
 } from './config/program-data.ts';
-import { list, nullable, object } from './config/shape.ts';
+import { list, object, optional, withDefault } from './config/shape.ts';
 import { flag, text } from './config/shape-values.ts';
-import { defaultSite } from './config/defaults.ts';
+import { defaultSite } from './config/shape-config.ts';
 import { parsePublication } from './hub/publication.ts';
 import { type Clock, systemClock } from './kernel/clock.ts';
 import { HubgateError } from './kernel/error.ts';
@@ -210,16 +210,13 @@ export async function createHub(options: HubOptions): Promise<MountedHub> {
   };
 }
 
-const localUpdate = object(
-  {
-    topics: list(text('a topic')),
-    data: nullable(text('text')),
-    private: flag,
-    id: nullable(text('an id')),
-    type: nullable(text('the type of an event')),
-  },
-  { data: null, private: false, id: null, type: null },
-);
+const localUpdate = object({
+  topics: list(text('a topic')),
+  data: optional(text('text')),
+  private: withDefault(flag, false),
+  id: optional(text('an id')),
+  type: optional(text('the type of an event')),
+});
 
 /** Whether an update is what its type says, as nearly all are: reading one by its shape takes longer than publishing it. */
 function isLocalUpdate(given: unknown): given is LocalUpdate {

@@ -1,7 +1,7 @@
 import { resolve } from 'node:path';
 import type { Config } from './config/config.ts';
 import { readGiven } from './config/program-data.ts';
-import { object, type Shape } from './config/shape.ts';
+import { object, type Shape, withDefault } from './config/shape.ts';
 import { name, text as anyText } from './config/shape-values.ts';
 import { HubgateError } from './kernel/error.ts';
 import { diskIo } from './hubfile/disk.ts';
@@ -46,7 +46,7 @@ const environment: Shape<ParseOptions['env']> = {
   },
 };
 
-const parseOptions = object<{ file: string; env: ParseOptions['env'] }>(
-  { file: name('the name of a file'), env: environment },
-  { file: 'Hubfile', env: undefined },
-);
+const parseOptions = object({
+  file: withDefault(name('the name of a file'), 'Hubfile'),
+  env: withDefault(environment, undefined),
+});

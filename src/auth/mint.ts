@@ -2,7 +2,15 @@ import { SignJWT } from 'jose';
 import type { JsonValue } from '../hub/grants.ts';
 import type { MatcherSpec } from '../hub/matcher.ts';
 import { readGiven } from '../config/program-data.ts';
-import { type DataNode, list, nullable, object, refuse, type Shape } from '../config/shape.ts';
+import {
+  type DataNode,
+  list,
+  object,
+  optional,
+  refuse,
+  type Shape,
+  withDefault,
+} from '../config/shape.ts';
 import { name, oneOf, secret, text } from '../config/shape-values.ts';
 import { type KeyMaterial, SIGNING_ALGORITHMS, signingKey } from './key.ts';
 import { randomUUID } from 'node:crypto';
@@ -102,30 +110,30 @@ function isJson(value: DataNode['value']): boolean {
 
 const json = onlyChecked('JSON', isJson);
 const time = onlyChecked('milliseconds since the epoch', Number.isFinite);
-const optional = nullable(name('text'));
+const timeToLive = onlyChecked('seconds above 0, or a duration like 10m', (value) =>
+  ['number', 'string'].includes(typeof value),
+);
+const optionalText = optional(name('text'));
 
 const matcherSpecs = list(object({ match: text('a topic or a pattern'), matchType: name('text') }));
 
-const mintRequest = object(
-  {
-    key: object({
-      algorithm: oneOf(...SIGNING_ALGORITHMS),
-      material: onlyChecked('a key', (value) => typeof value === 'object' && value !== null),
-    }),
-    keyId: optional,
-    issuer: text('text'),
-    audience: text('text'),
-    subject: optional,
-    clientId: optional,
-    issuedAtMs: time,
-    expiresAtMs: time,
-    detailType: text('text'),
-    publish: matcherSpecs,
-    subscribe: matcherSpecs,
-    payload: json,
-  },
-  { keyId: null, subject: null, clientId: null, payload: null },
-);
+const mintRequest = object({
+  key: object({
+    algorithm: oneOf(...SIGNING_ALGORITHMS),
+    material: onlyChecked('a key', (value) => typeof value === 'object' && value !== null),
+  }),
+  keyId: optionalText,
+  issuer: text('text'),
+  audience: text('text'),
+  subject: optionalText,
+  clientId: optionalText,
+  issuedAtMs: time,
+  expiresAtMs: time,
+  detailType: text('text'),
+  publish: matcherSpecs,
+  subscribe: matcherSpecs,
+  payload: withDefault(json, null),
+});
 
 const urlPattern = object({ urlpattern: name('a URL Pattern') });
 const grantedTopic: Shape<unknown> = {
@@ -140,29 +148,21 @@ const granted: Shape<unknown> = {
     (Array.isArray(node.value) ? grantedTopics : grantedTopic).read(node, reading),
 };
 
-const signTokenOptions = object(
-  {
-    iss: name('the id of an issuer'),
-    aud: name('the URL of the hub'),
-    key: secret,
-    alg: optional,
-    kid: optional,
-    publish: granted,
-    subscribe: granted,
-    ttl: onlyChecked('seconds above 0, or a duration like 10m', (value) =>
-      ['number', 'string'].includes(typeof value),
-    ),
-    sub: optional,
-    clientId: optional,
-    payload: json,
-    profile: oneOf('hub', 'mercure'),
-    detailType: optional,
-  },
-  {
-    ...{ alg: null, kid: null, sub: null, clientId: null, detailType: null },
-    ...{ publish: [], subscribe: [], ttl: '1h', payload: null, profile: 'hub' as const },
-  },
-);
+const signTokenOptions = object({
+  iss: name('the id of an issuer'),
+  aud: name('the URL of the hub'),
+  key: secret,
+  alg: optionalText,
+  kid: optionalText,
+  publish: withDefault(granted, []),
+  subscribe: withDefault(granted, []),
+  ttl: withDefault(timeToLive, '1h'),
+  sub: optionalText,
+  clientId: optionalText,
+  payload: withDefault(json, null),
+  profile: withDefault(oneOf('hub', 'mercure'), 'hub'),
+  detailType: optionalText,
+});
 
 function newUrn(): string {
   return `urn:uuid:${randomUUID()}`;

@@ -2,7 +2,7 @@ import { request as httpRequest, type IncomingMessage, type RequestOptions } fro
 import { request as httpsRequest, type RequestOptions as HttpsOptions } from 'node:https';
 import { type ListenPlace, parseUnixAddress, placeOf, placeText } from '../config/bind-address.ts';
 import type { GlobalOptions } from '../config/config.ts';
-import { defaultOptions } from '../config/defaults.ts';
+import { defaultOptions } from '../config/shape-options.ts';
 import { ConfigError } from '../config/problem.ts';
 import { parseJson, parseUrl } from '../kernel/parse.ts';
 import { HubgateError, messageOf, codeOf } from '../kernel/error.ts';

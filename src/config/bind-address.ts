@@ -1,5 +1,19 @@
 import { isIP } from 'node:net';
-import type { AdminOptions, BindAddress, ListenAddress, UnixAddress } from './config.ts';
+
+export type BindAddress =
+  /** An interface of this machine, by its address or name. The port is that of the site's address. */
+  | { readonly kind: 'host'; readonly host: string }
+  /** A Unix socket. It serves all addresses of the site, whatever their port. */
+  | { readonly kind: 'unix'; readonly path: string; readonly mode: number }
+  /** A listening socket that the parent process has opened. It serves all addresses as well. */
+  | { readonly kind: 'fd'; readonly fd: number };
+
+export type UnixAddress = Extract<BindAddress, { readonly kind: 'unix' }>;
+
+export interface ListenAddress {
+  readonly host: string;
+  readonly port: number;
+}
 
 /** The default mode of a Unix socket: only its owner has access. */
 const DEFAULT_SOCKET_MODE = 0o600;
@@ -58,7 +72,7 @@ export interface ListenPlace {
 }
 
 /** The place of the admin API or of the listener for metrics. */
-export function placeOf(address: ListenAddress | AdminOptions): ListenPlace {
+export function placeOf(address: ListenAddress | { readonly socket: UnixAddress }): ListenPlace {
   if ('socket' in address) return { bind: address.socket, port: 0 };
   return { bind: { kind: 'host', host: address.host }, port: address.port };
 }

@@ -12,7 +12,7 @@ import type {
 } from './config.ts';
 import { type UnplacedProblem, type Report, error } from './problem.ts';
 import { siteAddressText } from './sites.ts';
-import { defaultOptions } from './defaults.ts';
+import { defaultOptions } from './shape-options.ts';
 
 const HOST = /^(?:\*\.)?[a-z0-9_-]+(?:\.[a-z0-9_-]+)*$/;
 const MAX_HOST = 253;

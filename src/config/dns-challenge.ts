@@ -1,56 +1,18 @@
 import { isIP } from 'node:net';
 import { parseUrl } from '../kernel/parse.ts';
 import type { Secret } from '../kernel/secret.ts';
-import { byKind, later, list, nullable, object, type Shape } from './shape.ts';
-import { count, duration, name, oneOf, secret, text } from './shape-values.ts';
-
-/** How control of a name is proven with a TXT record (RFC 8555 §8.4). */
-export interface DnsChallengeConfig {
-  readonly provider: DnsProviderConfig;
-  /** Delay before the first check for the record. */
-  readonly propagationDelayMs: number;
-  /** Longest time until all servers show the record; 0: no check. */
-  readonly propagationTimeoutMs: number;
-  /** Name servers to ask, `192.0.2.53` or `192.0.2.53:5353`; empty: those of the zone. */
-  readonly resolvers: readonly string[];
-  /** The name at which the record is written, for a name with a CNAME to it; null: the name itself. */
-  readonly overrideDomain: string | null;
-  readonly ttlSeconds: number;
-}
-
-/** The service or program that writes the record. */
-export type DnsProviderConfig = Rfc2136Config | AcmeDnsConfig | ExecConfig | DnsServiceConfig;
-
-/** A name server that accepts dynamic updates (RFC 2136), signed (RFC 8945). */
-export interface Rfc2136Config {
-  readonly kind: 'rfc2136';
-  /** `ns.example.com`, `192.0.2.53:5353`, `[2001:db8::53]:53`. */
-  readonly server: string;
-  /** null: determined by asking the server. */
-  readonly zone: string | null;
-  readonly keyName: string;
-  readonly algorithm: 'hmac-sha256' | 'hmac-sha512';
-  /** Base64. */
-  readonly key: Secret;
-}
-
-/** An acme-dns server, to which the CNAME of the name's `_acme-challenge` leads. */
-export interface AcmeDnsConfig {
-  readonly kind: 'acme-dns';
-  readonly serverUrl: string;
-  readonly username: Secret;
-  readonly password: Secret;
-  readonly subdomain: string;
-}
-
-/** A program of the operator. */
-export interface ExecConfig {
-  readonly kind: 'exec';
-  readonly program: string;
-  readonly args: readonly string[];
-  readonly environment: readonly { readonly name: string; readonly value: Secret }[];
-  readonly timeoutMs: number;
-}
+import {
+  byKind,
+  defaultsOf,
+  later,
+  list,
+  object,
+  type Of,
+  optional,
+  withDefault,
+} from './shape.ts';
+import { count, duration, name, oneOf, secret, secretText, text } from './shape-values.ts';
+import { MINUTE } from './units.ts';
 
 /** The HTTP API of a company that hosts zones. */
 export type DnsServiceConfig = {
@@ -63,58 +25,44 @@ export type DnsServiceConfig = {
   };
 }[DnsServiceName];
 
+/**
+ * The options of a service, each with the form of its value in the usage. If one alone is required, it may also stand
+ * behind the name: `dns cloudflare {env.CF_API_TOKEN}`.
+ */
 export interface DnsServiceOptions {
-  /** The option that may also stand behind the name: `dns cloudflare {env.CF_API_TOKEN}`. */
-  readonly argument: string | null;
-  readonly required: readonly string[];
-  readonly optional: readonly string[];
+  readonly required: Readonly<Record<string, string>>;
+  readonly optional?: Readonly<Record<string, string>>;
 }
 
 /** The companies whose API is known, with the option names of Caddy's modules for them. */
 export const DNS_SERVICES = {
   azure: {
-    argument: null,
-    required: [
-      ...['tenant_id', 'client_id', 'client_secret'],
-      ...['subscription_id', 'resource_group_name'],
-    ],
-    optional: ['authority_host'],
+    required: {
+      tenant_id: '<id>',
+      client_id: '<id>',
+      client_secret: '<secret>',
+      subscription_id: '<id>',
+      resource_group_name: '<name>',
+    },
+    optional: { authority_host: '<url>' },
   },
-  cloudflare: { argument: 'api_token', required: ['api_token'], optional: ['zone_token'] },
-  desec: { argument: 'token', required: ['token'], optional: [] },
-  digitalocean: { argument: 'auth_token', required: ['auth_token'], optional: [] },
-  gandi: { argument: 'bearer_token', required: ['bearer_token'], optional: [] },
-  googleclouddns: {
-    argument: null,
-    required: ['gcp_project', 'gcp_application_default'],
-    optional: [],
-  },
-  hetzner: { argument: 'api_token', required: ['api_token'], optional: [] },
+  cloudflare: { required: { api_token: '<token>' }, optional: { zone_token: '<token>' } },
+  desec: { required: { token: '<token>' } },
+  digitalocean: { required: { auth_token: '<token>' } },
+  gandi: { required: { bearer_token: '<token>' } },
+  googleclouddns: { required: { gcp_project: '<id>', gcp_application_default: '<file>' } },
+  hetzner: { required: { api_token: '<token>' } },
   ovh: {
-    argument: null,
-    required: ['application_key', 'application_secret', 'consumer_key'],
-    optional: ['endpoint'],
+    required: { application_key: '<key>', application_secret: '<secret>', consumer_key: '<key>' },
+    optional: { endpoint: 'ovh-eu|ovh-ca|ovh-us' },
   },
   route53: {
-    argument: null,
-    required: ['access_key_id', 'secret_access_key'],
-    optional: ['session_token', 'region', 'hosted_zone_id'],
+    required: { access_key_id: '<id>', secret_access_key: '<key>' },
+    optional: { session_token: '<token>', region: '<name>', hosted_zone_id: '<id>' },
   },
 } satisfies Record<string, DnsServiceOptions>;
 
 type DnsServiceName = keyof typeof DNS_SERVICES;
-
-/** The defaults of a challenge for which only the provider is given. */
-export const defaultDnsChallenge: Omit<DnsChallengeConfig, 'provider'> = {
-  propagationDelayMs: 0,
-  propagationTimeoutMs: 2 * 60_000,
-  resolvers: [],
-  overrideDomain: null,
-  ttlSeconds: 120,
-};
-
-export const defaultRfc2136 = { zone: null, algorithm: 'hmac-sha256' } as const;
-export const defaultExec = { args: [], environment: [], timeoutMs: 60_000 } as const;
 
 /** The names of the providers in a configuration. */
 export const DNS_PROVIDERS = ['rfc2136', 'acme-dns', 'exec', ...Object.keys(DNS_SERVICES)];
@@ -174,9 +122,10 @@ export function providerFault(provider: DnsProviderConfig): string | null {
 function serviceFault({ kind, credentials, apiUrl }: DnsServiceConfig): string | null {
   const { required, optional }: DnsServiceOptions = DNS_SERVICES[kind];
   const given = new Map(credentials.map(({ name, value }) => [name, value.reveal()]));
-  const missing = required.filter((name) => (given.get(name) ?? '') === '');
+  const missing = Object.keys(required).filter((name) => (given.get(name) ?? '') === '');
   if (missing.length > 0) return `${missing.join(' and ')} must have a value`;
-  const unknown = [...given.keys()].find((name) => ![...required, ...optional].includes(name));
+  const known = Object.keys({ ...required, ...optional });
+  const unknown = [...given.keys()].find((name) => !known.includes(name));
   if (unknown !== undefined) return `${unknown} is not one of its options`;
   const isUrl = (text: string): boolean =>
     ['http:', 'https:'].includes(parseUrl(text)?.protocol ?? '');
@@ -201,59 +150,92 @@ function isTsigKey(text: string): boolean {
 
 const dnsName = text('a DNS name', (value) => isDnsName(value) || value.startsWith('{'));
 
-const service = object<Omit<DnsServiceConfig, 'kind'>>(
-  {
-    credentials: list(object({ name: name('the name of an option'), value: secret })),
-    apiUrl: nullable(text('a URL')),
-  },
-  { apiUrl: null },
-);
+export const rfc2136Members = {
+  /** `ns.example.com`, `192.0.2.53:5353`, `[2001:db8::53]:53`. */
+  server: name('a name server such as 192.0.2.53:53'),
+  /** null: determined by asking the server. */
+  zone: optional(dnsName),
+  keyName: dnsName,
+  algorithm: withDefault(oneOf('hmac-sha256', 'hmac-sha512'), 'hmac-sha256'),
+  /** Base64. */
+  key: secretText('the key in base64'),
+};
 
-const challenge = object<DnsChallengeConfig>(
-  {
-    provider: byKind<DnsProviderConfig>({
-      rfc2136: object(
-        {
-          server: name('a name server such as 192.0.2.53:53'),
-          zone: nullable(dnsName),
-          keyName: dnsName,
-          algorithm: oneOf('hmac-sha256', 'hmac-sha512'),
-          key: secret,
-        },
-        defaultRfc2136,
-      ),
-      'acme-dns': object({
-        serverUrl: name('the URL of an acme-dns server'),
-        username: secret,
-        password: secret,
-        subdomain: name('the subdomain of the account'),
-      }),
-      exec: object<Omit<ExecConfig, 'kind'>>(
-        {
-          program: name('a program'),
-          args: list(text('a text')),
-          environment: list(object({ name: name('the name of a variable'), value: secret })),
-          timeoutMs: duration({ min: 1 }),
-        },
-        defaultExec,
-      ),
-      azure: service,
-      cloudflare: service,
-      desec: service,
-      digitalocean: service,
-      gandi: service,
-      googleclouddns: service,
-      hetzner: service,
-      ovh: service,
-      route53: service,
-    }),
-    propagationDelayMs: duration(),
-    propagationTimeoutMs: duration(),
-    resolvers: list(text('an address such as 192.0.2.53 or 192.0.2.53:5353', isResolver)),
-    overrideDomain: nullable(dnsName),
-    ttlSeconds: count({ min: 1, max: 604_800 }),
-  },
-  defaultDnsChallenge,
-);
+/** A name server that accepts dynamic updates (RFC 2136), signed (RFC 8945). */
+export interface Rfc2136Config extends Of<typeof rfc2136Members> {
+  readonly kind: 'rfc2136';
+}
 
-export const dnsShape: Shape<DnsChallengeConfig> = later('dns', () => challenge);
+export const defaultRfc2136 = defaultsOf(rfc2136Members);
+
+export const acmeDnsMembers = {
+  serverUrl: name('the URL of an acme-dns server'),
+  username: secretText('the name of the account'),
+  password: secretText('its password'),
+  subdomain: name('the subdomain of the account'),
+};
+
+/** An acme-dns server, to which the CNAME of the name's `_acme-challenge` leads. */
+export interface AcmeDnsConfig extends Of<typeof acmeDnsMembers> {
+  readonly kind: 'acme-dns';
+}
+
+const execMembers = {
+  program: name('a program'),
+  args: withDefault(list(text('a text')), []),
+  environment: withDefault(
+    list(object({ name: name('the name of a variable'), value: secret })),
+    [],
+  ),
+  timeoutMs: withDefault(duration({ min: 1 }), 60_000),
+};
+
+/** A program of the operator. */
+export interface ExecConfig extends Of<typeof execMembers> {
+  readonly kind: 'exec';
+}
+
+export const defaultExec = defaultsOf(execMembers);
+
+/** The service or program that writes the record. */
+export type DnsProviderConfig = Rfc2136Config | AcmeDnsConfig | ExecConfig | DnsServiceConfig;
+
+/** All services have the same members. */
+const serviceShape = object({
+  credentials: list(object({ name: name('the name of an option'), value: secret })),
+  apiUrl: optional(text('a URL')),
+});
+
+// Each name of the table has this shape.
+const serviceShapes = Object.fromEntries(
+  Object.keys(DNS_SERVICES).map((name) => [name, serviceShape]),
+) as Record<DnsServiceName, typeof serviceShape>;
+
+const challengeMembers = {
+  provider: byKind<DnsProviderConfig>({
+    rfc2136: object(rfc2136Members),
+    'acme-dns': object(acmeDnsMembers),
+    exec: object(execMembers),
+    ...serviceShapes,
+  }),
+  /** Delay before the first check for the record. */
+  propagationDelayMs: withDefault(duration(), 0),
+  /** Longest time until all servers show the record; 0: no check. */
+  propagationTimeoutMs: withDefault(duration(), 2 * MINUTE),
+  /** Name servers to ask, `192.0.2.53` or `192.0.2.53:5353`; empty: those of the zone. */
+  resolvers: withDefault(
+    list(text('an address such as 192.0.2.53 or 192.0.2.53:5353', isResolver)),
+    [],
+  ),
+  /** The name at which the record is written, for a name with a CNAME to it; null: the name itself. */
+  overrideDomain: optional(dnsName),
+  ttlSeconds: withDefault(count({ min: 1, max: 604_800 }), 120),
+};
+
+/** How control of a name is proven with a TXT record (RFC 8555 §8.4). */
+export interface DnsChallengeConfig extends Of<typeof challengeMembers> {}
+
+/** The defaults of a challenge for which only the provider is given. */
+export const defaultDnsChallenge = defaultsOf(challengeMembers);
+
+export const dnsShape = later<DnsChallengeConfig>('dns', () => object(challengeMembers));

@@ -1,7 +1,16 @@
 // What changes the lines of a log: names of members, forms of times, filters of fields. The reader of
 // Hubfiles, YAML, JSON and the writer of the log share this description.
 
-import { byKind, list, nullable, object } from './shape.ts';
+import {
+  byKind,
+  defaultsOf,
+  list,
+  object,
+  type Of,
+  optional,
+  section,
+  withDefault,
+} from './shape.ts';
 import { count, name, oneOf, text } from './shape-values.ts';
 
 /**
@@ -30,18 +39,6 @@ export type DurationFormat = (typeof DURATION_FORMATS)[number];
 
 export const LEVEL_FORMATS = ['lower', 'upper'] as const;
 
-/** Names and forms of the members that each JSON line has; null: those of the format. */
-export interface LogMembers {
-  readonly messageKey: string | null;
-  readonly levelKey: string | null;
-  readonly timeKey: string | null;
-  /** Of the name of the log, which lines in Caddy's format have. */
-  readonly nameKey: string | null;
-  readonly levelFormat: (typeof LEVEL_FORMATS)[number];
-  readonly timeFormat: TimeFormat | null;
-  readonly durationFormat: DurationFormat;
-}
-
 /** What happens to a parameter of a query, or to a cookie. */
 export type PairFilter =
   | { readonly kind: 'delete'; readonly name: string }
@@ -60,40 +57,6 @@ export type LogChange =
   | { readonly kind: 'query'; readonly pairs: readonly PairFilter[] }
   | { readonly kind: 'cookie'; readonly pairs: readonly PairFilter[] };
 
-export interface LogFilter {
-  /** The name of a field; `>` leads into an object: `request>headers>User-Agent`. */
-  readonly field: string;
-  readonly change: LogChange;
-}
-
-/** A field that every line gets. */
-interface AppendedField {
-  readonly field: string;
-  readonly value: string;
-}
-
-export interface LogEncoding {
-  readonly members: LogMembers;
-  readonly filters: readonly LogFilter[];
-  readonly append: readonly AppendedField[];
-}
-
-export const defaultLogMembers: LogMembers = {
-  messageKey: null,
-  levelKey: null,
-  timeKey: null,
-  nameKey: null,
-  levelFormat: 'lower',
-  timeFormat: null,
-  durationFormat: 'seconds',
-};
-
-export const defaultLogEncoding: LogEncoding = {
-  members: defaultLogMembers,
-  filters: [],
-  append: [],
-};
-
 /** Most filters of a log, and most fields that it appends. Each costs time for every line. */
 export const MAX_LOG_FILTERS = 100;
 
@@ -102,7 +65,23 @@ export function isLogMember(text: string): boolean {
   return /^[\w@.-]{1,100}$/.test(text);
 }
 
-const member = nullable(text('a name of letters, digits, _, -, @ and .', isLogMember));
+const member = optional(text('a name of letters, digits, _, -, @ and .', isLogMember));
+
+const logMemberMembers = {
+  messageKey: member,
+  levelKey: member,
+  timeKey: member,
+  /** Of the name of the log, which lines in Caddy's format have. */
+  nameKey: member,
+  levelFormat: withDefault(oneOf(...LEVEL_FORMATS), 'lower'),
+  timeFormat: optional(oneOf(...TIME_FORMATS)),
+  durationFormat: withDefault(oneOf(...DURATION_FORMATS), 'seconds'),
+};
+
+/** Names and forms of the members that each JSON line has; null: those of the format. */
+export interface LogMembers extends Of<typeof logMemberMembers> {}
+
+export const defaultLogMembers: LogMembers = defaultsOf(logMemberMembers);
 
 const pairs = list(
   byKind<PairFilter>({
@@ -113,47 +92,40 @@ const pairs = list(
   { min: 1 },
 );
 
-export const logEncodingShape = object<LogEncoding>(
-  {
-    members: object<LogMembers>(
-      {
-        messageKey: member,
-        levelKey: member,
-        timeKey: member,
-        nameKey: member,
-        levelFormat: oneOf(...LEVEL_FORMATS),
-        timeFormat: nullable(oneOf(...TIME_FORMATS)),
-        durationFormat: oneOf(...DURATION_FORMATS),
-      },
-      defaultLogMembers,
-    ),
-    filters: list(
-      object<LogFilter>({
-        field: name('the name of a field'),
-        change: byKind<LogChange>({
-          delete: object({}),
-          hash: object({}),
-          rename: object({ name: name('the name of a field') }),
-          replace: object({ value: text('a value') }),
-          ip_mask: object(
-            {
-              ipv4: nullable(count({ max: 32 })),
-              ipv6: nullable(count({ max: 128 })),
-            },
-            { ipv4: null, ipv6: null },
-          ),
-          regexp: object({
-            pattern: name('a regular expression'),
-            replacement: text('a replacement'),
-          }),
-          query: object({ pairs }),
-          cookie: object({ pairs }),
-        }),
-      }),
-    ),
-    append: list(
-      object<AppendedField>({ field: name('the name of a field'), value: text('a value') }),
-    ),
-  },
-  defaultLogEncoding,
-);
+const filterMembers = {
+  /** The name of a field; `>` leads into an object: `request>headers>User-Agent`. */
+  field: name('the name of a field'),
+  change: byKind<LogChange>({
+    delete: object({}),
+    hash: object({}),
+    rename: object({ name: name('the name of a field') }),
+    replace: object({ value: text('a value') }),
+    ip_mask: object({
+      ipv4: optional(count({ max: 32 })),
+      ipv6: optional(count({ max: 128 })),
+    }),
+    regexp: object({
+      pattern: name('a regular expression'),
+      replacement: text('a replacement'),
+    }),
+    query: object({ pairs }),
+    cookie: object({ pairs }),
+  }),
+};
+
+export interface LogFilter extends Of<typeof filterMembers> {}
+
+const encodingMembers = {
+  members: section<LogMembers>(logMemberMembers),
+  filters: withDefault(list<LogFilter>(object(filterMembers)), []),
+  /** Fields that every line gets. */
+  append: withDefault(
+    list(object({ field: name('the name of a field'), value: text('a value') })),
+    [],
+  ),
+};
+
+export interface LogEncoding extends Of<typeof encodingMembers> {}
+
+export const defaultLogEncoding: LogEncoding = defaultsOf(encodingMembers);
+export const logEncodingShape = section<LogEncoding>(encodingMembers);

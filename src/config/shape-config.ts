@@ -1,35 +1,31 @@
-import type {
-  AccessLogConfig,
-  AcmeIssuerConfig,
-  CertificateIssuer,
-  Config,
-  SiteAddress,
-  SiteConfig,
-  TlsConfig,
-} from './config.ts';
-import {
-  defaultAccessLog,
-  defaultAcmeIssuer,
-  defaultDiscovery,
-  defaultOptions,
-  defaultSite,
-  defaultTls,
-} from './defaults.ts';
+// The sites of a gateway, and all of its configuration: their types, defaults and shapes.
+
 import { dnsShape } from './dns-challenge.ts';
-import { LOG_FORMATS, logEncodingShape } from './log-encoding.ts';
-import { isLogName, isOpenSslName, lowerCaseHost } from './well-formed.ts';
-import { discoveryShape, hubShape } from './shape-hub.ts';
+import { isOpenSslName, lowerCaseHost, isLogName } from './well-formed.ts';
+import { defaultDiscovery, discoveryShape, type HubConfig, hubShape } from './shape-hub.ts';
 import {
+  acmeAccountMembers,
   bindAddress,
   challengesShape,
-  externalAccountShape,
-  logMode,
+  type GlobalOptions,
+  logMembers,
   optionsShape,
-  rollShape,
 } from './shape-options.ts';
 import type { ConfigRegistry } from './routes.ts';
 import { routeShapes } from './shape-routes.ts';
-import { byKind, later, list, nullable, object, type Reading, type Shape } from './shape.ts';
+import {
+  byKind,
+  defaultsOf,
+  later,
+  list,
+  object,
+  type Of,
+  optional,
+  type Reading,
+  section,
+  type Shape,
+  withDefault,
+} from './shape.ts';
 import { count, flag, name, oneOf, text } from './shape-values.ts';
 
 /** Host names are public in the DNS, so they are always shown, even if they came from the environment. */
@@ -38,100 +34,137 @@ const host: Shape<string> = {
   write: (value) => value,
 };
 
-const address = object<SiteAddress>(
-  {
-    scheme: oneOf('http', 'https'),
-    host,
-    port: nullable(count({ min: 1, max: 65_535 })),
-  },
-  { scheme: 'https', port: null },
-);
+const addressMembers = {
+  scheme: withDefault(oneOf('http', 'https'), 'https'),
+  /** Lower case; `*.example.com` for one label, empty for any host. IPv6 without brackets. */
+  host,
+  /** null: the port for the scheme in the global options. */
+  port: optional(count({ min: 1, max: 65_535 })),
+};
+
+export interface SiteAddress extends Of<typeof addressMembers> {}
 
 const version = oneOf('TLSv1.2', 'TLSv1.3');
-const openSslName = text('a name', isOpenSslName);
+const openSslNames = withDefault(list(text('a name', isOpenSslName)), []);
 
-const tls = object<TlsConfig>(
-  {
-    source: byKind<TlsConfig['source']>({
-      auto: object({}),
-      internal: object({}),
-      acme: object({ email: nullable(name('an email address')) }, { email: null }),
-      issuers: object({
-        issuers: list(
-          byKind<CertificateIssuer>({
-            internal: object({}),
-            acme: object<Omit<AcmeIssuerConfig, 'kind'>>(
-              {
-                directory: nullable(name('the URL of an ACME directory')),
-                email: nullable(name('an email address')),
-                rootFile: nullable(name('a PEM file')),
-                externalAccount: externalAccountShape,
-                challenges: nullable(challengesShape),
-                dns: nullable(dnsShape),
-              },
-              defaultAcmeIssuer,
-            ),
-          }),
-          { min: 1 },
-        ),
-      }),
-      files: object({ certFile: name('a PEM file'), keyFile: name('a PEM file') }),
-    }),
-    onDemand: flag,
-    dns: nullable(dnsShape),
-    minVersion: version,
-    maxVersion: version,
-    ciphers: list(openSslName),
-    curves: list(openSslName),
-    alpn: list(oneOf('h2', 'http/1.1')),
-    clientAuth: nullable(
-      object<NonNullable<TlsConfig['clientAuth']>>(
-        {
-          mode: oneOf('request', 'require', 'verify_if_given', 'require_and_verify'),
-          trustPoolFiles: list(name('a PEM file')),
-        },
-        { trustPoolFiles: [] },
-      ),
+const acmeIssuerMembers = {
+  /** URL of the directory, to which the key of an external account belongs. */
+  directory: optional(name('the URL of an ACME directory')),
+  email: optional(name('an email address')),
+  ...acmeAccountMembers,
+  challenges: optional(challengesShape),
+  /** How names, including wildcards, are proven with DNS instead; null: with `challenges`. */
+  dns: optional(dnsShape),
+};
+
+/** An ACME authority. null means the setting of the global options. */
+export interface AcmeIssuerConfig extends Of<typeof acmeIssuerMembers> {
+  readonly kind: 'acme';
+}
+
+/** An authority with the settings of the global options. */
+export const defaultAcmeIssuer = defaultsOf(acmeIssuerMembers);
+
+/** The issuer of a certificate. */
+export type CertificateIssuer = AcmeIssuerConfig | { readonly kind: 'internal' };
+
+type CertificateSource =
+  | { readonly kind: 'auto' }
+  | { readonly kind: 'internal' }
+  | { readonly kind: 'acme'; readonly email: string | null }
+  /** Asked one after the other; at least one. */
+  | { readonly kind: 'issuers'; readonly issuers: readonly CertificateIssuer[] }
+  | { readonly kind: 'files'; readonly certFile: string; readonly keyFile: string };
+
+const certificateSource = byKind<CertificateSource>({
+  auto: object({}),
+  internal: object({}),
+  acme: object({ email: optional(name('an email address')) }),
+  issuers: object({
+    issuers: list(
+      byKind<CertificateIssuer>({ internal: object({}), acme: object(acmeIssuerMembers) }),
+      { min: 1 },
     ),
-  },
-  defaultTls,
-);
+  }),
+  files: object({ certFile: name('a PEM file'), keyFile: name('a PEM file') }),
+});
+
+const clientAuth = object({
+  mode: oneOf('request', 'require', 'verify_if_given', 'require_and_verify'),
+  trustPoolFiles: withDefault(list(name('a PEM file')), []),
+});
+
+const tlsMembers = {
+  /** `auto`: ACME for public names, the local authority for local ones. */
+  source: withDefault(certificateSource, { kind: 'auto' }),
+  /** Whether certificates are obtained for the names that clients ask for, if `onDemand` allows them. */
+  onDemand: withDefault(flag, false),
+  /** How ACME proves the names of this site; null: the setting of the global options. */
+  dns: optional(dnsShape),
+  minVersion: withDefault(version, 'TLSv1.2'),
+  maxVersion: withDefault(version, 'TLSv1.3'),
+  /** OpenSSL names; empty means the default set. */
+  ciphers: openSslNames,
+  curves: openSslNames,
+  /** `h2` or `http/1.1`, the preferred one first; empty: those of the listener. */
+  alpn: withDefault(list(oneOf('h2', 'http/1.1')), []),
+  clientAuth: optional(clientAuth),
+};
+
+export interface TlsConfig extends Of<typeof tlsMembers> {}
+
+export const defaultTls: TlsConfig = defaultsOf(tlsMembers);
+
+const { level, output: _output, ...otherLogMembers } = logMembers;
+const accessLogMembers = {
+  /** The name for `log_name` and for the logs of the global options; null for the log without a name. */
+  name: optional(text('the name of a log', isLogName)),
+  /** Logs requests for these hosts only; empty: for all hosts. */
+  hosts: withDefault(list(host), []),
+  /** Whether only requests that `log_name` assigns to it are logged. */
+  onlyNamed: withDefault(flag, false),
+  level,
+  /** null: the output of the gateway's own log. */
+  output: optional(name('stderr, stdout or the path of a file')),
+  ...otherLogMembers,
+};
+
+/** Successful requests have the level `info`, requests with a 5xx response `error`. */
+export interface AccessLogConfig extends Of<typeof accessLogMembers> {}
+
+export const defaultAccessLog: AccessLogConfig = defaultsOf(accessLogMembers);
 
 const oneHub = later('hub', () => hubShape);
 
-const { addresses: _, ...siteDefaults } = defaultSite;
+const siteMembers = ({ matcher, routes }: ReturnType<typeof routeShapes>) => ({
+  addresses: list<SiteAddress>(object(addressMembers), { min: 1 }),
+  /** Addresses to listen on; empty means all interfaces. */
+  bind: withDefault(list(bindAddress), []),
+  tls: section<TlsConfig>(tlsMembers),
+  hub: optional<HubConfig>(oneHub),
+  /** Further hubs, each with its own `name`. Only allowed together with `hub`. */
+  moreHubs: withDefault(list<HubConfig>(oneHub), []),
+  discovery: optional(discoveryShape(matcher)),
+  /** Everything else, in the order of execution; `{ kind: 'hub' }` marks the position of a hub. */
+  routes: withDefault(routes, []),
+  /** Routes for the response when a handler fails, instead of the plain error response. */
+  errorRoutes: withDefault(routes, []),
+  /** Where requests are logged. Each log has its own lines. */
+  accessLogs: withDefault(list<AccessLogConfig>(object(accessLogMembers)), []),
+});
 
-const accessLog = object<AccessLogConfig>(
-  {
-    name: nullable(text('the name of a log', isLogName)),
-    hosts: list(host),
-    onlyNamed: flag,
-    level: oneOf('debug', 'info', 'warn', 'error'),
-    output: nullable(name('stderr, stdout or the path of a file')),
-    format: oneOf(...LOG_FORMATS),
-    encoding: logEncodingShape,
-    roll: nullable(rollShape),
-    mode: logMode,
-  },
-  defaultAccessLog,
-);
+export interface SiteConfig extends Of<ReturnType<typeof siteMembers>> {}
+
+/** A site without addresses and functions. */
+export const defaultSite: SiteConfig = {
+  addresses: [],
+  ...defaultsOf(siteMembers(routeShapes({ directives: {}, matchers: {} }))),
+};
 
 function siteShape(registry: ConfigRegistry): Shape<SiteConfig> {
-  const { matcher, routes } = routeShapes(registry);
-  const site = object<SiteConfig>(
-    {
-      addresses: list(address, { min: 1 }),
-      bind: list(bindAddress),
-      tls,
-      hub: nullable(oneHub),
-      moreHubs: list(oneHub),
-      discovery: nullable(discoveryShape(matcher)),
-      routes,
-      errorRoutes: routes,
-      accessLogs: list(accessLog),
-    },
-    // As in a Hubfile: a site with a hub announces it, unless `discovery` is null.
-    (has) => (has('hub') ? { ...siteDefaults, discovery: defaultDiscovery } : siteDefaults),
+  // As in a Hubfile: a site with a hub announces it, unless `discovery` is null.
+  const site = object<SiteConfig>(siteMembers(routeShapes(registry)), (has) =>
+    has('hub') ? { discovery: defaultDiscovery } : {},
   );
   return {
     ...site,
@@ -149,6 +182,17 @@ function siteShape(registry: ConfigRegistry): Shape<SiteConfig> {
   };
 }
 
+/**
+ * The configuration of a gateway: plain read-only data, the same whether it was written as a Hubfile, as YAML
+ * or JSON, or by a program. Strings may contain `{env.X}` and `{file.X}` until `resolvePlaceholders` has run,
+ * and request placeholders such as `{host}` permanently. Durations are in milliseconds, sizes in bytes. 0
+ * means "no limit" if the field says so.
+ */
+export interface Config {
+  readonly options: GlobalOptions;
+  readonly sites: readonly SiteConfig[];
+}
+
 /** By their registries, because one load encodes many parts of a configuration. */
 const shapes = new WeakMap<ConfigRegistry, Shape<Config>>();
 
@@ -156,10 +200,10 @@ const shapes = new WeakMap<ConfigRegistry, Shape<Config>>();
 export function configShape(registry: ConfigRegistry): Shape<Config> {
   const present = shapes.get(registry);
   if (present !== undefined) return present;
-  const config: Shape<Config> = object(
-    { options: optionsShape, sites: list(siteShape(registry)) },
-    { options: defaultOptions, sites: [] },
-  );
+  const config: Shape<Config> = object({
+    options: optionsShape,
+    sites: withDefault(list(siteShape(registry)), []),
+  });
   const shape: Shape<Config> = {
     ...config,
     read(node, reading) {

@@ -6,9 +6,22 @@ import type {
   RequestMatcher,
   RouteConfig,
 } from './routes.ts';
-import { byKind, type KindShapes, later, list, nullable, object, type Shape } from './shape.ts';
+import {
+  byKind,
+  defaultsOf,
+  type KindShapes,
+  later,
+  list,
+  nullable,
+  object,
+  type Of,
+  optional,
+  section,
+  type Shape,
+  withDefault,
+} from './shape.ts';
 import { headerName } from './shape-options.ts';
-import { text } from './shape-values.ts';
+import { count, text } from './shape-values.ts';
 import { isHeaderName, isHeaderValue, isStatusPattern } from './well-formed.ts';
 
 /** The shapes of matchers and routes, composed of those in the registry. */
@@ -29,7 +42,10 @@ export function routeShapes({ directives, matchers }: ConfigRegistry): {
   );
   const matcher = nullable(conditions);
   const routes: Shape<readonly RouteConfig[]> = list(
-    object<RouteConfig>({ matcher, handler: later('handler', () => handler) }, { matcher: null }),
+    object<RouteConfig>({
+      matcher: withDefault(matcher, null),
+      handler: later('handler', () => handler),
+    }),
   );
   const handlerShapes = Object.entries(directives).flatMap(([kind, { data }]) =>
     data === undefined ? [] : [[kind, data.shape(routes, conditions)] as const],
@@ -42,7 +58,13 @@ export function routeShapes({ directives, matchers }: ConfigRegistry): {
 }
 
 export const headerValue = text('a value without line breaks', isHeaderValue);
-export const field = object({ name: headerName, value: headerValue });
+
+export interface HeaderField {
+  readonly name: string;
+  readonly value: string;
+}
+
+export const field: Shape<HeaderField> = object({ name: headerName, value: headerValue });
 
 const headerOperation: Shape<HeaderOperation> = byKind<HeaderOperation>({
   set: field,
@@ -66,21 +88,35 @@ export const headerOperations = list(headerOperation, { min: 1 });
 /** The same, possibly without any change. */
 export const anyHeaderOperations = list(headerOperation);
 
-/** The responses to which a rule applies. An empty list matches every response. */
-export interface ResponseMatcher {
-  /** Statuses such as 404, or classes such as 5xx. */
-  readonly status: readonly string[];
-  /** Each named field must have one of the given values, which may begin or end with `*`. */
-  readonly headers: readonly { readonly name: string; readonly value: string }[];
-}
-
-export const ANY_RESPONSE: ResponseMatcher = { status: [], headers: [] };
-
 export const statusPatterns = list(text('a status such as 404 or 5xx', isStatusPattern));
 
-const members = { status: statusPatterns, headers: list(field) };
+const responseMatcherMembers = {
+  /** Statuses such as 404, or classes such as 5xx. */
+  status: withDefault(statusPatterns, []),
+  /** Each named field must have one of the given values, which may begin or end with `*`. */
+  headers: withDefault(list(field), []),
+};
 
-/** For shapes with further members. */
-export const responseMatcherMembers = members;
+/** The responses to which a rule applies. An empty list matches every response. */
+export interface ResponseMatcher extends Of<typeof responseMatcherMembers> {}
 
-export const responseMatcher: Shape<ResponseMatcher> = object(members, ANY_RESPONSE);
+export const ANY_RESPONSE: ResponseMatcher = defaultsOf(responseMatcherMembers);
+
+export const responseMatcher = section<ResponseMatcher>(responseMatcherMembers);
+
+const responseRuleMembers = (routes: Shape<readonly RouteConfig[]>) => ({
+  ...responseMatcherMembers,
+  /** The status that replaces the one of the response; null: the routes respond instead. */
+  replaceStatus: optional(count({ min: 200, max: 599 })),
+  routes: withDefault(routes, []),
+});
+
+/** What happens to some responses, instead of passing them on. */
+export interface ResponseRule extends Of<ReturnType<typeof responseRuleMembers>> {}
+
+/** The shape of rules about responses. */
+export function responseRulesShape(
+  routes: Shape<readonly RouteConfig[]>,
+): Shape<readonly ResponseRule[]> {
+  return list(object(responseRuleMembers(routes)));
+}

@@ -2,6 +2,7 @@ import { Secret } from '../kernel/secret.ts';
 import {
   type DataMember,
   type DataNode,
+  list,
   ShapeProblem,
   refuse,
   type Shape,
@@ -18,6 +19,7 @@ export function text(
   isFit: (text: string) => boolean = () => true,
 ): Shape<string> {
   return {
+    input: { kind: 'text', expected, isFit },
     read(node, { inClear }) {
       if (typeof node.value !== 'string') return refuse(node, expected);
       if (!inClear && node.value.includes(REDACTED)) return refuseRedacted(node);
@@ -34,6 +36,11 @@ export function name(expected: string): Shape<string> {
     ...text(expected, (value) => value !== ''),
     schema: () => ({ type: 'string', minLength: 1, description: expected }),
   };
+}
+
+/** A list of texts that must not be empty. */
+export function names(expected: string): Shape<readonly string[]> {
+  return { ...list(name(expected)), input: { kind: 'names', expected } };
 }
 
 export const secret: Shape<Secret> = {
@@ -57,7 +64,13 @@ export const secret: Shape<Secret> = {
   }),
 };
 
+/** A text that may contain a password, with what a Hubfile has in its place. */
+export function secretText(expected: string): Shape<Secret> {
+  return { ...secret, input: { kind: 'secret', expected } };
+}
+
 export const flag: Shape<boolean> = {
+  input: { kind: 'flag' },
   read: (node) => (typeof node.value === 'boolean' ? node.value : refuse(node, 'true or false')),
   write: (value) => value,
   schema: () => ({ type: 'boolean' }),
@@ -70,6 +83,7 @@ export function count({ min = 0, max = LARGEST_COUNT } = {}): Shape<number> {
   const expected =
     max === LARGEST_COUNT ? `a whole number from ${min}` : `a number from ${min} to ${max}`;
   return {
+    input: { kind: 'count', min, max },
     read({ value, ...at }) {
       const fits = typeof value === 'number' && Number.isInteger(value);
       return fits && value >= min && value <= max ? value : refuse({ value, ...at }, expected);
@@ -112,12 +126,14 @@ export function statusValue(bounds: {
 
 /** Milliseconds, as a number or as a duration such as `10s`. */
 export function duration({ min = 0 } = {}): Shape<number> {
-  return measure(min, 'a duration: milliseconds, or a text such as 10s', parseDuration, DURATION);
+  const expected = 'a duration: milliseconds, or a text such as 10s';
+  return { input: { kind: 'duration', min }, ...measure(min, expected, parseDuration, DURATION) };
 }
 
 /** Bytes, as a number or as a size such as `1MiB`. */
 export function size({ min = 0 } = {}): Shape<number> {
-  return measure(min, 'a size: bytes, or a text such as 1MiB', parseSize, SIZE);
+  const expected = 'a size: bytes, or a text such as 1MiB';
+  return { input: { kind: 'size', min }, ...measure(min, expected, parseSize, SIZE) };
 }
 
 function measure(
@@ -146,6 +162,7 @@ function measure(
 /** One of a few known words. */
 export function oneOf<const Choice extends string>(...choices: readonly Choice[]): Shape<Choice> {
   return {
+    input: { kind: 'choice', choices },
     read: (node) => wordOf(node, choices),
     write: (value) => value,
     schema: () => ({ enum: choices }),

@@ -1,5 +1,5 @@
-// One description of `Config` decodes YAML and JSON, encodes the output of `adapt`, and produces the JSON
-// Schema. If a field is missing in it, it does not compile.
+// One description of `Config` is its type and its defaults, decodes YAML and JSON, encodes the output of `adapt`,
+// and produces the JSON Schema.
 
 import { isDeepStrictEqual } from 'node:util';
 import type { Secret } from '../kernel/secret.ts';
@@ -49,8 +49,23 @@ interface Writing {
   readonly brief: boolean;
 }
 
+/** How a value is written behind the name of its option in a Hubfile. */
+export type OptionInput =
+  | { readonly kind: 'flag' }
+  | { readonly kind: 'count'; readonly min: number; readonly max: number }
+  | { readonly kind: 'duration' | 'size'; readonly min: number }
+  | { readonly kind: 'choice'; readonly choices: readonly string[] }
+  | { readonly kind: 'secret' | 'names'; readonly expected: string }
+  | {
+      readonly kind: 'text';
+      readonly expected: string;
+      readonly isFit: (text: string) => boolean;
+    };
+
 /** One kind of value of the configuration: how it is read from data, and how it is written. */
 export interface Shape<T> {
+  /** Missing: a Hubfile has a notation of its own. */
+  readonly input?: OptionInput | undefined;
   /** @throws {ShapeProblem} if the data has another shape */
   read(node: DataNode, reading: Reading): T;
   write(value: T, writing: Writing): unknown;
@@ -60,6 +75,26 @@ export interface Shape<T> {
    */
   schema(definitions: Definitions): JsonSchema;
 }
+
+/**
+ * The shape of a member that may be left out.
+ *
+ * @public because the declarations of other modules name it
+ */
+export interface DefaultedShape<T> extends Shape<T> {
+  readonly standard: T;
+}
+
+/** The data that a shape describes. */
+export type DataOf<S> = S extends Shape<infer T> ? T : never;
+
+/** The data that members describe. The documentation of a member is that of the field. */
+export type Of<M> = { readonly [Name in keyof M]: DataOf<M[Name]> };
+
+/** The data of those members that may be left out. */
+type DefaultsOf<M> = Of<{
+  [Name in keyof M as M[Name] extends DefaultedShape<unknown> ? Name : never]: M[Name];
+}>;
 
 /** A schema of draft 2020-12. */
 export type JsonSchema = Readonly<Record<string, unknown>>;
@@ -91,10 +126,40 @@ export function attempt<T>(reading: Reading, read: () => T): T | undefined {
 
 export function nullable<T>(shape: Shape<T>): Shape<T | null> {
   return {
+    input: shape.input,
     read: (node, reading) => (node.value === null ? null : shape.read(node, reading)),
     write: (value, writing) => (value === null ? null : shape.write(value, writing)),
     schema: (definitions) => ({ anyOf: [shape.schema(definitions), { type: 'null' }] }),
   };
+}
+
+/** A member that may be left out. */
+export function withDefault<T>(shape: Shape<T>, standard: NoInfer<T>): DefaultedShape<T> {
+  return { ...shape, standard };
+}
+
+/** A member that is null unless it is given. */
+export function optional<T>(shape: Shape<T>): DefaultedShape<T | null> {
+  return withDefault(nullable(shape), null);
+}
+
+/** An object that may be left out, because each of its members may. */
+export function section<T extends object>(
+  members: {
+    readonly [Name in keyof T]-?: DefaultedShape<T[Name]>;
+  },
+): DefaultedShape<Readonly<T>> {
+  // Each member has a default.
+  return withDefault(object<T>(members), defaultsOf(members) as T);
+}
+
+/** The values of the members that are left out. */
+export function defaultsOf<M extends object>(members: M): DefaultsOf<M> {
+  const entries = Object.entries(members).flatMap(([each, shape]: [string, object]) =>
+    'standard' in shape ? [[each, shape.standard] as const] : [],
+  );
+  // The condition is that of the type.
+  return Object.fromEntries(entries) as DefaultsOf<M>;
 }
 
 export function list<T>(item: Shape<T>, { min = 0 } = {}): Shape<readonly T[]> {
@@ -139,18 +204,22 @@ export function later<T>(name: string, shape: () => Shape<T>): Shape<T> {
 /** The shape of each member of an object. The compiler checks that none is missing. */
 export type Members<T> = { readonly [Name in keyof T]-?: Shape<T[Name]> };
 
-/** The values of members that are left out. They may depend on which other members are given. */
-export type Defaults<T> = Partial<T> | ((has: (name: keyof T) => boolean) => Partial<T>);
-
-/** An object. Members without a default are required. */
+/**
+ * An object. Members without a default are required.
+ *
+ * @param dependent further defaults, which depend on the members that are given
+ */
 export function object<T extends object>(
   members: Members<T>,
-  defaults: Defaults<NoInfer<T>> = {},
-): Shape<T> {
+  dependent: (has: (name: keyof T) => boolean) => Partial<NoInfer<T>> = () => ({}),
+): Shape<Readonly<T>> {
   const shapes = Object.entries<Shape<unknown>>(members);
   const names = shapes.map(([each]) => each);
-  const defaultsFor = (has: (name: string) => boolean): Partial<Record<string, unknown>> =>
-    typeof defaults === 'function' ? defaults((each) => has(String(each))) : { ...defaults };
+  const fixed = defaultsOf(members);
+  const defaultsFor = (has: (name: string) => boolean): Partial<Record<string, unknown>> => ({
+    ...fixed,
+    ...dependent((each) => has(String(each))),
+  });
   return {
     read(node, reading) {
       const given = membersOf(node);
@@ -307,7 +376,7 @@ function refuseMember(key: string, { key: at }: DataMember, known: readonly stri
 }
 
 /** Converts `heartbeatMs` to `heartbeat_ms`, so that a written `heartbeat_ms` is recognised as meaning it. */
-function underscored(camelCase: string): string {
+export function underscored(camelCase: string): string {
   return camelCase.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 }
 

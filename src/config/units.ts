@@ -1,3 +1,8 @@
+/** In milliseconds. */
+export const SECOND = 1000;
+export const MINUTE = 60 * SECOND;
+export const DAY = 24 * 60 * MINUTE;
+
 const MS_PER_UNIT: Readonly<Record<string, number>> = {
   ns: 1e-6,
   us: 1e-3,

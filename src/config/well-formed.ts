@@ -156,3 +156,8 @@ export function misplacedStatus(files: readonly string[], policy: TryPolicy): st
     ? null
     : `${files[at]} is allowed only with the policy first_exist`;
 }
+
+/** Whether a text is the target of a rewrite: it begins with a path, a query or a placeholder. */
+export function isRewriteTarget(text: string): boolean {
+  return /^[/?{]/.test(text);
+}

@@ -1,5 +1,5 @@
 import { type Report, error } from '../config/problem.ts';
-import { list, object } from '../config/shape.ts';
+import { list, object, type Of, withDefault } from '../config/shape.ts';
 import { secret, text } from '../config/shape-values.ts';
 import { addNewest } from '../kernel/collections.ts';
 import { Secret } from '../kernel/secret.ts';
@@ -15,17 +15,22 @@ import type { HandlerContext } from '../site/handler-context.ts';
 import { Attempts, passwordChecks } from './basic-auth/hash-check.ts';
 import type { HandlerDirective } from './directive.ts';
 
-export interface BasicAuthConfig {
-  readonly kind: 'basic_auth';
-  readonly realm: string;
-  readonly accounts: readonly BasicAuthAccount[];
-}
-
-interface BasicAuthAccount {
+const accountMembers = {
   /** Without a colon (RFC 7617 §2). */
-  readonly user: string;
+  user: text('a name without a colon', isUserName),
   /** bcrypt (`$2a$…`, `$2b$…`, `$2y$…`) or argon2id in the PHC format. */
-  readonly hash: Secret;
+  hash: secret,
+};
+
+interface BasicAuthAccount extends Of<typeof accountMembers> {}
+
+const members = {
+  realm: withDefault(text('a realm without control characters', isRealm), 'restricted'),
+  accounts: list<BasicAuthAccount>(object(accountMembers), { min: 1 }),
+};
+
+export interface BasicAuthConfig extends Of<typeof members> {
+  readonly kind: 'basic_auth';
 }
 
 const BCRYPT = /^\$2[aby]\$(\d\d)\$[./A-Za-z0-9]{53}$/;
@@ -64,11 +69,6 @@ function isUserName(user: string): boolean {
   return user !== '' && !/[:\p{Cc}]/u.test(user);
 }
 
-const accountShape = object<BasicAuthAccount>({
-  user: text('a name without a colon', isUserName),
-  hash: secret,
-});
-
 function checkAccounts({ accounts }: BasicAuthConfig, report: Report): void {
   const known = new Map<string, object>();
   for (const each of accounts) {
@@ -94,14 +94,7 @@ basic_auth [<matcher>] [bcrypt|argon2id] [<realm>] {
 
 export const basicAuth: HandlerDirective<BasicAuthConfig> = {
   data: {
-    shape: () =>
-      object(
-        {
-          realm: text('a realm without control characters', isRealm),
-          accounts: list(accountShape, { min: 1 }),
-        },
-        { realm: 'restricted' },
-      ),
+    shape: () => object(members),
     establishes: () => ({ fields: [], user: true }),
     identifies: true,
     check: checkAccounts,
@@ -124,7 +117,7 @@ export const basicAuth: HandlerDirective<BasicAuthConfig> = {
         const hint = 'write a user and the output of hubgate hash-password';
         cursor.fail(cursor.span, 'expected-argument', `${cursor.name} needs an account`, hint);
       }
-      const realm = word?.text ?? 'restricted';
+      const realm = word?.text ?? members.realm.standard;
       return { kind: 'basic_auth', realm, accounts };
     }),
   },

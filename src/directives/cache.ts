@@ -1,38 +1,37 @@
 import { error } from '../config/problem.ts';
-import { list as listShape, nullable, object } from '../config/shape.ts';
 import {
-  duration as durationShape,
-  size as sizeShape,
-  text as textShape,
-} from '../config/shape-values.ts';
+  defaultsOf,
+  list as listShape,
+  object,
+  type Of,
+  optional,
+  withDefault,
+} from '../config/shape.ts';
+import { duration, size, text } from '../config/shape-values.ts';
 import { ResponseCache } from '../cache/response-cache.ts';
 import { oneStep } from '../hubfile/scope.ts';
-import { duration, list, size } from '../hubfile/values.ts';
+import { list, optionsOf } from '../hubfile/values.ts';
 import { appendToLog } from '../site/access-log.ts';
 import type { HandlerDirective } from './directive.ts';
 
-export interface CacheConfig {
-  readonly kind: 'cache';
-  /** How long a response without a time is fresh; null: it is not stored. */
-  readonly ttlMs: number | null;
-  /** How long a stale response may be used if the app does not say. */
-  readonly staleMs: number;
-  /** Maximum memory of the stored responses, in bytes. */
-  readonly maxSize: number;
-  /** Maximum size of one body, in bytes. */
-  readonly maxBody: number;
-  /** Values with placeholders. Requests with different values share nothing. */
-  readonly varyOn: readonly string[];
-}
-
 const MIB = 1024 * 1024;
-const defaults = {
-  ttlMs: null,
-  staleMs: 0,
-  maxSize: 64 * MIB,
-  maxBody: 8 * MIB,
-  varyOn: [],
-} as const;
+
+const members = {
+  /** How long a response without a time is fresh; null: it is not stored. */
+  ttlMs: optional(duration({ min: 1 })),
+  /** How long a stale response may be used if the app does not say. */
+  staleMs: withDefault(duration(), 0),
+  /** Maximum memory of the stored responses, in bytes. */
+  maxSize: withDefault(size({ min: 1 }), 64 * MIB),
+  /** Maximum size of one body, in bytes. */
+  maxBody: withDefault(size({ min: 1 }), 8 * MIB),
+  /** Values with placeholders. Requests with different values share nothing. */
+  varyOn: withDefault(listShape(text('a text such as {cookie.lang}')), []),
+};
+
+export interface CacheConfig extends Of<typeof members> {
+  readonly kind: 'cache';
+}
 
 const USAGE = `
 cache [<matcher>] {
@@ -51,17 +50,7 @@ const PURGE =
 
 export const cache: HandlerDirective<CacheConfig> = {
   data: {
-    shape: () =>
-      object(
-        {
-          ttlMs: nullable(durationShape({ min: 1 })),
-          staleMs: durationShape(),
-          maxSize: sizeShape({ min: 1 }),
-          maxBody: sizeShape({ min: 1 }),
-          varyOn: listShape(textShape('a text such as {cookie.lang}')),
-        },
-        defaults,
-      ),
+    shape: () => object(members),
     check(cache, report) {
       if (cache.maxBody <= cache.maxSize) return;
       const message = 'max_body is more than max_size: a body of that size cannot be stored';
@@ -73,14 +62,11 @@ export const cache: HandlerDirective<CacheConfig> = {
     summary: 'stores responses while they are fresh, and purges those that an update names',
     after: 'request_header',
     read: oneStep((cursor) => {
-      const start: CacheConfig = { kind: 'cache', ...defaults };
+      const start: CacheConfig = { kind: 'cache', ...defaultsOf(members) };
       return cursor.options(
         start,
         {
-          ttl: (option) => ({ ttlMs: duration(option) }),
-          stale: (option) => ({ staleMs: duration(option) }),
-          max_size: (option) => ({ maxSize: size(option) }),
-          max_body: (option) => ({ maxBody: size(option) }),
+          ...optionsOf(members),
           vary_on: (option, { varyOn }) => ({
             varyOn: [...varyOn, ...list(option, 'a text such as {cookie.lang}')],
           }),

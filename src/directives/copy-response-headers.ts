@@ -1,4 +1,4 @@
-import { list, object } from '../config/shape.ts';
+import { defaultsOf, list, object, type Of, withDefault } from '../config/shape.ts';
 import { headerName as headerNameShape } from '../config/shape-options.ts';
 import type { Cursor } from '../hubfile/cursor.ts';
 import { oneStep } from '../hubfile/scope.ts';
@@ -8,14 +8,15 @@ import { OF_THE_BODY, staysAlone, yieldSingle } from '../http/header-operations.
 import { interceptedResponse } from '../proxy/response.ts';
 import type { HandlerDirective } from './directive.ts';
 
-export interface CopyResponseHeadersConfig {
-  readonly kind: 'copy_response_headers';
+const members = {
   /** The fields to copy; empty means all. */
-  readonly include: readonly string[];
-  readonly exclude: readonly string[];
-}
+  include: withDefault(list(headerNameShape), []),
+  exclude: withDefault(list(headerNameShape), []),
+};
 
-const defaults = { include: [], exclude: [] } as const;
+export interface CopyResponseHeadersConfig extends Of<typeof members> {
+  readonly kind: 'copy_response_headers';
+}
 
 const USAGE = `
 copy_response_headers [<matcher>] {
@@ -26,16 +27,14 @@ copy_response_headers [<matcher>] {
 
 export const copyResponseHeaders: HandlerDirective<CopyResponseHeadersConfig> = {
   data: {
-    shape: () =>
-      object({ include: list(headerNameShape), exclude: list(headerNameShape) }, defaults),
+    shape: () => object(members),
   },
   syntax: {
     usage: USAGE,
     summary: 'in `handle_response`, copies header fields of the upstream to the response',
     read: oneStep((cursor) => {
-      const start: Omit<CopyResponseHeadersConfig, 'kind'> = defaults;
       const settings = cursor.options(
-        start,
+        defaultsOf(members),
         {
           include: (option, { include }) => ({ include: [...include, ...fields(option)] }),
           exclude: (option, { exclude }) => ({ exclude: [...exclude, ...fields(option)] }),

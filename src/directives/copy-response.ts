@@ -1,4 +1,4 @@
-import { nullable, object } from '../config/shape.ts';
+import { object, optional } from '../config/shape.ts';
 import { statusValue as statusShape, type StatusValue } from '../config/shape-values.ts';
 import { oneStep } from '../hubfile/scope.ts';
 import { statusValue } from '../hubfile/values.ts';
@@ -23,8 +23,7 @@ export const copyResponse: HandlerDirective<CopyResponseConfig> = {
   data: {
     // Where there is a response to copy.
     answersAll: () => true,
-    shape: () =>
-      object({ status: nullable(statusShape({ min: 200, max: 599 })) }, { status: null }),
+    shape: () => object({ status: optional(statusShape({ min: 200, max: 599 })) }),
   },
   syntax: {
     usage: USAGE,

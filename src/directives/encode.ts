@@ -1,5 +1,5 @@
 import { type ResponseMatcher, responseMatcher } from '../config/shape-routes.ts';
-import { list, nullable, object } from '../config/shape.ts';
+import { defaultsOf, list, object, type Of, optional, withDefault } from '../config/shape.ts';
 import { count as countShape, oneOf, size as sizeShape } from '../config/shape-values.ts';
 import { readResponseMatcher } from '../hubfile/named-matchers.ts';
 import { oneStep } from '../hubfile/scope.ts';
@@ -22,36 +22,29 @@ import { compileResponseMatcher } from '../http/response-matcher.ts';
 import { negotiatedEncoding, recode } from '../http/representation.ts';
 import type { HandlerDirective } from './directive.ts';
 
-export interface EncodeConfig {
-  readonly kind: 'encode';
-  /** In order of preference. */
-  readonly encodings: readonly EncodingName[];
-  /** Bytes. */
-  readonly minimumLength: number;
-  /** From 1, the fastest, to 9; null means 6. */
-  readonly gzipLevel: number | null;
-  readonly zstdLevel: ZstdLevel;
-  /** The responses to encode; null means those with a type that is text or similar. */
-  readonly match: ResponseMatcher | null;
-}
-
-type ZstdLevel = keyof typeof ZSTD_LEVELS;
-
 /** As levels of the zstd library. */
 const ZSTD_LEVELS = { fastest: 1, default: 3, better: 7, best: 11 } as const;
-
-const defaults = {
-  encodings: ['br', 'gzip'],
-  minimumLength: 512,
-  gzipLevel: null,
-  zstdLevel: 'default',
-  match: null,
-} as const;
 
 type EncodingName = (typeof ENCODINGS)[number];
 
 const ZSTD_WORDS = ['fastest', 'default', 'better', 'best'] as const;
 const ENCODINGS = ['gzip', 'br', 'zstd'] as const;
+
+const members = {
+  /** In order of preference. */
+  encodings: withDefault(list(oneOf(...ENCODINGS), { min: 1 }), ['br', 'gzip']),
+  /** Bytes. */
+  minimumLength: withDefault(sizeShape(), 512),
+  /** From 1, the fastest, to 9; null means 6. */
+  gzipLevel: optional(countShape({ min: 1, max: 9 })),
+  zstdLevel: withDefault(oneOf(...ZSTD_WORDS), 'default'),
+  /** The responses to encode; null means those with a type that is text or similar. */
+  match: optional<ResponseMatcher>(responseMatcher),
+};
+
+export interface EncodeConfig extends Of<typeof members> {
+  readonly kind: 'encode';
+}
 
 const USAGE = `
 encode [<matcher>] [zstd] [br] [gzip] {
@@ -67,26 +60,14 @@ encode [<matcher>] [zstd] [br] [gzip] {
 `;
 
 export const encode: HandlerDirective<EncodeConfig> = {
-  data: {
-    shape: () =>
-      object(
-        {
-          encodings: list(oneOf(...ENCODINGS), { min: 1 }),
-          minimumLength: sizeShape(),
-          gzipLevel: nullable(countShape({ min: 1, max: 9 })),
-          zstdLevel: oneOf(...ZSTD_WORDS),
-          match: nullable(responseMatcher),
-        },
-        defaults,
-      ),
-  },
+  data: { shape: () => object(members) },
   /** Without named encodings: br, then gzip. */
   syntax: {
     usage: USAGE,
     summary: 'compresses text in responses',
     read: oneStep((cursor) => {
       const encodings = cursor.rest().map((word) => choiceOf(cursor, word, ENCODINGS));
-      const start: EncodeConfig = { kind: 'encode', ...defaults, encodings };
+      const start: EncodeConfig = { kind: 'encode', ...defaultsOf(members), encodings };
       const also = (encoding: EncodingName, sofar: EncodeConfig) => ({
         encodings: [...sofar.encodings, encoding],
       });
@@ -103,9 +84,10 @@ export const encode: HandlerDirective<EncodeConfig> = {
         match: (option) => ({ match: readResponseMatcher(option) }),
         minimum_length: (option) => ({ minimumLength: size(option) }),
       });
-      const chosen: readonly EncodingName[] =
-        settings.encodings.length > 0 ? [...new Set(settings.encodings)] : ['br', 'gzip'];
-      return { ...settings, encodings: chosen };
+      if (settings.encodings.length === 0) {
+        return { ...settings, encodings: members.encodings.standard };
+      }
+      return { ...settings, encodings: [...new Set(settings.encodings)] };
     }),
   },
   compile,

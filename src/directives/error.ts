@@ -1,4 +1,4 @@
-import { object } from '../config/shape.ts';
+import { defaultsOf, object, type Of, withDefault } from '../config/shape.ts';
 import {
   statusValue as statusShape,
   type StatusValue,
@@ -10,13 +10,16 @@ import { statusFor } from '../http/answer.ts';
 import { HttpError } from '../http/errors.ts';
 import type { HandlerDirective } from './directive.ts';
 
-export interface ErrorConfig {
-  readonly kind: 'error';
-  readonly status: StatusValue;
-  readonly message: string;
-}
-
 const BOUNDS = { min: 400, max: 599 };
+
+const members = {
+  status: withDefault(statusShape(BOUNDS), 500),
+  message: withDefault(textShape('a text'), ''),
+};
+
+export interface ErrorConfig extends Of<typeof members> {
+  readonly kind: 'error';
+}
 
 const USAGE = `
 error [<matcher>] <status>|<message> [<status>] {
@@ -27,11 +30,7 @@ error [<matcher>] <status>|<message> [<status>] {
 export const error: HandlerDirective<ErrorConfig> = {
   data: {
     answersAll: () => true,
-    shape: () =>
-      object(
-        { status: statusShape(BOUNDS), message: textShape('a text') },
-        { status: 500, message: '' },
-      ),
+    shape: () => object(members),
   },
   syntax: {
     usage: USAGE,
@@ -39,7 +38,7 @@ export const error: HandlerDirective<ErrorConfig> = {
     read: oneStep((cursor) => {
       const first = cursor.argument('a status or a message');
       const second = cursor.optional();
-      const start: { status: StatusValue; message: string } = { status: 500, message: '' };
+      const start: { status: StatusValue; message: string } = { ...defaultsOf(members) };
       if (second === undefined && /^\d{3}$/.test(first.text)) {
         start.status = statusCode(cursor, first, BOUNDS);
       } else {

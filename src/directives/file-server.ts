@@ -1,6 +1,6 @@
 import type { Cursor, OptionTable } from '../hubfile/cursor.ts';
 import { oneStep } from '../hubfile/scope.ts';
-import { choiceOf, count, flag, list, name, oneOf, statusValue } from '../hubfile/values.ts';
+import { choiceOf, count, flag, oneOf, optionsOf, statusValue } from '../hubfile/values.ts';
 import {
   defaultFileServer,
   fileServer as data,
@@ -8,6 +8,7 @@ import {
   LISTING_ORDERS,
   LISTING_SORTS,
   MAX_LISTED,
+  members,
   PRECOMPRESSED,
 } from './file-server/data.ts';
 import { answer, statusFor } from '../http/answer.ts';
@@ -51,13 +52,10 @@ export const fileServer: HandlerDirective<FileServerConfig> = {
 };
 
 const OPTIONS: OptionTable<FileServerConfig> = {
-  root: (option) => ({ root: name(option, 'a directory') }),
-  index: (option) => ({ index: list(option, 'a file name') }),
-  hide: (option) => ({ hide: list(option, 'a file name or path') }),
+  ...optionsOf(members, { canonicalUris: 'disable_canonical_uris' }),
   browse: (option, sofar) => ({ browse: true, listing: listing(option, sofar) }),
   precompressed: (option) => ({ precompressed: encodings(option) }),
   status: (option) => ({ status: statusValue(option, option.argument('a status')) }),
-  pass_thru: () => ({ passThru: flag() }),
   disable_canonical_uris: () => ({ canonicalUris: !flag() }),
 };
 

@@ -1,5 +1,5 @@
 import type { HeaderOperation } from '../config/routes.ts';
-import { byKind, list, object } from '../config/shape.ts';
+import { byKind, type DataOf, list, object, withDefault } from '../config/shape.ts';
 import { headerName as headerNameShape } from '../config/shape-options.ts';
 import { name as nameShape } from '../config/shape-values.ts';
 import type { ReverseProxyConfig } from '../proxy/proxy-config.ts';
@@ -20,10 +20,12 @@ export interface ForwardAuthConfig {
   readonly kind: 'forward_auth';
   readonly proxy: ReverseProxyConfig;
   readonly uri: string;
-  readonly copyHeaders: readonly { readonly from: string; readonly to: string }[];
+  readonly copyHeaders: readonly CopiedHeader[];
 }
 
-type CopiedHeader = { readonly from: string; readonly to: string };
+const copiedHeaderShape = object({ from: headerNameShape, to: headerNameShape });
+
+type CopiedHeader = DataOf<typeof copiedHeaderShape>;
 
 const USAGE = `
 forward_auth [<matcher>] <upstream…> {
@@ -36,14 +38,11 @@ forward_auth [<matcher>] <upstream…> {
 export const forwardAuth: HandlerDirective<ForwardAuthConfig> = {
   data: {
     shape: (inner, matcher) =>
-      object(
-        {
-          proxy: byKind({ reverse_proxy: reverseProxy.data.shape(inner, matcher) }),
-          uri: nameShape('a path'),
-          copyHeaders: list(object({ from: headerNameShape, to: headerNameShape })),
-        },
-        { copyHeaders: [] },
-      ),
+      object({
+        proxy: byKind({ reverse_proxy: reverseProxy.data.shape(inner, matcher) }),
+        uri: nameShape('a path'),
+        copyHeaders: withDefault(list(copiedHeaderShape), []),
+      }),
     answering: ({ proxy }) => reverseProxy.data.answering?.(proxy) ?? [],
     patterns: ({ proxy }) => reverseProxy.data.patterns?.(proxy) ?? [],
     upstreams: ({ proxy }) => reverseProxy.data.upstreams?.(proxy) ?? [],

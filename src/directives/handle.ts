@@ -1,5 +1,5 @@
 import type { RouteConfig } from '../config/routes.ts';
-import { object } from '../config/shape.ts';
+import { object, withDefault } from '../config/shape.ts';
 import { count } from '../config/shape-values.ts';
 import { oneStep } from '../hubfile/scope.ts';
 import type { HandlerDirective } from './directive.ts';
@@ -19,7 +19,7 @@ handle [<matcher>] {
 
 export const handle: HandlerDirective<HandleConfig> = {
   data: {
-    shape: (inner) => object({ group: count(), routes: inner }, { group: 0 }),
+    shape: (inner) => object({ group: withDefault(count(), 0), routes: inner }),
     nested: ({ routes }) => routes,
     group: ({ group }) => group,
   },

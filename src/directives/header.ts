@@ -5,7 +5,7 @@ import {
   responseMatcher,
   headerOperations,
 } from '../config/shape-routes.ts';
-import { object } from '../config/shape.ts';
+import { object, type Of, withDefault } from '../config/shape.ts';
 import { flag } from '../config/shape-values.ts';
 import { Cursor } from '../hubfile/cursor.ts';
 import { readResponseMatcher } from '../hubfile/named-matchers.ts';
@@ -17,16 +17,19 @@ import { compileResponseMatcher } from '../http/response-matcher.ts';
 import { errorStatus } from '../http/request-variables.ts';
 import type { HandlerDirective } from './directive.ts';
 
-export interface HeaderConfig {
-  readonly kind: 'header';
-  readonly operations: readonly HeaderOperation[];
+const members = {
+  operations: headerOperations,
   /**
    * Whether the change waits for the response and also applies to its own fields; otherwise it happens at
    * once, before there are any.
    */
-  readonly isDeferred: boolean;
+  isDeferred: withDefault(flag, false),
   /** The responses to change. */
-  readonly match: ResponseMatcher;
+  match: responseMatcher,
+};
+
+export interface HeaderConfig extends Of<typeof members> {
+  readonly kind: 'header';
 }
 
 const USAGE = `
@@ -50,11 +53,7 @@ interface Draft {
 
 export const header: HandlerDirective<HeaderConfig> = {
   data: {
-    shape: () =>
-      object(
-        { operations: headerOperations, isDeferred: flag, match: responseMatcher },
-        { isDeferred: false, match: ANY_RESPONSE },
-      ),
+    shape: () => object(members),
     patterns: ({ operations }) => operations,
     responseFields: ({ operations }) => operations,
   },

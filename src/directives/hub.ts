@@ -1,5 +1,5 @@
 import type { RouteConfig } from '../config/routes.ts';
-import { nullable, object } from '../config/shape.ts';
+import { object, optional } from '../config/shape.ts';
 import { name as nameShape } from '../config/shape-values.ts';
 import type {
   HubConfig,
@@ -9,23 +9,20 @@ import type {
   KeySource,
   StaticKeySource,
 } from '../config/config.ts';
-import { defaultHub, defaultOutbox, defaultJwks } from '../config/defaults.ts';
+import {
+  defaultHub,
+  defaultIssuer,
+  defaultJwks,
+  defaultOutbox,
+  hubMembers,
+  jwksMembers,
+  legacyFormMembers,
+  outboxMembers,
+} from '../config/shape-hub.ts';
 import { isCookieName, isHubPath, isLabel } from '../config/well-formed.ts';
 import type { Cursor, OptionTable } from '../hubfile/cursor.ts';
 import { type Scope, step, takeMatcher } from '../hubfile/scope.ts';
-import {
-  fitting,
-  count,
-  duration,
-  flag,
-  list,
-  name,
-  oneOf,
-  size,
-  text,
-  matching,
-  within,
-} from '../hubfile/values.ts';
+import { fitting, flag, matching, name, oneOf, optionsOf, text } from '../hubfile/values.ts';
 import { transport } from './hub/transport.ts';
 import type { HandlerDirective } from './directive.ts';
 import { Secret } from '../kernel/secret.ts';
@@ -118,7 +115,7 @@ hub [@<matcher>] [<path>] {
 
 export const hub: HandlerDirective<HubPlaceConfig> = {
   data: {
-    shape: () => object({ name: nullable(nameShape('the name of a further hub')) }, { name: null }),
+    shape: () => object({ name: optional(nameShape('the name of a further hub')) }),
   },
   syntax: {
     usage: USAGE,
@@ -157,30 +154,12 @@ export function readHub(
 }
 
 export const OPTIONS: OptionTable<HubConfig> = {
-  profile: (cursor) => ({ profile: oneOf(cursor, ['hub', 'mercure']) }),
-  detail_type: (cursor) => ({ detailType: name(cursor, 'a URI') }),
+  ...optionsOf(hubMembers, { path: null, issuers: 'issuer', playgroundInsecure: null }),
   name: (cursor) => ({ name: label(cursor) }),
   issuer: (cursor, sofar) => ({ issuers: [...sofar.issuers, issuer(cursor)] }),
-  anonymous: () => ({ anonymous: flag() }),
-  subscriptions: () => ({ subscriptions: flag() }),
   cookie_name: (cursor) => ({ cookieName: cookieName(cursor) }),
-  cors_origins: (cursor) => ({ corsOrigins: list(cursor, 'an origin') }),
-  publish_origins: (cursor) => ({ publishOrigins: list(cursor, 'an origin') }),
-  public_urls: (cursor) => ({ publicUrls: list(cursor, 'a URL') }),
-  resource_identifier: (cursor) => ({ resourceIdentifier: name(cursor, 'a URL') }),
-  heartbeat: (cursor) => ({ heartbeatMs: duration(cursor) }),
-  write_timeout: (cursor) => ({ writeTimeoutMs: duration(cursor) }),
-  dispatch_timeout: (cursor) => ({ dispatchTimeoutMs: duration(cursor) }),
-  max_request_body_size: (cursor) => ({ maxRequestBodySize: size(cursor) }),
-  max_connections: (cursor) => ({ maxConnections: count(cursor) }),
-  max_connections_per_client: (cursor) => ({ maxConnectionsPerClient: count(cursor) }),
-  max_subscriber_buffer: (cursor) => ({ maxSubscriberBuffer: bufferSize(cursor) }),
-  max_pattern_size: (cursor) => ({ maxPatternSize: count(cursor, { min: 1 }) }),
   transport: (cursor) => ({ transport: transport(cursor) }),
   outbox: (cursor) => ({ outbox: outbox(cursor) }),
-  topic_matcher_cache: (cursor) => ({ topicMatcherCache: count(cursor, { min: -(2 ** 31) }) }),
-  subscriber_list_cache_size: (cursor) => ({ subscriberListCacheSize: count(cursor) }),
-  debugger: () => ({ debugger: flag() }),
   playground: (cursor) => ({
     playground: flag(),
     debugger: true,
@@ -188,18 +167,12 @@ export const OPTIONS: OptionTable<HubConfig> = {
   }),
   protocol_version_compatibility: (cursor) => ({
     protocolVersionCompatibility: oneOf(cursor, ['7', '8']) === '7' ? 7 : 8,
-    legacyForms: cursor.options(defaultHub.legacyForms, LEGACY_FORMS),
+    legacyForms: cursor.options(defaultHub.legacyForms, optionsOf(legacyFormMembers)),
   }),
   publisher_jwt: (cursor, sofar) => legacy(cursor, sofar, 'publisher'),
   subscriber_jwt: (cursor, sofar) => legacy(cursor, sofar, 'subscriber'),
   publisher_jwks_url: (cursor, sofar) => legacy(cursor, sofar, 'publisher'),
   subscriber_jwks_url: (cursor, sofar) => legacy(cursor, sofar, 'subscriber'),
-};
-
-const LEGACY_FORMS: OptionTable<HubConfig['legacyForms']> = {
-  strings: () => ({ strings: flag() }),
-  topics: () => ({ topics: flag() }),
-  templates: () => ({ templates: flag() }),
 };
 
 function legacy(
@@ -230,33 +203,24 @@ function cookieName(cursor: Cursor): string {
   return matching(cursor, 'the name of a cookie', isCookieName, 'the name of a cookie (RFC 6265)');
 }
 
-/** Without a limit, one stalled subscriber could use all memory. */
-function bufferSize(cursor: Cursor): number {
-  return within(cursor, size, (bytes) => bytes > 0, 'a size above 0');
-}
-
 function outbox(cursor: Cursor): OutboxConfig {
   const url = new Secret(cursor.argument('a URL such as postgres://USER@HOST:5432/DATABASE').text);
   return cursor.options<OutboxConfig>(
     { ...defaultOutbox, url },
-    {
-      table: (option) => ({ table: name(option, 'the name of a table') }),
-      topics: (option) => ({ topics: list(option, 'a topic or a URL Pattern') }),
-      origins: (option) => ({ origins: list(option, 'an origin') }),
-      password_file: (option) => ({ passwordFile: name(option, 'a file') }),
-      tls_trust_pool: (option) => ({ trustPoolFile: name(option, 'a PEM file') }),
-    },
+    optionsOf(outboxMembers, { trustPoolFile: 'tls_trust_pool' }),
   );
 }
 
 function issuer(cursor: Cursor): IssuerConfig {
   const id = text(cursor, 'the id of an issuer, as in the iss claim of its tokens');
-  const empty: IssuerConfig = { id, authorizationServer: false, publisher: null, subscriber: null };
-  return cursor.options(empty, {
-    authorization_server: () => ({ authorizationServer: flag() }),
-    publisher: (option) => ({ publisher: keySource(option) }),
-    subscriber: (option) => ({ subscriber: keySource(option) }),
-  });
+  return cursor.options<IssuerConfig>(
+    { id, ...defaultIssuer },
+    {
+      authorization_server: () => ({ authorizationServer: flag() }),
+      publisher: (option) => ({ publisher: keySource(option) }),
+      subscriber: (option) => ({ subscriber: keySource(option) }),
+    },
+  );
 }
 
 /** The block of `publisher` or `subscriber`: one of the two kinds of keys. */
@@ -289,9 +253,5 @@ function jwksUri(cursor: Cursor): JwksKeySource {
   const uri = name(cursor, 'the URL of a JWK Set');
   const algorithms = cursor.rest().map((word) => word.text);
   const start: JwksKeySource = { ...defaultJwks, uri, algorithms };
-  return cursor.options(start, {
-    refresh: (option) => ({ refreshMs: duration(option) }),
-    cooldown: (option) => ({ cooldownMs: duration(option) }),
-    timeout: (option) => ({ timeoutMs: duration(option) }),
-  });
+  return cursor.options(start, optionsOf(jwksMembers, { uri: null }));
 }

@@ -1,7 +1,7 @@
-import { type RouteConfig, someAnswersAll } from '../config/routes.ts';
-import { ANY_RESPONSE, responseMatcherMembers } from '../config/shape-routes.ts';
-import { list, nullable, object, type Shape } from '../config/shape.ts';
-import { count as countShape, isStatusTemplate } from '../config/shape-values.ts';
+import { someAnswersAll } from '../config/routes.ts';
+import { ANY_RESPONSE, type ResponseRule, responseRulesShape } from '../config/shape-routes.ts';
+import { object } from '../config/shape.ts';
+import { isStatusTemplate } from '../config/shape-values.ts';
 import type { Cursor, OptionTable } from '../hubfile/cursor.ts';
 import { ResponseMatchers } from '../hubfile/named-matchers.ts';
 import { type Scope, oneStep } from '../hubfile/scope.ts';
@@ -12,31 +12,12 @@ import { DeferredBody, replaceStatus, ResponseWatch } from '../http/exchange-res
 import { OF_THE_BODY, staysAlone, withPreset, yieldSingle } from '../http/header-operations.ts';
 import { compileResponseMatcher } from '../http/response-matcher.ts';
 import type { Clock } from '../kernel/clock.ts';
-import type { ReverseProxyConfig } from '../proxy/proxy-config.ts';
 import type { HandlerContext } from '../site/handler-context.ts';
 import type { HandlerDirective } from './directive.ts';
 
-type Handled = ReverseProxyConfig['handleResponse'][number];
-
 export interface InterceptConfig {
   readonly kind: 'intercept';
-  readonly handleResponse: ReverseProxyConfig['handleResponse'];
-}
-
-/** The shape of rules about responses, which `reverse_proxy` also has. */
-export function responseRulesShape(
-  routes: Shape<readonly RouteConfig[]>,
-): Shape<InterceptConfig['handleResponse']> {
-  return list(
-    object<Handled>(
-      {
-        ...responseMatcherMembers,
-        replaceStatus: nullable(countShape({ min: 200, max: 599 })),
-        routes,
-      },
-      { ...ANY_RESPONSE, replaceStatus: null, routes: [] },
-    ),
-  );
+  readonly handleResponse: readonly ResponseRule[];
 }
 
 const USAGE = `
@@ -232,21 +213,21 @@ export function responseRules(
  * As in Caddy, wherever they stand: first those with a matcher, and of these first `replace_status`. One
  * without a matcher would otherwise hide the others.
  */
-function inOrder(rules: readonly Handled[]): readonly Handled[] {
-  const rank = ({ status, headers, replaceStatus: replaced }: Handled): number =>
+function inOrder(rules: readonly ResponseRule[]): readonly ResponseRule[] {
+  const rank = ({ status, headers, replaceStatus: replaced }: ResponseRule): number =>
     (status.length + headers.length === 0 ? 2 : 0) + (replaced === null ? 1 : 0);
   return rules.toSorted((one, other) => rank(one) - rank(other));
 }
 
 /** `handle_response [@name] { <directives…> }` */
-function handleResponse(cursor: Cursor, scope: Scope, responses: ResponseMatchers): Handled {
+function handleResponse(cursor: Cursor, scope: Scope, responses: ResponseMatchers): ResponseRule {
   const matcher = responses.find(cursor);
   const routes = scope.routes(cursor.block(), 'documented');
   return cursor.origins.of(cursor.span, { ...matcher, replaceStatus: null, routes });
 }
 
 /** `replace_status [@name] <status>` */
-function readReplaceStatus(cursor: Cursor, responses: ResponseMatchers): Handled {
+function readReplaceStatus(cursor: Cursor, responses: ResponseMatchers): ResponseRule {
   const matcher = cursor.left > 1 ? responses.find(cursor) : ANY_RESPONSE;
   const word = cursor.peek();
   if (word !== undefined && isStatusTemplate(word.text)) {

@@ -1,4 +1,4 @@
-import { object } from '../config/shape.ts';
+import { object, type Of, withDefault } from '../config/shape.ts';
 import { flag, text as textShape } from '../config/shape-values.ts';
 import { oneStep } from '../hubfile/scope.ts';
 import { badValue, text } from '../hubfile/values.ts';
@@ -11,13 +11,16 @@ import type { HandlerContext } from '../site/handler-context.ts';
 import { HIDDEN, secretsOf, withoutSecrets } from '../site/request-secrets.ts';
 import type { HandlerDirective } from './directive.ts';
 
-export interface LogAppendConfig {
-  readonly kind: 'log_append';
-  readonly field: string;
+const members = {
+  field: textShape('a name of letters, digits, _, - and .', isFieldName),
   /** Its placeholders are filled in after the response. */
-  readonly value: string;
+  value: textShape('a value'),
   /** Whether they are filled in at once instead. */
-  readonly early: boolean;
+  early: withDefault(flag, false),
+};
+
+export interface LogAppendConfig extends Of<typeof members> {
+  readonly kind: 'log_append';
 }
 
 /** A valid name of a field in a log line. */
@@ -26,17 +29,7 @@ function isFieldName(word: string): boolean {
 }
 
 export const logAppend: HandlerDirective<LogAppendConfig> = {
-  data: {
-    shape: () =>
-      object(
-        {
-          field: textShape('a name of letters, digits, _, - and .', isFieldName),
-          value: textShape('a value'),
-          early: flag,
-        },
-        { early: false },
-      ),
-  },
+  data: { shape: () => object(members) },
   syntax: {
     usage: 'log_append [<matcher>] [<]<field> <value>',
     summary: 'adds a field to access log lines',

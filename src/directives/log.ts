@@ -1,5 +1,5 @@
 import { placeText } from '../config/problem.ts';
-import { defaultAccessLog } from '../config/defaults.ts';
+import { defaultAccessLog } from '../config/shape-config.ts';
 import type { Cursor } from '../hubfile/cursor.ts';
 import { placeOf } from '../hubfile/place.ts';
 import { FORMAT_USAGE, logFormat } from '../hubfile/log-format.ts';

@@ -1,4 +1,4 @@
-import { list, nullable, object } from '../config/shape.ts';
+import { list, nullable, object, type Of, optional, withDefault } from '../config/shape.ts';
 import { text } from '../config/shape-values.ts';
 import type { Cursor } from '../hubfile/cursor.ts';
 import type { Word } from '../hubfile/parser.ts';
@@ -11,40 +11,36 @@ import type { HandlerContext } from '../site/handler-context.ts';
 import { isPlaceholder } from '../site/placeholder-names.ts';
 import type { HandlerDirective } from './directive.ts';
 
-export interface MapConfig {
-  readonly kind: 'map';
-  /** A text with placeholders. */
-  readonly source: string;
-  /** Variables, each with an output in every case: `{vars.NAME}`, and `{NAME}`. */
-  readonly destinations: readonly string[];
-  /** The first matching case applies. */
-  readonly cases: readonly MapCase[];
-  /** One for each destination, or none. */
-  readonly defaults: readonly string[];
-}
-
-interface MapCase {
-  /** Value of the source; null if there is a pattern. */
-  readonly input: string | null;
-  /** RE2; its groups are `${1}` in the outputs. */
-  readonly pattern: string | null;
-  /** null: the default. */
-  readonly outputs: readonly (string | null)[];
-}
-
 /** Placeholders and the variable `root` keep their meaning. */
 function isDestination(name: string): boolean {
   return /^[A-Za-z_]\w*$/.test(name) && !isPlaceholder(name) && name !== 'root';
 }
 
-const mapCaseShape = object<MapCase>(
-  {
-    input: nullable(text('a text')),
-    pattern: nullable(text('a regular expression')),
-    outputs: list(nullable(text('a text')), { min: 1 }),
-  },
-  { input: null, pattern: null },
-);
+const caseMembers = {
+  /** Value of the source; null if there is a pattern. */
+  input: optional(text('a text')),
+  /** RE2; its groups are `${1}` in the outputs. */
+  pattern: optional(text('a regular expression')),
+  /** null: the default. */
+  outputs: list(nullable(text('a text')), { min: 1 }),
+};
+
+interface MapCase extends Of<typeof caseMembers> {}
+
+const members = {
+  /** A text with placeholders. */
+  source: text('a text with placeholders'),
+  /** Variables, each with an output in every case: `{vars.NAME}`, and `{NAME}`. */
+  destinations: list(text('a name that no placeholder has', isDestination), { min: 1 }),
+  /** The first matching case applies. */
+  cases: list<MapCase>(object(caseMembers)),
+  /** One for each destination, or none. */
+  defaults: withDefault(list(text('a text')), []),
+};
+
+export interface MapConfig extends Of<typeof members> {
+  readonly kind: 'map';
+}
 
 const USAGE = `
 map [<matcher>] <source> <destination…> {
@@ -56,16 +52,7 @@ map [<matcher>] <source> <destination…> {
 
 export const map: HandlerDirective<MapConfig> = {
   data: {
-    shape: () =>
-      object(
-        {
-          source: text('a text with placeholders'),
-          destinations: list(text('a name that no placeholder has', isDestination), { min: 1 }),
-          cases: list(mapCaseShape),
-          defaults: list(text('a text')),
-        },
-        { defaults: [] },
-      ),
+    shape: () => object(members),
     patterns: ({ cases }) => cases,
   },
   syntax: {

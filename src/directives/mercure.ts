@@ -1,5 +1,5 @@
 import type { HubConfig } from '../config/config.ts';
-import { defaultHub } from '../config/defaults.ts';
+import { defaultHub } from '../config/shape-hub.ts';
 import { transportKinds } from '../config/transports.ts';
 import type { Cursor, OptionTable } from '../hubfile/cursor.ts';
 import { count, flag, list, name } from '../hubfile/values.ts';

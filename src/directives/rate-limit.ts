@@ -1,5 +1,5 @@
 import { type Report, error } from '../config/problem.ts';
-import { list, object } from '../config/shape.ts';
+import { defaultsOf, list, object, type Of, withDefault } from '../config/shape.ts';
 import {
   count as countShape,
   duration as durationShape,
@@ -7,7 +7,7 @@ import {
 } from '../config/shape-values.ts';
 import type { Cursor } from '../hubfile/cursor.ts';
 import { oneStep } from '../hubfile/scope.ts';
-import { badValue, count, duration, text, within } from '../hubfile/values.ts';
+import { badValue, duration, optionsOf, within } from '../hubfile/values.ts';
 import { createHash } from 'node:crypto';
 import { CircuitBreaker } from '../kernel/circuit-breaker.ts';
 import { HttpError } from '../http/errors.ts';
@@ -23,21 +23,6 @@ import { messageOf } from '../kernel/error.ts';
 import type { HandlerContext } from '../site/handler-context.ts';
 import type { HandlerDirective } from './directive.ts';
 
-export interface RateLimitConfig {
-  readonly kind: 'rate_limit';
-  readonly zones: readonly RateZoneConfig[];
-}
-
-interface RateZoneConfig {
-  /** Zones with the same name and the same length of window are the same zone, in all sites. */
-  readonly name: string;
-  /** The counted key, with placeholders. */
-  readonly key: string;
-  /** Requests within a window's length. */
-  readonly events: number;
-  readonly windowMs: number;
-}
-
 const MIN_WINDOW_MS = 100;
 const MAX_WINDOW_MS = 24 * 60 * 60 * 1000;
 
@@ -46,15 +31,22 @@ function isZoneName(name: string): boolean {
   return /^[\w.-]{1,64}$/.test(name);
 }
 
-const zoneShape = object<RateZoneConfig>(
-  {
-    name: textShape('a name of letters, digits, _, - and .', isZoneName),
-    key: textShape('a key such as {client_ip}'),
-    events: countShape({ min: 1 }),
-    windowMs: durationShape({ min: MIN_WINDOW_MS }),
-  },
-  { key: '{client_ip}' },
-);
+const zoneMembers = {
+  /** Zones with the same name and the same length of window are the same zone, in all sites. */
+  name: textShape('a name of letters, digits, _, - and .', isZoneName),
+  /** The counted key, with placeholders. */
+  key: withDefault(textShape('a key such as {client_ip}'), '{client_ip}'),
+  /** Requests within a window's length. */
+  events: countShape({ min: 1 }),
+  windowMs: durationShape({ min: MIN_WINDOW_MS }),
+};
+
+interface RateZoneConfig extends Of<typeof zoneMembers> {}
+
+export interface RateLimitConfig {
+  readonly kind: 'rate_limit';
+  readonly zones: readonly RateZoneConfig[];
+}
 
 function checkZones({ zones }: RateLimitConfig, report: Report): void {
   const known = new Set<string>();
@@ -83,7 +75,7 @@ rate_limit [<matcher>] {
 
 export const rateLimit: HandlerDirective<RateLimitConfig> = {
   data: {
-    shape: () => object({ zones: list(zoneShape, { min: 1 }) }),
+    shape: () => object({ zones: list(object(zoneMembers), { min: 1 }) }),
     check: checkZones,
   },
   syntax: {
@@ -127,12 +119,11 @@ interface Draft {
 function zone(cursor: Cursor): RateZoneConfig {
   const name = cursor.argument('a name');
   if (!isZoneName(name.text)) badValue(cursor, name, 'a name of letters, digits, _, - and .');
-  const start: Draft = { key: '{client_ip}', events: null, windowMs: null };
+  const start: Draft = { ...defaultsOf(zoneMembers), events: null, windowMs: null };
   const { key, events, windowMs } = cursor.options(
     start,
     {
-      key: (option) => ({ key: text(option, 'a key such as {client_ip}') }),
-      events: (option) => ({ events: count(option, { min: 1 }) }),
+      ...optionsOf(zoneMembers, { name: null }),
       window: (option) => ({ windowMs: windowLength(option) }),
     },
     { unsupported: { match: 'write a matcher before the block: rate_limit @api { … }' } },

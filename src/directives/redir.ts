@@ -1,4 +1,4 @@
-import { object, type Shape } from '../config/shape.ts';
+import { object, type Of, type Shape, withDefault } from '../config/shape.ts';
 import { headerValue as headerValueShape } from '../config/shape-routes.ts';
 import { orWord, statusValue as statusShape, type StatusValue } from '../config/shape-values.ts';
 import type { Cursor } from '../hubfile/cursor.ts';
@@ -14,27 +14,26 @@ import { QUERY_MARK, queryFrom } from '../site/rewritten-target.ts';
 import type { HandlerContext } from '../site/handler-context.ts';
 import type { HandlerDirective } from './directive.ts';
 
-export interface RedirConfig {
-  readonly kind: 'redir';
-  readonly to: string;
-  /** `html`: a page that leads there. */
-  readonly status: StatusValue;
-}
-
 const BOUNDS = { min: 300, max: 399 };
 /** Caddy also takes 401, for clients that sign in at its `Location`. */
 const SIGN_IN = 401;
+
+const members = {
+  to: headerValueShape,
+  /** `html`: a page that leads there. */
+  status: withDefault(orWord('html', orSignIn(statusShape(BOUNDS))), 302),
+};
+
+export interface RedirConfig extends Of<typeof members> {
+  readonly kind: 'redir';
+}
 
 const NAMED_STATUS: Readonly<Record<string, number>> = { permanent: 301, temporary: 302 };
 
 export const redir: HandlerDirective<RedirConfig> = {
   data: {
     answersAll: () => true,
-    shape: () =>
-      object(
-        { to: headerValueShape, status: orWord('html', orSignIn(statusShape(BOUNDS))) },
-        { status: 302 },
-      ),
+    shape: () => object(members),
   },
   syntax: {
     usage: 'redir [<matcher>] <to> [permanent|temporary|html|<3xx>|401]',

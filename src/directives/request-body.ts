@@ -1,7 +1,7 @@
-import { nullable, object } from '../config/shape.ts';
-import { duration as durationShape, size as sizeShape } from '../config/shape-values.ts';
+import { defaultsOf, object, type Of, optional, withDefault } from '../config/shape.ts';
+import { duration, size } from '../config/shape-values.ts';
 import { oneStep } from '../hubfile/scope.ts';
-import { duration, size } from '../hubfile/values.ts';
+import { optionsOf } from '../hubfile/values.ts';
 import type { Readable } from 'node:stream';
 import { RelayedBody } from '../http/client-body.ts';
 import { HttpError } from '../http/errors.ts';
@@ -9,17 +9,20 @@ import type { Exchange, Handler } from '../http/exchange.ts';
 import type { HandlerContext } from '../site/handler-context.ts';
 import type { HandlerDirective } from './directive.ts';
 
-export interface RequestBodyConfig {
-  readonly kind: 'request_body';
+const members = {
   /** Bytes; null means no limit. */
-  readonly maxSize: number | null;
+  maxSize: optional(size()),
   /** Time from here to the end of the body; 0 means no limit. */
-  readonly readTimeoutMs: number;
+  readTimeoutMs: withDefault(duration(), 0),
   /** Time from here to the end of the response; 0 means no limit. */
-  readonly writeTimeoutMs: number;
+  writeTimeoutMs: withDefault(duration(), 0),
+};
+
+export interface RequestBodyConfig extends Of<typeof members> {
+  readonly kind: 'request_body';
 }
 
-export const defaultRequestBody = { maxSize: null, readTimeoutMs: 0, writeTimeoutMs: 0 } as const;
+export const defaultRequestBody = defaultsOf(members);
 
 const USAGE = `
 request_body [<matcher>] {
@@ -30,17 +33,7 @@ request_body [<matcher>] {
 `;
 
 export const requestBody: HandlerDirective<RequestBodyConfig> = {
-  data: {
-    shape: () =>
-      object(
-        {
-          maxSize: nullable(sizeShape()),
-          readTimeoutMs: durationShape(),
-          writeTimeoutMs: durationShape(),
-        },
-        defaultRequestBody,
-      ),
-  },
+  data: { shape: () => object(members) },
   syntax: {
     usage: USAGE,
     summary: 'limits the size of request bodies, and the time for bodies and responses',
@@ -50,15 +43,9 @@ export const requestBody: HandlerDirective<RequestBodyConfig> = {
         cursor.fail(cursor.span, 'missing-option', 'request_body needs a limit', hint);
       }
       const start: RequestBodyConfig = { kind: 'request_body', ...defaultRequestBody };
-      return cursor.options(
-        start,
-        {
-          max_size: (option) => ({ maxSize: size(option) }),
-          read_timeout: (option) => ({ readTimeoutMs: duration(option) }),
-          write_timeout: (option) => ({ writeTimeoutMs: duration(option) }),
-        },
-        { unsupported: { set: 'hubgate streams bodies; let the app change them' } },
-      );
+      return cursor.options(start, optionsOf(members), {
+        unsupported: { set: 'hubgate streams bodies; let the app change them' },
+      });
     }),
   },
   compile: limitRequestBody,

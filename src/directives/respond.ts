@@ -1,4 +1,4 @@
-import { nullable, object } from '../config/shape.ts';
+import { defaultsOf, object, type Of, optional, withDefault } from '../config/shape.ts';
 import {
   flag as flagShape,
   statusValue as statusShape,
@@ -12,12 +12,15 @@ import { errorStatus } from '../http/request-variables.ts';
 import type { HandlerDirective } from './directive.ts';
 import { parseJson } from '../kernel/parse.ts';
 
-export interface RespondConfig {
-  readonly kind: 'respond';
+const members = {
   /** null: 200, or in an error route the status of the error. */
-  readonly status: StatusValue | null;
-  readonly body: string;
-  readonly close: boolean;
+  status: optional(statusShape({ min: 200, max: 599 })),
+  body: withDefault(textShape('a text'), ''),
+  close: withDefault(flagShape, false),
+};
+
+export interface RespondConfig extends Of<typeof members> {
+  readonly kind: 'respond';
 }
 
 const USAGE = `
@@ -30,15 +33,7 @@ respond [<matcher>] <status>|<body> [<status>] {
 export const respond: HandlerDirective<RespondConfig> = {
   data: {
     answersAll: () => true,
-    shape: () =>
-      object(
-        {
-          status: nullable(statusShape({ min: 200, max: 599 })),
-          body: textShape('a text'),
-          close: flagShape,
-        },
-        { status: null, body: '', close: false },
-      ),
+    shape: () => object(members),
   },
   syntax: {
     usage: USAGE,
@@ -47,9 +42,7 @@ export const respond: HandlerDirective<RespondConfig> = {
       const first = cursor.optional();
       const second = cursor.optional();
       const start: { status: StatusValue | null; body: string; close: boolean } = {
-        status: null,
-        body: '',
-        close: false,
+        ...defaultsOf(members),
       };
       if (first !== undefined && second === undefined && /^\d{3}$/.test(first.text)) {
         start.status = statusCode(cursor, first);

@@ -1,6 +1,6 @@
 import { everyRoute, type RouteConfig } from '../config/routes.ts';
 import { didYouMean } from '../config/problem.ts';
-import { isHeaderName, isStatusPattern, PRIVATE_RANGES } from '../config/well-formed.ts';
+import { isHeaderName, isRewriteTarget, PRIVATE_RANGES } from '../config/well-formed.ts';
 import { Secret } from '../kernel/secret.ts';
 import type { Cursor, OptionTable } from '../hubfile/cursor.ts';
 import { type Scope, oneStep } from '../hubfile/scope.ts';
@@ -12,6 +12,9 @@ import {
   headerOperation,
   headerValue,
   name,
+  type OptionReaders,
+  optionsOf,
+  optionsOfPart,
   ranges,
   size,
   statusClasses,
@@ -21,27 +24,27 @@ import {
 import { dynamicUpstreams } from './reverse-proxy/dynamic.ts';
 import { responseRules } from './intercept.ts';
 import { ResponseMatchers } from '../hubfile/named-matchers.ts';
-import { positiveDuration, proxyTransport } from './reverse-proxy/transport.ts';
-import {
-  hasRequestPlaceholder,
-  isAllowedUpstream,
-  RequestUpstreams,
-} from './reverse-proxy/request-upstreams.ts';
+import { proxyTransport } from './reverse-proxy/transport.ts';
+import { hasRequestPlaceholder, RequestUpstreams } from './reverse-proxy/request-upstreams.ts';
 import { type TransportWords, upstreamsOf } from './reverse-proxy/upstreams.ts';
 import {
+  activeHealthMembers,
   type BalancingPolicy,
   defaultActiveHealth,
   defaultReverseProxy,
+  isAllowedUpstream,
   MAX_BUFFER,
   MAX_WEIGHT,
+  passiveHealthMembers,
   POLICIES_WITHOUT_SETTINGS,
+  retryMembers,
   type ReverseProxyConfig,
 } from '../proxy/proxy-config.ts';
 import type { Exchange, Handler } from '../http/exchange.ts';
 import type { Authorization } from '../proxy/response.ts';
 import { ReverseProxy, type ReverseProxyOptions } from '../proxy/reverse-proxy.ts';
 import { compileMatcher } from '../site/text-pattern.ts';
-import { rewrittenTarget, isTarget } from '../site/rewritten-target.ts';
+import { rewrittenTarget } from '../site/rewritten-target.ts';
 import type { HandlerContext } from '../site/handler-context.ts';
 import { reverseProxy as data } from './reverse-proxy/data.ts';
 import type { HandlerDirective } from './directive.ts';
@@ -225,6 +228,17 @@ function withScheme(
   return found;
 }
 
+const HEALTH: OptionReaders<typeof defaultActiveHealth> = {
+  ...optionsOf(activeHealthMembers, { headers: null }),
+  uri: (cursor) => ({ uri: healthUri(cursor) }),
+  body: (cursor) => {
+    const pattern = cursor.argument('a pattern in RE2 syntax').text;
+    return { body: cursor.origins.of(cursor.span, { pattern }) };
+  },
+  method: (cursor) => ({ method: methodName(cursor) }),
+  headers: (cursor) => ({ headers: healthHeaders(cursor) }),
+};
+
 const OPTIONS: OptionTable<Draft> = {
   to: (cursor, sofar) => ({ to: [...sofar.to, { cursor, words: cursor.several('an upstream') }] }),
   upstreams_allow: (cursor) => ({
@@ -238,39 +252,19 @@ const OPTIONS: OptionTable<Draft> = {
   lb_policy: (cursor, { loadBalancing }) => ({
     loadBalancing: { ...loadBalancing, policy: balancingPolicy(cursor) },
   }),
-  lb_try_duration: (cursor, { loadBalancing }) => ({
-    loadBalancing: { ...loadBalancing, tryDurationMs: duration(cursor) },
+  ...optionsOfPart(
+    'loadBalancing',
+    defaultReverseProxy.loadBalancing,
+    optionsOf(retryMembers),
+    'lb_',
+  ),
+  ...optionsOfPart('activeHealth', defaultActiveHealth, HEALTH, 'health_'),
+  ...optionsOfPart('passiveHealth', defaultReverseProxy.passiveHealth, {
+    ...optionsOf(passiveHealthMembers),
+    unhealthy_status: (cursor) => ({ unhealthyStatus: statusClasses(cursor) }),
   }),
-  lb_try_interval: (cursor, { loadBalancing }) => ({
-    loadBalancing: { ...loadBalancing, tryIntervalMs: duration(cursor) },
-  }),
-  lb_retries: (cursor, { loadBalancing }) => ({
-    loadBalancing: { ...loadBalancing, retries: count(cursor) },
-  }),
-  health_uri: (cursor, sofar) => health(sofar, { uri: healthUri(cursor) }),
-  health_port: (cursor, sofar) => health(sofar, { port: count(cursor, { min: 1, max: 65_535 }) }),
-  health_interval: (cursor, sofar) => health(sofar, { intervalMs: positiveDuration(cursor) }),
-  health_timeout: (cursor, sofar) => health(sofar, { timeoutMs: positiveDuration(cursor) }),
-  health_status: (cursor, sofar) => {
-    const status = matching(cursor, 'a status such as 200 or 2xx', isStatusPattern);
-    return health(sofar, { status });
-  },
-  health_body: (cursor, sofar) => {
-    const pattern = cursor.argument('a pattern in RE2 syntax').text;
-    return health(sofar, { body: cursor.origins.of(cursor.span, { pattern }) });
-  },
-  health_method: (cursor, sofar) => health(sofar, { method: methodName(cursor) }),
-  health_fails: (cursor, sofar) => health(sofar, { fails: count(cursor, { min: 1 }) }),
-  health_passes: (cursor, sofar) => health(sofar, { passes: count(cursor, { min: 1 }) }),
-  health_headers: (cursor, sofar) => health(sofar, { headers: healthHeaders(cursor) }),
-  fail_duration: (cursor, sofar) => passive(sofar, { failDurationMs: duration(cursor) }),
-  max_fails: (cursor, sofar) => passive(sofar, { maxFails: count(cursor, { min: 1 }) }),
-  unhealthy_status: (cursor, sofar) => passive(sofar, { unhealthyStatus: statusClasses(cursor) }),
-  unhealthy_latency: (cursor, sofar) => passive(sofar, { unhealthyLatencyMs: duration(cursor) }),
-  unhealthy_request_count: (cursor, sofar) =>
-    passive(sofar, { unhealthyRequestCount: count(cursor) }),
   method: (cursor) => ({ method: methodName(cursor) }),
-  rewrite: (cursor) => ({ rewrite: matching(cursor, 'a path or a query', isTarget) }),
+  rewrite: (cursor) => ({ rewrite: matching(cursor, 'a path or a query', isRewriteTarget) }),
   header_up: (cursor, sofar) => ({
     headerUp: [...sofar.headerUp, headerOperation(cursor, 'request')],
   }),
@@ -300,20 +294,6 @@ const UNSUPPORTED: Readonly<Record<string, string>> = {
 
 function bufferSize(cursor: Cursor): number {
   return within(cursor, size, (bytes) => bytes <= MAX_BUFFER, 'a size of at most 16MiB');
-}
-
-function health(
-  { activeHealth }: Draft,
-  changes: Partial<NonNullable<Draft['activeHealth']>>,
-): Partial<Draft> {
-  return { activeHealth: { ...(activeHealth ?? defaultActiveHealth), ...changes } };
-}
-
-function passive(
-  { passiveHealth }: Draft,
-  changes: Partial<Draft['passiveHealth']>,
-): Partial<Draft> {
-  return { passiveHealth: { ...passiveHealth, ...changes } };
 }
 
 function balancingPolicy(cursor: Cursor): BalancingPolicy {

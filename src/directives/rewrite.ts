@@ -1,8 +1,9 @@
-import { object } from '../config/shape.ts';
+import { object, withDefault } from '../config/shape.ts';
 import { count, text } from '../config/shape-values.ts';
+import { isRewriteTarget } from '../config/well-formed.ts';
 import { matcherBeforeTarget, oneStep } from '../hubfile/scope.ts';
 import { matching } from '../hubfile/values.ts';
-import { rewrittenTarget, isTarget } from '../site/rewritten-target.ts';
+import { rewrittenTarget } from '../site/rewritten-target.ts';
 import type { HandlerDirective } from './directive.ts';
 
 export interface RewriteConfig {
@@ -14,7 +15,8 @@ export interface RewriteConfig {
 
 export const rewrite: HandlerDirective<RewriteConfig> = {
   data: {
-    shape: () => object({ to: text('a path or a query', isTarget), group: count() }, { group: 0 }),
+    shape: () =>
+      object({ to: text('a path or a query', isRewriteTarget), group: withDefault(count(), 0) }),
     group: ({ group }) => (group === 0 ? null : group),
     retargets: () => true,
   },
@@ -24,7 +26,7 @@ export const rewrite: HandlerDirective<RewriteConfig> = {
     read: oneStep(
       (cursor, scope) => ({
         kind: 'rewrite',
-        to: matching(cursor, 'a path or a query', isTarget),
+        to: matching(cursor, 'a path or a query', isRewriteTarget),
         group: scope.group,
       }),
       matcherBeforeTarget,

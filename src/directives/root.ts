@@ -1,4 +1,4 @@
-import { object } from '../config/shape.ts';
+import { object, withDefault } from '../config/shape.ts';
 import { count, name as nameShape } from '../config/shape-values.ts';
 import { matcherBeforeTarget, oneStep } from '../hubfile/scope.ts';
 import { name } from '../hubfile/values.ts';
@@ -14,7 +14,7 @@ export interface RootConfig {
 
 export const root: HandlerDirective<RootConfig> = {
   data: {
-    shape: () => object({ path: nameShape('a directory'), group: count() }, { group: 0 }),
+    shape: () => object({ path: nameShape('a directory'), group: withDefault(count(), 0) }),
     group: ({ group }) => (group === 0 ? null : group),
   },
   syntax: {

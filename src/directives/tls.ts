@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { CertificateIssuer, TlsConfig } from '../config/config.ts';
-import { defaultAcmeIssuer, defaultTls } from '../config/defaults.ts';
+import { defaultAcmeIssuer, defaultTls } from '../config/shape-config.ts';
+import { DNS_SERVICES, type DnsServiceOptions } from '../config/dns-challenge.ts';
 import type { Cursor, OptionTable } from '../hubfile/cursor.ts';
 import { isOpenSslName } from '../config/well-formed.ts';
 import { dnsChallenge, type DnsSettings } from '../hubfile/dns-challenge.ts';
@@ -15,8 +16,17 @@ const DNS_USAGE = `propagation_delay <duration>
         dns_challenge_override_domain <name>
         dns_ttl <duration>`;
 
-const SERVICE_USAGE = `api_url <url>
-        ${DNS_USAGE}`;
+const SERVICES_USAGE = Object.entries<DnsServiceOptions>(DNS_SERVICES).map(
+  ([service, { required, optional }]) => {
+    const [token, ...others] = Object.values(required);
+    const argument = others.length > 0 ? '' : ` [${token}]`;
+    const options = Object.entries({ ...required, ...optional }).map((option) => option.join(' '));
+    return `    dns ${service}${argument} {
+        ${[...options, 'api_url <url>', DNS_USAGE].join('\n        ')}
+    }
+`;
+  },
+);
 
 const USAGE = `
 tls internal
@@ -55,57 +65,7 @@ tls [internal|<email>|<certificate file> <key file>] {
         timeout <duration>
         ${DNS_USAGE}
     }
-    dns azure {
-        tenant_id <id>
-        client_id <id>
-        client_secret <secret>
-        subscription_id <id>
-        resource_group_name <name>
-        authority_host <url>
-        ${SERVICE_USAGE}
-    }
-    dns cloudflare [<api token>] {
-        api_token <token>
-        zone_token <token>
-        ${SERVICE_USAGE}
-    }
-    dns desec [<token>] {
-        token <token>
-        ${SERVICE_USAGE}
-    }
-    dns digitalocean [<token>] {
-        auth_token <token>
-        ${SERVICE_USAGE}
-    }
-    dns gandi [<token>] {
-        bearer_token <token>
-        ${SERVICE_USAGE}
-    }
-    dns googleclouddns {
-        gcp_project <id>
-        gcp_application_default <file>
-        ${SERVICE_USAGE}
-    }
-    dns hetzner [<token>] {
-        api_token <token>
-        ${SERVICE_USAGE}
-    }
-    dns ovh {
-        application_key <key>
-        application_secret <secret>
-        consumer_key <key>
-        endpoint ovh-eu|ovh-ca|ovh-us
-        ${SERVICE_USAGE}
-    }
-    dns route53 {
-        access_key_id <id>
-        secret_access_key <key>
-        session_token <token>
-        region <name>
-        hosted_zone_id <id>
-        ${SERVICE_USAGE}
-    }
-    propagation_delay <duration>
+${SERVICES_USAGE.join('')}    propagation_delay <duration>
     propagation_timeout <duration>|off
     resolvers <address…>
     dns_challenge_override_domain <name>

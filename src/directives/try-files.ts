@@ -1,12 +1,7 @@
 import { type Report, error } from '../config/problem.ts';
-import { list, object } from '../config/shape.ts';
+import { defaultsOf, list, object, type Of, withDefault } from '../config/shape.ts';
 import { name, oneOf, text } from '../config/shape-values.ts';
-import {
-  isTriedFile,
-  misplacedStatus,
-  TRY_POLICIES,
-  type TryPolicy,
-} from '../config/well-formed.ts';
+import { isTriedFile, misplacedStatus, TRY_POLICIES } from '../config/well-formed.ts';
 import { step, takeMatcher } from '../hubfile/scope.ts';
 import { checkTried, triedFiles, tryPolicy } from '../hubfile/values.ts';
 import type { Handler } from '../http/exchange.ts';
@@ -17,13 +12,16 @@ import { tryFiles as search } from '../site/site-files.ts';
 import type { HandlerContext } from '../site/handler-context.ts';
 import type { HandlerDirective } from './directive.ts';
 
-export interface TryFilesConfig {
-  readonly kind: 'try_files';
+const members = {
   /** Paths below the root, with placeholders, each with an optional query; the last one may be `=404`. */
-  readonly files: readonly string[];
-  readonly policy: TryPolicy;
+  files: list(text('a path, or a status such as =404', isTriedFile), { min: 1 }),
+  policy: withDefault(oneOf(...TRY_POLICIES), 'first_exist'),
   /** Ends of names after which the rest of the path does not belong to the file; only for `php_fastcgi`. */
-  readonly splitPath: readonly string[];
+  splitPath: withDefault(list(name('the end of a name such as .php')), []),
+};
+
+export interface TryFilesConfig extends Of<typeof members> {
+  readonly kind: 'try_files';
 }
 
 const USAGE = `
@@ -34,15 +32,7 @@ try_files <file…> [=<status>] {
 
 export const tryFiles: HandlerDirective<TryFilesConfig> = {
   data: {
-    shape: () =>
-      object(
-        {
-          files: list(text('a path, or a status such as =404', isTriedFile), { min: 1 }),
-          policy: oneOf(...TRY_POLICIES),
-          splitPath: list(name('the end of a name such as .php')),
-        },
-        { policy: 'first_exist', splitPath: [] },
-      ),
+    shape: () => object(members),
     check(handler: TryFilesConfig, report: Report): void {
       const message = misplacedStatus(handler.files, handler.policy);
       if (message !== null) report(handler, error('misplaced-status', message));
@@ -57,8 +47,9 @@ export const tryFiles: HandlerDirective<TryFilesConfig> = {
       // A path is a file here, so a matcher can only be given by its name.
       const matcher = word?.text.startsWith('@') === true ? takeMatcher(cursor, scope) : null;
       const files = triedFiles(cursor, cursor.several('a path such as {path}'));
-      const start: Pick<TryFilesConfig, 'policy'> = { policy: 'first_exist' };
-      const { policy } = cursor.options(start, { policy: (o) => ({ policy: tryPolicy(o) }) });
+      const { policy } = cursor.options(defaultsOf(members), {
+        policy: (o) => ({ policy: tryPolicy(o) }),
+      });
       cursor.end();
       checkTried(cursor, files, policy);
       return [step(cursor, matcher, { kind: 'try_files', files, policy, splitPath: [] })];

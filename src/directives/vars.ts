@@ -1,4 +1,4 @@
-import { list, object } from '../config/shape.ts';
+import { type DataOf, list, object } from '../config/shape.ts';
 import { text as textShape } from '../config/shape-values.ts';
 import type { Cursor } from '../hubfile/cursor.ts';
 import { oneStep } from '../hubfile/scope.ts';
@@ -6,12 +6,6 @@ import { badValue, text } from '../hubfile/values.ts';
 import { directoryOf } from '../http/request-path.ts';
 import { variableKey } from '../site/placeholders.ts';
 import type { HandlerDirective } from './directive.ts';
-
-export interface VarsConfig {
-  readonly kind: 'vars';
-  /** Placeholders in the values are filled in when a request passes. */
-  readonly variables: readonly { readonly name: string; readonly value: string }[];
-}
 
 /** A valid name for `{vars.NAME}`. */
 function isVariableName(word: string): boolean {
@@ -23,7 +17,13 @@ const variableShape = object({
   value: textShape('a value'),
 });
 
-type Variable = VarsConfig['variables'][number];
+type Variable = DataOf<typeof variableShape>;
+
+export interface VarsConfig {
+  readonly kind: 'vars';
+  /** Placeholders in the values are filled in when a request passes. */
+  readonly variables: readonly Variable[];
+}
 
 const USAGE = `
 vars [<matcher>] <name> <value>

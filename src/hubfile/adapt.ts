@@ -1,5 +1,6 @@
 import type { Config, SiteAddress, SiteConfig } from '../config/config.ts';
-import { defaultOptions, defaultTls } from '../config/defaults.ts';
+import { defaultTls } from '../config/shape-config.ts';
+import { defaultOptions } from '../config/shape-options.ts';
 import { addTo } from '../kernel/collections.ts';
 import type { Expanded } from './expand.ts';
 import { readGlobalOptions } from './global-options.ts';

@@ -13,7 +13,7 @@ import { isSecretWord } from './secrecy.ts';
 
 /** The options of a block: each returns the fields that its line sets. */
 export type OptionTable<Settings> = Readonly<
-  Record<string, (cursor: Cursor, sofar: Settings) => Partial<Settings>>
+  Record<string, ((cursor: Cursor, sofar: Settings) => Partial<Settings>) | undefined>
 >;
 
 interface OptionRules {
@@ -159,7 +159,8 @@ export class Cursor {
         if (setter === undefined) {
           const [word] = option.line.words;
           if (word !== undefined && option.warnNoEffect(this.name, word)) return;
-          return option.#failUnknown(Object.keys(table), this.name, rules);
+          const known = Object.keys(table).filter((each) => table[each] !== undefined);
+          return option.#failUnknown(known, this.name, rules);
         }
         const before = seen.get(option.name);
         seen.set(option.name, option);

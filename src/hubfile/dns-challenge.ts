@@ -1,5 +1,6 @@
 import {
   type AcmeDnsConfig,
+  acmeDnsMembers,
   defaultDnsChallenge,
   defaultExec,
   defaultRfc2136,
@@ -13,12 +14,13 @@ import {
   isResolver,
   MAX_RESOLVERS,
   type Rfc2136Config,
+  rfc2136Members,
   type DnsServiceOptions,
 } from '../config/dns-challenge.ts';
 import { didYouMean } from '../config/problem.ts';
 import { Secret } from '../kernel/secret.ts';
 import type { Cursor, OptionTable } from './cursor.ts';
-import { badValue, duration, name, oneOf, matching, within } from './values.ts';
+import { badValue, duration, matching, name, optionsOf, within } from './values.ts';
 
 /** How the gateway waits for a record. */
 export type DnsSettings = Omit<DnsChallengeConfig, 'provider'>;
@@ -68,11 +70,9 @@ function rfc2136(cursor: Cursor): DnsChallengeConfig {
   };
   const draft = cursor.options(start, {
     ...DNS_SETTINGS,
-    server: (option) => ({ server: name(option, 'a name server such as 192.0.2.53:53') }),
+    ...optionsOf(rfc2136Members, { algorithm: 'key_alg' }),
     zone: (option) => ({ zone: dnsName(option) }),
     key_name: (option) => ({ keyName: dnsName(option) }),
-    key_alg: (option) => ({ algorithm: oneOf(option, ['hmac-sha256', 'hmac-sha512']) }),
-    key: (option) => ({ key: new Secret(name(option, 'the key in base64')) }),
   });
   const { server, keyName, key, zone, algorithm, ...settings } = draft;
   need(cursor, errors, { server, key_name: keyName, key });
@@ -99,13 +99,7 @@ function acmeDns(cursor: Cursor): DnsChallengeConfig {
     password: null,
     subdomain: null,
   };
-  const draft = cursor.options(start, {
-    ...DNS_SETTINGS,
-    server_url: (option) => ({ serverUrl: name(option, 'the URL of an acme-dns server') }),
-    username: (option) => ({ username: new Secret(name(option, 'the name of the account')) }),
-    password: (option) => ({ password: new Secret(name(option, 'its password')) }),
-    subdomain: (option) => ({ subdomain: name(option, 'the subdomain of the account') }),
-  });
+  const draft = cursor.options(start, { ...DNS_SETTINGS, ...optionsOf(acmeDnsMembers) });
   const { serverUrl, username, password, subdomain, ...settings } = draft;
   need(cursor, errors, { server_url: serverUrl, username, password, subdomain });
   return complete(
@@ -148,17 +142,19 @@ function isService(name: string): name is DnsServiceConfig['kind'] {
 /** `<service> [<token>] { <option> <value> … }` */
 function service(kind: DnsServiceConfig['kind'], cursor: Cursor): DnsChallengeConfig {
   const { errors } = cursor.problems;
-  const { argument, required, optional }: DnsServiceOptions = DNS_SERVICES[kind];
-  const token = argument === null ? undefined : cursor.optional()?.text;
-  const first =
-    argument === null || token === undefined ? [] : [{ name: argument, value: new Secret(token) }];
+  const { required, optional }: DnsServiceOptions = DNS_SERVICES[kind];
+  const names = Object.keys(required);
+  const token = names.length > 1 ? undefined : cursor.optional();
   const start: Omit<DnsServiceConfig, 'kind'> & DnsSettings = {
     ...defaultDnsChallenge,
-    credentials: first,
+    credentials:
+      token === undefined
+        ? []
+        : names.map((each) => ({ name: each, value: new Secret(token.text) })),
     apiUrl: null,
   };
   const table: OptionTable<typeof start> = Object.fromEntries(
-    [...required, ...optional].map((option) => [
+    Object.keys({ ...required, ...optional }).map((option) => [
       option,
       (value: Cursor, sofar: typeof start) => ({
         credentials: [
@@ -174,7 +170,7 @@ function service(kind: DnsServiceConfig['kind'], cursor: Cursor): DnsChallengeCo
     api_url: (option) => ({ apiUrl: name(option, 'the URL of the API') }),
   });
   const known = new Map(credentials.map((each) => [each.name, each.value]));
-  need(cursor, errors, Object.fromEntries(required.map((each) => [each, known.get(each) ?? null])));
+  need(cursor, errors, Object.fromEntries(names.map((each) => [each, known.get(each) ?? null])));
   return complete(cursor, { kind, credentials, apiUrl }, settings);
 }
 

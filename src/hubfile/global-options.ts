@@ -3,6 +3,7 @@ import { parseUnixAddress, UNIX_FORM } from '../config/bind-address.ts';
 import type {
   AdminOptions,
   BindAddress,
+  ExternalAccount,
   GlobalOptions,
   ListenAddress,
   ListenerServerOptions,
@@ -14,8 +15,11 @@ import {
   defaultOnDemand,
   defaultOptions,
   MAX_WORKERS,
+  onDemandMembers,
+  serverMembers,
   STAGING_DIRECTORY,
-} from '../config/defaults.ts';
+  timeoutMembers,
+} from '../config/shape-options.ts';
 import { isAdminOrigin, isCollectorUrl, isLogScope } from '../config/well-formed.ts';
 import { Secret } from '../kernel/secret.ts';
 import { Cursor, type OptionTable } from './cursor.ts';
@@ -36,8 +40,8 @@ import {
   list,
   name,
   oneOf,
+  optionsOf,
   ranges,
-  size,
   matching,
 } from './values.ts';
 
@@ -232,7 +236,7 @@ function unixAddress(cursor: Cursor): UnixAddress {
   return parseUnixAddress(word.text) ?? badValue(cursor, word, UNIX_FORM);
 }
 
-function externalAccount(cursor: Cursor): GlobalOptions['acme']['externalAccount'] {
+function externalAccount(cursor: Cursor): ExternalAccount {
   cursor.block();
   const start: { keyId: string | null; macKey: Secret | null } = { keyId: null, macKey: null };
   const { keyId, macKey } = cursor.options(start, {
@@ -270,9 +274,8 @@ function onDemand(cursor: Cursor): GlobalOptions['onDemand'] {
   const { ask, intervalMs, burst } = cursor.options(
     start,
     {
+      ...optionsOf(onDemandMembers),
       ask: (option) => ({ ask: url(option, 'the URL that is asked') }),
-      interval: (option) => ({ intervalMs: duration(option) }),
-      burst: (option) => ({ burst: count(option, { min: 1 }) }),
     },
     { unsupported: { permission: 'write ask <url>' } },
   );
@@ -408,6 +411,7 @@ function listener(
 function servers(cursor: Cursor): ServerOptions {
   cursor.block();
   return cursor.options(defaultOptions.servers, {
+    ...optionsOf(serverMembers),
     trusted_proxies: (option) => {
       oneOf(option, ['static']);
       return { trustedProxies: ranges(option) };
@@ -432,25 +436,15 @@ function servers(cursor: Cursor): ServerOptions {
         ),
       ],
     }),
-    max_header_size: (option) => ({ maxHeaderSize: size(option) }),
     timeouts: (option, sofar) => ({
-      timeouts: option.options(sofar.timeouts, {
-        read_header: (line) => ({ readHeaderMs: duration(line) }),
-        read_body: (line) => ({ readBodyMs: duration(line) }),
-        idle: (line) => ({ idleMs: duration(line) }),
-      }),
+      timeouts: option.options(sofar.timeouts, optionsOf(timeoutMembers)),
     }),
-    forward_raw_path: () => ({ forwardRawPath: flag() }),
-    underscores_in_headers: () => ({ underscoresInHeaders: flag() }),
     proxy_protocol: (option) => ({ proxyProtocol: ranges(option) }),
     // What is always so: the rightmost address that is not trusted is the client's.
     trusted_proxies_strict: () => {
       flag();
       return {};
     },
-    log_credentials: () => ({ logCredentials: flag() }),
-    max_connections: (option) => ({ maxConnections: count(option) }),
-    max_connections_per_client: (option) => ({ maxConnectionsPerClient: count(option) }),
   });
 }
 

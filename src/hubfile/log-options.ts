@@ -1,5 +1,5 @@
 import type { LogOptions } from '../config/config.ts';
-import { defaultOptions, defaultRoll } from '../config/defaults.ts';
+import { defaultOptions, defaultRoll } from '../config/shape-options.ts';
 import { isLogMode, isLogName } from '../config/well-formed.ts';
 import type { Cursor } from './cursor.ts';
 import { choiceOf, count, duration, flag, name, oneOf, size, matching } from './values.ts';

@@ -2,7 +2,7 @@ import { placeText, unreadableConfig } from '../config/problem.ts';
 import { resolve } from 'node:path';
 import { decodeConfig } from '../config/serialize.ts';
 import type { ConfigRegistry } from '../config/routes.ts';
-import { defaultOptions } from '../config/defaults.ts';
+import { defaultOptions } from '../config/shape-options.ts';
 import type { DataNode, SourceRange, DataMember } from '../config/shape.ts';
 import type { HubfileIo } from './expand.ts';
 import { loaded, type ReadConfig } from './loaded.ts';

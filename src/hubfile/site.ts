@@ -1,7 +1,8 @@
 import { placeText } from '../config/problem.ts';
 import type { SiteConfig } from '../config/config.ts';
 import type { RouteConfig } from '../config/routes.ts';
-import { defaultDiscovery, defaultTls } from '../config/defaults.ts';
+import { defaultTls } from '../config/shape-config.ts';
+import { defaultDiscovery } from '../config/shape-hub.ts';
 import { addressWords, parseAddress, type SchemePorts } from './addresses.ts';
 import { Cursor } from './cursor.ts';
 import { unsupportedDirectives } from './unsupported.ts';

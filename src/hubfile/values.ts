@@ -14,12 +14,85 @@ import {
   TRY_POLICIES,
   type TryPolicy,
 } from '../config/well-formed.ts';
-import type { Cursor } from './cursor.ts';
+import type { Cursor, OptionTable } from './cursor.ts';
+import { type Members, type OptionInput, type Shape, underscored } from '../config/shape.ts';
+import { Secret } from '../kernel/secret.ts';
 import type { Word } from './parser.ts';
 import type { HeaderOperation } from '../config/routes.ts';
 
 const RESOLVED_LATER = /(?<!\\)\{(?:env|file)\./;
 const MAX_COUNT = 2 ** 31 - 1;
+
+/** A table of options that do not depend on each other. */
+export type OptionReaders<T> = Readonly<
+  Record<string, ((cursor: Cursor) => Partial<T>) | undefined>
+>;
+
+/**
+ * The options of members, such as `heartbeat` for `heartbeatMs`. An option whose shape does not say how its value
+ * is written is undefined: the caller adds it behind these, and it keeps its place among them.
+ *
+ * @param words the options with other names, by their members; null: the member is no option
+ */
+export function optionsOf<T extends object>(
+  members: Members<T>,
+  words: Partial<Record<NoInfer<keyof T>, string | null>> = {},
+): OptionReaders<T> {
+  const named = new Map(Object.entries<string | null | undefined>(words));
+  const options = Object.entries<Shape<unknown>>(members).flatMap(([field, { input }]) => {
+    if (named.get(field) === null) return [];
+    const word = named.get(field) ?? underscored(field.replace(/Ms$/, ''));
+    const read = input && ((cursor: Cursor) => ({ [field]: valueOf(cursor, input) }));
+    return [[word, read] as const];
+  });
+  // The input of each shape describes values that the shape accepts.
+  return Object.fromEntries(options) as OptionReaders<T>;
+}
+
+/**
+ * Options that change a part of the settings.
+ *
+ * @param start the part before its first option
+ * @param prefix the beginning of the name of each option
+ */
+export function optionsOfPart<Field extends string, Part extends object>(
+  field: Field,
+  start: Part,
+  options: OptionReaders<Part>,
+  prefix = '',
+): OptionTable<{ readonly [Name in Field]: Part | null }> {
+  return Object.fromEntries(
+    Object.entries(options).map(([word, read]) => [
+      `${prefix}${word}`,
+      read &&
+        ((cursor: Cursor, sofar: { readonly [Name in Field]: Part | null }) =>
+          // The only member has the name of the part.
+          ({ [field]: { ...(sofar[field] ?? start), ...read(cursor) } }) as Record<Field, Part>),
+    ]),
+  );
+}
+
+/** The value of an option. */
+function valueOf(cursor: Cursor, input: OptionInput): unknown {
+  switch (input.kind) {
+    case 'flag':
+      return flag();
+    case 'count':
+      return count(cursor, input);
+    case 'duration':
+      return within(cursor, duration, (ms) => ms >= input.min, 'a duration above 0');
+    case 'size':
+      return within(cursor, size, (bytes) => bytes >= input.min, 'a size above 0');
+    case 'choice':
+      return oneOf(cursor, input.choices);
+    case 'secret':
+      return new Secret(name(cursor, input.expected));
+    case 'names':
+      return list(cursor, input.expected);
+    case 'text':
+      return matching(cursor, input.expected, input.isFit);
+  }
+}
 
 /** A duration in milliseconds. */
 export function duration(cursor: Cursor): number {

@@ -1,5 +1,5 @@
 import type { MatchCondition } from '../config/routes.ts';
-import { list, nullable, object } from '../config/shape.ts';
+import { list, object, type Of, optional, withDefault } from '../config/shape.ts';
 import { headerName as headerNameShape } from '../config/shape-options.ts';
 import { name as nameShape, text } from '../config/shape-values.ts';
 import { fieldUtf8 } from '../http/header-list.ts';
@@ -9,17 +9,18 @@ import { likeAtEdges } from '../kernel/glob.ts';
 import { capturing, filledIn, likePath } from '../site/text-pattern.ts';
 import { type Matcher, withRegexp } from './matcher.ts';
 
-export interface HeaderCondition {
-  readonly kind: 'header';
-  readonly name: string;
+const headerMembers = {
+  name: headerNameShape,
   /** Without values, the field must be present. A value may begin or end with `*`. */
-  readonly values: readonly string[];
+  values: withDefault(list(text('a value')), []),
+};
+
+export interface HeaderCondition extends Of<typeof headerMembers> {
+  readonly kind: 'header';
 }
 
 export const header: Matcher<HeaderCondition> = {
-  data: {
-    shape: () => object({ name: headerNameShape, values: list(text('a value')) }, { values: [] }),
-  },
+  data: { shape: () => object(headerMembers) },
   syntax: {
     usage: 'header <field> [<value>]\nheader !<field>',
     summary: 'a field that has the value (with `*` at either end), is present, or is absent',
@@ -60,25 +61,18 @@ function readHeader(cursor: Cursor): MatchCondition[] {
   return [{ kind: 'not', matchers: [[{ kind: 'header', name, values: [] }]] }];
 }
 
-export interface HeaderRegexpCondition {
+const regexpMembers = {
+  name: optional(nameShape('a name for the captured groups')),
+  header: headerNameShape,
+  pattern: text('a regular expression'),
+};
+
+export interface HeaderRegexpCondition extends Of<typeof regexpMembers> {
   readonly kind: 'header_regexp';
-  readonly name: string | null;
-  readonly header: string;
-  readonly pattern: string;
 }
 
 export const headerRegexp: Matcher<HeaderRegexpCondition> = {
-  data: {
-    shape: () =>
-      object(
-        {
-          name: nullable(nameShape('a name for the captured groups')),
-          header: headerNameShape,
-          pattern: text('a regular expression'),
-        },
-        { name: null },
-      ),
-  },
+  data: { shape: () => object(regexpMembers) },
   syntax: {
     usage: 'header_regexp [<name>] <field> <regexp>',
     summary:

@@ -1,45 +1,30 @@
-import { list as listShape, nullable, object } from '../config/shape.ts';
-import { name as nameShape, oneOf, text } from '../config/shape-values.ts';
-import { isTriedFile, TRY_POLICIES, type TryPolicy } from '../config/well-formed.ts';
-import { checkTried, list, name, triedFiles, tryPolicy } from '../hubfile/values.ts';
+import { defaultsOf, list, object, type Of, optional, withDefault } from '../config/shape.ts';
+import { name, names, oneOf, text } from '../config/shape-values.ts';
+import { isTriedFile, TRY_POLICIES } from '../config/well-formed.ts';
+import { checkTried, optionsOf, triedFiles, tryPolicy } from '../hubfile/values.ts';
 import { tryFiles } from '../site/site-files.ts';
 import type { Matcher } from './matcher.ts';
 
-export interface FileCondition {
-  readonly kind: 'file';
-  /** null: the `root` of the site. */
-  readonly root: string | null;
-  /** Paths below the root, with placeholders; the last one may be `=404`. */
-  readonly files: readonly string[];
-  readonly policy: TryPolicy;
-  /** Ends of names after which the rest of the path does not belong to the file: `.php`. */
-  readonly splitPath: readonly string[];
-}
+const triedFile = text('a path, or a status such as =404', isTriedFile);
 
-export const defaultFile: FileCondition = {
-  kind: 'file',
-  root: null,
-  files: ['{path}'],
-  policy: 'first_exist',
-  splitPath: [],
+const members = {
+  /** null: the `root` of the site. */
+  root: optional(name('a directory')),
+  /** Paths below the root, with placeholders; the last one may be `=404`. */
+  files: withDefault(list(triedFile, { min: 1 }), ['{path}']),
+  policy: withDefault(oneOf(...TRY_POLICIES), 'first_exist'),
+  /** Ends of names after which the rest of the path does not belong to the file: `.php`. */
+  splitPath: withDefault(names('the end of a name such as .php'), []),
 };
 
-const { kind: _kind, ...defaults } = defaultFile;
+export interface FileCondition extends Of<typeof members> {
+  readonly kind: 'file';
+}
+
+export const defaultFile: FileCondition = { kind: 'file', ...defaultsOf(members) };
 
 export const file: Matcher<FileCondition> = {
-  data: {
-    shape: () =>
-      object(
-        {
-          root: nullable(nameShape('a directory')),
-          files: listShape(text('a path, or a status such as =404', isTriedFile), { min: 1 }),
-          policy: oneOf(...TRY_POLICIES),
-          splitPath: listShape(nameShape('the end of a name such as .php')),
-        },
-        defaults,
-      ),
-    asksFiles: true,
-  },
+  data: { shape: () => object(members), asksFiles: true },
   syntax: {
     usage:
       'file [<file…>]\nfile { root <dir>; try_files <file…>; try_policy <policy>; split_path <end…> }',
@@ -49,12 +34,11 @@ export const file: Matcher<FileCondition> = {
       const start =
         words.length === 0 ? defaultFile : { ...defaultFile, files: triedFiles(cursor, words) };
       const condition = cursor.options(start, {
-        root: (option) => ({ root: name(option, 'a directory') }),
+        ...optionsOf(members, { files: 'try_files', policy: 'try_policy' }),
         try_files: (option) => ({
           files: triedFiles(option, option.several('a path such as {path}')),
         }),
         try_policy: (option) => ({ policy: tryPolicy(option) }),
-        split_path: (option) => ({ splitPath: list(option, 'the end of a name such as .php') }),
       });
       checkTried(cursor, condition.files, condition.policy);
       return [condition];

@@ -1,5 +1,5 @@
 import { domainToASCII } from 'node:url';
-import { list, nullable, object } from '../config/shape.ts';
+import { list, object, type Of, optional } from '../config/shape.ts';
 import { name as nameShape, text } from '../config/shape-values.ts';
 import { lowerCaseHost } from '../config/well-formed.ts';
 import { matchedPath, pathOf } from '../http/request-path.ts';
@@ -106,23 +106,17 @@ function readPath(cursor: Cursor, word: Word): string {
   return badValue(cursor, word, expected);
 }
 
-export interface PathRegexpCondition {
+const regexpMembers = {
+  name: optional(nameShape('a name for the captured groups')),
+  pattern: text('a regular expression'),
+};
+
+export interface PathRegexpCondition extends Of<typeof regexpMembers> {
   readonly kind: 'path_regexp';
-  readonly name: string | null;
-  readonly pattern: string;
 }
 
 export const pathRegexp: Matcher<PathRegexpCondition> = {
-  data: {
-    shape: () =>
-      object(
-        {
-          name: nullable(nameShape('a name for the captured groups')),
-          pattern: text('a regular expression'),
-        },
-        { name: null },
-      ),
-  },
+  data: { shape: () => object(regexpMembers) },
   syntax: {
     usage: 'path_regexp [<name>] <regexp>',
     summary: 'paths that match (RE2 syntax); groups become `{re.name.1}`',
@@ -136,17 +130,18 @@ export const pathRegexp: Matcher<PathRegexpCondition> = {
   },
 };
 
-export interface QueryCondition {
-  readonly kind: 'query';
+const queryMembers = {
   /** Empty: a request without parameters. */
-  readonly name: string;
-  readonly values: readonly string[];
+  name: text('the name of a parameter'),
+  values: list(text('a value')),
+};
+
+export interface QueryCondition extends Of<typeof queryMembers> {
+  readonly kind: 'query';
 }
 
 export const query: Matcher<QueryCondition> = {
-  data: {
-    shape: () => object({ name: text('the name of a parameter'), values: list(text('a value')) }),
-  },
+  data: { shape: () => object(queryMembers) },
   syntax: {
     usage: 'query key=value\nquery key=*\nquery ""',
     summary: 'these parameters; `""` for a request without any',

@@ -1,4 +1,4 @@
-import { list as listShape, nullable, object } from '../config/shape.ts';
+import { list as listShape, object, type Of, optional } from '../config/shape.ts';
 import { name as nameShape, text } from '../config/shape-values.ts';
 import { list, name } from '../hubfile/values.ts';
 import type { Exchange } from '../http/exchange.ts';
@@ -41,27 +41,20 @@ export const vars: Matcher<VarsCondition> = {
   },
 };
 
-export interface VarsRegexpCondition {
-  readonly kind: 'vars_regexp';
+const regexpMembers = {
   /** Groups become `{re.NAME.1}`; null: `{re.1}`. */
-  readonly name: string | null;
+  name: optional(text('a name')),
   /** The name of a variable, or a text with placeholders. */
-  readonly variable: string;
-  readonly pattern: string;
+  variable: nameShape('a variable or a placeholder'),
+  pattern: text('a regular expression'),
+};
+
+export interface VarsRegexpCondition extends Of<typeof regexpMembers> {
+  readonly kind: 'vars_regexp';
 }
 
 export const varsRegexp: Matcher<VarsRegexpCondition> = {
-  data: {
-    shape: () =>
-      object(
-        {
-          name: nullable(text('a name')),
-          variable: nameShape('a variable or a placeholder'),
-          pattern: text('a regular expression'),
-        },
-        { name: null },
-      ),
-  },
+  data: { shape: () => object(regexpMembers) },
   syntax: {
     usage: 'vars_regexp [<name>] <name>|<placeholder> <regexp>',
     summary: 'a variable or a placeholder that matches (RE2 syntax)',

@@ -1,121 +1,59 @@
-import type { ResponseMatcher } from '../config/shape-routes.ts';
-import type { HeaderOperation, RouteConfig, RequestMatcher } from '../config/routes.ts';
+// The configuration of `reverse_proxy`: its type, defaults and shape.
+
+import { isDnsName, isResolver } from '../config/dns-challenge.ts';
+import type { RouteConfig, RequestMatcher } from '../config/routes.ts';
+import { addressRange, headerName } from '../config/shape-options.ts';
+import {
+  anyHeaderOperations,
+  field,
+  type ResponseRule,
+  responseRulesShape,
+  statusPatterns,
+} from '../config/shape-routes.ts';
+import { count, duration, flag, name, names, oneOf, secret, text } from '../config/shape-values.ts';
+import {
+  byKind,
+  defaultsOf,
+  list,
+  object,
+  type Of,
+  optional,
+  section,
+  type Shape,
+  withDefault,
+} from '../config/shape.ts';
+import { MINUTE, SECOND } from '../config/units.ts';
+import {
+  isAddressRange,
+  isHeaderName,
+  isRewriteTarget,
+  isServerName,
+  isStatusPattern,
+} from '../config/well-formed.ts';
 import type { Secret } from '../kernel/secret.ts';
 
 /** Largest ratio of the weights of two upstreams. */
 export const MAX_WEIGHT = 10_000;
 
-const SECOND = 1000;
-const MINUTE = 60 * SECOND;
-
-export interface ReverseProxyConfig {
-  readonly kind: 'reverse_proxy';
-  /** Absolute origins: `http://`, `https://` or `h2c://host:port`, `unix:/path` or `unix+h2c:/path`. */
-  readonly upstreams: readonly string[];
-  /** Where placeholders in upstreams may lead: hosts, `*.domain`, either with a port, and address ranges. */
-  readonly upstreamsAllow: readonly string[];
-  /** Upstreams from the DNS; `upstreams` are used while it returns none. */
-  readonly dynamic: DynamicConfig | null;
-  readonly loadBalancing: {
-    readonly policy: BalancingPolicy;
-    /** Total time for attempts with other upstreams; 0 means one attempt per upstream, without repetition. */
-    readonly tryDurationMs: number;
-    readonly tryIntervalMs: number;
-    /** Most further attempts of one request after the first; null: limited only by time. */
-    readonly retries: number | null;
-    /** Requests that are repeated whatever their method, and no others; null: those that are safe. */
-    readonly retryMatch: readonly RequestMatcher[] | null;
-  };
-  readonly activeHealth: {
-    readonly uri: string;
-    readonly port: number | null;
-    readonly intervalMs: number;
-    readonly timeoutMs: number;
-    /** `200`, or a class such as `2xx`. */
-    readonly status: string;
-    readonly headers: readonly { readonly name: string; readonly value: string }[];
-    readonly method: string;
-    /** Pattern that the first 64 KiB of the response must match, in RE2 syntax; null: any response. */
-    readonly body: { readonly pattern: string } | null;
-    /** Bad responses in a row that remove an upstream, and good ones that bring it back. */
-    readonly fails: number;
-    readonly passes: number;
-  } | null;
-  readonly passiveHealth: {
-    /** How long a failure counts; 0 turns passive checks off. */
-    readonly failDurationMs: number;
-    readonly maxFails: number;
-    /** Statuses, or classes such as `5xx`, that count as failures. */
-    readonly unhealthyStatus: readonly string[];
-    /** 0 means that latency does not count. */
-    readonly unhealthyLatencyMs: number;
-    /** Concurrent requests beyond which an upstream counts as unhealthy; 0 means no limit. */
-    readonly unhealthyRequestCount: number;
-  };
-  /** The method of requests to upstreams, instead of the client's; with GET and HEAD, no body is sent. */
-  readonly method: string | null;
-  /** The target of requests to upstreams, with placeholders, as in `rewrite`. */
-  readonly rewrite: string | null;
-  readonly headerUp: readonly HeaderOperation[];
-  readonly headerDown: readonly HeaderOperation[];
-  /** Bytes of a body that are read before it is passed on; 0: it is streamed. At most {@link MAX_BUFFER}. */
-  readonly requestBuffers: number;
-  readonly responseBuffers: number;
-  /** Accepted for compatibility with Caddy: responses are always flushed at once. */
-  readonly flushIntervalMs: number;
-  /** Longest life of an upgraded connection; 0 means no limit. */
-  readonly streamTimeoutMs: number;
-  /** How long upgraded connections outlive the configuration that opened them; 0 means no limit. */
-  readonly streamCloseDelayMs: number;
-  readonly trustedProxies: readonly string[];
-  readonly transport: {
-    readonly dialTimeoutMs: number;
-    /** 0 means no limit, here and below. */
-    readonly responseHeaderTimeoutMs: number;
-    readonly readTimeoutMs: number;
-    readonly writeTimeoutMs: number;
-    /** How long an idle connection is kept; 0 closes it after each exchange. */
-    readonly keepAliveMs: number;
-    /** HTTP/2 sessions count as connections; 0 means 100 of them. */
-    readonly maxConnectionsPerHost: number;
-    /** Versions that are offered to upstreams behind TLS. For `h2c://`, only HTTP/2 is used. */
-    readonly versions: readonly HttpVersion[];
-    readonly tlsInsecureSkipVerify: boolean;
-    readonly tlsServerName: string | null;
-    /** Empty: the authorities of the platform. */
-    readonly tlsTrustPoolFiles: readonly string[];
-  };
-  /** How a FastCGI server is addressed; null: with HTTP. */
-  readonly fastcgi: FastcgiConfig | null;
-  readonly handleResponse: readonly (ResponseMatcher & {
-    /** The status that replaces the one of the response; null: the routes respond instead. */
-    readonly replaceStatus: number | null;
-    readonly routes: readonly RouteConfig[];
-  })[];
-}
-
-type HttpVersion = '1.1' | '2';
-
-export interface FastcgiConfig {
-  /** The site's files from the view of the FastCGI server; null: the `root` of the site. */
-  readonly root: string | null;
-  /** Whether links in the root are followed, so that a new release has new paths of scripts. */
-  readonly resolveRootSymlink: boolean;
-  /** Ends of the names of scripts; the part of a path after one is `PATH_INFO`. */
-  readonly splitPath: readonly string[];
-  /** Further parameters, with placeholders. */
-  readonly env: readonly { readonly name: string; readonly value: string }[];
-}
-
 /** The largest buffer for a body, in bytes. */
 export const MAX_BUFFER = 16 * 1024 * 1024;
 
-export const defaultFastcgi: FastcgiConfig = {
-  root: null,
-  resolveRootSymlink: false,
-  splitPath: [],
-  env: [],
-};
+const PORT = { min: 1, max: 65_535 };
+
+const ALLOWED = /^(?:\*\.)?[a-z0-9_-]+(?:\.[a-z0-9_-]+)*(?::\d{1,5})?$/i;
+
+/**
+ * Whether a word is valid in `upstreams_allow`: a host or `*.domain`, both with an optional port, or an
+ * address range.
+ */
+export function isAllowedUpstream(word: string): boolean {
+  return isAddressRange(word) || ALLOWED.test(word);
+}
+
+/** A valid name of a script's parameter. */
+export function isParameterName(name: string): boolean {
+  return /^[A-Za-z_][A-Za-z0-9_]*$/.test(name);
+}
 
 export const POLICIES_WITHOUT_SETTINGS = [
   'random',
@@ -134,90 +72,210 @@ export type BalancingPolicy =
   | { readonly kind: 'header' | 'query'; readonly name: string }
   | { readonly kind: 'cookie'; readonly name: string; readonly secret: Secret | null };
 
+const nothing = object({});
+
+const policy = byKind<BalancingPolicy>({
+  random: nothing,
+  round_robin: nothing,
+  least_conn: nothing,
+  first: nothing,
+  ip_hash: nothing,
+  client_ip_hash: nothing,
+  uri_hash: nothing,
+  weighted_round_robin: object({ weights: list(count({ max: MAX_WEIGHT }), { min: 1 }) }),
+  random_choose: object({ choices: withDefault(count({ min: 2 }), 2) }),
+  header: object({ name: headerName }),
+  query: object({ name: name('the name of a parameter') }),
+  cookie: object({
+    name: withDefault(name('the name of a cookie'), 'lb'),
+    secret: optional(secret),
+  }),
+});
+
+export const dynamicMembers = {
+  name: text('a name in the DNS', isDnsName),
+  scheme: withDefault(oneOf('http', 'https', 'h2c'), 'http'),
+  refreshMs: withDefault(duration({ min: 1000 }), MINUTE),
+  /** Addresses of name servers, with a port unless it is 53; empty: those of the system. */
+  resolvers: withDefault(
+    list(text('an address such as 10.0.0.53 or 10.0.0.53:5353', isResolver)),
+    [],
+  ),
+  /** Time limit for each of two attempts to reach one. */
+  dialTimeoutMs: withDefault(duration({ min: 1 }), 2 * SECOND),
+  /** How long the old list is kept if lookups fail; null: until one succeeds. */
+  graceMs: optional(duration()),
+};
+
+export const defaultDynamic = defaultsOf(dynamicMembers);
+
+const addressMembers = {
+  ...dynamicMembers,
+  port: count(PORT),
+  versions: withDefault(list(oneOf('ipv4', 'ipv6'), { min: 1 }), ['ipv4', 'ipv6']),
+};
+
+interface DynamicAddresses extends Of<typeof addressMembers> {
+  readonly kind: 'a';
+}
+
+interface DynamicServices extends Of<typeof dynamicMembers> {
+  readonly kind: 'srv';
+}
+
+export type DynamicConfig = DynamicAddresses | DynamicServices;
+
+const dynamic = byKind<DynamicConfig>({ a: object(addressMembers), srv: object(dynamicMembers) });
+
+export const retryMembers = {
+  /** Total time for attempts with other upstreams; 0 means one attempt per upstream, without repetition. */
+  tryDurationMs: withDefault(duration(), 0),
+  tryIntervalMs: withDefault(duration(), 250),
+  /** Most further attempts of one request after the first; null: limited only by time. */
+  retries: optional(count()),
+};
+
+const balancingMembers = (matcher: Shape<RequestMatcher>) => ({
+  policy: withDefault(policy, { kind: 'random' }),
+  ...retryMembers,
+  /** Requests that are repeated whatever their method, and no others; null: those that are safe. */
+  retryMatch: optional(list(matcher)),
+});
+
+interface LoadBalancing extends Of<ReturnType<typeof balancingMembers>> {}
+
+export const activeHealthMembers = {
+  uri: withDefault(
+    text('a path such as /health', (uri) => uri.startsWith('/')),
+    '/',
+  ),
+  port: optional(count(PORT)),
+  intervalMs: withDefault(duration({ min: 1 }), 30 * SECOND),
+  timeoutMs: withDefault(duration({ min: 1 }), 5 * SECOND),
+  /** `200`, or a class such as `2xx`. */
+  status: withDefault(text('a status such as 200 or 2xx', isStatusPattern), '2xx'),
+  headers: withDefault(list(field), []),
+  method: withDefault(text('a method such as HEAD', isHeaderName), 'GET'),
+  /** Pattern that the first 64 KiB of the response must match, in RE2 syntax; null: any response. */
+  body: optional(object({ pattern: name('a pattern in RE2 syntax') })),
+  /** Bad responses in a row that remove an upstream, and good ones that bring it back. */
+  fails: withDefault(count({ min: 1 }), 1),
+  passes: withDefault(count({ min: 1 }), 1),
+};
+
+interface ActiveHealth extends Of<typeof activeHealthMembers> {}
+
+export const defaultActiveHealth: ActiveHealth = defaultsOf(activeHealthMembers);
+
+export const passiveHealthMembers = {
+  /** How long a failure counts; 0 turns passive checks off. */
+  failDurationMs: withDefault(duration(), 0),
+  maxFails: withDefault(count({ min: 1 }), 1),
+  /** Statuses, or classes such as `5xx`, that count as failures. */
+  unhealthyStatus: withDefault(statusPatterns, []),
+  /** 0 means that latency does not count. */
+  unhealthyLatencyMs: withDefault(duration(), 0),
+  /** Concurrent requests beyond which an upstream counts as unhealthy; 0 means no limit. */
+  unhealthyRequestCount: withDefault(count(), 0),
+};
+
+interface PassiveHealth extends Of<typeof passiveHealthMembers> {}
+
+/** What both HTTP and FastCGI have. */
+export const timeoutMembers = {
+  dialTimeoutMs: withDefault(duration({ min: 1 }), 3 * SECOND),
+  /** 0 means no limit, here and below. */
+  responseHeaderTimeoutMs: withDefault(duration(), 0),
+  readTimeoutMs: withDefault(duration(), 0),
+  writeTimeoutMs: withDefault(duration(), 0),
+};
+
+export const transportMembers = {
+  ...timeoutMembers,
+  /** How long an idle connection is kept; 0 closes it after each exchange. */
+  keepAliveMs: withDefault(duration(), 2 * MINUTE),
+  /** HTTP/2 sessions count as connections; 0 means 100 of them. */
+  maxConnectionsPerHost: withDefault(count(), 0),
+  /** Versions that are offered to upstreams behind TLS. For `h2c://`, only HTTP/2 is used. */
+  versions: withDefault(list(oneOf('1.1', '2'), { min: 1 }), ['1.1']),
+  tlsInsecureSkipVerify: withDefault(flag, false),
+  tlsServerName: optional(text('a host name, the same for all requests', isServerName)),
+  /** Empty: the authorities of the platform. */
+  tlsTrustPoolFiles: withDefault(list(name('a PEM file')), []),
+};
+
+interface ProxyTransport extends Of<typeof transportMembers> {}
+
+const parameter = object({
+  name: text('the name of a parameter', isParameterName),
+  value: text('a value'),
+});
+
+export const fastcgiMembers = {
+  /** The site's files from the view of the FastCGI server; null: the `root` of the site. */
+  root: optional(name('a directory')),
+  /** Whether links in the root are followed, so that a new release has new paths of scripts. */
+  resolveRootSymlink: withDefault(flag, false),
+  /** Ends of the names of scripts; the part of a path after one is `PATH_INFO`. */
+  splitPath: withDefault(names('the end of a name such as .php'), []),
+  /** Further parameters, with placeholders. */
+  env: withDefault(list(parameter), []),
+};
+
+export interface FastcgiConfig extends Of<typeof fastcgiMembers> {}
+
+export const defaultFastcgi: FastcgiConfig = defaultsOf(fastcgiMembers);
+
+const proxyMembers = (routes: Shape<readonly RouteConfig[]>, matcher: Shape<RequestMatcher>) => ({
+  /** Absolute origins: `http://`, `https://` or `h2c://host:port`, `unix:/path` or `unix+h2c:/path`. */
+  upstreams: list(name('an upstream such as http://localhost:3000')),
+  /** Where placeholders in upstreams may lead: hosts, `*.domain`, either with a port, and address ranges. */
+  upstreamsAllow: withDefault(list(text('a host or an address range', isAllowedUpstream)), []),
+  /** Upstreams from the DNS; `upstreams` are used while it returns none. */
+  dynamic: optional(dynamic),
+  loadBalancing: section<LoadBalancing>(balancingMembers(matcher)),
+  activeHealth: optional<ActiveHealth>(object(activeHealthMembers)),
+  passiveHealth: section<PassiveHealth>(passiveHealthMembers),
+  /** The method of requests to upstreams, instead of the client's; with GET and HEAD, no body is sent. */
+  method: optional(text('a method such as GET', isHeaderName)),
+  /** The target of requests to upstreams, with placeholders, as in `rewrite`. */
+  rewrite: optional(text('a path or a query', isRewriteTarget)),
+  headerUp: withDefault(anyHeaderOperations, []),
+  headerDown: withDefault(anyHeaderOperations, []),
+  /** Bytes of a body that are read before it is passed on; 0: it is streamed. At most {@link MAX_BUFFER}. */
+  requestBuffers: withDefault(count({ max: MAX_BUFFER }), 0),
+  responseBuffers: withDefault(count({ max: MAX_BUFFER }), 0),
+  /** Accepted for compatibility with Caddy, whose -1 means "at once": responses are always flushed at once. */
+  flushIntervalMs: withDefault(duration({ min: -1 }), 0),
+  /** Longest life of an upgraded connection; 0 means no limit. */
+  streamTimeoutMs: withDefault(duration(), 0),
+  /** How long upgraded connections outlive the configuration that opened them; 0 means no limit. */
+  streamCloseDelayMs: withDefault(duration(), 0),
+  trustedProxies: withDefault(list(addressRange), []),
+  transport: section<ProxyTransport>(transportMembers),
+  /** How a FastCGI server is addressed; null: with HTTP. */
+  fastcgi: optional<FastcgiConfig>(object(fastcgiMembers)),
+  handleResponse: withDefault<readonly ResponseRule[]>(responseRulesShape(routes), []),
+});
+
+export interface ReverseProxyConfig extends Of<ReturnType<typeof proxyMembers>> {
+  readonly kind: 'reverse_proxy';
+}
+
+/** The shape of a reverse proxy, given those of routes and matchers. */
+export function reverseProxyShape(
+  routes: Shape<readonly RouteConfig[]>,
+  matcher: Shape<RequestMatcher>,
+): Shape<Omit<ReverseProxyConfig, 'kind'>> {
+  return object(proxyMembers(routes, matcher));
+}
+
+/** Accepts only an empty list. The defaults are the same for every shape of routes and matchers. */
+const none: Shape<readonly never[]> = list(oneOf<never>());
+
 /** A reverse proxy without upstreams. */
 export const defaultReverseProxy: ReverseProxyConfig = {
   kind: 'reverse_proxy',
   upstreams: [],
-  upstreamsAllow: [],
-  dynamic: null,
-  loadBalancing: {
-    policy: { kind: 'random' },
-    tryDurationMs: 0,
-    tryIntervalMs: 250,
-    retries: null,
-    retryMatch: null,
-  },
-  activeHealth: null,
-  passiveHealth: {
-    failDurationMs: 0,
-    maxFails: 1,
-    unhealthyStatus: [],
-    unhealthyLatencyMs: 0,
-    unhealthyRequestCount: 0,
-  },
-  method: null,
-  rewrite: null,
-  headerUp: [],
-  headerDown: [],
-  requestBuffers: 0,
-  responseBuffers: 0,
-  flushIntervalMs: 0,
-  streamTimeoutMs: 0,
-  streamCloseDelayMs: 0,
-  trustedProxies: [],
-  transport: {
-    dialTimeoutMs: 3 * SECOND,
-    responseHeaderTimeoutMs: 0,
-    readTimeoutMs: 0,
-    writeTimeoutMs: 0,
-    keepAliveMs: 2 * MINUTE,
-    maxConnectionsPerHost: 0,
-    versions: ['1.1'],
-    tlsInsecureSkipVerify: false,
-    tlsServerName: null,
-    tlsTrustPoolFiles: [],
-  },
-  fastcgi: null,
-  handleResponse: [],
-};
-
-export const defaultActiveHealth: NonNullable<ReverseProxyConfig['activeHealth']> = {
-  uri: '/',
-  port: null,
-  intervalMs: 30 * SECOND,
-  timeoutMs: 5 * SECOND,
-  status: '2xx',
-  headers: [],
-  method: 'GET',
-  body: null,
-  fails: 1,
-  passes: 1,
-};
-
-interface DynamicSettings {
-  readonly name: string;
-  readonly scheme: 'http' | 'https' | 'h2c';
-  readonly refreshMs: number;
-  /** Addresses of name servers, with a port unless it is 53; empty: those of the system. */
-  readonly resolvers: readonly string[];
-  /** Time limit for each of two attempts to reach one. */
-  readonly dialTimeoutMs: number;
-  /** How long the old list is kept if lookups fail; null: until one succeeds. */
-  readonly graceMs: number | null;
-}
-
-export type DynamicConfig =
-  | (DynamicSettings & {
-      readonly kind: 'a';
-      readonly port: number;
-      readonly versions: readonly ('ipv4' | 'ipv6')[];
-    })
-  | (DynamicSettings & { readonly kind: 'srv' });
-
-export const defaultDynamic: Omit<DynamicSettings, 'name'> = {
-  scheme: 'http',
-  refreshMs: 60 * SECOND,
-  resolvers: [],
-  dialTimeoutMs: 2 * SECOND,
-  graceMs: null,
+  ...defaultsOf(proxyMembers(none, none)),
 };

@@ -8,7 +8,7 @@ import type {
   SiteConfig,
 } from '../config/config.ts';
 import { dataOf, type RouteConfig } from '../config/routes.ts';
-import { defaultDiscovery } from '../config/defaults.ts';
+import { defaultDiscovery } from '../config/shape-hub.ts';
 import { type Report, type UnplacedProblem, error, tryCheck, warning } from '../config/problem.ts';
 import { cookieDomain } from '../discovery/credentials.ts';
 import { compileGrants, grantTemplates } from '../discovery/token-source.ts';

@@ -14,7 +14,7 @@ import {
 import { type Report, warning, error, tryCheck } from '../config/problem.ts';
 import { matchersOf } from '../config/sites.ts';
 import { compilePattern, compileWildcard } from '../http/linear-regexp.ts';
-import { defaultHub } from '../config/defaults.ts';
+import { defaultHub } from '../config/shape-hub.ts';
 import { hubPath } from './history-names.ts';
 
 /**

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import type { Config, HubConfig, SiteConfig, SiteAddress } from '../config/config.ts';
-import { defaultHub } from '../config/defaults.ts';
+import { defaultHub } from '../config/shape-hub.ts';
 import { allHubs, type HubOfSite, hubsOf } from '../config/sites.ts';
 import { HubgateError } from '../kernel/error.ts';
 import { parseJsonObject, parseUrl, requireUrl } from '../kernel/parse.ts';

@@ -9,7 +9,7 @@ import { addTo } from '../kernel/collections.ts';
 import { certificateOrigin } from '../tls/certificate-policy.ts';
 import { isIP } from 'node:net';
 import { type Report, warning, error } from '../config/problem.ts';
-import { defaultTls } from '../config/defaults.ts';
+import { defaultTls } from '../config/shape-config.ts';
 import type { HandshakePolicies } from '../server/tls-endpoint.ts';
 import { type HandshakePolicy, openHandshakePolicy } from '../tls/handshake-policy.ts';
 

@@ -6,11 +6,6 @@ import { PLACEHOLDER, shortName } from './placeholder-names.ts';
 /** The question mark in the braces of `{?query}` begins no query. */
 export const QUERY_MARK = /(?<!\{)\?/;
 
-/** Whether a text is the target of a rewrite: it begins with a path, a query or a placeholder. */
-export function isTarget(text: string): boolean {
-  return /^[/?{]/.test(text);
-}
-
 /**
  * The target of a request after a rewrite to `to`: `/path`, `?query` or both. The part that is not given
  * stays.

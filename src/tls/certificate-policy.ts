@@ -7,7 +7,8 @@ import type {
   OnDemandOptions,
   TlsConfig,
 } from '../config/config.ts';
-import { defaultAcmeIssuer, defaultOptions } from '../config/defaults.ts';
+import { defaultAcmeIssuer } from '../config/shape-config.ts';
+import { defaultOptions } from '../config/shape-options.ts';
 import { type UnplacedProblem, error, warning } from '../config/problem.ts';
 
 /** The origin of the certificate for a name. */

@@ -7,7 +7,7 @@ import net from 'node:net';
 import { describe, it } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import tls from 'node:tls';
-import { defaultOptions } from '../../src/config/defaults.ts';
+import { defaultOptions } from '../../src/config/shape-options.ts';
 import { answer } from '../../src/http/answer.ts';
 import type { Exchange } from '../../src/http/exchange.ts';
 import { HeaderList } from '../../src/http/header-list.ts';

@@ -3,12 +3,9 @@ import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'no
 import { dirname, join } from 'node:path';
 import { describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import {
-  defaultDiscovery,
-  defaultHub,
-  defaultOptions,
-  defaultSite,
-} from '../../src/config/defaults.ts';
+import { defaultSite } from '../../src/config/shape-config.ts';
+import { defaultDiscovery, defaultHub } from '../../src/config/shape-hub.ts';
+import { defaultOptions } from '../../src/config/shape-options.ts';
 import { ConfigError, describeProblem } from '../../src/config/problem.ts';
 import { diskIo } from '../../src/hubfile/disk.ts';
 import { formatHubfile } from '../../src/hubfile/format.ts';

@@ -1,5 +1,5 @@
 import { Command } from 'commander';
-import { defaultOutbox } from '../../config/defaults.ts';
+import { defaultOutbox } from '../../config/shape-hub.ts';
 import { outboxSql, triggerSql } from '../../outbox/outbox-sql.ts';
 import type { Output } from '../terminal.ts';
 

@@ -1,5 +1,5 @@
 import type { DiscoveryConfig, LiveConfig, ChangesConfig } from '../../config/config.ts';
-import { defaultDiscovery, defaultLive, defaultChanges } from '../../config/defaults.ts';
+import { defaultDiscovery, defaultLive, defaultChanges } from '../../config/shape-hub.ts';
 import { isChangingMethod, isLinkAttribute } from '../../config/well-formed.ts';
 import type { Cursor, OptionTable } from '../../hubfile/cursor.ts';
 import type { Word } from '../../hubfile/parser.ts';

@@ -3,7 +3,7 @@ import type {
   TokenGrantsConfig,
   TokenMintConfig,
 } from '../../config/config.ts';
-import { defaultTokenExchange, defaultTokenMint } from '../../config/defaults.ts';
+import { defaultTokenExchange, defaultTokenMint } from '../../config/shape-hub.ts';
 import { Secret } from '../../kernel/secret.ts';
 import type { Cursor, OptionTable } from '../../hubfile/cursor.ts';
 import { duration, list, name, oneOf } from '../../hubfile/values.ts';

@@ -1,13 +1,12 @@
 import {
-  type OptionInput,
+  type RedisTransportConfig,
   TRANSPORT_KINDS,
   type TransportConfig,
   transportKinds,
-  type TransportOption,
 } from '../../config/transports.ts';
 import { Secret } from '../../kernel/secret.ts';
 import type { Cursor, OptionTable } from '../../hubfile/cursor.ts';
-import { choiceOf, count, duration, flag, name, oneOf } from '../../hubfile/values.ts';
+import { choiceOf, count, oneOf, optionsOf } from '../../hubfile/values.ts';
 
 /** Transports of other hubs, and the closest equivalents. */
 const INSTEAD: Readonly<Record<string, string>> = { bolt: 'lmdb', local: 'memory' };
@@ -20,54 +19,41 @@ export function transport(cursor: Cursor): TransportConfig {
     const message = `transport ${word.text} is not supported by hubgate`;
     cursor.fail(word.span, 'unsupported-transport', message, `use transport ${instead}`);
   }
-  const { defaults, options } = transportKinds[choiceOf(cursor, word, TRANSPORT_KINDS)];
-  return cursor.options<TransportConfig>(defaults, tableOf(options));
+  switch (choiceOf(cursor, word, TRANSPORT_KINDS)) {
+    case 'memory':
+      return cursor.options(memory.defaults, optionsOf(memory.members));
+    case 'lmdb':
+      return cursor.options(lmdb.defaults, optionsOf(lmdb.members));
+    case 'redis':
+      return cursor.options(redis.defaults, REDIS_OPTIONS);
+    case 'postgres':
+      return cursor.options(postgres.defaults, optionsOf(postgres.members, SERVER_WORDS));
+  }
 }
 
-function tableOf(options: object): OptionTable<TransportConfig> {
-  const entries = Object.entries<TransportOption<unknown>>({ ...options });
-  return Object.fromEntries(
-    entries.flatMap(([field, { word, input }]) => {
-      const words = input.kind === 'secrets' ? [word, `${word}s`] : [word];
-      return words.map((each) => [
-        each,
-        (option: Cursor, sofar: TransportConfig) => {
-          refuseSecond(option, Reflect.get(sofar, field), input, words);
-          return { [field]: read(option, input) };
-        },
-      ]);
-    }),
-  );
-}
+const { memory, lmdb, redis, postgres } = transportKinds;
+const SERVER_WORDS = { trustPoolFile: 'tls_trust_pool' };
+
+const REDIS_OPTIONS: OptionTable<RedisTransportConfig> = {
+  url: redisUrls,
+  urls: redisUrls,
+  ...optionsOf(redis.members, { ...SERVER_WORDS, urls: null, replicas: 'durability' }),
+  durability: (cursor) => ({ replicas: replicas(cursor) }),
+};
 
 /** `url` and `urls` are one option. */
-function refuseSecond(
+function redisUrls(
   cursor: Cursor,
-  value: unknown,
-  input: OptionInput,
-  words: readonly string[],
-): void {
-  if (input.kind !== 'secrets' || !Array.isArray(value) || value.length === 0) return;
-  cursor.fail(cursor.span, 'mutually-exclusive', `${words.join(' and ')} are mutually exclusive`);
+  { urls }: RedisTransportConfig,
+): Pick<RedisTransportConfig, 'urls'> {
+  if (urls.length > 0) {
+    cursor.fail(cursor.span, 'mutually-exclusive', 'url and urls are mutually exclusive');
+  }
+  const words = cursor.several('a URL such as redis://127.0.0.1:6379');
+  return { urls: words.map(({ text }) => new Secret(text)) };
 }
 
-function read(cursor: Cursor, input: OptionInput): unknown {
-  switch (input.kind) {
-    case 'flag':
-      return flag();
-    case 'count':
-      return count(cursor, { min: input.min });
-    case 'duration':
-      return duration(cursor);
-    case 'name':
-      return name(cursor, input.expected);
-    case 'choice':
-      return oneOf(cursor, input.choices);
-    case 'secret':
-      return new Secret(cursor.argument(input.expected).text);
-    case 'secrets':
-      return cursor.several(input.expected).map(({ text }) => new Secret(text));
-    case 'degree':
-      return oneOf(cursor, [input.none, input.some]) === input.none ? 0 : count(cursor, { min: 1 });
-  }
+/** `primary` is 0, `replicated <n>` is n. */
+function replicas(cursor: Cursor): number {
+  return oneOf(cursor, ['primary', 'replicated']) === 'primary' ? 0 : count(cursor, { min: 1 });
 }

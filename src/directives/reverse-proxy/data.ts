@@ -1,105 +1,8 @@
-import {
-  type HandlerData,
-  identityFieldsIn,
-  type RequestMatcher,
-  type RouteConfig,
-} from '../../config/routes.ts';
-import { isDnsName, isResolver } from '../../config/dns-challenge.ts';
+import { type HandlerData, identityFieldsIn } from '../../config/routes.ts';
 import { type Report, error } from '../../config/problem.ts';
-import {
-  statusPatterns as statuses,
-  anyHeaderOperations,
-  field,
-} from '../../config/shape-routes.ts';
-import { hasRequestPlaceholder, isAllowedUpstream } from './request-upstreams.ts';
-import { byKind, list, nullable, object, type Shape } from '../../config/shape.ts';
-import { addressRange, headerName } from '../../config/shape-options.ts';
-import { count, duration, flag, name, oneOf, secret, text } from '../../config/shape-values.ts';
-import { isHeaderName, isServerName, isStatusPattern } from '../../config/well-formed.ts';
+import { hasRequestPlaceholder } from './request-upstreams.ts';
 import { upstreamAddress } from '../../proxy/address.ts';
-import {
-  type BalancingPolicy,
-  defaultActiveHealth,
-  defaultDynamic,
-  defaultFastcgi,
-  defaultReverseProxy,
-  type DynamicConfig,
-  type FastcgiConfig,
-  MAX_BUFFER,
-  MAX_WEIGHT,
-  type ReverseProxyConfig,
-} from '../../proxy/proxy-config.ts';
-import { isTarget } from '../../site/rewritten-target.ts';
-import { responseRulesShape } from '../intercept.ts';
-
-/** A valid name of a script's parameter. */
-export function isParameterName(name: string): boolean {
-  return /^[A-Za-z_][A-Za-z0-9_]*$/.test(name);
-}
-
-const nothing = object({});
-
-const policy = byKind<BalancingPolicy>({
-  random: nothing,
-  round_robin: nothing,
-  least_conn: nothing,
-  first: nothing,
-  ip_hash: nothing,
-  client_ip_hash: nothing,
-  uri_hash: nothing,
-  weighted_round_robin: object({ weights: list(count({ max: MAX_WEIGHT }), { min: 1 }) }),
-  random_choose: object({ choices: count({ min: 2 }) }, { choices: 2 }),
-  header: object({ name: headerName }),
-  query: object({ name: name('the name of a parameter') }),
-  cookie: object(
-    { name: name('the name of a cookie'), secret: nullable(secret) },
-    { name: 'lb', secret: null },
-  ),
-});
-
-const activeHealth = object<NonNullable<ReverseProxyConfig['activeHealth']>>(
-  {
-    uri: text('a path such as /health', (uri) => uri.startsWith('/')),
-    port: nullable(count({ min: 1, max: 65_535 })),
-    intervalMs: duration({ min: 1 }),
-    timeoutMs: duration({ min: 1 }),
-    status: text('a status such as 200 or 2xx', isStatusPattern),
-    headers: list(field),
-    method: text('a method such as HEAD', isHeaderName),
-    body: nullable(object({ pattern: name('a pattern in RE2 syntax') })),
-    fails: count({ min: 1 }),
-    passes: count({ min: 1 }),
-  },
-  defaultActiveHealth,
-);
-
-const transport = object<ReverseProxyConfig['transport']>(
-  {
-    dialTimeoutMs: duration({ min: 1 }),
-    responseHeaderTimeoutMs: duration(),
-    readTimeoutMs: duration(),
-    writeTimeoutMs: duration(),
-    keepAliveMs: duration(),
-    maxConnectionsPerHost: count(),
-    versions: list(oneOf('1.1', '2'), { min: 1 }),
-    tlsInsecureSkipVerify: flag,
-    tlsServerName: nullable(text('a host name, the same for all requests', isServerName)),
-    tlsTrustPoolFiles: list(name('a PEM file')),
-  },
-  defaultReverseProxy.transport,
-);
-
-const fastcgi = object<FastcgiConfig>(
-  {
-    root: nullable(name('a directory')),
-    resolveRootSymlink: flag,
-    splitPath: list(name('the end of a name such as .php')),
-    env: list(
-      object({ name: text('the name of a parameter', isParameterName), value: text('a value') }),
-    ),
-  },
-  defaultFastcgi,
-);
+import { type ReverseProxyConfig, reverseProxyShape } from '../../proxy/proxy-config.ts';
 
 export const reverseProxy: HandlerData<ReverseProxyConfig> = {
   shape: reverseProxyShape,
@@ -124,57 +27,6 @@ export const reverseProxy: HandlerData<ReverseProxyConfig> = {
       .map((upstream) => ({ about, upstream })),
   check: checkUpstreams,
 };
-
-function reverseProxyShape(
-  routes: Shape<readonly RouteConfig[]>,
-  matcher: Shape<RequestMatcher>,
-): Shape<Omit<ReverseProxyConfig, 'kind'>> {
-  // Upstreams have no default: they are required.
-  const { kind: _kind, upstreams: _upstreams, ...defaults } = defaultReverseProxy;
-  return object(
-    {
-      upstreams: list(name('an upstream such as http://localhost:3000')),
-      upstreamsAllow: list(text('a host or an address range', isAllowedUpstream)),
-      dynamic: nullable(dynamic),
-      loadBalancing: object<ReverseProxyConfig['loadBalancing']>(
-        {
-          policy,
-          tryDurationMs: duration(),
-          tryIntervalMs: duration(),
-          retries: nullable(count()),
-          retryMatch: nullable(list(matcher)),
-        },
-        defaultReverseProxy.loadBalancing,
-      ),
-      activeHealth: nullable(activeHealth),
-      passiveHealth: object<ReverseProxyConfig['passiveHealth']>(
-        {
-          failDurationMs: duration(),
-          maxFails: count({ min: 1 }),
-          unhealthyStatus: statuses,
-          unhealthyLatencyMs: duration(),
-          unhealthyRequestCount: count(),
-        },
-        defaultReverseProxy.passiveHealth,
-      ),
-      method: nullable(text('a method such as GET', isHeaderName)),
-      rewrite: nullable(text('a path or a query', isTarget)),
-      headerUp: anyHeaderOperations,
-      headerDown: anyHeaderOperations,
-      requestBuffers: count({ max: MAX_BUFFER }),
-      responseBuffers: count({ max: MAX_BUFFER }),
-      // -1 is Caddy's "at once", which is the only behaviour here.
-      flushIntervalMs: duration({ min: -1 }),
-      streamTimeoutMs: duration(),
-      streamCloseDelayMs: duration(),
-      trustedProxies: list(addressRange),
-      transport,
-      fastcgi: nullable(fastcgi),
-      handleResponse: responseRulesShape(routes),
-    },
-    defaults,
-  );
-}
 
 /** After a placeholder is filled in, an upstream must still be an origin. */
 function checkUpstreams(proxy: ReverseProxyConfig, report: Report): void {
@@ -283,24 +135,3 @@ function checkFastcgi(proxy: ReverseProxyConfig, report: Report): void {
     found('FastCGI is not HTTP/2', 'write host:port, or unix//path');
   }
 }
-
-const dynamicSettings = {
-  name: text('a name in the DNS', isDnsName),
-  scheme: oneOf('http', 'https', 'h2c'),
-  refreshMs: duration({ min: 1000 }),
-  resolvers: list(text('an address such as 10.0.0.53 or 10.0.0.53:5353', isResolver)),
-  dialTimeoutMs: duration({ min: 1 }),
-  graceMs: nullable(duration()),
-};
-
-const dynamic = byKind<DynamicConfig>({
-  a: object(
-    {
-      ...dynamicSettings,
-      port: count({ min: 1, max: 65_535 }),
-      versions: list(oneOf('ipv4', 'ipv6'), { min: 1 }),
-    },
-    { ...defaultDynamic, versions: ['ipv4', 'ipv6'] },
-  ),
-  srv: object(dynamicSettings, defaultDynamic),
-});

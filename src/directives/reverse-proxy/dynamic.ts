@@ -1,10 +1,17 @@
 import { isIP } from 'node:net';
-import { badValue, choiceOf, count, duration, oneOf, within } from '../../hubfile/values.ts';
+import {
+  badValue,
+  choiceOf,
+  count,
+  duration,
+  oneOf,
+  optionsOf,
+  within,
+} from '../../hubfile/values.ts';
 import type { Cursor } from '../../hubfile/cursor.ts';
 import type { Word } from '../../hubfile/parser.ts';
 import { isDnsName, isResolver } from '../../config/dns-challenge.ts';
-import { defaultDynamic, type DynamicConfig } from '../../proxy/proxy-config.ts';
-import { positiveDuration } from './transport.ts';
+import { defaultDynamic, type DynamicConfig, dynamicMembers } from '../../proxy/proxy-config.ts';
 
 type Versions = Extract<DynamicConfig, { kind: 'a' }>['versions'];
 
@@ -29,10 +36,9 @@ export function dynamicUpstreams(cursor: Cursor): DynamicConfig {
 }
 
 const SHARED = {
+  ...optionsOf(dynamicMembers, { name: null, scheme: null, graceMs: 'grace_period' }),
   refresh: (option: Cursor) => ({ refreshMs: refresh(option) }),
   resolvers: (option: Cursor) => ({ resolvers: resolvers(option) }),
-  dial_timeout: (option: Cursor) => ({ dialTimeoutMs: positiveDuration(option) }),
-  grace_period: (option: Cursor) => ({ graceMs: duration(option) }),
 };
 
 const UNSUPPORTED = {

@@ -15,15 +15,6 @@ export const MAX_REQUEST_UPSTREAMS = 256;
 
 const ADDRESS =
   /^(?:(?:https?|h2c):\/\/)?(?:\[[0-9a-f:.]{2,45}\]|[a-z0-9_-]+(?:\.[a-z0-9_-]+)*\.?)(?::\d{1,5})?$/i;
-const ALLOWED = /^(?:\*\.)?[a-z0-9_-]+(?:\.[a-z0-9_-]+)*(?::\d{1,5})?$/i;
-
-/**
- * Whether a word is valid in `upstreams_allow`: a host or `*.domain`, both with an optional port, or an
- * address range.
- */
-export function isAllowedUpstream(word: string): boolean {
-  return isAddressRange(word) || ALLOWED.test(word);
-}
 
 /** Whether the address of an upstream depends on the request. */
 export function hasRequestPlaceholder(upstream: string): boolean {

@@ -1,25 +1,26 @@
 import type { Cursor, OptionTable } from '../../hubfile/cursor.ts';
 import {
   badValue,
-  count,
   duration,
   flag,
-  list,
-  name,
-  oneOf,
-  text,
   matching,
-  within,
+  oneOf,
+  optionsOf,
+  optionsOfPart,
+  text,
 } from '../../hubfile/values.ts';
 import { isServerName } from '../../config/well-formed.ts';
 import { trustPool } from '../tls.ts';
 import type { TransportWords } from './upstreams.ts';
-import { isParameterName } from './data.ts';
 import {
   defaultFastcgi,
   defaultReverseProxy,
   type FastcgiConfig,
+  fastcgiMembers,
+  isParameterName,
   type ReverseProxyConfig,
+  timeoutMembers,
+  transportMembers,
 } from '../../proxy/proxy-config.ts';
 
 const SERVER_NAME = 'a host name, the same for all requests';
@@ -44,12 +45,11 @@ function httpTransport(
   const read = cursor.options(
     { ...known, tls: false, h2c: false },
     {
-      dial_timeout: (option) => ({ dialTimeoutMs: positiveDuration(option) }),
-      response_header_timeout: (option) => ({ responseHeaderTimeoutMs: duration(option) }),
-      read_timeout: (option) => ({ readTimeoutMs: duration(option) }),
-      write_timeout: (option) => ({ writeTimeoutMs: duration(option) }),
+      ...optionsOf(transportMembers, {
+        keepAliveMs: 'keepalive',
+        maxConnectionsPerHost: 'max_conns_per_host',
+      }),
       keepalive: (option) => ({ keepAliveMs: keepAlive(option) }),
-      max_conns_per_host: (option) => ({ maxConnectionsPerHost: count(option) }),
       versions: (option) => versions(option),
       tls: () => ({ tls: flag() }),
       tls_insecure_skip_verify: () => ({ tlsInsecureSkipVerify: flag(), tls: true }),
@@ -98,22 +98,9 @@ function fastcgiTransport(
 
 /** The options of FastCGI, which `php_fastcgi` also has. */
 export const FASTCGI_OPTIONS: OptionTable<FastcgiDraft> = {
-  root: (option) => ({ root: name(option, 'a directory') }),
-  resolve_root_symlink: () => ({ resolveRootSymlink: flag() }),
-  split: (option) => ({ splitPath: list(option, 'the end of a name such as .php') }),
+  ...optionsOf(fastcgiMembers, { splitPath: 'split' }),
   env: (option, { env }) => ({ env: [...env, parameter(option)] }),
-  dial_timeout: (option, { transport }) => ({
-    transport: { ...transport, dialTimeoutMs: positiveDuration(option) },
-  }),
-  response_header_timeout: (option, { transport }) => ({
-    transport: { ...transport, responseHeaderTimeoutMs: duration(option) },
-  }),
-  read_timeout: (option, { transport }) => ({
-    transport: { ...transport, readTimeoutMs: duration(option) },
-  }),
-  write_timeout: (option, { transport }) => ({
-    transport: { ...transport, writeTimeoutMs: duration(option) },
-  }),
+  ...optionsOfPart('transport', defaultReverseProxy.transport, optionsOf(timeoutMembers)),
 };
 
 export const FASTCGI_UNSUPPORTED: Readonly<Record<string, string>> = {
@@ -150,9 +137,4 @@ function keepAlive(cursor: Cursor): number {
   if (cursor.peek()?.text !== 'off') return duration(cursor);
   cursor.optional();
   return 0;
-}
-
-/** For durations of which 0 would not mean "no limit" but make no sense. */
-export function positiveDuration(cursor: Cursor): number {
-  return within(cursor, duration, (ms) => ms !== 0, 'a duration above 0');
 }

@@ -1,5 +1,5 @@
 import type { AcmeIssuerConfig, CertificateIssuer } from '../../config/config.ts';
-import { defaultAcmeIssuer } from '../../config/defaults.ts';
+import { defaultAcmeIssuer } from '../../config/shape-config.ts';
 import { defaultDnsChallenge } from '../../config/dns-challenge.ts';
 import { didYouMean } from '../../config/problem.ts';
 import { Secret } from '../../kernel/secret.ts';
@@ -103,7 +103,7 @@ export function dnsOptions<
       (cursor: Cursor, { dnsSettings }: Draft) =>
         // The draft's own member, with further settings.
         ({
-          dnsSettings: { ...dnsSettings, ...set(cursor, defaultDnsChallenge) },
+          dnsSettings: { ...dnsSettings, ...set?.(cursor, defaultDnsChallenge) },
         }) as Partial<Draft>,
     ]),
   );

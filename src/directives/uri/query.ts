@@ -2,7 +2,7 @@ import { HttpError } from '../../http/errors.ts';
 import { compilePattern, matchable } from '../../http/linear-regexp.ts';
 import type { Exchange, Expand } from '../../http/exchange.ts';
 import type { HandlerData } from '../../config/routes.ts';
-import { byKind, list, object } from '../../config/shape.ts';
+import { byKind, list, object, withDefault } from '../../config/shape.ts';
 import { count, name, text } from '../../config/shape-values.ts';
 
 type Parameter = readonly [name: string, value: string];
@@ -142,10 +142,11 @@ export const uri: HandlerData<UriConfig> = {
       change: byKind<UriChange>({
         strip_prefix: part,
         strip_suffix: part,
-        replace: object(
-          { text: name('a text'), replacement: text('a text'), limit: count() },
-          { limit: 0 },
-        ),
+        replace: object({
+          text: name('a text'),
+          replacement: text('a text'),
+          limit: withDefault(count(), 0),
+        }),
         path_regexp: object({ pattern, replacement: text('a text') }),
         query: object({
           changes: list(

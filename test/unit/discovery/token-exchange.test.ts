@@ -5,7 +5,7 @@ import { TokenCache } from '../../../src/discovery/token-mint.ts';
 import { createTokenExchange } from '../../../src/discovery/token-exchange.ts';
 import type { TokenSource } from '../../../src/discovery/token-source.ts';
 import type { TokenExchangeConfig } from '../../../src/config/config.ts';
-import { defaultTokenExchange } from '../../../src/config/defaults.ts';
+import { defaultTokenExchange } from '../../../src/config/shape-hub.ts';
 import { HeaderList } from '../../../src/http/header-list.ts';
 import { type Clock, systemClock } from '../../../src/kernel/clock.ts';
 import { type LogFields, silentLogger } from '../../../src/kernel/log.ts';

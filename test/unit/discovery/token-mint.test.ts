@@ -10,7 +10,7 @@ import {
 } from '../../../src/discovery/token-source.ts';
 import { TokenCache, createTokenMint } from '../../../src/discovery/token-mint.ts';
 import type { TokenMintConfig } from '../../../src/config/config.ts';
-import { defaultTokenMint } from '../../../src/config/defaults.ts';
+import { defaultTokenMint } from '../../../src/config/shape-hub.ts';
 import { HeaderList } from '../../../src/http/header-list.ts';
 import { compileMatcher, matches } from '../../../src/hub/matcher.ts';
 import { hubBase, parseTopic } from '../../../src/hub/topic.ts';

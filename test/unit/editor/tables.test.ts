@@ -29,7 +29,9 @@ function optionsOfTheProgram(): Map<string, Set<string>> {
     rules?: Parameters<typeof options>[2],
   ): Settings {
     const names = found.get(this.name) ?? new Set();
-    for (const name of Object.keys(table)) names.add(name);
+    for (const [name, setter] of Object.entries(table)) {
+      if (setter !== undefined) names.add(name);
+    }
     found.set(this.name, names);
     return Reflect.apply(options, this, [start, table, rules]);
   };

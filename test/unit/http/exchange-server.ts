@@ -3,7 +3,7 @@ import http from 'node:http';
 import http2 from 'node:http2';
 import net from 'node:net';
 import type { ServerOptions } from '../../../src/config/config.ts';
-import { defaultOptions } from '../../../src/config/defaults.ts';
+import { defaultOptions } from '../../../src/config/shape-options.ts';
 import { answerError } from '../../../src/http/answer.ts';
 import { HttpError } from '../../../src/http/errors.ts';
 import type { Exchange, Handler } from '../../../src/http/exchange.ts';

@@ -2,7 +2,8 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { AcmeOptions, TlsConfig } from '../../../src/config/config.ts';
 import { defaultDnsChallenge, defaultExec } from '../../../src/config/dns-challenge.ts';
-import { defaultOptions, defaultTls } from '../../../src/config/defaults.ts';
+import { defaultTls } from '../../../src/config/shape-config.ts';
+import { defaultOptions } from '../../../src/config/shape-options.ts';
 import { certificateOrigin, type CertificateOrigin } from '../../../src/tls/certificate-policy.ts';
 
 type Source = TlsConfig['source'];

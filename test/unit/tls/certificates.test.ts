@@ -5,7 +5,8 @@ import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
-import { defaultOptions, defaultTls } from '../../../src/config/defaults.ts';
+import { defaultTls } from '../../../src/config/shape-config.ts';
+import { defaultOptions } from '../../../src/config/shape-options.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import { silentLogger } from '../../../src/kernel/log.ts';
 import { Scope } from '../../../src/kernel/scope.ts';

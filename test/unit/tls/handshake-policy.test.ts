@@ -3,7 +3,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import type { TlsConfig } from '../../../src/config/config.ts';
-import { defaultTls } from '../../../src/config/defaults.ts';
+import { defaultTls } from '../../../src/config/shape-config.ts';
 import { openHandshakePolicy } from '../../../src/tls/handshake-policy.ts';
 import { createClientAuthority } from '../../support/client-authority.ts';
 import { temporaryDirectory } from '../../support/temporary-directory.ts';
