@@ -148,7 +148,13 @@ export function checkLogFile(log: LogOptions | AccessLogConfig, report: Report):
   const { output } = log;
   if (output === null || output === 'stderr' || output === 'stdout') return;
   const reason = whyUnwritable(output);
-  if (reason === null) return;
+  if (reason === null) {
+    if (mayWrite(output)) return;
+    const hint = 'run the gateway as a user who may, or change the owner of the file';
+    const message = `the current user may not write the log to ${output}`;
+    report(log, warning('unusable-log-file', message, hint), { field: 'output' });
+    return;
+  }
   const message = `cannot write the log to ${output}: ${reason}`;
   report(log, error('unusable-log-file', message), { field: 'output' });
 }
@@ -161,6 +167,16 @@ function whyUnwritable(path: string): string | null {
     return found.isDirectory() ? 'it is a directory' : 'it is not a file';
   }
   return whyNoDirectory(dirname(path));
+}
+
+/** Whether the current user may write to a file, or create it below the first existing directory. */
+function mayWrite(path: string): boolean {
+  try {
+    accessSync(path, constants.W_OK);
+    return true;
+  } catch (thrown) {
+    return codeOf(thrown) === 'ENOENT' && path !== dirname(path) && mayWrite(dirname(path));
+  }
 }
 
 /** Missing directories are created when the log is opened, below the first existing one. */

@@ -94,6 +94,21 @@ describe('the first hour of a user without privileges, with an empty home', () =
     assert.deepEqual([code, stderr], [0, '']);
   });
 
+  it('validate warns of a log that this user may not write', async (test) => {
+    const user = ordinaryUser(test, 'global');
+    if (user === null) return;
+    for (const [log, warned] of [
+      ['/etc/hubgate-test.log', 1],
+      ['access.log', 0],
+    ] as const) {
+      user.write('Hubfile', `http://localhost:8080 {\n\tlog {\n\t\toutput file ${log}\n\t}\n}\n`);
+      const { code, stdout, stderr } = await user.run('hubgate validate --config Hubfile');
+      assert.equal(code, 0, stderr);
+      const found = `${stdout}${stderr}`.match(/warning: the current user may not write the log/g);
+      assert.equal(found?.length ?? 0, warned);
+    }
+  });
+
   it('docs/install.md: init --yes, and the command that it prints', async (test) => {
     const user = ordinaryUser(test, 'global');
     if (user === null) return;
