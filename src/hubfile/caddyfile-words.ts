@@ -46,11 +46,15 @@ function replaced(
 
 const HTTP_3 = { message: 'hubgate does not support HTTP/3', hint: 'clients use HTTP/2 instead' };
 
-function withoutHttp3({ words }: WrittenLine): Translation[] {
+function withoutHttp3({ words, start: at }: WrittenLine): Translation[] {
   if (words.length < 3) return [];
+  const comment = `# left out: h3: ${HTTP_3.message}: ${HTTP_3.hint}\n`;
   return words
     .filter(({ text }) => text === 'h3')
-    .map(({ start, end }) => ({ start, end, text: '', loses: HTTP_3 }));
+    .flatMap(({ start, end }) => [
+      { start: at, end: at, text: comment },
+      { start, end, text: '', loses: HTTP_3 },
+    ]);
 }
 
 /**

@@ -59,7 +59,8 @@ function ofCaddyfile({ to, ...flags }: AdaptFlags, output: Output): string {
   for (const problem of leftOut) output.note(describeProblem(problem, 'left out'));
   if (leftOut.length > 0) {
     const what = leftOut.length === 1 ? '1 item is' : `${leftOut.length} items are`;
-    output.note(`${what} left out and marked by a comment in the Hubfile; see docs/from-caddy.md.`);
+    const marked = 'marked by a comment in the Hubfile, as are lines without effect';
+    output.note(`${what} left out and ${marked}; see docs/from-caddy.md.`);
     process.exitCode = EXIT.partly;
   }
   return text.trimEnd();
