@@ -160,7 +160,8 @@ function note(exchange: Exchange, status: number, error: unknown): void {
   if (!(error instanceof HttpError))
     exchange.log.error('a handler failed', about(exchange, { ...fields, stack: stackOf(error) }));
   else if (status >= 500) exchange.log.warn('the request failed', about(exchange, fields));
-  else if (status === CLIENT_LEFT) exchange.log.info('the client did not wait', fields);
+  else if (status === CLIENT_LEFT)
+    exchange.log.info('the connection ended before the response', fields);
   else exchange.log.debug('the request was refused', fields);
 }
 

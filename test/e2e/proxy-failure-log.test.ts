@@ -83,7 +83,7 @@ describe('the log of requests that the proxy could not answer', () => {
       const ours = lines.filter(isOurs);
       assert.deepEqual(
         ours.map(({ level, message }) => [level, message]),
-        [['info', 'the client did not wait']],
+        [['info', 'the connection ended before the response']],
       );
       assert.match(String(ours[0]?.fields['request']), /^[0-9a-f-]{36}$/);
     });
