@@ -53,8 +53,8 @@ export function readGiven<T>(
   throw new HubgateError(code, problems.map(({ message }) => message).join('; '));
 }
 
-/** Data that contains itself has levels without end. */
-const MAX_DEPTH = 200;
+/** Data that contains itself has levels without end. Each of 64 nested routes has up to four. */
+const MAX_DEPTH = 300;
 
 /** Where a value is. */
 export interface GivenPlace {

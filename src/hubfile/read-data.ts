@@ -8,7 +8,7 @@ import type { HubfileIo } from './expand.ts';
 import { loaded, type ReadConfig } from './loaded.ts';
 import { locate, Origins, placeOf, type Span, Problems } from './place.ts';
 import { decodeText, MappedText, type Source, TextProblem } from './source.ts';
-import { readYaml } from './yaml.ts';
+import { MAX_DEPTH, readYaml } from './yaml.ts';
 
 /**
  * Reads a configuration in YAML or JSON, in the format of `adapt`. Every member with a default may be left
@@ -100,9 +100,6 @@ function parse(
 
 // JSON is parsed here. `jsonc-parser` does not fit: it recurses without a limit on depth, and its package can
 // be neither imported by name in Node nor bundled.
-
-/** Deepest nesting of objects and lists. */
-const MAX_DEPTH = 100;
 
 const SPACE = /[ \t\n\r]*/y;
 const NUMBER = /-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?(?![\w.])/y;

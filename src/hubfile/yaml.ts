@@ -13,8 +13,8 @@ import {
 import type { DataMember, DataNode, SourceRange } from '../config/shape.ts';
 import { TextProblem } from './source.ts';
 
-/** Deepest nesting of mappings and lists. */
-const MAX_DEPTH = 100;
+/** Deepest nesting of mappings and lists. Each of the 64 levels of blocks in a Hubfile becomes up to four. */
+export const MAX_DEPTH = 300;
 /** Most values of a document with its aliases replaced. */
 const MAX_NODES = 100_000;
 

@@ -137,6 +137,16 @@ describe('a configuration written as YAML or JSON', () => {
     assert.match(refused('a.json', '['.repeat(100_000)), /nested too deeply/);
   });
 
+  it('reads what the deepest Hubfile becomes', () => {
+    const nested = (routes: string, depth: number): string =>
+      depth === 0
+        ? routes
+        : nested(`[{"handler":{"kind":"handle","group":${depth},"routes":${routes}}}]`, depth - 1);
+    const routes = nested('[{"handler":{"kind":"abort"}}]', 62);
+    const text = `{"sites":[{"addresses":[{"scheme":"http","host":"a"}],"routes":${routes}}]}`;
+    for (const name of ['a.json', 'a.yaml']) assert.equal(read(name, text).sites.length, 1);
+  });
+
   it('resolves aliases', () => {
     const { sites } = read(
       'a.yaml',
