@@ -85,10 +85,17 @@ async function listenWithMode(server: Server, { path, mode }: UnixAddress): Prom
   await listening;
 }
 
+/**
+ * Connections that wait until the process accepts them, as far as the system allows (`net.core.somaxconn` of Linux).
+ * Beyond them, the system drops the handshakes of TCP, and a client tries again after a second or more. All subscribers
+ * come back at once after a restart.
+ */
+const BACKLOG = 4_096;
+
 function listen(server: Server, options: ListenOptions | { readonly fd: number }): Promise<void> {
   return new Promise((resolve, reject) => {
     server.once('error', reject);
-    server.listen(options, () => {
+    server.listen({ backlog: BACKLOG, ...options }, () => {
       server.off('error', reject);
       resolve();
     });

@@ -1,8 +1,12 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { writeFile } from 'node:fs/promises';
 import { once } from 'node:events';
 import { createServer, type RequestListener, type Server } from 'node:http';
 import { connect as connectHttp2, constants } from 'node:http2';
+import { connect } from 'node:net';
+import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
 import { connect as connectTls, type PeerCertificate } from 'node:tls';
 import { promisify } from 'node:util';
@@ -11,10 +15,44 @@ import { freePort } from '../support/free-port.ts';
 import { startGateway, startLibraryGateway } from '../support/gateway.ts';
 import { send } from '../support/http.ts';
 import { signToken } from '../support/hub-server.ts';
+import { cli, root, TestProcess } from '../support/process.ts';
+import { temporaryDirectory } from '../support/temporary-directory.ts';
 
 const run = promisify(execFile);
 const freePorts = async () =>
   [await freePort(), await freePort(), await freePort(), await freePort()] as const;
+
+describe('front door: connections', () => {
+  // A process that is restarted, or busy for a moment, accepts nobody for that long.
+  for (const workers of [1, 2]) {
+    it(`wait in the system while the gateway is busy, a thousand of them, with workers ${workers}`, {
+      timeout: 60_000,
+    }, async (test) => {
+      const most = Number(readFileSync('/proc/sys/net/core/somaxconn', 'utf8'));
+      const directory = await temporaryDirectory(test);
+      const port = await freePort();
+      const hubfile = join(directory, 'Hubfile');
+      await writeFile(
+        hubfile,
+        `{\n\tadmin off\n\tstorage ${directory}\n\tworkers ${workers}\n}\nhttp://localhost:${port} {\n\trespond ok\n}\n`,
+      );
+      const args = [cli, 'run', '--config', hubfile];
+      const gateway = new TestProcess(args, {}, root, { detached: true });
+      const group = -(gateway.child.pid ?? 0);
+      test.after(async () => {
+        process.kill(group, 'SIGKILL');
+        await gateway.exited();
+      });
+      await gateway.says('Listening on');
+      process.kill(group, 'SIGSTOP');
+      const clients = Array.from({ length: Math.min(1_000, most) }, () =>
+        connect(port, '127.0.0.1').on('error', () => {}),
+      );
+      test.after(() => clients.forEach((client) => client.destroy()));
+      await Promise.all(clients.map((client) => once(client, 'connect')));
+    });
+  }
+});
 
 describe('front door: TLS with the local authority', () => {
   it('gives each name a certificate that is signed by the root', async (test) => {
