@@ -4,13 +4,13 @@ import module from 'node:module';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { loadingBegins } from '../kernel/v8-memory.ts';
-import { ignoreEarlySignals } from './user-signals.ts';
 
 /** Commands that end in `runGateway`, which ends this phase. Others may calculate for long. */
 const GATEWAYS = ['run', 'reverse-proxy'];
 
 if (GATEWAYS.includes(process.argv[2] ?? '')) {
-  ignoreEarlySignals();
+  // Until the gateway handles them, Node would end the process, or open a debugger.
+  for (const signal of ['SIGHUP', 'SIGUSR1', 'SIGUSR2']) process.on(signal, () => {});
   loadingBegins();
 }
 enableCompileCache();

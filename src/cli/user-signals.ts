@@ -3,14 +3,6 @@ import type { Logger } from '../kernel/log.ts';
 import type { Logs } from './log-output.ts';
 import type { Clock } from '../kernel/clock.ts';
 
-/**
- * Ignores the signals with which others speak to a gateway until it handles them itself. Node would end the process, or
- * open a debugger. Called before the program is loaded, so this module imports nothing that takes long.
- */
-export function ignoreEarlySignals(): void {
-  for (const name of ['SIGHUP', 'SIGUSR1', 'SIGUSR2'] as const) process.on(name, () => {});
-}
-
 /** The options with which a user asks for a debugger. `--inspect-port` alone opens none. */
 const DEBUGGER = /(?:^|\s)--inspect(?:-brk|-wait)?(?:[=\s]|$)/;
 
