@@ -1,8 +1,9 @@
 import { randomBytes } from 'node:crypto';
 import {
-  chmodSync,
-  chownSync,
   closeSync,
+  fchmodSync,
+  fchownSync,
+  fsyncSync,
   openSync,
   realpathSync,
   renameSync,
@@ -77,14 +78,19 @@ function replaceAtOnce(path: string, text: string): void {
   const suffix = randomBytes(6).toString('hex');
   const temporary = join(dirname(path), `.${basename(path)}.${suffix}`);
   const { mode, uid, gid } = statSync(path);
+  // By its descriptor: in a directory of another user, the name may lead elsewhere by now.
+  const opened = openSync(temporary, 'wx', 0o600);
   try {
-    writeFileSync(temporary, text, { flag: 'wx', mode: 0o600, flush: true });
-    chownSync(temporary, uid, gid);
-    chmodSync(temporary, mode & 0o7777);
+    writeFileSync(opened, text);
+    fchownSync(opened, uid, gid);
+    fchmodSync(opened, mode & 0o7777);
+    fsyncSync(opened);
     renameSync(temporary, path);
   } catch (error) {
     rmSync(temporary, { force: true });
     throw error;
+  } finally {
+    closeSync(opened);
   }
 }
 

@@ -1,4 +1,4 @@
-import inspector from 'node:inspector';
+import type Inspector from 'node:inspector';
 import type { Logger } from '../kernel/log.ts';
 import type { Logs } from './log-output.ts';
 import type { Clock } from '../kernel/clock.ts';
@@ -6,10 +6,14 @@ import type { Clock } from '../kernel/clock.ts';
 /** The options with which a user asks for a debugger. `--inspect-port` alone opens none. */
 const DEBUGGER = /(?:^|\s)--inspect(?:-brk|-wait)?(?:[=\s]|$)/;
 
-/** Closes a debugger that `SIGUSR1` has opened before JavaScript ran. */
+/** Closes a debugger that `SIGUSR1` has opened before JavaScript ran, and not one that an editor has. */
 function closeUnwantedDebugger(): void {
-  const options = [...process.execArgv, process.env['NODE_OPTIONS'] ?? ''].join(' ');
-  if (!DEBUGGER.test(options) && inspector.url() !== undefined) inspector.close();
+  const { execArgv, env } = process;
+  const options = [...execArgv, env['NODE_OPTIONS'] ?? ''].join(' ');
+  if (DEBUGGER.test(options) || env['VSCODE_INSPECTOR_OPTIONS'] !== undefined) return;
+  // A Node may be built without it, which the types do not say.
+  const inspector: typeof Inspector | undefined = process.getBuiltinModule('node:inspector');
+  if (inspector?.url() !== undefined) inspector.close();
 }
 
 /**

@@ -106,8 +106,7 @@ export function providerFault(provider: DnsProviderConfig): string | null {
       }
       return provider.zone === null || isDnsName(provider.zone) ? null : 'zone is not a DNS name';
     case 'acme-dns': {
-      const protocol = parseUrl(provider.serverUrl)?.protocol ?? '';
-      if (!['http:', 'https:'].includes(protocol)) return 'server_url is not an http or https URL';
+      if (!isServiceUrl(provider.serverUrl)) return `server_url is not ${SERVICE_URL}`;
       if (!isDnsName(provider.subdomain)) return 'subdomain is not a name';
       const known = provider.username.reveal() !== '' && provider.password.reveal() !== '';
       return known ? null : 'username or password is empty';
@@ -127,12 +126,19 @@ function serviceFault({ kind, credentials, apiUrl }: DnsServiceConfig): string |
   const known = Object.keys({ ...required, ...optional });
   const unknown = [...given.keys()].find((name) => !known.includes(name));
   if (unknown !== undefined) return `${unknown} is not one of its options`;
-  const isUrl = (text: string): boolean =>
-    ['http:', 'https:'].includes(parseUrl(text)?.protocol ?? '');
-  if (apiUrl !== null && !isUrl(apiUrl)) return 'api_url is not an http or https URL';
+  if (apiUrl !== null && !isServiceUrl(apiUrl)) return `api_url is not ${SERVICE_URL}`;
   const authority = given.get('authority_host');
-  const isOther = authority !== undefined && !isUrl(authority);
-  return isOther ? 'authority_host is not an http or https URL' : null;
+  const isOther = authority !== undefined && !isServiceUrl(authority);
+  return isOther ? `authority_host is not ${SERVICE_URL}` : null;
+}
+
+const SERVICE_URL = 'an http or https URL without a user';
+
+/** A URL with a password cannot be fetched, and the error would contain it. */
+function isServiceUrl(text: string): boolean {
+  const url = parseUrl(text);
+  if (url === null || url.username !== '' || url.password !== '') return false;
+  return url.protocol === 'http:' || url.protocol === 'https:';
 }
 
 const DNS_NAME =

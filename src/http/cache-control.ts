@@ -51,13 +51,27 @@ function deltaSeconds(value: string | null): number {
   return Math.min(Number(value), MAX_SECONDS);
 }
 
-/** RFC 9111 §5.2. Invalid directives are ignored; commas in quotes separate nothing. */
+/** Directives that forbid something or limit a time. They count also where their syntax is invalid. */
+const RESTRICTIONS =
+  /(?<![\w-])(?:no-store|no-cache|private|s-maxage|max-age|must-revalidate|proxy-revalidate)(?![\w-])/g;
+
+/**
+ * RFC 9111 §5.2; commas in quotes separate nothing. An invalid member permits nothing, and its restrictions apply:
+ * `max-age=60 private` is private, and has expired. More members than {@link MAX_DIRECTIVES} forbid to store.
+ */
 export function parseCacheControl(field: string | undefined): CacheDirectives {
   const values = new Map<string, (string | null)[]>();
-  for (const part of splitList(field ?? '').slice(0, MAX_DIRECTIVES)) {
-    const [, name, quoted, plain] = DIRECTIVE.exec(part) ?? [];
-    if (name === undefined) continue;
-    addToList(values, name.toLowerCase(), quoted?.replace(/\\(.)/g, '$1') ?? plain ?? null);
+  const members = splitList(field ?? '');
+  if (members.length > MAX_DIRECTIVES) addToList(values, 'no-store', null);
+  for (const member of members.slice(0, MAX_DIRECTIVES)) {
+    const [, name, quoted, plain] = DIRECTIVE.exec(member) ?? [];
+    if (name !== undefined) {
+      addToList(values, name.toLowerCase(), quoted?.replace(/\\(.)/g, '$1') ?? plain ?? null);
+      continue;
+    }
+    for (const [restriction] of member.toLowerCase().matchAll(RESTRICTIONS)) {
+      addToList(values, restriction, null);
+    }
   }
   return new CacheDirectives(values);
 }

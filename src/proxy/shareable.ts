@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto';
 import { isIP } from 'node:net';
-import { expiresAfter, maxAgeMs, parseCacheControl } from '../http/cache-control.ts';
+import { expiresAfter, initialAge, maxAgeMs, parseCacheControl } from '../http/cache-control.ts';
 import type { Exchange } from '../http/exchange.ts';
 import { listMembers } from '../http/field-values.ts';
 import type { HeaderList } from '../http/header-list.ts';
@@ -26,7 +26,8 @@ export function isShareable(
   const directives = parseCacheControl(headers.combined('cache-control'));
   for (const name of ['private', 'no-store', 'no-cache']) if (directives.has(name)) return false;
   if (listMembers(headers.combined('vary')).includes('*')) return false;
-  if ((maxAgeMs(directives) ?? expiresAfter(headers, nowMs)) === 0) return false;
+  const lifetimeMs = maxAgeMs(directives) ?? expiresAfter(headers, nowMs);
+  if (lifetimeMs !== null && lifetimeMs <= initialAge(headers, nowMs, 0)) return false;
   return !request.has('cookie') || directives.has('public') || directives.has('s-maxage');
 }
 

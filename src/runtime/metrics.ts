@@ -20,6 +20,7 @@ import { siteFamilies, SiteMeasures } from '../site/site-measures.ts';
 import { closeSync, openSync, readdirSync, readFileSync } from 'node:fs';
 import { constants, type PerformanceEntry, PerformanceObserver } from 'node:perf_hooks';
 import type { Clock } from '../kernel/clock.ts';
+import { orNull } from '../kernel/parse.ts';
 import type { Logger } from '../kernel/log.ts';
 
 /** The results of the loads of configurations. */
@@ -226,8 +227,9 @@ export class ProcessMeasures {
 /** Of several processes, those of the one that has most: each has a limit of its own. Only Linux reports them. */
 function descriptorFamilies(): readonly Family[] {
   const limit = descriptorLimit();
-  if (limit === null) return [];
-  const open = readdirSync('/proc/self/fd').length;
+  // Reading the list needs a descriptor as well.
+  const open = orNull(() => readdirSync('/proc/self/fd').length) ?? limit;
+  if (limit === null || open === null) return [];
   return [
     gauge('process_open_fds', 'Open file descriptors, of the process with most.', open, 'max'),
     gauge('process_max_fds', 'Limit of open file descriptors of a process.', limit, 'max'),

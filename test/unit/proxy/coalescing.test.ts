@@ -95,6 +95,11 @@ describe('a response that others may have without validation', () => {
       { 'Cache-Control': 'max-age=1e3' },
       { 'Cache-Control': 'max-age=' },
       { 'Cache-Control': 's-maxage=0, max-age=60' },
+      { 'Cache-Control': 'max-age = 0' },
+      { 'Cache-Control': 'max-age=0; public' },
+      { 'Cache-Control': 'max-age=0 must-revalidate' },
+      { 'Cache-Control': 'max-age=60', Age: '60' },
+      { Date: 'Wed, 01 Jul 2026 11:50:00 GMT', Expires: 'Wed, 01 Jul 2026 11:55:00 GMT' },
       { Expires: '0' },
       { Expires: '3600' },
       { Expires: '2099' },
@@ -112,10 +117,29 @@ describe('a response that others may have without validation', () => {
       'no-cache',
       'NO-STORE',
       'a="b, c", private',
+      'private = x',
+      'private="a" b',
+      'no-store = 1',
+      'no-cache; private',
+      'max-age=60 private',
+      `${'a, '.repeat(64)}b`,
     ]) {
       assert.equal(isShared({ 'Cache-Control': `max-age=60, ${directive}` }), false, directive);
     }
     assert.equal(isShared({ 'Cache-Control': 'a="b, private, c"' }), true);
+    assert.equal(isShared({ 'Cache-Control': 'x-private = 1' }), true);
+  });
+
+  it('permits nothing with an invalid directive', () => {
+    const request = HeaderList.of({ Cookie: 'a=b' });
+    const isPublic = (directive: string): boolean =>
+      isShareable(
+        { status: 200, headers: HeaderList.of({ 'Cache-Control': directive }) },
+        request,
+        NOW,
+      );
+    const directives = ['public', 'public = 1', 's-maxage = 60'];
+    assert.deepEqual(directives.map(isPublic), [true, false, false]);
   });
 });
 
