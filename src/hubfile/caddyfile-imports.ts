@@ -93,13 +93,18 @@ class Inliner {
       this.#add('\n}\n', snippet, 0, false);
     }
     const snippets = this.#taken();
+    const placedIn = (whole: MappedText<Origin>): PlacedText => ({
+      text: whole.text,
+      placeAt: (offset) => placeIn(whole, offset),
+    });
+    if (snippets.text === '') return placedIn(body);
     // After the global options, and before a site without braces.
     const cut = optionsOf(writtenLines(body.text, this.#table))?.end ?? 0;
     const whole = new MappedText<Origin>();
     whole.addPart(body, 0, cut);
     whole.addPart(snippets, 0, snippets.text.length);
     whole.addPart(body, cut, body.text.length);
-    return { text: whole.text, placeAt: (offset) => placeIn(whole, offset) };
+    return placedIn(whole);
   }
 
   #taken(): MappedText<Origin> {

@@ -88,7 +88,7 @@ function valueOf(cursor: Cursor, input: OptionInput): unknown {
     case 'secret':
       return new Secret(name(cursor, input.expected));
     case 'names':
-      return list(cursor, input.expected);
+      return names(cursor, input.expected);
     case 'text':
       return matching(cursor, input.expected, input.isFit);
   }
@@ -194,10 +194,23 @@ export function within(
   return word === undefined || isWithin(value) ? value : badValue(cursor, word, expected);
 }
 
+/** Texts that are not empty: a variable that is not set becomes an empty word. */
+function names(cursor: Cursor, expected: string): readonly string[] {
+  const words = cursor.several(expected);
+  const empty = words.find(({ text }) => text === '');
+  return empty === undefined ? texts(cursor, words) : badValue(cursor, empty, expected);
+}
+
+function texts(cursor: Cursor, words: readonly Word[]): readonly string[] {
+  return cursor.origins.of(
+    cursor.span,
+    words.map(({ text }) => text),
+  );
+}
+
 /** A list of texts whose place is recorded, so that a check can point at it. */
 export function list(cursor: Cursor, expected: string): readonly string[] {
-  const words = cursor.several(expected).map((word) => word.text);
-  return cursor.origins.of(cursor.span, words);
+  return texts(cursor, cursor.several(expected));
 }
 
 export function statusCode(cursor: Cursor, word: Word, bounds = { min: 200, max: 599 }): number {
