@@ -149,7 +149,9 @@ export class ServerExchange extends ExchangeResponse implements Exchange {
 
   get isBodyWhole(): boolean {
     if (!this.hasBody || this.#isSilent || this.abandoned) return false;
-    return this.#reads?.haveBegun !== true && this.#body?.readableDidRead !== true;
+    if (this.#reads?.haveBegun === true) return false;
+    // A body that flows is read or discarded, although nothing may have arrived yet.
+    return this.#body?.readableDidRead !== true && this.#body?.readableFlowing !== true;
   }
 
   get isBodyLent(): boolean {

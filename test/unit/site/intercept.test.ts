@@ -342,27 +342,29 @@ describe('routes that replace an endless response', () => {
 
   it('get all of the body of the request, or none, whenever it and the response of the app arrive', async () => {
     await using backup = await origin((request, response) => void request.pipe(response));
-    for (const early of ['', '01234']) {
-      for (const rest of ['', 'half']) {
-        await using app = await rawOrigin((socket) => {
-          socket.write(`${HEAD}Content-Length: ${4 + rest.length}\r\n\r\nhalf`);
-          setTimeout(() => socket.write(rest), 20);
-        });
-        const routes = rulesFor(on(proxyConfig([backup.url])));
-        await using site = await serveSite([
-          on({ kind: 'intercept', handleResponse: routes }),
-          on(proxyConfig([app.url])),
-        ]);
-        const request = http.request({ host: '127.0.0.1', port: site.http1, method: 'POST' });
-        request.flushHeaders();
-        if (early !== '') request.write(early);
-        setTimeout(() => request.end('56789'), 40);
-        const [response]: http.IncomingMessage[] = await once(request, 'response');
-        assert.ok(response);
-        const body = await textOf(response);
-        if (response.statusCode === 200) assert.equal(body, `${early}56789`);
-        else assert.equal(response.statusCode, 502);
-      }
+    // Where nothing is sent early, the head waits for 20 ms, and the rest arrives just after the response of the app.
+    const cases = [20, 22, 24, 26, 28, 40].flatMap((wait) =>
+      ['', 'half'].flatMap((rest) => ['', '01234'].map((early) => [wait, early, rest] as const)),
+    );
+    for (const [wait, early, rest] of cases) {
+      await using app = await rawOrigin((socket) => {
+        socket.write(`${HEAD}Content-Length: ${4 + rest.length}\r\n\r\nhalf`);
+        setTimeout(() => socket.write(rest), 20);
+      });
+      const routes = rulesFor(on(proxyConfig([backup.url])));
+      await using site = await serveSite([
+        on({ kind: 'intercept', handleResponse: routes }),
+        on(proxyConfig([app.url])),
+      ]);
+      const request = http.request({ host: '127.0.0.1', port: site.http1, method: 'POST' });
+      request.flushHeaders();
+      if (early !== '') request.write(early);
+      setTimeout(() => request.end('56789'), wait);
+      const [response]: http.IncomingMessage[] = await once(request, 'response');
+      assert.ok(response);
+      const body = await textOf(response);
+      if (response.statusCode === 200) assert.equal(body, `${early}56789`);
+      else assert.equal(response.statusCode, 502);
     }
   });
 
