@@ -6,6 +6,9 @@ import type { Clock } from '../kernel/clock.ts';
 /** The options with which a user asks for a debugger. `--inspect-port` alone opens none. */
 const DEBUGGER = /(?:^|\s)--inspect(?:-brk|-wait)?(?:[=\s]|$)/;
 
+/** When a debugger is looked for: a thread of Node opens it, some time after the signal. */
+const DEBUGGER_LOOKS_MS: readonly number[] = [0, 100, 1_000];
+
 /** Closes a debugger that `SIGUSR1` has opened before JavaScript ran, and not one that an editor has. */
 function closeUnwantedDebugger(): void {
   const { execArgv, env } = process;
@@ -22,7 +25,7 @@ function closeUnwantedDebugger(): void {
  * first reopens the log files, and the second is only logged.
  */
 export function handleUserSignals(): { apply(log: Logger, logs: Logs): void } {
-  closeUnwantedDebugger();
+  for (const ms of DEBUGGER_LOOKS_MS) setTimeout(closeUnwantedDebugger, ms).unref();
   let reopen = (): void => {};
   let say = (): void => {};
   process.on('SIGUSR1', () => reopen());

@@ -6,6 +6,7 @@ import { type AddressInfo, connect } from 'node:net';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
 import { freePort } from '../support/free-port.ts';
 import { cli, TestProcess } from '../support/process.ts';
 import { temporaryDirectory } from '../support/temporary-directory.ts';
@@ -79,7 +80,9 @@ http://localhost:${site} {
 
 describe('a signal that arrives while the gateway starts', () => {
   for (const signal of ['SIGHUP', 'SIGUSR1', 'SIGUSR2']) {
-    it(`neither ends it nor leaves a debugger open: ${signal} while the program is loaded`, async (test) => {
+    it(`neither ends it nor leaves a debugger open: ${signal} while the program is loaded`, {
+      timeout: 60_000,
+    }, async (test) => {
       // The first thing that the program does is to set flags of V8.
       await startWith(
         test,
@@ -97,7 +100,9 @@ describe('a signal that arrives while the gateway starts', () => {
     });
   }
 
-  it('leaves no debugger open: SIGUSR1 before the program runs', async (test) => {
+  it('leaves no debugger open: SIGUSR1 before the program runs', {
+    timeout: 60_000,
+  }, async (test) => {
     await startWith(test, 'process.kill(process.pid, "SIGUSR1");');
   });
 
@@ -108,7 +113,9 @@ describe('a signal that arrives while the gateway starts', () => {
     });
     assert.equal(await get(), 'hello');
     const port = /Debugger listening on ws:\/\/127\.0\.0\.1:(\d+)/.exec(process.output)?.[1];
-    if (port !== undefined) assert.equal(await listens(Number(port)), false);
+    // It is closed soon after it has been opened.
+    if (port === undefined) return;
+    while (await listens(Number(port))) await delay(50);
   }
 });
 
