@@ -20,7 +20,14 @@ import {
 import { byKind, object } from './config/shape.ts';
 import { name } from './config/shape-values.ts';
 import { configShape } from './config/shape-config.ts';
-import { ConfigError, hasError, type Problem, type Report, warningsOf } from './config/problem.ts';
+import {
+  ConfigError,
+  hasError,
+  type Problem,
+  ProblemCounts,
+  type Report,
+  warningsOf,
+} from './config/problem.ts';
 import { checkForms, type ResolvedConfig, resolvePlaceholders } from './config/resolve.ts';
 import type { PurgeOrder } from './cache/response-caches.ts';
 import type { HubfileIo } from './hubfile/expand.ts';
@@ -66,14 +73,15 @@ export function loadConfig(
 ): ReadyConfig {
   const loaded = read(file, io, directiveTable, language);
   const problems: Problem[] = [...loaded.problems];
+  const counts = new ProblemCounts();
+  const report: Report = (about, found, where) => {
+    if (counts.keeps(found)) problems.push(loaded.problemAt(about, found, where));
+  };
   const complete = !hasError(problems);
-  const resolved = resolveAt(file, loaded.readable, io, (...found) =>
-    problems.push(loaded.problemAt(...found)),
-  );
+  const resolved = resolveAt(file, loaded.readable, io, report);
   checkForms(resolved, configShape(registry));
   // As it is written, because the value of an environment variable may be a secret.
   for (const site of loaded.readable.sites) {
-    const report: Report = (...found) => problems.push(loaded.problemAt(...found));
     checkPlaceholders(site, report);
     checkRoutes(site, io.machine, report);
   }

@@ -35,6 +35,21 @@ export function warning(code: string, message: string, hint?: string): UnplacedP
   return { ...error(code, message, hint), severity: 'warning' };
 }
 
+/** Most errors, and most warnings, that are kept. Neither may take the place of the other. */
+const MAX_PROBLEMS = 200;
+
+/** Counts what is found. Placing what is beyond the limit would take time and help nobody. */
+export class ProblemCounts {
+  error = 0;
+  warning = 0;
+
+  /** Counts one more. Returns whether it is kept. */
+  keeps({ severity }: UnplacedProblem): boolean {
+    this[severity] += 1;
+    return this[severity] <= MAX_PROBLEMS;
+  }
+}
+
 /** The location of a problem, more precise than the object. */
 export interface SourceLocation {
   /** The field of the object that the problem is about, for example `resourceIdentifier`. */

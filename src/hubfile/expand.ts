@@ -100,7 +100,7 @@ class Expander {
     const path = resolve(file);
     const bytes = this.#read(path);
     if (bytes instanceof Error) {
-      this.#problems.add(unreadableConfig(file, bytes.cause));
+      this.#problems.add(unreadableConfig(file, bytes.cause), null);
       this.#whole = false;
       return this.#result([]);
     }

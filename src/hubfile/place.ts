@@ -3,6 +3,7 @@ import {
   type Problem,
   type UnplacedProblem,
   ConfigError,
+  ProblemCounts,
   error,
   hasError,
   warning,
@@ -176,24 +177,23 @@ export class LineProblem extends Error {
   }
 }
 
-const MAX_PROBLEMS = 200;
-
-/** Collects all errors and warnings while a configuration is read. */
+/** Collects the errors and warnings while a configuration is read. */
 export class Problems {
   readonly #all: Problem[] = [];
-  #errors = 0;
+  readonly #counts = new ProblemCounts();
 
   error(span: Span, code: string, message: string, hint?: string): void {
-    this.#add(span, error(code, message, hint));
+    this.add(error(code, message, hint), span);
   }
 
   warn(span: Span, code: string, message: string, hint?: string): void {
-    this.#add(span, warning(code, message, hint));
+    this.add(warning(code, message, hint), span);
   }
 
-  add(problem: Problem): void {
-    if (problem.severity === 'error') this.#errors += 1;
-    if (this.#all.length < MAX_PROBLEMS) this.#all.push(problem);
+  /** Adds a finding with its place, if it has one. */
+  add(found: UnplacedProblem, span: Span | null): void {
+    if (!this.#counts.keeps(found)) return;
+    this.#all.push(span === null ? found : locate(found, span));
   }
 
   /** The result of `read`, or undefined if it ended with a fault, which is then reported. */
@@ -202,7 +202,7 @@ export class Problems {
       return read();
     } catch (thrown) {
       if (!(thrown instanceof LineProblem)) throw thrown;
-      this.#add(thrown.span, thrown.finding);
+      this.add(thrown.finding, thrown.span);
       return undefined;
     }
   }
@@ -213,7 +213,7 @@ export class Problems {
 
   /** The number of errors, including those beyond the limit. */
   get errors(): number {
-    return this.#errors;
+    return this.#counts.error;
   }
 
   get warnings(): readonly Problem[] {
@@ -223,9 +223,5 @@ export class Problems {
   /** @throws {ConfigError} `invalid-config`, with all problems, if one of them is an error. */
   throwIfAny(): void {
     if (hasError(this.#all)) throw new ConfigError(this.#all);
-  }
-
-  #add(span: Span, found: UnplacedProblem): void {
-    this.add(locate(found, span));
   }
 }

@@ -6,7 +6,7 @@ import { defaultOptions } from '../config/shape-options.ts';
 import type { DataNode, SourceRange, DataMember } from '../config/shape.ts';
 import type { HubfileIo } from './expand.ts';
 import { loaded, type ReadConfig } from './loaded.ts';
-import { locate, Origins, placeOf, type Span, Problems } from './place.ts';
+import { Origins, placeOf, type Span, Problems } from './place.ts';
 import { decodeText, MappedText, type Source, TextProblem } from './source.ts';
 import { MAX_DEPTH, readYaml } from './yaml.ts';
 
@@ -32,7 +32,7 @@ export function readData(
     data === null
       ? null
       : decodeConfig(data, registry, {
-          report: (at, finding) => problems.add(locate(finding, spanOf(at))),
+          report: (at, finding) => problems.add(finding, spanOf(at)),
           mark: (part, at, fields) => {
             const places = [...fields].map(([name, each]) => [name, spanOf(each)] as const);
             origins.mark(part, spanOf(at), new Map(places));
@@ -75,7 +75,7 @@ function readText(
     const span = { source, start: fault.at, end: fault.at + 1, via: null };
     problems.error(span, fault.code, fault.message, fault.hint);
   } catch (thrown) {
-    problems.add(unreadableConfig(file, thrown));
+    problems.add(unreadableConfig(file, thrown), null);
   }
   return { source: sourceOf(''), readable: false };
 }

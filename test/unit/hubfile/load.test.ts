@@ -113,6 +113,27 @@ describe('load', () => {
     );
   });
 
+  it('reports an error behind any number of warnings, and a limited number of each', (t) => {
+    const site = (port: number, line: string): string =>
+      `http://localhost:${port} {\n\t${line}\n}\n`;
+    const many = (line: string): string =>
+      Array.from({ length: 300 }, (_, each) => site(20_000 + each, line)).join('');
+    const problemsOf = (Hubfile: string): readonly string[] => {
+      const file = join(directory(t, { Hubfile }), 'Hubfile');
+      try {
+        load(file, diskIo({}), directiveTable);
+      } catch (error) {
+        assert.ok(error instanceof ConfigError);
+        return error.problems.map(({ severity, code }) => `${severity} ${code}`);
+      }
+      return [];
+    };
+    const warned = problemsOf(many('respond "{$UNSET}"') + site(30_000, 'basicauth_ /admin'));
+    assert.equal(warned.length, 200 + 1);
+    assert.equal(warned.at(-1), 'error unknown-directive');
+    assert.equal(problemsOf(many('unknown')).length, 200);
+  });
+
   it('orders problems by their position in the text and never shows a key', (t) => {
     const text = HUBFILE.replace('{env.KEY}', 'a-very-secret-value XX x').replace(
       'anonymous',
