@@ -10,7 +10,7 @@ import {
 import { duration, size, text } from '../config/shape-values.ts';
 import { ResponseCache } from '../cache/response-cache.ts';
 import { oneStep } from '../hubfile/scope.ts';
-import { list, optionsOf } from '../hubfile/values.ts';
+import { optionsOf, texts } from '../hubfile/values.ts';
 import { appendToLog } from '../site/access-log.ts';
 import type { HandlerDirective } from './directive.ts';
 
@@ -68,7 +68,7 @@ export const cache: HandlerDirective<CacheConfig> = {
         {
           ...optionsOf(members),
           vary_on: (option, { varyOn }) => ({
-            varyOn: [...varyOn, ...list(option, 'a text such as {cookie.lang}')],
+            varyOn: [...varyOn, ...texts(option, 'a text such as {cookie.lang}')],
           }),
         },
         {

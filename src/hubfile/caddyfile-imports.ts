@@ -93,18 +93,14 @@ class Inliner {
       this.#add('\n}\n', snippet, 0, false);
     }
     const snippets = this.#taken();
-    const placedIn = (whole: MappedText<Origin>): PlacedText => ({
-      text: whole.text,
-      placeAt: (offset) => placeIn(whole, offset),
-    });
-    if (snippets.text === '') return placedIn(body);
+    if (snippets.text === '') return placed(body);
     // After the global options, and before a site without braces.
     const cut = optionsOf(writtenLines(body.text, this.#table))?.end ?? 0;
     const whole = new MappedText<Origin>();
     whole.addPart(body, 0, cut);
     whole.addPart(snippets, 0, snippets.text.length);
     whole.addPart(body, cut, body.text.length);
-    return placedIn(whole);
+    return placed(whole);
   }
 
   #taken(): MappedText<Origin> {
@@ -259,6 +255,10 @@ function depthOf(from: Imported): number {
   let depth = 0;
   for (let each: Imported | null = from; each !== null; each = each.text.from) depth += 1;
   return depth;
+}
+
+function placed(whole: MappedText<Origin>): PlacedText {
+  return { text: whole.text, placeAt: (offset) => placeIn(whole, offset) };
 }
 
 function placeIn(whole: MappedText<Origin>, offset: number): Place {

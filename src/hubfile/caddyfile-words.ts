@@ -48,7 +48,7 @@ const HTTP_3 = { message: 'hubgate does not support HTTP/3', hint: 'clients use 
 
 function withoutHttp3({ words, start: at }: WrittenLine): Translation[] {
   if (words.length < 3) return [];
-  const comment = `# left out: h3: ${HTTP_3.message}: ${HTTP_3.hint}\n`;
+  const comment = `# ${leftOutText(HTTP_3)}\n`;
   return words
     .filter(({ text }) => text === 'h3')
     .flatMap(({ start, end }) => [
@@ -201,6 +201,10 @@ export function commentsOf(
   return [...comments, ...closed, { start: at, end: at, text: block }];
 }
 
+function leftOutText({ message, hint }: Pick<Problem, 'message' | 'hint'>): string {
+  return hint === undefined ? `left out: ${message}` : `left out: ${message}: ${hint}`;
+}
+
 function commented(line: WrittenLine, reasons: readonly Problem[], text: string): TextEdit {
   const { start, end } = line;
   const indentation = text.slice(text.lastIndexOf('\n', start - 1) + 1, start).length;
@@ -209,9 +213,7 @@ function commented(line: WrittenLine, reasons: readonly Problem[], text: string)
     first,
     ...others.map((each) => each.replace(new RegExp(`^\\s{0,${indentation}}`), '')),
   ];
-  const said = reasons.map(({ message, hint }) =>
-    hint === undefined ? `left out: ${message}` : `left out: ${message}: ${hint}`,
-  );
+  const said = reasons.map(leftOutText);
   // The lines of a snippet that is used several times are reported several times.
   return { start, end, text: [...new Set(said), ...written].map((each) => `# ${each}`).join('\n') };
 }

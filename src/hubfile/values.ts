@@ -88,7 +88,7 @@ function valueOf(cursor: Cursor, input: OptionInput): unknown {
     case 'secret':
       return new Secret(name(cursor, input.expected));
     case 'names':
-      return names(cursor, input.expected);
+      return list(cursor, input.expected);
     case 'text':
       return matching(cursor, input.expected, input.isFit);
   }
@@ -194,23 +194,19 @@ export function within(
   return word === undefined || isWithin(value) ? value : badValue(cursor, word, expected);
 }
 
-/** Texts that are not empty: a variable that is not set becomes an empty word. */
-function names(cursor: Cursor, expected: string): readonly string[] {
-  const words = cursor.several(expected);
-  const empty = words.find(({ text }) => text === '');
-  return empty === undefined ? texts(cursor, words) : badValue(cursor, empty, expected);
-}
-
-function texts(cursor: Cursor, words: readonly Word[]): readonly string[] {
-  return cursor.origins.of(
-    cursor.span,
-    words.map(({ text }) => text),
-  );
-}
-
-/** A list of texts whose place is recorded, so that a check can point at it. */
+/**
+ * A list of texts that are not empty: a variable that is not set becomes an empty word. The place of the list is recorded,
+ * so that a check can point at it.
+ */
 export function list(cursor: Cursor, expected: string): readonly string[] {
-  return texts(cursor, cursor.several(expected));
+  const empty = cursor.line.words.find((word, index) => index > 0 && word.text === '');
+  return empty === undefined ? texts(cursor, expected) : badValue(cursor, empty, expected);
+}
+
+/** As {@link list}, but the texts may be empty. */
+export function texts(cursor: Cursor, expected: string): readonly string[] {
+  const words = cursor.several(expected).map((word) => word.text);
+  return cursor.origins.of(cursor.span, words);
 }
 
 export function statusCode(cursor: Cursor, word: Word, bounds = { min: 200, max: 599 }): number {

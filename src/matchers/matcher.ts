@@ -53,7 +53,16 @@ export function listOf<Kind extends string, Field extends string>(
     syntax: {
       usage,
       summary,
-      read: (cursor) => [withItems(read(cursor))],
+      read(cursor) {
+        const items = read(cursor);
+        const { input } = item;
+        if (input?.kind === 'text') {
+          const wrong = items.find((one) => !input.isFit(one));
+          const message = `${kind} expects ${input.expected}, not ${JSON.stringify(wrong)}`;
+          if (wrong !== undefined) cursor.fail(cursor.span, 'bad-value', message);
+        }
+        return [withItems(items)];
+      },
       merge: (a, b) => withItems([...itemsOf(a), ...itemsOf(b)]),
     },
     compile: (condition) => compile(itemsOf(condition)),
@@ -76,7 +85,8 @@ export function withRegexp<Kind extends string, Rest extends object>(
     cursor.fail(cursor.span, 'unexpected-argument', message);
   }
   const [pattern, name] = words.toReversed();
-  const condition = { kind, name: name?.text ?? null, ...rest, pattern: pattern?.text ?? '' };
+  // As in Caddy, an empty name is none.
+  const condition = { kind, name: name?.text || null, ...rest, pattern: pattern?.text ?? '' };
   const place = pattern?.span ?? cursor.span;
   cursor.origins.mark(condition, cursor.span, new Map([['pattern', place]]));
   return condition;

@@ -1,6 +1,6 @@
 import { list as listShape, object, type Of, optional } from '../config/shape.ts';
 import { name as nameShape, text } from '../config/shape-values.ts';
-import { list, name } from '../hubfile/values.ts';
+import { name, texts } from '../hubfile/values.ts';
 import type { Exchange } from '../http/exchange.ts';
 import { expandPlaceholders, variableKey } from '../site/placeholders.ts';
 import { capturing } from '../site/text-pattern.ts';
@@ -27,7 +27,7 @@ export const vars: Matcher<VarsCondition> = {
     summary: 'a variable (set by `vars`) or a placeholder that has one of these values',
     read(cursor) {
       const variable = name(cursor, 'a variable or a placeholder');
-      return [{ kind: 'vars', variable, values: list(cursor, 'a value') }];
+      return [{ kind: 'vars', variable, values: texts(cursor, 'a value') }];
     },
     merge: (a, b) =>
       a.variable === b.variable ? { ...a, values: [...a.values, ...b.values] } : null,
