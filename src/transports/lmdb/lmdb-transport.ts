@@ -84,6 +84,8 @@ class LmdbTransport implements Transport {
   #tail = NO_TAIL;
   #closing: Promise<void> | undefined;
   #isClosed = false;
+  /** Whether the file was not in its place when that was checked last. */
+  #isMoved = false;
   /** A group of this process is being stored. Afterwards, all new entries are delivered. */
   #storing = false;
   #advancing = false;
@@ -225,9 +227,18 @@ class LmdbTransport implements Transport {
    * @throws HubgateError `transport-failed`
    */
   #refuseMoved(): void {
-    if (this.#store.isInPlace()) return;
-    const message = `${this.#store.file} was moved, deleted or replaced while this process has it open: put it back, or restart the gateway`;
-    throw new HubgateError('transport-failed', message);
+    const { file } = this.#store;
+    const wasMoved = this.#isMoved;
+    this.#isMoved = !this.#store.isInPlace();
+    const { log } = this.#options;
+    if (!this.#isMoved) {
+      if (wasMoved) log.info('The history is in its place again', { file });
+      return;
+    }
+    const message = `${file} was moved, deleted or replaced while this process has it open: put it back, or restart the gateway`;
+    const moved = new HubgateError('transport-failed', message);
+    if (!wasMoved) log.error(message, { code: moved.code });
+    throw moved;
   }
 
   async #commit(group: readonly Update[]): Promise<void> {

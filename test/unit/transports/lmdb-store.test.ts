@@ -21,10 +21,11 @@ import {
 } from '../../../src/hub/transport.ts';
 import type { Update } from '../../../src/hub/update.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
-import { silentLogger } from '../../../src/kernel/log.ts';
+import { type Logger, silentLogger } from '../../../src/kernel/log.ts';
 import { openLmdbHistory } from '../../../src/transports/lmdb/lmdb-history.ts';
 import { openLmdbTransport } from '../../../src/transports/lmdb/lmdb-transport.ts';
 import { root, startProcess } from '../../support/process.ts';
+import { RecordedLog } from '../../support/recorded-log.ts';
 import { removeWith } from '../../support/temporary-directory.ts';
 import { TestClock } from '../../support/test-clock.ts';
 import { follow } from '../../support/follow.ts';
@@ -66,9 +67,10 @@ describe('a history in LMDB on disk', () => {
     });
   });
 
-  it('stores nothing while its file is not in its place', async (test) => {
+  it('stores nothing while its file is not in its place, and says so once', async (test) => {
     const path = await directory(test);
-    const transport = await openHistory(path);
+    const log = new RecordedLog();
+    const transport = await openHistory(path, log);
     test.after(() => transport.close());
     await transport.append(update('a'));
     const file = join(path, 'history.mdb');
@@ -89,6 +91,10 @@ describe('a history in LMDB on disk', () => {
     assert.deepEqual(
       stored.map(({ update: { id } }) => id),
       ['a', 'c'],
+    );
+    assert.deepEqual(
+      log.lines.map(({ level }) => level),
+      ['error', 'info'],
     );
   });
 
@@ -384,8 +390,8 @@ async function directory(test: TestContext): Promise<string> {
   return path;
 }
 
-function openHistory(path: string): Promise<Transport> {
-  const options = { path, size: 0, maxAgeMs: 0, clock: systemClock, log: silentLogger };
+function openHistory(path: string, log: Logger = silentLogger): Promise<Transport> {
+  const options = { path, size: 0, maxAgeMs: 0, clock: systemClock, log };
   return openLmdbTransport({ ...options, durability: 'commit' });
 }
 
