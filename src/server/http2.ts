@@ -26,6 +26,7 @@ import { Http2Adapter } from './http2-adapter.ts';
 import { ServerExchange } from './server-exchange.ts';
 import { guardSession } from './http2-guards.ts';
 import { giveConnection } from '../kernel/node-internals.ts';
+import { RecentObjects } from '../kernel/v8-memory.ts';
 import { type Peer, peerOf } from './proxy-protocol.ts';
 import { judgeHttp2, MAX_FIELDS, reasonFor, type RequestHead } from './strict-request.ts';
 
@@ -151,6 +152,9 @@ const MAX_FAULTS = 100;
 /** Upload windows of all connections of this process. */
 const uploadWindows = new UploadWindows();
 
+/** Without one, V8 drops the compiled code of Node's sessions and streams in each pause (docs/performance.md). */
+const recentSessions = new RecentObjects();
+
 /** HTTP/2 with one set of limits. Connections are passed to it. */
 export class Http2 {
   readonly #limits: ServerOptions;
@@ -199,6 +203,7 @@ export class Http2 {
 
   #watch(session: ServerHttp2Session): void {
     this.#sessions.add(session);
+    recentSessions.keep(session);
     session.once('close', () => this.#sessions.delete(session));
     uploadWindows.watch(session);
     const socket = this.#accepting;

@@ -1,8 +1,14 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
+import { once } from 'node:events';
+import http2 from 'node:http2';
+import type { AddressInfo } from 'node:net';
 import { describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
+import { queryObjects } from 'node:v8';
+import { answer } from '../../../src/http/answer.ts';
+import { serveExchanges } from '../http/exchange-server.ts';
 
 const MODULE = fileURLToPath(new URL('../../../src/kernel/v8-memory.ts', import.meta.url));
 
@@ -39,11 +45,45 @@ keep();
 await print();
 `;
 
+/** Sends one request over a connection of its own, and closes it. */
+async function requestOnce(port: number): Promise<void> {
+  const client = http2.connect(`http://127.0.0.1:${port}`);
+  const request = client.request({ ':path': '/' });
+  request.resume();
+  await once(request, 'close');
+  client.close();
+  await once(client, 'close');
+}
+
+/** The class of Node's HTTP/2 connections of a server, which Node does not export. */
+async function classOfSessions(): Promise<CallableFunction> {
+  const server = http2.createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const client = http2.connect(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
+  const [session]: unknown[] = await once(server, 'session');
+  assert.ok(typeof session === 'object' && session !== null);
+  client.destroy();
+  server.close();
+  await once(server, 'close');
+  return session.constructor;
+}
+
 describe('recent objects', () => {
   it('are the last two of a class, and are released when there was no new one for an interval', async () => {
     const flags = ['--expose-gc', '--import', 'tsx', '--input-type=module'];
     const run = [...flags, '--eval', PROGRAM, MODULE];
     const { stdout } = await promisify(execFile)(process.execPath, run);
     assert.deepEqual(stdout.trim().split('\n'), ['--xx 1', '--xx 1', '---- 0', '----x 1']);
+  });
+
+  it('are also the last two connections over HTTP/2, and no more of them', async (test) => {
+    const sessions = await classOfSessions();
+    const server = await serveExchanges((exchange) => answer(exchange, 200, {}, 'ok'));
+    test.after(() => server.close());
+    for (let i = 0; i < 5; i += 1) await requestOnce(server.http2);
+    // The server may still be closing the last connection.
+    const left = (): number => queryObjects(sessions, { format: 'count' });
+    for (let i = 0; i < 100 && left() > 2; i += 1) await new Promise(setImmediate);
+    assert.equal(left(), 2);
   });
 });
