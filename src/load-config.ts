@@ -1,7 +1,7 @@
 // Two configurations are equal if their fingerprints are. A fingerprint includes all values, and the content
 // of the files that the running gateway reads.
 
-import { createHash } from 'node:crypto';
+import { createHash, hash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import { checkConfig, checkServed } from './config/check.ts';
@@ -222,7 +222,7 @@ export function fingerprint(config: Config): string {
 
 function contentDigest(file: string): string {
   try {
-    return createHash('sha256').update(readFileSync(file)).digest('hex');
+    return hash('sha256', readFileSync(file), 'hex');
   } catch {
     // The code that needs the file reports its fault; here it only differs from an existing one.
     return 'unreadable';

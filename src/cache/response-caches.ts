@@ -3,7 +3,7 @@ import type { HeaderList } from '../http/header-list.ts';
 import { compileWildcard } from '../http/linear-regexp.ts';
 import { type InstantLease, InstantLeases } from '../kernel/lease.ts';
 import { counter, type Family, gauge } from '../kernel/measures.ts';
-import { Budget, type Scheduler, TURN_STEPS } from '../kernel/scheduler.ts';
+import type { Budget, Scheduler } from '../kernel/scheduler.ts';
 import { shortened, purgeName } from './cache-key.ts';
 import { type CacheCounts, type PurgeReason, ResponseStore } from './response-store.ts';
 
@@ -198,14 +198,14 @@ export class ResponseCaches {
     // Responses in progress may get names that are not known yet.
     this.#moment += 1;
     this.#forgottenUntil = this.#moment;
+    return this.#scheduler.compute((budget) => this.#purgeLike(isLike, budget));
+  }
+
+  *#purgeLike(isLike: (name: string) => boolean, budget: Budget): Generator<void, number, void> {
     let dropped = 0;
-    const budget = new Budget(TURN_STEPS);
     for (const store of this.#stores) {
       for (const name of store.names()) {
-        if (budget.isSpent) {
-          await new Promise((resolve) => setImmediate(resolve));
-          budget.left = TURN_STEPS;
-        }
+        if (budget.isSpent) yield;
         budget.spend(LOOK_STEPS);
         if (isLike(name)) dropped += store.purge(name, 'admin');
       }

@@ -142,7 +142,7 @@ export class Supervisor {
     return this.#current.config;
   }
 
-  /** Where the admin API listens; null if it is off. */
+  /** Where the admin API listens; empty if it is off. */
   get adminPlaces(): AdminPorts['places'] {
     return this.#admin.places;
   }

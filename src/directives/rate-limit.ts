@@ -8,7 +8,7 @@ import {
 import type { Cursor } from '../hubfile/cursor.ts';
 import { oneStep } from '../hubfile/scope.ts';
 import { badValue, duration, optionsOf, within } from '../hubfile/values.ts';
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { CircuitBreaker } from '../kernel/circuit-breaker.ts';
 import { HttpError } from '../http/errors.ts';
 import type { Exchange, Handler } from '../http/exchange.ts';
@@ -214,7 +214,7 @@ function keyOf(template: string, exchange: Exchange, expand: HandlerContext['exp
       ? clientNetwork
       : undefined;
   const key = expand(template, exchange, undefined, encode);
-  return key.length <= MAX_KEY ? key : createHash('sha256').update(key).digest('base64');
+  return key.length <= MAX_KEY ? key : hash('sha256', key, 'base64');
 }
 
 /** `RateLimit-Policy` and `RateLimit` (draft-ietf-httpapi-ratelimit-headers-10), and `Retry-After` (RFC 9110 §10.2.3). */

@@ -1,7 +1,7 @@
 // The script is injected next to the handler that responds, before any other handler encodes the body. Its
 // tag is the same in every page, so that pages keep their validators.
 
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import {
   about,
   type Dependence,
@@ -241,7 +241,7 @@ function escaped(value: string): string {
 }
 
 function digestOf(...values: readonly unknown[]): string {
-  return createHash('sha256').update(JSON.stringify(values)).digest('hex').slice(0, 8);
+  return hash('sha256', JSON.stringify(values), 'hex').slice(0, 8);
 }
 
 /*

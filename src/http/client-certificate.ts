@@ -1,4 +1,4 @@
-import { createHash, type X509Certificate } from 'node:crypto';
+import { hash, type X509Certificate } from 'node:crypto';
 import { parseUrl } from '../kernel/parse.ts';
 
 /** The names that Node uses in the list of alternative names for each kind of member. */
@@ -51,7 +51,7 @@ export class ClientCertificate {
       case 'serial':
         return BigInt(`0x${certificate.serialNumber}`).toString();
       case 'fingerprint':
-        return createHash('sha256').update(certificate.raw).digest('hex');
+        return hash('sha256', certificate.raw, 'hex');
       case 'certificate_der_base64':
         return certificate.raw.toString('base64');
       default:

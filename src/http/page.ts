@@ -2,7 +2,7 @@
 // style by hash. A client that accepts `text/html` gets an error as a page, any other client as
 // text.
 
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 
 /**
  * The design of all pages that hubgate creates: type, space, colour, light and dark. A document without
@@ -85,7 +85,7 @@ export const MARK_SVG = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32
 const STYLE = DESIGN_CSS.replace(/\s*\n\s*/g, '').replace(/ ?([{};]) ?/g, '$1');
 
 /** `Content-Security-Policy` of a {@link page}: one style, no script, nothing from other hosts. */
-export const PAGE_POLICY = `default-src 'none'; style-src 'sha256-${createHash('sha256').update(STYLE).digest('base64')}'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'`;
+export const PAGE_POLICY = `default-src 'none'; style-src 'sha256-${hash('sha256', STYLE, 'base64')}'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'`;
 
 /**
  * A whole page in one file.

@@ -113,11 +113,8 @@ export class Delivery implements Task {
 
   #goOn(): void {
     const { delivered } = this.#fanOut;
-    for (let next = this.#following[0]; next !== undefined && next.after <= delivered; ) {
-      next.go();
-      this.#following.shift();
-      next = this.#following[0];
-    }
+    const after = (): number => this.#following[0]?.after ?? Number.POSITIVE_INFINITY;
+    while (after() <= delivered) this.#following.shift()?.go();
   }
 
   #makeRoom(): void {

@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import type { Clock } from '../kernel/clock.ts';
 import { messageOf } from '../kernel/error.ts';
 import { FailureLog, type Logger } from '../kernel/log.ts';
@@ -86,7 +86,7 @@ export class PresencePublisher {
 
 /** A UUID (RFC 9562 §5.8) that every process creates alike for the same change. */
 function eventId(change: string, nth: number, subscription: string): string {
-  const hex = createHash('sha256').update(`${change} ${nth} ${subscription}`).digest('hex');
+  const hex = hash('sha256', `${change} ${nth} ${subscription}`, 'hex');
   const variant = ((Number.parseInt(hex.slice(16, 17), 16) & 3) | 8).toString(16);
   const groups = [hex.slice(0, 8), hex.slice(8, 12), `8${hex.slice(13, 16)}`];
   return `urn:uuid:${[...groups, variant + hex.slice(17, 20), hex.slice(20, 32)].join('-')}`;

@@ -22,15 +22,15 @@ export function writtenLines(text: string, table: DirectiveTable): readonly Writ
   const top: Draft[] = [];
   let open: Draft | null = null;
   for (const words of lexedLines(text)) {
-    const peerWorkers: Draft[] = open?.inner ?? top;
+    const siblings: Draft[] = open?.inner ?? top;
     const [first] = words;
     const last = words.at(-1);
     if (first === undefined || last === undefined) continue;
     if (open !== null && isBrace(first, '}')) {
       open.end = first.end;
       open = open.outer;
-    } else if (words.length === 1 && isBrace(first, '{') && isHead(peerWorkers.at(-1), open)) {
-      open = peerWorkers.at(-1) ?? null;
+    } else if (words.length === 1 && isBrace(first, '{') && isHead(siblings.at(-1), open)) {
+      open = siblings.at(-1) ?? null;
       if (open !== null) open.blockStart = first.end;
     } else {
       const opens = isBrace(last, '{');
@@ -42,7 +42,7 @@ export function writtenLines(text: string, table: DirectiveTable): readonly Writ
         inner: [],
         outer: open,
       };
-      peerWorkers.push(line);
+      siblings.push(line);
       if (opens) open = line;
     }
   }

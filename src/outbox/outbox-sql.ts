@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { HubgateError } from '../kernel/error.ts';
 
 /** The tables of an outbox, and who may use them. */
@@ -25,9 +25,7 @@ const MAX_TOPICS = 16;
 
 /** The channel on which new rows of an outbox are announced: the same for a table in any schema. */
 export function channelOf(table: string): string {
-  const digest = createHash('sha256')
-    .update(nameIn(identifiers(table)))
-    .digest('hex');
+  const digest = hash('sha256', nameIn(identifiers(table)), 'hex');
   return `hubgate_outbox_${digest.slice(0, 32)}`;
 }
 
@@ -214,7 +212,7 @@ function beside(name: TableName, other: string): TableName {
 /** PostgreSQL cuts off longer names, and two could become one. */
 function shortened(name: string): string {
   if (Buffer.byteLength(name) <= 63) return name;
-  const digest = createHash('sha256').update(name).digest('hex').slice(0, 12);
+  const digest = hash('sha256', name, 'hex').slice(0, 12);
   let start = name;
   while (Buffer.byteLength(start) > 50) start = start.slice(0, -1);
   return `${start}_${digest}`;

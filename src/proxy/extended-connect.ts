@@ -1,4 +1,4 @@
-import { createHash, randomBytes } from 'node:crypto';
+import { hash, randomBytes } from 'node:crypto';
 import { request as httpRequest } from 'node:http';
 import { request as httpsRequest } from 'node:https';
 import type { ServerHttp2Stream } from 'node:http2';
@@ -52,7 +52,7 @@ export function switchHttp2(
   upstreamRequest.end();
   return new Promise((resolve, reject) => {
     upstreamRequest.once('upgrade', (response, upstream, early) => {
-      const accept = createHash('sha1').update(`${key}${ACCEPT_SUFFIX}`).digest('base64');
+      const accept = hash('sha1', `${key}${ACCEPT_SUFFIX}`, 'base64');
       if (response.headers['sec-websocket-accept'] !== accept) {
         upstream.destroy();
         reject(

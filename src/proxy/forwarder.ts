@@ -124,7 +124,8 @@ export class Forwarder {
     const contentLength = declared ?? (isKnown ? String(bodyLength) : null);
     const { fastcgi, transport: settings } = this.#config;
     if (fastcgi !== null) {
-      const request = { ...this.#scriptRequest(fastcgi, exchange, headers, body), contentLength };
+      const script = this.#scriptRequest(fastcgi, exchange, headers, body);
+      const request = { ...script, contentLength };
       return forwardByFastcgi({ address, settings }, request, response);
     }
     const path = this.#targetOf(exchange);
@@ -196,7 +197,7 @@ export class Forwarder {
     exchange: Exchange,
     headers: HeaderList,
     body: LeasedBody | null,
-  ): FastcgiRequest {
+  ): Omit<FastcgiRequest, 'contentLength'> {
     const { clock, expand } = this.#options;
     const method = this.methodOf(exchange);
     const target = this.#options.target?.(exchange) ?? exchange.target;
@@ -204,7 +205,8 @@ export class Forwarder {
     const { scriptName, pathInfo } = scriptOf(path, splitPath);
     const directory = rootOf(root, exchange, expand);
     const parameters = scriptParameters(exchange, headers, {
-      ...{ method, target },
+      method,
+      target,
       root: resolveRootSymlink ? withoutLinks(directory) : directory,
       scriptName,
       pathInfo: pathInfo === '' ? remainderOf(exchange) : pathInfo,
@@ -212,9 +214,7 @@ export class Forwarder {
         env.map(({ name, value }) => [name, expand(value, exchange, undefined, undefined, '')]),
       ),
     });
-    const contentLength = exchange.headers.get('content-length') ?? null;
-    const { log } = exchange;
-    return { method, parameters, body, contentLength, client: exchange, clock, log };
+    return { method, parameters, body, client: exchange, clock, log: exchange.log };
   }
 }
 

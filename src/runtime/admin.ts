@@ -197,6 +197,9 @@ async function loaded(
   return { status: 200, body: { ...changesData(changes), warnings: problems.map(described) } };
 }
 
+/** A preview in the format of the admin API. */
+export type PreviewData = ReturnType<typeof changesData>;
+
 function changesData({ historiesLeftBehind, cachesEmptied, listeners, ...rest }: LoadPreview) {
   const { handedOver, ...others } = listeners;
   return {

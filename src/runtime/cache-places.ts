@@ -1,7 +1,7 @@
 // A stored response depends on the cache itself, on what a request passes before it, and on what follows it.
 // The routes beside it that can never handle the same request do not count, so they can change freely.
 
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import type { SiteConfig } from '../config/config.ts';
 import {
@@ -114,7 +114,7 @@ function digestOf(parts: readonly unknown[]): string {
     groups.set(value, number);
     return number;
   });
-  return createHash('sha256').update(text).digest('base64url');
+  return hash('sha256', text, 'base64url');
 }
 
 // What two matchers say about each other, without a request. It is safe to answer "may both match": the answer `true`

@@ -25,7 +25,7 @@ import { certificateNames } from '../tls/certificate-store.ts';
 import { coversHost } from '../tls/certificate.ts';
 import { pairFault } from '../tls/certificates.ts';
 import { certificatesIn } from '../tls/handshake-policy.ts';
-import { accessSync, constants, type Stats, statSync } from 'node:fs';
+import { accessSync, constants, statSync } from 'node:fs';
 import { defaultStorage } from '../tls/storage.ts';
 import { type DnsChallengeConfig, providerFault } from '../config/dns-challenge.ts';
 import { parseUrl } from '../kernel/parse.ts';
@@ -147,62 +147,39 @@ class FileCheck {
 export function checkLogFile(log: LogOptions | AccessLogConfig, report: Report): void {
   const { output } = log;
   if (output === null || output === 'stderr' || output === 'stdout') return;
-  const reason = whyUnwritable(output);
-  if (reason === null) {
-    if (mayWrite(output)) return;
-    const hint = 'run the gateway as a user who may, or change the owner of the file';
-    const message = `the current user may not write the log to ${output}`;
-    report(log, warning('unusable-log-file', message, hint), { field: 'output' });
-    return;
-  }
+  const fault = logFileFault(output);
+  if (fault === null) return;
+  const { severity, reason } = fault;
   const message = `cannot write the log to ${output}: ${reason}`;
-  report(log, error('unusable-log-file', message), { field: 'output' });
+  const finding: UnplacedProblem =
+    severity === 'error'
+      ? error('unusable-log-file', message)
+      : warning(
+          'unusable-log-file',
+          message,
+          'run the gateway as a user who may, or change the owner of the file',
+        );
+  report(log, finding, { field: 'output' });
 }
 
-function whyUnwritable(path: string): string | null {
-  const found = look(path);
-  if (found === 'unknown') return null;
-  if (found !== null) {
-    if (found.isFile() || found.isFIFO() || found.isCharacterDevice()) return null;
-    return found.isDirectory() ? 'it is a directory' : 'it is not a file';
-  }
-  return whyNoDirectory(dirname(path));
-}
-
-/** Whether the current user may write to a file, or create it below the first existing directory. */
-function mayWrite(path: string): boolean {
+function logFileFault(path: string): Fault | null {
   try {
+    const found = statSync(path);
+    if (found.isDirectory()) return { severity: 'error', reason: 'it is a directory' };
+    if (!found.isFile() && !found.isFIFO() && !found.isCharacterDevice()) {
+      return { severity: 'error', reason: 'it is not a file' };
+    }
     accessSync(path, constants.W_OK);
-    return true;
+    return null;
   } catch (thrown) {
-    return codeOf(thrown) === 'ENOENT' && path !== dirname(path) && mayWrite(dirname(path));
-  }
-}
-
-/** Missing directories are created when the log is opened, below the first existing one. */
-function whyNoDirectory(path: string): string | null {
-  const found = look(path);
-  if (found === null) return path === dirname(path) ? null : whyNoDirectory(dirname(path));
-  return found === 'unknown' || found.isDirectory() ? null : `${path} is not a directory`;
-}
-
-/**
- * Returns null if the path does not exist. If the current user has no access, the gateway may still run as
- * another user.
- */
-function look(path: string): Stats | 'unknown' | null {
-  try {
-    return statSync(path);
-  } catch (thrown) {
-    const code = codeOf(thrown);
-    return code === 'ENOENT' || code === 'ENOTDIR' ? null : 'unknown';
+    return faultBehind(path, thrown);
   }
 }
 
 /** Checks that certificates, keys and history can be stored at their path. Nothing is created. */
 export function checkStorage(options: GlobalOptions, report: Report): void {
   const path = resolve(options.storage ?? defaultStorage());
-  const fault = faultOf(path);
+  const fault = directoryFault(path);
   if (fault === null) return;
   const message = `certificates, keys and history cannot be kept in ${path}: ${fault.reason}`;
   const code = 'storage-unusable';
@@ -215,24 +192,28 @@ interface Fault {
   readonly reason: string;
 }
 
-/** Missing directories are created below the first existing one. */
-function faultOf(path: string): Fault | null {
+function directoryFault(path: string): Fault | null {
   try {
     if (!statSync(path).isDirectory())
       return { severity: 'error', reason: `${path} is not a directory` };
     accessSync(path, constants.W_OK | constants.X_OK);
     return null;
   } catch (thrown) {
-    switch (codeOf(thrown)) {
-      case 'ENOENT':
-      case 'ENOTDIR':
-        return path === dirname(path) ? null : faultOf(dirname(path));
-      case 'EROFS':
-        return { severity: 'error', reason: `${path} is on a read-only file system` };
-      default:
-        // The gateway may run as another user.
-        return { severity: 'warning', reason: `the current user may not write to ${path}` };
-    }
+    return faultBehind(path, thrown);
+  }
+}
+
+/** The fault behind the error of a look at a path. What does not exist is created below the first existing directory. */
+function faultBehind(path: string, thrown: unknown): Fault | null {
+  switch (codeOf(thrown)) {
+    case 'ENOENT':
+    case 'ENOTDIR':
+      return path === dirname(path) ? null : directoryFault(dirname(path));
+    case 'EROFS':
+      return { severity: 'error', reason: `${path} is on a read-only file system` };
+    default:
+      // The gateway may run as another user.
+      return { severity: 'warning', reason: `the current user may not write to ${path}` };
   }
 }
 

@@ -40,18 +40,20 @@ export function checkRoutes(
 
 /** A route after one that responds to everything never runs. */
 function checkReach(routes: readonly RouteConfig[], report: Report): void {
-  const last = routes.findIndex(
+  const index = routes.findIndex(
     ({ matcher, handler }) => matcher === null && answersAll(handler, registry),
   );
-  const first = routes[last]?.handler.kind;
-  const behind = routes.slice(last + 1).find(({ handler }) => dataOf(handler, registry).answersAll);
-  if (first !== undefined && behind !== undefined) {
+  const answering = routes[index]?.handler.kind;
+  const behind = routes
+    .slice(index + 1)
+    .find((route) => dataOf(route.handler, registry).answersAll);
+  if (answering !== undefined && behind !== undefined) {
     const { handler } = behind;
-    const message = `this ${handler.kind} never runs: the ${first} before it answers every request`;
+    const message = `this ${handler.kind} never runs: the ${answering} before it answers every request`;
     const hint =
-      handler.kind === first && first === 'reverse_proxy'
+      handler.kind === answering && answering === 'reverse_proxy'
         ? 'write both upstreams in one reverse_proxy, or add a matcher to one of them'
-        : `add a matcher to the ${first}`;
+        : `add a matcher to the ${answering}`;
     report(handler, warning('unreachable-route', message, hint));
   }
   for (const { handler } of routes)

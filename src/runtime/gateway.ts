@@ -260,8 +260,7 @@ export function createGateway(config: Config, options: GatewayOptions = {}): Gat
               return committed;
             },
             async discard() {
-              decided();
-              await prepared.discard();
+              await prepared.discard().finally(decided);
             },
           });
         });

@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { isShared, type TransportConfig } from '../config/transports.ts';
 import {
   type AnnouncementCounts,
@@ -228,9 +228,7 @@ export function hubCoreName({ site, profile, path, base, transport }: HubCoreKey
     base,
     Object.entries(transport),
     // A different password means a different transport, but the password must not be in a name.
-    createHash('sha256')
-      .update(JSON.stringify(secretsOf(transport)))
-      .digest('hex'),
+    hash('sha256', JSON.stringify(secretsOf(transport)), 'hex'),
   ]);
 }
 

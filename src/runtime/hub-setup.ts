@@ -25,7 +25,7 @@ import { placedTransport } from './history-names.ts';
 import { requireUrl } from '../kernel/parse.ts';
 import { playgroundIssuer } from './playground-keys.ts';
 import type { HubCounts } from '../hub/hub-measures.ts';
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { existsSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 
@@ -271,5 +271,5 @@ function readScript(url: string): BrowserScript | null {
   const file = fileURLToPath(url);
   if (!existsSync(file)) return null;
   const bytes = readFileSync(file);
-  return { bytes, version: createHash('sha256').update(bytes).digest('hex').slice(0, 8) };
+  return { bytes, version: hash('sha256', bytes, 'hex').slice(0, 8) };
 }

@@ -1,7 +1,7 @@
 // What the options of `format` change in the lines of a log. Texts that are matched with expressions come
 // from clients; the access log has cut them.
 
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { isIP } from 'node:net';
 import { hostname } from 'node:os';
 import {
@@ -147,7 +147,7 @@ function textChange(change: LogChange): (text: string) => string {
 
 /** The first eight digits of SHA-256, as Caddy shortens it. */
 function hashOf(text: string): string {
-  return createHash('sha256').update(text).digest('hex').slice(0, 8);
+  return hash('sha256', text, 'hex').slice(0, 8);
 }
 
 /** A name in a query may be written in several ways; the filter means the decoded one. */
@@ -207,13 +207,16 @@ function durationIn(seconds: number, format: Exclude<DurationFormat, 'seconds'>)
 
 /** `1m2.5s`, `12.3ms`, `162.9µs`: durations as Go writes them. */
 function durationText(seconds: number): string {
-  const short = (value: number): string => String(Math.round(value * 1000) / 1000);
   if (seconds === 0) return '0s';
-  if (seconds < 1e-3) return `${short(seconds * 1e6)}µs`;
-  if (seconds < 1) return `${short(seconds * 1e3)}ms`;
-  const hours = Math.floor(seconds / 3600);
-  const minutes = Math.floor((seconds % 3600) / 60);
-  const rest = String(Math.round((seconds % 60) * 1e6) / 1e6);
+  // Rounded first, because rounding may lead to the next unit.
+  const microseconds = Math.round(seconds * 1e9) / 1e3;
+  if (microseconds < 1e3) return `${microseconds}µs`;
+  const milliseconds = Math.round(microseconds) / 1e3;
+  if (milliseconds < 1e3) return `${milliseconds}ms`;
+  const rounded = Math.round(microseconds) / 1e6;
+  const hours = Math.floor(rounded / 3600);
+  const minutes = Math.floor((rounded % 3600) / 60);
+  const rest = String(Math.round((rounded % 60) * 1e6) / 1e6);
   const long = hours > 0 ? `${hours}h${minutes}m` : minutes > 0 ? `${minutes}m` : '';
   return `${long}${rest}s`;
 }

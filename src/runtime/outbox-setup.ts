@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import type { Config, HubConfig, OutboxConfig, SiteConfig } from '../config/config.ts';
 import type { Scope } from '../kernel/scope.ts';
 import type { OutboxReader } from '../outbox/outbox-reader.ts';
@@ -54,6 +54,6 @@ function nameOf(
   { url, ...outbox }: OutboxConfig,
   rest: readonly unknown[],
 ): string {
-  const digest = createHash('sha256').update(url.reveal()).digest('base64url');
+  const digest = hash('sha256', url.reveal(), 'base64url');
   return JSON.stringify([profile, digest, outbox, ...rest]);
 }

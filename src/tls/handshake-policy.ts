@@ -1,4 +1,4 @@
-import { createHash, X509Certificate } from 'node:crypto';
+import { hash, X509Certificate } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { createSecureContext, type SecureContextOptions } from 'node:tls';
 import type { SiteAddress, TlsConfig } from '../config/config.ts';
@@ -67,7 +67,7 @@ export async function openHandshakePolicy(
   const ciphers = cipherList(tls.ciphers.map(openSslCipher));
   const asked = clientAuth === null ? null : { mode: clientAuth.mode, trustPool, addresses };
   const settled = JSON.stringify([minVersion, maxVersion, ciphers, curves, asked, alpn]);
-  const id = createHash('sha256').update(settled).digest('hex').slice(0, 32);
+  const id = hash('sha256', settled, 'hex').slice(0, 32);
   const same = opened.get(id);
   if (same !== undefined) return same;
   const options: SecureContextOptions = {

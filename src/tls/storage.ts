@@ -1,4 +1,4 @@
-import { createHash, randomBytes } from 'node:crypto';
+import { hash, randomBytes } from 'node:crypto';
 import {
   constants,
   copyFile,
@@ -132,5 +132,5 @@ export function fileName(names: readonly string[]): string {
   // Hosts that are called so would share the files of wildcards.
   const isUsual = /^[a-z0-9_][a-z0-9._-]{0,99}$/.test(plain) && !name.startsWith('wildcard.');
   if (names.length === 1 && isUsual) return plain;
-  return createHash('sha256').update(JSON.stringify(names)).digest('hex').slice(0, 32);
+  return hash('sha256', JSON.stringify(names), 'hex').slice(0, 32);
 }

@@ -104,7 +104,7 @@ describe('the first hour of a user without privileges, with an empty home', () =
       user.write('Hubfile', `http://localhost:8080 {\n\tlog {\n\t\toutput file ${log}\n\t}\n}\n`);
       const { code, stdout, stderr } = await user.run('hubgate validate --config Hubfile');
       assert.equal(code, 0, stderr);
-      const found = `${stdout}${stderr}`.match(/warning: the current user may not write the log/g);
+      const found = `${stdout}${stderr}`.match(/warning: cannot write the log to/g);
       assert.equal(found?.length ?? 0, warned);
     }
   });

@@ -1,6 +1,7 @@
 import { resolve } from 'node:path';
 import type { Command } from 'commander';
 import { HubgateError } from '../../kernel/error.ts';
+import type { PreviewData } from '../../runtime/admin.ts';
 import { adminAddressOf, isDone, postToAdmin, refusalText } from '../admin-request.ts';
 import { environmentOf, atGateway, type GatewayFlags, readInput } from '../config-source.ts';
 import { EXIT, type Output } from '../terminal.ts';
@@ -50,7 +51,6 @@ export function reloadCommand(output: Output): Command {
 
 /** Prints what a load has done, or would do. */
 function printChanges(body: unknown, flags: ReloadFlags, output: Output): void {
-  // An earlier version of the gateway loads without a report.
   if (typeof body !== 'object' || body === null || !('sites' in body)) return;
   if (flags.json === true) {
     output.result(JSON.stringify(body));
@@ -78,25 +78,6 @@ function describe(data: unknown): string {
   return 'message' in data ? String(data.message) : JSON.stringify(data);
 }
 
-/** A preview in the format of the admin API. */
-interface PreviewData {
-  readonly sites: Readonly<Record<'added' | 'removed' | 'changed', readonly string[]>>;
-  readonly listeners: Readonly<Record<'opened' | 'closed' | 'changed', readonly string[]>> & {
-    readonly handed_over: readonly { readonly from: string; readonly to: string }[];
-  };
-  readonly streams: readonly {
-    readonly hub: string;
-    readonly count: number;
-    readonly why: string;
-  }[];
-  readonly histories_left_behind: readonly string[];
-  readonly caches_emptied: readonly string[];
-  readonly certificates: readonly {
-    readonly name: string;
-    readonly authorities: readonly string[];
-  }[];
-}
-
 /** The effects of a load, one line each; empty if there are none. */
 export function previewLines(body: unknown): readonly string[] {
   // The response is from a gateway of this version; others do not have this path.
@@ -120,6 +101,6 @@ export function previewLines(body: unknown): readonly string[] {
         ['certificate ordered', `${name} of ${authorities.join(', else ')}`] as const,
     ),
   ];
-  const width = Math.max(...rows.map(([what]) => what.length));
+  const width = Math.max(0, ...rows.map(([what]) => what.length));
   return rows.map(([what, which]) => `${what.padEnd(width)}  ${which}`);
 }

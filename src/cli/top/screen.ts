@@ -199,7 +199,8 @@ function duration(seconds: number | null): string {
 function bytes(count: number): string {
   const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
   let [value, unit] = [count, 0];
-  while (value >= 1024 && unit < units.length - 1) {
+  // From 1023.95 on, it would be shown as 1024.0.
+  while (value >= 1023.95 && unit < units.length - 1) {
     value /= 1024;
     unit += 1;
   }

@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { dirname } from 'node:path';
 import type { Clock } from '../../kernel/clock.ts';
 import { addToList } from '../../kernel/collections.ts';
@@ -97,7 +97,7 @@ export class WatchedPath {
 
 /** @param content null for a file that does not exist */
 export function digestOf(content: Uint8Array | null): string {
-  return content === null ? ABSENT : createHash('sha256').update(content).digest('hex');
+  return content === null ? ABSENT : hash('sha256', content, 'hex');
 }
 
 /** @param names the names in a directory */

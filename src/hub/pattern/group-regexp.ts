@@ -38,9 +38,9 @@ export class CharacterClasses {
 }
 
 /** The engine checks the syntax; it compiles nothing before the first match. */
-function requireSyntax(body: string): RegExp {
+function requireSyntax(body: string): void {
   try {
-    return new RegExp(`(?:${body})`, 'v');
+    void new RegExp(`(?:${body})`, 'v');
   } catch (error) {
     throw refusal('a group is not a regular expression', error);
   }

@@ -9,7 +9,7 @@ import { type Clock, wait } from '../../kernel/clock.ts';
 import { AcmeError } from './acme-error.ts';
 import type { ChallengeType } from './challenges.ts';
 import { problemOf, requestDirectory, type RequestOptions } from './directory-request.ts';
-import { createHash, createPrivateKey, generateKeyPair } from 'node:crypto';
+import { createPrivateKey, generateKeyPair, hash } from 'node:crypto';
 import { rename } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -278,7 +278,7 @@ interface AccountKey {
  */
 function accountFile(storage: string, { directory, email, externalAccount }: AcmeAccount): string {
   const identity = JSON.stringify([directory, email, externalAccount?.keyId ?? null]);
-  const digest = createHash('sha256').update(identity).digest('hex').slice(0, 16);
+  const digest = hash('sha256', identity, 'hex').slice(0, 16);
   const host = fileName([requireUrl(directory).host]);
   return join(storage, 'acme', host, `account-${digest}.json`);
 }

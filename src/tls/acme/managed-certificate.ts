@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { join } from 'node:path';
 import type { Clock } from '../../kernel/clock.ts';
 import { HubgateError, messageOf } from '../../kernel/error.ts';
@@ -435,7 +435,7 @@ export function settingsOf(request: CertificateRequest): string {
     const before = this[name];
     return before instanceof Secret ? before.reveal() : value;
   });
-  return createHash('sha256').update(text).digest('hex').slice(0, 32);
+  return hash('sha256', text, 'hex').slice(0, 32);
 }
 
 function dateOf(time: number): string {

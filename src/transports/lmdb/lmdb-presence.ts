@@ -1,4 +1,4 @@
-import { createHash, randomUUID } from 'node:crypto';
+import { hash, randomUUID } from 'node:crypto';
 import type { RootDatabase } from 'lmdb';
 import type { SubscriptionRecord } from '../../hub/presence.ts';
 import {
@@ -328,7 +328,7 @@ function placesOf([process, subscriber]: SubscriberKey, entry: SubscriberEntry):
 
 /** A matcher may be longer than a key. */
 function listOf(name: string): string {
-  return createHash('sha256').update(name).digest('base64url');
+  return hash('sha256', name, 'base64url');
 }
 
 /** A key from the previous page. */

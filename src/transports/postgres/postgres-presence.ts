@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import type { SubscriptionRecord } from '../../hub/presence.ts';
 import {
   matcherName,
@@ -178,7 +178,7 @@ function compare(a: string, b: string): number {
 }
 
 function digestOf(name: string): string {
-  return createHash('sha256').update(name).digest('base64url');
+  return hash('sha256', name, 'base64url');
 }
 
 function recordsOf({ records }: Row): readonly SubscriptionRecord[] {

@@ -1,4 +1,4 @@
-import { createHash, randomUUID } from 'node:crypto';
+import { hash, randomUUID } from 'node:crypto';
 import type { PostgresTransportConfig } from '../../config/transports.ts';
 import type { HistoryDatabase, Transport, TransportCounts } from '../../hub/transport.ts';
 import type { Clock } from '../../kernel/clock.ts';
@@ -135,7 +135,7 @@ function countsOf(
   const s = quoted(schema);
   return {
     count: async (key, events, windowMs) => {
-      const digest = createHash('sha256').update(key).digest('base64url');
+      const digest = hash('sha256', key, 'base64url');
       const [row] = await sessions.ask(({ commands }) =>
         commands.query(
           `SELECT * FROM ${s}.count($1, $2, $3, $4)`,

@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { HubgateError, messageOf } from '../../kernel/error.ts';
 import { type PostgresConnection, faultOf } from '../../postgres/connection.ts';
 import { functionsSql } from './functions.ts';
@@ -14,9 +14,7 @@ export function quoted(name: string): string {
 
 /** The channel on which a history announces changes. Names of channels are shorter than those of streams. */
 export function channelOf(schema: string, stream: string): string {
-  const digest = createHash('sha256')
-    .update(JSON.stringify([schema, stream]))
-    .digest('hex');
+  const digest = hash('sha256', JSON.stringify([schema, stream]), 'hex');
   return `hubgate_${digest.slice(0, 40)}`;
 }
 

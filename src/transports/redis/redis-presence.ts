@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import type { SubscriptionRecord } from '../../hub/presence.ts';
 import {
   matcherName,
@@ -143,7 +143,7 @@ function entryOf(records: readonly SubscriptionRecord[]): string {
 }
 
 function digestOf(name: string): string {
-  return createHash('sha1').update(name).digest('hex');
+  return hash('sha1', name, 'hex');
 }
 
 function recordsOf(entry: unknown): readonly SubscriptionRecord[] {

@@ -1,4 +1,4 @@
-import { createHash, randomUUID, randomBytes } from 'node:crypto';
+import { hash, randomBytes, randomUUID } from 'node:crypto';
 import type { RedisTransportConfig } from '../../config/transports.ts';
 import type { Transport, TransportCounts } from '../../hub/transport.ts';
 import type { Clock } from '../../kernel/clock.ts';
@@ -87,7 +87,7 @@ export async function openRedisTransport(options: RedisTransportOptions): Promis
 function countsOf(keys: HubKeys, sessions: Sessions<Session>): TransportCounts {
   return {
     count: async (key, events, windowMs) => {
-      const digest = createHash('sha256').update(key).digest('base64url');
+      const digest = hash('sha256', key, 'base64url');
       const place = `${keys.counts}:${digest}`;
       const args = [String(windowMs), String(events)];
       const reply = await sessions.ask((session) => session.run(COUNT, [place], args));

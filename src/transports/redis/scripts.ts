@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { SHARED_PRESENCE_EVENTS_KEPT } from '../../hub/transport.ts';
 import { MAX_ID_BYTES } from '../../hub/update.ts';
 
@@ -352,5 +352,5 @@ export const SCRIPTS: readonly Script[] = [
 ];
 
 function script(text: string): Script {
-  return { text, sha: createHash('sha1').update(text).digest('hex') };
+  return { text, sha: hash('sha1', text, 'hex') };
 }

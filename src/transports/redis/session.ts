@@ -29,11 +29,12 @@ export class Session implements StoreSession {
     const connectPrimary = await findPrimary(place, key, clock);
     const connections: RedisConnection[] = [];
     try {
-      for (let count = 0; count < 3; count += 1) connections.push(await connectPrimary());
-      const [commands, appends, reader] = connections;
-      if (commands === undefined || appends === undefined || reader === undefined) {
-        throw new Error('no connection');
-      }
+      const connect = async (): Promise<RedisConnection> => {
+        const connection = await connectPrimary();
+        connections.push(connection);
+        return connection;
+      };
+      const [commands, appends, reader] = [await connect(), await connect(), await connect()];
       for (const { text } of SCRIPTS)
         await commands.command(COMMAND_TIMEOUT_MS, 'SCRIPT', 'LOAD', text);
       return new Session([commands, appends, reader]);

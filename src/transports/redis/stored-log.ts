@@ -33,9 +33,12 @@ export class StoredLog {
       );
     }
     if (position === null) return this.#lastEntry(session);
-    // Before there were presence events, the last entry was an update.
-    const updateId = textOf(update ?? id);
-    return { position: Number(position), key: textOf(key), id: textOf(id), updateId };
+    return {
+      position: Number(position),
+      key: textOf(key),
+      id: textOf(id),
+      updateId: textOf(update),
+    };
   }
 
   /** The end as the entries show it: the server may have evicted the other key. */
@@ -62,7 +65,7 @@ export class StoredLog {
     if (updates !== null && updates !== undefined) {
       return { updates: Number(updates), events: Number(events ?? 0) };
     }
-    // Written before there were presence events: missing entries at the front were evicted.
+    // The server may have evicted that key. Missing entries at the front were evicted from the history.
     const [oldest] = listOf(await session.command('XRANGE', log, '-', '+', 'COUNT', '1'));
     return { updates: oldest === undefined ? 0 : decodeEntry(oldest).position - 1, events: 0 };
   }

@@ -41,12 +41,25 @@ describe('the lines of a log', () => {
   });
 
   it('have durations in each format', () => {
-    const all = [0, 0.000_162, 0.0123, 1.5, 62.5, 3600].map((duration) => ({ duration }));
-    const texts = all.map((each) => linesWith({ durationFormat: 'string' }).fields(each));
-    assert.deepEqual(
-      texts.map(({ duration }) => duration),
-      ['0s', '162µs', '12.3ms', '1.5s', '1m2.5s', '1h0m0s'],
-    );
+    const textsOf = (durations: readonly number[]): unknown[] =>
+      durations.map(
+        (duration) => linesWith({ durationFormat: 'string' }).fields({ duration })['duration'],
+      );
+    assert.deepEqual(textsOf([0, 0.000_162, 0.0123, 1.5, 62.5, 3600]), [
+      '0s',
+      '162µs',
+      '12.3ms',
+      '1.5s',
+      '1m2.5s',
+      '1h0m0s',
+    ]);
+    // They are rounded to the next unit.
+    assert.deepEqual(textsOf([0.000_999_999_9, 0.999_999_9, 59.999_999_9, 3599.999_999_9]), [
+      '1ms',
+      '1s',
+      '1m0s',
+      '1h0m0s',
+    ]);
     const line = { 'http.server.request.duration': 0.0123 };
     assert.deepEqual(linesWith({ durationFormat: 'ms' }).fields(line), {
       'http.server.request.duration': 12.3,

@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { itemsOf, memberOf, textOf } from './api.ts';
 import { type DnsServiceModule, unquoted, type ZoneRecord } from './service.ts';
 
@@ -31,7 +31,7 @@ export const ovh: DnsServiceModule = {
         'x-ovh-application': credential('application_key'),
         'x-ovh-consumer': consumer,
         'x-ovh-timestamp': timestamp,
-        'x-ovh-signature': `$1$${createHash('sha1').update(signed).digest('hex')}`,
+        'x-ovh-signature': `$1$${hash('sha1', signed, 'hex')}`,
       };
     });
     const pathOf = (zone: string): string => `/domain/zone/${encodeURIComponent(zone)}`;
