@@ -1,5 +1,10 @@
 import type { Grants, JsonValue, SubscribeGrant } from '../hub/grants.ts';
-import { compileMatcher, type Matcher, type MatcherCache, type MatchType } from '../hub/matcher.ts';
+import {
+  compileMatcher,
+  type SubscriptionMatcher,
+  type MatcherCache,
+  type MatchType,
+} from '../hub/matcher.ts';
 import { messageOf } from '../kernel/error.ts';
 import { completed, type Budget, unlimitedBudget } from '../kernel/scheduler.ts';
 import { InvalidTokenError, quote } from './diagnosis.ts';
@@ -49,7 +54,7 @@ export function* authorizationDetails(
   if (details.length > MAX_DETAILS) {
     throw malformed('authorization_details', `at most ${MAX_DETAILS} entries`, details.length);
   }
-  const publish: Matcher[] = [];
+  const publish: SubscriptionMatcher[] = [];
   const subscribe: SubscribeGrant[] = [];
   let total = 0;
   for (const { where, detail } of details) {
@@ -59,7 +64,7 @@ export function* authorizationDetails(
     if (total > MAX_MATCHERS) {
       throw malformed('authorization_details', `at most ${MAX_MATCHERS} topics in all`, total);
     }
-    const matchers: Matcher[] = [];
+    const matchers: SubscriptionMatcher[] = [];
     for (const [at, topic] of topics.entries()) {
       if (budget.isSpent) yield;
       matchers.push(readMatcher(topic, `${where}.topics[${at}]`, context, budget));
@@ -108,7 +113,7 @@ function readMatcher(
   where: string,
   context: GrantContext,
   budget: Budget,
-): Matcher {
+): SubscriptionMatcher {
   if (!isJsonObject(value)) throw malformed(where, 'an object {"match": …}', value);
   const { match, match_type: type } = value;
   if (typeof match !== 'string' || match === '') {
@@ -130,7 +135,7 @@ export function grantMatcher(
   where: string,
   { base, cache }: Pick<GrantContext, 'base' | 'cache'>,
   budget: Budget,
-): Matcher {
+): SubscriptionMatcher {
   try {
     return compileMatcher(spec, base, cache, budget);
   } catch (error) {

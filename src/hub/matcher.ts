@@ -18,8 +18,8 @@ export interface MatcherSpec {
   readonly matchType: MatchType;
 }
 
-/** A compiled matcher. */
-export type Matcher =
+/** A compiled matcher, as subscriptions have them. */
+export type SubscriptionMatcher =
   | { readonly kind: 'any'; readonly spec: MatcherSpec }
   | { readonly kind: 'exact'; readonly spec: MatcherSpec }
   | { readonly kind: 'urlpattern'; readonly spec: MatcherSpec; readonly pattern: UrlPattern }
@@ -28,11 +28,8 @@ export type Matcher =
 
 /** Matchers in a token. Only 0.x tokens contain predicates; subscriptions cannot. */
 export type GrantMatcher =
-  | Matcher
+  | SubscriptionMatcher
   | { readonly kind: 'predicate'; readonly spec: null; readonly test: (topic: string) => boolean };
-
-/** A matcher of a subscription. */
-export type SubscriptionMatcher = Exclude<Matcher, { kind: 'predicate' }>;
 
 /**
  * Compiles a matcher. Only `*` matches everything, whatever the type. A URL Pattern never matches a topic

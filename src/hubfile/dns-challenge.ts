@@ -24,8 +24,6 @@ import { badValue, duration, matching, name, optionsOf, within } from './values.
 
 /** How the gateway waits for a record. */
 export type DnsSettings = Omit<DnsChallengeConfig, 'provider'>;
-/** A provider whose required members may be missing, and the options next to its own. */
-type DnsDraft<Provider> = { [Name in keyof Provider]: Provider[Name] | null } & DnsSettings;
 
 const LONGEST_TTL_MS = 7 * 24 * 60 * 60 * 1000;
 const ANY = /^\{(?:env|file)\.[^{}]+\}$/;
@@ -61,58 +59,39 @@ export function dnsChallenge(cursor: Cursor): DnsChallengeConfig {
 
 function rfc2136(cursor: Cursor): DnsChallengeConfig {
   const { errors } = cursor.problems;
-  const start: DnsDraft<Omit<Rfc2136Config, 'kind'>> = {
+  const start: Omit<Rfc2136Config, 'kind'> & DnsSettings = {
     ...defaultDnsChallenge,
     ...defaultRfc2136,
-    server: cursor.optional()?.text ?? null,
-    keyName: null,
-    key: null,
+    server: cursor.optional()?.text ?? '',
+    keyName: '',
+    key: new Secret(''),
   };
-  const draft = cursor.options(start, {
+  const { server, keyName, key, zone, algorithm, ...settings } = cursor.options(start, {
     ...DNS_SETTINGS,
     ...optionsOf(rfc2136Members, { algorithm: 'key_alg' }),
     zone: (option) => ({ zone: dnsName(option) }),
     key_name: (option) => ({ keyName: dnsName(option) }),
   });
-  const { server, keyName, key, zone, algorithm, ...settings } = draft;
   need(cursor, errors, { server, key_name: keyName, key });
-  return complete(
-    cursor,
-    {
-      kind: 'rfc2136',
-      server: server ?? '',
-      zone,
-      keyName: keyName ?? '',
-      algorithm: algorithm ?? 'hmac-sha256',
-      key: key ?? new Secret(''),
-    },
-    settings,
-  );
+  return complete(cursor, { kind: 'rfc2136', server, zone, keyName, algorithm, key }, settings);
 }
 
 function acmeDns(cursor: Cursor): DnsChallengeConfig {
   const { errors } = cursor.problems;
-  const start: DnsDraft<Omit<AcmeDnsConfig, 'kind'>> = {
+  const start: Omit<AcmeDnsConfig, 'kind'> & DnsSettings = {
     ...defaultDnsChallenge,
-    serverUrl: cursor.optional()?.text ?? null,
-    username: null,
-    password: null,
-    subdomain: null,
+    serverUrl: cursor.optional()?.text ?? '',
+    username: new Secret(''),
+    password: new Secret(''),
+    subdomain: '',
   };
-  const draft = cursor.options(start, { ...DNS_SETTINGS, ...optionsOf(acmeDnsMembers) });
-  const { serverUrl, username, password, subdomain, ...settings } = draft;
+  const { serverUrl, username, password, subdomain, ...settings } = cursor.options(start, {
+    ...DNS_SETTINGS,
+    ...optionsOf(acmeDnsMembers),
+  });
   need(cursor, errors, { server_url: serverUrl, username, password, subdomain });
-  return complete(
-    cursor,
-    {
-      kind: 'acme-dns',
-      serverUrl: serverUrl ?? '',
-      subdomain: subdomain ?? '',
-      username: username ?? new Secret(''),
-      password: password ?? new Secret(''),
-    },
-    settings,
-  );
+  const provider = { kind: 'acme-dns', serverUrl, subdomain, username, password } as const;
+  return complete(cursor, provider, settings);
 }
 
 function exec(cursor: Cursor): DnsChallengeConfig {
@@ -170,7 +149,7 @@ function service(kind: DnsServiceConfig['kind'], cursor: Cursor): DnsChallengeCo
     api_url: (option) => ({ apiUrl: name(option, 'the URL of the API') }),
   });
   const known = new Map(credentials.map((each) => [each.name, each.value]));
-  need(cursor, errors, Object.fromEntries(names.map((each) => [each, known.get(each) ?? null])));
+  need(cursor, errors, Object.fromEntries(names.map((each) => [each, known.get(each) ?? ''])));
   return complete(cursor, { kind, credentials, apiUrl }, settings);
 }
 
@@ -183,9 +162,18 @@ function complete(
   return cursor.origins.of(cursor.span, { provider, ...settings });
 }
 
-/** A missing option may be one that could not be read. In that case the configuration is refused anyway. */
-function need(cursor: Cursor, errors: number, options: Readonly<Record<string, unknown>>): void {
-  const missing = Object.keys(options).filter((name) => options[name] === null);
+/**
+ * Fails if an option is empty. It may be one that could not be read. In that case the configuration is refused
+ * anyway.
+ */
+function need(
+  cursor: Cursor,
+  errors: number,
+  options: Readonly<Record<string, string | Secret>>,
+): void {
+  const missing = Object.entries(options).flatMap(([option, value]) =>
+    (typeof value === 'string' ? value : value.reveal()) === '' ? [option] : [],
+  );
   if (missing.length === 0 || cursor.problems.errors > errors) return;
   const message = `${cursor.name} of this provider needs ${missing.join(' and ')}`;
   cursor.fail(cursor.span, 'missing-option', message);

@@ -4,17 +4,11 @@
 import { type ClientHttp2Stream, constants, type OutgoingHttpHeaders } from 'node:http2';
 import type { Readable } from 'node:stream';
 import { HeaderList } from '../http/header-list.ts';
-import { tooLarge } from '../http/http1-syntax.ts';
 import { http2Fields, MAX_SENT_HEAD_BYTES, sentHeadBytes } from '../http/http2-fields.ts';
 import { PiecesOfTurn } from '../http/small-pieces.ts';
 import { HubgateError } from '../kernel/error.ts';
 import { broken, clientLeft, RequestLifecycle } from './request-lifecycle.ts';
-import {
-  CONTINUE_WAIT_MS,
-  type ForwardRequest,
-  type ForwardSink,
-  MAX_INFORMATIONAL,
-} from './forwarding.ts';
+import { CONTINUE_WAIT_MS, type ForwardRequest, type ForwardSink } from './forwarding.ts';
 import { ForwardError } from './forward-error.ts';
 import type { Http2Session } from './http2-session.ts';
 import { permittedTrailers } from './trailers.ts';
@@ -48,7 +42,6 @@ class Http2Exchange extends RequestLifecycle {
   #isComplete = false;
   #pieces: PiecesOfTurn | null = null;
   #isBodyWanted = false;
-  #informational = 0;
   #trailers = new HeaderList();
   #stopWaiting: () => void = () => {};
 
@@ -140,10 +133,10 @@ class Http2Exchange extends RequestLifecycle {
       stream.on(event, (...all: unknown[]) => this.guard(() => listener(...all)));
     };
     on('continue', () => {
-      if (this.#mayInform()) this.#wantBody(stream);
+      if (this.mayInform()) this.#wantBody(stream);
     });
     on('headers', (head, _, raw) => {
-      if (this.#mayInform()) this.#sink.onInformation(statusOf(head), fieldsOf(raw), '2.0');
+      if (this.mayInform()) this.#sink.onInformation(statusOf(head), fieldsOf(raw), '2.0');
     });
     on('response', (head, flags, raw) => {
       const isWhole = (Number(flags) & constants.NGHTTP2_FLAG_END_STREAM) !== 0;
@@ -156,14 +149,6 @@ class Http2Exchange extends RequestLifecycle {
       this.#error = error;
     });
     stream.once('close', () => this.#onClose(stream));
-  }
-
-  /** Counts an informational response. Fails if there are too many. */
-  #mayInform(): boolean {
-    this.#informational += 1;
-    if (this.#informational <= MAX_INFORMATIONAL) return true;
-    this.failed(tooLarge(`More than ${MAX_INFORMATIONAL} informational responses`));
-    return false;
   }
 
   #begin(stream: ClientHttp2Stream): void {

@@ -1,10 +1,12 @@
 import type { Readable, Writable } from 'node:stream';
 import type { Clock } from '../kernel/clock.ts';
+import { tooLarge } from '../http/http1-syntax.ts';
 import { HubgateError } from '../kernel/error.ts';
 import { BodyFlow, type FlowListener, type Source } from './body-flow.ts';
 import { exchangeFailure, ForwardError, type ForwardPhase } from './forward-error.ts';
 import {
   type ForwardRequest,
+  MAX_INFORMATIONAL,
   MAX_STALL_MS,
   type RequestingClient,
   type TransportSettings,
@@ -23,6 +25,7 @@ export abstract class RequestLifecycle implements FlowListener, Source {
   readonly #clock: Clock;
   readonly #resolve: () => void;
   readonly #reject: (error: unknown) => void;
+  #informational = 0;
   #isSettled = false;
   #flow: BodyFlow | null = null;
   #uploadFlow: BodyFlow | null = null;
@@ -61,6 +64,14 @@ export abstract class RequestLifecycle implements FlowListener, Source {
   protected watchClient(): void {
     if (this.client.abandoned) this.failed(clientLeft());
     else this.#forgetClient = this.client.onAbandoned(() => this.failed(clientLeft()));
+  }
+
+  /** Counts an informational response. Fails if there are too many. */
+  protected mayInform(): boolean {
+    this.#informational += 1;
+    if (this.#informational <= MAX_INFORMATIONAL) return true;
+    this.failed(tooLarge(`More than ${MAX_INFORMATIONAL} informational responses`));
+    return false;
   }
 
   /** Starts the one active time limit, in milliseconds; 0 for none. */

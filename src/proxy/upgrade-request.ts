@@ -5,14 +5,12 @@ import { breakOff } from '../http/body-end.ts';
 import { PausedProbe } from '../http/disconnect-signal.ts';
 import type { ResponseHead } from '../http/exchange.ts';
 import { HeaderList } from '../http/header-list.ts';
-import { tooLarge } from '../http/http1-syntax.ts';
 import { PiecesOfTurn } from '../http/small-pieces.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { UpstreamAddress } from './address.ts';
 import { Flow, type FlowListener } from './body-flow.ts';
 import {
   type ForwardSink,
-  MAX_INFORMATIONAL,
   MAX_STALL_MS,
   type RequestingClient,
   type TransportSettings,
@@ -81,7 +79,6 @@ class UpgradeExchange extends RequestLifecycle {
   readonly #request: ClientRequest;
   readonly #sink: ForwardSink;
   #response: IncomingMessage | null = null;
-  #informational = 0;
   #hasSwitched = false;
 
   constructor(
@@ -120,10 +117,7 @@ class UpgradeExchange extends RequestLifecycle {
   }
 
   #inform(status: number, headers: HeaderList): void {
-    this.#informational += 1;
-    if (this.#informational > MAX_INFORMATIONAL) {
-      this.failed(tooLarge(`More than ${MAX_INFORMATIONAL} informational responses`));
-    } else this.#sink.onInformation(status, headers, '1.1');
+    if (this.mayInform()) this.#sink.onInformation(status, headers, '1.1');
   }
 
   /** Passes on another response than the switch. */

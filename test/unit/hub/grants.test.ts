@@ -9,19 +9,26 @@ import {
   payloadFor,
   type SubscribeGrant,
 } from '../../../src/hub/grants.ts';
-import { compileMatcher, type Matcher, type MatchType } from '../../../src/hub/matcher.ts';
+import {
+  compileMatcher,
+  type SubscriptionMatcher,
+  type MatchType,
+} from '../../../src/hub/matcher.ts';
 import { hubBase, parseTopic } from '../../../src/hub/topic.ts';
 import { unlimitedBudget } from '../../../src/kernel/scheduler.ts';
 import { resultOf } from '../../support/core-hub.ts';
 import { mayPublish } from '../../support/without-pauses.ts';
 
 const BASE = hubBase(null, '/.well-known/hub');
-const matcher = (match: string, matchType: MatchType = 'exact'): Matcher =>
+const matcher = (match: string, matchType: MatchType = 'exact'): SubscriptionMatcher =>
   compileMatcher({ match, matchType }, BASE, null);
 const topics = (...texts: readonly string[]): ReturnType<typeof parseTopic>[] =>
   texts.map((text) => parseTopic(text, BASE));
 
-const publishes = (...publish: readonly Matcher[]): Grants => ({ publish, subscribe: [] });
+const publishes = (...publish: readonly SubscriptionMatcher[]): Grants => ({
+  publish,
+  subscribe: [],
+});
 const reads = (...subscribe: readonly SubscribeGrant[]): Grants => ({ publish: [], subscribe });
 
 describe('publishing (D)', () => {
