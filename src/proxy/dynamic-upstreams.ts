@@ -2,6 +2,7 @@ import { lookup, Resolver } from 'node:dns/promises';
 import { isIP } from 'node:net';
 import { type Clock, LONGEST_TIMER_MS } from '../kernel/clock.ts';
 import { HubgateError } from '../kernel/error.ts';
+import { upstreamAddress } from './address.ts';
 import type { DynamicConfig } from './proxy-config.ts';
 
 /** Most upstreams of one list; further ones in the DNS response are left out. */
@@ -99,7 +100,9 @@ export class DynamicUpstreams {
     const origins = new Set<string>();
     for (const { host, port } of places) {
       if (origins.size === MAX_DYNAMIC_UPSTREAMS) break;
-      origins.add(`${scheme}://${isIP(host) === 6 ? `[${host}]` : host}:${port}`);
+      const origin = `${scheme}://${isIP(host) === 6 ? `[${host}]` : host}:${port}`;
+      // One wrong record must not keep the others from being used.
+      if (upstreamAddress(origin) !== null) origins.add(origin);
     }
     if (origins.size > 0) return [...origins];
     throw new HubgateError('no-upstreams', 'DNS has no address for the upstream');
@@ -148,14 +151,14 @@ export class DynamicUpstreams {
   async #services(): Promise<readonly { readonly host: string; readonly port: number }[]> {
     const records = await this.#resolver.resolveSrv(this.#config.name);
     return records
-      .filter(({ name, port }) => isServer(name) && port > 0)
+      .filter(({ name, port }) => isHostName(name) && port > 0)
       .map(({ name, port, priority }) => ({ host: name.toLowerCase(), port, priority }))
       .sort((a, b) => a.priority - b.priority || compare(a.host, b.host) || a.port - b.port);
   }
 }
 
-/** Neither `.`, which means that there is no such service, nor an invalid name. */
-function isServer(name: string): boolean {
+/** Not `.`, which means that there is no such service. */
+function isHostName(name: string): boolean {
   return /^[a-z0-9_-]+(\.[a-z0-9_-]+)*$/i.test(name);
 }
 

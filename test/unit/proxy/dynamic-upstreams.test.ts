@@ -168,4 +168,19 @@ describe('dynamic srv (RFC 2782)', () => {
     await using gateway = await proxyTo([], { dynamic: dns.srv() });
     assert.equal((await ask1(gateway.http1)).status, 503);
   });
+
+  it('leaves out targets that are no names of hosts, and uses the others', async (test) => {
+    const clock = new TestClock();
+    const targets = ['app.1', 'xn--a', '1.2.3.256', 'localhost'];
+    const dns = await named(test, services(1));
+    await using gateway = await proxyTo([], { dynamic: dns.srv() }, { clock });
+    await until(() => hostports(gateway).length === 1, 'the first lookup is over');
+    dns.state.answer = {
+      kind: 'srv',
+      services: targets.map((target) => ({ priority: 0, port: 2, target })),
+    };
+    clock.advance(defaultDynamic.refreshMs);
+    await until(() => hostports(gateway)[0] === 'localhost:2', 'the second lookup is over');
+    assert.deepEqual(hostports(gateway), ['localhost:2']);
+  });
 });
