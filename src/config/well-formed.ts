@@ -63,9 +63,21 @@ export function isLogName(text: string): boolean {
   return /^[A-Za-z0-9_-]{1,64}$/.test(text);
 }
 
-/** The path of a hub. It has no placeholders and does not end with a slash. */
+/**
+ * The path of a hub, in the canonical form that the paths of requests have. It has no placeholders and does not end with a
+ * slash. A semicolon would end it in a cookie, and a comma or quote in a `Link` field.
+ */
 export function isHubPath(text: string): boolean {
-  return /^\/[^\s?#*{}]*[^\s?#*{}/]$/.test(text);
+  return (
+    /^\/(?:[\w.~!$&'()+=:@/-]|%[0-9A-F]{2})*[^/]$/.test(text) &&
+    !/\/\.{1,2}(?:\/|$)/.test(text) &&
+    (text.match(/%../g) ?? []).every(isCanonicalEscape)
+  );
+}
+
+/** Not an escape of a character that needs none (RFC 3986 §6.2.2.2), of a slash or of NUL. */
+function isCanonicalEscape(escape: string): boolean {
+  return !/[\w.~/\\\0-]/.test(String.fromCharCode(Number.parseInt(escape.slice(1), 16)));
 }
 
 /** A host in lower case. Names in placeholders keep their case. */

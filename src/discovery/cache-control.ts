@@ -1,3 +1,4 @@
+import { splitList } from '../http/cache-control.ts';
 import { listMembers } from '../http/field-values.ts';
 import type { HeaderList } from '../http/header-list.ts';
 
@@ -38,8 +39,7 @@ export function expose(headers: HeaderList, name: string): void {
 }
 
 function directives(headers: HeaderList): string[] {
-  // A comma in a quoted string splits a directive. It is then not recognised, which is safe.
-  return listMembers(headers.combined('cache-control'));
+  return splitList(headers.combined('cache-control') ?? '');
 }
 
 function nameOf(directive: string): string {

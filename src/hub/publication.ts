@@ -39,7 +39,8 @@ export class PublicationError extends HubgateError {
   }
 }
 
-const MAX_TOPICS = 1000;
+/** Topics of one update. */
+export const MAX_TOPICS = 1000;
 const MAX_TOPIC_BYTES = 4096;
 const MAX_TYPE_BYTES = 1024;
 const MAX_RETRY = 18446744073709551615n;
@@ -76,6 +77,21 @@ export function* readPublication(
   return { update, topics };
 }
 
+/**
+ * Checks the fields of an update that a file contains, as those of a publication are checked. It may be an event of the hub
+ * itself, because a history contains those as well.
+ *
+ * @throws PublicationError for the first mistake
+ */
+export function checkStoredUpdate({ id, topics, data, type, retry }: Update): void {
+  if (/\p{Cs}/u.test(data)) throw refuse('"data" contains half of a surrogate pair');
+  if (topics.length > MAX_TOPICS) throw tooLarge('too many topics in update');
+  for (const topic of topics) checkTopic(topic);
+  parseId(id);
+  checkType(type ?? '');
+  parseRetry(retry ?? '');
+}
+
 function* readTopics(
   topics: readonly (string | null)[],
   rules: PublicationRules,
@@ -93,17 +109,21 @@ function* readTopics(
 
 function readTopic(topic: string | null, rules: PublicationRules, budget: Budget): Topic {
   const text = requireUtf8('topic', topic ?? undefined, topic === null);
-  if (Buffer.byteLength(text) > MAX_TOPIC_BYTES) {
-    throw tooLarge(`topic too long (max ${MAX_TOPIC_BYTES} bytes)`);
-  }
-  refuseForbidden('topic', text);
-  if (text === '*') throw refuse('the wildcard "*" is a matcher, not a topic');
+  checkTopic(text);
   const parsed = parseTopic(text, rules.base);
   budget.spend(parsed.urlSteps);
   if (isReservedTopic(parsed, rules.hubPath)) {
     throw refuse(`"topic" is in the namespace reserved for the hub`);
   }
   return parsed;
+}
+
+function checkTopic(text: string): void {
+  if (Buffer.byteLength(text) > MAX_TOPIC_BYTES) {
+    throw tooLarge(`topic too long (max ${MAX_TOPIC_BYTES} bytes)`);
+  }
+  refuseForbidden('topic', text);
+  if (text === '*') throw refuse('the wildcard "*" is a matcher, not a topic');
 }
 
 function parseId(id: string | null | undefined): string | undefined {
@@ -121,12 +141,16 @@ function parseId(id: string | null | undefined): string | undefined {
 function parseType(type: string | null | undefined, profile: Profile): string | null {
   if (type === undefined || type === '') return null;
   const text = requireUtf8('type', type ?? undefined, type === null);
+  checkType(text);
+  if (text === profile.reservedType) throw refuse(`"type" must not be "${profile.reservedType}"`);
+  return text;
+}
+
+function checkType(text: string): void {
   if (Buffer.byteLength(text) > MAX_TYPE_BYTES) {
     throw tooLarge(`type too long (max ${MAX_TYPE_BYTES} bytes)`);
   }
   refuseForbidden('type', text);
-  if (text === profile.reservedType) throw refuse(`"type" must not be "${profile.reservedType}"`);
-  return text;
 }
 
 /** Zero is allowed and has no effect: clients use their default. */

@@ -166,7 +166,8 @@ export class OutboxReader {
         }
         if (this.counts.reading === 1) await this.#publishAll(connection);
         await this.#measure(connection);
-        this.#worked();
+        // After a statement that took too long, the server may still run it, with the lock.
+        if (this.counts.reading === 1 || this.counts.lagSeconds * 1000 < LOOK_MS) this.#worked();
         waitMs = this.counts.rows === 0 ? FIRST_WAIT_MS : Math.min(waitMs * 2, LAST_WAIT_MS);
         const idleMs = this.counts.rows === 0 ? LOOK_MS : waitMs;
         if (this.#isNotified) waitMs = FIRST_WAIT_MS;
@@ -261,7 +262,8 @@ export class OutboxReader {
   async #measure(connection: PostgresConnection): Promise<void> {
     const now = this.#options.clock.monotonic();
     // The reader must know whether rows are left, which wait for an open transaction.
-    if (this.counts.reading === 0 && now - this.#measuredAt < MEASURE_MS) return;
+    const isReading = this.counts.reading === 1 || this.#fault !== null;
+    if (!isReading && now - this.#measuredAt < MEASURE_MS) return;
     this.#measuredAt = now;
     const { rows, seconds } = await this.#table.lag(connection);
     this.counts.rows = rows;

@@ -15,6 +15,7 @@
 // A row with a transaction number that this server has not reached (a restored backup) counts as committed long ago.
 // `xid8`, `pg_current_xact_id` and `pg_snapshot_xmin` exist since PostgreSQL 13.
 
+import { MAX_TOPICS } from '../hub/publication.ts';
 import type { JoinedStatement } from '../hub/transport.ts';
 import type { PostgresConnection, Queries, Row } from '../postgres/connection.ts';
 import { HubgateError } from '../kernel/error.ts';
@@ -22,10 +23,12 @@ import { deadLettersOf, identifiers, quotedTable } from './outbox-sql.ts';
 
 /** Rows of one look. */
 const ROWS_AT_ONCE = 256;
-/** Bytes of one look, unless its first row alone has more. */
+/** Bytes of one look, without those of its last row. */
 const BYTES_AT_ONCE = 4 * 1024 * 1024;
 /** Rows that are counted; beyond it the lag in rows is at least this. */
 const MAX_COUNTED = 10_000;
+/** How long the server may take to move rows, one of which may have almost a gigabyte. */
+const MOVE_TIMEOUT_MS = 120_000;
 /** Dead letters that are kept, and most that are removed at a time. */
 const DEAD_LETTERS_KEPT = 10_000;
 const TRIMMED_AT_ONCE = 1_000;
@@ -40,7 +43,7 @@ export interface OutboxRow {
   readonly private: boolean;
   readonly type: string | null;
   readonly retry: string | null;
-  /** It has more bytes than an update may have, and none of them are here. */
+  /** It has more bytes or topics than an update may have, and none of them are here. */
   readonly isTooLarge: boolean;
 }
 
@@ -108,13 +111,15 @@ export class OutboxTable {
       `WITH moment AS MATERIALIZED (
         SELECT pg_snapshot_xmin(s) AS xmin, pg_snapshot_xmax(s) AS xmax FROM pg_current_snapshot() AS s
       ), picked AS (
-        SELECT o.*, octet_length(o.data) + coalesce(octet_length(o.topic), 0) + coalesce(octet_length(o.id), 0)
-          + coalesce(octet_length(array_to_string(o.topics, '')), 0) + coalesce(octet_length(o.type), 0) AS size,
+        SELECT o.*, octet_length(o.data)::bigint + coalesce(octet_length(o.topic), 0) + coalesce(octet_length(o.id), 0)
+          + CASE WHEN cardinality(o.topics) > $4 THEN $3 + 1
+            ELSE coalesce(octet_length(array_to_string(o.topics, '')), 0) END
+          + coalesce(octet_length(o.type), 0) AS size,
           o.xid >= (SELECT xmin FROM moment) AND o.xid < (SELECT xmax FROM moment) AS waits
         FROM ${this.#table} o ORDER BY o.seq LIMIT $1
       ), counted AS (
         SELECT *, size > $3 AS too_large, bool_or(waits) OVER (ORDER BY seq) AS stopped,
-          sum(least(size, $3)) OVER (ORDER BY seq) - least(size, $3) AS before FROM picked
+          sum(size) OVER (ORDER BY seq) - size AS before FROM picked
       )
       SELECT seq::text, left(coalesce(id, ''), 2000) AS id, extract(epoch FROM created_at)::text AS at,
         CASE WHEN too_large THEN NULL ELSE topic END AS topic,
@@ -122,7 +127,7 @@ export class OutboxTable {
         CASE WHEN too_large THEN '' ELSE data END AS data,
         private, left(type, 2000) AS type, retry::text, too_large
       FROM counted WHERE NOT stopped AND before < $2 ORDER BY counted.seq`,
-      [ROWS_AT_ONCE, BYTES_AT_ONCE, this.#maxBytes],
+      [ROWS_AT_ONCE, BYTES_AT_ONCE, this.#maxBytes, MAX_TOPICS],
       { name: `next of ${this.#table}` },
     );
     return { rows: rows.map(rowOf), isFull: rows.length > 0 };
@@ -149,6 +154,7 @@ export class OutboxTable {
         INSERT INTO ${this.#dead} (seq, id, topic, topics, data, private, type, retry, created_at, reason)
         SELECT seq, id, topic, topics, data, private, type, retry, created_at, reason FROM gone`,
         [dead.map(({ seq }) => seq), dead.map(({ reason }) => reason)],
+        { timeoutMs: MOVE_TIMEOUT_MS },
       );
       await on.query(
         `DELETE FROM ${this.#dead} WHERE nr IN (SELECT nr FROM ${this.#dead}

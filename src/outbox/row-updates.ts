@@ -1,6 +1,11 @@
 import type { OutboxConfig } from '../config/config.ts';
 import { compileMatcher, matches, type SubscriptionMatcher } from '../hub/matcher.ts';
-import { parsePublication, PublicationError, type PublicationRules } from '../hub/publication.ts';
+import {
+  MAX_TOPICS,
+  parsePublication,
+  PublicationError,
+  type PublicationRules,
+} from '../hub/publication.ts';
 import { parseTopic } from '../hub/topic.ts';
 import type { Update } from '../hub/update.ts';
 import { parseUrl } from '../kernel/parse.ts';
@@ -44,7 +49,7 @@ export function rowUpdates(rules: RowRules): (row: OutboxRow) => Update {
     if (row.isTooLarge) {
       throw new PublicationError(
         'publication-too-large',
-        `the row has more than ${maxBytes} bytes`,
+        `the row has more than ${maxBytes} bytes, or more than ${MAX_TOPICS} topics`,
       );
     }
     const topics = [...new Set(row.topics.flatMap(pagesOf))];

@@ -154,29 +154,47 @@ describe('an outbox in PostgreSQL', () => {
       INSERT INTO hub_outbox (id) VALUES ('urn:4');
       INSERT INTO hub_outbox (id, topic) VALUES (repeat('é', 3000), '/books/1');
       INSERT INTO hub_outbox (id, topics) VALUES ('urn:nulls', '{NULL,NULL}');
+      INSERT INTO hub_outbox (id, topics) VALUES ('urn:many', array_fill(''::text, ARRAY[1001]));
       ${insert('urn:5', '/books/1')};
       INSERT INTO hub_outbox (id, topics) VALUES ('urn:6', '{/books/2,NULL}'), ('urn:7', '{{/books/3,NULL}}');
       ${insert('urn:last', 'urn:last')}`);
     await stream.untilId('urn:last');
     assert.deepEqual(stream.ids, ['urn:5', 'urn:6', 'urn:7', 'urn:last']);
     let dead: readonly Record<string, unknown>[] = [];
-    while (dead.length < 6) dead = await server.query('SELECT * FROM hub_outbox_dead ORDER BY nr');
+    while (dead.length < 7) dead = await server.query('SELECT * FROM hub_outbox_dead ORDER BY nr');
     const reasons = dead.map(({ reason }) => String(reason));
     for (const [index, why] of [
       ...[/outside "topics"/, /more than 10000 bytes|more than 10240 bytes/, /reserved/],
-      ...[/Missing "topic"/, /id too long/, /Missing "topic"/],
+      ...[/Missing "topic"/, /id too long/, /Missing "topic"/, /more than 1000 topics/],
     ].entries()) {
       assert.match(reasons[index] ?? '', why);
     }
     assert.equal(String(dead[1]?.['data']).length, 20_000);
     // They are counted when the server has confirmed the transaction that others see already.
     let counted = 0;
-    for (let asked = 0; asked < 2000 && counted < 6; asked += 1) {
+    for (let asked = 0; asked < 2000 && counted < 7; asked += 1) {
       const families = await gateway.families();
       const letters = families.find(({ name }) => name === 'hub_outbox_dead_letters_total');
       counted = letters?.values[0]?.value ?? 0;
     }
-    assert.equal(counted, 6);
+    assert.equal(counted, 7);
+  });
+
+  it('puts large rows aside in portions, so that the server needs little time for each', async (test) => {
+    const server = await startOutbox(test);
+    if (server === null) return;
+    const origin = `http://localhost:${await freePort()}`;
+    const site = siteOf(origin, server.url, 'max_request_body_size 10KB');
+    await startLibraryGateway(test, site);
+    const stream = await everything(test, origin);
+    await server.query(`
+      INSERT INTO hub_outbox (topic, data) SELECT '/a', repeat('x', 3000000) FROM generate_series(1, 8);
+      ${insert('urn:last')}`);
+    await stream.untilId('urn:last');
+    const [dead] = await server.query(
+      'SELECT count(*)::int AS rows, count(DISTINCT xmin::text)::int AS portions FROM hub_outbox_dead',
+    );
+    assert.deepEqual(dead, { rows: 8, portions: 4 });
   });
 
   it('publishes a row once that is published but cannot be deleted', async (test) => {
@@ -246,6 +264,25 @@ describe('an outbox in PostgreSQL', () => {
     assert.equal(await check(), 'outbox-failed');
     await server.query(outboxSql({ table: 'hub_outbox', writers: [], reader: null }));
     await server.query(insert('urn:1'));
+    // As after a statement that took too long: its session still has the lock.
+    const before = await client(test, server);
+    const lock = "hashtextextended('hubgate outbox ' || 'hub_outbox'::regclass::oid::text, 0)";
+    await before.query(`SELECT pg_advisory_lock(${lock})`);
+    await server.query("UPDATE hub_outbox SET created_at = created_at - interval '1 minute'");
+    const isLate = async (): Promise<boolean> =>
+      (await gateway.families()).some(
+        ({ name, values }) => name === 'hub_outbox_lag_seconds' && (values[0]?.value ?? 0) > 0,
+      );
+    while (!(await isLate())) {
+      clock.turn(1_000);
+      await pause(20);
+    }
+    for (let looks = 0; looks < 5; looks += 1) {
+      clock.turn(1_000);
+      await pause(20);
+    }
+    assert.equal(await check(), 'outbox-failed');
+    await before.query(`SELECT pg_advisory_unlock(${lock})`);
     const stream = await everything(test, origin);
     while (!stream.ids.includes('urn:1')) {
       clock.turn(1_000);

@@ -316,6 +316,21 @@ describe('hubgate history', () => {
     const refused = await history(['import', file], hubfile);
     assert.equal(refused.code, 64);
     assert.match(refused.stderr, /Line 2 is not an update: "topics" is not a list of texts/);
+    // A line end would add fields to the events of its update.
+    for (const [fields, why] of [
+      [{ id: '1\nevent: evil' }, '"id" must not contain control or format characters'],
+      [{ id: 'earliest' }, '"id" must not be "earliest"'],
+      [{ id: 'x'.repeat(1025) }, 'id too long'],
+      [{ type: 'a\ndata: more' }, '"type" must not contain control or format characters'],
+      [{ retry: '5\ndata: more' }, 'Invalid "retry" parameter'],
+      [{ topics: ['a\r'] }, '"topic" must not contain control or format characters'],
+      [{ data: '\ud800' }, '"data" contains half of a surrogate pair'],
+    ] as const) {
+      await writeFile(file, `${JSON.stringify({ ...update('a'), ...fields })}\n`);
+      const { code, stderr } = await history(['import', file], hubfile);
+      assert.equal(code, 64);
+      assert.ok(stderr.includes(`Line 1 is not an update: ${why}`), stderr);
+    }
   });
 });
 

@@ -23,6 +23,7 @@ import {
 import { unwritable, writeNew } from '../new-file.ts';
 import { createProgress, EXIT, onTerminal, type Output, printable } from '../terminal.ts';
 import { readUnchecked, storageOf } from '../read-config.ts';
+import { checkStoredUpdate, PublicationError } from '../../hub/publication.ts';
 import type { Update } from '../../hub/update.ts';
 
 interface HistoryFlags extends ConfigSource {
@@ -373,6 +374,12 @@ export function parseHistoryLine(text: string, line: number, now: number): Histo
   const at = typeof fields['at'] === 'string' ? Date.parse(fields['at']) : now;
   if (Number.isNaN(at)) return refuse('"at" is not a time');
   const update: Update = { id, topics, data, private: secret, type, retry };
+  try {
+    checkStoredUpdate(update);
+  } catch (error) {
+    if (error instanceof PublicationError) refuse(error.message);
+    throw error;
+  }
   return { at, update: presence === undefined ? update : { ...update, presence } };
 }
 

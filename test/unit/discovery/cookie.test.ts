@@ -338,6 +338,7 @@ describe('discovery: caches (RFC 9111)', () => {
       ['no-cache', 'private, no-cache'],
       ['Private', 'Private'],
       ['no-store', 'no-store'],
+      ['public, x="a, private, b"', 'private, x="a, private, b"'],
     ] as const) {
       const more = given === undefined ? {} : { 'Cache-Control': given };
       const answer = await site.get(send(token, more));
