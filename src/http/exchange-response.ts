@@ -297,21 +297,62 @@ export function isBodyless(method: string, { status, headers }: ResponseHead): b
   }
 }
 
-/** Returns a stream that discards a body, and that ends the real body, if there is one, when it ends. */
-export function discarding(body: Writable | null = null): Writable {
-  return new Writable({
-    write: (_chunk, _encoding, done) => done(),
-    final: (done) => {
-      if (body?.writableEnded === false) body.end();
-      done();
-    },
-  });
-}
-
 /** Bytes of an unwanted response body that are read, so that the connection to its source can be used again. */
 export const MAX_DISCARDED_BYTES = 64 * 1024;
 /** Milliseconds within which that body must end, because the request that does not want it may wait for its end. */
 export const MAX_DISCARDING_MS = 1000;
+
+/**
+ * Returns a stream for the content of a response whose client gets none. It ends the real body, if there is one, when it ends.
+ * A short rest is discarded. The source of a longer rest, which may be endless, is told to stop, and then the real body ends
+ * as well, because the response is complete.
+ */
+export function discarding(body: Writable | null = null): Writable {
+  return new DiscardedBody(body);
+}
+
+class DiscardedBody extends Writable {
+  readonly #body: Writable | null;
+  readonly #limit = setTimeout(stopSource, MAX_DISCARDING_MS, this).unref();
+  #discardable = MAX_DISCARDED_BYTES;
+
+  constructor(body: Writable | null) {
+    super();
+    this.#body = body;
+    // Its source listens only while it writes.
+    this.on('error', () => {});
+  }
+
+  override _write(chunk: Buffer, _encoding: BufferEncoding, done: () => void): void {
+    this.#discardable -= chunk.length;
+    done();
+    if (this.#discardable < 0) this.stop();
+  }
+
+  override _final(done: () => void): void {
+    clearTimeout(this.#limit);
+    this.#endBody();
+    done();
+  }
+
+  override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
+    clearTimeout(this.#limit);
+    done(error);
+  }
+
+  stop(): void {
+    this.#endBody();
+    this.destroy(new HubgateError('client-left', 'The response has no content'));
+  }
+
+  #endBody(): void {
+    if (this.#body?.writableEnded === false) this.#body.end();
+  }
+}
+
+function stopSource(body: DiscardedBody): void {
+  body.stop();
+}
 
 /**
  * The body of a response whose destination is not known yet: a transform of the head waits for something, or routes

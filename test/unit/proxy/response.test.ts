@@ -6,7 +6,7 @@ import net from 'node:net';
 import { describe, it } from 'node:test';
 import type { Exchange } from '../../../src/http/exchange.ts';
 import { HeaderList } from '../../../src/http/header-list.ts';
-import { type Answer, ask1, PROTOCOLS } from '../http/exchange-server.ts';
+import { type Answer, ask1, ask2, PROTOCOLS } from '../http/exchange-server.ts';
 import { freePort } from '../../support/free-port.ts';
 import { origin, proxyTo, rawOrigin, until } from './gateway.ts';
 
@@ -15,6 +15,50 @@ const reply =
   (socket: net.Socket, received: string): void => {
     if (received.endsWith('\r\n\r\n')) socket.write(text, 'latin1');
   };
+
+describe('a proxied response without content', () => {
+  /** A source whose content never ends, and how many of its responses have been closed. */
+  const endless = async () => {
+    const state = { closed: 0 };
+    const upstream = await origin((request, response) => {
+      if (request.url === '/short') {
+        response.end('short');
+        return;
+      }
+      const timer = setInterval(() => response.write('x'), 20);
+      response.on('close', () => {
+        clearInterval(timer);
+        state.closed += 1;
+      });
+    });
+    return { upstream, state };
+  };
+
+  it('does not hold up the next request of its connection for ever', async () => {
+    const { upstream, state } = await endless();
+    await using _ = upstream;
+    await using gateway = await proxyTo([upstream.url], { method: 'GET' });
+    const socket = net.connect(gateway.http1, '127.0.0.1');
+    let received = '';
+    socket.on('data', (chunk: Buffer) => {
+      received += chunk.toString();
+    });
+    socket.write('HEAD / HTTP/1.1\r\nHost: a\r\n\r\nGET /short HTTP/1.1\r\nHost: a\r\n\r\n');
+    await until(() => received.endsWith('short'), 'the second request has its response');
+    assert.equal(received.match(/HTTP\/1\.1 200 OK/g)?.length, 2);
+    await until(() => state.closed === 1, 'the source is told to stop');
+    socket.destroy();
+  });
+
+  it('stops its source over HTTP/2, where the stream of the client is already closed', async () => {
+    const { upstream, state } = await endless();
+    await using _ = upstream;
+    await using gateway = await proxyTo([upstream.url], { method: 'GET' });
+    const { status, body } = await ask2(gateway.http2, { method: 'HEAD' });
+    assert.deepEqual([status, body], [200, '']);
+    await until(() => state.closed === 1, 'the source is told to stop');
+  });
+});
 
 for (const { name, ask, port } of PROTOCOLS) {
   describe(`a proxied response over ${name}`, () => {
