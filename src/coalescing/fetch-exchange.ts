@@ -266,7 +266,9 @@ export class FetchExchange extends GatewayRequest implements Exchange {
     const taken = this.#sink.take(head);
     if ('pass' in taken) {
       removePreset(this.#parent, this.replacedPreset);
-      this.#passed = this.#parent.begin(taken.pass);
+      // What a wrapper adds to an empty content must not end with the head.
+      const { pass } = taken;
+      this.#passed = this.#parent.begin(wrappers.length === 0 ? pass : { ...pass, isWhole: false });
       return wrapped(this.#passed, wrappers);
     }
     const { body } = taken;

@@ -1,8 +1,11 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import http2 from 'node:http2';
 import type { AddressInfo } from 'node:net';
+import { buffer } from 'node:stream/consumers';
 import { describe, it, type TestContext } from 'node:test';
+import { gunzipSync } from 'node:zlib';
 import { freePort } from '../support/free-port.ts';
 import { startLibraryGateway, type TestLibraryGateway } from '../support/gateway.ts';
 import { type Answer, type RawRequest, send } from '../support/http.ts';
@@ -353,6 +356,30 @@ handle /limited {
     assert.match(String(inside.headers['cache-status']), /detail=client/);
     assert.equal((await ask('/limited')).status, 200);
     assert.equal((await ask('/limited')).status, 429);
+  });
+
+  it('sends what encode makes of an empty content, also over HTTP/2', async (test) => {
+    const app = http2.createServer();
+    app.on('stream', (stream) => {
+      const head = { ':status': 302, 'content-type': 'text/plain', location: '/' };
+      stream.respond(head, { endStream: true });
+    });
+    app.listen(0, '127.0.0.1');
+    await once(app, 'listening');
+    test.after(() => app.close());
+    const port = await freePort();
+    const lines = ['tls internal', 'encode {\ngzip\nminimum_length 1\n}', 'cache {\nttl 1m\n}'];
+    const upstream = `reverse_proxy h2c://127.0.0.1:${(app.address() as AddressInfo).port}`;
+    const site = `https://localhost:${port} {\n${[...lines, upstream].join('\n')}\n}\n`;
+    await startLibraryGateway(test, site);
+    const session = http2.connect(`https://localhost:${port}`, { rejectUnauthorized: false });
+    test.after(() => session.destroy());
+    for (let round = 0; round < 2; round += 1) {
+      const stream = session.request({ ':path': '/', 'accept-encoding': 'gzip' });
+      const [head]: Record<string, unknown>[] = await once(stream, 'response');
+      assert.equal(head?.['content-encoding'], 'gzip');
+      assert.equal(gunzipSync(await buffer(stream)).length, 0);
+    }
   });
 
   it('stores one response per content coding, compressed once', async (test) => {
