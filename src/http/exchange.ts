@@ -92,8 +92,13 @@ export interface Exchange {
    */
   takeOver(head: ResponseHead): void;
 
-  /** Bytes of the response body that have been written, or that its head announced. */
+  /** Bytes of the response body that have been sent or wait for the client. */
   readonly responseBytes: number;
+  /**
+   * Whether the content of the response is not complete yet, although its handler is done: an encoder may still work. If so,
+   * `listener` is called once when it is complete or cut off.
+   */
+  readonly awaitsSent?: (listener: () => void) => boolean;
   /** For example `TLSv1.3`; null without TLS. */
   readonly tlsVersion: string | null;
   /** The upstream that responds, or that was tried last; null before. */

@@ -52,6 +52,8 @@ export class Http1Response extends Writable {
   #head: Http1Writer | null;
   /** Bytes that are missing; only of a body with a length. */
   #left: number;
+  /** Bytes of the content that have been written to the connection. */
+  #writtenBytes = 0;
   /** The last chunk and the trailer section; null once they have been written. */
   #ending: string | null;
   #isEnding = false;
@@ -82,6 +84,11 @@ export class Http1Response extends Writable {
     this.on('error', ignore);
     this.cork();
     process.nextTick(flush, this);
+  }
+
+  /** Bytes of the content that have been written, and that wait unless they never will be. */
+  get contentBytes(): number {
+    return this.#writtenBytes + (this.destroyed ? 0 : this.writableLength);
   }
 
   /** Sets the trailer section of a chunked body. Called before its end. */
@@ -183,6 +190,7 @@ export class Http1Response extends Writable {
         return;
       }
     }
+    this.#writtenBytes += bytes;
     const isChunked = this.framing === 'chunks' && bytes > 0;
     const out = this.takeHead() ?? new Http1Writer();
     if (isChunked) out.text(chunkHead(bytes));

@@ -32,9 +32,13 @@ import { type BodyReads, ClientBody } from '../http/client-body.ts';
 import type { ExchangeConnection, ExchangeSettings } from './connection-policy.ts';
 import { carrierOf } from '../kernel/node-internals.ts';
 import { RecentObjects } from '../kernel/v8-memory.ts';
+import { Http1Response } from './http1-response.ts';
 import type { RequestTarget } from './strict-request.ts';
 
 const recent = new RecentObjects();
+
+/** Content of this length is not counted over HTTP/2, where that takes two functions. It is small if it is cut off. */
+const MAX_UNCOUNTED_BYTES = 16 * 1024;
 
 /** The {@link Exchange} of a request that a server has read, over either protocol. */
 export class ServerExchange extends ExchangeResponse implements Exchange {
@@ -57,7 +61,6 @@ export class ServerExchange extends ExchangeResponse implements Exchange {
   readonly tlsVersion: string | null;
   upstream: UpstreamVisit | null = null;
   trace: TraceContext | null = null;
-  responseBytes = 0;
 
   readonly #adapter: ProtocolAdapter;
   readonly #settings: ExchangeSettings;
@@ -74,6 +77,10 @@ export class ServerExchange extends ExchangeResponse implements Exchange {
   /** The client holds its body back until it gets 100 Continue. */
   #awaitsContinue: boolean;
   #isStream = false;
+  /** The content of the response as the client gets it; null for a stream, and if there is none. */
+  #content: Writable | null = null;
+  /** Of a content that does not count its bytes itself. */
+  #contentBytes = 0;
   /** The rest of the body is not awaited. */
   #isSilent = false;
 
@@ -238,7 +245,7 @@ export class ServerExchange extends ExchangeResponse implements Exchange {
     const isRead = !this.#awaitsContinue && !this.#isSilent;
     const body = this.abandoned ? goneBody() : this.#adapter.send(head, bodyless, isRead);
     if (bodyless) return discarding(body);
-    this.#measure(head.headers, body);
+    this.#measure(head, body);
     return wrapped(body, wrappers);
   }
 
@@ -276,16 +283,34 @@ export class ServerExchange extends ExchangeResponse implements Exchange {
     return disconnect;
   }
 
+  get responseBytes(): number {
+    return this.#content instanceof Http1Response ? this.#content.contentBytes : this.#contentBytes;
+  }
+
+  awaitsSent(listener: () => void): boolean {
+    const content = this.#content;
+    if (content === null || content.writableEnded || content.destroyed) return false;
+    const sent = (): void => {
+      content.off('finish', sent).off('close', sent);
+      listener();
+    };
+    content.on('finish', sent).on('close', sent);
+    return true;
+  }
+
   /** The code that writes a stream counts its bytes. */
-  #measure(headers: HeaderList, body: Writable): void {
+  #measure({ headers, opensTunnel }: ResponseHead, body: Writable): void {
     if (this.#isStream) return;
-    const length = headers.get('content-length');
-    if (length !== undefined) this.responseBytes = Number(length) || 0;
-    else {
-      countWrites(body, (bytes) => {
-        this.responseBytes += bytes;
-      });
+    if (opensTunnel !== true) this.#content = body;
+    if (body instanceof Http1Response) return;
+    const length = Number(headers.get('content-length'));
+    if (length <= MAX_UNCOUNTED_BYTES) {
+      this.#contentBytes = length;
+      return;
     }
+    countWrites(body, (bytes) => {
+      this.#contentBytes += bytes;
+    });
   }
 }
 

@@ -100,7 +100,8 @@ export function logAccess(
     try {
       await inner(exchange);
     } finally {
-      if (!streams.begun) over(null);
+      const ended = (): void => over(null);
+      if (!streams.begun && exchange.awaitsSent?.(ended) !== true) ended();
     }
   };
 }

@@ -59,8 +59,7 @@ export class SiteMeasures {
 }
 
 /**
- * Counts the responses of a site when its handler is done: when the body has been passed on or, for an event
- * stream, when it is open.
+ * Counts the responses of a site when their content is complete or cut off or, for an event stream, when it is open.
  */
 export function measureSite(inner: SiteHandler, measures: SiteMeasures, clock: Clock): SiteHandler {
   return (exchange) => {
@@ -68,6 +67,10 @@ export function measureSite(inner: SiteHandler, measures: SiteMeasures, clock: C
     measures.inFlight += 1;
     // One function for both ends, which passes an error on.
     const ended = (error?: unknown): void => {
+      if (exchange.awaitsSent?.(ended) === true) {
+        if (error !== undefined) throw error;
+        return;
+      }
       measures.inFlight -= 1;
       measures.latency.observe((clock.monotonic() - began) / 1000);
       measures.count(exchange.originalMethod, exchange.status);

@@ -44,14 +44,16 @@ export function traceSite(
     try {
       await inner(exchange);
     } finally {
-      sink.add({
-        ...trace,
-        name: exchange.originalMethod,
-        startMs,
-        endMs: startMs + clock.monotonic() - began,
-        isError: exchange.status >= 500,
-        attributes: attributesOf(exchange, site),
-      });
+      const ended = (): void =>
+        sink.add({
+          ...trace,
+          name: exchange.originalMethod,
+          startMs,
+          endMs: startMs + clock.monotonic() - began,
+          isError: exchange.status >= 500,
+          attributes: attributesOf(exchange, site),
+        });
+      if (exchange.awaitsSent?.(ended) !== true) ended();
     }
   };
 }
