@@ -202,6 +202,12 @@ function checkCookie(hub: HubConfig, site: SiteConfig, report: Report): void {
     const hint = 'serve the site over https://, or choose another cookie_name for development';
     report(hub, warning('secure-cookie-over-http', message, hint), { field: 'cookieName' });
   }
+  if (hub.cookieName?.startsWith('__Host-') === true && site.discovery !== null) {
+    const message =
+      'browsers store a __Host- cookie only for all paths, but discovery sets it for the path of the hub';
+    const hint = 'choose a cookie_name that begins with __Secure-';
+    report(hub, warning('host-cookie', message, hint), { field: 'cookieName' });
+  }
 }
 
 function isJwksUri(text: string): boolean {
