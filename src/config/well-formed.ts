@@ -64,12 +64,13 @@ export function isLogName(text: string): boolean {
 }
 
 /**
- * The path of a hub, in the canonical form that the paths of requests have. It has no placeholders and does not end with a
+ * The path of a hub, in the canonical form that the paths of requests have (RFC 3986 §6.2.2). It has no placeholders and does not end with a
  * slash. A semicolon would end it in a cookie, and a comma or quote in a `Link` field.
  */
 export function isHubPath(text: string): boolean {
   return (
-    /^\/(?:[\w.~!$&'()+=:@/-]|%[0-9A-F]{2})*[^/]$/.test(text) &&
+    /^\/(?:[\w.~!$&'()+=:@/-]|%[0-9A-F]{2})+$/.test(text) &&
+    !text.endsWith('/') &&
     !/\/\.{1,2}(?:\/|$)/.test(text) &&
     (text.match(/%../g) ?? []).every(isCanonicalEscape)
   );

@@ -302,10 +302,34 @@ export const MAX_DISCARDED_BYTES = 64 * 1024;
 /** Milliseconds within which that body must end, because the request that does not want it may wait for its end. */
 export const MAX_DISCARDING_MS = 1000;
 
+/** Milliseconds after which the source of a content that nobody gets is told to stop, also if it is silent. */
+export const MAX_UNWANTED_MS = 30_000;
+
+/** Bodies that have told their source to stop although nothing has failed. */
+const unwanted = new WeakSet<Writable>();
+
+/** Whether a body has told its source to stop because the client has the whole response, which has no content. */
+export function isUnwanted(body: Writable): boolean {
+  return unwanted.has(body);
+}
+
+/** Tells the source of a body to stop when that of its destination is told so. */
+export function stopWith(body: Writable, target: Writable): void {
+  if (!(target instanceof DiscardedBody || target instanceof DeferredBody)) return;
+  target.once('close', () => {
+    if (isUnwanted(target) && !body.writableEnded) stopSource(body);
+  });
+}
+
+function stopSource(body: Writable): void {
+  unwanted.add(body);
+  body.destroy(new HubgateError('client-left', 'The client gets no content of this response'));
+}
+
 /**
- * Returns a stream for the content of a response whose client gets none. It ends the real body, if there is one, when it ends.
- * A short rest is discarded. The source of a longer rest, which may be endless, is told to stop, and then the real body ends
- * as well, because the response is complete.
+ * Returns a stream for the content of a response whose client gets none. It ends the real body, if there is one, when it ends,
+ * or after {@link MAX_DISCARDING_MS}, because the next request may wait for that. Its source is told to stop
+ * after {@link MAX_DISCARDED_BYTES} or {@link MAX_UNWANTED_MS}.
  */
 export function discarding(body: Writable | null = null): Writable {
   return new DiscardedBody(body);
@@ -313,7 +337,7 @@ export function discarding(body: Writable | null = null): Writable {
 
 class DiscardedBody extends Writable {
   readonly #body: Writable | null;
-  readonly #limit = setTimeout(stopSource, MAX_DISCARDING_MS, this).unref();
+  #limit = setTimeout(endInTime, MAX_DISCARDING_MS, this).unref();
   #discardable = MAX_DISCARDED_BYTES;
 
   constructor(body: Writable | null) {
@@ -340,9 +364,15 @@ class DiscardedBody extends Writable {
     done(error);
   }
 
+  /** The client need not wait any longer, but the source may still have something to do. */
+  endInTime(): void {
+    this.#endBody();
+    this.#limit = setTimeout(stopInTime, MAX_UNWANTED_MS - MAX_DISCARDING_MS, this).unref();
+  }
+
   stop(): void {
     this.#endBody();
-    this.destroy(new HubgateError('client-left', 'The response has no content'));
+    stopSource(this);
   }
 
   #endBody(): void {
@@ -350,7 +380,11 @@ class DiscardedBody extends Writable {
   }
 }
 
-function stopSource(body: DiscardedBody): void {
+function endInTime(body: DiscardedBody): void {
+  body.endInTime();
+}
+
+function stopInTime(body: DiscardedBody): void {
   body.stop();
 }
 
@@ -389,6 +423,7 @@ export class DeferredBody extends Writable {
   decide(target: Writable | null): void {
     if (this.#target !== undefined) return;
     this.#target = target;
+    if (target !== null) stopWith(this, target);
     // Routes further out may hold the destination. When they drop it, the source has to stop.
     if (target instanceof DeferredBody) {
       target.once('close', () => {

@@ -77,18 +77,24 @@ export function* readPublication(
   return { update, topics };
 }
 
+/** What would add a line to an event, or cannot be sent as UTF-8. */
+const UNSENDABLE = /[\0\r\n]|\p{Cs}/u;
+
 /**
- * Checks the fields of an update that a file contains, as those of a publication are checked. It may be an event of the hub
- * itself, because a history contains those as well.
+ * Checks that an update from a file can be stored and sent. It may be an event of the hub itself, or an update with fields
+ * that a publication could not have.
  *
  * @throws PublicationError for the first mistake
  */
 export function checkStoredUpdate({ id, topics, data, type, retry }: Update): void {
+  for (const text of [id, type ?? '', ...topics]) {
+    if (UNSENDABLE.test(text)) {
+      throw refuse('a field contains a line end, NUL or half of a surrogate pair');
+    }
+  }
   if (/\p{Cs}/u.test(data)) throw refuse('"data" contains half of a surrogate pair');
-  if (topics.length > MAX_TOPICS) throw tooLarge('too many topics in update');
-  for (const topic of topics) checkTopic(topic);
-  parseId(id);
-  checkType(type ?? '');
+  if (!isPossibleId(id)) throw tooLarge(`id too long (max ${MAX_ID_BYTES} bytes)`);
+  if (id === EARLIEST) throw refuse(`"id" must not be "${EARLIEST}"`);
   parseRetry(retry ?? '');
 }
 
@@ -109,21 +115,17 @@ function* readTopics(
 
 function readTopic(topic: string | null, rules: PublicationRules, budget: Budget): Topic {
   const text = requireUtf8('topic', topic ?? undefined, topic === null);
-  checkTopic(text);
+  if (Buffer.byteLength(text) > MAX_TOPIC_BYTES) {
+    throw tooLarge(`topic too long (max ${MAX_TOPIC_BYTES} bytes)`);
+  }
+  refuseForbidden('topic', text);
+  if (text === '*') throw refuse('the wildcard "*" is a matcher, not a topic');
   const parsed = parseTopic(text, rules.base);
   budget.spend(parsed.urlSteps);
   if (isReservedTopic(parsed, rules.hubPath)) {
     throw refuse(`"topic" is in the namespace reserved for the hub`);
   }
   return parsed;
-}
-
-function checkTopic(text: string): void {
-  if (Buffer.byteLength(text) > MAX_TOPIC_BYTES) {
-    throw tooLarge(`topic too long (max ${MAX_TOPIC_BYTES} bytes)`);
-  }
-  refuseForbidden('topic', text);
-  if (text === '*') throw refuse('the wildcard "*" is a matcher, not a topic');
 }
 
 function parseId(id: string | null | undefined): string | undefined {
@@ -141,16 +143,12 @@ function parseId(id: string | null | undefined): string | undefined {
 function parseType(type: string | null | undefined, profile: Profile): string | null {
   if (type === undefined || type === '') return null;
   const text = requireUtf8('type', type ?? undefined, type === null);
-  checkType(text);
-  if (text === profile.reservedType) throw refuse(`"type" must not be "${profile.reservedType}"`);
-  return text;
-}
-
-function checkType(text: string): void {
   if (Buffer.byteLength(text) > MAX_TYPE_BYTES) {
     throw tooLarge(`type too long (max ${MAX_TYPE_BYTES} bytes)`);
   }
   refuseForbidden('type', text);
+  if (text === profile.reservedType) throw refuse(`"type" must not be "${profile.reservedType}"`);
+  return text;
 }
 
 /** Zero is allowed and has no effect: clients use their default. */

@@ -85,6 +85,8 @@ export class OutboxReader {
   #connection: PostgresConnection | null = null;
   /** The database of the history, if the outbox is in the same one. */
   #database: HistoryDatabase | null = null;
+  /** Process of the server that ran the last session that has read; null before. */
+  #lostBackend: number | null = null;
   #backoffMs = MIN_BACKOFF_MS;
   /** Monotonic time since which it could not be read, with the reason; null while it can. */
   #fault: { readonly since: number; readonly error: unknown } | null = null;
@@ -166,8 +168,7 @@ export class OutboxReader {
         }
         if (this.counts.reading === 1) await this.#publishAll(connection);
         await this.#measure(connection);
-        // After a statement that took too long, the server may still run it, with the lock.
-        if (this.counts.reading === 1 || this.counts.lagSeconds * 1000 < LOOK_MS) this.#worked();
+        if (!(await this.#isLockLost(connection))) this.#worked();
         waitMs = this.counts.rows === 0 ? FIRST_WAIT_MS : Math.min(waitMs * 2, LAST_WAIT_MS);
         const idleMs = this.counts.rows === 0 ? LOOK_MS : waitMs;
         if (this.#isNotified) waitMs = FIRST_WAIT_MS;
@@ -177,9 +178,17 @@ export class OutboxReader {
       }
       if (lost !== null) throw new HubgateError('outbox-failed', lost);
     } finally {
+      if (this.counts.reading === 1) this.#lostBackend = connection.backend;
       this.#connection = null;
       connection.close();
     }
+  }
+
+  /** Whether the server still runs a statement, with the lock, that has taken too long for this process. */
+  async #isLockLost(connection: PostgresConnection): Promise<boolean> {
+    if (this.counts.reading === 1 || this.#fault === null || this.#lostBackend === null)
+      return false;
+    return this.#table.isLockedBy(connection, this.#lostBackend);
   }
 
   async #publishAll(connection: PostgresConnection): Promise<void> {
@@ -262,8 +271,7 @@ export class OutboxReader {
   async #measure(connection: PostgresConnection): Promise<void> {
     const now = this.#options.clock.monotonic();
     // The reader must know whether rows are left, which wait for an open transaction.
-    const isReading = this.counts.reading === 1 || this.#fault !== null;
-    if (!isReading && now - this.#measuredAt < MEASURE_MS) return;
+    if (this.counts.reading === 0 && now - this.#measuredAt < MEASURE_MS) return;
     this.#measuredAt = now;
     const { rows, seconds } = await this.#table.lag(connection);
     this.counts.rows = rows;

@@ -27,6 +27,8 @@ const ROWS_AT_ONCE = 256;
 const BYTES_AT_ONCE = 4 * 1024 * 1024;
 /** Rows that are counted; beyond it the lag in rows is at least this. */
 const MAX_COUNTED = 10_000;
+/** Elements of an array of topics that is read. NULL and repeated ones do not count as topics. */
+export const MAX_ELEMENTS = 4 * MAX_TOPICS;
 /** How long the server may take to move rows, one of which may have almost a gigabyte. */
 const MOVE_TIMEOUT_MS = 120_000;
 /** Dead letters that are kept, and most that are removed at a time. */
@@ -103,6 +105,17 @@ export class OutboxTable {
     return row?.['held'] === true;
   }
 
+  /** Whether the session of this process of the server has the lock. */
+  async isLockedBy(on: Queries, backend: number): Promise<boolean> {
+    const [row] = await on.query(
+      `SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND granted AND pid = $2
+        AND ((classid::bigint << 32) | objid::bigint) =
+          hashtextextended('hubgate outbox ' || to_regclass($1)::oid::text, 0)) AS held`,
+      [this.#table, backend],
+    );
+    return row?.['held'] === true;
+  }
+
   /** The next rows in their order, and whether there are more that can or will be read. */
   async next(
     on: Queries,
@@ -127,7 +140,7 @@ export class OutboxTable {
         CASE WHEN too_large THEN '' ELSE data END AS data,
         private, left(type, 2000) AS type, retry::text, too_large
       FROM counted WHERE NOT stopped AND before < $2 ORDER BY counted.seq`,
-      [ROWS_AT_ONCE, BYTES_AT_ONCE, this.#maxBytes, MAX_TOPICS],
+      [ROWS_AT_ONCE, BYTES_AT_ONCE, this.#maxBytes, MAX_ELEMENTS],
       { name: `next of ${this.#table}` },
     );
     return { rows: rows.map(rowOf), isFull: rows.length > 0 };

@@ -1,16 +1,11 @@
 import type { OutboxConfig } from '../config/config.ts';
 import { compileMatcher, matches, type SubscriptionMatcher } from '../hub/matcher.ts';
-import {
-  MAX_TOPICS,
-  parsePublication,
-  PublicationError,
-  type PublicationRules,
-} from '../hub/publication.ts';
+import { parsePublication, PublicationError, type PublicationRules } from '../hub/publication.ts';
 import { parseTopic } from '../hub/topic.ts';
 import type { Update } from '../hub/update.ts';
 import { parseUrl } from '../kernel/parse.ts';
 import { unlimitedBudget } from '../kernel/scheduler.ts';
-import type { OutboxRow } from './outbox-table.ts';
+import { MAX_ELEMENTS, type OutboxRow } from './outbox-table.ts';
 
 /** Bytes of a row that becomes an update, if the hub has no limit of its own. */
 export const MAX_ROW_BYTES = 16 * 1024 * 1024;
@@ -49,7 +44,7 @@ export function rowUpdates(rules: RowRules): (row: OutboxRow) => Update {
     if (row.isTooLarge) {
       throw new PublicationError(
         'publication-too-large',
-        `the row has more than ${maxBytes} bytes, or more than ${MAX_TOPICS} topics`,
+        `the row has more than ${maxBytes} bytes, or more than ${MAX_ELEMENTS} topics`,
       );
     }
     const topics = [...new Set(row.topics.flatMap(pagesOf))];

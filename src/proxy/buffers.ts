@@ -1,6 +1,7 @@
 // `request_buffers` and `response_buffers`: a part of a body is read before it is passed on. An upstream with few
 // workers is then not occupied by a slow client, and one that needs a length gets it.
 
+import { stopWith } from '../http/exchange-response.ts';
 import { once } from 'node:events';
 import { Readable, Writable } from 'node:stream';
 import { writeTo } from '../http/body-end.ts';
@@ -200,6 +201,7 @@ export class BufferedResponse extends Writable {
   #start(length: number | null): Writable {
     const target = this.#begin(length);
     this.#target = target;
+    stopWith(this, target);
     // The client has left, or another response has replaced this one: whoever writes here has to know.
     target.once('close', () => {
       if (!target.writableFinished) this.destroy(target.errored ?? undefined);

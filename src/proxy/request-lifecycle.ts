@@ -1,5 +1,6 @@
 import type { Readable, Writable } from 'node:stream';
 import type { Clock } from '../kernel/clock.ts';
+import { isUnwanted } from '../http/exchange-response.ts';
 import { tooLarge } from '../http/http1-syntax.ts';
 import { HubgateError } from '../kernel/error.ts';
 import { BodyFlow, type FlowListener, type Source } from './body-flow.ts';
@@ -214,6 +215,10 @@ export abstract class RequestLifecycle implements FlowListener, Source {
 
   /** Ends the exchange with the error for the caller: a ForwardError, or the body's HttpError. */
   failed(error: Error): void {
+    if (this.body !== null && isUnwanted(this.body)) {
+      this.finish();
+      return;
+    }
     const left = this.client.abandoned || this.body?.destroyed === true;
     this.end(error instanceof ForwardError ? error : exchangeFailure(error, this.phase, left));
   }

@@ -26,7 +26,7 @@ import { dropFieldsOfContent } from '../http/representation.ts';
 import { countWrites } from '../http/body-memory.ts';
 import { WritableStream } from '../http/exchange-response.ts';
 import type { TraceContext } from '../http/trace-context.ts';
-import { HubgateError } from '../kernel/error.ts';
+import { HubgateError, messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
 import { type BodyReads, ClientBody } from '../http/client-body.ts';
 import type { ExchangeConnection, ExchangeSettings } from './connection-policy.ts';
@@ -37,7 +37,10 @@ import type { RequestTarget } from './strict-request.ts';
 
 const recent = new RecentObjects();
 
-/** Content of this length is not counted over HTTP/2, where that takes two functions. It is small if it is cut off. */
+/**
+ * Content of up to this length is not counted over HTTP/2, where that takes two functions. If it is cut off, it counts as sent
+ * nevertheless.
+ */
 const MAX_UNCOUNTED_BYTES = 16 * 1024;
 
 /** The {@link Exchange} of a request that a server has read, over either protocol. */
@@ -243,9 +246,10 @@ export class ServerExchange extends ExchangeResponse implements Exchange {
     const isWhole = head.isWhole === true && wrappers.length === 0 && this.httpVersion === '2.0';
     const bodyless = isBodyless(this.originalMethod, head) || isWhole;
     const isRead = !this.#awaitsContinue && !this.#isSilent;
-    const body = this.abandoned ? goneBody() : this.#adapter.send(head, bodyless, isRead);
+    const isGone = this.abandoned;
+    const body = isGone ? goneBody() : this.#adapter.send(head, bodyless, isRead);
     if (bodyless) return discarding(body);
-    this.#measure(head, body);
+    if (!isGone) this.#measure(head, body);
     return wrapped(body, wrappers);
   }
 
@@ -292,7 +296,12 @@ export class ServerExchange extends ExchangeResponse implements Exchange {
     if (content === null || content.writableEnded || content.destroyed) return false;
     const sent = (): void => {
       content.off('finish', sent).off('close', sent);
-      listener();
+      try {
+        listener();
+      } catch (error) {
+        // Nobody else would catch it.
+        this.log.error('The end of a response could not be noted', { error: messageOf(error) });
+      }
     };
     content.on('finish', sent).on('close', sent);
     return true;

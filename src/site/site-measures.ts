@@ -65,12 +65,7 @@ export function measureSite(inner: SiteHandler, measures: SiteMeasures, clock: C
   return (exchange) => {
     const began = clock.monotonic();
     measures.inFlight += 1;
-    // One function for both ends, which passes an error on.
-    const ended = (error?: unknown): void => {
-      if (exchange.awaitsSent?.(ended) === true) {
-        if (error !== undefined) throw error;
-        return;
-      }
+    const count = (): void => {
       measures.inFlight -= 1;
       measures.latency.observe((clock.monotonic() - began) / 1000);
       measures.count(exchange.originalMethod, exchange.status);
@@ -79,6 +74,10 @@ export function measureSite(inner: SiteHandler, measures: SiteMeasures, clock: C
         const length = Number(exchange.headers.get('content-length'));
         if (length > 0) measures.requestSize.observe(length);
       }
+    };
+    // One function for both ends, which passes an error on.
+    const ended = (error?: unknown): void => {
+      if (exchange.awaitsSent?.(count) !== true) count();
       if (error !== undefined) throw error;
     };
     return inner(exchange).then(ended, ended);

@@ -19,13 +19,17 @@ const reply =
 describe('a proxied response without content', () => {
   /** A source whose content never ends, and how many of its responses have been closed. */
   const endless = async () => {
-    const state = { closed: 0 };
+    const state = { closed: 0, send: (): void => {} };
     const upstream = await origin((request, response) => {
+      if (request.url === '/late') {
+        state.send = () => response.end('late');
+        return;
+      }
       if (request.url === '/short') {
         response.end('short');
         return;
       }
-      const timer = setInterval(() => response.write('x'), 20);
+      const timer = setInterval(() => response.write('x'.repeat(20_000)), 20);
       response.on('close', () => {
         clearInterval(timer);
         state.closed += 1;
@@ -43,10 +47,15 @@ describe('a proxied response without content', () => {
     socket.on('data', (chunk: Buffer) => {
       received += chunk.toString();
     });
-    socket.write('HEAD / HTTP/1.1\r\nHost: a\r\n\r\nGET /short HTTP/1.1\r\nHost: a\r\n\r\n');
-    await until(() => received.endsWith('short'), 'the second request has its response');
-    assert.equal(received.match(/HTTP\/1\.1 200 OK/g)?.length, 2);
+    const short = 'GET /short HTTP/1.1\r\nHost: a\r\n\r\n';
+    const late = short.replace('/short', '/late');
+    socket.write(`${late}HEAD / HTTP/1.1\r\nHost: a\r\n\r\n${short}`);
+    // The source stops while its response still waits for its turn.
     await until(() => state.closed === 1, 'the source is told to stop');
+    assert.equal(received, '');
+    state.send();
+    await until(() => received.endsWith('short'), 'the last request has its response');
+    assert.equal(received.match(/HTTP\/1\.1 200 OK/g)?.length, 3);
     socket.destroy();
   });
 
