@@ -139,6 +139,7 @@ export abstract class ExchangeResponse {
 
   /** The destination of an intercepted response gets no more, but its client is not cut off. */
   abort(body: Writable | null = null): void {
+    if (body !== null && isUnwanted(body)) return;
     // The response of the exchange is not this one.
     if (body instanceof DeferredBody && body.isHeld) body.destroy();
     else if (this.#taken === null) this.breakOff();
@@ -305,24 +306,27 @@ export const MAX_DISCARDING_MS = 1000;
 /** Milliseconds after which the source of a content that nobody gets is told to stop, also if it is silent. */
 export const MAX_UNWANTED_MS = 30_000;
 
-/** Bodies that have told their source to stop although nothing has failed. */
+/** Bodies whose response is complete without them. */
 const unwanted = new WeakSet<Writable>();
+/** The destinations of bodies that waited for one. */
+const destinations = new WeakMap<Writable, Writable>();
 
-/** Whether a body has told its source to stop because the client has the whole response, which has no content. */
+/** Whether the response is complete without the rest of a body, so that a failure of its source matters to nobody. */
 export function isUnwanted(body: Writable): boolean {
-  return unwanted.has(body);
+  const target = destinations.get(body);
+  return unwanted.has(body) || (target !== undefined && isUnwanted(target));
 }
 
 /** Tells the source of a body to stop when that of its destination is told so. */
 export function stopWith(body: Writable, target: Writable): void {
   if (!(target instanceof DiscardedBody || target instanceof DeferredBody)) return;
+  destinations.set(body, target);
   target.once('close', () => {
-    if (isUnwanted(target) && !body.writableEnded) stopSource(body);
+    if (target.errored !== null && isUnwanted(target) && !body.writableEnded) stopSource(body);
   });
 }
 
 function stopSource(body: Writable): void {
-  unwanted.add(body);
   body.destroy(new HubgateError('client-left', 'The client gets no content of this response'));
 }
 
@@ -367,11 +371,13 @@ class DiscardedBody extends Writable {
   /** The client need not wait any longer, but the source may still have something to do. */
   endInTime(): void {
     this.#endBody();
+    unwanted.add(this);
     this.#limit = setTimeout(stopInTime, MAX_UNWANTED_MS - MAX_DISCARDING_MS, this).unref();
   }
 
   stop(): void {
     this.#endBody();
+    unwanted.add(this);
     stopSource(this);
   }
 

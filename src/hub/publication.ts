@@ -93,6 +93,8 @@ export function checkStoredUpdate({ id, topics, data, type, retry }: Update): vo
     }
   }
   if (/\p{Cs}/u.test(data)) throw refuse('"data" contains half of a surrogate pair');
+  // It becomes the value of header fields.
+  refuseForbidden('id', id);
   if (!isPossibleId(id)) throw tooLarge(`id too long (max ${MAX_ID_BYTES} bytes)`);
   if (id === EARLIEST) throw refuse(`"id" must not be "${EARLIEST}"`);
   parseRetry(retry ?? '');

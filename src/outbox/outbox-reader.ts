@@ -85,8 +85,8 @@ export class OutboxReader {
   #connection: PostgresConnection | null = null;
   /** The database of the history, if the outbox is in the same one. */
   #database: HistoryDatabase | null = null;
-  /** Process of the server that ran the last session that has read; null before. */
-  #lostBackend: number | null = null;
+  /** The server, and its process that ran the last session that has read; null before. */
+  #lost: { readonly server: string; readonly backend: number } | null = null;
   #backoffMs = MIN_BACKOFF_MS;
   /** Monotonic time since which it could not be read, with the reason; null while it can. */
   #fault: { readonly since: number; readonly error: unknown } | null = null;
@@ -178,7 +178,8 @@ export class OutboxReader {
       }
       if (lost !== null) throw new HubgateError('outbox-failed', lost);
     } finally {
-      if (this.counts.reading === 1) this.#lostBackend = connection.backend;
+      const { server, backend } = connection;
+      if (this.counts.reading === 1 && backend !== null) this.#lost = { server, backend };
       this.#connection = null;
       connection.close();
     }
@@ -186,9 +187,11 @@ export class OutboxReader {
 
   /** Whether the server still runs a statement, with the lock, that has taken too long for this process. */
   async #isLockLost(connection: PostgresConnection): Promise<boolean> {
-    if (this.counts.reading === 1 || this.#fault === null || this.#lostBackend === null)
-      return false;
-    return this.#table.isLockedBy(connection, this.#lostBackend);
+    const lost = this.#lost;
+    if (this.counts.reading === 1 || this.#fault === null || lost === null) return false;
+    // A server that has started anew has other processes.
+    if (connection.server !== lost.server) return false;
+    return this.#table.isLockedBy(connection, lost.backend);
   }
 
   async #publishAll(connection: PostgresConnection): Promise<void> {

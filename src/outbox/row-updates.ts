@@ -47,7 +47,7 @@ export function rowUpdates(rules: RowRules): (row: OutboxRow) => Update {
         `the row has more than ${maxBytes} bytes, or more than ${MAX_ELEMENTS} topics`,
       );
     }
-    const topics = [...new Set(row.topics.flatMap(pagesOf))];
+    const topics = [...new Set([...new Set(row.topics)].flatMap(pagesOf))];
     const { id, data, private: isPrivate } = row;
     const type = row.type ?? undefined;
     const retry = row.retry ?? undefined;

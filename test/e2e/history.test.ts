@@ -319,6 +319,7 @@ describe('hubgate history', () => {
     // A line end would add fields to the events of its update.
     for (const [fields, why] of [
       [{ id: '1\nevent: evil' }, 'a field contains a line end, NUL or half of a surrogate pair'],
+      [{ id: 'a\x01b' }, '"id" must not contain control or format characters'],
       [{ id: 'earliest' }, '"id" must not be "earliest"'],
       [{ id: 'x'.repeat(1025) }, 'id too long'],
       [{ type: 'a\ndata: more' }, 'a field contains a line end, NUL or half of a surrogate pair'],

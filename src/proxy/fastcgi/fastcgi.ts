@@ -5,6 +5,7 @@ import { connect, type Socket } from 'node:net';
 import type { Readable } from 'node:stream';
 import { bufferPool } from '../../http/buffer-pool.ts';
 import { HttpError } from '../../http/errors.ts';
+import { MAX_DISCARDED_BYTES } from '../../http/exchange-response.ts';
 import { HeaderList } from '../../http/header-list.ts';
 import { MAX_PIECES_OF_TURN, restReading } from '../../http/small-pieces.ts';
 import type { Clock } from '../../kernel/clock.ts';
@@ -96,6 +97,8 @@ class FastcgiExchange extends RequestLifecycle {
   /** Bytes of the response body that are still expected; null if its length is not known. */
   #left: number | null = null;
   #isBodiless = false;
+  /** Bytes of content that a response without content has. */
+  #discarded = 0;
   /** What the script has written to its error output, as far as it is logged. */
   #stderr: Buffer | null = null;
   #stderrBytes = 0;
@@ -221,7 +224,15 @@ class FastcgiExchange extends RequestLifecycle {
   #pass(content: Buffer): void {
     const body = this.body;
     const socket = this.#socket;
-    if (body === null || socket === undefined || this.#isBodiless) return;
+    if (body === null || socket === undefined) return;
+    if (this.#isBodiless) {
+      this.#discarded += content.length;
+      if (this.#discarded <= MAX_DISCARDED_BYTES) return;
+      // A script that streams need not be read to its end.
+      this.#sink.onEnd(body, new HeaderList());
+      this.finish();
+      return;
+    }
     if (this.#left !== null) {
       this.#left -= content.length;
       if (this.#left < 0) throw broken('More bytes than declared');

@@ -20,6 +20,8 @@ describe('the content of a response whose client gets none', () => {
     const content = discarding(real);
     test.mock.timers.tick(MAX_DISCARDING_MS);
     assert.deepEqual([real.writableEnded, content.destroyed], [true, false]);
+    // A failure of the source matters to nobody from now on.
+    assert.equal(isUnwanted(content), true);
     test.mock.timers.tick(MAX_UNWANTED_MS - MAX_DISCARDING_MS);
     assert.deepEqual([content.destroyed, isUnwanted(content)], [true, true]);
   });

@@ -6,6 +6,7 @@ import net from 'node:net';
 import { describe, it } from 'node:test';
 import type { Exchange } from '../../../src/http/exchange.ts';
 import { HeaderList } from '../../../src/http/header-list.ts';
+import { RECORD, streamRecords } from '../../../src/proxy/fastcgi/records.ts';
 import { type Answer, ask1, ask2, PROTOCOLS } from '../http/exchange-server.ts';
 import { freePort } from '../../support/free-port.ts';
 import { origin, proxyTo, rawOrigin, until } from './gateway.ts';
@@ -57,6 +58,27 @@ describe('a proxied response without content', () => {
     await until(() => received.endsWith('short'), 'the last request has its response');
     assert.equal(received.match(/HTTP\/1\.1 200 OK/g)?.length, 3);
     socket.destroy();
+  });
+
+  it('stops a script over FastCGI whose output does not end', async () => {
+    let closed = 0;
+    await using upstream = await rawOrigin((socket) => {
+      const send = (text: string): void => {
+        socket.write(streamRecords(RECORD.stdout, Buffer.from(text)));
+      };
+      send('Content-Type: text/plain\r\n\r\n');
+      const timer = setInterval(() => send('x'.repeat(20_000)), 20);
+      socket.once('close', () => {
+        clearInterval(timer);
+        closed += 1;
+      });
+    });
+    const fastcgi = { root: '/srv', resolveRootSymlink: false, splitPath: ['.php'], env: [] };
+    await using gateway = await proxyTo([upstream.url], { fastcgi });
+    const { status, body } = await ask2(gateway.http2, { method: 'HEAD' });
+    assert.deepEqual([status, body], [200, '']);
+    await until(() => closed === 1, 'the script is told to stop');
+    assert.deepEqual(gateway.faults, []);
   });
 
   it('stops its source over HTTP/2, where the stream of the client is already closed', async () => {
