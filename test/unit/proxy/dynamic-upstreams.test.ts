@@ -171,7 +171,7 @@ describe('dynamic srv (RFC 2782)', () => {
 
   it('leaves out targets that are no names of hosts, and uses the others', async (test) => {
     const clock = new TestClock();
-    const targets = ['app.1', 'xn--a', '1.2.3.256', 'localhost'];
+    const targets = ['app.1', '1.2.3.256', 'localhost'];
     const dns = await named(test, services(1));
     await using gateway = await proxyTo([], { dynamic: dns.srv() }, { clock });
     await until(() => hostports(gateway).length === 1, 'the first lookup is over');
