@@ -6,7 +6,8 @@ import type {
   ResponseHead,
   UpstreamVisit,
 } from '../http/exchange.ts';
-import { discarding, GatewayRequest, isBodyless, wrapped } from '../http/exchange-response.ts';
+import { discarding } from '../http/deferred-body.ts';
+import { GatewayRequest, isBodyless, wrapped } from '../http/exchange-response.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import type { Identity } from '../http/identity.ts';
 import { copiedVariables } from '../http/request-variables.ts';

@@ -5,7 +5,7 @@
 import type { Writable } from 'node:stream';
 import type { Exchange, Next, ResponseHead } from '../http/exchange.ts';
 import { HttpError } from '../http/errors.ts';
-import { discarding } from '../http/exchange-response.ts';
+import { discarding } from '../http/deferred-body.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import { setNewest } from '../kernel/collections.ts';
 import type { Clock } from '../kernel/clock.ts';

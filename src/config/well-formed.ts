@@ -64,8 +64,9 @@ export function isLogName(text: string): boolean {
 }
 
 /**
- * The path of a hub, in the canonical form that the paths of requests have (RFC 3986 §6.2.2). It has no placeholders and does not end with a
- * slash. A semicolon would end it in a cookie, and a comma or quote in a `Link` field.
+ * The path of a hub, in the canonical form that the paths of requests have (RFC 3986 §6.2.2), with escapes in upper case.
+ * It has no placeholders and does not end with a slash. A semicolon would end it in a cookie, and a comma or quote in a
+ * `Link` field.
  */
 export function isHubPath(text: string): boolean {
   return (

@@ -3,7 +3,7 @@ import { Writable } from 'node:stream';
 import { type Clock, pause } from '../kernel/clock.ts';
 import { setNewest } from '../kernel/collections.ts';
 import type { BodyWrapper, Exchange, RequestHook, ResponseHead } from '../http/exchange.ts';
-import { MAX_DISCARDED_BYTES } from '../http/exchange-response.ts';
+import { MAX_DISCARDED_BYTES } from '../http/deferred-body.ts';
 import { hasField } from '../http/field-values.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import { type AnnouncedHub, isSeeOther } from './announced-hub.ts';

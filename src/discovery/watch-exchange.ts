@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { Writable } from 'node:stream';
 import type { BodyWrapper, Exchange, ResponseHead } from '../http/exchange.ts';
-import { discarding, GatewayRequest, isBodyless, wrapped } from '../http/exchange-response.ts';
+import { discarding } from '../http/deferred-body.ts';
+import { GatewayRequest, isBodyless, wrapped } from '../http/exchange-response.ts';
 import { HeaderList } from '../http/header-list.ts';
 import { Identity } from '../http/identity.ts';
 import { withPreset } from '../http/header-operations.ts';

@@ -87,6 +87,7 @@ const UNSENDABLE = /[\0\r\n]|\p{Cs}/u;
  * @throws PublicationError for the first mistake
  */
 export function checkStoredUpdate({ id, topics, data, type, retry }: Update): void {
+  if (topics.length > MAX_TOPICS) throw tooLarge('too many topics in update');
   for (const text of [id, type ?? '', ...topics]) {
     if (UNSENDABLE.test(text)) {
       throw refuse('a field contains a line end, NUL or half of a surrogate pair');

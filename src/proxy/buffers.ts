@@ -1,10 +1,10 @@
 // `request_buffers` and `response_buffers`: a part of a body is read before it is passed on. An upstream with few
 // workers is then not occupied by a slow client, and one that needs a length gets it.
 
-import { stopWith } from '../http/exchange-response.ts';
 import { once } from 'node:events';
 import { Readable, Writable } from 'node:stream';
 import { writeTo } from '../http/body-end.ts';
+import { stopWith } from '../http/deferred-body.ts';
 import { RelayedBody } from '../http/client-body.ts';
 import { HttpError } from '../http/errors.ts';
 import type { LeasedBody } from '../http/exchange.ts';

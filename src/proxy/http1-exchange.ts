@@ -1,5 +1,5 @@
 import type { Writable } from 'node:stream';
-import { MAX_DISCARDED_BYTES, MAX_DISCARDING_MS } from '../http/exchange-response.ts';
+import { MAX_DISCARDED_BYTES, MAX_DISCARDING_MS } from '../http/deferred-body.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import type { Http1Writer } from '../http/http1-writer.ts';
 import { RecentObjects } from '../kernel/v8-memory.ts';

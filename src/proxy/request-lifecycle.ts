@@ -1,6 +1,6 @@
 import type { Readable, Writable } from 'node:stream';
 import type { Clock } from '../kernel/clock.ts';
-import { isUnwanted } from '../http/exchange-response.ts';
+import { isUnwanted } from '../http/deferred-body.ts';
 import { tooLarge } from '../http/http1-syntax.ts';
 import { HubgateError } from '../kernel/error.ts';
 import { BodyFlow, type FlowListener, type Source } from './body-flow.ts';

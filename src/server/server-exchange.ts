@@ -15,7 +15,13 @@ import type {
 } from '../http/exchange.ts';
 import { goneBody } from '../http/body-end.ts';
 import { DisconnectSignal } from '../http/disconnect-signal.ts';
-import { discarding, ExchangeResponse, isBodyless, wrapped } from '../http/exchange-response.ts';
+import { discarding } from '../http/deferred-body.ts';
+import {
+  ExchangeResponse,
+  isBodyless,
+  WritableStream,
+  wrapped,
+} from '../http/exchange-response.ts';
 import { expectsContinue } from '../http/field-values.ts';
 import { isFieldValue, isToken } from '../http/http1-syntax.ts';
 import { plainAddress } from '../http/forwarded.ts';
@@ -24,7 +30,6 @@ import { withPreset } from '../http/header-operations.ts';
 import { Identity } from '../http/identity.ts';
 import { dropFieldsOfContent } from '../http/representation.ts';
 import { countWrites } from '../http/body-memory.ts';
-import { WritableStream } from '../http/exchange-response.ts';
 import type { TraceContext } from '../http/trace-context.ts';
 import { HubgateError, messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';

@@ -5,7 +5,7 @@ import { connect, type Socket } from 'node:net';
 import type { Readable } from 'node:stream';
 import { bufferPool } from '../../http/buffer-pool.ts';
 import { HttpError } from '../../http/errors.ts';
-import { MAX_DISCARDED_BYTES } from '../../http/exchange-response.ts';
+import { MAX_DISCARDED_BYTES } from '../../http/deferred-body.ts';
 import { HeaderList } from '../../http/header-list.ts';
 import { MAX_PIECES_OF_TURN, restReading } from '../../http/small-pieces.ts';
 import type { Clock } from '../../kernel/clock.ts';

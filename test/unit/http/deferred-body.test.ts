@@ -9,7 +9,7 @@ import {
   MAX_DISCARDED_BYTES,
   MAX_DISCARDING_MS,
   MAX_UNWANTED_MS,
-} from '../../../src/http/exchange-response.ts';
+} from '../../../src/http/deferred-body.ts';
 
 const response = (): Writable => new Writable({ write: (_chunk, _encoding, done) => done() });
 
