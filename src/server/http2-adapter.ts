@@ -5,7 +5,7 @@ import {
   type ServerStreamResponseOptions,
 } from 'node:http2';
 import type { Readable, Writable } from 'node:stream';
-import { breakOff, closeAnswered } from '../http/body-end.ts';
+import { breakOff, closeAnswered, endStream } from '../http/body-end.ts';
 import type { ResponseHead, ResponseStream } from '../http/exchange.ts';
 import { HeaderList } from '../http/header-list.ts';
 import {
@@ -155,7 +155,9 @@ export class Http2Adapter extends RequestFacts<'2.0'> implements ProtocolAdapter
   }
 
   discardRequest(): void {
-    breakOff(this.#stream);
+    // RFC 9113 §8.1: a response that is complete stays so, although the rest of the request never arrives.
+    if (this.#stream.writableEnded) endStream(this.#stream);
+    else breakOff(this.#stream);
   }
 }
 

@@ -87,6 +87,24 @@ describe('limits: slow clients', () => {
     assert.equal(await client.outcome(3), 200);
   });
 
+  it('an HTTP/2 stream with a complete response is closed in good order if its request stalls', async (test) => {
+    const clock = new TestClock(Date.now());
+    const origin = await startRawOrigin(test, (bytes) => bytes.includes('abc'));
+    const { https, ca } = await startSites(
+      test,
+      '',
+      clock,
+      `reverse_proxy 127.0.0.1:${origin.port}`,
+    );
+    const client = await connectRaw(test, https, ca);
+    client.send(headers(1, fields('POST', '/'), FLAG.endHeaders), frame(FRAME.data, 0, 1, 'abc'));
+    assert.equal(await client.outcome(1), 200);
+    await client.until(({ stream, flags }) => stream === 1 && (flags & FLAG.endStream) !== 0);
+    clock.advance(MINUTE_MS);
+    const reset = await client.until(({ type, stream }) => type === FRAME.reset && stream === 1);
+    assert.equal(errorCode(reset), 0);
+  });
+
   it('a client does not count as stalled while the origin does not read its bytes', async (test) => {
     const clock = new TestClock(Date.now());
     const size = 16 * 1024 * 1024;
