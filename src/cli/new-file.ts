@@ -4,6 +4,7 @@ import {
   fchmodSync,
   fchownSync,
   fsyncSync,
+  lstatSync,
   openSync,
   realpathSync,
   renameSync,
@@ -11,14 +12,15 @@ import {
   statSync,
   writeFileSync,
 } from 'node:fs';
-import { open, rm, writeFile } from 'node:fs/promises';
+import { open, rename, rm, writeFile } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
 import { readInput } from './config-source.ts';
 
 /**
- * Writes a file that must not exist yet, readable only by its owner unless `mode` differs. If that fails, because the
- * disk is full or `content` cannot be read to its end, no part of the file remains.
+ * Writes a file that must not exist yet, readable only by its owner unless `mode` differs. The name exists only once the
+ * whole content is on the disk. Until then, it has a name that ends with `.partial`, which remains if the process is
+ * killed. Nothing remains if the disk is full or `content` cannot be read to its end.
  *
  * @throws {HubgateError} `file-exists`, `unwritable-file`, and what `content` throws
  */
@@ -27,12 +29,18 @@ export async function writeNew(
   content: string | AsyncIterable<string>,
   mode = 0o600,
 ): Promise<void> {
+  const partial = `${file}.${randomBytes(4).toString('hex')}.partial`;
   try {
-    const opened = await open(file, 'wx', mode);
+    // What exists already is found before the work, and again after it.
+    if (lstatSync(file, { throwIfNoEntry: false }) !== undefined) throw exists(file);
+    const opened = await open(partial, 'wx', mode);
     try {
       await writeFile(opened, content);
+      await opened.sync();
+      await (await open(file, 'wx', mode)).close();
+      await rename(partial, file);
     } catch (error) {
-      await rm(file, { force: true });
+      await rm(partial, { force: true });
       throw error;
     } finally {
       await opened.close();
@@ -96,12 +104,14 @@ function replaceAtOnce(path: string, text: string): void {
 
 /** The error for a file that could not be written. */
 export function unwritable(file: string, cause: unknown): HubgateError {
-  if (codeOf(cause) === 'EEXIST') {
-    const message = `${file} exists already; choose another file, or move it away`;
-    return new HubgateError('file-exists', message, { cause });
-  }
+  if (codeOf(cause) === 'EEXIST') return exists(file, cause);
   const message = `Cannot write ${file}: ${messageOf(cause)}`;
   return new HubgateError('unwritable-file', message, { cause });
+}
+
+function exists(file: string, cause?: unknown): HubgateError {
+  const message = `${file} exists already; choose another file, or move it away`;
+  return new HubgateError('file-exists', message, { cause });
 }
 
 /**

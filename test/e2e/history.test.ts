@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { mkdtemp, open as openFile, readFile, stat, writeFile } from 'node:fs/promises';
+import { mkdtemp, open as openFile, readdir, readFile, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -11,6 +11,7 @@ import type { Update } from '../../src/hub/update.ts';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { silentLogger } from '../../src/kernel/log.ts';
 import type { Transport } from '../../src/hub/transport.ts';
+import { writeNew } from '../../src/cli/new-file.ts';
 import { openLmdbTransport } from '../../src/transports/lmdb/lmdb-transport.ts';
 import { cli, runCommand } from '../support/process.ts';
 import { startPostgres } from '../support/postgres-server.ts';
@@ -258,6 +259,36 @@ describe('hubgate history', () => {
     const full = await promisify(execFile)('bash', ['-c', command]).catch((error) => error);
     assert.equal(full.code, 1);
     assert.match(full.stderr, /^hubgate: Cannot write the output: ENOSPC/m);
+  });
+
+  it('gives an export its name when it is complete', async (test) => {
+    const { directory } = await setUp(test);
+    const file = join(directory, 'backup');
+    const names = async () =>
+      (await readdir(directory)).filter((name) => name.startsWith('backup'));
+    await writeNew(
+      file,
+      (async function* () {
+        yield 'one\n';
+        const [partial, ...others] = await names();
+        assert.match(partial ?? '', /^backup\.\w+\.partial$/);
+        assert.deepEqual(others, []);
+        yield 'two\n';
+      })(),
+    );
+    assert.deepEqual(await names(), ['backup']);
+    assert.equal(await readFile(file, 'utf8'), 'one\ntwo\n');
+    const late = join(directory, 'backup-2');
+    const writing = writeNew(
+      late,
+      (async function* () {
+        yield 'mine\n';
+        await writeFile(late, 'from another process');
+      })(),
+    );
+    await assert.rejects(writing, /exists already; choose another file/);
+    assert.deepEqual(await names(), ['backup', 'backup-2']);
+    assert.equal(await readFile(late, 'utf8'), 'from another process');
   });
 
   it('leaves no part of an export that fails', async (test) => {
