@@ -17,7 +17,7 @@ import {
   withoutQuery,
 } from './announced-hub.ts';
 import { MAX_DATA_BYTES, readAlong } from './published-answers.ts';
-import { linkedPages } from './link.ts';
+import { linkedPage } from './link.ts';
 import {
   type PageTopic,
   queryMark,
@@ -170,7 +170,7 @@ function changedTopics(
     ['request.uri.without_query', target.topic],
     ['http.response.location', headers.get('location') ?? ''],
     ['http.response.content_location', headers.get('content-location') ?? ''],
-    ['http.response.canonical', linkedPages(headers)[0] ?? ''],
+    ['http.response.canonical', linkedPage(headers, exchange.originalTarget) ?? ''],
   ]);
   const topicFor = (template: string): PageTopic | null => {
     if (template === TARGET) return target;

@@ -56,11 +56,14 @@ export function hubFields(
 
 /** `rel="self"` for the target of a request; null for a target that is not a path. */
 export function selfLink(target: string): string | null {
-  if (!target.startsWith('/')) return null;
+  return target.startsWith('/') ? `<${selfReference(target)}>; rel="self"` : null;
+}
+
+function selfReference(target: string): string {
   // Clients can send anything. A character that ends the reference could begin another link, and two slashes
   // at the beginning would name another host (RFC 3986 §4.2).
   const safe = target.replace(/[^\w\-.~!$&'()*+,;=:@/?%]/g, percentEncoded);
-  return `<${safe.startsWith('//') ? `/.${safe}` : safe}>; rel="self"`;
+  return safe.startsWith('//') ? `/.${safe}` : safe;
 }
 
 /** Whether the app announces a hub itself. */
@@ -107,6 +110,12 @@ function linksIn(field: string): LinkValue[] {
 
 /** Relations with which a response names its page; the first one is the most certain (RFC 6596, RFC 4287). */
 const PAGE_RELATIONS = ['canonical', 'self'];
+
+/** The page that a response names in `Link` beside the target of the request itself, or null. */
+export function linkedPage(headers: HeaderList, target: string): string | null {
+  const own = selfReference(target);
+  return linkedPages(headers).find((page) => page !== own) ?? null;
+}
 
 /** All names of its page that a response has in `Link`. */
 export function linkedPages(headers: HeaderList): string[] {

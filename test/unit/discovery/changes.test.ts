@@ -70,6 +70,22 @@ describe('changes (RFC 9111 §4.4)', () => {
     assert.match(queries[`${site.origin}/page`][0], /^[0-9a-f]{2}$/);
   });
 
+  it('contains nothing of the request’s own query if discovery names the page of each response', async (test) => {
+    const named: RequestListener = (request, response) => {
+      request.resume();
+      const link = '</page?title=A>; rel="canonical"';
+      response.writeHead(200, request.url === '/named?pin=1234' ? { Link: link } : {}).end();
+    };
+    const { data, site } = await announced(test, `${NOW}\n\t\tself`, named, [
+      ['POST', '/save?pin=1234'],
+      ['POST', '/named?pin=1234'],
+    ]);
+    assert.deepEqual(JSON.parse(data[0] ?? ''), { url: '/save', method: 'POST' });
+    const { queries } = JSON.parse(data[1] ?? '');
+    assert.deepEqual(Object.keys(queries), [`${site.origin}/named`, `${site.origin}/page`]);
+    assert.deepEqual(queries[`${site.origin}/named`], ['']);
+  });
+
   it('announces no URL longer than 1,024 characters, which would be matched against every pattern', async (test) => {
     const { data } = await announced(test, NOW, answering(200), [
       ['POST', `/${'a'.repeat(1024)}`],
