@@ -1,15 +1,13 @@
 import type { Config, SiteAddress, SiteConfig } from '../config/config.ts';
-import { defaultTls } from '../config/shape-config.ts';
 import { defaultOptions } from '../config/shape-options.ts';
 import { addTo } from '../kernel/collections.ts';
 import type { Expanded } from './expand.ts';
 import { readGlobalOptions } from './global-options.ts';
 import { namedRoute } from './named-routes.ts';
-import type { DirectiveTable, SiteDefaults } from './directive-table.ts';
-import type { Origins, Problems } from './place.ts';
+import type { DirectiveTable } from './directive-table.ts';
+import type { Origins, Problems, Span } from './place.ts';
 import type { Line } from './parser.ts';
-import { readNamedRoutes, readSite } from './site.ts';
-import { isDeepStrictEqual } from 'node:util';
+import { readNamedRoutes, readSite, type SiteReading } from './site.ts';
 import type { RequestMatcher, RouteConfig } from '../config/routes.ts';
 
 /**
@@ -49,7 +47,7 @@ export function adapt(
     const isThere = ![written, ...body].some((line) => unsound.has(line));
     const place = { ports: options, defaults };
     const site = readSite({ head, body, isThere }, place, { table, problems, origins, named });
-    if (divided !== null) checkPart(site, defaults, problems, head);
+    if (divided !== null) checkPart(site, body, { table, problems, origins });
     const sound = allGood && isThere && problems.errors === errors;
     return { site, path: divided?.path ?? null, sound };
   });
@@ -120,20 +118,24 @@ function dividedHead(head: Line): { readonly head: Line; readonly path: string }
 }
 
 /** Reports directives in a part of a site that apply to the whole site. */
-function checkPart(site: SiteConfig, defaults: SiteDefaults, problems: Problems, head: Line) {
-  const { hub, moreHubs, discovery, tls, bind, accessLogs, errorRoutes } = site;
-  const names = [
-    ...(hub !== null || moreHubs.length > 0 ? ['hub'] : []),
-    ...(discovery !== null ? ['discovery'] : []),
-    ...(isDeepStrictEqual(tls, defaultTls) ? [] : ['tls']),
-    ...(isDeepStrictEqual(bind, defaults.bind) ? [] : ['bind']),
-    ...(accessLogs.length > 0 ? ['log'] : []),
-    ...(errorRoutes.length > 0 ? ['handle_errors'] : []),
-  ];
-  for (const name of names) {
+function checkPart(
+  { hub, moreHubs }: SiteConfig,
+  body: readonly Line[],
+  { table, problems, origins }: Omit<SiteReading, 'named'>,
+): void {
+  const places = new Map<Span, string>();
+  for (const { words, span } of body) {
+    const name = table.currentName(words[0]?.text ?? '');
+    if (table.find(name)?.siteOnly === true) places.set(span, name);
+  }
+  for (const one of [hub, ...moreHubs]) {
+    const span = one === null ? undefined : origins.find(one);
+    if (span !== undefined) places.set(span, 'hub');
+  }
+  for (const [span, name] of places) {
     const message = `${name} applies to the whole site, and stands in a part of it`;
     const hint = 'write it in the site of this address without a path';
-    problems.error(head.span, 'misplaced-directive', message, hint);
+    problems.error(span, 'misplaced-directive', message, hint);
   }
 }
 
