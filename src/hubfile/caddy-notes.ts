@@ -64,7 +64,9 @@ export const caddyNotes: Readonly<Record<string, Readonly<Record<string, Note>>>
     basic_auth: difference(
       'takes bcrypt and argon2id, limits the wrong passwords of each address, and escapes quotes in the realm',
     ),
-    bind: page('the same; also takes open sockets (fd/)'),
+    bind: page(
+      'the same; also takes open sockets (fd/); not beside a site that listens on all addresses of the port',
+    ),
     encode: difference(
       'also offers br; the default is br and gzip; hubgate encodes every response without a Content-Length',
       /^encode(?: [@/*]\S*)?(?: \{|$)/,

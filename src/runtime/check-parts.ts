@@ -16,7 +16,7 @@ import {
   type ReadFile,
 } from './check-files.ts';
 import { checkDiscovery } from './check-discovery.ts';
-import { checkListenerServers } from './listen-plan.ts';
+import { checkBinds, checkListenerServers } from './listen-plan.ts';
 import { checkHubsOfSite, checkLogFilters, checkPatterns } from './check-routes.ts';
 import type { RouteConfig } from '../config/routes.ts';
 import { hubPath } from './history-names.ts';
@@ -67,7 +67,9 @@ export function checkParts(config: Config, complete: boolean, report: Report): v
   const ofOneSite = sites.filter(({ discovery }) => discovery?.hub === null);
   checkDiscovery(complete ? config : { options, sites: ofOneSite }, report);
   checkCertificates(config, report);
-  if (complete) checkListenerServers(config, report);
+  if (!complete) return;
+  checkListenerServers(config, report);
+  checkBinds(config, report);
 }
 
 /** Checks that a hub's keys can be used. */

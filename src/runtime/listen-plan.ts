@@ -6,6 +6,7 @@ import type {
   ServerOptions,
 } from '../config/config.ts';
 import { addTo } from '../kernel/collections.ts';
+import { ANY } from '../config/check-addresses.ts';
 import { certificateOrigin } from '../tls/certificate-policy.ts';
 import { isIP } from 'node:net';
 import { type Report, warning, error } from '../config/problem.ts';
@@ -122,7 +123,10 @@ export function listenerKey({ bind, port }: Pick<PlannedListener, 'bind' | 'port
 }
 
 function placesOf({ bind }: SiteConfig): readonly BindAddress[] {
-  return bind.length === 0 ? [{ kind: 'host', host: '' }] : bind;
+  if (bind.length === 0) return [{ kind: 'host', host: '' }];
+  // A socket for `::` takes IPv4 as well.
+  const isDual = bind.some((one) => one.kind === 'host' && one.host === '::');
+  return isDual ? bind.filter((one) => one.kind !== 'host' || one.host !== '0.0.0.0') : bind;
 }
 
 /** The interfaces with ports: only there can HTTP be served in addition to HTTPS. */
@@ -164,6 +168,35 @@ export function serversOf(
   { options }: Config,
 ): ServerOptions {
   return listener === undefined ? options.servers : serversAt(options, listener);
+}
+
+/** Checks that no port is needed for all addresses of the machine and for one of them as well. */
+export function checkBinds(config: Config, report: Report): void {
+  const plan = planListeners(config);
+  const siteAt = (host: string): SiteConfig | undefined =>
+    config.sites.find((site) =>
+      interfacesOf(site).some((bind) => bind.kind === 'host' && bind.host === host),
+    );
+  for (const { bind, port } of plan) {
+    if (bind.kind !== 'host') continue;
+    for (const all of plan) {
+      if (all.bind.kind !== 'host' || all.port !== port || !includes(all.bind.host, bind.host)) {
+        continue;
+      }
+      const site = siteAt(bind.host);
+      const other = siteAt(all.bind.host);
+      const message = `port ${port} cannot be opened for ${bind.host} and for all addresses as well`;
+      const hint = `give all sites of a port the same bind; a site with HTTPS also has the HTTP port, for redirects`;
+      if (site === undefined || other === undefined) continue;
+      report(site.bind, error('port-clash', message, hint), { other });
+    }
+  }
+}
+
+/** Whether a socket for `all` keeps another one from the same port of `host`. `::` stands for IPv4 as well. */
+function includes(all: string, host: string): boolean {
+  if (all === host || !ANY.has(all)) return false;
+  return all !== '0.0.0.0' || (isIP(host) === 4 && !ANY.has(host));
 }
 
 /** Checks that every `servers <address>` belongs to a listener, and that none of them splits a site. */
