@@ -279,7 +279,8 @@ export function checkHistories(config: Config, project: string, report: Report):
   }
   for (const [name, other] of shared) {
     const message = `the history of ${name} in ${join(storage, 'history')} also belongs to ${other}`;
-    const hint = 'give this project its own storage: storage .hubgate in the global options';
+    const hint =
+      'give this project its own storage: storage .hubgate in the global options. If it is the same project under another name, ignore this';
     report(null, warning('history-shared', message, hint));
   }
 }

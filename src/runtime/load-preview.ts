@@ -2,6 +2,7 @@ import { registry } from '../directives/registry.ts';
 import { bindAddressText } from '../config/bind-address.ts';
 import type { Config, SiteConfig } from '../config/config.ts';
 import { encodeConfig } from '../config/serialize.ts';
+import { defaultOptions } from '../config/shape-options.ts';
 import { siteAddressText } from '../config/sites.ts';
 import type { CertificateOrder } from '../tls/certificates.ts';
 import { cachePlaces } from './cache-places.ts';
@@ -100,9 +101,16 @@ function sitesByAddress(config: Config | null): ReadonlyMap<string, string> {
   );
 }
 
+/** Options of the process, which change no site. The files of the configuration are among the hidden ones. */
+const { admin, metrics, gracePeriodMs, workers, log, hiddenFiles } = defaultOptions;
+const OF_THE_PROCESS = { admin, metrics, gracePeriodMs, workers, log, hiddenFiles };
+
 /** Without its addresses: adding an address does not change the others. */
-function siteText(config: Config, site: SiteConfig): string {
-  const alone = { ...config, sites: [{ ...site, addresses: [] }] };
+function siteText({ options }: Config, site: SiteConfig): string {
+  const alone: Config = {
+    options: { ...options, ...OF_THE_PROCESS },
+    sites: [{ ...site, addresses: [] }],
+  };
   return JSON.stringify(encodeConfig(alone, registry, { showSecrets: true, brief: false }));
 }
 

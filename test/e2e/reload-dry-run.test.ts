@@ -161,6 +161,11 @@ https://b.localhost:${secure} {\n\ttls internal\n}
       const same = await place.dryRun();
       assert.equal(same.code, 0, same.stderr);
       assert.match(same.stdout, /would change no site, listener, stream or certificate/);
+      const copy = await place.dryRun(
+        '--config',
+        await place.copy('grace_period 1s', 'grace_period 2s'),
+      );
+      assert.match(copy.stdout, /would change no site, listener, stream or certificate/);
 
       const taken = createServer().listen(0, '127.0.0.1');
       test.after(() => taken.close());
@@ -234,6 +239,12 @@ http://127.0.0.1:${second} {
     anonymous: (count: number) => several(count, []),
 
     write: (text: string) => writeFile(file, options + text),
+    /** The path of a copy under another name, in which one option differs. */
+    async copy(before: string, after: string) {
+      const path = join(directory, 'Hubfile.new');
+      await writeFile(path, (options + sites).replace(before, after));
+      return path;
+    },
     reload: (...args: string[]) => runCommand(['reload', '--config', file, ...args]),
     dryRun: (...args: string[]) => runCommand(['reload', '--dry-run', '--config', file, ...args]),
     /** What can be seen of the gateway from outside. */

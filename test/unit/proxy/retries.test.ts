@@ -76,7 +76,8 @@ describe('trying other upstreams', () => {
     const sockets: net.Socket[] = [];
     await using upstream = await rawOrigin((socket, received) => {
       sockets.push(socket);
-      if (/\r\n\r\n(?:hello)?$/.test(received))
+      // Its body is still to come when the connection ends, whether the head has arrived or not.
+      if (!received.includes('POST') || received.endsWith('hello'))
         socket.write('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok');
     });
     await using gateway = await proxyTo([upstream.url]);
