@@ -9,7 +9,7 @@ import { systemClock } from '../kernel/clock.ts';
 import { endProcess } from '../kernel/process-end.ts';
 import type { Environment } from '../hubfile/source.ts';
 import { type ConfigurableLogger, logConsoleErrors, Logs } from './log-output.ts';
-import { collectWhenIdle, loadingEnds, limitYoungGeneration } from '../kernel/v8-memory.ts';
+import { collectWhenIdle, loadingEnds, limitHeap } from '../kernel/v8-memory.ts';
 import { ServiceManager } from './service-manager.ts';
 import { thisMachine, workerCount } from './workers/worker-count.ts';
 import { handleUserSignals, StopSignals } from './user-signals.ts';
@@ -53,7 +53,7 @@ export async function runGateway({
   pidfile,
 }: RunOptions): Promise<void> {
   loadingEnds();
-  limitYoungGeneration();
+  limitHeap();
   collectWhenIdle();
   const logs = new Logs();
   const signals = handleUserSignals();

@@ -39,7 +39,7 @@ export function trustCommand(output: Output): Command {
       if (flags.export !== undefined) {
         await authority.prepare();
         await writeNew(flags.export, await readFile(authority.rootFile, 'utf8'), 0o644);
-        output.note(`${flags.export} has the root certificate`);
+        output.note(`${flags.export} has the root certificate of the authority in ${storage}`);
         return;
       }
       if (!print) await authority.prepare();

@@ -9,7 +9,7 @@ import type { Salts } from '../../runtime/playground-keys.ts';
 import type { PeerWorkers, Signal } from '../../runtime/peer-workers.ts';
 import { type ConfigurableLogger, logConsoleErrors, Logs } from '../log-output.ts';
 import { handleUserSignals } from '../user-signals.ts';
-import { collectWhenIdle, limitYoungGeneration } from '../../kernel/v8-memory.ts';
+import { collectWhenIdle, limitHeap } from '../../kernel/v8-memory.ts';
 import type { FromWorker, ToWorker, WorkerCalls } from './worker.ts';
 
 /** A configuration that has been built, and waits for the other workers. */
@@ -18,7 +18,7 @@ interface Prepared {
   readonly load: PreparedLoad;
 }
 
-limitYoungGeneration();
+limitHeap();
 collectWhenIdle();
 const logs = new Logs();
 const signals = handleUserSignals();
