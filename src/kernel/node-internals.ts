@@ -1,6 +1,6 @@
 import cluster from 'node:cluster';
 import type { Server as HttpServer, ServerResponse } from 'node:http';
-import type { Http2Server } from 'node:http2';
+import type { Http2Server, Http2Session } from 'node:http2';
 import { type OnReadOpts, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { Server as TlsServer } from 'node:tls';
@@ -161,4 +161,43 @@ export function sharedListener<Args extends readonly unknown[]>(
   return function (...args) {
     handle(this, ...args);
   };
+}
+
+/**
+ * Lets an HTTP/2 session close when its last stream has ended. Once a session has sent GOAWAY, Node takes no notice of
+ * errors of its connection, nor of its end, and its streams would stay open without a connection. Node's own `close()`
+ * sends GOAWAY at once, also when the peer has sent it. So it is called only when there are no streams.
+ */
+export class SessionClose {
+  readonly #session: Http2Session;
+  readonly #hasStreams: () => boolean;
+  /** Node's own. */
+  readonly #close: () => void;
+  #isBegun = false;
+
+  constructor(session: Http2Session, hasStreams: () => boolean) {
+    this.#session = session;
+    this.#hasStreams = hasStreams;
+    this.#close = session.close.bind(session);
+    session.close = (callback) => {
+      if (callback !== undefined) session.once('close', callback);
+      this.#begin();
+    };
+  }
+
+  /** Whether no more streams may be opened. */
+  get isBegun(): boolean {
+    return this.#isBegun;
+  }
+
+  /** To be called whenever the last stream has ended. */
+  streamsEnded(): void {
+    if (this.#isBegun && !this.#session.destroyed) this.#close();
+  }
+
+  #begin(): void {
+    if (this.#isBegun || this.#session.destroyed) return;
+    this.#isBegun = true;
+    if (!this.#hasStreams()) this.streamsEnded();
+  }
 }

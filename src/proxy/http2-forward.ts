@@ -132,9 +132,8 @@ class Http2Exchange extends RequestLifecycle {
     const on = (event: string, listener: (...all: unknown[]) => void): void => {
       stream.on(event, (...all: unknown[]) => this.guard(() => listener(...all)));
     };
-    on('continue', () => {
-      if (this.mayInform()) this.#wantBody(stream);
-    });
+    // A 100 also causes `headers`, where it is counted.
+    on('continue', () => this.#wantBody(stream));
     on('headers', (head, _, raw) => {
       if (this.mayInform()) this.#sink.onInformation(statusOf(head), fieldsOf(raw), '2.0');
     });

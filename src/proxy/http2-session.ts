@@ -7,6 +7,7 @@ import {
 import type { Clock } from '../kernel/clock.ts';
 import { MAX_SENT_HEAD_BYTES } from '../http/http2-fields.ts';
 import { HubgateError } from '../kernel/error.ts';
+import { SessionClose } from '../kernel/node-internals.ts';
 import { SessionPieces } from '../http/small-pieces.ts';
 import { connect, type Socket } from 'node:net';
 import { connect as connectTls, TLSSocket } from 'node:tls';
@@ -31,6 +32,7 @@ export class Http2Session {
   /** Streams above this one have not been processed (RFC 9113 §6.8), according to the peer's GOAWAY. */
   lastStream = Number.POSITIVE_INFINITY;
   readonly pieces: SessionPieces;
+  readonly #close: SessionClose;
   #streams = 0;
   #heard = false;
   #silentLooks = 0;
@@ -49,6 +51,7 @@ export class Http2Session {
   ) {
     this.session = session;
     this.pieces = new SessionPieces(session);
+    this.#close = new SessionClose(session, () => this.#streams > 0);
     this.#keepAliveMs = keepAliveMs;
     this.#onRoom = onRoom;
     session.on('goaway', (_code, lastStream) => {
@@ -66,9 +69,9 @@ export class Http2Session {
   }
 
   get hasRoom(): boolean {
-    const { closed, destroyed, remoteSettings } = this.session;
+    const { destroyed, remoteSettings } = this.session;
     const allowed = remoteSettings.maxConcurrentStreams ?? MAX_STREAMS;
-    return !closed && !destroyed && this.#streams < Math.min(MAX_STREAMS, allowed);
+    return !this.#close.isBegun && !destroyed && this.#streams < Math.min(MAX_STREAMS, allowed);
   }
 
   /** Counts one more stream, which must be released. */
@@ -80,7 +83,10 @@ export class Http2Session {
 
   giveBack(clock: Clock): void {
     this.#streams -= 1;
-    if (this.#streams === 0) this.#idle(clock);
+    if (this.#streams === 0) {
+      this.#idle(clock);
+      this.#close.streamsEnded();
+    }
     this.#onRoom();
   }
 
@@ -91,7 +97,7 @@ export class Http2Session {
 
   /** Lets the streams end, then closes. */
   close(): void {
-    if (!this.session.closed && !this.session.destroyed) this.session.close();
+    this.session.close();
   }
 
   #idle(clock: Clock): void {

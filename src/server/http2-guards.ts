@@ -2,7 +2,7 @@ import type { Socket } from 'node:net';
 import { constants, type ServerHttp2Session, type ServerHttp2Stream } from 'node:http2';
 import type { Clock } from '../kernel/clock.ts';
 import { HubgateError } from '../kernel/error.ts';
-import { bytesBeforeStuckWrite } from '../kernel/node-internals.ts';
+import { bytesBeforeStuckWrite, SessionClose } from '../kernel/node-internals.ts';
 
 /** Interval between two checks of a connection. A write that does not progress between two checks ends it. */
 const LOOK_INTERVAL_MS = 5_000;
@@ -84,6 +84,7 @@ class SessionLife {
   readonly #session: ServerHttp2Session;
   readonly #limits: SessionLimits;
   readonly #refuse: (why: string) => void;
+  readonly #close: SessionClose;
   #streams = 0;
   #bytesRead = 0;
   #isAsked = false;
@@ -98,6 +99,7 @@ class SessionLife {
     this.#session = session;
     this.#limits = limits;
     this.#refuse = refuse;
+    this.#close = new SessionClose(session, () => this.#streams > 0);
     this.#awaitStream();
     this.#lookLater();
   }
@@ -112,7 +114,9 @@ class SessionLife {
 
   closed(): void {
     this.#streams -= 1;
-    if (this.#streams === 0) this.#awaitStream();
+    if (this.#streams > 0) return;
+    this.#awaitStream();
+    this.#close.streamsEnded();
   }
 
   end(): void {

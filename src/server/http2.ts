@@ -198,7 +198,11 @@ export class Http2 {
 
   /** Asks clients to leave (GOAWAY) when requests in progress have finished. */
   drain(): void {
-    for (const session of this.#sessions) session.close();
+    for (const session of this.#sessions) {
+      if (session.destroyed) continue;
+      session.goaway();
+      session.close();
+    }
   }
 
   #watch(session: ServerHttp2Session): void {

@@ -196,7 +196,7 @@ function sourceOf(family: number, payload: Buffer): Peer | null {
 /** The address in its canonical form, the same as that of a socket. */
 function peer(text: string, version: 4 | 6, port: number): Peer {
   const { address } = new SocketAddress({ address: text, family: `ipv${version}` });
-  return { address, port };
+  return { address: plainAddress(address), port };
 }
 
 function bad(why: string): HubgateError {

@@ -36,6 +36,10 @@ const good: Record<string, readonly [bytes: Buffer, source: ProxyHeader['source'
     v1('PROXY TCP6 2001:DB8:0:0:0:0:0:1 2001:db8::2 0 65535'),
     { address: '2001:db8::1', port: 0 },
   ],
+  'TCP6 with an IPv4 address': [
+    v1('PROXY TCP6 ::ffff:192.0.2.1 ::ffff:198.51.100.2 56324 443'),
+    { address: '192.0.2.1', port: 56_324 },
+  ],
   UNKNOWN: [v1('PROXY UNKNOWN'), null],
   'UNKNOWN with addresses, as long as can be': [
     v1(`PROXY UNKNOWN ${'f'.repeat(MAX_V1_BYTES - 16)}`),
