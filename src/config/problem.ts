@@ -1,3 +1,5 @@
+import { statSync } from 'node:fs';
+import { dirname } from 'node:path';
 import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
 
 /** A position in a configuration text. Lines and columns count from 1; a column is one character. */
@@ -190,6 +192,33 @@ export function whyUnreadable(thrown: unknown): string {
   const code = codeOf(thrown);
   if (code === undefined) return messageOf(thrown);
   return REASONS[code] ?? code;
+}
+
+/**
+ * The reason why a path of the storage cannot be used. If it belongs to another user, a command that ran as that user may
+ * have created it.
+ */
+export function whyUnusable(thrown: unknown): string {
+  const own = process.geteuid?.();
+  const path: unknown = thrown instanceof Error ? Reflect.get(thrown, 'path') : undefined;
+  if (codeOf(thrown) !== 'EACCES' || own === undefined || typeof path !== 'string') {
+    return messageOf(thrown);
+  }
+  // Nobody sees the owner of what is in a directory that they may not enter.
+  let known = path;
+  while (known !== dirname(known) && ownerOf(known) === null) known = dirname(known);
+  const owner = ownerOf(known);
+  if (owner === null || owner === own) return messageOf(thrown);
+  const [its, ours] = [owner, own].map((id) => (id === 0 ? 'root' : `user ${id}`));
+  return `${messageOf(thrown)}; ${known} belongs to ${its}, and this process runs as ${ours}: give it to the user of the gateway with chown, and run commands as that user`;
+}
+
+function ownerOf(path: string): number | null {
+  try {
+    return statSync(path).uid;
+  } catch {
+    return null;
+  }
 }
 
 /** The problem of a configuration whose own file cannot be read. */

@@ -12,7 +12,8 @@ import {
   writeFile,
 } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { codeOf, messageOf } from '../kernel/error.ts';
+import { whyUnusable } from '../config/problem.ts';
+import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
 import { homedir } from 'node:os';
 
@@ -28,12 +29,19 @@ export async function readIfPresent(path: string): Promise<string | null> {
     return await readFile(path, 'utf8');
   } catch (error) {
     if (codeOf(error) === 'ENOENT') return null;
-    throw error;
+    throw failure(error);
   }
 }
 
+/** The error for a file of the storage that this user may not use says whose it is. */
+function failure(cause: unknown): unknown {
+  if (codeOf(cause) !== 'EACCES') return cause;
+  const message = `A file of the storage cannot be used: ${whyUnusable(cause)}`;
+  return new HubgateError('storage-forbidden', message, { cause });
+}
+
 /** Error codes of a path that leads to something else than a file, or to the file of another user. */
-const NOT_USABLE = ['EISDIR', 'ELOOP', 'ENOTDIR', 'EACCES', 'EPERM'];
+const NOT_USABLE = ['EISDIR', 'ELOOP', 'ENOTDIR', 'EPERM', 'storage-forbidden'];
 
 /** Like {@link readIfPresent}, for a file that can be replaced: null also for a path that cannot be read as a file. */
 export async function readIfUsable(path: string, log: Logger): Promise<string | null> {
@@ -63,15 +71,23 @@ const DURABLY = { flag: 'wx', mode: 0o600, flush: true } as const;
 
 /** Writes a private file (0600, its directories 0700). Readers see all of it or nothing. */
 export async function writePrivate(path: string, text: string): Promise<void> {
-  await mkdir(dirname(path), { recursive: true, mode: 0o700 });
+  await makeDirectory(dirname(path));
   const temporary = `${path}.${randomBytes(6).toString('hex')}`;
   try {
     await writeFile(temporary, text, DURABLY);
     await rename(temporary, path);
     await syncDirectory(dirname(path));
   } catch (error) {
-    await rm(temporary, { force: true });
-    throw error;
+    await rm(temporary, { force: true }).catch(() => {});
+    throw failure(error);
+  }
+}
+
+async function makeDirectory(path: string): Promise<void> {
+  try {
+    await mkdir(path, { recursive: true, mode: 0o700 });
+  } catch (error) {
+    throw failure(error);
   }
 }
 
@@ -93,7 +109,7 @@ async function syncDirectory(path: string): Promise<void> {
  * Like {@link writePrivate}, for a file that must not exist yet. Returns false, without any change, if it exists.
  */
 export async function createPrivate(path: string, text: string): Promise<boolean> {
-  await mkdir(dirname(path), { recursive: true, mode: 0o700 });
+  await makeDirectory(dirname(path));
   const temporary = `${path}.${randomBytes(6).toString('hex')}`;
   try {
     await writeFile(temporary, text, DURABLY);
@@ -101,9 +117,9 @@ export async function createPrivate(path: string, text: string): Promise<boolean
     return true;
   } catch (error) {
     if (codeOf(error) === 'EEXIST') return false;
-    throw error;
+    throw failure(error);
   } finally {
-    await rm(temporary, { force: true });
+    await rm(temporary, { force: true }).catch(() => {});
   }
 }
 

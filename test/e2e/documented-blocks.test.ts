@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
-import { chmod, mkdir, readFile, writeFile } from 'node:fs/promises';
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { readdirSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
 import { promisify } from 'node:util';
 import { type DocumentedBlock, documentedBlocks, PAGES } from '../support/documented-blocks.ts';
@@ -65,8 +65,8 @@ const BLOCKS: Readonly<Record<string, Readonly<Record<string, Carried>>>> = {
   },
   'docs/production.md': {
     'useradd --system': { parsed: 'changes users and services of the machine' },
-    'hubgate history export': { run: backUp },
-    'hubgate history import': { run: restore },
+    'runuser -u hubgate -- hubgate history export': { run: backUp },
+    'chown -R hubgate:': { run: restore },
   },
   'docs/tutorial.md': {
     'node app.mjs': { by: 'test/e2e/first-hour.test.ts' },
@@ -127,8 +127,15 @@ async function sandbox(test: TestContext, env: NodeJS.ProcessEnv = {}) {
   const directory = await temporaryDirectory(test);
   const bin = join(directory, 'bin');
   await mkdir(bin);
-  await writeFile(join(bin, 'hubgate'), `#!/bin/sh\nexec '${process.execPath}' '${cli}' "$@"\n`);
-  await chmod(join(bin, 'hubgate'), 0o755);
+  const programs = {
+    hubgate: `exec '${process.execPath}' '${cli}' "$@"`,
+    // The machine of a test has no user `hubgate`.
+    runuser: 'shift 3; exec "$@"',
+    chown: '',
+  };
+  for (const [name, text] of Object.entries(programs)) {
+    await writeFile(join(bin, name), `#!/bin/sh\n${text}\n`, { mode: 0o755 });
+  }
   const around = {
     ...process.env,
     PATH: `${bin}:${process.env['PATH']}`,
@@ -235,14 +242,14 @@ async function setUpDatabase(test: TestContext, { text }: DocumentedBlock): Prom
 async function backUp(test: TestContext, block: DocumentedBlock): Promise<void> {
   const { run, etc } = await production(test, block);
   await run(`echo '${UPDATE}' | hubgate history import --config ${etc}/Hubfile`);
-  await run(block.text.replaceAll('/etc/hubgate', etc));
+  await run(moved(block.text, etc));
   assert.match((await run('cat backup.ndjson')).stdout, /"id":"urn:one"/);
 }
 
 async function restore(test: TestContext, block: DocumentedBlock): Promise<void> {
   const { directory, run, etc } = await production(test, block);
   await writeFile(join(directory, 'backup.ndjson'), `${UPDATE}\n`);
-  await run(block.text.replaceAll('/etc/hubgate', etc));
+  await run(moved(block.text, etc));
   const { stdout } = await run(`hubgate history stats --json --config ${etc}/Hubfile`);
   assert.deepEqual(JSON.parse(stdout).last_event_id, 'urn:one');
 }
@@ -258,9 +265,7 @@ async function replaceDamaged(test: TestContext, { text }: DocumentedBlock): Pro
   await run(`dd if=/dev/urandom of=${history}/history.mdb bs=8192 count=1 conv=notrunc`);
   const stats = `hubgate history stats --json --config ${etc}/Hubfile`;
   await assert.rejects(run(stats), /history\.mdb is not a history, or its page 0 is damaged/);
-  await run(
-    text.replaceAll('/etc/hubgate', etc).replaceAll('/var/lib/hubgate/history/…', `'${history}'`),
-  );
+  await run(moved(text.replaceAll('/var/lib/hubgate/history/…', `'${history}'`), etc));
   assert.equal(JSON.parse((await run(stats)).stdout).last_event_id, 'urn:one');
 }
 
@@ -272,7 +277,13 @@ async function production(test: TestContext, { page }: Pick<DocumentedBlock, 'pa
   const etc = join(directory, 'etc');
   await mkdir(etc);
   const [hubfile] = documentedBlocks(page).filter(({ language }) => language === 'hubfile');
-  const text = (hubfile?.text ?? '').replaceAll(/\/var\/(?:lib|log)\/hubgate/g, directory);
-  await writeFile(join(etc, 'Hubfile'), text);
+  await writeFile(join(etc, 'Hubfile'), moved(hubfile?.text ?? '', etc));
   return { directory, run, etc };
+}
+
+/** A text with the directories of the sandbox. */
+function moved(text: string, etc: string): string {
+  return text
+    .replaceAll('/etc/hubgate', etc)
+    .replaceAll(/\/var\/(?:lib|log)\/hubgate/g, dirname(etc));
 }

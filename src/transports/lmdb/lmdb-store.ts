@@ -4,6 +4,7 @@ import { chmod, link, mkdir, rm, stat, writeFile } from 'node:fs/promises';
 import { constants } from 'node:os';
 import { join } from 'node:path';
 import { type Database, open, type RootDatabase } from 'lmdb';
+import { whyUnusable } from '../../config/problem.ts';
 import type { Evicted } from '../../hub/transport.ts';
 import { HubgateError, messageOf } from '../../kernel/error.ts';
 import { LeasePool } from '../../kernel/lease.ts';
@@ -284,7 +285,7 @@ function openingError(path: string, cause: unknown): HubgateError {
   if (cause instanceof HubgateError) {
     return new HubgateError(cause.code, `The history in ${path} is not used: ${cause.message}`);
   }
-  const said = messageOf(cause);
+  const said = whyUnusable(cause);
   if (cause instanceof Error && 'code' in cause && diskFaults.has(cause.code)) {
     return new HubgateError(
       'history-unavailable',

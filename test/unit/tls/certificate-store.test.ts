@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { writeFile } from 'node:fs/promises';
+import { chmod, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
 import { systemClock } from '../../../src/kernel/clock.ts';
@@ -47,6 +47,28 @@ describe('the stored certificates', () => {
     const file = join(storage, 'certificates', 'local', `${fileName([WILDCARD])}.pem`);
     await writeFile(file, `${key}\n${chain}`);
     assert.equal(await store.read('local', [WILDCARD]), null);
+  });
+});
+
+describe('a storage with files of another user', () => {
+  it('says whose they are', async (test) => {
+    if (process.geteuid?.() !== 0) return test.skip('only root can become another user');
+    const { storage, authority, store } = await setUp(test);
+    const pair = await authority.issue([HOST]);
+    await chmod(storage, 0o711);
+    const refused = {
+      code: 'storage-forbidden',
+      message: new RegExp(`; ${storage}(?:/pki)? belongs to root, and this process runs as user`),
+    };
+    process.seteuid?.(65_534);
+    try {
+      const another = new LocalAuthority(storage, systemClock);
+      await assert.rejects(another.prepare(), refused);
+      await assert.rejects(store.write('local', [HOST], pair), refused);
+      assert.equal(await store.read('local', [HOST]), null);
+    } finally {
+      process.seteuid?.(0);
+    }
   });
 });
 

@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict';
 import {
+  chmod,
+  chown,
   mkdtemp,
   open as openFile,
   readdir,
@@ -56,6 +58,32 @@ describe('a history in LMDB on disk', () => {
       code: 'transport-failed',
       message: /\/dev\/null\/history cannot be opened/,
     });
+  });
+
+  it('says whose a directory is that this user may not use', async (test) => {
+    if (process.geteuid?.() !== 0) return test.skip('only root can become another user');
+    const storage = await directory(test);
+    await chmod(storage, 0o711);
+    const path = join(storage, 'history', 'hub');
+    const transport = await openHistory(path);
+    await transport.close();
+    await chmod(join(storage, 'history'), 0o700);
+    process.seteuid?.(65_534);
+    try {
+      await assert.rejects(openHistory(path), {
+        message: new RegExp(`; ${storage}/history belongs to root, and this process runs as `),
+      });
+    } finally {
+      process.seteuid?.(0);
+    }
+    await chmod(join(storage, 'history'), 0o711);
+    await chown(path, 65_534, 65_534);
+    process.seteuid?.(65_534);
+    try {
+      await assert.rejects(openHistory(path), { message: /\/history\.mdb belongs to root, and/ });
+    } finally {
+      process.seteuid?.(0);
+    }
   });
 
   it('suggests a fix for a file that is not an LMDB database', async (test) => {
