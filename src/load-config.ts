@@ -3,7 +3,7 @@
 
 import { createHash, hash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import { dirname, resolve } from 'node:path';
+import { basename, dirname, join, resolve } from 'node:path';
 import { checkConfig, checkServed } from './config/check.ts';
 import { parsePostgresUrl } from './config/postgres-url.ts';
 import { filesRead } from './config/routes.ts';
@@ -205,8 +205,25 @@ function resolveAt(file: string, config: Config, io: HubfileIo, report: Report) 
     env: io.env,
     readFile: (name) => io.read(name),
     directory: dirname(resolve(file)),
+    envFileWith: (variable) => envFilesOf(file).find((name) => sets(name, variable)) ?? null,
     report,
   });
+}
+
+/** Where the variables of a configuration may be: first the file of `hubgate init`, then that of the systemd unit. */
+export function envFilesOf(file: string): readonly [string, string] {
+  const name = basename(file);
+  const own = name === 'Hubfile' ? 'hubgate.env' : `${name.replace(/\.hubfile$/i, '')}.env`;
+  return [join(dirname(file), own), join(dirname(file), 'environment')];
+}
+
+function sets(envFile: string, variable: string): boolean {
+  try {
+    const lines = readFileSync(envFile, 'utf8').split('\n');
+    return lines.some((line) => new RegExp(`^\\s*(?:export\\s+)?${variable}=.`).test(line));
+  } catch {
+    return false;
+  }
 }
 
 /**

@@ -170,7 +170,10 @@ const EXAMPLES: Readonly<Record<string, readonly string[]>> = {
     'hubgate cache purge --tag spring-sale',
   ],
   'cache stats': ['hubgate cache stats'],
-  'reverse-proxy': ['hubgate reverse-proxy --from :8080 --to localhost:3000 --hub'],
+  'reverse-proxy': [
+    'hubgate reverse-proxy --dev --to localhost:3000',
+    'hubgate reverse-proxy --from :8080 --to localhost:3000 --hub --envfile hubgate.env',
+  ],
   token: [
     "hubgate token --dev --subscribe '*'",
     "hubgate token --iss https://example.com --aud https://example.com/.well-known/hub --key @key --publish '*'",

@@ -20,18 +20,22 @@ const ADDRESS = /^(?:(https?):\/\/)?(\[[^\]]*\]|[^:/]*)(?::(\d+))?$/;
  *
  * @throws {HubgateError} `invalid-argument` for an address or an upstream of several words
  */
-export function starterHubfile({ site, upstream, anonymous }: Starter, envFile: string): string {
+export function starterHubfile({ site, upstream, anonymous }: Starter, howToRun: string): string {
   const origin = originOf(site);
   if (!WORD.test(upstream)) {
     throw new HubgateError('invalid-argument', `"${upstream}" is not the address of an app`);
   }
   const app = /^\d+$/.test(upstream) ? `localhost:${upstream}` : upstream;
+  // A site on port 443 needs privileges anyway.
+  const redirects =
+    requireUrl(origin).port === ''
+      ? ''
+      : '# Port 80 would need privileges.\nauto_https disable_redirects';
   const options = isLocal(origin)
     ? `{
 	# Certificates and history stay in this project.
 	storage .hubgate
-	# Port 80 would need privileges.
-	auto_https disable_redirects
+	${redirects}
 }
 
 `
@@ -42,7 +46,7 @@ export function starterHubfile({ site, upstream, anonymous }: Starter, envFile: 
   const cookie = origin.startsWith('https:')
     ? ''
     : '# Browsers refuse cookies named __Secure-… over plain HTTP.\ncookie_name hub_access_token';
-  return formatHubfile(`# hubgate init wrote this file. To start with its keys: hubgate run --envfile ${envFile}
+  return formatHubfile(`# hubgate init wrote this file. To start with its keys: ${howToRun}
 ${options}${site} {
 	# POST to publish, GET to subscribe, on /.well-known/hub.
 	hub {
@@ -76,12 +80,13 @@ function isLocal(origin: string): boolean {
 }
 
 /** The URL of a site, which is the issuer of its tokens. */
-function originOf(site: string): string {
+export function originOf(site: string): string {
   const [whole, scheme, host = '', port] = (WORD.test(site) && ADDRESS.exec(site)) || [];
   if (whole === undefined || whole === '') {
     throw new HubgateError('invalid-argument', `"${site}" is not an address of a site`);
   }
-  const isPlain = scheme === 'http' || (scheme === undefined && (port === '80' || host === ''));
+  const isPort = host === '' && port !== '443';
+  const isPlain = scheme === 'http' || (scheme === undefined && (port === '80' || isPort));
   const named = host === '' ? 'localhost' : host.replace(/^\*\./, '');
   const isUsual = port === undefined || port === (isPlain ? '80' : '443');
   return `${isPlain ? 'http' : 'https'}://${named}${isUsual ? '' : `:${port}`}`;

@@ -20,6 +20,8 @@ export interface PlaceholderSources {
   readonly readFile: (path: string) => Uint8Array;
   /** Directory that relative paths start from: that of the Hubfile. */
   readonly directory: string;
+  /** A file that has a value for a variable that is not set; null if none is known. */
+  readonly envFileWith?: (variable: string) => string | null;
   /** Called for files that cannot be read, and for variables that are not set. */
   readonly report: Report;
 }
@@ -148,7 +150,7 @@ class Resolver {
       variable === undefined
         ? 'this key is empty'
         : `the environment variable ${variable} is not set, so this key is empty`;
-    const hint = variable === undefined ? undefined : SET_IT;
+    const hint = variable === undefined ? undefined : this.#howToSet(variable);
     this.#sources.report(written, warning(EMPTY_KEY, message, hint));
     return null;
   }
@@ -197,9 +199,14 @@ class Resolver {
       const message = `the environment variable ${name} is not set`;
       const where = field === undefined ? {} : { field };
       const origin = this.origins.get(about) ?? about;
-      this.#sources.report(origin, warning(UNSET_VARIABLE, message, SET_IT), where);
+      this.#sources.report(origin, warning(UNSET_VARIABLE, message, this.#howToSet(name)), where);
     }
     return value ?? '';
+  }
+
+  #howToSet(name: string): string {
+    const file = this.#sources.envFileWith?.(name) ?? null;
+    return file === null ? SET_IT : `${file} sets it: add --envfile ${file}`;
   }
 
   #variable(name: string): string | undefined {

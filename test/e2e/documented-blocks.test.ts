@@ -53,6 +53,10 @@ const BLOCKS: Readonly<Record<string, Readonly<Record<string, Carried>>>> = {
   'docs/install.md': {
     'npm run build:executable\n': { parsed: 'test/executable runs what the command makes' },
     'npm run build:executable -- --deb': { parsed: 'test/executable installs the package' },
+    'hubgate reload --dry-run': {
+      parsed: 'reload-dry-run.test.ts runs it at a gateway of its own',
+    },
+    'sudo hubgate validate': { parsed: 'restarts a service of the machine' },
     'npm install --global': { run: installTarball },
     'npm start': { parsed: 'stands in the README too, where first-hour.test.ts starts it' },
     'npm pack': { parsed: 'Docker fetches the image of Node' },

@@ -6,6 +6,7 @@ import {
   mkdirSync,
   mkdtempSync,
   readFileSync,
+  renameSync,
   rmSync,
   statSync,
   writeFileSync,
@@ -118,6 +119,42 @@ describe('hubgate init', () => {
     assert.equal((await runCommand(['init', '--yes', '--output', second.hubfile])).code, 1);
     assert.equal(readFileSync(second.envFile, 'utf8'), 'mine');
     assert.ok(!existsSync(second.hubfile));
+  });
+
+  it('names the file with the keys after the Hubfile, so that a directory can have several', async () => {
+    const { hubfile } = fresh();
+    const folder = dirname(hubfile);
+    for (const [name, keys] of [
+      ['Hubfile', 'hubgate.env'],
+      ['other.hubfile', 'other.env'],
+      ['Hubfile.staging', 'Hubfile.staging.env'],
+    ]) {
+      const { code, stderr } = await runCommand(
+        ['init', '--yes', '--output', `${name}`],
+        {},
+        folder,
+      );
+      assert.equal(code, 0, stderr);
+      const start = `hubgate run${name === 'Hubfile' ? '' : ` --config ${name}`} --envfile ${keys}`;
+      assert.ok(readFileSync(join(folder, `${name}`), 'utf8').includes(start));
+      assert.ok(existsSync(join(folder, `${keys}`)), keys);
+    }
+  });
+
+  it('and a command without them names the file that has them', async () => {
+    const { hubfile, envFile } = fresh();
+    await runCommand(['init', '--yes', '--output', hubfile]);
+    const unset = { HUB_PUBLISHER_JWT_KEY: undefined, HUB_SUBSCRIBER_JWT_KEY: undefined };
+    const { code, stderr } = await runCommand(['validate', '--config', hubfile], unset);
+    assert.equal(code, 1);
+    assert.ok(stderr.includes(`${envFile} sets it: add --envfile ${envFile}`), stderr);
+    const production = join(dirname(envFile), 'environment');
+    renameSync(envFile, production);
+    const again = await runCommand(['validate', '--config', hubfile], unset);
+    assert.ok(again.stderr.includes(`add --envfile ${production}`), again.stderr);
+    writeFileSync(production, 'OTHER=1\n');
+    const other = await runCommand(['validate', '--config', hubfile], unset);
+    assert.match(other.stderr, /or name a file that sets it with --envfile/);
   });
 
   it('leaves no part of a file if the disk is full, so that it can be repeated', async () => {

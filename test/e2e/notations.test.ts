@@ -317,6 +317,27 @@ describe('hubgate reverse-proxy', () => {
     assert.equal(await gateway.end('SIGTERM'), 0);
   });
 
+  it('has a hub with keys of an env file, whose tokens it describes', async (test) => {
+    const port = await freePort();
+    const envFile = join(directory, 'reverse-proxy.env');
+    writeFileSync(envFile, `HUB_PUBLISHER_JWT_KEY=${SECRET}\nHUB_SUBSCRIBER_JWT_KEY=${SECRET}\n`);
+    const flags = ['--from', `:${port}`, '--to', 'localhost:1', '--hub', '--envfile', envFile];
+    const gateway = startProcess(test, [cli, 'reverse-proxy', ...flags], {
+      XDG_DATA_HOME: directory,
+      HUB_PUBLISHER_JWT_KEY: '',
+    });
+    const hub = `http://localhost:${port}/.well-known/hub`;
+    await gateway.says(`iss http://localhost:${port}, aud ${hub}`);
+    await gateway.says('Listening on');
+    assert.doesNotMatch(gateway.output, /cookie|warning/i);
+    const grant = ['--iss', `http://localhost:${port}`, '--aud', hub, '--publish', '*'];
+    const { stdout: token } = await runCommand(['token', ...grant, '--key', SECRET]);
+    const update = ['--token', token.trim(), '--topic', 'a', '--id', 'one'];
+    const published = await runCommand(['publish', '--hub', hub, ...update]);
+    assert.deepEqual([published.code, published.stdout], [0, 'one\n'], published.stderr);
+    assert.equal(await gateway.end('SIGTERM'), 0);
+  });
+
   it('reports missing addresses and keys', async () => {
     assert.equal((await runCommand(['reverse-proxy', '--from', 'a'])).code, 64);
     const odd = await runCommand(['reverse-proxy', '--from', 'a {', '--to', 'b:1']);

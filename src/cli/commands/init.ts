@@ -4,6 +4,7 @@ import { basename, delimiter, dirname, join } from 'node:path';
 import { Command, Option } from 'commander';
 import { ConfigError, describeProblem } from '../../config/problem.ts';
 import { HubgateError } from '../../kernel/error.ts';
+import { envFilesOf } from '../../load-config.ts';
 import { writeNew } from '../new-file.ts';
 import { type Ask, onTerminal, type Output } from '../terminal.ts';
 import { readText } from '../read-config.ts';
@@ -20,7 +21,6 @@ interface InitFlags {
 
 /** A port that needs no privileges. */
 const STANDARD: Starter = { site: 'localhost:8443', upstream: 'localhost:3000', anonymous: true };
-const ENV_FILE = 'hubgate.env';
 /** 256 bits: as strong as HS256. */
 const KEY_BYTES = 32;
 
@@ -42,9 +42,12 @@ export function initCommand(output: Output): Command {
         HUB_PUBLISHER_JWT_KEY: newKey(),
         HUB_SUBSCRIBER_JWT_KEY: newKey(),
       };
-      const text = starterHubfile(answers, ENV_FILE);
+      const [envFile] = envFilesOf(flags.output);
+      const text = starterHubfile(
+        answers,
+        howToRun('hubgate', basename(flags.output), basename(envFile)),
+      );
       check(text, flags.output, keys, output);
-      const envFile = join(dirname(flags.output), ENV_FILE);
       await writeBoth([envFile, envText(keys, flags.output)], [flags.output, text]);
       output.note(
         `${flags.output} serves ${answers.site} with a hub and proxies to ${answers.upstream}.`,
@@ -53,8 +56,7 @@ export function initCommand(output: Output): Command {
         `${envFile} has its keys, and only you can read it: keep it out of version control.`,
       );
       output.note('Next:');
-      const config = flags.output === 'Hubfile' ? '' : ` --config ${flags.output}`;
-      output.result(`${howToStart(process.env)} run${config} --envfile ${envFile}`);
+      output.result(howToRun(howToStart(process.env), flags.output, envFile));
     });
 }
 
@@ -93,6 +95,11 @@ async function mayEverybody(ask: Ask): Promise<boolean> {
     if (/^y(?:es)?$/i.test(answer)) return true;
     if (/^no?$/i.test(answer)) return false;
   }
+}
+
+function howToRun(program: string, hubfile: string, envFile: string): string {
+  const config = hubfile === 'Hubfile' ? '' : ` --config ${hubfile}`;
+  return `${program} run${config} --envfile ${envFile}`;
 }
 
 /**

@@ -2,7 +2,8 @@ import { networkInterfaces } from 'node:os';
 import { join } from 'node:path';
 import { Command } from 'commander';
 import { HubgateError } from '../../kernel/error.ts';
-import { DEV } from '../starter-hubfile.ts';
+import { environmentOf } from '../config-source.ts';
+import { DEV, originOf } from '../starter-hubfile.ts';
 import type { Output } from '../terminal.ts';
 import { type ReadyConfig, readText, storageOf } from '../read-config.ts';
 
@@ -11,6 +12,7 @@ interface ReverseProxyFlags {
   readonly to: readonly string[];
   readonly hub?: true;
   readonly dev?: true;
+  readonly envfile?: string;
 }
 
 /** `hubgate reverse-proxy`: runs a gateway without a configuration file. */
@@ -23,6 +25,7 @@ export function reverseProxyCommand(output: Output): Command {
       '--hub',
       `with a hub; its keys are in ${DEV.keyVariable} and ${DEV.subscriberKeyVariable}`,
     )
+    .option('--envfile <file>', 'read environment variables (NAME=value) from a file')
     .option(
       '--dev',
       'for development, on loopback only: a local certificate, and a hub without keys',
@@ -30,8 +33,10 @@ export function reverseProxyCommand(output: Output): Command {
     .action(async (flags: ReverseProxyFlags) => {
       const text = Buffer.from(hubfileOf(flags));
       // Without --dev, an unset key stays unset and is reported as a problem.
-      const environment = flags.dev === true ? { ...demoKeys(), ...process.env } : process.env;
+      const given = environmentOf(flags);
+      const environment = flags.dev === true ? { ...demoKeys(), ...given } : given;
       if (flags.dev === true) for (const line of devLines(flags.from)) output.note(line);
+      else if (flags.hub === true) output.note(hubLine(originOf(flags.from)));
       const { runGateway } = await import('../run-gateway.ts');
       await runGateway({
         read: () => {
@@ -59,15 +64,21 @@ function devLines(from: string): string[] {
   ];
 }
 
+/** What the tokens of the hub need, which a Hubfile would show. */
+function hubLine(origin: string): string {
+  return `Its hub: ${origin}${DEV.hubPath}; its tokens: iss ${origin}, aud ${origin}${DEV.hubPath}`;
+}
+
 /** The user has written no key. */
 function withoutDemoWarnings(ready: ReadyConfig): ReadyConfig {
   return { ...ready, warnings: ready.warnings.filter(({ code }) => code !== 'demo-key') };
 }
 
-/** A port alone means plain HTTP, as in a Hubfile. */
+/** A port alone means plain HTTP, as in a Hubfile, unless it is 443. */
 function urlOf(from: string): string {
-  if (from.startsWith(':')) return `http://localhost${from}`;
-  return from.includes('://') ? from : `https://${from}`;
+  if (from.includes('://')) return from;
+  const scheme = /^:(?!443$)|:80$/.test(from) ? 'http' : 'https';
+  return `${scheme}://${from.startsWith(':') ? 'localhost' : ''}${from}`;
 }
 
 /** The demo key is public, and anyone who knows it may publish. So only this machine can connect. */
@@ -105,8 +116,7 @@ function hubfileOf({ from, to, hub, dev }: ReverseProxyFlags): string {
 }
 
 function hubLines(from: string, dev: boolean): string[] {
-  const address = from.startsWith(':') ? `localhost${from}` : from;
-  const issuer = dev ? DEV.issuer : address.includes('://') ? address : `https://${address}`;
+  const issuer = dev ? DEV.issuer : originOf(from);
   return [
     '\thub {',
     `\t\tissuer ${issuer} {`,
@@ -117,6 +127,8 @@ function hubLines(from: string, dev: boolean): string[] {
     `\t\t\t\tjwt {env.${DEV.subscriberKeyVariable}}`,
     '\t\t\t}',
     '\t\t}',
+    // Browsers refuse cookies named __Secure-… over plain HTTP.
+    ...(urlOf(from).startsWith('http:') ? ['\t\tcookie_name hub_access_token'] : []),
     ...(dev
       ? [
           '\t\tanonymous',
