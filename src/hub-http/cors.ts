@@ -138,11 +138,14 @@ export function createForeignOrigin(
     const isOwn = origin.replace(/^[a-z]+:\/\//, '') === exchange.originalHost.toLowerCase();
     if (isOwn || publicOrigins.includes(origin)) return false;
     const found = origin.slice(0, MAX_SHOWN);
-    refusals.write(exchange, {
+    const diagnosis = {
       check: 'cors_origins',
       expected: 'a page of an origin in cors_origins',
       found,
       fix: `add ${found} to cors_origins, or serve the page from the origin of the hub`,
+    };
+    refusals.write(exchange, diagnosis, {
+      message: 'A page of another origin may not read a response of the hub',
     });
     return true;
   };

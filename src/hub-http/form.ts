@@ -15,7 +15,7 @@ export interface FormField {
 }
 
 /** Most pairs of a form. The largest valid form names 1,000 topics. */
-const MAX_FIELDS = 1100;
+export const MAX_FIELDS = 1100;
 
 /** Bytes of a name that are examined. All known names are shorter. */
 const MAX_NAME_BYTES = 256;

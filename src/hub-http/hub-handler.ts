@@ -8,6 +8,7 @@ import { createDebugger } from './debugger-page.ts';
 import { absent, type HubEndpoint, createScriptAnswer } from './endpoint.ts';
 import {
   answerRefusal,
+  logUndiagnosed,
   methodNotAllowed,
   notFound,
   RefusalLog,
@@ -66,6 +67,7 @@ export function createHubHandler(endpoint: HubEndpoint): Handler {
     } catch (error) {
       if (!(error instanceof RefusedRequest)) throw error;
       hub.measures.refused(error.check);
+      logUndiagnosed(exchange, error);
       answerRefusal(exchange, error, identity);
     }
   };

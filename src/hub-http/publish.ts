@@ -15,7 +15,15 @@ import type { Budget } from '../kernel/scheduler.ts';
 import type { Access } from './access.ts';
 import type { HubEndpoint } from './endpoint.ts';
 import type { Identity } from './identity.ts';
-import { FORM, mediaType, readBody, type FormField, parseForm, valuesOf } from './form.ts';
+import {
+  FORM,
+  MAX_FIELDS,
+  mediaType,
+  readBody,
+  type FormField,
+  parseForm,
+  valuesOf,
+} from './form.ts';
 import { badRequest, methodNotAllowed, RefusedRequest, unavailable } from './refusal.ts';
 
 /** The largest form that is read before its publisher is known; Node buffers as much of any request. */
@@ -132,7 +140,9 @@ function* readUpdate(
   budget: Budget,
 ): Generator<void, Publication, void> {
   const fields = yield* parseForm(bytes, budget);
-  if (fields === null) throw new RefusedRequest(413, { text: 'too many fields in update' });
+  if (fields === null) {
+    throw new RefusedRequest(413, { text: `too many fields in update (max ${MAX_FIELDS})` });
+  }
   try {
     return yield* readPublication(
       {

@@ -37,8 +37,13 @@ export class RefusedRequest extends Error {
     this.text = options.text ?? reasonPhrase(status);
     this.challenge = options.challenge;
     this.fields = options.fields ?? {};
-    this.check = options.check ?? `status_${status}`;
+    this.check = options.check ?? statusCheck(status);
   }
+}
+
+/** The check of a refusal that names no other one. */
+function statusCheck(status: number): string {
+  return `status_${status}`;
 }
 
 /** A malformed request: 400 with its challenge (RFC 6750 §3.1 `invalid_request`). */
@@ -86,6 +91,15 @@ function challengeField(code: ChallengeCode, identity: Identity): string {
   return code === null ? `Bearer ${metadata}` : `Bearer error="${code}", ${metadata}`;
 }
 
+/** Logs a refusal that has no diagnosis in the log: the client has got the whole reason. */
+export function logUndiagnosed({ log, clientAddress }: Exchange, refusal: RefusedRequest): void {
+  const { status, check, text } = refusal;
+  if (check !== statusCheck(status)) return;
+  log.debug(REFUSED, { client: clientAddress, check, found: text });
+}
+
+const REFUSED = 'The hub refused a request';
+
 /** Clients that a hub remembers as logged. */
 const MAX_CLIENTS = 1_000;
 
@@ -96,13 +110,17 @@ const MAX_CLIENTS = 1_000;
 export class RefusalLog {
   readonly #counts = new Map<string, number>();
 
-  write(exchange: Exchange, diagnosis: Diagnosis, more: LogFields = {}): void {
+  write(
+    exchange: Exchange,
+    diagnosis: Diagnosis,
+    { message = REFUSED, ...more }: LogFields & { readonly message?: string } = {},
+  ): void {
     const key = `${diagnosis.check} ${exchange.clientAddress}`;
     const count = (this.#counts.get(key) ?? 0) + 1;
     setNewest(this.#counts, key, count, MAX_CLIENTS);
     // A client that retries forever does not fill the disk.
     if (!isPowerOfTwo(count)) return;
-    exchange.log.warn('The hub refused a request', {
+    exchange.log.warn(message, {
       client: exchange.clientAddress,
       ...(count > 1 ? { times: count } : {}),
       ...more,

@@ -10,6 +10,7 @@ import type { Access } from './access.ts';
 import type { Identity } from './identity.ts';
 import {
   FORM,
+  MAX_FIELDS,
   mediaType,
   readBody,
   type FormField,
@@ -138,7 +139,7 @@ async function readContent(
 }
 
 function limited(fields: readonly FormField[] | null): readonly FormField[] {
-  if (fields === null) throw badRequest('too many parameters');
+  if (fields === null) throw badRequest(`too many parameters (max ${MAX_FIELDS})`);
   return fields;
 }
 

@@ -87,7 +87,7 @@ const UNSENDABLE = /[\0\r\n]|\p{Cs}/u;
  * @throws PublicationError for the first mistake
  */
 export function checkStoredUpdate({ id, topics, data, type, retry }: Update): void {
-  if (topics.length > MAX_TOPICS) throw tooLarge('too many topics in update');
+  if (topics.length > MAX_TOPICS) throw tooLarge(`too many topics in update (max ${MAX_TOPICS})`);
   for (const text of [id, type ?? '', ...topics]) {
     if (UNSENDABLE.test(text)) {
       throw refuse('a field contains a line end, NUL or half of a surrogate pair');
@@ -107,7 +107,7 @@ function* readTopics(
   budget: Budget,
 ): Generator<void, Topic[], void> {
   if (topics.length === 0) throw refuse('Missing "topic" parameter');
-  if (topics.length > MAX_TOPICS) throw tooLarge('too many topics in update');
+  if (topics.length > MAX_TOPICS) throw tooLarge(`too many topics in update (max ${MAX_TOPICS})`);
   const read: Topic[] = [];
   for (const topic of topics) {
     if (budget.isSpent) yield;

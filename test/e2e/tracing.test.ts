@@ -130,6 +130,8 @@ describe('the log', () => {
     assert.equal(await gateway.end('SIGTERM'), 0);
     const told = gateway.output.split('"check":"cors_origins"');
     assert.equal(told.length, 2);
+    // The hub has answered it.
+    assert.doesNotMatch(gateway.output, /refused/);
     assert.match(
       told[1] ?? '',
       /https:\/\/other\.example.*add https:\/\/other\.example to cors_orig/,

@@ -15,8 +15,17 @@ describe('limits on what a client may send', () => {
     for (const pair of ['&x', '&']) {
       const answer = await hub.post(most + pair);
       assert.equal(answer.status, 413);
-      assert.equal(answer.body, 'too many fields in update\n');
+      assert.equal(answer.body, 'too many fields in update (max 1100)\n');
     }
+    const lines = hub.log.filter(({ message }) => message === 'The hub refused a request');
+    assert.deepEqual(
+      lines.map(({ level, fields }) => [level, fields['check'], fields['found']]),
+      Array.from({ length: 2 }, () => [
+        'debug',
+        'status_413',
+        'too many fields in update (max 1100)',
+      ]),
+    );
     const topics = Array.from({ length: 1000 }, (_, i) => `topic=t${i}`).join('&');
     assert.equal((await hub.post(`${topics}&data=x&id=1&type=t&retry=1`)).status, 200);
   });
@@ -26,7 +35,7 @@ describe('limits on what a client may send', () => {
     const body = 'match=a&'.concat('&a'.repeat(500_000));
     const content = await hub.get(PATH, { method: 'QUERY', body, headers: [FORM] });
     assert.equal(content.status, 400);
-    assert.equal(content.body, 'too many parameters\n');
+    assert.equal(content.body, 'too many parameters (max 1100)\n');
     const url = await hub.get(`${PATH}?match=a${'&a'.repeat(1100)}`);
     assert.equal(url.status, 400);
   });

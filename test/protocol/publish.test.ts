@@ -248,7 +248,12 @@ describe('publish: order of checks (A.2)', () => {
   for (const [fault, form, status, text] of [
     ['the size', `retry=x&${tooLong}`, 413, 'Request Entity Too Large'],
     ['a missing topic', 'retry=x&id=%23', 400, 'Missing "topic" parameter'],
-    ['the count', `${'topic=%01&'.repeat(1001)}retry=x`, 413, 'too many topics in update'],
+    [
+      'the count',
+      `${'topic=%01&'.repeat(1001)}retry=x`,
+      413,
+      'too many topics in update (max 1000)',
+    ],
     [
       'characters',
       'topic=%01&retry=x',
@@ -296,7 +301,11 @@ describe('publish: topic (A.3)', () => {
 
   it('A-27 L8: accepts 1000 topics and answers 1001 with 413', async () => {
     assert.equal((await hub.post('topic=a&'.repeat(1000))).status, 200);
-    assertText(await hub.post('topic=a&'.repeat(1001)), 413, 'too many topics in update');
+    assertText(
+      await hub.post('topic=a&'.repeat(1001)),
+      413,
+      'too many topics in update (max 1000)',
+    );
   });
 
   it('A-28 L8: accepts a topic of 4096 bytes and answers 4097 with 413', async () => {
