@@ -144,7 +144,10 @@ export class ResponseCache {
       return this.#sendStored(exchange, stored, 'stale', 'hit');
     }
     // RFC 9111 §5.2.1.7.
-    if (onlyIfCached) throw new HttpError(504, 'nothing is stored that would answer');
+    if (onlyIfCached) {
+      addStatusLater(exchange, 'detail=only-if-cached');
+      throw new HttpError(504, 'nothing is stored that would answer');
+    }
     if (method === 'HEAD') return this.#pass(exchange, next, `fwd=${why}; detail=head`);
     if (stored === null && headers.has('range')) {
       return this.#pass(exchange, next, `fwd=${why}; detail=range`);

@@ -15,6 +15,7 @@ import { appendToLog } from '../site/access-log.ts';
 import type { HandlerDirective } from './directive.ts';
 
 const MIB = 1024 * 1024;
+const STANDARD_MAX_BODY = 8 * MIB;
 
 const members = {
   /** How long a response without a time is fresh; null: it is not stored. */
@@ -23,8 +24,8 @@ const members = {
   staleMs: withDefault(duration(), 0),
   /** Maximum memory of the stored responses, in bytes. */
   maxSize: withDefault(size({ min: 1 }), 64 * MIB),
-  /** Maximum size of one body, in bytes. */
-  maxBody: withDefault(size({ min: 1 }), 8 * MIB),
+  /** Maximum size of one body, in bytes; null: 8 MiB, or `maxSize` if that is less. */
+  maxBody: optional(size({ min: 1 })),
   /** Values with placeholders. Requests with different values share nothing. */
   varyOn: withDefault(listShape(text('a text such as {cookie.lang}')), []),
 };
@@ -52,7 +53,7 @@ export const cache: HandlerDirective<CacheConfig> = {
   data: {
     shape: () => object(members),
     check(cache, report) {
-      if (cache.maxBody <= cache.maxSize) return;
+      if (cache.maxBody === null || cache.maxBody <= cache.maxSize) return;
       const message = 'max_body is more than max_size: a body of that size cannot be stored';
       report(cache, error('body-beyond-size', message));
     },
@@ -107,8 +108,9 @@ export const cache: HandlerDirective<CacheConfig> = {
   },
   compile(config, context) {
     const { clock, scheduler, expand, caching } = context;
+    const maxBody = config.maxBody ?? Math.min(STANDARD_MAX_BODY, config.maxSize);
     const cache = new ResponseCache({
-      settings: config,
+      settings: { ...config, maxBody },
       ...caching,
       store: caching.openStore(config, config.maxSize),
       memory: context.bodyMemory,

@@ -458,6 +458,7 @@ encode gzip`,
     }
     const nothing = await ask('/a', { headers: [['Cache-Control', 'only-if-cached']] });
     assert.deepEqual([nothing.status, nothing.body], [504, 'error 504']);
+    assert.equal(nothing.headers['cache-status'], 'hubgate; detail=only-if-cached');
   });
 
   it('keeps the fields of an error that runs behind it, and says so', async (test) => {
