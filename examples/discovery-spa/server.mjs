@@ -1,20 +1,18 @@
-// Serves the files of a single-page app, its state, and a token to whoever has a session. CLIENT is
-// the file of hubgate/client, bundled.
+// Serves a single-page app, its state, and a token to whoever has a session. The page imports the
+// client from the hub.
 import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { signToken } from 'hubgate';
 
-const { APP_PORT = '3000', PORT = '8080', CLIENT = '' } = process.env;
-const page = readFileSync(new URL('./index.html', import.meta.url));
+const { APP_PORT = '3000', PORT = '8080' } = process.env;
+const HUB = `http://hub.localhost:${PORT}/.well-known/hub`;
+const page = readFileSync(new URL('./index.html', import.meta.url), 'utf8').replace('{HUB}', HUB);
 const key = process.env.HUB_SUBSCRIBER_JWT_KEY;
 
 createServer((request, response) => {
   switch (request.url) {
     case '/':
       response.setHeader('Content-Type', 'text/html').end(page);
-      break;
-    case '/client.js':
-      response.setHeader('Content-Type', 'text/javascript').end(readFileSync(CLIENT));
       break;
     case '/api/notes':
       response.setHeader('Content-Type', 'application/json').end('["the first note"]');
@@ -31,7 +29,7 @@ createServer((request, response) => {
 function token() {
   return signToken({
     iss: `http://spa.localhost:${PORT}`,
-    aud: `http://hub.localhost:${PORT}/.well-known/hub`,
+    aud: HUB,
     key,
     subscribe: 'https://example.com/notes',
     ttl: '15m',

@@ -1,4 +1,4 @@
-// A gateway in a program of your own.
+// A gateway in a program of your own. Runs in a package with `"type": "module"`.
 import { createGateway, parseHubfile } from 'hubgate';
 
 const [, , hubfile = 'localhost {\n\trespond "hello"\n}\n'] = process.argv;

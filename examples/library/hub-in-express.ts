@@ -1,4 +1,4 @@
-// The hub alone, in Express.
+// The hub alone, in Express. Runs in a package with `"type": "module"`, which also has `express`.
 import express from 'express';
 import { createHub } from 'hubgate/hub';
 

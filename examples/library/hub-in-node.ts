@@ -1,4 +1,4 @@
-// The hub alone, in a plain node:http server.
+// The hub alone, in a plain node:http server. Runs in a package with `"type": "module"`.
 import { createServer } from 'node:http';
 import { createHub } from 'hubgate/hub';
 

@@ -181,7 +181,7 @@ const EXAMPLES: Readonly<Record<string, readonly string[]>> = {
   'token inspect': ['hubgate token inspect --action publish < token'],
   'hash-password': ['hubgate hash-password'],
   publish: [
-    'hubgate publish --hub http://localhost:8080/.well-known/hub --topic news --data hello',
+    'hubgate publish --hub http://localhost:8080/.well-known/hub --token @token --topic news --data hello',
   ],
   subscribe: ["hubgate subscribe --hub http://localhost:8080/.well-known/hub --match '*'"],
   trust: ['hubgate trust', 'hubgate trust --print'],

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtemp, readFile, writeFile } from 'node:fs/promises';
+import { mkdtemp, readFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
@@ -13,7 +13,6 @@ import { freePort } from '../support/free-port.ts';
 import { openStream, type RawRequest, send, type Stream } from '../support/http.ts';
 import { signToken } from '../support/hub-server.ts';
 import { root } from '../support/process.ts';
-import { clientBundle } from '../unit/discovery/client-bundle.ts';
 import { cookieHeader, cookies, detail, fields } from '../unit/discovery/site.ts';
 import { removeWith } from '../support/temporary-directory.ts';
 
@@ -205,10 +204,7 @@ describe('the stories of docs/discovery.md', () => {
     const executable = chromiumPath(test);
     if (executable === null) return;
     const { env, site } = await tell(test, 'discovery-spa', 'spa.localhost');
-    const client = join(String(env['STORAGE']), 'client.js');
-    await writeFile(client, await clientBundle());
-    const server = ['examples/discovery-spa/server.mjs'];
-    await run(test, process.execPath, server, { ...env, CLIENT: client });
+    await run(test, process.execPath, ['examples/discovery-spa/server.mjs'], env);
     const browser = await launchChromium(test, executable, null);
     const page = await browser.newPage();
     await page.goto(`${site}/`);

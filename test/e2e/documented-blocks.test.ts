@@ -42,6 +42,9 @@ const BLOCKS: Readonly<Record<string, Readonly<Record<string, Carried>>>> = {
     'hubgate outbox sql --writer': { parsed: 'test/unit/outbox carries out what it prints' },
   },
   'docs/development.md': { NODE_EXTRA_CA_CERTS: { run: publishFromAnApp } },
+  'docs/discovery.md': {
+    'npm install': { parsed: 'needs a registry; discovery-stories.test.ts runs the examples' },
+  },
   'docs/from-mercure.md': {
     'hubgate validate': { by: 'test/e2e/from-mercure.test.ts' },
     'TOKEN=$(hubgate': { by: 'test/e2e/from-mercure.test.ts' },

@@ -3,8 +3,8 @@ import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import { chromiumPath, launchChromium } from '../support/chromium.ts';
 import { freePort } from '../support/free-port.ts';
-import { startGateway } from '../support/gateway.ts';
-import { root, runCommand, startProcess } from '../support/process.ts';
+import { cli, root, runCommand, startProcess } from '../support/process.ts';
+import { temporaryDirectory } from '../support/temporary-directory.ts';
 
 const KEY = 'the-key-with-which-the-app-signs-its-tokens';
 
@@ -14,14 +14,19 @@ describe('end-to-end privacy (JWE)', () => {
     if (executable === null) return;
     const [port, appPort] = [await freePort(), await freePort()];
     const site = `https://localhost:${port}`;
-    const { rootFile, storage } = await startGateway(
-      test,
-      `localhost:${port} {\n\ttls internal\n\thub {\n\t\tissuer ${site} {\n\t\t\tpublisher {\n\t\t\t\tjwt ${KEY}\n\t\t\t}\n\t\t}\n\t\tanonymous\n\t}\n\treverse_proxy 127.0.0.1:${appPort}\n}\n`,
-    );
-    const app = startProcess(test, [join(root, 'examples/encrypted/server.mjs')], {
+    const storage = await temporaryDirectory(test);
+    const rootFile = join(storage, 'pki/local/root.crt');
+    const example = join(root, 'examples/encrypted');
+    const env = {
+      STORAGE: storage,
       PORT: String(appPort),
       SITE: site,
       HUB_PUBLISHER_JWT_KEY: KEY,
+    };
+    const run = [cli, 'run', '--no-watch', '--config', join(example, 'Hubfile')];
+    await startProcess(test, run, env).says('Listening on');
+    const app = startProcess(test, [join(example, 'server.mjs')], {
+      ...env,
       NODE_EXTRA_CA_CERTS: rootFile,
     });
     await app.says('app: http');
