@@ -71,12 +71,12 @@ try {
   ]);
   try {
     makeExecutable(dirname(dirname(packageDirectory)));
+    console.log(out);
+    const target = { executable: out, cpu, directory: dirname(out), work };
+    if (values.deb) console.log(debianPackage({ ...target, packageDirectory }));
   } finally {
     remove();
   }
-  console.log(out);
-  if (values.deb)
-    console.log(debianPackage({ executable: out, cpu, directory: dirname(out), work }));
 } finally {
   rmSync(work, { recursive: true, force: true });
 }

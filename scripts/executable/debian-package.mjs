@@ -1,8 +1,15 @@
 // Packs the executable for Debian and Ubuntu: with the units of deploy/systemd, a user of its own, a first
-// Hubfile and completion for the shell. dpkg-deb of Debian writes it.
+// Hubfile, the documents and completion for the shell. dpkg-deb of Debian writes it.
 import { spawnSync } from 'node:child_process';
-import { chmodSync, copyFileSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import {
+  chmodSync,
+  copyFileSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  writeFileSync,
+} from 'node:fs';
+import { dirname, join, relative } from 'node:path';
 import { root } from '../install.mjs';
 
 const ARCHITECTURES = { x64: 'amd64', arm64: 'arm64' };
@@ -10,11 +17,11 @@ const ARCHITECTURES = { x64: 'amd64', arm64: 'arm64' };
 const LIBC = '2.28';
 
 /**
- * @param {{ executable: string, cpu: 'x64' | 'arm64', directory: string, work: string }} what `work` is a
- *   directory for intermediate files
+ * @param {{ executable: string, packageDirectory: string, cpu: 'x64' | 'arm64', directory: string, work: string }} what
+ *   `packageDirectory` is that of the npm package; `work` is for intermediate files
  * @returns {string} the path of the package, in `directory`
  */
-export function debianPackage({ executable, cpu, directory, work }) {
+export function debianPackage({ executable, packageDirectory, cpu, directory, work }) {
   const { version, description } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
   const architecture = ARCHITECTURES[cpu];
   const tree = join(work, 'debian');
@@ -35,7 +42,9 @@ export function debianPackage({ executable, cpu, directory, work }) {
   copy('scripts/executable/Hubfile', 'etc/hubgate/Hubfile');
   copy('dist/LICENSES.txt', 'usr/share/doc/hubgate/LICENSES.txt');
   copy('LICENSE', 'usr/share/doc/hubgate/copyright');
-  copy('CHANGELOG.md', 'usr/share/doc/hubgate/CHANGELOG.md');
+  for (const path of documentsIn(packageDirectory)) {
+    put(`usr/share/doc/hubgate/${path}`, readFileSync(join(packageDirectory, path)));
+  }
   put('usr/share/bash-completion/completions/hubgate', completion());
 
   put('DEBIAN/control', control({ version, description, architecture }));
@@ -46,6 +55,17 @@ export function debianPackage({ executable, cpu, directory, work }) {
   const target = join(directory, `hubgate_${version}_${architecture}.deb`);
   run('dpkg-deb', ['--root-owner-group', '-Zxz', '-z1', '--build', tree, target]);
   return target;
+}
+
+/** The paths of the documents, of what they link to, and of the examples. */
+function documentsIn(packageDirectory) {
+  const all = readdirSync(packageDirectory, { recursive: true, withFileTypes: true });
+  return all
+    .filter((entry) => entry.isFile())
+    .map((entry) => relative(packageDirectory, join(entry.parentPath, entry.name)))
+    .filter((path) =>
+      /^(?:(?:README|CHANGELOG)\.md|Hubfile\.example|(?:docs|deploy|examples|ops)\/.*)$/.test(path),
+    );
 }
 
 function control({ version, description, architecture }) {

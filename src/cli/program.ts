@@ -1,6 +1,8 @@
 // The program is bundled, because a start that looked up 500 files took twice as long. Each command
 // is a chunk that is loaded when it is called.
 
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
 import { Command, CommanderError } from 'commander';
 import { ConfigError } from '../config/problem.ts';
 import { codeOf, messageOf } from '../kernel/error.ts';
@@ -140,6 +142,7 @@ const PAGES: Readonly<Record<string, string>> = {
   trust: 'docs/development.md',
   untrust: 'docs/development.md',
   cache: 'docs/cache.md',
+  'history init': 'docs/database.md',
   history: 'docs/production.md',
   outbox: 'docs/database.md',
   completion: 'docs/install.md',
@@ -212,11 +215,23 @@ function describeFurther(command: Command): void {
   });
   const name = nameOf(command);
   const examples = (EXAMPLES[name] ?? []).map((line) => `  ${line}`);
-  const page = PAGES[name.split(' ')[0] ?? name] ?? 'README.md';
+  const page = PAGES[name] ?? PAGES[name.split(' ')[0] ?? name] ?? 'README.md';
   command.addHelpText('after', ({ error }) => {
     // After a mistake, the message comes first, without the long help.
     if (error) return '';
     const title = examples.length > 0 ? ['', 'Examples:', ...examples] : [];
-    return [...title, '', `See ${page} of the package.`].join('\n');
+    return [...title, '', whereToRead(page)].join('\n');
   });
+}
+
+/** Where the package for Debian puts the documents. */
+const INSTALLED_DOCUMENTS = '/usr/share/doc/hubgate';
+
+function whereToRead(page: string): string {
+  // The single executable sets the variable, and contains no documents.
+  if (process.env['HUBGATE_UNPACKED'] === undefined) return `See ${page} of the package.`;
+  const installed = join(INSTALLED_DOCUMENTS, page);
+  return existsSync(installed)
+    ? `See ${installed}.`
+    : `See ${page} of the npm package, or of the one for Debian.`;
 }

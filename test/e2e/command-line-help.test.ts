@@ -43,6 +43,15 @@ describe('hubgate --help', () => {
     }
   });
 
+  it('says where the documents are if the program is the single executable, which has none', async () => {
+    const { stdout } = await runCommand(['run', '--help'], { HUBGATE_UNPACKED: 'hash:/tmp' });
+    const here = '/usr/share/doc/hubgate';
+    const where = existsSync(`${here}/docs`)
+      ? `See ${here}/docs/production.md.`
+      : 'See docs/production.md of the npm package, or of the one for Debian.';
+    assert.ok(stdout.endsWith(`\n${where}\n`), stdout);
+  });
+
   it('uses colour when asked to, but not after a mistake or in a pipe', async () => {
     const colour = await runCommand(['version', '--help'], {
       NO_COLOR: undefined,

@@ -16,6 +16,12 @@ dpkg --install /hubgate.deb
 id hubgate
 systemd-analyze verify "$unit" /lib/systemd/system/hubgate.socket
 test -r /usr/share/bash-completion/completions/hubgate
+# What the help names is there, and so is what the documents name.
+page=$(hubgate run --help | sed -n 's/^See \(.*\)\.$/\1/p')
+for file in "$page" /usr/share/doc/hubgate/ops/prometheus-alerts.yml \
+	/usr/share/doc/hubgate/examples/live/Hubfile; do
+	test -r "$file"
+done
 for line in State:/var/lib Cache:/var/cache Logs:/var/log; do
 	grep -q "^${line%%:*}Directory=hubgate$" "$unit"
 	install -d -m 0700 -o hubgate -g hubgate "${line#*:}/hubgate"
