@@ -13,7 +13,7 @@ import { collectWhenIdle, loadingEnds, limitHeap } from '../kernel/v8-memory.ts'
 import { ServiceManager } from './service-manager.ts';
 import { thisMachine, workerCount } from './workers/worker-count.ts';
 import { handleUserSignals, StopSignals } from './user-signals.ts';
-import { EXIT } from './terminal.ts';
+import { counted, EXIT } from './terminal.ts';
 import { packageVersion } from './commands/version.ts';
 import { unwritable } from './new-file.ts';
 import { alsoHiding, readText } from './read-config.ts';
@@ -179,7 +179,7 @@ function announce(
   source: string | null,
 ): void {
   const { sites } = config;
-  log.info(`hubgate ${packageVersion()} serves ${count(sites.length, 'site')}`, {
+  log.info(`hubgate ${packageVersion()} serves ${counted(sites.length, 'site')}`, {
     node: process.versions.node,
     configuration: source ?? 'not a file',
     sites: sites.slice(0, MAX_SITES).map(siteLabel),
@@ -216,12 +216,7 @@ async function logProgress(log: ConfigurableLogger, gateway: Served): Promise<vo
 function workersLine(config: Config): string {
   const machine = thisMachine();
   const { count: workers, why } = workerCount(config, machine);
-  return `Running ${count(workers, 'worker')} on ${count(machine.processors, 'CPU')} (${why})`;
-}
-
-function count(number: number, noun: string): string {
-  const plural = `${noun}s`;
-  return `${number} ${number === 1 ? noun : plural}`;
+  return `Running ${counted(workers, 'worker')} on ${counted(machine.processors, 'CPU')} (${why})`;
 }
 
 /** Logs which hubs accept clients of 0.x, and what they accept from them. */

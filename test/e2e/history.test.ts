@@ -69,7 +69,7 @@ describe('hubgate history', () => {
     assert.deepEqual(await ids(), ['a', 'b']);
     await write('a', 'b', 'c');
     const { stderr } = await history(['import', '--skip-existing', file], hubfile);
-    assert.equal(stderr, '1 updates were imported\n2 were skipped: the history has their ids\n');
+    assert.equal(stderr, '1 update was imported\n2 were skipped: the history has their ids\n');
     assert.deepEqual(await ids(), ['a', 'b', 'c']);
     assert.equal((await history(['import', '--append', file], hubfile)).code, 0);
     assert.deepEqual(await ids(), ['a', 'b', 'c', 'a', 'b', 'c']);
@@ -93,7 +93,7 @@ describe('hubgate history', () => {
       given.splice(1, 0, { ...update('event'), private: true, type: 'hub', presence: true });
       await writeFile(file, given.map((one) => `${JSON.stringify(one)}\n`).join(''));
       const imported = await history(['import', file], hubfile);
-      const counted = '3 updates and 1 presence events were';
+      const counted = '3 updates and 1 presence event were';
       assert.deepEqual([imported.code, imported.stderr], [0, `${counted} imported\n`]);
       const { stdout, stderr } = await history(['export'], hubfile);
       assert.equal(stderr, `${counted} exported\n`);
@@ -110,7 +110,7 @@ describe('hubgate history', () => {
       assert.deepEqual([updates, events, position, last], [3, 1, 4, 'c']);
       const verified = await history(['verify'], hubfile);
       assert.equal(verified.code, 0);
-      assert.match(verified.stderr, /3 updates and 1 presence events, 0 of them damaged/);
+      assert.match(verified.stderr, /3 updates and 1 presence event, 0 of them damaged/);
       const compacted = await history(['compact'], hubfile);
       assert.equal(compacted.code, 1);
       assert.match(compacted.stderr, /nothing to compact/);

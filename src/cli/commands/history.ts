@@ -21,7 +21,7 @@ import {
   withConfigSource,
 } from '../config-source.ts';
 import { unwritable, writeNew } from '../new-file.ts';
-import { createProgress, EXIT, onTerminal, type Output, printable } from '../terminal.ts';
+import { counted, createProgress, EXIT, onTerminal, type Output, printable } from '../terminal.ts';
 import { readUnchecked, storageOf } from '../read-config.ts';
 import { checkStoredUpdate, PublicationError } from '../../hub/publication.ts';
 import type { Update } from '../../hub/update.ts';
@@ -118,7 +118,7 @@ function exportCommand(output: Output): Command {
         } finally {
           progress.end();
         }
-        output.note(`${counts.text} were exported`);
+        output.note(counts.said('exported'));
       }),
     );
 }
@@ -167,8 +167,11 @@ function importCommand(output: Output): Command {
             if (group.length > 0) await store();
           } finally {
             progress.end();
-            output.note(`${counts.text} were imported`);
-            if (skipped > 0) output.note(`${skipped} were skipped: the history has their ids`);
+            output.note(counts.said('imported'));
+            if (skipped > 0)
+              output.note(
+                `${skipped} ${skipped === 1 ? 'was skipped: the history has its id' : 'were skipped: the history has their ids'}`,
+              );
           }
         });
       } finally {
@@ -187,9 +190,11 @@ class EntryCounts {
     this.#events += entries.filter(({ update }) => update.presence === true).length;
   }
 
-  get text(): string {
-    const updates = `${this.total - this.#events} updates`;
-    return this.#events === 0 ? updates : `${updates} and ${this.#events} presence events`;
+  said(done: 'exported' | 'imported'): string {
+    const updates = counted(this.total - this.#events, 'update');
+    if (this.#events > 0)
+      return `${updates} and ${counted(this.#events, 'presence event')} were ${done}`;
+    return `${updates} ${this.total === 1 ? 'was' : 'were'} ${done}`;
   }
 }
 
@@ -298,7 +303,7 @@ function verifyCommand(output: Output): Command {
         }
         for (const { position, message } of faults)
           output.result(printable(`${position}: ${message}`));
-        const checked = `${updates} updates and ${events} presence events`;
+        const checked = `${counted(updates, 'update')} and ${counted(events, 'presence event')}`;
         output.note(`${checked}, ${faults.length} of them damaged`);
       }),
     );
