@@ -220,7 +220,10 @@ export function envFilesOf(file: string): readonly [string, string] {
 function sets(envFile: string, variable: string): boolean {
   try {
     const lines = readFileSync(envFile, 'utf8').split('\n');
-    return lines.some((line) => new RegExp(`^\\s*(?:export\\s+)?${variable}=.`).test(line));
+    return lines.some((line) => {
+      const assigned = line.trim().replace(/^export\s+/, '');
+      return assigned.startsWith(`${variable}=`) && assigned.length > variable.length + 1;
+    });
   } catch {
     return false;
   }

@@ -141,6 +141,21 @@ describe('hubgate init', () => {
     }
   });
 
+  it('follows the Hubfile language about ports', async () => {
+    for (const [site, issuer, redirects] of [
+      ['localhost', 'https://localhost', true],
+      ['localhost:8443', 'https://localhost:8443', false],
+      [':443', 'https://localhost', true],
+      [':8080', 'http://localhost:8080', false],
+    ] as const) {
+      const { hubfile } = fresh();
+      const { stderr } = await runCommand(['init', '--yes', '--site', site, '--output', hubfile]);
+      const text = readFileSync(hubfile, 'utf8');
+      assert.match(text, new RegExp(`issuer ${issuer} \\{`), stderr);
+      assert.equal(!text.includes('Port 80 would need privileges'), redirects, site);
+    }
+  });
+
   it('and a command without them names the file that has them', async () => {
     const { hubfile, envFile } = fresh();
     await runCommand(['init', '--yes', '--output', hubfile]);
