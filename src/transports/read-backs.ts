@@ -1,3 +1,5 @@
+import { randomBytes } from 'node:crypto';
+import type { Update } from '../hub/update.ts';
 import { afterSilence, type Clock } from '../kernel/clock.ts';
 import { HubgateError } from '../kernel/error.ts';
 import type { Sessions, StoreSession } from '../kernel/sessions.ts';
@@ -86,18 +88,29 @@ export class ReadBacks {
 
 const LOST = 'the log has lost it';
 
-export interface GroupStoreOptions<Session extends StoreSession> {
+/** What one attempt to store a group is given besides the updates. */
+export interface GroupName {
+  /** Random; the keys of the entries begin with it. */
+  readonly name: string;
+  /** The server knows whether it has stored the group with this number, in whatever order its attempts arrive. */
+  readonly batch: number;
+}
+
+interface GroupStoreOptions<Session extends StoreSession> {
+  /** Name of the store in messages. */
+  readonly store: string;
   readonly sessions: Sessions<Session>;
   readonly handedOut: HandedOut;
   readonly readBacks: ReadBacks;
   /** Must be stored before the updates that follow them. */
   readonly signals: { readonly sent: Promise<unknown> };
   readonly clock: Clock;
-}
-
-interface StoreKind {
-  /** Name of the store in messages. */
-  readonly store: string;
+  /** Stores the group unless an earlier attempt has; resolves to its last entry. */
+  readonly attempt: (
+    session: Session,
+    group: readonly Update[],
+    of: GroupName,
+  ) => Promise<ExpectedEntry>;
   /** What is known about a failed attempt: its message, and whether this or another server has not executed it. */
   readonly faultOf: (error: unknown) => {
     readonly message: string;
@@ -106,17 +119,33 @@ interface StoreKind {
   };
 }
 
+/** Stores each group of updates, one after the other, as {@link storeGroup} does. */
+export function groupStore<Session extends StoreSession>(
+  options: GroupStoreOptions<Session>,
+): (group: readonly Update[]) => Promise<void> {
+  let batch = 0;
+  return (group) => {
+    batch += 1;
+    return storeGroup(options, group, { name: randomName(), batch });
+  };
+}
+
+/** A name of which the keys of entries are made. */
+export function randomName(): string {
+  return randomBytes(12).toString('base64url');
+}
+
 /**
- * Stores a group of updates, however often the answer is lost, and waits until its last entry is delivered.
+ * Stores a group of updates exactly once, however often the answer is lost, and waits until its last entry is delivered.
  *
- * @param attempt stores the group unless an earlier attempt has; resolves to its last entry
  * @throws HubgateError `transport-failed` if it is not stored, `transport-uncertain` if that is unknown
  */
-export async function storeGroup<Session extends StoreSession>(
-  { sessions, handedOut, readBacks, signals, clock }: GroupStoreOptions<Session>,
-  { store, faultOf }: StoreKind,
-  attempt: (session: Session) => Promise<ExpectedEntry>,
+async function storeGroup<Session extends StoreSession>(
+  options: GroupStoreOptions<Session>,
+  group: readonly Update[],
+  of: GroupName,
 ): Promise<void> {
+  const { store, sessions, handedOut, readBacks, signals, clock, attempt, faultOf } = options;
   await signals.sent;
   const end = clock.monotonic() + RETRY_MS;
   let mayBeStored = false;
@@ -124,7 +153,7 @@ export async function storeGroup<Session extends StoreSession>(
     const session = mayBeStored ? await sessions.next(end) : sessions.live();
     if (session === null) throw uncertain(`${store} disconnected before it answered`);
     try {
-      const { position, key } = await attempt(session);
+      const { position, key } = await attempt(session, group, of);
       const isThere = key === null ? handedOut.stored >= position : handedOut.has(position, key);
       if (isThere) return;
       // Other groups are waiting, so this one waits for its reader only until `end`.

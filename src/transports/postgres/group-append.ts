@@ -1,15 +1,9 @@
-import { randomBytes } from 'node:crypto';
 import type { PostgresTransportConfig } from '../../config/transports.ts';
 import type { DatabaseConnection, JoinedStatement } from '../../hub/transport.ts';
 import type { Update } from '../../hub/update.ts';
-import { faultOf } from '../../postgres/connection.ts';
+import type { Clock } from '../../kernel/clock.ts';
 import type { StoredEntry } from '../handed-out.ts';
-import {
-  EVICTED_EXTRA,
-  type ExpectedEntry,
-  type GroupStoreOptions,
-  storeGroup,
-} from '../read-backs.ts';
+import { EVICTED_EXTRA, type ExpectedEntry, type GroupName, randomName } from '../read-backs.ts';
 import type { Session } from './session.ts';
 import { encodeBody } from '../handed-out.ts';
 import type { StoredLog } from './stored-log.ts';
@@ -87,32 +81,23 @@ export async function appendGroup(
 }
 
 interface GroupAppendOptions
-  extends GroupStoreOptions<Session>,
-    Pick<PostgresTransportConfig, 'schema' | 'maxLength' | 'maxAgeMs' | 'durability'> {
+  extends Pick<PostgresTransportConfig, 'schema' | 'maxLength' | 'maxAgeMs' | 'durability'> {
   /** Different for each opening of a history. */
   readonly writer: string;
   readonly storedLog: StoredLog;
+  /** Must be stored before the updates that follow them. */
+  readonly signals: { readonly sent: Promise<unknown> };
+  readonly clock: Clock;
   /** Delivers a group if it follows what was read, without reading it; otherwise lets it be read. */
   readonly deliver: (entries: readonly StoredEntry[], signals: number) => void;
 }
 
-/** Stores a group of updates exactly once, however often the answer is lost, and waits until it is delivered. */
+/** Appends to one history. */
 export class GroupAppend {
   readonly #options: GroupAppendOptions;
-  #batch = 0;
 
   constructor(options: GroupAppendOptions) {
     this.#options = options;
-  }
-
-  /** @throws as {@link storeGroup} */
-  async store(group: readonly Update[]): Promise<void> {
-    this.#batch += 1;
-    const name = randomBytes(12).toString('base64url');
-    // The server knows whether it has stored the group with this number.
-    await storeGroup(this.#options, { store: 'PostgreSQL', faultOf }, (session) =>
-      this.#append(session, name, group),
-    );
   }
 
   /** Appends those of these updates whose ids are not known, together with a statement of the caller. */
@@ -121,29 +106,20 @@ export class GroupAppend {
     statement: JoinedStatement,
     updates: readonly Update[],
   ): Promise<void> {
-    const { storedLog, schema, maxLength, maxAgeMs, durability, signals } = this.#options;
-    await signals.sent;
-    const request = {
-      ...{ schema, maxLength, maxAgeMs, durability, stream: storedLog.stream, writer: null },
-      name: randomBytes(12).toString('base64url'),
-      updates: updates.map((update) => ({ ...update, once: true as const })),
-      times: updates.map(() => null),
-      most: updates.length + EVICTED_EXTRA,
-    };
-    await appendGroup(on, request, statement);
+    await this.#options.signals.sent;
+    const all = updates.map((update) => ({ ...update, once: true as const }));
+    await appendGroup(on, this.#request(all, randomName(), null), statement);
   }
 
-  /** The last entry of the group; without a key if it is not known. */
-  async #append(session: Session, name: string, group: readonly Update[]): Promise<ExpectedEntry> {
-    const { writer, storedLog, deliver, clock } = this.#options;
-    const { schema, maxLength, maxAgeMs, durability } = this.#options;
-    const { position, previous, signals, updates } = await appendGroup(session.appends, {
-      ...{ schema, maxLength, maxAgeMs, durability },
-      ...{ name, updates: group, stream: storedLog.stream },
-      writer: { id: writer, batch: this.#batch },
-      times: group.map(() => null),
-      most: group.length + EVICTED_EXTRA,
-    });
+  /** The last entry of a group that is stored once; without a key if it is not known. */
+  async attempt(
+    session: Session,
+    group: readonly Update[],
+    { name, batch }: GroupName,
+  ): Promise<ExpectedEntry> {
+    const { writer, deliver, clock } = this.#options;
+    const request = this.#request(group, name, { id: writer, batch });
+    const { position, previous, signals, updates } = await appendGroup(session.appends, request);
     const before = position - updates.length;
     const entries = updates.map((update, index) => ({
       ...{ position: before + index + 1, update, at: clock.now() },
@@ -154,5 +130,19 @@ export class GroupAppend {
     // Which of a group were new is not known any more if an earlier attempt has stored them.
     const isUnknown = previous === null && group.some(({ once }) => once === true);
     return { position, key: isUnknown ? null : `${name}:${updates.length}` };
+  }
+
+  #request(
+    updates: readonly Update[],
+    name: string,
+    writer: AppendRequest['writer'],
+  ): AppendRequest {
+    const { schema, storedLog, maxLength, maxAgeMs, durability } = this.#options;
+    return {
+      ...{ schema, maxLength, maxAgeMs, durability, stream: storedLog.stream },
+      ...{ name, updates, writer },
+      times: updates.map(() => null),
+      most: updates.length + EVICTED_EXTRA,
+    };
   }
 }

@@ -7,7 +7,7 @@ import type { Logger } from '../../kernel/log.ts';
 import { Sessions } from '../../kernel/sessions.ts';
 import { faultOf } from '../../postgres/connection.ts';
 import { HandedOut } from '../handed-out.ts';
-import { ReadBacks } from '../read-backs.ts';
+import { groupStore, ReadBacks } from '../read-backs.ts';
 import { ServerPresence } from '../server-presence.ts';
 import { type ServerLog, ServerTransport } from '../server-transport.ts';
 import { GroupAppend } from './group-append.ts';
@@ -67,8 +67,8 @@ export async function openPostgresTransport(options: PostgresTransportOptions): 
   const read = { storedLog, handedOut, readBacks, clock };
   const reader = new NotifiedReader({ ...read, signals, log });
   const append = new GroupAppend({
-    ...{ ...read, schema, maxLength, maxAgeMs, durability, sessions },
-    ...{ writer: process, deliver: reader.deliverOwn, signals },
+    ...{ schema, storedLog, maxLength, maxAgeMs, durability, signals, clock },
+    ...{ writer: process, deliver: reader.deliverOwn },
   });
   const refuses = async (session: Session): Promise<boolean> =>
     (await standbysOf(session, schema, storedLog)) === '' && durability === 'replicated';
@@ -82,7 +82,10 @@ export async function openPostgresTransport(options: PostgresTransportOptions): 
     }),
     counts: countsOf(schema, storedLog, sessions),
     database: databaseOf(schema, storedLog, sessions, append, () => transport.caughtUp()),
-    append: (group) => append.store(group),
+    append: groupStore<Session>({
+      ...{ store: 'PostgreSQL', sessions, handedOut, readBacks, signals, clock, faultOf },
+      attempt: (one, group, of) => append.attempt(one, group, of),
+    }),
     async prepare(session) {
       await ensureTables(session.commands, schema);
       await storedLog.create(session.commands);

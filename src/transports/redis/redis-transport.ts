@@ -1,4 +1,4 @@
-import { hash, randomBytes, randomUUID } from 'node:crypto';
+import { hash, randomUUID } from 'node:crypto';
 import type { RedisTransportConfig } from '../../config/transports.ts';
 import type { Transport, TransportCounts } from '../../hub/transport.ts';
 import type { Clock } from '../../kernel/clock.ts';
@@ -8,21 +8,13 @@ import { BlockingReader, RedisSignals } from './blocking-reader.ts';
 import { HandedOut } from '../handed-out.ts';
 import { hubKeys, type HubKeys, appendedKeys } from './keys.ts';
 import type { RedisPlace } from './primary.ts';
-import {
-  EVICTED_EXTRA,
-  type ExpectedEntry,
-  type GroupStoreOptions,
-  ReadBacks,
-  storeGroup,
-  uncertain,
-} from '../read-backs.ts';
+import { EVICTED_EXTRA, groupStore, ReadBacks, uncertain } from '../read-backs.ts';
 import { ServerPresence } from '../server-presence.ts';
 import { ServerTransport } from '../server-transport.ts';
 import { RedisPresence } from './redis-presence.ts';
 import { listOf, StoredLog, appendArguments } from './stored-log.ts';
 import { COUNT } from './scripts.ts';
 import { refusalOf, Session } from './session.ts';
-import type { Update } from '../../hub/update.ts';
 
 export interface RedisTransportOptions
   extends RedisPlace,
@@ -62,9 +54,18 @@ export async function openRedisTransport(options: RedisTransportOptions): Promis
   const handedOut = new HandedOut();
   const readBacks = new ReadBacks(clock);
   const read = { keys, replicas, handedOut, readBacks };
-  const append = new GroupAppend({
-    ...{ ...read, signals, maxLength, maxAgeMs, sessions, clock },
-    writer: process,
+  const append = groupStore<Session>({
+    ...{ store: 'Redis', sessions, handedOut, readBacks, signals, clock, faultOf: refusalOf },
+    async attempt(session, group, { name, batch }) {
+      const limits = [maxLength, maxAgeMs, group.length + EVICTED_EXTRA].map(String);
+      const args = [name, String(batch), ...limits, ...group.flatMap(appendArguments)];
+      const [place, count] = await session.append(appendedKeys(keys, process), args, replicas);
+      if (count < replicas)
+        throw uncertain(`only ${count} of ${replicas} replicas have the update`);
+      // Without a key, nothing was added.
+      const [at = '', key = ''] = String(place).split(' ');
+      return { position: Number.parseInt(at, 10), key: key === '' ? null : key };
+    },
   });
   const transport = new ServerTransport({
     ...{ store: 'Redis', clock, maxLength, sessions, storedLog, handedOut, readBacks, signals },
@@ -75,7 +76,7 @@ export async function openRedisTransport(options: RedisTransportOptions): Promis
       steps: (live) => new RedisPresence({ keys, process, session: live }),
     }),
     counts: countsOf(keys, sessions),
-    append: (group) => append.store(group),
+    append,
     prepare: async () => {},
     check: async (one) => void (await one.command('INCR', keys.probe)),
   });
@@ -95,47 +96,4 @@ function countsOf(keys: HubKeys, sessions: Sessions<Session>): TransportCounts {
       return { current, previous, elapsedMs };
     },
   };
-}
-
-interface GroupAppendOptions
-  extends GroupStoreOptions<Session>,
-    Pick<RedisTransportConfig, 'maxLength' | 'maxAgeMs' | 'replicas'> {
-  readonly keys: HubKeys;
-  /** Different for each opening of a history. */
-  readonly writer: string;
-}
-
-/**
- * Stores a group of updates exactly once, however often the reply is lost, and waits until it is read back.
- */
-class GroupAppend {
-  readonly #options: GroupAppendOptions;
-  #batch = 0;
-
-  constructor(options: GroupAppendOptions) {
-    this.#options = options;
-  }
-
-  /** @throws as {@link storeGroup} */
-  async store(group: readonly Update[]): Promise<void> {
-    const { maxLength, maxAgeMs } = this.#options;
-    this.#batch += 1;
-    const name = randomBytes(12).toString('base64url');
-    const updates = group.flatMap(appendArguments);
-    const limits = [maxLength, maxAgeMs, group.length + EVICTED_EXTRA].map(String);
-    const kind = { store: 'Redis', faultOf: refusalOf };
-    // The server knows whether it has stored the group with this number, in whatever order its attempts arrive.
-    const args = [name, String(this.#batch), ...limits, ...updates];
-    await storeGroup(this.#options, kind, (session) => this.#append(session, args));
-  }
-
-  /** The last entry of the group, when enough replicas have it; without a key if nothing was added. */
-  async #append(session: Session, args: readonly string[]): Promise<ExpectedEntry> {
-    const { keys, writer, replicas } = this.#options;
-    const [place, count] = await session.append(appendedKeys(keys, writer), args, replicas);
-    if (count < replicas) throw uncertain(`only ${count} of ${replicas} replicas have the update`);
-    // Without a key, nothing was added.
-    const [at = '', key = ''] = String(place).split(' ');
-    return { position: Number.parseInt(at, 10), key: key === '' ? null : key };
-  }
 }
