@@ -2,7 +2,7 @@
 // dates, stores `Vary: , *`, and knows neither targeted fields, nor `must-understand`, nor `private` with
 // field names.
 
-import { hasField } from '../http/field-values.ts';
+import { CONNECTION_FIELDS, hasField } from '../http/field-values.ts';
 import type { Exchange, ResponseHead } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import {
@@ -88,17 +88,9 @@ const CREDENTIALS = new Set([
  * response.
  */
 const NOT_KEPT = new Set([
-  'age',
-  'connection',
-  'keep-alive',
-  'proxy-authenticate',
-  'proxy-authentication-info',
-  'proxy-authorization',
-  'proxy-connection',
-  'te',
-  'trailer',
-  'transfer-encoding',
-  'upgrade',
+  ...CONNECTION_FIELDS,
+  ...['age', 'proxy-authenticate', 'proxy-authentication-info', 'proxy-authorization'],
+  ...['te', 'trailer'],
 ]);
 
 const SPACED_TAGS = ['surrogate-key', 'xkey'];

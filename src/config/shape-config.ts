@@ -1,5 +1,6 @@
 // The sites of a gateway, and all of its configuration: their types, defaults and shapes.
 
+import { PORT } from './units.ts';
 import { dnsShape } from './dns-challenge.ts';
 import { isOpenSslName, lowerCaseHost, isLogName } from './well-formed.ts';
 import { defaultDiscovery, discoveryShape, type HubConfig, hubShape } from './shape-hub.ts';
@@ -39,7 +40,7 @@ const addressMembers = {
   /** Lower case; `*.example.com` for one label, empty for any host. IPv6 without brackets. */
   host,
   /** null: the port for the scheme in the global options. */
-  port: optional(count({ min: 1, max: 65_535 })),
+  port: optional(count(PORT)),
 };
 
 export interface SiteAddress extends Of<typeof addressMembers> {}

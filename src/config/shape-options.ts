@@ -26,7 +26,7 @@ import {
   withDefault,
 } from './shape.ts';
 import { count, duration, flag, name, oneOf, orWord, secret, size, text } from './shape-values.ts';
-import { DAY, MINUTE, SECOND } from './units.ts';
+import { DAY, MINUTE, PORT, SECOND } from './units.ts';
 import {
   isAddressRange,
   isAdminOrigin,
@@ -43,14 +43,12 @@ export const STAGING_DIRECTORY = 'https://acme-staging-v02.api.letsencrypt.org/d
 /** Most processes that can share the listeners. */
 export const MAX_WORKERS = 256;
 
-const PORT = { min: 1, max: 65_535 };
-
 export const addressRange = text('an address range such as 10.0.0.0/8', isAddressRange);
 export const headerName = text('the name of a header field', isHeaderName);
 const collectorUrl = text('an http or https URL without a user', isCollectorUrl);
 
 const host = name('a host');
-const port = count({ min: 0, max: 65_535 });
+const port = count({ ...PORT, min: 0 });
 const hostOrAll = withDefault(text('an address, or nothing'), '');
 /** As a program has them; in a file, they are texts. */
 const parsedBindAddress = byKind<BindAddress>({

@@ -1,3 +1,6 @@
+/** The bounds of a port. */
+export const PORT = { min: 1, max: 65_535 };
+
 /** In milliseconds. */
 export const SECOND = 1000;
 export const MINUTE = 60 * SECOND;

@@ -49,6 +49,17 @@ export function quotedString(text: string): string {
   return `"${text.replace(/["\\]/g, '\\$&')}"`;
 }
 
+/** Fields that concern one connection only, in all messages. */
+export const CONNECTION_FIELDS = [
+  ...['connection', 'keep-alive', 'proxy-connection', 'transfer-encoding', 'upgrade'],
+];
+
+/** All fields that a proxy does not forward (RFC 9110 §7.6.1). */
+export const HOP_BY_HOP: ReadonlySet<string> = new Set([
+  ...CONNECTION_FIELDS,
+  ...['http2-settings', 'proxy-authenticate', 'proxy-authorization', 'te'],
+]);
+
 /**
  * Fields that frame, route or upgrade the message, which `Connection` cannot nominate. Those that concern
  * only one connection are never forwarded anyway.

@@ -1,14 +1,8 @@
+import { CONNECTION_FIELDS } from './field-values.ts';
 import { HeaderList } from './header-list.ts';
 
 /** RFC 9113 §8.2.2: connection-specific fields make an HTTP/2 message malformed. */
-const FORBIDDEN = new Set([
-  'connection',
-  'http2-settings',
-  'keep-alive',
-  'proxy-connection',
-  'transfer-encoding',
-  'upgrade',
-]);
+const FORBIDDEN = new Set([...CONNECTION_FIELDS, 'http2-settings']);
 
 /**
  * Bytes of a head that is sent over HTTP/2. Larger than every head that is received (80 KiB), with room for what the

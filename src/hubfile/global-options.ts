@@ -20,6 +20,7 @@ import {
   STAGING_DIRECTORY,
   timeoutMembers,
 } from '../config/shape-options.ts';
+import { PORT } from '../config/units.ts';
 import { isAdminOrigin, isCollectorUrl, isLogScope } from '../config/well-formed.ts';
 import { Secret } from '../kernel/secret.ts';
 import { Cursor, type OptionTable } from './cursor.ts';
@@ -96,7 +97,6 @@ const UNSUPPORTED: Readonly<Record<string, string>> = {
 };
 
 const NO_DNS = 'for the DNS challenge write acme_dns <provider>';
-const PORT = { min: 1, max: 65_535 };
 
 const OPTIONS: OptionTable<GlobalOptions> = {
   admin: (cursor) => ({ admin: admin(cursor) }),

@@ -1,5 +1,5 @@
 import { isIP } from 'node:net';
-import { dropNominated, expectsContinue } from '../http/field-values.ts';
+import { dropNominated, expectsContinue, HOP_BY_HOP } from '../http/field-values.ts';
 import type { Exchange } from '../http/exchange.ts';
 import type { AddressSet } from '../http/forwarded.ts';
 import type { HeaderList } from '../http/header-list.ts';
@@ -17,19 +17,6 @@ export interface ForwardedFields {
 
 /** The values of `Via` (RFC 9110 §7.6.3) by the version of the protocol that was received. */
 const VIA = { '1.0': '1.0 hubgate', '1.1': '1.1 hubgate', '2.0': '2.0 hubgate' } as const;
-
-/** Fields that concern one connection only (RFC 9110 §7.6.1). */
-const HOP_BY_HOP = new Set([
-  'connection',
-  'http2-settings',
-  'keep-alive',
-  'proxy-authenticate',
-  'proxy-authorization',
-  'proxy-connection',
-  'te',
-  'transfer-encoding',
-  'upgrade',
-]);
 
 /** Fields of a request that the gateway writes itself: it frames the message, and knows only one expectation. */
 const WRITTEN_HERE = new Set(['content-length', 'expect', 'trailer']);

@@ -22,7 +22,7 @@ import {
   type Shape,
   withDefault,
 } from '../config/shape.ts';
-import { MINUTE, SECOND } from '../config/units.ts';
+import { MINUTE, PORT, SECOND } from '../config/units.ts';
 import {
   isAddressRange,
   isHeaderName,
@@ -37,8 +37,6 @@ export const MAX_WEIGHT = 10_000;
 
 /** The largest buffer for a body, in bytes. */
 export const MAX_BUFFER = 16 * 1024 * 1024;
-
-const PORT = { min: 1, max: 65_535 };
 
 const ALLOWED = /^(?:\*\.)?[a-z0-9_-]+(?:\.[a-z0-9_-]+)*(?::\d{1,5})?$/i;
 

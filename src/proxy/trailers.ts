@@ -1,5 +1,5 @@
 import type { Exchange } from '../http/exchange.ts';
-import { listMembers } from '../http/field-values.ts';
+import { HOP_BY_HOP, listMembers } from '../http/field-values.ts';
 import type { HeaderList } from '../http/header-list.ts';
 
 /**
@@ -7,10 +7,10 @@ import type { HeaderList } from '../http/header-list.ts';
  * request, authenticate, control the response or describe how to process the content.
  */
 const FORBIDDEN = new Set([
+  ...HOP_BY_HOP,
   'age',
   'authorization',
   'cache-control',
-  'connection',
   'content-encoding',
   'content-length',
   'content-range',
@@ -21,21 +21,13 @@ const FORBIDDEN = new Set([
   'expires',
   'forwarded',
   'host',
-  'http2-settings',
-  'keep-alive',
   'location',
   'max-forwards',
   'pragma',
-  'proxy-authenticate',
-  'proxy-authorization',
-  'proxy-connection',
   'range',
   'retry-after',
   'set-cookie',
-  'te',
   'trailer',
-  'transfer-encoding',
-  'upgrade',
   'vary',
   'via',
   'www-authenticate',

@@ -70,24 +70,28 @@ export async function namesIn(directory: string): Promise<string[]> {
 const DURABLY = { flag: 'wx', mode: 0o600, flush: true } as const;
 
 /** Writes a private file (0600, its directories 0700). Readers see all of it or nothing. */
-export async function writePrivate(path: string, text: string): Promise<void> {
-  await makeDirectory(dirname(path));
-  const temporary = `${path}.${randomBytes(6).toString('hex')}`;
-  try {
-    await writeFile(temporary, text, DURABLY);
+export function writePrivate(path: string, text: string): Promise<void> {
+  return written(path, text, async (temporary) => {
     await rename(temporary, path);
     await syncDirectory(dirname(path));
-  } catch (error) {
-    await rm(temporary, { force: true }).catch(() => {});
-    throw failure(error);
-  }
+  });
 }
 
-async function makeDirectory(path: string): Promise<void> {
+/** Writes a text into a temporary file beside a path, for as long as it takes to put it there. */
+async function written<T>(
+  path: string,
+  text: string,
+  put: (temporary: string) => Promise<T>,
+): Promise<T> {
+  const temporary = `${path}.${randomBytes(6).toString('hex')}`;
   try {
-    await mkdir(path, { recursive: true, mode: 0o700 });
+    await mkdir(dirname(path), { recursive: true, mode: 0o700 });
+    await writeFile(temporary, text, DURABLY);
+    return await put(temporary);
   } catch (error) {
     throw failure(error);
+  } finally {
+    await rm(temporary, { force: true }).catch(() => {});
   }
 }
 
@@ -108,19 +112,16 @@ async function syncDirectory(path: string): Promise<void> {
 /**
  * Like {@link writePrivate}, for a file that must not exist yet. Returns false, without any change, if it exists.
  */
-export async function createPrivate(path: string, text: string): Promise<boolean> {
-  await makeDirectory(dirname(path));
-  const temporary = `${path}.${randomBytes(6).toString('hex')}`;
-  try {
-    await writeFile(temporary, text, DURABLY);
-    await linkOrCopy(temporary, path);
-    return true;
-  } catch (error) {
-    if (codeOf(error) === 'EEXIST') return false;
-    throw failure(error);
-  } finally {
-    await rm(temporary, { force: true }).catch(() => {});
-  }
+export function createPrivate(path: string, text: string): Promise<boolean> {
+  return written(path, text, async (temporary) => {
+    try {
+      await linkOrCopy(temporary, path);
+      return true;
+    } catch (error) {
+      if (codeOf(error) === 'EEXIST') return false;
+      throw error;
+    }
+  });
 }
 
 /** A link appears together with its whole content. Some network file systems support only copies. */

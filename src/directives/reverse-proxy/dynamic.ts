@@ -11,6 +11,7 @@ import {
 import type { Cursor } from '../../hubfile/cursor.ts';
 import type { Word } from '../../hubfile/parser.ts';
 import { isDnsName, isResolver } from '../../config/dns-challenge.ts';
+import { PORT } from '../../config/units.ts';
 import { defaultDynamic, type DynamicConfig, dynamicMembers } from '../../proxy/proxy-config.ts';
 
 type Versions = Extract<DynamicConfig, { kind: 'a' }>['versions'];
@@ -47,14 +48,14 @@ const UNSUPPORTED = {
 
 function byAddresses(cursor: Cursor): DynamicConfig {
   const name = cursor.left > 0 ? dnsName(cursor) : null;
-  const port = cursor.left > 0 ? portOf(cursor) : null;
+  const port = cursor.left > 0 ? count(cursor, PORT) : null;
   const start = { name, port, versions: BOTH_VERSIONS, ...defaultDynamic };
   const read = cursor.options(
     start,
     {
       ...SHARED,
       name: (option) => ({ name: dnsName(option) }),
-      port: (option) => ({ port: portOf(option) }),
+      port: (option) => ({ port: count(option, PORT) }),
       versions: (option) => ({ versions: versions(option) }),
     },
     { unsupported: UNSUPPORTED },
@@ -98,10 +99,6 @@ function dnsName(option: Cursor): string {
     option.fail(word.span, 'bad-value', `${option.quote(word)} is not a DNS name`, hint);
   }
   return isDnsName(word.text) ? word.text : badValue(option, word, 'a name in the DNS');
-}
-
-function portOf(option: Cursor): number {
-  return count(option, { min: 1, max: 65_535 });
 }
 
 function refresh(option: Cursor): number {
