@@ -65,10 +65,7 @@ export function replaceContent(file: string, text: string): void {
     const path = realpathSync(file);
     // A new file would take the place of one that is protected against writing.
     closeSync(openSync(path, 'r+'));
-    if (statSync(path).nlink > 1) {
-      writeFileSync(path, text);
-      return;
-    }
+    if (statSync(path).nlink > 1) return writeFileSync(path, text);
     try {
       replaceAtOnce(path, text);
     } catch (error) {

@@ -274,10 +274,7 @@ export class ArrivingBody {
   }
 
   #take(chunk: Buffer, done: () => void): void {
-    if (this.#state !== 'open') {
-      done();
-      return;
-    }
+    if (this.#state !== 'open') return done();
     this.#heardMs = this.#clock.monotonic();
     // A copy, because the buffer of the read may be larger.
     const copy = Buffer.allocUnsafeSlow(chunk.length);

@@ -156,9 +156,7 @@ export function describeProblem(
   const lines = [`${severity}: ${problem.message}`];
   if (place !== undefined) lines[0] = `${placeText(place)}: ${lines[0]}`;
   if (problem.excerpt !== undefined) lines.push(problem.excerpt);
-  for (const step of place?.importedFrom ?? []) {
-    lines.push(`  imported at ${placeText(step)}`);
-  }
+  for (const step of place?.importedFrom ?? []) lines.push(`  imported at ${placeText(step)}`);
   if (problem.hint !== undefined) lines.push(`  ${problem.hint}`);
   return lines.join('\n');
 }

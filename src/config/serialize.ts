@@ -29,9 +29,7 @@ export function encodeConfig(
   { showSecrets, brief, fromEnvironment = [] }: EncodeOptions,
 ): unknown {
   const shape = configShape(registry);
-  if (showSecrets) {
-    return shape.write(config, { secret: inClear, text: (value) => value, brief });
-  }
+  if (showSecrets) return shape.write(config, { secret: inClear, text: (value) => value, brief });
   const text = (value: string): string =>
     fromEnvironment.reduce((shown, each) => shown.replaceAll(each, REDACTED), value);
   return withoutCredentials(shape.write(config, { secret: String, text, brief }));

@@ -141,16 +141,12 @@ function handOutToken(
   }
   if (status === 304) return undefined;
   return tokens.tokenFor(exchange, headers).then((outcome) => {
-    if (outcome.kind === 'token') {
-      credentials.handOut(exchange, headers, outcome.token);
-      return;
-    }
+    if (outcome.kind === 'token') return credentials.handOut(exchange, headers, outcome.token);
     // Every request identifies its user, and this one has none: the session has ended, for whatever reason.
     const { onOwnFields, onResponse } = dependence;
     const namesNobody = outcome.kind === 'guest' && onOwnFields && !onResponse;
-    if (namesNobody && credentials.isKnown(exchange)) {
-      credentials.end(exchange, headers);
-    } else if (onOwnFields) makePrivate(headers);
+    if (namesNobody && credentials.isKnown(exchange)) credentials.end(exchange, headers);
+    else if (onOwnFields) makePrivate(headers);
     else if (!isPrivate(headers)) addVary(headers, [...dependence.onClientFields, DESTINATION]);
   });
 }

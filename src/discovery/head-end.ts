@@ -182,10 +182,7 @@ export class HeadEnd {
       if (byte === quote) this.#endValue();
       return;
     }
-    if (byte === GT) {
-      this.#closeTag();
-      return;
-    }
+    if (byte === GT) return this.#closeTag();
     if (quote === 'tag-name') {
       if (isSpace(byte) || byte === SLASH) this.#endValue();
       return;

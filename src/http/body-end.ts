@@ -53,10 +53,7 @@ export function closeAnswered(stream: Http2Stream): void {
  */
 export function endStream(stream: Http2Stream): void {
   if (stream.destroyed || stream.closed) return;
-  if (stream.writableFinished) {
-    closeAnswered(stream);
-    return;
-  }
+  if (stream.writableFinished) return closeAnswered(stream);
   stream.once('finish', () => closeAnswered(stream));
   if (!stream.writableEnded) stream.end();
 }
@@ -111,10 +108,7 @@ export async function pourInto(
 
 /** Writes a chunk, and calls `done` when the body accepts more or has closed. */
 export function writeTo(body: Writable, chunk: Buffer, done: () => void): void {
-  if (body.destroyed || body.write(chunk)) {
-    done();
-    return;
-  }
+  if (body.destroyed || body.write(chunk)) return done();
   const goOn = (): void => {
     body.off('drain', goOn).off('close', goOn);
     done();

@@ -77,10 +77,7 @@ export function answerRefusal(
   if (refusal.challenge !== undefined) {
     fields['www-authenticate'] = challengeField(refusal.challenge, identity);
   }
-  if (refusal.text === '') {
-    answer(exchange, refusal.status, fields);
-    return;
-  }
+  if (refusal.text === '') return answer(exchange, refusal.status, fields);
   fields['content-type'] = 'text/plain; charset=utf-8';
   answer(exchange, refusal.status, fields, `${refusal.text}\n`);
 }

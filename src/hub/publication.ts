@@ -134,9 +134,7 @@ function readTopic(topic: string | null, rules: PublicationRules, budget: Budget
 function parseId(id: string | null | undefined): string | undefined {
   if (id === undefined || id === '') return undefined;
   const text = requireUtf8('id', id ?? undefined, id === null);
-  if (!isPossibleId(text)) {
-    throw tooLarge(`id too long (max ${MAX_ID_BYTES} bytes)`);
-  }
+  if (!isPossibleId(text)) throw tooLarge(`id too long (max ${MAX_ID_BYTES} bytes)`);
   refuseForbidden('id', text);
   if (text.startsWith('#')) throw refuse('"id" must not start with "#"');
   if (text === EARLIEST) throw refuse(`"id" must not be "${EARLIEST}"`);

@@ -204,10 +204,7 @@ export class Replay implements Task {
     const { begun } = this.#reader;
     const page = this.#reader.after(subscriber.position);
     if (this.#reader.begun > begun) budget.spend(PAGE_STEPS);
-    if (!(page instanceof Promise)) {
-      this.#enter(state, page);
-      return;
-    }
+    if (!(page instanceof Promise)) return this.#enter(state, page);
     state.page = 'reading';
     page.then(
       (read) => {

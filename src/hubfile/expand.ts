@@ -192,9 +192,7 @@ class Expander {
   }
 
   #line(line: Line, scope: Scope, top: boolean): Line[] {
-    if (++this.#lines > MAX_LINES) {
-      throw new TooLarge(withVia(line.span, scope.via));
-    }
+    if (++this.#lines > MAX_LINES) throw new TooLarge(withVia(line.span, scope.via));
     const [first] = line.words;
     const inserted = this.#inserted(line, scope);
     if (inserted !== null) return [...inserted];

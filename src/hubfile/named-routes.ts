@@ -50,9 +50,7 @@ export class NamedRoutes {
     this.#read = read;
     this.#mayLack = mayLack;
     for (const line of lines) this.#define(line, problems);
-    for (const route of this.#routes.values()) {
-      this.#routesOf(route);
-    }
+    for (const route of this.#routes.values()) this.#routesOf(route);
   }
 
   /** The steps of the route with this name. */

@@ -48,10 +48,7 @@ export function elapsedSince(moment: Moment, clock: Clock): number {
 /** @throws the reason of `signal` when it is aborted */
 export function wait(delayMs: number, clock: Clock, signal: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
-    if (signal.aborted) {
-      reject(signal.reason);
-      return;
-    }
+    if (signal.aborted) return reject(signal.reason);
     const cancel = clock.after(delayMs, () => {
       signal.removeEventListener('abort', stop);
       resolve();

@@ -172,9 +172,7 @@ export class OutboxReader {
         waitMs = this.counts.rows === 0 ? FIRST_WAIT_MS : Math.min(waitMs * 2, LAST_WAIT_MS);
         const idleMs = this.counts.rows === 0 ? LOOK_MS : waitMs;
         if (this.#isNotified) waitMs = FIRST_WAIT_MS;
-        else {
-          await this.#wait(this.counts.reading === 1 ? idleMs : LOCK_MS, clock);
-        }
+        else await this.#wait(this.counts.reading === 1 ? idleMs : LOCK_MS, clock);
       }
       if (lost !== null) throw new HubgateError('outbox-failed', lost);
     } finally {

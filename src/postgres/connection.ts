@@ -324,10 +324,7 @@ class Connection implements Queries {
     { name, timeoutMs = ANSWER_TIMEOUT_MS }: QueryOptions = {},
   ): Promise<readonly Row[]> {
     return new Promise((resolve, reject) => {
-      if (this.#isOver) {
-        reject(new Error(this.#reason ?? 'the connection is closed'));
-        return;
-      }
+      if (this.#isOver) return reject(new Error(this.#reason ?? 'the connection is closed'));
       this.#asked.add(reject);
       this.#isUnreplicated = false;
       // A network that was cut reports nothing at all.
@@ -415,9 +412,7 @@ export function faultOf(error: unknown): PostgresFault {
   const code = codeOf(cause);
   const state = code !== undefined && /^[0-9A-Z]{5}$/.test(code) && /\d/.test(code) ? code : null;
   const message = messageOf(error);
-  if (state === null) {
-    return { message, state, kind: 'away', isNotDone: false, isElsewhere: true };
-  }
+  if (state === null) return { message, state, kind: 'away', isNotDone: false, isElsewhere: true };
   return {
     message,
     state,

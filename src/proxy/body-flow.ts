@@ -87,10 +87,7 @@ export class Flow {
     this.#waiting -= bytes;
     if (!this.#isClosed) upstreamReads.wait(-bytes);
     if (!this.#isHeld) return;
-    if (this.#waiting > marks().low) {
-      this.#listener.taken();
-      return;
-    }
+    if (this.#waiting > marks().low) return this.#listener.taken();
     this.#isHeld = false;
     this.#listener.freed();
     this.#source.resume();

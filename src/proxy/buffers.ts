@@ -176,10 +176,7 @@ export class BufferedResponse extends Writable {
     if (this.#target === null) {
       this.#waiting.push(chunk);
       this.#bytes += chunk.length;
-      if (this.#bytes <= this.#limit) {
-        done();
-        return;
-      }
+      if (this.#bytes <= this.#limit) return done();
       this.#start(null);
       this.#pass(Buffer.concat(this.#waiting.splice(0)), done);
       return;

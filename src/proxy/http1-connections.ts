@@ -88,10 +88,7 @@ export class Http1Connections implements Connections, Http1Owner {
    * connection, or bytes that must not answer the request.
    */
   #assign(exchange: Http1Exchange): void {
-    if (this.#idle.length <= this.#starting.length) {
-      this.#dial(exchange);
-      return;
-    }
+    if (this.#idle.length <= this.#starting.length) return this.#dial(exchange);
     this.#starting.push(exchange);
     if (this.#starting.length === 1) setImmediate(this.#start);
   }
@@ -118,10 +115,7 @@ export class Http1Connections implements Connections, Http1Owner {
   }
 
   #dial(exchange: Http1Exchange): void {
-    if (this.#state === 'destroyed') {
-      exchange.onFailure(closed());
-      return;
-    }
+    if (this.#state === 'destroyed') return exchange.onFailure(closed());
     try {
       const connection = new Http1Connection(this, exchange);
       this.#open.add(connection);

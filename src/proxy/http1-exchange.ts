@@ -101,10 +101,7 @@ export class Http1Exchange extends RequestLifecycle implements Http1Receiver, Up
   onWhole(head: ReceivedHead, piece: Buffer | null, trailers: HeaderList): void {
     try {
       const body = this.#begin(head);
-      if (body?.destroyed === true) {
-        this.failed(clientLeft());
-        return;
-      }
+      if (body?.destroyed === true) return this.failed(clientLeft());
       // Everything is written at once, so that nobody waits for the body.
       if (body?.listenerCount('error') === 0) body.on('error', nothing);
       if (body !== null && piece !== null) body.write(piece);
@@ -118,10 +115,7 @@ export class Http1Exchange extends RequestLifecycle implements Http1Receiver, Up
   onHead(head: ReceivedHead): void {
     try {
       this.body = this.#begin(head);
-      if (this.body === null) {
-        this.startLimit(MAX_DISCARDING_MS, () => this.finish());
-        return;
-      }
+      if (this.body === null) return this.startLimit(MAX_DISCARDING_MS, () => this.finish());
       this.body.on('error', () => this.failed(clientLeft()));
       this.awaitBody();
     } catch (error) {
@@ -130,10 +124,7 @@ export class Http1Exchange extends RequestLifecycle implements Http1Receiver, Up
   }
 
   onData(piece: Buffer): void {
-    if (this.body !== null) {
-      this.pass(piece, this.body);
-      return;
-    }
+    if (this.body !== null) return this.pass(piece, this.body);
     this.#discarded += piece.length;
     // The rest is not worth reading.
     if (this.#discarded > MAX_DISCARDED_BYTES) this.finish();
@@ -161,10 +152,7 @@ export class Http1Exchange extends RequestLifecycle implements Http1Receiver, Up
       this.finish();
       return;
     }
-    if (this.phase !== 'sent' || this.#upload?.hasBegun !== false) {
-      this.failed(error);
-      return;
-    }
+    if (this.phase !== 'sent' || this.#upload?.hasBegun !== false) return this.failed(error);
     // The request still waited for its body. A kept connection may end at any time, which is no fault of the upstream.
     const code = isReused ? 'upstream-refused' : 'upstream-broken';
     this.failed(new ForwardError(code, 'unsent', error));

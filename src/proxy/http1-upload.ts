@@ -141,10 +141,7 @@ export class Http1Upload {
       connection.pass(piece);
       accepts = connection.write('\r\n');
     } else {
-      if (piece.length > this.#left) {
-        this.#fail(wrongLength());
-        return;
-      }
+      if (piece.length > this.#left) return this.#fail(wrongLength());
       this.#sendHead();
       this.#left -= piece.length;
       accepts = connection.pass(piece);
@@ -176,10 +173,7 @@ export class Http1Upload {
 
   #end(): void {
     if (this.#state !== 'sending') return;
-    if (this.#left !== null && this.#left > 0) {
-      this.#fail(wrongLength());
-      return;
-    }
+    if (this.#left !== null && this.#left > 0) return this.#fail(wrongLength());
     try {
       this.#finish();
     } catch (error) {
@@ -193,15 +187,9 @@ export class Http1Upload {
   #finish(): void {
     const { method, headers, trailers } = this.#request;
     const connection = this.#connection;
-    if (this.#left !== null) {
-      this.#sendHead();
-      return;
-    }
+    if (this.#left !== null) return this.#sendHead();
     const announces = headers.has('trailer');
-    if (this.#head !== null && !announces) {
-      this.#sendHeadWith(emptyBodyField(method));
-      return;
-    }
+    if (this.#head !== null && !announces) return this.#sendHeadWith(emptyBodyField(method));
     const end = new Http1Writer();
     end.text('0\r\n');
     if (announces && permittedTrailers(headers, trailers()).writeLines(end, '') !== null) {

@@ -189,10 +189,7 @@ class Http2Exchange extends RequestLifecycle {
     this.#stopWaiting();
     const body = this.#sink.onHead(status, headers, '2.0', isWhole);
     this.body = body;
-    if (body === null) {
-      this.finish();
-      return;
-    }
+    if (body === null) return this.finish();
     body.on('error', (error) => this.failed(clientLeft(error)));
     this.awaitBody();
     const pieces = new PiecesOfTurn(true, (bytes) => this.pass(bytes, body));

@@ -75,10 +75,7 @@ export class Http2Sessions implements Connections {
         reject(leftWaiting());
         this.#closeIfDone();
       };
-      if (client.abandoned) {
-        left();
-        return;
-      }
+      if (client.abandoned) return left();
       const forget = client.onAbandoned(left);
       const waiter: Waiter = {
         clock,
@@ -105,10 +102,7 @@ export class Http2Sessions implements Connections {
   #serve(): void {
     for (const waiter of this.#waiting) {
       const session = this.#free();
-      if (session === undefined) {
-        this.#dial(waiter.clock);
-        return;
-      }
+      if (session === undefined) return this.#dial(waiter.clock);
       this.#waiting.delete(waiter);
       waiter.go(session);
     }
@@ -123,10 +117,7 @@ export class Http2Sessions implements Connections {
     if (this.#stopDial !== null || this.#sessions.size >= this.#maxSessions) return;
     this.#stopDial = dialHttp2(this.#target, this.#offer, clock, (error, opened) => {
       this.#stopDial = null;
-      if (opened === null) {
-        this.#refuse(error ?? new Error('no session'));
-        return;
-      }
+      if (opened === null) return this.#refuse(error ?? new Error('no session'));
       const { keepAliveMs } = this.#target.settings;
       const session: Http2Session = new Http2Session(
         opened,

@@ -126,10 +126,7 @@ export abstract class RequestLifecycle implements FlowListener, Source {
    */
   protected pass(piece: Buffer, body: Writable): void {
     if (this.#isSettled) return;
-    if (body.destroyed) {
-      this.failed(clientLeft());
-      return;
-    }
+    if (body.destroyed) return this.failed(clientLeft());
     this.#flow ??= new BodyFlow(body, this, this);
     this.#flow.write(piece);
     if (!this.#flow.isHeld) this.awaitBody();
@@ -183,10 +180,7 @@ export abstract class RequestLifecycle implements FlowListener, Source {
     this.#uploadFlow = flow;
     body.on('data', (chunk: Buffer) => {
       if (this.#isSettled) return;
-      if (outgoing.writable) {
-        write(chunk, flow);
-        return;
-      }
+      if (outgoing.writable) return write(chunk, flow);
       body.pause();
       this.awaitHead();
     });
@@ -215,10 +209,7 @@ export abstract class RequestLifecycle implements FlowListener, Source {
 
   /** Ends the exchange with the error for the caller: a ForwardError, or the body's HttpError. */
   failed(error: Error): void {
-    if (this.body !== null && isUnwanted(this.body)) {
-      this.finish();
-      return;
-    }
+    if (this.body !== null && isUnwanted(this.body)) return this.finish();
     const left = this.client.abandoned || this.body?.destroyed === true;
     this.end(error instanceof ForwardError ? error : exchangeFailure(error, this.phase, left));
   }

@@ -181,9 +181,7 @@ export class UpstreamResponse implements UpgradeSink {
   onInformation(status: number, headers: HeaderList, received: ReceivedProtocol): void {
     refuseStatus(status);
     // 100 is for the gateway: the client's own expectation is handled when its body is read.
-    if (status !== 100) {
-      this.#exchange.inform(status, clientResponseFields(headers, received));
-    }
+    if (status !== 100) this.#exchange.inform(status, clientResponseFields(headers, received));
   }
 
   onHead(

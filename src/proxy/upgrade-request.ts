@@ -128,10 +128,7 @@ class UpgradeExchange extends RequestLifecycle {
     const body = this.#sink.onHead(response.statusCode ?? 502, headers, '1.1');
     this.body = body;
     response.on('error', (error) => this.failed(error));
-    if (body === null) {
-      this.finish();
-      return;
-    }
+    if (body === null) return this.finish();
     body.on('error', (error) => this.failed(clientLeft(error)));
     this.awaitBody();
     response.on('data', (chunk: Buffer) => this.pass(chunk, body));

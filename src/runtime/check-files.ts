@@ -93,10 +93,7 @@ class FileCheck {
     const key = this.#text(source, 'keyFile', keyFile);
     if (cert === null || key === null) return;
     const fault = pairFault(cert, key);
-    if (fault === null) {
-      this.#names(source, cert, addresses);
-      return;
-    }
+    if (fault === null) return this.#names(source, cert, addresses);
     const [field, file] =
       fault.of === 'key' ? (['keyFile', keyFile] as const) : (['certFile', certFile] as const);
     this.#unusable(source, field, `cannot use the ${fault.of} ${file}: ${fault.reason}`);

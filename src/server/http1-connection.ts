@@ -168,10 +168,7 @@ export class Http1Connection implements ExchangeCarrier {
   sent(exchange: Http1Adapter): void {
     if (this.#unsent[0] !== exchange) return;
     this.#unsent.shift();
-    if (exchange.isLast || (this.#settings.isDraining && this.#isIdle)) {
-      this.#close();
-      return;
-    }
+    if (exchange.isLast || (this.#settings.isDraining && this.#isIdle)) return this.#close();
     exchange.dropBody();
     const next = this.#unsent[0];
     if (next !== undefined) next.beginTurn(this.#socket);
@@ -260,10 +257,7 @@ export class Http1Connection implements ExchangeCarrier {
         at = this.#readBody(this.#body, bytes, at);
         continue;
       }
-      if (this.#isFull()) {
-        this.#hold(Buffer.from(bytes.subarray(at)));
-        return;
-      }
+      if (this.#isFull()) return this.#hold(Buffer.from(bytes.subarray(at)));
       if (this.#isTurnOver()) {
         this.#hold(Buffer.from(bytes.subarray(at)));
         this.#parseLater();
@@ -364,10 +358,7 @@ export class Http1Connection implements ExchangeCarrier {
 
   /** Keeps a head that has not arrived completely, unless it is already clear that it is refused. */
   #keepPartial(bytes: Buffer, at: number, known: number): void {
-    if (bytes.length - at > this.#settings.maxHeaderSize) {
-      this.#refuseInTurn(431);
-      return;
-    }
+    if (bytes.length - at > this.#settings.maxHeaderSize) return this.#refuseInTurn(431);
     this.#partial.keep(bytes, at, known);
     const { readHeaderMs, clock } = this.#settings;
     if (!this.#hasAsked || readHeaderMs === 0 || this.#stopHeadLimit !== null) return;
@@ -397,10 +388,7 @@ export class Http1Connection implements ExchangeCarrier {
     if (exchange.wantsWebSocket) {
       // The protocol cannot change before the earlier responses have been sent, and different implementations
       // read a handshake with content differently.
-      if (this.#unsent.length > 0 || exchange.hasBody) {
-        this.#refuseInTurn(400);
-        return;
-      }
+      if (this.#unsent.length > 0 || exchange.hasBody) return this.#refuseInTurn(400);
       this.#unsent.push(exchange);
       this.#upgrade(exchange, bytes.subarray(rest));
       return;

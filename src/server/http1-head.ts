@@ -93,10 +93,7 @@ export class PartialHead {
 function checkMethod(bytes: Buffer, at: number): void {
   for (let i = at; i < bytes.length; i += 1) {
     const byte = bytes[i] ?? 0;
-    if (byte === SPACE && i > at) {
-      refuseUnknown(bytes.toString('latin1', at, i));
-      return;
-    }
+    if (byte === SPACE && i > at) return refuseUnknown(bytes.toString('latin1', at, i));
     if (!isTokenByte(byte) || i - at > MAX_METHOD_BYTES) {
       throw badSyntax('A request does not begin with a method');
     }

@@ -142,10 +142,7 @@ export class Http1Response extends Writable {
   }
 
   override _final(done: Done): void {
-    if (this.#socket === null) {
-      this.#awaitTurn(done);
-      return;
-    }
+    if (this.#socket === null) return this.#awaitTurn(done);
     if (this.#left > 0 && this.framing === 'length') {
       done(new HubgateError('response-incomplete', 'The body is shorter than its Content-Length'));
       return;

@@ -138,10 +138,7 @@ class SessionLife {
     this.#cancelLook = this.#limits.clock.after(LOOK_INTERVAL_MS, () => {
       this.#looks += 1;
       const why = this.#whyGone();
-      if (why === null) {
-        this.#lookLater();
-        return;
-      }
+      if (why === null) return this.#lookLater();
       this.#refuse(why);
       // Node closes the connection of a destroyed session only after the write in progress, which may never end.
       this.#limits.socket?.destroy();

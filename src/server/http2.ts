@@ -241,10 +241,7 @@ export class Http2 {
     const verdict = judgeHttp2(head, rawHeaders);
     const isTunnel = isConnect && upgrade === null;
     const target = isTunnel && typeof verdict !== 'number' ? 501 : verdict;
-    if (typeof target === 'number') {
-      refuse(stream, target, reasonFor(head));
-      return;
-    }
+    if (typeof target === 'number') return refuse(stream, target, reasonFor(head));
     const settings = this.#sink.settings();
     if (settings === null) {
       stream.session?.destroy();

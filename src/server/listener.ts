@@ -302,10 +302,7 @@ export class Listener {
   }
 
   #receive(socket: Socket, service: Service): void {
-    if (this.#turnsAway(service.limits)) {
-      this.#turnAway(socket, 'full');
-      return;
-    }
+    if (this.#turnsAway(service.limits)) return this.#turnAway(socket, 'full');
     expectFirstRequest(socket, service.limits.timeouts.readHeaderMs, this.#clock);
     if (!service.sendsProxyHeader(socket.remoteAddress ?? '')) {
       this.#admit(socket, null, service);

@@ -155,11 +155,9 @@ export class ServerExchange extends ExchangeResponse implements Exchange {
     this.#reads ??= { haveBegun: false, open: 0 };
     const reads = this.#reads;
     // A body that was requested earlier already has the limit for silence.
-    const leased =
-      this.#body === null
-        ? new ClientBody(this.#adapter.body, this.#adapter.isBodyView, this.#silence(), loan, reads)
-        : new ClientBody(this.#body, false, null, loan, reads);
-    return leased;
+    return this.#body === null
+      ? new ClientBody(this.#adapter.body, this.#adapter.isBodyView, this.#silence(), loan, reads)
+      : new ClientBody(this.#body, false, null, loan, reads);
   }
 
   get isBodyWhole(): boolean {

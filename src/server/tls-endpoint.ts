@@ -143,10 +143,7 @@ export class TlsEndpoint {
   /** Begins the handshake. */
   accept(socket: Socket): void {
     readClientHello(socket, this.#options.clock, ({ serverName }, isHttp) => {
-      if (isHttp) {
-        this.#refuseHttp(socket);
-        return;
-      }
+      if (isHttp) return this.#refuseHttp(socket);
       const policy = this.#policies?.policyFor(
         serverName ?? plainAddress(socket.localAddress ?? ''),
       );
@@ -205,10 +202,7 @@ export class TlsEndpoint {
 
   #secured(socket: TLSSocket, policy: HandshakePolicy): void {
     socket.on('error', (error) => this.#failed('A connection failed', error));
-    if (this.#challenges.isOver(socket)) {
-      socket.destroySoon();
-      return;
-    }
+    if (this.#challenges.isOver(socket)) return socket.destroySoon();
     const reason = policy.clientAuth === null ? null : refusalReason(socket, policy.clientAuth);
     if (reason !== null) {
       const { servername } = socket;

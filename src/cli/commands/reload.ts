@@ -52,10 +52,7 @@ export function reloadCommand(output: Output): Command {
 /** Prints what a load has done, or would do. */
 function printChanges(body: unknown, flags: ReloadFlags, output: Output): void {
   if (typeof body !== 'object' || body === null || !('sites' in body)) return;
-  if (flags.json === true) {
-    output.result(JSON.stringify(body));
-    return;
-  }
+  if (flags.json === true) return output.result(JSON.stringify(body));
   for (const warning of warningsIn(body)) output.note(describe(warning));
   const lines = previewLines(body);
   for (const line of lines) output.result(line);

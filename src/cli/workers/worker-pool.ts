@@ -331,10 +331,7 @@ export class WorkerPool implements Omit<Gateway, 'prepare'> {
       for (const fd of this.#inherited) this.#closed.add(fd);
       this.#inherited.clear();
       const failure = this.#failureOf(this.#config);
-      if (failure !== null) {
-        this.#onFailure(failure);
-        return;
-      }
+      if (failure !== null) return this.#onFailure(failure);
     }
     const delay = this.#replaceLater();
     this.#log.error('A worker ended; hubgate starts another one', { pid: worker.pid, delay });

@@ -46,10 +46,7 @@ function patchNode(sent: Node, next: Node, withheld: Withheld): void {
     if (isElement(sent) && isElement(next)) takeUndone(sent, next);
     return;
   }
-  if (isShadow(sent) && isShadow(next)) {
-    patchShadow(sent, next, withheld);
-    return;
-  }
+  if (isShadow(sent) && isShadow(next)) return patchShadow(sent, next, withheld);
   const shown = shownFor.get(sent);
   // A script acts only once, when it runs.
   if (isActive(sent) || isActive(next) || shown?.nodeName === 'NOSCRIPT') return;

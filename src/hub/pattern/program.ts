@@ -237,10 +237,7 @@ class Code {
   #choice(items: readonly Syntax[]): void {
     const jumps: number[] = [];
     items.forEach((item, index) => {
-      if (index === items.length - 1) {
-        this.write(item);
-        return;
-      }
+      if (index === items.length - 1) return this.write(item);
       const split = this.emit(SPLIT, this.ops.length + 1);
       this.write(item);
       jumps.push(this.emit(JUMP));

@@ -113,9 +113,7 @@ function expressionSyntax({ operator, variables }: Expression): readonly Syntax[
   const { first, separator } = known;
   const values = variables.map((variable) => valueSyntax(variable, known));
   // If the first value begins like the others, the program need not remember which values came before.
-  if (first === separator) {
-    return values.map((value) => optional([...literal(separator), value]));
-  }
+  if (first === separator) return values.map((value) => optional([...literal(separator), value]));
   const starts = values.map((value, at): Syntax => {
     const later = values.slice(at + 1).map((other) => optional([...literal(separator), other]));
     return sequence([value, ...later]);

@@ -186,9 +186,7 @@ class FastcgiExchange extends RequestLifecycle {
     output.flush();
     bufferPool.passedOn(chunk);
     if (this.#reader.recordsOfRead >= MAX_PIECES_OF_TURN && this.#socket) restReading(this.#socket);
-    if (this.phase === 'responding' && this.#socket?.isPaused() === false) {
-      this.awaitBody();
-    }
+    if (this.phase === 'responding' && this.#socket?.isPaused() === false) this.awaitBody();
   }
 
   #takeErrors(content: Buffer): void {
@@ -198,10 +196,7 @@ class FastcgiExchange extends RequestLifecycle {
   }
 
   #takeOutput(content: Buffer): void {
-    if (this.phase === 'responding') {
-      this.#pass(content);
-      return;
-    }
+    if (this.phase === 'responding') return this.#pass(content);
     const head = this.#head.read(content);
     if (head === null) return;
     const { status, headers, rest } = head;
@@ -213,10 +208,7 @@ class FastcgiExchange extends RequestLifecycle {
     if (length !== undefined && !this.#isBodiless) this.#left = Number(length);
     const isWhole = this.#request.method === 'HEAD';
     this.body = this.#sink.onHead(status, headers, '1.1', isWhole);
-    if (this.body === null) {
-      this.finish();
-      return;
-    }
+    if (this.body === null) return this.finish();
     this.body.on('error', (error) => this.failed(clientLeft(error)));
     if (rest.length > 0) this.#pass(rest);
   }

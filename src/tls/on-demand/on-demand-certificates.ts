@@ -90,9 +90,7 @@ export function onDemandCertificates(options: OnDemandCertificatesOptions): OnDe
       return lease;
     }
     try {
-      if (!(await managed.permissions.allows(name, onDemand))) {
-        throw refused(name);
-      }
+      if (!(await managed.permissions.allows(name, onDemand))) throw refused(name);
       const wouldOrder = lease.value.isDue && !lease.value.isUnderWay;
       if (wouldOrder && !managed.permissions.mayOrder(onDemand)) {
         log.warn('No certificate on demand: the limit of on_demand_tls is reached', {

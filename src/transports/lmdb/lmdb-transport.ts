@@ -300,10 +300,7 @@ class LmdbTransport implements Transport {
   /** Delivers entries that other processes have committed, one slice in each turn of the event loop. */
   #advance(): void {
     if (this.#storing || this.#advancing) return;
-    if (this.#tail.isFull()) {
-      this.#advanceLater();
-      return;
-    }
+    if (this.#tail.isFull()) return this.#advanceLater();
     this.#refresh();
     const tail = this.#store.tail.get();
     if (tail === undefined || tail.position <= this.#position) return;
@@ -487,9 +484,7 @@ class LmdbTransport implements Transport {
   }
 
   #refuseClosed(): void {
-    if (this.#isClosed) {
-      throw new HubgateError('transport-closed', 'The history is closed');
-    }
+    if (this.#isClosed) throw new HubgateError('transport-closed', 'The history is closed');
   }
 
   async #finish(): Promise<void> {
