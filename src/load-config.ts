@@ -34,6 +34,7 @@ import type { HubfileIo } from './hubfile/expand.ts';
 import { type Language, languageOf, load, read } from './hubfile/load.ts';
 import type { ReadConfig } from './hubfile/loaded.ts';
 import { HubgateError } from './kernel/error.ts';
+import { orNull } from './kernel/parse.ts';
 import { checkHistories } from './runtime/check-files.ts';
 import { checkNamed, checkParts } from './runtime/check-parts.ts';
 import { checkPlaceholders } from './runtime/check-placeholders.ts';
@@ -241,12 +242,8 @@ export function fingerprint(config: Config): string {
 }
 
 function contentDigest(file: string): string {
-  try {
-    return hash('sha256', readFileSync(file), 'hex');
-  } catch {
-    // The code that needs the file reports its fault; here it only differs from an existing one.
-    return 'unreadable';
-  }
+  // The code that needs the file reports its fault; here it only differs from an existing one.
+  return orNull(() => hash('sha256', readFileSync(file), 'hex')) ?? 'unreadable';
 }
 
 /**

@@ -15,6 +15,7 @@ import { basename, dirname, extname, join } from 'node:path';
 import type { RollOptions } from '../config/config.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
+import { orNull } from '../kernel/parse.ts';
 
 /** How often the writer checks whether the path still leads to the open file, and how large it is. */
 const LOOK_MS = 1000;
@@ -249,10 +250,6 @@ function statsOf(path: string): Stats | null {
 }
 
 function modifiedAt(path: string): number {
-  try {
-    return statSync(path).mtimeMs;
-  } catch {
-    // Another process has removed it.
-    return 0;
-  }
+  // Another process may have removed it.
+  return orNull(() => statSync(path).mtimeMs) ?? 0;
 }

@@ -54,8 +54,7 @@ export async function follow(
       if (!answer.ok) {
         const text = `${answer.status} ${(await answer.text()).trim()}`;
         if (isFinal(answer.status)) {
-          state({ kind: 'refused', status: answer.status, why: text });
-          return;
+          return state({ kind: 'refused', status: answer.status, why: text });
         }
         throw new Error(text);
       }

@@ -65,11 +65,7 @@ tls [internal|<email>|<certificate file> <key file>] {
         timeout <duration>
         ${DNS_USAGE}
     }
-${SERVICES_USAGE.join('')}    propagation_delay <duration>
-    propagation_timeout <duration>|off
-    resolvers <address…>
-    dns_challenge_override_domain <name>
-    dns_ttl <duration>
+${SERVICES_USAGE.join('')}    ${DNS_USAGE.replaceAll('\n    ', '\n')}
     protocols <min> [<max>]
     ciphers <name…>
     curves <name…>

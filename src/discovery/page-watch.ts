@@ -262,10 +262,7 @@ export class PageWatch {
       void ask(exchange);
       const sent = await exchange.answer;
       if (this.#isClosed) return;
-      if (sent === null) {
-        this.#failed(page);
-        return;
-      }
+      if (sent === null) return this.#failed(page);
       // The page of an error is not the page that is watched.
       const answer = {
         ...sent,
@@ -290,10 +287,7 @@ export class PageWatch {
           this.#unchanged(page, known);
           return;
         case 'state':
-          if (known?.mark === verdict.state.mark) {
-            this.#unchanged(page, verdict.state);
-            return;
-          }
+          if (known?.mark === verdict.state.mark) return this.#unchanged(page, verdict.state);
           page.quiet = 0;
           page.failures = 0;
           if (known === null) counts.first += 1;

@@ -8,6 +8,7 @@ import {
 import { decompressZstd } from '../http/encoders.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import type { Clock } from '../kernel/clock.ts';
+import { orNull } from '../kernel/parse.ts';
 import {
   type AnnouncedHub,
   type Announce,
@@ -115,11 +116,7 @@ export function readAlong(
 }
 
 function decoded(bytes: Buffer, encoding: string): string | null {
-  try {
-    return new TextDecoder('utf-8', { fatal: true }).decode(inflate(bytes, encoding));
-  } catch {
-    return null;
-  }
+  return orNull(() => new TextDecoder('utf-8', { fatal: true }).decode(inflate(bytes, encoding)));
 }
 
 /** From at most 64 KiB to at most 64 KiB, which takes less than a millisecond. */

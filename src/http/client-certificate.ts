@@ -1,5 +1,5 @@
 import { hash, type X509Certificate } from 'node:crypto';
-import { parseUrl } from '../kernel/parse.ts';
+import { parseJson, parseUrl } from '../kernel/parse.ts';
 
 /** The names that Node uses in the list of alternative names for each kind of member. */
 const LISTS: Readonly<Record<string, string>> = {
@@ -87,12 +87,8 @@ function alternativeName(names: string, name: string): string {
 
 function unquoted(value: string): string {
   if (!value.startsWith('"')) return value;
-  try {
-    const text: unknown = JSON.parse(value);
-    return typeof text === 'string' ? text : '';
-  } catch {
-    return '';
-  }
+  const text = parseJson(value);
+  return typeof text === 'string' ? text : '';
 }
 
 /** An IPv6 address in the format of RFC 5952. */

@@ -55,10 +55,7 @@ export function createHubHandler(endpoint: HubEndpoint): Handler {
       return undefined;
     });
     const identity = identityOf(exchange);
-    if (identity === null) {
-      answerError(exchange, 400);
-      return;
-    }
+    if (identity === null) return answerError(exchange, 400);
     try {
       if (!isContactedByName(exchange)) throw new RefusedRequest(421);
       if (isForeign(exchange)) hub.measures.refused('cors_origins');

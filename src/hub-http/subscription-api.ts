@@ -122,10 +122,7 @@ export function createSubscriptionApi(
       return { bytes: Buffer.concat(first), isWhole: next === null };
     });
     if (exchange.abandoned) return;
-    if (begun.isWhole) {
-      answer(exchange, 200, fields, begun.bytes);
-      return;
-    }
+    if (begun.isWhole) return answer(exchange, 200, fields, begun.bytes);
     await inTurn(exchange, longDocuments, async () => {
       const head = { status: 200, headers: HeaderList.of(fields), source: 'gateway' } as const;
       const body = exchange.begin(head);
@@ -188,10 +185,7 @@ export function createSubscriptionApi(
     };
     const fields = { ...position, etag };
     // Nothing has changed for a client that knows the last update, so no subscriptions have to be searched.
-    if (exchange.headers.get('if-none-match') === etag) {
-      answer(exchange, 304, fields);
-      return;
-    }
+    if (exchange.headers.get('if-none-match') === etag) return answer(exchange, 304, fields);
     const found = { 'content-type': 'application/json', ...fields };
     if (subscriber === null) {
       await sendCollection(exchange, found, matcher, path);

@@ -1,5 +1,6 @@
 import { dirname, isAbsolute, relative } from 'node:path';
 import { HubgateError } from '../kernel/error.ts';
+import { orNull } from '../kernel/parse.ts';
 import type { Place } from '../config/problem.ts';
 import type { HubfileIo } from './expand.ts';
 import { hubfileText } from './format.ts';
@@ -218,13 +219,9 @@ class Inliner {
   }
 
   #read(where: { file: string; path: string }, from: Imported): Text | null {
-    let bytes: Uint8Array;
-    try {
-      bytes = this.#io.read(where.path);
-    } catch {
-      // The reader of the Hubfile reports the reason.
-      return null;
-    }
+    // The reader of the Hubfile reports the reason.
+    const bytes = orNull(() => this.#io.read(where.path));
+    if (bytes === null) return null;
     try {
       return textOf(hubfileText(bytes, where.file), where, from, this.#table);
     } catch (thrown) {

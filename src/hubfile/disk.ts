@@ -3,6 +3,7 @@ import { basename, dirname, join } from 'node:path';
 import zlib from 'node:zlib';
 import type { HubfileIo } from './expand.ts';
 import { HubgateError } from '../kernel/error.ts';
+import { orNull } from '../kernel/parse.ts';
 import type { Environment } from './source.ts';
 
 /** File access of this machine for `load`. */
@@ -66,22 +67,13 @@ function directoriesIn(top: string): string[] {
 }
 
 function entriesOf(directory: string): readonly Dirent[] {
-  try {
-    return readdirSync(directory, { withFileTypes: true });
-  } catch {
-    // As below.
-    return [];
-  }
+  return orNull(() => readdirSync(directory, { withFileTypes: true })) ?? [];
 }
 
 /** A directory that cannot be listed has no matching files. */
 export function namesIn(directory: string): string[] {
-  try {
-    return readdirSync(directory);
-  } catch {
-    // A missing or forbidden directory counts as empty; the import warns about it.
-    return [];
-  }
+  // A missing or forbidden directory counts as empty, also above; the import warns about it.
+  return orNull(() => readdirSync(directory)) ?? [];
 }
 
 /** A pattern that begins with `*` does not match hidden files. */

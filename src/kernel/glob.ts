@@ -1,4 +1,5 @@
 import { HubgateError } from './error.ts';
+import { orNull } from './parse.ts';
 
 /** One token of a pattern: a text that must match literally, or a wildcard or class. */
 export interface GlobPiece {
@@ -53,12 +54,7 @@ export function withoutStars(
 
 /** Whether a pattern is valid; see {@link compileGlob}. */
 export function isGlob(pattern: string): boolean {
-  try {
-    tokensOf(pattern);
-    return true;
-  } catch {
-    return false;
-  }
+  return orNull(() => tokensOf(pattern)) !== null;
 }
 
 function isLike(letters: readonly string[], tokens: readonly Token[]): boolean {

@@ -2,6 +2,7 @@ import type { RequestMatcher } from '../config/routes.ts';
 import { list, object } from '../config/shape.ts';
 import { text } from '../config/shape-values.ts';
 import { messageOf } from '../kernel/error.ts';
+import { orNull } from '../kernel/parse.ts';
 import { allHold, negated } from '../site/text-pattern.ts';
 import { parseExpression } from './expression/program.ts';
 import type { Matcher } from './matcher.ts';
@@ -34,12 +35,7 @@ export interface ExpressionCondition {
 }
 
 function isExpression(text: string): boolean {
-  try {
-    parseExpression(text);
-    return true;
-  } catch {
-    return false;
-  }
+  return orNull(() => parseExpression(text)) !== null;
 }
 
 export const expression: Matcher<ExpressionCondition> = {

@@ -8,11 +8,11 @@ import { HeaderList } from '../http/header-list.ts';
 import { ForwardError } from './forward-error.ts';
 import type { ForwardSink } from './forwarding.ts';
 import {
-  awaitSwitch,
   joinEnds,
   passBoth,
   tlsOptions,
   type TunnelEnds,
+  UpgradeExchange,
   type UpgradeSink,
   type UpgradeTarget,
 } from './upgrade-request.ts';
@@ -75,7 +75,8 @@ export function switchHttp2(
         reject(error);
       }
     });
-    awaitSwitch(upstreamRequest, target, exchange, refusalsOnly(sink), resolve, reject);
+    const refusals = refusalsOnly(sink);
+    new UpgradeExchange(upstreamRequest, target, exchange, refusals, resolve, reject).start();
   });
 }
 

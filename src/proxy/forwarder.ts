@@ -9,6 +9,7 @@ import { matchable } from '../http/linear-regexp.ts';
 import { rootOf } from '../http/request-path.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { HubgateError } from '../kernel/error.ts';
+import { orNull } from '../kernel/parse.ts';
 import type { UpstreamAddress } from './address.ts';
 import { type FastcgiRequest, forwardByFastcgi } from './fastcgi/fastcgi.ts';
 import { scriptOf, scriptParameters } from './fastcgi/parameters.ts';
@@ -237,11 +238,7 @@ function remainderOf({ variables }: Exchange): string {
 
 /** A directory without links; one that does not exist stays as it is, and the script is not found. */
 function withoutLinks(directory: string): string {
-  try {
-    return realpathSync(directory);
-  } catch {
-    return directory;
-  }
+  return orNull(() => realpathSync(directory)) ?? directory;
 }
 
 /** As the client spelled it, if that is configured and no rewrite has changed it. */

@@ -294,8 +294,7 @@ export class Http1Connection {
     if (framing === 'chunks') {
       this.#chunks = new ChunkedReader(MAX_HEAD_BYTES);
       if (rest !== null && rest.length < LEAST_POOLED_BYTES) {
-        this.#receiveChunks(receiver, head, this.#chunks, rest);
-        return;
+        return this.#receiveChunks(receiver, head, this.#chunks, rest);
       }
     }
     receiver.onHead(head);

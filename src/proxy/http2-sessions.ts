@@ -111,8 +111,7 @@ export class Http2Sessions implements Connections {
 
   #dial(clock: Clock): void {
     if (this.#state === 'destroyed') {
-      this.#refuse(new Error('The sessions with the upstream are closed'));
-      return;
+      return this.#refuse(new Error('The sessions with the upstream are closed'));
     }
     if (this.#stopDial !== null || this.#sessions.size >= this.#maxSessions) return;
     this.#stopDial = dialHttp2(this.#target, this.#offer, clock, (error, opened) => {

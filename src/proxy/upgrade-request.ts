@@ -64,18 +64,7 @@ export function tlsOptions({ address, settings, trustPool }: DialTarget): {
 }
 
 /** Handles failures, time limits and refusals of an upgrade request until there is a response. */
-export function awaitSwitch(
-  request: ClientRequest,
-  target: UpgradeTarget,
-  client: RequestingClient,
-  sink: ForwardSink,
-  resolve: (refused: null) => void,
-  reject: (error: unknown) => void,
-): void {
-  new UpgradeExchange(request, target, client, sink, resolve, reject).start();
-}
-
-class UpgradeExchange extends RequestLifecycle {
+export class UpgradeExchange extends RequestLifecycle {
   readonly #request: ClientRequest;
   readonly #sink: ForwardSink;
   #response: IncomingMessage | null = null;

@@ -5,11 +5,11 @@ import { HttpError } from '../http/errors.ts';
 import type { Exchange, UpgradeRequest } from '../http/exchange.ts';
 import { fieldUtf8, HeaderList } from '../http/header-list.ts';
 import {
-  awaitSwitch,
   joinEnds,
   passBoth,
   tlsOptions,
   type TunnelEnds,
+  UpgradeExchange,
   type UpgradeSink,
   type UpgradeTarget,
 } from './upgrade-request.ts';
@@ -67,7 +67,7 @@ export function switchHttp1(
           join?.call(upstreamRequest, response, upstream, early);
           resolve({ client: socket, upstream });
         });
-        awaitSwitch(upstreamRequest, target, exchange, sink, resolve, reject);
+        new UpgradeExchange(upstreamRequest, target, exchange, sink, resolve, reject).start();
       });
     });
     proxy.once('open', (upstream) => {

@@ -15,6 +15,7 @@ import {
 import { maskedAddress } from '../http/forwarded.ts';
 import { compilePattern, MAX_MATCHED_LENGTH } from '../http/linear-regexp.ts';
 import type { LogFields } from '../kernel/log.ts';
+import { orNull } from '../kernel/parse.ts';
 import { commonLog } from '../site/placeholders.ts';
 
 /** The fixed members of a line, and what happens to its fields. */
@@ -152,11 +153,7 @@ function hashOf(text: string): string {
 
 /** A name in a query may be written in several ways; the filter means the decoded one. */
 function decoded(name: string): string {
-  try {
-    return decodeURIComponent(name.replaceAll('+', ' '));
-  } catch {
-    return name;
-  }
+  return orNull(() => decodeURIComponent(name.replaceAll('+', ' '))) ?? name;
 }
 
 function pairsChanged(

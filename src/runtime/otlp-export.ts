@@ -58,8 +58,7 @@ export class OtlpExport implements SpanSink {
 
   add(span: Span): void {
     if (this.#waiting.length >= MAX_WAITING_SPANS) {
-      this.#drop(1, `${MAX_WAITING_SPANS} spans wait already`);
-      return;
+      return this.#drop(1, `${MAX_WAITING_SPANS} spans wait already`);
     }
     this.#waiting.push(span);
     if (this.#waiting.length >= BATCH_SPANS) this.#begin();

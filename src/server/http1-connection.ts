@@ -271,8 +271,7 @@ export class Http1Connection implements ExchangeCarrier {
       }
       const end = bytes.indexOf(HEAD_END, Math.max(at, searched - HEAD_END.length + 1));
       if (end === -1 || end - at + HEAD_END.length > this.#settings.maxHeaderSize) {
-        this.#keepPartial(bytes, at, searched);
-        return;
+        return this.#keepPartial(bytes, at, searched);
       }
       searched = 0;
       this.#emptyLines = 0;
@@ -375,8 +374,7 @@ export class Http1Connection implements ExchangeCarrier {
     this.#begun += 1;
     const target = head.method === 'CONNECT' ? 501 : judgeHttp1(head);
     if (typeof target === 'number') {
-      this.#refuseInTurn(target, target === 400 ? reasonFor(head) : '');
-      return;
+      return this.#refuseInTurn(target, target === 400 ? reasonFor(head) : '');
     }
     const settings = this.#settings.sink.settings();
     if (settings === null) {

@@ -305,8 +305,7 @@ export class Listener {
     if (this.#turnsAway(service.limits)) return this.#turnAway(socket, 'full');
     expectFirstRequest(socket, service.limits.timeouts.readHeaderMs, this.#clock);
     if (!service.sendsProxyHeader(socket.remoteAddress ?? '')) {
-      this.#admit(socket, null, service);
-      return;
+      return this.#admit(socket, null, service);
     }
     readProxyHeader(socket, {
       timeoutMs: service.limits.timeouts.readHeaderMs,

@@ -3,6 +3,7 @@ import { realpath, stat } from 'node:fs/promises';
 import { basename, dirname, join, resolve, sep } from 'node:path';
 import { HttpError } from '../http/errors.ts';
 import { codeOf, messageOf } from '../kernel/error.ts';
+import { orNull } from '../kernel/parse.ts';
 import { fallbackStatus, type TryPolicy } from '../config/well-formed.ts';
 import type { Exchange } from '../http/exchange.ts';
 import { decodePath, rootOf, splitAfter } from '../http/request-path.ts';
@@ -63,12 +64,8 @@ export function hidingFiles(paths: readonly string[], storage: string): HidesFil
 }
 
 function realPathOf(path: string): string {
-  try {
-    return realpathSync(path);
-  } catch {
-    // It does not exist, for example standard input.
-    return resolve(path);
-  }
+  // It need not exist, for example standard input.
+  return orNull(() => realpathSync(path)) ?? resolve(path);
 }
 
 /**

@@ -111,10 +111,7 @@ async function answerFailure(
   const status = error instanceof HttpError ? error.status : 500;
   const shown = error instanceof HttpError ? error.shown : null;
   note(exchange, status, error);
-  if (exchange.begun || status === CLIENT_LEFT) {
-    exchange.abort();
-    return;
-  }
+  if (exchange.begun || status === CLIENT_LEFT) return exchange.abort();
   try {
     setErrorStatus(exchange, status);
     const asked =

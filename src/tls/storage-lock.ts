@@ -213,10 +213,7 @@ export class HeldLock {
       await this.#write({ ...this.#holder, expires: now.nowMs + LOCK_MS });
       this.#refreshed = now;
       // Another process may have found it expired while it was being written.
-      if (await this.#isNewest()) {
-        this.begin();
-        return;
-      }
+      if (await this.#isNewest()) return this.begin();
     }
     this.#lost.abort(new HubgateError('lock-lost', 'Another process has taken over the lock'));
   }

@@ -298,8 +298,9 @@ function verifyCommand(output: Output): Command {
         progress.end();
         if (faults.length > 0) process.exitCode = EXIT.failed;
         if (flags.json === true) {
-          output.result(printable(JSON.stringify({ updates, presence_events: events, faults })));
-          return;
+          return output.result(
+            printable(JSON.stringify({ updates, presence_events: events, faults })),
+          );
         }
         for (const { position, message } of faults)
           output.result(printable(`${position}: ${message}`));

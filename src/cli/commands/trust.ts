@@ -86,10 +86,7 @@ export function untrustCommand(output: Output): Command {
       const trusted = new TrustedRoots(storage);
       const print = flags.print === true;
       const roots = await rootsOf(storage, trusted);
-      if (roots.length === 0) {
-        output.note(`${storage} has no authority`);
-        return;
-      }
+      if (roots.length === 0) return output.note(`${storage} has no authority`);
       const { stores, missing } = await trustStores();
       const changes: TrustChange[] = [];
       for (const root of roots) {

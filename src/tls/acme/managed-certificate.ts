@@ -261,10 +261,7 @@ export class ManagedCertificate {
       await this.#failed(error);
     }
     if (signal.aborted) return;
-    if (waitMs > 0) {
-      this.#leave(waitMs);
-      return;
-    }
+    if (waitMs > 0) return this.#leave(waitMs);
     this.#settle();
     this.#plan();
   }

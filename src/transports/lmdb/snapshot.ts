@@ -11,6 +11,7 @@ import {
   whole,
 } from './page-layout.ts';
 import { PageFault } from './page-reader.ts';
+import { orNull } from '../../kernel/parse.ts';
 
 const MIN_PAGE_BYTES = 512;
 const MAX_PAGE_BYTES = 65_536;
@@ -135,10 +136,6 @@ function candidates(first: Snapshot, second: Snapshot, flushed: Snapshot | null)
 
 /** Like lmdb-js: the first group of digits. null if it cannot be known here. */
 function bootId(): string | null {
-  try {
-    const [digits = ''] = readFileSync(BOOT_ID, 'utf8').split('-');
-    return `0:${Number.parseInt(digits, 16)}`;
-  } catch {
-    return null;
-  }
+  const id = orNull(() => readFileSync(BOOT_ID, 'utf8'));
+  return id === null ? null : `0:${Number.parseInt(id, 16)}`;
 }
