@@ -32,7 +32,7 @@ import { checkForms, type ResolvedConfig, resolvePlaceholders } from './config/r
 import type { PurgeOrder } from './cache/response-caches.ts';
 import type { HubfileIo } from './hubfile/expand.ts';
 import { type Language, languageOf, load, read } from './hubfile/load.ts';
-import type { ReadConfig } from './hubfile/loaded.ts';
+import type { LoadedConfig, ReadConfig } from './hubfile/loaded.ts';
 import { HubgateError } from './kernel/error.ts';
 import { orNull } from './kernel/parse.ts';
 import { checkHistories } from './runtime/check-files.ts';
@@ -44,20 +44,15 @@ import { createGateway as createTrustingGateway, type Gateway } from './runtime/
 import type { GatewayOptions } from './runtime/resources.ts';
 
 /** A configuration that is ready to be built. */
-export interface ReadyConfig {
+export interface ReadyConfig extends Pick<LoadedConfig, 'warnings' | 'fromEnvironment' | 'globs'> {
   /** As it was written, with its placeholders: the output of `adapt`. */
   readonly written: Config;
-  /** The parts from `{$VARIABLE}`, which must not be printed. */
-  readonly fromEnvironment: readonly string[];
   /** With `{env.X}` and `{file.X}` replaced. */
   readonly config: Config;
-  readonly warnings: readonly Problem[];
   /**
    * Absolute paths of all files that were read, and of those that the running gateway reads: certificates.
    */
   readonly files: readonly string[];
-  /** Absolute patterns of imports. */
-  readonly globs: readonly string[];
 }
 
 /**

@@ -2,7 +2,11 @@
 // leaves the browser. Everything it imports must therefore import neither `jose` nor Node, apart from
 // `Buffer`, which `buffer.ts` replaces.
 
-import { describeGranted, readAuthorizationDetails } from '../auth/authorization-details.ts';
+import {
+  describeGranted,
+  type GrantNames,
+  readAuthorizationDetails,
+} from '../auth/authorization-details.ts';
 import {
   checkAudience,
   checkClaimTypes,
@@ -15,6 +19,7 @@ import { attempt, type Check } from '../auth/diagnosis.ts';
 import { checkCritical, parseToken, type UnverifiedToken } from '../auth/unverified-token.ts';
 import { type Grants, readMatchers } from '../hub/grants.ts';
 import { compileMatcher, type MatcherSpec } from '../hub/matcher.ts';
+import type { Profile } from '../hub/profile.ts';
 import { parseTopic } from '../hub/topic.ts';
 
 /** The information about a token that is available without the keys of its issuer. */
@@ -86,25 +91,14 @@ export function coverPage(
 }
 
 /** `HUB/debug/config.json`: what the page needs to know about its hub. Nothing in it is secret. */
-export interface DebuggerSettings {
+export interface DebuggerSettings extends GrantNames, Pick<Profile, 'cookieName' | 'cursorHeader'> {
   /** Whether `HUB/debug/playground-token` issues a token. */
   readonly playground: boolean;
   readonly anonymous: boolean;
   /** Whether subscriptions are announced and can be requested. */
   readonly subscriptions: boolean;
-  readonly cookieName: string;
-  /** Response header with the beginning of a replay. */
-  readonly cursorHeader: string;
-  /** `type` of the hub's authorization details. */
-  readonly detailType: string;
   /** See `hubBase`. */
   readonly base: string;
   /** The required `aud` of a token. */
   readonly audience: string;
-  /** The claim of 0.x tokens. */
-  readonly legacyClaim: string;
-  /** Whether the hub has `protocol_version_compatibility`. */
-  readonly compatible: boolean;
-  /** Whether its process reads 0.x tokens. */
-  readonly readsLegacy: boolean;
 }

@@ -1,14 +1,12 @@
 import type { Clock } from '../kernel/clock.ts';
 import { HubgateError } from '../kernel/error.ts';
-import type { Logger } from '../kernel/log.ts';
 import type { Scheduler } from '../kernel/scheduler.ts';
-import type { TimerWheel } from '../kernel/timer-wheel.ts';
 import { Admission, Revocation } from './revocation.ts';
 import { PresencePublisher } from './presence-publisher.ts';
 import { cursorAnswer, knowsNothing, locate, streamBacklog } from './cursor.ts';
 import { type HubCounts, HubMeasures, type StreamBacklog } from './hub-measures.ts';
 import { LogReader } from './log-reader.ts';
-import { OpenStreams } from './open-streams.ts';
+import { OpenStreams, type OpenStreamsOptions } from './open-streams.ts';
 import type { EventSink } from './send-buffer.ts';
 import {
   isSubscription,
@@ -23,13 +21,10 @@ import type { DatabaseConnection, HistoryDatabase, LogEntry, Transport } from '.
 import type { SubscriptionIndex } from './subscription-index.ts';
 import { EARLIEST, type Update } from './update.ts';
 
-export interface HubOptions {
+export interface HubOptions
+  extends Pick<OpenStreamsOptions, 'clock' | 'wheel' | 'scheduler' | 'log'> {
   readonly transport: Transport;
   readonly names: PresenceNames;
-  readonly clock: Clock;
-  readonly wheel: TimerWheel;
-  readonly scheduler: Scheduler;
-  readonly log: Logger;
   /** Told of what comes by the log before anybody else is, and of what was evicted before it came. */
   readonly observer?: LogObserver;
 }

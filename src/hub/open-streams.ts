@@ -31,7 +31,7 @@ const WHY_SLOW: Readonly<Record<SlowReason, string>> = {
   timeout: 'the client has read nothing for dispatch_timeout',
 };
 
-interface OpenStreamsOptions {
+export interface OpenStreamsOptions {
   /** Position of the last entry that live streams have received or will receive. */
   readonly tail: () => number;
   /** Whether a stream may receive presence events. */

@@ -17,6 +17,7 @@
 
 import { MAX_TOPICS } from '../hub/publication.ts';
 import type { JoinedStatement } from '../hub/transport.ts';
+import type { Update } from '../hub/update.ts';
 import type { PostgresConnection, Queries, Row } from '../postgres/connection.ts';
 import { HubgateError } from '../kernel/error.ts';
 import { deadLettersOf, identifiers, quotedTable } from './outbox-sql.ts';
@@ -36,15 +37,9 @@ const DEAD_LETTERS_KEPT = 10_000;
 const TRIMMED_AT_ONCE = 1_000;
 
 /** A row, as it was inserted. */
-export interface OutboxRow {
+export interface OutboxRow extends Omit<Update, 'presence' | 'once'> {
   /** Its number, as text. */
   readonly seq: string;
-  readonly id: string;
-  readonly topics: readonly string[];
-  readonly data: string;
-  readonly private: boolean;
-  readonly type: string | null;
-  readonly retry: string | null;
   /** It has more bytes or topics than an update may have, and none of them are here. */
   readonly isTooLarge: boolean;
 }

@@ -74,15 +74,12 @@ export interface ResponseRules {
   readonly usesUpstreamResponse: boolean;
 }
 
-export interface ResponseRuleOptions {
-  readonly expand: Expand;
+export interface ResponseRuleOptions
+  extends Pick<ResponseRules, 'expand' | 'authorization' | 'usesUpstreamResponse'> {
   /** Compiles the routes of `handle_response`. */
   readonly compileRoutes: (routes: readonly RouteConfig[]) => Handler;
   /** Whether such routes want the response that they are run for after all. */
   readonly copiesResponse: (routes: readonly RouteConfig[]) => boolean;
-  /** null: the proxy serves what its upstreams answer. */
-  readonly authorization: Authorization | null;
-  readonly usesUpstreamResponse: boolean;
 }
 
 /** @throws HubgateError `invalid-pattern` */

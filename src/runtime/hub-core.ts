@@ -7,18 +7,15 @@ import {
   type WatchCounts,
 } from '../discovery/announced-hub.ts';
 import type { ResponseCaches } from '../cache/response-caches.ts';
-import { Hub, type LogObserver } from '../hub/hub.ts';
+import { Hub, type HubOptions, type LogObserver } from '../hub/hub.ts';
 import type { Profile } from '../hub/profile.ts';
 import type { Transport } from '../hub/transport.ts';
 import { ConnectionCounter } from '../hub-http/endpoint.ts';
 import { CircuitBreaker } from '../kernel/circuit-breaker.ts';
-import type { Clock } from '../kernel/clock.ts';
 import { LeasePool } from '../kernel/lease.ts';
 import { HubgateError } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
-import type { Scheduler } from '../kernel/scheduler.ts';
 import { Secret } from '../kernel/secret.ts';
-import type { TimerWheel } from '../kernel/timer-wheel.ts';
 import { openTransport } from '../transports/registry.ts';
 import {
   type HubSignals,
@@ -81,13 +78,9 @@ export interface HubCoreKey {
   readonly transport: TransportConfig;
 }
 
-export interface HubCoreDependencies {
+export interface HubCoreDependencies
+  extends Pick<HubOptions, 'clock' | 'wheel' | 'scheduler' | 'log'> {
   readonly signals: HubSignals;
-  readonly clock: Clock;
-  /** One for all hubs of the process, like the scheduler. */
-  readonly wheel: TimerWheel;
-  readonly scheduler: Scheduler;
-  readonly log: Logger;
   readonly caches: ResponseCaches;
 }
 

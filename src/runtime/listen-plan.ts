@@ -35,10 +35,7 @@ export interface PlannedSite {
   readonly addresses: readonly SiteAddress[];
 }
 
-interface Draft {
-  readonly bind: BindAddress;
-  readonly port: number | null;
-  readonly secure: boolean;
+interface Draft extends Pick<PlannedListener, 'bind' | 'port' | 'secure'> {
   readonly sites: Map<SiteConfig, SiteAddress[]>;
   readonly redirects: Map<string, number>;
 }

@@ -1,6 +1,5 @@
 import { mkdirSync } from 'node:fs';
 import { resolve } from 'node:path';
-import type { Jwks } from '../auth/jwks.ts';
 import type { Config, LogOptions } from '../config/config.ts';
 import type { PageStates } from '../discovery/page-watch.ts';
 import type { TokenCache } from '../discovery/token-mint.ts';
@@ -23,11 +22,12 @@ import { shareByAddress } from '../kernel/node-internals.ts';
 import { publicNameCheck } from '../tls/acme/name-check.ts';
 import { ManagedCertificates } from '../tls/acme/managed-certificates.ts';
 import { CertificateStore } from '../tls/certificate-store.ts';
+import type { CertificateTools } from '../tls/certificates.ts';
 import { LocalAuthority } from '../tls/local-authority.ts';
 import { TicketKeys } from '../tls/ticket-keys.ts';
 import { defaultStorage } from '../tls/storage.ts';
-import { createHubCores, type HubCore } from './hub-core.ts';
-import { createKeySets } from './hub-setup.ts';
+import { createHubCores } from './hub-core.ts';
+import { createKeySets, type HubSurroundings } from './hub-setup.ts';
 import { listenerKey, type PlannedListener } from './listen-plan.ts';
 import { PlaygroundSalts, type Salts } from './playground-keys.ts';
 import { CACHES, countPeers, HubSignals, type PeerWorkers } from './peer-workers.ts';
@@ -55,20 +55,12 @@ export interface GatewayOptions {
 }
 
 /** Everything that outlives a configuration, leased by its users. */
-export interface Resources {
-  readonly log: Logger;
+export interface Resources
+  extends Omit<HubSurroundings, 'site' | 'playgroundSalt'>,
+    Omit<CertificateTools, 'options' | 'dryRun'> {
   readonly openLog: NonNullable<GatewayOptions['openLog']>;
-  readonly clock: Clock;
-  readonly random: () => number;
   /** The metrics of the gateway, and of what belongs to it. */
   readonly metrics: () => Promise<string>;
-  /** Directory of certificates, keys and history, absolute. */
-  readonly storage: string;
-  readonly authority: LocalAuthority;
-  readonly store: CertificateStore;
-  readonly managed: ManagedCertificates;
-  readonly hubCores: LeasePool<HubCore>;
-  readonly keySets: LeasePool<Jwks>;
   /** Tokens from token sources, by everything that determines the result of a source. */
   readonly tokenCaches: LeasePool<TokenCache>;
   readonly outboxes: LeasePool<OutboxReader>;
@@ -77,11 +69,7 @@ export interface Resources {
   readonly playgrounds: PlaygroundSalts;
   /** The salts for a configuration that is being built. */
   saltsFor(config: Config): Salts;
-  readonly signals: HubSignals;
-  readonly wheel: TimerWheel;
-  readonly scheduler: Scheduler;
   readonly upstreams: UpstreamRegistry;
-  readonly caches: ResponseCaches;
   /** Of all bodies that several clients may read. */
   readonly bodyMemory: BodyMemory;
   readonly rateLimits: RateLimits;

@@ -1,14 +1,11 @@
 import type { Exchange } from '../http/exchange.ts';
-import { traceRequest } from '../http/trace-context.ts';
+import { type TraceContext, traceRequest } from '../http/trace-context.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { withoutSecretParts } from '../kernel/secret.ts';
 import type { SiteHandler } from './site.ts';
 
 /** A completed request in a trace. */
-export interface Span {
-  readonly traceId: string;
-  readonly spanId: string;
-  readonly parentId: string | null;
+export interface Span extends Omit<TraceContext, 'flags'> {
   /** The method, because paths are unlimited in number. */
   readonly name: string;
   /** Milliseconds since the Unix epoch. */

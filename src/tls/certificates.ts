@@ -4,9 +4,8 @@
 import { isIP } from 'node:net';
 import { networkInterfaces } from 'node:os';
 import type { GlobalOptions, SiteAddress, TlsConfig } from '../config/config.ts';
-import { type Clock, within } from '../kernel/clock.ts';
+import { within } from '../kernel/clock.ts';
 import { HubgateError, messageOf } from '../kernel/error.ts';
-import type { Logger } from '../kernel/log.ts';
 import { orNull } from '../kernel/parse.ts';
 import type { Scope } from '../kernel/scope.ts';
 import { challengeName } from './acme/challenges.ts';
@@ -14,12 +13,12 @@ import type { ManagedCertificate } from './acme/managed-certificate.ts';
 import { managedCertificates, type ManagedCertificates } from './acme/managed-certificates.ts';
 import type { Certificate, CertificateInUse, SiteCertificates } from './certificate.ts';
 import { certificateOrigin } from './certificate-policy.ts';
-import { type CertificateStore, certificateNames } from './certificate-store.ts';
+import { certificateNames } from './certificate-store.ts';
 import {
   onDemandCertificates,
   type OnDemandCertificates,
 } from './on-demand/on-demand-certificates.ts';
-import { type LocalAuthority, localCertificates } from './local-authority.ts';
+import { localCertificates, type LocalCertificatesOptions } from './local-authority.ts';
 import { createPrivateKey, type KeyObject, X509Certificate } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { createSecureContext } from 'node:tls';
@@ -62,15 +61,11 @@ export interface CertifiedSite {
   readonly tls: TlsConfig;
 }
 
-export interface CertificateTools {
+export interface CertificateTools extends Omit<LocalCertificatesOptions, 'hosts'> {
   readonly options: Pick<GlobalOptions, 'acme' | 'localCerts' | 'onDemand'>;
-  readonly authority: LocalAuthority;
-  readonly store: CertificateStore;
   readonly managed: ManagedCertificates;
   /** If true, a missing local authority is not created. */
   readonly dryRun?: boolean;
-  readonly clock: Clock;
-  readonly log: Logger;
 }
 
 /** Time for reading the certificate of a challenge. A file system may never answer. */

@@ -111,12 +111,17 @@ interface GroupStoreOptions<Session extends StoreSession> {
     group: readonly Update[],
     of: GroupName,
   ) => Promise<ExpectedEntry>;
-  /** What is known about a failed attempt: its message, and whether this or another server has not executed it. */
-  readonly faultOf: (error: unknown) => {
-    readonly message: string;
-    readonly isNotDone: boolean;
-    readonly isElsewhere: boolean;
-  };
+  readonly faultOf: (error: unknown) => StoreFault;
+}
+
+/** The known facts about a failed command. */
+export interface StoreFault {
+  /** The message of the server, or of the lost connection. */
+  readonly message: string;
+  /** The server reports that it has not executed the command; otherwise that is unknown. */
+  readonly isNotDone: boolean;
+  /** Another server would execute it, so this session is of no further use. */
+  readonly isElsewhere: boolean;
 }
 
 /** Stores each group of updates, one after the other, as {@link storeGroup} does. */

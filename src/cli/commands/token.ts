@@ -15,15 +15,11 @@ import type { Check } from '../../auth/inspect.ts';
 import { withConfigSource } from '../config-source.ts';
 import type { InspectFlags } from '../token-inspection.ts';
 
-interface TokenFlags {
+interface TokenFlags
+  extends Partial<
+    Record<'iss' | 'aud' | 'key' | 'alg' | 'kid' | 'sub' | 'clientId' | 'detailType', string>
+  > {
   readonly dev?: true;
-  readonly iss?: string;
-  readonly aud?: string;
-  readonly key?: string;
-  readonly alg?: string;
-  readonly kid?: string;
-  readonly sub?: string;
-  readonly clientId?: string;
   readonly ttl: string;
   readonly publish?: readonly string[];
   readonly publishUrlpattern?: readonly string[];
@@ -31,7 +27,6 @@ interface TokenFlags {
   readonly subscribeUrlpattern?: readonly string[];
   readonly payload?: string;
   readonly profile: string;
-  readonly detailType?: string;
   readonly pretty?: true;
 }
 
@@ -172,10 +167,9 @@ export function inspectCommand(output: Output): Command {
       const failed = checks.filter(({ passed }) => !passed);
       if (failed.length > 0) process.exitCode = EXIT.failed;
       if (command.opts<{ readonly json?: true }>().json === true) {
-        output.result(
+        return output.result(
           printable(JSON.stringify({ accepted: failed.length === 0, action, checks, granted })),
         );
-        return;
       }
       for (const check of checks) output.result(printable(describe(check)));
       for (const line of granted) output.result(printable(line));

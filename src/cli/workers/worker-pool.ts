@@ -30,7 +30,7 @@ import {
   type SlowSubscriber,
 } from '../../runtime/hub-families.ts';
 import type { Signal } from '../../runtime/peer-workers.ts';
-import { ANSWER_MS, type WorkerStatus, Worker } from './worker.ts';
+import { ANSWER_MS, type WorkerStatus, type WorkerSurroundings, Worker } from './worker.ts';
 
 /** Delay before a worker that has ended is replaced. If workers end again and again, it doubles each time. */
 const MIN_RESTART_MS = 100;
@@ -46,13 +46,9 @@ const WORKER = fileURLToPath(import.meta.resolve('#worker'));
 /** An order that a worker answers with a number. */
 type CountedOrder = (worker: Worker, reach: RevocationReach) => Promise<number>;
 
-export interface WorkerPoolOptions {
+export interface WorkerPoolOptions extends Omit<WorkerSurroundings, 'onSignal' | 'onExit'> {
   /** Number of processes. */
   readonly count: number;
-  readonly clock: Clock;
-  readonly log: Logger;
-  /** Collects the metrics of all processes, for the directive `metrics`. */
-  readonly metrics: () => Promise<string>;
   /** Called if no worker can serve any more, so that only another start of the gateway helps. */
   readonly onFailure: (error: HubgateError) => void;
   /** The program of a worker, absolute. @default the gateway's own program */

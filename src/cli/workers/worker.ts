@@ -27,7 +27,7 @@ const LOOK_MS = 5_000;
 /** Looks in a row that a worker may leave unanswered before it is killed. */
 const MAX_UNANSWERED = 6;
 
-interface WorkerSurroundings {
+export interface WorkerSurroundings {
   /**
    * Called with a signal from the worker for its peer workers. If it has an id, the worker waits for
    * {@link Worker.signalHandled}.

@@ -1,7 +1,7 @@
 import { HttpError } from '../../http/errors.ts';
 import { compilePattern, matchable } from '../../http/linear-regexp.ts';
 import type { Exchange, Expand } from '../../http/exchange.ts';
-import type { HandlerData } from '../../config/routes.ts';
+import type { HandlerData, HeaderOperation } from '../../config/routes.ts';
 import { byKind, list, object, withDefault } from '../../config/shape.ts';
 import { count, name, text } from '../../config/shape-values.ts';
 
@@ -121,13 +121,7 @@ export type UriChange =
 export type QueryChange =
   | { readonly kind: 'rename'; readonly name: string; readonly to: string }
   | { readonly kind: 'set' | 'add'; readonly name: string; readonly value: string }
-  | {
-      readonly kind: 'replace';
-      readonly name: string;
-      /** RE2 syntax. */
-      readonly pattern: string;
-      readonly replacement: string;
-    }
+  | Extract<HeaderOperation, { readonly kind: 'replace' }>
   | { readonly kind: 'delete'; readonly name: string };
 
 const parameter = name('the name of a parameter');

@@ -8,13 +8,12 @@ import { HttpError } from '../../http/errors.ts';
 import { MAX_DISCARDED_BYTES } from '../../http/deferred-body.ts';
 import { HeaderList } from '../../http/header-list.ts';
 import { MAX_PIECES_OF_TURN, restReading } from '../../http/small-pieces.ts';
-import type { Clock } from '../../kernel/clock.ts';
 import type { Logger } from '../../kernel/log.ts';
 import { readWithin } from '../../kernel/parse.ts';
 import type { UpstreamAddress } from '../address.ts';
 import { broken, clientLeft, RequestLifecycle } from '../request-lifecycle.ts';
 import { exchangeFailure } from '../forward-error.ts';
-import type { ForwardSink, RequestingClient, TransportSettings } from '../forwarding.ts';
+import type { ForwardRequest, ForwardSink, TransportSettings } from '../forwarding.ts';
 import { PiecesOfRead, upstreamReads } from '../upstream-reads.ts';
 import {
   beginRequest,
@@ -34,15 +33,12 @@ const MAX_STDERR_BYTES = 16 * 1024;
 /** Largest body without a declared length, in bytes: scripts need the length in advance. */
 const MAX_UNSIZED_BYTES = 1024 * 1024;
 
-export interface FastcgiRequest {
-  readonly method: string;
+export interface FastcgiRequest
+  extends Pick<ForwardRequest, 'method' | 'body' | 'client' | 'clock'> {
   /** Parameters of the request, except for the length of its body. */
   readonly parameters: ReadonlyMap<string, string>;
-  readonly body: Readable | null;
   /** null: the body is read first, because a script reads only as much as was declared. */
   readonly contentLength: string | null;
-  readonly client: RequestingClient;
-  readonly clock: Clock;
   readonly log: Logger;
 }
 

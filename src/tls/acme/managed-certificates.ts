@@ -1,12 +1,9 @@
 import { readFile } from 'node:fs/promises';
 import type { AcmeOptions, OnDemandOptions } from '../../config/config.ts';
-import type { Clock } from '../../kernel/clock.ts';
 import { HubgateError, messageOf } from '../../kernel/error.ts';
 import { type Lease, LeasePool } from '../../kernel/lease.ts';
-import type { Logger } from '../../kernel/log.ts';
 import { parseUrl } from '../../kernel/parse.ts';
 import type { CertificateStore } from '../certificate-store.ts';
-import type { LocalAuthority } from '../local-authority.ts';
 import { Permissions } from '../on-demand/permissions.ts';
 import { Challenges } from './challenges.ts';
 import type { AcmeAccount } from './client.ts';
@@ -15,17 +12,13 @@ import {
   type ManagedCertificateTools,
   settingsOf,
 } from './managed-certificate.ts';
-import type { CertificateRequest, IssuedCertificate } from './issuance.ts';
+import type { CertificateRequest, IssuanceTools, IssuedCertificate } from './issuance.ts';
 import type { NameCheck } from './name-check.ts';
 import { Semaphore } from '../../kernel/semaphore.ts';
 import type { SiteCertificates } from '../certificate.ts';
 
-export interface ManagedCertificatesOptions {
-  readonly storage: string;
+export interface ManagedCertificatesOptions extends Omit<IssuanceTools, 'challenges'> {
   readonly store: CertificateStore;
-  readonly localAuthority: Pick<LocalAuthority, 'issue'>;
-  readonly clock: Clock;
-  readonly log: Logger;
   /** From 0 up to 1. */
   readonly random: () => number;
   /** The check whether a name leads to this gateway; null for no check. */

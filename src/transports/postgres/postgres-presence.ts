@@ -9,8 +9,7 @@ import {
 import type { Row } from '../../postgres/connection.ts';
 import { type Claim, type Entered, LEASE_MS, type OwnEntry, stateOf } from '../presence-keeper.ts';
 import { PRESENCE_AT_ONCE, type PresenceSteps } from '../server-presence.ts';
-import type { Session } from './session.ts';
-import type { StoredLog } from './stored-log.ts';
+import type { PostgresSignalsOptions } from './postgres-signals.ts';
 import { quoted } from './tables.ts';
 
 interface Key {
@@ -24,13 +23,7 @@ interface Leave {
   readonly name: string;
 }
 
-interface PostgresPresenceOptions {
-  readonly schema: string;
-  readonly storedLog: StoredLog;
-  readonly process: string;
-  /** @throws while PostgreSQL is unavailable */
-  readonly session: () => Session;
-}
+type PostgresPresenceOptions = Omit<PostgresSignalsOptions, 'log'>;
 
 /** An entered subscriber, and whether its process still had its lease. */
 interface EnteredOne {

@@ -12,7 +12,7 @@ const AT_ONCE = 1000;
 /** Signals whose keys are known, in order to find out which of them a server has lost in a failover. */
 const KNOWN = 1000;
 
-interface PostgresSignalsOptions {
+export interface PostgresSignalsOptions {
   readonly schema: string;
   readonly storedLog: StoredLog;
   readonly process: string;

@@ -133,10 +133,7 @@ export class BlockingReader implements ServerReader<Session> {
     if (first === undefined || !handedOut.isFollowedBy(first)) {
       // Nothing arrived, or an entry that does not follow what was read.
       if (await this.reconcile(session)) return;
-      if (first === undefined) {
-        signals.flush();
-        return;
-      }
+      if (first === undefined) return signals.flush();
     }
     if (replicas > 0) await this.#untilReplicated(session);
     const missed = handedOut.hasGapBefore(entries)
@@ -166,7 +163,7 @@ const KEPT = 10_000;
 /** Signals that are read in one step. */
 const AT_ONCE = 1_000;
 
-interface RedisSignalsOptions {
+export interface RedisSignalsOptions {
   readonly keys: HubKeys;
   readonly process: string;
   /** @throws while Redis is unavailable */

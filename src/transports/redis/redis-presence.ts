@@ -8,16 +8,11 @@ import {
 } from '../../hub/presence-board.ts';
 import { type Claim, type Entered, LEASE_MS, type OwnEntry, stateOf } from '../presence-keeper.ts';
 import { PRESENCE_AT_ONCE, type PresenceSteps } from '../server-presence.ts';
+import type { RedisSignalsOptions } from './blocking-reader.ts';
 import type { HubKeys } from './keys.ts';
 import { BEAT, ENTER, LEAVE, QUIT, type Script, SETTLE } from './scripts.ts';
-import type { Session } from './session.ts';
 
-interface RedisPresenceOptions {
-  readonly keys: HubKeys;
-  readonly process: string;
-  /** @throws while Redis is unavailable */
-  readonly session: () => Session;
-}
+type RedisPresenceOptions = Omit<RedisSignalsOptions, 'log'>;
 
 /** The steps of a presence board in Redis: each is one script, or one query. */
 export class RedisPresence implements PresenceSteps<string> {

@@ -2,6 +2,7 @@ import type { Clock } from '../../kernel/clock.ts';
 import { HubgateError, messageOf } from '../../kernel/error.ts';
 import type { StoreSession } from '../../kernel/sessions.ts';
 import { findPrimary, type RedisConnection, type RedisPlace } from './primary.ts';
+import type { StoreFault } from '../read-backs.ts';
 import { APPEND, type Script, SCRIPTS } from './scripts.ts';
 
 /** A server that does not reply to a command for this long counts as gone. */
@@ -102,17 +103,7 @@ const NOT_DONE =
 const ELSEWHERE =
   /^(?:READONLY|MOVED|ASK|CLUSTERDOWN|TRYAGAIN|LOADING|MASTERDOWN|NOSCRIPT|UNBLOCKED)/;
 
-/** The known facts about a failed command. */
-export interface RedisError {
-  /** The message of the server, or of the lost connection. */
-  readonly message: string;
-  /** The server reports that it has not executed the command; otherwise that is unknown. */
-  readonly isNotDone: boolean;
-  /** Another server would execute it, so this session is of no further use. */
-  readonly isElsewhere: boolean;
-}
-
-export function refusalOf(error: unknown): RedisError {
+export function refusalOf(error: unknown): StoreFault {
   const message = saidOf(error);
   return { message, isNotDone: NOT_DONE.test(message), isElsewhere: ELSEWHERE.test(message) };
 }

@@ -12,16 +12,15 @@ import { googleCloudDns } from './google-cloud-dns.ts';
 import { hetzner } from './hetzner.ts';
 import { ovh } from './ovh.ts';
 import { route53 } from './route53.ts';
-import { changeRecord, type DnsService, type DnsServiceModule } from './service.ts';
+import {
+  changeRecord,
+  type DnsService,
+  type DnsServiceModule,
+  type ZoneRecord,
+} from './service.ts';
 
 /** The TXT record of a challenge (RFC 8555 §8.4). */
-export interface ChallengeRecord {
-  /** Full name, without a trailing dot. */
-  readonly name: string;
-  /** Base64url of a SHA-256 digest. */
-  readonly value: string;
-  readonly ttlSeconds: number;
-}
+export type ChallengeRecord = Pick<ZoneRecord, 'name' | 'value' | 'ttlSeconds'>;
 
 /**
  * A service or program that writes TXT records. Several records of one name can exist at once: a name and its
