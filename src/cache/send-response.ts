@@ -12,7 +12,6 @@ import {
   requestedRange,
 } from '../http/conditions.ts';
 
-/** Sends a stored response to a client. */
 export function sendStored(
   exchange: Exchange,
   stored: StoredResponse,

@@ -120,7 +120,7 @@ function publishesByGateway(hub: HubConfig, { discovery, hub: first }: SiteConfi
 function checkKeySource(source: KeySource | null, report: Report): void {
   if (source === null) return;
   if (source.kind === 'jwks') {
-    if (isJwksUri(source.uri)) return;
+    if (parseUrl(source.uri)?.protocol === 'file:' || isFetchable(source.uri)) return;
     const message = 'jwks_uri is an https: or http: URL without a user, or a file: URL';
     report(source, error('bad-url', message), { field: 'uri' });
     return;
@@ -208,10 +208,6 @@ function checkCookie(hub: HubConfig, site: SiteConfig, report: Report): void {
     const hint = 'choose a cookie_name that begins with __Secure-';
     report(hub, warning('host-cookie', message, hint), { field: 'cookieName' });
   }
-}
-
-function isJwksUri(text: string): boolean {
-  return parseUrl(text)?.protocol === 'file:' || isFetchable(text);
 }
 
 function hasHost(text: string): boolean {

@@ -306,7 +306,6 @@ export interface GlobalOptions extends Of<typeof optionsMembers> {}
 /** The global options of a configuration that does not set any. */
 export const defaultOptions: GlobalOptions = defaultsOf(optionsMembers);
 
-/** The shape of the global options. */
 export const optionsShape = section<GlobalOptions>(optionsMembers);
 
 function isLowerCaseField(field: string): boolean {

@@ -7,10 +7,8 @@ export interface Directive {
   readonly syntax: DirectiveSyntax;
 }
 
-/** A directive with a handler. */
 export interface HandlerDirective<Config extends { readonly kind: string }> {
   readonly syntax: DirectiveSyntax;
-  /** Its configuration. */
   readonly data: HandlerData<Config>;
   /** Its effect on requests. */
   readonly compile: CompileHandler<Config>;

@@ -1,6 +1,6 @@
 import type { Exchange, ResponseHead } from '../http/exchange.ts';
 import { outcomeStatus } from '../http/request-variables.ts';
-import type { Clock } from '../kernel/clock.ts';
+import { type Clock, pauseUntil } from '../kernel/clock.ts';
 import { parseUrl } from '../kernel/parse.ts';
 import { FailureLog, type Logger } from '../kernel/log.ts';
 import { codeOf, messageOf } from '../kernel/error.ts';
@@ -142,13 +142,7 @@ export function isSeeOther({ status }: ResponseHead): boolean {
  * change. The wait is limited, because no response depends on the hub.
  */
 export function waitForStored(stored: Promise<unknown>, clock: Clock): Promise<void> {
-  return new Promise((resolve) => {
-    const cancel = clock.after(REDIRECT_WAIT_MS, resolve);
-    void stored.then(() => {
-      cancel();
-      resolve();
-    });
-  });
+  return pauseUntil(REDIRECT_WAIT_MS, clock, (end) => void stored.then(end));
 }
 
 /** A topic, or the target of a request, in the form for logs and updates. */

@@ -3,7 +3,6 @@ import { statusMatcher } from '../config/well-formed.ts';
 import type { HeaderList } from './header-list.ts';
 import { compileWildcard } from './linear-regexp.ts';
 
-/** Whether a matcher matches a response. */
 export function compileResponseMatcher({
   status,
   headers,

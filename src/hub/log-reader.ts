@@ -37,7 +37,6 @@ export class LogPage {
     this.#base = base;
   }
 
-  /** Index of the first entry after a position. */
   indexAfter(position: number): number {
     const index = this.entries.findIndex((entry) => entry.position > position);
     return index === -1 ? this.entries.length : index;

@@ -127,11 +127,7 @@ function hideable<Word extends { readonly text: string }>(words: readonly Word[]
 /** The first word may be a directive with such a name: `token mint`. */
 function isSecretField(word: string, index: number): boolean {
   const name = FIELD.exec(word)?.[1];
-  return name !== undefined && (index > 0 || !isDirective(name)) && isSecretName(name);
-}
-
-function isDirective(name: string): boolean {
-  return /^[a-z_]+$/.test(name);
+  return name !== undefined && (index > 0 || !/^[a-z_]+$/.test(name)) && isSecretName(name);
 }
 
 function toRange(match: RegExpExecArray): TextRange & { readonly text: string } {

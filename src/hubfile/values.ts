@@ -72,7 +72,6 @@ export function optionsOfPart<Field extends string, Part extends object>(
   );
 }
 
-/** The value of an option. */
 function valueOf(cursor: Cursor, input: OptionInput): unknown {
   switch (input.kind) {
     case 'flag':

@@ -61,6 +61,21 @@ export function wait(delayMs: number, clock: Clock, signal: AbortSignal): Promis
   });
 }
 
+/** Waits for some time, or until the function that `begin` gets is called. */
+export function pauseUntil(
+  ms: number,
+  clock: Clock,
+  begin: (end: () => void) => void,
+): Promise<void> {
+  return new Promise((resolve) => {
+    const cancel = clock.after(ms, resolve);
+    begin(() => {
+      cancel();
+      resolve();
+    });
+  });
+}
+
 /** Waits for some time, or until the client disconnects. */
 export function pause(
   clock: Clock,

@@ -1,7 +1,7 @@
 // The libraries of stores never reconnect by themselves here, because a store that has failed over is looked for
 // again, and because what a session knew must be checked before the next one is used.
 
-import type { Clock } from './clock.ts';
+import { type Clock, pauseUntil } from './clock.ts';
 import { HubgateError, messageOf } from './error.ts';
 import type { Logger } from './log.ts';
 
@@ -88,13 +88,7 @@ export class Sessions<Session extends StoreSession> {
     while (this.isAway) {
       const left = end - clock.monotonic();
       if (left <= 0 || this.#closing) return null;
-      await new Promise<void>((resolve) => {
-        const stop = clock.after(left, resolve);
-        this.#waiters.push(() => {
-          stop();
-          resolve();
-        });
-      });
+      await pauseUntil(left, clock, (end) => void this.#waiters.push(end));
     }
     return this.#current;
   }
@@ -191,12 +185,8 @@ export class Sessions<Session extends StoreSession> {
   async #backOff(failures: number): Promise<void> {
     const { clock, random } = this.#options;
     const longest = Math.min(MAX_BACKOFF_MS, MIN_BACKOFF_MS * 2 ** failures);
-    await new Promise<void>((resolve) => {
-      const cancel = clock.after(longest * (0.5 + random() / 2), resolve);
-      this.#stopBackoff = () => {
-        cancel();
-        resolve();
-      };
+    await pauseUntil(longest * (0.5 + random() / 2), clock, (end) => {
+      this.#stopBackoff = end;
     });
   }
 

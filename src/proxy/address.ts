@@ -2,7 +2,6 @@ import { isIP } from 'node:net';
 import { HubgateError } from '../kernel/error.ts';
 import { parseUrl } from '../kernel/parse.ts';
 
-/** The address of an upstream. */
 export interface UpstreamAddress {
   /** Identifies the upstream in logs, in the registry and in `{upstream_hostport}`. */
   readonly hostport: string;

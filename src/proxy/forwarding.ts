@@ -43,7 +43,6 @@ export const MAX_INFORMATIONAL = 1000;
 /** The protocol of a response; HTTP/1.0 counts as 1.1. */
 export type ReceivedProtocol = '1.1' | '2.0';
 
-/** Receives the response. */
 export interface ForwardSink {
   /** A 1xx response. */
   onInformation(status: number, headers: HeaderList, received: ReceivedProtocol): void;

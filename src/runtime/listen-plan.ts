@@ -147,7 +147,6 @@ export function configAt(config: Config, servers: ServerOptions): Config {
   return options.servers === servers ? config : { ...config, options: { ...options, servers } };
 }
 
-/** The listeners of each site. */
 export function listenersBySite(
   plan: readonly PlannedListener[],
 ): ReadonlyMap<SiteConfig, ReadonlySet<PlannedListener>> {

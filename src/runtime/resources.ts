@@ -192,7 +192,6 @@ function makeStorage(directory: string): void {
   }
 }
 
-/** The same resources for a dry run. */
 export function forDryRun(resources: Resources): Resources {
   return {
     ...resources,

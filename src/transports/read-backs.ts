@@ -10,7 +10,6 @@ const RETRY_MS = 8000;
 /** Entries that are evicted beyond the number of appended ones, so that a lowered limit never blocks the server. */
 export const EVICTED_EXTRA = 64;
 
-/** An entry that is expected. */
 export interface ExpectedEntry {
   readonly position: number;
   /** Key of the entry; null for any. */

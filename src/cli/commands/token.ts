@@ -71,7 +71,7 @@ async function mint(flags: TokenFlags): ReturnType<typeof issueToken> {
   const dev = flags.dev === true;
   const issuer = required('--iss', flags.iss ?? (dev ? DEV.issuer : undefined));
   const audience = required('--aud', flags.aud ?? (dev ? DEV.issuer + profile.path : undefined));
-  const standard = dev ? devKey() : undefined;
+  const standard = dev ? process.env[DEV.keyVariable] || DEV.demoSecret : undefined;
   const key = required('--key', flags.key === undefined ? standard : argumentValue(flags.key));
   const now = Date.now();
   return issueToken({
@@ -104,10 +104,6 @@ function specs(exact: readonly string[] = [], patterns: readonly string[] = []):
     ...exact.map((match) => ({ match, matchType: 'exact' as const })),
     ...patterns.map((match) => ({ match, matchType: 'urlpattern' as const })),
   ];
-}
-
-function devKey(): string {
-  return process.env[DEV.keyVariable] || DEV.demoSecret;
 }
 
 function lifetimeOf(text: string): number {

@@ -38,14 +38,10 @@ export function environCommand(output: Output): Command {
         'node.platform': `${process.platform} ${process.arch}`,
       };
       const surroundings = Object.entries(process.env)
-        .sort(byName)
+        .sort(([a], [b]) => (a < b ? -1 : 1))
         .map(([name, value]) => [name, SECRET_VARIABLE.test(name) ? '[redacted]' : value] as const);
       const all = [...Object.entries(own), ...surroundings];
       if (json) output.result(JSON.stringify(Object.fromEntries(all)));
       else for (const [name, value] of all) output.result(`${name}=${value}`);
     });
-}
-
-function byName([a]: readonly [string, unknown], [b]: readonly [string, unknown]): number {
-  return a < b ? -1 : 1;
 }

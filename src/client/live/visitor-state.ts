@@ -199,7 +199,8 @@ function isChanged(field: Element): boolean {
       checked !== defaultChecked || (isTyped(field) && value !== defaultValue && !isCleaned(field))
     );
   }
-  if (field instanceof HTMLTextAreaElement) return field.value !== lines(field.defaultValue);
+  if (field instanceof HTMLTextAreaElement)
+    return field.value !== field.defaultValue.replace(/\r\n?/g, '\n');
   if (field instanceof HTMLSelectElement) {
     return [...field.options].some((option) => option.selected !== isChosen(option, field));
   }
@@ -219,10 +220,6 @@ function isCleaned(field: HTMLInputElement): boolean {
   const fresh = inert.importNode(field);
   fresh.value = field.defaultValue;
   return fresh.value === field.value;
-}
-
-function lines(text: string): string {
-  return text.replace(/\r\n?/g, '\n');
 }
 
 /** Whether the server has selected this option. */

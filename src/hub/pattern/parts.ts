@@ -252,7 +252,6 @@ export type Syntax =
 /** 128 flags. The URL parser leaves only ASCII in a component. */
 export type AsciiSet = Uint8Array;
 
-/** Literal text. */
 export function literal(text: string): readonly Syntax[] {
   return Array.from(text, (character) => ({ kind: 'char', code: character.codePointAt(0) ?? 0 }));
 }

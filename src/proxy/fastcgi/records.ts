@@ -61,7 +61,6 @@ function record(type: number, content: Buffer): Buffer {
   return Buffer.concat([recordHeader(type, content.length), content]);
 }
 
-/** The header of a record. */
 export function recordHeader(type: number, contentLength: number): Buffer {
   const header = Buffer.from([1, type, 0, REQUEST_ID, 0, 0, 0, 0]);
   header.writeUInt16BE(contentLength, 4);

@@ -153,7 +153,6 @@ export function maxKeyBytes(pageBytes: number): number {
   return node - (NODE_HEADER_BYTES + TREE_BYTES);
 }
 
-/** The record of a tree. */
 export interface TreeRecord {
   readonly flags: number;
   readonly depth: number;
