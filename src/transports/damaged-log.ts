@@ -197,10 +197,11 @@ export interface ComparedLog<Session> {
   newest(session: Session, range: Range, limit: number): Promise<readonly EntryMark[]>;
 }
 
-interface ReconciledOptions<Session> {
+export interface ReconciledOptions<Session> {
   /** Name of the store in the log. */
   readonly store: string;
   readonly storedLog: ComparedLog<Session>;
+  /** Written only by the reader. */
   readonly handedOut: HandedOut;
   readonly readBacks: ReadBacks;
   readonly log: Logger;

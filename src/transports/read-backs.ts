@@ -95,7 +95,7 @@ export interface GroupName {
   readonly batch: number;
 }
 
-interface GroupStoreOptions<Session extends StoreSession> {
+export interface GroupStoreOptions<Session extends StoreSession> {
   /** Name of the store in messages. */
   readonly store: string;
   readonly sessions: Sessions<Session>;

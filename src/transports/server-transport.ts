@@ -10,13 +10,12 @@ import {
 } from '../hub/transport.ts';
 import type { PresenceBoard } from '../hub/presence-board.ts';
 import { isPossibleId, type Update } from '../hub/update.ts';
-import type { Clock } from '../kernel/clock.ts';
 import { HubgateError } from '../kernel/error.ts';
-import type { Sessions, StoreSession } from '../kernel/sessions.ts';
+import type { StoreSession } from '../kernel/sessions.ts';
 import { GroupCommit } from './group-commit.ts';
-import type { HandedOut, ServerSignals } from './handed-out.ts';
+import type { ServerSignals } from './handed-out.ts';
 import type { ComparedLog } from './damaged-log.ts';
-import type { ReadBacks } from './read-backs.ts';
+import type { GroupStoreOptions } from './read-backs.ts';
 
 /** How long a client waits if another node has already delivered the entry of its cursor. */
 const CATCH_UP_MS = 5000;
@@ -43,16 +42,14 @@ export interface ServerReader<Session> {
   lookAgain(): void;
 }
 
-export interface ServerTransportParts<Session extends StoreSession> {
-  /** Name of the store in messages. */
-  readonly store: string;
-  readonly clock: Clock;
+export interface ServerTransportParts<Session extends StoreSession>
+  extends Pick<
+    GroupStoreOptions<Session>,
+    'store' | 'clock' | 'sessions' | 'handedOut' | 'readBacks'
+  > {
   /** Updates to keep; 0 keeps all. */
   readonly maxLength: number;
-  readonly sessions: Sessions<Session>;
   readonly storedLog: ServerLog<Session>;
-  readonly handedOut: HandedOut;
-  readonly readBacks: ReadBacks;
   readonly reader: ServerReader<Session>;
   readonly presence: PresenceBoard & {
     /** Updates the board through a new session; the returned function announces the changes. */

@@ -1,10 +1,8 @@
 import { type Missed, missedBetween, NO_TAIL } from '../../hub/transport.ts';
 import type { Clock } from '../../kernel/clock.ts';
 import { messageOf } from '../../kernel/error.ts';
-import type { Logger } from '../../kernel/log.ts';
-import type { HandedOut, StoredEntry } from '../handed-out.ts';
-import { reconcile } from '../damaged-log.ts';
-import type { ReadBacks } from '../read-backs.ts';
+import type { StoredEntry } from '../handed-out.ts';
+import { reconcile, type ReconciledOptions } from '../damaged-log.ts';
 import type { ServerReader } from '../server-transport.ts';
 import type { PostgresSignals } from './postgres-signals.ts';
 import type { Session } from './session.ts';
@@ -21,14 +19,10 @@ const FULL_MS = 100;
 const ENTRIES_AT_ONCE = 128;
 const BYTES_AT_ONCE = 1024 * 1024;
 
-interface NotifiedReaderOptions {
+interface NotifiedReaderOptions extends Omit<ReconciledOptions<Session>, 'store' | 'storedLog'> {
   readonly storedLog: StoredLog;
-  /** Written only by this reader. */
-  readonly handedOut: HandedOut;
-  readonly readBacks: ReadBacks;
   readonly signals: PostgresSignals;
   readonly clock: Clock;
-  readonly log: Logger;
 }
 
 /**

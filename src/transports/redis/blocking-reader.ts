@@ -1,9 +1,8 @@
 import { missedBetween, NO_TAIL, PAGE_BYTES } from '../../hub/transport.ts';
 import { messageOf } from '../../kernel/error.ts';
 import type { Logger } from '../../kernel/log.ts';
-import { type HandedOut, ServerSignals, type StoredEntry } from '../handed-out.ts';
-import { reconcile } from '../damaged-log.ts';
-import type { ReadBacks } from '../read-backs.ts';
+import { ServerSignals, type StoredEntry } from '../handed-out.ts';
+import { reconcile, type ReconciledOptions } from '../damaged-log.ts';
 import type { ServerReader } from '../server-transport.ts';
 import type { HubKeys } from './keys.ts';
 import { decodeEntry, listOf, placeOf, type StoredLog } from './stored-log.ts';
@@ -23,16 +22,12 @@ const ENTRIES_OF_PAGE = 128;
 /** How long one command waits for the replicas. */
 const WAIT_MS = 2000;
 
-interface BlockingReaderOptions {
+interface BlockingReaderOptions extends Omit<ReconciledOptions<Session>, 'store' | 'storedLog'> {
   readonly keys: HubKeys;
   /** Replicas that must have an entry before it is delivered. */
   readonly replicas: number;
   readonly storedLog: StoredLog;
-  /** Written only by this reader. */
-  readonly handedOut: HandedOut;
-  readonly readBacks: ReadBacks;
   readonly signals: RedisSignals;
-  readonly log: Logger;
 }
 
 /**
