@@ -59,7 +59,7 @@ export const forwardAuth: HandlerDirective<ForwardAuthConfig> = {
       let uri: string | null = null;
       let uriSpan: Span | null = null;
       const copyHeaders: CopiedHeader[] = [];
-      const proxy = proxySettings(cursor, scope, (option) => {
+      const read = (option: Cursor): boolean => {
         if (option.name === 'uri') {
           if (uriSpan !== null) option.failTwice(uriSpan);
           uriSpan = option.span;
@@ -71,7 +71,8 @@ export const forwardAuth: HandlerDirective<ForwardAuthConfig> = {
         }
         option.end();
         return true;
-      });
+      };
+      const proxy = proxySettings(cursor, scope, { names: ['uri', 'copy_headers'], read });
       cursor.end();
       if (uri === null) {
         return cursor.fail(

@@ -48,8 +48,9 @@ export const phpFastcgi: Directive = {
         const setter = Object.hasOwn(FASTCGI_OPTIONS, option.name)
           ? FASTCGI_OPTIONS[option.name]
           : undefined;
-        const instead = UNSUPPORTED[option.name];
-        if (instead !== undefined) option.failUnsupported(option.span, option.name, instead);
+        if (Object.hasOwn(UNSUPPORTED, option.name)) {
+          option.failUnsupported(option.span, option.name, UNSUPPORTED[option.name]);
+        }
         if (setter === undefined && option.name !== 'index' && option.name !== 'try_files')
           return false;
         if (option.name !== 'env' && seen.has(option.name)) {
@@ -62,7 +63,10 @@ export const phpFastcgi: Directive = {
         option.end();
         return true;
       };
-      const settings = proxySettings(cursor, scope, read);
+      const settings = proxySettings(cursor, scope, {
+        names: ['index', 'try_files', ...Object.keys(FASTCGI_OPTIONS)],
+        read,
+      });
       const { transport, ...rest } = fastcgi;
       const proxy = { ...settings, transport, fastcgi: rest };
       cursor.origins.follow(proxy, settings);

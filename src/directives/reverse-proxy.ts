@@ -158,11 +158,18 @@ interface Draft extends ReverseProxyConfig, TransportWords {
   readonly to: readonly { readonly cursor: Cursor; readonly words: ReturnType<Cursor['rest']> }[];
 }
 
+/** Options that a directive has besides those of `reverse_proxy`. */
+interface OwnOptions {
+  readonly names: readonly string[];
+  /** Returns false for an option of `reverse_proxy`. */
+  readonly read: (option: Cursor) => boolean;
+}
+
 /** Reads the upstreams and options of `reverse_proxy`, and of directives that contain one. */
 export function proxySettings(
   cursor: Cursor,
   scope: Scope,
-  own: (option: Cursor) => boolean = () => false,
+  own: OwnOptions = { names: [], read: () => false },
 ): ReverseProxyConfig {
   const responses = new ResponseMatchers();
   for (const line of cursor.line.block ?? []) responses.defineIfNamed(cursor, line);
@@ -194,7 +201,8 @@ export function proxySettings(
       'replace_status',
     ],
     unsupported: UNSUPPORTED,
-    other: (option) => option.name.startsWith('@') || own(option),
+    other: (option) => option.name.startsWith('@') || own.read(option),
+    otherNames: own.names,
   });
   const { to, tls, h2c, ...settings } = read;
   cursor.origins.follow(settings, read);

@@ -21,8 +21,10 @@ interface OptionRules {
   readonly repeatable?: readonly string[];
   /** Caddyfile options that hubgate does not have, each with the alternative. */
   readonly unsupported?: Readonly<Record<string, string>>;
-  /** Reads lines that are not options: named matchers, header fields. */
+  /** Reads lines that are not options of the table: named matchers, header fields, options of another directive. */
   readonly other?: (cursor: Cursor) => boolean;
+  /** Names of options that `other` reads. */
+  readonly otherNames?: readonly string[];
 }
 
 /** “ ” „ « ‘, written as escapes so that the program does not need two bytes per character in memory. */
@@ -160,7 +162,7 @@ export class Cursor {
           const [word] = option.line.words;
           if (word !== undefined && option.warnNoEffect(this.name, word)) return;
           const known = Object.keys(table).filter((each) => table[each] !== undefined);
-          return option.#failUnknown(known, this.name, rules);
+          return option.#failUnknown([...(rules.otherNames ?? []), ...known], this.name, rules);
         }
         const before = seen.get(option.name);
         seen.set(option.name, option);

@@ -37,6 +37,7 @@ export const globalUsage = `
         ${FORMAT_USAGE}
         output stderr|stdout
         output file <path> {
+            mode <mode>
             roll_size <size>
             roll_keep <count>
             roll_keep_for <duration>
