@@ -57,7 +57,7 @@ describe('the heap of a running gateway', () => {
   it('has an old generation that grows by half while it is small, unless the options of Node say otherwise', async () => {
     const growth = ({ given }: Heap) => given.filter((option) => option.includes('growing'));
     assert.deepEqual(growth(await busy()), ['--heap-growing-percent=50']);
-    const large = growth(await busy([], '', 12_000));
+    const large = growth(await busy([], '', 6_000));
     assert.deepEqual(large, ['--heap-growing-percent=50', '--heap-growing-percent=0']);
     assert.deepEqual(growth(await busy(['--heap-growing-percent=30'])), []);
   });
