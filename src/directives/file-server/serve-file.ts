@@ -130,6 +130,25 @@ async function send(
  * thread: with 64 KiB, a download costs about a third more.
  */
 export const FILE_READ_BYTES = 256 * 1024;
+/** Bytes of one read while very many files are sent. */
+export const LEAST_READ_BYTES = 16 * 1024;
+/**
+ * Bytes of the reads of all files in transit, beyond which each read becomes shorter. So clients that take nothing of many
+ * files occupy little memory.
+ */
+const ALL_READ_BYTES = 16 * 1024 * 1024;
+
+const NOTHING = Buffer.alloc(0);
+
+/** Files that are being sent by this process. */
+let filesInTransit = 0;
+
+/** Bytes of the next read of a file: half as many whenever the number of files in transit doubles. */
+function readBytes(): number {
+  let bytes = FILE_READ_BYTES;
+  while (bytes > LEAST_READ_BYTES && bytes * filesInTransit > ALL_READ_BYTES) bytes /= 2;
+  return bytes;
+}
 
 /**
  * Writes a part of a file to a body, and ends the body. The same buffer is filled again and again if the body
@@ -139,7 +158,12 @@ export const FILE_READ_BYTES = 256 * 1024;
  */
 async function pourFile(file: FileHandle, part: ByteRange, body: Writable): Promise<void> {
   const isGivenBack = givesBack(body);
-  await pourInto(contentOf(file, part, isGivenBack), body, isGivenBack);
+  filesInTransit += 1;
+  try {
+    await pourInto(contentOf(file, part, isGivenBack), body, isGivenBack);
+  } finally {
+    filesInTransit -= 1;
+  }
 }
 
 async function* contentOf(
@@ -147,13 +171,16 @@ async function* contentOf(
   { start, end }: ByteRange,
   isGivenBack: boolean,
 ): AsyncGenerator<Buffer> {
-  const most = Math.min(FILE_READ_BYTES, end - start + 1);
-  let buffer = Buffer.allocUnsafeSlow(most);
+  let buffer = NOTHING;
   for (let at = start; at <= end; ) {
-    const { bytesRead } = await file.read(buffer, 0, Math.min(most, end + 1 - at), at);
+    const most = readBytes();
+    const bytes = Math.min(most, end + 1 - at);
+    // One that is a little too long is filled again, so that few are allocated when the number of files changes.
+    const isUsable = isGivenBack && buffer.length >= bytes && buffer.length <= 2 * most;
+    if (!isUsable) buffer = Buffer.allocUnsafeSlow(bytes);
+    const { bytesRead } = await file.read(buffer, 0, bytes, at);
     if (bytesRead === 0) throw new Error('the file became shorter while it was read');
-    yield bytesRead < most ? buffer.subarray(0, bytesRead) : buffer;
+    yield bytesRead < buffer.length ? buffer.subarray(0, bytesRead) : buffer;
     at += bytesRead;
-    if (!isGivenBack && at <= end) buffer = Buffer.allocUnsafeSlow(most);
   }
 }

@@ -9,8 +9,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Readable, Transform } from 'node:stream';
 import { describe, it, mock, type TestContext } from 'node:test';
-import { FILE_READ_BYTES, serveFile } from '../../../src/directives/file-server/serve-file.ts';
+import {
+  FILE_READ_BYTES,
+  LEAST_READ_BYTES,
+  serveFile,
+} from '../../../src/directives/file-server/serve-file.ts';
 import { type ExchangeServer, serveExchanges } from '../http/exchange-server.ts';
+import { until } from '../proxy/gateway.ts';
 import { removeWith } from '../../support/temporary-directory.ts';
 
 const MB = 1024 * 1024;
@@ -83,18 +88,52 @@ async function digest(body: Readable): Promise<string> {
   return hash.digest('hex');
 }
 
-async function countReads(task: () => Promise<void>): Promise<number> {
+/** The lengths of the buffers into which files are read from now on. */
+async function recordReads(test: TestContext): Promise<readonly number[]> {
   const file = await open('/dev/null');
   const prototype = Object.getPrototypeOf(file) as FileHandle;
   await file.close();
-  const read = mock.method(prototype, 'read');
-  try {
-    await task();
-  } finally {
-    read.mock.restore();
-  }
-  return read.mock.callCount();
+  const lengths: number[] = [];
+  const { read } = prototype;
+  const recording = mock.method(prototype, 'read', function (this: FileHandle, ...given: [Buffer]) {
+    lengths.push(given[0].length);
+    return Reflect.apply(read, this, given);
+  });
+  test.after(() => recording.mock.restore());
+  return lengths;
 }
+
+describe('the memory of files whose clients take nothing', () => {
+  it('is much for each of a few, and little for each of many', async (test) => {
+    const { server } = await serve(test, Buffer.alloc(LARGE_BYTES, 'x'));
+    const buffers = await recordReads(test);
+    const sessions = Array.from({ length: 8 }, () =>
+      http2.connect(`http://127.0.0.1:${server.http2}`, { settings: { initialWindowSize: 0 } }),
+    );
+    test.after(() => {
+      for (const session of sessions) session.destroy();
+    });
+    const streams = sessions.flatMap((session) => {
+      session.on('error', () => {});
+      return Array.from({ length: 150 }, () =>
+        session.request({ ':path': '/' }).on('error', () => {}),
+      );
+    });
+    await until(() => buffers.length === streams.length, 'each file has been read once');
+    assert.equal(buffers.filter((bytes) => bytes === FILE_READ_BYTES).length, 64);
+    assert.equal(buffers.at(-1), LEAST_READ_BYTES);
+    const total = buffers.reduce((sum, bytes) => sum + bytes, 0);
+    assert.ok(total < 64 * MB, String(total));
+
+    const [first] = sessions;
+    first?.setLocalWindowSize(LARGE_BYTES);
+    first?.settings({ initialWindowSize: MB });
+    for (const stream of streams) stream.resume();
+    await until(() => buffers.length > 2 * streams.length, 'some of the files are read on');
+    const later = buffers.slice(streams.length);
+    assert.ok(Math.max(...later) <= 2 * LEAST_READ_BYTES, String(Math.max(...later)));
+  });
+});
 
 describe('the content of a file', () => {
   for (const [protocol, get] of Object.entries(CLIENTS)) {
@@ -103,10 +142,9 @@ describe('the content of a file', () => {
       it(`arrives unchanged over ${protocol}${how}, with few reads`, async (test) => {
         const bytes = content(8 * MB);
         const { server } = await serve(test, bytes, isKept);
-        const reads = await countReads(async () => {
-          assert.equal(await digest(await get(server)), digestOf(bytes));
-        });
-        assert.equal(reads, bytes.length / FILE_READ_BYTES);
+        const reads = await recordReads(test);
+        assert.equal(await digest(await get(server)), digestOf(bytes));
+        assert.equal(reads.length, bytes.length / FILE_READ_BYTES);
         assert.deepEqual(server.faults, []);
       });
     }
