@@ -1,6 +1,7 @@
 import { statSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
+import { orNull } from '../kernel/parse.ts';
 
 /** A position in a configuration text. Lines and columns count from 1; a column is one character. */
 export interface Place {
@@ -212,11 +213,7 @@ export function whyUnusable(thrown: unknown): string {
 }
 
 function ownerOf(path: string): number | null {
-  try {
-    return statSync(path).uid;
-  } catch {
-    return null;
-  }
+  return orNull(() => statSync(path).uid);
 }
 
 /** The problem of a configuration whose own file cannot be read. */
