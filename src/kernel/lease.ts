@@ -1,8 +1,51 @@
-interface Holding<T> {
-  readonly value: Promise<T>;
-  count: number;
-  /** Settles when the resource is closed; null while it is held. It never rejects. */
-  closed: Promise<void> | null;
+/** A counted claim on a shared resource. `Released` is the result of giving it back. */
+export interface Lease<T, Released = Promise<void>> {
+  readonly value: T;
+  /** Gives the claim back; calling it again does nothing. The last release closes the resource. */
+  release(): Released;
+}
+
+/** A lease of a resource that opens and closes synchronously. */
+export type InstantLease<T> = Lease<T, void>;
+
+/**
+ * Counts the claims on shared resources. `Closed` is what closing one returns; a release that closes nothing
+ * returns undefined.
+ */
+export class InstantLeases<T, Closed = void> {
+  readonly #held = new Map<string, { readonly value: T; count: number }>();
+  readonly #close: (value: T) => Closed;
+
+  constructor(close: (value: T) => Closed) {
+    this.#close = close;
+  }
+
+  /** Claims the resource named `key`. Opens it if nobody holds it. */
+  acquire(key: string, open: () => T): Lease<T, Closed | undefined> {
+    const held = this.#held.get(key) ?? { value: open(), count: 0 };
+    this.#held.set(key, held);
+    held.count += 1;
+    let released = false;
+    return {
+      value: held.value,
+      release: () => {
+        if (released) return undefined;
+        released = true;
+        held.count -= 1;
+        if (held.count > 0) return undefined;
+        this.#held.delete(key);
+        return this.#close(held.value);
+      },
+    };
+  }
+
+  has(key: string): boolean {
+    return this.#held.has(key);
+  }
+
+  values(): T[] {
+    return [...this.#held.values()].map((held) => held.value);
+  }
 }
 
 interface LeasePoolOptions {
@@ -15,34 +58,28 @@ interface LeasePoolOptions {
   readonly overlap?: boolean;
 }
 
-/** A counted claim on a shared resource. `Released` is the result of giving it back. */
-export interface Lease<T, Released = Promise<void>> {
-  readonly value: T;
-  /** Gives the claim back; calling it again does nothing. The last release closes the resource. */
-  release(): Released;
-}
-
 /**
  * Shared resources that outlive a configuration: listeners by address, histories by location, key caches by
  * URL. A reload takes its leases before the old configuration releases its own, so a resource that both use
  * is never closed in between.
  */
 export class LeasePool<T> {
-  readonly #holdings = new Map<string, Holding<T>>();
-  readonly #close: (value: T) => void | Promise<void>;
+  readonly #leases: InstantLeases<Promise<T>, Promise<void>>;
   readonly #overlap: boolean;
+  /** What must be closed before it is opened again. These promises never reject. */
+  readonly #closing = new Map<string, Promise<unknown>>();
 
   constructor(
     close: (value: T) => void | Promise<void>,
     { overlap = true }: LeasePoolOptions = {},
   ) {
-    this.#close = close;
+    this.#leases = new InstantLeases(async (opening) => close(await opening));
     this.#overlap = overlap;
   }
 
-  /** Whether the resource is open or opening. */
+  /** Whether the resource is open, opening, or must be closed before it is opened again. */
   has(key: string): boolean {
-    return this.#holdings.has(key);
+    return this.#leases.has(key) || this.#closing.has(key);
   }
 
   /**
@@ -52,78 +89,22 @@ export class LeasePool<T> {
    * @throws what `open` throws
    */
   async acquire(key: string, open: () => T | Promise<T>): Promise<Lease<T>> {
-    let holding = this.#holdings.get(key);
-    while (holding !== undefined && holding.closed !== null) {
-      await holding.closed;
-      holding = this.#holdings.get(key);
-    }
-    if (holding === undefined) {
-      holding = { value: Promise.resolve().then(open), count: 0, closed: null };
-      this.#holdings.set(key, holding);
-    }
-    holding.count += 1;
-    const held = holding;
+    while (this.#closing.has(key)) await this.#closing.get(key);
+    const lease = this.#leases.acquire(key, () => Promise.resolve().then(open));
     try {
-      const value = await held.value;
-      let released = false;
-      return {
-        value,
-        release: async () => {
-          if (released) return;
-          released = true;
-          await this.#release(key, held);
-        },
-      };
+      return { value: await lease.value, release: () => this.#release(key, lease.release()) };
     } catch (error) {
-      if (this.#holdings.get(key) === held) this.#holdings.delete(key);
+      lease.release()?.catch(() => {});
       throw error;
     }
   }
 
-  async #release(key: string, holding: Holding<T>): Promise<void> {
-    holding.count -= 1;
-    if (holding.count > 0) return;
-    const forget = (): void => {
-      if (this.#holdings.get(key) === holding) this.#holdings.delete(key);
-    };
-    if (this.#overlap) forget();
-    const closing = holding.value.then((value) => this.#close(value));
-    holding.closed = closing.then(forget, forget);
-    await closing;
-  }
-}
-
-/** A lease of a resource that opens and closes synchronously. */
-export type InstantLease<T> = Lease<T, void>;
-
-/** {@link LeasePool} for resources that open and close synchronously. */
-export class InstantLeases<T> {
-  readonly #held = new Map<string, { readonly value: T; count: number }>();
-  readonly #close: (value: T) => void;
-
-  constructor(close: (value: T) => void) {
-    this.#close = close;
-  }
-
-  acquire(key: string, open: () => T): InstantLease<T> {
-    const held = this.#held.get(key) ?? { value: open(), count: 0 };
-    this.#held.set(key, held);
-    held.count += 1;
-    let released = false;
-    return {
-      value: held.value,
-      release: () => {
-        if (released) return;
-        released = true;
-        held.count -= 1;
-        if (held.count > 0) return;
-        this.#held.delete(key);
-        this.#close(held.value);
-      },
-    };
-  }
-
-  values(): T[] {
-    return [...this.#held.values()].map((held) => held.value);
+  async #release(key: string, closed: Promise<void> | undefined): Promise<void> {
+    if (closed === undefined) return;
+    if (!this.#overlap) {
+      const forget = (): void => void this.#closing.delete(key);
+      this.#closing.set(key, closed.then(forget, forget));
+    }
+    await closed;
   }
 }
