@@ -1,13 +1,15 @@
 import { randomBytes } from 'node:crypto';
-import { existsSync, statSync } from 'node:fs';
+import { existsSync, statSync, watch } from 'node:fs';
 import { chmod, link, mkdir, rm, stat, writeFile } from 'node:fs/promises';
 import { constants } from 'node:os';
 import { join } from 'node:path';
 import { type Database, open, type RootDatabase } from 'lmdb';
 import { whyUnusable } from '../../config/problem.ts';
 import type { Evicted } from '../../hub/transport.ts';
-import { HubgateError, messageOf } from '../../kernel/error.ts';
+import type { Clock } from '../../kernel/clock.ts';
+import { codeOf, HubgateError, messageOf } from '../../kernel/error.ts';
 import { LeasePool } from '../../kernel/lease.ts';
+import type { Logger } from '../../kernel/log.ts';
 import type { Scheduler } from '../../kernel/scheduler.ts';
 import { processIsEnding, uncut } from '../../kernel/process-end.ts';
 import { checkPages } from './page-check.ts';
@@ -33,6 +35,14 @@ const PROBE_KEY = 'probe';
 const DISK_FAULTS = ['EDQUOT', 'EIO', 'ENOSPC', 'EROFS'] as const;
 /** The codes of LMDB and those of Node. */
 const diskFaults = new Set<unknown>(DISK_FAULTS.flatMap((name) => [name, constants.errno[name]]));
+
+/** How often the history is checked for entries of other processes, if the file cannot be watched. */
+const POLL_MS = 100;
+/**
+ * Times after a change of the file at which the history is checked again. The system reports the write of a commit a
+ * moment before other processes can see it, and that moment is long if the writer has to wait for a processor.
+ */
+const LOOK_AGAIN_MS: readonly number[] = [20, 200, 1_000];
 
 /** The time of the write, and the space that it used. */
 interface Probe {
@@ -338,3 +348,65 @@ async function reasonOf(error: unknown): Promise<unknown> {
 }
 
 function ignore(): void {}
+
+/** Reports the commits of all processes. Each one changes the file, so no polling is needed where it can be watched. */
+export class StoreWatch {
+  readonly #file: string;
+  readonly #wake: () => void;
+  readonly #clock: Clock;
+  readonly #log: Logger;
+  /** How often the history was checked again since the last change of the file. */
+  #looks = 0;
+  #isStopped = false;
+  #stopLooking: () => void = () => {};
+  #stopWatching: () => void = () => {};
+
+  /** @param wake called when there may be new entries */
+  constructor(file: string, wake: () => void, { clock, log }: { clock: Clock; log: Logger }) {
+    this.#file = file;
+    this.#wake = wake;
+    this.#clock = clock;
+    this.#log = log;
+  }
+
+  start(): void {
+    this.stop();
+    this.#isStopped = false;
+    try {
+      const watcher = watch(this.#file, { persistent: false }, () => {
+        this.#looks = 0;
+        this.#look();
+      });
+      // The directory may be moved away. The open file stays usable, and peer workers still send wake-ups.
+      watcher.on('error', () => this.#poll());
+      this.#stopWatching = () => watcher.close();
+    } catch (error) {
+      this.#log.debug('The history cannot be watched; hubgate polls it', {
+        reason: codeOf(error) ?? messageOf(error),
+      });
+      this.#poll();
+    }
+  }
+
+  stop(): void {
+    this.#isStopped = true;
+    this.#stopWatching();
+    this.#stopLooking();
+  }
+
+  #look(): void {
+    this.#stopLooking();
+    const delayMs = LOOK_AGAIN_MS[this.#looks];
+    this.#looks += 1;
+    if (delayMs !== undefined) this.#stopLooking = this.#clock.after(delayMs, () => this.#look());
+    this.#wake();
+  }
+
+  #poll(): void {
+    if (this.#isStopped) return;
+    this.#stopWatching = this.#clock.after(POLL_MS, () => {
+      this.#poll();
+      this.#wake();
+    });
+  }
+}

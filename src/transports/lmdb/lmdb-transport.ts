@@ -1,7 +1,6 @@
 // A position is assigned inside the write transaction, so several processes can share a history. Each watches
 // the file for entries of the others, and workers wake each other.
 
-import { watch } from 'node:fs';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import {
   type Evicted,
@@ -16,7 +15,7 @@ import {
 } from '../../hub/transport.ts';
 import { isPossibleId, type Update } from '../../hub/update.ts';
 import type { Clock } from '../../kernel/clock.ts';
-import { codeOf, HubgateError, messageOf } from '../../kernel/error.ts';
+import { HubgateError, messageOf } from '../../kernel/error.ts';
 import type { Logger } from '../../kernel/log.ts';
 import type { Scheduler } from '../../kernel/scheduler.ts';
 import { GroupCommit } from '../group-commit.ts';
@@ -32,7 +31,7 @@ import {
   type StoredHead,
 } from './stored-log.ts';
 import { LmdbPresence } from './lmdb-presence.ts';
-import { type LmdbStore, openLmdbStore, write } from './lmdb-store.ts';
+import { type LmdbStore, openLmdbStore, StoreWatch, write } from './lmdb-store.ts';
 
 export interface LmdbTransportOptions extends Retention {
   /** Directory of the history; created with mode 0700 if it is missing. */
@@ -47,13 +46,6 @@ export interface LmdbTransportOptions extends Retention {
   readonly log: Logger;
 }
 
-/** How often the history is checked for entries of other processes, if the file cannot be watched. */
-const POLL_MS = 100;
-/**
- * Times after a change of the file at which the history is checked again. The system reports the write of a commit a
- * moment before other processes can see it, and that moment is long if the writer has to wait for a processor.
- */
-const LOOK_AGAIN_MS: readonly number[] = [20, 200, 1_000];
 /** How long a caller waits until entries of other processes have been delivered. */
 const CATCH_UP_MS = 5_000;
 /** Entries of other processes that are delivered in one turn of the event loop. */
@@ -91,16 +83,14 @@ class LmdbTransport implements Transport {
   #advancing = false;
   /** The entry that could not be read at the last attempt; 0 for none. */
   #unreadable = 0;
-  /** How often the history was checked again since the last change of the file. */
-  #looks = 0;
-  #stopLooking: () => void = () => {};
-  #stopWatching: () => void = () => {};
+  readonly #watch: StoreWatch;
 
   constructor(store: LmdbStore, options: LmdbTransportOptions) {
     this.#store = store;
     this.#options = options;
     const { clock, log } = options;
     this.#commits = new GroupCommit((group) => this.#commit(group), clock);
+    this.#watch = new StoreWatch(store.file, () => this.wake(), { clock, log });
     this.presence = new LmdbPresence({ root: store.root, databases: store.presence, clock, log });
     const tail = store.tail.get();
     this.#position = tail?.position ?? 0;
@@ -127,8 +117,7 @@ class LmdbTransport implements Transport {
 
   tail(tail: Tail): void {
     this.#tail = tail;
-    this.#stopWatching();
-    this.#watch();
+    this.#watch.start();
   }
 
   async append(update: Update): Promise<void> {
@@ -445,44 +434,6 @@ class LmdbTransport implements Transport {
     }
   }
 
-  /** Every commit of any process changes the file, so no polling is needed. */
-  #watch(): void {
-    try {
-      const watcher = watch(this.#store.file, { persistent: false }, () => {
-        this.wake();
-        this.#looks = 0;
-        this.#lookAgain();
-      });
-      // The directory may be moved away. The open file stays usable, and peer workers still send wake-ups.
-      watcher.on('error', () => this.#poll());
-      this.#stopWatching = () => watcher.close();
-    } catch (error) {
-      this.#options.log.debug('The history cannot be watched; hubgate polls it', {
-        reason: codeOf(error) ?? messageOf(error),
-      });
-      this.#poll();
-    }
-  }
-
-  #lookAgain(): void {
-    this.#stopLooking();
-    const delayMs = LOOK_AGAIN_MS[this.#looks];
-    if (delayMs === undefined || this.#isClosed) return;
-    this.#looks += 1;
-    this.#stopLooking = this.#options.clock.after(delayMs, () => {
-      this.wake();
-      this.#lookAgain();
-    });
-  }
-
-  #poll(): void {
-    this.#stopWatching = this.#options.clock.after(POLL_MS, () => {
-      if (this.#isClosed) return;
-      this.wake();
-      this.#poll();
-    });
-  }
-
   #refuseClosed(): void {
     if (this.#isClosed) throw new HubgateError('transport-closed', 'The history is closed');
   }
@@ -495,8 +446,7 @@ class LmdbTransport implements Transport {
       });
     });
     this.#isClosed = true;
-    this.#stopWatching();
-    this.#stopLooking();
+    this.#watch.stop();
     await this.#commits.drained();
     await this.#store.close();
   }
