@@ -13,7 +13,7 @@ const HASH_BYTES: Readonly<Record<string, number>> = { HS256: 32, HS384: 48, HS5
 const LEGACY_HINT = 'remove it when no client needs it: see docs/from-mercure.md';
 const SECURE_COOKIE = /^__(?:Secure|Host)-/;
 
-/** Checks a hub for the load errors and warnings that need no cryptography (catalogue, section H.2). */
+/** Checks a hub for errors and warnings, except those that need cryptography. */
 export function checkHub(hub: HubConfig, site: SiteConfig, report: Report): void {
   checkIssuers(hub, report);
   checkLegacy(hub, report);

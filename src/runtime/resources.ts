@@ -86,6 +86,15 @@ export interface Resources
   stoppingWithinMs: number | null;
 }
 
+/** Nobody who reads "Cannot listen on port 80" has written a site for that port. */
+function withoutSites(error: unknown): unknown {
+  if (!(error instanceof HubgateError)) return error;
+  const { code, message, cause } = error;
+  const why =
+    'no site is there: hubgate redirects to HTTPS or answers ACME challenges on it; the global option http_port chooses another, and auto_https may end the redirects';
+  return new HubgateError(code, `${message} (${why})`, { cause });
+}
+
 /** Directory of certificates, keys and history, absolute. */
 export function storageOf({ storage }: Config['options']): string {
   return resolve(storage ?? defaultStorage());
@@ -163,7 +172,11 @@ export function openResources(
         clock,
         log,
       };
-      const lease = await listeners.acquire(listenerKey(planned), () => Listener.open(options));
+      const lease = await listeners
+        .acquire(listenerKey(planned), () => Listener.open(options))
+        .catch((error: unknown) => {
+          throw planned.sites.length === 0 ? withoutSites(error) : error;
+        });
       try {
         if (secure) await lease.value.prepareTls();
         return lease;

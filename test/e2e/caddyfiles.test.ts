@@ -26,6 +26,8 @@ const app = createServer((request, response) => {
   const seen = Object.entries(headers).filter(([name]) => /^x-(?!forwarded)|^remote-/.test(name));
   if (request.url?.startsWith('/api/verify') === true) {
     const isKnown = request.headers.cookie === 'session=1';
+    // Without a type, Caddy guesses one from the body, but only if the head waits for it.
+    response.setHeader('Content-Type', 'text/plain');
     response.writeHead(isKnown ? 200 : 401, isKnown ? { 'Remote-User': 'ann' } : {});
     response.end(isKnown ? '' : 'sign in');
     return;

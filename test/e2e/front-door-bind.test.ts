@@ -276,6 +276,23 @@ describe('bind: inherited sockets', () => {
         /fd\/999: it is not a listening socket/.test(error.message),
     );
   });
+
+  it('says why it needs a port on which nobody has written a site', async (test) => {
+    const server = await listening(test, { port: 0, host: '127.0.0.1' });
+    const address = server.address();
+    assert.ok(address !== null && typeof address === 'object');
+    const options = `\tlocal_certs\n\thttp_port ${address.port}\n`;
+    const site = `https://localhost:${await freePort()} {\n\tbind 127.0.0.1\n\t${WHO}\n}\n`;
+    await assert.rejects(startLibraryGateway(test, site, options), (error: Error) => {
+      assert.match(error.message, /another program uses it.*no site is there.*auto_https/);
+      return true;
+    });
+    const own = `http://localhost:${address.port} {\n\tbind 127.0.0.1\n\t${WHO}\n}\n`;
+    await assert.rejects(startLibraryGateway(test, own), (error: Error) => {
+      assert.match(error.message, /another program uses it; stop .* choose another port$/);
+      return true;
+    });
+  });
 });
 
 describe('bind: the output of run', () => {
@@ -288,10 +305,7 @@ describe('bind: the output of run', () => {
       hubfile,
       `{\n\tstorage ${directory}/storage\n\tadmin off\n}\nhttp://:${port} {\n\tbind ::1 unix/${path}\n\trespond ok\n}\n`,
     );
-    const gateway = startProcess(test, [
-      ...['--conditions=hubgate-source', '--import', 'tsx', 'src/cli/main.ts'],
-      ...['run', '--config', hubfile, '--no-watch'],
-    ]);
+    const gateway = startProcess(test, [cli, 'run', '--config', hubfile, '--no-watch']);
     await gateway.says(`Listening on http://[::1]:${port}`);
     await gateway.says(`Listening on http on unix/${path}`);
     await gateway.end();
