@@ -5,7 +5,7 @@ import { registry } from '../directives/registry.ts';
 import { encodeConfig } from '../config/serialize.ts';
 import { allHubs } from '../config/sites.ts';
 import { isShared } from '../config/transports.ts';
-import { ConfigError, describeProblem, type Problem, error } from '../config/problem.ts';
+import { ConfigError, describeProblem, type Problem, error, warning } from '../config/problem.ts';
 import { codeOf, type HubgateError, messageOf } from '../kernel/error.ts';
 import type { AdminControls, LoadOutcome, PostedConfig } from '../runtime/admin.ts';
 import {
@@ -166,11 +166,12 @@ export class Supervisor {
   #dryRun(posted: PostedConfig): Promise<LoadOutcome> {
     const outcome = this.#queue.then(async () => {
       try {
-        const { config, warnings } = this.#options.readPosted(posted);
+        const next = this.#options.readPosted(posted);
+        const { config } = next;
         this.#refuseUnshared(config);
         const preview = await this.gateway.dryRun(config);
         const changes = withAdmin(preview, this.#admin.changes(config.options));
-        return { problems: warnings, changes };
+        return { problems: this.#warningsOf(next), changes };
       } catch (error) {
         return { problems: problemsOf(error), changes: null };
       }
@@ -199,7 +200,8 @@ export class Supervisor {
     try {
       const next = read((path, digest) => seen.set(path, digest));
       if (followed) this.#follow(watchedFiles(next), seen);
-      this.#note(next.warnings);
+      const warnings = this.#warningsOf(next);
+      this.#note(warnings);
       // Taken before the files are built into the gateway, so that a change in the meantime causes another
       // reload.
       const taken = fingerprint(next.config);
@@ -208,14 +210,13 @@ export class Supervisor {
         this.#current = next;
         this.#succeeded();
         log.info('Configuration unchanged');
-        return { problems: next.warnings, changes: NO_CHANGE };
+        return { problems: warnings, changes: NO_CHANGE };
       }
       this.#refuseUnshared(next.config);
-      this.#checkWorkers(next.config);
       const { endingStreams, changes } = await this.#swap(next, taken, wanted);
       this.#succeeded();
       log.info('Configuration reloaded', { endingStreams });
-      return { problems: next.warnings, changes: changes ?? null };
+      return { problems: warnings, changes: changes ?? null };
     } catch (error) {
       const problems = problemsOf(error);
       this.#lastError = problems;
@@ -261,9 +262,12 @@ export class Supervisor {
     }
   }
 
-  #checkWorkers(config: Config): void {
-    if (workerCount(config).count === this.#workers) return;
-    this.#options.log.warn('The number of workers changes at the next start of hubgate');
+  /** The warnings of a configuration, and what it says that only a start can change. */
+  #warningsOf({ config, warnings }: ReadyConfig): readonly Problem[] {
+    const { count } = workerCount(config);
+    if (count === this.#workers) return warnings;
+    const message = `the number of workers changes from ${this.#workers} to ${count} at the next start of hubgate`;
+    return [...warnings, warning('workers-at-next-start', message)];
   }
 
   #follow(watched: WatchedFiles, seen: ReadDigests): void {

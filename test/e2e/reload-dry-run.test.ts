@@ -166,6 +166,13 @@ https://b.localhost:${secure} {\n\ttls internal\n}
         await place.copy('grace_period 1s', 'grace_period 2s'),
       );
       assert.match(copy.stdout, /would change no site, listener, stream or certificate/);
+      const more = await place.copy(`workers ${workers}`, 'workers 3');
+      const later = new RegExp(`workers changes from ${workers} to 3 at the next start`);
+      for (const args of [['--dry-run'], []]) {
+        const { code, stderr } = await place.reload('--config', more, ...args);
+        assert.equal(code, 0, stderr);
+        assert.match(stderr, later);
+      }
 
       const taken = createServer().listen(0, '127.0.0.1');
       test.after(() => taken.close());
