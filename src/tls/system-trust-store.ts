@@ -2,6 +2,7 @@ import { access, constants, rm } from 'node:fs/promises';
 import { delimiter, join } from 'node:path';
 import { execFile } from 'node:child_process';
 import { existsSync } from 'node:fs';
+import { messageOf } from '../kernel/error.ts';
 import { namesIn, readIfPresent, writePrivate } from './storage.ts';
 import { X509Certificate } from 'node:crypto';
 
@@ -146,20 +147,23 @@ const TIMEOUT_MS = 10_000;
 /** The databases that a user's Chromium and Firefox trust; `certutil` changes them. */
 async function findNssDatabases(home: string, certutil: string | null): Promise<FoundStores> {
   const profiles = join(home, '.mozilla', 'firefox');
-  const databases = [
-    join(home, '.pki', 'nssdb'),
-    ...(await namesIn(profiles)).map((name) => join(profiles, name)),
-  ]
+  let names: readonly string[] = [];
+  const missing: string[] = [];
+  try {
+    names = await namesIn(profiles);
+  } catch (error) {
+    missing.push(`the profiles of Firefox cannot be read: ${messageOf(error)}`);
+  }
+  const databases = [join(home, '.pki', 'nssdb'), ...names.map((name) => join(profiles, name))]
     .filter((directory) => existsSync(join(directory, 'cert9.db')))
     .slice(0, MAX_DATABASES);
   if (certutil === null) {
     const packages = 'libnss3-tools on Debian, nss-tools on Fedora, nss on Arch';
-    const missing = databases.map(
-      (directory) => `${directory} needs the program certutil: install ${packages}`,
-    );
+    for (const directory of databases)
+      missing.push(`${directory} needs the program certutil: install ${packages}`);
     return { stores: [], missing };
   }
-  return { stores: databases.map((directory) => nssStore(directory, certutil)), missing: [] };
+  return { stores: databases.map((directory) => nssStore(directory, certutil)), missing };
 }
 
 function nssStore(directory: string, certutil: string): TrustStore {

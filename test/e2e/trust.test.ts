@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { execFile, spawnSync } from 'node:child_process';
 import { X509Certificate } from 'node:crypto';
 import { existsSync } from 'node:fs';
-import { chown, mkdir, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { chown, mkdir, readdir, readFile, rm, stat, symlink, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
 import { promisify } from 'node:util';
@@ -175,6 +175,14 @@ describe('trust --print, untrust --print', () => {
     assert.match(stdout, /\/update-ca-certificates$/m);
     assert.deepEqual(await readdir(STORE), before);
     assert.equal(existsSync(join(gateway.storage, 'pki', 'trusted')), false);
+
+    // A home directory that cannot be read does not keep the store of the system from the list.
+    await mkdir(join(storage, '.mozilla'));
+    await symlink('firefox', join(storage, '.mozilla', 'firefox'));
+    const partly = await runCommand(['trust', '--print', '--config', own.config], own.env);
+    assert.equal(partly.code, 1);
+    assert.match(partly.stderr, /profiles of Firefox cannot be read: ELOOP/);
+    assert.match(partly.stdout, installs);
   });
 });
 
