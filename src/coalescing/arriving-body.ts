@@ -11,8 +11,9 @@ const WINDOW_BYTES = 256 * 1024;
 const PIECE_BYTES = 64 * 1024;
 /** How long a client may read nothing of an available body, in milliseconds. */
 const MAX_STALL_MS = 120_000;
-/** The same if other readers wait for it. */
+/** How long other readers may wait for it in total while it takes less than {@link LEAST_OF_MANY_BYTES}, in milliseconds. */
 const MAX_STALL_OF_MANY_MS = 10_000;
+const LEAST_OF_MANY_BYTES = 1024 * 1024;
 /** How long the app may send nothing of a body, in milliseconds. After that, nobody else waits for the rest. */
 const MAX_SILENCE_MS = 30_000;
 
@@ -120,6 +121,11 @@ export class ArrivingBody {
   /** Asks the app for more. */
   #resumeInput: (() => void) | null = null;
   #stopStall: () => void = () => {};
+  /** Since when a reader waits for another one, by the clock that is never set; null if none does. */
+  #waitSinceMs: number | null = null;
+  /** How long readers had waited before, since all of them had taken {@link #takenBefore}. */
+  #waitedMs = 0;
+  #takenBefore = 0;
   /** When the app has sent something, or could continue after it had to wait, by the clock that is never set. */
   #heardMs: number;
   #stopSilence: () => void = () => {};
@@ -252,6 +258,7 @@ export class ArrivingBody {
         const chunk = this.#chunks[reader.at - this.#released];
         if (chunk === undefined) {
           if (this.#state === 'complete') return true;
+          this.#awaitOthers();
           await awake();
           continue;
         }
@@ -268,6 +275,7 @@ export class ArrivingBody {
       body.off('close', wake);
       this.#readers.delete(reader);
       this.#release();
+      this.#waitAnew();
       this.#forgetUnread();
       this.#failUnread();
     }
@@ -316,6 +324,8 @@ export class ArrivingBody {
     this.#resumeInput = null;
     this.#stopStall();
     this.#heardMs = this.#clock.monotonic();
+    if (this.#waitSinceMs !== null) this.#waitedMs += this.#heardMs - this.#waitSinceMs;
+    this.#waitSinceMs = null;
     resume();
   }
 
@@ -330,20 +340,54 @@ export class ArrivingBody {
     });
   }
 
-  /** Disconnects the readers that are furthest behind if others wait for them. */
+  /** The app waits. If no reader takes anything, those that are furthest behind are disconnected. */
   #awaitReaders(): void {
-    const limitMs = this.#readers.size > 1 ? MAX_STALL_OF_MANY_MS : MAX_STALL_MS;
     this.#stopStall();
-    this.#stopStall = this.#clock.after(limitMs, () => {
+    this.#stopStall = this.#clock.after(MAX_STALL_MS, () => {
       if (this.#readers.size === 0) this.fail();
       else this.#disconnectLast();
       if (this.#resumeInput !== null) this.#awaitReaders();
     });
   }
 
+  /**
+   * A reader has everything that has arrived, and the app waits for another one. One that takes a little from time to
+   * time would slow the others down as much as it likes, so their waits are added up.
+   */
+  #awaitOthers(): void {
+    if (this.#resumeInput === null || this.#waitSinceMs !== null) return;
+    if (this.#isEnoughTaken) this.#forgetWaits();
+    this.#waitSinceMs = this.#clock.monotonic();
+    this.#stopStall();
+    this.#stopStall = this.#clock.after(MAX_STALL_OF_MANY_MS - this.#waitedMs, () => {
+      if (!this.#isEnoughTaken) this.#disconnectLast();
+      this.#waitAnew();
+    });
+  }
+
+  /** The others have not waited for those that are now the last, or these have taken enough. */
+  #waitAnew(): void {
+    this.#waitSinceMs = null;
+    this.#forgetWaits();
+    if (this.#resumeInput === null) return;
+    this.#awaitReaders();
+    for (const reader of this.#readers) reader.wake();
+  }
+
+  get #isEnoughTaken(): boolean {
+    return this.#bytes - this.#heldBytes - this.#takenBefore >= LEAST_OF_MANY_BYTES;
+  }
+
+  #forgetWaits(): void {
+    this.#waitedMs = 0;
+    this.#takenBefore = this.#bytes - this.#heldBytes;
+  }
+
   #disconnectLast(): void {
+    let last = Number.POSITIVE_INFINITY;
+    for (const { at } of this.#readers) last = Math.min(last, at);
     for (const reader of this.#readers) {
-      if (reader.at > this.#released) continue;
+      if (reader.at > last) continue;
       this.#readers.delete(reader);
       reader.disconnect();
     }

@@ -316,6 +316,58 @@ describe('the memory of bodies with several readers', () => {
     assert.equal(fast.client.received.length, 1_050_000);
   });
 
+  it('lets no reader hold the others up for ever by taking a little from time to time', async () => {
+    const { body, clock, reader } = arriving();
+    const [fast, slow] = [reader(), reader('slow')];
+    const sent = send(body, 3_000_000);
+    for (let round = 0; round < 22; round += 1) {
+      await turn();
+      clock.advance(500);
+      slow.client.readOne();
+    }
+    await sent;
+    assert.equal(await slow.done, false);
+    assert.equal(slow.isDisconnected(), true, 'it does not look complete');
+    body.input.end();
+    assert.equal(await fast.done, true);
+    assert.equal(fast.client.received.length, 3_000_000);
+    assert.equal(clock.waiting, 0);
+  });
+
+  it('waits for a reader that is slower than another one, as long as it takes enough', async () => {
+    const { body, clock, reader } = arriving();
+    const [fast, slow] = [reader(), reader('slow')];
+    const sent = send(body, 3_000_000);
+    for (let round = 0; round < 60; round += 1) {
+      await turn();
+      clock.advance(400);
+      slow.client.readOne();
+    }
+    await sent;
+    body.input.end();
+    slow.client.readAll();
+    assert.deepEqual([await fast.done, await slow.done], [true, true]);
+    assert.equal(slow.client.received.length, 3_000_000);
+  });
+
+  it('counts nobody as waiting who has left, and no reader that is slow itself', async () => {
+    const { body, clock, reader } = arriving();
+    const [fast, slow, other] = [reader(), reader('slow'), reader('slow')];
+    const sent = send(body, 1_400_000);
+    await turn();
+    clock.advance(5_000);
+    fast.client.destroy();
+    assert.equal(await fast.done, false);
+    clock.advance(60_000);
+    await turn();
+    assert.ok(!slow.isDisconnected() && !other.isDisconnected());
+    slow.client.readAll();
+    other.client.readAll();
+    await sent;
+    body.input.end();
+    assert.deepEqual([await slow.done, await other.done], [true, true]);
+  });
+
   it('knows an app that is silent from one that is slow, or that waits for a reader', async () => {
     const clock = new TestClock();
     let isSilent = false;
@@ -385,7 +437,9 @@ class Client extends Writable {
   }
 
   readOne(): void {
-    this.#done?.();
+    const done = this.#done;
+    this.#done = null;
+    done?.();
   }
 
   readAll(): void {
