@@ -374,7 +374,8 @@ export class Http1Connection implements ExchangeCarrier {
     this.#begun += 1;
     const target = head.method === 'CONNECT' ? 501 : judgeHttp1(head);
     if (typeof target === 'number') {
-      return this.#refuseInTurn(target, target === 400 ? reasonFor(head) : '');
+      const hasReason = target === 400 && head.method !== 'HEAD';
+      return this.#refuseInTurn(target, hasReason ? reasonFor(head) : '');
     }
     const settings = this.#settings.sink.settings();
     if (settings === null) {

@@ -135,6 +135,25 @@ describe('the request target', () => {
     }
   });
 
+  it('that is refused with a reason has none in the response to HEAD, which no client would expect (RFC 9110 §9.3.2)', async (test) => {
+    const [port, secure] = [await freePort(), await freePort()];
+    const site = `http://127.0.0.1:${port}, https://localhost:${secure} {\n\ttls internal\n\trespond x\n}\n`;
+    const { root } = await startGateway(test, site);
+    for (const target of ['/..%2fb', '/x\\..\\b', '/b?\xfc']) {
+      const head = `HEAD ${target} HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\n\r\n`;
+      const answer = await sendBytes(`http://127.0.0.1:${port}`, Buffer.from(head, 'latin1'));
+      assert.match(answer, /^HTTP\/1\.1 400 [^]*\r\n\r\n$/, target);
+    }
+    const client = connect(`https://localhost:${secure}`, { ca: await root() });
+    test.after(() => client.close());
+    const request = client.request({ ':path': '/..%2fb', ':method': 'HEAD' });
+    const [fields] = await once(request, 'response');
+    assert.equal(fields[':status'], 400);
+    request.on('data', () => assert.fail('content'));
+    await once(request, 'close');
+    assert.equal(request.rstCode, 0);
+  });
+
   it('of OPTIONS may be an asterisk, which no site answers, because it means the server (RFC 9110 §9.3.7)', async (test) => {
     const [port, plain] = [await freePort(), await freePort()];
     const proxy = '\treverse_proxy 127.0.0.1:1\n}\n';
