@@ -146,12 +146,15 @@ function compile(
     try {
       await serve(exchange);
     } catch (error) {
-      const isPassed = config.passThru && error instanceof HttpError && error.status === 404;
+      const isPassed = config.passThru && error instanceof HttpError && NO_FILE.has(error.status);
       if (!isPassed) throw error;
       await next();
     }
   });
 }
+
+/** What is missing, and a path that is not UTF-8, which names no file but may mean something to an app. */
+const NO_FILE: ReadonlySet<number> = new Set([400, 404]);
 
 /** The decoded names in the path; null if no file can have it. */
 function namesOf(exchange: Exchange): string[] | null {

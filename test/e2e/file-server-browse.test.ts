@@ -269,8 +269,10 @@ describe('file_server', () => {
       assert.deepEqual([gone.status, gone.body], [410, 'index']);
       assert.equal((await send(`${origin}/home/`)).body, 'index');
       for (const method of ['GET', 'POST']) {
-        const passed = await send(`${origin}/none`, { method });
-        assert.deepEqual([passed.status, passed.body], [202, 'passed'], origin);
+        for (const target of ['/none', '/caf%e9']) {
+          const passed = await send(origin, { target, method });
+          assert.deepEqual([passed.status, passed.body], [202, 'passed'], `${origin}${target}`);
+        }
       }
     }
     const part = await send(`${own}/gone/x`, { headers: [['Range', 'bytes=0-1']] });
