@@ -10,6 +10,7 @@ import {
   evaluateConditions,
   parseHttpDate,
   requestedRange,
+  type Validators,
 } from '../http/conditions.ts';
 
 export function sendStored(
@@ -140,7 +141,7 @@ function answerHead(
 export function isUnchanged(exchange: Pick<Exchange, 'headers'>, headers: HeaderList): boolean {
   const asked = exchange.headers;
   if (!asked.has('if-none-match') && !asked.has('if-modified-since')) return false;
-  const etag = headers.get('etag')?.replace(/^W\//, '') ?? 'none';
+  const etag = headers.get('etag')?.replace(/^W\//, '') ?? null;
   // RFC 9111 §4.3.2: without Last-Modified, the date of the response is used.
   const date = parseHttpDate(headers.get('date') ?? '');
   return evaluateConditions(exchange, { etag, modifiedMs: modifiedMs(headers) ?? date }) === 304;
@@ -155,9 +156,9 @@ function allowsParts(headers: HeaderList): boolean {
 }
 
 /** RFC 9110 §13.1.5: only strong validators allow a client to combine parts. */
-function strongValidators(headers: HeaderList): { etag: string; modifiedMs: number | null } {
+function strongValidators(headers: HeaderList): Validators {
   const etag = headers.get('etag') ?? '';
-  return { etag: etag.startsWith('"') ? etag : 'weak', modifiedMs: modifiedMs(headers) };
+  return { etag: etag.startsWith('"') ? etag : null, modifiedMs: modifiedMs(headers) };
 }
 
 function modifiedMs(headers: HeaderList): number | null {

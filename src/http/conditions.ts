@@ -2,8 +2,8 @@ import type { Exchange } from './exchange.ts';
 
 /** The properties of a representation that the conditions of a request refer to. */
 export interface Validators {
-  /** Strong, with its quotes. */
-  readonly etag: string;
+  /** Strong, with its quotes; null: it has none. */
+  readonly etag: string | null;
   /** null: unknown. */
   readonly modifiedMs: number | null;
 }
@@ -68,7 +68,11 @@ export function requestedRange(
 }
 
 /** Whether a list of entity tags contains this one (RFC 9110 §8.8.3.2). */
-export function listsTag(field: string, etag: string, comparison: 'strong' | 'weak'): boolean {
+export function listsTag(
+  field: string,
+  etag: string | null,
+  comparison: 'strong' | 'weak',
+): boolean {
   if (field.trim() === '*') return true;
   const tags = field.match(/(?:W\/)?"[^"]*"/g) ?? [];
   return tags.some((tag) => (comparison === 'weak' ? tag.replace(/^W\//, '') : tag) === etag);

@@ -16,8 +16,8 @@ import { HeaderList } from './header-list.ts';
 export interface Representation {
   /** Bytes; null if the size is not known. */
   readonly size: number | null;
-  /** Strong, with its quotes. */
-  readonly etag: string;
+  /** Strong, with its quotes; null: it has none. */
+  readonly etag: string | null;
   /** null: unknown. */
   readonly modifiedMs: number | null;
   /** All other fields of its 200. */
@@ -68,7 +68,7 @@ export function selectResponse(
   const { size, etag, modifiedMs, fields, takesRanges } = representation;
   const headers = HeaderList.of({
     ...fields,
-    etag,
+    ...(etag === null ? {} : { etag }),
     ...(size === null ? {} : { 'content-length': String(size) }),
     ...(takesRanges ? { 'accept-ranges': 'bytes' } : {}),
     ...(modifiedMs === null ? {} : { 'last-modified': new Date(modifiedMs).toUTCString() }),

@@ -316,6 +316,37 @@ describe('file_server', () => {
     }
   });
 
+  it('gives no validators to a file from the beginning of 1970, where reproducible archives put every version', async (test) => {
+    const { root, get } = await serve(test, plain);
+    for (const seconds of [0, 1]) {
+      await utimes(join(root, 'digits.txt'), seconds, seconds);
+      const { status, headers } = await get('/digits.txt');
+      assert.deepEqual(
+        [status, headers.etag, headers['last-modified']],
+        [200, undefined, undefined],
+        String(seconds),
+      );
+      const date = new Date(seconds * 1000).toUTCString();
+      for (const [fields, expected] of [
+        [{ 'If-Modified-Since': date }, 200],
+        [{ 'If-None-Match': '"0-a"' }, 200],
+        [{ 'If-None-Match': '*' }, 304],
+        [{ 'If-Match': '"0-a"' }, 412],
+        [{ 'If-Match': '*' }, 200],
+        [{ Range: 'bytes=0-1' }, 206],
+        [{ Range: 'bytes=0-1', 'If-Range': date }, 200],
+        [{ Range: 'bytes=0-1', 'If-Range': '"0-a"' }, 200],
+      ] as const) {
+        assert.equal((await get('/digits.txt', fields)).status, expected, JSON.stringify(fields));
+      }
+    }
+    await utimes(join(root, 'digits.txt'), 2, 2);
+    assert.equal(
+      (await get('/digits.txt')).headers['last-modified'],
+      'Thu, 01 Jan 1970 00:00:02 GMT',
+    );
+  });
+
   it('aborts a response whose file becomes shorter while it is sent', async (test) => {
     const { root, port } = await serve(test, plain);
     const size = 64 * 1024 * 1024;

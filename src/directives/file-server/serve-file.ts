@@ -50,11 +50,12 @@ export async function serveFile(
     const suffix = encoded === null ? '' : `-${encoded.encoding}`;
     const given = exchange.preset;
     const ownTag = `"${Math.trunc(mtimeMs * 1000).toString(36)}-${size.toString(36)}${suffix}"`;
-    const etag = given.get('etag') ?? ownTag;
+    const modifiedMs = isTimeOfNoChange(mtimeMs) ? null : mtimeMs;
+    const etag = given.get('etag') ?? (modifiedMs === null ? null : ownTag);
     const representation = {
       size,
       etag,
-      modifiedMs: mtimeMs,
+      modifiedMs,
       fields: {
         ...typeField(
           given.get('content-type') ?? (await mediaType(representations.names.at(-1) ?? path)),
@@ -71,6 +72,14 @@ export async function serveFile(
   } finally {
     await file.close();
   }
+}
+
+/**
+ * Whether every file has this time, in reproducible archives and the Nix store: as in Caddy, the first two seconds of 1970.
+ * With it, a newer file of the same size would seem to be unchanged.
+ */
+function isTimeOfNoChange(ms: number): boolean {
+  return ms >= 0 && ms < 2000;
 }
 
 /** The preferred one first; if it does not exist, the next one is tried. */
