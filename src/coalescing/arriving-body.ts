@@ -14,13 +14,17 @@ const MAX_STALL_MS = 120_000;
 /** How long other readers may wait for it in total while it takes less than {@link LEAST_OF_MANY_BYTES}, in milliseconds. */
 const MAX_STALL_OF_MANY_MS = 10_000;
 const LEAST_OF_MANY_BYTES = 1024 * 1024;
+/** How long the readers of a complete body may take nothing before others may have its memory, in milliseconds. */
+const MAX_UNREAD_MS = 30_000;
 /** How long the app may send nothing of a body, in milliseconds. After that, nobody else waits for the rest. */
 const MAX_SILENCE_MS = 30_000;
 
 /**
- * The memory of all bodies that several clients may read. When it is full, the oldest complete body is
- * removed, and its readers, which are so far behind, are disconnected. After that, the readers of other bodies
- * that are more than {@link WINDOW_BYTES} behind are disconnected. Only windows may exceed the limit.
+ * The memory of all bodies that several clients may read. When it is full, the oldest complete body of which nobody
+ * takes anything is removed, and its readers are disconnected. After that, readers are disconnected that are more than
+ * {@link WINDOW_BYTES} behind others. A client that reads is not: otherwise, one that asks for many bodies could end the
+ * downloads of everybody. Only windows, and bodies that were complete before anybody could read them, may exceed the
+ * limit.
  */
 export class BodyMemory {
   readonly #maxBytes: number;
@@ -67,7 +71,7 @@ export class BodyMemory {
     let lagging: ArrivingBody | null = null;
     for (const one of this.#held.keys()) {
       if (one === body) continue;
-      if (one.isComplete && one.isWhole) return one;
+      if (one.isComplete && one.isWhole && one.isUnread) return one;
       if (lagging === null && one.isLagging) lagging = one;
     }
     return lagging;
@@ -121,6 +125,8 @@ export class ArrivingBody {
   /** Asks the app for more. */
   #resumeInput: (() => void) | null = null;
   #stopStall: () => void = () => {};
+  /** When a reader began, or took something, by the clock that is never set. */
+  #takenMs = 0;
   /** Since when a reader waits for another one, by the clock that is never set; null if none does. */
   #waitSinceMs: number | null = null;
   /** How long readers had waited before, since all of them had taken {@link #takenBefore}. */
@@ -181,9 +187,14 @@ export class ArrivingBody {
     this.#heldBytes = 0;
   }
 
-  /** Whether it is not held completely, and a reader is so far behind that the app has to wait. */
+  /** Whether no reader has taken anything for a while. */
+  get isUnread(): boolean {
+    return this.#readers.size === 0 || this.#clock.monotonic() - this.#takenMs >= MAX_UNREAD_MS;
+  }
+
+  /** Whether it is not held completely, and a reader is so far behind others that the app has to wait. */
   get isLagging(): boolean {
-    if (this.#isWhole || this.#state !== 'open' || this.#readers.size === 0) return false;
+    if (this.#isWhole || this.#state !== 'open' || this.#readers.size < 2) return false;
     return this.#heldBytes > WINDOW_BYTES;
   }
 
@@ -240,13 +251,13 @@ export class ArrivingBody {
     body.on('drain', wake);
     body.on('close', wake);
     this.#readers.add(reader);
+    this.#takenMs = this.#clock.monotonic();
     // Its beginning is no longer held.
     if (this.#released > 0) reader.disconnect();
-    // Between two turns nobody may have read it.
-    const isHeld = this.#state !== 'complete' || this.#memory.has(this);
-    if (!isHeld) {
-      if (this.#memory.makeSpace(this, this.#heldBytes)) this.#memory.count(this, this.#heldBytes);
-      else this.fail();
+    // A short one may be complete before its first reader begins. It is here, whether there is space for it or not.
+    if (this.#state === 'complete' && !this.#memory.has(this)) {
+      this.#memory.makeSpace(this, this.#heldBytes);
+      this.#memory.count(this, this.#heldBytes);
     }
     try {
       for (;;) {
@@ -263,6 +274,7 @@ export class ArrivingBody {
           continue;
         }
         reader.at += 1;
+        this.#takenMs = this.#clock.monotonic();
         if (!body.write(chunk)) {
           const cancel = this.#clock.after(MAX_STALL_MS, reader.disconnect);
           while (body.writableNeedDrain && !body.destroyed && !state.isDisconnected) await awake();

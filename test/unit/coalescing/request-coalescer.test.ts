@@ -242,6 +242,60 @@ describe('the memory of bodies with several readers', () => {
     assert.equal(memory.bytes, 0);
   });
 
+  it('is not taken from a client that reads, however many bodies others ask for', async () => {
+    const memory = new BodyMemory(1_000_000);
+    const clock = new TestClock();
+    const of = (): ArrivingBody => new ArrivingBody(1_000_000, memory, clock, events);
+    const body = of();
+    const client = new Client(true);
+    const done = body.sendTo(client, () => assert.fail('it reads'));
+    await send(body, 500_000);
+    body.input.end();
+    const unread = of();
+    const isAborted = new Promise<boolean>((resolve) => {
+      void unread.sendTo(new Client(true), () => resolve(true));
+    });
+    await send(unread, 400_000);
+    unread.input.end();
+    await unread.settled;
+    for (let round = 0; round < 4; round += 1) {
+      clock.advance(9_000);
+      client.readOne();
+      await turn();
+      const newer = of();
+      newer.input.write(Buffer.alloc(300_000));
+      assert.equal(newer.isWhole, round === 3, `round ${round}`);
+      newer.fail();
+    }
+    assert.equal(await isAborted, true, 'it has taken nothing for 36 seconds');
+    client.readAll();
+    assert.equal(await done, true);
+    assert.equal(client.received.length, 500_000);
+    assert.equal(memory.bytes, 500_000, 'until it is withdrawn');
+    body.withdraw();
+    assert.equal(memory.bytes, 0);
+  });
+
+  it('is not needed for a body that is complete before its reader begins', async () => {
+    const memory = new BodyMemory(1_000_000);
+    const clock = new TestClock();
+    const [large, short] = [1, 2].map(() => new ArrivingBody(1_000_000, memory, clock, events));
+    assert.ok(large !== undefined && short !== undefined);
+    short.input.end('page');
+    await short.settled;
+    short.withdraw();
+    const reading = large.sendTo(new Client(true), () => {});
+    await send(large, 1_000_000);
+    large.input.end();
+    await large.settled;
+    const client = new Client();
+    assert.equal(await short.sendTo(client, () => assert.fail()), true);
+    assert.equal(client.received.toString(), 'page');
+    assert.equal(memory.bytes, 1_000_000);
+    large.fail();
+    assert.equal(await reading, false);
+  });
+
   it('is not kept by what a client has not received when a complete body was written', async () => {
     const whole = Buffer.alloc(1_000_000, 'x');
     const written: Buffer[] = [];
