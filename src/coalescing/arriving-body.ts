@@ -287,7 +287,7 @@ export class ArrivingBody {
       body.off('close', wake);
       this.#readers.delete(reader);
       this.#release();
-      this.#waitAnew();
+      this.#countWaitsAnew();
       this.#forgetUnread();
       this.#failUnread();
     }
@@ -336,8 +336,7 @@ export class ArrivingBody {
     this.#resumeInput = null;
     this.#stopStall();
     this.#heardMs = this.#clock.monotonic();
-    if (this.#waitSinceMs !== null) this.#waitedMs += this.#heardMs - this.#waitSinceMs;
-    this.#waitSinceMs = null;
+    this.#endWait();
     resume();
   }
 
@@ -373,14 +372,20 @@ export class ArrivingBody {
     this.#stopStall();
     this.#stopStall = this.#clock.after(MAX_STALL_OF_MANY_MS - this.#waitedMs, () => {
       if (!this.#isEnoughTaken) this.#disconnectLast();
-      this.#waitAnew();
+      this.#endWait();
+      this.#forgetWaits();
+      this.#countWaitsAnew();
     });
   }
 
-  /** The others have not waited for those that are now the last, or these have taken enough. */
-  #waitAnew(): void {
+  #endWait(): void {
+    if (this.#waitSinceMs !== null) this.#waitedMs += this.#clock.monotonic() - this.#waitSinceMs;
     this.#waitSinceMs = null;
-    this.#forgetWaits();
+  }
+
+  /** A reader has left, perhaps the one that waited. What others have waited until now still counts. */
+  #countWaitsAnew(): void {
+    this.#endWait();
     if (this.#resumeInput === null) return;
     this.#awaitReaders();
     for (const reader of this.#readers) reader.wake();

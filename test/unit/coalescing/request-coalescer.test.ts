@@ -388,6 +388,26 @@ describe('the memory of bodies with several readers', () => {
     assert.equal(clock.waiting, 0);
   });
 
+  it('lets no client hold the others up with many readers, of which one leaves from time to time', async () => {
+    const { body, clock, reader } = arriving();
+    const fast = reader();
+    const others = Array.from({ length: 9 }, () => reader('slow'));
+    const sent = send(body, 3_000_000);
+    await turn();
+    let waitedMs = 0;
+    for (const { client } of others) {
+      if (others.every((one) => one.isDisconnected() || one.client.destroyed)) break;
+      clock.advance(4_000);
+      waitedMs += 4_000;
+      client.destroy();
+      await turn();
+    }
+    assert.ok(waitedMs <= 12_000, `${waitedMs} ms`);
+    await sent;
+    body.input.end();
+    assert.equal(await fast.done, true);
+  });
+
   it('waits for a reader that is slower than another one, as long as it takes enough', async () => {
     const { body, clock, reader } = arriving();
     const [fast, slow] = [reader(), reader('slow')];
