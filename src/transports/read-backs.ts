@@ -89,7 +89,10 @@ const LOST = 'the log has lost it';
 
 /** What one attempt to store a group is given besides the updates. */
 export interface GroupName {
-  /** Random; the keys of the entries begin with it. */
+  /**
+   * Random; the keys of the entries begin with it. Different for each attempt: after a failover, an entry with a new
+   * predecessor must not look like the lost one.
+   */
   readonly name: string;
   /** The server knows whether it has stored the group with this number, in whatever order its attempts arrive. */
   readonly batch: number;
@@ -130,7 +133,7 @@ export function groupStore<Session extends StoreSession>(
   let batch = 0;
   return (group) => {
     batch += 1;
-    return storeGroup(options, group, { name: randomName(), batch });
+    return storeGroup(options, group, batch);
   };
 }
 
@@ -147,7 +150,7 @@ export function randomName(): string {
 async function storeGroup<Session extends StoreSession>(
   options: GroupStoreOptions<Session>,
   group: readonly Update[],
-  of: GroupName,
+  batch: number,
 ): Promise<void> {
   const { store, sessions, handedOut, readBacks, signals, clock, attempt, faultOf } = options;
   await signals.sent;
@@ -157,7 +160,10 @@ async function storeGroup<Session extends StoreSession>(
     const session = mayBeStored ? await sessions.next(end) : sessions.live();
     if (session === null) throw uncertain(`${store} disconnected before it answered`);
     try {
-      const { position, key } = await attempt(session, group, of);
+      const { position, key } = await attempt(session, group, {
+        name: randomName(),
+        batch,
+      });
       const isThere = key === null ? handedOut.stored >= position : handedOut.has(position, key);
       if (isThere) return;
       // Other groups are waiting, so this one waits for its reader only until `end`.

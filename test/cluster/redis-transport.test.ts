@@ -337,6 +337,39 @@ describe('a history in Redis that loses its end', () => {
     assert.equal(await transport.find('d'), 6);
   });
 
+  it('delivers what replaces it, though an update is stored again at the place that it had before', async (test) => {
+    const redis = await startRedis(test, test);
+    if (redis === null) return;
+    keepAlive(test);
+    const [retryRelay, lateRelay] = [
+      await startRelay(test, redis.port),
+      await startRelay(test, redis.port),
+    ];
+    const retrying = await open(test, { urls: urlsOf(retryRelay.port) });
+    const late = await open(test, { urls: urlsOf(lateRelay.port) });
+    const other = await open(test, { urls: urlsOf(redis.port) });
+    const seen = collect(late);
+    await other.append(update('a'));
+    redis.command('SAVE');
+    await other.append(update('lost'));
+    retryRelay.loseAnswers();
+    const again = retrying.append(update('again'));
+    await until(() => seen.length === 3);
+    retryRelay.cut();
+    lateRelay.cut();
+    await redis.kill();
+    await redis.restart();
+    await until(() => other.lastEventId === 'a');
+    while (!(await works(other))) await nextTurn();
+    await other.append(update('instead'));
+    retryRelay.heal();
+    await again;
+    lateRelay.heal();
+    await other.append(update('after'));
+    await until(() => late.lastEventId === 'after');
+    assert.deepEqual(ids(seen), ['a', 'lost', 'again', 'instead', 'again', 'after']);
+  });
+
   it('writes nothing as long as one of its keys is of another type', async (test) => {
     const redis = await startRedis(test, test);
     if (redis === null) return;

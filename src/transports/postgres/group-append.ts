@@ -111,7 +111,7 @@ export class GroupAppend {
     await appendGroup(on, this.#request(all, randomName(), null), statement);
   }
 
-  /** The last entry of a group that is stored once; without a key if it is not known. */
+  /** The last entry of a group; without a key if this attempt has stored nothing. */
   async attempt(
     session: Session,
     group: readonly Update[],
@@ -127,9 +127,9 @@ export class GroupAppend {
       previous: index === 0 ? (previous ?? '') : `${name}:${index}`,
     }));
     if (previous !== null) deliver(entries, signals);
-    // Which of a group were new is not known any more if an earlier attempt has stored them.
-    const isUnknown = previous === null && group.some(({ once }) => once === true);
-    return { position, key: isUnknown ? null : `${name}:${updates.length}` };
+    // An earlier attempt has stored them under another name.
+    const key = previous === null ? null : `${name}:${updates.length}`;
+    return { position, key };
   }
 
   #request(
