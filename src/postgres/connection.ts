@@ -150,6 +150,8 @@ async function prepareSession(
     statement_timeout: statementTimeoutMs,
     lock_timeout: LOCK_TIMEOUT_MS,
     idle_in_transaction_session_timeout: IDLE_IN_TRANSACTION_MS,
+    // With another one, a statement that has waited for a lock would fail instead of seeing what was changed meanwhile.
+    default_transaction_isolation: 'read committed',
   };
   // A pooler hands the session with these limits to others. It remembers the first two settings for each client.
   const all = connection.isPooled ? settings : { ...settings, ...limits };

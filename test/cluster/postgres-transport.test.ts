@@ -261,6 +261,28 @@ describe('a history in PostgreSQL and its nodes', () => {
     assert.deepEqual(row, { n: 1 });
   });
 
+  it('stores what has waited for another node, whatever isolation is the default of the database', async (test) => {
+    const postgres = await server(test);
+    if (postgres === null) return;
+    const database = new URL(postgres.url).pathname.slice(1);
+    await postgres.query(
+      `ALTER DATABASE ${database} SET default_transaction_isolation = 'serializable'`,
+    );
+    const transport = await openHistory(test, { url: postgres.url });
+    const holder = new pg.Client({ connectionString: postgres.url });
+    await holder.connect();
+    await holder.query('BEGIN; UPDATE hubgate.streams SET channel = channel');
+    const append = transport.append(update('a'));
+    await until(async () => {
+      const text = "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+      return (await postgres.query(text)).length === 1;
+    });
+    await holder.query('COMMIT');
+    await holder.end();
+    await append;
+    assert.equal(await stored(postgres), 1);
+  });
+
   it('leaves tables of a later version unchanged', async (test) => {
     const postgres = await server(test);
     if (postgres === null) return;
