@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { connect } from 'node:net';
 import { describe, it, type TestContext } from 'node:test';
 import { type LogEntry, type Transport, NO_TAIL } from '../../src/hub/transport.ts';
 import type { SubscriptionRecord } from '../../src/hub/presence.ts';
@@ -159,6 +161,21 @@ describe('a history in Redis that becomes unavailable', () => {
     await afterSending();
     pauseProcess(1000);
     assert.equal(await reply, 'PONG');
+  });
+
+  it('keeps its connections to a server that closes idle ones, although nobody publishes', async (test) => {
+    const redis = await startRedis(test, test, ['timeout 2']);
+    if (redis === null) return;
+    await open(test, { urls: urlsOf(redis.port), clock: quickClock() });
+    const idle = connect(redis.port, '127.0.0.1');
+    await once(idle, 'connect');
+    const clients = (): readonly string[] =>
+      [...redis.command('CLIENT', 'LIST').matchAll(/ addr=(\S+) /g)].map(
+        ([, address = '']) => address,
+      );
+    const before = clients();
+    await once(idle.resume(), 'close');
+    assert.equal(clients().filter((address) => before.includes(address)).length, 3);
   });
 
   it('refuses at once, although its last stored update was never read back', async (test) => {

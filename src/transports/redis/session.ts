@@ -9,6 +9,11 @@ import { APPEND, type Script, SCRIPTS } from './scripts.ts';
 const COMMAND_TIMEOUT_MS = 3000;
 /** How long an append waits for its replicas. */
 const WAIT_MS = 2000;
+/**
+ * How often the connection for appends is used although nothing is appended. Servers may close connections that are
+ * idle; the other two are in use every few seconds.
+ */
+const KEEP_ALIVE_MS = 5000;
 
 /** The connections to one primary, until the first of them is lost. */
 export class Session implements StoreSession {
@@ -18,11 +23,18 @@ export class Session implements StoreSession {
   readonly #appends: RedisConnection;
   /** For blocking commands. */
   readonly #reader: RedisConnection;
+  readonly #clock: Clock;
   #isLost = false;
+  #stopKeepAlive: () => void = () => {};
 
-  private constructor(connections: readonly [RedisConnection, RedisConnection, RedisConnection]) {
+  private constructor(
+    connections: readonly [RedisConnection, RedisConnection, RedisConnection],
+    clock: Clock,
+  ) {
     [this.#commands, this.#appends, this.#reader] = connections;
+    this.#clock = clock;
     for (const connection of connections) connection.onLost((reason) => this.#end(reason));
+    if (!this.#isLost) this.#keepAlive();
   }
 
   /** @throws HubgateError `transport-failed` */
@@ -38,7 +50,7 @@ export class Session implements StoreSession {
       const [commands, appends, reader] = [await connect(), await connect(), await connect()];
       for (const { text } of SCRIPTS)
         await commands.command(COMMAND_TIMEOUT_MS, 'SCRIPT', 'LOAD', text);
-      return new Session([commands, appends, reader]);
+      return new Session([commands, appends, reader], clock);
     } catch (cause) {
       for (const connection of connections) connection.close();
       const message = `Redis cannot be used: ${messageOf(cause)}`;
@@ -89,8 +101,18 @@ export class Session implements StoreSession {
     this.#end(reason === undefined ? reason : `the connection is given up (${reason})`);
   }
 
+  #keepAlive(): void {
+    this.#stopKeepAlive = this.#clock.after(KEEP_ALIVE_MS, () => {
+      // Users that may do only what is necessary may not send PING. A refusal is an answer, too.
+      const alive = this.#appends.command(COMMAND_TIMEOUT_MS + WAIT_MS, 'WAIT', '0', '0');
+      alive.catch(() => {});
+      this.#keepAlive();
+    });
+  }
+
   #end(reason?: string): void {
     this.#isLost = true;
+    this.#stopKeepAlive();
     for (const connection of [this.#commands, this.#appends, this.#reader])
       connection.close(reason);
   }
