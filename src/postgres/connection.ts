@@ -131,7 +131,8 @@ async function prepareSession(
     [],
     { timeoutMs },
   );
-  if (Number(found?.['version']) < OLDEST_VERSION) {
+  const version = Number(found?.['version']);
+  if (version < OLDEST_VERSION) {
     throw new Error('this is older than PostgreSQL 13, which is the oldest that works');
   }
   if (found?.['encoding'] !== 'UTF8') {
@@ -152,6 +153,8 @@ async function prepareSession(
     idle_in_transaction_session_timeout: IDLE_IN_TRANSACTION_MS,
     // With another one, a statement that has waited for a lock would fail instead of seeing what was changed meanwhile.
     default_transaction_isolation: 'read committed',
+    // A hub may publish nothing for hours.
+    ...(version >= FIRST_WITH_IDLE_TIMEOUT && { idle_session_timeout: 0 }),
   };
   // A pooler hands the session with these limits to others. It remembers the first two settings for each client.
   const all = connection.isPooled ? settings : { ...settings, ...limits };
@@ -160,6 +163,7 @@ async function prepareSession(
 }
 
 const OLDEST_VERSION = 130_000;
+const FIRST_WITH_IDLE_TIMEOUT = 140_000;
 
 interface Tls {
   readonly ssl: false | ConnectionOptions;

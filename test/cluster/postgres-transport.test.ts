@@ -283,6 +283,27 @@ describe('a history in PostgreSQL and its nodes', () => {
     assert.equal(await stored(postgres), 1);
   });
 
+  it('keeps its connections to a server that ends idle sessions, although nobody publishes', async (test) => {
+    const postgres = await server(test);
+    if (postgres === null) return;
+    const database = new URL(postgres.url).pathname.slice(1);
+    await postgres.query(`ALTER DATABASE ${database} SET idle_session_timeout = '1s'`);
+    await openHistory(test, { url: postgres.url });
+    const backends = async (): Promise<readonly unknown[]> => {
+      const text = `SELECT pid FROM pg_stat_activity
+        WHERE datname = '${database}' AND application_name LIKE 'hubgate%' ORDER BY pid`;
+      return (await postgres.query(text)).map(({ pid }) => pid);
+    };
+    const before = await backends();
+    const idle = new pg.Client({ connectionString: postgres.url });
+    idle.on('error', () => {});
+    const ended = new Promise((resolve) => idle.once('end', resolve));
+    await idle.connect();
+    await ended;
+    assert.equal(before.length, 3);
+    assert.deepEqual(await backends(), before);
+  });
+
   it('leaves tables of a later version unchanged', async (test) => {
     const postgres = await server(test);
     if (postgres === null) return;
