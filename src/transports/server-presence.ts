@@ -8,6 +8,7 @@ import type {
 import type { Clock } from '../kernel/clock.ts';
 import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
+import type { StoreSession } from '../kernel/sessions.ts';
 import { PresenceKeeper, type PresenceStore } from './presence-keeper.ts';
 
 /** Entries that are added, read or removed in one step. */
@@ -29,6 +30,8 @@ interface ServerPresenceOptions<Session, Key> {
   readonly session: () => Session;
   /** Whether there is no session. */
   readonly isAway: () => boolean;
+  /** Whether another server would do what failed with this error. */
+  readonly isElsewhere: (error: unknown) => boolean;
   /** @param session the session to use: while the board is being restored, the one that is not in use yet */
   readonly steps: (session: () => Session) => PresenceSteps<Key>;
   readonly clock: Clock;
@@ -40,7 +43,7 @@ interface ServerPresenceOptions<Session, Key> {
  * process that finds an expired lease removes the entries of its process in the same step, so that no other process does
  * the same.
  */
-export class ServerPresence<Session, Key> implements PresenceBoard {
+export class ServerPresence<Session extends StoreSession, Key> implements PresenceBoard {
   readonly #options: ServerPresenceOptions<Session, Key>;
   readonly #steps: PresenceSteps<Key>;
   readonly #keeper: PresenceKeeper<Key>;
@@ -115,10 +118,13 @@ export class ServerPresence<Session, Key> implements PresenceBoard {
       const message = `The connection to ${this.#options.store} is closed`;
       throw new HubgateError('transport-closed', message);
     }
+    const session = this.#next ?? this.#options.session();
     try {
       return await ask();
     } catch (cause) {
       if (codeOf(cause) === 'transport-failed') throw cause;
+      // A process whose clients only subscribe writes nothing else.
+      if (this.#options.isElsewhere(cause)) session.close(messageOf(cause));
       throw new HubgateError('transport-failed', 'The presence could not be stored', { cause });
     }
   }

@@ -178,6 +178,26 @@ describe('a history in Redis that becomes unavailable', () => {
     assert.equal(clients().filter((address) => before.includes(address)).length, 3);
   });
 
+  it('gives up a server that has become a replica, although nobody publishes', async (test) => {
+    const redis = await startRedis(test, test);
+    if (redis === null) return;
+    keepAlive(test);
+    const log = new RecordedLog();
+    const presenceClock = new TestClock();
+    const transport = await open(test, { urls: urlsOf(redis.port), presenceClock, log });
+    await transport.presence.enter('urn:s', [subscription('s')]);
+    // Some services leave the connections of clients open when they change the roles of their servers.
+    redis.command('REPLICAOF', '127.0.0.1', '1');
+    presenceClock.advance(5000);
+    const lost = await log.says(
+      'Redis is unreachable; the hub refuses publications until it is back',
+    );
+    assert.match(String(lost.fields['reason']), /READONLY/);
+    redis.command('REPLICAOF', 'NO', 'ONE');
+    await log.says('Redis is back');
+    assert.equal((await onBoard(transport.presence)).length, 1);
+  });
+
   it('refuses at once, although its last stored update was never read back', async (test) => {
     const redis = await startRedis(test, test);
     if (redis === null) return;

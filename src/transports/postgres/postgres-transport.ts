@@ -44,6 +44,7 @@ const NO_STANDBYS = 'durability replicated needs synchronous_standby_names on th
  */
 export async function openPostgresTransport(options: PostgresTransportOptions): Promise<Transport> {
   const { schema, stream, clock, random, log, maxLength, maxAgeMs, durability } = options;
+  const isElsewhere = (error: unknown): boolean => faultOf(error).isElsewhere;
   const sessions: Sessions<Session> = new Sessions<Session>({
     store: 'PostgreSQL',
     meanwhile: 'the hub refuses publications',
@@ -54,8 +55,7 @@ export async function openPostgresTransport(options: PostgresTransportOptions): 
         (payload) => reader.notified(payload),
         clock,
       ),
-    isElsewhere: (error) => faultOf(error).isElsewhere,
-    ...{ clock, random, log },
+    ...{ isElsewhere, clock, random, log },
   });
   const process = randomUUID();
   const storedLog = new StoredLog({ schema, stream });
@@ -78,6 +78,7 @@ export async function openPostgresTransport(options: PostgresTransportOptions): 
     presence: new ServerPresence({
       ...{ store: 'PostgreSQL', session, clock: options.presenceClock ?? clock, log },
       isAway: () => sessions.isAway,
+      isElsewhere,
       steps: (live) => new PostgresPresence({ ...place, session: live }),
     }),
     counts: countsOf(schema, storedLog, sessions),

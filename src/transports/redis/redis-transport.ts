@@ -40,12 +40,12 @@ export interface RedisTransportOptions
 export async function openRedisTransport(options: RedisTransportOptions): Promise<Transport> {
   const { clock, random, log, replicas, maxLength, maxAgeMs } = options;
   const keys = hubKeys(options.stream);
+  const isElsewhere = (error: unknown): boolean => refusalOf(error).isElsewhere;
   const sessions = new Sessions({
     store: 'Redis',
     meanwhile: 'the hub refuses publications',
     connect: () => Session.open(options, keys.log, clock),
-    isElsewhere: (error) => refusalOf(error).isElsewhere,
-    ...{ clock, random, log },
+    ...{ isElsewhere, clock, random, log },
   });
   const process = randomUUID();
   const session = () => sessions.live();
@@ -73,6 +73,7 @@ export async function openRedisTransport(options: RedisTransportOptions): Promis
     presence: new ServerPresence({
       ...{ store: 'Redis', session, clock: options.presenceClock ?? clock, log },
       isAway: () => sessions.isAway,
+      isElsewhere,
       steps: (live) => new RedisPresence({ keys, process, session: live }),
     }),
     counts: countsOf(keys, sessions),
