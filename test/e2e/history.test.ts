@@ -54,6 +54,25 @@ describe('hubgate history', () => {
     assert.equal(await log.find('u999'), 1000);
   });
 
+  it('imports data with characters that some programs take for the end of a line', async (test) => {
+    const { directory, hubfile } = await setUp(test);
+    const file = join(directory, 'lines');
+    const given = ['\u2028', '\u2029', '\u0085', '\v\f', ''].map((data, index) =>
+      update(`u${index}`, `before ${data} after`),
+    );
+    await writeFile(file, given.map((one) => `${JSON.stringify(one)}\r\n`).join(''));
+    assert.equal((await history(['import', file], hubfile)).code, 0);
+    const { stdout } = await history(['export'], hubfile);
+    const lines = stdout
+      .trimEnd()
+      .split('\n')
+      .map((line) => JSON.parse(line));
+    assert.deepEqual(
+      lines.map(({ at: _at, ...rest }) => rest),
+      given,
+    );
+  });
+
   it('imports nothing twice unless a flag says what to do with existing updates', async (test) => {
     const { directory, hubfile } = await setUp(test);
     const file = join(directory, 'lines');

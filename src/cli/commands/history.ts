@@ -1,5 +1,4 @@
 import { createReadStream } from 'node:fs';
-import { createInterface } from 'node:readline';
 import { pipeline } from 'node:stream/promises';
 import { Command, Option } from 'commander';
 import { parseJsonObject } from '../../kernel/parse.ts';
@@ -252,10 +251,21 @@ async function begun<T>(items: AsyncGenerator<T, void>): Promise<AsyncGenerator<
   })();
 }
 
+/** From Node 24 on, `readline` also ends a line at U+2028 and U+2029, which may be in a text of JSON. */
 async function* textLines(file: string): AsyncIterable<string> {
   const input = file === '-' ? process.stdin : createReadStream(file);
+  input.setEncoding('utf8');
   try {
-    yield* createInterface({ input, crlfDelay: Infinity });
+    let begun: string[] = [];
+    for await (const text of input) {
+      const [end = '', ...others] = String(text).split('\n');
+      begun.push(end);
+      for (const next of others) {
+        yield begun.join('');
+        begun = [next];
+      }
+    }
+    yield begun.join('');
   } catch (cause) {
     throw unreadable(file, cause);
   }
