@@ -153,6 +153,8 @@ async function prepareSession(
     idle_in_transaction_session_timeout: IDLE_IN_TRANSACTION_MS,
     // With another one, a statement that has waited for a lock would fail instead of seeing what was changed meanwhile.
     default_transaction_isolation: 'read committed',
+    // A warning tells that the server has not waited for its standbys.
+    client_min_messages: 'warning',
     // A hub may publish nothing for hours.
     ...(version >= FIRST_WITH_IDLE_TIMEOUT && { idle_session_timeout: 0 }),
   };

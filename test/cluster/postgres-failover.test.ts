@@ -157,6 +157,29 @@ describe('a history in PostgreSQL with a replica that is promoted', () => {
     assert.equal(replicated.position, 1);
   });
 
+  it('is not claimed for an update whose wait for them was cancelled, whatever messages the role asks for', async (test) => {
+    const postgres = await startPostgres(test, test);
+    if (postgres === null) return;
+    await postgres.query("ALTER ROLE CURRENT_USER SET client_min_messages = 'error'");
+    const transport = await openHistory(test, { url: postgres.url, durability: 'replicated' });
+    const reload = async (change: string): Promise<void> => {
+      await postgres.query(`ALTER SYSTEM ${change}`);
+      await postgres.query('SELECT pg_reload_conf()');
+    };
+    await reload("SET synchronous_standby_names = 'nobody'");
+    const names = async () => (await postgres.query('SHOW synchronous_standby_names'))[0];
+    await until(async () => (await names())?.['synchronous_standby_names'] === 'nobody');
+    const append = transport.append(update('a'));
+    append.catch(() => {});
+    const waiting = (what: string) =>
+      postgres.query(`SELECT ${what} FROM pg_stat_activity
+        WHERE wait_event = 'SyncRep' AND query LIKE '%append%'`);
+    await until(async () => (await waiting('pg_cancel_backend(pid)')).length === 1);
+    await until(async () => (await waiting('pid')).length === 0);
+    await reload('RESET synchronous_standby_names');
+    await assert.rejects(append, { code: 'transport-uncertain' });
+  });
+
   it('loses what the server has not written with durability async, and goes on', async (test) => {
     const postgres = await startPostgres(test, test, { settings: ['wal_writer_delay = 10s'] });
     if (postgres === null) return;
