@@ -135,6 +135,23 @@ describe('common Redis deployments', () => {
     );
     assert.equal(new Set(seen).size, seen.length);
   });
+
+  it('work as a cluster of which the first node that is asked is cut off', async (test) => {
+    const config = ['cluster-enabled yes', 'cluster-config-file nodes.conf'];
+    const [cutOff, whole] = [
+      await startRedis(test, test, config),
+      await startRedis(test, test, config),
+    ];
+    if (cutOff === null || whole === null) return;
+    // It takes itself for the owner of the slot, but not for a part of a cluster that works.
+    cutOff.command('CLUSTER', 'ADDSLOTS', cutOff.command('CLUSTER', 'KEYSLOT', '{test}'));
+    whole.command('CLUSTER', 'ADDSLOTSRANGE', '0', '16383');
+    await until(() => /cluster_state:ok/.test(whole.command('CLUSTER', 'INFO')));
+    const urls = [cutOff, whole].map(({ port }) => new Secret(`redis://127.0.0.1:${port}`));
+    const transport = await open(test, { urls, cluster: true });
+    await transport.append(update('a'));
+    assert.equal(await transport.find('a'), 1);
+  });
 });
 
 function knownBy(node: RedisServer): number {

@@ -88,18 +88,28 @@ async function namedBySentinel(url: URL, name: string, means: Means): Promise<UR
     const [host, port] = address;
     const primary = at(url, String(host), String(port));
     // A sentinel may name a server that is not the primary yet, or is no longer the primary.
-    const connection = await connect(primary, means);
-    try {
+    await check(primary, means, async (connection) => {
       const role = await connection.command(ANSWER_TIMEOUT_MS, 'ROLE');
-      if (!Array.isArray(role) || role[0] !== 'master') {
-        throw new Error(`${primary.host} is not the primary at the moment`);
-      }
-    } finally {
-      connection.close();
-    }
+      if (Array.isArray(role) && role[0] === 'master') return;
+      throw new Error(`${primary.host} is not the primary at the moment`);
+    });
     return primary;
   } finally {
     sentinel.close();
+  }
+}
+
+/** @throws if the server cannot be reached, or is not the one that is looked for */
+async function check(
+  url: URL,
+  means: Means,
+  look: (connection: RedisConnection) => Promise<void>,
+): Promise<void> {
+  const connection = await connect(url, means);
+  try {
+    await look(connection);
+  } finally {
+    connection.close();
   }
 }
 
@@ -129,7 +139,15 @@ async function ofSlot(url: URL, key: string, means: Means): Promise<URL> {
       const [host, port] = primary;
       // A node that does not know its own name expects the client to use the address that it has connected
       // to.
-      return at(url, typeof host === 'string' && host !== '' ? host : url.hostname, String(port));
+      const there = typeof host === 'string' && host !== '' ? host : url.hostname;
+      const owner = at(url, there, String(port));
+      // A node that is cut off from the others names a server that no longer has the slot, or itself.
+      await check(
+        owner,
+        means,
+        async (connection) => void (await connection.command(ANSWER_TIMEOUT_MS, 'EXISTS', key)),
+      );
+      return owner;
     }
     throw new Error(`no node of the cluster has slot ${slot}`);
   } finally {
