@@ -14,6 +14,13 @@ import type { Logger } from '../kernel/log.ts';
 export const LEASE_MS = 15_000;
 /** How often a process renews its lease, and looks for expired ones. */
 export const HEARTBEAT_MS = 5_000;
+/**
+ * Records of one step, unless a single subscriber has more. A subscriber may have a hundred, each with a long matcher and
+ * payload, and a step of hundreds of them would take the server longer than it has for an answer.
+ */
+export const RECORDS_AT_ONCE = 500;
+/** Most claims of the first look for them, because nobody knows how large they are. */
+const FIRST_CLAIMS = 8;
 
 /** A subscriber of this process, in the form in which it is stored. */
 export interface OwnEntry {
@@ -54,15 +61,24 @@ export interface PresenceStore<Key> {
   readonly atOnce: number;
   /** Enters subscribers of this process that are not present, and renews its lease. */
   enter(entries: readonly OwnEntry[]): Promise<Entered>;
-  /** Removes subscribers of this process, and claims those that no other process has claimed. */
-  leave(subscribers: readonly string[], name: string): Promise<readonly Claim<Key>[]>;
+  /**
+   * Removes subscribers of this process, and claims those that no other process has claimed.
+   *
+   * @param records that these subscribers have
+   */
+  leave(
+    subscribers: readonly string[],
+    name: string,
+    records: number,
+  ): Promise<readonly Claim<Key>[]>;
   /**
    * Renews the lease if `renews` is true and says whether there was one, removes some entries of dead
-   * processes, and claims their announcement, together with expired claims of others.
+   * processes, and claims their announcement, together with expired claims of others: at most so many.
    */
   beat(
     name: string,
     renews: boolean,
+    most: number,
   ): Promise<{ readonly lived: boolean; readonly claimed: readonly Claim<Key>[] }>;
   /**
    * Marks changes as announced. Subscribers whose state has changed again in the meantime are claimed again,
@@ -113,9 +129,9 @@ export class PresenceKeeper<Key> {
   readonly #announcing = new Set<string>();
   /**
    * Subscribers that could not be removed: at most those that were on the board when the store became
-   * unavailable.
+   * unavailable. With the number of their records.
    */
-  readonly #gone = new Set<string>();
+  readonly #gone = new Map<string, number>();
   /** Those of {@link #gone} that are unknown. */
   readonly #unknown = new Set<string>();
   /** Arrivals and departures in progress. */
@@ -171,7 +187,7 @@ export class PresenceKeeper<Key> {
       if (own?.isSent === false) return;
       // A board may answer departures before arrivals that it was asked for earlier.
       await own?.entered;
-      if (own !== undefined) this.#gone.add(subscriber);
+      if (own !== undefined) this.#gone.set(subscriber, own.records.length);
       if (own?.isUnknown === true) this.#unknown.add(subscriber);
       await this.#announce(await this.#takeOff([subscriber]), true);
     });
@@ -182,7 +198,7 @@ export class PresenceKeeper<Key> {
    * returned function announces them when the history accepts entries again.
    */
   async restore(): Promise<() => void> {
-    const claims = await this.#takeOff([...this.#gone]);
+    const claims = await this.#takeOff([...this.#gone.keys()]);
     await this.#enterAgain();
     return () => {
       const announcing = this.#announce(claims, true).then(() =>
@@ -202,7 +218,7 @@ export class PresenceKeeper<Key> {
     while (this.#underway.size > 0) await Promise.allSettled(this.#underway);
     // Subscribers that could not be removed earlier end with this process, and must be announced.
     for (const own of this.#own.values()) if (own.isUnknown) this.#unknown.add(own.subscriber);
-    const left = [...this.#gone, ...this.#own.keys()];
+    const left = [...this.#gone.keys(), ...this.#own.keys()];
     await this.#announce(await this.#takeOff(left), true);
   }
 
@@ -223,14 +239,17 @@ export class PresenceKeeper<Key> {
 
   async #beat(): Promise<void> {
     const { store } = this.#options;
-    await this.#announce(await this.#takeOff([...this.#gone]), false);
-    for (let more = true; more && !this.#closed; ) {
-      const { lived, claimed } = await store.beat(randomUUID(), this.#own.size > 0);
+    await this.#announce(await this.#takeOff([...this.#gone.keys()]), false);
+    for (let most = Math.min(FIRST_CLAIMS, store.atOnce); most > 0 && !this.#closed; ) {
+      const { lived, claimed } = await store.beat(randomUUID(), this.#own.size > 0, most);
       // This process counted as dead although it was only slow, or the store has lost its lease.
       if (!lived || this.#isLapsed) await this.#enterAgain();
       await this.#announcePending([...this.#pending]);
       await this.#announce(claimed, false);
-      more = claimed.length > 0;
+      const records = sumOf(claimed, (claim) => claim.records.length);
+      if (claimed.length === 0) most = 0;
+      else if (records > RECORDS_AT_ONCE) most = Math.ceil(most / 4);
+      else if (records < RECORDS_AT_ONCE / 8) most = Math.min(most * 4, store.atOnce);
     }
   }
 
@@ -244,7 +263,7 @@ export class PresenceKeeper<Key> {
   /** Some may leave between two steps. */
   async #enterAgain(): Promise<void> {
     this.#isLapsed = true;
-    for (const some of this.#inSteps([...this.#own.keys()])) {
+    for (const some of this.#inSteps([...this.#own.keys()], this.#recordsOf)) {
       const entries = some.flatMap((subscriber) => this.#own.get(subscriber) ?? []);
       if (entries.length === 0) continue;
       for (const own of entries) own.isSent = true;
@@ -267,13 +286,13 @@ export class PresenceKeeper<Key> {
     const { store } = this.#options;
     const claims: Claim<Key>[] = [];
     const known = subscribers.filter((subscriber) => !this.#unknown.has(subscriber));
-    for (const some of this.#inSteps(known)) {
-      claims.push(...(await store.leave(some, randomUUID())));
+    for (const some of this.#inSteps(known, this.#recordsOf)) {
+      claims.push(...(await store.leave(some, randomUUID(), sumOf(some, this.#recordsOf))));
       for (const subscriber of some) this.#gone.delete(subscriber);
     }
     const unknown = subscribers.filter((subscriber) => this.#unknown.has(subscriber));
-    for (const some of this.#inSteps(unknown)) {
-      const quiet = await store.leave(some, randomUUID());
+    for (const some of this.#inSteps(unknown, this.#recordsOf)) {
+      const quiet = await store.leave(some, randomUUID(), sumOf(some, this.#recordsOf));
       if (quiet.length > 0) claims.push(...(await store.settle(quiet, randomUUID())));
       for (const subscriber of some) {
         this.#gone.delete(subscriber);
@@ -284,7 +303,7 @@ export class PresenceKeeper<Key> {
   }
 
   async #announcePending(subscribers: readonly string[]): Promise<void> {
-    for (const some of this.#inSteps(subscribers)) {
+    for (const some of this.#inSteps(subscribers, this.#recordsOf)) {
       await Promise.all(some.map((subscriber) => this.#announceOwn(subscriber)));
     }
   }
@@ -309,7 +328,7 @@ export class PresenceKeeper<Key> {
     const { store } = this.#options;
     for (let [due, isNew] = [claims, areNew]; due.length > 0; isNew = true) {
       const again: Claim<Key>[] = [];
-      for (const some of this.#inSteps(due)) {
+      for (const some of this.#inSteps(due, ({ records }) => records.length)) {
         for (const change of changesOf(some)) await this.#changed({ ...change, isNew });
         again.push(...(await store.settle(some, randomUUID())));
       }
@@ -317,11 +336,26 @@ export class PresenceKeeper<Key> {
     }
   }
 
-  #inSteps<Item>(items: readonly Item[]): readonly (readonly Item[])[] {
+  /** The number of records of a subscriber of this process, or of one that could not be removed. */
+  readonly #recordsOf = (subscriber: string): number =>
+    this.#own.get(subscriber)?.records.length ?? this.#gone.get(subscriber) ?? 0;
+
+  #inSteps<Item>(
+    items: readonly Item[],
+    recordsOf: (item: Item) => number,
+  ): readonly (readonly Item[])[] {
     const { atOnce } = this.#options.store;
-    return Array.from({ length: Math.ceil(items.length / atOnce) }, (_, step) =>
-      items.slice(step * atOnce, (step + 1) * atOnce),
-    );
+    const steps: Item[][] = [];
+    let [step, records]: [Item[], number] = [[], Infinity];
+    for (const item of items) {
+      records += recordsOf(item);
+      if (step.length === atOnce || records > RECORDS_AT_ONCE) {
+        [step, records] = [[], recordsOf(item)];
+        steps.push(step);
+      }
+      step.push(item);
+    }
+    return steps;
   }
 
   #failed(error: unknown): void {
@@ -330,6 +364,10 @@ export class PresenceKeeper<Key> {
     if (isAway !== null) log.debug('The presence could not be renewed', { reason });
     else log.error('The presence could not be renewed', { error: reason });
   }
+}
+
+function sumOf<Item>(items: readonly Item[], of: (item: Item) => number): number {
+  return items.reduce((sum, item) => sum + of(item), 0);
 }
 
 /** Claims with the same name are one change. */

@@ -59,8 +59,8 @@ export class ServerPresence<Session extends StoreSession, Key> implements Presen
     const store: PresenceStore<Key> = {
       atOnce: PRESENCE_AT_ONCE,
       enter: (entries) => this.#asked(() => steps.enter(entries)),
-      leave: (subscribers, name) => this.#asked(() => steps.leave(subscribers, name)),
-      beat: (name, renews) => this.#asked(() => steps.beat(name, renews)),
+      leave: (...given) => this.#asked(() => steps.leave(...given)),
+      beat: (...given) => this.#asked(() => steps.beat(...given)),
       settle: (claims, name) => this.#asked(() => steps.settle(claims, name)),
     };
     const isAway = (): boolean => this.#next === null && options.isAway();

@@ -75,7 +75,7 @@ export class LmdbPresence implements PresenceBoard {
       atOnce: AT_ONCE,
       enter: (entries) => this.#write(() => this.#enter(entries)),
       leave: (subscribers, name) => this.#write(() => this.#leave(subscribers, name)),
-      beat: (name, renews) => this.#beat(name, renews),
+      beat: (name, renews, most) => this.#beat(name, renews, most),
       settle: (claims, name) => this.#write(() => this.#settle(claims, name)),
     };
     this.#keeper = new PresenceKeeper({ store, isAway: null, clock, log });
@@ -165,7 +165,7 @@ export class LmdbPresence implements PresenceBoard {
     return this.#claim(entered, name);
   }
 
-  async #beat(name: string, renews: boolean) {
+  async #beat(name: string, renews: boolean, most: number) {
     const nothing = { lived: true, claimed: [] };
     // The next one looks again when this one is written, and the others have had the time to write theirs.
     if (this.#isBeating) return nothing;
@@ -179,7 +179,7 @@ export class LmdbPresence implements PresenceBoard {
       return await this.#write(() => {
         const isLate = this.#isLate(asked);
         const lived = !renews || this.#renew();
-        return { lived, claimed: isLate ? [] : this.#claimDeparted(name) };
+        return { lived, claimed: isLate ? [] : this.#claimDeparted(name, most) };
       });
     } finally {
       this.#isBeating = false;
@@ -220,16 +220,16 @@ export class LmdbPresence implements PresenceBoard {
   }
 
   /** Removes subscribers of dead processes, and takes over expired claims. */
-  #claimDeparted(name: string): readonly Claim<SubscriberKey>[] {
+  #claimDeparted(name: string, most: number): readonly Claim<SubscriberKey>[] {
     const now = this.#clock.now();
     const due: [SubscriberKey, ClaimedChange][] = [];
     for (const { key, value } of this.#departed.getRange()) {
-      if (due.length === AT_ONCE) break;
+      if (due.length === most) break;
       if (value.claimedUntil <= now) due.push([key, value]);
     }
     const claimed = due.map(([key, value]) => this.#keepClaim(key, value));
     for (const process of Array.from(this.#leases.getKeys())) {
-      const left = AT_ONCE - claimed.length;
+      const left = most - claimed.length;
       if (left <= 0) break;
       if (this.#lives(process)) continue;
       this.#leases.putSync(process, DECLARED_DEAD);

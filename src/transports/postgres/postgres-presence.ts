@@ -7,7 +7,14 @@ import {
   type PresencePage,
 } from '../../hub/presence-board.ts';
 import type { Row } from '../../postgres/connection.ts';
-import { type Claim, type Entered, LEASE_MS, type OwnEntry, stateOf } from '../presence-keeper.ts';
+import {
+  type Claim,
+  type Entered,
+  LEASE_MS,
+  type OwnEntry,
+  RECORDS_AT_ONCE,
+  stateOf,
+} from '../presence-keeper.ts';
 import { PRESENCE_AT_ONCE, type PresenceSteps } from '../server-presence.ts';
 import type { PostgresSignalsOptions } from './postgres-signals.ts';
 import { quoted } from './tables.ts';
@@ -50,18 +57,23 @@ export class PostgresPresence implements PresenceSteps<Key> {
   }
 
   async enter(entries: readonly OwnEntry[]): Promise<Entered> {
-    const entered = await this.#entering.ask(entries);
+    const size = entries.reduce((sum, { records }) => sum + records.length, 0);
+    const entered = await this.#entering.ask(entries, size);
     const lived = entered.every((one) => one.lived);
     return { lived, states: entered.map(({ state }) => state) };
   }
 
-  async leave(subscribers: readonly string[], name: string): Promise<readonly Claim<Key>[]> {
+  async leave(
+    subscribers: readonly string[],
+    name: string,
+    records: number,
+  ): Promise<readonly Claim<Key>[]> {
     const leaves = subscribers.map((subscriber) => ({ subscriber, name }));
-    return (await this.#leaving.ask(leaves)).filter((claim) => claim !== null);
+    return (await this.#leaving.ask(leaves, records)).filter((claim) => claim !== null);
   }
 
-  async beat(name: string, renews: boolean) {
-    const values = [this.#options.process, LEASE_MS, name, PRESENCE_AT_ONCE, renews];
+  async beat(name: string, renews: boolean, most: number) {
+    const values = [this.#options.process, LEASE_MS, name, most, renews];
     const [row] = await this.#call('beat', values);
     const claims: readonly Row[] = Array.isArray(row?.['claims']) ? row['claims'] : [];
     return { lived: row?.['lived'] === true, claimed: claims.map(claimOf) };
@@ -203,10 +215,13 @@ export class Gathered<Item, Result> {
     this.#most = most;
   }
 
-  /** @throws what `answer` throws, which concerns all that were asked together */
-  ask(items: readonly Item[]): Promise<readonly Result[]> {
+  /**
+   * @param records that these items have. One request has {@link RECORDS_AT_ONCE}, unless a single caller has more
+   * @throws what `answer` throws, which concerns all that were asked together
+   */
+  ask(items: readonly Item[], records = items.length): Promise<readonly Result[]> {
     return new Promise((resolve, reject) => {
-      this.#waiting.push({ items, resolve, reject });
+      this.#waiting.push({ items, records, resolve, reject });
       if (!this.#running) void this.#run();
     });
   }
@@ -232,9 +247,11 @@ export class Gathered<Item, Result> {
   #next(): readonly Waiting<Item, Result>[] {
     let count = 0;
     let items = 0;
+    let records = 0;
     for (const waiting of this.#waiting) {
       items += waiting.items.length;
-      if (count > 0 && items > this.#most) break;
+      records += waiting.records;
+      if (count > 0 && (items > this.#most || records > RECORDS_AT_ONCE)) break;
       count += 1;
     }
     return this.#waiting.splice(0, count);
@@ -243,6 +260,7 @@ export class Gathered<Item, Result> {
 
 interface Waiting<Item, Result> {
   readonly items: readonly Item[];
+  readonly records: number;
   readonly resolve: (results: readonly Result[]) => void;
   readonly reject: (error: unknown) => void;
 }

@@ -33,8 +33,8 @@ export class RedisPresence implements PresenceSteps<string> {
     return claimsOf(await this.#run(LEAVE, [name, ...subscribers]));
   }
 
-  async beat(name: string, renews: boolean) {
-    const reply = await this.#run(BEAT, [name, String(PRESENCE_AT_ONCE), renews ? '1' : '0']);
+  async beat(name: string, renews: boolean, most: number) {
+    const reply = await this.#run(BEAT, [name, String(most), renews ? '1' : '0']);
     const [lived, claimed]: readonly unknown[] = Array.isArray(reply) ? reply : [];
     return { lived: lived !== 0, claimed: claimsOf(claimed) };
   }

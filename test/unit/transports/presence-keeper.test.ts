@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
+import type { SubscriptionRecord } from '../../../src/hub/presence.ts';
 import { HubgateError } from '../../../src/kernel/error.ts';
 import { silentLogger } from '../../../src/kernel/log.ts';
 import { PresenceKeeper, type PresenceStore } from '../../../src/transports/presence-keeper.ts';
@@ -141,5 +142,73 @@ describe('a subscriber that leaves while it is entered on the board', () => {
     answer();
     await Promise.all([last, closing]);
     assert.deepEqual(announced, [true, false], 'the arrival was announced before the end');
+  });
+});
+
+describe('subscribers with very many records', () => {
+  const record: SubscriptionRecord = {
+    ...{ id: '/hub/subscriptions/exact/m/s', type: 'subscription', subscriber: 's' },
+    ...{ match: 'm', match_type: 'exact', active: true },
+  };
+  const records = Array.from({ length: 100 }, () => record);
+
+  it('are entered and removed in small steps, so that the store can answer in time', async () => {
+    const steps: number[] = [];
+    let isAway = true;
+    const store: PresenceStore<string> = {
+      atOnce: 500,
+      async enter(entries) {
+        if (isAway) throw new HubgateError('transport-failed', 'The store is unreachable');
+        steps.push(entries.length);
+        return { lived: true, states: entries.map(() => 'there') };
+      },
+      async leave(subscribers) {
+        steps.push(subscribers.length);
+        return [];
+      },
+      beat: async () => ({ lived: true, claimed: [] }),
+      settle: async () => [],
+    };
+    const keeper = new PresenceKeeper({
+      ...{ store, isAway: () => isAway, clock: new TestClock(), log: silentLogger },
+    });
+    for (let nth = 0; nth < 12; nth += 1) await keeper.enter(`large ${nth}`, records);
+    for (let nth = 0; nth < 12; nth += 1) await keeper.enter(`small ${nth}`, [record]);
+    isAway = false;
+    await keeper.restore();
+    assert.deepEqual(steps, [5, 5, 14]);
+    await keeper.close();
+    assert.deepEqual(steps, [5, 5, 14, 5, 5, 14]);
+  });
+
+  it('are taken over from a dead process a few at a time', async () => {
+    const clock = new TestClock();
+    const asked: number[] = [];
+    const dead = { left: 100 };
+    const store: PresenceStore<string> = {
+      atOnce: 500,
+      enter: async () => assert.fail('nobody is here'),
+      leave: async () => [],
+      async beat(name, _renews, most) {
+        asked.push(most);
+        const count = Math.min(most, dead.left);
+        dead.left -= count;
+        const claim = { key: 'k', name, active: false };
+        return {
+          lived: true,
+          claimed: Array.from({ length: count }, (_, nth) => ({
+            ...claim,
+            // The first ones are small.
+            records: dead.left + nth > 60 ? [record] : records,
+          })),
+        };
+      },
+      settle: async () => [],
+    };
+    const keeper = new PresenceKeeper({ store, isAway: () => false, clock, log: silentLogger });
+    clock.advance(5_000);
+    while (dead.left > 0) await setImmediate();
+    await keeper.close();
+    assert.deepEqual(asked.slice(0, 5), [8, 32, 32, 8, 2]);
   });
 });
