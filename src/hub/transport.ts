@@ -6,7 +6,8 @@ import type { Update } from './update.ts';
  *
  * Order: all processes that share a history see its entries in the same order. Positions are whole numbers
  * that grow by one with each entry. They belong to this object and mean nothing elsewhere. Concurrency:
- * `append` may be called again before the last call has resolved; entries keep the order of the calls.
+ * `append` may be called again before the last call has resolved; updates keep the order of the calls, and
+ * so do presence events.
  * Fairness: no call blocks the event loop longer than a page of the requested size. Trust: the entries given
  * to `append` have been authorized and validated.
  *

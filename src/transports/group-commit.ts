@@ -9,6 +9,12 @@ const GROUP_UPDATES = 512;
 const GROUP_BYTES = 4 * 1024 * 1024;
 /** Characters of updates that may wait. Beyond this limit, publications are refused. */
 const WAITING_BYTES = 64 * 1024 * 1024;
+/**
+ * Characters of presence events in a group, and of those that may wait. Clients that only subscribe cause them, and an
+ * update must not wait behind all of them.
+ */
+const GROUP_EVENT_BYTES = GROUP_BYTES / 8;
+const WAITING_EVENT_BYTES = (WAITING_BYTES / 4) * 3;
 /** Characters counted for an update in addition to its own. */
 const UPDATE_OVERHEAD_BYTES = 1024;
 /** How long a publisher waits for a store that does not answer. */
@@ -19,6 +25,7 @@ interface Waiting {
   /** Updates that are in one group, or in none. */
   readonly updates: readonly Update[];
   readonly bytes: number;
+  readonly isEvent: boolean;
   readonly since: number;
   readonly resolve: () => void;
   readonly reject: (error: unknown) => void;
@@ -34,6 +41,7 @@ export class GroupCommit {
   readonly #most: number;
   #waiting: Waiting[] = [];
   #waitingBytes = 0;
+  #waitingEventBytes = 0;
   #underway: readonly Waiting[] = [];
   #running: Promise<void> | undefined;
   #stopTicking: (() => void) | undefined;
@@ -75,14 +83,16 @@ export class GroupCommit {
       (sum, update) => sum + updateSize(update) + UPDATE_OVERHEAD_BYTES,
       0,
     );
-    if (this.#waitingBytes + bytes > WAITING_BYTES) {
+    const isEvent = updates.every(({ presence }) => presence === true);
+    const eventBytes = isEvent ? this.#waitingEventBytes + bytes : 0;
+    if (this.#waitingBytes + bytes > WAITING_BYTES || eventBytes > WAITING_EVENT_BYTES) {
       const message = 'The update could not be stored: too many updates are waiting';
       return Promise.reject(new HubgateError('transport-failed', message));
     }
-    this.#waitingBytes += bytes;
+    this.#count({ bytes, isEvent }, 1);
     return new Promise((resolve, reject) => {
       const since = this.#clock.monotonic();
-      this.#waiting.push({ updates, bytes, since, resolve, reject });
+      this.#waiting.push({ updates, bytes, isEvent, since, resolve, reject });
       this.#running ??= this.#run();
       this.#stopTicking ??= this.#clock.after(TICK_MS, () => this.#tick());
     });
@@ -112,21 +122,37 @@ export class GroupCommit {
     this.#stopTicking = undefined;
   }
 
+  /** Keeps the order of the updates, and that of the presence events. At least one of each kind gets in. */
   #nextGroup(): readonly Waiting[] {
-    let bytes = 0;
-    let count = 0;
+    const group: Waiting[] = [];
+    const left: Waiting[] = [];
+    const events = { bytes: 0, isFull: false };
+    const updates = { bytes: 0, isFull: false };
     let size = 0;
     for (const waiting of this.#waiting) {
-      const isFull = size + waiting.updates.length > this.#most;
-      if (count > 0 && (isFull || bytes + waiting.bytes > GROUP_BYTES)) break;
-      bytes += waiting.bytes;
+      const { isEvent, bytes } = waiting;
+      const kind = isEvent ? events : updates;
+      const isFull =
+        size + waiting.updates.length > this.#most ||
+        events.bytes + updates.bytes + bytes > GROUP_BYTES ||
+        (isEvent && events.bytes + bytes > GROUP_EVENT_BYTES);
+      kind.isFull ||= kind.bytes > 0 && isFull;
+      if (kind.isFull) {
+        left.push(waiting);
+        continue;
+      }
+      group.push(waiting);
+      kind.bytes += bytes;
       size += waiting.updates.length;
-      count += 1;
+      this.#count(waiting, -1);
     }
-    this.#waitingBytes -= bytes;
-    const group = this.#waiting.slice(0, count);
-    this.#waiting = this.#waiting.slice(count);
+    this.#waiting = left;
     return group;
+  }
+
+  #count({ bytes, isEvent }: Pick<Waiting, 'bytes' | 'isEvent'>, sign: 1 | -1): void {
+    this.#waitingBytes += sign * bytes;
+    if (isEvent) this.#waitingEventBytes += sign * bytes;
   }
 
   /** A settled promise ignores later results, so a store that answers late does no harm. */
@@ -138,9 +164,9 @@ export class GroupCommit {
     const late = this.#waiting.filter(({ since }) => since <= due);
     if (late.length > 0) {
       this.#waiting = this.#waiting.filter(({ since }) => since > due);
-      for (const { bytes, reject } of late) {
-        this.#waitingBytes -= bytes;
-        reject(
+      for (const waiting of late) {
+        this.#count(waiting, -1);
+        waiting.reject(
           new HubgateError('transport-failed', 'The update was not stored: the store is busy'),
         );
       }

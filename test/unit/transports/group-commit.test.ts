@@ -22,6 +22,29 @@ describe('appends that are stored in groups', () => {
     assert.deepEqual(groups, [2, 2, 1]);
   });
 
+  it('do not wait behind all presence events, which keep their order and are refused first', async () => {
+    const groups: string[][] = [];
+    const store = async (group: readonly Update[]): Promise<void> => {
+      groups.push(group.map(({ id }) => id));
+      await turn();
+    };
+    const commits = new GroupCommit(store, new TestClock());
+    const append = (id: string, length: number, presence = true): Promise<void> =>
+      commits.append({ ...update(length), id, ...(presence && { presence }) });
+    const events = Array.from({ length: 120 }, (_, nth) => append(`e${nth}`, 0.4 * MIB));
+    const appends = [append('u0', 3.9 * MIB, false), append('u1', 1, false)];
+    const results = await Promise.allSettled(events);
+    await Promise.all(appends);
+    assert.deepEqual(groups.slice(0, 3), [['e0', 'u0'], ['e1', 'u1'], ['e2']]);
+    const stored = groups.flat().filter((id) => id.startsWith('e'));
+    assert.deepEqual(
+      stored,
+      Array.from(stored, (_, nth) => `e${nth}`),
+    );
+    const refused = results.filter(({ status }) => status === 'rejected').length;
+    assert.ok(refused > 0 && refused + stored.length === 120, `${refused} of 120 refused`);
+  });
+
   it('make room for others when they have waited too long', async () => {
     const clock = new TestClock();
     let storing: () => void = () => {};
