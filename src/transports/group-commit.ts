@@ -122,7 +122,10 @@ export class GroupCommit {
     this.#stopTicking = undefined;
   }
 
-  /** Keeps the order of the updates, and that of the presence events. At least one of each kind gets in. */
+  /**
+   * Keeps the order of the updates, and that of the presence events. One of each kind gets in however large it is, if the
+   * number of updates permits.
+   */
   #nextGroup(): readonly Waiting[] {
     const group: Waiting[] = [];
     const left: Waiting[] = [];
@@ -132,11 +135,11 @@ export class GroupCommit {
     for (const waiting of this.#waiting) {
       const { isEvent, bytes } = waiting;
       const kind = isEvent ? events : updates;
-      const isFull =
-        size + waiting.updates.length > this.#most ||
+      const isTooLarge =
         events.bytes + updates.bytes + bytes > GROUP_BYTES ||
         (isEvent && events.bytes + bytes > GROUP_EVENT_BYTES);
-      kind.isFull ||= kind.bytes > 0 && isFull;
+      const isTooMany = group.length > 0 && size + waiting.updates.length > this.#most;
+      kind.isFull ||= isTooMany || (kind.bytes > 0 && isTooLarge);
       if (kind.isFull) {
         left.push(waiting);
         continue;

@@ -45,6 +45,24 @@ describe('appends that are stored in groups', () => {
     assert.ok(refused > 0 && refused + stored.length === 120, `${refused} of 120 refused`);
   });
 
+  it('have no more presence events and updates together than the history keeps', async () => {
+    const groups: string[][] = [];
+    const store = async (group: readonly Update[]): Promise<void> => {
+      groups.push(group.map(({ id }) => id));
+      await turn();
+    };
+    const commits = new GroupCommit(store, new TestClock(), 2);
+    const ids = ['u0', 'u1', 'e0', 'u2', 'e1', 'e2'];
+    const appends = ids.map((id) =>
+      commits.append({ ...update(1), id, ...(id.startsWith('e') && { presence: true }) }),
+    );
+    await Promise.all(appends);
+    assert.ok(
+      groups.every(({ length }) => length <= 2),
+      JSON.stringify(groups),
+    );
+  });
+
   it('make room for others when they have waited too long', async () => {
     const clock = new TestClock();
     let storing: () => void = () => {};
