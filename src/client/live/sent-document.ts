@@ -105,7 +105,7 @@ export async function recordBody(): Promise<Node> {
   let inTable: Node | null = null;
 
   const isParsers = (sent: Node | undefined): sent is Node =>
-    isElement(sent) && [last, inTable].some((one) => one !== null && sent.contains(one));
+    isElement(sent) && (sent.contains(last) || sent.contains(inTable));
 
   const read = ({ type, target, addedNodes, nextSibling }: MutationRecord): void => {
     const parent = sentFor.get(target);

@@ -240,7 +240,7 @@ function takeShown(
   const take = (two: Node): void => {
     taken.add(two);
     const one = matches.get(two);
-    if (one !== undefined) sent.removeChild(one);
+    (one as ChildNode | undefined)?.remove();
     matches.delete(two);
   };
   for (const [node, one] of matchChildren(
@@ -335,9 +335,9 @@ function remove(sent: Node, parent: Element, withheld: Withheld): boolean {
       withheld[isVisitors ? 'visitor' : 'script'] += 1;
       return false;
     }
-    shown.parentNode.removeChild(shown);
+    (shown as ChildNode).remove();
   }
-  sent.parentNode?.removeChild(sent);
+  (sent as ChildNode).remove();
   return true;
 }
 
