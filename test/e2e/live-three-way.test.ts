@@ -19,11 +19,12 @@ interface LiveOptions {
   readonly head?: string;
   /** Fields of the answer. */
   readonly headers?: (version: number) => Record<string, string>;
+  readonly encoding?: BufferEncoding;
 }
 
 async function live(
   test: TestContext,
-  { body, head = '', headers = () => ({}) }: LiveOptions,
+  { body, head = '', headers = () => ({}), encoding = 'utf8' }: LiveOptions,
 ): Promise<Live | null> {
   const executable = chromiumPath(test);
   if (executable === null) return null;
@@ -45,6 +46,7 @@ async function live(
           .writeHead(200, { 'Content-Type': 'text/html; charset=utf-8', ...headers(version) })
           .end(
             `<!doctype html><html><head><title>t</title><link rel=icon href="data:,">${head}</head><body>${body(version)}<i id=version>${version}</i></body></html>`,
+            encoding,
           );
       }
     },
@@ -628,6 +630,20 @@ line</pre><math><mi>x</mi></math><button><p>in a button</button><dl><dt>a<dd>b</
       before.replace('<p id="last">1</p>', '<p id="last">2</p>').replace('>1</i>', '>2</i>'),
     );
     assert.equal(await page.evaluate('window.isStale'), undefined);
+  });
+
+  it('reads the response in the encoding of the page', async (test) => {
+    const its = await live(test, {
+      head: '<meta charset=windows-1252>',
+      headers: () => ({ 'Content-Type': 'text/html' }),
+      encoding: 'latin1',
+      body: (version) =>
+        `<p>café ${version}</p><form><input name=city value="Zürich"><input type=hidden name=rev value=${version}></form>`,
+    });
+    if (its === null) return;
+    await its.change();
+    assert.equal(await its.page.locator('p').textContent(), 'café 2');
+    assert.equal(await its.page.inputValue('[name=city]'), 'Zürich');
   });
 
   it('leaves the rows of DataTables, the state of Alpine and the elements of Svelte 4 to them, and offers to reload the page', async (test) => {

@@ -226,7 +226,8 @@ function start(
     });
     // Among them 425, with which the gateway asks for another fetch, and 429.
     if (response.status > 424) return true;
-    const text = await response.text();
+    // `text()` takes every response for UTF-8.
+    const text = new TextDecoder(document.characterSet).decode(await response.arrayBuffer());
     // In the meantime, a library may have moved to another page without leaving this document.
     if (asked !== page) return false;
     if (!response.ok || response.redirected) {
