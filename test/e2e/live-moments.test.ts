@@ -6,7 +6,7 @@ import { describe, it, type TestContext } from 'node:test';
 import type { Page } from 'playwright-core';
 import { chromiumPath, launchChromium } from '../support/chromium.ts';
 import { root } from '../support/process.ts';
-import { liveHubfile, type Site, startSite } from '../unit/discovery/site.ts';
+import { listen, liveHubfile, type Site, startSite } from '../unit/discovery/site.ts';
 
 interface Awkward {
   readonly site: Site;
@@ -195,6 +195,29 @@ document.startViewTransition = (change) => {
     await fetched;
     await new Promise((resolve) => setTimeout(resolve, 300));
     assert.equal(await page.locator('p').textContent(), 'page');
+  });
+
+  it('are reloaded if they redirect to another site, which is not asked for by a script', async (test) => {
+    let isLoggedOut = false;
+    const asked: unknown[] = [];
+    const login = await listen(test, (request, response) => {
+      asked.push(request.headers['sec-fetch-mode']);
+      response.end('log in');
+    });
+    const its = await awkward(
+      test,
+      () => '<p>secret</p>',
+      (request, response) => {
+        if (!isLoggedOut || request.method === 'POST') return false;
+        response.writeHead(302, { Location: `http://localhost:${login}/login` }).end();
+        return true;
+      },
+    );
+    if (its === null) return;
+    isLoggedOut = true;
+    await its.change('/a');
+    await its.page.waitForURL('**/login');
+    assert.deepEqual(asked.slice(0, 1), ['navigate']);
   });
 
   it('follow the page that the server has sent while a script shows a dialog at a URL of its own', async (test) => {

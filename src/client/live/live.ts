@@ -222,6 +222,8 @@ function start(
     const response = await fetch(asked, {
       headers: { Accept: 'text/html', 'Hub-Live': encodeURIComponent(cursor ?? '') },
       cache: 'no-cache',
+      // A redirect leads elsewhere, perhaps to another site, from which a script may read nothing.
+      redirect: 'manual',
       signal: fetching.signal,
     });
     // Among them 425, with which the gateway asks for another fetch, and 429.
@@ -230,7 +232,7 @@ function start(
     const text = new TextDecoder(document.characterSet).decode(await response.arrayBuffer());
     // In the meantime, a library may have moved to another page without leaving this document.
     if (asked !== page) return false;
-    if (!response.ok || response.redirected) {
+    if (!response.ok) {
       if (isOfForm || !isHere()) return false;
       // The page is gone, or no longer accessible to this visitor. The browser shows the result, unless data
       // would be lost.
