@@ -140,6 +140,25 @@ describe('a live page whose visitor is working', () => {
     await page.locator('[name=token][value=t2]').waitFor({ state: 'attached' });
   });
 
+  it('does not put what was entered into a newer page when the visitor goes back to it', async (test) => {
+    const its = await work(
+      test,
+      (version) =>
+        `<form><textarea name=text></textarea><input type=hidden name=rev value=${version}></form><a href=/marker>leave</a>`,
+    );
+    if (its === null) return;
+    const page = await its.browser.newPage();
+    await its.open(page);
+    await page.fill('[name=text]', 'typed');
+    await its.change();
+    await shows(page, 2);
+    await page.locator('a').click();
+    await page.waitForURL('**/marker');
+    await page.goBack();
+    await page.waitForFunction("document.querySelector('[name=text]').value === 'typed'");
+    assert.equal(await page.inputValue('[name=rev]'), '1');
+  });
+
   it('follows a field again whose change was taken back, even if the page has then stayed the same', async (test) => {
     const its = await work(
       test,

@@ -221,7 +221,9 @@ function start(
     const asked = page;
     const response = await fetch(asked, {
       headers: { Accept: 'text/html', 'Hub-Live': encodeURIComponent(cursor ?? '') },
-      cache: 'no-cache',
+      // After going back, browsers fill what was entered into the page that they have stored. If that was a newer one
+      // than the visitor has seen, the app would find no edit conflict.
+      cache: mayLeave() ? 'no-cache' : 'no-store',
       // A redirect leads elsewhere, perhaps to another site, from which a script may read nothing.
       redirect: 'manual',
       signal: fetching.signal,
