@@ -6,7 +6,7 @@ import { isElement, isShadow } from './sent-document.ts';
 
 const IDS = 'id data-id data-key key'.split(' ');
 const KEYS = 'name action for value href src'.split(' ');
-/** Comparisons of words between two matched positions. Beyond it, the position decides. */
+/** Comparisons of nodes by their words between two matched positions. Beyond it, the order decides. */
 const MAX_COMPARISONS = 2500;
 
 /** The old node for each new node that has one. */
@@ -18,19 +18,23 @@ export function matchChildren(old: readonly Node[], next: readonly Node[]): Map<
     free.delete(one);
   };
   /** Nodes with the same key are matched in their order, so a key may occur several times. */
-  const by = (keyOf: (node: Node) => string): void => {
+  const by = (
+    keyOf: (node: Node) => string,
+    ones: Iterable<Node> = free,
+    twos: readonly Node[] = next,
+  ): void => {
     const queues = new Map<string, Node[]>();
-    for (const one of free) {
+    for (const one of ones) {
       const key = keyOf(one);
-      if (key !== '') queues.set(key, [...(queues.get(key) ?? []), one]);
+      if (key !== '' && queues.get(key)?.push(one) === undefined) queues.set(key, [one]);
     }
-    for (const two of next) {
+    for (const two of twos) {
       if (matches.has(two)) continue;
       const one = queues.get(keyOf(two))?.shift();
       if (one !== undefined) match(two, one);
     }
   };
-  by((node) => (idOf(node) === '' ? '' : `${node.nodeName} ${idOf(node)}`));
+  by((node) => (idOf(node) === '' ? '' : kindOf(node)));
   by((node) => (isBlank(node) ? '' : textOf(node)));
   // Another element must not take the place of the only one with a form in which the visitor may be working.
   const repeated = new Set(
@@ -50,14 +54,16 @@ export function matchChildren(old: readonly Node[], next: readonly Node[]): Map<
   const rest = (from: number, to: number, ones: readonly Node[]): void => {
     const left = next.slice(from, to).filter((two) => !matches.has(two));
     const mine = ones.filter((one) => free.has(one));
-    const isLikeness = mine.length !== left.length && mine.length * left.length < MAX_COMPARISONS;
-    // Each of the fewer ones chooses among the others.
+    if (mine.length === left.length || mine.length * left.length > MAX_COMPARISONS)
+      return by(kindOf, mine, left);
+    // Each of the fewer ones chooses the likest of the others.
     const isNew = left.length < mine.length;
     let many = isNew ? mine : left;
     for (const node of isNew ? left : mine) {
-      const fits = many.filter((it) => it.nodeName === node.nodeName && idOf(it) === idOf(node));
-      const likest = isLikeness ? Math.max(...fits.map((fit) => likeness(node, fit))) : 0;
-      const fit = fits.find((it) => !isLikeness || likeness(node, it) === likest);
+      const fits = many.filter((it) => kindOf(it) === kindOf(node));
+      const words = new Set(wordsOf(node));
+      const scores = fits.map((fit) => wordsOf(fit).filter((word) => words.has(word)).length);
+      const fit = fits[scores.indexOf(Math.max(...scores))];
       if (fit === undefined) continue;
       match(isNew ? node : fit, isNew ? fit : node);
       many = many.slice(many.indexOf(fit) + 1);
@@ -81,7 +87,12 @@ export function matchChildren(old: readonly Node[], next: readonly Node[]): Map<
 
 /** The only thing that tells many a wrapper of a form from its siblings. */
 function formKeyOf(node: Node): string {
-  return `${node.nodeName} ${idOf(node)} ${fieldsIn(node)}`;
+  return `${kindOf(node)} ${fieldsIn(node)}`;
+}
+
+/** Only nodes of one kind can be the same. */
+function kindOf(node: Node): string {
+  return `${node.nodeName} ${idOf(node)}`;
 }
 
 /** The identity of an element. A different element must not take its place. */
@@ -90,12 +101,8 @@ function idOf(node: Node): string {
   return IDS.map((name) => node.getAttribute(name)).find(Boolean) ?? '';
 }
 
-/** The number of words that two nodes have in common. */
-function likeness(one: Node, two: Node): number {
-  const words = new Set(textOf(one).split(/\W+/));
-  return textOf(two)
-    .split(/\W+/)
-    .filter((word) => words.has(word)).length;
+function wordsOf(node: Node): string[] {
+  return textOf(node).split(/\W+/);
 }
 
 /** The names of the fields in a node. */
@@ -106,8 +113,8 @@ export function fieldsIn(node: Node): string {
 
 /** White space between elements, and what is not among the children of a shown element. */
 export function isBlank(node: Node): boolean {
-  const isText = node.nodeName === '#text' && !node.textContent?.trim();
-  return isText || node.nodeName === '#comment' || isShadow(node);
+  const isText = node instanceof Text && node.data.trim() === '';
+  return isText || node instanceof Comment || isShadow(node);
 }
 
 /** The HTML of an element, or the text of another node. */

@@ -20,7 +20,7 @@ export function isOfFramework(shown: Element): boolean {
   return [shown, ...shown.childNodes].some(
     (node) =>
       // The HTML of Svelte begins with this comment since version 5.
-      ('__svelte' in window && node.nodeName === '#comment' && node.nodeValue === '[') ||
+      ('__svelte' in window && node instanceof Comment && node.data === '[') ||
       // Solid marks the elements that it has taken over from the server.
       ('_$HY' in window && isElement(node) && node.hasAttribute('data-hk')) ||
       // Lit leaves this at the node before which it renders.
@@ -56,7 +56,7 @@ function countContent(root: Node): Content {
     if (text !== '') content.set(text, (content.get(text) ?? 0) + 1);
   };
   const read = (node: Node): void => {
-    if (node.nodeName === '#text') add((node.nodeValue ?? '').trim());
+    if (node instanceof Text) add(node.data.trim());
     if (isElement(node)) {
       if (node.matches(UNSEEN)) return;
       for (const name of SEEN) {
