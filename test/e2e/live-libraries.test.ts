@@ -20,7 +20,7 @@ function html(path: string, changes: Changes): string {
   const count = changes.get(path) ?? 0;
   const other = path === '/a' ? '/b' : '/a';
   // Boosted and replaced by the library, so that the document stays.
-  return `<!doctype html><html><head><script src=/lib.js></script><title>${path}</title></head>
+  return `<!doctype html><html><head><script src=/lib.js></script><title>${path} (${count})</title></head>
 <body hx-boost=true><h1>${path} ${count}</h1><a id=other href="${other}">other</a>
 ${count === 0 ? '' : '<button hx-get=/part hx-target=#part>new</button>'}<p id=part></p></body></html>`;
 }
@@ -76,9 +76,11 @@ describe('live pages with libraries that navigate on the client', () => {
       assert.equal(await page.evaluate('window.kept'), true, 'it is the same document');
       await change('/b');
       await shows('/b 1');
+      assert.equal(await page.title(), '/b (1)');
       await change('/a');
       await page.goBack();
       await shows('/a 2');
+      assert.equal(await page.title(), '/a (2)');
       assert.equal(await page.locator('script[src*="live.js"]').count(), 1);
       assert.deepEqual(errors, []);
     });

@@ -195,6 +195,20 @@ describe('a live page in Chromium', () => {
     });
   });
 
+  it('shows the title of the server again once the script that has changed it puts it back', async (test) => {
+    const its = await board(test);
+    if (its === null) return;
+    const page = await its.open();
+    const title = async (text: string, byScript: string): Promise<string> => {
+      await page.evaluate(`document.title = ${JSON.stringify(byScript)}`);
+      await say(its.site, text);
+      await seen(page, text);
+      return page.title();
+    };
+    assert.equal(await title('one', '(1) 1 messages'), '(1) 1 messages');
+    assert.equal(await title('two', '1 messages'), '3 messages');
+  });
+
   it('dispatches events, which can be cancelled', async (test) => {
     const its = await board(test);
     if (its === null) return;

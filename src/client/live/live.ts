@@ -347,6 +347,7 @@ function start(
         // A fetch in progress is of the page before, so its response is not shown.
       } else isOutdated ||= isFetching;
       fetching.abort();
+      lastTitle = document.title;
       if (!isOfForm) sent = renew(sent, document.body);
       earlier = url === restored ? left.get(url) : undefined;
       restored = '';
@@ -437,8 +438,8 @@ export async function morphPage(
   const apply = (): void => {
     if (!isWanted()) return;
     // A script may show the number of new items in the title.
-    if (document.title === lastTitle) document.title = fetched.title;
-    lastTitle = fetched.title;
+    if ([lastTitle, fetched.title].includes(document.title))
+      lastTitle = document.title = fetched.title;
     withheld = patch(sent, fetched.body);
     // htmx knows only the elements that it has processed.
     const { htmx } = window as { htmx?: { process(element: Element): void } };
