@@ -220,6 +220,26 @@ document.startViewTransition = (change) => {
     assert.deepEqual(asked.slice(0, 1), ['navigate']);
   });
 
+  it('are not reloaded again and again if they are no pages and have no cursor, as over plain HTTP', async (test) => {
+    const executable = chromiumPath(test);
+    if (executable === null) return;
+    let asked = 0;
+    const site = await startSite(
+      test,
+      (request, response) => {
+        if (request.headers['sec-fetch-mode'] === 'navigate') asked += 1;
+        response.writeHead(404, { 'Content-Type': 'text/html' });
+        response.end('<!doctype html><link rel=icon href="data:,"><p>nothing here');
+      },
+      { hubfile: liveHubfile('changes public\n\t\tno_last_event_id') },
+    );
+    const browser = await launchChromium(test, executable, null);
+    const page = await browser.newPage();
+    await page.goto(`${site.origin}/a`);
+    await new Promise((resolve) => setTimeout(resolve, 4000));
+    assert.ok(asked <= 2, `${asked} times`);
+  });
+
   it('follow the page that the server has sent while a script shows a dialog at a URL of its own', async (test) => {
     let version = 1;
     const its = await awkward(

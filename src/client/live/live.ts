@@ -235,7 +235,9 @@ function start(
     // In the meantime, a library may have moved to another page without leaving this document.
     if (asked !== page) return false;
     if (!response.ok) {
-      if (isOfForm || !isHere()) return false;
+      // A page that does not know what it has missed is fetched whenever it is loaded.
+      const isLoaded = cursor === null && navigation()?.type === 'reload';
+      if (isOfForm || isLoaded || !isHere()) return false;
       // The page is gone, or no longer accessible to this visitor. The browser shows the result, unless data
       // would be lost.
       if (mayLeave()) location.reload();
