@@ -527,6 +527,15 @@ new MutationObserver(() => { took = performance.now() - began; })
     assert.ok(took < 5000, `${took} ms`);
   });
 
+  it('follows although a form has a field with the name of a method', async (test) => {
+    const its = await live(test, {
+      body: (version) => `<form><input name=matches></form><p>${version}</p>`,
+    });
+    if (its === null) return;
+    await its.change();
+    assert.equal(await its.page.locator('p').textContent(), '2');
+  });
+
   it('is not confused by duplicate ids', async (test) => {
     const its = await live(test, {
       body: (version) =>

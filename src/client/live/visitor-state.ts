@@ -174,9 +174,9 @@ export function isBusy(element: Element): boolean {
 export function mayLeave(): boolean {
   // The browser reports what is typed in a shadow tree at the element that has it.
   return (
-    ![...document.querySelectorAll('*')].some(
-      (one) => touched.has(one) || (one.matches(FIELDS) && isBusy(one)),
-    ) && !hasEditor(document)
+    ![...document.querySelectorAll('*')].some((one) => touched.has(one)) &&
+    ![...document.querySelectorAll(FIELDS)].some(isBusy) &&
+    !hasEditor(document)
   );
 }
 
