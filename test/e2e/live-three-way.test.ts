@@ -730,6 +730,23 @@ document.querySelector('#svelte').hydrate_init = true;
     assert.equal(await page.locator('my-list b').textContent(), 'list 3');
   });
 
+  it('is not reloaded when the server has removed it, if the visitor decides against resetting a form', async (test) => {
+    const its = await live(test, {
+      body: () =>
+        '<form onreset="return false"><p contenteditable>text</p><button type=reset>reset</button></form>',
+    });
+    if (its === null) return;
+    const { page } = its;
+    await page.locator('p').pressSequentially('my draft');
+    await page.locator('button').click();
+    await page.route('**/', (route) =>
+      'hub-live' in route.request().headers() ? route.fulfill({ status: 404 }) : route.continue(),
+    );
+    await page.evaluate("void fetch('/', { method: 'POST' })");
+    await page.locator('#hub-stale').waitFor();
+    assert.match((await page.locator('p').textContent()) ?? '', /my draft/);
+  });
+
   it('is not reloaded when the server has removed it, while somebody types in a shadow tree', async (test) => {
     const its = await live(test, { body: () => '<my-field></my-field>' });
     if (its === null) return;

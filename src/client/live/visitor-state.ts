@@ -36,13 +36,14 @@ export function on(names: string, listener: (event: Event) => void): void {
 }
 
 on('input change', onEdit);
-on('reset', ({ target }) => touched.delete(target as Element));
-// Runs after all other listeners, when it is known whether a script has taken the form.
-addEventListener('submit', ({ target, defaultPrevented }) => {
-  if (defaultPrevented) {
-    if (touched.has(target as Element)) touched.set(target as Element, 'sent');
-  } else touched.delete(target as Element);
-});
+// Runs after all other listeners, when it is known whether a script has taken the form, or has kept it from being reset.
+for (const name of ['submit', 'reset']) {
+  addEventListener(name, ({ target, defaultPrevented }) => {
+    const form = target as Element;
+    if (!defaultPrevented) touched.delete(form);
+    else if (name === 'submit' && touched.has(form)) touched.set(form, 'sent');
+  });
+}
 
 /** Whether the visitor is active in a form, so that all of it must stay. */
 export function isAtWork(form: Element, isAsSent: () => boolean): boolean {
