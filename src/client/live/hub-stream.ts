@@ -52,7 +52,7 @@ export async function followHub(options: HubStreamOptions): Promise<void> {
       // Whatever the error, the only reaction is another attempt.
     }
     // Pages that lost the same hub must not reconnect at the same moment.
-    if (!signal.aborted) await sleep(wait * (0.5 + Math.random()));
+    await sleep(wait * (0.5 + Math.random()));
     wait = Math.min(wait * 2, LONGEST_WAIT_MS);
   }
 }

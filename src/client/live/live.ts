@@ -329,8 +329,8 @@ function start(
     const { up } = window as { up?: Unpoly };
     const url = withoutHash(new URL(up?.layer?.root?.location ?? '', location.href).href);
     if (url !== page.href) {
+      if (left.size === MAX_LEFT) left.clear();
       left.set(page.href, sent.cloneNode(true));
-      if (left.size > MAX_LEFT) left.clear();
       page = new URL(url);
       const { requestConfig, xhr } = (event as CustomEvent<HtmxDetail | undefined>).detail ?? {};
       isOfForm =
@@ -448,8 +448,9 @@ export async function morphPage(
     attempt(withheld, () => htmx?.process(document.body));
   };
   // While a transition runs, the page accepts no input.
-  const isStill = mayLeave() && !matchMedia('(prefers-reduced-motion: reduce)').matches;
-  if (document.hidden || !isStill || !('startViewTransition' in document)) apply();
+  const isStill =
+    document.hidden || !mayLeave() || matchMedia('(prefers-reduced-motion: reduce)').matches;
+  if (isStill || !('startViewTransition' in document)) apply();
   else {
     const { ready, updateCallbackDone } = document.startViewTransition(apply);
     // Another transition replaces it if the page changes again. The change is made nevertheless.

@@ -50,7 +50,7 @@ function patchNode(sent: Node, next: Node, withheld: Withheld): void {
   const shown = shownFor.get(sent);
   // A script acts only once, when it runs.
   if (isActive(sent) || isActive(next) || shown?.nodeName === 'NOSCRIPT') return;
-  if (shown?.isConnected !== true) withheld.script += 1;
+  if (shown === undefined || isGone(sent)) withheld.script += 1;
   else if (isElement(sent) && isElement(next) && isElement(shown)) {
     attempt(withheld, () => patchElement(sent, next, shown, withheld));
   } else if (shown.nodeValue === sent.nodeValue || shown.nodeValue === next.nodeValue) {
@@ -122,10 +122,7 @@ function become(sent: Element, next: Element): void {
 function isHeld(shown: Element): boolean {
   const form = formOf(shown);
   if (form === null || (form !== shown && form.contains(shown))) return false;
-  return isAtWork(form, () => {
-    const sent = sentFor.get(form);
-    return sent !== undefined && isSame(sent, form);
-  });
+  return isAtWork(form, () => isSame(sentFor.get(form), form));
 }
 
 function isOff(shown: Element): boolean {
@@ -138,11 +135,7 @@ function patchAttributes(sent: Element, next: Element, shown: Element, withheld:
   for (const name of namesOf(sent, next)) {
     const [was, is, seen] = [sent, next, shown].map((one) => one.getAttribute(name));
     if (was === is) continue;
-    if (isState(name, shown)) {
-      withheld.script += 1;
-      continue;
-    }
-    if (seen === was) copyAttribute(name, next, shown);
+    if (seen === was && !isState(name, shown)) copyAttribute(name, next, shown);
     else if (name === 'class') {
       // Scripts use classes to show that something is open, selected or loaded, so each class is treated
       // individually.
@@ -172,12 +165,11 @@ function copyAttribute(name: string, from: Element, to: Element): void {
 }
 
 function patchTemplate(sent: Element, next: Element, shown: Element, withheld: Withheld): void {
-  const isOther = shown.innerHTML !== next.innerHTML;
-  if (isOther && shown.innerHTML !== sent.innerHTML) {
+  if (shown.innerHTML === sent.innerHTML) copyTemplate(shown, next);
+  else if (shown.innerHTML !== next.innerHTML) {
     withheld.script += 1;
     return;
   }
-  if (isOther) copyTemplate(shown, next);
   copyTemplate(sent, next);
 }
 
@@ -328,11 +320,11 @@ export function renew(sent: Node, shown: Node): Node {
 /** Removes a node as the server did. Returns whether the last response is now without it. */
 function remove(sent: Node, parent: Element, withheld: Withheld): boolean {
   const shown = shownFor.get(sent);
-  if (shown?.isConnected === true) {
+  if (shown !== undefined && !isGone(sent)) {
     if (isElement(shown) && isOff(shown)) return false;
     if (shown.parentNode !== parent || !isAsSent(sent, shown)) {
-      const isVisitors = isElement(shown) && isVisitorAt(shown);
-      withheld[isVisitors ? 'visitor' : 'script'] += 1;
+      if (isElement(shown) && isVisitorAt(shown)) withheld.visitor += 1;
+      else withheld.script += 1;
       return false;
     }
     (shown as ChildNode).remove();
@@ -344,14 +336,11 @@ function remove(sent: Node, parent: Element, withheld: Withheld): boolean {
 /** The position for the next sibling of a node: after it, or before all other nodes from the server. */
 function nextOf(last: Node | null, parent: Element): Node | null {
   const ofPage = parent.ownerDocument === document;
-  if (last !== null) {
-    for (let one: Node | null = last; one !== null; one = one.previousSibling) {
-      const node = ofPage ? shownFor.get(one) : one;
-      if (node?.parentNode === parent) return node.nextSibling;
-    }
+  for (let one = last; one !== null; one = one.previousSibling) {
+    const node = ofPage ? shownFor.get(one) : one;
+    if (node?.parentNode === parent) return node.nextSibling;
   }
-  const children = [...parent.childNodes];
-  return (ofPage ? children.find((one) => sentFor.has(one)) : children[0]) ?? null;
+  return [...parent.childNodes].find((one) => !ofPage || sentFor.has(one)) ?? null;
 }
 
 function insert(next: Node, sent: Element, shown: Element, last: Node | null): void {
@@ -436,7 +425,7 @@ function isAsSent(sent: Node, shown: Node): boolean {
   return !isOff(shown) && !isBusy(shown) && !isHeld(shown) && isSame(sent, shown);
 }
 
-function isSame(sent: Node, shown: Element): boolean {
+function isSame(sent: Node | undefined, shown: Element): boolean {
   if (!isElement(sent)) return false;
   const names = namesOf(sent, shown);
   // Nonces are hidden from scripts; `open` is changed by visitors.

@@ -73,11 +73,11 @@ function fieldsOf(element: Element): Element[] {
 export function takeSaved(shown: Element, next: Element): void {
   const owner = formOf(shown) ?? shown;
   if (opaque.has(owner) || hasAdditions(owner)) return;
-  const others = fieldsOf(next);
+  let others = fieldsOf(next);
   const fields = fieldsOf(shown).filter(isEntered);
   const isSaved = fields.every((field) => {
-    const at = others.findIndex((other) => keyOf(other) === keyOf(field));
-    const [other] = at === -1 ? [] : others.splice(at, 1);
+    const other = others.find((one) => keyOf(one) === keyOf(field));
+    others = others.filter((one) => one !== other);
     return other === undefined
       ? sentFor.has(field) && !field.matches('[contenteditable]') && !isChanged(field)
       : valueOf(other) === valueOf(field);
