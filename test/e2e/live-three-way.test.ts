@@ -536,6 +536,30 @@ new MutationObserver(() => { took = performance.now() - began; })
     assert.equal(await its.page.locator('p').textContent(), '2');
   });
 
+  it('keeps the fields of a form beside which the parser has put them, and offers to reload the page', async (test) => {
+    const its = await live(test, {
+      body: (version) => {
+        const rows = ['a', 'b', ...(version > 1 ? ['c'] : [])].map(
+          (name) => `<tr id=${name}><td>${version} <input name=${name} value=1>`,
+        );
+        if (version > 2) rows.reverse();
+        return `<table><form>${rows.join('')}</form></table>`;
+      },
+    });
+    if (its === null) return;
+    const { page, change } = its;
+    const sent = (): Promise<unknown> =>
+      page.evaluate('[...new FormData(document.forms[0]).keys()]');
+    await change();
+    assert.equal(await page.locator('#a').textContent(), '2 ');
+    assert.equal(await page.locator('#c').count(), 0);
+    await page.locator('#hub-stale').waitFor();
+    await change();
+    assert.deepEqual(await sent(), ['a', 'b']);
+    await page.reload();
+    assert.deepEqual(await sent(), ['c', 'b', 'a']);
+  });
+
   it('is not confused by duplicate ids', async (test) => {
     const its = await live(test, {
       body: (version) =>

@@ -261,9 +261,8 @@ function start(
         if (asked !== page) return false;
         withheld = await apply(text);
       }
-      for (const reason of ['visitor', 'script'] as const) {
-        if (withheld[reason] > 0) tellGateway(reason);
-      }
+      if (withheld.visitor > 0) tellGateway('visitor');
+      if (withheld.script > 0) tellGateway('script');
       if (withheld.visitor + withheld.script > 0) stale(withheld);
     }
     return false;

@@ -196,8 +196,9 @@ export function isActive(node: Node): boolean {
   if (!isElement(node)) return false;
   if (node.localName === 'meta') return node.hasAttribute('http-equiv');
   if (node.localName !== 'script') return false;
-  const type = node.getAttribute('type') ?? node.getAttribute('language') ?? '';
-  return !/^\s*(?:text|application)\/(?!.*(?:java|ecma|live|j)script)/i.test(type);
+  return !/^\s*(?:text|application)\/(?!.*(?:java|ecma|live|j)script)/i.test(
+    node.getAttribute('type') ?? node.getAttribute('language') ?? '',
+  );
 }
 
 /** A copy of a new node from the server, for display; null if it would become active by insertion. */

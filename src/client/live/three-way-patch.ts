@@ -196,8 +196,10 @@ function patchChildren(sent: Element, next: Element, shown: Element, withheld: W
     if (taken.has(two)) {
       sent.insertBefore(two, nextOf(last, sent));
       last = two;
-    } else if (one !== undefined) {
-      if (moves.has(one)) move(one, sent, shown, last);
+    } else if (one !== undefined && !moves.has(one)) last = one;
+    else if (hasStrays(two)) withheld.script += 1;
+    else if (one !== undefined) {
+      move(one, sent, shown, last);
       last = one;
     } else {
       // The form in which the visitor works may have another id by now. It must not be shown twice.
@@ -341,6 +343,18 @@ function nextOf(last: Node | null, parent: Element): Node | null {
     if (node?.parentNode === parent) return node.nextSibling;
   }
   return [...parent.childNodes].find((one) => !ofPage || sentFor.has(one)) ?? null;
+}
+
+/**
+ * Whether fields belong to an empty form beside them, as in `<table><form><tr><td><input>`. Only the parser makes such
+ * fields: when a script inserts or moves them, no form sends them any more.
+ */
+function hasStrays(node: Node): boolean {
+  return (
+    isElement(node) &&
+    (node.closest('table') ?? node).querySelector('form:empty') !== null &&
+    node.querySelector('[name]:not([form],form *)') !== null
+  );
 }
 
 function insert(next: Node, sent: Element, shown: Element, last: Node | null): void {
