@@ -116,6 +116,26 @@ describe('a live page with changes by the server, by scripts and by its visitor'
     });
   });
 
+  it('keeps a form as long as a widget holds in a hidden field what was chosen, without an event', async (test) => {
+    const its = await live(test, {
+      body: (version) =>
+        `<form><input type=hidden name=rev value=${version}><input type=hidden name=tags value=a></form><p>${version}</p>`,
+    });
+    if (its === null) return;
+    const { page, change } = its;
+    const sent = (): Promise<unknown> =>
+      page.evaluate('Object.fromEntries(new FormData(document.forms[0]))');
+    const choose = (tags: string): Promise<unknown> =>
+      page.evaluate(`document.forms[0].tags.value = '${tags}'`);
+    await choose('a,b');
+    await change();
+    assert.equal(await page.locator('p').textContent(), '2');
+    assert.deepEqual(await sent(), { rev: '1', tags: 'a,b' });
+    await choose('a');
+    await change();
+    assert.deepEqual(await sent(), { rev: '3', tags: 'a' });
+  });
+
   it('keeps a form with a scripted editor, which fires no events', async (test) => {
     const its = await live(test, {
       body: (version) =>

@@ -45,10 +45,8 @@ export function matchChildren(old: readonly Node[], next: readonly Node[]): Map<
   );
   by((node) => (repeated.has(formKeyOf(node)) ? '' : formKeyOf(node)));
   by((node) => {
-    const key = isElement(node) ? KEYS.find((name) => node.hasAttribute(name)) : undefined;
-    return key === undefined
-      ? ''
-      : `${node.nodeName} ${key} ${(node as Element).getAttribute(key)}`;
+    const key = isElement(node) && KEYS.find((name) => node.hasAttribute(name));
+    return key ? `${node.nodeName} ${key} ${node.getAttribute(key)}` : '';
   });
   // The remaining nodes are between matched ones.
   const rest = (from: number, to: number, ones: readonly Node[]): void => {

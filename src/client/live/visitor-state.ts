@@ -102,9 +102,10 @@ export function takeUndone(sent: Element, next: Element): void {
 
 /** Whether the visitor may have entered the value: not that of a button, nor the revision or token of the server. */
 function isEntered(field: Element): boolean {
-  const { type, value } = field as HTMLInputElement;
-  if (type !== 'hidden') return !/^(?:submit|button|reset|image)$/.test(type);
-  return (sentFor.get(field) as HTMLInputElement | undefined)?.value !== value;
+  return (
+    !/^(?:hidden|submit|button|reset|image)$/.test((field as HTMLInputElement).type) ||
+    isChanged(field)
+  );
 }
 
 function isBox({ type }: HTMLInputElement): boolean {
@@ -139,7 +140,8 @@ function takeValue(field: Element): void {
       ? { defaultChecked: checked }
       : { defaultValue: value };
     if (part instanceof HTMLOptionElement) now = { defaultSelected: part.selected };
-    for (const one of [part, sentFor.get(part)]) Object.assign(one ?? {}, now);
+    Object.assign(part, now);
+    Object.assign(sentFor.get(part) ?? {}, now);
   }
 }
 
@@ -194,8 +196,11 @@ function isFocused(element: Element): boolean {
 /** Whether a field contains something else than the value from the server. */
 function isChanged(field: Element): boolean {
   if (field instanceof HTMLInputElement) {
-    const { value, defaultValue, checked, defaultChecked, files } = field;
+    const { type, value, defaultValue, checked, defaultChecked, files } = field;
     if (files !== null) return files.length > 0;
+    // A widget may keep in it what the visitor has chosen.
+    if (type === 'hidden')
+      return (sentFor.get(field) as HTMLInputElement | undefined)?.value !== value;
     return (
       checked !== defaultChecked || (isTyped(field) && value !== defaultValue && !isCleaned(field))
     );
