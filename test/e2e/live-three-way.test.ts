@@ -791,6 +791,38 @@ document.querySelector('#svelte').hydrate_init = true;
     assert.match((await page.locator('p').textContent()) ?? '', /my draft/);
   });
 
+  it('keeps what a custom element does when the parser inserts it', async (test) => {
+    const its = await live(test, {
+      head: `<script>
+customElements.define('my-tabs', class extends HTMLElement {
+  connectedCallback() {
+    this.classList.add('ready');
+    this.classList.add('shown');
+    this.setAttribute('role', 'tablist');
+    this.textContent = 'built';
+  }
+});
+customElements.define('my-plain', class extends HTMLElement {});
+</script>`,
+      body: (version) => `<my-tabs class="c${version}" title=${version}></my-tabs>
+<my-tabs><b>sent ${version}</b></my-tabs><my-plain title=${version}><b>plain ${version}</b></my-plain><p>${version}</p>`,
+    });
+    if (its === null) return;
+    const { page, change } = its;
+    await change();
+    assert.deepEqual(
+      await page.evaluate(
+        "[...document.querySelectorAll('my-tabs,my-plain')].map((one) => one.outerHTML)",
+      ),
+      [
+        '<my-tabs class="ready shown c2" title="2" role="tablist">built</my-tabs>',
+        '<my-tabs class="ready shown" role="tablist">built<b>sent 2</b></my-tabs>',
+        '<my-plain title="2"><b>plain 2</b></my-plain>',
+      ],
+    );
+    assert.equal(await page.locator('#hub-stale').count(), 0);
+  });
+
   it('is not reloaded when the server has removed it, while somebody types in a shadow tree', async (test) => {
     const its = await live(test, { body: () => '<my-field></my-field>' });
     if (its === null) return;

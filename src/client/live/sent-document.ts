@@ -128,10 +128,26 @@ export async function recordBody(): Promise<Node> {
     }
   };
   const readAll = (records: readonly MutationRecord[]): void => {
-    if (document.currentScript === null) records.forEach(read);
+    if (document.currentScript !== null) return;
+    // The parser lets a custom element act as soon as it has inserted it, and then these records arrive.
+    const acts = ({ addedNodes }: MutationRecord): boolean =>
+      [...addedNodes].some((node) => 'connectedCallback' in node);
+    const end = records.findIndex(acts) + 1 || records.length;
+    records.slice(0, end).forEach(read);
+    for (const { target, attributeName, oldValue } of records.slice(end).reverse()) {
+      const sent = sentFor.get(target);
+      if (attributeName === null || !isElement(sent)) continue;
+      if (oldValue === null) sent.removeAttribute(attributeName);
+      else sent.setAttribute(attributeName, oldValue);
+    }
   };
   const observer = new MutationObserver(readAll);
-  observer.observe(document, { childList: true, characterData: true, subtree: true });
+  observer.observe(document, {
+    childList: true,
+    characterData: true,
+    subtree: true,
+    attributeOldValue: true,
+  });
 
   return new Promise((resolve) => {
     document.addEventListener(
