@@ -823,6 +823,26 @@ customElements.define('my-plain', class extends HTMLElement {});
     assert.equal(await page.locator('#hub-stale').count(), 0);
   });
 
+  it('is not reloaded when the server has removed it, after somebody has typed in a frame', async (test) => {
+    const its = await live(test, {
+      body: (version) =>
+        `<iframe srcdoc="<textarea></textarea>" class=c${version}></iframe><a href=#a>a</a>`,
+    });
+    if (its === null) return;
+    const { page } = its;
+    const field = page.frameLocator('iframe').locator('textarea');
+    await field.click();
+    await field.pressSequentially('my draft');
+    await page.locator('a').click();
+    await its.change();
+    await page.route('**/', (route) =>
+      'hub-live' in route.request().headers() ? route.fulfill({ status: 404 }) : route.continue(),
+    );
+    await page.evaluate("void fetch('/', { method: 'POST' })");
+    await page.locator('#hub-stale').waitFor();
+    assert.equal(await field.inputValue(), 'my draft');
+  });
+
   it('is not reloaded when the server has removed it, while somebody types in a shadow tree', async (test) => {
     const its = await live(test, { body: () => '<my-field></my-field>' });
     if (its === null) return;

@@ -21,7 +21,7 @@ export function formOf(element: Element): Element | null {
   return (element as HTMLInputElement).form ?? element.closest('form');
 }
 
-function onEdit({ target, type }: Event): void {
+function onEdit({ target, type }: Pick<Event, 'target' | 'type'>): void {
   if (!(target instanceof Element)) return;
   // A field that was reset fires a change event when it loses the focus.
   if (type !== 'input' && !isChanged(target)) return;
@@ -36,6 +36,13 @@ export function on(names: string, listener: (event: Event) => void): void {
 }
 
 on('input change', onEdit);
+// A frame says nothing of what is typed in it. It gets the focus after the window has lost it.
+on('blur', () =>
+  setTimeout(() => {
+    const { activeElement: target } = document;
+    if (target?.localName === 'iframe') onEdit({ target, type: 'input' });
+  }),
+);
 // Runs after all other listeners, when it is known whether a script has taken the form, or has kept it from being reset.
 for (const name of ['submit', 'reset']) {
   addEventListener(name, ({ target, defaultPrevented }) => {
