@@ -233,6 +233,8 @@ export interface ResponseStream {
 export interface StreamListener {
   /** Number of events that have been written, for the log. */
   readonly events: number;
+  /** Why the stream has ended, for the log; null while it is open. */
+  readonly ended: string | null;
   /** The stream accepts bytes again after `write` has returned false. */
   drained(): void;
   /**

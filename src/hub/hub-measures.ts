@@ -35,7 +35,7 @@ export class HubMeasures {
     deadline: 0,
     slow: 0,
     overtaken: 0,
-    reauthorised: 0,
+    unauthorized: 0,
     revoked: 0,
     closed: 0,
     failed: 0,

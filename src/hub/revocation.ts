@@ -29,17 +29,22 @@ export class Revocation {
    */
   reauthorise(keep: MayStayOpen, spreadMs: number): number {
     this.#options.admission.decideBy(keep);
-    return this.#endRefused(keep, spreadMs);
+    const refused = this.#refusedBy(keep).map(([, subscribers]) => subscribers);
+    this.#endWithin(spreadMs, refused, 'unauthorized');
+    return refused.reduce((sum, { size }) => sum + size, 0);
   }
 
-  #endRefused(keep: MayStayOpen, spreadMs: number): number {
+  /** Ends each stream at a random time within `spreadMs`, so that their clients do not reconnect together. */
+  #endWithin(
+    spreadMs: number,
+    sets: readonly Iterable<Subscriber>[],
+    reason: 'unauthorized' | 'closed',
+  ): void {
     const { streams, clock } = this.#options;
-    const refused = this.#refusedBy(keep).map(([, subscribers]) => subscribers);
-    this.#forEach(refused, TIMER_STEPS, (subscriber) => {
+    this.#forEach(sets, TIMER_STEPS, (subscriber) => {
       const end = clock.monotonic() + Math.floor(Math.random() * spreadMs);
-      streams.endBy(subscriber, end, 'reauthorised');
+      streams.endBy(subscriber, end, reason);
     });
-    return refused.reduce((sum, { size }) => sum + size, 0);
   }
 
   /** How many streams {@link reauthorise} would end: without a token, and with one. */
@@ -69,9 +74,10 @@ export class Revocation {
   /** Ends all streams because the hub closes: at once, or spread over `spreadMs`. */
   drain(spreadMs: number): void {
     const { streams } = this.#options;
+    const all = [streams.registry.all()];
     // Updates that are on their way are still stored, so this is no rule for them.
-    if (spreadMs > 0) this.#endRefused(() => false, spreadMs);
-    else this.#forEach([streams.registry.all()], END_STEPS, (one) => streams.end(one, 'closed'));
+    if (spreadMs > 0) this.#endWithin(spreadMs, all, 'closed');
+    else this.#forEach(all, END_STEPS, (one) => streams.end(one, 'closed'));
   }
 
   #refusedBy(keep: MayStayOpen) {

@@ -23,6 +23,8 @@ export interface EventSink {
 export interface SinkListener {
   /** The number of events in it. */
   readonly events: number;
+  /** Why it has ended; null while it is open. */
+  readonly ended: string | null;
   /** The sink accepts bytes again. */
   drained(): void;
   /** The sink accepts nothing more. Called once, however it ended. */

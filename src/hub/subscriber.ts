@@ -9,18 +9,28 @@ import type { SubscriptionMatcher } from './matcher.ts';
 import { SendBuffer, type SinkListener } from './send-buffer.ts';
 
 /**
- * Why a stream ended. `client`: the client disconnected. `overtaken`: updates (or presence events that it may
- * read) were evicted before it received them. Its client reconnects with a cursor that the history no longer
- * contains, and starts at `earliest`.
+ * Why a stream ended. Metrics, the access log and the debug log show it, and a table in docs/operations.md
+ * explains it to operators.
  */
 export type EndReason =
+  /** The client disconnected. */
   | 'client'
+  /** Its token expires soon, or `write_timeout` is over. */
   | 'deadline'
+  /** The client read too slowly: `max_subscriber_buffer` or `dispatch_timeout`. */
   | 'slow'
+  /**
+   * Updates (or presence events that it may read) were evicted before it received them. Its client reconnects
+   * with a cursor that the history no longer contains, and starts at `earliest`.
+   */
   | 'overtaken'
-  | 'reauthorised'
+  /** A reload removed the issuer or key of its token, or anonymous access. */
+  | 'unauthorized'
+  /** The operator revoked its token, or its user logged out. */
   | 'revoked'
+  /** The gateway stops, or a reload removed the hub or changed its transport. */
   | 'closed'
+  /** The history could not be read, or its subscription not be stored. */
   | 'failed';
 
 /** How long a client may read nothing at the end of its stream if it otherwise may for any time. */

@@ -176,14 +176,19 @@ function seconds(ms: number): number {
   return Math.round(ms * 1000) / 1_000_000;
 }
 
-/** What a stream has sent. */
+/** What a stream has sent, and why it ended. */
 interface EndedStream {
   readonly bytes: number;
   readonly events: number;
+  readonly reason: string | null;
 }
 
-function streamFields({ bytes, events }: EndedStream): LogFields {
-  return { 'http.response.body.size': bytes, 'hubgate.stream.events': events };
+function streamFields({ bytes, events, reason }: EndedStream): LogFields {
+  return {
+    'http.response.body.size': bytes,
+    'hubgate.stream.events': events,
+    ...(reason === null ? {} : { 'hubgate.stream.end_reason': reason }),
+  };
 }
 
 /** A stream stays open long after its response has begun, so it reports its end itself. */
@@ -224,6 +229,10 @@ class WatchedStream implements ResponseStream, StreamListener {
     return this.#listener?.events ?? 0;
   }
 
+  get ended(): string | null {
+    return this.#listener?.ended ?? null;
+  }
+
   write(framed: Buffer): boolean {
     this.#bytes += framed.length;
     return this.#stream.write(framed);
@@ -249,7 +258,7 @@ class WatchedStream implements ResponseStream, StreamListener {
 
   closed(): void {
     this.#listener?.closed();
-    this.#over({ bytes: this.#bytes, events: this.events });
+    this.#over({ bytes: this.#bytes, events: this.events, reason: this.ended });
   }
 }
 

@@ -174,6 +174,7 @@ const WAYS: readonly Way[] = [
 /** Counts what a stream tells. */
 class Heard implements StreamListener {
   readonly events = 0;
+  readonly ended = null;
   drains = 0;
   closes = 0;
   readonly #waiting = new Set<() => void>();

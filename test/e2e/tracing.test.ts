@@ -97,7 +97,7 @@ describe('traces (W3C Trace Context)', () => {
 });
 
 describe('the log', () => {
-  it('has one line when a stream begins, and one with events and bytes when it ends', async (test) => {
+  it('has one line when a stream begins, and one with events, bytes and the reason when it ends', async (test) => {
     const { gateway, site, lines } = await start(
       test,
       '',
@@ -112,6 +112,7 @@ describe('the log', () => {
     assert.equal(await gateway.end('SIGTERM'), 0);
     const ended = (await lines()).find(({ msg }) => msg === 'stream ended');
     assert.equal(ended['hubgate.stream.events'], 0);
+    assert.equal(ended['hubgate.stream.end_reason'], 'client');
     assert.ok(ended['http.response.body.size'] > 0);
   });
 

@@ -105,6 +105,7 @@ describe('a hub that closes', () => {
     clock.advance(700);
     await turns();
     assert.ok(sinks.every(({ ended }) => ended));
+    assert.equal(hub.measures.ended.closed, 100);
     const retries = new Set(
       sinks.map((sink) => /retry: (\d+)\n$/.exec(String(Buffer.concat(sink.writes)))?.[1]),
     );

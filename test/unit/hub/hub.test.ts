@@ -835,6 +835,7 @@ describe('hub: presence', () => {
     clock.advance(1100);
     assert.equal(kept.ended, false);
     assert.ok(gone.ended);
+    assert.equal(hub.measures.ended.unauthorized, 1);
   });
 });
 

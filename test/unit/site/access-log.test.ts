@@ -16,6 +16,7 @@ describe('access log: streams', () => {
     const closed: string[] = [];
     const listener = {
       events: 3,
+      ended: 'slow',
       drained: () => void closed.push('drained'),
       closed: () => void closed.push('closed'),
     };
@@ -38,9 +39,10 @@ describe('access log: streams', () => {
       lines.map(({ fields }) => [
         fields['http.server.request.duration'],
         fields['hubgate.stream.events'],
+        fields['hubgate.stream.end_reason'],
         fields['http.response.body.size'],
       ]),
-      [[5, 3, 11]],
+      [[5, 3, 'slow', 11]],
     );
   });
 
