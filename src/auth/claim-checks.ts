@@ -1,9 +1,46 @@
+// What a token must say about itself, apart from its issuer and signature. The hub, `token inspect` and the
+// debugger's page use the same lists. Because the page runs them in a browser, nothing that this file imports
+// may import `jose` or Node.
+
 import { type Check, quote } from './diagnosis.ts';
-import { stringOrAbsent, type UnverifiedToken } from './unverified-token.ts';
+import { checkCritical, stringOrAbsent, type UnverifiedToken } from './unverified-token.ts';
 
 const TYPE = 'at+jwt';
 const CLOCKS =
   'compare the clocks of the issuer and of this machine (hubgate allows no difference)';
+
+/** What the checks depend on in addition to the token. */
+export interface ClaimRules {
+  /** The hub's identity for the request; empty if there is none. */
+  readonly audience: string;
+  /** Milliseconds since the Unix epoch. */
+  readonly nowMs: number;
+  /** Whether 0.x tokens are accepted; it relaxes checks of all tokens. */
+  readonly relaxed: boolean;
+  /** Whether this is a 0.x token. */
+  readonly legacy: boolean;
+}
+
+/** The checks of the header, which come before the issuer's key is looked up. */
+export function checkHeader(
+  token: UnverifiedToken,
+  { relaxed }: Pick<ClaimRules, 'relaxed'>,
+): readonly Check[] {
+  return [checkType(token, relaxed), checkCritical(token)];
+}
+
+/** The checks of the claims, which come after the signature. Their results hold for {@link ClaimRules} only. */
+export function checkClaims(
+  token: UnverifiedToken,
+  { audience, nowMs, relaxed, legacy }: ClaimRules,
+): readonly Check[] {
+  return [
+    checkAudience(token, audience, relaxed),
+    checkExpiry(token, nowMs, legacy),
+    checkNotBefore(token, nowMs),
+    checkClaimTypes(token),
+  ];
+}
 
 /**
  * Only access tokens (RFC 9068 §2.1) are accepted, and not, for example, an ID token of the same issuer.
@@ -47,7 +84,7 @@ export function checkAudience(
 }
 
 /** Checks `exp` without leeway. A 0.x token may have no expiry. */
-export function checkExpiry({ claims }: UnverifiedToken, nowMs: number, legacy: boolean): Check {
+function checkExpiry({ claims }: UnverifiedToken, nowMs: number, legacy: boolean): Check {
   const { exp } = claims;
   const passed = typeof exp === 'number' ? nowMs < exp * 1000 : legacy && exp === undefined;
   return {
@@ -59,7 +96,7 @@ export function checkExpiry({ claims }: UnverifiedToken, nowMs: number, legacy: 
   };
 }
 
-export function checkNotBefore({ claims }: UnverifiedToken, nowMs: number): Check {
+function checkNotBefore({ claims }: UnverifiedToken, nowMs: number): Check {
   const { nbf } = claims;
   return {
     check: 'nbf',
@@ -71,7 +108,7 @@ export function checkNotBefore({ claims }: UnverifiedToken, nowMs: number): Chec
 }
 
 /** Claims that are not used must still have the types of the standard (RFC 7519 §4.1), or be `null`. */
-export function checkClaimTypes({ claims }: UnverifiedToken): Check {
+function checkClaimTypes({ claims }: UnverifiedToken): Check {
   const { iat, sub, jti } = claims;
   const isTime = isAbsent(iat) || typeof iat === 'number';
   const isName = isAbsent(sub) || typeof sub === 'string';

@@ -1,17 +1,11 @@
 import { type Grants, readMatchers } from '../hub/grants.ts';
 import { parseTopic } from '../hub/topic.ts';
 import { completed, unlimitedBudget } from '../kernel/scheduler.ts';
-import {
-  checkAudience,
-  checkClaimTypes,
-  checkExpiry,
-  checkNotBefore,
-  checkType,
-} from './claim-checks.ts';
+import { checkClaims, checkHeader } from './claim-checks.ts';
 import { coverTopic } from './coverage.ts';
 import { attempt, type Check, quote } from './diagnosis.ts';
 import { checkAlgorithm, checkRole, checkSignature, findIssuer, issuerKeyFor } from './issuer.ts';
-import { checkCritical, parseToken, type UnverifiedToken } from './unverified-token.ts';
+import { parseToken, type UnverifiedToken } from './unverified-token.ts';
 import {
   acceptsLegacy,
   checkReadable,
@@ -48,19 +42,14 @@ export async function inspectToken(
   const grants = attempt('authorization_details', 'valid entries', () =>
     completed(readGrants(token, options, legacy, unlimitedBudget())),
   );
-  const now = options.clock.now();
   const readable = checkReadable(token, options);
   // The others are about tokens of another kind.
   if (!readable.passed) return [parsed.check, readable];
   return [
     parsed.check,
-    checkType(token, relaxed),
-    checkCritical(token),
+    ...checkHeader(token, { relaxed }),
     ...(await checkIssuerKey(token, options, use, relaxed)),
-    checkAudience(token, use.audience, relaxed),
-    checkExpiry(token, now, legacy),
-    checkNotBefore(token, now),
-    checkClaimTypes(token),
+    ...checkClaims(token, { audience: use.audience, nowMs: options.clock.now(), relaxed, legacy }),
     grants.check,
     ...(grants.value === null ? [] : checkGrant(grants.value, use, options.base)),
   ];

@@ -6,13 +6,7 @@ import { compiledBytes } from '../hub/matcher.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { Budget, Scheduler } from '../kernel/scheduler.ts';
 import { authorizationDetails, type GrantContext } from './authorization-details.ts';
-import {
-  checkAudience,
-  checkClaimTypes,
-  checkExpiry,
-  checkNotBefore,
-  checkType,
-} from './claim-checks.ts';
+import { checkAudience, checkClaims, checkHeader, checkType } from './claim-checks.ts';
 import { assertCheck, type Check } from './diagnosis.ts';
 import {
   checkAlgorithm,
@@ -24,12 +18,7 @@ import {
   type TrustedIssuer,
   issuerKeyFor,
 } from './issuer.ts';
-import {
-  checkCritical,
-  MAX_TOKEN_BYTES,
-  parseToken,
-  type UnverifiedToken,
-} from './unverified-token.ts';
+import { MAX_TOKEN_BYTES, parseToken, type UnverifiedToken } from './unverified-token.ts';
 import type { KeySet } from './key.ts';
 
 export { type Diagnosis, InvalidTokenError } from './diagnosis.ts';
@@ -95,18 +84,15 @@ export function createTokenVerifier(options: TokenVerifierOptions): TokenVerifie
     const relaxed = acceptsLegacy(options);
     const legacy = isLegacy(token, options);
     assertCheck(checkReadable(token, options));
-    assertCheck(checkType(token, relaxed));
-    assertCheck(checkCritical(token));
+    for (const check of checkHeader(token, { relaxed })) assertCheck(check);
     const issuerKey = requireIssuerKey(issuers, token, role, relaxed);
     assertCheck(checkAlgorithm(token, issuerKey));
     // Keys may be removed while the signature is checked with them. If they are fetched for this token, it is
     // verified once more when it comes again.
     const { generation } = issuerKey.keys;
     assertCheck(await checkSignature(token, issuerKey));
-    assertCheck(checkAudience(token, audience, relaxed));
-    assertCheck(checkExpiry(token, clock.now(), legacy));
-    assertCheck(checkNotBefore(token, clock.now()));
-    assertCheck(checkClaimTypes(token));
+    const rules = { audience, nowMs: clock.now(), relaxed, legacy };
+    for (const check of checkClaims(token, rules)) assertCheck(check);
     const grants = await options.scheduler.compute((budget) =>
       readGrants(token, options, legacy, budget),
     );
@@ -250,7 +236,11 @@ interface Entry<T> {
   readonly expiresAtMs: number | null;
 }
 
-/** Verified tokens by digest, so that accepting one again costs only a look-up. */
+/**
+ * Verified tokens by digest, so that accepting one again costs only a look-up. The digest is of the token, the
+ * role and the audience. A check that depends on anything else, such as the client's address, has to run for
+ * each request, not only when an entry is made.
+ */
 class VerifiedTokens<T extends { readonly expiresAtMs: number | null }> {
   /** In the order of their last use. */
   readonly #entries = new Map<string, Entry<T>>();

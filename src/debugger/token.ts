@@ -7,16 +7,10 @@ import {
   type GrantNames,
   readAuthorizationDetails,
 } from '../auth/authorization-details.ts';
-import {
-  checkAudience,
-  checkClaimTypes,
-  checkExpiry,
-  checkNotBefore,
-  checkType,
-} from '../auth/claim-checks.ts';
+import { checkClaims, checkHeader } from '../auth/claim-checks.ts';
 import { type Coverage, coverSubscription, coverTopic } from '../auth/coverage.ts';
 import { attempt, type Check } from '../auth/diagnosis.ts';
-import { checkCritical, parseToken, type UnverifiedToken } from '../auth/unverified-token.ts';
+import { parseToken, type UnverifiedToken } from '../auth/unverified-token.ts';
 import { type Grants, readMatchers } from '../hub/grants.ts';
 import { compileMatcher, type MatcherSpec } from '../hub/matcher.ts';
 import type { Profile } from '../hub/profile.ts';
@@ -56,12 +50,8 @@ export function explainToken(text: string, settings: DebuggerSettings, nowMs: nu
     granted: describeGranted(text, settings),
     checks: [
       shape.check,
-      checkType(token, relaxed),
-      checkCritical(token),
-      checkAudience(token, settings.audience, relaxed),
-      checkExpiry(token, nowMs, isLegacy),
-      checkNotBefore(token, nowMs),
-      checkClaimTypes(token),
+      ...checkHeader(token, { relaxed }),
+      ...checkClaims(token, { audience: settings.audience, nowMs, relaxed, legacy: isLegacy }),
       ...(isLegacy ? [] : [grants.check]),
     ],
   };
