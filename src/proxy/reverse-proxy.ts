@@ -81,7 +81,7 @@ interface MadeAttempt {
 
 const NONE_TRIED: ReadonlySet<Upstream> = new Set();
 
-function endAttempt(upstream: Upstream, body: LeasedBody | null): void {
+function endAttempt({ upstream, body }: Pick<MadeAttempt, 'upstream' | 'body'>): void {
   upstream.inFlight -= 1;
   body?.destroy();
 }
@@ -171,26 +171,23 @@ export class ReverseProxy {
     if (this.#rules.authorization === null) refuseUnforwardable(exchange);
     this.#forwarder.refuseReadBody(exchange);
     this.#active += 1;
-    const ended = (): void => {
+    const ended = (error?: unknown): void => {
       this.#active -= 1;
       this.#releaseWhenIdle();
       // What the upstream did not take is read and dropped, so that the connection can go on; where
       // nobody has answered, the page of the error may want it. Routes that respond instead may still read it.
       const isUnwanted = exchange.begun || !exchange.isBodyWhole;
       if (exchange.hasBody && isUnwanted && !exchange.isBodyLent) exchange.body.resume();
-    };
-    const failed = (error: unknown): never => {
-      ended();
-      throw error;
+      if (error !== undefined) throw error;
     };
     try {
       const responding =
         this.#sharing === null
           ? this.#tryUpstreams(exchange, next, null)
           : this.#share(exchange, next, this.#sharing);
-      return responding.then(ended, failed);
+      return responding.then(ended, ended);
     } catch (error) {
-      return failed(error);
+      return ended(error);
     }
   };
 
@@ -344,13 +341,17 @@ export class ReverseProxy {
   }
 
   #choose(exchange: Exchange, tried: ReadonlySet<Upstream>): Choice | undefined {
-    let candidates: Upstream[] | null = null;
-    for (const upstream of this.#members.order) {
-      if (tried.has(upstream) || !this.#isAvailable(upstream)) continue;
-      if (candidates === null) candidates = [upstream];
-      else candidates.push(upstream);
-    }
-    return candidates === null ? undefined : this.#balance(exchange, candidates);
+    const { order } = this.#members;
+    let available = 0;
+    for (const upstream of order) if (this.#mayTry(upstream, tried)) available += 1;
+    if (available === 0) return undefined;
+    const isEveryone = available === order.length;
+    const candidates = isEveryone ? order : order.filter((one) => this.#mayTry(one, tried));
+    return this.#balance(exchange, candidates);
+  }
+
+  #mayTry(upstream: Upstream, tried: ReadonlySet<Upstream>): boolean {
+    return !tried.has(upstream) && this.#isAvailable(upstream);
   }
 
   /** @param done called with the outcome; what it returns is the result */
@@ -412,8 +413,8 @@ export class ReverseProxy {
     }
     return forwarding.then(
       () => {
-        endAttempt(upstream, body);
-        const { interceptor } = response;
+        endAttempt(attempt);
+        const { interceptor } = attempt.response;
         return done(interceptor === null ? ANSWERED : { kind: 'answered', interceptor }, attempt);
       },
       (error: unknown) => {
@@ -421,7 +422,7 @@ export class ReverseProxy {
         try {
           outcome = this.#failed(error, attempt);
         } finally {
-          endAttempt(upstream, body);
+          endAttempt(attempt);
         }
         return done(outcome, attempt);
       },
