@@ -452,8 +452,8 @@ const OTHER_AUTO_HTTPS: Readonly<Record<string, string>> = {
   disable_certs:
     'write http://… for a site without a certificate, or tls <cert> <key> for certificate files',
   ignore_loaded_certs:
-    'a site with tls <cert> <key> uses these files, all others get certificates of their own',
-  prefer_wildcard: 'give each site the files of the wildcard: tls <cert> <key>',
+    'a site without tls uses the files of another site that cover its name; write tls { issuer acme } for a certificate of its own',
+  prefer_wildcard: 'leave it out: a site without tls uses the certificate of the wildcard',
 };
 
 function autoHttps(cursor: Cursor): GlobalOptions['autoHttps'] {

@@ -119,7 +119,8 @@ const NEEDLESS_OPTIONS: Readonly<Record<string, Readonly<Record<string, string>>
     tls_renegotiation: 'hubgate never renegotiates',
   },
   tls: {
-    force_automate: 'a site without certificate files always gets a certificate',
+    force_automate:
+      'write issuer acme for a site that shall not use the certificate of another site',
     insecure_secrets_log: 'hubgate never writes secrets of connections',
     renewal_window_ratio: RENEWAL,
     reuse_private_keys: 'each certificate gets a new key',

@@ -131,9 +131,10 @@ async function build(config: Config, resources: Resources, scope: Scope): Promis
 
   const services = new Map<string, ReturnType<Generation['serviceFor']>>();
   const sources: CertificateSource[] = [];
+  const allSites = config.sites.map(({ addresses, tls }) => ({ addresses, tls }));
   for (const [planned, siteOf] of routers) {
     const sites = planned.sites.map(({ site, addresses }) => ({ addresses, tls: site.tls }));
-    const tools = { ...resources, options: config.options };
+    const tools = { ...resources, options: config.options, allSites };
     const certificates = planned.secure ? await openCertificates(sites, tools, scope) : null;
     if (certificates !== null) sources.push(certificates);
     const policies = planned.secure ? await openHandshakes(planned.sites, siteOf) : null;

@@ -64,6 +64,11 @@ export interface CertifiedSite {
 export interface CertificateTools extends Omit<LocalCertificatesOptions, 'hosts'> {
   readonly options: Pick<GlobalOptions, 'acme' | 'localCerts' | 'onDemand'>;
   readonly managed: ManagedCertificates;
+  /**
+   * All sites of the configuration, also those of other listeners: their certificates are used for the sites
+   * without `tls`. By default, the sites of the listener.
+   */
+  readonly allSites?: readonly CertifiedSite[];
   /** If true, a missing local authority is not created. */
   readonly dryRun?: boolean;
 }
@@ -94,23 +99,24 @@ export async function openCertificates(
   const ordered = new Map<string, ManagedCertificate>();
   const onDemand = new Map<SiteCertificates, OnDemandCertificates>();
   const local = localCertificates({ ...tools, hosts });
+  const read: ReadFiles = new Map();
+  const lenderOf = await lendersAmong(tools.allSites ?? sites, tools.options, read);
   for (const { addresses, tls } of sites) {
-    const files = new Map<string, Promise<SiteCertificates>>();
     for (const host of secureHosts(addresses)) {
-      const origin = certificateOrigin(host, tls, tools.options);
+      const lender = isWithoutOwn(tls) ? lenderOf(host) : undefined;
+      const origin = certificateOrigin(lender?.host ?? host, lender?.tls ?? tls, tools.options);
       switch (origin.kind) {
         case 'files': {
-          const { certFile, keyFile } = origin;
-          const read = files.get(certFile) ?? readCertificates(certFile, keyFile);
-          files.set(certFile, read);
-          byHost.set(host, await read);
+          const files = lender?.files ?? (await filesOf(tls, read));
+          if (files !== null) byHost.set(host, files);
           break;
         }
         case 'local':
           byHost.set(host, local);
           break;
         case 'acme': {
-          const certificate = scope.hold(await managed.acquire(host, origin.authorities));
+          const name = lender?.host ?? host;
+          const certificate = scope.hold(await managed.acquire(name, origin.authorities));
           ordered.set(host, certificate);
           byHost.set(host, managedCertificates(certificate));
           break;
@@ -176,7 +182,7 @@ export async function openCertificates(
       return ordered.get(fallbackHosts[0] ?? '')?.onChange(follower) ?? (() => {});
     },
     orders: () =>
-      [...ordered.values()].flatMap(({ name, wouldAsk }) =>
+      [...new Set(ordered.values())].flatMap(({ name, wouldAsk }) =>
         wouldAsk.length === 0 ? [] : [{ name, authorities: wouldAsk }],
       ),
     certificates: () => [...new Set(byHost.values())].flatMap((one) => one.inUse()),
@@ -191,6 +197,57 @@ export async function openCertificates(
 
 function secureHosts(addresses: readonly SiteAddress[]): string[] {
   return addresses.flatMap(({ scheme, host }) => (scheme === 'https' ? [host] : []));
+}
+
+/** The certificate files that have been read. */
+type ReadFiles = Map<TlsConfig['source'], SiteCertificates>;
+
+/** Where a host without `tls` gets its certificate: from another site, as in Caddy. */
+interface Lender {
+  readonly tls: TlsConfig;
+  /** The host of that site, or the wildcard that it orders. */
+  readonly host: string;
+  /** The files of that site; null if it has others. */
+  readonly files: SiteCertificates | null;
+}
+
+/**
+ * Finds the site that lends its certificate to a host: one with `tls` that has the same host, on another port;
+ * else one whose files are for the host; else one that orders the wildcard of the host. Without this, a name
+ * that a wildcard covers would be ordered by itself, and published in the logs of its authority.
+ */
+async function lendersAmong(
+  sites: readonly CertifiedSite[],
+  options: CertificateTools['options'],
+  read: ReadFiles,
+): Promise<(host: string) => Lender | undefined> {
+  const named = new Map<string, Lender>();
+  const covering = new Map<string, Lender>();
+  const ordering = new Map<string, Lender>();
+  const add = (lenders: Map<string, Lender>, name: string, lender: Omit<Lender, 'host'>): void => {
+    if (!lenders.has(name)) lenders.set(name, { ...lender, host: name });
+  };
+  for (const { addresses, tls } of sites) {
+    const files = await filesOf(tls, read);
+    for (const host of secureHosts(addresses)) {
+      if (!isWithoutOwn(tls)) add(named, host, { tls, files });
+      const isWildcard = host.startsWith('*.');
+      if (isWildcard && certificateOrigin(host, tls, options).kind === 'acme')
+        add(ordering, host, { tls, files });
+    }
+    for (const name of files?.inUse()[0]?.names ?? [])
+      add(covering, name.toLowerCase(), { tls, files });
+  }
+  return (host) => {
+    const wildcard = `*${host.slice(host.indexOf('.'))}`;
+    const lender = named.get(host) ?? covering.get(host) ?? covering.get(wildcard);
+    return host === '' ? undefined : (lender ?? ordering.get(wildcard));
+  };
+}
+
+/** Whether nothing in the site says which certificate it gets. */
+function isWithoutOwn({ source, dns, onDemand }: TlsConfig): boolean {
+  return source.kind === 'auto' && dns === null && !onDemand;
 }
 
 /**
@@ -215,6 +272,14 @@ function hostsOfFallback(byHost: ReadonlyMap<string, SiteCertificates>): readonl
 function ownNames(): string[] {
   const addresses = Object.values(networkInterfaces()).flatMap((list) => list ?? []);
   return ['localhost', ...addresses.map(({ address }) => address.replace(/%.*$/, ''))];
+}
+
+/** The certificate files of a site; null if it names none. */
+async function filesOf({ source }: TlsConfig, read: ReadFiles): Promise<SiteCertificates | null> {
+  if (source.kind !== 'files') return null;
+  const known = read.get(source) ?? (await readCertificates(source.certFile, source.keyFile));
+  read.set(source, known);
+  return known;
 }
 
 /**

@@ -109,7 +109,7 @@ describe('the DNS challenge (RFC 8555 §8.4)', () => {
     });
     const { log, port, pebble } = await start(test, {
       provider: `cloudflare ${token} {\n\t\t\tapi_url ${url}\n\t\t}`,
-      sites: WILDCARD,
+      sites: `${WILDCARD}api.example.com {\n\trespond api\n}\n`,
       before: async (started) => {
         authority = started;
       },
@@ -119,6 +119,11 @@ describe('the DNS challenge (RFC 8555 §8.4)', () => {
     const root = await pebble.issuingRoot();
     (await handshake(port, 'any.example.com', root)).destroy();
     (await handshake(port, 'example.com', root)).destroy();
+    // A site without tls that the wildcard covers needs no order of its own, as in Caddy.
+    const socket = await handshake(port, 'api.example.com', root);
+    assert.equal(socket.getPeerCertificate().subjectaltname, 'DNS:*.example.com');
+    socket.destroy();
+    assert.equal(pebble.orders(), 2);
     assert.deepEqual(zones.get(name), []);
     assert.equal(JSON.stringify(log.lines).includes(token), false);
   });

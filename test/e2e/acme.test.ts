@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
+import { X509Certificate } from 'node:crypto';
 import { once } from 'node:events';
 import { mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -7,6 +8,7 @@ import { describe, it } from 'node:test';
 import { systemClock } from '../../src/kernel/clock.ts';
 import { Challenges } from '../../src/tls/acme/challenges.ts';
 import { freePorts, handshake, SharedStorage, startAcmeGateway } from '../support/acme-gateway.ts';
+import { createClientAuthority } from '../support/client-authority.ts';
 import { freePort } from '../support/free-port.ts';
 import { send } from '../support/http.ts';
 import { openssl } from '../support/openssl.ts';
@@ -55,6 +57,36 @@ describe('ACME', () => {
     }
     const text = JSON.stringify(log.lines);
     assert.equal(text.includes(EXTERNAL_ACCOUNT.macKey), false);
+  });
+
+  it('a site without tls uses the files of another site that are for its name, on any port', async (test) => {
+    const ports = await freePorts();
+    const [other, own] = [await freePort(), await freePort()];
+    const storage = new SharedStorage(test);
+    const authority = createClientAuthority(storage.path, 'authority');
+    const { cert } = authority.issue('*.example.com', 'serverAuth');
+    const files = join(storage.path, '*.example.com');
+    const { log } = await startAcmeGateway({
+      ...ports,
+      storage,
+      // Nobody answers there, and these names are none of its business.
+      acme: `acme_ca https://127.0.0.1:${await freePort()}/dir`,
+      sites: `files.example.com {\n\ttls ${files}.crt ${files}.key\n}
+a.example.com {\n\trespond a\n}
+https://b.example.com:${other} {\n\trespond b\n}
+https://c.example.com:${own} {\n\ttls internal\n}\n`,
+    });
+    for (const [port, name] of [
+      [ports.httpsPort, 'files.example.com'],
+      [ports.httpsPort, 'a.example.com'],
+      [other, 'b.example.com'],
+    ] as const) {
+      const socket = await handshake(port, name, readFileSync(authority.file, 'utf8'));
+      assert.deepEqual(socket.getPeerCertificate().raw, new X509Certificate(cert).raw);
+      socket.destroy();
+    }
+    (await handshake(own, 'c.example.com', await storage.localRoot())).destroy();
+    assert.deepEqual(log.of('Waiting for a certificate'), []);
   });
 
   it('TLS-ALPN-01: does the same without an HTTP port (RFC 8737)', async (test) => {
