@@ -221,12 +221,26 @@ function openSpans(
   return scope.use(new OtlpExport({ url: trace.otlp, counts: measures.spans, clock, log, fetch }));
 }
 
+/** A name that is redirected counts as a site of its own, so that a site for any host does not take it. */
 function siteRouter(
-  { sites, secure, port }: PlannedListener,
+  { sites, redirects, secure, port }: PlannedListener,
   { options: { httpPort, httpsPort } }: Config,
 ): (host: string) => SiteConfig | undefined {
-  const defaultPorts = { http: httpPort, https: httpsPort };
-  return createSiteRouter(sites, { scheme: secure ? 'https' : 'http', port, defaultPorts });
+  const entrance = {
+    scheme: secure ? 'https' : 'http',
+    port,
+    defaultPorts: { http: httpPort, https: httpsPort },
+  } as const;
+  const names = [...redirects.keys()].filter((host) => host !== '');
+  const redirected = names.map((host) => ({ scheme: entrance.scheme, host, port: null }));
+  const find = createSiteRouter<{ readonly site?: SiteConfig }>(
+    [
+      ...sites.map((one) => ({ addresses: one.addresses, site: one })),
+      { addresses: redirected, site: {} },
+    ],
+    entrance,
+  );
+  return (host) => find(host)?.site;
 }
 
 /** Whether a URL is one of this site, whatever port of the outside its host names. */

@@ -191,6 +191,27 @@ describe('front door: TLS with the local authority', () => {
     }
   });
 
+  it('redirects the names of HTTPS sites before a site for any host, and after sites with the name', async (test) => {
+    const [http, https] = await freePorts();
+    await startLibraryGateway(
+      test,
+      `a.example, *.b.example {\n\ttls internal\n\trespond secure\n}
+http://x.b.example {\n\trespond x\n}
+http:// {\n\trespond any\n}
+https:// {\n\ttls internal\n\trespond secure\n}\n`,
+      `\thttp_port ${http}\n\thttps_port ${https}\n`,
+    );
+    const answers = await Promise.all(
+      ['a.example', 'y.b.example', 'x.b.example', 'b.example', '127.0.0.1'].map((host) =>
+        send(`http://127.0.0.1:${http}/q`, { headers: [['Host', host]] }),
+      ),
+    );
+    assert.deepEqual(
+      answers.map(({ status, headers, body }) => headers.location ?? `${status} ${body}`),
+      ['https://a.example/q', 'https://y.b.example/q', '200 x', '200 any', '200 any'],
+    );
+  });
+
   it('does not redirect a request that names no host', async (test) => {
     const [http, https] = await freePorts();
     await startLibraryGateway(
