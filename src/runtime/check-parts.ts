@@ -19,8 +19,10 @@ import { checkDiscovery } from './check-discovery.ts';
 import { checkBinds, checkListenerServers } from './listen-plan.ts';
 import { checkHubsOfSite, checkLogFilters, checkPatterns } from './check-routes.ts';
 import type { RouteConfig } from '../config/routes.ts';
+import { defaultTls } from '../config/shape-config.ts';
 import { hubPath } from './history-names.ts';
 import { isIP } from 'node:net';
+import { isDeepStrictEqual } from 'node:util';
 import { addressSet, plainAddress } from '../http/forwarded.ts';
 import { isPublicName } from '../tls/certificate-policy.ts';
 import { isCipher, isCurve, TLS12_CIPHERS } from '../tls/handshake-policy.ts';
@@ -70,6 +72,7 @@ export function checkParts(config: Config, complete: boolean, report: Report): v
   if (!complete) return;
   checkListenerServers(config, report);
   checkBinds(config, report);
+  checkClientAuth(config, report);
 }
 
 /** Checks that a hub's keys can be used. */
@@ -220,6 +223,42 @@ function isPublic(host: string): boolean {
 /** An IPv6 address without its brackets. */
 function bare(host: string): string {
   return host.replace(/^\[(.*)\]$/, '$1');
+}
+
+/**
+ * In Caddy, a site that sets nothing about its handshakes has the settings of the site whose wildcard covers its
+ * name. So a site may be open that its operator takes for closed.
+ */
+function checkClientAuth({ options, sites }: Config, report: Report): void {
+  const secured = sites.flatMap(({ addresses, tls }) =>
+    addresses
+      .filter(({ scheme }) => scheme === 'https')
+      .map((address) => ({ address, tls, port: address.port ?? options.httpsPort })),
+  );
+  const settled = new Map<string, TlsConfig>(
+    secured
+      .filter(({ tls }) => setsHandshakes(tls))
+      .map(({ address, tls, port }) => [`${address.host}:${port}`, tls] as const),
+  );
+  for (const { address, tls, port } of secured) {
+    const { host } = address;
+    if (host === '' || setsHandshakes(tls)) continue;
+    const places = [`*${host.slice(host.indexOf('.'))}:${port}`, `:${port}`];
+    const covering = places.find((place) => settled.has(place)) ?? '';
+    const mode = settled.get(covering)?.clientAuth?.mode;
+    if (mode !== 'require' && mode !== 'require_and_verify') continue;
+    const other = covering.startsWith(':') ? `the site for any host on port ${port}` : covering;
+    const message = `${host} accepts clients without a certificate, but ${other} requires one`;
+    const hint =
+      'write its client_auth in the tls of this site as well, as Caddy applies it to both; a site with a setting of its own, such as alpn h2 http/1.1, is open on purpose';
+    report(address, warning('open-beside-client-auth', message, hint));
+  }
+}
+
+/** Whether a site sets anything about its handshakes, apart from its certificate. */
+function setsHandshakes(tls: TlsConfig): boolean {
+  const { source, onDemand, dns } = tls;
+  return !isDeepStrictEqual(tls, { ...defaultTls, source, onDemand, dns });
 }
 
 const CURVES = ['X25519', 'secp256r1', 'secp384r1', 'secp521r1'];
