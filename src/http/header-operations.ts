@@ -2,6 +2,7 @@ import type { HeaderOperation } from '../config/routes.ts';
 import type { ResponseHead } from './exchange.ts';
 import { compilePattern, compileWildcard } from './linear-regexp.ts';
 import { fieldUtf8, type HeaderList, utf8Field } from './header-list.ts';
+import { withoutOuterBlanks } from './http1-syntax.ts';
 import { changedLocation, sameSiteLocation } from './same-site.ts';
 
 /** Checks a value before a regular expression processes it. */
@@ -115,9 +116,12 @@ function deletion(name: string): ApplyOperations {
   return (headers) => headers.deleteWhere((key) => wanted(key) && !FRAMING.has(key));
 }
 
-/** Converts any text to a field value that can be sent. */
+/**
+ * Converts any text to a field value that can be sent. Over HTTP/2, blanks at its ends would make the message
+ * malformed (RFC 9113 §8.2.1), and clients would drop the field.
+ */
 export function fieldValue(text: string): string {
-  return utf8Field(text).replace(FORBIDDEN_BYTES, ' ');
+  return withoutOuterBlanks(utf8Field(text).replace(FORBIDDEN_BYTES, ' '));
 }
 
 /** Fields that a message has only once. With two of them, clients use the first one or none. */

@@ -110,6 +110,14 @@ export function readFields(text: string, start: number, end: number): HeaderList
 /** The names and values that were read last. They are kept, because each message would leave such an array. */
 const lines: string[] = [];
 
+/** A value without the spaces and tabs around it, which do not belong to it (RFC 9110 §5.5). */
+export function withoutOuterBlanks(text: string): string {
+  let [start, end] = [0, text.length];
+  while (start < end && isBlank(text.charCodeAt(start))) start += 1;
+  while (end > start && isBlank(text.charCodeAt(end - 1))) end -= 1;
+  return text.slice(start, end);
+}
+
 function isBlank(char: number): boolean {
   return char === SPACE || char === TAB;
 }

@@ -104,3 +104,19 @@ describe('a head of more than 64 KiB over HTTP/2', () => {
     assert.equal((await send(`${origin}/`, { headers })).body, '70000');
   });
 });
+
+describe('a field over HTTP/2', () => {
+  it('arrives although its value has blanks at its ends, as a placeholder without a value leaves them', async (test) => {
+    const session = await startSite(
+      test,
+      `	header Content-Security-Policy "default-src 'self' {header.X-Sources}"
+	header +X-Between "	a  b "
+	header >X-Deferred " {header.X-Sources} "
+	respond "text"`,
+    );
+    const { headers } = await get(session, '/');
+    assert.equal(headers['content-security-policy'], "default-src 'self'");
+    assert.equal(headers['x-between'], 'a  b');
+    assert.equal(headers['x-deferred'], '');
+  });
+});
