@@ -199,6 +199,8 @@ class Expander {
     const span = withVia(line.span, scope.via);
     const words = line.words.flatMap((word) => this.#word(word, scope));
     const block = line.block?.flatMap((inner) => this.#line(inner, scope, false)) ?? null;
+    // Its only words were arguments that the import does not have.
+    if (words.length === 0 && first !== undefined && block === null) return [];
     const { unfinished } = line;
     if (first?.plain === true && first.text === 'import') {
       if (unfinished) return this.#doubt();
