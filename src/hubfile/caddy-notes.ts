@@ -31,7 +31,9 @@ export const caddyNotes: Readonly<Record<string, Readonly<Record<string, Note>>>
     log: page('the same; include and exclude take only http.log.access and http.log.access.NAME'),
     grace_period: page('the default is 30s (Caddy: none)'),
     metrics: difference('the address at which hubgate serves metrics, which it always counts'),
-    auto_https: page('only off and disable_redirects'),
+    auto_https: page(
+      'only off and disable_redirects; with off, sites with HTTPS still get certificates (Caddy: only those with certificate files)',
+    ),
     skip_install_trust: page('accepted; only hubgate trust changes the trust store'),
     acme_ca: page('takes several URLs, which hubgate tries in order'),
     acme_dns: page(
