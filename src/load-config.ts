@@ -86,7 +86,7 @@ export function loadConfig(
   const sound = soundPart(loaded, resolved);
   checkConfig(sound, registry, resolved.report);
   if (complete) checkServed(sound, resolved.report);
-  checkParts(sound, complete, resolved.report);
+  checkParts(sound, complete, (path) => io.read(path), resolved.report);
   // What is not in a file, such as `(command line)`, is of no project.
   if (complete && !/^\(.*\)$/.test(file)) checkHistories(sound, resolve(file), resolved.report);
   if (hasError(problems)) throw new ConfigError(problems);
@@ -166,7 +166,7 @@ function checked(data: unknown): Config {
   checkNamed(config, (path) => readFileSync(path), report);
   checkConfig(config, registry, report);
   checkServed(config, report);
-  checkParts(config, true, report);
+  checkParts(config, true, (path) => readFileSync(path), report);
   if (hasError(problems)) throw new ConfigError(problems);
   return config;
 }

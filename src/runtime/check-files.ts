@@ -28,7 +28,7 @@ import { certificatesIn } from '../tls/handshake-policy.ts';
 import { accessSync, constants, statSync } from 'node:fs';
 import { defaultStorage } from '../tls/storage.ts';
 import { type DnsChallengeConfig, providerFault } from '../config/dns-challenge.ts';
-import { parseUrl } from '../kernel/parse.ts';
+import { orNull, parseUrl } from '../kernel/parse.ts';
 import { certificateOrigin } from '../tls/certificate-policy.ts';
 import { historyNames } from './history-names.ts';
 
@@ -215,14 +215,20 @@ function faultBehind(path: string, thrown: unknown): Fault | null {
 }
 
 /** Checks that every HTTPS address can get its certificate. */
-export function checkCertificates({ options, sites }: Config, report: Report): void {
+export function checkCertificates(
+  { options, sites }: Config,
+  read: ReadFile,
+  report: Report,
+): void {
   let ordered = false;
   for (const { addresses, tls } of sites) {
     for (const address of addresses) {
       if (address.scheme !== 'https') continue;
       const origin = certificateOrigin(address.host, tls, options);
       if (origin.kind === 'none') report(address, origin.error);
-      if (origin.kind === 'local' && origin.warning !== undefined) report(address, origin.warning);
+      if (origin.kind === 'local' && origin.warning !== undefined) {
+        if (!isInFiles(address.host, sites, read)) report(address, origin.warning);
+      }
       ordered ||= origin.kind === 'acme' || origin.kind === 'on-demand';
     }
   }
@@ -241,6 +247,16 @@ export function checkCertificates({ options, sites }: Config, report: Report): v
     if (isDirectory(directory)) continue;
     report(options, badDirectory(directory), { field: 'acme' });
   }
+}
+
+/** Whether the certificate files of a site are for a host: then a site without `tls` uses them. */
+function isInFiles(host: string, sites: readonly SiteConfig[], read: ReadFile): boolean {
+  return sites.some(({ tls: { source } }) => {
+    if (source.kind !== 'files') return false;
+    // Files that cannot be used are reported where they are named.
+    const path = resolve(source.certFile);
+    return orNull(() => coversHost(Buffer.from(read(path)).toString('utf8'), host)) === true;
+  });
 }
 
 function isDirectory(url: string): boolean {

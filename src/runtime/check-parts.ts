@@ -55,7 +55,12 @@ export function checkNamed({ options, sites }: Config, read: ReadFile, report: R
  *
  * @param complete whether all sites are included, or only those without errors so far
  */
-export function checkParts(config: Config, complete: boolean, report: Report): void {
+export function checkParts(
+  config: Config,
+  complete: boolean,
+  read: ReadFile,
+  report: Report,
+): void {
   const { options, sites } = config;
   for (const site of sites) checkHubsOfSite(site, report);
   for (const { site, hub, further } of allHubs(config)) {
@@ -68,7 +73,7 @@ export function checkParts(config: Config, complete: boolean, report: Report): v
   // A hub that another site announces may belong to a site that is not included.
   const ofOneSite = sites.filter(({ discovery }) => discovery?.hub === null);
   checkDiscovery(complete ? config : { options, sites: ofOneSite }, report);
-  checkCertificates(config, report);
+  checkCertificates(config, read, report);
   if (!complete) return;
   checkListenerServers(config, report);
   checkBinds(config, report);

@@ -73,12 +73,14 @@ describe('ACME', () => {
       acme: `acme_ca https://127.0.0.1:${await freePort()}/dir`,
       sites: `files.example.com {\n\ttls ${files}.crt ${files}.key\n}
 a.example.com {\n\trespond a\n}
+*.example.com {\n\trespond any\n}
 https://b.example.com:${other} {\n\trespond b\n}
 https://c.example.com:${own} {\n\ttls internal\n}\n`,
     });
     for (const [port, name] of [
       [ports.httpsPort, 'files.example.com'],
       [ports.httpsPort, 'a.example.com'],
+      [ports.httpsPort, 'any.example.com'],
       [other, 'b.example.com'],
     ] as const) {
       const socket = await handshake(port, name, readFileSync(authority.file, 'utf8'));
@@ -87,6 +89,10 @@ https://c.example.com:${own} {\n\ttls internal\n}\n`,
     }
     (await handshake(own, 'c.example.com', await storage.localRoot())).destroy();
     assert.deepEqual(log.of('Waiting for a certificate'), []);
+    assert.deepEqual(
+      log.lines.filter(({ fields }) => fields['code'] === 'local-certificate'),
+      [],
+    );
   });
 
   it('TLS-ALPN-01: does the same without an HTTP port (RFC 8737)', async (test) => {
