@@ -13,7 +13,8 @@ const MAX_PATH_BYTES = 16 * 1024;
 /** Fields of one message. Over HTTP/2, each cookie may be a field of its own. */
 export const MAX_FIELDS = 256;
 
-/** The reason for the refusal of a query. */
+/** The reasons for the refusal of a target. */
+const NOT_ASCII_PATH = 'The path of the request is not percent-encoded\n';
 const NOT_UTF8 = 'The query of the request is not UTF-8\n';
 const AMBIGUOUS_PATH = 'The path of the request can be read in two ways\n';
 
@@ -77,6 +78,7 @@ export function judgeHttp2(head: RequestHead, raw: readonly string[]): Verdict {
 
 /** The text of a refusal for clients that can be fixed. Most refusals have none. */
 export function reasonFor({ url = '' }: RequestHead): string {
+  if (BEYOND_ASCII.test(url.slice(0, pathLength(url)))) return NOT_ASCII_PATH;
   if (!isQueryUtf8(url)) return NOT_UTF8;
   return isTargetText(url) && requestTarget(url) === null ? AMBIGUOUS_PATH : '';
 }
