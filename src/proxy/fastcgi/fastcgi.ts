@@ -15,6 +15,7 @@ import { broken, clientLeft, RequestLifecycle } from '../request-lifecycle.ts';
 import { exchangeFailure } from '../forward-error.ts';
 import type { ForwardRequest, ForwardSink, TransportSettings } from '../forwarding.ts';
 import { PiecesOfRead, upstreamReads } from '../upstream-reads.ts';
+import { readAfterFailedWrites } from '../upstream-writes.ts';
 import {
   beginRequest,
   encodedPairs,
@@ -124,11 +125,17 @@ class FastcgiExchange extends RequestLifecycle {
     const place = socketPath === null ? { host: hostname, port } : { path: socketPath };
     const socket = connect({ ...place, ...upstreamReads.socketOptions });
     this.#socket = socket;
+    let writeError: Error | null = null;
+    readAfterFailedWrites(socket, (error) => {
+      writeError ??= error;
+    });
+    const closed = (): void =>
+      this.failed(writeError ?? broken('The upstream closed the connection'));
     socket.setNoDelay(true);
     socket.once('connect', () => this.guard(() => this.#send(socket, parameters, body)));
     socket.on('data', (chunk: Buffer) => this.guard(() => this.#receive(chunk)));
     socket.on('error', (error) => this.failed(error));
-    socket.once('close', () => this.failed(broken('The upstream closed the connection')));
+    socket.once('end', closed).once('close', closed);
   }
 
   #send(socket: Socket, parameters: Buffer, body: Readable | Buffer | null): void {

@@ -1,6 +1,12 @@
 import assert from 'node:assert/strict';
+import { PassThrough } from 'node:stream';
 import { describe, it } from 'node:test';
 import { HeaderList } from '../../../src/http/header-list.ts';
+import { systemClock } from '../../../src/kernel/clock.ts';
+import { silentLogger } from '../../../src/kernel/log.ts';
+import { parseUpstream } from '../../../src/proxy/address.ts';
+import { forwardByFastcgi } from '../../../src/proxy/fastcgi/fastcgi.ts';
+import { ForwardError } from '../../../src/proxy/forward-error.ts';
 import { scriptOf, scriptParameters } from '../../../src/proxy/fastcgi/parameters.ts';
 import {
   endOfStream,
@@ -12,6 +18,8 @@ import {
   streamRecords,
 } from '../../../src/proxy/fastcgi/records.ts';
 import { fakeExchange } from '../http/fake-exchange.ts';
+import { proxyConfig, rawOrigin } from './gateway.ts';
+import { LeavingClient } from './http1-client.ts';
 
 const SCRIPT = {
   ...{ method: 'GET', target: '/a.php', root: '/srv', scriptName: '/a.php', pathInfo: '' },
@@ -174,4 +182,55 @@ describe('the head of a script response (RFC 3875 §6.2)', () => {
     const endless = Buffer.from(`X: ${'x'.repeat(100_000)}`);
     assert.throws(() => new HeadReader().read(endless), { code: 'upstream-broken' });
   });
+});
+
+describe('a request to a script server that resets the connection', () => {
+  const REFUSAL = Buffer.concat([
+    streamRecords(RECORD.stdout, Buffer.from('Status: 413\r\n\r\nbig')),
+    streamRecords(RECORD.endRequest, Buffer.alloc(8)),
+  ]);
+  for (const [what, response, expected] of [
+    ['complete', REFUSAL, { status: 413, body: 'big', failure: null }],
+    [
+      'cut',
+      REFUSAL.subarray(0, -1),
+      { status: 413, body: 'big', failure: 'upstream-broken responding' },
+    ],
+    ['missing', Buffer.alloc(0), { status: 0, body: '', failure: 'upstream-broken sent' }],
+  ] as const) {
+    it(`ends in the middle, after a ${what} response, which is read first`, async () => {
+      const body = new PassThrough();
+      await using upstream = await rawOrigin((socket) => {
+        socket.write(response);
+        socket.resetAndDestroy();
+        // The write fails before anything is read.
+        body.write('more');
+        setImmediate(() => body.write('and more'));
+      });
+      body.write('hello');
+      const { transport: settings } = proxyConfig([], {});
+      const received = { status: 0, body: '', failure: null as string | null };
+      const stream = new PassThrough();
+      stream.on('data', (chunk: Buffer) => (received.body += chunk.toString('latin1')));
+      await forwardByFastcgi(
+        { address: parseUpstream(upstream.url), settings },
+        {
+          ...{ method: 'POST', parameters: new Map(), contentLength: '100', body },
+          ...{ client: new LeavingClient(), clock: systemClock, log: silentLogger },
+        },
+        {
+          onInformation: () => {},
+          onHead: (status) => {
+            received.status = status;
+            return stream;
+          },
+          onEnd: () => {},
+        },
+      ).catch((error: unknown) => {
+        received.failure =
+          error instanceof ForwardError ? `${error.code} ${error.phase}` : String(error);
+      });
+      assert.deepEqual(received, expected);
+    });
+  }
 });
