@@ -3,6 +3,7 @@ import type { Exchange } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import { registrableDomain } from '../http/same-site.ts';
 import { compileWildcard } from '../http/linear-regexp.ts';
+import { parseUrl } from '../kernel/parse.ts';
 import type { RefusalLog } from './refusal.ts';
 
 const METHODS = ['GET', 'HEAD', 'POST', 'QUERY'];
@@ -101,7 +102,7 @@ export interface OriginList {
 }
 
 export function originList(entries: readonly string[]): OriginList {
-  const lower = entries.map((entry) => entry.toLowerCase());
+  const lower = entries.map(asBrowsersSend);
   const exact = new Set(lower.filter((entry) => !entry.includes('*')));
   const wildcards = lower
     .filter((entry) => entry !== '*' && entry.includes('*'))
@@ -114,6 +115,12 @@ export function originList(entries: readonly string[]): OriginList {
       return wildcard?.entry ?? (lower.includes('*') ? '*' : undefined);
     },
   };
+}
+
+/** Browsers leave a default port out of an origin, and send a name in ASCII (RFC 6454 §6.2). */
+function asBrowsersSend(entry: string): string {
+  const origin = parseUrl(entry)?.origin ?? 'null';
+  return origin === 'null' ? entry.toLowerCase() : origin;
 }
 
 /** Characters of an origin in a log line. */

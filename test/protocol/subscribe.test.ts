@@ -861,6 +861,10 @@ describe('subscribe: CORS (B.7)', async () => {
     ['https://*.example.com', 'https://a.example.com', true],
     ['https://*.example.com:8443', 'https://a.example.com:8443', true],
     ['https://*.a.github.io', 'https://b.a.github.io', true],
+    ['https://A.example:443', 'https://a.example', true],
+    ['http://bücher.example:80', 'http://xn--bcher-kva.example', true],
+    ['https://*.bücher.example:443', 'https://a.xn--bcher-kva.example', true],
+    ['app://Local:443', 'app://local:443', true],
   ] as const) {
     it(`B-205 L21: ${entry} allows ${origin}, credentials: ${credentials}`, async (test) => {
       const place = await startHub(test, { corsOrigins: [entry] }, { mounted: true });
