@@ -148,6 +148,12 @@ class ConnectionWindows {
 const MAX_CONCURRENT_STREAMS = 250;
 /** Invalid frames and streams before a connection is closed. */
 const MAX_FAULTS = 100;
+/**
+ * Node refuses streams while it counts more than 10 MB for a connection. It counts what waits for slow clients, which
+ * is bounded per stream (body-flow.ts), and goes on to count what a cancelled stream left, so that a browser that
+ * cancels downloads could open no stream any more.
+ */
+const NO_MEMORY_LIMIT_MB = 1_000_000;
 
 /** Upload windows of all connections of this process. */
 const uploadWindows = new UploadWindows();
@@ -176,6 +182,7 @@ export class Http2 {
       maxSessionInvalidFrames: MAX_FAULTS,
       maxSessionRejectedStreams: MAX_FAULTS,
       maxHeaderListPairs: MAX_FIELDS,
+      maxSessionMemory: NO_MEMORY_LIMIT_MB,
       maxSendHeaderBlockLength: MAX_SENT_HEAD_BYTES,
       settings: {
         maxConcurrentStreams: MAX_CONCURRENT_STREAMS,

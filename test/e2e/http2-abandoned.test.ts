@@ -1,21 +1,22 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { createServer } from 'node:http';
-import { connect, constants } from 'node:http2';
+import { connect, constants, type Settings } from 'node:http2';
 import { createServer as createTcpServer, type AddressInfo, type Server } from 'node:net';
 import { describe, it, type TestContext } from 'node:test';
 import { freePort } from '../support/free-port.ts';
 import { startGateway } from '../support/gateway.ts';
 
 /** An HTTP/2 connection to a gateway in front of an app that listens. */
-async function connectTo(test: TestContext, app: Server) {
+async function connectTo(test: TestContext, app: Server, settings: Settings = {}) {
   const port = await freePort();
   const upstream = `127.0.0.1:${(app.address() as AddressInfo).port}`;
   await startGateway(
     test,
     `https://localhost:${port} {\n\ttls internal\n\treverse_proxy ${upstream}\n}\n`,
   );
-  const session = connect(`https://localhost:${port}`, { rejectUnauthorized: false });
+  const options = { rejectUnauthorized: false, settings };
+  const session = connect(`https://localhost:${port}`, options);
   test.after(() => session.destroy());
   return { session, port };
 }
@@ -37,6 +38,44 @@ describe('a client that resets its HTTP/2 stream without an error', () => {
       const left = once(request.socket, 'close');
       stream.close(constants.NGHTTP2_NO_ERROR);
       await left;
+    });
+  }
+});
+
+/** Bytes of each response that its client does not read, and the number of such responses. */
+const UNREAD_BYTES = 200 * 1024;
+const UNREAD = 240;
+
+describe('a client that reads nothing of many responses over one HTTP/2 connection', () => {
+  for (const isCancelled of [true, false]) {
+    it(`gets the next one as well, if it has ${isCancelled ? 'cancelled' : 'kept'} them`, async (test) => {
+      const body = Buffer.alloc(UNREAD_BYTES);
+      const app = createServer((request, response) => {
+        response.end(request.url === '/next' ? '' : body);
+      });
+      app.listen(0, '127.0.0.1');
+      await once(app, 'listening');
+      test.after(() => {
+        app.closeAllConnections();
+        app.close();
+      });
+      const { session } = await connectTo(test, app, { initialWindowSize: 0 });
+      const streams = Array.from({ length: UNREAD }, () => session.request({ ':path': '/page' }));
+      for (const stream of streams) stream.on('error', () => {});
+      await Promise.all(streams.map((stream) => once(stream, 'response')));
+      // By now, what can be sent has been written to the streams.
+      await new Promise((answered) => session.ping(answered));
+      if (isCancelled) {
+        await Promise.all(
+          streams.map((stream) => {
+            stream.close(constants.NGHTTP2_CANCEL);
+            return once(stream, 'close');
+          }),
+        );
+      }
+      const next = session.request({ ':path': '/next' });
+      const [fields] = await once(next, 'response');
+      assert.equal(fields[':status'], 200);
     });
   }
 });
