@@ -10,6 +10,13 @@ const FORBIDDEN = new Set([...CONNECTION_FIELDS, 'http2-settings']);
  * Node ends the whole connection, and some versions damage the memory of the process.
  */
 export const MAX_SENT_HEAD_BYTES = 128 * 1024;
+
+/**
+ * Node refuses streams while it counts too much memory for a session, 10 MB by default. It counts what waits for a slow
+ * peer, which is bounded elsewhere (body-flow.ts), and goes on to count what a cancelled stream left waiting. So clients
+ * that cancel downloads, or uploads to an HTTP/2 upstream, would make their session useless.
+ */
+export const NO_MEMORY_LIMIT_MB = 1_000_000;
 /** That limit on a server that hubgate has not created. */
 export const NODE_SENT_HEAD_BYTES = 64 * 1024;
 /** nghttp2 adds these bytes to each field, and to the whole. */

@@ -5,7 +5,7 @@ import {
   type Settings,
 } from 'node:http2';
 import type { Clock } from '../kernel/clock.ts';
-import { MAX_SENT_HEAD_BYTES } from '../http/http2-fields.ts';
+import { MAX_SENT_HEAD_BYTES, NO_MEMORY_LIMIT_MB } from '../http/http2-fields.ts';
 import { HubgateError } from '../kernel/error.ts';
 import { SessionClose } from '../kernel/node-internals.ts';
 import { SessionPieces } from '../http/small-pieces.ts';
@@ -138,9 +138,6 @@ const SESSION_WINDOW = 4 * 1024 * 1024;
 /** Most fields of one head. */
 const MAX_FIELDS = 1_000;
 
-/** Megabytes that Node may use for one session in addition to the bodies. */
-const MAX_SESSION_MEMORY_MB = 16;
-
 /** The protocols that are offered to an upstream behind TLS (RFC 7301). */
 export type Offer = readonly ('h2' | 'http/1.1')[];
 
@@ -195,7 +192,7 @@ export function dialHttp2(
       },
       maxHeaderListPairs: MAX_FIELDS,
       maxSendHeaderBlockLength: MAX_SENT_HEAD_BYTES,
-      maxSessionMemory: MAX_SESSION_MEMORY_MB,
+      maxSessionMemory: NO_MEMORY_LIMIT_MB,
     });
     session = opened;
     opened.on('error', fail).on('close', onClose).on('remoteSettings', onSettings);

@@ -12,7 +12,7 @@ import type { UpgradeRequest } from '../http/exchange.ts';
 import { SessionPieces } from '../http/small-pieces.ts';
 import { BegunRequests } from './pipelined-requests.ts';
 import type { Clock } from '../kernel/clock.ts';
-import { MAX_SENT_HEAD_BYTES } from '../http/http2-fields.ts';
+import { MAX_SENT_HEAD_BYTES, NO_MEMORY_LIMIT_MB } from '../http/http2-fields.ts';
 import { messageOf, HubgateError } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
 import {
@@ -148,12 +148,6 @@ class ConnectionWindows {
 const MAX_CONCURRENT_STREAMS = 250;
 /** Invalid frames and streams before a connection is closed. */
 const MAX_FAULTS = 100;
-/**
- * Node refuses streams while it counts more than 10 MB for a connection. It counts what waits for slow clients, which
- * is bounded per stream (body-flow.ts), and goes on to count what a cancelled stream left, so that a browser that
- * cancels downloads could open no stream any more.
- */
-const NO_MEMORY_LIMIT_MB = 1_000_000;
 
 /** Upload windows of all connections of this process. */
 const uploadWindows = new UploadWindows();

@@ -8,7 +8,7 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createServer as createTlsServer, type TLSSocket } from 'node:tls';
-import { Writable } from 'node:stream';
+import { PassThrough, Writable } from 'node:stream';
 import { defaultActiveHealth } from '../../../src/proxy/proxy-config.ts';
 import { HeaderList } from '../../../src/http/header-list.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
@@ -25,6 +25,9 @@ import { Http1Client, LeavingClient } from './http1-client.ts';
 import { origin, type Overrides, proxyConfig, proxyTo, until } from './gateway.ts';
 
 const { NGHTTP2_CANCEL, NGHTTP2_REFUSED_STREAM } = http2.constants;
+
+/** More than the window of a stream, so that most of it waits. */
+const UPLOAD = Buffer.alloc(256 * 1024);
 
 /** An upstream of Node's that speaks HTTP/2 with prior knowledge. */
 async function http2Origin(
@@ -566,6 +569,30 @@ describe('sessions with an HTTP/2 upstream', () => {
     assert.equal(upstream.sessions.size, 1);
     clock.turn(61_000);
     await until(() => upstream.sessions.size === 0, 'the session has ended');
+  });
+
+  it('are used further although clients have cancelled many uploads', async () => {
+    let uploads = 0;
+    await using upstream = await http2Origin((stream, { ':path': path }) => {
+      if (path === '/upload') uploads += 1;
+      else stream.respond({ ':status': 204 }, { endStream: true });
+    });
+    using client = new Http1Client(upstream.url);
+    for (let round = 1; round <= 4; round += 1) {
+      const leaving = new LeavingClient();
+      const asked = Array.from({ length: 50 }, () => {
+        const body = new PassThrough({ highWaterMark: UPLOAD.length });
+        body.write(UPLOAD);
+        return client.ask({ method: 'POST', target: '/upload', body, client: leaving });
+      });
+      await until(() => uploads === 50 * round, 'all of them have arrived');
+      leaving.leave();
+      for (const { failure } of await Promise.all(asked)) {
+        assert.equal(failure, 'upstream-aborted sent');
+      }
+    }
+    const { status, failure } = await client.ask();
+    assert.deepEqual({ status, failure }, { status: 204, failure: null });
   });
 
   describe('without a stream and without room', () => {
