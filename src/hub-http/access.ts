@@ -186,8 +186,16 @@ function credentialOf(exchange: Exchange, cookieName: string): Credential {
 
 function headerCredential(exchange: Exchange): Credential | null {
   const [field, ...others] = exchange.headers.getAll('authorization');
-  if (field === undefined) return null;
+  if (field === undefined || isCheckedPassword(field, exchange)) return null;
   return others.length > 0 ? { kind: 'malformed' } : bearer(field);
+}
+
+/**
+ * Whether `Authorization` is for the `basic_auth` in front of the hub, which has accepted it. Browsers add such a
+ * password to each request to the site, also to those of an `EventSource`.
+ */
+function isCheckedPassword(field: string, { identity }: Exchange): boolean {
+  return identity.user !== null && /^basic /i.test(field);
 }
 
 function bearer(field: string): Credential {

@@ -139,9 +139,9 @@ function checkKeySource(source: KeySource, report: Report): void {
 }
 
 /**
- * Warns if a `forward_auth` for every request comes before the hub. The hub has tokens of its own: a
- * publisher with a valid token, or a browser whose session the service no longer knows, would be rejected
- * before the request reaches the hub.
+ * Warns if a `forward_auth` or `basic_auth` for every request comes before the hub. The hub has tokens of its
+ * own: a publisher with a valid token, or a browser whose session the service no longer knows, would be rejected
+ * before the request reaches the hub. A hub without issuers accepts no tokens, so a password in front of it is fine.
  *
  * @param name of a further hub of the site; null for the first
  */
@@ -155,23 +155,28 @@ function checkGuards(
   if (before === null) return;
   const path = hubPath(hub);
   for (const guard of before) {
-    const message = `this forward_auth has no matcher, so it guards the hub at ${path} as well: clients with a token but no session are refused`;
+    if (guard.kind === 'basic_auth' && hub.issuers.length === 0) continue;
+    const lacking = guard.kind === 'basic_auth' ? 'password' : 'session';
+    const message = `this ${guard.kind} has no matcher, so it guards the hub at ${path} as well: clients with a token but no ${lacking} are refused`;
     const hint =
       `write @app not path ${path} ${path}/* /.well-known/oauth-protected-resource${path}, and ` +
-      'forward_auth @app …';
+      `${guard.kind} @app …`;
     report(guard, warning('guarded-hub', message, hint));
   }
 }
+
+type Guard = Extract<RouteConfig['handler'], { readonly kind: 'forward_auth' | 'basic_auth' }>;
 
 /** The guards that every request to the hub passes; null if the hub is not among these routes. */
 function guardsBeforeHub(
   routes: readonly RouteConfig[],
   name: string | null,
-): readonly object[] | null {
-  const guards: object[] = [];
+): readonly Guard[] | null {
+  const guards: Guard[] = [];
   for (const { matcher, handler } of routes) {
     if (handler.kind === 'hub' && handler.name === name) return guards;
-    if (handler.kind === 'forward_auth' && matcher === null) guards.push(handler);
+    const isGuard = handler.kind === 'forward_auth' || handler.kind === 'basic_auth';
+    if (isGuard && matcher === null) guards.push(handler);
     if (handler.kind !== 'handle' && handler.kind !== 'route') continue;
     const inside = guardsBeforeHub(handler.routes, name);
     if (inside !== null) return [...guards, ...inside];

@@ -6,8 +6,8 @@ import { describe, it, type TestContext } from 'node:test';
 import { startCaddy } from '../support/caddy.ts';
 import { freePort } from '../support/free-port.ts';
 import { startGateway } from '../support/gateway.ts';
-import { type Answer, send } from '../support/http.ts';
-import { cli } from '../support/process.ts';
+import { type Answer, openStream, send } from '../support/http.ts';
+import { cli, runCommand } from '../support/process.ts';
 
 /** Of "open sesame" and "tschüs:x"; little work, so that tests are quick. */
 const BCRYPT = '$2a$04$WdfSlbENpCN6pu.YmQZdqOejWN9.8EVx9JJ/eSuLMjbQnTgEYwzpe';
@@ -16,6 +16,8 @@ const ARGON2ID =
   '$argon2id$v=19$m=64,t=1,p=1$xlrrKr/mWNMKkarvOxY/UA$r0NqHx7FL+3k8SeIZswa4bOub3/PQkEmzW/R5b1UBms';
 /** Of "secret", by `caddy hash-password`. */
 const CADDY = '$2a$14$xFVFII1N9Rdx5kRrysP1n.N.15wNRk1ZKR2NlYnar3OqgrBGQYc8W';
+
+const KEY = 'a publisher key of more than 32 bytes, for tests';
 
 const DIRECTIVES = `
 	basic_auth /realm/* bcrypt "the admins" {
@@ -120,6 +122,45 @@ describe('basic_auth (RFC 7617)', () => {
     assert.equal(late.status, 429);
     assert.ok(Number(late.headers['retry-after']) > 0);
     assert.equal((await ask(`${own}/private/x`, right)).status, 200);
+  });
+
+  it('lets the hub behind it take the token of the cookie, or none, as browsers add the password to each request', async (test) => {
+    const own = await serve(
+      test,
+      `
+	basic_auth {
+		ada ${BCRYPT}
+	}
+	hub {
+		issuer https://i.example {
+			publisher {
+				jwt "${KEY}"
+			}
+		}
+		anonymous
+		cookie_name hub_token
+		publish_origins https://page.example
+		transport memory
+	}
+	respond ok
+`,
+    );
+    const hub = `${own}/.well-known/hub`;
+    const password = ['Authorization', basic('ada', 'open sesame')] as const;
+    const stream = await openStream(test, `${hub}?match=a`, { headers: [password] });
+    assert.equal(stream.status, 200);
+    const { stdout: token } = await runCommand([
+      ...['token', '--iss', 'https://i.example', '--aud', hub, '--key', KEY, '--publish', 'a'],
+    ]);
+    const fields = [password, ['Content-Type', 'application/x-www-form-urlencoded']] as const;
+    const publish = (more: readonly (readonly [string, string])[]) =>
+      send(hub, { method: 'POST', headers: [...fields, ...more], body: 'topic=a&data=hello' });
+    const cookie = ['Cookie', `hub_token=${token.trim()}`] as const;
+    assert.equal((await publish([cookie, ['Origin', 'https://page.example']])).status, 200);
+    // The rules against forged requests still apply.
+    assert.equal((await publish([cookie, ['Origin', 'https://other.example']])).status, 400);
+    assert.equal((await publish([])).status, 401);
+    await stream.until(({ text: received }) => received.includes('data: hello'));
   });
 
   it('checks a password only once when several connections of a browser send it at the same time', async (test) => {
