@@ -92,7 +92,11 @@ export class SendBuffer {
 
   /** Whether nothing waits except what the connection has accepted. */
   get isIdle(): boolean {
-    return this.#queue === null && this.#piece === null && !this.#isFull;
+    return this.#isEmpty && !this.#isFull;
+  }
+
+  get #isEmpty(): boolean {
+    return this.#queue === null && this.#piece === null;
   }
 
   open(sink: EventSink, listener: SinkListener): void {
@@ -113,28 +117,28 @@ export class SendBuffer {
   flush(nowMs: number, budget: Budget): boolean {
     const sink = this.#sink;
     if (sink === null) return false;
-    for (;;) {
-      if (this.#piece === null && this.#queue === null && this.#isEnding) {
-        if (this.#isTruncated) sink.destroy();
-        else sink.end();
-      }
-      if (this.#isFull) return false;
-      if (this.#piece === null) {
-        if (this.#queue === null) return false;
-        this.#piece = this.#queue.framed(sink.framing);
-        this.#queue = null;
-        this.#offset = 0;
-      }
+    while (!this.#isFull) {
+      const piece = this.#piece ?? this.#queue?.framed(sink.framing);
+      if (piece === undefined) break;
       if (budget.isSpent) return true;
-      const bytes = this.#next(this.#piece);
+      const bytes = this.#next(piece);
       budget.spend(WRITE_STEPS + Math.floor(bytes.length / BYTES_PER_STEP));
-      this.#handedBytes += bytes.length;
-      this.#lastWriteMs = nowMs;
-      if (sink.write(bytes)) continue;
-      this.#isFull = true;
-      this.#seenBytes = this.#takenBytes;
-      this.#seenMs = nowMs;
+      this.#write(sink, bytes, nowMs);
     }
+    if (this.#isEnding && this.#isEmpty) {
+      if (this.#isTruncated) sink.destroy();
+      else sink.end();
+    }
+    return false;
+  }
+
+  #write(sink: EventSink, bytes: Buffer, nowMs: number): void {
+    this.#handedBytes += bytes.length;
+    this.#lastWriteMs = nowMs;
+    if (sink.write(bytes)) return;
+    this.#isFull = true;
+    this.#seenBytes = this.#takenBytes;
+    this.#seenMs = nowMs;
   }
 
   drained(): void {
@@ -189,12 +193,17 @@ export class SendBuffer {
     return this.#handedBytes - (this.#sink?.bufferedBytes ?? 0);
   }
 
-  /** A part of the piece, usually all of it. */
+  /** A part of a piece, usually all of it. If no piece is in transfer, `piece` is everything that was queued. */
   #next(piece: Buffer): Buffer {
+    if (this.#piece === null) {
+      this.#queue = null;
+      this.#offset = 0;
+    }
     if (this.#offset === 0 && piece.length <= PIECE_BYTES) {
       this.#piece = null;
       return piece;
     }
+    this.#piece = piece;
     const start = this.#offset;
     this.#offset = Math.min(start + PIECE_BYTES, piece.length);
     if (this.#offset === piece.length) this.#piece = null;
