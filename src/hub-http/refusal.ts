@@ -32,7 +32,7 @@ export class RefusedRequest extends Error {
     } = {},
   ) {
     super(options.text ?? reasonPhrase(status));
-    this.name = 'Refusal';
+    this.name = 'RefusedRequest';
     this.status = status;
     this.text = options.text ?? reasonPhrase(status);
     this.challenge = options.challenge;

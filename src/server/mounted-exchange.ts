@@ -38,10 +38,10 @@ export function mountedExchange(
   };
   const keeps = { forwardRawPath: false, underscoresInHeaders: false };
   const settings = { log, clientAddress: null, keeps, silence: null };
-  return new ServerExchange(wireOf(request, response), settings, connection);
+  return new ServerExchange(adapterOf(request, response), settings, connection);
 }
 
-function wireOf(
+function adapterOf(
   request: IncomingMessage | Http2ServerRequest,
   response: ServerResponse | Http2ServerResponse,
 ): ProtocolAdapter {
