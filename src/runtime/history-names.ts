@@ -6,6 +6,7 @@ import { defaultHub } from '../config/shape-hub.ts';
 import { allHubs, type HubOfSite, hubsOf } from '../config/sites.ts';
 import { HubgateError } from '../kernel/error.ts';
 import { parseJsonObject, parseUrl, requireUrl } from '../kernel/parse.ts';
+import type { Secret } from '../kernel/secret.ts';
 import type { History, HistorySurroundings } from '../transports/history.ts';
 import type { TransportConfig } from '../config/transports.ts';
 import { openHistory, setUpOf, placeTransport } from '../transports/registry.ts';
@@ -170,14 +171,26 @@ export { setUpOf } from '../transports/registry.ts';
  *
  * @param wanted the name of the hub or of its site; null if there is only one
  * @param storage directory of the gateway's storage, absolute
- * @throws HubgateError `invalid-argument` if it is not clear which hub is meant; errors of opening
+ * @throws HubgateError `invalid-argument` if it is not clear which hub is meant, or where its history is; errors of opening
  */
 export function openHistoryOf(
   config: Config,
   wanted: string | null,
   { storage, ...around }: HistorySurroundings & { readonly storage: string },
 ): Promise<History> {
-  return openHistory(transportOfHub(config, wanted, storage), around);
+  const transport = transportOfHub(config, wanted, storage);
+  if (urlsOf(transport).some((url) => url?.reveal() === '')) {
+    const message =
+      'The URL of the history is empty: set the variable that has it, or name a file that sets it with --envfile';
+    throw new HubgateError('invalid-argument', message);
+  }
+  return openHistory(transport, around);
+}
+
+/** Those of the server; none for a history of this machine. */
+function urlsOf(transport: TransportConfig): readonly (Secret | null)[] {
+  if (transport.kind === 'postgres') return [transport.url, transport.listenUrl];
+  return transport.kind === 'redis' ? transport.urls : [];
 }
 
 /** What the owner of the store of a hub executes before its gateway starts; otherwise as {@link openHistoryOf}. */

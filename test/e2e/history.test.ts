@@ -258,6 +258,16 @@ describe('hubgate history', () => {
     assert.equal((await history(['import', backup], hubfile)).code, 0);
   });
 
+  it('says that the URL of the history is empty, as in a shell without the variables of the unit', async (test) => {
+    const { hubfile } = await setUp(test);
+    for (const kind of ['redis', 'postgres']) {
+      await writeFile(hubfile, hubWith(`transport ${kind} {\n\t\t\turl {env.UNSET}\n\t\t}`));
+      const { code, stderr } = await history(['export'], hubfile);
+      assert.equal(code, 64, stderr);
+      assert.match(stderr, /The URL of the history is empty: .*--envfile/);
+    }
+  });
+
   it('says why it cannot write an export', async (test) => {
     const { directory, path, hubfile } = await setUp(test);
     const log = await openLog(path);

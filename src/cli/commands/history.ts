@@ -218,10 +218,10 @@ async function existingIds(
 
 async function mustSkip(updates: number, file: string): Promise<boolean> {
   if (!process.stdin.isTTY || file === '-') {
-    const message = `This history has ${updates} updates already: pass --skip-existing to skip those it has, or --append to add all`;
+    const message = `This history has ${counted(updates, 'update')} already: pass --skip-existing to skip those it has, or --append to add all`;
     throw new HubgateError('history-not-empty', message);
   }
-  const question = `This history has ${updates} updates. Skip those it has (yes, no)`;
+  const question = `This history has ${counted(updates, 'update')}. Skip those it has (yes, no)`;
   return !/^no?$/i.test(await onTerminal((ask) => ask(question, 'yes')));
 }
 
