@@ -54,6 +54,8 @@ export class Http1Response extends Writable {
   #left: number;
   /** Bytes of the content that have been written to the connection. */
   #writtenBytes = 0;
+  /** Those of them that the system has taken. The stream counts all others as waiting. */
+  #takenBytes = 0;
   /** The last chunk and the trailer section; null once they have been written. */
   #ending: string | null;
   #isEnding = false;
@@ -88,7 +90,7 @@ export class Http1Response extends Writable {
 
   /** Bytes of the content that have been written, and that wait unless they never will be. */
   get contentBytes(): number {
-    return this.#writtenBytes + (this.destroyed ? 0 : this.writableLength);
+    return this.destroyed ? this.#writtenBytes : this.#takenBytes + this.writableLength;
   }
 
   /** Sets the trailer section of a chunked body. Called before its end. */
@@ -174,12 +176,16 @@ export class Http1Response extends Writable {
     if (!this.writableFinished) this.#listener.breakOff();
   }
 
-  #send(chunks: readonly Buffer[], bytes: number, done: Done): void {
+  #send(chunks: readonly Buffer[], bytes: number, called: Done): void {
     const socket = this.#socket;
     if (socket === null) {
-      this.#waiting = () => this.#send(chunks, bytes, done);
+      this.#waiting = () => this.#send(chunks, bytes, called);
       return;
     }
+    const done: Done = (error) => {
+      this.#takenBytes += bytes;
+      called(error);
+    };
     if (this.framing === 'length') {
       this.#left -= bytes;
       if (this.#left < 0) {

@@ -145,6 +145,30 @@ describe('access log', () => {
     }
   });
 
+  it('has the bytes of a response that is logged while the system takes it', async (test) => {
+    const directory = await mkdtemp(join(tmpdir(), 'hubgate-access-'));
+    removeWith(test, directory);
+    const port = await freePort();
+    const [file, hubfile] = [join(directory, 'access.log'), join(directory, 'Hubfile')];
+    const limit =
+      'rate_limit {\n\t\tzone a {\n\t\t\tkey all\n\t\t\tevents 2\n\t\t\twindow 1h\n\t\t}\n\t}';
+    await writeFile(
+      hubfile,
+      `{\n\tstorage ${directory}\n\tadmin off\n}\nhttp://localhost:${port} {\n\tlog {\n\t\toutput file ${file}\n\t\tformat json\n\t}\n\t${limit}\n\trespond "hello"\n}\n`,
+    );
+    const gateway = startProcess(test, [cli, 'run', '--config', hubfile]);
+    await gateway.says(`:${port}`);
+    const received: number[] = [];
+    for (let count = 0; count < 3; count += 1) {
+      const answer = await fetch(`http://localhost:${port}/`);
+      received.push((await answer.arrayBuffer()).byteLength);
+    }
+    assert.equal(await gateway.end('SIGTERM'), 0);
+    const lines = (await readFile(file, 'utf8')).trim().split('\n');
+    const logged = lines.map((line) => JSON.parse(line)['http.response.body.size']);
+    assert.deepEqual(logged, received);
+  });
+
   it('has the method and the host that the client sent, whatever directives change', async (test) => {
     const directory = await mkdtemp(join(tmpdir(), 'hubgate-access-'));
     removeWith(test, directory);
