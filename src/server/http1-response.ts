@@ -54,8 +54,8 @@ export class Http1Response extends Writable {
   #left: number;
   /** Bytes of the content that have been written to the connection. */
   #writtenBytes = 0;
-  /** Those of them that the system has taken. The stream counts all others as waiting. */
-  #takenBytes = 0;
+  /** The same without the last write, which the stream counts as waiting until the system has taken it. */
+  #earlierBytes = 0;
   /** The last chunk and the trailer section; null once they have been written. */
   #ending: string | null;
   #isEnding = false;
@@ -90,7 +90,8 @@ export class Http1Response extends Writable {
 
   /** Bytes of the content that have been written, and that wait unless they never will be. */
   get contentBytes(): number {
-    return this.destroyed ? this.#writtenBytes : this.#takenBytes + this.writableLength;
+    const waiting = this.destroyed ? 0 : this.writableLength;
+    return waiting === 0 ? this.#writtenBytes : this.#earlierBytes + waiting;
   }
 
   /** Sets the trailer section of a chunked body. Called before its end. */
@@ -176,16 +177,12 @@ export class Http1Response extends Writable {
     if (!this.writableFinished) this.#listener.breakOff();
   }
 
-  #send(chunks: readonly Buffer[], bytes: number, called: Done): void {
+  #send(chunks: readonly Buffer[], bytes: number, done: Done): void {
     const socket = this.#socket;
     if (socket === null) {
-      this.#waiting = () => this.#send(chunks, bytes, called);
+      this.#waiting = () => this.#send(chunks, bytes, done);
       return;
     }
-    const done: Done = (error) => {
-      this.#takenBytes += bytes;
-      called(error);
-    };
     if (this.framing === 'length') {
       this.#left -= bytes;
       if (this.#left < 0) {
@@ -193,6 +190,7 @@ export class Http1Response extends Writable {
         return;
       }
     }
+    this.#earlierBytes = this.#writtenBytes;
     this.#writtenBytes += bytes;
     const isChunked = this.framing === 'chunks' && bytes > 0;
     const out = this.takeHead() ?? new Http1Writer();
