@@ -71,6 +71,8 @@ async function bundle() {
     // The text of a program stays in memory; names stay for who reads a stack.
     minifyWhitespace: true,
     minifySyntax: true,
+    // Node prints the whole line of an error that nothing catches.
+    lineLimit: 160,
     legalComments: 'none',
     metafile: true,
   };

@@ -90,6 +90,20 @@ describe('the package (npm pack)', () => {
     assert.deepEqual(modules, []);
   });
 
+  it('has an error that nothing catches on a line that fits on a screen', async () => {
+    const program = `import { createGateway, parseHubfile } from 'hubgate';
+      createGateway(parseHubfile('http://localhost:1 {\\n\\tbind 192.0.2.1\\n\\trespond "hello"\\n}\\n')).start();`;
+    const file = join(directory, 'uncaught.mjs');
+    await writeFile(file, program);
+    const failed = run(process.execPath, [file], { cwd: directory });
+    await assert.rejects(failed, ({ stderr }: { readonly stderr: string }) => {
+      assert.match(stderr, /Cannot listen on/);
+      const longest = Math.max(...stderr.split('\n').map((line) => line.length));
+      assert.ok(longest < 1000, `a line of ${longest} characters`);
+      return true;
+    });
+  });
+
   it('has entry points that Node and the compiler all find, for modules and for CommonJS', async () => {
     const doors = `
       import { createGateway, parseHubfile, type RequestMatcher, type RouteConfig, signToken } from 'hubgate';
