@@ -151,6 +151,27 @@ describe('a live page with changes by the server, by scripts and by its visitor'
     assert.equal(await its.page.locator('[name=rev]').inputValue(), '1');
   });
 
+  it('keeps a form with an editor that a script has made of an element, or that reads from a field of its own', async (test) => {
+    const its = await live(test, {
+      body: (version) =>
+        ['<x-editor></x-editor>', '<textarea name=text></textarea>', '<textarea></textarea>']
+          .map((field) => `<form><input type=hidden name=rev value=${version}>${field}</form>`)
+          .join(''),
+    });
+    if (its === null) return;
+    // As Trix and CodeMirror do.
+    await its.page.evaluate(`(() => {
+      document.querySelector('x-editor').contentEditable = true;
+      document.querySelector('[name=text]').after(document.createElement('textarea'));
+    })()`);
+    await its.change();
+    const revisions = its.page.locator('[name=rev]');
+    assert.deepEqual(
+      await revisions.evaluateAll((all) => all.map((one) => one.getAttribute('value'))),
+      ['1', '1', '2'],
+    );
+  });
+
   it('renews forms whose fields the browser has cleaned or chosen, and that nobody has touched', async (test) => {
     const fields = [
       '<input type=range min=1 max=5>',

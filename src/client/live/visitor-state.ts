@@ -11,6 +11,8 @@ const touched = new WeakMap<Element, 'touched' | 'sent'>();
 const opaque = new WeakSet<Element>();
 
 const EDITORS = 'iframe,canvas,[contenteditable]';
+/** Some editors of scripts, such as CodeMirror and Ace, read what is typed from a field that is never sent. */
+const SCRIPTED_EDITORS = `${EDITORS},textarea:not([name])`;
 /** What can be compared. */
 const ENTRIES = 'input,textarea,select,[contenteditable]';
 
@@ -166,9 +168,11 @@ function hasAdditions(root: ParentNode): boolean {
   );
 }
 
-/** Whether scripts have created an editor here. */
+/** Whether scripts have created an editor here, or have made one of an element from the server, as Trix does. */
 function hasEditor(root: ParentNode): boolean {
-  return [...root.querySelectorAll(EDITORS)].some((editor) => !sentFor.has(editor));
+  return [...root.querySelectorAll(SCRIPTED_EDITORS)].some(
+    (editor) => !(sentFor.get(editor) as Element | undefined)?.matches(SCRIPTED_EDITORS),
+  );
 }
 
 /** Whether the visitor works with this very element. */
