@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
 import { describe, it, type TestContext } from 'node:test';
 import type { Page } from 'playwright-core';
 import { chromiumPath, launchChromium } from '../support/chromium.ts';
@@ -549,6 +550,34 @@ Promise.resolve().then(() => document.querySelector('p').insertAdjacentHTML('aft
       );
       if (version < orders.length - 1) await its.change();
     }
+  });
+
+  it('keeps what was entered in an item of a list without ids beside its text, although tokens and times differ each time', async (test) => {
+    // The latest three: with the new one, the oldest disappears.
+    const its = await live(test, {
+      body: (version) =>
+        ['no', 'short', '<b>a</b> <b>much</b> <b>longer</b> one', 'I agree', 'second']
+          .slice(version === 1 ? 1 : 0)
+          .slice(0, 3)
+          .map(
+            (text) =>
+              `<section><p>${text}</p> <small>${version} min</small>
+<form action=/reply><input type=hidden name=csrf value=${randomUUID()}><input type=hidden name=to value="${text}"><input name=reply></form></section>`,
+          )
+          .join(''),
+    });
+    if (its === null) return;
+    await its.page.locator('section:has-text("short") [name=reply]').pressSequentially('mine');
+    await its.page.locator('#version').click();
+    await its.change();
+    const shown = await its.page.evaluate(`[...document.querySelectorAll('section')].map((one) => [
+      one.querySelector('p').textContent, one.querySelector('form').to.value.replace(/<.*?>/g, ''), one.querySelector('form').reply.value,
+    ])`);
+    assert.deepEqual(shown, [
+      ['no', 'no', ''],
+      ['short', 'short', 'mine'],
+      ['a much longer one', 'a much longer one', ''],
+    ]);
   });
 
   it('shows at once that each of many rows has changed', async (test) => {

@@ -1,13 +1,14 @@
 /*
  * Matches the children of the last response with those of the next: by `id`, then by equality, then by
- * the fields in them, then by attributes that act as keys, then by name and position.
+ * the fields in them, then by attributes that act as keys, then by the visible text, then by likeness, then by name and
+ * position.
  */
 import { isElement, isShadow } from './sent-document.ts';
 
 const IDS = 'id data-id data-key key'.split(' ');
 const KEYS = 'name action for value href src'.split(' ');
 /** Comparisons of nodes by their words between two matched positions. Beyond it, the order decides. */
-const MAX_COMPARISONS = 2500;
+const MAX_COMPARISONS = 10_000;
 
 /** The old node for each new node that has one. */
 export function matchChildren(old: readonly Node[], next: readonly Node[]): Map<Node, Node> {
@@ -20,12 +21,12 @@ export function matchChildren(old: readonly Node[], next: readonly Node[]): Map<
   /** Nodes with the same key are matched in their order, so a key may occur several times. */
   const by = (
     keyOf: (node: Node) => string,
-    ones: Iterable<Node> = free,
+    ones: readonly Node[] = old,
     twos: readonly Node[] = next,
   ): void => {
     const queues = new Map<string, Node[]>();
     for (const one of ones) {
-      const key = keyOf(one);
+      const key = free.has(one) ? keyOf(one) : '';
       if (key !== '' && queues.get(key)?.push(one) === undefined) queues.set(key, [one]);
     }
     for (const two of twos) {
@@ -48,24 +49,25 @@ export function matchChildren(old: readonly Node[], next: readonly Node[]): Map<
     const key = isElement(node) && KEYS.find((name) => node.hasAttribute(name));
     return key ? `${node.nodeName} ${key} ${node.getAttribute(key)}` : '';
   });
-  // The remaining nodes are between matched ones.
+  // Tokens and revisions may differ in each response, but visitors do not see them.
+  by((node) =>
+    isElement(node) && node.textContent.trim() !== '' ? kindOf(node) + node.textContent : '',
+  );
+  // The remaining nodes are between matched ones. The likest are matched first, equally like ones in their order.
   const rest = (from: number, to: number, ones: readonly Node[]): void => {
     const left = next.slice(from, to).filter((two) => !matches.has(two));
     const mine = ones.filter((one) => free.has(one));
-    if (mine.length === left.length || mine.length * left.length > MAX_COMPARISONS)
-      return by(kindOf, mine, left);
-    // Each of the fewer ones chooses the likest of the others.
-    const isNew = left.length < mine.length;
-    let many = isNew ? mine : left;
-    for (const node of isNew ? left : mine) {
-      const fits = many.filter((it) => kindOf(it) === kindOf(node));
-      const words = new Set(wordsOf(node));
-      const scores = fits.map((fit) => wordsOf(fit).filter((word) => words.has(word)).length);
-      const fit = fits[scores.indexOf(Math.max(...scores))];
-      if (fit === undefined) continue;
-      match(isNew ? node : fit, isNew ? fit : node);
-      many = many.slice(many.indexOf(fit) + 1);
+    const choices = mine.length * left.length;
+    if (choices > 1 && choices < MAX_COMPARISONS) {
+      const twos = withWords(left);
+      const pairs = withWords(mine).flatMap(([one, words]) =>
+        twos.map(([two, others]) => ({ one, two, likeness: likenessOf(words, others) })),
+      );
+      for (const { one, two } of pairs.sort((a, b) => b.likeness - a.likeness)) {
+        if (free.has(one) && !matches.has(two) && kindOf(one) === kindOf(two)) match(two, one);
+      }
     }
+    by(kindOf, mine, left);
   };
   let [start, position] = [0, 0];
   for (let end = 0; end <= next.length; end += 1) {
@@ -99,8 +101,17 @@ function idOf(node: Node): string {
   return IDS.map((name) => node.getAttribute(name)).find(Boolean) ?? '';
 }
 
-function wordsOf(node: Node): string[] {
-  return textOf(node).split(/\W+/);
+type Words = ReadonlySet<string>;
+
+function withWords(nodes: readonly Node[]): (readonly [Node, Words])[] {
+  return nodes
+    .filter((node) => !isBlank(node))
+    .map((node) => [node, new Set(textOf(node).split(/\W+/))]);
+}
+
+/** The share of the words that two nodes have in common. */
+function likenessOf(one: Words, two: Words): number {
+  return [...one].filter((word) => two.has(word)).length / (one.size + two.size);
 }
 
 /** The names of the fields in a node. */

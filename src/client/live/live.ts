@@ -247,7 +247,7 @@ function start(
       }
       return false;
     }
-    const type = response.headers.get('Content-Type') ?? '';
+    const type = String(response.headers.get('Content-Type'));
     // What the visitor has entered may be in the same page, because a change was taken back.
     if ((text === latest && mayLeave()) || !/^text\/html/i.test(type)) return false;
     latest = text;

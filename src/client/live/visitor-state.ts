@@ -10,9 +10,8 @@ const touched = new WeakMap<Element, 'touched' | 'sent'>();
 /** Those in which something was entered that cannot be compared with what the server sends, as in a custom element. */
 const opaque = new WeakSet<Element>();
 
-const EDITORS = 'iframe,canvas,[contenteditable]';
-/** Some editors of scripts, such as CodeMirror and Ace, read what is typed from a field that is never sent. */
-const SCRIPTED_EDITORS = `${EDITORS},textarea:not([name])`;
+/** Some editors, such as CodeMirror and Ace, read what is typed from a field that is never sent. */
+const EDITORS = 'iframe,canvas,[contenteditable],textarea:not([name])';
 /** What can be compared. */
 const ENTRIES = 'input,textarea,select,[contenteditable]';
 
@@ -170,8 +169,8 @@ function hasAdditions(root: ParentNode): boolean {
 
 /** Whether scripts have created an editor here, or have made one of an element from the server, as Trix does. */
 function hasEditor(root: ParentNode): boolean {
-  return [...root.querySelectorAll(SCRIPTED_EDITORS)].some(
-    (editor) => !(sentFor.get(editor) as Element | undefined)?.matches(SCRIPTED_EDITORS),
+  return [...root.querySelectorAll(EDITORS)].some(
+    (editor) => !(sentFor.get(editor) as Element | undefined)?.matches(EDITORS),
   );
 }
 
