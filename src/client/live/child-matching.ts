@@ -47,7 +47,7 @@ export function matchChildren(old: readonly Node[], next: readonly Node[]): Map<
   by((node) => (repeated.has(formKeyOf(node)) ? '' : formKeyOf(node)));
   by((node) => {
     const key = isElement(node) && KEYS.find((name) => node.hasAttribute(name));
-    return key ? `${node.nodeName} ${key} ${node.getAttribute(key)}` : '';
+    return key ? [node.nodeName, key, node.getAttribute(key)].join() : '';
   });
   // Tokens and revisions may differ in each response, but visitors do not see them.
   by((node) =>
@@ -87,12 +87,12 @@ export function matchChildren(old: readonly Node[], next: readonly Node[]): Map<
 
 /** The only thing that tells many a wrapper of a form from its siblings. */
 function formKeyOf(node: Node): string {
-  return `${kindOf(node)} ${fieldsIn(node)}`;
+  return [kindOf(node), fieldsIn(node)].join();
 }
 
 /** Only nodes of one kind can be the same. */
 function kindOf(node: Node): string {
-  return `${node.nodeName} ${idOf(node)}`;
+  return [node.nodeName, idOf(node)].join();
 }
 
 /** The identity of an element. A different element must not take its place. */

@@ -210,8 +210,7 @@ function stripShadows(root: ParentNode): void {
 /** A script that the browser would run, or an element that acts like one when it is inserted. */
 export function isActive(node: Node): boolean {
   if (!isElement(node)) return false;
-  if (node.localName === 'meta') return node.hasAttribute('http-equiv');
-  if (node.localName !== 'script') return false;
+  if (node.localName !== 'script') return node.matches('meta[http-equiv]');
   return !/^\s*(?:text|application)\/(?!.*(?:java|ecma|live|j)script)/i.test(
     node.getAttribute('type') ?? node.getAttribute('language') ?? '',
   );

@@ -126,9 +126,7 @@ function isHeld(shown: Element): boolean {
 }
 
 function isOff(shown: Element): boolean {
-  return (
-    shown.getAttribute('data-hub-live') === 'off' || shown.hasAttribute('data-turbo-permanent')
-  );
+  return shown.matches('[data-hub-live=off],[data-turbo-permanent]');
 }
 
 function patchAttributes(sent: Element, next: Element, shown: Element, withheld: Withheld): void {

@@ -123,7 +123,7 @@ function isBox({ type }: HTMLInputElement): boolean {
 function keyOf(field: Element): string {
   const { type, value } = field as HTMLInputElement;
   const isOne = isBox(field as HTMLInputElement);
-  return `${field.localName} ${type} ${field.getAttribute('name')} ${isOne ? value : ''}`;
+  return [field.localName, type, field.getAttribute('name'), isOne && value].join();
 }
 
 function valueOf(field: Element): unknown {
@@ -176,7 +176,10 @@ function hasEditor(root: ParentNode): boolean {
 
 /** Whether the visitor works with this very element. */
 export function isBusy(element: Element): boolean {
-  if (element instanceof HTMLMediaElement) return !element.paused;
+  // Whoever pauses in the middle goes on from there. A signed address, which differs each time, would start it again.
+  if (element instanceof HTMLMediaElement) {
+    return !element.paused || (element.currentTime > 0 && !element.ended);
+  }
   const group = formOf(element) === null ? fieldsOf(element) : [element];
   return group.some(
     (one) => (one.localName !== 'form' && touched.has(one)) || isFocused(one) || isChanged(one),
@@ -188,7 +191,10 @@ export function mayLeave(): boolean {
   // The browser reports what is typed in a shadow tree at the element that has it.
   return (
     ![...document.querySelectorAll('*')].some((one) => touched.has(one)) &&
-    ![...document.querySelectorAll(FIELDS)].some(isBusy) &&
+    ![...document.querySelectorAll<HTMLMediaElement>(FIELDS)].some(
+      // Media that have been paused stay as they are, but are not work that would be lost.
+      (one) => isBusy(one) && !one.paused,
+    ) &&
     !hasEditor(document)
   );
 }
