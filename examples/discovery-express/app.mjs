@@ -56,7 +56,10 @@ app.post('/orders', async (request, response) => {
   response.status(answer.ok ? 201 : 502).json(order);
 });
 
-app.listen(Number(APP_PORT), 'localhost', () => console.error('app: listening'));
+app.listen(Number(APP_PORT), 'localhost', (error) => {
+  if (error !== undefined) throw error;
+  console.error('app: listening');
+});
 
 function token(action, urlpattern) {
   const name = action === 'publish' ? 'HUB_PUBLISHER_JWT_KEY' : 'HUB_SUBSCRIBER_JWT_KEY';

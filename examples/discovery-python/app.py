@@ -1,6 +1,6 @@
 """An app that knows two headers: X-User-Id on its pages, and the Authorization of its publications.
 
-HUB_TOKEN is a publisher's token: hubgate token --iss SITE --aud SITE/.well-known/hub --key … --publish '*'
+HUB_TOKEN is a publisher's token: hubgate token --iss SITE --aud SITE/.well-known/hub --key @FILE --publish '*'
 """
 import os
 import sys

@@ -13,7 +13,8 @@ app.use((request, response, next) => hub.handle(request, response, next));
 app.get('/', (_request, response) => {
   response.send('the app\n');
 });
-const server = app.listen(Number(process.env['PORT'] ?? 3002), '127.0.0.1', () => {
+const server = app.listen(Number(process.env['PORT'] ?? 3002), '127.0.0.1', (error) => {
+  if (error !== undefined) throw error;
   console.log(`listening on ${JSON.stringify(server.address())}`);
 });
 process.once('SIGTERM', () => {
