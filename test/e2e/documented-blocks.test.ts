@@ -47,7 +47,7 @@ const BLOCKS: Readonly<Record<string, Readonly<Record<string, Carried>>>> = {
   },
   'docs/from-mercure.md': {
     'hubgate validate': { by: 'test/e2e/from-mercure.test.ts' },
-    'TOKEN=$(hubgate': { by: 'test/e2e/from-mercure.test.ts' },
+    'TOKEN=$(printf': { by: 'test/e2e/from-mercure.test.ts' },
     'curl -sSN': { by: 'test/e2e/from-mercure.test.ts' },
   },
   'docs/hubfile.md': {
