@@ -9,6 +9,8 @@ const IDS = 'id data-id data-key key'.split(' ');
 const KEYS = 'name action for value href src'.split(' ');
 /** Comparisons of nodes by their words between two matched positions. Beyond it, the order decides. */
 const MAX_COMPARISONS = 10_000;
+/** Words of a node that are compared. */
+const MAX_WORDS = 200;
 
 /** The old node for each new node that has one. */
 export function matchChildren(old: readonly Node[], next: readonly Node[]): Map<Node, Node> {
@@ -106,7 +108,7 @@ type Words = ReadonlySet<string>;
 function withWords(nodes: readonly Node[]): (readonly [Node, Words])[] {
   return nodes
     .filter((node) => !isBlank(node))
-    .map((node) => [node, new Set(textOf(node).split(/\W+/))]);
+    .map((node) => [node, new Set(textOf(node).split(/\W+/, MAX_WORDS))]);
 }
 
 /** The share of the words that two nodes have in common. */
