@@ -893,6 +893,21 @@ customElements.define('my-plain', class extends HTMLElement {});
     assert.equal(await field.inputValue(), 'my draft');
   });
 
+  it('keeps a form after its visitor has drawn in it', async (test) => {
+    const its = await live(test, {
+      body: (version) =>
+        version < 3
+          ? `<form><input type=hidden name=rev value=${version}><canvas></canvas></form>`
+          : '',
+    });
+    if (its === null) return;
+    await its.page.locator('canvas').click();
+    await its.change();
+    assert.equal(await its.page.locator('[name=rev]').inputValue(), '1');
+    await its.change();
+    assert.equal(await its.page.locator('canvas').count(), 1);
+  });
+
   it('is not reloaded when the server has removed it, while somebody types in a shadow tree', async (test) => {
     const its = await live(test, { body: () => '<my-field></my-field>' });
     if (its === null) return;

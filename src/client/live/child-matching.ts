@@ -73,9 +73,8 @@ export function matchChildren(old: readonly Node[], next: readonly Node[]): Map<
   };
   let [start, position] = [0, 0];
   for (let end = 0; end <= next.length; end += 1) {
-    const two = next[end];
-    const one = two === undefined ? undefined : matches.get(two);
-    if (two !== undefined && one === undefined) continue;
+    const one = matches.get(next[end] as Node);
+    if (end < next.length && one === undefined) continue;
     const at = one === undefined ? old.length : old.indexOf(one);
     if (at >= position) {
       rest(start, end, old.slice(position, at));

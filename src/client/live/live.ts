@@ -461,7 +461,7 @@ export async function morphPage(
 
 /** The style has no specificity, so any rule of the page overrides it. */
 const STYLE =
-  ':where(#hub-stale){position:fixed;inset:auto 1em 1em auto;z-index:9999;padding:.5em 1em;border:1px solid;border-radius:.5em;background:Canvas;color:CanvasText;font:14px sans-serif}';
+  ':where(#hub-stale){position:fixed;inset:auto 1em 1em auto;z-index:9999;padding:.5em 1em}';
 
 let shownNotice: HTMLElement | null = null;
 

@@ -55,14 +55,14 @@ export function snapshot(shown: Node): Node {
   const sent = record(shown);
   if (isElement(sent)) {
     for (const child of shown.childNodes) sent.appendChild(snapshot(child));
-    copyTemplate(sent, shown);
-    recordShadow(sent, shown);
+    recordContent(sent, shown);
   }
   return sent;
 }
 
-/** Records a shadow tree as the template in which the server sends it. */
-function recordShadow(sent: Element, shown: Node | undefined): void {
+/** Records what are no children: the content of a template, and a shadow tree as the template in which the server sends it. */
+function recordContent(sent: Element, shown: Node | undefined): void {
+  copyTemplate(sent, shown);
   const root = isElement(shown) ? shown.shadowRoot : null;
   if (root === null) return;
   const template = inert.createElement('template');
@@ -157,9 +157,7 @@ export async function recordBody(): Promise<Node> {
         observer.disconnect();
         const sent = body ?? snapshot(document.body);
         for (const one of (sent as Element).querySelectorAll('*')) {
-          const shown = shownFor.get(one);
-          copyTemplate(one, shown);
-          recordShadow(one, shown);
+          recordContent(one, shownFor.get(one));
         }
         resolve(sent);
       },
@@ -210,7 +208,8 @@ function stripShadows(root: ParentNode): void {
 /** A script that the browser would run, or an element that acts like one when it is inserted. */
 export function isActive(node: Node): boolean {
   if (!isElement(node)) return false;
-  if (node.localName !== 'script') return node.matches('meta[http-equiv]');
+  if (node.localName === 'meta') return node.hasAttribute('http-equiv');
+  if (node.localName !== 'script') return false;
   return !/^\s*(?:text|application)\/(?!.*(?:java|ecma|live|j)script)/i.test(
     node.getAttribute('type') ?? node.getAttribute('language') ?? '',
   );

@@ -37,13 +37,14 @@ export function on(names: string, listener: (event: Event) => void): void {
 }
 
 on('input change', onEdit);
-// A frame says nothing of what is typed in it. It gets the focus after the window has lost it.
-on('blur', () =>
-  setTimeout(() => {
-    const { activeElement: target } = document;
-    if (target?.localName === 'iframe') onEdit({ target, type: 'input' });
-  }),
-);
+/** Neither a frame nor a canvas, such as that for a signature, says what is typed or drawn in it. */
+const onWork = ({ target }: Pick<Event, 'target'>): void => {
+  const isDrawn = target instanceof HTMLCanvasElement && formOf(target) !== null;
+  if (isDrawn || target instanceof HTMLIFrameElement) onEdit({ target, type: 'input' });
+};
+// A frame gets the focus after the window has lost it.
+on('blur', () => setTimeout(() => onWork({ target: document.activeElement })));
+on('pointerdown', onWork);
 // Runs after all other listeners, when it is known whether a script has taken the form, or has kept it from being reset.
 for (const name of ['submit', 'reset']) {
   addEventListener(name, ({ target, defaultPrevented }) => {
