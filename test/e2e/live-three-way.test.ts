@@ -893,6 +893,25 @@ customElements.define('my-plain', class extends HTMLElement {});
     assert.equal(await field.inputValue(), 'my draft');
   });
 
+  it('keeps the revision of a form that goes on showing what a script has changed', async (test) => {
+    const its = await live(test, {
+      body: (version) =>
+        `<form><input type=hidden name=rev value=${version}>${(version === 1
+          ? ['a', 'b']
+          : ['b', 'c']
+        )
+          .map((tag) => `<span>${tag}<input type=hidden name=tag value=${tag}></span>`)
+          .join('')}</form>`,
+    });
+    if (its === null) return;
+    // The visitor removes a tag; somebody else adds one, which the form does not show.
+    await its.page.evaluate(`document.querySelector('span').remove()`);
+    await its.change();
+    await its.page.locator('#hub-stale').waitFor();
+    const sent = `[...new FormData(document.forms[0])].join(' ')`;
+    assert.equal(await its.page.evaluate(sent), 'rev,1 tag,b');
+  });
+
   it('keeps a form after its visitor has drawn in it', async (test) => {
     const its = await live(test, {
       body: (version) =>

@@ -102,6 +102,8 @@ function patchElement(sent: Element, next: Element, shown: Element, withheld: Wi
       return;
     }
   }
+  const { script } = withheld;
+  const revisions = revisionsOf(shown);
   const mode = shown.getAttribute('data-hub-live');
   if (mode !== 'children') patchAttributes(sent, next, shown, withheld);
   if (mode === 'replace') {
@@ -109,7 +111,16 @@ function patchElement(sent: Element, next: Element, shown: Element, withheld: Wi
     else replaceChildren(sent, next, shown);
   } else if (isTemplate(sent)) patchTemplate(sent, next, shown, withheld);
   else patchChildren(sent, next, shown, withheld);
+  // What a form goes on showing must be sent with the revision that it had. Otherwise, the app would find no edit conflict.
+  if (withheld.script > script) for (const { one, value } of revisions) one.value = value;
   showDefaults(shown);
+}
+
+/** The hidden values of a form, in the page and as the server has sent them. */
+function revisionsOf(shown: Element): { one: HTMLInputElement; value: string }[] {
+  return [...shown.querySelectorAll<HTMLInputElement>('form:scope [type=hidden]')]
+    .flatMap((field) => [field, (sentFor.get(field) as typeof field | undefined) ?? field])
+    .map((one) => ({ one, value: one.value }));
 }
 
 /** Turns an element of the last response into that of the next one, without a change of the page. */
@@ -126,7 +137,9 @@ function isHeld(shown: Element): boolean {
 }
 
 function isOff(shown: Element): boolean {
-  return shown.matches('[data-hub-live=off],[data-turbo-permanent]');
+  return (
+    shown.getAttribute('data-hub-live') === 'off' || shown.hasAttribute('data-turbo-permanent')
+  );
 }
 
 function patchAttributes(sent: Element, next: Element, shown: Element, withheld: Withheld): void {
@@ -401,26 +414,22 @@ function orderOf(
 }
 
 function longestIncreasing<T>(items: readonly T[], valueOf: (item: T) => number): T[] {
-  /** By length: the smallest end of all sequences with that length. */
-  const ends: number[] = [];
-  const before: number[] = [];
-  items.forEach((item, index) => {
-    let [low, high] = [0, ends.length];
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      const end = items[ends[middle] ?? 0];
-      if (end !== undefined && valueOf(end) < valueOf(item)) low = middle + 1;
-      else high = middle;
-    }
-    before[index] = ends[low - 1] ?? -1;
-    ends[low] = index;
-  });
-  const found: T[] = [];
-  for (let at = ends.at(-1) ?? -1; at >= 0; at = before[at] ?? -1) {
-    const item = items[at];
-    if (item !== undefined) found.push(item);
+  /** By length: the smallest end of all sequences with that length. Most items belong at the end. */
+  const ends: End<T>[] = [];
+  for (const item of items) {
+    const value = valueOf(item);
+    const length = ends.findLastIndex((end) => end.value < value) + 1;
+    ends[length] = { item, value, before: ends[length - 1] };
   }
+  const found: T[] = [];
+  for (let end = ends.at(-1); end !== undefined; end = end.before) found.push(end.item);
   return found;
+}
+
+interface End<T> {
+  readonly item: T;
+  readonly value: number;
+  readonly before: End<T> | undefined;
 }
 
 /** Whether the page shows exactly what the server has sent, and the visitor has changed nothing there. */
