@@ -19,8 +19,8 @@ app.use(async (request, response, next) => {
   request.user = sessions.get(request.session);
   if (request.user !== undefined) {
     response.set('Hub-Access-Token', await token('subscribe', `${SITE}/users/${request.user}/*`));
-    // The page is this user's anyway. Said so, even the 304 that Express makes of an ETag may carry
-    // the token: no shared cache asks for such a page.
+    // The page belongs to this user. With `private`, even a 304 that Express sends for an ETag may carry
+    // the token, because no shared cache keeps the page.
     response.set('Cache-Control', 'private');
   }
   next();
@@ -36,7 +36,7 @@ app.post('/login', async (request, response) => {
 app.post('/logout', (request, response) => {
   sessions.delete(request.session);
   response.clearCookie('session');
-  // Nothing in it: the gateway deletes its cookie and ends the streams of this browser.
+  // If it is empty, the gateway deletes its cookie and ends the streams of this browser.
   response.set('Hub-Access-Token', '');
   response.json({});
 });

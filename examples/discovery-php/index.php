@@ -1,5 +1,5 @@
 <?php
-// The Hubfile of ../discovery-python is this app's as well: php -S localhost:3000 index.php
+// It uses the Hubfile of ../discovery-python. Start it here with: php -S localhost:3000 index.php
 $sessions = ['s-alice' => 'alice', 's-bob' => 'bob'];
 $site = getenv('SITE') ?: 'http://localhost:8080';
 $user = $sessions[$_COOKIE['session'] ?? ''] ?? null;

@@ -1,4 +1,4 @@
-// Answers who is there, by the session cookie: 204 with X-User-Id, or without it for a guest.
+// Names the user of the session cookie: 204 with X-User-Id, or without it for a guest.
 import { createServer } from 'node:http';
 
 const sessions = new Map([

@@ -101,7 +101,7 @@ export function siteFamilies(sites: ReadonlyMap<string, SiteMeasures>): readonly
     ),
     distribution(
       'hubgate_http_request_duration_seconds',
-      'Time from the head of a request to the end of its response, or to the begin of its event stream.',
+      'Time from the head of a request to the end of its response, or to the beginning of its event stream.',
       histograms(({ latency }) => latency),
     ),
     distribution(
