@@ -29,7 +29,7 @@ export function checkHeader(
   return [checkType(token, relaxed), checkCritical(token)];
 }
 
-/** The checks of the claims, which come after the signature. Their results hold for {@link ClaimRules} only. */
+/** The checks of the claims, which come after the signature. They hold for one audience at one time. */
 export function checkClaims(
   token: UnverifiedToken,
   { audience, nowMs, relaxed, legacy }: ClaimRules,

@@ -1,7 +1,7 @@
 /*
  * Matches the children of the last response with those of the next: by `id`, then by equality, then by
- * the fields in them, then by attributes that act as keys, then by the visible text, then by likeness, then by name and
- * position.
+ * the fields in them, then by attributes that act as keys, then by the visible text, then by likeness, then by
+ * name and position.
  */
 import { isElement, isShadow } from './sent-document.ts';
 
