@@ -1,5 +1,6 @@
 import {
   closeSync,
+  constants,
   fstatSync,
   linkSync,
   mkdirSync,
@@ -21,6 +22,11 @@ import { orNull } from '../kernel/parse.ts';
 const LOOK_MS = 1000;
 /** How long a file that cannot be rotated grows before the next attempt. */
 const RETRY_MS = 60_000;
+/** How long lines wait in all for a slow reader of a pipe, between two looks. */
+const MAX_WAIT_MS = 100;
+/** Opening a pipe without a reader, and writing to a full one, then fail instead of blocking the process. */
+const OPEN_FLAGS =
+  constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT | constants.O_NONBLOCK;
 
 export interface LogFileOptions {
   readonly path: string;
@@ -35,19 +41,21 @@ export interface LogFileOptions {
 
 /**
  * A log file. A line is written before the call returns, and a failure never affects the caller: lines that
- * cannot be written are dropped and counted. A new file is begun when the old one is too large or too old, or
+ * cannot be written are dropped and counted. This includes lines that nobody reads from a pipe. A new file is begun when the old one is too large or too old, or
  * when it has been moved away. A file that cannot be rotated goes on growing. Several processes can write to the
  * same file.
  */
 export class LogFile {
   readonly #options: LogFileOptions;
-  #fd: number | null;
+  #fd: number | null = null;
   #inode = 0;
   /** A pipe or a device has no size, and is never moved. */
   #isFile = false;
   #size = 0;
   #begunAt = 0;
   #lookAt = 0;
+  /** How long lines have waited since the last look. */
+  #waitedMs = 0;
   #dropped = 0;
   /** A file that could not be rotated is not rotated before this time. */
   #rollAt = 0;
@@ -62,6 +70,11 @@ export class LogFile {
     try {
       this.#fd = this.#open();
     } catch (cause) {
+      if (codeOf(cause) === 'ENXIO') {
+        // A pipe without a reader, which may come later.
+        this.#drop(cause, 0);
+        return;
+      }
       throw new HubgateError(
         'log-failed',
         `The log ${path} cannot be opened: ${messageOf(cause)}`,
@@ -105,7 +118,7 @@ export class LogFile {
   #open(): number {
     const { path, clock, mode } = this.#options;
     mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
-    const fd = openSync(path, 'a', Number.parseInt(mode, 8));
+    const fd = openSync(path, OPEN_FLAGS, Number.parseInt(mode, 8));
     const found = fstatSync(fd);
     const { ino, size, birthtimeMs } = found;
     this.#isFile = found.isFile();
@@ -122,6 +135,7 @@ export class LogFile {
       this.#fd = this.#open();
     } else if (clock.monotonic() >= this.#lookAt) {
       this.#lookAt = clock.monotonic() + LOOK_MS;
+      this.#waitedMs = 0;
       const found = statsOf(path);
       if (found?.ino !== this.#inode) this.#begin();
       // Other processes write to it as well.
@@ -202,8 +216,15 @@ export class LogFile {
     const bytes = Buffer.from(text);
     let written = 0;
     while (written < bytes.length && this.#fd !== null) {
-      written += writeSync(this.#fd, bytes, written);
-      this.#broken = true;
+      try {
+        written += writeSync(this.#fd, bytes, written);
+        this.#broken = true;
+      } catch (error) {
+        if (codeOf(error) !== 'EAGAIN' || this.#waitedMs >= MAX_WAIT_MS) throw error;
+        // The pipe is full.
+        this.#waitedMs += 1;
+        sleepSync(1);
+      }
     }
     this.#size += bytes.length;
   }
@@ -218,6 +239,11 @@ export class LogFile {
     }
     this.#dropped += Math.max(lines, this.#dropped === 0 ? 1 : 0);
   }
+}
+
+/** Blocks the process. */
+export function sleepSync(milliseconds: number): void {
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, milliseconds);
 }
 
 /**

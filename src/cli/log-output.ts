@@ -1,11 +1,12 @@
+import { constants, fstatSync, openSync } from 'node:fs';
 import { type Logger as PinoLogger, pino } from 'pino';
 import type { LogOptions } from '../config/config.ts';
 import { systemClock } from '../kernel/clock.ts';
-import { messageOf } from '../kernel/error.ts';
+import { codeOf, messageOf } from '../kernel/error.ts';
 import { defaultLogEncoding } from '../config/log-encoding.ts';
 import { compileLogLines } from '../runtime/log-lines.ts';
 import type { LogFields, Logger } from '../kernel/log.ts';
-import { LogFile } from './log-file.ts';
+import { LogFile, sleepSync } from './log-file.ts';
 import { printable } from './terminal.ts';
 
 /** A logger whose level and target can be changed by a reload. */
@@ -31,6 +32,12 @@ interface OpenPino {
 
 /** Bytes that wait for a reader of standard output or error. Beyond it, lines are dropped. */
 const MAX_WAITING_BYTES = 1024 * 1024;
+/** A pipe takes this many bytes whole or not at all, so that the lines of several workers do not mix (PIPE_BUF). */
+const ATOMIC_BYTES = 4096;
+/** Time after which lines that wait are written again. */
+const RETRY_MS = 50;
+/** How long the end of the process waits for a slow reader. */
+const FINAL_WAIT_MS = 1000;
 
 /** What `consoleLine` reads. */
 const TEXT_MEMBERS = compileLogLines('json', defaultLogEncoding);
@@ -42,11 +49,13 @@ interface SharedFile {
 
 /**
  * The logs of a process: JSON lines, or text for a person at a terminal. Lines are written before the call
- * returns, so that the last ones before a crash are not lost. A file is opened once, however many logs use
+ * returns, so that the last ones before a crash are not lost. If the reader of standard output is slow, they wait
+ * in memory instead, and the process goes on. A file is opened once, however many logs use
  * it, and is closed with the last of them.
  */
 export class Logs {
   readonly #files = new Map<string, SharedFile>();
+  readonly #standard = new Map<string, (line: string) => unknown>();
 
   /**
    * Creates the process's own log.
@@ -91,7 +100,9 @@ export class Logs {
     const terminal = output === 'stdout' ? process.stdout : process.stderr;
     const asText = format === 'console' || (format === 'auto' && !isFile && terminal.isTTY);
     const coloured = !isFile && terminal.isTTY && (process.env['NO_COLOR'] ?? '') === '';
-    const { write, close } = isFile ? this.#openFile(options) : openStandard(output);
+    const { write, close } = isFile
+      ? this.#openFile(options)
+      : { write: this.#standardOutput(output), close: () => {} };
     const { fields, ...lines } = compileLogLines(format, options.encoding);
     const members = asText ? TEXT_MEMBERS : lines;
     const settings = {
@@ -108,6 +119,12 @@ export class Logs {
       write: (line) => write(asText ? consoleLine(line, coloured) : printable(line)),
     });
     return { pino: log, close };
+  }
+
+  #standardOutput(output: 'stdout' | 'stderr'): (line: string) => unknown {
+    const write = this.#standard.get(output) ?? openStandard(output === 'stdout' ? 1 : 2);
+    this.#standard.set(output, write);
+    return write;
   }
 
   #openFile({ output: path, roll, mode }: LogOptions): {
@@ -162,12 +179,63 @@ function complain(text: string): void {
   process.stderr.write(`hubgate: ${text}\n`, () => {});
 }
 
-function openStandard(output: 'stdout' | 'stderr'): { write(line: string): void; close(): void } {
-  const dest = output === 'stdout' ? 1 : 2;
-  const stream = pino.destination({ dest, sync: true, maxLength: MAX_WAITING_BYTES });
+/** Returns a function that writes a line to standard output or error and never blocks. */
+function openStandard(fd: 1 | 2): (line: string) => unknown {
+  let isFull = false;
+  let dropped = 0;
+  let retry: NodeJS.Timeout | null = null;
+  const stream = pino.destination({
+    dest: nonBlocking(fd),
+    sync: true,
+    maxLength: MAX_WAITING_BYTES,
+    maxWrite: ATOMIC_BYTES,
+    retryEAGAIN: () => false,
+  });
+  /** Writes what waits, and then the line. Returns whether everything has been written. */
+  const write = (line: string): boolean => {
+    isFull = false;
+    stream.write(line);
+    if (isFull) {
+      retry ??= setTimeout(writeWaiting, RETRY_MS).unref();
+    } else if (dropped > 0) {
+      complain(`Nobody has read the log for a while; lines lost: ${dropped}`);
+      dropped = 0;
+    }
+    return !isFull;
+  };
+  const writeWaiting = (): void => {
+    retry = null;
+    write('');
+  };
   // The reader has gone, or its disk is full: lines that cannot be written are dropped.
-  stream.on('error', () => {});
-  return { write: (line) => void stream.write(line), close: () => {} };
+  stream.on('error', (error) => {
+    isFull = codeOf(error) === 'EAGAIN';
+  });
+  stream.on('drop', () => {
+    dropped += 1;
+    isFull = true;
+  });
+  process.once('exit', () => {
+    const end = systemClock.monotonic() + FINAL_WAIT_MS;
+    while (!write('') && systemClock.monotonic() < end) sleepSync(RETRY_MS);
+  });
+  return write;
+}
+
+/**
+ * Opens a pipe or a terminal once more, so that writing fails instead of waiting for a reader. Setting this on the
+ * descriptor itself would set it for the other processes that share it.
+ */
+function nonBlocking(fd: 1 | 2): number {
+  const { O_WRONLY, O_NONBLOCK, O_NOCTTY } = constants;
+  try {
+    const found = fstatSync(fd);
+    if (!found.isFIFO() && !found.isCharacterDevice()) return fd;
+    return openSync(`/proc/self/fd/${fd}`, O_WRONLY | O_NONBLOCK | O_NOCTTY);
+  } catch {
+    // Not Linux, or a terminal of another user.
+    return fd;
+  }
 }
 
 const RESET = '\u001b[0m';

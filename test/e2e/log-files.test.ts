@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
-import { existsSync, readFileSync, renameSync } from 'node:fs';
-import { writeFile } from 'node:fs/promises';
+import { execFileSync } from 'node:child_process';
+import { constants, existsSync, readFileSync, renameSync } from 'node:fs';
+import { open, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
 import { once } from 'node:events';
@@ -8,7 +9,7 @@ import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { freePort } from '../support/free-port.ts';
-import { cli, TestProcess } from '../support/process.ts';
+import { cli, commandOf, root, TestProcess } from '../support/process.ts';
 import { temporaryDirectory } from '../support/temporary-directory.ts';
 
 /** Where Node's debugger listens when SIGUSR1 opens it. */
@@ -43,6 +44,71 @@ describe('the log and the gateway', () => {
     await process.says('SIGUSR2 has no effect');
     assert.equal(await get(), 'hello');
   });
+});
+
+describe('a log whose reader has stalled', () => {
+  /** More lines than a pipe holds. */
+  const REQUESTS = 400;
+
+  it('delays neither the start, nor requests, nor the stop: a FIFO', async (test) => {
+    const { process, get, log } = await start(test, 1, createFifo);
+    await process.says('cannot be written (ENXIO)');
+    assert.equal(await get(), 'hello');
+    const reader = await openReader(test, log);
+    for (let i = 0; i < REQUESTS; i += 1) assert.equal(await get(), 'hello');
+    await process.says('cannot be written (EAGAIN)');
+    assert.ok((await reader.lines()).length < REQUESTS);
+    while ((await reader.lines()).length === 0) await get();
+    await process.says('can be written again');
+    for (let i = 0; i < REQUESTS; i += 1) assert.equal(await get(), 'hello');
+    assert.equal(await process.end('SIGTERM'), 0);
+  });
+
+  it('gets the lines when it reads again, and delays nothing: standard output', async (test) => {
+    const directory = await temporaryDirectory(test);
+    const fifo = createFifo(directory);
+    const reader = await openReader(test, fifo);
+    const { process, get } = await start(test, 1, () => 'stdout', {}, fifo);
+    for (let i = 0; i < REQUESTS; i += 1) assert.equal(await get(`/${i}`), 'hello');
+    const uris: string[] = [];
+    while (uris.length < REQUESTS) uris.push(...(await reader.lines()).map(uriOf));
+    assert.deepEqual(
+      uris,
+      Array.from({ length: REQUESTS }, (_, i) => `/${i}`),
+    );
+    for (let i = 0; i < REQUESTS; i += 1) assert.equal(await get(), 'hello');
+    assert.equal(await process.end('SIGTERM'), 0);
+  });
+
+  function createFifo(directory: string): string {
+    const path = join(directory, 'log.fifo');
+    execFileSync('mkfifo', [path]);
+    return path;
+  }
+
+  function uriOf(line: string): string {
+    return JSON.parse(line)['url.path'];
+  }
+
+  /** Opens the FIFO and reads only when it is asked. */
+  async function openReader(test: TestContext, path: string) {
+    const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
+    test.after(() => file.close());
+    let rest = '';
+    return {
+      /** The complete lines that the FIFO holds now. */
+      async lines(): Promise<string[]> {
+        const buffer = Buffer.alloc(1024 * 1024);
+        const { bytesRead } = await file.read(buffer).catch((error: NodeJS.ErrnoException) => {
+          if (error.code !== 'EAGAIN') throw error;
+          return { bytesRead: 0 };
+        });
+        const lines = (rest + buffer.toString('utf8', 0, bytesRead)).split('\n');
+        rest = lines.pop() ?? '';
+        return lines;
+      },
+    };
+  }
 });
 
 describe('the log', () => {
@@ -124,11 +190,12 @@ async function start(
   workers: number,
   logIn: (directory: string) => string,
   env: NodeJS.ProcessEnv = {},
+  stdout: string | null = null,
 ) {
   const directory = await temporaryDirectory(test);
   const port = await freePort();
   const log = logIn(directory);
-  const output = log === 'stderr' ? log : `file ${log}`;
+  const output = log === 'stderr' || log === 'stdout' ? log : `file ${log}`;
   const hubfile = join(directory, 'Hubfile');
   await writeFile(
     hubfile,
@@ -145,11 +212,20 @@ http://localhost:${port} {
 }
 `,
   );
-  const process = new TestProcess([cli, 'run', '--config', hubfile], env);
-  test.after(() => process.end());
+  const args = [cli, 'run', '--config', hubfile];
+  const process = stdout === null ? new TestProcess(args, env) : redirected(stdout, args);
+  test.after(() => process.end('SIGKILL'));
   await process.says('Listening on');
-  const get = async (): Promise<string> => (await fetch(`http://localhost:${port}/`)).text();
+  const get = async (path = '/'): Promise<string> =>
+    (await fetch(`http://localhost:${port}${path}`)).text();
   return { process, get, log };
+}
+
+/** Its standard output is a file. Node itself would give it a socket. */
+function redirected(stdout: string, args: readonly string[]): TestProcess {
+  const [program, given] = commandOf(args);
+  const line = ['-c', 'exec "$@" >"$0"', stdout, program, ...given];
+  return new TestProcess(line, {}, root, { program: 'sh' });
 }
 
 async function listens(port: number): Promise<boolean> {
