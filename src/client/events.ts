@@ -20,22 +20,29 @@ export interface EventReader {
 export async function readEvents(body: ReadableStream<Uint8Array>, to: EventReader): Promise<void> {
   const decoder = new TextDecoder();
   const reader = body.getReader();
+  /** The line that is not complete yet. */
   let rest = '';
+  /** Its last character, which may be the first half of a line break. */
+  let end = '';
   let [id, type] = ['', ''];
   let data: string[] = [];
   for (;;) {
     const { done, value } = await reader.read();
     if (done) return;
-    // A CR at the end may be the first half of a line break.
-    const lines = (rest + decoder.decode(value, { stream: true })).split(/\r\n|\n|\r(?!$)/);
+    const text = decoder.decode(value, { stream: true });
+    rest += text;
+    // Splitting a long line again for each part of it would take quadratic time.
+    if (!/\n|\r/.test(end + text)) continue;
+    const lines = rest.split(/\r\n|\n|\r(?!$)/);
     rest = lines.pop() ?? '';
+    end = rest.slice(-1);
     for (const line of lines) {
       if (line === '') {
         if (data.length > 0) to.update({ id, type: type || 'message', data: data.join('\n') });
         [type, data] = ['', []];
         continue;
       }
-      const [, field, text = ''] = /^([^:]*)(?:: ?(.*))?$/s.exec(line) ?? [];
+      const [field, text = ''] = line.split(/: ?(.*)/s);
       if (field === 'data') data.push(text);
       else if (field === 'event') type = text;
       else if (field === 'id' && !text.includes('\0')) id = text;

@@ -394,6 +394,20 @@ describe('client: the event stream (WHATWG HTML §9.2.6)', () => {
     assert.deepEqual(retries, [1, 999_999_999, 70]);
   });
 
+  it('searches a long line once, not again for each part of it', async (test) => {
+    let searched = 0;
+    const split = String.prototype.split;
+    const count = function (this: string, ...parts: Parameters<typeof split>): string[] {
+      searched += this.length;
+      return split.apply(this, parts);
+    };
+    test.mock.method(String.prototype, 'split', count);
+    const [parts, size] = [500, 100];
+    const { updates } = await read('data:', ...Array(parts).fill('x'.repeat(size)), '\n\n');
+    assert.equal(updates[0]?.data.length, parts * size);
+    assert.ok(searched > 0 && searched < 3 * parts * size, `${searched}`);
+  });
+
   it('parses the same however the bytes are split', async () => {
     const text = 'id: ü\r\ndata: 日本\r\n\r\ndata: 2\r\n\r\n';
     const whole = await read(text);
