@@ -317,6 +317,19 @@ describe('hubgate reverse-proxy', () => {
     assert.equal(await gateway.end('SIGTERM'), 0);
   });
 
+  it('says which authority and which key it has, if the directory or the environment has others', async (test) => {
+    const [port, own] = [await freePort(), join(directory, 'beside-a-hubfile')];
+    mkdirSync(own);
+    writeFileSync(join(own, 'Hubfile'), '{\n\tstorage .hubgate\n}\n');
+    const flags = ['--dev', '--from', `localhost:${port}`, '--to', 'localhost:1'];
+    const env = { XDG_DATA_HOME: directory, HUB_PUBLISHER_JWT_KEY: SECRET };
+    const gateway = startProcess(test, [cli, 'reverse-proxy', ...flags], env, own);
+    await gateway.says('(hubgate trust, in a directory without a Hubfile)');
+    await gateway.says('Its key is HUB_PUBLISHER_JWT_KEY of the environment');
+    await gateway.says('Listening on');
+    assert.equal(await gateway.end('SIGTERM'), 0);
+  });
+
   it('has a hub with keys of an env file, whose tokens it describes', async (test) => {
     const port = await freePort();
     const envFile = join(directory, 'reverse-proxy.env');

@@ -101,8 +101,9 @@ export function startProcess(
   test: Owner,
   args: readonly string[],
   env: NodeJS.ProcessEnv = {},
+  cwd = root,
 ): TestProcess {
-  const started = new TestProcess(args, env);
+  const started = new TestProcess(args, env, cwd);
   test.after(() => started.end('SIGKILL'));
   return started;
 }

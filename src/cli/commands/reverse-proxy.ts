@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs';
 import { networkInterfaces } from 'node:os';
 import { join } from 'node:path';
 import { Command } from 'commander';
@@ -35,8 +36,10 @@ export function reverseProxyCommand(output: Output): Command {
       // Without --dev, an unset key stays unset and is reported as a problem.
       const given = environmentOf(flags);
       const environment = flags.dev === true ? { ...demoKeys(), ...given } : given;
-      if (flags.dev === true) for (const line of devLines(flags.from)) output.note(line);
-      else if (flags.hub === true) output.note(hubLine(originOf(flags.from)));
+      if (flags.dev === true) {
+        const isPublic = environment[DEV.keyVariable] === DEV.demoSecret;
+        for (const line of devLines(flags.from, isPublic)) output.note(line);
+      } else if (flags.hub === true) output.note(hubLine(originOf(flags.from)));
       const { runGateway } = await import('../run-gateway.ts');
       await runGateway({
         read: () => {
@@ -52,15 +55,21 @@ export function reverseProxyCommand(output: Output): Command {
 }
 
 /** Hints for a developer: the site's address, the authority to trust, and how to get a token. */
-function devLines(from: string): string[] {
+function devLines(from: string, isPublic: boolean): string[] {
   const url = urlOf(from);
+  // Beside a Hubfile, the command trusts the authority of its storage.
+  const trust = existsSync('Hubfile')
+    ? 'hubgate trust, in a directory without a Hubfile'
+    : 'hubgate trust';
   return [
     `Development gateway: ${url}, reachable from this machine only`,
     ...(url.startsWith('https:')
-      ? [`Its authority: ${join(storageOf(null), 'pki', 'local', 'root.crt')} (hubgate trust)`]
+      ? [`Its authority: ${join(storageOf(null), 'pki', 'local', 'root.crt')} (${trust})`]
       : []),
     `Its hub: ${url.replace(/\/$/, '')}${DEV.hubPath}; a token: hubgate token --dev`,
-    'Its key is public, so anybody on this machine can publish. Use it for development only.',
+    isPublic
+      ? 'Its key is public, so anybody on this machine can publish. Use it for development only.'
+      : `Its key is ${DEV.keyVariable} of the environment, where hubgate token --dev needs it as well.`,
   ];
 }
 
