@@ -1,10 +1,9 @@
 import { dirname } from 'node:path';
+import { watch } from 'chokidar';
 import type { Clock } from '../../kernel/clock.ts';
-import { addToList } from '../../kernel/collections.ts';
 import { messageOf } from '../../kernel/error.ts';
 import type { LogFields, Logger } from '../../kernel/log.ts';
-import { Devices, type Interest, systemDisk, type WatchDisk, WatchedPath } from './watched-path.ts';
-import { type FSWatcher, watch } from 'chokidar';
+import { systemDisk, type WatchDisk, WatchedPath } from './watched-path.ts';
 
 /** The files and directories that a configuration was read from. */
 export interface WatchedFiles {
@@ -30,7 +29,14 @@ export interface WatchOptions {
   /** @default the system's file access */
   readonly disk?: WatchDisk;
   /** @default the system's events */
-  readonly events?: (listener: DirectoryListener) => DirectoryEvents;
+  readonly openEvents?: typeof systemEvents;
+}
+
+export interface EventListener {
+  /** Whether something at this path matters. Other paths are ignored. */
+  isWanted(path: string): boolean;
+  changed(path: string): void;
+  failed(error: unknown): void;
 }
 
 /** Writes that follow each other within this time count as one save. */
@@ -40,6 +46,10 @@ const MAX_DELAY_MS = 1_000;
 /** All paths are checked in this time, or one path per {@link PACE_MS}, whichever takes longer. */
 const POLL_MS = 2_000;
 const PACE_MS = 5;
+/** A drive that does not respond in this time is left alone until it does. */
+const RESPONSE_TIMEOUT_MS = 2_000;
+/** So many drives may be unresponsive before no path is checked: each occupies one of Node's four threads. */
+const MAX_UNRESPONSIVE = 2;
 
 /**
  * Watches the content of files, not their dates. A save by renaming, a replaced symlink (as in Kubernetes)
@@ -50,54 +60,29 @@ const PACE_MS = 5;
  */
 export class FileWatcher {
   readonly #options: WatchOptions;
-  readonly #devices: Devices;
-  readonly #directories: WatchedDirectories;
-  #watched: WatchedFiles = { files: [], directories: [] };
-  #paths: ReadonlyMap<string, WatchedPath> = new Map();
-  /** The watched paths in each directory, including the directory itself. */
-  #byDirectory: ReadonlyMap<string, readonly WatchedPath[]> = new Map();
+  /** By path; that of a directory ends with `/`. */
+  readonly #paths = new Map<string, WatchedPath>();
+  #directories: ReadonlySet<string> = new Set();
+  #closeEvents: () => void = () => {};
+  #openedMs = 0;
   /** Paths to check when it is quiet. */
-  readonly #hinted = new Set<WatchedPath>();
-  /** Paths that differed before the system reported a change. */
-  readonly #unreported = new Set<WatchedPath>();
-  /** Paths that the system has reported since the last change. Their checks may still be in progress. */
-  readonly #hintedSince = new Set<WatchedPath>();
-  #firstHintMs: number | null = null;
+  readonly #due = new Set<WatchedPath>();
+  #firstDueMs: number | null = null;
   #cancelQuiet: () => void = () => {};
-  #cancelPoll: () => void = () => {};
-  /** Warnings that have been logged; each is logged once. */
-  readonly #warned = new Set<string>();
+  #cancelPoll: (() => void) | null = null;
+  /** Checks run one after the other. Two at a time would access the same drive. */
+  #checks: Promise<void> = Promise.resolve();
+  /** The pending path of each unresponsive drive. */
+  readonly #unresponsive = new Map<string, string>();
   /** A change was reported while some file did not respond. */
   #owed = false;
+  /** Warnings that have been logged; each is logged once. */
+  readonly #warned = new Set<string>();
   #running: Promise<void> = Promise.resolve();
   #closed = false;
 
   constructor(options: WatchOptions) {
-    const { clock, log, disk = systemDisk, events = systemEvents } = options;
     this.#options = options;
-    this.#directories = new WatchedDirectories(
-      events({
-        isWanted: (path) => this.#isWanted(path),
-        changed: (path, listed) => this.#hint(path, listed),
-        failed: (error) =>
-          this.#warnOnce('Watching failed; hubgate compares the content instead', {
-            error: messageOf(error),
-          }),
-      }),
-    );
-    this.#devices = new Devices({
-      clock,
-      ask: async (path) => {
-        await path.look(disk, clock);
-        if (path.interest === 'content' || this.#closed) return;
-        this.#directories.see(path.path, path.identity, clock.monotonic());
-      },
-      onUnresponsive: (path) => log.warn('A watched file cannot be read in time', { file: path }),
-      onAnswer: (path) => {
-        log.info('A watched file can be read again', { file: path });
-        if (this.#owed) this.#report();
-      },
-    });
   }
 
   /**
@@ -105,115 +90,129 @@ export class FileWatcher {
    *
    * @param read digests of what was read; any difference counts as a change
    */
-  watch(watched: WatchedFiles, read: ReadDigests = new Map()): void {
+  watch({ files, directories }: WatchedFiles, read: ReadDigests = new Map()): void {
     // A reload that ends after the watch would keep the process alive forever.
     if (this.#closed) return;
-    if (JSON.stringify(watched) !== JSON.stringify(this.#watched)) this.#take(watched);
-    for (const [file, digest] of read) {
-      const key = file.endsWith('/') ? keyOf(file.slice(0, -1), 'names') : keyOf(file, 'content');
-      this.#paths.get(key)?.know(digest);
+    const wanted = new Set([...files, ...directories.map((directory) => `${directory}/`)]);
+    for (const path of this.#paths.keys()) if (!wanted.has(path)) this.#paths.delete(path);
+    for (const path of wanted) {
+      // Known digests are kept, so that a change since the last read is still reported.
+      const watched = this.#paths.get(path) ?? new WatchedPath(path);
+      this.#paths.set(path, watched);
+      const digest = read.get(path);
+      if (digest !== undefined) watched.know(digest);
     }
+    this.#openEvents(new Set([...files.map((file) => dirname(file)), ...directories]));
+    this.#checkWhenQuiet([...this.#paths.values()]);
+    if (this.#cancelPoll === null) this.#poll();
   }
 
   /** Stops, after a reload that is in progress. */
   async close(): Promise<void> {
     this.#closed = true;
     this.#cancelQuiet();
-    this.#cancelPoll();
-    this.#directories.close();
+    this.#cancelPoll?.();
+    this.#closeEvents();
     await this.#running;
   }
 
-  #take(watched: WatchedFiles): void {
-    this.#watched = watched;
-    this.#hintedSince.clear();
-    const before = this.#paths;
-    const paths = new Map<string, WatchedPath>();
-    const add = (path: string, interest: Interest): void => {
-      const key = keyOf(path, interest);
-      // Known digests are kept, so that a change since the last read is still reported.
-      paths.set(key, before.get(key) ?? new WatchedPath(path, interest));
-    };
-    for (const file of watched.files) add(file, 'content');
-    for (const directory of watched.directories) add(directory, 'names');
-    // Watches the directories, not the files: the watch of a file ends when the file is replaced.
-    for (const file of watched.files) {
-      const directory = dirname(file);
-      if (!paths.has(keyOf(directory, 'names'))) add(directory, 'identity');
-    }
-    this.#paths = paths;
-    this.#byDirectory = byDirectory(paths.values());
-    this.#directories.keep(new Set(this.#byDirectory.keys()));
-    this.#cancelPoll();
-    this.#poll(0);
+  /**
+   * Directories are watched, not files: the watch of a file ends when the file is replaced. A directory may have
+   * been replaced as well, so that all are opened again.
+   */
+  #openEvents(directories: ReadonlySet<string>): void {
+    const { clock, openEvents = systemEvents } = this.#options;
+    this.#closeEvents();
+    this.#directories = directories;
+    this.#openedMs = clock.monotonic();
+    this.#closeEvents = openEvents([...directories], {
+      isWanted: (path) =>
+        this.#directories.has(path) || this.#paths.has(path) || this.#paths.has(parentOf(path)),
+      changed: (path) => {
+        const names = [path, `${path}/`, parentOf(path)];
+        const hinted = names.flatMap((name) => this.#paths.get(name) ?? []);
+        for (const one of hinted) one.isHinted = true;
+        this.#checkWhenQuiet(hinted);
+      },
+      failed: (error) =>
+        this.#warnOnce('Watching failed; hubgate compares the content instead', {
+          error: messageOf(error),
+        }),
+    });
   }
 
-  #poll(delayMs: number): void {
-    const watched = this.#paths;
-    const paths = [...watched.values()];
+  #poll(): void {
+    const delayMs = Math.max(POLL_MS, PACE_MS * this.#paths.size);
     this.#cancelPoll = this.#options.clock.after(delayMs, () => {
-      void this.#devices.ask(paths).then(() => {
-        // A newer call has its own paths.
-        if (this.#closed || watched !== this.#paths) return;
-        const different = paths.filter((path) => path.differs && !this.#hinted.has(path));
-        for (const path of different) if (!this.#hintedSince.has(path)) this.#unreported.add(path);
-        if (different.length > 0) this.#await(different);
-        this.#poll(Math.max(POLL_MS, PACE_MS * paths.length));
+      const paths = [...this.#paths.values()];
+      void this.#check(paths).then(() => {
+        this.#checkWhenQuiet(paths.filter(({ differs }) => differs));
+        if (!this.#closed) this.#poll();
       });
     });
   }
 
-  /**
-   * The directories themselves, the files, and anything new in a directory in which a new file may matter.
-   */
-  #isWanted(path: string): boolean {
-    if (this.#byDirectory.has(path)) return true;
-    const inside = this.#byDirectory.get(dirname(path)) ?? [];
-    return inside.some((one) => one.interest === 'names' || one.path === path);
-  }
-
-  #hint(path: string, listed: boolean): void {
-    const inside = this.#byDirectory.get(path) ?? this.#byDirectory.get(dirname(path)) ?? [];
-    // An added file may be the target of a link next to it.
-    const meant = listed ? inside : inside.filter((one) => one.path === path);
-    for (const one of meant) {
-      this.#unreported.delete(one);
-      this.#hintedSince.add(one);
-    }
-    if (meant.length > 0) this.#await(meant);
-  }
-
   /** Waits for quiet: editors and deployments write in several steps. */
-  #await(paths: readonly WatchedPath[]): void {
-    if (this.#closed) return;
+  #checkWhenQuiet(paths: readonly WatchedPath[]): void {
+    if (this.#closed || paths.length === 0) return;
     const { clock } = this.#options;
-    for (const path of paths) this.#hinted.add(path);
+    for (const path of paths) this.#due.add(path);
     const now = clock.monotonic();
-    this.#firstHintMs ??= now;
+    this.#firstDueMs ??= now;
+    const leftMs = Math.max(0, this.#firstDueMs + MAX_DELAY_MS - now);
     this.#cancelQuiet();
-    const leftMs = this.#firstHintMs + MAX_DELAY_MS - now;
-    this.#cancelQuiet = clock.after(Math.max(0, Math.min(QUIET_MS, leftMs)), () => {
-      this.#firstHintMs = null;
-      const due = [...this.#hinted];
-      this.#hinted.clear();
-      void this.#devices.ask(due).then(() => {
-        if (!this.#closed && due.some(({ differs }) => differs)) this.#report();
+    this.#cancelQuiet = clock.after(Math.min(QUIET_MS, leftMs), () => {
+      const due = [...this.#due];
+      this.#due.clear();
+      this.#firstDueMs = null;
+      void this.#check(due).then(() => {
+        if (due.some(({ differs }) => differs)) this.#report();
       });
     });
   }
 
   #report(): void {
-    const now = this.#options.clock.monotonic();
-    const unresponsive = [...this.#unreported].some(
-      ({ path }) => now - this.#directories.sinceMs(path) > POLL_MS,
-    );
-    if (unresponsive) this.#warnOnce(UNREPORTED);
-    this.#unreported.clear();
-    this.#hintedSince.clear();
-    for (const path of this.#paths.values()) path.markReported();
-    const { unanswered } = this.#devices;
+    if (this.#closed) return;
+    const { clock, onChange } = this.#options;
+    const isOpen = clock.monotonic() - this.#openedMs > POLL_MS;
+    for (const path of this.#paths.values()) {
+      if (isOpen && path.changedUnreported) this.#warnOnce(UNREPORTED);
+      path.markReported();
+    }
+    const unanswered = [...this.#unresponsive.values()];
     this.#owed = unanswered.length > 0;
-    this.#running = this.#running.then(() => this.#options.onChange(unanswered));
+    this.#running = this.#running.then(() => onChange(unanswered));
+  }
+
+  /** Checks each path once, except on unresponsive drives. */
+  #check(paths: readonly WatchedPath[]): Promise<void> {
+    this.#checks = this.#checks.then(async () => {
+      for (const path of paths) {
+        if (this.#unresponsive.size >= MAX_UNRESPONSIVE) return;
+        if (!this.#unresponsive.has(path.device)) await this.#checkOne(path);
+      }
+    });
+    return this.#checks;
+  }
+
+  /** Resolves when the path has been checked, or when its drive has not responded in time. */
+  #checkOne(path: WatchedPath): Promise<void> {
+    const { clock, disk = systemDisk, log } = this.#options;
+    const { device } = path;
+    return new Promise((resolve) => {
+      const cancel = clock.after(RESPONSE_TIMEOUT_MS, () => {
+        this.#unresponsive.set(device, path.path);
+        log.warn('A watched file cannot be read in time', { file: path.path });
+        resolve();
+      });
+      void path.look(disk, clock).then(() => {
+        cancel();
+        resolve();
+        if (!this.#unresponsive.delete(device)) return;
+        log.info('A watched file can be read again', { file: path.path });
+        if (this.#owed) this.#report();
+      });
+    });
   }
 
   #warnOnce(message: string, fields?: LogFields): void {
@@ -226,107 +225,27 @@ export class FileWatcher {
 const UNREPORTED =
   'The file system does not report changes here (a mounted file?); hubgate compares the content instead';
 
-function keyOf(path: string, interest: Interest): string {
-  return `${interest} ${path}`;
-}
-
-function byDirectory(paths: Iterable<WatchedPath>): ReadonlyMap<string, readonly WatchedPath[]> {
-  const found = new Map<string, WatchedPath[]>();
-  for (const path of paths) {
-    const directory = path.interest === 'content' ? dirname(path.path) : path.path;
-    addToList(found, directory, path);
-  }
-  return found;
-}
-
-/** Reports possible changes of watched directories; some changes are not reported. */
-export interface DirectoryEvents {
-  add(directory: string): void;
-  delete(directory: string): void;
-  close(): void;
-}
-
-export interface DirectoryListener {
-  /** Whether something at this path matters. Other paths are ignored. */
-  isWanted(path: string): boolean;
-  /** @param listed whether something was added or removed, not only written */
-  changed(path: string, listed: boolean): void;
-  failed(error: unknown): void;
-}
-
-/** The system's own events, through chokidar. */
-function systemEvents(listener: DirectoryListener): DirectoryEvents {
-  // Created with the first directory: a gateway without watched files does not need it.
-  let watcher: FSWatcher | null = null;
-  const open = (): FSWatcher =>
-    watch([], {
-      // Watches the directories, not the targets of links in them: replacing a link is an event of its
-      // directory.
-      depth: 0,
-      followSymlinks: false,
-      ignoreInitial: true,
-      persistent: false,
-      // It would delay removals for a moment; the file watcher waits for quiet itself.
-      atomic: false,
-      ignored: (path) => !listener.isWanted(path),
-    })
-      .on('all', (event, path) => listener.changed(path, event !== 'change'))
-      .on('error', (error) => listener.failed(error));
-  return {
-    add(directory) {
-      watcher ??= open();
-      watcher.add(directory);
-    },
-    delete(directory) {
-      watcher?.unwatch(directory);
-    },
-    close() {
-      void watcher?.close();
-      watcher = null;
-    },
-  };
+/** The directory of a path, as the watch names it. */
+function parentOf(path: string): string {
+  return `${dirname(path)}/`;
 }
 
 /**
- * The watched directories. If one is replaced by another with the same name, it is watched again. A directory
- * is watched only after it has responded, because watching one that hangs would occupy a thread.
+ * Reports possible changes in directories, through chokidar, until the returned function is called. Some changes are
+ * not reported.
  */
-export class WatchedDirectories {
-  readonly #events: DirectoryEvents;
-  readonly #watched = new Map<string, { readonly identity: string; readonly sinceMs: number }>();
-
-  constructor(events: DirectoryEvents) {
-    this.#events = events;
-  }
-
-  /** @param identity of the directory; null if it does not exist */
-  see(directory: string, identity: string | null, nowMs: number): void {
-    if (this.#watched.get(directory)?.identity === identity) return;
-    this.#delete(directory);
-    if (identity === null) return;
-    this.#watched.set(directory, { identity, sinceMs: nowMs });
-    this.#events.add(directory);
-  }
-
-  /**
-   * Since when the directory of a path is watched, in monotonic milliseconds; infinity if it is not watched.
-   */
-  sinceMs(path: string): number {
-    return this.#watched.get(dirname(path))?.sinceMs ?? Number.POSITIVE_INFINITY;
-  }
-
-  /** Stops watching all others. */
-  keep(directories: ReadonlySet<string>): void {
-    for (const directory of this.#watched.keys())
-      if (!directories.has(directory)) this.#delete(directory);
-  }
-
-  close(): void {
-    this.#watched.clear();
-    this.#events.close();
-  }
-
-  #delete(directory: string): void {
-    if (this.#watched.delete(directory)) this.#events.delete(directory);
-  }
+function systemEvents(directories: readonly string[], listener: EventListener): () => void {
+  const watcher = watch([...directories], {
+    // Watches the directories, not the targets of links in them: replacing a link is an event of its directory.
+    depth: 0,
+    followSymlinks: false,
+    ignoreInitial: true,
+    persistent: false,
+    // It would delay removals for a moment; the file watcher waits for quiet itself.
+    atomic: false,
+    ignored: (path) => !listener.isWanted(path),
+  })
+    .on('all', (_, path) => listener.changed(path))
+    .on('error', (error) => listener.failed(error));
+  return () => void watcher.close();
 }

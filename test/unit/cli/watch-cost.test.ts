@@ -2,11 +2,7 @@ import assert from 'node:assert/strict';
 import { dirname } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
-import {
-  type DirectoryEvents,
-  type DirectoryListener,
-  FileWatcher,
-} from '../../../src/cli/watch/file-watcher.ts';
+import { type EventListener, FileWatcher } from '../../../src/cli/watch/file-watcher.ts';
 import { digestOf, type Stats, type WatchDisk } from '../../../src/cli/watch/watched-path.ts';
 import { RecordedLog } from '../../support/recorded-log.ts';
 import { TestClock } from '../../support/test-clock.ts';
@@ -88,7 +84,7 @@ function start(test: TestContext, files: readonly string[]) {
   const onChange = async (unanswered: readonly string[]) => void told.push(unanswered);
   const watcher = new FileWatcher({
     ...{ clock, log, disk, onChange },
-    events: (listener) => disk.events(listener),
+    openEvents: (directories, listener) => disk.openEvents(directories, listener),
   });
   test.after(() => watcher.close());
   const old = digestOf(Buffer.from('old'));
@@ -113,15 +109,12 @@ interface MemoryFile {
 }
 
 class MemoryDisk implements WatchDisk {
-  stats = 0;
   reads: string[] = [];
-  /** Answers that were owed at the same time. */
-  most = 0;
   #owed = 0;
   #hanging = 0;
   readonly #clock: TestClock;
   readonly #files = new Map<string, MemoryFile>();
-  readonly #watches = new Map<string, DirectoryListener>();
+  readonly #watches = new Map<string, EventListener>();
   readonly #hangs = new Map<string, Promise<void>>();
 
   constructor(clock: TestClock) {
@@ -137,7 +130,7 @@ class MemoryDisk implements WatchDisk {
   }
 
   forget(): void {
-    [this.stats, this.reads, this.most] = [0, [], 0];
+    this.reads = [];
   }
 
   dateOf(path: string): number {
@@ -146,7 +139,7 @@ class MemoryDisk implements WatchDisk {
 
   write(path: string, content: string, tells: boolean, dateMs = this.#clock.now()): void {
     this.#files.set(path, { content, dateMs, ino: 1 });
-    if (tells) this.#watches.get(dirname(path))?.changed(path, false);
+    if (tells) this.#watches.get(dirname(path))?.changed(path);
   }
 
   /** What is asked for below it is answered only after the returned function was called. */
@@ -161,7 +154,6 @@ class MemoryDisk implements WatchDisk {
 
   async stat(path: string): Promise<Stats> {
     await this.#answer(path);
-    this.stats += path.endsWith('hub') ? 0 : 1;
     const { content, dateMs, ino } = this.#files.get(path) ?? { content: '', dateMs: 0, ino: 0 };
     const date = BigInt(dateMs);
     const dev = BigInt(path.codePointAt(1) ?? 0) * 10n + BigInt(path.codePointAt(2) ?? 0);
@@ -180,19 +172,15 @@ class MemoryDisk implements WatchDisk {
   }
 
   /** The events of its directories. */
-  events(listener: DirectoryListener): DirectoryEvents {
-    return {
-      add: (directory) => void this.#watches.set(directory, listener),
-      delete: (directory) => void this.#watches.delete(directory),
-      close: () => this.#watches.clear(),
-    };
+  openEvents(directories: readonly string[], listener: EventListener): () => void {
+    for (const directory of directories) this.#watches.set(directory, listener);
+    return () => this.#watches.clear();
   }
 
   async #answer(path: string): Promise<void> {
     this.#owed += 1;
     const hang = [...this.#hangs].find(([prefix]) => path.startsWith(prefix))?.[1];
-    if (hang === undefined) this.most = Math.max(this.most, this.#owed - this.#hanging);
-    else {
+    if (hang !== undefined) {
       this.#hanging += 1;
       await hang;
       this.#hanging -= 1;

@@ -266,7 +266,7 @@ describe('a watched path that cannot be read for a passing reason', () => {
       const file = join(directory, 'Hubfile');
       writeFileSync(file, 'one');
       utimesSync(file, 1, 1);
-      const path = new WatchedPath(file, 'content');
+      const path = new WatchedPath(file);
       await path.look(systemDisk, systemClock);
       assert.equal(path.differs, false);
       const full = (): never => {
