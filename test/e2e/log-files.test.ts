@@ -50,7 +50,9 @@ describe('a log whose reader has stalled', () => {
   /** More lines than a pipe holds. */
   const REQUESTS = 400;
 
-  it('delays neither the start, nor requests, nor the stop: a FIFO', async (test) => {
+  it('delays neither the start, nor requests, nor the stop: a FIFO', {
+    timeout: 60_000,
+  }, async (test) => {
     const { process, get, log } = await start(test, 1, createFifo);
     await process.says('cannot be written (ENXIO)');
     assert.equal(await get(), 'hello');
@@ -64,7 +66,9 @@ describe('a log whose reader has stalled', () => {
     assert.equal(await process.end('SIGTERM'), 0);
   });
 
-  it('gets the lines when it reads again, and delays nothing: standard output', async (test) => {
+  it('gets the lines when it reads again, and delays nothing: standard output', {
+    timeout: 60_000,
+  }, async (test) => {
     const directory = await temporaryDirectory(test);
     const fifo = createFifo(directory);
     const reader = await openReader(test, fifo);
