@@ -50,7 +50,7 @@ function test(version) {
     console.error(`— Node ${spawnSync(node, ['--version'], { encoding: 'utf8' }).stdout.trim()}`);
     const reaper = new URL('../test/support/reaper.mjs', import.meta.url).href;
     const how = ['--conditions=hubgate-source', '--import', 'tsx', '--import', reaper, '--test'];
-    const limits = ['--test-reporter=dot', '--test-concurrency=3', '--test-timeout=1800000'];
+    const limits = ['--test-reporter=dot', '--test-concurrency=2', '--test-timeout=1800000'];
     const files = (paths.length > 0 ? paths : TESTS).flatMap(testFiles);
     const env = {
       ...process.env,

@@ -42,8 +42,8 @@ const { status } = spawnSync(
     '--test',
     // Names every failure once more at the end, where a log that was cut still shows it.
     '--test-reporter=spec',
-    // More than there are processors on a small machine: a test waits for half of its time.
-    '--test-concurrency=4',
+    // More than there are processors on a small machine: half of the time, a test waits.
+    '--test-concurrency=3',
     '--test-timeout=1800000',
     ...files,
   ],
