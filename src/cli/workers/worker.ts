@@ -24,8 +24,11 @@ export const MAX_UNHANDLED = 1_000;
 export const ANSWER_MS = 2_000;
 /** How often a worker that carries out a long order is asked for a sign of life. */
 const LOOK_MS = 5_000;
-/** Looks in a row that a worker may leave unanswered before it is killed. */
-const MAX_UNANSWERED = 6;
+/**
+ * Looks in a row that a worker may leave unanswered before it is killed. On a busy machine, one that builds a large
+ * configuration gives no sign of life for half a minute.
+ */
+const MAX_UNANSWERED = 24;
 
 export interface WorkerSurroundings {
   /**
