@@ -25,8 +25,12 @@ const END_TO_END = [
   ],
   ...['session-tickets', 'several-hubs', 'stop', 'tracing', 'upgrade', 'watch', 'workers'],
 ];
+/** Of the unit tests not those of what is only text, whatever runs it: the language, the pages, the editor. */
+const ONLY_TEXT = ['docs', 'editor', 'hubfile'];
+const UNIT = readdirSync(join(root, 'test/unit')).filter((name) => !ONLY_TEXT.includes(name));
 const TESTS = [
-  ...['test/unit', 'test/contract', 'test/protocol'],
+  ...UNIT.map((name) => `test/unit/${name}`),
+  ...['test/contract', 'test/protocol'],
   ...END_TO_END.map((name) => `test/e2e/${name}.test.ts`),
 ];
 const NEWEST = '26';
