@@ -2,7 +2,6 @@
 // The routes beside it that can never handle the same request do not count, so they can change freely.
 
 import { hash } from 'node:crypto';
-import { isDeepStrictEqual } from 'node:util';
 import type { SiteConfig } from '../config/config.ts';
 import {
   dataOf,
@@ -52,14 +51,26 @@ function placesIn(
   routes: readonly RouteConfig[],
   { before, after, paths }: Around,
 ): (Around & { readonly cache: HandlerConfig })[] {
+  const whole = routes.map((route) => everyRoute([route], registry));
+  // Each route is compared with all others only where that matters.
+  const isAround = whole.map((inside) => inside.some(({ handler }) => handler.kind === 'cache'));
+  if (!isAround.includes(true)) return [];
+  const matchers = routes.map(({ matcher }) => JSON.stringify(matcher));
+  /** For each route: how many of those before it change the target of requests. */
+  const retargets = [0];
+  for (const inside of whole) {
+    retargets.push((retargets.at(-1) ?? 0) + (inside.some(isRetargeting) ? 1 : 0));
+  }
   return routes.flatMap((route, index) => {
+    if (isAround[index] !== true) return [];
     const { matcher, handler } = route;
-    const data = dataOf(handler, registry);
     const isPassed = (at: number): boolean => {
       const other = routes[at];
       if (other === undefined || at === index) return true;
-      const between = routes.slice(Math.min(index, at), Math.max(index, at));
-      return !isAlternative(route, other) && !isElsewhere(route, other, between);
+      // Neighbours with the same matcher count as one.
+      if (isAlternative(handler, other.handler) && matchers[at] !== matchers[index]) return false;
+      const isSameTarget = retargets[index] === retargets[at];
+      return !isSameTarget || !areDisjoint(matcher, other.matcher);
     };
     const around = {
       before: [...before, ...routes.slice(0, index).filter((_, at) => isPassed(at)), matcher],
@@ -67,38 +78,25 @@ function placesIn(
       paths: [...paths, ...pathsOf(matcher)],
     };
     if (handler.kind === 'cache') return [{ ...around, cache: handler }];
-    const whole = { ...around, before: [...around.before, handler] };
+    const data = dataOf(handler, registry);
+    const withHandler = { ...around, before: [...around.before, handler] };
     return [
       ...placesIn(data.nested?.(handler) ?? [], around),
-      ...placesIn(data.answering?.(handler) ?? [], whole),
+      ...placesIn(data.answering?.(handler) ?? [], withHandler),
     ];
   });
 }
 
-/** Whether only the first of two routes that matches handles a request. */
-function isAlternative(one: RouteConfig, other: RouteConfig): boolean {
-  if (one.handler.kind !== other.handler.kind) return false;
-  const [group, second] = [one, other].map(({ handler }) => {
-    return dataOf(handler, registry).group?.(handler) ?? null;
-  });
-  // Neighbours with the same matcher count as one.
-  return group !== null && group === second && !isDeepStrictEqual(one.matcher, other.matcher);
+/** Whether only the first of two handlers whose routes match handles a request. */
+function isAlternative(one: HandlerConfig, other: HandlerConfig): boolean {
+  if (one.kind !== other.kind) return false;
+  const { group } = dataOf(one, registry);
+  const own = group?.(one) ?? null;
+  return own !== null && own === group?.(other);
 }
 
-/**
- * Whether no request matches both routes.
- *
- * @param between the first of the two, and the routes up to the second
- */
-function isElsewhere(
-  one: RouteConfig,
-  other: RouteConfig,
-  between: readonly RouteConfig[],
-): boolean {
-  if (!areDisjoint(one.matcher, other.matcher)) return false;
-  return everyRoute(between, registry).every(
-    ({ handler }) => dataOf(handler, registry).retargets?.(handler) !== true,
-  );
+function isRetargeting({ handler }: RouteConfig): boolean {
+  return dataOf(handler, registry).retargets?.(handler) === true;
 }
 
 function pathsOf(matcher: RouteConfig['matcher']): readonly string[] {

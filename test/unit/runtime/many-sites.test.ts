@@ -7,21 +7,43 @@ import { temporaryDirectory } from '../../support/temporary-directory.ts';
 
 describe('a configuration with many sites', () => {
   it('costs twice as much with twice as many of them', async (test) => {
-    // What is compiled and loaded once is not counted.
-    await stepsOf(test, 2);
-    const few = await stepsOf(test, 60);
-    const many = await stepsOf(test, 120);
-    assert.ok(many < 2.05 * few, `${many} steps for 120 sites, ${few} for 60`);
+    await assertLinear(test, (count, port) => {
+      const site = (index: number): string =>
+        `https://site${index}.example.com:${port} {\n\troute /part/* {\n\t\treverse_proxy 127.0.0.1:1\n\t}\n\treverse_proxy localhost:2\n}\n`;
+      return Array.from({ length: count }, (_, index) => site(index)).join('');
+    });
   });
 });
 
+describe('a site with many routes', () => {
+  for (const cache of ['', '\tcache /part0/*\n']) {
+    it(`costs twice as much with twice as many of them${cache === '' ? '' : ', also beside a cache'}`, async (test) => {
+      await assertLinear(test, (count, port) => {
+        const route = (index: number): string =>
+          `\thandle /part${index}/* {\n\t\trespond text${index}\n\t}\n`;
+        const routes = Array.from({ length: count }, (_, index) => route(index)).join('');
+        return `https://site.example.com:${port} {\n${cache}${routes}}\n`;
+      });
+    });
+  }
+});
+
+/** The sites of a configuration with so many parts. */
+type Sites = (count: number, port: number) => string;
+
+async function assertLinear(test: TestContext, sites: Sites): Promise<void> {
+  // What is compiled and loaded once is not counted.
+  await stepsOf(test, sites, 2);
+  const few = await stepsOf(test, sites, 60);
+  const many = await stepsOf(test, sites, 120);
+  assert.ok(many < 2.05 * few, `${many} steps for 120, ${few} for 60`);
+}
+
 /** What it takes to read, check and build a configuration: entries of maps, and members that were looked at. */
-async function stepsOf(test: TestContext, sites: number): Promise<number> {
+async function stepsOf(test: TestContext, sites: Sites, count: number): Promise<number> {
   const port = await freePort();
   const options = `{\n\tstorage ${await temporaryDirectory(test)}\n\tadmin off\n\tlocal_certs\n\tauto_https disable_redirects\n\tdefault_bind 127.0.0.1\n}\n`;
-  const site = (index: number): string =>
-    `https://site${index}.example.com:${port} {\n\troute /part/* {\n\t\treverse_proxy 127.0.0.1:1\n\t}\n\treverse_proxy localhost:2\n}\n`;
-  const text = options + Array.from({ length: sites }, (_, index) => site(index)).join('');
+  const text = options + sites(count, port);
   const counter = countSteps(test);
   const config = parseHubfile(text, { env: {} });
   const gateway = createGateway(config, { log: silentLogger });
