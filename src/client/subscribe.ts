@@ -44,7 +44,7 @@ export interface SubscribeOptions {
 const FIRST_WAIT = 500;
 const LONGEST_WAIT = 30_000;
 /** Thrown if the hub refuses the client, even with a renewed cookie. */
-const REFUSED = new Error('401');
+const REFUSED = new Error();
 
 /**
  * Follows the updates of a page or resource from its current state, across lost connections, until the
@@ -149,8 +149,8 @@ class Follower {
     this.#lost = 0;
     this.#wait = this.#firstWait;
     this.#report('open');
-    if (stream.body === null) return true;
-    await readEvents(stream.body, {
+    // Only responses that are no stream have no body.
+    await readEvents(stream.body as ReadableStream<Uint8Array>, {
       update: (update) => {
         if (update.id !== '') this.#hub = { url, cursor: update.id };
         void guard(() => this.#options.update(update));
@@ -170,9 +170,11 @@ class Follower {
       await this.#renew();
       stream = await this.#authorised(target);
     }
-    if (stream.ok) return stream;
+    // A redirect to a login page, for example, also ends with a success.
+    const isStream = stream.headers.get('Content-Type')?.includes('event-stream');
+    if (stream.ok && isStream) return stream;
     await discard(stream);
-    throw stream.status === 401 ? REFUSED : new Error('no stream');
+    throw stream.status === 401 ? REFUSED : new Error('no hub');
   }
 
   /** Waits for a token other than the refused one; resolves to false if there is none to wait for. */

@@ -163,6 +163,20 @@ describe('client: subscribe', () => {
     assert.equal(recorder.statuses[0], 'connecting');
   });
 
+  it('takes no page for a stream, such as that of a login to which it is redirected', async (test) => {
+    let answers = 0;
+    const port = await listen(test, (request, response) => {
+      response.setHeader('Link', '</hub>; rel=hub');
+      if (request.url === '/') response.end();
+      else if (request.url === '/login') response.setHeader('Content-Type', 'text/html').end();
+      else if (++answers === 1) response.writeHead(302, { Location: '/login' }).end();
+      else response.setHeader('Content-Type', 'text/event-stream; charset=utf-8').end();
+    });
+    const recorder = new Recorder(test, `http://localhost:${port}/`, '*');
+    await recorder.until(({ statuses }) => statuses.length === 2);
+    assert.deepEqual(recorder.statuses, ['connecting', 'open']);
+  });
+
   it('reports an error of a function, async or not, and goes on', async (test) => {
     const site = await startSite(test, page);
     const reported: unknown[] = [];
