@@ -220,12 +220,17 @@ function tooLarge(): RefusedRequest {
   return new RefusedRequest(413, { text: 'Request Entity Too Large' });
 }
 
-/** A media type in lower case without parameters; null if the field cannot be parsed. */
+/**
+ * A media type in lower case without parameters; null if the field cannot be parsed. A parameter may be empty, as after
+ * a semicolon at the end (RFC 9110 §5.6.6).
+ */
 export function mediaType(field: string): string | null {
   const [type = '', ...parameters] = field.split(';').map((part) => part.trim());
   if (!/^[\w!#$&^.+-]+\/[\w!#$&^.+-]+$/.test(type)) return null;
-  const valid = parameters.every((parameter) => /^[\w!#$&^.+-]+=(?:[^\s"]+|".*")$/.test(parameter));
-  return valid || parameters.every((parameter) => parameter === '') ? type.toLowerCase() : null;
+  const valid = parameters.every((parameter) =>
+    /^(?:[\w!#$&^.+-]+=(?:[^\s"]+|".*"))?$/.test(parameter),
+  );
+  return valid ? type.toLowerCase() : null;
 }
 
 export const FORM = 'application/x-www-form-urlencoded';

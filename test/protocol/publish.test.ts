@@ -158,6 +158,7 @@ describe('publish: method, routing, encoding (A.1)', () => {
   for (const type of [
     'application/x-www-form-urlencoded; charset=utf-8',
     'application/x-www-form-urlencoded;charset="utf-8"',
+    'application/x-www-form-urlencoded; charset=utf-8;',
     'Application/X-WWW-Form-URLencoded',
   ]) {
     it(`A-9: reads a form of type ${type}`, async () => {
