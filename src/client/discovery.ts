@@ -34,9 +34,7 @@ export function hubOfPage(relation: string, base: string): HubAddress | null {
   const timing = navigation()?.serverTiming?.find(({ name }) => name === relation);
   if (timing === undefined) return null;
   const url = new URL(timing.description, base);
-  const cursor = url.searchParams.get('last_event_id');
-  url.searchParams.delete('last_event_id');
-  return { url: url.href, cursor };
+  return { url: url.href, cursor: url.searchParams.get('last_event_id') };
 }
 
 /** The navigation that loaded this page. */

@@ -102,7 +102,7 @@ class Follower {
     this.#options = options;
     this.#signal = signal;
     this.#relation = options.relation ?? 'hub';
-    this.#hub = this.#isPage ? hubOfPage(this.#relation, String(this.#url)) : null;
+    this.#hub = this.#isPage ? hubOfPage(this.#relation, page) : null;
   }
 
   async run(): Promise<void> {
@@ -112,7 +112,7 @@ class Follower {
         if (!(await this.#listen(this.#hub))) {
           if (this.#mayReload()) return reload();
           this.#hub = null;
-          if (this.#lost++ === 0) continue;
+          if (!this.#lost++) continue;
         }
       } catch (error) {
         if (error === REFUSED && !(await this.#hasOtherToken())) return;
@@ -120,8 +120,7 @@ class Follower {
       }
       if (this.#signal.aborted) return;
       this.#report('connecting');
-      // Clients that lost the same hub must not reconnect at the same moment.
-      await pause(this.#wait * (0.5 + Math.random()), this.#signal);
+      await this.#pause(this.#wait);
       this.#wait = Math.min(this.#wait * 2, LONGEST_WAIT);
     }
   }
@@ -129,11 +128,12 @@ class Follower {
   /** Fetches the resource, passes it to the application, and returns the address of its updates. */
   async #load(): Promise<HubAddress> {
     const { state } = this.#options;
-    const response = await this.#fetch(this.#url);
+    // What the browser has stored names the update that the hub no longer knows, also after a 304.
+    const response = await this.#fetch(this.#url, this.#lost ? { cache: 'reload' } : {});
     const hub = findHub(response.headers.get('Link'), this.#relation, response.url);
     if (!response.ok || hub === null) throw new Error('no hub');
-    if (state === undefined) await discard(response);
-    else await guard(() => state(response));
+    if (state) await guard(() => state(response));
+    else await response.body?.cancel();
     return hub;
   }
 
@@ -142,7 +142,7 @@ class Follower {
     const stream = await this.#connect(this.#streamUrl(url, cursor));
     const began = stream.headers.get(`${this.#relation}-Last-Event-ID`);
     if (cursor !== null && began !== null && utf8(began) !== cursor) {
-      await discard(stream);
+      await stream.body?.cancel();
       return false;
     }
     this.#wasOpen = true;
@@ -152,7 +152,7 @@ class Follower {
     // Only responses that are no stream have no body.
     await readEvents(stream.body as ReadableStream<Uint8Array>, {
       update: (update) => {
-        if (update.id !== '') this.#hub = { url, cursor: update.id };
+        if (update.id) this.#hub = { url, cursor: update.id };
         void guard(() => this.#options.update(update));
       },
       retry: (milliseconds) => {
@@ -166,14 +166,13 @@ class Follower {
     if (this.#options.renew && this.#wasOpen) await this.#renew();
     let stream = await this.#authorised(target);
     if (stream.status === 401) {
-      await discard(stream);
+      await stream.body?.cancel();
       await this.#renew();
       stream = await this.#authorised(target);
     }
-    // A redirect to a login page, for example, also ends with a success.
-    const isStream = stream.headers.get('Content-Type')?.includes('event-stream');
-    if (stream.ok && isStream) return stream;
-    await discard(stream);
+    // The page of a login, to which a request may be redirected, is a success as well.
+    if (stream.headers.get('Content-Type')?.includes('event-stream')) return stream;
+    await stream.body?.cancel();
     throw stream.status === 401 ? REFUSED : new Error('no hub');
   }
 
@@ -182,21 +181,33 @@ class Follower {
     this.#report('refused');
     if (typeof this.#options.token !== 'function') return false;
     while (!this.#signal.aborted) {
-      await pause(LONGEST_WAIT * (0.5 + Math.random()), this.#signal);
+      await this.#pause(LONGEST_WAIT);
       const bearer = await this.#token().catch(() => this.#bearer);
       if (bearer !== this.#bearer) return true;
     }
     return false;
   }
 
-  /** Fetching the resource renews the cookie; its content does not matter here. */
+  /**
+   * Fetching the resource renews the cookie, unless the browser takes it from its cache; its content does not matter
+   * here.
+   */
   async #renew(): Promise<void> {
-    await discard(await this.#fetch(this.#url));
+    const response = await this.#fetch(this.#url, { cache: 'reload' });
+    await response.body?.cancel();
+    // An app that is being restarted, for example, refuses nobody.
+    if (response.status > 499) throw new Error('no hub');
+  }
+
+  /** Clients that lost the same hub must not come back at the same moment. */
+  #pause(milliseconds: number): Promise<unknown> {
+    return pause(milliseconds * (0.5 + Math.random()), this.#signal);
   }
 
   async #authorised(target: URL): Promise<Response> {
     const bearer = (this.#bearer = await this.#token());
-    return this.#fetch(target, bearer === undefined ? {} : { Authorization: `Bearer ${bearer}` });
+    const headers = bearer === undefined ? {} : { Authorization: `Bearer ${bearer}` };
+    return this.#fetch(target, { headers });
   }
 
   /** Rejects with whatever the function throws. */
@@ -205,9 +216,10 @@ class Follower {
     return typeof token === 'function' ? token() : token;
   }
 
-  #fetch(url: string | URL, headers: Record<string, string> = {}): Promise<Response> {
+  /** The types are those of Node, which has no cache. */
+  #fetch(url: string | URL, init: RequestInit & { cache?: 'reload' }): Promise<Response> {
     const { credentials } = this.#options;
-    return fetch(url, { ...(credentials && { credentials }), signal: this.#signal, headers });
+    return fetch(url, { ...(credentials && { credentials }), signal: this.#signal, ...init });
   }
 
   #streamUrl(hub: string, cursor: string | null): URL {
@@ -232,16 +244,12 @@ class Follower {
   /** A page that comes from a cache in the same outdated state must not be reloaded forever. */
   #mayReload(): boolean {
     const isFresh = this.#wasOpen || navigation()?.type !== 'reload';
-    return this.#isPage && this.#options.state === undefined && isFresh;
+    return this.#isPage && !this.#options.state && isFresh;
   }
 
   #report(status: Status): void {
     void guard(() => this.#options.status?.(status));
   }
-}
-
-async function discard({ body }: Response): Promise<void> {
-  await body?.cancel();
 }
 
 /** Calls a function of the page, and reports its error as a browser does for one in an event listener. */

@@ -192,6 +192,59 @@ describe('client in Chromium', () => {
     assert.equal(loads.get('/state'), 2, 'the page was fetched, not reloaded');
   });
 
+  it('renews its cookie with a page that the browser may keep, also after the app was away', async (test) => {
+    const executable = chromiumPath(test);
+    if (executable === null) return;
+    let loads = 0;
+    const answer = (_: IncomingMessage, response: ServerResponse): void => {
+      loads += 1;
+      response.setHeader('Cache-Control', 'private, max-age=600');
+      // The app is being restarted when the token has expired.
+      if (loads === 2) response.statusCode = 503;
+      response.end(html('document'));
+    };
+    const mint = `discovery {
+		token mint {
+			issuer ${ISSUER}
+			key "${SUBSCRIBER_KEY}"
+			ttl 4s
+			subscribe *
+		}
+	}`;
+    const options = { hubfile: hubfile('write_timeout 10m', mint) };
+    const { site, page } = await browse(test, executable, answer, options);
+    await page.goto(`${site.origin}/`);
+    await live(page);
+    await wasInterrupted(page);
+    await site.publish({ topic: 'https://example.com/a', private: 'on', data: 'one' });
+    await seen(page, 'one');
+    assert.ok(loads >= 3, `${loads} loads`);
+  });
+
+  it('gets the state of a resource that has not changed from the app if updates were lost', async (test) => {
+    const executable = chromiumPath(test);
+    if (executable === null) return;
+    const answer = (request: IncomingMessage, response: ServerResponse): void => {
+      if (request.url === '/') return void response.end(html("'/resource'", 'state() {},'));
+      response.setHeader('ETag', '"1"');
+      if (request.headers['if-none-match'] === '"1"') response.statusCode = 304;
+      // As from a hub whose history was longer when the browser has stored this.
+      else if (first)
+        response.setHeader('Link', '</.well-known/hub>; rel="hub"; last-event-id="gone"');
+      first = false;
+      response.end();
+    };
+    let first = true;
+    const options = { hubfile: hubfile('anonymous') };
+    const { site, page } = await browse(test, executable, answer, options);
+    await site.publish({ topic: 'https://example.com/a', data: 'old' });
+    await page.goto(`${site.origin}/`);
+    await live(page);
+    await site.publish({ topic: 'https://example.com/a', data: 'new' });
+    await seen(page, 'new');
+    assert.deepEqual(await page.locator('li').allTextContents(), ['new']);
+  });
+
   it('follows a hub on another origin if cors_origins allows it', async (test) => {
     const executable = chromiumPath(test);
     if (executable === null) return;
