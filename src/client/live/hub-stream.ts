@@ -33,15 +33,16 @@ export async function followHub(options: HubStreamOptions): Promise<void> {
       if (stream.status === 401) await renew();
       if (stream.status === 400) {
         // The hub would refuse the same topics again.
-        console.error(`${address}: ${await stream.text()}`);
+        console.error(address.href, await stream.text());
         return;
       }
-      if (stream.ok && stream.body !== null) {
+      // The page of a login, to which a request may be redirected, is a success as well.
+      if (stream.headers.get('Content-Type') === 'text/event-stream') {
         wait = FIRST_WAIT_MS;
         // The history no longer reaches back to the cursor.
         const isLost = stream.headers.get(`${relation}-Last-Event-ID`) === EARLIEST;
         if (known === null || (isLost && known !== EARLIEST)) outdated();
-        await readEvents(stream.body, {
+        await readEvents(stream.body as ReadableStream<Uint8Array>, {
           update,
           retry: (milliseconds) => {
             wait = milliseconds;
