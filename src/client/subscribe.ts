@@ -12,9 +12,9 @@ export interface SubscribeOptions {
   /** Called with every update in order, each once. */
   readonly update: (update: Update) => void;
   /**
-   * Called with the resource: at the start, unless the source is the page itself, and again when updates were
-   * lost because the hub's history no longer reaches back. The updates that follow apply to the state of this
-   * resource. Without this function, the page is reloaded if it is the source, and a subscription to a URL
+   * Called with the whole resource: at the start, unless the source is the page itself, and again when updates
+   * were lost because the hub's history no longer reaches back. The updates that follow apply to the state of
+   * this resource. Without this function, the page is reloaded if it is the source, and a subscription to a URL
    * continues with later updates.
    */
   readonly state?: (response: Response) => Promise<void>;
@@ -39,6 +39,9 @@ export interface SubscribeOptions {
   /** Ends the subscription when it is aborted. */
   readonly signal?: AbortSignal;
 }
+
+/** The types are those of Node, which has no page to reload. */
+declare const location: { reload(): void };
 
 /** First wait before a new attempt, in milliseconds; it doubles up to the longest. */
 const FIRST_WAIT = 500;
@@ -110,7 +113,9 @@ class Follower {
       try {
         this.#hub ??= await this.#load();
         if (!(await this.#listen(this.#hub))) {
-          if (this.#mayReload()) return reload();
+          // A page that comes from a cache in the same outdated state must not be reloaded forever.
+          const isFresh = this.#wasOpen || navigation()?.type !== 'reload';
+          if (this.#isPage && !this.#options.state && isFresh) return location.reload();
           this.#hub = null;
           if (!this.#lost++) continue;
         }
@@ -132,8 +137,9 @@ class Follower {
     const response = await this.#fetch(this.#url, this.#lost ? { cache: 'reload' } : {});
     const hub = findHub(response.headers.get('Link'), this.#relation, response.url);
     if (!response.ok || hub === null) throw new Error('no hub');
-    if (state) await guard(() => state(response));
-    else await response.body?.cancel();
+    // A body that breaks off is fetched again, and not left to the function.
+    await response.clone().arrayBuffer();
+    await guard(() => state?.(response));
     return hub;
   }
 
@@ -241,12 +247,6 @@ class Follower {
     return (pattern.startsWith('//') ? protocol : origin) + pattern;
   }
 
-  /** A page that comes from a cache in the same outdated state must not be reloaded forever. */
-  #mayReload(): boolean {
-    const isFresh = this.#wasOpen || navigation()?.type !== 'reload';
-    return this.#isPage && !this.#options.state && isFresh;
-  }
-
   #report(status: Status): void {
     void guard(() => this.#options.status?.(status));
   }
@@ -261,9 +261,4 @@ async function guard(callback: () => unknown): Promise<void> {
       throw error;
     });
   }
-}
-
-function reload(): void {
-  // The types are those of Node, which has no page to reload.
-  (globalThis as { location?: { reload(): void } }).location?.reload();
 }

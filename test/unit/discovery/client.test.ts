@@ -163,6 +163,24 @@ describe('client: subscribe', () => {
     assert.equal(recorder.statuses[0], 'connecting');
   });
 
+  it('fetches a state again whose transfer breaks off, and passes the function only a whole one', async (test) => {
+    let answers = 0;
+    const port = await listen(test, (request, response) => {
+      if (request.url !== '/') {
+        response.setHeader('Content-Type', 'text/event-stream').write(':\n');
+        return;
+      }
+      answers += 1;
+      response.writeHead(200, { Link: '</hub>; rel=hub', 'Content-Length': 9 });
+      if (answers === 1) response.write('the', () => response.destroy());
+      else response.end('the state');
+    });
+    const recorder = new Recorder(test, `http://localhost:${port}/`, '*');
+    await recorder.until(({ statuses }) => statuses.includes('open'));
+    assert.deepEqual(recorder.states, ['the state']);
+    assert.deepEqual(recorder.statuses, ['connecting', 'open']);
+  });
+
   it('takes no page for a stream, such as that of a login to which it is redirected', async (test) => {
     let answers = 0;
     const port = await listen(test, (request, response) => {
