@@ -201,6 +201,14 @@ export function commentsOf(
   return [...comments, ...closed, { start: at, end: at, text: block }];
 }
 
+/** Comments above the lines that stay although a part of them has lost its meaning. */
+export function marksOf(lost: ReadonlyMap<WrittenLine, readonly Problem[]>): readonly TextEdit[] {
+  return [...lost].map(([{ start }, problems]) => {
+    const said = new Set(problems.map(leftOutText));
+    return { start, end: start, text: [...said].map((each) => `# ${each}\n`).join('') };
+  });
+}
+
 function leftOutText({ message, hint }: Pick<Problem, 'message' | 'hint'>): string {
   return hint === undefined ? `left out: ${message}` : `left out: ${message}: ${hint}`;
 }

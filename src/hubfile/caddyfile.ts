@@ -14,7 +14,13 @@ import { resolve } from 'node:path';
 import { type ImportIo, type PlacedText, withImports } from './caddyfile-imports.ts';
 import { differencesIn } from './caddy-differences.ts';
 import type { DirectiveTable } from './directive-table.ts';
-import { commentsOf, type Translation, translations, editText } from './caddyfile-words.ts';
+import {
+  commentsOf,
+  editText,
+  marksOf,
+  type Translation,
+  translations,
+} from './caddyfile-words.ts';
 import { formatHubfile } from './format.ts';
 import { locate, placeOf, type Span } from './place.ts';
 import { makeSource, type MappedText, type Source } from './source.ts';
@@ -24,7 +30,7 @@ import { lineAt, nameOf, type WrittenLine, writtenLines } from './written-lines.
 export interface AdaptedCaddyfile {
   /** A Hubfile in its canonical layout, with the comments of the Caddyfile. */
   readonly text: string;
-  /** Lines that could not be converted; they are comments in the Hubfile. */
+  /** What could not be converted; a comment in the Hubfile marks each. */
   readonly leftOut: readonly Problem[];
   /** Lines that were converted to something slightly different, and what this machine still lacks. */
   readonly notes: readonly Problem[];
@@ -70,8 +76,9 @@ const BROKEN: ReadonlySet<string> = new Set([
 ]);
 /** Reported for the Caddyfile, but no longer true for the Hubfile. A variable may be unset on purpose. */
 const OF_NO_CONCERN: ReadonlySet<string> = new Set(['old-name', UNSET_VARIABLE]);
-/** The text stays, but has lost its meaning. */
-const WITHOUT_MEANING: ReadonlySet<string> = new Set(['not-carried-over', 'unknown-placeholder']);
+/** The line stays, but a part of it has lost its meaning. */
+const UNKNOWN_PLACEHOLDER = 'unknown-placeholder';
+const WITHOUT_MEANING: ReadonlySet<string> = new Set(['not-carried-over', UNKNOWN_PLACEHOLDER]);
 /** Directives that would apply to more requests, or accept more of them, if a part were left out. */
 const WHOLE: ReadonlySet<string> = new Set([
   'basic_auth',
@@ -179,7 +186,11 @@ function adaptWhole(
       };
       const differences = differencesIn(lines, source).filter((each) => !isGone(each));
       const rest = [...lost, ...notes, ...problems, ...differences];
-      return result(formatHubfile(edited.text, file), leftOut, rest);
+      const unknown = problems.filter(({ code }) => code === UNKNOWN_PLACEHOLDER);
+      const marks = marksOf(byLine(unknown, lines, source));
+      const comments = commentsOf(lines, leftOut, text, table);
+      const marked = editText(text, [...marks, ...translated, ...comments]);
+      return result(formatHubfile(marked.text, file), leftOut, rest);
     }
     const before = leftOut.size;
     for (const problem of errors) {
@@ -191,6 +202,20 @@ function adaptWhole(
     if (leftOut.size === before) throw hindered(problems);
   }
   throw hindered(asWritten);
+}
+
+function byLine(
+  problems: readonly Problem[],
+  lines: readonly WrittenLine[],
+  source: Source,
+): ReadonlyMap<WrittenLine, readonly Problem[]> {
+  const found = new Map<WrittenLine, Problem[]>();
+  for (const problem of problems) {
+    const at = offsetIn(source, problem);
+    const line = at === null ? undefined : lineAt(lines, at);
+    if (line !== undefined) found.set(line, [...(found.get(line) ?? []), problem]);
+  }
+  return found;
 }
 
 function lostBy({ start, end, loses }: Translation, source: Source): readonly Problem[] {

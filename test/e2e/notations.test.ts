@@ -73,6 +73,20 @@ describe('hubgate adapt --adapter caddyfile', () => {
     assert.match(stdout, /\n\t# push\n\trespond ok\n/);
   });
 
+  it('marks each placeholder without a value with a comment, and leaves its line as it is', async () => {
+    const file = join(directory, 'Placeholders');
+    const used =
+      'http://localhost {\n\theader {\n\t\tX-A {tls_version}\n\t}\n\trespond {http.request.duration}\n}\n';
+    writeFileSync(file, used);
+    const { code, stdout, stderr } = await adapt('--config', file);
+    assert.equal(code, 3);
+    assert.match(stderr, /\n2 items are left out and marked by a comment in the Hubfile/);
+    assert.match(stdout, /\n\t\t# left out: \{tls_version\} .*\n\t\tX-A \{tls_version\}\n/);
+    assert.match(stdout, /\n\t# left out: \{http.request.duration\} .*\n\trespond \{http/);
+    const withoutMarks = stdout.replace(/\t+# left out: .*\n/g, '');
+    assert.equal(withoutMarks.trimEnd(), used.trimEnd());
+  });
+
   it('writes a file that loads, and does not overwrite one that exists', async () => {
     const output = join(directory, 'Written');
     assert.equal((await adapt('--config', partly, '--output', output)).code, 3);
