@@ -226,6 +226,11 @@ export const caddyPlaceholderNotes: readonly PlaceholderNote[] = [
     repeated: null,
   },
   {
+    names: '`{err.message}` of an error that is not from `error`: its cause',
+    text: 'empty; the cause is only in the log',
+    repeated: /^(?:err|http\.error)\.message$/,
+  },
+  {
     names: '`{proto}`: nothing',
     text: 'the version of HTTP, as `{http.request.proto}`',
     repeated: /^proto$/,

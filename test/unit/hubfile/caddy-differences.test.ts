@@ -46,6 +46,14 @@ b.example.com {
     assert.deepEqual(notesOn(text.replace('4xx', '405')), [`14: ${about}`]);
   });
 
+  it('include the message of an error, which is empty if no error directive gave it', () => {
+    const about = 'the value of {err.message} differs from Caddy';
+    for (const name of ['err.message', 'http.error.message']) {
+      const text = `a.example.com {\n\thandle_errors {\n\t\trespond "{${name}}"\n\t}\n}\n`;
+      assert.deepEqual(notesOn(text), [`3: ${about.replace('err.message', name)}`]);
+    }
+  });
+
   it('are told once each, where the text first touches them', () => {
     const text = `{
 	admin localhost:2019
