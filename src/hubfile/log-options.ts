@@ -24,6 +24,12 @@ export function logOutput(cursor: Cursor): Pick<LogOptions, 'output' | 'roll' | 
       'write to stdout or a file, and let a program such as Vector or Fluent Bit send the lines';
     cursor.failUnsupported(word.span, 'output net', instead);
   }
+  // Only the log of a site may be discarded: without that of the gateway, nobody learns why it fails.
+  if (word?.text === 'discard') {
+    const instead =
+      'here, write level error; in the log of a site, output discard leaves out its requests';
+    cursor.failUnsupported(word.span, 'output discard in the log of the gateway', instead);
+  }
   const kind = oneOf(cursor, ['stderr', 'stdout', 'file']);
   if (kind !== 'file') return { output: kind, ...DEFAULT_FILE };
   const output = name(cursor, 'the path of a file');
