@@ -137,9 +137,11 @@ class Follower {
     const response = await this.#fetch(this.#url, this.#lost ? { cache: 'reload' } : {});
     const hub = findHub(response.headers.get('Link'), this.#relation, response.url);
     if (!response.ok || hub === null) throw new Error('no hub');
-    // A body that breaks off is fetched again, and not left to the function.
-    await response.clone().arrayBuffer();
-    await guard(() => state?.(response));
+    if (state) {
+      // A body that breaks off is fetched again, and not left to the function.
+      await response.clone().arrayBuffer();
+      await guard(() => state(response));
+    } else await response.body?.cancel();
     return hub;
   }
 

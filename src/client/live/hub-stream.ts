@@ -37,7 +37,7 @@ export async function followHub(options: HubStreamOptions): Promise<void> {
         return;
       }
       // The page of a login, to which a request may be redirected, is a success as well.
-      if (stream.headers.get('Content-Type') === 'text/event-stream') {
+      if (stream.headers.get('Content-Type')?.includes('event-stream')) {
         wait = FIRST_WAIT_MS;
         // The history no longer reaches back to the cursor.
         const isLost = stream.headers.get(`${relation}-Last-Event-ID`) === EARLIEST;
