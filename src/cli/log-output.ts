@@ -1,4 +1,4 @@
-import { constants, fstatSync, openSync } from 'node:fs';
+import { constants, fstatSync, openSync, writeSync } from 'node:fs';
 import { type Logger as PinoLogger, pino } from 'pino';
 import type { LogOptions } from '../config/config.ts';
 import { systemClock } from '../kernel/clock.ts';
@@ -32,8 +32,6 @@ interface OpenPino {
 
 /** Bytes that wait for a reader of standard output or error. Beyond it, lines are dropped. */
 const MAX_WAITING_BYTES = 1024 * 1024;
-/** A pipe takes this many bytes whole or not at all, so that the lines of several workers do not mix (PIPE_BUF). */
-const ATOMIC_BYTES = 4096;
 /** Time after which lines that wait are written again. */
 const RETRY_MS = 50;
 /** How long the end of the process waits for a slow reader. */
@@ -181,45 +179,52 @@ function complain(text: string): void {
 
 /** Returns a function that writes a line to standard output or error and never blocks. */
 function openStandard(fd: 1 | 2): (line: string) => unknown {
-  let isFull = false;
+  const target = nonBlocking(fd);
+  /** Whole lines, because each is written at once: the lines of several workers do not mix. */
+  const waiting: Buffer[] = [];
+  let waitingBytes = 0;
   let dropped = 0;
+  let why = '';
   let retry: NodeJS.Timeout | null = null;
-  const stream = pino.destination({
-    dest: nonBlocking(fd),
-    sync: true,
-    maxLength: MAX_WAITING_BYTES,
-    maxWrite: ATOMIC_BYTES,
-    retryEAGAIN: () => false,
-  });
-  /** Writes what waits, and then the line. Returns whether everything has been written. */
-  const write = (line: string): boolean => {
-    isFull = false;
-    stream.write(line);
-    if (isFull) {
-      retry ??= setTimeout(writeWaiting, RETRY_MS).unref();
-    } else if (dropped > 0) {
-      complain(`Nobody has read the log for a while; lines lost: ${dropped}`);
-      dropped = 0;
+  const writeFirst = (bytes: Buffer): void => {
+    const written = writeSync(target, bytes);
+    waitingBytes -= written;
+    if (written < bytes.length) waiting[0] = bytes.subarray(written);
+    else waiting.shift();
+  };
+  /** Returns whether only a reader is missing, who may read later. */
+  const writeWaiting = (): boolean => {
+    try {
+      for (let [first] = waiting; first !== undefined; [first] = waiting) writeFirst(first);
+    } catch (error) {
+      // The reader is slow or has gone, or the disk is full.
+      why = codeOf(error) ?? messageOf(error);
+      if (why !== 'EAGAIN') return false;
+      retry ??= setTimeout(() => {
+        retry = null;
+        writeWaiting();
+      }, RETRY_MS).unref();
+      return true;
     }
-    return !isFull;
+    if (dropped === 0) return false;
+    const what = why === 'EAGAIN' ? 'Nobody has read the log' : `The log was not writable (${why})`;
+    complain(`${what} for a while; lines lost: ${dropped}`);
+    dropped = 0;
+    return false;
   };
-  const writeWaiting = (): void => {
-    retry = null;
-    write('');
-  };
-  // The reader has gone, or its disk is full: lines that cannot be written are dropped.
-  stream.on('error', (error) => {
-    isFull = codeOf(error) === 'EAGAIN';
-  });
-  stream.on('drop', () => {
-    dropped += 1;
-    isFull = true;
-  });
   process.once('exit', () => {
     const end = systemClock.monotonic() + FINAL_WAIT_MS;
-    while (!write('') && systemClock.monotonic() < end) sleepSync(RETRY_MS);
+    while (writeWaiting() && systemClock.monotonic() < end) sleepSync(RETRY_MS);
   });
-  return write;
+  return (line) => {
+    const bytes = Buffer.from(line);
+    if (waitingBytes + bytes.length > MAX_WAITING_BYTES) dropped += 1;
+    else {
+      waiting.push(bytes);
+      waitingBytes += bytes.length;
+    }
+    writeWaiting();
+  };
 }
 
 /**

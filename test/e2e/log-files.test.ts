@@ -84,6 +84,32 @@ describe('a log whose reader has stalled', () => {
     assert.equal(await process.end('SIGTERM'), 0);
   });
 
+  it('gets lines again when it has been replaced: standard output', async (test) => {
+    const fifo = createFifo(await temporaryDirectory(test));
+    const first = await openReader(test, fifo);
+    const { process, get } = await start(test, 1, () => 'stdout', {}, fifo);
+    assert.equal(await get('/first'), 'hello');
+    while ((await first.lines()).length === 0) await delay(10);
+    await first.close();
+    assert.equal(await get('/nobody-reads'), 'hello');
+    assert.equal(await get('/nobody-reads'), 'hello');
+    const second = await openReader(test, fifo);
+    assert.equal(await get('/second'), 'hello');
+    const uris: string[] = [];
+    while (!uris.includes('/second')) uris.push(...(await second.lines()).map(uriOf));
+    assert.ok(uris.includes('/nobody-reads'));
+    assert.equal(await process.end('SIGTERM'), 0);
+  });
+
+  it('is not blamed for a disk that is full: standard output', async (test) => {
+    const { process, get } = await start(test, 1, () => 'stdout', {}, '/dev/full');
+    // More than waits in memory.
+    const long = `/${'x'.repeat(10_000)}`;
+    for (let i = 0; i < 200; i += 1) assert.equal(await get(long), 'hello');
+    assert.equal(await process.end('SIGTERM'), 0);
+    assert.doesNotMatch(process.output, /lines lost/);
+  });
+
   function createFifo(directory: string): string {
     const path = join(directory, 'log.fifo');
     execFileSync('mkfifo', [path]);
@@ -100,6 +126,7 @@ describe('a log whose reader has stalled', () => {
     test.after(() => file.close());
     let rest = '';
     return {
+      close: () => file.close(),
       /** The complete lines that the FIFO holds now. */
       async lines(): Promise<string[]> {
         const buffer = Buffer.alloc(1024 * 1024);
