@@ -41,9 +41,8 @@ export function findFiles(pattern: string): string[] {
   const parents = /[*?]/.test(directory) ? findFiles(directory) : [directory];
   return parents
     .flatMap((parent) =>
-      namesIn(parent)
-        .filter(matches(name))
-        .map((each) => join(parent, each)),
+      // A directory that cannot be listed counts as empty, also below; the import warns about it.
+      (namesIn(parent) ?? []).filter(matches(name)).map((each) => join(parent, each)),
     )
     .sort();
 }
@@ -70,10 +69,9 @@ function entriesOf(directory: string): readonly Dirent[] {
   return orNull(() => readdirSync(directory, { withFileTypes: true })) ?? [];
 }
 
-/** A directory that cannot be listed has no matching files. */
-export function namesIn(directory: string): string[] {
-  // A missing or forbidden directory counts as empty, also above; the import warns about it.
-  return orNull(() => readdirSync(directory)) ?? [];
+/** The names in a directory; null if it is missing or cannot be listed. */
+export function namesIn(directory: string): string[] | null {
+  return orNull(() => readdirSync(directory));
 }
 
 /** A pattern that begins with `*` does not match hidden files. */

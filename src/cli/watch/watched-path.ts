@@ -103,9 +103,9 @@ export function digestOf(content: Uint8Array | null): string {
   return content === null ? ABSENT : hash('sha256', content, 'hex');
 }
 
-/** @param names the names in a directory */
-export function digestOfNames(names: readonly string[]): string {
-  return digestOf(Buffer.from(names.toSorted().join('\0')));
+/** @param names the names in a directory; null if it cannot be listed */
+export function digestOfNames(names: readonly string[] | null): string {
+  return digestOf(names === null ? null : Buffer.from(names.toSorted().join('\0')));
 }
 
 /** A lack of descriptors or of memory, or a failing disk, may pass. They say nothing about the path. */

@@ -17,6 +17,7 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
+import { readConfig } from '../../../src/cli/read-config.ts';
 import { FileWatcher, type WatchedFiles } from '../../../src/cli/watch/file-watcher.ts';
 import {
   digestOf,
@@ -177,6 +178,26 @@ describe('watching the configuration (hubfile.md §4)', () => {
     const changed = change();
     write('later', 'x');
     await changed;
+  });
+
+  it('knows what the configuration was read from, also a pattern in a directory that is missing', async (test) => {
+    const directory = mkdtempSync(join(tmpdir(), 'hubgate-watch-'));
+    test.after(() => rmSync(directory, { recursive: true, force: true }));
+    const config = join(directory, 'Hubfile');
+    mkdirSync(join(directory, 'empty'));
+    writeFileSync(
+      config,
+      'import empty/*\nimport missing/*\nimport missing/*/site\nimport Hubfile/*\n',
+    );
+    const seen = new Map<string, string>();
+    readConfig({ config }, {}, (path, digest) => seen.set(path, digest));
+    assert.equal(seen.size, 4);
+    for (const [path, digest] of seen) {
+      const watched = new WatchedPath(path);
+      watched.know(digest);
+      await watched.look(systemDisk, systemClock);
+      assert.equal(watched.differs, false, path);
+    }
   });
 
   it('reports several writes within 100 ms as one change', async (test) => {
