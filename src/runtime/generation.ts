@@ -12,6 +12,7 @@ import type { OutboxReader } from '../outbox/outbox-reader.ts';
 import type { Handshake } from '../server/connection-policy.ts';
 import type { Service } from '../server/listener.ts';
 import { hostname } from '../site/placeholders.ts';
+import { hidingFiles } from '../site/site-files.ts';
 import { measureSite } from '../site/site-measures.ts';
 import { createSiteRouter, type SiteHandler } from '../site/site.ts';
 import type { Challenges } from '../tls/acme/challenges.ts';
@@ -120,11 +121,14 @@ async function build(config: Config, resources: Resources, scope: Scope): Promis
   const routers = new Map(plan.map((planned) => [planned, siteRouter(planned, config)]));
   const handlers = new Map<SiteConfig, SiteHandler>();
   const begins: (() => void)[] = [];
+  // Looks at the disk for each file, once for all sites.
+  const hidesFile = hidingFiles(config.options.hiddenFiles, resources.storage);
+  const around = { hubs, spans, hidesFile };
   for (const site of config.sites) {
     const entrances = [...(listeners.get(site) ?? [])];
     const own = configAt(config, serversOf(entrances, config));
     const origins = originsOf(site, entrances, routers);
-    const { handle, begin } = await setUpSite(site, own, origins, hubs, spans, resources, scope);
+    const { handle, begin } = await setUpSite(site, own, origins, around, resources, scope);
     handlers.set(site, handle);
     begins.push(begin);
   }

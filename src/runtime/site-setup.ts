@@ -16,7 +16,7 @@ import { usesPlaceholder } from '../site/placeholder-names.ts';
 import { identityFields, removeClaimedIdentity } from '../site/identity-placeholders.ts';
 import { compileRequestMatcher } from '../site/text-pattern.ts';
 import { expandPlaceholders } from '../site/placeholders.ts';
-import { hidingFiles } from '../site/site-files.ts';
+import type { HidesFile } from '../site/site-files.ts';
 import { measureSite } from '../site/site-measures.ts';
 import { type SpanSink, traceSite } from '../site/tracing.ts';
 import { answerErrors, compileSite, type SiteHandler, withHooks } from '../site/site.ts';
@@ -54,13 +54,19 @@ export interface ReadySite {
   begin(): void;
 }
 
+/** What is the same for all sites of a configuration. */
+export interface AroundSites {
+  readonly hubs: ReadyHubs;
+  readonly spans: SpanSink | null;
+  readonly hidesFile: HidesFile;
+}
+
 /** Creates one handler for a site: discovery around its routes, which include the hub. */
 export async function setUpSite(
   site: SiteConfig,
   config: Config,
   isOfSite: (url: URL) => boolean,
-  hubs: ReadyHubs,
-  spans: SpanSink | null,
+  { hubs, spans, hidesFile }: AroundSites,
   resources: Resources,
   scope: Scope,
 ): Promise<ReadySite> {
@@ -86,7 +92,7 @@ export async function setUpSite(
       livePages === null
         ? pages
         : (exchange, next) => livePages.handle(exchange, async () => pages(exchange, next)),
-    hidesFile: hidingFiles(config.options.hiddenFiles, resources.storage),
+    hidesFile,
     usesUpstreamResponse: usesPlaceholder([site.routes, site.errorRoutes], 'rp.'),
     logCredentials: config.options.servers.logCredentials,
     defer: (close) => scope.defer(close),

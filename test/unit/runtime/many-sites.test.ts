@@ -1,4 +1,7 @@
 import assert from 'node:assert/strict';
+import fs from 'node:fs';
+import { syncBuiltinESMExports } from 'node:module';
+import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
 import { createGateway, parseHubfile } from '../../../src/index.ts';
 import { silentLogger } from '../../../src/kernel/log.ts';
@@ -12,6 +15,32 @@ describe('a configuration with many sites', () => {
         `https://site${index}.example.com:${port} {\n\troute /part/* {\n\t\treverse_proxy 127.0.0.1:1\n\t}\n\treverse_proxy localhost:2\n}\n`;
       return Array.from({ length: count }, (_, index) => site(index)).join('');
     });
+  });
+
+  it('looks on the disk once for each of its files', async (test) => {
+    const port = await freePort();
+    const directory = await temporaryDirectory(test);
+    const site = (index: number): string => `http://site${index}.example.com:${port} {\n}\n`;
+    const sites = Array.from({ length: 20 }, (_, index) => site(index)).join('');
+    const read = parseHubfile(`{\n\tstorage ${directory}\n\tadmin off\n}\n${sites}`, { env: {} });
+    // As if each site had been imported from a file of its own.
+    const hiddenFiles = Array.from({ length: 20 }, (_, index) => join(directory, `site${index}`));
+    const plain = fs.realpathSync;
+    let looks = 0;
+    fs.realpathSync = Object.assign((path: fs.PathLike): string => {
+      if (String(path).endsWith('site7')) looks += 1;
+      return plain(path);
+    }, plain);
+    syncBuiltinESMExports();
+    test.after(() => {
+      fs.realpathSync = plain;
+      syncBuiltinESMExports();
+    });
+    const config = { ...read, options: { ...read.options, hiddenFiles } };
+    const gateway = createGateway(config, { log: silentLogger });
+    await gateway.dryRun(config);
+    await gateway.stop();
+    assert.equal(looks, 1);
   });
 });
 
