@@ -56,4 +56,6 @@ export async function finishUncut(): Promise<void> {
 /** Ends the process at once, without running exit handlers. */
 export function killThisProcess(): void {
   process.kill(process.pid, 'SIGKILL');
+  // The first process of a container is immune to its own SIGKILL.
+  if (process.pid === 1) process.abort();
 }
