@@ -19,6 +19,8 @@ export class ServiceManager {
   /** Messages are sent one after the other. Otherwise RELOADING could overtake READY. */
   #queue: Promise<void> = Promise.resolve();
   #stopWatchdog: () => void = () => {};
+  /** A load may still be in progress, or follow. */
+  #isStopping = false;
 
   constructor(environment: NodeJS.ProcessEnv, log: Logger) {
     this.#environment = environment;
@@ -34,6 +36,7 @@ export class ServiceManager {
    * loop does not do.
    */
   ready(status: string): void {
+    if (this.#isStopping) return;
     this.#notify('READY=1', `STATUS=${status}`, `MAINPID=${process.pid}`);
     this.#stopWatchdog();
     const microseconds = Number(this.#environment['WATCHDOG_USEC'] ?? 0);
@@ -47,12 +50,14 @@ export class ServiceManager {
   }
 
   reloading(): void {
+    if (this.#isStopping) return;
     const microseconds = process.hrtime.bigint() / 1000n;
     this.#notify('RELOADING=1', `MONOTONIC_USEC=${microseconds}`);
   }
 
   /** Resolves when the message has been sent. */
   async stopping(): Promise<void> {
+    this.#isStopping = true;
     this.#stopWatchdog();
     this.#notify('STOPPING=1', 'STATUS=Stopping');
     await this.#queue;

@@ -5,7 +5,7 @@ import { existsSync } from 'node:fs';
 import { mkdtemp, readFile, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { describe, it } from 'node:test';
+import { describe, it, type TestContext } from 'node:test';
 import { ServiceManager } from '../../src/cli/service-manager.ts';
 import { freePort } from '../support/free-port.ts';
 import { cli, startProcess } from '../support/process.ts';
@@ -63,14 +63,9 @@ describe('systemd (sd_notify)', () => {
   });
 
   it('is notified again after the operating system refused at once to start the program', async (test) => {
-    const directory = await mkdtemp(join(tmpdir(), 'hubgate-notify-'));
-    removeWith(test, directory);
-    const said = join(directory, 'said');
-    const program = `#!/bin/sh\necho "$1" >>${said}\n`;
-    await writeFile(join(directory, 'systemd-notify'), program, { mode: 0o755 });
+    const { said, variables } = await standIn(test);
     const environment: NodeJS.ProcessEnv = {
-      NOTIFY_SOCKET: '/run/notify',
-      PATH: `${directory}:/bin:/usr/bin`,
+      ...variables,
       // As for lack of memory, `spawn` throws.
       TOO_LARGE: 'x'.repeat(4 * 1024 ** 2),
     };
@@ -83,4 +78,26 @@ describe('systemd (sd_notify)', () => {
     assert.equal(await readFile(said, 'utf8'), 'STOPPING=1\n');
     assert.equal(log.lines.length, 1);
   });
+
+  it('hears of no load that ends, or begins, after the stop has begun', async (test) => {
+    const { said, variables } = await standIn(test);
+    const manager = new ServiceManager({ ...variables, WATCHDOG_USEC: '1000' }, new RecordedLog());
+    manager.reloading();
+    await manager.stopping();
+    manager.ready('Serving');
+    manager.reloading();
+    await manager.stopping();
+    assert.equal(await readFile(said, 'utf8'), 'RELOADING=1\nSTOPPING=1\nSTOPPING=1\n');
+  });
 });
+
+/** Replaces the program of systemd by one that writes each state to the file `said`. */
+async function standIn(test: TestContext) {
+  const directory = await mkdtemp(join(tmpdir(), 'hubgate-notify-'));
+  removeWith(test, directory);
+  const said = join(directory, 'said');
+  const program = `#!/bin/sh\necho "$1" >>${said}\n`;
+  await writeFile(join(directory, 'systemd-notify'), program, { mode: 0o755 });
+  const variables = { NOTIFY_SOCKET: '/run/notify', PATH: `${directory}:/bin:/usr/bin` };
+  return { said, variables };
+}
