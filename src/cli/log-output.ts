@@ -53,7 +53,6 @@ interface SharedFile {
  */
 export class Logs {
   readonly #files = new Map<string, SharedFile>();
-  readonly #standard = new Map<string, (line: string) => unknown>();
 
   /**
    * Creates the process's own log.
@@ -100,7 +99,7 @@ export class Logs {
     const coloured = !isFile && terminal.isTTY && (process.env['NO_COLOR'] ?? '') === '';
     const { write, close } = isFile
       ? this.#openFile(options)
-      : { write: this.#standardOutput(output), close: () => {} };
+      : { write: standardOutput(output), close: () => {} };
     const { fields, ...lines } = compileLogLines(format, options.encoding);
     const members = asText ? TEXT_MEMBERS : lines;
     const settings = {
@@ -117,12 +116,6 @@ export class Logs {
       write: (line) => write(asText ? consoleLine(line, coloured) : printable(line)),
     });
     return { pino: log, close };
-  }
-
-  #standardOutput(output: 'stdout' | 'stderr'): (line: string) => unknown {
-    const write = this.#standard.get(output) ?? openStandard(output === 'stdout' ? 1 : 2);
-    this.#standard.set(output, write);
-    return write;
   }
 
   #openFile({ output: path, roll, mode }: LogOptions): {
@@ -172,13 +165,22 @@ export function logConsoleErrors(log: Logger): void {
   };
 }
 
-/** The last resort for a log that cannot be written. If nothing reads it, no harm is done. */
+/** The last resort for a log that cannot be written. If nothing reads it, or its disk is full, no harm is done. */
 function complain(text: string): void {
-  process.stderr.write(`hubgate: ${text}\n`, () => {});
+  standardOutput('stderr')(`hubgate: ${text}\n`);
+}
+
+const standard = new Map<string, (line: string) => void>();
+
+/** Each is opened once. The streams of `process` would wait for the reader of a terminal, and end the process on errors. */
+function standardOutput(output: 'stdout' | 'stderr'): (line: string) => void {
+  const write = standard.get(output) ?? openStandard(output === 'stdout' ? 1 : 2);
+  standard.set(output, write);
+  return write;
 }
 
 /** Returns a function that writes a line to standard output or error and never blocks. */
-function openStandard(fd: 1 | 2): (line: string) => unknown {
+function openStandard(fd: 1 | 2): (line: string) => void {
   const target = nonBlocking(fd);
   /** Whole lines, because each is written at once: the lines of several workers do not mix. */
   const waiting: Buffer[] = [];
@@ -207,9 +209,10 @@ function openStandard(fd: 1 | 2): (line: string) => unknown {
       return true;
     }
     if (dropped === 0) return false;
-    const what = why === 'EAGAIN' ? 'Nobody has read the log' : `The log was not writable (${why})`;
-    complain(`${what} for a while; lines lost: ${dropped}`);
+    const lost = dropped;
     dropped = 0;
+    const what = why === 'EAGAIN' ? 'Nobody has read the log' : `The log was not writable (${why})`;
+    complain(`${what} for a while; lines lost: ${lost}`);
     return false;
   };
   process.once('exit', () => {

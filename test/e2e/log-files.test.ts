@@ -101,6 +101,40 @@ describe('a log whose reader has stalled', () => {
     assert.equal(await process.end('SIGTERM'), 0);
   });
 
+  it('ends nothing when it has gone, nor does a full disk: standard error', async (test) => {
+    for (const stderr of ['2>/dev/full', '2> >(:)']) {
+      const directory = await temporaryDirectory(test);
+      const port = await freePort();
+      const hubfile = join(directory, 'Hubfile');
+      await writeFile(
+        hubfile,
+        `{
+	storage ${directory}
+	admin off
+	log {
+		output stdout
+	}
+}
+http://localhost:${port} {
+	log {
+		output file /dev/full
+	}
+	respond hello
+}
+`,
+      );
+      const [program, args] = commandOf([cli, 'run', '--config', hubfile]);
+      const line = ['-c', `exec "$0" "$@" ${stderr}`, program, ...args];
+      const process = new TestProcess(line, {}, root, { program: 'bash' });
+      test.after(() => process.end('SIGKILL'));
+      await process.says('Listening on');
+      for (let i = 0; i < 3; i += 1) {
+        assert.equal(await (await fetch(`http://localhost:${port}/`)).text(), 'hello');
+      }
+      assert.equal(await process.end('SIGTERM'), 0);
+    }
+  });
+
   it('is not blamed for a disk that is full: standard output', async (test) => {
     const { process, get } = await start(test, 1, () => 'stdout', {}, '/dev/full');
     // More than waits in memory.
