@@ -6,6 +6,7 @@ import { allHubs, siteAddressText } from '../config/sites.ts';
 import { keptBy } from '../config/transports.ts';
 import { siteLabel } from '../runtime/metrics.ts';
 import { systemClock } from '../kernel/clock.ts';
+import { messageOf } from '../kernel/error.ts';
 import { endProcess } from '../kernel/process-end.ts';
 import type { Environment } from '../hubfile/source.ts';
 import { type ConfigurableLogger, logConsoleErrors, Logs } from './log-output.ts';
@@ -114,7 +115,7 @@ export async function runGateway({
       if (meaning !== 'force') return;
       const exit = EXIT.forced;
       log.warn('Second signal: closing all connections', { signal: name, exit });
-      if (pidfile !== undefined) rmSync(pidfile, { force: true });
+      if (pidfile !== undefined) removePidfile(pidfile, log);
       void endProcess(exit);
     });
   }
@@ -147,7 +148,7 @@ export async function runGateway({
   await supervisor.stop();
   clearInterval(progress);
   clearInterval(alive);
-  if (pidfile !== undefined) rmSync(pidfile, { force: true });
+  if (pidfile !== undefined) removePidfile(pidfile, log);
   log.info('Stopped');
   // Everything is closed. A file watch that ends late must keep neither the process alive nor its callers
   // waiting.
@@ -160,6 +161,15 @@ function requireWritable(pidfile: string): void {
     accessSync(existsSync(pidfile) ? pidfile : dirname(resolve(pidfile)), constants.W_OK);
   } catch (cause) {
     throw unwritable(pidfile, cause);
+  }
+}
+
+/** The user of the gateway may be allowed to write the file, but not to remove it from its directory. */
+function removePidfile(pidfile: string, log: Logger): void {
+  try {
+    rmSync(pidfile, { force: true });
+  } catch (error) {
+    log.warn(`${pidfile} cannot be removed`, { error: messageOf(error) });
   }
 }
 

@@ -1,10 +1,11 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { generateKeyPairSync } from 'node:crypto';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, describe, it } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
 import { decodeJwt, decodeProtectedHeader, importSPKI, jwtVerify } from 'jose';
 import { freePort } from '../support/free-port.ts';
 import { startGateway } from '../support/gateway.ts';
@@ -376,6 +377,22 @@ describe('hubgate version, validate', () => {
     assert.equal(await running.exited(), 1);
     assert.match(running.output, /^hubgate: Cannot write .*absent\/hubgate\.pid: /m);
     assert.doesNotMatch(running.output, /Listening on/);
+  });
+
+  it('run stops as usual if it cannot remove the file of its process id', async (test) => {
+    const hubfile = join(directory, 'kept-pidfile.hubfile');
+    const options = `{\n\tadmin off\n\tstorage ${directory}/pidfile-storage\n}\n`;
+    const site = `http://localhost:${await freePort()} {\n\trespond hello\n}\n`;
+    writeFileSync(hubfile, options + site);
+    const pidfile = join(directory, 'hubgate.pid');
+    const running = startProcess(test, [cli, 'run', '--config', hubfile, '--pidfile', pidfile]);
+    await running.says('Listening on');
+    while (!existsSync(pidfile)) await delay(10);
+    // Not even root can remove it as a file.
+    rmSync(pidfile);
+    mkdirSync(pidfile);
+    assert.equal(await running.end('SIGTERM'), 0);
+    assert.match(running.output, /hubgate\.pid cannot be removed[^]*Stopped/);
   });
 });
 
