@@ -169,6 +169,8 @@ describe('hubgate token', () => {
       [all.iss, all.aud, all.exp],
       ['https://localhost', 'https://localhost/.well-known/hub', 4102444800],
     );
+    const short = await run('--ttl', '15m');
+    assert.equal((short.exp ?? 0) - (short.iat ?? 0), 900);
     const actions = (claims: typeof all) =>
       (claims['authorization_details'] as { actions: string[]; topics: unknown[] }[]).map(
         ({ actions: [action], topics }) => [action, topics],

@@ -20,7 +20,7 @@ interface TokenFlags
     Record<'iss' | 'aud' | 'key' | 'alg' | 'kid' | 'sub' | 'clientId' | 'detailType', string>
   > {
   readonly dev?: true;
-  readonly ttl: string;
+  readonly ttl?: string;
   readonly publish?: readonly string[];
   readonly publishUrlpattern?: readonly string[];
   readonly subscribe?: readonly string[];
@@ -46,7 +46,7 @@ export function tokenCommand(output: Output): Command {
     .option('--kid <id>', 'key id')
     .option('--sub <subject>', 'subject; a random one by default')
     .option('--client-id <id>', 'client; the issuer by default')
-    .option('--ttl <duration>', 'lifetime', '1h')
+    .option('--ttl <duration>', 'lifetime; 1h by default, with --dev until 2100')
     .option('--publish <topic...>', 'may publish on this topic; "*" for all')
     .option('--publish-urlpattern <pattern...>', 'may publish on topics that match')
     .option('--subscribe <topic...>', 'may read private updates on this topic; "*" for all')
@@ -82,7 +82,8 @@ async function mint(flags: TokenFlags): ReturnType<typeof issueToken> {
     subject: flags.sub,
     clientId: flags.clientId,
     issuedAtMs: now,
-    expiresAtMs: dev ? DEV.expiresAtMs : now + lifetimeOf(flags.ttl),
+    expiresAtMs:
+      dev && flags.ttl === undefined ? DEV.expiresAtMs : now + lifetimeOf(flags.ttl ?? '1h'),
     detailType: flags.detailType ?? profile.detailType,
     ...grants,
     payload: payloadOf(flags.payload),
