@@ -37,6 +37,8 @@ export async function runProgram(args: readonly string[]): Promise<void> {
     if (!isRead) process.stderr.write(`hubgate: Cannot write the output: ${error.message}\n`);
     void endProcess(isRead ? EXIT.ok : EXIT.failed);
   });
+  // Messages that cannot be written do not change what a command does.
+  process.stderr.on('error', () => {});
   try {
     await program.parseAsync(withoutHelp(args), { from: 'user' });
   } catch (error) {

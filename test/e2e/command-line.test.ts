@@ -9,7 +9,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { decodeJwt, decodeProtectedHeader, importSPKI, jwtVerify } from 'jose';
 import { freePort } from '../support/free-port.ts';
 import { startGateway } from '../support/gateway.ts';
-import { cli, runCommand, startProcess } from '../support/process.ts';
+import { cli, commandOf, runCommand, startProcess } from '../support/process.ts';
 
 const directory = mkdtempSync(join(tmpdir(), 'hubgate-cli-'));
 after(() => rmSync(directory, { recursive: true, force: true }));
@@ -366,6 +366,14 @@ describe('hubgate version, validate', () => {
     const { code, stderr } = await runCommand(['run', '--config', join(directory, 'absent')]);
     assert.equal(code, 1);
     assert.match(stderr, /absent[^]*--config/);
+  });
+
+  it('validate succeeds although its warnings cannot be written', () => {
+    const hubfile = join(directory, 'warning.hubfile');
+    writeFileSync(hubfile, 'http://localhost {\n\timport nothing*\n}\n');
+    const [program, args] = commandOf([cli, 'validate', '--config', hubfile]);
+    const line = ['-c', 'exec "$0" "$@" 2>/dev/full', program, ...args];
+    assert.match(execFileSync('sh', line, { encoding: 'utf8' }), /is valid/);
   });
 
   it('run ends if it cannot write its process id', async (test) => {
