@@ -1,4 +1,4 @@
-import { accessSync, constants, existsSync, rmSync, writeFileSync } from 'node:fs';
+import { accessSync, constants, existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import { placeText } from '../config/bind-address.ts';
 import type { Config, HubConfig } from '../config/config.ts';
@@ -164,9 +164,13 @@ function requireWritable(pidfile: string): void {
   }
 }
 
-/** The user of the gateway may be allowed to write the file, but not to remove it from its directory. */
+/**
+ * Removes the file, unless a newer process has written its own id into it. The user of the gateway may be allowed to
+ * write it, but not to remove it from its directory.
+ */
 function removePidfile(pidfile: string, log: Logger): void {
   try {
+    if (existsSync(pidfile) && Number(readFileSync(pidfile, 'utf8')) !== process.pid) return;
     rmSync(pidfile, { force: true });
   } catch (error) {
     log.warn(`${pidfile} cannot be removed`, { error: messageOf(error) });

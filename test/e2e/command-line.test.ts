@@ -404,6 +404,21 @@ describe('hubgate version, validate', () => {
     assert.equal(await running.end('SIGTERM'), 0);
     assert.match(running.output, /hubgate\.pid cannot be removed[^]*Stopped/);
   });
+
+  it('run --watch, as with Caddy, keeps a process id that another process has written', async (test) => {
+    const hubfile = join(directory, 'taken-pidfile.hubfile');
+    const options = `{\n\tadmin off\n\tstorage ${directory}/pidfile-storage\n}\n`;
+    const site = `http://localhost:${await freePort()} {\n\trespond hello\n}\n`;
+    writeFileSync(hubfile, options + site);
+    const pidfile = join(directory, 'taken.pid');
+    const args = [cli, 'run', '--watch', '--config', hubfile, '--pidfile', pidfile];
+    const running = startProcess(test, args);
+    await running.says('Listening on');
+    while (!existsSync(pidfile) || readFileSync(pidfile, 'utf8') === '') await delay(10);
+    writeFileSync(pidfile, '1\n');
+    assert.equal(await running.end('SIGTERM'), 0);
+    assert.equal(readFileSync(pidfile, 'utf8'), '1\n');
+  });
 });
 
 async function token(...args: string[]): Promise<string> {

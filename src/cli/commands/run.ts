@@ -1,27 +1,31 @@
 import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
-import { Command } from 'commander';
+import { Command, Option } from 'commander';
 import { type ConfigSource, environmentOf, withConfigSource } from '../config-source.ts';
 import { adapterOf, readConfig, readText } from '../read-config.ts';
 import type { ReadConfig } from '../supervisor.ts';
 import { digestOf } from '../watch/watched-path.ts';
 
 interface RunFlags extends ConfigSource {
-  readonly watch: boolean;
+  readonly watch?: boolean;
   readonly pidfile?: string;
 }
 
 /** `hubgate run`: runs the gateway in the foreground until SIGINT or SIGTERM. */
 export function runCommand(): Command {
-  return withConfigSource(new Command('run'))
-    .description('run the gateway and follow changes of its configuration')
-    .option('--no-watch', 'do not watch the configuration')
-    .option('--pidfile <file>', 'write the process id to a file')
-    .action(run);
+  return (
+    withConfigSource(new Command('run'))
+      .description('run the gateway and follow changes of its configuration')
+      // As of Caddy, which does not watch by default.
+      .addOption(new Option('--watch').hideHelp())
+      .option('--no-watch', 'do not watch the configuration')
+      .option('--pidfile <file>', 'write the process id to a file')
+      .action(run)
+  );
 }
 
 async function run(flags: RunFlags): Promise<void> {
-  const { watch, pidfile } = flags;
+  const { watch = true, pidfile } = flags;
   const envPath = flags.envfile === undefined ? null : resolve(flags.envfile);
   const read = readerOf(flags, envPath);
   const environment = (): NodeJS.ProcessEnv => environmentOf(flags);
