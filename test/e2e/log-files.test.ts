@@ -49,6 +49,10 @@ describe('the log and the gateway', () => {
 describe('a log whose reader has stalled', () => {
   /** More lines than a pipe holds. */
   const REQUESTS = 400;
+  /** Fields that make a line so long that 200 of them are more than the 1 MB that waits in memory. */
+  const LONG = Object.fromEntries(
+    Array.from({ length: 10 }, (_, index) => [`x-long-${index}`, 'x'.repeat(1_000)]),
+  );
 
   it('delays neither the start, nor requests, nor the stop: a FIFO', {
     timeout: 60_000,
@@ -135,11 +139,25 @@ http://localhost:${port} {
     }
   });
 
+  it('loses what exceeds the limit, and says how much: standard output', {
+    timeout: 60_000,
+  }, async (test) => {
+    const fifo = createFifo(await temporaryDirectory(test));
+    const reader = await openReader(test, fifo);
+    const { process, get } = await start(test, 1, () => 'stdout', {}, fifo);
+    for (let i = 0; i < 200; i += 1) assert.equal(await get('/', LONG), 'hello');
+    let lines = 0;
+    const lost = /Nobody has read the log for a while; lines lost: (\d+)/;
+    while (!lost.test(process.output)) lines += (await reader.lines()).length;
+    lines += (await reader.lines()).length;
+    assert.equal(lines + Number(lost.exec(process.output)?.[1]), 200);
+    assert.ok(lines > 50, `${lines} lines were kept`);
+    assert.equal(await process.end('SIGTERM'), 0);
+  });
+
   it('is not blamed for a disk that is full: standard output', async (test) => {
     const { process, get } = await start(test, 1, () => 'stdout', {}, '/dev/full');
-    // More than waits in memory.
-    const long = `/${'x'.repeat(10_000)}`;
-    for (let i = 0; i < 200; i += 1) assert.equal(await get(long), 'hello');
+    for (let i = 0; i < 200; i += 1) assert.equal(await get('/', LONG), 'hello');
     assert.equal(await process.end('SIGTERM'), 0);
     assert.doesNotMatch(process.output, /lines lost/);
   });
@@ -281,8 +299,8 @@ http://localhost:${port} {
   const process = stdout === null ? new TestProcess(args, env) : redirected(stdout, args);
   test.after(() => process.end('SIGKILL'));
   await process.says('Listening on');
-  const get = async (path = '/'): Promise<string> =>
-    (await fetch(`http://localhost:${port}${path}`)).text();
+  const get = async (path = '/', headers: Record<string, string> = {}): Promise<string> =>
+    (await fetch(`http://localhost:${port}${path}`, { headers })).text();
   return { process, get, log };
 }
 
