@@ -21,6 +21,7 @@ import {
   type Translation,
   translations,
 } from './caddyfile-words.ts';
+import { addToList } from '../kernel/collections.ts';
 import { formatHubfile } from './format.ts';
 import { locate, placeOf, type Span } from './place.ts';
 import { makeSource, type MappedText, type Source } from './source.ts';
@@ -213,7 +214,7 @@ function byLine(
   for (const problem of problems) {
     const at = offsetIn(source, problem);
     const line = at === null ? undefined : lineAt(lines, at);
-    if (line !== undefined) found.set(line, [...(found.get(line) ?? []), problem]);
+    if (line !== undefined) addToList(found, line, problem);
   }
   return found;
 }

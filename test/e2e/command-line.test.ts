@@ -377,10 +377,7 @@ describe('hubgate version, validate', () => {
   });
 
   it('run ends if it cannot write its process id', async (test) => {
-    const hubfile = join(directory, 'pidfile.hubfile');
-    const options = `{\n\tadmin off\n\tstorage ${directory}/pidfile-storage\n}\n`;
-    const site = `http://localhost:${await freePort()} {\n\trespond hello\n}\n`;
-    writeFileSync(hubfile, options + site);
+    const hubfile = await smallHubfile();
     const pidfile = join(directory, 'absent', 'hubgate.pid');
     const args = [cli, 'run', '--config', hubfile, '--pidfile', pidfile];
     const running = startProcess(test, args);
@@ -390,10 +387,7 @@ describe('hubgate version, validate', () => {
   });
 
   it('run stops as usual if it cannot remove the file of its process id', async (test) => {
-    const hubfile = join(directory, 'kept-pidfile.hubfile');
-    const options = `{\n\tadmin off\n\tstorage ${directory}/pidfile-storage\n}\n`;
-    const site = `http://localhost:${await freePort()} {\n\trespond hello\n}\n`;
-    writeFileSync(hubfile, options + site);
+    const hubfile = await smallHubfile();
     const pidfile = join(directory, 'hubgate.pid');
     const running = startProcess(test, [cli, 'run', '--config', hubfile, '--pidfile', pidfile]);
     await running.says('Listening on');
@@ -406,10 +400,7 @@ describe('hubgate version, validate', () => {
   });
 
   it('run --watch, as with Caddy, keeps a process id that another process has written', async (test) => {
-    const hubfile = join(directory, 'taken-pidfile.hubfile');
-    const options = `{\n\tadmin off\n\tstorage ${directory}/pidfile-storage\n}\n`;
-    const site = `http://localhost:${await freePort()} {\n\trespond hello\n}\n`;
-    writeFileSync(hubfile, options + site);
+    const hubfile = await smallHubfile();
     const pidfile = join(directory, 'taken.pid');
     const args = [cli, 'run', '--watch', '--config', hubfile, '--pidfile', pidfile];
     const running = startProcess(test, args);
@@ -420,6 +411,15 @@ describe('hubgate version, validate', () => {
     assert.equal(readFileSync(pidfile, 'utf8'), '1\n');
   });
 });
+
+/** A Hubfile of one small site. */
+async function smallHubfile(): Promise<string> {
+  const hubfile = join(directory, 'small.hubfile');
+  const options = `{\n\tadmin off\n\tstorage ${directory}/small-storage\n}\n`;
+  const site = `http://localhost:${await freePort()} {\n\trespond hello\n}\n`;
+  writeFileSync(hubfile, options + site);
+  return hubfile;
+}
 
 async function token(...args: string[]): Promise<string> {
   const { code, stdout, stderr } = await runCommand(args);

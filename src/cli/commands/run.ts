@@ -16,7 +16,7 @@ export function runCommand(): Command {
   return (
     withConfigSource(new Command('run'))
       .description('run the gateway and follow changes of its configuration')
-      // As of Caddy, which does not watch by default.
+      // Caddy has this flag, because it does not watch by default.
       .addOption(new Option('--watch').hideHelp())
       .option('--no-watch', 'do not watch the configuration')
       .option('--pidfile <file>', 'write the process id to a file')
