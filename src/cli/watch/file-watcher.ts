@@ -61,15 +61,12 @@ const MAX_UNRESPONSIVE = 2;
 export class FileWatcher {
   readonly #options: WatchOptions;
   /** By path; that of a directory ends with `/`. */
-  readonly #paths = new Map<string, WatchedPath>();
-  #directories: ReadonlySet<string> = new Set();
+  #paths: ReadonlyMap<string, WatchedPath> = new Map();
   #closeEvents: () => void = () => {};
   #openedMs = 0;
-  /** Paths to check when it is quiet. */
-  readonly #due = new Set<WatchedPath>();
-  #firstDueMs: number | null = null;
+  #cancelPoll: () => void = () => {};
   #cancelQuiet: () => void = () => {};
-  #cancelPoll: (() => void) | null = null;
+  #firstHintMs: number | null = null;
   /** Checks run one after the other. Two at a time would access the same drive. */
   #checks: Promise<void> = Promise.resolve();
   /** The pending path of each unresponsive drive. */
@@ -93,25 +90,22 @@ export class FileWatcher {
   watch({ files, directories }: WatchedFiles, read: ReadDigests = new Map()): void {
     // A reload that ends after the watch would keep the process alive forever.
     if (this.#closed) return;
-    const wanted = new Set([...files, ...directories.map((directory) => `${directory}/`)]);
-    for (const path of this.#paths.keys()) if (!wanted.has(path)) this.#paths.delete(path);
-    for (const path of wanted) {
-      // Known digests are kept, so that a change since the last read is still reported.
-      const watched = this.#paths.get(path) ?? new WatchedPath(path);
-      this.#paths.set(path, watched);
-      const digest = read.get(path);
-      if (digest !== undefined) watched.know(digest);
-    }
+    const previous = this.#paths;
+    const wanted = [...files, ...directories.map((directory) => `${directory}/`)];
+    // Known digests are kept, so that a change since the last read is still reported.
+    this.#paths = new Map(
+      wanted.map((path) => [path, previous.get(path) ?? new WatchedPath(path)]),
+    );
+    for (const [path, digest] of read) this.#paths.get(path)?.know(digest);
     this.#openEvents(new Set([...files.map((file) => dirname(file)), ...directories]));
-    this.#checkWhenQuiet([...this.#paths.values()]);
-    if (this.#cancelPoll === null) this.#poll();
+    this.#poll(QUIET_MS);
   }
 
   /** Stops, after a reload that is in progress. */
   async close(): Promise<void> {
     this.#closed = true;
+    this.#cancelPoll();
     this.#cancelQuiet();
-    this.#cancelPoll?.();
     this.#closeEvents();
     await this.#running;
   }
@@ -122,17 +116,18 @@ export class FileWatcher {
    */
   #openEvents(directories: ReadonlySet<string>): void {
     const { clock, openEvents = systemEvents } = this.#options;
+    const paths = this.#paths;
     this.#closeEvents();
-    this.#directories = directories;
     this.#openedMs = clock.monotonic();
     this.#closeEvents = openEvents([...directories], {
-      isWanted: (path) =>
-        this.#directories.has(path) || this.#paths.has(path) || this.#paths.has(parentOf(path)),
+      isWanted: (path) => directories.has(path) || paths.has(path) || paths.has(parentOf(path)),
       changed: (path) => {
-        const names = [path, `${path}/`, parentOf(path)];
-        const hinted = names.flatMap((name) => this.#paths.get(name) ?? []);
-        for (const one of hinted) one.isHinted = true;
-        this.#checkWhenQuiet(hinted);
+        for (const name of [path, `${path}/`, parentOf(path)]) {
+          const hinted = paths.get(name);
+          if (hinted === undefined) continue;
+          hinted.isHinted = true;
+          this.#checkWhenQuiet();
+        }
       },
       failed: (error) =>
         this.#warnOnce('Watching failed; hubgate compares the content instead', {
@@ -141,34 +136,38 @@ export class FileWatcher {
     });
   }
 
-  #poll(): void {
-    const delayMs = Math.max(POLL_MS, PACE_MS * this.#paths.size);
+  #poll(delayMs: number): void {
+    if (this.#closed) return;
+    this.#cancelPoll();
+    const paths = this.#paths;
     this.#cancelPoll = this.#options.clock.after(delayMs, () => {
-      const paths = [...this.#paths.values()];
-      void this.#check(paths).then(() => {
-        this.#checkWhenQuiet(paths.filter(({ differs }) => differs));
-        if (!this.#closed) this.#poll();
+      void this.#check([...paths.values()]).then(() => {
+        if (this.#differs) this.#checkWhenQuiet();
+        // Otherwise the next poll belongs to the paths that are watched now.
+        if (paths === this.#paths) this.#poll(Math.max(POLL_MS, PACE_MS * paths.size));
       });
     });
   }
 
   /** Waits for quiet: editors and deployments write in several steps. */
-  #checkWhenQuiet(paths: readonly WatchedPath[]): void {
-    if (this.#closed || paths.length === 0) return;
+  #checkWhenQuiet(): void {
+    if (this.#closed) return;
     const { clock } = this.#options;
-    for (const path of paths) this.#due.add(path);
     const now = clock.monotonic();
-    this.#firstDueMs ??= now;
-    const leftMs = Math.max(0, this.#firstDueMs + MAX_DELAY_MS - now);
+    this.#firstHintMs ??= now;
+    const leftMs = Math.max(0, this.#firstHintMs + MAX_DELAY_MS - now);
     this.#cancelQuiet();
     this.#cancelQuiet = clock.after(Math.min(QUIET_MS, leftMs), () => {
-      const due = [...this.#due];
-      this.#due.clear();
-      this.#firstDueMs = null;
-      void this.#check(due).then(() => {
-        if (due.some(({ differs }) => differs)) this.#report();
+      this.#firstHintMs = null;
+      const paths = [...this.#paths.values()].filter((path) => path.isHinted || path.differs);
+      void this.#check(paths).then(() => {
+        if (this.#differs) this.#report();
       });
     });
+  }
+
+  get #differs(): boolean {
+    return [...this.#paths.values()].some(({ differs }) => differs);
   }
 
   #report(): void {

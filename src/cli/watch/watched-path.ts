@@ -5,7 +5,10 @@ import { dirname } from 'node:path';
 import type { Clock } from '../../kernel/clock.ts';
 import { codeOf } from '../../kernel/error.ts';
 
-/** Resolution of the coarsest file dates (FAT). Writes within this time may have the same date. */
+/**
+ * Resolution of the coarsest file dates (FAT). Writes within this time may have the same date, so content is read
+ * until its date is known for that long.
+ */
 const DATE_MS = 2_000;
 
 /** The file does not exist or cannot be read; an editor may be replacing it. */
@@ -25,10 +28,10 @@ export class WatchedPath {
   /** Which file it is, and which it was at the last report; null if that is not known yet. */
   #identity = ABSENT;
   #reportedIdentity: string | null = null;
-  #stamp: string | null = null;
-  #stampSeenMs = 0;
-  /** Whether different content would have a different stamp. */
-  #settled = false;
+  #stamp = ABSENT;
+  /** When the stamp was first seen, and when the content was last read; null if it must be read. */
+  #stampMs = 0;
+  #readMs: number | null = null;
 
   /** @param path that of a directory ends with `/` */
   constructor(path: string) {
@@ -56,45 +59,34 @@ export class WatchedPath {
 
   /** Records a digest that the caller has read and knows. */
   know(digest: string): void {
+    if (this.#found !== digest) this.#readMs = null;
+    this.#found = digest;
     this.#reported = digest;
     this.#reportedIdentity = null;
-    if (this.#found !== digest) this.#stamp = null;
-    this.#found = digest;
   }
 
   /** Reads it if its dates, size or identity have changed. The first digest counts as reported. Never rejects. */
   async look(disk: WatchDisk, clock: Clock): Promise<void> {
-    const stats = await disk.stat(this.path).catch(absentOrUnknown);
-    if (stats === undefined) return;
-    if (stats !== null) this.device = String(stats.dev);
-    this.#identity = stats === null ? ABSENT : `${stats.dev}:${stats.ino}`;
-    this.#reportedIdentity ??= this.#identity;
-    const now = clock.monotonic();
-    const stamp = stats === null ? ABSENT : stampOf(stats);
-    if (stamp !== this.#stamp) {
-      this.#stamp = stamp;
-      this.#stampSeenMs = now;
-    } else if (this.#settled) return;
-    const ageMs = stats === null ? DATE_MS : clock.now() - Number(stats.mtimeMs);
-    this.#settled = Math.max(now - this.#stampSeenMs, ageMs) >= DATE_MS;
-    const found = stats === null ? ABSENT : await this.#read(disk);
-    if (found === undefined) {
-      // It is read again the next time.
-      this.#settled = false;
-      return;
+    try {
+      const stats = await disk.stat(this.path).catch(nullIfAbsent);
+      if (stats !== null) this.device = String(stats.dev);
+      this.#identity = stats === null ? ABSENT : `${stats.dev}:${stats.ino}`;
+      this.#reportedIdentity ??= this.#identity;
+      const now = clock.monotonic();
+      const stamp = stats === null ? ABSENT : stampOf(stats);
+      if (stamp !== this.#stamp) [this.#stamp, this.#stampMs, this.#readMs] = [stamp, now, null];
+      if (this.#readMs !== null && this.#readMs - this.#stampMs >= DATE_MS) return;
+      this.#found = stats === null ? ABSENT : await this.#digest(disk);
+      this.#readMs = now;
+      this.#reported ??= this.#found;
+    } catch {
+      // What is known stays, and the path is read the next time.
     }
-    this.#found = found;
-    this.#reported ??= found;
   }
 
-  /** Returns undefined if it is unknown. */
-  async #read(disk: WatchDisk): Promise<string | undefined> {
-    try {
-      if (this.#isDirectory) return digestOfNames(await disk.readdir(this.path));
-      return digestOf(await disk.readFile(this.path));
-    } catch (error) {
-      return absentOrUnknown(error) === null ? ABSENT : undefined;
-    }
+  async #digest(disk: WatchDisk): Promise<string> {
+    if (!this.#isDirectory) return digestOf(await disk.readFile(this.path).catch(nullIfAbsent));
+    return digestOfNames(await disk.readdir(this.path).catch(nullIfAbsent));
   }
 }
 
@@ -111,8 +103,9 @@ export function digestOfNames(names: readonly string[] | null): string {
 /** A lack of descriptors or of memory, or a failing disk, may pass. They say nothing about the path. */
 const PASSING: ReadonlySet<string | undefined> = new Set(['EMFILE', 'ENFILE', 'ENOMEM', 'EIO']);
 
-function absentOrUnknown(error: unknown): null | undefined {
-  return PASSING.has(codeOf(error)) ? undefined : null;
+function nullIfAbsent(error: unknown): null {
+  if (PASSING.has(codeOf(error))) throw error;
+  return null;
 }
 
 function stampOf({ dev, ino, size, mtimeNs, ctimeNs }: Stats): string {
@@ -120,7 +113,7 @@ function stampOf({ dev, ino, size, mtimeNs, ctimeNs }: Stats): string {
 }
 
 /** The properties of a file that are known without reading it. */
-export type Stats = Pick<BigIntStats, 'dev' | 'ino' | 'size' | 'mtimeNs' | 'ctimeNs' | 'mtimeMs'>;
+export type Stats = Pick<BigIntStats, 'dev' | 'ino' | 'size' | 'mtimeNs' | 'ctimeNs'>;
 
 /** The file access of a watch. Any call may take long or never return. */
 export interface WatchDisk {

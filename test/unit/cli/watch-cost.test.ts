@@ -158,7 +158,7 @@ class MemoryDisk implements WatchDisk {
     const date = BigInt(dateMs);
     const dev = BigInt(path.codePointAt(1) ?? 0) * 10n + BigInt(path.codePointAt(2) ?? 0);
     const size = BigInt(content.length);
-    return { dev, ino: BigInt(ino), size, mtimeMs: date, mtimeNs: date, ctimeNs: date };
+    return { dev, ino: BigInt(ino), size, mtimeNs: date, ctimeNs: date };
   }
 
   async readFile(path: string): Promise<Uint8Array> {
