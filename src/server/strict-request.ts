@@ -14,8 +14,7 @@ const MAX_PATH_BYTES = 16 * 1024;
 export const MAX_FIELDS = 256;
 
 /** The reasons for the refusal of a target. */
-const NOT_ASCII_PATH = 'The path of the request is not percent-encoded\n';
-const NOT_UTF8 = 'The query of the request is not UTF-8\n';
+const NOT_UTF8 = 'The target of the request is not UTF-8\n';
 const AMBIGUOUS_PATH = 'The path of the request can be read in two ways\n';
 
 /** The data of a request before a handler gets it. */
@@ -28,10 +27,10 @@ export interface RequestHead {
 type HeaderFields = Pick<HeaderList, 'getAll' | 'length'>;
 
 /**
- * Visible ASCII except `#`: a fragment is never sent, and readers that cut it off see another path. The query
- * can also contain bytes beyond ASCII, which curl sends as they are typed; see {@link asciiTarget}.
+ * Visible ASCII except `#`: a fragment is never sent, and readers that cut it off see another path. Bytes beyond
+ * ASCII are allowed, because curl and old programs send what was typed; see {@link asciiTarget}.
  */
-const TARGET = /^[\x21-\x22\x24-\x3e\x40-\x7e]+(?:\?[\x21-\x22\x24-\x7e\x80-\xff]*)?$/;
+const TARGET = /^[\x21-\x22\x24-\x7e\x80-\xff]+$/;
 const BEYOND_ASCII = /[\x80-\xff]/;
 /** The absolute form without user information (RFC 9110 §4.2.4). */
 const ABSOLUTE = /^https?:\/\/([^/?]*)(?:[/?]|$)/i;
@@ -78,9 +77,8 @@ export function judgeHttp2(head: RequestHead, raw: readonly string[]): Verdict {
 
 /** The text of a refusal for clients that can be fixed. Most refusals have none. */
 export function reasonFor({ url = '' }: RequestHead): string {
-  if (BEYOND_ASCII.test(url.slice(0, pathLength(url)))) return NOT_ASCII_PATH;
-  if (!isQueryUtf8(url)) return NOT_UTF8;
-  return isTargetText(url) && requestTarget(url) === null ? AMBIGUOUS_PATH : '';
+  if (!isUtf8Target(url)) return NOT_UTF8;
+  return TARGET.test(url) && requestTarget(url) === null ? AMBIGUOUS_PATH : '';
 }
 
 /** Returns null if two readers could read the path differently. */
@@ -97,12 +95,7 @@ export function isKnownMethod(method: string): boolean {
   return KNOWN_METHODS.has(method) || method === 'PRI';
 }
 
-/** Whether a target contains only allowed characters, or bytes beyond ASCII in its query. */
-function isTargetText(target: string): boolean {
-  return TARGET.test(target);
-}
-
-/** A target with the bytes beyond ASCII in its query percent-encoded, as the client should have sent it. */
+/** A target with the bytes beyond ASCII percent-encoded, as the client should have sent it. */
 function asciiTarget(target: string): string {
   if (!BEYOND_ASCII.test(target)) return target;
   return target.replace(
@@ -111,7 +104,7 @@ function asciiTarget(target: string): string {
   );
 }
 
-function isQueryUtf8(url: string): boolean {
+function isUtf8Target(url: string): boolean {
   return !BEYOND_ASCII.test(url) || isUtf8(Buffer.from(url, 'latin1'));
 }
 
@@ -182,7 +175,7 @@ function isSameName(one: string, other: string): boolean {
 
 /** RFC 9112 §3.2: the origin form, the absolute form, and the asterisk for OPTIONS. */
 function isTarget({ method, url = '' }: RequestHead): boolean {
-  if (!isTargetText(url) || !isQueryUtf8(url)) return false;
+  if (!TARGET.test(url) || !isUtf8Target(url)) return false;
   if (url.startsWith('/')) return true;
   if (url === '*') return method === 'OPTIONS';
   const authority = ABSOLUTE.exec(url)?.[1];

@@ -26,7 +26,7 @@ describe('bytes beyond ASCII in a request target', () => {
     const { http2 } = await start(test);
     const answer = await http2('/a?topic=B\xfccher');
     assert.equal(answer.status, 400);
-    assert.equal(answer.body, 'The query of the request is not UTF-8\n');
+    assert.equal(answer.body, 'The target of the request is not UTF-8\n');
   });
 
   for (const scheme of ['http', 'https'] as const) {
@@ -82,7 +82,7 @@ describe('bytes beyond ASCII in a request target', () => {
     const { http1 } = await start(test);
     const [answer] = await http1('http', [request('/a?topic=B\xfccher')]);
     assert.equal(answer?.status, 400);
-    assert.equal(answer.body, 'The query of the request is not UTF-8\n');
+    assert.equal(answer.body, 'The target of the request is not UTF-8\n');
   });
 
   it('cause a refusal, once, if they are missing and the target cannot be restored', async (test) => {
@@ -125,13 +125,33 @@ describe('bytes beyond ASCII in a request target', () => {
     }
   });
 
-  it('of a path are refused: two servers could interpret them as different paths', async (test) => {
+  it('of a path reach the app as percent-encoded UTF-8, as browsers send them', async (test) => {
     const { http1, http2 } = await start(test);
-    const refusal = { status: 400, body: 'The path of the request is not percent-encoded\n' };
-    for (const path of [raw('/Bücher'), '/B\xfccher?x']) {
+    const target = raw('/app/Bücher/日本?x=ü');
+    const encoded = '/app/B%C3%BCcher/%E6%97%A5%E6%9C%AC?x=%C3%BC';
+    for (const scheme of ['http', 'https'] as const) {
+      assert.deepEqual(await http1(scheme, [request(target)]), [{ status: 200, body: encoded }]);
+    }
+    assert.deepEqual(await http2(target), { status: 200, body: encoded });
+  });
+
+  it('of a path meet the same matchers as their percent-encoded form', async (test) => {
+    const { http1 } = await start(test);
+    const paths = [raw('/geheim/ü'), '/geheim/%C3%BC', '/geheim/%c3%bc', raw('/x/../geheim/ü')];
+    const answers = await http1('http', paths.map(request));
+    assert.deepEqual(
+      answers.map(({ status }) => status),
+      [403, 403, 403, 403],
+    );
+  });
+
+  it('of a path are refused with the reason if they are not UTF-8', async (test) => {
+    const { http1, http2 } = await start(test);
+    const refusal = { status: 400, body: 'The target of the request is not UTF-8\n' };
+    // A letter of Latin-1, a slash in two bytes, half a surrogate pair.
+    for (const path of ['/B\xfccher?x', '/a\xc0\xafb', '/\xed\xa0\x80']) {
       assert.deepEqual(await http1('http', [request(path)]), [refusal]);
-      const { status, body } = await http2(path);
-      assert.deepEqual({ status, body }, refusal);
+      assert.deepEqual(await http2(path), refusal);
     }
   });
 });
@@ -161,21 +181,30 @@ interface Answer {
 
 async function start(test: TestContext) {
   const [plain, secure, app] = [await freePort(), await freePort(), await freePort()];
-  const upstream = createServer((_request, response) => {
-    setTimeout(() => response.writeHead(200, { 'content-length': '0' }).end(), 50);
+  const upstream = createServer(({ url = '' }, response) => {
+    const body = url.startsWith('/app/') ? url : '';
+    const headers = { 'content-length': String(body.length) };
+    setTimeout(() => response.writeHead(200, headers).end(body), 50);
   }).listen(app, '127.0.0.1');
   test.after(() => upstream.close());
   await once(upstream, 'listening');
   const { root } = await startGateway(
     test,
     `http://localhost:${plain} {
-	handle /slow {
+	@app path /slow /app/*
+	handle @app {
 		reverse_proxy 127.0.0.1:${app}
+	}
+	handle /geheim/ü {
+		respond 403
 	}
 	respond {query}
 }
 https://localhost:${secure} {
 	tls internal
+	handle /app/* {
+		reverse_proxy 127.0.0.1:${app}
+	}
 	respond {query}
 }
 `,
