@@ -28,6 +28,7 @@ import {
 import { systemClock } from '../../../src/kernel/clock.ts';
 import { type Logger, silentLogger } from '../../../src/kernel/log.ts';
 import { root } from '../../support/process.ts';
+import { TestClock } from '../../support/test-clock.ts';
 
 interface Watched {
   readonly directory: string;
@@ -276,6 +277,24 @@ describe('a watcher that is closed', () => {
     const child = spawn(process.execPath, [...args, '-e', program], { cwd: root });
     const [code] = await once(child, 'exit');
     assert.equal(code, 0);
+  });
+});
+
+describe('a watched path that changes between a load and its report', () => {
+  it('differs from what the load has read, although nothing on the disk has changed since', async (test) => {
+    const directory = mkdtempSync(join(tmpdir(), 'hubgate-watch-'));
+    test.after(() => rmSync(directory, { recursive: true }));
+    const file = join(directory, 'Hubfile');
+    const clock = new TestClock();
+    const path = new WatchedPath(file);
+    writeFileSync(file, 'new');
+    for (const passed of [0, 3_000, 3_000]) {
+      clock.advance(passed);
+      await path.look(systemDisk, clock);
+    }
+    path.know(digestOf(Buffer.from('old')));
+    await path.look(systemDisk, clock);
+    assert.equal(path.differs, true);
   });
 });
 
