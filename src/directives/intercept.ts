@@ -11,6 +11,7 @@ import type { Exchange, Handler, ResponseHead } from '../http/exchange.ts';
 import { DeferredBody } from '../http/deferred-body.ts';
 import { replaceStatus, ResponseWatch } from '../http/exchange-response.ts';
 import { OF_THE_BODY, staysAlone, withPreset, yieldSingle } from '../http/header-operations.ts';
+import { fieldText } from '../http/header-list.ts';
 import { compileResponseMatcher } from '../http/response-matcher.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { HandlerContext } from '../site/handler-context.ts';
@@ -141,7 +142,7 @@ function moveFields({ variables, preset }: Exchange, head: ResponseHead): void {
   withPreset(head, preset);
   variables.set('resp.status_code', String(head.status));
   for (const [name] of headers) {
-    const value = headers.getAll(name).join(',');
+    const value = fieldText(headers.getAll(name).join(','));
     variables.set(`resp.header.${name.toLowerCase()}`, value);
   }
   preset.deleteWhere((key) => headers.has(key) && !OF_THE_BODY.has(key));

@@ -1,4 +1,4 @@
-// Field values are byte strings, because Node reads and writes headers as latin1. `utf8Field` and `fieldUtf8`
+// Field values are byte strings, because Node reads and writes headers as latin1. `utf8Field` and `fieldText`
 // convert them at the few places where text is written or read.
 
 /** Each field has three places in the list: its lower-case name, its name as spelled, and its value. */
@@ -17,7 +17,7 @@ interface FieldWriter {
 /**
  * The fields of one message in order. Names are compared without case, and keep their spelling. Values are
  * byte strings: one character per byte of the wire, as Node reads and writes them. Use {@link utf8Field} to
- * put text into a field and {@link fieldUtf8} to read text from one.
+ * put text into a field and {@link fieldText} to read text from one.
  */
 export class HeaderList implements Iterable<readonly [name: string, value: string]> {
   /** One array for all fields, because each request has several lists, and each array takes memory. */
@@ -251,6 +251,11 @@ function copyOf(text: string): string {
 /** Converts text to the byte string of a field value: its UTF-8 bytes. */
 export function utf8Field(text: string): string {
   return Buffer.from(text, 'utf8').toString('latin1');
+}
+
+/** The text of a field value; one that is not UTF-8 stays as it is. */
+export function fieldText(value: string): string {
+  return fieldUtf8(value) ?? value;
 }
 
 /** The text of a byte string that contains UTF-8; undefined if it does not. */

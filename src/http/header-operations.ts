@@ -1,7 +1,7 @@
 import type { HeaderOperation } from '../config/routes.ts';
 import type { ResponseHead } from './exchange.ts';
 import { compilePattern, compileWildcard } from './linear-regexp.ts';
-import { fieldUtf8, type HeaderList, utf8Field } from './header-list.ts';
+import { fieldText, type HeaderList, utf8Field } from './header-list.ts';
 import { withoutOuterBlanks } from './http1-syntax.ts';
 import { changedLocation, sameSiteLocation } from './same-site.ts';
 
@@ -86,7 +86,7 @@ function compileOne(operation: HeaderOperation, check: Check): ApplyOperations {
         headers.mapValues((key, value) => {
           if (!wanted(key)) return value;
           const filled = (template: string): string => expand(template, key);
-          const changed = replace(check(fieldUtf8(value) ?? value), filled);
+          const changed = replace(check(fieldText(value)), filled);
           return fieldValue(key === 'location' ? changedLocation(value, changed) : changed);
         });
       };

@@ -4,7 +4,7 @@ import { framed, HEARTBEAT } from '../hub/event-stream.ts';
 import { NO_GRANTS } from '../hub/grants.ts';
 import type { SubscribeOptions, Subscription } from '../hub/hub.ts';
 import type { Exchange, ResponseHead } from '../http/exchange.ts';
-import { fieldUtf8, HeaderList, utf8Field } from '../http/header-list.ts';
+import { fieldText, HeaderList, utf8Field } from '../http/header-list.ts';
 import { sessionMark } from '../http/session-mark.ts';
 import type { Access } from './access.ts';
 import type { Identity } from './identity.ts';
@@ -149,7 +149,7 @@ function limited(fields: readonly FormField[] | null): readonly FormField[] {
  */
 function requestedCursor(exchange: Exchange, fields: readonly FormField[]): string | null {
   const field = exchange.headers.get('last-event-id');
-  if (field !== undefined && field !== '') return fieldUtf8(field) ?? field;
+  if (field !== undefined && field !== '') return fieldText(field);
   const values = valuesOf(fields, 'last_event_id');
   const value = values.find((one) => one !== null && one !== '') ?? values[0];
   if (value !== undefined) return value ?? '';

@@ -2,7 +2,7 @@ import type { MatchCondition } from '../config/routes.ts';
 import { list, object, type Of, optional, withDefault } from '../config/shape.ts';
 import { headerName as headerNameShape } from '../config/shape-options.ts';
 import { name as nameShape, text } from '../config/shape-values.ts';
-import { fieldUtf8 } from '../http/header-list.ts';
+import { fieldText } from '../http/header-list.ts';
 import type { Cursor } from '../hubfile/cursor.ts';
 import { headerName } from '../hubfile/values.ts';
 import { likeAtEdges } from '../kernel/glob.ts';
@@ -45,7 +45,7 @@ export const header: Matcher<HeaderCondition> = {
       if (values.length === 0) return exchange.headers.has(name);
       return exchange.headers
         .getAll(name)
-        .some((value) => wanted.some((like) => like(exchange)(fieldUtf8(value) ?? value)));
+        .some((value) => wanted.some((like) => like(exchange)(fieldText(value))));
     };
   },
 };
@@ -93,9 +93,7 @@ export const headerRegexp: Matcher<HeaderRegexpCondition> = {
     const capture = capturing(pattern, name, true);
     return (exchange) => {
       exchange.dependsOn?.({ field: header });
-      return exchange.headers
-        .getAll(header)
-        .some((value) => capture(fieldUtf8(value) ?? value, exchange));
+      return exchange.headers.getAll(header).some((value) => capture(fieldText(value), exchange));
     };
   },
 };

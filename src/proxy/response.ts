@@ -6,7 +6,7 @@ import { DeferredBody } from '../http/deferred-body.ts';
 import { replaceStatus, ResponseWatch } from '../http/exchange-response.ts';
 import { type ApplyOperations, compileOperations } from '../http/header-operations.ts';
 import type { HttpError } from '../http/errors.ts';
-import type { HeaderList } from '../http/header-list.ts';
+import { fieldText, type HeaderList } from '../http/header-list.ts';
 import { HubgateError } from '../kernel/error.ts';
 import type { ShareResponse } from './shared-forwarding.ts';
 import type { Choice } from './balancing.ts';
@@ -352,7 +352,7 @@ export class UpstreamResponse implements UpgradeSink {
     variables.set('rp.status_code', String(status));
     variables.set('rp.status_text', `${status} ${STATUS_CODES[status] ?? ''}`.trimEnd());
     for (const [name] of headers) {
-      const value = headers.combined(name) ?? '';
+      const value = fieldText(headers.combined(name) ?? '');
       variables.set(`rp.header.${name.toLowerCase()}`, value);
       variables.set(`http.response.header.${name.toLowerCase()}`, value);
     }

@@ -3,7 +3,7 @@ import type { Socket } from 'node:net';
 import { createProxyServer } from 'http-proxy-3';
 import { HttpError } from '../http/errors.ts';
 import type { Exchange, UpgradeRequest } from '../http/exchange.ts';
-import { fieldUtf8, HeaderList } from '../http/header-list.ts';
+import { fieldText, HeaderList } from '../http/header-list.ts';
 import {
   joinEnds,
   passBoth,
@@ -114,7 +114,7 @@ function utf8Record(headers: HeaderList): Record<string, string | string[]> {
   // The upstream chooses the names.
   const record: Record<string, string | string[]> = Object.create(null);
   for (const [name, value] of headers) {
-    const text = fieldUtf8(value) ?? value;
+    const text = fieldText(value);
     const present = record[name];
     if (present === undefined) record[name] = text;
     else record[name] = [...(typeof present === 'string' ? [present] : present), text];

@@ -1,5 +1,5 @@
 import type { Exchange, RequestHook } from '../http/exchange.ts';
-import { fieldUtf8, type HeaderList } from '../http/header-list.ts';
+import { fieldText, type HeaderList } from '../http/header-list.ts';
 import { CERTIFICATE, isPlaceholder, PLACEHOLDER, shortName } from './placeholder-names.ts';
 import { expandPlaceholders, hostValue } from './placeholders.ts';
 import { type ConfigRegistry, dataOf, everyRoute, type RouteConfig } from '../config/routes.ts';
@@ -80,10 +80,10 @@ function valueOf(source: IdentitySource, exchange: Exchange, response: HeaderLis
     }
     case 'field': {
       const values = identity.field(source.name);
-      return values === undefined ? null : text(values.join(', '));
+      return values === undefined ? null : fieldText(values.join(', '));
     }
     case 'answer':
-      return text(response.combined(source.name) ?? '');
+      return fieldText(response.combined(source.name) ?? '');
     case 'neutral':
       return (
         hostValue(source.name, exchange.originalHost) ??
@@ -92,11 +92,6 @@ function valueOf(source: IdentitySource, exchange: Exchange, response: HeaderLis
     case 'client':
       return null;
   }
-}
-
-/** The text of a field value, which consists of bytes. */
-function text(value: string): string {
-  return fieldUtf8(value) ?? value;
 }
 
 /**

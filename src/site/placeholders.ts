@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { cookieValue } from '../http/field-values.ts';
 import { networkOf } from '../http/forwarded.ts';
 import type { Exchange, Expand } from '../http/exchange.ts';
-import { fieldUtf8, type HeaderList } from '../http/header-list.ts';
+import { fieldText, type HeaderList } from '../http/header-list.ts';
 import { pathOf } from '../http/request-path.ts';
 import { lateValueOf } from '../http/request-variables.ts';
 import { queryEncoded } from './rewritten-target.ts';
@@ -277,7 +277,7 @@ function responseField(
 
 /** The text of a field value, which consists of bytes; empty if there is none. */
 function text(value: string | undefined): string {
-  return value === undefined ? '' : (fieldUtf8(value) ?? value);
+  return value === undefined ? '' : fieldText(value);
 }
 
 // Placeholders that do not depend on the request: the time, and this machine.

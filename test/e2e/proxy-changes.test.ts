@@ -97,3 +97,59 @@ describe('reverse_proxy with method, rewrite and replace_status', () => {
     }
   });
 });
+
+describe('the fields of a response in placeholders', () => {
+  it('are text: what is not ASCII keeps its bytes', async (test) => {
+    const name = Buffer.from('José').toString('latin1');
+    const upstream = createServer((request, response) => {
+      const seen = request.headers['x-seen'] ?? '';
+      response.writeHead(200, { 'X-Name': name, ...(seen === '' ? {} : { 'X-Seen': seen }) });
+      response.end('the app');
+    });
+    test.after(() => upstream.close());
+    const port = await freePort();
+    upstream.listen(port, '127.0.0.1');
+    await once(upstream, 'listening');
+    const to = `127.0.0.1:${port}`;
+    const directives = `
+	reverse_proxy /body ${to} {
+		handle_response {
+			respond "{rp.header.X-Name}"
+		}
+	}
+	route /asked {
+		reverse_proxy ${to} {
+			handle_response {
+				request_header X-Seen {rp.header.X-Name}
+			}
+		}
+		reverse_proxy ${to}
+	}
+`;
+    // The Caddy that is compared has neither.
+    const more = `
+	reverse_proxy /down ${to} {
+		header_down X-Out {rp.header.X-Name}
+	}
+	route /intercepted {
+		intercept {
+			handle_response {
+				header X-Out {resp.header.X-Name}
+				respond "{resp.header.X-Name}"
+			}
+		}
+		reverse_proxy ${to}
+	}
+`;
+    const origin = `http://127.0.0.1:${await freePort()}`;
+    await startGateway(test, `${origin} {${directives}${more}}\n`);
+    const caddy = await startCaddy(test, directives);
+    for (const at of caddy === null ? [origin] : [origin, caddy]) {
+      assert.equal((await send(`${at}/body`)).body, 'José');
+      assert.equal((await send(`${at}/asked`)).headers['x-seen'], name);
+    }
+    assert.equal((await send(`${origin}/down`)).headers['x-out'], name);
+    const { headers, body } = await send(`${origin}/intercepted`);
+    assert.deepEqual([headers['x-out'], body], [name, 'José']);
+  });
+});
