@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto';
 import type { Exchange, ResponseHead } from '../http/exchange.ts';
-import type { HeaderList } from '../http/header-list.ts';
+import { fieldText, type HeaderList } from '../http/header-list.ts';
 import { parseCacheControl } from '../http/cache-control.ts';
 import { requestUrl } from '../http/request-path.ts';
 import { errorStatus, outcomeStatus } from '../http/request-variables.ts';
@@ -229,7 +229,7 @@ export function changedNames(exchange: Exchange, head: ResponseHead): readonly s
   const asked = requestUrl(exchange);
   if (asked === null) return [];
   const others = ['location', 'content-location'].map((name) =>
-    parseUrl(headers.get(name) ?? '', asked.href),
+    parseUrl(fieldText(headers.get(name) ?? ''), asked.href),
   );
   const urls = [asked, ...others].filter((url) => url !== null && url.host === asked.host);
   return urls.flatMap((url) => (url === null ? [] : [purgeNameOf(url)]));

@@ -4,7 +4,7 @@
 
 import { CONNECTION_FIELDS, hasField } from '../http/field-values.ts';
 import type { Exchange, ResponseHead } from '../http/exchange.ts';
-import type { HeaderList } from '../http/header-list.ts';
+import { fieldText, type HeaderList } from '../http/header-list.ts';
 import {
   type CacheDirectives,
   parseCacheControl,
@@ -227,7 +227,9 @@ function tagsOf(headers: HeaderList): readonly string[] | null {
   const read = (names: readonly string[], separator: RegExp): void => {
     for (const name of names) {
       for (const field of headers.getAll(name)) {
-        const parts = field.split(separator, MAX_TAGS + 1).map((tag) => tag.trim());
+        const parts = fieldText(field)
+          .split(separator, MAX_TAGS + 1)
+          .map((tag) => tag.trim());
         tags.push(...parts.filter((tag) => tag !== ''));
       }
     }

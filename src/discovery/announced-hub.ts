@@ -1,3 +1,4 @@
+import { fieldText } from '../http/header-list.ts';
 import type { Exchange, ResponseHead } from '../http/exchange.ts';
 import { outcomeStatus } from '../http/request-variables.ts';
 import { type Clock, pauseUntil } from '../kernel/clock.ts';
@@ -124,7 +125,7 @@ export function saysChanged(exchange: Exchange, head: ResponseHead, url: URL): b
   const status = outcomeStatus(exchange, head);
   if (status >= 200 && status < 300) return true;
   if (!SEE_OTHER.has(status)) return false;
-  const location = parseUrl(headers.get('location') ?? '', url.href);
+  const location = parseUrl(fieldText(headers.get('location') ?? ''), url.href);
   if (location === null || !headers.has('location')) return false;
   return location.origin === url.origin && !LOGIN.test(location.pathname);
 }

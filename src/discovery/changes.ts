@@ -1,5 +1,6 @@
 import type { ChangesConfig } from '../config/config.ts';
 import type { Exchange, Expand, RequestHook, ResponseHead } from '../http/exchange.ts';
+import { fieldText } from '../http/header-list.ts';
 import { parseJson, parseUrl, requireUrl } from '../kernel/parse.ts';
 import type { Clock } from '../kernel/clock.ts';
 import {
@@ -168,8 +169,8 @@ function changedTopics(
 ): { readonly topics: string[]; readonly queries: QueryMarks } {
   const fields = new Map([
     ['request.uri.without_query', target.topic],
-    ['http.response.location', headers.get('location') ?? ''],
-    ['http.response.content_location', headers.get('content-location') ?? ''],
+    ['http.response.location', fieldText(headers.get('location') ?? '')],
+    ['http.response.content_location', fieldText(headers.get('content-location') ?? '')],
     ['http.response.canonical', linkedPage(headers, exchange.originalTarget) ?? ''],
   ]);
   const topicFor = (template: string): PageTopic | null => {

@@ -1,7 +1,7 @@
 // A page cannot read its own `Link` header, so HTML also gets `Server-Timing` with the hub's URL
 // and the cursor.
 
-import { type HeaderList, utf8Field } from '../http/header-list.ts';
+import { fieldText, type HeaderList, utf8Field } from '../http/header-list.ts';
 import { quotedString } from '../http/field-values.ts';
 
 export interface HubLink {
@@ -119,7 +119,7 @@ export function linkedPage(headers: HeaderList, target: string): string | null {
 
 /** All names of its page that a response has in `Link`. */
 export function linkedPages(headers: HeaderList): string[] {
-  const links = headers.getAll('link').flatMap(linksIn);
+  const links = headers.getAll('link').flatMap((field) => linksIn(fieldText(field)));
   return PAGE_RELATIONS.flatMap((relation) =>
     links
       .filter(({ relations, isAnchored }) => relations.includes(relation) && !isAnchored)

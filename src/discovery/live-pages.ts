@@ -10,7 +10,7 @@ import {
   type RequestHook,
   type ResponseHead,
 } from '../http/exchange.ts';
-import type { HeaderList } from '../http/header-list.ts';
+import { fieldText, type HeaderList } from '../http/header-list.ts';
 import { recode, type Recoding } from '../http/representation.ts';
 import type { AnnouncedHub, AnnouncementCounts } from './announced-hub.ts';
 import { requestUrl } from '../http/request-path.ts';
@@ -186,7 +186,7 @@ const MAX_NAMES_LENGTH = 2048;
 function namePage(exchange: Exchange, headers: HeaderList): void {
   const page = requestUrl(exchange);
   if (page === null) return;
-  const location = parseUrl(headers.get('content-location') ?? '', page.href);
+  const location = parseUrl(fieldText(headers.get('content-location') ?? ''), page.href);
   const linked = linkedPages(headers).map((target) => parseUrl(target, page.href));
   const names = new Set<string>();
   for (const url of [...linked, location?.origin === page.origin ? location : null]) {

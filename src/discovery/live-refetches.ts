@@ -5,7 +5,7 @@ import { setNewest } from '../kernel/collections.ts';
 import type { BodyWrapper, Exchange, RequestHook, ResponseHead } from '../http/exchange.ts';
 import { MAX_DISCARDED_BYTES } from '../http/deferred-body.ts';
 import { hasField } from '../http/field-values.ts';
-import type { HeaderList } from '../http/header-list.ts';
+import { fieldText, type HeaderList } from '../http/header-list.ts';
 import { type AnnouncedHub, isSeeOther } from './announced-hub.ts';
 import { DATA_FIELD, PUBLISH_FIELD } from './hub-publish.ts';
 import type { TopicOf } from '../client/page-topics.ts';
@@ -146,7 +146,9 @@ class NextPages {
     if (isRead && page === undefined) return;
     page?.extend();
     exchange.onHead((head) => {
-      const next = isSeeOther(head) ? parseUrl(head.headers.get('location') ?? '', url.href) : null;
+      const next = isSeeOther(head)
+        ? parseUrl(fieldText(head.headers.get('location') ?? ''), url.href)
+        : null;
       if (next === null || next.origin !== url.origin) {
         page?.end();
         return;

@@ -258,8 +258,11 @@ export function fieldText(value: string): string {
   return fieldUtf8(value) ?? value;
 }
 
+const BEYOND_ASCII = /[\u0080-\uffff]/;
+
 /** The text of a byte string that contains UTF-8; undefined if it does not. */
 export function fieldUtf8(value: string): string | undefined {
+  if (!BEYOND_ASCII.test(value)) return value;
   const bytes = Buffer.from(value, 'latin1');
   try {
     return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes);

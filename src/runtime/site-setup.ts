@@ -38,7 +38,7 @@ import { waitForStored } from '../discovery/announced-hub.ts';
 import { DATA_FIELD, PUBLISH_FIELD } from '../discovery/hub-publish.ts';
 import { linkedPages } from '../discovery/link.ts';
 import { watchCookies } from '../discovery/live-refetches.ts';
-import type { HeaderList } from '../http/header-list.ts';
+import { fieldText, type HeaderList } from '../http/header-list.ts';
 import { requestUrl } from '../http/request-path.ts';
 import { parseUrl, requireUrl } from '../kernel/parse.ts';
 import { cachePlaces } from './cache-places.ts';
@@ -240,7 +240,7 @@ function namesOf(discovery: DiscoveryConfig | null): CacheContext['namesOf'] {
       purgeName(url.pathname),
       purgeName(url.pathname + url.search),
     ]);
-    const others = [...linkedPages(headers), headers.get('content-location') ?? ''];
+    const others = [...linkedPages(headers), fieldText(headers.get('content-location') ?? '')];
     for (const other of others.slice(0, MAX_OTHER_NAMES)) {
       const named = other === '' ? null : parseUrl(other, url.href);
       if (named !== null) names.add(purgeNameOf(named));

@@ -1,5 +1,5 @@
 import type { Exchange, ResponseStream, StreamListener } from '../http/exchange.ts';
-import type { HeaderList } from '../http/header-list.ts';
+import { fieldText, type HeaderList } from '../http/header-list.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { LogFields, Logger } from '../kernel/log.ts';
 import { isSecretName, withoutSecretParts } from '../kernel/secret.ts';
@@ -319,7 +319,7 @@ function shownHeaders(
     // It is the gateway's own, and its parts are logged already.
     if (key === 'traceparent') continue;
     const isSecret = isSecretName(key);
-    const shownValue = value.slice(0, MAX_SHOWN);
+    const shownValue = fieldText(value).slice(0, MAX_SHOWN);
     const text =
       isSecret && logCredentials
         ? shownValue

@@ -254,6 +254,18 @@ describe('cache', () => {
     assert.equal((await ask('/list')).body, 'answer 5');
   });
 
+  it('invalidates the URL in Location, also if it is not escaped', async (test) => {
+    const location = Buffer.from('/größe').toString('latin1');
+    const { ask } = await startCached(test, ({ method }, response, count) => {
+      if (method === 'POST') response.writeHead(303, { Location: location }).end();
+      else fresh(response, `answer ${count}`);
+    });
+    assert.equal((await ask('/gr%C3%B6%C3%9Fe')).body, 'answer 1');
+    const { headers } = await ask('/sizes', { method: 'POST' });
+    assert.equal(headers.location, location);
+    assert.equal((await ask('/gr%C3%B6%C3%9Fe')).body, 'answer 3');
+  });
+
   it('keeps what a request has not changed because of an error, whatever the status of the error page', async (test) => {
     const { ask, site, gateway } = await startCached(test, (request, response, count) => {
       if (request.url === '/oops') response.end('sorry');

@@ -12,9 +12,10 @@ import {
   hubFields,
   hubLink,
   hubTiming,
+  linkedPages,
   selfLink,
 } from '../../../src/discovery/link.ts';
-import { HeaderList } from '../../../src/http/header-list.ts';
+import { HeaderList, utf8Field } from '../../../src/http/header-list.ts';
 import { extendedConnect } from '../../support/raw-tunnel.ts';
 import { freePort } from '../../support/free-port.ts';
 import { deferred, fields, HUB, startSite } from './site.ts';
@@ -302,6 +303,11 @@ describe('discovery: the parts of a Link field', () => {
     assert.equal(selfLink('//evil.example/x'), '</.//evil.example/x>; rel="self"');
     assert.equal(selfLink('/\xc3\xa9'), '</%C3%A9>; rel="self"');
     assert.equal(selfLink('*'), null);
+  });
+
+  it('is read as text', () => {
+    const headers = HeaderList.of({ Link: utf8Field('</größe>; rel="canonical"') });
+    assert.deepEqual(linkedPages(headers), ['/größe']);
   });
 
   it('recognises a relation whatever else the field contains, in linear time', () => {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { HeaderList } from '../../../src/http/header-list.ts';
+import { HeaderList, utf8Field } from '../../../src/http/header-list.ts';
 import type { Logger } from '../../../src/kernel/log.ts';
 import { logAccess } from '../../../src/site/access-log.ts';
 import { RecordingSink } from '../../support/core-hub.ts';
@@ -78,6 +78,17 @@ describe('access log: secrets', () => {
     const line = JSON.stringify(lines);
     assert.ok(!line.includes('s3cret'), line);
     for (const kept of ['page=2', 'x=1', 'text/html']) assert.ok(line.includes(kept), line);
+  });
+});
+
+describe('access log: fields', () => {
+  it('are text', async () => {
+    const lines: LogLine[] = [];
+    const headers = HeaderList.of({ 'User-Agent': utf8Field('José'), 'X-Other': 'Jos\u00e9' });
+    const handle = logAccess(async () => {}, logging(recorder(lines)));
+    await handle(fakeExchange({ status: 200, headers }));
+    const line = JSON.stringify(lines);
+    assert.equal(line.match(/José/g)?.length, 2, line);
   });
 });
 
