@@ -163,7 +163,9 @@ export class Jwks {
     });
   }
 
+  /** Tokens whose key is not known then, and those that wait for it, may be valid: the next request finds out. */
   close(): void {
+    this.#fault ??= 'it is no longer fetched, because of a reload or a stop';
     this.#stopRefresh?.();
     this.#closing.abort();
   }

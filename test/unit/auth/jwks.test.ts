@@ -304,9 +304,22 @@ describe('JWK Sets that change or fail (C.7)', () => {
     await accepted(hub, await token(a, { kid: 'a' }));
     hub.jwks.close();
     hub.fetchClock.advance(10_000_000);
-    await refused(hub, await token(b, { kid: 'b' }));
+    assert.equal((await refused(hub, await token(b, { kid: 'b' }))).check, 'keys');
+    await accepted(hub, await token(a, { kid: 'a' }));
     assert.equal(hub.server.requests(), 1);
     assert.deepEqual(hub.warnings, []);
+  });
+  it('says of tokens that wait when it is closed that they may be valid', async () => {
+    const server = await startJwksServer([]);
+    open.push(server);
+    const asked = new Promise<void>((resolve) => {
+      server.answer = () => resolve();
+    });
+    const hub = await worldOf(server);
+    const verdict = refused(hub, await token(a, { kid: 'a' }));
+    await asked;
+    hub.jwks.close();
+    assert.equal((await verdict).check, 'keys');
   });
 });
 
