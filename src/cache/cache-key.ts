@@ -195,10 +195,17 @@ function normalized(name: string, value: string): string {
  * another proxy, the gateway may receive requests over http for what the app publishes as https.
  */
 export function purgeName(text: string): string {
-  if (text.startsWith('/')) return withCanonicalEscapes(text);
+  if (/^\/[/\\]/.test(text)) return withCanonicalEscapes(text);
+  if (text.startsWith('/')) return withCanonicalEscapes(escapedAsInUrls(text));
   if (!/^https?:/i.test(text)) return text;
   const url = parseUrl(text);
   return url === null ? text : purgeNameOf(url);
+}
+
+/** A relative URL, as the URL of a page has it. */
+function escapedAsInUrls(relative: string): string {
+  const url = parseUrl(relative, 'http://any');
+  return url === null ? relative : url.pathname + url.search + url.hash;
 }
 
 /** The same for a parsed URL. */

@@ -254,6 +254,25 @@ describe('cache', () => {
     assert.equal((await ask('/list')).body, 'answer 5');
   });
 
+  it('drops what an update names by a relative URL, also if it is not escaped', async (test) => {
+    let count = 0;
+    const site = await startSite(
+      test,
+      (_request, response) => {
+        count += 1;
+        response.setHeader('Cache-Control', 'public, max-age=60');
+        response.end(`answer ${count}`);
+      },
+      { site: 'cache' },
+    );
+    assert.equal((await site.get('/caf%C3%A9')).body, 'answer 1');
+    assert.equal((await site.get('/caf%C3%A9')).body, 'answer 1');
+    await site.publish({ topic: '/café' });
+    assert.equal((await site.get('/caf%C3%A9')).body, 'answer 2');
+    await site.publish({ topic: '/caf%c3%a9' });
+    assert.equal((await site.get('/caf%C3%A9')).body, 'answer 3');
+  });
+
   it('invalidates the URL in Location, also if it is not escaped', async (test) => {
     const location = Buffer.from('/größe').toString('latin1');
     const { ask } = await startCached(test, ({ method }, response, count) => {

@@ -11,6 +11,9 @@ describe('the names by which stored responses are purged', () => {
       ['https://A.example:443/x', 'https://a.example/x'],
       ['http://a.example/x', 'https://a.example/x'],
       ['/caf%c3%a9', '/caf%C3%A9'],
+      ['/café?q=é', '/caf%C3%A9?q=%C3%A9'],
+      ['/two words', '/two%20words'],
+      ['//a.example/caf%c3%a9', 'https://a.example/café'],
     ] as const) {
       assert.equal(purgeName(first), purgeName(second), `${first} ${second}`);
     }
@@ -23,6 +26,9 @@ describe('the names by which stored responses are purged', () => {
       'https://b.example/x',
       '/a%2Fb',
       '/a/b',
+      '/a#b',
+      '//a/b',
+      '/\\a/b',
       'x%c3',
       'x%C3',
     ];
