@@ -129,6 +129,13 @@ function privateKey(pem: string, algorithm: string): KeyObject {
 
 function fitting(algorithm: string, kind: string, read: () => KeyObject): KeyObject {
   const key = readOrRefuse(kind, read);
+  const bits = tooFewBits(key);
+  if (bits !== null) {
+    throw new HubgateError(
+      'invalid-key',
+      `this RSA key has ${bits} bits, and tokens need at least 2048 (RFC 7518 §3.3)`,
+    );
+  }
   if (fitsKeyObject(algorithm, key)) return key;
   throw new HubgateError(
     'invalid-key',
@@ -143,6 +150,15 @@ function readOrRefuse(kind: string, read: () => KeyObject): KeyObject {
     // The cause may contain the key, so it is left out.
     throw new HubgateError('invalid-key', `the PEM does not hold a readable ${kind} key`);
   }
+}
+
+/** RFC 7518 §3.3, §3.5; jose uses no shorter one. */
+const MIN_RSA_BITS = 2048;
+
+/** The length of an RSA key that is too short for any token; null for every other key. */
+export function tooFewBits(key: KeyMaterial): number | null {
+  const bits = key instanceof KeyObject ? key.asymmetricKeyDetails?.modulusLength : undefined;
+  return bits !== undefined && bits < MIN_RSA_BITS ? bits : null;
 }
 
 function curveOf(key: KeyObject): string {

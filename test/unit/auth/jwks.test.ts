@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { generateKeyPairSync, type KeyObject } from 'node:crypto';
+import { createSign, generateKeyPairSync, type KeyObject } from 'node:crypto';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -150,6 +150,15 @@ describe('JWK Sets that verify (C.7)', () => {
     const hub = await world(keys);
     await accepted(hub, await token(b));
     await refused(hub, await token(a));
+  });
+  it('says that a key is too short', async () => {
+    const weak = generateKeyPairSync('rsa', { modulusLength: 1024 });
+    const hub = await world([jwk(weak.publicKey, { kid: 'weak' })]);
+    const other = await token(rsa, { alg: 'RS256', kid: 'weak' });
+    const signed = other.slice(0, other.lastIndexOf('.'));
+    const signature = createSign('sha256').update(signed).sign(weak.privateKey, 'base64url');
+    const { found } = await refused(hub, `${signed}.${signature}`);
+    assert.match(found, /an RSA key of 1024 bits, and tokens need at least 2048/);
   });
   it('C-314 C-316 keeps the sets of different issuers and roles apart', async () => {
     const hub = await world([jwk(a.publicKey)]);

@@ -107,6 +107,11 @@ describe('static keys that cause a load error (H.2)', () => {
     fails('invalid-key', load(broken, 'RS256'), 'VERYSECRET');
     fails('invalid-key', load('no pem at all', 'RS256'), 'no pem at all');
   });
+  it('H-489 an RSA key with which no token can be verified', () => {
+    const { publicKey, privateKey } = generateKeyPairSync('rsa', { modulusLength: 1024 });
+    fails('invalid-key', load(spki(publicKey), 'RS256'));
+    fails('invalid-key', () => signingKey(new Secret(pkcs8(privateKey)), 'RS256'));
+  });
   it('H-489 a private key in place of the public one', () => {
     fails('private-key', load(pkcs8(rsa.privateKey), 'RS256'));
   });
