@@ -54,7 +54,7 @@ export function createAccess(endpoint: HubEndpoint): Access {
 
   /**
    * Browsers attach a cookie to requests that other sites cause (CSRF), so a publication with a cookie must
-   * come from a listed origin. A header cannot be sent unintentionally.
+   * come from a listed origin. A header cannot be sent unintentionally, unless the gateway has written it.
    */
   const checkPublishOrigin = (exchange: Exchange): void => {
     const origin = exchange.headers.get('origin') ?? refererOrigin(exchange);
@@ -105,8 +105,9 @@ export function createAccess(endpoint: HubEndpoint): Access {
       const presented = credential(exchange);
       if (presented.kind === 'none') return null;
       if (presented.kind === 'malformed') throw malformedPresentation(exchange);
-      if (role === 'publisher' && presented.via === 'cookie') checkPublishOrigin(exchange);
       const { token, via } = presented;
+      const isUnasked = via === 'cookie' || (via === 'header' && isForeignWrite(exchange));
+      if (role === 'publisher' && isUnasked) checkPublishOrigin(exchange);
       try {
         const access = verifier.verify(token, role, identity.resource);
         if (!(access instanceof Promise)) return access;
@@ -164,6 +165,31 @@ function refused(error: unknown, diagnose: (diagnosis: Diagnosis) => void): unkn
   diagnose(error.diagnosis);
   if (error.diagnosis.check === KEYS_CHECK) return unavailable(KEYS_CHECK);
   return new RefusedRequest(401, { challenge: 'invalid_token', check: error.diagnosis.check });
+}
+
+/** The key among the variables of a request to which the browser may have added all of its credentials. */
+const AMBIENT = 'hub.ambient';
+
+/** Schemes of `Authorization` that browsers use on their own. */
+const BROWSER_SCHEME = /^(?:basic|digest|negotiate|ntlm)(?: |$)/i;
+
+/** Notes whether a publication has come without an `Authorization` of its client, before any handler writes one. */
+export function noteCredentials({ method, headers, variables }: Exchange): void {
+  if (method !== 'POST') return;
+  const field = headers.get('authorization');
+  if (field === undefined || BROWSER_SCHEME.test(field)) variables.set(AMBIENT, '');
+}
+
+/**
+ * Whether a page of another origin has caused a request in which the gateway has written the `Authorization`, for
+ * example with `forward_auth` because of a cookie. Programs send no `Origin`.
+ */
+function isForeignWrite(exchange: Exchange): boolean {
+  const { headers, originalHost, variables } = exchange;
+  if (!variables.has(AMBIENT) || headers.get('sec-fetch-site') === 'same-origin') return false;
+  const origin = headers.get('origin') ?? refererOrigin(exchange);
+  // With any scheme, because TLS may end before the gateway.
+  return origin !== undefined && parseUrl(origin)?.host !== originalHost.toLowerCase();
 }
 
 function refererOrigin(exchange: Exchange): string | undefined {

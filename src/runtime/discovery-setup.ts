@@ -30,6 +30,7 @@ import { standFor } from '../hub/election.ts';
 import { profiles } from '../hub/profile.ts';
 import { parsePublication, type PublicationRules } from '../hub/publication.ts';
 import { originList } from '../hub-http/cors.ts';
+import { noteCredentials } from '../hub-http/access.ts';
 import { HubgateError } from '../kernel/error.ts';
 import type { Scope } from '../kernel/scope.ts';
 import { matchers } from '../matchers/registry.ts';
@@ -211,11 +212,15 @@ function speakingForTheApp(
   return { hooks, watching: rules.length === 0 ? null : { hub, topicOf, rules } };
 }
 
-/** Keeps data between app and gateway from leaving: the token's header, and the mark of the session. */
+/**
+ * Keeps data between app and gateway from leaving: the token's header, and the mark of the session. What the client
+ * itself has sent is noted before handlers change it.
+ */
 function keepInside(fromHeader: string, cookieNames: readonly string[]): RequestHook {
   const fields = [fromHeader, PUBLISH_FIELD, DATA_FIELD];
   return (exchange) => {
     exchange.withhold(fields);
+    noteCredentials(exchange);
     for (const name of cookieNames) takeSessionMark(exchange, name);
   };
 }

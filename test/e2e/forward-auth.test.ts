@@ -7,6 +7,7 @@ import { startCaddy } from '../support/caddy.ts';
 import { freePort } from '../support/free-port.ts';
 import { startGateway } from '../support/gateway.ts';
 import { type Answer, type RawRequest, send } from '../support/http.ts';
+import { runCommand } from '../support/process.ts';
 
 async function listen(test: TestContext, listener: RequestListener): Promise<number> {
   const server = createServer(listener);
@@ -252,6 +253,59 @@ describe('forward_auth', () => {
     await send(`${origin}/guarded/a`, { headers: [...upgrade, BOB] });
     const upgrades = (asked: readonly Asked[]): unknown => asked.at(-1)?.headers.upgrade;
     assert.deepEqual([upgrades(all.auth), upgrades(all.app)], [undefined, 'websocket']);
+  });
+
+  it('gives the hub a token for a cookie, and no page of another origin publishes with it', async (test) => {
+    const key = 'a-key-of-the-hub-with-enough-bytes';
+    let token = '';
+    const auth = await listen(test, ({ headers }, response) => {
+      const isKnown = headers.cookie === 'session=bob' || headers.authorization === 'Bearer opaque';
+      response.writeHead(isKnown ? 200 : 401, isKnown ? { Authorization: `Bearer ${token}` } : {});
+      response.end();
+    });
+    const origin = await serve(
+      test,
+      `
+	forward_auth 127.0.0.1:${auth} {
+		uri /check
+		copy_headers Authorization
+	}
+	hub {
+		issuer https://i.example {
+			publisher {
+				jwt "${key}"
+			}
+		}
+		anonymous
+		cookie_name hub_token
+		publish_origins https://page.example
+		transport memory
+	}
+`,
+    );
+    const hub = `${origin}/.well-known/hub`;
+    const { stdout } = await runCommand([
+      ...['token', '--iss', 'https://i.example', '--aud', hub, '--key', key, '--publish', 'a'],
+    ]);
+    token = stdout.trim();
+    const form = ['Content-Type', 'application/x-www-form-urlencoded'] as const;
+    const publish = async (...fields: readonly (readonly [string, string])[]): Promise<number> => {
+      const headers = [form, ...fields];
+      return (await send(hub, { method: 'POST', headers, body: 'topic=a' })).status;
+    };
+    const foreign = ['Origin', 'https://other.example'] as const;
+    assert.equal(await publish(), 401);
+    assert.equal(await publish(BOB), 200, 'a program');
+    assert.equal(await publish(BOB, ['Origin', origin]), 200);
+    assert.equal(await publish(BOB, ['Origin', 'https://page.example']), 200);
+    assert.equal(await publish(BOB, foreign), 400);
+    assert.equal(await publish(BOB, ['Origin', 'null']), 400);
+    assert.equal(await publish(BOB, ALICE, foreign), 400, 'a password that the browser adds');
+    assert.equal(
+      await publish(['Authorization', 'Bearer opaque'], foreign),
+      200,
+      'no browser does',
+    );
   });
 
   it('behaves as in Caddy', async (test) => {

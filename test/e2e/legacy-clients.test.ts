@@ -102,6 +102,16 @@ for (const [name, file] of Object.entries(files)) {
       assert.equal(await postForm(place.url, publisher, elsewhere), 403);
     });
 
+    it('a page of another origin publishes with a token in the query', async () => {
+      const token = await sign(PUBLISHER_KEY, { publish: ['*'] });
+      const { status } = await fetch(`${place.url}?authorization=${token}`, {
+        method: 'POST',
+        headers: { origin: 'http://localhost:8000' },
+        body: new URLSearchParams({ topic: 'https://example.com/a', data: 'x' }),
+      });
+      assert.equal(status, 200);
+    });
+
     it('counts them in hub_legacy_tokens_total, and logs them', async () => {
       const text = await (await fetch(`${place.admin}/metrics`)).text();
       const count = Number(/^hub_legacy_tokens_total\{hub="default"\} (\d+)$/m.exec(text)?.[1]);
