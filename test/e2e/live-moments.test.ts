@@ -145,36 +145,6 @@ window.fetch = async (target, options) => {
     await page.getByText('/b 3').waitFor();
   });
 
-  it('say nothing of a change of the page before, which arrives while htmx shows another one', async (test) => {
-    let version = 1;
-    const its = await awkward(
-      test,
-      (path) => `<h1>${path} ${version}</h1><a href=/b>other</a>`,
-      (request) => {
-        if (request.method === 'POST') version += 1;
-        return false;
-      },
-    );
-    if (its === null) return;
-    const { page, change, withStream } = its;
-    // The browser takes this long to begin a transition, as on a slow page.
-    await page.evaluate(`const begin = document.startViewTransition.bind(document);
-document.startViewTransition = (change) => {
-  const updateCallbackDone = new Promise((resolve) => { window.begin = resolve; })
-    .then(() => begin(change).updateCallbackDone).then(() => { window.done = true; });
-  return { ready: Promise.resolve(), updateCallbackDone };
-};`);
-    await change('/a');
-    await page.waitForFunction("'begin' in window");
-    await withStream(() => page.click('a'));
-    await page.getByText('/b 2').waitFor();
-    await page.evaluate('begin()');
-    await page.waitForFunction('window.done');
-    await new Promise((resolve) => setTimeout(resolve, 100));
-    assert.equal(await page.locator('#hub-stale').count(), 0);
-    assert.equal(await page.locator('h1').textContent(), '/b 2');
-  });
-
   it('are not reloaded at the URL of a script because the page below is gone', async (test) => {
     let isGone = false;
     const its = await awkward(

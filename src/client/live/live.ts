@@ -254,12 +254,12 @@ function start(
     const fetched = parsePage(text);
     recheckMs = FRAMEWORK_MS;
     if (tell('morphed', { document: fetched })) {
-      let withheld = await apply(text, fetched);
+      let withheld = apply(text, fetched);
       if (withheld.framework > 0) {
         // It may be about to show the change, as in the page of whoever has made it.
         await sleep(FRAMEWORK_MS);
         if (asked !== page) return false;
-        withheld = await apply(text);
+        withheld = apply(text);
       }
       if (withheld.visitor > 0) tellGateway('visitor');
       if (withheld.script > 0) tellGateway('script');
@@ -268,12 +268,10 @@ function start(
     return false;
   };
 
-  const apply = async (text: string, fetched = parsePage(text)): Promise<Withheld> => {
+  const apply = (text: string, fetched = parsePage(text)): Withheld => {
     if (isReplaced(sent) && isHere())
       sent = takeReplaced(sent as Element, fetched.body, document.body);
-    const asked = page;
-    // Before the browser begins a transition, a library may show another page.
-    let withheld = await morphPage(sent, fetched, () => asked === page);
+    let withheld = morphPage(sent, fetched);
     // What a library has stored has what scripts had made of the page. Now it shows all that the server sends, except
     // where a script has been active since. There, only what the server has changed since the earlier visit counts.
     if (earlier !== undefined && withheld.script > 0 && withheld.visitor === 0) {
@@ -297,10 +295,10 @@ function start(
   /** The visitor may have finished in the parts where changes were withheld. */
   const applyAgain = (): void => {
     // The form is reset and the focus moved only after the event.
-    setTimeout(async () => {
+    setTimeout(() => {
       hasFinished = isFetching;
       if (isFetching) return;
-      if (pending !== null) await apply(pending);
+      if (pending !== null) apply(pending);
       if (!isWaiting || !mayLeave()) return;
       isWaiting = false;
       clearTimeout(timer);
@@ -430,32 +428,14 @@ function tell(name: string, detail: object): boolean {
 let lastTitle = document.title;
 
 /** Shows what the server has changed, except where the visitor or a script is active. */
-export async function morphPage(
-  sent: Node,
-  fetched: Document,
-  isWanted: () => boolean,
-): Promise<Withheld> {
-  let withheld: Withheld = { visitor: 0, script: 0, framework: 0 };
-  const apply = (): void => {
-    if (!isWanted()) return;
-    // A script may show the number of new items in the title.
-    if ([lastTitle, fetched.title].includes(document.title))
-      lastTitle = document.title = fetched.title;
-    withheld = patch(sent, fetched.body);
-    // htmx knows only the elements that it has processed.
-    const { htmx } = window as { htmx?: { process(element: Element): void } };
-    attempt(withheld, () => htmx?.process(document.body));
-  };
-  // While a transition runs, the page accepts no input.
-  const isStill =
-    document.hidden || !mayLeave() || matchMedia('(prefers-reduced-motion: reduce)').matches;
-  if (isStill || !('startViewTransition' in document)) apply();
-  else {
-    const { ready, updateCallbackDone } = document.startViewTransition(apply);
-    // Another transition replaces it if the page changes again. The change is made nevertheless.
-    ready.catch(() => {});
-    await updateCallbackDone;
-  }
+function morphPage(sent: Node, fetched: Document): Withheld {
+  // A script may show the number of new items in the title.
+  if ([lastTitle, fetched.title].includes(document.title))
+    lastTitle = document.title = fetched.title;
+  const withheld = patch(sent, fetched.body);
+  // htmx knows only the elements that it has processed.
+  const { htmx } = window as { htmx?: { process(element: Element): void } };
+  attempt(withheld, () => htmx?.process(document.body));
   return withheld;
 }
 
