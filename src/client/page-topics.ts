@@ -52,7 +52,7 @@ export function createTopicOf(
           return { topic: normalized(url.origin + fill(topic, values)), mark: '' };
       }
     }
-    return { topic: `${url.origin}${path}`, mark: queryMark(url.search) };
+    return { topic: url.origin + path, mark: queryMark(url.search) };
   };
 }
 

@@ -342,6 +342,106 @@ ${['a', 'b', 'c'].map((one) => `<input type=radio name=${kind} data-of=${kind} v
     assert.equal(await box.isChecked(), true);
   });
 
+  it('keeps the revision of a row whose fields are in no form, and renews it once a script has saved the row', async (test) => {
+    const its = await live(test, {
+      body: (version) =>
+        `<table>${['a', 'b'].map((id) => `<tr id=${id}><td><input type=hidden name=rev value=${version}><td><input name=count value=${version}><td>${version}`).join('')}</table>`,
+    });
+    if (its === null) return;
+    const { page, change } = its;
+    const rows = (): Promise<unknown> =>
+      page.evaluate(
+        `[...document.querySelectorAll('tr')].map((row) => [...row.querySelectorAll('input')].map(({ value }) => value).join() + ',' + row.textContent)`,
+      );
+    await page.fill('#a [name=count]', '3');
+    await page.locator('#version').click();
+    await change();
+    assert.deepEqual(await rows(), ['1,3,2', '2,2,2']);
+    // The third version has what was entered.
+    await change();
+    assert.deepEqual(await rows(), ['3,3,3', '3,3,3']);
+  });
+
+  it('keeps the revision of a form in which a widget shows a copy of a field, or a script has filled a choice', async (test) => {
+    const its = await live(test, {
+      body: (version) => `<form><input type=hidden name=rev value=${version}>
+<select multiple id=tags><option selected>a<option ${version > 1 ? 'selected' : ''}>b<option>c</select></form>
+<form><input type=hidden name=rev value=${version}><select id=city data-value=${version}></select></form>
+<form><input type=hidden name=rev value=${version}><select><option ${version > 1 ? 'selected' : ''}>a</select></form>`,
+    });
+    if (its === null) return;
+    const { page } = its;
+    // As Tom Select does: what it writes back later are the items that it knows.
+    await page.evaluate(`(() => {
+      const [tags, city] = ['tags', 'city'].map((id) => document.getElementById(id));
+      tags.tabIndex = -1;
+      tags.after(document.createElement('div'));
+      for (const value of [1, 2]) city.append(new Option(value, value, value === 1, value === 1));
+    })()`);
+    await its.change();
+    await page.locator('#hub-stale').waitFor();
+    assert.deepEqual(
+      await page.evaluate(`[...document.querySelectorAll('[name=rev]')].map(({ value }) => value)`),
+      ['1', '1', '2'],
+    );
+  });
+
+  it('keeps the selection in a text of which the server has changed another part', async (test) => {
+    const its = await live(test, {
+      body: (version) => `<p id=text>${'new '.repeat(version)}words to copy</p>`,
+    });
+    if (its === null) return;
+    const { page } = its;
+    await page.evaluate(`(() => {
+      const [text] = document.getElementById('text').childNodes;
+      const start = text.data.indexOf('to copy');
+      getSelection().setBaseAndExtent(text, start, text, start + 'to copy'.length);
+    })()`);
+    await its.change();
+    assert.equal(await page.locator('#text').textContent(), 'new new words to copy');
+    assert.equal(await page.evaluate('String(getSelection())'), 'to copy');
+  });
+
+  it('takes an order, and a move to another list, that the server sends as a script has made them', async (test) => {
+    const lists = [
+      ['abc', 'd', ''],
+      ['ca', 'bd', ''],
+      ['ac', 'd', 'bx'],
+    ];
+    const its = await live(test, {
+      body: (version) =>
+        lists[version - 1]
+          ?.map(
+            (items) =>
+              `<ul>\n${items
+                .split('')
+                .map((one) => `<li>${one}</li>\n`)
+                .join('')}</ul>`,
+          )
+          .join('') ?? '',
+    });
+    if (its === null) return;
+    const { page, change } = its;
+    const shown = async (): Promise<string[]> =>
+      (await page.locator('ul').allTextContents()).map((text) => text.replaceAll('\n', ''));
+    const drag = (item: string, list: number): Promise<unknown> =>
+      page.evaluate(`(() => {
+        const item = [...document.querySelectorAll('li')].find(({ textContent }) => textContent === '${item}');
+        document.querySelectorAll('ul')[${list}].prepend(item);
+        (window.dragged ??= []).push(item);
+      })()`);
+    await drag('b', 1);
+    await drag('c', 0);
+    await change();
+    assert.deepEqual(await shown(), ['ca', 'bd', '']);
+    // Into an empty list, and past another change.
+    await drag('b', 2);
+    await change();
+    assert.deepEqual(await shown(), ['ac', 'd', 'bx']);
+    assert.equal(await page.locator('#hub-stale').count(), 0);
+    assert.ok(await page.evaluate('window.dragged.every(({ isConnected }) => isConnected)'));
+  });
+
   it('keeps a form as long as a script holds what was entered in it', async (test) => {
     const its = await live(test, {
       body: (version) =>
@@ -599,11 +699,13 @@ new MutationObserver(() => { took = performance.now() - began; })
 
   it('follows although a form has a field with the name of a method', async (test) => {
     const its = await live(test, {
-      body: (version) => `<form><input name=matches></form><p>${version}</p>`,
+      body: (version) =>
+        `<form><input name=matches><input name=contains value=${version}></form><p>${version}</p>`,
     });
     if (its === null) return;
     await its.change();
     assert.equal(await its.page.locator('p').textContent(), '2');
+    assert.equal(await its.page.locator('[name=contains]').inputValue(), '2');
   });
 
   it('keeps the fields of a form beside which the parser has put them, and offers to reload the page', async (test) => {

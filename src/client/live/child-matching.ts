@@ -4,6 +4,7 @@
  * name and position.
  */
 import { isElement, isShadow } from './sent-document.ts';
+import { ENTRIES } from './visitor-state.ts';
 
 const IDS = 'id data-id data-key key'.split(' ');
 const KEYS = 'name action for value href src'.split(' ');
@@ -37,7 +38,7 @@ export function matchChildren(old: readonly Node[], next: readonly Node[]): Map<
       if (one !== undefined) match(two, one);
     }
   };
-  by((node) => (idOf(node) === '' ? '' : kindOf(node)));
+  by((node) => idOf(node) && kindOf(node));
   by((node) => (isBlank(node) ? '' : textOf(node)));
   // Another element must not take the place of the only one with a form in which the visitor may be working.
   const repeated = new Set(
@@ -117,7 +118,7 @@ function likenessOf(one: Words, two: Words): number {
 
 /** The names of the fields in a node. */
 export function fieldsIn(node: Node): string {
-  const fields = isElement(node) ? node.querySelectorAll('input,textarea,select') : [];
+  const fields = isElement(node) ? node.querySelectorAll(ENTRIES) : [];
   return [...fields].map((field) => field.getAttribute('name')).join('');
 }
 
@@ -129,5 +130,5 @@ export function isBlank(node: Node): boolean {
 
 /** The HTML of an element, or the text of another node. */
 export function textOf(node: Node): string {
-  return isElement(node) ? node.outerHTML : `${node.nodeName} ${node.textContent}`;
+  return isElement(node) ? node.outerHTML : [node.nodeName, node.textContent].join();
 }

@@ -61,7 +61,7 @@ function countContent(root: Node): Content {
       if (node.matches(UNSEEN)) return;
       for (const name of SEEN) {
         const value = node.getAttribute(name);
-        if (value !== null) add(`${node.localName} ${name}=${value}`);
+        if (value !== null) add([node.localName, name, value].join());
       }
     }
     node.childNodes.forEach(read);

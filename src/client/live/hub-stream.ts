@@ -33,8 +33,7 @@ export async function followHub(options: HubStreamOptions): Promise<void> {
       if (stream.status === 401) await renew();
       if (stream.status === 400) {
         // The hub would refuse the same topics again.
-        console.error(address.href, await stream.text());
-        return;
+        return console.error(address.href, await stream.text());
       }
       // The page of a login, to which a request may be redirected, is a success as well.
       if (stream.headers.get('Content-Type')?.includes('event-stream')) {

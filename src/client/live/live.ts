@@ -195,7 +195,6 @@ function start(
     if (leaving !== 0 || !isOutdated) return;
     if (isCostly()) {
       isWaiting = true;
-      tellGateway('visitor');
       stale({ visitor: 1, script: 0 });
       return;
     }
@@ -241,10 +240,7 @@ function start(
       // The page is gone, or no longer accessible to this visitor. The browser shows the result, unless data
       // would be lost.
       if (mayLeave()) location.reload();
-      else {
-        tellGateway('gone');
-        stale({ visitor: 1, script: 1 });
-      }
+      else stale({ visitor: 1, script: 1 }, 'gone');
       return false;
     }
     const type = String(response.headers.get('Content-Type'));
@@ -261,9 +257,7 @@ function start(
         if (asked !== page) return false;
         withheld = apply(text);
       }
-      if (withheld.visitor > 0) tellGateway('visitor');
-      if (withheld.script > 0) tellGateway('script');
-      if (withheld.visitor + withheld.script > 0) stale(withheld);
+      stale(withheld);
     }
     return false;
   };
@@ -272,6 +266,8 @@ function start(
     if (isReplaced(sent) && isHere())
       sent = takeReplaced(sent as Element, fetched.body, document.body);
     let withheld = morphPage(sent, fetched);
+    // A field may have been released after what waits for it, and a move may have been seen at its other end since.
+    if (withheld.visitor + withheld.moved > 0) withheld = morphPage(sent, parsePage(text));
     // What a library has stored has what scripts had made of the page. Now it shows all that the server sends, except
     // where a script has been active since. There, only what the server has changed since the earlier visit counts.
     if (earlier !== undefined && withheld.script > 0 && withheld.visitor === 0) {
@@ -300,7 +296,6 @@ function start(
       if (isFetching) return;
       if (pending !== null) apply(pending);
       if (!isWaiting || !mayLeave()) return;
-      isWaiting = false;
       clearTimeout(timer);
       timer = 0;
       pause = PAUSE_MS;
@@ -308,7 +303,13 @@ function start(
     });
   };
 
-  const stale = ({ visitor, script }: Omit<Withheld, 'framework'>): void => {
+  const stale = (
+    { visitor, script }: Pick<Withheld, 'visitor' | 'script'>,
+    reason?: 'gone',
+  ): void => {
+    if (visitor > 0) tellGateway(reason ?? 'visitor');
+    if (script > 0) tellGateway(reason ?? 'script');
+    if (visitor + script === 0) return;
     if (tell('stale', { visitor, script }) && script > 0 && isHere()) {
       showNotice(notice, noticeStyle);
     }
@@ -457,7 +458,7 @@ export function showNotice(ofSite?: string, style = ''): void {
   notice.id = 'hub-stale';
   notice.textContent = text ?? ofSite ?? 'This page has changed. Load it again.';
   notice.style.cssText = style;
-  notice.setAttribute('aria-live', 'polite');
+  notice.ariaLive = 'polite';
   notice.onclick = () => location.reload();
   document.body.append(notice);
   if (shownNotice === null) {

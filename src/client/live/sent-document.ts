@@ -110,21 +110,20 @@ export async function recordBody(): Promise<Node> {
   const read = ({ type, target, addedNodes, nextSibling }: MutationRecord): void => {
     const parent = sentFor.get(target);
     if (type === 'characterData') {
-      if (parent !== undefined && target.textContent?.startsWith(parent.textContent ?? '') === true)
-        parent.textContent = target.textContent;
+      const [one, text] = [parent as Text | undefined, (target as Text).data];
+      if (one !== undefined && text.startsWith(one.data)) one.data = text;
       return;
     }
     for (const shown of addedNodes) {
       if (body === null && shown.nodeName === 'BODY') last = body = record(shown);
       if (!isParsers(parent) || (nextSibling !== null && nextSibling.nodeName !== 'TABLE'))
         continue;
-      const table = nextSibling === null ? null : sentFor.get(nextSibling);
-      if (table?.contains(last) === true) inTable = last;
+      if (sentFor.get(nextSibling as Node)?.contains(last)) inTable = last;
       let next = nextSibling;
       while (next !== null && sentFor.get(next)?.parentNode !== parent) next = next.nextSibling;
       // The parser may move wrongly nested nodes later.
       last = sentFor.get(shown) ?? record(shown);
-      parent.insertBefore(last, next === null ? null : (sentFor.get(next) ?? null));
+      parent.insertBefore(last, sentFor.get(next as Node) ?? null);
     }
   };
   const readAll = (records: readonly MutationRecord[]): void => {
@@ -170,17 +169,20 @@ export async function recordBody(): Promise<Node> {
 const TAGS =
   /<!--[^]*?(?:--!?>|$)|<(script|style|textarea|title|xmp|iframe|noembed|noframes)\b[^]*?(?:<\/\1|$)|<noscript\b[^]*?(?:<\/noscript[^>]*>|$)|<\/?[a-z](?:"[^"]*"|'[^']*'|[^>"'])*>/gi;
 
-interface Policies {
-  createPolicy(name: string, rules: object): { createHTML(text: string): string };
+interface Policy {
+  createHTML(text: string): string;
 }
 
-let trust = (text: string): string => text;
+interface Policies {
+  createPolicy(name: string, rules: Policy): Policy;
+}
+
+let policy: Policy = { createHTML: (text) => text };
 
 /** The page trusts what its own server sends. */
 export function trustServer(): void {
   const policies = (window as { trustedTypes?: Policies }).trustedTypes;
-  const policy = policies?.createPolicy('hubgate', { createHTML: trust });
-  if (policy !== undefined) trust = (text) => policy.createHTML(text);
+  policy = policies?.createPolicy('hubgate', policy) ?? policy;
 }
 
 /**
@@ -189,7 +191,7 @@ export function trustServer(): void {
  */
 export function parsePage(text: string): Document {
   const plain = text.replace(TAGS, (tag) => (/^<noscript/i.test(tag) ? '<!---->' : tag));
-  const page = new DOMParser().parseFromString(trust(plain), 'text/html');
+  const page = new DOMParser().parseFromString(policy.createHTML(plain), 'text/html');
   for (const element of page.querySelectorAll('[nonce]')) element.removeAttribute('nonce');
   stripShadows(page);
   return page;

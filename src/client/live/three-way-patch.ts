@@ -18,7 +18,17 @@ import {
   shownFor,
   snapshot,
 } from './sent-document.ts';
-import { formOf, isAtWork, isBusy, showDefaults, takeSaved, takeUndone } from './visitor-state.ts';
+import {
+  formOf,
+  holdsRevision,
+  isAtWork,
+  isBusy,
+  isField,
+  showDefaults,
+  takeSaved,
+  takeUndone,
+  valueOf,
+} from './visitor-state.ts';
 
 /** The number of changes by the server that are not shown because the visitor is active or a script was. */
 export interface Withheld {
@@ -26,6 +36,8 @@ export interface Withheld {
   script: number;
   /** Changes among those of scripts that a framework may be about to show. */
   framework: number;
+  /** Removals of what a script has moved elsewhere, as the server may have, too. */
+  moved: number;
 }
 
 /**
@@ -35,7 +47,7 @@ export interface Withheld {
  * @param next is consumed
  */
 export function patch(sent: Node, next: Node): Withheld {
-  const withheld = { visitor: 0, script: 0, framework: 0 };
+  const withheld = { visitor: 0, script: 0, framework: 0, moved: 0 };
   patchNode(sent, next, withheld);
   return withheld;
 }
@@ -54,9 +66,19 @@ function patchNode(sent: Node, next: Node, withheld: Withheld): void {
   else if (isElement(sent) && isElement(next) && isElement(shown)) {
     attempt(withheld, () => patchElement(sent, next, shown, withheld));
   } else if (shown.nodeValue === sent.nodeValue || shown.nodeValue === next.nodeValue) {
-    if (shown.nodeValue !== next.nodeValue) shown.nodeValue = next.nodeValue;
+    setText(shown as CharacterData, (next as CharacterData).data);
     sent.nodeValue = next.nodeValue;
   } else withheld.script += 1;
+}
+
+/** Replaces only what differs, so that what the visitor has selected in the rest of the text stays selected. */
+function setText(shown: CharacterData, text: string): void {
+  const { data } = shown;
+  let [start, end] = [0, data.length];
+  while (start < end && data[start] === text[start]) start += 1;
+  const rest = text.length - end;
+  while (start < end && start < end + rest && data[end - 1] === text[end - 1 + rest]) end -= 1;
+  shown.replaceData(start, end - start, text.slice(start, end + rest));
 }
 
 /** If a change throws, such as in a method that a script has replaced, it is withheld, and the rest is shown. */
@@ -75,7 +97,7 @@ function patchShadow(
   next: HTMLTemplateElement,
   withheld: Withheld,
 ): void {
-  const host = sent.parentNode === null ? undefined : shownFor.get(sent.parentNode);
+  const host = shownFor.get(sent.parentNode as Node);
   const root = isElement(host) ? host.shadowRoot : null;
   if (root !== null && showsChanges(sent.content, next.content, root)) copyTemplate(sent, next);
   else {
@@ -102,6 +124,10 @@ function patchElement(sent: Element, next: Element, shown: Element, withheld: Wi
       return;
     }
   }
+  if (isCopied(sent, next, shown)) {
+    withheld.script += 1;
+    return;
+  }
   const { script } = withheld;
   const revisions = revisionsOf(shown);
   const mode = shown.getAttribute('data-hub-live');
@@ -112,15 +138,24 @@ function patchElement(sent: Element, next: Element, shown: Element, withheld: Wi
   } else if (isTemplate(sent)) patchTemplate(sent, next, shown, withheld);
   else patchChildren(sent, next, shown, withheld);
   // What a form goes on showing must be sent with the revision that it had. Otherwise, the app would find no edit conflict.
-  if (withheld.script > script) for (const { one, value } of revisions) one.value = value;
+  if (withheld.script > script) for (const [field, value] of revisions) field.value = value;
   showDefaults(shown);
 }
 
+/**
+ * Whether the visitor sees another value of a field than the server now sends: a widget shows a copy of the field and
+ * writes its own state into it, or a script has filled a `select`.
+ */
+function isCopied(sent: Element, next: Element, shown: Element): boolean {
+  if (shown.localName === 'select' && additionsIn(shown).length > 0) return true;
+  return isField(shown) && shown.tabIndex < 0 && valueOf(sent) !== valueOf(next);
+}
+
 /** The hidden values of a form, in the page and as the server has sent them. */
-function revisionsOf(shown: Element): { one: HTMLInputElement; value: string }[] {
+function revisionsOf(shown: Element): (readonly [HTMLInputElement, string])[] {
   return [...shown.querySelectorAll<HTMLInputElement>('form:scope [type=hidden]')]
     .flatMap((field) => [field, (sentFor.get(field) as typeof field | undefined) ?? field])
-    .map((one) => ({ one, value: one.value }));
+    .map((one) => [one, one.value]);
 }
 
 /** Turns an element of the last response into that of the next one, without a change of the page. */
@@ -132,7 +167,8 @@ function become(sent: Element, next: Element): void {
 /** A field outside of its form still belongs to it. */
 function isHeld(shown: Element): boolean {
   const form = formOf(shown);
-  if (form === null || (form !== shown && form.contains(shown))) return false;
+  if (form === null) return holdsRevision(shown);
+  if (form !== shown && shown.closest('form') === form) return false;
   return isAtWork(form, () => isSame(sentFor.get(form), form));
 }
 
@@ -241,7 +277,6 @@ function takeShown(
   shown: Element,
 ): ReadonlySet<Node> {
   const taken = new Set<Node>();
-  if (additionsIn(shown).length === 0) return taken;
   const take = (two: Node): void => {
     taken.add(two);
     const one = matches.get(two);
@@ -274,9 +309,12 @@ function isScripts(children: readonly Node[], shown: Element): boolean {
   return mine.length > 0 || additionsIn(shown).length > 0;
 }
 
-/** What the server has not sent. */
+/** What the server has not sent here. */
 function additionsIn(shown: Node): Node[] {
-  return [...shown.childNodes].filter((node) => !isBlank(node) && !sentFor.has(node));
+  const sent = sentFor.get(shown);
+  return [...shown.childNodes].filter(
+    (node) => !isBlank(node) && sentFor.get(node)?.parentNode !== sent,
+  );
 }
 
 function isGone(sent: Node | undefined): boolean {
@@ -333,8 +371,10 @@ export function renew(sent: Node, shown: Node): Node {
 /** Removes a node as the server did. Returns whether the last response is now without it. */
 function remove(sent: Node, parent: Element, withheld: Withheld): boolean {
   const shown = shownFor.get(sent);
-  if (shown !== undefined && !isGone(sent)) {
+  // Where a script has moved it, the server may have sent it as well.
+  if (shown !== undefined && !isGone(sent) && sentFor.get(shown) === sent) {
     if (isElement(shown) && isOff(shown)) return false;
+    if (shown.parentNode !== parent) withheld.moved += 1;
     if (shown.parentNode !== parent || !isAsSent(sent, shown)) {
       if (isElement(shown) && isVisitorAt(shown)) withheld.visitor += 1;
       else withheld.script += 1;
@@ -407,8 +447,14 @@ function orderOf(
   const moves = new Set(wanted.filter((one) => !stay.has(one)));
   if (moves.size === 0) return moves;
   const page = new Map([...shown.childNodes].map((one, index) => [one as Node, index]));
-  const seen = before.flatMap((one) => page.get(shownFor.get(one) ?? one) ?? []);
-  if (longestIncreasing(seen, (place) => place).length === seen.length) return moves;
+  const isShown = (order: readonly Node[]): boolean => {
+    const seen = order.flatMap((one) =>
+      isBlank(one) ? [] : (page.get(shownFor.get(one) ?? one) ?? []),
+    );
+    return longestIncreasing(seen, (place) => place).length === seen.length;
+  };
+  // A script may already have sorted them as the server does now.
+  if (isShown(before) || isShown(wanted)) return moves;
   withheld.script += 1;
   return new Set();
 }

@@ -13,7 +13,7 @@ const opaque = new WeakSet<Element>();
 /** Some editors, such as CodeMirror and Ace, read what is typed from a field that is never sent. */
 const EDITORS = 'iframe,canvas,[contenteditable],textarea:not([name])';
 /** What can be compared. */
-const ENTRIES = 'input,textarea,select,[contenteditable]';
+export const ENTRIES = 'input,textarea,select,[contenteditable]';
 
 /** The form of a field; for any other element the surrounding one. */
 export function formOf(element: Element): Element | null {
@@ -127,7 +127,7 @@ function keyOf(field: Element): string {
   return [field.localName, type, field.getAttribute('name'), isOne && value].join();
 }
 
-function valueOf(field: Element): unknown {
+export function valueOf(field: Element): unknown {
   if (field.matches('[contenteditable]')) return field.innerHTML;
   if (field instanceof HTMLSelectElement) {
     return JSON.stringify([...field.selectedOptions].map(({ value }) => value));
@@ -144,11 +144,9 @@ function takeValue(field: Element): void {
   }
   if (!isChanged(field)) return;
   for (const part of field instanceof HTMLSelectElement ? field.options : [field]) {
-    const { value, checked } = part as HTMLInputElement;
-    let now: object = isBox(part as HTMLInputElement)
-      ? { defaultChecked: checked }
-      : { defaultValue: value };
-    if (part instanceof HTMLOptionElement) now = { defaultSelected: part.selected };
+    // What a field or an option does not have does nothing there.
+    const { value, checked, selected } = part as HTMLInputElement & HTMLOptionElement;
+    const now = { defaultValue: value, defaultChecked: checked, defaultSelected: selected };
     Object.assign(part, now);
     Object.assign(sentFor.get(part) ?? {}, now);
   }
@@ -187,6 +185,17 @@ export function isBusy(element: Element): boolean {
   );
 }
 
+/**
+ * Whether an element is a hidden field without a form, such as the revision of a row that a script saves, and the
+ * visitor is at work beside it: in the smallest surroundings with fields.
+ */
+export function holdsRevision(shown: Element): boolean {
+  if (!shown.matches('[type=hidden]')) return false;
+  let area: Element | null = shown;
+  while (area?.querySelector(FIELDS) === null) area = area.parentElement;
+  return area !== null && (hasEditor(area) || [...area.querySelectorAll(FIELDS)].some(isBusy));
+}
+
 /** Whether the page can be left without losing data. */
 export function mayLeave(): boolean {
   // The browser reports what is typed in a shadow tree at the element that has it.
@@ -206,33 +215,32 @@ const FIELDS = 'input:not([type=hidden]),textarea,select,audio,video,[contentedi
 function isFocused(element: Element): boolean {
   return (
     element === document.activeElement &&
-    (element.matches(`${FIELDS},${EDITORS}`) || element.localName.includes('-'))
+    (element.matches([FIELDS, EDITORS].join()) || element.localName.includes('-'))
   );
 }
 
 /** Whether a field contains something else than the value from the server. */
 function isChanged(field: Element): boolean {
-  if (field instanceof HTMLInputElement) {
-    const { type, value, defaultValue, checked, defaultChecked, files } = field;
-    if (files !== null) return files.length > 0;
-    // A widget may keep in it what the visitor has chosen.
-    if (type === 'hidden')
-      return (sentFor.get(field) as HTMLInputElement | undefined)?.value !== value;
-    return (
-      checked !== defaultChecked || (isTyped(field) && value !== defaultValue && !isCleaned(field))
-    );
-  }
-  if (field instanceof HTMLTextAreaElement)
-    return field.value !== field.defaultValue.replace(/\r\n?/g, '\n');
   if (field instanceof HTMLSelectElement) {
     return [...field.options].some((option) => option.selected !== isChosen(option, field));
   }
-  return false;
+  if (!isField(field)) return false;
+  const { type, value, checked, defaultChecked, files } = field;
+  if (files) return files.length > 0;
+  // A widget may keep in it what the visitor has chosen.
+  if (type === 'hidden')
+    return (sentFor.get(field) as HTMLInputElement | undefined)?.value !== value;
+  return checked !== defaultChecked || (isTyped(field) && !isCleaned(field));
 }
 
-/** The value of other fields is their attribute, or files. */
-function isTyped({ type }: HTMLInputElement): boolean {
-  return !/^(?:hidden|submit|button|reset|image|checkbox|radio|file)$/.test(type);
+/** A `textarea` and a `select` count as well: the properties that they lack are undefined. */
+export function isField(element: Element): element is HTMLInputElement {
+  return /^(?:input|textarea|select)$/.test(element.localName);
+}
+
+/** Whether the visitor may have typed the value. That of a box is its attribute, and nobody can set that of a file. */
+function isTyped({ type, value, defaultValue }: HTMLInputElement): boolean {
+  return !/^(?:checkbox|radio|file)$/.test(type) && value !== defaultValue;
 }
 
 /**
@@ -258,11 +266,10 @@ function isChosen(option: HTMLOptionElement, select: HTMLSelectElement): boolean
 
 /** Shows the server's values in fields that the visitor has not changed. */
 export function showDefaults(field: Element): void {
-  if (field instanceof HTMLInputElement) {
-    if (isTyped(field) && field.value !== field.defaultValue) field.value = field.defaultValue;
-    field.checked = field.defaultChecked;
-  } else if (field instanceof HTMLTextAreaElement) field.value = field.defaultValue;
-  else if (field instanceof HTMLSelectElement) {
+  if (field instanceof HTMLSelectElement) {
     for (const option of field.options) option.selected = isChosen(option, field);
+  } else if (isField(field)) {
+    if (isTyped(field)) field.value = field.defaultValue;
+    field.checked = field.defaultChecked;
   }
 }
