@@ -442,6 +442,27 @@ ${['a', 'b', 'c'].map((one) => `<input type=radio name=${kind} data-of=${kind} v
     assert.ok(await page.evaluate('window.dragged.every(({ isConnected }) => isConnected)'));
   });
 
+  it('takes an item with an id that a script has moved to another list, although the server sends more of it than that', async (test) => {
+    const its = await live(test, {
+      body: (version) =>
+        ['todo', 'done']
+          .map((list, index) => {
+            const isThere = index === Number(version > 1);
+            const item = `<li id=item class=${list}>${list} ${version}</li>`;
+            return `<ul id=${list}>${isThere ? item : ''}<li id=${list}-last>last</li></ul>`;
+          })
+          .join(''),
+    });
+    if (its === null) return;
+    const { page, change } = its;
+    await page.evaluate(`document.getElementById('done').prepend(document.getElementById('item'))`);
+    await change();
+    assert.deepEqual(await page.locator('ul').allTextContents(), ['last', 'done 2last']);
+    await change();
+    assert.deepEqual(await page.locator('ul').allTextContents(), ['last', 'done 3last']);
+    assert.equal(await page.locator('#hub-stale').count(), 0);
+  });
+
   it('keeps a form as long as a script holds what was entered in it', async (test) => {
     const its = await live(test, {
       body: (version) =>

@@ -98,7 +98,7 @@ function kindOf(node: Node): string {
 }
 
 /** The identity of an element. A different element must not take its place. */
-function idOf(node: Node): string {
+export function idOf(node: Node): string {
   if (!isElement(node)) return '';
   return IDS.map((name) => node.getAttribute(name)).find(Boolean) ?? '';
 }

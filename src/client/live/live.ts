@@ -155,7 +155,7 @@ function start(
   };
 
   const update = (news: Update): void => {
-    if (news.id !== '') cursor = news.id;
+    cursor = news.id || cursor;
     if (!isOfOthers(news, topics) && tell('update', news)) refetchSoon();
   };
 
@@ -178,6 +178,7 @@ function start(
     clearTimeout(leaving);
     leaving = 0;
     if (isOutdated) refetchSoon();
+    check();
   };
 
   /** Whether a fetch would endanger what the visitor is doing, because the app keeps only some views. */
@@ -243,9 +244,12 @@ function start(
       else stale({ visitor: 1, script: 1 }, 'gone');
       return false;
     }
-    const type = String(response.headers.get('Content-Type'));
     // What the visitor has entered may be in the same page, because a change was taken back.
-    if ((text === latest && mayLeave()) || !/^text\/html/i.test(type)) return false;
+    if (
+      (text === latest && mayLeave()) ||
+      !/^text\/html/i.test(response.headers.get('Content-Type') ?? '')
+    )
+      return false;
     latest = text;
     const fetched = parsePage(text);
     recheckMs = FRAMEWORK_MS;
@@ -352,9 +356,8 @@ function start(
       earlier = url === restored ? left.get(url) : undefined;
       restored = '';
       latest = pending = null;
-      stay();
     }
-    check();
+    stay();
   };
 
   let hidden = 0;
@@ -366,7 +369,6 @@ function start(
   on('pagehide', rest);
   on('beforeunload turbo:submit-start htmx:beforeSend up:request:load', leave);
   on('pageshow turbo:submit-end htmx:afterRequest up:request:loaded', stay);
-  on('pageshow', check);
   on('online', () => {
     pause = PAUSE_MS;
     // Its connection may be of the network before.
@@ -387,7 +389,7 @@ function start(
   });
   on('up:fragment:loaded', (event) => {
     // It may be older than the cursor.
-    if ((event as UnpolyEvent).request.fromCache === true) refetchSoon();
+    if ((event as UnpolyEvent).request.fromCache) refetchSoon();
   });
   // What a library has shown may come from its cache.
   on('hub:shown', refetchSoon);
@@ -452,7 +454,7 @@ let shownNotice: HTMLElement | null = null;
  * all pages. Text is inserted as text, and declarations apply only to this element.
  */
 export function showNotice(ofSite?: string, style = ''): void {
-  if (shownNotice?.isConnected === true) return;
+  if (shownNotice?.isConnected) return;
   const text = document.querySelector<HTMLMetaElement>('meta[name=hub-stale]')?.content;
   const notice = document.createElement('button');
   notice.id = 'hub-stale';

@@ -4,7 +4,7 @@
  * state (a form is reset, a script removes its changes), the next patch applies them.
  */
 import { isOfFramework, isState, showsChanges } from './framework-elements.ts';
-import { fieldsIn, isBlank, matchChildren, textOf } from './child-matching.ts';
+import { fieldsIn, idOf, isBlank, matchChildren, textOf } from './child-matching.ts';
 import {
   copyTemplate,
   inert,
@@ -293,9 +293,11 @@ function takeShown(
   }
   const left = after.filter((two) => isGone(matches.get(two)) && !taken.has(two));
   for (const [two, node] of matchChildren(additionsIn(shown), left)) {
-    if (textOf(node) !== textOf(two)) continue;
-    adopt(two, node);
-    take(two);
+    const was = sentFor.get(node);
+    if (textOf(node) === textOf(two)) {
+      adopt(two, node);
+      take(two);
+    } else if (was !== undefined && idOf(two) !== '') matches.set(two, sent.appendChild(was));
   }
   return taken;
 }
