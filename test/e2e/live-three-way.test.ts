@@ -1016,6 +1016,21 @@ customElements.define('my-plain', class extends HTMLElement {});
     assert.equal(await field.inputValue(), 'my draft');
   });
 
+  it('is not reloaded when the server has removed it, while a widget holds in a hidden field what was chosen', async (test) => {
+    const its = await live(test, {
+      body: () => '<form><input type=hidden name=stars value=0></form>',
+    });
+    if (its === null) return;
+    const { page } = its;
+    await page.evaluate("document.forms[0].stars.value = '4'");
+    await page.route('**/', (route) =>
+      'hub-live' in route.request().headers() ? route.fulfill({ status: 404 }) : route.continue(),
+    );
+    await page.evaluate("void fetch('/', { method: 'POST' })");
+    await page.locator('#hub-stale').waitFor();
+    assert.equal(await page.locator('[name=stars]').inputValue(), '4');
+  });
+
   it('keeps the revision of a form that goes on showing what a script has changed', async (test) => {
     const its = await live(test, {
       body: (version) =>

@@ -55,7 +55,7 @@ export function patch(sent: Node, next: Node): Withheld {
 function patchNode(sent: Node, next: Node, withheld: Withheld): void {
   // `isEqualNode` ignores the content of templates.
   if (sent.isEqualNode(next) && textOf(sent) === textOf(next)) {
-    if (isElement(sent) && isElement(next)) takeUndone(sent, next);
+    if (isElement(sent)) takeUndone(sent);
     return;
   }
   if (isShadow(sent) && isShadow(next)) return patchShadow(sent, next, withheld);

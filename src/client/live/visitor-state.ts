@@ -100,13 +100,11 @@ export function takeSaved(shown: Element, next: Element): void {
 }
 
 /** The same in a part that the server has not changed: the visitor may have taken a change back. */
-export function takeUndone(sent: Element, next: Element): void {
-  const inBoth = [sent, next].map((root) => [root, ...root.querySelectorAll(`form,${ENTRIES}`)]);
-  const [ones = [], others = []] = inBoth;
-  others.forEach((other, index) => {
-    const shown = shownFor.get(ones[index] ?? sent) as Element | undefined;
-    if (shown !== undefined && touched.has(shown)) takeSaved(shown, other);
-  });
+export function takeUndone(sent: Element): void {
+  for (const one of [sent, ...sent.querySelectorAll(`form,${ENTRIES}`)]) {
+    const shown = shownFor.get(one) as Element | undefined;
+    if (shown !== undefined && touched.has(shown)) takeSaved(shown, one);
+  }
 }
 
 /** Whether the visitor may have entered the value: not that of a button, nor the revision or token of the server. */
@@ -207,6 +205,11 @@ export function mayLeave(): boolean {
     ) &&
     !hasEditor(document)
   );
+}
+
+/** Whether a widget may hold in a hidden field what the visitor has chosen. Scripts fill others, so this only keeps a page from a reload. */
+export function hasChoices(): boolean {
+  return [...document.querySelectorAll('form [type=hidden]')].some(isChanged);
 }
 
 const FIELDS = 'input:not([type=hidden]),textarea,select,audio,video,[contenteditable]';
