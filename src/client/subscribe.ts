@@ -77,7 +77,7 @@ export function subscribe(
 }
 
 class Follower {
-  readonly #url: string | URL;
+  readonly #url: URL;
   /** Whether it follows the page that it runs in. */
   readonly #isPage: boolean;
   readonly #matchers: readonly Matcher[];
@@ -100,7 +100,10 @@ class Follower {
   ) {
     const page = Object(source).URL;
     this.#isPage = page !== undefined;
-    this.#url = page ?? source;
+    // The types are those of Node, which has no document.
+    const { document } = globalThis as { document?: { baseURI: string } };
+    // A router of the page may change its address (`history.pushState`) before the resource is fetched again.
+    this.#url = new URL(page ?? source, document?.baseURI);
     this.#matchers = matchers;
     this.#options = options;
     this.#signal = signal;
@@ -243,9 +246,7 @@ class Follower {
   /** The hub does not know the page, so relative patterns are made absolute here. */
   #absolute(pattern: string): string {
     if (!pattern.startsWith('/')) return pattern;
-    // The types are those of Node, which has no document.
-    const { document } = globalThis as { document?: { baseURI: string } };
-    const { protocol, origin } = new URL(this.#url, document?.baseURI);
+    const { protocol, origin } = this.#url;
     return (pattern.startsWith('//') ? protocol : origin) + pattern;
   }
 

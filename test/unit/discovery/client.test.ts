@@ -266,6 +266,28 @@ describe('client: subscribe', () => {
     assert.equal(answers, 2, 'the state, and once for a new cookie');
   });
 
+  it('fetches a relative resource again from where it was, although a router has changed the address since', async (test) => {
+    let answers = 0;
+    const paths: (string | undefined)[] = [];
+    const site = await startSite(test, ({ url }, response) => {
+      paths.push(url);
+      answers += 1;
+      // As after a page that has been open for longer than the history lasts.
+      if (answers === 1) {
+        response.setHeader('Link', '</.well-known/hub>; rel="hub"; last-event-id="long gone"');
+      }
+      response.end('state');
+    });
+    await publishTo(site, 'old');
+    const document = { baseURI: `${site.origin}/books/` };
+    Object.assign(globalThis, { document });
+    test.after(() => Reflect.deleteProperty(globalThis, 'document'));
+    const recorder = new Recorder(test, 'state', '*');
+    document.baseURI = `${site.origin}/books/7/reviews/`;
+    await recorder.until(({ statuses }) => statuses.includes('open'));
+    assert.deepEqual(paths, ['/books/state', '/books/state']);
+  });
+
   it('resolves a relative pattern against the page', async (test) => {
     const site = await startSite(test, page);
     const matcher = { urlpattern: '/users/:name/news' };
