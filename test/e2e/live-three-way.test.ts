@@ -367,7 +367,7 @@ ${['a', 'b', 'c'].map((one) => `<input type=radio name=${kind} data-of=${kind} v
       body: (version) => `<form><input type=hidden name=rev value=${version}>
 <select multiple id=tags><option selected>a<option ${version > 1 ? 'selected' : ''}>b<option>c</select></form>
 <form><input type=hidden name=rev value=${version}><select id=city data-value=${version}></select></form>
-<form><input type=hidden name=rev value=${version}><select><option ${version > 1 ? 'selected' : ''}>a</select></form>`,
+<form><input type=hidden name=rev value=${version}><select tabindex=-1><option><option ${version > 1 ? 'selected' : ''}>a</select></form>`,
     });
     if (its === null) return;
     const { page } = its;

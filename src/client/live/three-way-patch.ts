@@ -148,7 +148,8 @@ function patchElement(sent: Element, next: Element, shown: Element, withheld: Wi
  */
 function isCopied(sent: Element, next: Element, shown: Element): boolean {
   if (shown.localName === 'select' && additionsIn(shown).length > 0) return true;
-  return isField(shown) && shown.tabIndex < 0 && valueOf(sent) !== valueOf(next);
+  const { tabIndex } = sent as HTMLElement;
+  return isField(shown) && shown.tabIndex < tabIndex && valueOf(sent) !== valueOf(next);
 }
 
 /** The hidden values of a form, in the page and as the server has sent them. */
