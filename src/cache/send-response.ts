@@ -3,6 +3,7 @@ import { type ArrivingBody, sendWhole } from '../coalescing/arriving-body.ts';
 import { removePreset } from '../coalescing/fetch-exchange.ts';
 import type { Exchange, ResponseHead } from '../http/exchange.ts';
 import { HeaderList } from '../http/header-list.ts';
+import { unsatisfiable } from '../http/representation.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { WRITTEN_AT_ONCE_BYTES, ageOf, type StoredResponse, timeLeft } from './response-store.ts';
 import {
@@ -108,7 +109,7 @@ interface AnswerHead {
  * @param size of the content in bytes; null if it is unknown, and then ranges are ignored
  */
 function answerHead(
-  exchange: Pick<Exchange, 'method' | 'headers'>,
+  exchange: Pick<Exchange, 'method' | 'headers' | 'preset'>,
   { status, headers: fields, source }: SelectedResponse,
   size: number | null,
 ): AnswerHead {
@@ -127,10 +128,8 @@ function answerHead(
       : requestedRange(exchange, strongValidators(headers), size);
   if (range === null) return { head: { status, headers, ...origin }, content: 'all' };
   if (range === 'unsatisfiable') {
-    for (const name of ['content-type', 'content-encoding', 'etag']) headers.delete(name);
-    headers.set('Content-Range', `bytes */${size}`);
-    headers.set('Content-Length', '0');
-    return { head: { status: 416, headers, source }, content: null };
+    const { head, content } = unsatisfiable(exchange, headers, size);
+    return { head: { ...head, source }, content };
   }
   headers.set('Content-Range', `bytes ${range.start}-${range.end}/${size}`);
   headers.set('Content-Length', String(range.end - range.start + 1));

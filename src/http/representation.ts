@@ -44,6 +44,12 @@ const FIELDS_OF_CONTENT = [
   'accept-ranges',
 ];
 
+/**
+ * Fields of the representation that no error has, as in Go's http.ServeContent: a client and a cache must keep
+ * neither the error for the time of the content, nor its validators.
+ */
+const FIELDS_WITHOUT_ERROR = ['cache-control', 'etag', 'last-modified'];
+
 /** Fields that become wrong when the bytes are changed (RFC 9110 §7.7). */
 const FIELDS_OF_BYTES = [
   'content-length',
@@ -61,7 +67,7 @@ const FIELDS_OF_BYTES = [
  * @param status of a response that does not depend on conditions, such as an error page; null: none
  */
 export function selectResponse(
-  exchange: Pick<Exchange, 'method' | 'headers'>,
+  exchange: Pick<Exchange, 'method' | 'headers' | 'preset'>,
   representation: Representation,
   status: number | null = null,
 ): SelectedResponse {
@@ -81,14 +87,31 @@ export function selectResponse(
   const range =
     takesRanges && size !== null ? requestedRange(exchange, representation, size) : null;
   if (range === 'unsatisfiable') {
-    const answer = withoutContent(416, headers);
-    answer.head.headers.set('content-range', `bytes */${size}`);
-    return answer;
+    return unsatisfiable(exchange, headers, size);
   }
   if (range === null) return { head: { status: 200, headers }, content: all };
   headers.set('content-range', `bytes ${range.start}-${range.end}/${size}`);
   headers.set('content-length', String(range.end - range.start + 1));
   return { head: { status: 206, headers }, content: range };
+}
+
+/**
+ * The response to a range that has none of the content.
+ *
+ * @param headers of the 200, which it changes
+ */
+export function unsatisfiable(
+  { preset }: Pick<Exchange, 'preset'>,
+  headers: HeaderList,
+  size: number | null,
+): SelectedResponse {
+  for (const name of FIELDS_WITHOUT_ERROR) {
+    headers.delete(name);
+    preset.delete(name);
+  }
+  const answer = withoutContent(416, headers);
+  headers.set('content-range', `bytes */${size}`);
+  return answer;
 }
 
 function withoutContent(status: number, headers: HeaderList): SelectedResponse {

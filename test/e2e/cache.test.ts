@@ -132,6 +132,7 @@ describe('cache', () => {
     );
     const none = await ask('/a', { headers: [['Range', 'bytes=20-']] });
     assert.deepEqual([none.status, none.headers['content-range']], [416, 'bytes */10']);
+    assert.deepEqual([none.headers['cache-control'], none.headers.etag], [undefined, undefined]);
     assert.equal(seen.length, 1);
   });
 

@@ -285,6 +285,21 @@ describe('file_server', () => {
     }
   });
 
+  it('sends no freshness and no validators with an unsatisfiable range, as in Caddy', async (test) => {
+    const { get } = await serve(
+      test,
+      (root) => `header Cache-Control max-age=60\nheader ?X-Kept yes\n${plain(root)}`,
+    );
+    const { status, headers } = await get('/digits.txt', { Range: 'bytes=10-' });
+    const fields = ['cache-control', 'etag', 'last-modified', 'x-kept', 'content-range'];
+    assert.deepEqual(
+      [status, ...fields.map((name) => headers[name])],
+      [416, undefined, undefined, undefined, 'yes', 'bytes */10'],
+    );
+    const { headers: whole } = await get('/digits.txt', { Range: 'bytes=0-' });
+    assert.equal(whole['cache-control'], 'max-age=60');
+  });
+
   it('evaluates conditional requests in the order of RFC 9110 §13.2.2', async (test) => {
     const { get } = await serve(test, plain);
     const { headers } = await get('/digits.txt');
