@@ -77,7 +77,7 @@ export function checkParts(
   if (!complete) return;
   checkListenerServers(config, report);
   checkBinds(config, report);
-  checkClientAuth(config, report);
+  checkHandshakesOfWildcards(config, report);
 }
 
 /** Checks that a hub's keys can be used. */
@@ -237,9 +237,9 @@ function bare(host: string): string {
 
 /**
  * In Caddy, a site that sets nothing about its handshakes has the settings of the site whose wildcard covers its
- * name. So a site may be open that its operator takes for closed.
+ * name. So a site may be open that its operator takes for closed, or accept what its operator takes for refused.
  */
-function checkClientAuth({ options, sites }: Config, report: Report): void {
+function checkHandshakesOfWildcards({ options, sites }: Config, report: Report): void {
   const secured = sites.flatMap(({ addresses, tls }) =>
     addresses
       .filter(({ scheme }) => scheme === 'https')
@@ -247,28 +247,45 @@ function checkClientAuth({ options, sites }: Config, report: Report): void {
   );
   const settled = new Map<string, TlsConfig>(
     secured
-      .filter(({ tls }) => setsHandshakes(tls))
+      .filter(({ tls }) => handshakeSettings(tls).length > 0)
       .map(({ address, tls, port }) => [`${address.host}:${port}`, tls] as const),
   );
   for (const { address, tls, port } of secured) {
     const { host } = address;
-    if (host === '' || setsHandshakes(tls)) continue;
+    if (host === '' || handshakeSettings(tls).length > 0) continue;
     const places = [`*${host.slice(host.indexOf('.'))}:${port}`, `:${port}`];
-    const covering = places.find((place) => settled.has(place)) ?? '';
-    const mode = settled.get(covering)?.clientAuth?.mode;
-    if (mode !== 'require' && mode !== 'require_and_verify') continue;
+    const covering = places.find((place) => settled.has(place));
+    const theirs = covering === undefined ? undefined : settled.get(covering);
+    if (covering === undefined || theirs === undefined) continue;
     const other = covering.startsWith(':') ? `the site for any host on port ${port}` : covering;
-    const message = `${host} accepts clients without a certificate, but ${other} requires one`;
-    const hint =
-      'write its client_auth in the tls of this site as well, as Caddy applies it to both; a site with a setting of its own, such as alpn h2 http/1.1, is open on purpose';
-    report(address, warning('open-beside-client-auth', message, hint));
+    const mode = theirs.clientAuth?.mode;
+    if (mode === 'require' || mode === 'require_and_verify') {
+      const message = `${host} accepts clients without a certificate, but ${other} requires one`;
+      const hint =
+        'write its client_auth in the tls of this site as well, as Caddy applies it to both; a site with a setting of its own, such as alpn h2 http/1.1, is open on purpose';
+      report(address, warning('open-beside-client-auth', message, hint));
+    } else {
+      const names = handshakeSettings(theirs).join(', ');
+      const message = `${host} does not have what ${other} sets in its tls: ${names}`;
+      const hint = 'write it in the tls of this site as well, as Caddy applies it to both';
+      report(address, warning('tls-of-wildcard', message, hint));
+    }
   }
 }
 
-/** Whether a site sets anything about its handshakes, apart from its certificate. */
-function setsHandshakes(tls: TlsConfig): boolean {
-  const { source, onDemand, dns } = tls;
-  return !isDeepStrictEqual(tls, { ...defaultTls, source, onDemand, dns });
+/** What a site sets about its handshakes, by the names in its `tls`. */
+function handshakeSettings(tls: TlsConfig): readonly string[] {
+  const settings = ({ minVersion, maxVersion, ciphers, curves, alpn, clientAuth }: TlsConfig) => ({
+    protocols: [minVersion, maxVersion],
+    ciphers,
+    curves,
+    alpn,
+    client_auth: clientAuth,
+  });
+  const defaults: Readonly<Record<string, unknown>> = settings(defaultTls);
+  return Object.entries(settings(tls)).flatMap(([name, value]) =>
+    isDeepStrictEqual(value, defaults[name]) ? [] : [name],
+  );
 }
 
 const CURVES = ['X25519', 'secp256r1', 'secp384r1', 'secp521r1'];
