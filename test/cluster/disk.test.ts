@@ -138,6 +138,17 @@ describe('the disk of a history', () => {
     assert.deepEqual(await replay.untilId('last'), acknowledged);
   });
 
+  it('is full of the history itself: the hub is not ready while it refuses updates', async (test) => {
+    const place = smallDisk(test);
+    if (place === null) return;
+    const hub = await start(test, join(place, 'history'));
+    for (let count = 0; (await hub.publish(`update-${count}`)) === 200; count += 1);
+    for (let count = 0; count < 5; count += 1) {
+      assert.equal(await hub.publish(`refused-${count}`), 503);
+      assert.equal(await hub.ready(), 503);
+    }
+  });
+
   it('is read-only: the hub responds 503 with the reason, other sites are served, and it recovers when the disk is writable', async (test) => {
     const place = smallDisk(test);
     if (place === null) return;

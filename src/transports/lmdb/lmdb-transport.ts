@@ -46,6 +46,11 @@ export interface LmdbTransportOptions extends Retention {
   readonly log: Logger;
 }
 
+/**
+ * An update changes more pages than those of its text: the trees of the log and of its ids. A probe of its text alone
+ * may still fit on a disk that refuses it.
+ */
+const PAGES_OF_UPDATE_BYTES = 64 * 1024;
 /** How long a caller waits until entries of other processes have been delivered. */
 const CATCH_UP_MS = 5_000;
 /** Entries of other processes that are delivered in one turn of the event loop. */
@@ -65,7 +70,7 @@ export async function openLmdbTransport(options: LmdbTransportOptions): Promise<
 class LmdbTransport implements Transport {
   readonly presence: LmdbPresence;
   readonly #store: LmdbStore;
-  /** Size of the last group if it could not be stored; otherwise 0. */
+  /** Bytes that the last group needs if it could not be stored; otherwise 0. */
   #refusedBytes = 0;
   readonly #options: LmdbTransportOptions;
   readonly #commits: GroupCommit;
@@ -241,7 +246,8 @@ class LmdbTransport implements Transport {
       if (this.#options.durability === 'commit') await root.flushed;
       await this.#handOut(stored);
     } catch (cause) {
-      this.#refusedBytes = group.reduce((sum, { data }) => sum + Buffer.byteLength(data), 0);
+      const bytes = group.reduce((sum, { data }) => sum + Buffer.byteLength(data), 0);
+      this.#refusedBytes = bytes + PAGES_OF_UPDATE_BYTES;
       throw storingError(cause);
     } finally {
       this.#storing = false;
