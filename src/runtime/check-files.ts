@@ -225,6 +225,11 @@ export function checkCertificates(
     for (const address of addresses) {
       if (address.scheme !== 'https') continue;
       const origin = certificateOrigin(address.host, tls, options);
+      if (origin.kind === 'none' && tls.onDemand && options.onDemand === null) {
+        // The fault of one line for all addresses. `adapt` leaves out that line, and not the site.
+        report(tls, origin.error, { field: 'onDemand' });
+        break;
+      }
       if (origin.kind === 'none') report(address, origin.error);
       if (origin.kind === 'local' && origin.warning !== undefined) {
         if (!isInFiles(address.host, sites, read)) report(address, origin.warning);
