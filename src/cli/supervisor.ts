@@ -148,13 +148,32 @@ export class Supervisor {
   }
 
   /** Reads the configuration again and loads it. If it is refused, the reasons are logged. */
-  async reload(): Promise<void> {
-    await this.#enqueue(this.#options.read, true, { changes: false });
+  reload(): Promise<void> {
+    return this.#reload(this.#options.read);
+  }
+
+  async #reload(read: ReadConfig): Promise<void> {
+    await this.#enqueue(read, true, { changes: false });
     if (!this.#mayPass || this.#draining) return;
     this.#options.log.info('hubgate loads the configuration again', { afterMs: this.#repeatMs });
-    this.#stopRepeat = systemClock.after(this.#repeatMs, () => void this.reload());
+    this.#stopRepeat = systemClock.after(this.#repeatMs, () => void this.#reload(read));
     this.#repeatMs = Math.min(2 * this.#repeatMs, LAST_REPEAT_MS);
   }
+
+  /**
+   * A shell empties a file before the command runs that writes it, and the command may take a while. Nobody has asked for
+   * this load, so it does not end all that is served.
+   *
+   * @throws ConfigError also if nothing would be served any more
+   */
+  readonly #readChanged: ReadConfig = (seen) => {
+    const next = this.#options.read(seen);
+    if (next.config.sites.length > 0 || this.config.sites.length === 0) return next;
+    const message =
+      'the configuration has no site any more, perhaps because a file is being written';
+    const hint = 'if that is intended, run hubgate reload or send SIGHUP';
+    throw new ConfigError([error('no-sites-left', message, hint)]);
+  };
 
   /** A posted configuration is not watched, unless it is the content of the watched file. */
   #load(posted: PostedConfig): Promise<LoadOutcome> {
@@ -277,7 +296,7 @@ export class Supervisor {
 
   /** A file that does not respond would block this process while it is read. */
   async #filesChanged(unanswered: readonly string[]): Promise<void> {
-    if (unanswered.length === 0) await this.reload();
+    if (unanswered.length === 0) await this.#reload(this.#readChanged);
     else {
       const message =
         'The configuration has changed; hubgate loads it when these files can be read';

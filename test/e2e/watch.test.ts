@@ -66,6 +66,25 @@ describe('hubgate run watches its files (hubfile.md §4)', () => {
     assert.equal(await body(), 'third three');
   });
 
+  it('and keeps its sites while the file that has them is being written', async (test) => {
+    const site = (port: number, text: string) =>
+      `http://localhost:${port} {\n\trespond ${text}\n}\n`;
+    const { directory, port, gateway, edit } = await run(test, (port, directory) => ({
+      Hubfile: `${options(directory)}${site(port, 'first')}`,
+    }));
+    const body = async (): Promise<string> => (await send(`http://localhost:${port}/`)).body;
+    // As `command > Hubfile` does it: the file is empty, or has its beginning, until the command has written the rest.
+    await edit('Hubfile', options(directory), 'the old one keeps serving');
+    assert.equal(await body(), 'first');
+    await edit('Hubfile', `${options(directory)}${site(port, 'second')}`);
+    assert.equal(await body(), 'second');
+    await edit('Hubfile', options(directory), 'the old one keeps serving');
+    const said = gateway.output.length;
+    gateway.child.kill('SIGHUP');
+    await gateway.says('Configuration reloaded', said);
+    await assert.rejects(body());
+  });
+
   it('imported files, new files of a glob, and files that were missing', async (test) => {
     const { port, edit } = await run(test, (port, directory) => ({
       Hubfile: `${options(directory)}http://localhost:${port} {\n\timport *.part\n\trespond /end end\n}\n`,
