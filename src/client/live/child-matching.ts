@@ -132,3 +132,23 @@ export function isBlank(node: Node): boolean {
 export function textOf(node: Node): string {
   return isElement(node) ? node.outerHTML : [node.nodeName, node.textContent].join();
 }
+
+/** The longest part of a list, in its order, whose values increase. */
+export function longestIncreasing<T>(items: readonly T[], valueOf: (item: T) => number): T[] {
+  /** By length: the smallest end of all sequences with that length. Most items belong at the end. */
+  const ends: End<T>[] = [];
+  for (const member of items) {
+    const value = valueOf(member);
+    const length = ends.findLastIndex((end) => end.value < value) + 1;
+    ends[length] = { member, value, before: ends[length - 1] };
+  }
+  const found: T[] = [];
+  for (let end = ends.at(-1); end !== undefined; end = end.before) found.push(end.member);
+  return found;
+}
+
+interface End<T> {
+  readonly member: T;
+  readonly value: number;
+  readonly before: End<T> | undefined;
+}

@@ -229,3 +229,18 @@ export function show(sent: Node): Node | null {
   pair(sent, shown);
   return shown;
 }
+
+/** Whether the page no longer shows what the server has sent. */
+export function isGone(sent: Node | undefined): boolean {
+  return !shownFor.get(sent as Node)?.isConnected;
+}
+
+/** The position for the next sibling of a node: after it, or before all other nodes from the server. */
+export function nextOf(last: Node | null, parent: Element): Node | null {
+  const ofPage = parent.ownerDocument === document;
+  for (let one = last; one !== null; one = one.previousSibling) {
+    const node = ofPage ? shownFor.get(one) : one;
+    if (node?.parentNode === parent) return node.nextSibling;
+  }
+  return [...parent.childNodes].find((one) => !ofPage || sentFor.has(one)) ?? null;
+}

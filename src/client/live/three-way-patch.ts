@@ -4,14 +4,23 @@
  * state (a form is reset, a script removes its changes), the next patch applies them.
  */
 import { isOfFramework, isState, showsChanges } from './framework-elements.ts';
-import { fieldsIn, idOf, isBlank, matchChildren, textOf } from './child-matching.ts';
+import {
+  fieldsIn,
+  idOf,
+  isBlank,
+  longestIncreasing,
+  matchChildren,
+  textOf,
+} from './child-matching.ts';
 import {
   copyTemplate,
   inert,
   isActive,
   isElement,
+  isGone,
   isShadow,
   isTemplate,
+  nextOf,
   pair,
   sentFor,
   show,
@@ -320,10 +329,6 @@ function additionsIn(shown: Node): Node[] {
   );
 }
 
-function isGone(sent: Node | undefined): boolean {
-  return sent === undefined || shownFor.get(sent)?.isConnected !== true;
-}
-
 function isPart(sent: Node): boolean {
   return !isBlank(sent) && !isActive(sent);
 }
@@ -389,16 +394,6 @@ function remove(sent: Node, parent: Element, withheld: Withheld): boolean {
   return true;
 }
 
-/** The position for the next sibling of a node: after it, or before all other nodes from the server. */
-function nextOf(last: Node | null, parent: Element): Node | null {
-  const ofPage = parent.ownerDocument === document;
-  for (let one = last; one !== null; one = one.previousSibling) {
-    const node = ofPage ? shownFor.get(one) : one;
-    if (node?.parentNode === parent) return node.nextSibling;
-  }
-  return [...parent.childNodes].find((one) => !ofPage || sentFor.has(one)) ?? null;
-}
-
 /**
  * Whether fields belong to an empty form beside them, as in `<table><form><tr><td><input>`. Only the parser makes such
  * fields: when a script inserts or moves them, no form sends them any more.
@@ -454,31 +449,12 @@ function orderOf(
     const seen = order.flatMap((one) =>
       isBlank(one) ? [] : (page.get(shownFor.get(one) ?? one) ?? []),
     );
-    return longestIncreasing(seen, (place) => place).length === seen.length;
+    return seen.every((place, index) => place >= (seen[index - 1] ?? 0));
   };
   // A script may already have sorted them as the server does now.
   if (isShown(before) || isShown(wanted)) return moves;
   withheld.script += 1;
   return new Set();
-}
-
-function longestIncreasing<T>(items: readonly T[], valueOf: (item: T) => number): T[] {
-  /** By length: the smallest end of all sequences with that length. Most items belong at the end. */
-  const ends: End<T>[] = [];
-  for (const item of items) {
-    const value = valueOf(item);
-    const length = ends.findLastIndex((end) => end.value < value) + 1;
-    ends[length] = { item, value, before: ends[length - 1] };
-  }
-  const found: T[] = [];
-  for (let end = ends.at(-1); end !== undefined; end = end.before) found.push(end.item);
-  return found;
-}
-
-interface End<T> {
-  readonly item: T;
-  readonly value: number;
-  readonly before: End<T> | undefined;
 }
 
 /** Whether the page shows exactly what the server has sent, and the visitor has changed nothing there. */
