@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto';
 import { compactVerify } from 'jose';
 import { type Check, quote } from './diagnosis.ts';
-import { type KeyMaterial, type KeySet, tooFewBits } from './key.ts';
+import { type KeyMaterial, type KeySet, shortRsaKey } from './key.ts';
 import { stringOrAbsent, type UnverifiedToken } from './unverified-token.ts';
 
 export type Role = 'publisher' | 'subscriber';
@@ -99,11 +99,10 @@ export async function checkSignature(token: UnverifiedToken, { keys }: IssuerKey
   if (candidates.length === 0 && keys.fault !== null) return unknownKeys(keys.fault);
   const passed = typeof alg === 'string' && (await isSignedByOne(token.text, candidates, alg));
   const expected = "a signature of one of the issuer's keys for this role";
-  const bits = candidates.map(tooFewBits).find((one) => one !== null);
-  if (!passed && bits !== undefined) {
-    const found = `an RSA key of ${bits} bits, and tokens need at least 2048 (RFC 7518 §3.3)`;
+  const short = passed ? undefined : candidates.map(shortRsaKey).find((one) => one !== null);
+  if (typeof short === 'string') {
     const fix = 'let the issuer sign with a longer key, or with ES256';
-    return { check: 'signature', passed, expected, found, fix };
+    return { check: 'signature', passed, expected, found: short, fix };
   }
   return {
     check: 'signature',

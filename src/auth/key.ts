@@ -129,13 +129,8 @@ function privateKey(pem: string, algorithm: string): KeyObject {
 
 function fitting(algorithm: string, kind: string, read: () => KeyObject): KeyObject {
   const key = readOrRefuse(kind, read);
-  const bits = tooFewBits(key);
-  if (bits !== null) {
-    throw new HubgateError(
-      'invalid-key',
-      `this RSA key has ${bits} bits, and tokens need at least 2048 (RFC 7518 §3.3)`,
-    );
-  }
+  const short = shortRsaKey(key);
+  if (short !== null) throw new HubgateError('invalid-key', `this is ${short}`);
   if (fitsKeyObject(algorithm, key)) return key;
   throw new HubgateError(
     'invalid-key',
@@ -155,10 +150,11 @@ function readOrRefuse(kind: string, read: () => KeyObject): KeyObject {
 /** RFC 7518 §3.3, §3.5; jose uses no shorter one. */
 const MIN_RSA_BITS = 2048;
 
-/** The length of an RSA key that is too short for any token; null for every other key. */
-export function tooFewBits(key: KeyMaterial): number | null {
+/** Describes an RSA key that is too short for any token; null for every other key. */
+export function shortRsaKey(key: KeyMaterial): string | null {
   const bits = key instanceof KeyObject ? key.asymmetricKeyDetails?.modulusLength : undefined;
-  return bits !== undefined && bits < MIN_RSA_BITS ? bits : null;
+  if (bits === undefined || bits >= MIN_RSA_BITS) return null;
+  return `an RSA key of ${bits} bits, and tokens need at least ${MIN_RSA_BITS} (RFC 7518 §3.3)`;
 }
 
 function curveOf(key: KeyObject): string {
