@@ -48,6 +48,8 @@ if (settings.subscriptions && token() !== '') void subscribers.refresh();
 let typing: ReturnType<typeof setTimeout> | undefined;
 document.addEventListener('input', ({ target }) => {
   if (!(target instanceof HTMLElement) || target.closest('#controls') === null) return;
+  // At once: a button that moves later may escape the click on it.
+  showFirstStep();
   clearTimeout(typing);
   typing = setTimeout(explainNow, TYPING_MS);
 });
@@ -132,8 +134,13 @@ async function fillIn(): Promise<void> {
   if (answer.ok) tokenField.value = await answer.text();
 }
 
-function explainNow(): void {
+/** How to get a token is shown only as long as there is none. */
+function showFirstStep(): void {
   find('teach-token', HTMLElement).hidden = token() !== '';
+}
+
+function explainNow(): void {
+  showFirstStep();
   explain(token(), settings, {
     matchers: matchers(),
     topics: linesOf(textOf(publishForm, 'topic')),
