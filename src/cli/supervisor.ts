@@ -30,6 +30,7 @@ import type { ConfigurableLogger, Logs } from './log-output.ts';
 import { AdminPorts } from './admin-request.ts';
 import { fingerprint } from '../load-config.ts';
 import { type ReadyConfig, type Seen, watchedFiles } from './read-config.ts';
+import { ABSENT, digestOf } from './watch/watched-path.ts';
 import { FileWatcher, type ReadDigests, type WatchedFiles } from './watch/file-watcher.ts';
 import { workerCount } from './workers/worker-count.ts';
 import { WorkerPool } from './workers/worker-pool.ts';
@@ -39,6 +40,9 @@ const PASSING: ReadonlySet<string | undefined> = new Set(['worker-ended', 'worke
 /** Time after which such a load is repeated. It doubles each time, up to a limit. */
 const FIRST_REPEAT_MS = 1_000;
 const LAST_REPEAT_MS = 60_000;
+
+/** The digest of a file without content. */
+const EMPTY = digestOf(new Uint8Array());
 
 /** Reads the configuration again, and calls `seen` for each path that it looks up. */
 export type ReadConfig = (seen: Seen) => ReadyConfig;
@@ -86,6 +90,8 @@ export class Supervisor {
   #loads: LoadCounts = { succeeded: 0, failed: 0, lastSucceeded: true, lastSuccessAt: 0 };
   #draining = false;
   #watched: WatchedFiles = { files: [], directories: [] };
+  /** Digests of what the last load from files has read that succeeded. */
+  #loaded: ReadDigests;
   #queue: Promise<unknown> = Promise.resolve();
   /** Whether the last load has failed for a reason that may pass. */
   #mayPass = false;
@@ -96,6 +102,7 @@ export class Supervisor {
     this.#current = first;
     this.#fingerprint = fingerprint(first.config);
     this.#options = options;
+    this.#loaded = options.seen;
     this.#workers = workerCount(first.config).count;
     this.gateway = openGateway(first.config, this.#workers, options, async () =>
       metricsText(await this.#families()),
@@ -162,16 +169,27 @@ export class Supervisor {
 
   /**
    * A shell empties a file before the command runs that writes it, and the command may take a while. Nobody has asked for
-   * this load, so it does not end all that is served.
+   * this load, so it does not end what is served.
    *
-   * @throws ConfigError also if nothing would be served any more
+   * @throws ConfigError also if a file has become empty, or nothing would be served any more
    */
   readonly #readChanged: ReadConfig = (seen) => {
-    const next = this.#options.read(seen);
+    let emptied: string | undefined;
+    const next = this.#options.read((path, digest) => {
+      const before = this.#loaded.get(path) ?? ABSENT;
+      // A directory may lose its last file.
+      const isFile = !path.endsWith('/');
+      if (isFile && digest === EMPTY && before !== EMPTY && before !== ABSENT) emptied = path;
+      seen(path, digest);
+    });
+    const hint = 'if that is intended, run hubgate reload or send SIGHUP';
+    if (emptied !== undefined) {
+      const message = `${emptied} has become empty, perhaps because it is being written`;
+      throw new ConfigError([error('file-emptied', message, hint)]);
+    }
     if (next.config.sites.length > 0 || this.config.sites.length === 0) return next;
     const message =
       'the configuration has no site any more, perhaps because a file is being written';
-    const hint = 'if that is intended, run hubgate reload or send SIGHUP';
     throw new ConfigError([error('no-sites-left', message, hint)]);
   };
 
@@ -228,12 +246,14 @@ export class Supervisor {
         // A different spelling of the same configuration.
         this.#current = next;
         this.#succeeded();
+        if (followed) this.#loaded = seen;
         log.info('Configuration unchanged');
         return { problems: warnings, changes: NO_CHANGE };
       }
       this.#refuseUnshared(next.config);
       const { endingStreams, changes } = await this.#swap(next, taken, wanted);
       this.#succeeded();
+      if (followed) this.#loaded = seen;
       log.info('Configuration reloaded', { endingStreams });
       return { problems: warnings, changes: changes ?? null };
     } catch (error) {

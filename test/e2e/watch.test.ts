@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { writeFileSync } from 'node:fs';
+import { unlinkSync, writeFileSync } from 'node:fs';
 import { mkdir, mkdtemp, readFile, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -83,6 +83,31 @@ describe('hubgate run watches its files (hubfile.md §4)', () => {
     gateway.child.kill('SIGHUP');
     await gateway.says('Configuration reloaded', said);
     await assert.rejects(body());
+  });
+
+  it('and keeps the sites of an imported file that has become empty', async (test) => {
+    const other = await freePort();
+    const { port, gateway, directory, edit } = await run(test, (port, directory) => ({
+      Hubfile: `${options(directory)}import *.site\n`,
+      'a.site': `http://localhost:${port} {\n\trespond a\n}\n`,
+      'b.site': `http://localhost:${other} {\n\trespond b\n}\n`,
+    }));
+    const body = async (): Promise<string> => (await send(`http://localhost:${port}/`)).body;
+    await edit('a.site', '', 'a.site has become empty');
+    assert.equal(await body(), 'a');
+    await edit('a.site', `http://localhost:${port} {\n\trespond again\n}\n`);
+    assert.equal(await body(), 'again');
+    await edit('a.site', '', 'a.site has become empty');
+    let said = gateway.output.length;
+    gateway.child.kill('SIGHUP');
+    await gateway.says('Configuration reloaded', said);
+    await assert.rejects(body());
+    // It was empty before, so nothing keeps another change from being loaded.
+    await edit('b.site', `http://localhost:${port} {\n\trespond b\n}\n`);
+    assert.equal(await body(), 'b');
+    said = gateway.output.length;
+    unlinkSync(join(directory, 'a.site'));
+    await gateway.says('Configuration reloaded', said);
   });
 
   it('imported files, new files of a glob, and files that were missing', async (test) => {

@@ -12,7 +12,7 @@ import { codeOf } from '../../kernel/error.ts';
 const DATE_MS = 2_000;
 
 /** The file does not exist or cannot be read; an editor may be replacing it. */
-const ABSENT = '';
+export const ABSENT = '';
 
 /** A file whose content is compared, or a directory whose names are compared. */
 export class WatchedPath {
