@@ -45,10 +45,10 @@ const FIELDS_OF_CONTENT = [
 ];
 
 /**
- * Fields of the representation that no error has, as in Go's http.ServeContent: a client and a cache must keep
- * neither the error for the time of the content, nor its validators.
+ * Fields that a 416 lacks, as in Go's http.ServeContent: a cache must not keep the error for as long as the content,
+ * nor under the validators of the content.
  */
-const FIELDS_WITHOUT_ERROR = ['cache-control', 'etag', 'last-modified'];
+const NOT_IN_ERRORS = ['cache-control', 'etag', 'last-modified'];
 
 /** Fields that become wrong when the bytes are changed (RFC 9110 §7.7). */
 const FIELDS_OF_BYTES = [
@@ -96,7 +96,7 @@ export function selectResponse(
 }
 
 /**
- * The response to a range that has none of the content.
+ * The response (416) to a range that lies outside of the content.
  *
  * @param headers of the 200, which it changes
  */
@@ -105,7 +105,7 @@ export function unsatisfiable(
   headers: HeaderList,
   size: number | null,
 ): SelectedResponse {
-  for (const name of FIELDS_WITHOUT_ERROR) {
+  for (const name of NOT_IN_ERRORS) {
     headers.delete(name);
     preset.delete(name);
   }

@@ -63,6 +63,19 @@ async function world(keys: readonly unknown[], settings: Settings = {}): Promise
   return await worldOf(server, settings);
 }
 
+/** A hub whose key set does not arrive, with a token that waits for it. */
+async function waitingForKeys(): Promise<{ hub: World; verdict: ReturnType<typeof refused> }> {
+  const server = await startJwksServer([]);
+  open.push(server);
+  const asked = new Promise<void>((resolve) => {
+    server.answer = () => resolve();
+  });
+  const hub = await worldOf(server);
+  const verdict = refused(hub, await token(a, { kid: 'a' }));
+  await asked;
+  return { hub, verdict };
+}
+
 async function worldOf(
   server: JwksServer,
   { algorithms = [], options = {} }: Settings = {},
@@ -274,14 +287,7 @@ describe('JWK Sets that change or fail (C.7)', () => {
     });
   }
   it('C-307 gives up on a response that takes too long', async () => {
-    const server = await startJwksServer([]);
-    open.push(server);
-    const asked = new Promise<void>((resolve) => {
-      server.answer = () => resolve();
-    });
-    const hub = await worldOf(server);
-    const verdict = refused(hub, await token(a, { kid: 'a' }));
-    await asked;
+    const { hub, verdict } = await waitingForKeys();
     hub.fetchClock.advance(5000);
     assert.equal((await verdict).check, 'keys');
     assert.match(hub.warnings.join(), /too long/);
@@ -319,14 +325,7 @@ describe('JWK Sets that change or fail (C.7)', () => {
     assert.deepEqual(hub.warnings, []);
   });
   it('says of tokens that wait when it is closed that they may be valid', async () => {
-    const server = await startJwksServer([]);
-    open.push(server);
-    const asked = new Promise<void>((resolve) => {
-      server.answer = () => resolve();
-    });
-    const hub = await worldOf(server);
-    const verdict = refused(hub, await token(a, { kid: 'a' }));
-    await asked;
+    const { hub, verdict } = await waitingForKeys();
     hub.jwks.close();
     assert.equal((await verdict).check, 'keys');
   });
