@@ -11,7 +11,6 @@ import { type Language, languageOf, load, type LoadedConfig } from '../hubfile/l
 import type { Environment } from '../hubfile/source.ts';
 import { loadConfig, loadOptions, loadUnchecked, type ReadyConfig } from '../load-config.ts';
 import { type ConfigSource, environmentOf } from './config-source.ts';
-import type { WatchedFiles } from './watch/file-watcher.ts';
 import { digestOf, digestOfNames } from './watch/watched-path.ts';
 import type { Command } from 'commander';
 import { defaultStorage } from '../tls/storage.ts';
@@ -127,9 +126,10 @@ export function adapterOf({ config, adapter }: ConfigSource): Language {
   return adapter ?? languageOf(config);
 }
 
-/** The files and directories whose changes would change the configuration. */
-export function watchedFiles({ files, globs }: ReadyConfig): WatchedFiles {
-  return { files, directories: [...new Set(globs.flatMap(directoriesOf))] };
+/** The files, and the directories (with `/` at the end), whose changes would change the configuration. */
+export function watchedPaths({ files, globs }: ReadyConfig): readonly string[] {
+  const directories = new Set(globs.flatMap(directoriesOf));
+  return [...files, ...[...directories].map((directory) => `${directory}/`)];
 }
 
 /** The directories in which a new file or directory could match a pattern. */

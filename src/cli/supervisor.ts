@@ -29,9 +29,9 @@ import type { Family } from '../kernel/measures.ts';
 import type { ConfigurableLogger, Logs } from './log-output.ts';
 import { AdminPorts } from './admin-request.ts';
 import { fingerprint } from '../load-config.ts';
-import { type ReadyConfig, type Seen, watchedFiles } from './read-config.ts';
+import { type ReadyConfig, type Seen, watchedPaths } from './read-config.ts';
 import { ABSENT, digestOf } from './watch/watched-path.ts';
-import { FileWatcher, type ReadDigests, type WatchedFiles } from './watch/file-watcher.ts';
+import { FileWatcher, type ReadDigests } from './watch/file-watcher.ts';
 import { workerCount } from './workers/worker-count.ts';
 import { WorkerPool } from './workers/worker-pool.ts';
 
@@ -89,7 +89,7 @@ export class Supervisor {
   #lastError: readonly Problem[] | null = null;
   #loads: LoadCounts = { succeeded: 0, failed: 0, lastSucceeded: true, lastSuccessAt: 0 };
   #draining = false;
-  #watched: WatchedFiles = { files: [], directories: [] };
+  #watched: readonly string[] = [];
   /** Digests of what the last load from files has read that succeeded. */
   #loaded: ReadDigests;
   #queue: Promise<unknown> = Promise.resolve();
@@ -128,7 +128,7 @@ export class Supervisor {
     }
     admin.commit();
     this.#succeeded();
-    this.#follow(watchedFiles(this.#current), this.#options.seen);
+    this.#follow(watchedPaths(this.#current), this.#options.seen);
   }
 
   /** From now on the gateway is not ready. The admin API responds until the last stream has ended. */
@@ -236,7 +236,7 @@ export class Supervisor {
     this.#mayPass = false;
     try {
       const next = read((path, digest) => seen.set(path, digest));
-      if (followed) this.#follow(watchedFiles(next), seen);
+      if (followed) this.#follow(watchedPaths(next), seen);
       const warnings = this.#warningsOf(next);
       this.#note(warnings);
       // Taken before the files are built into the gateway, so that a change in the meantime causes another
@@ -263,8 +263,7 @@ export class Supervisor {
       // The next load may find a file that is missing now.
       if (followed) {
         const looked = [...seen.keys()].filter((path) => !path.endsWith('/'));
-        const files = [...new Set([...this.#watched.files, ...looked])];
-        this.#follow({ ...this.#watched, files }, seen);
+        this.#follow([...new Set([...this.#watched, ...looked])], seen);
       }
       const { failed } = this.#loads;
       this.#loads = { ...this.#loads, failed: failed + 1, lastSucceeded: false };
@@ -309,7 +308,7 @@ export class Supervisor {
     return [...warnings, warning('workers-at-next-start', message)];
   }
 
-  #follow(watched: WatchedFiles, seen: ReadDigests): void {
+  #follow(watched: readonly string[], seen: ReadDigests): void {
     this.#watched = watched;
     if (this.#options.watch) this.#watcher.watch(watched, seen);
   }
@@ -318,8 +317,7 @@ export class Supervisor {
   async #filesChanged(unanswered: readonly string[]): Promise<void> {
     if (unanswered.length === 0) await this.#reload(this.#readChanged);
     else {
-      const message =
-        'The configuration has changed; hubgate loads it when these files can be read';
+      const message = 'hubgate reads the configuration again when these files respond';
       this.#options.log.warn(message, { files: unanswered });
     }
   }

@@ -3,17 +3,9 @@ import { watch } from 'chokidar';
 import type { Clock } from '../../kernel/clock.ts';
 import { messageOf } from '../../kernel/error.ts';
 import type { LogFields, Logger } from '../../kernel/log.ts';
-import { systemDisk, type WatchDisk, WatchedPath } from './watched-path.ts';
+import { systemDisk, WatchedPath } from './watched-path.ts';
 
-/** The files and directories that a configuration was read from. */
-export interface WatchedFiles {
-  /** Absolute paths, including those of files that do not exist yet. */
-  readonly files: readonly string[];
-  /** Directories in which a new file may matter. */
-  readonly directories: readonly string[];
-}
-
-/** Digests by path; the path of a directory ends with `/`. */
+/** Digests by absolute path; the path of a directory ends with `/`. */
 export type ReadDigests = ReadonlyMap<string, string>;
 
 export interface WatchOptions {
@@ -27,16 +19,9 @@ export interface WatchOptions {
   readonly clock: Clock;
   readonly log: Logger;
   /** @default the system's file access */
-  readonly disk?: WatchDisk;
+  readonly disk?: typeof systemDisk;
   /** @default the system's events */
   readonly openEvents?: typeof systemEvents;
-}
-
-export interface EventListener {
-  /** Whether something at this path matters. Other paths are ignored. */
-  isWanted(path: string): boolean;
-  changed(path: string): void;
-  failed(error: unknown): void;
 }
 
 /** Writes that follow each other within this time count as one save. */
@@ -50,6 +35,9 @@ const PACE_MS = 5;
 const RESPONSE_TIMEOUT_MS = 2_000;
 /** So many drives may be unresponsive before no path is checked: each occupies one of Node's four threads. */
 const MAX_UNRESPONSIVE = 2;
+const FAILED = 'Watching failed; hubgate compares the content instead';
+const UNREPORTED =
+  'The file system does not report changes here (a mounted file?); hubgate compares the content instead';
 
 /**
  * Watches the content of files, not their dates. A save by renaming, a replaced symlink (as in Kubernetes)
@@ -60,7 +48,6 @@ const MAX_UNRESPONSIVE = 2;
  */
 export class FileWatcher {
   readonly #options: WatchOptions;
-  /** By path; that of a directory ends with `/`. */
   #paths: ReadonlyMap<string, WatchedPath> = new Map();
   #closeEvents: () => void = () => {};
   #openedMs = 0;
@@ -68,11 +55,9 @@ export class FileWatcher {
   #cancelQuiet: () => void = () => {};
   #firstHintMs: number | null = null;
   /** Checks run one after the other. Two at a time would access the same drive. */
-  #checks: Promise<void> = Promise.resolve();
+  #checks = Promise.resolve(false);
   /** The pending path of each unresponsive drive. */
   readonly #unresponsive = new Map<string, string>();
-  /** A change was reported while some file did not respond. */
-  #owed = false;
   /** Warnings that have been logged; each is logged once. */
   readonly #warned = new Set<string>();
   #running: Promise<void> = Promise.resolve();
@@ -83,21 +68,22 @@ export class FileWatcher {
   }
 
   /**
-   * Watches these files from now on, instead of the previous ones.
+   * Watches these paths from now on, instead of the previous ones.
    *
+   * @param wanted absolute paths of files, which need not exist yet, and of directories in which a new file may
+   * matter, which end with `/`
    * @param read digests of what was read; any difference counts as a change
    */
-  watch({ files, directories }: WatchedFiles, read: ReadDigests = new Map()): void {
+  watch(wanted: readonly string[], read: ReadDigests = new Map()): void {
     // A reload that ends after the watch would keep the process alive forever.
     if (this.#closed) return;
     const previous = this.#paths;
-    const wanted = [...files, ...directories.map((directory) => `${directory}/`)];
     // Known digests are kept, so that a change since the last read is still reported.
     this.#paths = new Map(
       wanted.map((path) => [path, previous.get(path) ?? new WatchedPath(path)]),
     );
     for (const [path, digest] of read) this.#paths.get(path)?.know(digest);
-    this.#openEvents(new Set([...files.map((file) => dirname(file)), ...directories]));
+    this.#openEvents(new Set(wanted.map(directoryOf)));
     this.#poll(QUIET_MS);
   }
 
@@ -119,21 +105,12 @@ export class FileWatcher {
     const paths = this.#paths;
     this.#closeEvents();
     this.#openedMs = clock.monotonic();
-    this.#closeEvents = openEvents([...directories], {
-      isWanted: (path) => directories.has(path) || paths.has(path) || paths.has(parentOf(path)),
-      changed: (path) => {
-        for (const name of [path, `${path}/`, parentOf(path)]) {
-          const hinted = paths.get(name);
-          if (hinted === undefined) continue;
-          hinted.isHinted = true;
-          this.#checkWhenQuiet();
-        }
-      },
-      failed: (error) =>
-        this.#warnOnce('Watching failed; hubgate compares the content instead', {
-          error: messageOf(error),
-        }),
-    });
+    const onEvent = (path: string): void => {
+      for (const name of [path, `${path}/`, parentOf(path)]) paths.get(name)?.hint();
+      this.#checkWhenQuiet();
+    };
+    const onError = (error: unknown): void => this.#warnOnce(FAILED, { error: messageOf(error) });
+    this.#closeEvents = openEvents(directories, paths, onEvent, onError);
   }
 
   #poll(delayMs: number): void {
@@ -141,8 +118,8 @@ export class FileWatcher {
     this.#cancelPoll();
     const paths = this.#paths;
     this.#cancelPoll = this.#options.clock.after(delayMs, () => {
-      void this.#check([...paths.values()]).then(() => {
-        if (this.#differs) this.#checkWhenQuiet();
+      void this.#check([...paths.values()]).then((differs) => {
+        if (differs) this.#checkWhenQuiet();
         // Otherwise the next poll belongs to the paths that are watched now.
         if (paths === this.#paths) this.#poll(Math.max(POLL_MS, PACE_MS * paths.size));
       });
@@ -153,21 +130,16 @@ export class FileWatcher {
   #checkWhenQuiet(): void {
     if (this.#closed) return;
     const { clock } = this.#options;
-    const now = clock.monotonic();
-    this.#firstHintMs ??= now;
-    const leftMs = Math.max(0, this.#firstHintMs + MAX_DELAY_MS - now);
+    this.#firstHintMs ??= clock.monotonic();
+    const leftMs = Math.max(0, this.#firstHintMs + MAX_DELAY_MS - clock.monotonic());
     this.#cancelQuiet();
     this.#cancelQuiet = clock.after(Math.min(QUIET_MS, leftMs), () => {
       this.#firstHintMs = null;
       const paths = [...this.#paths.values()].filter((path) => path.isHinted || path.differs);
-      void this.#check(paths).then(() => {
-        if (this.#differs) this.#report();
+      void this.#check(paths).then((differs) => {
+        if (differs) this.#report();
       });
     });
-  }
-
-  get #differs(): boolean {
-    return [...this.#paths.values()].some(({ differs }) => differs);
   }
 
   #report(): void {
@@ -175,21 +147,20 @@ export class FileWatcher {
     const { clock, onChange } = this.#options;
     const isOpen = clock.monotonic() - this.#openedMs > POLL_MS;
     for (const path of this.#paths.values()) {
-      if (isOpen && path.changedUnreported) this.#warnOnce(UNREPORTED);
+      if (isOpen && path.differs && !path.isHinted) this.#warnOnce(UNREPORTED);
       path.markReported();
     }
-    const unanswered = [...this.#unresponsive.values()];
-    this.#owed = unanswered.length > 0;
-    this.#running = this.#running.then(() => onChange(unanswered));
+    this.#running = this.#running.then(() => onChange([...this.#unresponsive.values()]));
   }
 
-  /** Checks each path once, except on unresponsive drives. */
-  #check(paths: readonly WatchedPath[]): Promise<void> {
+  /** Checks each path once, except on unresponsive drives. Resolves to whether any watched path differs. */
+  #check(paths: readonly WatchedPath[]): Promise<boolean> {
     this.#checks = this.#checks.then(async () => {
       for (const path of paths) {
-        if (this.#unresponsive.size >= MAX_UNRESPONSIVE) return;
-        if (!this.#unresponsive.has(path.device)) await this.#checkOne(path);
+        const isBlocked = this.#unresponsive.size >= MAX_UNRESPONSIVE;
+        if (!isBlocked && !this.#unresponsive.has(path.device)) await this.#checkOne(path);
       }
+      return [...this.#paths.values()].some(({ differs }) => differs);
     });
     return this.#checks;
   }
@@ -209,31 +180,39 @@ export class FileWatcher {
         resolve();
         if (!this.#unresponsive.delete(device)) return;
         log.info('A watched file can be read again', { file: path.path });
-        if (this.#owed) this.#report();
+        this.#report();
       });
     });
   }
 
-  #warnOnce(message: string, fields?: LogFields): void {
-    if (this.#warned.has(message)) return;
+  #warnOnce(message: string, fields: LogFields = {}): void {
+    if (!this.#warned.has(message)) this.#options.log.warn(message, fields);
     this.#warned.add(message);
-    this.#options.log.warn(message, fields);
   }
 }
 
-const UNREPORTED =
-  'The file system does not report changes here (a mounted file?); hubgate compares the content instead';
+/** The directory whose events concern a watched path. */
+function directoryOf(path: string): string {
+  return path.endsWith('/') ? path.slice(0, -1) : dirname(path);
+}
 
-/** The directory of a path, as the watch names it. */
-function parentOf(path: string): string {
-  return `${dirname(path)}/`;
+/** The directory that contains a file, as the watch names it. */
+function parentOf(file: string): string {
+  return `${dirname(file)}/`;
 }
 
 /**
  * Reports possible changes in directories, through chokidar, until the returned function is called. Some changes are
  * not reported.
+ *
+ * @param wanted only these paths, and what is in those that end with `/`, are reported
  */
-function systemEvents(directories: readonly string[], listener: EventListener): () => void {
+function systemEvents(
+  directories: ReadonlySet<string>,
+  wanted: ReadonlyMap<string, unknown>,
+  onEvent: (path: string) => void,
+  onError: (error: unknown) => void,
+): () => void {
   const watcher = watch([...directories], {
     // Watches the directories, not the targets of links in them: replacing a link is an event of its directory.
     depth: 0,
@@ -242,9 +221,8 @@ function systemEvents(directories: readonly string[], listener: EventListener): 
     persistent: false,
     // It would delay removals for a moment; the file watcher waits for quiet itself.
     atomic: false,
-    ignored: (path) => !listener.isWanted(path),
-  })
-    .on('all', (_, path) => listener.changed(path))
-    .on('error', (error) => listener.failed(error));
+    ignored: (path) => !directories.has(path) && !wanted.has(path) && !wanted.has(parentOf(path)),
+  });
+  watcher.on('all', (_, path) => onEvent(path)).on('error', onError);
   return () => void watcher.close();
 }

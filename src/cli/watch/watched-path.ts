@@ -20,18 +20,18 @@ export class WatchedPath {
   readonly #isDirectory: boolean;
   /** Its drive; the directory takes its place until the drive is known. */
   device: string;
-  /** The system has reported a possible change since the last report. */
+  /** The system has reported a possible change since the last report, or the file has been replaced. */
   isHinted = false;
   /** The digest that was last reported; null if there is none yet. */
   #reported: string | null = null;
   #found: string | null = null;
-  /** Which file it is, and which it was at the last report; null if that is not known yet. */
-  #identity = ABSENT;
-  #reportedIdentity: string | null = null;
+  /** Which file it is; null if that is not known yet. */
+  #identity: string | null = null;
   #stamp = ABSENT;
-  /** When the stamp was first seen, and when the content was last read; null if it must be read. */
+  /** When the stamp was first seen. */
   #stampMs = 0;
-  #readMs: number | null = null;
+  /** The content was read when the stamp had been known for long enough. */
+  #isSettled = false;
 
   /** @param path that of a directory ends with `/` */
   constructor(path: string) {
@@ -45,46 +45,45 @@ export class WatchedPath {
     return this.#found !== this.#reported;
   }
 
-  /** Whether the same file has other content, and the system has not reported it. */
-  get changedUnreported(): boolean {
-    return this.differs && !this.isHinted && this.#identity === this.#reportedIdentity;
+  hint(): void {
+    this.isHinted = true;
   }
 
   /** Marks the current digest as reported. */
   markReported(): void {
     this.#reported = this.#found;
-    this.#reportedIdentity = this.#identity;
     this.isHinted = false;
   }
 
   /** Records a digest that the caller has read and knows. */
   know(digest: string): void {
-    if (this.#found !== digest) this.#readMs = null;
+    if (this.#found !== digest) this.#isSettled = false;
     this.#found = digest;
     this.#reported = digest;
-    this.#reportedIdentity = null;
   }
 
   /** Reads it if its dates, size or identity have changed. The first digest counts as reported. Never rejects. */
-  async look(disk: WatchDisk, clock: Clock): Promise<void> {
+  async look(disk: typeof systemDisk, clock: Clock): Promise<void> {
     try {
       const stats = await disk.stat(this.path).catch(nullIfAbsent);
+      const identity = stats === null ? ABSENT : `${stats.dev}:${stats.ino}`;
+      if (identity !== (this.#identity ?? identity)) this.hint();
+      this.#identity = identity;
       if (stats !== null) this.device = String(stats.dev);
-      this.#identity = stats === null ? ABSENT : `${stats.dev}:${stats.ino}`;
-      this.#reportedIdentity ??= this.#identity;
       const now = clock.monotonic();
       const stamp = stats === null ? ABSENT : stampOf(stats);
-      if (stamp !== this.#stamp) [this.#stamp, this.#stampMs, this.#readMs] = [stamp, now, null];
-      if (this.#readMs !== null && this.#readMs - this.#stampMs >= DATE_MS) return;
+      if (stamp !== this.#stamp)
+        [this.#stamp, this.#stampMs, this.#isSettled] = [stamp, now, false];
+      if (this.#isSettled) return;
       this.#found = stats === null ? ABSENT : await this.#digest(disk);
-      this.#readMs = now;
+      this.#isSettled = now - this.#stampMs >= DATE_MS;
       this.#reported ??= this.#found;
     } catch {
       // What is known stays, and the path is read the next time.
     }
   }
 
-  async #digest(disk: WatchDisk): Promise<string> {
+  async #digest(disk: typeof systemDisk): Promise<string> {
     if (!this.#isDirectory) return digestOf(await disk.readFile(this.path).catch(nullIfAbsent));
     return digestOfNames(await disk.readdir(this.path).catch(nullIfAbsent));
   }
@@ -112,19 +111,13 @@ function stampOf({ dev, ino, size, mtimeNs, ctimeNs }: Stats): string {
   return [dev, ino, size, mtimeNs, ctimeNs].join();
 }
 
+/** The file access of a watch. Any call may take long or never return. */
+export const systemDisk = {
+  /** Follows symlinks. */
+  stat: (path: string): Promise<Stats> => stat(path, { bigint: true }),
+  readFile: (path: string): Promise<Uint8Array> => readFile(path),
+  readdir: (path: string): Promise<readonly string[]> => readdir(path),
+};
+
 /** The properties of a file that are known without reading it. */
 export type Stats = Pick<BigIntStats, 'dev' | 'ino' | 'size' | 'mtimeNs' | 'ctimeNs'>;
-
-/** The file access of a watch. Any call may take long or never return. */
-export interface WatchDisk {
-  /** Follows symlinks. */
-  stat(path: string): Promise<Stats>;
-  readFile(path: string): Promise<Uint8Array>;
-  readdir(path: string): Promise<readonly string[]>;
-}
-
-export const systemDisk: WatchDisk = {
-  stat: (path) => stat(path, { bigint: true }),
-  readFile: (path) => readFile(path),
-  readdir: (path) => readdir(path),
-};

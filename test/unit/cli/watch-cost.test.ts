@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { dirname } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
-import { type EventListener, FileWatcher } from '../../../src/cli/watch/file-watcher.ts';
-import { digestOf, type Stats, type WatchDisk } from '../../../src/cli/watch/watched-path.ts';
+import { FileWatcher } from '../../../src/cli/watch/file-watcher.ts';
+import { digestOf, type Stats, type systemDisk } from '../../../src/cli/watch/watched-path.ts';
 import { RecordedLog } from '../../support/recorded-log.ts';
 import { TestClock } from '../../support/test-clock.ts';
 
@@ -84,11 +84,11 @@ function start(test: TestContext, files: readonly string[]) {
   const onChange = async (unanswered: readonly string[]) => void told.push(unanswered);
   const watcher = new FileWatcher({
     ...{ clock, log, disk, onChange },
-    openEvents: (directories, listener) => disk.openEvents(directories, listener),
+    openEvents: (directories, _, onEvent) => disk.openEvents(directories, onEvent),
   });
   test.after(() => watcher.close());
   const old = digestOf(Buffer.from('old'));
-  watcher.watch({ files, directories: [] }, new Map(files.map((file) => [file, old])));
+  watcher.watch(files, new Map(files.map((file) => [file, old])));
   return {
     ...{ disk, told, log },
     /** Turns the clock, and lets the disk answer as time goes by. */
@@ -108,13 +108,15 @@ interface MemoryFile {
   readonly ino: number;
 }
 
-class MemoryDisk implements WatchDisk {
+type Disk = typeof systemDisk;
+
+class MemoryDisk implements Disk {
   reads: string[] = [];
   #owed = 0;
   #hanging = 0;
   readonly #clock: TestClock;
   readonly #files = new Map<string, MemoryFile>();
-  readonly #watches = new Map<string, EventListener>();
+  readonly #watches = new Map<string, (path: string) => void>();
   readonly #hangs = new Map<string, Promise<void>>();
 
   constructor(clock: TestClock) {
@@ -139,7 +141,7 @@ class MemoryDisk implements WatchDisk {
 
   write(path: string, content: string, tells: boolean, dateMs = this.#clock.now()): void {
     this.#files.set(path, { content, dateMs, ino: 1 });
-    if (tells) this.#watches.get(dirname(path))?.changed(path);
+    if (tells) this.#watches.get(dirname(path))?.(path);
   }
 
   /** What is asked for below it is answered only after the returned function was called. */
@@ -172,8 +174,8 @@ class MemoryDisk implements WatchDisk {
   }
 
   /** The events of its directories. */
-  openEvents(directories: readonly string[], listener: EventListener): () => void {
-    for (const directory of directories) this.#watches.set(directory, listener);
+  openEvents(directories: ReadonlySet<string>, onEvent: (path: string) => void): () => void {
+    for (const directory of directories) this.#watches.set(directory, onEvent);
     return () => this.#watches.clear();
   }
 

@@ -18,7 +18,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
 import { readConfig } from '../../../src/cli/read-config.ts';
-import { FileWatcher, type WatchedFiles } from '../../../src/cli/watch/file-watcher.ts';
+import { FileWatcher } from '../../../src/cli/watch/file-watcher.ts';
 import {
   digestOf,
   digestOfNames,
@@ -46,7 +46,7 @@ async function watch(
   test: TestContext,
   files: Readonly<Record<string, string>>,
   options: {
-    readonly watched?: (path: (name: string) => string) => WatchedFiles;
+    readonly watched?: (path: (name: string) => string) => readonly string[];
     readonly prepare?: (directory: string) => void;
   } = {},
 ): Promise<Watched> {
@@ -77,11 +77,7 @@ async function watch(
     await watcher.close();
     rmSync(directory, { recursive: true, force: true });
   });
-  const asked = options.watched?.(path) ?? {
-    files: Object.keys(files).map(path),
-    directories: [],
-  };
-  const watched = { ...asked, files: [...asked.files, probe] };
+  const watched = [...(options.watched?.(path) ?? Object.keys(files).map(path)), probe];
   watcher.watch(watched, digestsOf(watched));
   const change = (): Promise<void> => new Promise((resolve) => wake.push(resolve));
   // Not before the watch is established can one write be told from two.
@@ -97,11 +93,13 @@ async function watch(
 }
 
 /** As whoever reads the configuration knows them. */
-function digestsOf({ files, directories }: WatchedFiles): Map<string, string> {
-  return new Map([
-    ...files.map((file) => [file, digestOf(existsSync(file) ? readFileSync(file) : null)] as const),
-    ...directories.map((one) => [`${one}/`, digestOfNames(readdirSync(one))] as const),
-  ]);
+function digestsOf(paths: readonly string[]): Map<string, string> {
+  return new Map(
+    paths.map((path) => {
+      if (path.endsWith('/')) return [path, digestOfNames(readdirSync(path))];
+      return [path, digestOf(existsSync(path) ? readFileSync(path) : null)];
+    }),
+  );
 }
 
 describe('watching the configuration (hubfile.md §4)', () => {
@@ -144,7 +142,7 @@ describe('watching the configuration (hubfile.md §4)', () => {
           symlinkSync('..2026_01', join(created, '..data'));
           symlinkSync(join('..data', 'Hubfile'), join(created, 'Hubfile'));
         },
-        watched: (at) => ({ files: [at('Hubfile')], directories: [] }),
+        watched: (at) => [at('Hubfile')],
       },
     );
     for (const [index, text] of ['two', 'three'].entries()) {
@@ -162,7 +160,7 @@ describe('watching the configuration (hubfile.md §4)', () => {
       { Hubfile: 'import sites/*' },
       {
         prepare: (created) => mkdirSync(join(created, 'sites')),
-        watched: (at) => ({ files: [at('Hubfile')], directories: [at('sites')] }),
+        watched: (at) => [at('Hubfile'), `${at('sites')}/`],
       },
     );
     const changed = change();
@@ -174,7 +172,7 @@ describe('watching the configuration (hubfile.md §4)', () => {
     const { change, write } = await watch(
       test,
       { Hubfile: 'import later' },
-      { watched: (at) => ({ files: [at('Hubfile'), at('later')], directories: [] }) },
+      { watched: (at) => [at('Hubfile'), at('later')] },
     );
     const changed = change();
     write('later', 'x');
@@ -227,7 +225,7 @@ describe('watching the configuration (hubfile.md §4)', () => {
           writeFileSync(join(created, 'elsewhere', 'Hubfile'), 'one');
           symlinkSync(join('elsewhere', 'Hubfile'), join(created, 'Hubfile'));
         },
-        watched: (at) => ({ files: [at('Hubfile')], directories: [] }),
+        watched: (at) => [at('Hubfile')],
       },
     );
     assert.deepEqual(warnings, []);
@@ -269,9 +267,9 @@ describe('a watcher that is closed', () => {
       const watcher = new FileWatcher({
         clock: systemClock, log: silentLogger, onChange: async () => {},
       });
-      watcher.watch({ files: ['package.json'], directories: [] });
+      watcher.watch(['package.json']);
       await watcher.close();
-      watcher.watch({ files: ['README.md'], directories: [] });
+      watcher.watch(['README.md']);
     `;
     const args = ['--conditions=hubgate-source', '--import', 'tsx', '--input-type=module'];
     const child = spawn(process.execPath, [...args, '-e', program], { cwd: root });
