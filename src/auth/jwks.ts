@@ -241,7 +241,7 @@ export class Jwks {
       // A file is read so often that its fault would fill the log.
       if (this.#isFile && this.#fault !== null) return;
       const { uri, log } = this.#options;
-      const reason = withoutSecretParts(messageOf(error), '[redacted]');
+      const reason = withoutSecretParts(messageOf(error));
       const cause =
         error instanceof Error && error.cause !== undefined ? messageOf(error.cause) : null;
       this.#fault = cause === null ? reason : `${reason}: ${cause}`;

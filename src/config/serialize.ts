@@ -1,8 +1,14 @@
-import { isSecretName, type Secret, withoutSecretParts } from '../kernel/secret.ts';
+import {
+  isSecretName,
+  looksLikeAlgorithm,
+  type Secret,
+  withoutSecretParts,
+  withoutValues,
+  REDACTED,
+} from '../kernel/secret.ts';
 import type { Config } from './config.ts';
 import type { ConfigRegistry } from './routes.ts';
 import { configShape } from './shape-config.ts';
-import { REDACTED } from './shape-values.ts';
 import { attempt, type DataNode, type DataValue, type JsonSchema, type Reading } from './shape.ts';
 
 export interface EncodeOptions {
@@ -30,8 +36,7 @@ export function encodeConfig(
 ): unknown {
   const shape = configShape(registry);
   if (showSecrets) return shape.write(config, { secret: inClear, text: (value) => value, brief });
-  const text = (value: string): string =>
-    fromEnvironment.reduce((shown, each) => shown.replaceAll(each, REDACTED), value);
+  const text = (value: string): string => withoutValues(value, fromEnvironment);
   return withoutCredentials(shape.write(config, { secret: String, text, brief }));
 }
 
@@ -42,15 +47,20 @@ function inClear(secret: Secret): unknown {
 
 /** Hides values that may be secret although they are not keys: credential fields, parts of URLs. */
 function withoutCredentials(data: unknown): unknown {
-  if (typeof data === 'string') return withoutSecretParts(data, REDACTED);
+  if (typeof data === 'string') return withoutSecretParts(data);
   if (Array.isArray(data)) return data.map(withoutCredentials);
   if (typeof data !== 'object' || data === null) return data;
   const isCredential = SUBJECTS.flatMap((member): unknown => Reflect.get(data, member)).some(
     (subject) => typeof subject === 'string' && (isSecretName(subject) || readsSecret(subject)),
   );
   const shown = (name: string, value: unknown): unknown => {
-    if (name === 'expression' && typeof value === 'string') return withoutComparedSecrets(value);
-    return isCredential && VALUES.has(name) ? hidden(value) : withoutCredentials(value);
+    const isText = typeof value === 'string';
+    if (name === 'expression' && isText) return withoutComparedSecrets(value);
+    // A key and its algorithm are easily exchanged.
+    const isMisplaced = name === 'algorithm' && isText && !looksLikeAlgorithm(value);
+    return isMisplaced || (isCredential && VALUES.has(name))
+      ? hidden(value)
+      : withoutCredentials(value);
   };
   return Object.fromEntries(
     Object.entries(data).map(([name, value]: [string, unknown]) => [name, shown(name, value)]),
@@ -76,7 +86,7 @@ function readsSecret(text: string): boolean {
 function withoutComparedSecrets(expression: string): string {
   const isName = (literal: string): boolean => isSecretName(literal.slice(1, -1));
   if (!readsSecret(expression) && !(expression.match(LITERAL) ?? []).some(isName)) {
-    return withoutSecretParts(expression, REDACTED);
+    return withoutSecretParts(expression);
   }
   return expression.replaceAll(LITERAL, (literal) => (isName(literal) ? literal : `"${REDACTED}"`));
 }

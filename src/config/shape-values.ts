@@ -1,4 +1,4 @@
-import { Secret } from '../kernel/secret.ts';
+import { REDACTED, Secret } from '../kernel/secret.ts';
 import {
   type DataMember,
   type DataNode,
@@ -9,9 +9,6 @@ import {
   wordOf,
 } from './shape.ts';
 import { parseDuration, parseSize } from './units.ts';
-
-/** Replaces secrets in printed output; it is never a real value. */
-export const REDACTED = '[redacted]';
 
 /** A text for which `isFit` returns true. */
 export function text(

@@ -7,6 +7,7 @@ import type { TokenExchangeConfig } from '../config/config.ts';
 import type { Expand } from '../http/exchange.ts';
 import { fairShareNetwork } from '../http/rate-limits.ts';
 import { codeOf, HubgateError, messageOf } from '../kernel/error.ts';
+import { withoutValues } from '../kernel/secret.ts';
 import { FairQueue } from '../kernel/semaphore.ts';
 import {
   compileGrants,
@@ -236,11 +237,13 @@ class AuthorizationServer {
   ): Promise<IssuedToken> {
     const { endpoint, clientId, clientSecret } = this.#config;
     const askedMs = this.#purpose.clock.now();
+    const secret = clientSecret.reveal();
+    const credentials = basicCredentials(clientId, secret);
     const response = await this.#purpose.fetch(endpoint, {
       method: 'POST',
       headers: {
         accept: 'application/json',
-        authorization: basic(clientId, clientSecret.reveal()),
+        authorization: `Basic ${credentials}`,
       },
       body: form,
       // A redirect would pass the client's secret, or the user's token, to another server.
@@ -256,10 +259,11 @@ class AuthorizationServer {
     const answer = parseJsonObject(text);
     if (!response.ok) {
       this.#pause(key);
-      const subject = form.get('subject_token') ?? '';
+      // A server may repeat in its answer what it was sent.
+      const sent = [form.get('subject_token') ?? '', credentials, secret];
       const texts = ['error', 'error_description'].flatMap((name) => {
         const text = answer?.[name];
-        return typeof text === 'string' ? show(withoutSubject(text, subject)) : [];
+        return typeof text === 'string' ? show(withoutValues(text, sent)) : [];
       });
       throw refused(`it answered ${response.status}: ${texts.join(', ') || 'no error code'}`);
     }
@@ -300,17 +304,13 @@ class AuthorizationServer {
 }
 
 /** RFC 6749 §2.3.1: both are form-encoded before they are joined. */
-function basic(id: string, secret: string): string {
+function basicCredentials(id: string, secret: string): string {
   const encode = (text: string): string => new URLSearchParams({ a: text }).toString().slice(2);
-  return `Basic ${Buffer.from(`${encode(id)}:${encode(secret)}`).toString('base64')}`;
+  return Buffer.from(`${encode(id)}:${encode(secret)}`).toString('base64');
 }
 
 function refused(reason: string): HubgateError {
   return new HubgateError('exchange-failed', reason);
-}
-
-function withoutSubject(text: string, subject: string): string {
-  return subject === '' ? text : text.replaceAll(subject, '[redacted]');
 }
 
 /** Text from another server, in a form that is safe in a log. */

@@ -1,5 +1,5 @@
 import { nearestName } from '../config/problem.ts';
-import { isSecretName, secretParts, type TextRange } from '../kernel/secret.ts';
+import { isSecretName, looksLikeAlgorithm, secretParts, type TextRange } from '../kernel/secret.ts';
 
 /** Words that are followed by a secret. */
 const SECRET_WORDS = new Set([
@@ -18,7 +18,6 @@ const PROVIDER_WORDS = new Set(['dns', 'acme_dns']);
 /** A header field in the notation of directives, or a parameter with its value. */
 const FIELD = /^[+\-?>]?([\w-]+)(?::|=.*)?$/;
 const PLACEHOLDER = /^\{[^{}"\s:]+\}$/;
-const ALGORITHM = /^(?:[A-Za-z]{2,5}\d{1,4}|[Ee]d(?:DSA|25519)|none)$/;
 const WORD = /"(?:\\.|[^"\\])*"?|`[^`]*`?|[^\s"`]\S*/g;
 /** A stray line of a key, or a token: long, without dots, of mixed letters and digits. */
 const KEY_MATERIAL =
@@ -103,7 +102,7 @@ function secretRanges(line: string): TextRange[] {
     const values = words.slice(opener + (provider ? 2 : 1));
     // A secret with spaces may have been written without quotes, so the words after the first one are shown
     // only if they are clearly an algorithm.
-    const algorithm = values.length === 2 && ALGORITHM.test(values[1]?.text ?? '');
+    const algorithm = values.length === 2 && looksLikeAlgorithm(values[1]?.text ?? '');
     const secret = algorithm ? values.slice(0, 1) : values;
     ranges.push(...hideable(secret));
   }

@@ -5,7 +5,8 @@ import { HubgateError } from './error.ts';
 /** The same symbol in every copy of this package. */
 const IS_SECRET = Symbol.for('hubgate.Secret');
 
-const REDACTED = '[redacted]';
+/** Replaces secrets in printed output; it is never a real value. */
+export const REDACTED = '[redacted]';
 const PLACEHOLDERS_ONLY = /^(?:\{(?:env|file)\.[^{}]+\})+$/;
 
 /**
@@ -82,6 +83,13 @@ export function isSecretName(name: string): boolean {
   return SECRET_NAME.test(name);
 }
 
+const ALGORITHM = /^(?:[A-Za-z]{2,5}\d{1,4}|[Ee]d(?:DSA|25519)|none|hmac-sha\d{3})$/;
+
+/** Whether a text is clearly the name of an algorithm, not a key that was written in its place. */
+export function looksLikeAlgorithm(text: string): boolean {
+  return ALGORITHM.test(text);
+}
+
 /** What ends a name or a value in a URL or a text, also percent-encoded, once or several times. */
 const DELIMITER = /[&#;?\s"]|%(?:25)*(?:09|0a|0d|2[0236]|3[bf])/i;
 const EQUALS = /=|%(?:25)*3d/gi;
@@ -111,8 +119,16 @@ export interface TextRange {
  * parameters (`token=…`, at any place, also in a URL that is encoded as the value of another parameter), and
  * without the credentials of authentication schemes (`Bearer …`, `Basic …`).
  */
-export function withoutSecretParts(text: string, sign: string): string {
+export function withoutSecretParts(text: string, sign = REDACTED): string {
   return withoutRanges(text, secretParts(text), sign);
+}
+
+/** A text without these values, wherever they are in it. Empty values are not looked for. */
+export function withoutValues(text: string, values: readonly string[]): string {
+  return values.reduce(
+    (left, value) => (value === '' ? left : left.replaceAll(value, REDACTED)),
+    text,
+  );
 }
 
 /** The same with the credentials of authentication schemes left in. */

@@ -107,7 +107,7 @@ export class OtlpExport implements SpanSink {
         this.#failing = false;
       }
     } catch (error) {
-      this.#drop(batch.length, withoutSecretParts(messageOf(error), '[redacted]'));
+      this.#drop(batch.length, withoutSecretParts(messageOf(error)));
     }
   }
 
@@ -116,7 +116,7 @@ export class OtlpExport implements SpanSink {
     this.#options.counts.dropped += spans;
     if (!this.#failing) {
       this.#options.log.warn('Spans cannot be exported; they are dropped until they can', {
-        collector: withoutSecretParts(this.#url, '[redacted]'),
+        collector: withoutSecretParts(this.#url),
         error,
       });
     }

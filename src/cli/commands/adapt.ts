@@ -4,6 +4,7 @@ import { directiveTable, registry } from '../../directives/registry.ts';
 import { encodeConfig } from '../../config/serialize.ts';
 import { describeProblem } from '../../config/problem.ts';
 import { HubgateError } from '../../kernel/error.ts';
+import { REDACTED } from '../../kernel/secret.ts';
 import { type ConfigSource, environmentOf, withConfigSource, readInput } from '../config-source.ts';
 import { writeNew } from '../new-file.ts';
 import { EXIT, type Output } from '../terminal.ts';
@@ -79,7 +80,7 @@ function data({ adapter, config = 'Hubfile', to = 'json', ...flags }: AdaptFlags
     to,
     flags.pretty === true,
   );
-  if (text.includes('[redacted]')) {
+  if (text.includes(REDACTED)) {
     output.note('Secrets are left out, so this output cannot be run; --show-secrets prints them.');
   }
   return text;

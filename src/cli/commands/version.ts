@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { Command } from 'commander';
 import { defaultStorage } from '../../tls/storage.ts';
+import { REDACTED } from '../../kernel/secret.ts';
 import type { Output } from '../terminal.ts';
 
 const SECRET_VARIABLE = /KEY|SECRET|TOKEN|PASS|CREDENTIAL|AUTH|COOKIE|PRIVATE|DSN|_URL$/i;
@@ -39,7 +40,7 @@ export function environCommand(output: Output): Command {
       };
       const surroundings = Object.entries(process.env)
         .sort(([a], [b]) => (a < b ? -1 : 1))
-        .map(([name, value]) => [name, SECRET_VARIABLE.test(name) ? '[redacted]' : value] as const);
+        .map(([name, value]) => [name, SECRET_VARIABLE.test(name) ? REDACTED : value] as const);
       const all = [...Object.entries(own), ...surroundings];
       if (json) output.result(JSON.stringify(Object.fromEntries(all)));
       else for (const [name, value] of all) output.result(`${name}=${value}`);

@@ -112,7 +112,7 @@ export class Permissions {
         return response.ok;
       });
     } catch (cause) {
-      const why = withoutSecretParts(messageOf(cause), '[redacted]');
+      const why = withoutSecretParts(messageOf(cause));
       throw failed(signal.aborted ? `no answer within ${ASK_MS} ms` : why, cause);
     } finally {
       this.#asking -= 1;

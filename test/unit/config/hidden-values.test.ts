@@ -5,7 +5,7 @@ import { describe, it } from 'node:test';
 import { signingKey, staticKeySet } from '../../../src/auth/key.ts';
 import { decodeEncoded, encodeConfig } from '../../../src/config/serialize.ts';
 import { ConfigError } from '../../../src/config/problem.ts';
-import { loadConfig, type ReadyConfig } from '../../../src/load-config.ts';
+import { loadConfig, loadUnchecked, type ReadyConfig } from '../../../src/load-config.ts';
 
 const KEY = Buffer.concat([Buffer.from([0xff, 0x80]), randomBytes(29), Buffer.from('\n')]);
 
@@ -75,6 +75,21 @@ describe('a key from a file', () => {
       }
     }
   }`.replaceAll(/\{ (jwt .*) \}/g, '{\n$1\n}');
+
+  it('is not shown where the algorithm belongs', () => {
+    const printed = (words: string): string => {
+      const io = { read: () => Buffer.from(hub(words)), glob: () => [], env: {} };
+      const config = loadUnchecked('Hubfile', io);
+      return JSON.stringify(encodeConfig(config, registry, { showSecrets: false, brief: true }));
+    };
+    assert.doesNotMatch(printed('HS256 an-important-key-of-32-characters'), /important/);
+    assert.match(printed('an-important-key-of-32-characters HS384'), /HS384/);
+    assert.match(
+      shown(hub('{env.KEY} {env.ALG}'), { KEY: 'k'.repeat(64), ALG: 'HS384' }),
+      /env\.ALG/,
+    );
+    assert.doesNotMatch(printed('an-important-key-of-32-characters'), /"algorithm"/);
+  });
 
   it('contains exactly the bytes of the file', () => {
     const { config } = load(hub('{file.key.bin}'));

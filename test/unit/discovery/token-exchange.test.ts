@@ -350,6 +350,19 @@ describe('discovery: a failed token exchange never fails the page', () => {
     });
   }
 
+  it('logs why the server refused, without the credentials that it repeats', async (test) => {
+    const endpoint = await startEndpoint(test, ({ authorization }, response) => {
+      const error_description = `${authorization} means ${CLIENT_SECRET}`;
+      response.writeHead(401).end(JSON.stringify({ error: 'invalid_client', error_description }));
+    });
+    const { ask, log } = makeSource(endpoint.url, bySession, systemClock);
+    assert.equal(await ask(), null);
+    assert.equal(
+      log[0]?.fields?.['reason'],
+      'it answered 401: "invalid_client", "Basic [redacted] means [redacted]"',
+    );
+  });
+
   it('logs why the server refused, without the subject token (RFC 6749 §5.2)', async (test) => {
     const endpoint = await startEndpoint(test, (_, response) => {
       // The wording of Keycloak 26 for a token that does not name the gateway as an audience.

@@ -2,6 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import type { ExecConfig } from '../../../config/dns-challenge.ts';
 import { LONGEST_TIMER_MS, systemClock } from '../../../kernel/clock.ts';
 import { messageOf } from '../../../kernel/error.ts';
+import { withoutValues } from '../../../kernel/secret.ts';
 import { AcmeError } from '../acme-error.ts';
 import type { ChallengeRecord, DnsProvider } from './services/provider.ts';
 
@@ -116,8 +117,6 @@ function kill(child: ChildProcess): void {
 }
 
 function withoutSecrets(output: string, { environment: own }: ExecConfig): string {
-  return own
-    .map(({ value }) => value.reveal())
-    .filter((value) => value !== '')
-    .reduce((text, value) => text.replaceAll(value, '[redacted]'), output);
+  const values = own.map(({ value }) => value.reveal());
+  return withoutValues(output, values);
 }

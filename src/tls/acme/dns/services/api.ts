@@ -1,5 +1,6 @@
 import { parseJson, parseUrl, readBounded } from '../../../../kernel/parse.ts';
 import { codeOf, messageOf } from '../../../../kernel/error.ts';
+import { withoutValues } from '../../../../kernel/secret.ts';
 import { AcmeError } from '../../acme-error.ts';
 
 /** Time for one request. */
@@ -112,10 +113,7 @@ export class DnsApi {
 
   #shown(text: string): string {
     const plain = text.replace(/\s+/g, ' ').slice(0, 10 * MAX_SHOWN);
-    const hidden = this.#options.secrets
-      .filter((secret) => secret !== '')
-      .reduce((left, secret) => left.replaceAll(secret, '[redacted]'), plain);
-    return hidden.slice(0, MAX_SHOWN);
+    return withoutValues(plain, this.#options.secrets).slice(0, MAX_SHOWN);
   }
 }
 
