@@ -6,6 +6,7 @@ import { buildSync } from 'esbuild';
 import type { BenchContext } from './context.ts';
 import { freePort } from '../test/support/free-port.ts';
 import { cli, installed, type RunningProgram, startServer } from './processes.ts';
+import { TYPESCRIPT } from '../test/support/process.ts';
 
 /** A server in front of the app, as the bench speaks to it. */
 export interface BenchGateway {
@@ -46,7 +47,7 @@ export const GATEWAYS: readonly StartGateway[] = [
 export async function startApp(cpus?: string): Promise<RunningProgram & { readonly port: number }> {
   const port = await freePort();
   const program = fileURLToPath(new URL('./load/origin.ts', import.meta.url));
-  const args = ['--import', 'tsx', program, `${port}`];
+  const args = [...TYPESCRIPT, program, `${port}`];
   const options = cpus === undefined ? {} : { cpus };
   const app = await startServer(process.execPath, args, port, options);
   return { ...app, port };

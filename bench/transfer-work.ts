@@ -17,6 +17,7 @@ import {
 } from './gateways.ts';
 import { makeRequests } from './load/generators.ts';
 import { cpuOf, installed, startServer } from './processes.ts';
+import { TYPESCRIPT } from '../test/support/process.ts';
 
 const KIB = 1024;
 const LARGE_MB = 100;
@@ -67,7 +68,7 @@ export async function transfer(context: BenchContext): Promise<void> {
   };
   const program = fileURLToPath(new URL('./load/transfer-origin.ts', import.meta.url));
   const ports = [apps.plain, apps.grpc, apps.fastcgi].map(String);
-  const args = ['--import', 'tsx', program, ...ports, directory];
+  const args = [...TYPESCRIPT, program, ...ports, directory];
   const app = await startServer(process.execPath, args, apps.plain);
   const gateways = await startForTransfer(context, apps, directory);
   gateways.splice(1, 0, await startBare(context, apps, large));
@@ -96,7 +97,7 @@ async function startBare(
   const { cert, key } = certificate(context);
   const [plain, tls, grpc] = [await freePort(), await freePort(), await freePort()];
   const ports = [plain, tls, grpc, apps.plain, apps.grpc].map(String);
-  const args = ['--import', 'tsx', program, ...ports, large, cert, key];
+  const args = [...TYPESCRIPT, program, ...ports, large, cert, key];
   const running = await startServer(process.execPath, args, plain);
   const own = { plain, tls, grpc, fastcgi: 0 };
   return { name: 'bare Node', port: plain, caFile: cert, ports: own, ...running };

@@ -1,7 +1,7 @@
 // What must hold before a change lands, besides the tests: format, lint, types, layers, dead code, generated pages.
 // `npm run check` runs it alone, in half a minute; `npm test` begins with it.
 import { fileURLToPath } from 'node:url';
-import { bin, installMissing, run } from './install.mjs';
+import { bin, installMissing, run, TYPESCRIPT } from './install.mjs';
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   installMissing();
@@ -30,8 +30,7 @@ export function runChecks() {
   step('protocol map', process.execPath, ['scripts/protocol-map.mjs', '--check']);
   step('directive tables', process.execPath, [
     '--conditions=hubgate-source',
-    '--import',
-    'tsx',
+    ...TYPESCRIPT,
     'scripts/directive-tables.mjs',
     '--check',
   ]);

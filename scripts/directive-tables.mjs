@@ -1,6 +1,6 @@
 // What the directives and matchers say of themselves, where it is needed outside of the program: the
 // tables and sections of docs/hubfile.md, the differences in docs/from-caddy.md, and the editor's grammar, completion and hover. `--check` fails
-// when one of them is not up to date. Run with: node --conditions=hubgate-source --import tsx
+// when one of them is not up to date. Run with: node --conditions=hubgate-source --import ./scripts/typescript.mjs
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { configSchema } from '../src/config/serialize.ts';

@@ -7,6 +7,8 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 export const root = dirname(dirname(fileURLToPath(import.meta.url)));
+/** Flags with which Node runs TypeScript. */
+export const TYPESCRIPT = ['--import', new URL('typescript.mjs', import.meta.url).href];
 const stamp = join(root, 'node_modules', '.hubgate-installed');
 
 export function installMissing() {

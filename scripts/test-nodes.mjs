@@ -5,7 +5,7 @@ import { existsSync, mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs'
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { build } from './build.mjs';
-import { installMissing, root } from './install.mjs';
+import { installMissing, root, TYPESCRIPT } from './install.mjs';
 import { installPackage } from './install-package.mjs';
 
 /**
@@ -53,7 +53,7 @@ function test(version) {
     const node = install(version, prefix);
     console.error(`— Node ${spawnSync(node, ['--version'], { encoding: 'utf8' }).stdout.trim()}`);
     const reaper = new URL('../test/support/reaper.mjs', import.meta.url).href;
-    const how = ['--conditions=hubgate-source', '--import', 'tsx', '--import', reaper, '--test'];
+    const how = ['--conditions=hubgate-source', ...TYPESCRIPT, '--import', reaper, '--test'];
     const limits = ['--test-reporter=dot', '--test-concurrency=2', '--test-timeout=1800000'];
     const files = (paths.length > 0 ? paths : TESTS).flatMap(testFiles);
     const env = {

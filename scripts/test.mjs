@@ -10,7 +10,7 @@ import { join, relative } from 'node:path';
 import { build } from './build.mjs';
 import { changedTests } from './changed-tests.mjs';
 import { runChecks } from './checks.mjs';
-import { installMissing, root } from './install.mjs';
+import { installMissing, root, TYPESCRIPT } from './install.mjs';
 import { installPackage } from './install-package.mjs';
 
 installMissing();
@@ -35,8 +35,7 @@ const { status } = spawnSync(
   process.execPath,
   [
     '--conditions=hubgate-source',
-    '--import',
-    'tsx',
+    ...TYPESCRIPT,
     '--import',
     new URL('../test/support/reaper.mjs', import.meta.url).href,
     '--test',

@@ -8,6 +8,7 @@ import type {
   SubscribersOrder,
   SubscribersReport,
 } from './orders.ts';
+import { TYPESCRIPT } from '../../test/support/process.ts';
 
 /** Subscribers in a process of their own. */
 export class Subscribers {
@@ -66,5 +67,5 @@ export async function makeRequests(order: RequestsOrder): Promise<RequestsReport
 
 function generator(name: 'subscribers' | 'requests'): ChildProcess {
   const program = fileURLToPath(new URL(`./${name}.ts`, import.meta.url));
-  return fork(program, [], { execArgv: ['--import', 'tsx'] });
+  return fork(program, [], { execArgv: TYPESCRIPT });
 }

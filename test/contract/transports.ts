@@ -20,6 +20,7 @@ import { type PostgresServer, startPostgres } from '../support/postgres-server.t
 import { programPath } from '../support/program.ts';
 import { type RedisServer, startRedis } from '../support/redis-server.ts';
 import { removeWith } from '../support/temporary-directory.ts';
+import { SOURCE } from '../support/process.ts';
 
 interface LogLimits {
   /** Updates kept. */
@@ -148,8 +149,7 @@ export const implementations: readonly Implementation[] = [
 
 function otherProcess(log: readonly string[], groups: readonly string[]): void {
   const program = join(import.meta.dirname, 'other-process.ts');
-  const source = ['--conditions=hubgate-source', '--import', 'tsx'];
-  execFileSync(process.execPath, [...source, program, ...log, ...groups]);
+  execFileSync(process.execPath, [...SOURCE, program, ...log, ...groups]);
 }
 
 let redis: Promise<RedisServer | null> | undefined;

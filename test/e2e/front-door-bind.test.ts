@@ -14,12 +14,12 @@ import { promisify } from 'node:util';
 import { freePort } from '../support/free-port.ts';
 import { startLibraryGateway } from '../support/gateway.ts';
 import { programPath } from '../support/program.ts';
-import { cli, startProcess } from '../support/process.ts';
+import { cli, SOURCE, startProcess } from '../support/process.ts';
 import { removeWith } from '../support/temporary-directory.ts';
 
 const run = promisify(execFile);
 const FIXTURE = [
-  ...['--conditions=hubgate-source', '--import', 'tsx'],
+  ...SOURCE,
   fileURLToPath(new URL('./fixtures/handed-gateway.ts', import.meta.url)),
 ];
 const WHO = 'respond "{host} {scheme} {remote_host}."';

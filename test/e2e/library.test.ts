@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
 import { EventSource } from 'eventsource';
 import { freePort } from '../support/free-port.ts';
-import { startProcess, type TestProcess } from '../support/process.ts';
+import { startProcess, type TestProcess, TYPESCRIPT } from '../support/process.ts';
 import { removeWith } from '../support/temporary-directory.ts';
 
 describe('library: the examples compile and run', () => {
@@ -67,5 +67,5 @@ function startExample(
   args: readonly string[],
   env: NodeJS.ProcessEnv,
 ): TestProcess {
-  return startProcess(test, ['--import', 'tsx', `examples/library/${name}.ts`, ...args], env);
+  return startProcess(test, [...TYPESCRIPT, `examples/library/${name}.ts`, ...args], env);
 }

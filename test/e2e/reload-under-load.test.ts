@@ -12,6 +12,7 @@ import { openStream, send, type Stream } from '../support/http.ts';
 import { signToken } from '../support/hub-server.ts';
 import type { Order, Reply } from './fixtures/reloading-gateway.ts';
 import { removeWith } from '../support/temporary-directory.ts';
+import { SOURCE } from '../support/process.ts';
 
 const RELOADS = 200;
 const STREAMS = 500;
@@ -119,7 +120,7 @@ ${others}
   const child = fork(
     fileURLToPath(new URL('./fixtures/reloading-gateway.ts', import.meta.url)),
     [],
-    { execArgv: ['--expose-gc', '--conditions=hubgate-source', '--import', 'tsx'] },
+    { execArgv: ['--expose-gc', ...SOURCE] },
   );
   test.after(() => child.kill('SIGKILL'));
   const order = async (what: Order): Promise<Reply> => {

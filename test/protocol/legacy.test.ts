@@ -17,6 +17,7 @@ import {
   type TestHub,
 } from '../support/hub-server.ts';
 import { TestClock } from '../support/test-clock.ts';
+import { TYPESCRIPT } from '../support/process.ts';
 
 /** A hub as a 0.x Hubfile makes it: keys, no issuer. */
 const OPTIONS: Partial<HubOptions> = {
@@ -129,7 +130,7 @@ if (readLegacyClaim === null) {
       const { NODE_TEST_CONTEXT: _context, ...env } = process.env;
       const { status, stdout, stderr } = spawnSync(
         process.execPath,
-        [...conditions, '--import', 'tsx', '--test-reporter=tap', fileURLToPath(import.meta.url)],
+        [...conditions, ...TYPESCRIPT, '--test-reporter=tap', fileURLToPath(import.meta.url)],
         { encoding: 'utf8', env },
       );
       assert.equal(status, 0, stdout + stderr);

@@ -1,9 +1,16 @@
 import { type ChildProcess, spawn, type SpawnOptions } from 'node:child_process';
 import { once } from 'node:events';
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
 import type { Owner } from './http.ts';
 import { cli, root } from './installed-package.ts';
 
 export { cli, root };
+
+/** Flags with which Node runs TypeScript. */
+export const TYPESCRIPT = ['--import', pathToFileURL(join(root, 'scripts/typescript.mjs')).href];
+/** Flags with which Node runs the source of hubgate. */
+export const SOURCE = ['--conditions=hubgate-source', ...TYPESCRIPT];
 
 /** The single executable, where `npm run test:executable` runs the tests: it is started instead of `node <cli>`. */
 const executable = process.env['HUBGATE_EXECUTABLE'] ?? '';

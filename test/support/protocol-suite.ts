@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
-import { root } from './process.ts';
+import { root, SOURCE } from './process.ts';
 
 /** Runs files of test/protocol once more, against hubs that the variables make others. */
 export async function protocolPasses(
@@ -10,13 +10,7 @@ export async function protocolPasses(
   variables: Record<string, string>,
 ): Promise<void> {
   const files = names.map((name) => join('test', 'protocol', `${name}.test.ts`));
-  const flags = [
-    '--conditions=hubgate-source',
-    '--import',
-    'tsx',
-    '--test',
-    '--test-reporter=spec',
-  ];
+  const flags = [...SOURCE, '--test', '--test-reporter=spec'];
   // Without this the inner run believes that it is a part of the outer one.
   const { NODE_TEST_CONTEXT: _context, ...env } = process.env;
   const child = spawn(process.execPath, [...flags, ...files], {

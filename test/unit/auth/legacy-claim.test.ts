@@ -11,6 +11,7 @@ import { resultOf } from '../../support/core-hub.ts';
 import { claims, detail, fixture, NOW, NOW_MS, PUBLISHER_SECRET, sign } from './hub-fixture.ts';
 import { cpuMs } from '../../support/cpu-time.ts';
 import { mayPublish } from '../../support/without-pauses.ts';
+import { SOURCE } from '../../support/process.ts';
 
 /** One token for the program `legacy-hub.ts`. */
 export interface LegacyCase {
@@ -261,10 +262,9 @@ describe('a hub that accepts 0.x tokens (J)', async () => {
 
 function runWithCondition(cases: readonly LegacyCase[]): readonly LegacyOutcome[] {
   const program = fileURLToPath(new URL('./legacy-hub.ts', import.meta.url));
-  const conditions = ['--conditions=hubgate-source', '--conditions=deprecated_claim'];
   const { status, stdout, stderr } = spawnSync(
     process.execPath,
-    [...conditions, '--import', 'tsx', program],
+    [...SOURCE, '--conditions=deprecated_claim', program],
     {
       input: JSON.stringify(cases),
       encoding: 'utf8',

@@ -27,7 +27,7 @@ import {
 } from '../../../src/cli/watch/watched-path.ts';
 import { systemClock } from '../../../src/kernel/clock.ts';
 import { type Logger, silentLogger } from '../../../src/kernel/log.ts';
-import { root } from '../../support/process.ts';
+import { root, SOURCE } from '../../support/process.ts';
 import { TestClock } from '../../support/test-clock.ts';
 
 interface Watched {
@@ -271,7 +271,7 @@ describe('a watcher that is closed', () => {
       await watcher.close();
       watcher.watch(['README.md']);
     `;
-    const args = ['--conditions=hubgate-source', '--import', 'tsx', '--input-type=module'];
+    const args = [...SOURCE, '--input-type=module'];
     const child = spawn(process.execPath, [...args, '-e', program], { cwd: root });
     const [code] = await once(child, 'exit');
     assert.equal(code, 0);

@@ -4,6 +4,7 @@ import { describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { MAX_SEMI_SPACE_BYTES } from '../../../src/kernel/v8-memory.ts';
+import { TYPESCRIPT } from '../../support/process.ts';
 
 const MAX_BYTES = 2 * MAX_SEMI_SPACE_BYTES;
 const MODULE = fileURLToPath(new URL('../../../src/kernel/v8-memory.ts', import.meta.url));
@@ -72,7 +73,7 @@ describe('the heap of a running gateway', () => {
 
 /** The heap of a program that has kept V8 busy. */
 async function busy(flags: readonly string[] = [], nodeOptions = '', arrays = 0): Promise<Heap> {
-  const run = ['--import', 'tsx', '--input-type=module', '--eval', PROGRAM, MODULE, `${arrays}`];
+  const run = [...TYPESCRIPT, '--input-type=module', '--eval', PROGRAM, MODULE, `${arrays}`];
   const env = { ...process.env, NODE_OPTIONS: nodeOptions };
   const { stdout } = await promisify(execFile)(process.execPath, [...flags, ...run], { env });
   return JSON.parse(stdout) as Heap;

@@ -4,6 +4,7 @@ import { describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { IdlePolicy } from '../../../src/kernel/v8-memory.ts';
+import { TYPESCRIPT } from '../../support/process.ts';
 
 const MB = 1024 * 1024;
 const MODULE = fileURLToPath(new URL('../../../src/kernel/v8-memory.ts', import.meta.url));
@@ -47,7 +48,7 @@ describe('the collection of garbage after load', () => {
         console.log(JSON.stringify([before, young()]));
       }).observe({ entryTypes: ['gc'] });
     `;
-    const run = ['--import', 'tsx', '--input-type=module', '--eval', program, MODULE];
+    const run = [...TYPESCRIPT, '--input-type=module', '--eval', program, MODULE];
     const { stdout } = await promisify(execFile)(process.execPath, run, { timeout: 120_000 });
     const [before, after]: [number, number] = JSON.parse(stdout.split('\n')[0] ?? '');
     assert.ok(after < before, `${after} of ${before} bytes`);

@@ -3,6 +3,7 @@ import { execFile } from 'node:child_process';
 import { describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
+import { TYPESCRIPT } from '../../support/process.ts';
 
 const MODULE = fileURLToPath(new URL('../../../src/kernel/v8-memory.ts', import.meta.url));
 /** V8 prints each function that it optimises. `hot` runs during the phase and after it. */
@@ -43,7 +44,7 @@ describe('V8 while a gateway is loaded', () => {
 async function optimisedFunctions(
   flags: readonly string[] = [],
 ): Promise<{ optimised: string; young: number }> {
-  const run = ['--import', 'tsx', '--input-type=module', '--eval', PROGRAM, MODULE];
+  const run = [...TYPESCRIPT, '--input-type=module', '--eval', PROGRAM, MODULE];
   const { stdout } = await promisify(execFile)(process.execPath, ['--trace-opt', ...flags, ...run]);
   const optimised = stdout.split('\n').filter((line) => {
     return line.includes('[completed optimizing') && /whileLoading|afterwards/.test(line);

@@ -9,6 +9,7 @@ import { promisify } from 'node:util';
 import { queryObjects } from 'node:v8';
 import { answer } from '../../../src/http/answer.ts';
 import { serveExchanges } from '../http/exchange-server.ts';
+import { TYPESCRIPT } from '../../support/process.ts';
 
 const MODULE = fileURLToPath(new URL('../../../src/kernel/v8-memory.ts', import.meta.url));
 
@@ -70,7 +71,7 @@ async function classOfSessions(): Promise<CallableFunction> {
 
 describe('recent objects', () => {
   it('are the last two of a class, and are released when there was no new one for an interval', async () => {
-    const flags = ['--expose-gc', '--import', 'tsx', '--input-type=module'];
+    const flags = ['--expose-gc', ...TYPESCRIPT, '--input-type=module'];
     const run = [...flags, '--eval', PROGRAM, MODULE];
     const { stdout } = await promisify(execFile)(process.execPath, run);
     assert.deepEqual(stdout.trim().split('\n'), ['--xx 1', '--xx 1', '---- 0', '----x 1']);

@@ -26,7 +26,7 @@ import { systemClock } from '../../../src/kernel/clock.ts';
 import { type Logger, silentLogger } from '../../../src/kernel/log.ts';
 import { openLmdbHistory } from '../../../src/transports/lmdb/lmdb-history.ts';
 import { openLmdbTransport } from '../../../src/transports/lmdb/lmdb-transport.ts';
-import { root, startProcess } from '../../support/process.ts';
+import { root, SOURCE, startProcess } from '../../support/process.ts';
 import { RecordedLog } from '../../support/recorded-log.ts';
 import { removeWith } from '../../support/temporary-directory.ts';
 import { TestClock } from '../../support/test-clock.ts';
@@ -372,13 +372,7 @@ describe('a history that one process opens several times', () => {
   it('can be opened while updates are being stored, and while it is being closed', async (test) => {
     const program = join(root, 'test/unit/transports/lmdb-programs/opens-often.ts');
     const path = await directory(test);
-    const child = startProcess(test, [
-      '--conditions=hubgate-source',
-      '--import',
-      'tsx',
-      program,
-      path,
-    ]);
+    const child = startProcess(test, [...SOURCE, program, path]);
     const timer = setTimeout(() => child.child.kill('SIGKILL'), 60_000);
     test.after(() => clearTimeout(timer));
     await child.says('stored 120, found 120');

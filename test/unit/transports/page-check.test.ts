@@ -22,7 +22,7 @@ import {
   patchHistory,
   update,
 } from '../../support/lmdb-files.ts';
-import { root, startProcess, TestProcess } from '../../support/process.ts';
+import { root, SOURCE, startProcess, TestProcess } from '../../support/process.ts';
 import { temporaryDirectory } from '../../support/temporary-directory.ts';
 
 /** Where lmdb-js keeps what was last known to be on the disk. */
@@ -501,5 +501,5 @@ async function copyOf(test: TestContext, base: string): Promise<string> {
 
 function program(name: string): string[] {
   const file = join(root, 'test/unit/transports/lmdb-programs', `${name}.ts`);
-  return ['--conditions=hubgate-source', '--import', 'tsx', file];
+  return [...SOURCE, file];
 }

@@ -4,6 +4,7 @@ import { describe, it } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { execProvider } from '../../../../../src/tls/acme/dns/exec.ts';
+import { TYPESCRIPT } from '../../../../support/process.ts';
 
 const MODULE = fileURLToPath(new URL('../../../../../src/tls/acme/dns/exec.ts', import.meta.url));
 /** Runs a program of a provider when no descriptor is left, and again when there are some. */
@@ -34,7 +35,7 @@ describe('the program of a DNS provider', () => {
   });
 
   it('fails when no descriptor is left, and the process continues', async () => {
-    const run = ['--import', 'tsx', '--input-type=module', '--eval', PROGRAM, MODULE];
+    const run = [...TYPESCRIPT, '--input-type=module', '--eval', PROGRAM, MODULE];
     const limited = ['-c', 'ulimit -n 100; exec "$0" "$@"', process.execPath, ...run];
     const { stdout } = await promisify(execFile)('sh', limited);
     assert.deepEqual(stdout.trim().split('\n'), [
