@@ -1,7 +1,7 @@
 import { createHash, X509Certificate } from 'node:crypto';
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { TestContext } from 'node:test';
+import { after, type TestContext } from 'node:test';
 import { type Browser, chromium } from 'playwright-core';
 import { isMissed } from './program.ts';
 
@@ -21,32 +21,61 @@ export function chromiumPath(test: TestContext): string | null {
  */
 const PATIENCE_MS = 300_000;
 
-/** A headless browser that trusts the keys of one gateway's local authority, if any, and nothing else new. */
+const ARGUMENTS = [
+  '--no-sandbox',
+  '--disable-gpu',
+  '--disable-quic',
+  '--no-first-run',
+  '--disable-background-networking',
+  '--disable-component-update',
+  '--disable-sync',
+];
+
+/** Browsers of this test file, by what they were started with. To start one takes longer than many tests. */
+const browsers = new Map<string, Browser>();
+after(async () => {
+  for (const browser of browsers.values()) await browser.close();
+});
+
+/**
+ * A headless browser that trusts the keys of one gateway's local authority, if any, and nothing else new. The tests of
+ * a file share it; what a test opens in it is closed with the test.
+ */
 export async function launchChromium(
   test: TestContext,
   executablePath: string,
   storage: string | null,
   { backForwardCache = false } = {},
 ): Promise<Browser> {
+  const started = `${backForwardCache} ${storage}`;
+  const running = browsers.get(started);
+  const browser = running?.isConnected()
+    ? running
+    : await startChromium(executablePath, storage, backForwardCache);
+  browsers.set(started, browser);
+  const others = new Set(browser.contexts());
+  test.after(async () => {
+    for (const context of browser.contexts()) if (!others.has(context)) await context.close();
+  });
+  return browser;
+}
+
+async function startChromium(
+  executablePath: string,
+  storage: string | null,
+  backForwardCache: boolean,
+): Promise<Browser> {
   const browser = await chromium.launch({
     executablePath,
     ignoreDefaultArgs: backForwardCache ? ['--disable-back-forward-cache'] : [],
-    args: [
-      '--no-sandbox',
-      '--disable-gpu',
-      '--disable-quic',
-      '--no-first-run',
-      '--disable-background-networking',
-      '--disable-component-update',
-      '--disable-sync',
-      ...(storage === null
-        ? []
+    args:
+      storage === null
+        ? ARGUMENTS
         : [
+            ...ARGUMENTS,
             `--ignore-certificate-errors-spki-list=${spki(join(storage, 'pki', 'local', 'intermediate.crt'))}`,
-          ]),
-    ],
+          ],
   });
-  test.after(() => browser.close());
   const newContext = browser.newContext.bind(browser);
   // `newPage` of a browser calls it as well.
   browser.newContext = async (options) => {
