@@ -12,7 +12,7 @@ const CACHE = new URL('../node_modules/.cache/hubgate-typescript/', import.meta.
 const OPTIONS = {
   loader: 'ts',
   format: 'esm',
-  target: 'node20',
+  target: 'node20.19',
   sourcemap: 'inline',
   sourcesContent: false,
   tsconfigRaw: { compilerOptions: { verbatimModuleSyntax: true } },
