@@ -236,7 +236,8 @@ document.addEventListener('hub:update', (event) => { heard.push(event.detail.id)
           response.writeHead(isGone ? 404 : 200, { 'Content-Type': 'text/html' });
           const page = `<!doctype html><html><head><link rel=icon href="data:,"><script src=/lib.js></script></head><body hx-boost=true>
 ${isDeleted ? '<p>Deleted.</p>' : '<form method=post action=/items/1><button>delete</button></form>'}</body></html>`;
-          // A page that takes longer than the pause before a fetch.
+          // A page that takes longer than the pause before a fetch, and whose head arrives before.
+          response.flushHeaders();
           setTimeout(() => response.end(page), isDeleted ? 300 : 0);
         },
         { hubfile: HUBFILE },

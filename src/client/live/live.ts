@@ -161,8 +161,8 @@ function start(
 
   const refetchSoon = (): void => {
     isOutdated = true;
-    if (timer === 0 && !isFetching) {
-      timer = setTimeout(() => void refetch(), pause * (1 + Math.random()));
+    if (!timer && !isFetching) {
+      timer = setTimeout(refetch, pause * (1 + Math.random()));
     }
   };
 
@@ -193,7 +193,7 @@ function start(
 
   const refetch = async (): Promise<void> => {
     timer = 0;
-    if (leaving !== 0 || !isOutdated) return;
+    if (leaving || !isOutdated) return;
     if (isCostly()) {
       isWaiting = true;
       stale({ visitor: 1, script: 0 });
@@ -368,7 +368,8 @@ function start(
   // An open stream would keep the page out of the back-forward cache.
   on('pagehide', rest);
   on('beforeunload turbo:submit-start htmx:beforeSend up:request:load', leave);
-  on('pageshow turbo:submit-end htmx:afterRequest up:request:loaded', stay);
+  // Turbo shows the page to which a form has led only some time after `turbo:submit-end`.
+  on('pageshow turbo:render turbo:frame-render htmx:afterRequest up:request:loaded', stay);
   on('online', () => {
     pause = PAUSE_MS;
     // Its connection may be of the network before.
