@@ -40,6 +40,19 @@ describe('the cost of watching (hubfile.md §4)', () => {
     assert.deepEqual(log.lines, []);
   });
 
+  it('does not assume this because of a file that has been replaced, as behind a link elsewhere', async (test) => {
+    const { disk, pass, told, log } = start(test, ['/etc/hub/a']);
+    await pass(ROUND_MS);
+    told.length = 0;
+    disk.replace('/etc/hub/a', 'new');
+    await pass(ROUND_MS);
+    assert.deepEqual(told, [[]]);
+    assert.deepEqual(log.lines, []);
+    disk.write('/etc/hub/a', 'newer', false);
+    await pass(ROUND_MS);
+    assert.equal(log.lines.length, 1, 'of the same file it should have been');
+  });
+
   it('distinguishes two contents with the same date and size', async (test) => {
     const { disk, pass, told } = start(test, ['/etc/hub/a']);
     await pass(ROUND_MS);
@@ -140,8 +153,15 @@ class MemoryDisk implements Disk {
   }
 
   write(path: string, content: string, tells: boolean, dateMs = this.#clock.now()): void {
-    this.#files.set(path, { content, dateMs, ino: 1 });
+    const { ino } = this.#files.get(path) ?? { ino: 1 };
+    this.#files.set(path, { content, dateMs, ino });
     if (tells) this.#watches.get(dirname(path))?.(path);
+  }
+
+  /** Puts another file in the place of this one, which no event reports. */
+  replace(path: string, content: string): void {
+    const { ino } = this.#files.get(path) ?? { ino: 0 };
+    this.#files.set(path, { content, dateMs: this.#clock.now(), ino: ino + 1 });
   }
 
   /** What is asked for below it is answered only after the returned function was called. */
