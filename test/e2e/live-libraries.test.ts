@@ -254,6 +254,54 @@ ${isDeleted ? '<p>Deleted.</p>' : '<form method=post action=/items/1><button>del
     });
   }
 
+  for (const shown of ['frame', 'stream']) {
+    it(`show a change by another after a form whose answer Turbo shows in a ${shown}`, async (test) => {
+      const executable = chromiumPath(test);
+      if (executable === null) return;
+      const library = readFileSync(join(root, 'node_modules', LIBRARIES[1][1]));
+      let count = 0;
+      const frame = (content: string): string => `<turbo-frame id=part>${content}</turbo-frame>`;
+      const form = `<form method=post action=/${shown}><button>send</button></form>`;
+      const site = await startSite(
+        test,
+        (request, response) => {
+          request.resume();
+          const { method, url } = request;
+          if (url === '/lib.js') {
+            response.setHeader('Content-Type', 'text/javascript').end(library);
+          } else if (method === 'POST' && url === '/stream') {
+            const stream = `<turbo-stream action=update target=part><template>sent</template></turbo-stream>`;
+            response.setHeader('Content-Type', 'text/vnd.turbo-stream.html').end(stream);
+          } else if (method === 'POST') {
+            if (url === '/a') count += 1;
+            response.writeHead(303, { Location: url === '/a' ? '/a' : '/sent' }).end();
+          } else {
+            const body = url === '/sent' ? frame('sent') : `<p>${count} changes</p>${frame(form)}`;
+            response
+              .setHeader('Content-Type', 'text/html')
+              .end(
+                `<!doctype html><html><head><script src=/lib.js></script></head><body>${body}</body></html>`,
+              );
+          }
+        },
+        { hubfile: HUBFILE },
+      );
+      const browser = await launchChromium(test, executable, null);
+      const page = await browser.newPage();
+      // The longest time that the script waits for a page after a form never ends here.
+      await page.addInitScript(
+        'const later = setTimeout; window.setTimeout = (task, ms) => (ms === 5000 ? -1 : later(task, ms));',
+      );
+      const stream = page.waitForResponse((one) => one.url().includes('/hub?'));
+      await page.goto(`${site.origin}/a`);
+      await stream;
+      await page.click('button');
+      await page.getByText('sent', { exact: true }).waitFor();
+      await fetch(`${site.origin}/a`, { method: 'POST', redirect: 'manual' });
+      await page.getByText('1 changes', { exact: true }).waitFor();
+    });
+  }
+
   for (const [when, settleMs, delayMs] of [
     ['at once', 20, 0],
     ['while a fetch of the page before is in progress', 300, 1000],

@@ -105,7 +105,7 @@ function start(
   /** The gateway counts pages with withheld changes. Each page reports each reason once. */
   const reported = new Set<string>();
   const tellGateway = (reason: 'visitor' | 'script' | 'gone'): void => {
-    if (report === undefined || reported.has(reason)) return;
+    if (!report || reported.has(reason)) return;
     reported.add(reason);
     navigator.sendBeacon(new URL(`${report}?withheld=${reason}`, location.href));
   };
@@ -150,7 +150,7 @@ function start(
     clearTimeout(hidden);
     const [before, now] = [topics, topicsOfPage(page, origin, topicOf)];
     topics = now;
-    if (stream !== null && now.followed.join() === before.followed.join()) return;
+    if (stream && now.followed.join() === before.followed.join()) return;
     listen();
   };
 
@@ -255,7 +255,7 @@ function start(
     recheckMs = FRAMEWORK_MS;
     if (tell('morphed', { document: fetched })) {
       let withheld = apply(text, fetched);
-      if (withheld.framework > 0) {
+      if (withheld.framework) {
         // It may be about to show the change, as in the page of whoever has made it.
         await sleep(FRAMEWORK_MS);
         if (asked !== page) return false;
@@ -271,10 +271,10 @@ function start(
       sent = takeReplaced(sent as Element, fetched.body, document.body);
     let withheld = morphPage(sent, fetched);
     // A field may have been released after what waits for it, and a move may have been seen at its other end since.
-    if (withheld.visitor + withheld.moved > 0) withheld = morphPage(sent, parsePage(text));
+    if (withheld.visitor + withheld.moved) withheld = morphPage(sent, parsePage(text));
     // What a library has stored has what scripts had made of the page. Now it shows all that the server sends, except
     // where a script has been active since. There, only what the server has changed since the earlier visit counts.
-    if (earlier !== undefined && withheld.script > 0 && withheld.visitor === 0) {
+    if (earlier && withheld.script && !withheld.visitor) {
       unpair();
       sent = earlier;
       adopt(sent, document.body);
@@ -284,7 +284,7 @@ function start(
     const isAll = withheld.visitor + withheld.script === 0;
     pending = isAll ? null : text;
     clearTimeout(recheck);
-    if (withheld.framework > 0 && recheckMs < LONGEST_PAUSE_MS) {
+    if (withheld.framework && recheckMs < LONGEST_PAUSE_MS) {
       recheckMs *= 2;
       recheck = setTimeout(applyAgain, recheckMs);
     }
@@ -311,10 +311,10 @@ function start(
     { visitor, script }: Pick<Withheld, 'visitor' | 'script'>,
     reason?: 'gone',
   ): void => {
-    if (visitor > 0) tellGateway(reason ?? 'visitor');
-    if (script > 0) tellGateway(reason ?? 'script');
+    if (visitor) tellGateway(reason ?? 'visitor');
+    if (script) tellGateway(reason ?? 'script');
     if (visitor + script === 0) return;
-    if (tell('stale', { visitor, script }) && script > 0 && isHere()) {
+    if (tell('stale', { visitor, script }) && script && isHere()) {
       showNotice(notice, noticeStyle);
     }
   };
@@ -345,7 +345,7 @@ function start(
         xhr?.getResponseHeader(TIMING) ??
           (visited?.url === url ? visited.headers.get(TIMING) : null),
       );
-      if (shown !== null && isReplaced(sent)) {
+      if (shown && isReplaced(sent)) {
         cursor = shown;
         isOutdated = false;
         // A fetch in progress is of the page before, so its response is not shown.
@@ -368,8 +368,7 @@ function start(
   // An open stream would keep the page out of the back-forward cache.
   on('pagehide', rest);
   on('beforeunload turbo:submit-start htmx:beforeSend up:request:load', leave);
-  // Turbo shows the page to which a form has led only some time after `turbo:submit-end`.
-  on('pageshow turbo:render turbo:frame-render htmx:afterRequest up:request:loaded', stay);
+  on('pageshow turbo:frame-render htmx:afterRequest up:request:loaded', stay);
   on('online', () => {
     pause = PAUSE_MS;
     // Its connection may be of the network before.
@@ -387,6 +386,8 @@ function start(
   });
   on('turbo:before-fetch-response', (event) => {
     visited = (event as CustomEvent<TurboDetail>).detail.fetchResponse.response;
+    // Turbo shows the page to which a form has led only once it has read and rendered it.
+    if (!visited.redirected) stay();
   });
   on('up:fragment:loaded', (event) => {
     // It may be older than the cursor.
@@ -401,7 +402,7 @@ function start(
 
 /** The cursor in the address of a stream, which may be part of a field. */
 function cursorIn(address?: string | null): string | null {
-  const [, cursor] = /last_event_id=([^"&]*)/.exec(address ?? '') ?? [];
+  const cursor = /last_event_id=([^"&]*)/.exec(address ?? '')?.[1];
   return cursor ? decodeURIComponent(cursor) : null;
 }
 
