@@ -40,10 +40,15 @@ class WorkerGateway {
     return this.#process?.output ?? '';
   }
 
-  /** Resolves when the site is served. */
-  add(site: object): Promise<void> {
+  /** Resolves when the site is served; rejects if it is refused. */
+  async add(site: object): Promise<void> {
     this.#sites.add(site);
-    return this.#load();
+    try {
+      await this.#load();
+    } catch (error) {
+      this.#sites.delete(site);
+      throw error;
+    }
   }
 
   /** Resolves when the site is not served any more. */
@@ -62,7 +67,7 @@ class WorkerGateway {
   }
 
   #load(): Promise<void> {
-    this.#loads = this.#loads.then(async () => {
+    const load = this.#loads.then(async () => {
       const options = {
         admin: 'off',
         workers: this.#workers,
@@ -80,7 +85,8 @@ class WorkerGateway {
       const line = await this.#process.lineWith([RELOADED, REFUSED], said);
       if (line.includes(REFUSED)) throw new Error(this.output.slice(said));
     });
-    return this.#loads;
+    this.#loads = load.catch(() => {});
+    return load;
   }
 }
 
