@@ -210,13 +210,18 @@ export interface ReconciledOptions<Session> {
 /**
  * Verifies that this is the history that was read. If it has lost its end, goes back to the last common entry and
  * resolves to true.
+ *
+ * @param confirmLoss called before a loss is believed
+ * @throws the errors of the store and of `confirmLoss`; this process then stays where it is
  */
 export async function reconcile<Session>(
   session: Session,
   { store, storedLog, handedOut, readBacks, log }: ReconciledOptions<Session>,
+  confirmLoss: () => Promise<void> = async () => {},
 ): Promise<boolean> {
   const found = await findLostEnd(session, storedLog, handedOut);
   if (found === null) return false;
+  await confirmLoss();
   const { common, lost, replaced } = found;
   log.warn(`The history in ${store} has lost its end`, { lost, replaced });
   handedOut.goBackTo(common);

@@ -503,6 +503,39 @@ describe('a history in Redis with replicas', () => {
     assert.deepEqual(ids(seen), ['a', 'b', 'c']);
   });
 
+  it('believes a loss only if the replicas have it, too', async (test) => {
+    const [primary, replica] = [await startRedis(test, test), await startRedis(test, test)];
+    if (primary === null || replica === null) return;
+    keepAlive(test);
+    replica.command('REPLICAOF', '127.0.0.1', String(primary.port));
+    await until(() => replica.command('INFO', 'replication').includes('master_link_status:up'));
+    const log = new RecordedLog();
+    const transport = await open(test, { urls: urlsOf(primary.port), replicas: 1, log });
+    const seen = collect(transport);
+    for (const id of ['a', 'b']) await transport.append(update(id));
+    // The replica is promoted, and the old primary comes back without its data.
+    replica.command('REPLICAOF', 'NO', 'ONE');
+    await primary.kill();
+    await primary.restart();
+    const isRefused = () =>
+      log.lines.some(({ fields }) => /and 0 of 1 replicas/.test(String(fields['error'])));
+    await until(() => isRefused() || transport.lastEventId !== 'b');
+    assert.equal(transport.lastEventId, 'b');
+    await assert.rejects(transport.find('b'), { code: 'transport-failed' });
+    // Somebody makes it a replica of the new one.
+    primary.command('REPLICAOF', '127.0.0.1', String(replica.port));
+    await log.says('Redis is back');
+    assert.equal(await transport.find('b'), 2);
+    assert.deepEqual(ids(seen), ['a', 'b'], 'nothing comes twice');
+    // Now both have lost everything.
+    primary.command('REPLICAOF', 'NO', 'ONE');
+    primary.command('FLUSHALL');
+    replica.command('REPLICAOF', '127.0.0.1', String(primary.port));
+    await until(() => transport.lastEventId === null);
+    await transport.append(update('c'));
+    assert.deepEqual(ids(seen), ['a', 'b', 'c']);
+  });
+
   it('does not say that an update was not stored, whatever ends the wait for the replicas', async (test) => {
     const redis = await startRedis(test, test);
     if (redis === null) return;

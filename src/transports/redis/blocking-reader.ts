@@ -24,7 +24,7 @@ const WAIT_MS = 2000;
 
 interface BlockingReaderOptions extends Omit<ReconciledOptions<Session>, 'store' | 'storedLog'> {
   readonly keys: HubKeys;
-  /** Replicas that must have an entry before it is delivered. */
+  /** Replicas that must have an entry before it is delivered, and that must confirm a loss. */
   readonly replicas: number;
   readonly storedLog: StoredLog;
   readonly signals: RedisSignals;
@@ -58,7 +58,8 @@ export class BlockingReader implements ServerReader<Session> {
 
   /** As the function of that name. */
   reconcile(session: Session): Promise<boolean> {
-    return reconcile(session, { store: 'Redis', ...this.#options });
+    const options = { store: 'Redis', ...this.#options };
+    return reconcile(session, options, () => this.#requireReplicas(session));
   }
 
   lookAgain(): void {
@@ -142,14 +143,36 @@ export class BlockingReader implements ServerReader<Session> {
 
   /** Waits for the replicas: an entry that is delivered must not be lost with the primary. */
   async #untilReplicated(session: Session): Promise<void> {
-    const { keys, replicas } = this.#options;
-    for (;;) {
-      const fence = session.block(WAIT_MS, 'INCR', keys.probe);
-      const count = session.block(WAIT_MS, 'WAIT', String(replicas), String(WAIT_MS));
-      const [, reached] = await Promise.all([fence, count]);
-      if (Number(reached) >= replicas) return;
+    const { replicas } = this.#options;
+    while ((await this.#countReplicas(session)) < replicas) {
       if (session.isLost) throw new Error('the connection is lost');
     }
+  }
+
+  /**
+   * A loss that the replicas do not have may be that of an old primary: it has restarted without its data, and
+   * Sentinel is about to name another one.
+   *
+   * @throws if too few replicas follow the primary of this session
+   */
+  async #requireReplicas(session: Session): Promise<void> {
+    const { replicas } = this.#options;
+    if (replicas === 0) return;
+    const count = await this.#countReplicas(session);
+    if (count >= replicas) return;
+    throw new Error(
+      `the end of the history is gone, and ${count} of ${replicas} replicas confirm it`,
+    );
+  }
+
+  /** How many replicas have everything that the primary has now; waits until it is enough, for a limited time. */
+  async #countReplicas(session: Session): Promise<number> {
+    const { keys, replicas } = this.#options;
+    // WAIT waits for the writes of its own connection.
+    const fence = session.block(WAIT_MS, 'INCR', keys.probe);
+    const count = session.block(WAIT_MS, 'WAIT', String(replicas), String(WAIT_MS));
+    const [, reached] = await Promise.all([fence, count]);
+    return Number(reached);
   }
 }
 
