@@ -74,6 +74,8 @@ export class Hub {
   readonly #reader: LogReader;
   readonly #presencePublisher: PresencePublisher;
   readonly #streams: OpenStreams;
+  /** Publications that the history is storing now. */
+  #storing = 0;
 
   constructor({ transport, names, clock, wheel, scheduler, log, observer }: HubOptions) {
     this.#transport = transport;
@@ -84,6 +86,7 @@ export class Hub {
     const presencePublisher = new PresencePublisher(transport, names, scheduler, log, clock);
     const streams = new OpenStreams({
       tail: () => transport.position,
+      isStoring: () => this.#storing > 0,
       mayReadPresence: (options) => mayReadPresence(options, names),
       base: names.base,
       counts: this.counts,
@@ -157,11 +160,14 @@ export class Hub {
 
   async #store(updates: readonly Update[], append: () => Promise<void>): Promise<void> {
     const began = this.#clock.monotonic();
+    this.#storing += 1;
     try {
       await append();
     } catch (error) {
       this.measures.failedAppends += updates.length;
       throw error;
+    } finally {
+      this.#storing -= 1;
     }
     this.measures.store.observe((this.#clock.monotonic() - began) / 1000);
     this.countStored(updates);

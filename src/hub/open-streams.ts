@@ -34,6 +34,8 @@ const WHY_SLOW: Readonly<Record<SlowReason, string>> = {
 export interface OpenStreamsOptions {
   /** Position of the last entry that live streams have received or will receive. */
   readonly tail: () => number;
+  /** Whether the history is storing an update of this process now. */
+  readonly isStoring: () => boolean;
   /** Whether a stream may receive presence events. */
   readonly mayReadPresence: (options: SubscriberOptions) => boolean;
   readonly reader: LogReader;
@@ -221,6 +223,7 @@ export class OpenStreams {
 
   readonly #catchingUp: ReplayKeeper = {
     tail: () => this.#options.tail(),
+    isStoring: () => this.#options.isStoring(),
     deliver: (subscriber, event) => this.#give(subscriber, event),
     mayReadPresence: (subscriber) => this.#options.mayReadPresence(subscriber.options),
     caughtUp: (subscriber, delivered) => {

@@ -20,6 +20,8 @@ const STEPS_PER_CHARACTER = 0.2;
 
 /** Steps for each replay after which they rest, while updates are published. Many replays hardly rest. */
 const REST_STEPS = 30_000;
+/** Rests that follow each other while an update is being stored. Then the replays continue nevertheless. */
+const MAX_RESTS = 4;
 /** Updates count as being published for this long after the last one. */
 const LIVE_MS = 1_000;
 
@@ -41,6 +43,8 @@ interface CatchingUp {
 export interface ReplayKeeper {
   /** Position of the last entry that live subscribers have received or will receive. */
   tail(): number;
+  /** Whether an update is being stored. */
+  isStoring(): boolean;
   deliver(subscriber: Subscriber, event: Buffer): void;
   /** The subscriber has received everything up to {@link tail} and becomes live. */
   caughtUp(subscriber: Subscriber, delivered: number): void;
@@ -53,9 +57,9 @@ export interface ReplayKeeper {
 
 /**
  * All replays of a hub in one schedule: each reads the history at the speed of its client, and all together
- * stay within their slice. While updates are published, a few replays also rest in between. Otherwise an update
- * would wait for the processor several times on its way, behind the replays and behind the clients that receive them.
- * If very many streams catch up, a long rest would let the history remove what they have not read yet.
+ * stay within their slice. While updates are published, a few replays also rest in between, and longer while the
+ * history stores one. Otherwise an update would wait for the processor several times on its way, behind the replays
+ * and behind the clients that receive them. If very many streams catch up, a long rest would let the history remove what they have not read yet.
  */
 export class Replay implements Task {
   readonly #reader: LogReader;
@@ -69,6 +73,8 @@ export class Replay implements Task {
   readonly #budget = new Budget(0);
   /** Steps since the last rest. */
   #unrested = 0;
+  /** Rests since the last steps. */
+  #rests = 0;
   /** The tail at the end of the last slice, null before the first, and the time at which it had changed. */
   #tail: number | null = null;
   #tailChangedMs = Number.NEGATIVE_INFINITY;
@@ -118,13 +124,20 @@ export class Replay implements Task {
 
   run(budget: Budget): boolean {
     if (this.#ready.size === 0) return false;
+    if (this.#unrested === 0 && this.#rests < MAX_RESTS && this.#keeper.isStoring())
+      return this.#rest();
+    this.#rests = 0;
     const before = budget.left;
     this.#advanceAll(budget);
     this.#unrested += before - budget.left;
     const isLive = this.#isLive();
     const mayContinue = !isLive || this.#unrested < REST_STEPS * this.#all.size;
-    if (mayContinue) return this.#ready.size > 0;
+    return mayContinue ? this.#ready.size > 0 : this.#rest();
+  }
+
+  #rest(): false {
     this.#unrested = 0;
+    this.#rests += 1;
     this.#scheduler.addAfterRest(this);
     return false;
   }

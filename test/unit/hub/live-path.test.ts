@@ -114,6 +114,31 @@ describe('live path: no task blocks the event loop', () => {
     assert.equal((await replay()).rests, 0);
   });
 
+  it('lets replays rest while an update is being stored, but not without end', async (test) => {
+    const transport = createMemoryTransport({ size: 300_000 });
+    for (let id = 0; id < 20_000; id += 1) await transport.append(update(String(id)));
+    const append = transport.append.bind(transport);
+    let store = (): void => {};
+    transport.append = async (entry) => {
+      await new Promise<void>((resolve) => (store = resolve));
+      await append(entry);
+    };
+    const { hub, scheduler, connect } = setUp(test, { transport });
+    const published = hub.publish(update('slow', { topics: ['live'] }));
+    const sink = await connect({ matchers: matchers('topic'), lastEventId: 'earliest' });
+    for (let rests = 1; rests <= 4; rests += 1) {
+      await scheduler.turn();
+      assert.equal(scheduler.rests, rests);
+      assert.equal(sink.ids().length, 0);
+      // The rest ends.
+      await scheduler.turn();
+    }
+    await scheduler.all();
+    assert.equal(sink.ids().length, 20_000, 'an update that is never stored holds up no replay');
+    store();
+    await published;
+  });
+
   it('tests patterns only until a slice ends, and still delivers', async (test) => {
     const { hub, scheduler, connect } = setUp(test);
     const sinks: RecordingSink[] = [];
