@@ -9,14 +9,13 @@ import {
   startSocketsFloor,
   startVarnish,
 } from './gateways.ts';
-import { cpuDuring, cpuSample, together } from './goals-proxy.ts';
+import { cpuDuring, cpuSample, together, wrkRound } from './goals-proxy.ts';
 import { http2Requests, wrkRequests } from './load/clients.ts';
-import { cpuOf, installed, residentOf } from './processes.ts';
+import { installed, residentOf } from './processes.ts';
 
 const CONNECTIONS = 64;
 /** A compiler that works while the program runs needs this long. */
 const WARM_UP_MS = 4000;
-const ROUND_MS = 1000;
 const HTTP2_REQUESTS = 20_000;
 
 /** Those that keep answers, Caddy, which asks the app each time, and Node alone with the bytes of a hit. */
@@ -43,14 +42,7 @@ export async function cache(context: BenchContext): Promise<void> {
         for (const gateway of gateways) {
           await wrkRequests(gateway, CONNECTIONS, WARM_UP_MS, undefined, path);
         }
-        await inRounds(context, gateways, async (gateway) => {
-          const before = cpuOf(gateway.pid);
-          const wrk = await wrkRequests(gateway, CONNECTIONS, ROUND_MS, undefined, path);
-          return [
-            cpuSample(work, cpuOf(gateway.pid) - before, wrk.answers),
-            { work: `${work}: p99`, unit: 'ms', value: wrk.p99Ms },
-          ];
-        });
+        await inRounds(context, gateways, (gateway) => wrkRound(context, gateway, work, path));
         if (tls) await http2(context, gateways, `cached ${size}, HTTP/2`, path);
       }
       for (const { name, pid } of gateways) {
@@ -74,6 +66,8 @@ async function http2(
   const able = gateways.filter(({ name }) => name !== SOCKETS_ALONE);
   for (const gateway of able) await http2Requests(gateway, 2 * HTTP2_REQUESTS, path);
   await inRounds(context, able, async (gateway) => {
+    // After its pause.
+    await http2Requests(gateway, HTTP2_REQUESTS, path);
     const spent = await cpuDuring(gateway, () => http2Requests(gateway, HTTP2_REQUESTS, path));
     return [cpuSample(work, spent, HTTP2_REQUESTS)];
   });

@@ -143,10 +143,12 @@ export async function flags(context: BenchContext): Promise<void> {
   }
 }
 
-async function requestRound(
+/** What `wrk` finds in the first second after a pause, and in the time that follows. */
+export async function wrkRound(
   context: BenchContext,
   gateway: BenchGateway,
   work: string,
+  path?: string,
 ): Promise<Sample[]> {
   const samples: Sample[] = [];
   for (const [name, ms] of [
@@ -154,10 +156,19 @@ async function requestRound(
     [work, ROUND_MS],
   ] as const) {
     const before = cpuOf(gateway.pid);
-    const wrk = await wrkRequests(gateway, CONNECTIONS, context.amount(ms));
+    const wrk = await wrkRequests(gateway, CONNECTIONS, context.amount(ms), undefined, path);
     samples.push(cpuSample(name, cpuOf(gateway.pid) - before, wrk.answers));
     samples.push({ work: `${name}: p99`, unit: 'ms', value: wrk.p99Ms });
   }
+  return samples;
+}
+
+async function requestRound(
+  context: BenchContext,
+  gateway: BenchGateway,
+  work: string,
+): Promise<Sample[]> {
+  const samples = await wrkRound(context, gateway, work);
   // The others are there for the ratio alone, which one generator shows.
   if (!/^hubgate$|current/.test(gateway.name)) return samples;
   const beforeOwn = cpuOf(gateway.pid);
