@@ -169,12 +169,24 @@ describe('a history in PostgreSQL with a replica that is promoted', () => {
     await reload("SET synchronous_standby_names = 'nobody'");
     const names = async () => (await postgres.query('SHOW synchronous_standby_names'))[0];
     await until(async () => (await names())?.['synchronous_standby_names'] === 'nobody');
-    const append = transport.append(update('a'));
-    append.catch(() => {});
     const waiting = (what: string) =>
       postgres.query(`SELECT ${what} FROM pg_stat_activity
         WHERE wait_event = 'SyncRep' AND query LIKE '%append%'`);
-    await until(async () => (await waiting('pg_cancel_backend(pid)')).length === 1);
+    const cancel = async () => (await waiting('pg_cancel_backend(pid)')).length === 1;
+    // The processes of the server learn of the setting one after the other, so the first updates may not wait.
+    let append = transport.append(update('a'));
+    let isOver = false;
+    const note = (): void => void append.catch(() => {}).finally(() => (isOver = true));
+    note();
+    await until(async () => {
+      if (await cancel()) return true;
+      if (isOver) {
+        isOver = false;
+        append = transport.append(update('a'));
+        note();
+      }
+      return false;
+    });
     await until(async () => (await waiting('pid')).length === 0);
     await reload('RESET synchronous_standby_names');
     await assert.rejects(append, { code: 'transport-uncertain' });
