@@ -59,7 +59,8 @@ export interface ReplayKeeper {
  * All replays of a hub in one schedule: each reads the history at the speed of its client, and all together
  * stay within their slice. While updates are published, a few replays also rest in between, and longer while the
  * history stores one. Otherwise an update would wait for the processor several times on its way, behind the replays
- * and behind the clients that receive them. If very many streams catch up, a long rest would let the history remove what they have not read yet.
+ * and behind the clients that receive them. If very many streams catch up, a long rest would let the history remove
+ * what they have not read yet.
  */
 export class Replay implements Task {
   readonly #reader: LogReader;

@@ -174,16 +174,14 @@ describe('a history in PostgreSQL with a replica that is promoted', () => {
         WHERE wait_event = 'SyncRep' AND query LIKE '%append%'`);
     const cancel = async () => (await waiting('pg_cancel_backend(pid)')).length === 1;
     // The processes of the server learn of the setting one after the other, so the first updates may not wait.
-    let append = transport.append(update('a'));
-    let isOver = false;
-    const note = (): void => void append.catch(() => {}).finally(() => (isOver = true));
-    note();
+    let append = Promise.resolve();
+    let isOver = true;
     await until(async () => {
       if (await cancel()) return true;
       if (isOver) {
         isOver = false;
         append = transport.append(update('a'));
-        note();
+        void append.catch(() => {}).finally(() => (isOver = true));
       }
       return false;
     });
