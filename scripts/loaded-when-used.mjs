@@ -8,6 +8,8 @@ const EXPORTS = {
   '@marcbachmann/cel-js': ['Environment'],
   re2js: ['RE2JS', 'RE2JSSyntaxException'],
   tldts: ['getDomain'],
+  'uri-template': ['parse'],
+  'urlpattern-polyfill': ['URLPattern'],
   yaml: ['Composer', 'isAlias', 'isMap', 'isScalar', 'isSeq', 'Parser', 'stringify'],
 };
 export const LIBRARIES = Object.keys(EXPORTS);

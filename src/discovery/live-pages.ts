@@ -102,11 +102,10 @@ export function createLivePages({ hub, concerns, version, settings }: LivePagesO
     };
 
   const hook: RequestHook = (exchange) => {
-    const { upgrade, variables } = exchange;
-    if (upgrade !== null) return;
+    if (exchange.upgrade !== null) return;
     const decidedBy: Dependence[] = [];
-    if (concerns(exchange, (on) => decidedBy.push(on))) variables.set(LIVE, '');
-    if (decidedBy.length > 0) variables.set(DECIDED_BY, JSON.stringify(decidedBy));
+    if (concerns(exchange, (on) => decidedBy.push(on))) exchange.variables.set(LIVE, '');
+    if (decidedBy.length > 0) exchange.variables.set(DECIDED_BY, JSON.stringify(decidedBy));
   };
   const handle: Handler = (exchange, next) => {
     const { method, headers, variables } = exchange;

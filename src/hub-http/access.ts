@@ -174,10 +174,10 @@ const AMBIENT = 'hub.ambient';
 const BROWSER_SCHEME = /^(?:basic|digest|negotiate|ntlm)(?: |$)/i;
 
 /** Notes whether a publication has come without an `Authorization` of its client, before any handler writes one. */
-export function noteCredentials({ method, headers, variables }: Exchange): void {
-  if (method !== 'POST') return;
-  const field = headers.get('authorization');
-  if (field === undefined || BROWSER_SCHEME.test(field)) variables.set(AMBIENT, '');
+export function noteCredentials(exchange: Exchange): void {
+  if (exchange.method !== 'POST') return;
+  const field = exchange.headers.get('authorization');
+  if (field === undefined || BROWSER_SCHEME.test(field)) exchange.variables.set(AMBIENT, '');
 }
 
 /**

@@ -23,13 +23,13 @@ import { readMatchers } from './matcher-parameters.ts';
 import { badRequest, methodNotAllowed, RefusedRequest } from './refusal.ts';
 
 /** Headers that keep intermediaries from storing, transforming or holding back the stream. */
-const STREAM_FIELDS = {
+const STREAM_FIELDS = HeaderList.of({
   'content-type': 'text/event-stream',
   'cache-control': 'private, no-cache, no-store, must-revalidate, max-age=0',
   pragma: 'no-cache',
   expire: '0',
   'x-accel-buffering': 'no',
-};
+});
 /** The first bytes of every stream. */
 const OPENING = {
   chunked: framed([HEARTBEAT], HEARTBEAT.length, 'chunked'),
@@ -55,7 +55,7 @@ export function createSubscribe(
   };
 
   const headOf = (cursor: string | null): ResponseHead => {
-    const headers = HeaderList.of(STREAM_FIELDS);
+    const headers = STREAM_FIELDS.clone();
     if (cursor !== null) headers.append(profile.cursorHeader, utf8Field(cursor));
     return { status: 200, headers, source: 'gateway' };
   };

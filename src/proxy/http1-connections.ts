@@ -89,8 +89,13 @@ export class Http1Connections implements Connections, Http1Owner {
    */
   #assign(exchange: Http1Exchange): void {
     if (this.#idle.length <= this.#starting.length) return this.#dial(exchange);
-    this.#starting.push(exchange);
-    if (this.#starting.length === 1) setImmediate(this.#start);
+    if (this.#starting.length > 0) {
+      this.#starting.push(exchange);
+      return;
+    }
+    // A `push` to an empty array would make room for 17.
+    this.#starting = [exchange];
+    setImmediate(this.#start);
   }
 
   readonly #start = (): void => {
