@@ -146,15 +146,13 @@ export function createAccess(endpoint: HubEndpoint): Access {
         throw accessRevoked(exchange);
       }
     },
-    async unlessFailing(exchange, result) {
-      try {
-        return await result;
-      } catch (error) {
+    unlessFailing(exchange, result) {
+      return result.catch((error: unknown) => {
         if (codeOf(error) === 'not-admitted') throw accessRevoked(exchange);
         if (!(error instanceof HubgateError)) throw error;
         failures.write(exchange.log, { error: error.message });
         throw unavailable();
-      }
+      });
     },
   };
 }

@@ -75,8 +75,9 @@ export function createSubscribe(
     const revocationEpoch = hub.admission.revision;
     const authenticated = authenticate(exchange, identity);
     const token = authenticated instanceof Promise ? await authenticated : authenticated;
-    const content = isQuery ? await readContent(exchange, endpoint) : [];
-    const fields = [...limited(parseQuery(exchange.target)), ...content];
+    const content = isQuery ? await readContent(exchange, endpoint) : null;
+    const inUrl = limited(parseQuery(exchange.target));
+    const fields = content === null ? inUrl : [...inUrl, ...content];
     const read = readMatchers(fields, endpoint);
     const matchers = read instanceof Promise ? await read : read;
     const lastEventId = requestedCursor(exchange, fields);

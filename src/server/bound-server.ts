@@ -90,7 +90,7 @@ async function listenWithMode(server: Server, { path, mode }: UnixAddress): Prom
  * Beyond them, the system drops the handshakes of TCP, and a client tries again after a second or more. All subscribers
  * come back at once after a restart.
  */
-const BACKLOG = 4_096;
+export const BACKLOG = 4_096;
 
 function listen(server: Server, options: ListenOptions | { readonly fd: number }): Promise<void> {
   return new Promise((resolve, reject) => {

@@ -14,7 +14,7 @@ import { isPowerOfTwo, type Logger } from '../kernel/log.ts';
 import type { Certificate } from '../tls/certificate.ts';
 import type { CertificateSource } from '../tls/certificates.ts';
 import type { TicketKeys } from '../tls/ticket-keys.ts';
-import { bindServer, type InheritedSockets } from './bound-server.ts';
+import { BACKLOG, bindServer, type InheritedSockets } from './bound-server.ts';
 import {
   type ExchangeSettings,
   type ConnectionMeasures,
@@ -24,7 +24,7 @@ import {
 } from './connection-policy.ts';
 import { type Peer, Peers, readProxyHeader } from './proxy-protocol.ts';
 import { Protocols } from './protocols.ts';
-import { sharedListener } from '../kernel/node-internals.ts';
+import { passOptionsOn, sharedListener } from '../kernel/node-internals.ts';
 import { type HandshakePolicies, type Protocol, TlsEndpoint } from './tls-endpoint.ts';
 
 /** The function of a listener: what it does with its connections. A reload replaces it in one step. */
@@ -64,7 +64,8 @@ export interface ListenerOptions {
  * Small pieces are sent at once (Nagle's algorithm would hold an event back until the one before it is
  * acknowledged). The system probes silent peers; a dead peer is detected within 40 s.
  */
-const SOCKET_OPTIONS = { noDelay: true, keepAlive: true, keepAliveInitialDelay: 30_000 };
+const KEEP_ALIVE_MS = 30_000;
+const SOCKET_OPTIONS = { noDelay: true, keepAlive: true, keepAliveInitialDelay: KEEP_ALIVE_MS };
 
 /** How long a connection without any data is kept when its listener closes. */
 const LATE_REQUEST_MS = 1_000;
@@ -127,6 +128,8 @@ export class Listener {
         : createServer(SOCKET_OPTIONS);
     server.on('connection', this.#accept);
     await bindServer(server, this.#options);
+    // The queue of the system has one place more than it is asked for. That of a descriptor may be longer.
+    if (bind.kind === 'host') passOptionsOn(server, BACKLOG + 1, KEEP_ALIVE_MS);
     server.on('error', this.#onServerError).ref();
     this.#server = server;
   }

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { createServer as createHttp2Server } from 'node:http2';
@@ -8,6 +9,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import {
   carrierOf,
   giveConnection,
+  passOptionsOn,
   probe,
   readInto,
   writeAhead,
@@ -32,6 +34,22 @@ async function serve(
     port.close();
   });
   return client;
+}
+
+/** TCP_NODELAY, SO_KEEPALIVE, and the seconds and the number of probes, as the system has them. Node cannot read them. */
+async function optionsOf(socket: net.Socket): Promise<string> {
+  const program = `
+import socket
+one, TCP = socket.socket(fileno=3), socket.IPPROTO_TCP
+names = socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT
+keep = one.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+print(one.getsockopt(TCP, socket.TCP_NODELAY), keep, *(one.getsockopt(TCP, name) for name in names))
+`;
+  const child = spawn('python3', ['-c', program], { stdio: ['ignore', 'pipe', 'inherit', socket] });
+  let printed = '';
+  child.stdout?.setEncoding('utf8').on('data', (text: string) => (printed += text));
+  await once(child, 'close');
+  return printed;
 }
 
 const GET = 'GET / HTTP/1.1\r\nHost: a\r\n\r\n';
@@ -64,6 +82,34 @@ describe(`undocumented behavior of Node ${process.versions.node} that the gatewa
     let text = '';
     while (!text.endsWith('ok')) text += (await once(client, 'data')).join();
     assert.match(text, /^HTTP\/1\.1 103 Early Hints\r\n\r\nHTTP\/1\.1 200 OK\r\n/);
+  });
+
+  it('a listening socket passes its options on to the connections, on Linux', async (test) => {
+    if (process.platform !== 'linux') return test.skip('not Linux');
+    const keepAliveMs = 30_000;
+    const server = net.createServer({
+      ...{ noDelay: true, keepAlive: true, keepAliveInitialDelay: keepAliveMs },
+    });
+    test.after(() => server.close());
+    server.listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const accept = async (): Promise<string> => {
+      const client = net.connect(portOf(server), '127.0.0.1');
+      const [accepted] = (await once(server, 'connection')) as [net.Socket];
+      const options = await optionsOf(accepted);
+      client.destroy();
+      accepted.destroy();
+      return options;
+    };
+    const byNode = await accept();
+    // The first two may have been waiting.
+    passOptionsOn(server, 2, keepAliveMs);
+    for (const bySystem of [false, false, true, true]) {
+      assert.equal(Reflect.get(server, 'noDelay'), !bySystem);
+      assert.equal(Reflect.get(server, 'keepAlive'), !bySystem);
+      assert.equal(await accept(), byNode);
+    }
+    assert.match(byNode, /^1 1 30 /);
   });
 
   for (const isTls of [false, true]) {
