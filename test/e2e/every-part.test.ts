@@ -193,6 +193,11 @@ ${origin} {
 		}
 		anonymous
 		cookie_name hub_token
+		transport memory
+		protocol_version_compatibility 8 {
+			topics
+			templates
+		}
 	}
 	@get expression method('GET') && path('/cel')
 	respond @get "an expression"
@@ -208,6 +213,13 @@ ${origin} {
     const gateway = await run(test, config);
     assert.equal((await send(`${origin}/cel`)).body, 'an expression');
     assert.equal((await send(`${origin}/word`)).body, 'or');
+    for (const match of [
+      'match_urlpattern=https://a.example/*',
+      'topic=https://a.example/%7Bid%7D',
+    ]) {
+      const url = `${origin}/.well-known/hub?${match}`;
+      assert.equal((await send(url, { method: 'HEAD' })).status, 200, match);
+    }
     assert.equal(await gateway.end('SIGTERM'), 0);
     const discovery = 'discovery {\n\t\tcookie {\n\t\t\tdomain co.uk\n\t\t}\n\t}\n\t@word';
     writeFileSync(config, readFileSync(config, 'utf8').replace('@word', discovery));
