@@ -60,11 +60,12 @@ export interface ListenerOptions {
   readonly log: Logger;
 }
 
-/**
- * Small pieces are sent at once (Nagle's algorithm would hold an event back until the one before it is
- * acknowledged). The system probes silent peers; a dead peer is detected within 40 s.
- */
+/** Time of silence after which the system probes a peer. A dead peer is detected 10 s later. */
 const KEEP_ALIVE_MS = 30_000;
+/**
+ * Small pieces are sent at once: Nagle's algorithm would hold an event back until the one before it is
+ * acknowledged.
+ */
 const SOCKET_OPTIONS = { noDelay: true, keepAlive: true, keepAliveInitialDelay: KEEP_ALIVE_MS };
 
 /** How long a connection without any data is kept when its listener closes. */
