@@ -15,6 +15,7 @@ import {
   writeAhead,
 } from '../../../src/kernel/node-internals.ts';
 import { acceptedConnection } from '../../support/accepted-connection.ts';
+import { programPath } from '../../support/program.ts';
 import { portOf } from '../http/exchange-server.ts';
 
 /** A port whose connections go to a server that never listens, as the listeners do it. */
@@ -37,7 +38,7 @@ async function serve(
 }
 
 /** TCP_NODELAY, SO_KEEPALIVE, and the seconds and the number of probes, as the system has them. Node cannot read them. */
-async function optionsOf(socket: net.Socket): Promise<string> {
+async function optionsOf(python: string, socket: net.Socket): Promise<string> {
   const program = `
 import socket
 one, TCP = socket.socket(fileno=3), socket.IPPROTO_TCP
@@ -45,7 +46,7 @@ names = socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT
 keep = one.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
 print(one.getsockopt(TCP, socket.TCP_NODELAY), keep, *(one.getsockopt(TCP, name) for name in names))
 `;
-  const child = spawn('python3', ['-c', program], { stdio: ['ignore', 'pipe', 'inherit', socket] });
+  const child = spawn(python, ['-c', program], { stdio: ['ignore', 'pipe', 'inherit', socket] });
   let printed = '';
   child.stdout?.setEncoding('utf8').on('data', (text: string) => (printed += text));
   await once(child, 'close');
@@ -86,6 +87,8 @@ describe(`undocumented behavior of Node ${process.versions.node} that the gatewa
 
   it('a listening socket passes its options on to the connections, on Linux', async (test) => {
     if (process.platform !== 'linux') return test.skip('not Linux');
+    const python = programPath(test, 'python3');
+    if (python === null) return;
     const keepAliveMs = 30_000;
     const server = net.createServer({
       ...{ noDelay: true, keepAlive: true, keepAliveInitialDelay: keepAliveMs },
@@ -96,7 +99,7 @@ describe(`undocumented behavior of Node ${process.versions.node} that the gatewa
     const accept = async (): Promise<string> => {
       const client = net.connect(portOf(server), '127.0.0.1');
       const [accepted] = (await once(server, 'connection')) as [net.Socket];
-      const options = await optionsOf(accepted);
+      const options = await optionsOf(python, accepted);
       client.destroy();
       accepted.destroy();
       return options;
