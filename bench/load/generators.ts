@@ -28,10 +28,16 @@ export class Subscribers {
 
   /** Resolves to the delays, in microseconds, when so many events have come. */
   expect(events: number): Promise<readonly number[]> {
-    this.#tell({ kind: 'expect', events });
+    this.#tell({ kind: 'expect', events, isMeasured: true });
     return this.#answer('received').then((report) =>
       report.kind === 'received' ? report.delaysUs : [],
     );
+  }
+
+  /** Resolves when so many events have come. */
+  async receive(events: number): Promise<void> {
+    this.#tell({ kind: 'expect', events, isMeasured: false });
+    await this.#answer('received');
   }
 
   async close(): Promise<void> {

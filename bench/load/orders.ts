@@ -9,14 +9,14 @@ export type SubscribersOrder =
       /** The authority to believe; null for plain TCP. */
       readonly caFile: string | null;
     }
-  /** Report when so many events have come, all subscribers together. */
-  | { readonly kind: 'expect'; readonly events: number }
+  /** Report when so many events have come, all subscribers together; with their delays if they are measured. */
+  | { readonly kind: 'expect'; readonly events: number; readonly isMeasured: boolean }
   | { readonly kind: 'close' };
 
 export type SubscribersReport =
   | { readonly kind: 'opened' | 'closed' }
   | { readonly kind: 'failed'; readonly error: string }
-  /** From publication to arrival, microseconds, one for each event. */
+  /** From publication to arrival, microseconds, one for each event that is measured. */
   | { readonly kind: 'received'; readonly delaysUs: readonly number[] };
 
 /** What the bench tells a process that makes requests. */
