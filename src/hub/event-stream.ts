@@ -31,34 +31,39 @@ const LINE_STEPS = 6;
 const CARRIAGE_RETURN = 0x0d;
 const LINE_FEED = 0x0a;
 
-/**
- * An update as a server-sent event (WHATWG HTML §9.2.5). The other fields were checked for line ends when the
- * update was accepted. The data may contain line ends; each line of it gets its own `data:` field, so nothing
- * in it can become another field. Yields when the budget is used up.
- */
-export function* eventOf(update: Update, budget: Budget): Generator<void, Buffer, void> {
-  const { data, type, retry, id } = update;
-  let text = type === null ? '' : `event: ${type}\n`;
-  if (retry !== null) text += `retry: ${retry}\n`;
-  text += `id: ${id}\ndata: `;
-  const pieces: Buffer[] = [];
+/** The event of an update whose data is one piece. */
+function shortEvent(update: Update, budget: Budget): Buffer {
+  return Buffer.from(`${fieldsBeforeData(update)}${dataLines(update.data, budget)}\n\n`, 'utf8');
+}
+
+/** The event of an update with more data. Yields when the budget is used up. */
+function* longEvent(update: Update, budget: Budget): Generator<void, Buffer, void> {
+  const { data } = update;
+  const pieces = [Buffer.from(fieldsBeforeData(update), 'utf8')];
   for (let at = 0; at < data.length; ) {
     const end = pieceEnd(data, at);
-    const piece = data.slice(at, end);
-    const lines = piece.replace(LINE_END, NEXT_LINE);
-    text += lines;
-    budget.spend(
-      piece.length * CHARACTER_STEPS +
-        ((lines.length - piece.length) / NEXT_LINE.length) * LINE_STEPS,
-    );
+    pieces.push(Buffer.from(dataLines(data.slice(at, end), budget), 'utf8'));
     at = end;
-    if (at === data.length) break;
-    pieces.push(Buffer.from(text, 'utf8'));
-    text = '';
-    if (budget.isSpent) yield;
+    if (budget.isSpent && at < data.length) yield;
   }
-  const last = Buffer.from(`${text}\n\n`, 'utf8');
-  return pieces.length === 0 ? last : Buffer.concat([...pieces, last]);
+  pieces.push(Buffer.from('\n\n', 'utf8'));
+  return Buffer.concat(pieces);
+}
+
+function fieldsBeforeData({ type, retry, id }: Update): string {
+  let text = type === null ? '' : `event: ${type}\n`;
+  if (retry !== null) text += `retry: ${retry}\n`;
+  return `${text}id: ${id}\ndata: `;
+}
+
+/** A piece of the data, with a field for each line that begins in it. */
+function dataLines(piece: string, budget: Budget): string {
+  const lines = piece.replace(LINE_END, NEXT_LINE);
+  budget.spend(
+    piece.length * CHARACTER_STEPS +
+      ((lines.length - piece.length) / NEXT_LINE.length) * LINE_STEPS,
+  );
+  return lines;
 }
 
 /** The end of a piece: never in the middle of a line end or of a character. */
@@ -88,14 +93,19 @@ export function framed(pieces: readonly Buffer[], bytes: number, framing: Framin
   return chunk;
 }
 
-/** An update in delivery: its topics and its event, each created once for all subscribers. */
+/**
+ * An update in delivery: its topics and its event, each created once for all subscribers.
+ *
+ * The event is a server-sent event (WHATWG HTML §9.2.5). The other fields were checked for line ends when the update
+ * was accepted. The data may contain line ends; each line of it gets its own `data:` field, so nothing in it can
+ * become another field.
+ */
 export class PreparedUpdate {
   readonly update: Update;
   readonly topics: readonly Topic[];
-  /** The event is encoded in slices. This is the budget of the encoder. */
-  readonly #budget = new Budget(0);
-  #encoding: Generator<void, Buffer, void> | null = null;
   #event: Buffer | null = null;
+  /** The encoder of a long event, and its budget. */
+  #encoder: ReturnType<typeof encoderOf> | null = null;
 
   /** @param topics the parsed topics; null to parse them */
   constructor(update: Update, base: string, topics: readonly Topic[] | null = null) {
@@ -105,14 +115,25 @@ export class PreparedUpdate {
 
   /** The event; null if the budget is used up before it is encoded. Another call continues. */
   event(budget: Budget): Buffer | null {
-    if (this.#event !== null) return this.#event;
-    this.#encoding ??= eventOf(this.update, this.#budget);
-    this.#budget.left = budget.left;
-    const { value } = this.#encoding.next();
-    budget.left = this.#budget.left;
+    this.#event ??= this.#encode(budget);
+    return this.#event;
+  }
+
+  #encode(budget: Budget): Buffer | null {
+    // Most events are short, and a history may have very many of them.
+    if (this.update.data.length <= PIECE_LENGTH) return shortEvent(this.update, budget);
+    this.#encoder ??= encoderOf(this.update);
+    const { encoding, budget: own } = this.#encoder;
+    own.left = budget.left;
+    const { value } = encoding.next();
+    budget.left = own.left;
     if (value === undefined) return null;
-    this.#event = value;
-    this.#encoding = null;
+    this.#encoder = null;
     return value;
   }
+}
+
+function encoderOf(update: Update) {
+  const budget = new Budget(0);
+  return { encoding: longEvent(update, budget), budget };
 }

@@ -9,6 +9,8 @@ const PAGE_SIZE = 256 * 1024;
 /** Characters of data and topics in all pages that are kept for other readers of the same part. */
 const KEPT_SIZE = 4 * 1024 * 1024;
 const KEPT_PAGES = 64;
+/** The same while one stream catches up. More would only outlive collections of the young generation. */
+const KEPT_PAGES_OF_ONE = 4;
 
 /** A part of the history, shared by all its readers: consecutive entries in order. */
 export class LogPage {
@@ -106,8 +108,12 @@ export class LogReader {
     return found;
   }
 
-  /** A part of the history after a position. It has no entries if all up to its end have been evicted. */
-  after(position: number): LogPage | Promise<LogPage> {
+  /**
+   * A part of the history after a position. It has no entries if all up to its end have been evicted.
+   *
+   * @param readers number of streams that are catching up
+   */
+  after(position: number, readers: number): LogPage | Promise<LogPage> {
     const covers = ({ after, until }: { after: number; until: number }): boolean =>
       after <= position && position < until;
     const kept = this.#kept.find(covers);
@@ -116,7 +122,7 @@ export class LogReader {
     if (present !== undefined) return present.page;
     this.begun += 1;
     const until = Math.min(position + this.#entries, this.#transport.position);
-    const reading: Reading = { after: position, until, page: this.#read(position, until) };
+    const reading: Reading = { after: position, until, page: this.#read(position, until, readers) };
     this.#readings.push(reading);
     const over = (): void => {
       this.#readings = this.#readings.filter((one) => one !== reading);
@@ -125,7 +131,7 @@ export class LogReader {
     return reading.page;
   }
 
-  async #read(after: number, until: number): Promise<LogPage> {
+  async #read(after: number, until: number, readers: number): Promise<LogPage> {
     const entries = await this.#transport.read(after, until - after, PAGE_SIZE);
     // Large updates make a page end early.
     const end = entries.at(-1)?.position ?? until;
@@ -133,7 +139,7 @@ export class LogReader {
     const page = new LogPage({ after, until: end, evicted }, entries, this.#base);
     if (page.size > PAGE_SIZE) this.#entries = Math.max(1, Math.floor(this.#entries / 4));
     else if (page.size < PAGE_SIZE / 4) this.#entries = Math.min(PAGE_ENTRIES, this.#entries * 2);
-    this.#keep(page);
+    this.#keep(page, readers > 1 ? KEPT_PAGES : KEPT_PAGES_OF_ONE);
     return page;
   }
 
@@ -149,12 +155,12 @@ export class LogReader {
     return { updates: Math.min(updates, front), events: Math.min(events, missing) };
   }
 
-  #keep(page: LogPage): void {
+  #keep(page: LogPage, maxPages: number): void {
     // Near the end of the history, readers never ask for the same portions again.
     if (page.entries.length < PAGE_ENTRIES / 8 && page.size < PAGE_SIZE) return;
     this.#kept.push(page);
     this.#keptSize += page.size;
-    while (this.#kept.length > KEPT_PAGES || this.#keptSize > KEPT_SIZE) {
+    while (this.#kept.length > maxPages || this.#keptSize > KEPT_SIZE) {
       const oldest = this.#kept.shift();
       if (oldest === undefined) return;
       this.#keptSize -= oldest.size;

@@ -216,7 +216,7 @@ export class Replay implements Task {
       return;
     }
     const { begun } = this.#reader;
-    const page = this.#reader.after(subscriber.position);
+    const page = this.#reader.after(subscriber.position, this.#all.size);
     if (this.#reader.begun > begun) budget.spend(PAGE_STEPS);
     if (!(page instanceof Promise)) return this.#enter(state, page);
     state.page = 'reading';

@@ -1,5 +1,5 @@
 // What the hub does in slices, at once.
-import { eventOf } from '../../src/hub/event-stream.ts';
+import { PreparedUpdate } from '../../src/hub/event-stream.ts';
 import { type Grants, publishQuestion } from '../../src/hub/grants.ts';
 import type { Topic } from '../../src/hub/topic.ts';
 import type { Update } from '../../src/hub/update.ts';
@@ -7,7 +7,9 @@ import { completed, unlimitedBudget } from '../../src/kernel/scheduler.ts';
 
 /** An update as a server-sent event. */
 export function encodeEvent(update: Update): Buffer {
-  return completed(eventOf(update, unlimitedBudget()));
+  const event = new PreparedUpdate(update, 'https://hub.invalid/').event(unlimitedBudget());
+  if (event === null) throw new TypeError('an unlimited budget was used up');
+  return event;
 }
 
 /** Whether every topic of an update may be published. */

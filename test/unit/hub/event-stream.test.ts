@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import { createParser, type EventSourceMessage } from 'eventsource-parser';
-import { eventOf } from '../../../src/hub/event-stream.ts';
+import { PreparedUpdate } from '../../../src/hub/event-stream.ts';
 import { Budget, TURN_STEPS } from '../../../src/kernel/scheduler.ts';
 import type { Update } from '../../../src/hub/update.ts';
 import { encodeEvent } from '../../support/without-pauses.ts';
@@ -67,13 +67,13 @@ describe('an event of many lines', () => {
     data: string,
   ): { readonly event: Buffer; readonly scheduler: readonly number[] } => {
     const budget = new Budget(TURN_STEPS);
-    const encoding = eventOf({ ...plain, data }, budget);
+    const prepared = new PreparedUpdate({ ...plain, data }, 'https://hub.invalid/');
     const scheduler: number[] = [];
     for (;;) {
-      const { value } = encoding.next();
+      const event = prepared.event(budget);
       scheduler.push(TURN_STEPS - budget.left);
       budget.left = TURN_STEPS;
-      if (value !== undefined) return { event: value, scheduler };
+      if (event !== null) return { event, scheduler };
     }
   };
 

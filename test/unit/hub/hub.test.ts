@@ -575,25 +575,29 @@ describe('hub: replay', () => {
   });
 
   it('a thousand subscribers that reconnect at once share the reads of the history', async (test) => {
-    const transport = createMemoryTransport({ size: 10_000 });
-    let reads = 0;
-    const counting: Transport = Object.create(transport, {
-      read: {
-        value: (after: number, limit: number) => {
-          reads += 1;
-          return transport.read(after, limit);
-        },
-      },
-      position: { get: () => transport.position },
-      lastEventId: { get: () => transport.lastEventId },
-    });
-    const { hub, connect } = setUp(test, { transport: counting });
+    const { transport, reads } = countingReads();
+    const { hub, connect } = setUp(test, { transport });
     for (let id = 0; id < 640; id += 1) await hub.publish(update(`u${id}`));
     const late = await Promise.all(
       Array.from({ length: 1000 }, () => connect({ lastEventId: 'earliest' })),
     );
     await settle(() => late.every((one) => one.ids().length === 640));
-    assert.ok(reads <= 20, `${reads} readings for 10 pages`);
+    assert.ok(reads() <= 20, `${reads()} readings for 10 pages`);
+  });
+
+  it('pages that one subscriber reads alone are not kept, except the last four', async (test) => {
+    const { transport, reads } = countingReads();
+    const { hub, connect } = setUp(test, { transport });
+    for (let id = 0; id < 1280; id += 1) await hub.publish(update(`u${id}`));
+    const read = async (lastEventId: string, updates: number): Promise<number> => {
+      const before = reads();
+      const one = await connect({ lastEventId });
+      await settle(() => one.ids().length === updates);
+      return reads() - before;
+    };
+    assert.ok((await read('earliest', 1280)) >= 20);
+    assert.ok((await read('earliest', 1280)) >= 16, 'what was kept was of no use to it');
+    assert.equal(await read('u1200', 79), 0, 'the last pages are there');
   });
 });
 
@@ -889,6 +893,23 @@ function readGrant(match: string): Grants {
     publish: [],
     subscribe: [{ matchers: [compileMatcher({ match, matchType: 'exact' }, base, null)] }],
   };
+}
+
+/** A history, and how often it has been read. */
+function countingReads(): { readonly transport: Transport; reads(): number } {
+  const memory = createMemoryTransport({ size: 10_000 });
+  let reads = 0;
+  const transport: Transport = Object.create(memory, {
+    read: {
+      value: (after: number, limit: number) => {
+        reads += 1;
+        return memory.read(after, limit);
+      },
+    },
+    position: { get: () => memory.position },
+    lastEventId: { get: () => memory.lastEventId },
+  });
+  return { transport, reads: () => reads };
 }
 
 function update(id: string, fields: Partial<Update> = {}): Update {
