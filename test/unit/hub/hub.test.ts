@@ -599,6 +599,20 @@ describe('hub: replay', () => {
     assert.ok((await read('earliest', 1280)) >= 16, 'what was kept was of no use to it');
     assert.equal(await read('u1200', 79), 0, 'the last pages are there');
   });
+
+  it('a slow subscriber finds the pages that a faster one has read meanwhile', async (test) => {
+    const { transport, reads } = countingReads();
+    const { hub, connect } = setUp(test, { transport });
+    for (let id = 0; id < 1280; id += 1) await hub.publish(update(`u${id}`));
+    const slow = await connect({ lastEventId: 'earliest' }, { blocked: true });
+    const fast = await connect({ lastEventId: 'earliest' });
+    await settle(() => fast.ids().length === 1280);
+    assert.ok(slow.ids().length < 640, 'it has most of the history before it');
+    const before = reads();
+    slow.drain();
+    await settle(() => slow.ids().length === 1280);
+    assert.equal(reads() - before, 0);
+  });
 });
 
 describe('hub: time', () => {
