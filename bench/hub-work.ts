@@ -19,7 +19,7 @@ const WARM_UP_OPENINGS = 8;
 const OPENINGS = 3;
 /** Publishes that may wait on one connection; the gateway takes 250. */
 const IN_FLIGHT = 200;
-/** Replays of a round. One takes a tenth of a second, in which few updates are published. */
+/** Replays of a round. One takes a second or two, because it rests while updates are published. */
 const REPLAYS = 10;
 /** Live delivery without a replay is measured for this long before each replay. */
 const QUIET_MS = 400;
@@ -222,7 +222,7 @@ async function replayOf(context: BenchContext, hub: Hub, log: string): Promise<v
     const quiet: number[] = [];
     const busy: number[] = [];
     let cpu = 0;
-    // In turns, so that both see the same hour of the machine.
+    // In turns, so that both see the same minute of the machine.
     for (let i = 0; i < REPLAYS; i += 1) {
       quiet.push(...(await liveDelays(publisher, listener, async () => after(QUIET_MS))));
       const before = cpuOf(hub.pid);
@@ -238,24 +238,6 @@ async function replayOf(context: BenchContext, hub: Hub, log: string): Promise<v
     }
     const each = cpu / (REPLAYS * updates);
     const [without, during] = [p99Ms(quiet), p99Ms(busy)];
-    if (process.env.DBG)
-      for (const [n, d] of [
-        ['quiet', quiet],
-        ['busy', busy],
-      ] as const)
-        console.error(
-          log,
-          n,
-          d.length,
-          [0.5, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999]
-            .map((q) =>
-              percentile(
-                [...d].sort((a, b) => a - b),
-                q,
-              ),
-            )
-            .join(' '),
-        );
     return [
       { work: `event replayed from ${log}`, unit: 'µs of CPU', value: each },
       { work: `live p99 without a replay, ${log}`, unit: 'ms', value: without },
