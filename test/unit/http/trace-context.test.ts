@@ -52,8 +52,15 @@ describe('traceparent (W3C Trace Context)', () => {
     }
   });
 
-  it('never uses an id twice', () => {
-    const ids = new Set(Array.from({ length: 2000 }, () => trace().spanId));
-    assert.equal(ids.size, 2000);
+  it('sends the ids of a new trace, and never uses one twice', () => {
+    const ids = new Set<string>();
+    for (let i = 0; i < 2000; i += 1) {
+      const { traceId, spanId, headers } = trace();
+      assert.match(traceId, /^[0-9a-f]{32}$/);
+      assert.match(spanId, /^[0-9a-f]{16}$/);
+      assert.deepEqual(headers.getAll('traceparent'), [`00-${traceId}-${spanId}-01`]);
+      ids.add(traceId).add(spanId);
+    }
+    assert.equal(ids.size, 4000);
   });
 });
