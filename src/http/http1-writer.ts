@@ -3,6 +3,7 @@
 
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
+import { RecentObjects } from '../kernel/v8-memory.ts';
 import { isTokenByte, isValueByte } from './http1-syntax.ts';
 
 /** Bytes of memory that is used again. A longer message gets memory of its own. */
@@ -13,6 +14,8 @@ const spare: Buffer[] = [];
 
 const [CR, LF, SPACE, COLON] = [13, 10, 32, 58];
 
+const recent = new RecentObjects();
+
 type Done = (error?: Error | null) => void;
 
 /** One message, or a part of it, on its way to a socket. Its texts have one character per byte. */
@@ -20,6 +23,10 @@ export class Http1Writer {
   #memory = spare.pop() ?? Buffer.allocUnsafeSlow(SHARED_BYTES);
   /** Number of bytes that have been added. */
   #length = 0;
+
+  constructor() {
+    recent.keep(this);
+  }
 
   get length(): number {
     return this.#length;

@@ -16,6 +16,7 @@
 // - Such a collection drops the code that is compiled for objects of which none is left. So the last objects of the
 //   busiest classes are kept for a while.
 
+import { executionAsyncResource } from 'node:async_hooks';
 import { setFlagsFromString, getHeapSpaceStatistics, getHeapStatistics } from 'node:v8';
 import {
   PerformanceObserver,
@@ -172,6 +173,7 @@ export class IdlePolicy {
  * the timer, and each further one starts it again: so there is no timer without garbage, and none ends during load.
  */
 export function collectWhenIdle(): void {
+  process.nextTick(() => ticks.push(executionAsyncResource()));
   const policy = new IdlePolicy();
   let before = performance.eventLoopUtilization();
   const timer = setTimeout(() => {
@@ -249,6 +251,12 @@ export class RecentObjects {
     this.#secondLast = null;
   }
 }
+
+/**
+ * One of the objects that Node makes for each call of `process.nextTick`, kept for ever for the same reason as
+ * {@link RecentObjects}. Only the function that is called can get it.
+ */
+const ticks: object[] = [];
 
 function releaseUnused(): void {
   if (wasUsed) {

@@ -2,6 +2,7 @@ import { isUtf8 } from 'node:buffer';
 import { METHODS } from 'node:http';
 import type { HeaderList } from '../http/header-list.ts';
 import { canonicalTarget } from '../http/canonical-target.ts';
+import { RecentObjects } from '../kernel/v8-memory.ts';
 
 /** Bytes of a request target; a 64 KiB token in its query fits. */
 const MAX_TARGET_BYTES = 72 * 1024;
@@ -189,12 +190,15 @@ function areGoodLengths(lengths: readonly string[]): boolean {
 
 const NONE: readonly string[] = [];
 
+const recent = new RecentObjects();
+
 /** The values of selected fields by name; a message may have many other fields. */
 class RawFields implements HeaderFields {
   readonly #raw: readonly string[];
 
   constructor(raw: readonly string[]) {
     this.#raw = raw;
+    recent.keep(this);
   }
 
   get length(): number {

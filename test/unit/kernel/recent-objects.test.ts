@@ -8,6 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { queryObjects } from 'node:v8';
 import { answer } from '../../../src/http/answer.ts';
+import { Http1Writer } from '../../../src/http/http1-writer.ts';
 import { serveExchanges } from '../http/exchange-server.ts';
 import { TYPESCRIPT } from '../../support/process.ts';
 
@@ -86,5 +87,10 @@ describe('recent objects', () => {
     const left = (): number => queryObjects(sessions, { format: 'count' });
     for (let i = 0; i < 100 && left() > 2; i += 1) await new Promise(setImmediate);
     assert.equal(left(), 2);
+  });
+
+  it('are also the last two messages over HTTP/1.1', () => {
+    for (let i = 0; i < 5; i += 1) new Http1Writer().discard();
+    assert.equal(queryObjects(Http1Writer, { format: 'count' }), 2);
   });
 });
