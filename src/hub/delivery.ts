@@ -1,5 +1,5 @@
 import type { Budget, Scheduler, Task } from '../kernel/scheduler.ts';
-import { FanOut, type InTurn } from './fan-out.ts';
+import { type DeliverEvent, FanOut, type InTurn } from './fan-out.ts';
 import type { Subscriber } from './subscriber.ts';
 import type { SubscriptionIndex } from './subscription-index.ts';
 import type { Topic } from './topic.ts';
@@ -18,8 +18,7 @@ const WRITING_TURNS = 512;
 const MAX_BACKLOG = 16 * 1024 * 1024;
 
 export interface DeliveryKeeper {
-  /** Queues an event for a subscriber that should receive it. */
-  deliver(subscriber: Subscriber, event: Buffer): void;
+  readonly deliver: DeliverEvent;
   /** Called for each stream that has been written to. */
   flushed(subscriber: Subscriber): void;
 }
@@ -41,9 +40,7 @@ export class Delivery implements Task {
     nowMs: () => number,
     keeper: DeliveryKeeper,
   ) {
-    this.#fanOut = new FanOut(index, base, (subscriber, event) =>
-      keeper.deliver(subscriber, event),
-    );
+    this.#fanOut = new FanOut(index, base, keeper.deliver);
     this.flusher = new Flusher(nowMs, (subscriber) => keeper.flushed(subscriber));
     this.#scheduler = scheduler;
   }

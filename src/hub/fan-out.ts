@@ -19,6 +19,9 @@ const MAX_GIVEN_OUT = 1_000;
 /** Work that runs after all earlier updates have been delivered. It yields when the budget is used up. */
 export type InTurn = (budget: Budget) => Iterator<void>;
 
+/** Queues an event for a subscriber that has selected it, and whose grants allow it if the update is private. */
+export type DeliverEvent = (subscriber: Subscriber, event: Buffer, isPrivate: boolean) => void;
+
 /** An update that is being delivered. */
 interface Dispatch {
   readonly entry: LogEntry;
@@ -36,7 +39,7 @@ export class FanOut {
   readonly #index: SubscriptionIndex;
   readonly #base: string;
   readonly #budget = new Budget(0);
-  readonly #deliver: (subscriber: Subscriber, event: Buffer) => void;
+  readonly #deliver: DeliverEvent;
   /** The number of delivered updates. */
   delivered = 0;
   #backlog: (LogEntry | InTurn)[] = [];
@@ -48,11 +51,7 @@ export class FanOut {
   readonly #read = new WeakMap<Update, readonly Topic[]>();
 
   /** @param base see `hubBase` */
-  constructor(
-    index: SubscriptionIndex,
-    base: string,
-    deliver: (subscriber: Subscriber, event: Buffer) => void,
-  ) {
+  constructor(index: SubscriptionIndex, base: string, deliver: DeliverEvent) {
     this.#index = index;
     this.#base = base;
     this.#deliver = deliver;
@@ -183,7 +182,7 @@ export class FanOut {
     const event = dispatch.prepared.event(this.#budget);
     if (event === null) return false;
     subscriber.position = position;
-    this.#deliver(subscriber, event);
+    this.#deliver(subscriber, event, update.private);
     return true;
   }
 

@@ -87,6 +87,7 @@ export class Hub {
     const streams = new OpenStreams({
       tail: () => transport.position,
       isStoring: () => this.#storing > 0,
+      mayStayOpen: (stream) => this.admission.mayStayOpen(stream),
       mayReadPresence: (options) => mayReadPresence(options, names),
       base: names.base,
       counts: this.counts,

@@ -18,6 +18,7 @@ import {
   type SubscriberOptions,
 } from './subscriber.ts';
 import { SubscriptionIndex } from './subscription-index.ts';
+import type { MayStayOpen } from './revocation.ts';
 import type { Missed } from './transport.ts';
 import { addTo, deleteFrom } from '../kernel/collections.ts';
 
@@ -36,6 +37,8 @@ export interface OpenStreamsOptions {
   readonly tail: () => number;
   /** Whether the history is storing an update of this process now. */
   readonly isStoring: () => boolean;
+  /** Whether the authorization of a stream is still configured. */
+  readonly mayStayOpen: MayStayOpen;
   /** Whether a stream may receive presence events. */
   readonly mayReadPresence: (options: SubscriberOptions) => boolean;
   readonly reader: LogReader;
@@ -71,7 +74,7 @@ export class OpenStreams {
     const { reader, base, clock, scheduler, log } = options;
     const monotonic = (): number => clock.monotonic();
     this.delivery = new Delivery(this.index, base, scheduler, monotonic, {
-      deliver: (subscriber, event) => this.#deliver(subscriber, event),
+      deliver: (subscriber, event, isPrivate) => this.#deliver(subscriber, event, isPrivate),
       flushed: (subscriber) => this.#flushed(subscriber),
     });
     this.#replay = new Replay(reader, this.#catchingUp, scheduler, monotonic, log);
@@ -179,18 +182,24 @@ export class OpenStreams {
     this.#arm(subscriber);
   }
 
-  #deliver(subscriber: Subscriber, event: Buffer): void {
+  #deliver(subscriber: Subscriber, event: Buffer, isPrivate: boolean): void {
     // Only earlier waiting data counts: a client that has kept up receives an event of any size.
     if (subscriber.sendBuffer.waitingBytes > subscriber.options.settings.maxBufferBytes) {
       // Nothing is lost: the client resumes from the id of the last event it received.
       this.#endSlow(subscriber, 'buffer');
       return;
     }
-    this.#give(subscriber, event);
+    this.#give(subscriber, event, isPrivate);
   }
 
-  #give(subscriber: Subscriber, event: Buffer): void {
-    const { measures } = this.#options;
+  #give(subscriber: Subscriber, event: Buffer, isPrivate: boolean): void {
+    const { measures, mayStayOpen } = this.#options;
+    // A stream whose authorization was removed ends within some seconds, and before the first private update. Its client
+    // resumes from the last event that it has received.
+    if (isPrivate && !mayStayOpen(subscriber.options)) {
+      this.end(subscriber, 'unauthorized');
+      return;
+    }
     subscriber.events += 1;
     measures.deliveries += 1;
     measures.deliveredBytes += event.length;
@@ -224,7 +233,7 @@ export class OpenStreams {
   readonly #catchingUp: ReplayKeeper = {
     tail: () => this.#options.tail(),
     isStoring: () => this.#options.isStoring(),
-    deliver: (subscriber, event) => this.#give(subscriber, event),
+    deliver: (subscriber, event, isPrivate) => this.#give(subscriber, event, isPrivate),
     mayReadPresence: (subscriber) => this.#options.mayReadPresence(subscriber.options),
     caughtUp: (subscriber, delivered) => {
       this.#options.measures.replays.observe(delivered);

@@ -1,6 +1,7 @@
 import { messageOf } from '../kernel/error.ts';
 import type { Logger } from '../kernel/log.ts';
 import { Budget, type Scheduler, type Task } from '../kernel/scheduler.ts';
+import type { DeliverEvent } from './fan-out.ts';
 import { readMatchers } from './grants.ts';
 import type { LogPage, LogReader } from './log-reader.ts';
 import { anyMatches, type GrantMatcher, type Progress } from './matcher.ts';
@@ -45,7 +46,7 @@ export interface ReplayKeeper {
   tail(): number;
   /** Whether an update is being stored. */
   isStoring(): boolean;
-  deliver(subscriber: Subscriber, event: Buffer): void;
+  readonly deliver: DeliverEvent;
   /** The subscriber has received everything up to {@link tail} and becomes live. */
   caughtUp(subscriber: Subscriber, delivered: number): void;
   failed(subscriber: Subscriber): void;
@@ -195,7 +196,8 @@ export class Replay implements Task {
         if (event === null) return true;
         budget.spend(entry.update.data.length * STEPS_PER_CHARACTER);
         state.delivered += 1;
-        this.#keeper.deliver(subscriber, event);
+        this.#keeper.deliver(subscriber, event, entry.update.private);
+        if (subscriber.ended !== null) return false;
       }
       subscriber.position = entry.position;
       state.index += 1;

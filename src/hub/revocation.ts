@@ -24,8 +24,8 @@ export class Revocation {
   }
 
   /**
-   * From now on `keep` decides which streams may be open. Streams that it rejects end at random times within
-   * `spreadMs`. Returns their number.
+   * From now on `keep` decides which streams may be open. Streams that it rejects receive no more private updates, and end
+   * at random times within `spreadMs`. Returns their number.
    */
   reauthorise(keep: MayStayOpen, spreadMs: number): number {
     this.#options.admission.decideBy(keep);
@@ -141,6 +141,11 @@ export class Admission {
   /** The number of revocations so far. A request remembers it before it checks its token. */
   get revision(): number {
     return this.#count;
+  }
+
+  /** Whether the authorization behind a stream is still configured. */
+  mayStayOpen(stream: IssuerKey): boolean {
+    return this.#keeps(stream);
   }
 
   /** Replaces the rule for streams from now on. */

@@ -855,6 +855,30 @@ describe('hub: presence', () => {
     assert.ok(gone.ended);
     assert.equal(hub.measures.ended.unauthorized, 1);
   });
+
+  it('reload: ends a stream whose authorization was removed before the first private update, live and in a replay', async (test) => {
+    const { hub, connect } = setUp(test);
+    const grants = readGrant('topic');
+    const gone = await connect({ issuerKey: 'gone', grants });
+    const kept = await connect({ issuerKey: 'kept', grants });
+    for (const [id, data] of ['1', '2', '3'].entries()) {
+      await hub.publish(update(data, { private: id === 1, data: 'x'.repeat(20_000) }));
+    }
+    await turn();
+    const behind = await connect({ issuerKey: 'gone', grants, lastEventId: 'earliest' });
+    hub.revocation.reauthorise(({ issuerKey }) => issuerKey === 'kept', 10_000);
+    assert.equal(gone.ended, false);
+    await settle(() => behind.ended);
+    assert.deepEqual(behind.ids(), ['1']);
+    await hub.publish(update('4'));
+    await hub.publish(update('5', { private: true }));
+    await hub.publish(update('6'));
+    await turn();
+    assert.deepEqual(gone.ids(), ['1', '2', '3', '4']);
+    assert.ok(gone.ended);
+    assert.deepEqual(kept.ids(), ['1', '2', '3', '4', '5', '6']);
+    assert.equal(hub.measures.ended.unauthorized, 2);
+  });
 });
 
 interface Connected {
