@@ -1,5 +1,6 @@
 import { hash } from 'node:crypto';
 import type { Exchange, ResponseHead } from '../http/exchange.ts';
+import { isSafeMethod } from '../http/field-values.ts';
 import { fieldText, type HeaderList } from '../http/header-list.ts';
 import { parseCacheControl } from '../http/cache-control.ts';
 import { requestUrl } from '../http/request-path.ts';
@@ -221,15 +222,12 @@ function withCanonicalEscapes(text: string): string {
   });
 }
 
-/** Methods that change nothing (RFC 9110 §9.2.1, RFC 4918, RFC 10008). */
-const SAFE_METHODS = new Set(['GET', 'HEAD', 'OPTIONS', 'TRACE', 'QUERY', 'PROPFIND', 'REPORT']);
-
 /**
  * The names of what is no longer current after a request has changed something (RFC 9111 §4.4): its URL, and
  * those of `Location` and `Content-Location` on the same host. Empty if it has changed nothing.
  */
 export function changedNames(exchange: Exchange, head: ResponseHead): readonly string[] {
-  if (SAFE_METHODS.has(exchange.method)) return [];
+  if (isSafeMethod(exchange.method)) return [];
   const { headers } = head;
   const status = outcomeStatus(exchange, head);
   if (status < 200 || status >= 400) return [];

@@ -99,6 +99,12 @@ export interface Exchange {
    * `listener` is called once when it is complete or cut off.
    */
   readonly awaitsSent?: (listener: () => void) => boolean;
+  /**
+   * Resolves when this request may have an effect: when the responses to earlier requests of the connection have been sent,
+   * or when the client has left. null if it need not wait: there are none, or all of them and this one are safe (RFC 9112
+   * §9.3.2).
+   */
+  readonly awaitTurn?: () => Promise<void> | null;
   /** For example `TLSv1.3`; null without TLS. */
   readonly tlsVersion: string | null;
   /** The upstream that responds, or that was tried last; null before. */

@@ -99,3 +99,10 @@ export function expectsContinue(exchange: Exchange): boolean {
 export function wantBody(exchange: Exchange): void {
   if (exchange.hasBody && expectsContinue(exchange)) exchange.inform(100, new HeaderList());
 }
+
+const SAFE_METHODS = new Set(['GET', 'HEAD', 'OPTIONS', 'TRACE', 'QUERY', 'PROPFIND', 'REPORT']);
+
+/** Whether a method changes nothing (RFC 9110 §9.2.1, RFC 4918, RFC 3253, RFC 10008). */
+export function isSafeMethod(method: string): boolean {
+  return SAFE_METHODS.has(method);
+}

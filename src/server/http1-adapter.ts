@@ -29,6 +29,8 @@ export interface ExchangeCarrier {
   wanted(): void;
   /** The socket if it is the turn of a response; null while earlier ones have not been sent, or if it was left. */
   turnOf(exchange: Http1Adapter): Socket | null;
+  /** Whether a request waits for an earlier one, because one of both is not safe. */
+  mustWait(exchange: Http1Adapter): boolean;
   /** Whether the connection is to be closed after a response although no response has said so. */
   closesAfter(exchange: Http1Adapter): boolean;
   /** The last response has begun, so no further request may begin (RFC 9112 §9.6). */
@@ -60,6 +62,8 @@ export class Http1Adapter extends RequestFacts<'1.0' | '1.1'> implements Protoco
   #disconnect: DisconnectSignal | null = null;
   /** Informational responses that wait for their turn. */
   #ahead: Http1Writer | null = null;
+  /** Called when the earlier responses have been sent, and when the client has left. */
+  #onTurn: (() => void) | null = null;
   #isSent = false;
   #isBroken = false;
 
@@ -122,6 +126,13 @@ export class Http1Adapter extends RequestFacts<'1.0' | '1.1'> implements Protoco
     this.#disconnect = disconnect;
   }
 
+  awaitTurn(): Promise<void> | null {
+    if (this.#isBroken || !this.#connection.mustWait(this)) return null;
+    return new Promise((resolve) => {
+      this.#onTurn = resolve;
+    });
+  }
+
   /** Nothing more can be read or sent. */
   connectionClosed(): void {
     const body = this.bodyToRead;
@@ -130,6 +141,7 @@ export class Http1Adapter extends RequestFacts<'1.0' | '1.1'> implements Protoco
     this.#isBroken = true;
     this.#response?.destroy();
     this.#disconnect?.trigger();
+    this.#onTurn?.();
   }
 
   /** Discards the rest of a body that nobody has read by the end of the response. */
@@ -145,6 +157,7 @@ export class Http1Adapter extends RequestFacts<'1.0' | '1.1'> implements Protoco
     this.#ahead?.sendTo(socket);
     this.#ahead = null;
     this.#response?.beginTurn(socket);
+    this.#onTurn?.();
   }
 
   inform(status: number, headers: HeaderList): void {

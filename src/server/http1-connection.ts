@@ -8,6 +8,7 @@ import type { Socket } from 'node:net';
 import { Readable } from 'node:stream';
 import { PausedProbe } from '../http/disconnect-signal.ts';
 import type { UpgradeRequest } from '../http/exchange.ts';
+import { isSafeMethod } from '../http/field-values.ts';
 import { badSyntax } from '../http/http1-syntax.ts';
 import { MAX_PIECES_OF_TURN, restReading } from '../http/small-pieces.ts';
 import { type Clock, LONGEST_TIMER_MS } from '../kernel/clock.ts';
@@ -174,6 +175,11 @@ export class Http1Connection implements ExchangeCarrier {
     if (next !== undefined) next.beginTurn(this.#socket);
     else if (this.#refusal !== null) this.#sendRefusal(this.#refusal.status, this.#refusal.reason);
     if (this.#isHeld && this.#unsent.length <= RESUMED_PIPELINED) this.#parseLater();
+  }
+
+  mustWait(exchange: Http1Adapter): boolean {
+    const at = this.#unsent.indexOf(exchange);
+    return at > 0 && this.#unsent.slice(0, at + 1).some(({ method }) => !isSafeMethod(method));
   }
 
   closesAfter(exchange: Http1Adapter): boolean {

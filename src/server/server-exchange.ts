@@ -310,6 +310,10 @@ export class ServerExchange extends ExchangeResponse implements Exchange {
     return true;
   }
 
+  awaitTurn(): Promise<void> | null {
+    return this.#adapter.awaitTurn?.() ?? null;
+  }
+
   /** The code that writes a stream counts its bytes. */
   #measure({ headers, opensTunnel }: ResponseHead, body: Writable): void {
     if (this.#isStream) return;
@@ -401,6 +405,8 @@ export interface ProtocolAdapter extends RequestFacts<Exchange['httpVersion']> {
   readonly abandoned: boolean;
   /** Sets the signal that is triggered when that happens. */
   reportDisconnect(disconnect: DisconnectSignal): void;
+  /** See {@link Exchange.awaitTurn}; missing where requests of a connection are independent. */
+  awaitTurn?(): Promise<void> | null;
   /** Sends a 1xx response, if the protocol has them. */
   inform(status: number, headers: HeaderList): void;
   /** Called with the head of the handler before the head is sent. */
