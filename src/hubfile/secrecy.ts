@@ -13,8 +13,12 @@ const SECRET_WORDS = new Set([
   'eab',
   'zerossl',
 ]);
-/** Their first argument is a provider, often followed by a token. */
-const PROVIDER_WORDS = new Set(['dns', 'acme_dns']);
+/** Directives and options, as the first word of a line, after which a secret is often written by mistake. */
+const FIRST_WORDS = new Set(['basicauth', 'basic_auth', 'acme_eab', 'publisher', 'subscriber']);
+/** What may follow `token`. */
+const TOKEN_WORDS = new Set(['mint', 'exchange']);
+/** Their first argument is a provider or an issuer, often followed by a token or a key. */
+const PROVIDER_WORDS = new Set(['dns', 'acme_dns', 'issuer']);
 /** A header field in the notation of directives, or a parameter with its value. */
 const FIELD = /^[+\-?>]?([\w-]+)(?::|=.*)?$/;
 const PLACEHOLDER = /^\{[^{}"\s:]+\}$/;
@@ -24,11 +28,13 @@ const KEY_MATERIAL =
   /(?<![\w+/-])(?=[\w+/-]*[a-z])(?=[\w+/-]*[A-Z])(?=[\w+/-]*\d)[\w+/-]{40,}={0,2}/g;
 /** Up to the end of the line, because the end of an unquoted or unclosed value is unknown. */
 const SECRET_MEMBER =
-  /(?<=(?:^|[\s{,-])["']?(?:key|macKey|clientSecret|secret|value|hash)["']?\s*:\s*)(?!["']?\{(?:env|file)\.[^{}"']*\}["']?[\s,}]*$)[^\s{].*$/g;
+  /(?<=(?:^|[\s{,-])["']?(?:key|macKey|clientSecret|secret|value|hash|jwt|token|password|externalAccount)["']?\s*:\s*)(?!["']?\{(?:env|file)\.[^{}"']*\}["']?[\s,}]*$)[^\s{].*$/g;
 /** Hashes of bcrypt and argon2. */
 const PASSWORD_HASH = /\$(?:2[abxy]|argon2\w*)\$\S+/g;
 /** A password with a slash, which makes the URL of a server invalid. */
 const SERVER_PASSWORD = /(?<=(?:rediss?|postgres(?:ql)?):?\/+)[^\s"`/][^\s"`]*(?=@)/g;
+/** The same without its scheme. */
+const USER_WITHOUT_SCHEME = /(?<=^\s*url\s+["`]?)[^\s"`/]+(?=@)/g;
 const HIDDEN = '[…]';
 
 /** Whether the arguments of a directive may be secret. */
@@ -93,7 +99,8 @@ function secretRanges(line: string): TextRange[] {
   const opener = words.findIndex(
     ({ text }, index) =>
       (isSecretWord(text) && (text !== 'key' || index === 0)) ||
-      (PROVIDER_WORDS.has(text) && index === 0) ||
+      ((PROVIDER_WORDS.has(text) || FIRST_WORDS.has(text)) && index === 0) ||
+      (TOKEN_WORDS.has(text) && index === 1 && words[0]?.text === 'token') ||
       isSecretField(text, index),
   );
   const ranges = secretTexts(line);
@@ -111,7 +118,7 @@ function secretRanges(line: string): TextRange[] {
 
 /** What is secret wherever it stands. */
 function secretTexts(line: string): TextRange[] {
-  const patterns = [SERVER_PASSWORD, KEY_MATERIAL, PASSWORD_HASH];
+  const patterns = [SERVER_PASSWORD, USER_WITHOUT_SCHEME, KEY_MATERIAL, PASSWORD_HASH];
   const found = patterns.flatMap((pattern) => [...line.matchAll(pattern)].map(toRange));
   const parts = secretParts(line).filter(
     ({ start, end }) => !PLACEHOLDER.test(line.slice(start, end)),

@@ -65,6 +65,38 @@ describe('a configuration that is printed', () => {
   });
 });
 
+describe('a mistake in a Hubfile or a data file', () => {
+  const inHub = (line: string): string => `http://:8080 {\nhub {\nanonymous\n${line}\n}\n}`;
+  for (const [format, text] of [
+    ['Hubfile', 'http://:8080 {\nbasicauth bob s3cret\n}'],
+    ['Hubfile', 'http://:8080 {\nbasic_auth bob s3cret x y\n}'],
+    ['Hubfile', '{\nacme_eab a s3cret\n}\nhttp://:8080 {\n}'],
+    ['Hubfile', inHub('issuer https://i.example s3cret HS256')],
+    ['Hubfile', inHub('issuer https://i.example {\npublisher s3cret HS256\n}')],
+    ['Hubfile', inHub('issuer https://i.example {\nsubscriber s3cret HS256\n}')],
+    ['Hubfile', inHub('transport redis {\nurl s3cret@host:6379/0\n}')],
+    ['Hubfile', 'http://:8080 {\ntoken mint s3cret\n}'],
+    ['Hubfile', 'http://:8080 {\ntoken exchange https://h.example id s3cret\n}'],
+    ['yaml', 'sites:\n  - hub:\n      jwt: s3cret\n'],
+    ['yaml', 'sites:\n  - hub:\n      token: s3cret\n'],
+    ['yaml', 'sites:\n  - hub:\n      password: s3cret\n'],
+  ] as const) {
+    it(`does not show a secret: ${JSON.stringify(text)}`, () => {
+      const io = { read: () => Buffer.from(text), glob: () => [], env: {} };
+      const name = format === 'yaml' ? 'Hubfile.yaml' : format;
+      assert.throws(
+        () => loadConfig(name, io),
+        (error) => {
+          assert.ok(error instanceof ConfigError);
+          const said = JSON.stringify(error.problems) + error.message;
+          assert.ok(!said.includes('s3cret'), said);
+          return true;
+        },
+      );
+    });
+  }
+});
+
 describe('a key from a file', () => {
   const hub = (key: string): string =>
     `http://:8080 {
