@@ -272,7 +272,9 @@ function responseField(
   if (!name.startsWith(prefix)) return undefined;
   const field = name.slice(prefix.length);
   if (response !== undefined) return text(response.combined(field));
-  return exchange.variables.get(`http.response.header.${field.toLowerCase()}`);
+  const known = exchange.variables.get(`http.response.header.${field.toLowerCase()}`);
+  // Before there is a response, its fields are those that handlers have set so far.
+  return known ?? text(exchange.preset.combined(field));
 }
 
 /** The text of a field value, which consists of bytes; empty if there is none. */

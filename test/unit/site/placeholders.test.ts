@@ -16,6 +16,7 @@ describe('placeholders (hubfile.md §1)', () => {
     remotePort: 4711,
     clientAddress: '198.51.100.7',
     headers: HeaderList.of({ 'X-One': utf8Field('Zoë'), Cookie: 'a=1; session=s3' }),
+    preset: HeaderList.of({ 'X-Set': 'earlier' }),
     upstream: { hostport: '10.0.0.1:80', latencyMs: 0 },
     variables: new Map([
       ['root', '/srv'],
@@ -65,7 +66,7 @@ describe('placeholders (hubfile.md §1)', () => {
     ['\\{host}', '{host}'],
     ['{"a":1}', '{"a":1}'],
     ['{unknown} {un.known} {}', '{unknown} {un.known} {}'],
-    ['{http.response.header.X}', '{http.response.header.X}'],
+    ['{http.response.header.X-Set}|{http.response.header.X}', 'earlier|'],
     ['{{host}}', '{example.com}'],
   ] as const) {
     it(`${template} is ${text}`, () => {
