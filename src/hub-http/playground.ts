@@ -74,7 +74,8 @@ function answerPlaygroundResource(
       'cache-control': 'no-store',
       link: [
         utf8Field(`<${path}>; rel="${profile.relation}"${name}`),
-        `<${exchange.originalTarget}>; rel="self"`,
+        // Such a character would end the reference, and could begin another link.
+        `<${exchange.originalTarget.replaceAll(/[<>"\\^`{|}]/g, encodeURIComponent)}>; rel="self"`,
       ],
       'set-cookie':
         value === ''

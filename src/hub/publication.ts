@@ -136,6 +136,8 @@ function parseId(id: string | null | undefined): string | undefined {
   const text = requireUtf8('id', id ?? undefined, id === null);
   if (!isPossibleId(text)) throw tooLarge(`id too long (max ${MAX_ID_BYTES} bytes)`);
   refuseForbidden('id', text);
+  // RFC 9110 §5.5: a client could not send it back in Last-Event-ID.
+  if (/^ | $/.test(text)) throw refuse('"id" must not begin or end with a space');
   if (text.startsWith('#')) throw refuse('"id" must not start with "#"');
   if (text === EARLIEST) throw refuse(`"id" must not be "${EARLIEST}"`);
   return text;

@@ -262,10 +262,12 @@ describe('publish: order of checks (A.2)', () => {
       '"topic" must not contain control or format characters',
     ],
     ['retry', 'topic=a&retry=x&id=%23', 400, 'Invalid "retry" parameter'],
+    ['id', 'topic=a&id=+x&data=%FF', 400, '"id" must not begin or end with a space'],
+    ['id', 'topic=a&id=x%20&data=%FF', 400, '"id" must not begin or end with a space'],
     ['id', 'topic=a&id=%23&data=%FF', 400, '"id" must not start with "#"'],
     ['data', 'topic=a&data=%FF', 400, '"data" field is not valid UTF-8'],
   ] as const) {
-    it(`A-22: reports ${fault} first if there are several errors, and checks the grants last`, async () => {
+    it(`A-22: reports ${fault} first (${form.slice(0, 30)}) if there are several errors, and checks the grants last`, async () => {
       const headers = [FORM, await hub.publisher('urn:other')];
       assertText(await hub.post(form, { headers }), status, text);
     });
