@@ -13,12 +13,12 @@ import {
   dueNow,
   nextDueAt,
   type EndReason,
+  type MayStayOpen,
   Subscriber,
   type SubscriberKeeper,
   type SubscriberOptions,
 } from './subscriber.ts';
 import { SubscriptionIndex } from './subscription-index.ts';
-import type { MayStayOpen } from './revocation.ts';
 import type { Missed } from './transport.ts';
 import { addTo, deleteFrom } from '../kernel/collections.ts';
 

@@ -1,7 +1,7 @@
 import type { Clock } from '../kernel/clock.ts';
 import type { Scheduler } from '../kernel/scheduler.ts';
 import type { OpenStreams } from './open-streams.ts';
-import type { Subscriber, SubscriberOptions } from './subscriber.ts';
+import type { MayStayOpen, Subscriber, SubscriberOptions } from './subscriber.ts';
 
 /** Cost of ending a stream, in steps. */
 const END_STEPS = 500;
@@ -113,13 +113,6 @@ export class Revocation {
   }
 }
 
-/**
- * Decides from the authorization behind a token whether its stream may be open. null means that there is no
- * token.
- */
-type IssuerKey = Pick<SubscriberOptions, 'issuerKey'>;
-export type MayStayOpen = (stream: IssuerKey) => boolean;
-
 /** What a revocation may concern. */
 export type Client = Pick<SubscriberOptions, 'issuerKey' | 'tokenId' | 'session'>;
 
@@ -144,7 +137,7 @@ export class Admission {
   }
 
   /** Whether the authorization behind a stream is still configured. */
-  mayStayOpen(stream: IssuerKey): boolean {
+  mayStayOpen(stream: Pick<SubscriberOptions, 'issuerKey'>): boolean {
     return this.#keeps(stream);
   }
 

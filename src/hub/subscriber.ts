@@ -64,6 +64,9 @@ export interface SubscriberOptions {
   readonly place: Place | null;
 }
 
+/** Decides from the authorization behind a token whether its stream may be open. null means that there is no token. */
+export type MayStayOpen = (stream: Pick<SubscriberOptions, 'issuerKey'>) => boolean;
+
 /** The place that a stream occupies as long as its connection is open. */
 export interface Place {
   leave(): void;

@@ -142,6 +142,9 @@ export const caddyNotes: Readonly<Record<string, Readonly<Record<string, Note>>>
       "json has the names of OpenTelemetry; caddy has Caddy's names, and so does filter unless it wraps json; time_format takes no layouts of Go",
     ),
   },
+  respond: {
+    close: page('the same; over HTTP/2 the connection stays open'),
+  },
   reverse_proxy: {
     lb_policy: difference(
       'the same; the cookie is SameSite=Lax with TLS as well (Caddy: None)',
@@ -150,6 +153,7 @@ export const caddyNotes: Readonly<Record<string, Readonly<Record<string, Note>>>
     dynamic: page(
       'only a and srv; hubgate refuses health_uri and weights beside it (Caddy does not check such upstreams, and gives the weights to those that come first)',
     ),
+    handle_response: page('the same; not for 101 Switching Protocols, which opens its tunnel'),
     replace_status: page(
       'the same; only a number: copy_response in handle_response also takes a placeholder',
     ),

@@ -1,6 +1,7 @@
 import type { Config, SiteConfig } from '../config/config.ts';
 import { allHubs, siteAddressText } from '../config/sites.ts';
-import type { MayStayOpen, Revocation } from '../hub/revocation.ts';
+import type { Revocation } from '../hub/revocation.ts';
+import type { MayStayOpen } from '../hub/subscriber.ts';
 import { answer, answerError } from '../http/answer.ts';
 import type { Exchange } from '../http/exchange.ts';
 import { addressSet, clientAddress } from '../http/forwarded.ts';

@@ -10,7 +10,7 @@ import type { HubConfig, KeySource, SiteConfig } from '../config/config.ts';
 import { hubsOf } from '../config/sites.ts';
 import { transportKinds } from '../config/transports.ts';
 import type { Handler } from '../http/exchange.ts';
-import type { MayStayOpen } from '../hub/revocation.ts';
+import type { MayStayOpen } from '../hub/subscriber.ts';
 import { type Profile, profiles } from '../hub/profile.ts';
 import type { PublicationRules } from '../hub/publication.ts';
 import { hubBase } from '../hub/topic.ts';

@@ -81,7 +81,7 @@ describe('pipelined requests (RFC 9112 §9.3.2)', () => {
       },
     );
     const received = await exchange(gateway.http1, put('/1', 'x') + put('/2', 'y'));
-    assert.match(received, /Connection: close[^[]*\[PUT \/1 x\]\r\n0\r\n\r\n$/);
+    assert.match(received, /Connection: close[^[]*\[PUT \/1 x\]$/);
     await after(100);
     assert.deepEqual(events, ['begin PUT /1', 'end PUT /1']);
     assert.deepEqual(gateway.statuses, [499]);
