@@ -13,12 +13,11 @@ const SECRET_WORDS = new Set([
   'eab',
   'zerossl',
 ]);
-/** Directives and options, as the first word of a line, after which a secret is often written by mistake. */
-const FIRST_WORDS = new Set(['basicauth', 'basic_auth', 'acme_eab', 'publisher', 'subscriber']);
-/** What may follow `token`. */
+/** Their first argument is a provider, often followed by a token. */
+const PROVIDER_WORDS = new Set(['dns', 'acme_dns']);
+/** They have no secret on their own line, but a block with secrets, which are easily written in front of it. */
+const BLOCK_WORDS = new Set(['basicauth', 'basic_auth', 'acme_eab', 'publisher', 'subscriber']);
 const TOKEN_WORDS = new Set(['mint', 'exchange']);
-/** Their first argument is a provider or an issuer, often followed by a token or a key. */
-const PROVIDER_WORDS = new Set(['dns', 'acme_dns', 'issuer']);
 /** A header field in the notation of directives, or a parameter with its value. */
 const FIELD = /^[+\-?>]?([\w-]+)(?::|=.*)?$/;
 const PLACEHOLDER = /^\{[^{}"\s:]+\}$/;
@@ -99,14 +98,15 @@ function secretRanges(line: string): TextRange[] {
   const opener = words.findIndex(
     ({ text }, index) =>
       (isSecretWord(text) && (text !== 'key' || index === 0)) ||
-      ((PROVIDER_WORDS.has(text) || FIRST_WORDS.has(text)) && index === 0) ||
-      (TOKEN_WORDS.has(text) && index === 1 && words[0]?.text === 'token') ||
+      (PROVIDER_WORDS.has(text) && index === 0) ||
+      isFollowedByMistake(words, index) ||
       isSecretField(text, index),
   );
   const ranges = secretTexts(line);
   if (opener !== -1) {
-    const provider = PROVIDER_WORDS.has(words[opener]?.text ?? '');
-    const values = words.slice(opener + (provider ? 2 : 1));
+    const word = words[opener]?.text ?? '';
+    const isNamed = PROVIDER_WORDS.has(word) || word === 'issuer';
+    const values = words.slice(opener + (isNamed ? 2 : 1));
     // A secret with spaces may have been written without quotes, so the words after the first one are shown
     // only if they are clearly an algorithm.
     const algorithm = values.length === 2 && looksLikeAlgorithm(values[1]?.text ?? '');
@@ -114,6 +114,16 @@ function secretRanges(line: string): TextRange[] {
     ranges.push(...hideable(secret));
   }
   return ranges;
+}
+
+/** Whether a secret may have been written behind this word of a line, where none belongs. */
+function isFollowedByMistake(words: readonly { readonly text: string }[], index: number): boolean {
+  const text = words[index]?.text ?? '';
+  if (index === 1) return TOKEN_WORDS.has(text) && words[0]?.text === 'token';
+  if (index !== 0) return false;
+  // The issuer of a hub; those of certificates have no secret.
+  if (text === 'issuer') return /^["`]?https?:/.test(words[1]?.text ?? '');
+  return BLOCK_WORDS.has(text) && !words.some((word) => word.text === '{');
 }
 
 /** What is secret wherever it stands. */

@@ -215,7 +215,8 @@ function failUnknown(cursor: Cursor, table: DirectiveTable): never {
   }
   const [first] = cursor.line.words;
   const shown = first === undefined || name.length > 40 ? '' : ` ${cursor.quote(first)}`;
-  if (cursor.hasBlock && /[.:]/.test(name)) {
+  // An address, with a block or without any, is hardly a directive that is spelt wrong.
+  if (cursor.hasBlock ? /[.:]/.test(name) : /^(?:https?:\/\/|:\d+$)/.test(name)) {
     const hint =
       'if this is another site, close the one above with }, and write { } around each site';
     return cursor.fail(span, 'unknown-directive', `unknown directive${shown}`, hint);
