@@ -197,7 +197,6 @@ export class Replay implements Task {
         budget.spend(entry.update.data.length * STEPS_PER_CHARACTER);
         state.delivered += 1;
         this.#keeper.deliver(subscriber, event, entry.update.private);
-        if (subscriber.ended !== null) return false;
       }
       subscriber.position = entry.position;
       state.index += 1;

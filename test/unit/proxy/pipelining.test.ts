@@ -56,6 +56,15 @@ describe('pipelined requests (RFC 9112 §9.3.2)', () => {
     );
   });
 
+  it('that are not safe wait for a safe one', async () => {
+    const events: string[] = [];
+    await using app = await slowApp(events);
+    await using gateway = await proxyTo([app.url]);
+    const close = 'Connection: close\r\nContent-Length: 0\r\n';
+    await exchange(gateway.http1, `${get('/1')}DELETE /2 HTTP/1.1\r\nHost: a\r\n${close}\r\n`);
+    assert.deepEqual(events, ['begin GET /1', 'end GET /1', 'begin DELETE /2', 'end DELETE /2']);
+  });
+
   it('are processed at the same time if all are safe', async () => {
     const events: string[] = [];
     await using app = await slowApp(events);
