@@ -131,6 +131,11 @@ function account(line: Cursor): BasicAuthAccount {
     return line.fail(line.span, 'bad-value', 'the name of a user must not contain a colon');
   }
   const hash = line.argument('the hash of a password');
+  const extra = line.peek();
+  if (extra !== undefined) {
+    // Perhaps what stands there is a password with spaces.
+    line.fail(extra.span, 'bad-password-hash', 'nothing follows the hash of a password');
+  }
   return line.origins.of(line.span, { user: user.text, hash: new Secret(plainHash(hash.text)) });
 }
 

@@ -165,7 +165,8 @@ export function looksLikePlaceholder(name: string): boolean {
 export function placeholderLike(name: string): string | undefined {
   const ending = name.slice(name.lastIndexOf('.') + 1);
   if (ending !== name && SHORT_NAMES.includes(ending)) return ending;
-  return nearestName(name, similarPlaceholders(name));
+  const nearest = nearestName(name, similarPlaceholders(name));
+  return nearest === name ? undefined : nearest;
 }
 
 function similarPlaceholders(name: string): readonly string[] {
