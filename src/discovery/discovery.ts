@@ -1,4 +1,5 @@
 import type { DiscoveryConfig } from '../config/config.ts';
+import { selfLink } from '../http/field-values.ts';
 import type { Exchange, RequestHook, ResponseHead } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import { addVary } from '../http/representation.ts';
@@ -8,7 +9,7 @@ import { expose, isPrivate, makePrivate } from './cache-control.ts';
 import { Credentials } from './credentials.ts';
 import { outcomeStatus } from '../http/request-variables.ts';
 import { DESTINATION, isDestinationOfPages } from '../http/request-path.ts';
-import { announcesHub, hubFields, type HubFields, selfLink } from './link.ts';
+import { announcesHub, hubFields, type HubFields } from './link.ts';
 import type { TokenSource } from './token-source.ts';
 
 export interface DiscoveryOptions {

@@ -2,7 +2,7 @@
 // and the cursor.
 
 import { fieldText, type HeaderList, utf8Field } from '../http/header-list.ts';
-import { quotedString } from '../http/field-values.ts';
+import { quotedString, selfReference } from '../http/field-values.ts';
 
 export interface HubLink {
   readonly target: string;
@@ -52,18 +52,6 @@ export function hubFields(
     }
     return fields;
   };
-}
-
-/** `rel="self"` for the target of a request; null for a target that is not a path. */
-export function selfLink(target: string): string | null {
-  return target.startsWith('/') ? `<${selfReference(target)}>; rel="self"` : null;
-}
-
-function selfReference(target: string): string {
-  // Clients can send anything. A character that ends the reference could begin another link, and two slashes
-  // at the beginning would name another host (RFC 3986 §4.2).
-  const safe = target.replace(/[^\w\-.~!$&'()*+,;=:@/?%]/g, percentEncoded);
-  return safe.startsWith('//') ? `/.${safe}` : safe;
 }
 
 /** Whether the app announces a hub itself. */
@@ -125,8 +113,4 @@ export function linkedPages(headers: HeaderList): string[] {
       .filter(({ relations, isAnchored }) => relations.includes(relation) && !isAnchored)
       .map(({ target }) => target),
   );
-}
-
-function percentEncoded(byte: string): string {
-  return `%${byte.charCodeAt(0).toString(16).toUpperCase().padStart(2, '0')}`;
 }

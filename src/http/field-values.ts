@@ -106,3 +106,20 @@ const SAFE_METHODS = new Set(['GET', 'HEAD', 'OPTIONS', 'TRACE', 'QUERY', 'PROPF
 export function isSafeMethod(method: string): boolean {
   return SAFE_METHODS.has(method);
 }
+
+/** `rel="self"` for the target of a request; null for a target that is not a path. */
+export function selfLink(target: string): string | null {
+  return target.startsWith('/') ? `<${selfReference(target)}>; rel="self"` : null;
+}
+
+/** The target of a request as a reference in a `Link`; it names the same host. */
+export function selfReference(target: string): string {
+  // Clients can send anything. A character that ends the reference could begin another link, and two slashes
+  // at the beginning would name another host (RFC 3986 §4.2).
+  const safe = target.replace(/[^\w\-.~!$&'()*+,;=:@/?%]/g, percentEncoded);
+  return safe.startsWith('//') ? `/.${safe}` : safe;
+}
+
+function percentEncoded(byte: string): string {
+  return `%${byte.charCodeAt(0).toString(16).toUpperCase().padStart(2, '0')}`;
+}

@@ -1,6 +1,7 @@
 import { issueToken } from '../auth/mint.ts';
 import { answer } from '../http/answer.ts';
 import type { Exchange } from '../http/exchange.ts';
+import { selfLink } from '../http/field-values.ts';
 import { utf8Field } from '../http/header-list.ts';
 import type { HubEndpoint } from './endpoint.ts';
 import { parseQuery, valuesOf } from './form.ts';
@@ -65,6 +66,7 @@ function answerPlaygroundResource(
   const token = valuesOf(query, 'jwt')[0] ?? '';
   const name = cookieName === profile.cookieName ? '' : `; cookie-name="${cookieName}"`;
   const value = /^[\w.-]*$/.test(token) ? token : '';
+  const self = selfLink(exchange.originalTarget);
   const attributes = `Path=${path}; HttpOnly; SameSite=Strict${exchange.scheme === 'https' ? '; Secure' : ''}`;
   answer(
     exchange,
@@ -74,8 +76,7 @@ function answerPlaygroundResource(
       'cache-control': 'no-store',
       link: [
         utf8Field(`<${path}>; rel="${profile.relation}"${name}`),
-        // Such a character would end the reference, and could begin another link.
-        `<${exchange.originalTarget.replaceAll(/[<>"\\^`{|}]/g, encodeURIComponent)}>; rel="self"`,
+        ...(self === null ? [] : [self]),
       ],
       'set-cookie':
         value === ''

@@ -105,6 +105,9 @@ describe('playground', () => {
     assert.deepEqual(headers['set-cookie'], [
       'hub_access_token=a.b.c; Path=/.well-known/hub; HttpOnly; SameSite=Strict',
     ]);
+    const forged = await hub.get('/playground/x?a=>;rel="hub",<https://evil.example/hub');
+    const self = '</playground/x?a=%3E;rel=%22hub%22,%3Chttps://evil.example/hub>; rel="self"';
+    assert.ok(String(forged.headers.link).endsWith(`, ${self}`), String(forged.headers.link));
     const cleared = await hub.get('/playground/foo.jsonld');
     assert.match(cleared.headers['set-cookie']?.[0] ?? '', /^hub_access_token=; Max-Age=0;/);
   });

@@ -13,8 +13,8 @@ import {
   hubLink,
   hubTiming,
   linkedPages,
-  selfLink,
 } from '../../../src/discovery/link.ts';
+import { selfLink } from '../../../src/http/field-values.ts';
 import { HeaderList, utf8Field } from '../../../src/http/header-list.ts';
 import { extendedConnect } from '../../support/raw-tunnel.ts';
 import { freePort } from '../../support/free-port.ts';
