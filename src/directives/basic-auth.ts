@@ -128,13 +128,13 @@ export const basicAuth: HandlerDirective<BasicAuthConfig> = {
 function account(line: Cursor): BasicAuthAccount {
   const [user] = line.line.words;
   if (user === undefined || !isUserName(user.text)) {
-    return line.fail(line.span, 'bad-value', 'the name of a user must not contain a colon');
+    return line.fail(line.span, 'bad-account', 'the name of a user must not contain a colon');
   }
   const hash = line.argument('the hash of a password');
   const extra = line.peek();
   if (extra !== undefined) {
     // Perhaps what stands there is a password with spaces.
-    line.fail(extra.span, 'bad-password-hash', 'nothing follows the hash of a password');
+    line.fail(extra.span, 'bad-account', 'nothing follows the hash of a password');
   }
   return line.origins.of(line.span, { user: user.text, hash: new Secret(plainHash(hash.text)) });
 }

@@ -26,6 +26,8 @@ export interface ImportStep {
   readonly outer: ImportStep | null;
 }
 
+/** Codes of mistakes in lines that may contain a password anywhere. */
+const SECRET_LINES: ReadonlySet<string> = new Set(['bad-account', 'bad-password-hash']);
 const MAX_EXCERPT = 160;
 const MAX_CHAIN = 20;
 
@@ -68,8 +70,7 @@ function chainOf(innermost: ImportStep | null): Omit<Place, 'importedFrom'>[] {
 export function locate(finding: UnplacedProblem, span: Span): Problem {
   const written = span.source.raw.slice(span.start, span.end);
   const isSecretLine =
-    finding.code === 'bad-password-hash' ||
-    (finding.code === 'unknown-option' && mayMeanSecret(written));
+    SECRET_LINES.has(finding.code) || (finding.code === 'unknown-option' && mayMeanSecret(written));
   const hide = isSecretLine ? hideArguments : hideSecrets;
   return { ...finding, place: placeOf(span), excerpt: excerptOf(span, hide) };
 }

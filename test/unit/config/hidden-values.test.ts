@@ -71,6 +71,7 @@ describe('a mistake in a Hubfile or a data file', () => {
     ['Hubfile', 'http://:8080 {\nbasicauth bob s3cret\n}'],
     ['Hubfile', 'http://:8080 {\nbasic_auth bob s3cret x y\n}'],
     ['Hubfile', 'http://:8080 {\nbasic_auth {\nbob s3cret x y\n}\n}'],
+    ['Hubfile', 'http://:8080 {\nbasic_auth {\na:b s3cret\n}\n}'],
     ['Hubfile', '{\nacme_eab a s3cret\n}\nhttp://:8080 {\n}'],
     ['Hubfile', inHub('issuer https://i.example s3cret HS256')],
     ['Hubfile', inHub('issuer https://i.example {\npublisher s3cret HS256\n}')],
