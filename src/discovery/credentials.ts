@@ -5,7 +5,7 @@ import type { HeaderList } from '../http/header-list.ts';
 import { newSessionMark, sessionMark, sessionCookieName } from '../http/session-mark.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { AnnouncedHub } from './announced-hub.ts';
-import { isPrivate, makePrivate } from './cache-control.ts';
+import { isPrivate, makePrivate } from '../http/cache-control.ts';
 
 export interface CredentialsOptions {
   readonly config: Pick<DiscoveryConfig, 'cookie'>;

@@ -1,11 +1,11 @@
 import type { DiscoveryConfig } from '../config/config.ts';
-import { selfLink } from '../http/field-values.ts';
+import { isPrivate, makePrivate } from '../http/cache-control.ts';
+import { listMembers, selfLink } from '../http/field-values.ts';
 import type { Exchange, RequestHook, ResponseHead } from '../http/exchange.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import { addVary } from '../http/representation.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { AnnouncedHub } from './announced-hub.ts';
-import { expose, isPrivate, makePrivate } from './cache-control.ts';
 import { Credentials } from './credentials.ts';
 import { outcomeStatus } from '../http/request-variables.ts';
 import { DESTINATION, isDestinationOfPages } from '../http/request-path.ts';
@@ -165,4 +165,11 @@ function typeOf(headers: HeaderList): string {
   const given = headers.get('content-type') ?? '';
   const end = given.indexOf(';');
   return (end === -1 ? given : given.slice(0, end)).trim().toLowerCase();
+}
+
+/** Lets scripts of other origins read a field (WHATWG Fetch §3.2.3). */
+function expose(headers: HeaderList, name: string): void {
+  const field = 'access-control-expose-headers';
+  const present = listMembers(headers.combined(field)).map((one) => one.toLowerCase());
+  if (!present.includes(name.toLowerCase())) headers.append('Access-Control-Expose-Headers', name);
 }

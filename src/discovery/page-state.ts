@@ -9,7 +9,7 @@ import type { ResponseHead } from '../http/exchange.ts';
 import { parseHttpDate } from '../http/conditions.ts';
 import { compilePattern } from '../http/linear-regexp.ts';
 import type { Budget } from '../kernel/scheduler.ts';
-import { isPrivate } from './cache-control.ts';
+import { isPrivate } from '../http/cache-control.ts';
 import type { WatchedAnswer } from './watch-exchange.ts';
 
 /** Characters that a regular expression of `ignore` sees at a time. */
