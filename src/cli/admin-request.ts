@@ -234,7 +234,8 @@ function textOf(key: string, place: ListenPlace): string {
 
 /**
  * Sends a request, and resolves to the response when its head has arrived. If that takes longer than `timeoutMs`, it
- * fails with `no-answer`, because any service may be listening there.
+ * fails with `ETIMEDOUT` if there is no connection yet, else with `no-answer`, because any service may be listening
+ * there.
  */
 export function sendRequest(
   url: URL,
@@ -246,7 +247,8 @@ export function sendRequest(
   return new Promise((resolve, reject) => {
     const request = send(url, { ...options, ...resolvingOf(url.hostname) }, resolve);
     const timer = setTimeout(() => {
-      request.destroy(new HubgateError('no-answer', `No answer within ${timeoutMs / 1000} s`));
+      const code = request.socket?.connecting === false ? 'no-answer' : 'ETIMEDOUT';
+      request.destroy(new HubgateError(code, `No answer within ${timeoutMs / 1000} s`));
     }, timeoutMs);
     request.once('response', () => clearTimeout(timer));
     request.once('close', () => clearTimeout(timer));

@@ -5,6 +5,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { Command, CommanderError } from 'commander';
 import { ConfigError } from '../config/problem.ts';
+import { allowSlowConnections } from '../kernel/connection-attempts.ts';
 import { codeOf, messageOf } from '../kernel/error.ts';
 import { endProcess } from '../kernel/process-end.ts';
 import { completionCommand } from './commands/completion.ts';
@@ -14,6 +15,7 @@ import { styleText } from 'node:util';
 
 /** Runs the command in `args`, and sets the exit code. */
 export async function runProgram(args: readonly string[]): Promise<void> {
+  allowSlowConnections();
   const program = new Command('hubgate')
     .description('a gateway with a publish/subscribe hub in front of an existing web site')
     .version(packageVersion())

@@ -18,6 +18,7 @@ import { ResponseCaches } from '../cache/response-caches.ts';
 import { UpstreamRegistry } from '../proxy/upstreams.ts';
 import { InheritedSockets } from '../server/bound-server.ts';
 import { Listener } from '../server/listener.ts';
+import { allowSlowConnections } from '../kernel/connection-attempts.ts';
 import { shareByAddress } from '../kernel/node-internals.ts';
 import { publicNameCheck } from '../tls/acme/name-check.ts';
 import { ManagedCertificates } from '../tls/acme/managed-certificates.ts';
@@ -110,6 +111,7 @@ export function openResources(
   const { openLog = () => ({ log, close: () => {} }) } = options;
   const storage = storageOf(config.options);
   makeStorage(storage);
+  allowSlowConnections();
   if (options.peerWorkers !== undefined) shareByAddress();
   const listeners = new LeasePool<Listener>((listener) => listener.close());
   const ticketKeys = new TicketKeys(storage, clock, log);

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import dns from 'node:dns';
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { createServer } from 'node:http';
@@ -157,6 +158,17 @@ describe('the message for a hub that cannot be reached says what to check', () =
     await assert.rejects(requestHub(access, { ...asked, timeoutMs: 20 }), {
       code: 'hub-unreachable',
       message: /accepted the connection but sent nothing \(No answer within 0\.02 s\)/,
+    });
+  });
+
+  it('a name that the DNS does not look up in time', async (test) => {
+    test.mock.method(dns, 'lookup', () => {});
+    const hub = new URL('http://slow.test/hub');
+    const access = { hub, token: null, caFile: null, insecure: false };
+    const { signal } = new AbortController();
+    const asked = { method: 'GET', url: hub, headers: {}, body: null, signal } as const;
+    await assert.rejects(requestHub(access, { ...asked, timeoutMs: 20 }), {
+      message: /slow\.test does not answer on port 80; does a firewall block it\?/,
     });
   });
 

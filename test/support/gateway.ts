@@ -38,11 +38,12 @@ export async function startGateway(
   test: Owner,
   sites: string,
   options = DEFAULT_OPTIONS,
+  env: NodeJS.ProcessEnv = {},
 ): Promise<TestProgram> {
   const storage = await mkdtemp(join(tmpdir(), 'hubgate-gateway-'));
   const file = join(storage, 'Hubfile');
   await writeFile(file, hubfile(storage, options, sites));
-  const running = new TestProcess([cli, 'run', '--no-watch', '--config', file]);
+  const running = new TestProcess([cli, 'run', '--no-watch', '--config', file], env);
   test.after(async () => {
     await running.end();
     await rm(storage, { recursive: true, force: true, maxRetries: 10 });

@@ -1,0 +1,21 @@
+import {
+  getDefaultAutoSelectFamilyAttemptTimeout,
+  setDefaultAutoSelectFamilyAttemptTimeout,
+} from 'node:net';
+
+/**
+ * How long the connection to one address of a name may take before the next address is tried. It is longer than a
+ * handshake around the world, and than most pauses of this process.
+ */
+const ATTEMPT_TIMEOUT_MS = 1_000;
+
+/**
+ * Lets each address of a name take a second to accept a connection, in the whole process. Node gives all addresses but
+ * the last one 250 ms, and drops a connection that comes later (RFC 8305 §5 would keep it). So a service with an IPv4 and
+ * an IPv6 address could not be reached over a slow network, nor `localhost` while the process was busy. A longer time that
+ * the program has chosen stays.
+ */
+export function allowSlowConnections(): void {
+  if (getDefaultAutoSelectFamilyAttemptTimeout() >= ATTEMPT_TIMEOUT_MS) return;
+  setDefaultAutoSelectFamilyAttemptTimeout(ATTEMPT_TIMEOUT_MS);
+}
