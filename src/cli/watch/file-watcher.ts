@@ -42,25 +42,25 @@ const UNREPORTED =
 /**
  * Watches the content of files, not their dates. A save by renaming, a replaced symlink (as in Kubernetes)
  * and a plain write are treated alike; touching a file has no effect. The system's events of the directories
- * are hints. Because some changes cause no event (a bind-mounted file, a network drive), dates, sizes and
- * identities are also checked every two seconds. Only files in which these differ are read. A drive that hangs
- * costs one of Node's four threads and delays no other file.
+ * are hints. Because some changes cause no event (a bind-mounted file, a network drive), all paths are also
+ * looked at every two seconds. A drive that hangs costs one of Node's four threads and delays other files once.
  */
 export class FileWatcher {
   readonly #options: WatchOptions;
   #paths: ReadonlyMap<string, WatchedPath> = new Map();
   #closeEvents: () => void = () => {};
   #openedMs = 0;
-  #cancelPoll: () => void = () => {};
-  #cancelQuiet: () => void = () => {};
-  #firstHintMs: number | null = null;
-  /** Checks run one after the other. Two at a time would access the same drive. */
-  #checks = Promise.resolve(false);
+  /** Cancels the next look; null if none is planned. */
+  #cancelLook: (() => void) | null = null;
+  /** Looks follow one another. Two at a time would access the same drive. */
+  #looks = Promise.resolve();
+  /** When a change was first hinted or found since the last look; null if there was none. */
+  #changedMs: number | null = null;
   /** The pending path of each unresponsive drive. */
   readonly #unresponsive = new Map<string, string>();
   /** Warnings that have been logged; each is logged once. */
   readonly #warned = new Set<string>();
-  #running: Promise<void> = Promise.resolve();
+  #reports = Promise.resolve();
   #closed = false;
 
   constructor(options: WatchOptions) {
@@ -84,16 +84,15 @@ export class FileWatcher {
     );
     for (const [path, digest] of read) this.#paths.get(path)?.know(digest);
     this.#openEvents(new Set(wanted.map(directoryOf)));
-    this.#poll(QUIET_MS);
+    this.#lookIn(QUIET_MS);
   }
 
   /** Stops, after a reload that is in progress. */
   async close(): Promise<void> {
     this.#closed = true;
-    this.#cancelPoll();
-    this.#cancelQuiet();
+    this.#cancelLook?.();
     this.#closeEvents();
-    await this.#running;
+    await this.#reports;
   }
 
   /**
@@ -107,66 +106,44 @@ export class FileWatcher {
     this.#openedMs = clock.monotonic();
     const onEvent = (path: string): void => {
       for (const name of [path, `${path}/`, parentOf(path)]) paths.get(name)?.hint();
-      this.#checkWhenQuiet();
+      this.#lookWhenQuiet();
     };
     const onError = (error: unknown): void => this.#warnOnce(FAILED, { error: messageOf(error) });
     this.#closeEvents = openEvents(directories, paths, onEvent, onError);
   }
 
-  #poll(delayMs: number): void {
-    if (this.#closed) return;
-    this.#cancelPoll();
-    const paths = this.#paths;
-    this.#cancelPoll = this.#options.clock.after(delayMs, () => {
-      void this.#check([...paths.values()]).then((differs) => {
-        if (differs) this.#checkWhenQuiet();
-        // Otherwise the next poll belongs to the paths that are watched now.
-        if (paths === this.#paths) this.#poll(Math.max(POLL_MS, PACE_MS * paths.size));
-      });
-    });
-  }
-
   /** Waits for quiet: editors and deployments write in several steps. */
-  #checkWhenQuiet(): void {
+  #lookWhenQuiet(): void {
+    const now = this.#options.clock.monotonic();
+    this.#changedMs ??= now;
+    this.#lookIn(Math.min(QUIET_MS, Math.max(0, this.#changedMs + MAX_DELAY_MS - now)));
+  }
+
+  #lookIn(delayMs: number): void {
     if (this.#closed) return;
-    const { clock } = this.#options;
-    this.#firstHintMs ??= clock.monotonic();
-    const leftMs = Math.max(0, this.#firstHintMs + MAX_DELAY_MS - clock.monotonic());
-    this.#cancelQuiet();
-    this.#cancelQuiet = clock.after(Math.min(QUIET_MS, leftMs), () => {
-      this.#firstHintMs = null;
-      const paths = [...this.#paths.values()].filter((path) => path.isHinted || path.differs);
-      void this.#check(paths).then((differs) => {
-        if (differs) this.#report();
-      });
+    this.#cancelLook?.();
+    this.#cancelLook = this.#options.clock.after(delayMs, () => {
+      this.#cancelLook = null;
+      this.#looks = this.#looks.then(() => this.#look());
     });
   }
 
-  #report(): void {
-    if (this.#closed) return;
-    const { clock, onChange } = this.#options;
-    const isOpen = clock.monotonic() - this.#openedMs > POLL_MS;
+  /** Looks at each path once, except on unresponsive drives. A change that was not hinted is reported by the next look. */
+  async #look(): Promise<void> {
+    const wasChanged = this.#changedMs !== null;
+    this.#changedMs = null;
     for (const path of this.#paths.values()) {
-      if (isOpen && path.differs && !path.isHinted) this.#warnOnce(UNREPORTED);
-      path.markReported();
+      const isBlocked = this.#unresponsive.size >= MAX_UNRESPONSIVE;
+      if (!isBlocked && !this.#unresponsive.has(path.device)) await this.#lookAt(path);
     }
-    this.#running = this.#running.then(() => onChange([...this.#unresponsive.values()]));
+    const differs = [...this.#paths.values()].some((path) => path.differs);
+    if (differs && !wasChanged) return this.#lookWhenQuiet();
+    if (differs) this.#report();
+    if (this.#cancelLook === null) this.#lookIn(Math.max(POLL_MS, PACE_MS * this.#paths.size));
   }
 
-  /** Checks each path once, except on unresponsive drives. Resolves to whether any watched path differs. */
-  #check(paths: readonly WatchedPath[]): Promise<boolean> {
-    this.#checks = this.#checks.then(async () => {
-      for (const path of paths) {
-        const isBlocked = this.#unresponsive.size >= MAX_UNRESPONSIVE;
-        if (!isBlocked && !this.#unresponsive.has(path.device)) await this.#checkOne(path);
-      }
-      return [...this.#paths.values()].some(({ differs }) => differs);
-    });
-    return this.#checks;
-  }
-
-  /** Resolves when the path has been checked, or when its drive has not responded in time. */
-  #checkOne(path: WatchedPath): Promise<void> {
+  /** Resolves when the path has been looked at, or when its drive has not responded in time. */
+  #lookAt(path: WatchedPath): Promise<void> {
     const { clock, disk = systemDisk, log } = this.#options;
     const { device } = path;
     return new Promise((resolve) => {
@@ -183,6 +160,17 @@ export class FileWatcher {
         this.#report();
       });
     });
+  }
+
+  #report(): void {
+    if (this.#closed) return;
+    const { clock, onChange } = this.#options;
+    const isOpen = clock.monotonic() - this.#openedMs > POLL_MS;
+    for (const path of this.#paths.values()) {
+      if (isOpen && path.differs && !path.isHinted) this.#warnOnce(UNREPORTED);
+      path.markReported();
+    }
+    this.#reports = this.#reports.then(() => onChange([...this.#unresponsive.values()]));
   }
 
   #warnOnce(message: string, fields: LogFields = {}): void {

@@ -64,6 +64,46 @@ describe('the cost of watching (hubfile.md §4)', () => {
     assert.deepEqual(told, [[], []]);
   });
 
+  it('reports a file that is written in two steps once, also if the system reports no changes', async (test) => {
+    const { disk, pass, told } = start(test, ['/etc/hub/a']);
+    await pass(ROUND_MS);
+    for (const round of [1, 2]) {
+      told.length = 0;
+      disk.forget();
+      disk.write('/etc/hub/a', `half of ${round}`, false);
+      while (disk.reads.length === 0) await pass(100);
+      disk.write('/etc/hub/a', `all of ${round}`, false);
+      await pass(ROUND_MS);
+      assert.deepEqual(told, [[]]);
+    }
+  });
+
+  it('reports a file that is written all the time', async (test) => {
+    const { disk, pass, told } = start(test, ['/etc/hub/a']);
+    await pass(ROUND_MS);
+    told.length = 0;
+    for (let written = 0; written < 24; written += 1) {
+      disk.write('/etc/hub/a', `${written}`, true);
+      await pass(50);
+    }
+    assert.equal(told.length, 1);
+  });
+
+  it('reports at once what changes at the end of a full check', async (test) => {
+    const { disk, pass, told } = start(test, pathsOf('/etc/hub', 10));
+    await pass(ROUND_MS);
+    told.length = 0;
+    const release = disk.hang('/etc/hub/9');
+    while (disk.waiting === 0) await pass(100);
+    disk.write('/etc/hub/0', 'new', true);
+    release();
+    // The check ends before the event counts as quiet.
+    await pass(10);
+    assert.deepEqual(told, []);
+    await pass(200);
+    assert.deepEqual(told, [[]]);
+  });
+
   it('continues when a drive hangs, logs it, and reports changes on the drive again when it recovers', async (test) => {
     const { disk, pass, told, log } = start(test, ['/net/a', '/net/b', '/etc/hub/a']);
     await pass(ROUND_MS);
@@ -106,8 +146,8 @@ function start(test: TestContext, files: readonly string[]) {
     ...{ disk, told, log },
     /** Turns the clock, and lets the disk answer as time goes by. */
     async pass(ms: number): Promise<void> {
-      for (let turned = 0; turned < ms; turned += 100) {
-        clock.advance(100);
+      for (let left = ms; left > 0; left -= 100) {
+        clock.advance(Math.min(left, 100));
         do await setImmediate();
         while (disk.busy);
       }
