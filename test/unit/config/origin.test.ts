@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { isOrigin } from '../../../src/config/check-hub.ts';
 
-describe('isOrigin (catalogue H-500)', () => {
+describe('isOrigin (H-500)', () => {
   for (const text of [
     '*',
     'null',

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { parseDuration, parseSize } from '../../../src/config/units.ts';
 
-describe('parseDuration (Hubfile §5, catalogue H-477)', () => {
+describe('parseDuration (Hubfile §5, H-477)', () => {
   const durations: readonly [string, number][] = [
     ['0', 0],
     ['500ms', 500],
@@ -33,7 +33,7 @@ describe('parseDuration (Hubfile §5, catalogue H-477)', () => {
   }
 });
 
-describe('parseSize (Hubfile §5, catalogue H-468)', () => {
+describe('parseSize (Hubfile §5, H-468)', () => {
   const sizes: readonly [string, number][] = [
     ['0', 0],
     ['4096', 4096],
