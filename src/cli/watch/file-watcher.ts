@@ -35,6 +35,11 @@ const PACE_MS = 5;
 const RESPONSE_TIMEOUT_MS = 2_000;
 /** So many drives may be unresponsive before no path is checked: each occupies one of Node's four threads. */
 const MAX_UNRESPONSIVE = 2;
+/**
+ * Events of any file in the directories that are used as hints. A log beside the Hubfile causes one with each line, for
+ * which chokidar reads the whole directory.
+ */
+const MAX_EVENTS = 1_000;
 const FAILED = 'Watching failed; hubgate compares the content instead';
 const UNREPORTED =
   'The file system does not report changes here (a mounted file?); hubgate compares the content instead';
@@ -49,7 +54,8 @@ export class FileWatcher {
   readonly #options: WatchOptions;
   #paths: ReadonlyMap<string, WatchedPath> = new Map();
   #closeEvents: () => void = () => {};
-  #openedMs = 0;
+  /** When the system's events were opened; Infinity if they have ended. */
+  #openedMs = Infinity;
   /** Cancels the next look; null if none is planned. */
   #cancelLook: (() => void) | null = null;
   /** Looks follow one another. Two at a time would access the same drive. */
@@ -109,7 +115,8 @@ export class FileWatcher {
       this.#lookWhenQuiet();
     };
     const onError = (error: unknown): void => this.#warnOnce(FAILED, { error: messageOf(error) });
-    this.#closeEvents = openEvents(directories, paths, onEvent, onError);
+    const onEnd = (): void => void (this.#openedMs = Infinity);
+    this.#closeEvents = openEvents(directories, paths, onEvent, onError, onEnd);
   }
 
   /** Waits for quiet: editors and deployments write in several steps. */
@@ -190,8 +197,8 @@ function parentOf(file: string): string {
 }
 
 /**
- * Reports possible changes in directories, through chokidar, until the returned function is called. Some changes are
- * not reported.
+ * Reports possible changes in directories, through chokidar, until the returned function is called or {@link MAX_EVENTS}
+ * have come. Some changes are not reported.
  *
  * @param wanted only these paths, and what is in those that end with `/`, are reported
  */
@@ -200,7 +207,9 @@ function systemEvents(
   wanted: ReadonlyMap<string, unknown>,
   onEvent: (path: string) => void,
   onError: (error: unknown) => void,
+  onEnd: () => void,
 ): () => void {
+  let left = MAX_EVENTS;
   const watcher = watch([...directories], {
     // Watches the directories, not the targets of links in them: replacing a link is an event of its directory.
     depth: 0,
@@ -212,5 +221,11 @@ function systemEvents(
     ignored: (path) => !directories.has(path) && !wanted.has(path) && !wanted.has(parentOf(path)),
   });
   watcher.on('all', (_, path) => onEvent(path)).on('error', onError);
+  watcher.on('raw', () => {
+    left -= 1;
+    if (left > 0 || watcher.closed) return;
+    void watcher.close();
+    onEnd();
+  });
   return () => void watcher.close();
 }

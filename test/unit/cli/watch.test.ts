@@ -2,9 +2,11 @@ import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import {
+  appendFileSync,
   existsSync,
   mkdirSync,
   mkdtempSync,
+  promises,
   readdirSync,
   readFileSync,
   renameSync,
@@ -14,9 +16,11 @@ import {
   utimesSync,
   writeFileSync,
 } from 'node:fs';
+import { syncBuiltinESMExports } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
+import { setImmediate, setTimeout as delay } from 'node:timers/promises';
 import { readConfig } from '../../../src/cli/read-config.ts';
 import { FileWatcher } from '../../../src/cli/watch/file-watcher.ts';
 import {
@@ -240,6 +244,33 @@ describe('watching the configuration (hubfile.md §4)', () => {
     await edit();
     assert.equal(warnings.length, 1);
     assert.match(warnings.join(), /does not report changes/);
+  });
+
+  it('does not read the directory for each line of a log beside the Hubfile, and still reports a change', async (test) => {
+    const { change, write, path, warnings } = await watch(test, { Hubfile: 'one' });
+    const { mock } = test.mock.method(promises, 'readdir');
+    syncBuiltinESMExports();
+    test.after(() => {
+      mock.restore();
+      syncBuiltinESMExports();
+    });
+    const log = async (lines: number): Promise<number> => {
+      const before = mock.callCount();
+      for (let line = 0; line < lines; line += 1) {
+        appendFileSync(path('access.log'), 'GET /\n');
+        await setImmediate();
+      }
+      return mock.callCount() - before;
+    };
+    assert.ok((await log(10)) > 0, 'chokidar reads it through the function that is counted');
+    // The system may combine several lines into one event.
+    await log(5_000);
+    await delay(50);
+    assert.equal(await log(500), 0);
+    const changed = change();
+    write('Hubfile', 'two');
+    await changed;
+    assert.deepEqual(warnings, []);
   });
 
   it('reports neither a touch nor changes to unrelated files', async (test) => {
