@@ -85,8 +85,10 @@ function compile(
       taken.held = hold(exchange, head);
       isReplaced = rule.alwaysAnswers;
       // The routes need not wait for the whole response, but for the handler, which may be reading the request.
-      if (isReplaced) taken.held.body.drop(clock);
-      else onHeld();
+      if (isReplaced) {
+        replace(exchange, head.status);
+        taken.held.body.drop(clock);
+      } else onHeld();
       return taken.held.body;
     });
     const running = (async () => next())();
@@ -127,6 +129,7 @@ function compile(
  * or aborts it, the body is destroyed.
  */
 interface Held {
+  readonly status: number;
   readonly body: DeferredBody;
   readonly send: () => void;
 }
@@ -168,17 +171,22 @@ function hold(exchange: Exchange, head: ResponseHead): Held {
     const { isBesidePreset: _, ...rest } = head;
     body.decide(exchange.begin({ ...rest, headers }));
   };
-  return { body, send };
+  return { status: head.status, body, send };
+}
+
+/** The fields of the replaced response stay. Its status does not, so a cache would take what replaces an error for a good page. */
+function replace(exchange: Exchange, status: number): void {
+  if (status >= 400) exchange.dependsOn?.('client');
 }
 
 /** Returns which response has been sent: the held one, another one, or none. */
 async function answerOrSend(
   exchange: Exchange,
   routes: Handler,
-  { body, send }: Held,
+  { status, body, send }: Held,
   clock: Clock,
 ): Promise<'held' | 'other' | 'none'> {
-  const watch = new ResponseWatch(exchange);
+  const watch = new ResponseWatch(exchange, () => replace(exchange, status));
   let isSent = false;
   try {
     await routes(exchange, () => {});

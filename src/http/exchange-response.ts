@@ -302,9 +302,11 @@ export class ResponseWatch {
   hasBegun = false;
   readonly stop: () => void;
 
-  constructor(exchange: Pick<Exchange, 'interceptHead'>) {
+  /** @param onBegin called before the head of the response is sent or stored */
+  constructor(exchange: Pick<Exchange, 'interceptHead'>, onBegin: () => void = () => {}) {
     this.stop = exchange.interceptHead(() => {
       this.hasBegun = true;
+      onBegin();
       return null;
     });
   }

@@ -246,8 +246,17 @@ export class UpstreamResponse implements UpgradeSink {
   /** The routes run once the exchange with the upstream is over. */
   #leave(answer: Handler, { status, headers }: ResponseHead): null {
     intercepted.set(this.#exchange, { status, headers, send: null });
+    this.#replace();
     this.interceptor = answer;
     return null;
+  }
+
+  /**
+   * The cache sees neither what the response of the upstream says about storing, nor whether it has let the request
+   * through. So nothing that is sent instead is for others.
+   */
+  #replace(): void {
+    this.#exchange.dependsOn?.('client');
   }
 
   /** The routes run at once, and the body waits for them. */
@@ -255,9 +264,13 @@ export class UpstreamResponse implements UpgradeSink {
     const exchange = this.#exchange;
     const held = new DeferredBody();
     this.#held = held;
-    const watch = new ResponseWatch(exchange);
+    let isCopied = false;
+    const watch = new ResponseWatch(exchange, () => {
+      if (!isCopied) this.#replace();
+    });
     const send = (status: number): void => {
       if (this.#failure !== null) throw this.#failure;
+      isCopied = true;
       const sent = { ...head };
       replaceStatus(sent, status);
       held.decide(this.#beginNow(sent));

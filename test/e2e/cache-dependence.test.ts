@@ -26,6 +26,20 @@ function app({ headers, url = '' }: IncomingMessage, response: ServerResponse): 
     response.writeHead(200, { 'X-Backend': String(headers['x-wanted']) }).end();
     return;
   }
+  if (name === 'gate') {
+    response.writeHead(headers.cookie === 'user=1' ? 200 : 403, { 'Cache-Control': 'no-store' });
+    response.end('gate');
+    return;
+  }
+  if (name === 'file-of') {
+    const fields = { 'X-File': `/${String(headers['x-tenant'])}`, 'Cache-Control': 'private' };
+    response.writeHead(200, fields).end();
+    return;
+  }
+  if (name === 'fails') {
+    response.writeHead(500).end('failed');
+    return;
+  }
   if (name === 'always' && headers['if-none-match'] === '"a"') {
     response.writeHead(304).end();
     return;
@@ -210,6 +224,61 @@ handle {
 }`,
         ),
         site('stale', `cache {\n stale 1h\n}\n${proxy}`),
+        site(
+          'gate',
+          `cache
+route {
+	${proxy} {
+		rewrite /gate
+		@good status 2xx
+		handle_response @good {
+			request_header X-Good yes
+		}
+	}
+	${proxy}
+}`,
+        ),
+        site(
+          'replaced',
+          `cache {
+	ttl 1m
+}
+${proxy} {
+	@file header X-File *
+	handle_response @file {
+		${proxy} {
+			rewrite {rp.header.X-File}
+		}
+	}
+	@failed status 500
+	handle_response @failed {
+		copy_response_headers
+		respond "a fallback" 200
+	}
+	@other status 200
+	handle_response @other {
+		header X-Copied yes
+		copy_response
+	}
+}`,
+        ),
+        site(
+          'intercepted',
+          `cache {
+	ttl 1m
+}
+intercept {
+	@failed status 500
+	handle_response @failed {
+		respond "a fallback" 200
+	}
+	@other status 200
+	handle_response @other {
+		header X-Intercepted yes
+	}
+}
+${proxy}`,
+        ),
       ].join(''),
     );
   });
@@ -320,6 +389,35 @@ handle {
     assert.equal(one.body, 'tenant a');
     assert.equal(other.body, 'tenant b');
   });
+
+  it('is not shared if the response of another app has let the request through', async () => {
+    const user = await ask('gate', '/x-tenant/gate', { Cookie: 'user=1' });
+    assert.deepEqual([user.status, user.body], [200, 'x-tenant: undefined']);
+    assert.equal((await ask('gate', '/x-tenant/gate')).status, 403);
+  });
+
+  it('is not shared if it replaces a response for one client', async () => {
+    for (const name of ['alice', 'bob', 'alice']) {
+      const { body } = await ask('replaced', '/file-of/me', { 'X-Tenant': name });
+      assert.equal(body, `${name}: undefined`);
+    }
+  });
+
+  for (const site of ['replaced', 'intercepted']) {
+    it(`is not shared if it replaces an error (${site})`, async () => {
+      for (let i = 0; i < 2; i += 1) {
+        const { status, headers, body } = await ask(site, '/fails/now');
+        assert.deepEqual([status, body], [200, 'a fallback']);
+        assert.match(String(headers['cache-status']), /detail=client/);
+      }
+    });
+
+    it(`is shared if routes send it on (${site})`, async () => {
+      const [, again] = [await ask(site, '/kept/1'), await ask(site, '/kept/1')];
+      assert.match(String(again.headers['cache-status']), /hubgate; hit/);
+      assert.equal(again.headers[site === 'replaced' ? 'x-copied' : 'x-intercepted'], 'yes');
+    });
+  }
 
   it('is for the status of its error', async () => {
     const missing = await ask('errors', '/page', { 'X-Missing': 'yes' });
