@@ -82,7 +82,7 @@ export class Hub {
     this.#names = names;
     this.#clock = clock;
     this.#scheduler = scheduler;
-    const reader = new LogReader(transport, names.base);
+    const reader = new LogReader(transport, names.base, clock);
     const presencePublisher = new PresencePublisher(transport, names, scheduler, log, clock);
     const streams = new OpenStreams({
       tail: () => transport.position,

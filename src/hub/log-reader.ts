@@ -1,3 +1,4 @@
+import type { Clock } from '../kernel/clock.ts';
 import { PreparedUpdate } from './event-stream.ts';
 import type { Evicted, LogEntry, Transport } from './transport.ts';
 import { updateSize } from './update.ts';
@@ -11,6 +12,11 @@ const KEPT_SIZE = 4 * 1024 * 1024;
 const KEPT_PAGES = 64;
 /** The same while one stream catches up. More would only outlive collections of the young generation. */
 const KEPT_PAGES_OF_ONE = 4;
+/**
+ * How long a page is kept, from the time at which its reading began. Its entries may be evicted meanwhile. A reader that
+ * got an old page would receive what the history has removed, and then find a gap behind it.
+ */
+const KEPT_MS = 1_000;
 
 /** A part of the history, shared by all its readers: consecutive entries in order. */
 export class LogPage {
@@ -62,6 +68,12 @@ interface Reading {
   readonly page: Promise<LogPage>;
 }
 
+interface KeptPage {
+  readonly page: LogPage;
+  /** When its reading began. */
+  readonly readMs: number;
+}
+
 /**
  * Reads the history in pages that all catching-up streams share. A thousand clients that reconnect at once
  * cost one read, and each update is parsed and encoded once.
@@ -69,21 +81,24 @@ interface Reading {
 export class LogReader {
   readonly #transport: Transport;
   readonly #base: string;
+  readonly #clock: Clock;
   /** Look-ups in progress, by id. There are at most as many as waiting clients. */
   readonly #finding = new Map<string, Promise<number | null>>();
   #readings: Reading[] = [];
   /** The oldest page first. */
-  #kept: LogPage[] = [];
+  readonly #kept: KeptPage[] = [];
   #keptSize = 0;
+  #willDrop = false;
   /** Entries to read at a time; fewer if recent entries were large. */
   #entries = 8;
   /** The number of pages that were read from the history. */
   begun = 0;
 
   /** @param base see `hubBase` */
-  constructor(transport: Transport, base: string) {
+  constructor(transport: Transport, base: string, clock: Clock) {
     this.#transport = transport;
     this.#base = base;
+    this.#clock = clock;
   }
 
   /**
@@ -116,8 +131,9 @@ export class LogReader {
   after(position: number, readers: number): LogPage | Promise<LogPage> {
     const covers = ({ after, until }: { after: number; until: number }): boolean =>
       after <= position && position < until;
-    const kept = this.#kept.find(covers);
-    if (kept !== undefined) return kept;
+    this.#dropOld();
+    const kept = this.#kept.find(({ page }) => covers(page));
+    if (kept !== undefined) return kept.page;
     const present = this.#readings.find(covers);
     if (present !== undefined) return present.page;
     this.begun += 1;
@@ -132,6 +148,7 @@ export class LogReader {
   }
 
   async #read(after: number, until: number, readers: number): Promise<LogPage> {
+    const readMs = this.#clock.monotonic();
     const entries = await this.#transport.read(after, until - after, PAGE_SIZE);
     // Large updates make a page end early.
     const end = entries.at(-1)?.position ?? until;
@@ -139,7 +156,7 @@ export class LogReader {
     const page = new LogPage({ after, until: end, evicted }, entries, this.#base);
     if (page.size > PAGE_SIZE) this.#entries = Math.max(1, Math.floor(this.#entries / 4));
     else if (page.size < PAGE_SIZE / 4) this.#entries = Math.min(PAGE_ENTRIES, this.#entries * 2);
-    this.#keep(page, readers > 1 ? KEPT_PAGES : KEPT_PAGES_OF_ONE);
+    this.#keep({ page, readMs }, readers > 1 ? KEPT_PAGES : KEPT_PAGES_OF_ONE);
     return page;
   }
 
@@ -155,15 +172,33 @@ export class LogReader {
     return { updates: Math.min(updates, front), events: Math.min(events, missing) };
   }
 
-  #keep(page: LogPage, maxPages: number): void {
+  #keep(kept: KeptPage, maxPages: number): void {
+    const { entries, size } = kept.page;
     // Near the end of the history, readers never ask for the same portions again.
-    if (page.entries.length < PAGE_ENTRIES / 8 && page.size < PAGE_SIZE) return;
-    this.#kept.push(page);
-    this.#keptSize += page.size;
-    while (this.#kept.length > maxPages || this.#keptSize > KEPT_SIZE) {
-      const oldest = this.#kept.shift();
-      if (oldest === undefined) return;
-      this.#keptSize -= oldest.size;
-    }
+    if (entries.length < PAGE_ENTRIES / 8 && size < PAGE_SIZE) return;
+    this.#kept.push(kept);
+    this.#keptSize += size;
+    while (this.#kept.length > maxPages || this.#keptSize > KEPT_SIZE) this.#dropOldest();
+    this.#dropLater();
+  }
+
+  #dropOldest(): void {
+    this.#keptSize -= this.#kept.shift()?.page.size ?? 0;
+  }
+
+  #dropOld(): void {
+    const oldestMs = this.#clock.monotonic() - KEPT_MS;
+    while ((this.#kept[0]?.readMs ?? Infinity) <= oldestMs) this.#dropOldest();
+  }
+
+  /** Frees the memory of pages that nobody asks for. */
+  #dropLater(): void {
+    if (this.#willDrop || this.#kept.length === 0) return;
+    this.#willDrop = true;
+    this.#clock.after(KEPT_MS, () => {
+      this.#willDrop = false;
+      this.#dropOld();
+      this.#dropLater();
+    });
   }
 }

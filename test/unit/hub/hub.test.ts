@@ -417,6 +417,22 @@ describe('hub: replay', () => {
     assert.deepEqual([sink.ids()[0], sink.ids().at(-1), sink.ended], ['u12', 'u21', false]);
   });
 
+  it('replays nothing that was evicted before it began, whatever earlier replays have read', async (test) => {
+    const { hub, connect, clock } = setUp(test, { size: 50 });
+    const publish = async (from: number, to: number): Promise<void> => {
+      for (let id = from; id <= to; id += 1) await hub.publish(update(`u${id}`));
+    };
+    await publish(1, 100);
+    const first = await connect({ lastEventId: 'earliest' });
+    await settle(() => first.ids().length === 50);
+    first.subscription.abandon();
+    await publish(101, 200);
+    clock.advance(1_000);
+    const next = await connect({ lastEventId: 'earliest' });
+    await settle(() => next.ids().length === 50);
+    assert.deepEqual([next.ids()[0], next.ids().at(-1), next.sink.ended], ['u151', 'u200', false]);
+  });
+
   it('skips updates that a store lost in a failover, because no reader can ever get them', async (test) => {
     const whole = createMemoryTransport({ size: 100 });
     const transport: Transport = Object.create(whole, {
