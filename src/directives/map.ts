@@ -118,7 +118,7 @@ function mapCase(line: Cursor, { text, span }: Word, written: readonly string[])
  */
 function compile(
   { source, destinations, cases, defaults }: MapConfig,
-  { expand }: HandlerContext,
+  { expandOrEmpty: expand }: HandlerContext,
 ): Handler {
   const compiled = cases.map(({ input, pattern, outputs }) => {
     const regexp = pattern === null ? null : compilePattern(pattern);

@@ -76,7 +76,7 @@ function redirectStatus(cursor: Cursor): RedirConfig['status'] {
 }
 
 /** `redir [<matcher>] <to> [<status>|permanent|temporary]` */
-function compile({ to, status }: RedirConfig, { expand }: HandlerContext): Handler {
+function compile({ to, status }: RedirConfig, { expandOrEmpty: expand }: HandlerContext): Handler {
   const [before = '', fragment = ''] = to.split(/(#.*)/s, 2);
   const mark = before.search(QUERY_MARK);
   const path = mark === -1 ? before : before.slice(0, mark);

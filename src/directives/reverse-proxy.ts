@@ -396,7 +396,7 @@ export function compileProxy(
   authorization: Authorization | null,
 ): Handler {
   const { rewrite } = config;
-  const target = rewrite === null ? null : rewrittenTarget(rewrite, context.expand);
+  const target = rewrite === null ? null : rewrittenTarget(rewrite, context.expandOrEmpty);
   const copiesResponse = (routes: readonly RouteConfig[]): boolean =>
     everyRoute(routes, context.registry).some(({ handler }) => handler.kind === 'copy_response');
   const retried = config.loadBalancing.retryMatch?.map((matcher) =>

@@ -33,8 +33,8 @@ export const rewrite: HandlerDirective<RewriteConfig> = {
     ),
   },
   /** `rewrite [<matcher>] <to>`: `/path`, `?query` or both. The part that is not given stays. */
-  compile({ to }, { expand }) {
-    const rewritten = rewrittenTarget(to, expand);
+  compile({ to }, { expandOrEmpty }) {
+    const rewritten = rewrittenTarget(to, expandOrEmpty);
     return (exchange, next) => {
       exchange.target = rewritten(exchange);
       return next();

@@ -61,7 +61,7 @@ export const tryFiles: HandlerDirective<TryFilesConfig> = {
 /** Rewrites the path to an existing file; the query that is written with it becomes the query. */
 function compile(
   { files, policy, splitPath }: TryFilesConfig,
-  { expand, hidesFile }: HandlerContext,
+  { expandOrEmpty: expand, hidesFile }: HandlerContext,
 ): Handler {
   const tried = files.map((file) => {
     const mark = file.indexOf('?');

@@ -117,7 +117,7 @@ function withPattern<Change extends object>(cursor: Cursor, change: Change) {
 /** The new target of a request. */
 type Retarget = (exchange: Exchange) => string;
 
-function compileChange(change: UriChange, { expand }: HandlerContext): Retarget {
+function compileChange(change: UriChange, { expandOrEmpty: expand }: HandlerContext): Retarget {
   switch (change.kind) {
     case 'strip_prefix':
       return ofPath((path, exchange) => {

@@ -47,12 +47,12 @@ export const vars: HandlerDirective<VarsConfig> = {
     }),
   },
   /** Sets variables of the request; those of one directive do not see each other. */
-  compile({ variables }, { expand }) {
+  compile({ variables }, { expand, expandOrEmpty }) {
     return (exchange, next) => {
       const values = variables.map(({ name, value }) => {
         // `root` is the directory of the site's files.
         const isRoot = name === 'root';
-        const text = isRoot ? directoryOf(value, exchange, expand) : expand(value, exchange);
+        const text = isRoot ? directoryOf(value, exchange, expand) : expandOrEmpty(value, exchange);
         return [variableKey(name), text] as const;
       });
       for (const [key, text] of values) exchange.variables.set(key, text);

@@ -256,13 +256,13 @@ export const caddyPlaceholderNotes: readonly PlaceholderNote[] = [
   },
   {
     names: '`{tls_cipher}` `{tls_version}`, other `{http.request.tls.*}`',
-    text: 'stay as text, with a warning; in a matcher a load error',
+    text: 'stay as text in fields and bodies, and are empty in targets and variables, with a warning; in a matcher a load error',
     repeated: null,
   },
   {
     names:
       '`{http.request.local.*}`, `{http.request.duration}`, `{http.request.body}`, `{http.reverse_proxy.upstream.latency}`',
-    text: 'stay as text, with a warning',
+    text: 'stay as text in fields and bodies, and are empty in targets and variables, with a warning',
     repeated: null,
   },
 ];

@@ -15,7 +15,7 @@ import { type AccessLog, logAccess, loggerName } from '../site/access-log.ts';
 import { usesPlaceholder } from '../site/placeholder-names.ts';
 import { identityFields, removeClaimedIdentity } from '../site/identity-placeholders.ts';
 import { compileRequestMatcher } from '../site/text-pattern.ts';
-import { expandPlaceholders } from '../site/placeholders.ts';
+import { expandOrEmpty, expandPlaceholders } from '../site/placeholders.ts';
 import type { HidesFile } from '../site/site-files.ts';
 import { measureSite } from '../site/site-measures.ts';
 import { type SpanSink, traceSite } from '../site/tracing.ts';
@@ -78,6 +78,7 @@ export async function setUpSite(
     ...resources,
     registry,
     expand: expandPlaceholders,
+    expandOrEmpty,
     metrics: async () => ({ type: METRICS_TYPE, text: await resources.metrics() }),
     sharedCounts: own[0]?.core.transport.counts ?? null,
     trusted: addressSet(config.options.servers.trustedProxies),

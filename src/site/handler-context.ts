@@ -29,7 +29,10 @@ interface HandlerRegistry {
 /** The parts of the site and the gateway that handlers need. */
 export interface SiteContext {
   readonly registry: HandlerRegistry;
+  /** For fields and texts: what has no value in a request stays as it is written. */
   readonly expand: Expand;
+  /** For targets and variables: what has no value in a request is empty. */
+  readonly expandOrEmpty: Expand;
   readonly log: Logger;
   readonly clock: Clock;
   /** The scheduler of the process, for work that grows with a client's input. */

@@ -30,20 +30,37 @@ const OF_EARLIER_RESPONSE = ['rp.', 'resp.', RESPONSE_FIELD, 'err.message', 'err
 const MAX_LABELS = 128;
 
 /**
- * Replaces the request placeholders of the Hubfile. What is not a known placeholder stays as it is;
- * `\{` and `\}` are braces. What a placeholder brings in is not looked through again.
+ * Replaces the request placeholders of the Hubfile. What is not a known placeholder, or has no value in this request,
+ * stays as it is; `\{` and `\}` are braces. What a placeholder brings in is not looked through again.
  */
-export const expandPlaceholders: Expand = (template, exchange, response, encode, field) => {
+export const expandPlaceholders: Expand = (template, exchange, response, encode, field) =>
+  expanded(template, exchange, response, encode, field, false);
+
+/**
+ * The same for matchers, targets and variables, where Caddy makes empty what has no value: a destination of a `map` that
+ * did not run, for example.
+ */
+export const expandOrEmpty: Expand = (template, exchange, response, encode, field) =>
+  expanded(template, exchange, response, encode, field, true);
+
+function expanded(
+  template: string,
+  exchange: Exchange,
+  response: HeaderList | undefined,
+  encode: ((value: string) => string) | undefined,
+  field: string | undefined,
+  isEmptied: boolean,
+): string {
   if (!template.includes('{')) return template;
   return template.replace(PLACEHOLDER, (match: string, name: string | undefined) => {
     if (name === undefined) return match.slice(1);
     const short = shortName(name);
     const value = lookUp(short, exchange, response);
-    if (value === undefined) return match;
+    if (value === undefined) return isEmptied ? '' : match;
     noteDependence(short, exchange, response, field);
     return encode === undefined ? value : encode(value);
   });
-};
+}
 
 /**
  * A response in which this placeholder is used may not be for others. Handlers before a cache may have set a variable
