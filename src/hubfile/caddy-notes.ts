@@ -225,6 +225,11 @@ export const caddyPlaceholderNotes: readonly PlaceholderNote[] = [
     repeated: null,
   },
   {
+    names: 'text in the braces of a target or a variable that is no placeholder: empty',
+    text: 'stays as text; a warning if it looks like a placeholder',
+    repeated: null,
+  },
+  {
     names: "`{err.status_text}`, in Go's words; empty for a status without a name",
     text: "`Payload Too Large`, `URI Too Long`, `Range Not Satisfiable`, `I'm a Teapot`; `Unknown`",
     repeated: null,
@@ -256,13 +261,13 @@ export const caddyPlaceholderNotes: readonly PlaceholderNote[] = [
   },
   {
     names: '`{tls_cipher}` `{tls_version}`, other `{http.request.tls.*}`',
-    text: 'stay as text in fields and bodies, and are empty in targets and variables, with a warning; in a matcher a load error',
+    text: 'stay as text, with a warning; in a matcher a load error',
     repeated: null,
   },
   {
     names:
       '`{http.request.local.*}`, `{http.request.duration}`, `{http.request.body}`, `{http.reverse_proxy.upstream.latency}`',
-    text: 'stay as text in fields and bodies, and are empty in targets and variables, with a warning',
+    text: 'stay as text, with a warning',
     repeated: null,
   },
 ];

@@ -1,6 +1,6 @@
 import { registry } from '../directives/registry.ts';
 import type { SiteConfig } from '../config/config.ts';
-import { everyRoute, type RouteConfig } from '../config/routes.ts';
+import { everyRoute } from '../config/routes.ts';
 import { type Report, warning } from '../config/problem.ts';
 import { CHANGE_PLACEHOLDERS } from '../discovery/changes.ts';
 import { Secret } from '../kernel/secret.ts';
@@ -30,7 +30,7 @@ const MATCHERS = new Set(['matcher', 'matchers']);
  */
 export function checkPlaceholders(site: SiteConfig, report: Report): void {
   const { routes, errorRoutes, discovery } = site;
-  const mapped = mappedNames([...routes, ...errorRoutes]);
+  const mapped = mappedNames(site);
   const everywhere = {
     report,
     isKnown: (name: string) => mapped.has(name) || isPlaceholder(name),
@@ -55,9 +55,12 @@ interface Looking {
 }
 
 /** The names that `map` sets are placeholders of the site. */
-function mappedNames(routes: readonly RouteConfig[]): ReadonlySet<string> {
+export function mappedNames({
+  routes,
+  errorRoutes,
+}: Pick<SiteConfig, 'routes' | 'errorRoutes'>): ReadonlySet<string> {
   return new Set(
-    everyRoute(routes, registry).flatMap(({ handler }) =>
+    everyRoute([...routes, ...errorRoutes], registry).flatMap(({ handler }) =>
       handler.kind === 'map' ? handler.destinations : [],
     ),
   );

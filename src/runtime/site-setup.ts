@@ -15,7 +15,7 @@ import { type AccessLog, logAccess, loggerName } from '../site/access-log.ts';
 import { usesPlaceholder } from '../site/placeholder-names.ts';
 import { identityFields, removeClaimedIdentity } from '../site/identity-placeholders.ts';
 import { compileRequestMatcher } from '../site/text-pattern.ts';
-import { expandOrEmpty, expandPlaceholders } from '../site/placeholders.ts';
+import { emptyingPlaceholders, expandPlaceholders } from '../site/placeholders.ts';
 import type { HidesFile } from '../site/site-files.ts';
 import { measureSite } from '../site/site-measures.ts';
 import { type SpanSink, traceSite } from '../site/tracing.ts';
@@ -28,6 +28,7 @@ import {
   setUpLivePages,
   type Watching,
 } from './discovery-setup.ts';
+import { mappedNames } from './check-placeholders.ts';
 import { siteLabel, METRICS_TYPE } from './metrics.ts';
 import type { ReadyHub, ReadyHubs } from './hub-setup.ts';
 import type { Resources } from './resources.ts';
@@ -78,7 +79,7 @@ export async function setUpSite(
     ...resources,
     registry,
     expand: expandPlaceholders,
-    expandOrEmpty,
+    expandOrEmpty: emptyingPlaceholders(mappedNames(site)),
     metrics: async () => ({ type: METRICS_TYPE, text: await resources.metrics() }),
     sharedCounts: own[0]?.core.transport.counts ?? null,
     trusted: addressSet(config.options.servers.trustedProxies),

@@ -29,9 +29,9 @@ interface HandlerRegistry {
 /** The parts of the site and the gateway that handlers need. */
 export interface SiteContext {
   readonly registry: HandlerRegistry;
-  /** For fields and texts: what has no value in a request stays as it is written. */
+  /** For fields and texts: a placeholder without a value in a request stays as it is written. */
   readonly expand: Expand;
-  /** For targets and variables: what has no value in a request is empty. */
+  /** For targets and variables: a placeholder without a value in a request is empty. */
   readonly expandOrEmpty: Expand;
   readonly log: Logger;
   readonly clock: Clock;

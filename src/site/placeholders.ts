@@ -34,14 +34,25 @@ const MAX_LABELS = 128;
  * stays as it is; `\{` and `\}` are braces. What a placeholder brings in is not looked through again.
  */
 export const expandPlaceholders: Expand = (template, exchange, response, encode, field) =>
-  expanded(template, exchange, response, encode, field, false);
+  expanded(template, exchange, response, encode, field, () => false);
 
 /**
- * The same for matchers, targets and variables, where Caddy makes empty what has no value: a destination of a `map` that
- * did not run, for example.
+ * The same for matchers, where Caddy makes empty what has no value: a destination of a `map` that did not run, for
+ * example. Other text in their braces is a mistake of the configuration.
  */
 export const expandOrEmpty: Expand = (template, exchange, response, encode, field) =>
-  expanded(template, exchange, response, encode, field, true);
+  expanded(template, exchange, response, encode, field, () => true);
+
+/**
+ * The same for targets and variables, which may contain other text in braces.
+ *
+ * @param mapped the destinations of `map` in the site
+ */
+export function emptyingPlaceholders(mapped: ReadonlySet<string>): Expand {
+  const isOwn = (name: string): boolean => mapped.has(name) || isPlaceholder(name);
+  return (template, exchange, response, encode, field) =>
+    expanded(template, exchange, response, encode, field, isOwn);
+}
 
 function expanded(
   template: string,
@@ -49,14 +60,14 @@ function expanded(
   response: HeaderList | undefined,
   encode: ((value: string) => string) | undefined,
   field: string | undefined,
-  isEmptied: boolean,
+  isEmptied: (name: string) => boolean,
 ): string {
   if (!template.includes('{')) return template;
   return template.replace(PLACEHOLDER, (match: string, name: string | undefined) => {
     if (name === undefined) return match.slice(1);
     const short = shortName(name);
     const value = lookUp(short, exchange, response);
-    if (value === undefined) return isEmptied ? '' : match;
+    if (value === undefined) return isEmptied(name) ? '' : match;
     noteDependence(short, exchange, response, field);
     return encode === undefined ? value : encode(value);
   });

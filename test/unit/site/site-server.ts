@@ -9,7 +9,7 @@ import { standaloneCaching } from '../../support/caching.ts';
 import { silentLogger } from '../../../src/kernel/log.ts';
 import { BodyMemory } from '../../../src/coalescing/arriving-body.ts';
 import { UpstreamRegistry } from '../../../src/proxy/upstreams.ts';
-import { expandOrEmpty, expandPlaceholders } from '../../../src/site/placeholders.ts';
+import { emptyingPlaceholders, expandPlaceholders } from '../../../src/site/placeholders.ts';
 import { compileSite } from '../../../src/site/site.ts';
 import { type ExchangeServer, serveExchanges } from '../http/exchange-server.ts';
 
@@ -45,7 +45,7 @@ export async function serveSite(
     {
       registry,
       expand: expandPlaceholders,
-      expandOrEmpty,
+      expandOrEmpty: emptyingPlaceholders(new Set()),
       log: silentLogger,
       clock: more.clock ?? systemClock,
       scheduler,
