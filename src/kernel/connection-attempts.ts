@@ -3,6 +3,9 @@ import {
   setDefaultAutoSelectFamilyAttemptTimeout,
 } from 'node:net';
 
+/** Addresses of a name that are tried within the limit of a connection, if none of them accepts it. */
+const ADDRESSES_TRIED = 4;
+
 /**
  * How long the connection to one address of a name may take before the next address is tried. It is longer than a
  * handshake around the world, and than most pauses of this process.
@@ -18,4 +21,15 @@ const ATTEMPT_TIMEOUT_MS = 1_000;
 export function allowSlowConnections(): void {
   if (getDefaultAutoSelectFamilyAttemptTimeout() >= ATTEMPT_TIMEOUT_MS) return;
   setDefaultAutoSelectFamilyAttemptTimeout(ATTEMPT_TIMEOUT_MS);
+}
+
+/**
+ * How long one address may take within the limit for the whole connection, so that a short limit does not end at an
+ * address that does not respond.
+ *
+ * @param limitMs 0 for no limit
+ */
+export function attemptTimeout(limitMs: number): number {
+  if (limitMs === 0) return ATTEMPT_TIMEOUT_MS;
+  return Math.ceil(Math.min(ATTEMPT_TIMEOUT_MS, limitMs / ADDRESSES_TRIED));
 }

@@ -1,4 +1,5 @@
-import { isIP } from 'node:net';
+import { isIP, type NetConnectOpts } from 'node:net';
+import { attemptTimeout } from '../kernel/connection-attempts.ts';
 import { HubgateError } from '../kernel/error.ts';
 import { parseUrl } from '../kernel/parse.ts';
 
@@ -55,4 +56,14 @@ function parseSocketFile(written: string, http2: boolean): UpstreamAddress | nul
   if (!path.startsWith('/') || path.length < 2) return null;
   const place = { hostname: 'localhost', port: 80, authority: 'localhost', socketPath: path };
   return { hostport: `unix:${path}`, protocol: 'http:', http2, ...place };
+}
+
+/** Where to connect, as `net.connect` and `tls.connect` take it. */
+export function connectOptions(
+  { hostname, port, socketPath }: UpstreamAddress,
+  { dialTimeoutMs }: { readonly dialTimeoutMs: number },
+): NetConnectOpts {
+  if (socketPath !== null) return { path: socketPath };
+  const autoSelectFamilyAttemptTimeout = attemptTimeout(dialTimeoutMs);
+  return { host: hostname, port, autoSelectFamilyAttemptTimeout };
 }

@@ -2,6 +2,7 @@ import { hash, randomBytes } from 'node:crypto';
 import { request as httpRequest } from 'node:http';
 import { request as httpsRequest } from 'node:https';
 import type { ServerHttp2Stream } from 'node:http2';
+import { attemptTimeout } from '../kernel/connection-attempts.ts';
 import { endStream } from '../http/body-end.ts';
 import type { Exchange } from '../http/exchange.ts';
 import { HeaderList } from '../http/header-list.ts';
@@ -45,6 +46,8 @@ export function switchHttp2(
     agent: false,
     ...upstreamReads.socketOptions,
     ...(address.socketPath === null ? {} : { socketPath: address.socketPath }),
+    // Node's types do not have it here.
+    ...{ autoSelectFamilyAttemptTimeout: attemptTimeout(settings.dialTimeoutMs) },
     ...(address.protocol === 'https:'
       ? { ...tlsOptions(target), rejectUnauthorized: !settings.tlsInsecureSkipVerify }
       : {}),

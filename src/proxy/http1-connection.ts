@@ -8,6 +8,7 @@ import { HeaderList } from '../http/header-list.ts';
 import { badSyntax, ChunkedReader, tooLarge } from '../http/http1-syntax.ts';
 import type { Http1Writer } from '../http/http1-writer.ts';
 import { MAX_PIECES_OF_TURN, restReading } from '../http/small-pieces.ts';
+import { connectOptions } from './address.ts';
 import { MAX_HEAD_BYTES, MAX_INFORMATIONAL } from './forwarding.ts';
 import { type ReceivedHead, readResponseHead, refuseBadBeginning } from './http1-head.ts';
 import { broken } from './request-lifecycle.ts';
@@ -104,8 +105,7 @@ export class Http1Connection {
 
   #dial({ target, secureContext, session }: Http1Owner): Socket {
     const { address, settings } = target;
-    const { hostname: host, port, socketPath } = address;
-    const place = socketPath === null ? { host, port } : { path: socketPath };
+    const place = connectOptions(address, settings);
     const reading = upstreamReads.into((bytes, readBuffer) => this.#read(bytes, readBuffer));
     const ready = (): void => this.#receiver?.onReady(this);
     if (secureContext === null) {

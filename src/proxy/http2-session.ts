@@ -11,6 +11,7 @@ import { SessionClose } from '../kernel/node-internals.ts';
 import { SessionPieces } from '../http/small-pieces.ts';
 import { connect, type Socket } from 'node:net';
 import { connect as connectTls, TLSSocket } from 'node:tls';
+import { connectOptions } from './address.ts';
 import { MAX_HEAD_BYTES } from './forwarding.ts';
 import { type DialTarget, KEEP_ALIVE_PROBE_MS, tlsOptions } from './upgrade-request.ts';
 
@@ -206,9 +207,8 @@ export function saysNoHttp2(error: unknown): boolean {
 }
 
 function openSocket(target: DialTarget, offer: Offer): Socket {
-  const { hostname, port, socketPath, protocol } = target.address;
-  const where = socketPath === null ? { host: hostname, port } : { path: socketPath };
-  if (protocol === 'http:') return connect(where);
+  const where = connectOptions(target.address, target.settings);
+  if (target.address.protocol === 'http:') return connect(where);
   return connectTls({
     ...where,
     ...tlsOptions(target),

@@ -10,7 +10,7 @@ import { HeaderList } from '../../http/header-list.ts';
 import { MAX_PIECES_OF_TURN, restReading } from '../../http/small-pieces.ts';
 import type { Logger } from '../../kernel/log.ts';
 import { readWithin } from '../../kernel/parse.ts';
-import type { UpstreamAddress } from '../address.ts';
+import { connectOptions, type UpstreamAddress } from '../address.ts';
 import { broken, clientLeft, RequestLifecycle } from '../request-lifecycle.ts';
 import { exchangeFailure } from '../forward-error.ts';
 import type { ForwardRequest, ForwardSink, TransportSettings } from '../forwarding.ts';
@@ -121,9 +121,10 @@ class FastcgiExchange extends RequestLifecycle {
   #dial(parameters: Buffer, body: Readable | Buffer | null): void {
     const { address, settings } = this.#target;
     this.limit(settings.dialTimeoutMs, 'no connection');
-    const { socketPath, hostname, port } = address;
-    const place = socketPath === null ? { host: hostname, port } : { path: socketPath };
-    const socket = connect({ ...place, ...upstreamReads.socketOptions });
+    const socket = connect({
+      ...connectOptions(address, settings),
+      ...upstreamReads.socketOptions,
+    });
     this.#socket = socket;
     let writeError: Error | null = null;
     readAfterFailedWrites(socket, (error) => {
