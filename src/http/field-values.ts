@@ -123,3 +123,15 @@ export function selfReference(target: string): string {
 function percentEncoded(byte: string): string {
   return `%${byte.charCodeAt(0).toString(16).toUpperCase().padStart(2, '0')}`;
 }
+
+/**
+ * A name or address with an optional port. Narrower than RFC 3986: no `,` or `%` in a name, and no empty label, so that
+ * neither a host nor a label of it is `..` as a name of a directory.
+ */
+const HOST =
+  /^(?:\[[0-9A-Fa-f:]{2,45}(?:\.\d{1,3}){0,3}\]|(?!\.|[^:]*\.\.)[A-Za-z0-9._~-]{1,255})(?::\d{0,5})?$/;
+
+/** Whether a text is a value of `Host`. */
+export function isHost(text: string): boolean {
+  return HOST.test(text);
+}

@@ -1,7 +1,7 @@
 import { realpathSync } from 'node:fs';
 import type { FastcgiConfig, ReverseProxyConfig } from './proxy-config.ts';
 import { HttpError } from '../http/errors.ts';
-import { wantBody } from '../http/field-values.ts';
+import { isHost, wantBody } from '../http/field-values.ts';
 import type { Exchange, Expand, LeasedBody, WaitLimit } from '../http/exchange.ts';
 import { HeaderList } from '../http/header-list.ts';
 import { type ApplyOperations, compileOperations } from '../http/header-operations.ts';
@@ -190,6 +190,7 @@ export class Forwarder {
       headers.delete('trailer');
     }
     this.#changeFields(headers, exchange);
+    if (this.#config.headerUp.length > 0) checkHost(headers);
     return headers;
   }
 
@@ -253,4 +254,16 @@ function decodedPath(target: string): string {
   } catch (cause) {
     throw new HttpError(400, 'the path is not UTF-8', { cause });
   }
+}
+
+/**
+ * The upstream gets its own address where `header_up` leaves the host empty, as from Caddy.
+ *
+ * @throws HttpError 500 if placeholders have made it something that is no host
+ */
+function checkHost(headers: HeaderList): void {
+  const host = headers.get('host');
+  if (host === undefined || isHost(host)) return;
+  if (host !== '') throw new HttpError(500, 'header_up has made Host a text that is no host');
+  headers.delete('host');
 }

@@ -1,5 +1,6 @@
 import { isUtf8 } from 'node:buffer';
 import { METHODS } from 'node:http';
+import { isHost } from '../http/field-values.ts';
 import type { HeaderList } from '../http/header-list.ts';
 import { canonicalTarget } from '../http/canonical-target.ts';
 import { RecentObjects } from '../kernel/v8-memory.ts';
@@ -35,12 +36,6 @@ const TARGET = /^[\x21-\x22\x24-\x7e\x80-\xff]+$/;
 const BEYOND_ASCII = /[\x80-\xff]/;
 /** The absolute form without user information (RFC 9110 §4.2.4). */
 const ABSOLUTE = /^https?:\/\/([^/?]*)(?:[/?]|$)/i;
-/**
- * A name or address with an optional port. Narrower than RFC 3986: no `,` or `%` in a name, and no empty label, so that
- * neither a host nor a label of it is `..` as a name of a directory.
- */
-const HOST =
-  /^(?:\[[0-9A-Fa-f:]{2,45}(?:\.\d{1,3}){0,3}\]|(?!\.|[^:]*\.\.)[A-Za-z0-9._~-]{1,255})(?::\d{0,5})?$/;
 /** Any valid method (RFC 9110 §5.6.2). */
 const METHOD = /^[!#$%&'*+.^_`|~\w-]+$/;
 /** The methods that Node knows; they are case-sensitive (§9.1). */
@@ -166,10 +161,6 @@ function isContinue(expectation: string): boolean {
   return expectation.toLowerCase() === '100-continue';
 }
 
-function isHost(host: string): boolean {
-  return HOST.test(host);
-}
-
 function isSameName(one: string, other: string): boolean {
   return one.toLowerCase() === other.toLowerCase();
 }
@@ -180,7 +171,7 @@ function isTarget({ method, url = '' }: RequestHead): boolean {
   if (url.startsWith('/')) return true;
   if (url === '*') return method === 'OPTIONS';
   const authority = ABSOLUTE.exec(url)?.[1];
-  return authority !== undefined && HOST.test(authority);
+  return authority !== undefined && isHost(authority);
 }
 
 function areGoodLengths(lengths: readonly string[]): boolean {

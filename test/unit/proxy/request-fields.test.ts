@@ -98,6 +98,19 @@ describe('the fields of a request to the upstream (RFC 9110 §7)', () => {
     assert.equal(seen['x-b'], 'n');
   });
 
+  it('name the upstream if header_up leaves Host empty, and are not sent with a Host that is none', async () => {
+    await using upstream = await origin(({ headers }, response) => response.end(headers.host));
+    for (const [value, status, body] of [
+      ['', 200, new URL(upstream.url).host],
+      ['{path}', 500, 'Internal Server Error\n'],
+    ] as const) {
+      const headerUp = [{ kind: 'set', name: 'Host', value }] as const;
+      await using gateway = await proxyTo([upstream.url], { headerUp });
+      const answer = await ask1(gateway.http1);
+      assert.deepEqual([answer.status, answer.body], [status, body]);
+    }
+  });
+
   it('are not sent for CONNECT and targets without a path', async () => {
     await using upstream = await origin((_, response) => response.end());
     await using gateway = await proxyTo([upstream.url]);
