@@ -210,8 +210,9 @@ function credentialOf(exchange: Exchange, cookieName: string): Credential {
 
 function headerCredential(exchange: Exchange): Credential | null {
   const [field, ...others] = exchange.headers.getAll('authorization');
-  if (field === undefined || isCheckedPassword(field, exchange)) return null;
-  return others.length > 0 ? { kind: 'malformed' } : bearer(field);
+  if (field === undefined) return null;
+  if (others.length > 0) return { kind: 'malformed' };
+  return isCheckedPassword(field, exchange) ? null : bearer(field);
 }
 
 /**

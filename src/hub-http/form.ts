@@ -225,12 +225,14 @@ function tooLarge(): RefusedRequest {
  * a semicolon at the end (RFC 9110 §5.6.6).
  */
 export function mediaType(field: string): string | null {
-  const [type = '', ...parameters] = field.split(';').map((part) => part.trim());
-  if (!/^[\w!#$&^.+-]+\/[\w!#$&^.+-]+$/.test(type)) return null;
-  const valid = parameters.every((parameter) =>
-    /^(?:[\w!#$&^.+-]+=(?:[^\s"]+|".*"))?$/.test(parameter),
-  );
-  return valid ? type.toLowerCase() : null;
+  const text = field.trim();
+  const [type] = /^[\w!#$&^.+-]+\/[\w!#$&^.+-]+/.exec(text) ?? [];
+  if (type === undefined) return null;
+  PARAMETER.lastIndex = type.length;
+  while (PARAMETER.lastIndex < text.length) if (!PARAMETER.test(text)) return null;
+  return type.toLowerCase();
 }
+
+const PARAMETER = /[ \t]*;[ \t]*(?:[\w!#$&^.+-]+=(?:[^\s";]+|"(?:[^"\\]|\\.)*"))?/y;
 
 export const FORM = 'application/x-www-form-urlencoded';

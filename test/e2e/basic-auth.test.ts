@@ -160,6 +160,8 @@ describe('basic_auth (RFC 7617)', () => {
     // The rules against forged requests still apply.
     assert.equal((await publish([cookie, ['Origin', 'https://other.example']])).status, 400);
     assert.equal((await publish([])).status, 401);
+    const bearer = ['Authorization', `Bearer ${token.trim()}`] as const;
+    assert.equal((await publish([bearer])).status, 400, 'two fields');
     await stream.until(({ text: received }) => received.includes('data: hello'));
   });
 

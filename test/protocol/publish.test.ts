@@ -159,6 +159,7 @@ describe('publish: method, routing, encoding (A.1)', () => {
     'application/x-www-form-urlencoded; charset=utf-8',
     'application/x-www-form-urlencoded;charset="utf-8"',
     'application/x-www-form-urlencoded; charset=utf-8;',
+    'application/x-www-form-urlencoded; charset="a;\\"b" ; x=y',
     'Application/X-WWW-Form-URLencoded',
   ]) {
     it(`A-9: reads a form of type ${type}`, async () => {
