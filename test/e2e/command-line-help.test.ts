@@ -248,6 +248,17 @@ describe('--json', () => {
       string
     >;
     assert.equal(environ['node.version'], process.version);
+    const secrets = {
+      HUB_JWT: 'a',
+      DB_PW: 'b',
+      UNNAMED: '$2a$12$abc',
+      OTHER: 'eyJhbGci',
+      PLACE: 'http://u:p@a/',
+    };
+    const { stdout: shown } = await runCommand(['environ', '--json'], { ...secrets, PLAIN: 'yes' });
+    const values = JSON.parse(shown) as Record<string, string>;
+    for (const name of Object.keys(secrets)) assert.equal(values[name], '[redacted]', name);
+    assert.equal(values['PLAIN'], 'yes');
     const config = join(root, 'Hubfile.example');
     const { code, stdout } = await runCommand(
       [

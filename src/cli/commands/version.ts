@@ -5,7 +5,14 @@ import { defaultStorage } from '../../tls/storage.ts';
 import { REDACTED } from '../../kernel/secret.ts';
 import type { Output } from '../terminal.ts';
 
-const SECRET_VARIABLE = /KEY|SECRET|TOKEN|PASS|CREDENTIAL|AUTH|COOKIE|PRIVATE|DSN|_URL$/i;
+const SECRET_VARIABLE =
+  /KEY|SECRET|TOKEN|JWT|PASS|PW$|SALT|HASH|CREDENTIAL|AUTH|COOKIE|PRIVATE|DSN|_URL$/i;
+/** The hash of a password, a token, or a URL with a password. */
+const SECRET_VALUE = /^\$(?:2[aby]|argon2\w*)\$|^eyJ|:\/\/[^/\s]*@/;
+
+function isSecret(name: string, value = ''): boolean {
+  return SECRET_VARIABLE.test(name) || SECRET_VALUE.test(value);
+}
 
 /** `hubgate version` */
 export function versionCommand(output: Output): Command {
@@ -28,7 +35,9 @@ export function packageVersion(): string {
 /** `hubgate environ`: prints the program's location and environment. */
 export function environCommand(output: Output): Command {
   return new Command('environ')
-    .description('print the version, the paths and the environment; secrets are left out')
+    .description(
+      'print the version, the paths and the environment, without what looks like a secret by its name or value',
+    )
     .option('--json', 'print them as JSON')
     .action(({ json = false }: { readonly json?: boolean }) => {
       const own = {
@@ -40,7 +49,7 @@ export function environCommand(output: Output): Command {
       };
       const surroundings = Object.entries(process.env)
         .sort(([a], [b]) => (a < b ? -1 : 1))
-        .map(([name, value]) => [name, SECRET_VARIABLE.test(name) ? REDACTED : value] as const);
+        .map(([name, value]) => [name, isSecret(name, value) ? REDACTED : value] as const);
       const all = [...Object.entries(own), ...surroundings];
       if (json) output.result(JSON.stringify(Object.fromEntries(all)));
       else for (const [name, value] of all) output.result(`${name}=${value}`);
