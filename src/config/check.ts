@@ -41,7 +41,7 @@ export function checkConfig(config: Config, registry: ConfigRegistry, report: Re
     for (const { handler } of everyRoute([...site.routes, ...site.errorRoutes], registry)) {
       dataOf(handler, registry).check?.(handler, report);
     }
-    checkOwnUpstreams(site, own, registry, report);
+    checkOwnUpstreams(site, config.options, own, registry, report);
     const { discovery } = site;
     if (discovery !== null && matchersOf(discovery).some((one) => asksFiles(one, registry))) {
       const message = 'discovery cannot use the matcher file';
@@ -190,6 +190,7 @@ function isRedisUrl(text: string): boolean {
 /** Requests that the gateway sends to itself would return forever, or reach another site by a detour. */
 function checkOwnUpstreams(
   site: SiteConfig,
+  options: GlobalOptions,
   own: ReadonlyMap<string, SiteAddress>,
   registry: ConfigRegistry,
   report: Report,
@@ -203,7 +204,9 @@ function checkOwnUpstreams(
       const other = own.get(`${host} ${port}`);
       if (other === undefined) continue;
       const message = `the upstream ${upstream.slice(0, 80)} is a port of the gateway itself`;
-      const hint = 'name the port of the app; requests would loop';
+      const loops = site.addresses.some((address) => portOf(address, options) === port);
+      const effect = loops ? 'requests would loop' : 'requests reach that site by a detour';
+      const hint = `name the port of the app; ${effect}`;
       report(about, warning('upstream-is-own-port', message, hint), { other });
     }
   }

@@ -177,5 +177,6 @@ function similarPlaceholders(name: string): readonly string[] {
   const whole = [...SHORT_NAMES, ...Object.keys(LONG_NAMES)];
   if (meant === undefined) return whole;
   const numbered = NUMBERED.some((one) => shortName(`${meant}0`).startsWith(one));
-  return [...whole, meant + (numbered && !/^\d{1,3}$/.test(rest) ? '0' : rest)];
+  const ofFamily = meant + (numbered && !/^\d{1,3}$/.test(rest) ? '0' : rest);
+  return isPlaceholder(ofFamily) ? [...whole, ofFamily] : whole;
 }
