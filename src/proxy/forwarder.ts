@@ -118,8 +118,8 @@ export class Forwarder {
     if (!this.#options.isOnlyAsked) {
       for (const name of ADDRESS_FIELDS) exchange.dependsOn?.('client', name);
     }
-    // The client has sent all of it.
-    if (bodyLength !== null) headers.delete('expect');
+    // The client has sent all of it, or has been asked for it.
+    if (bodyLength !== null || this.#config.requestBuffers > 0) headers.delete('expect');
     const declared = exchange.headers.get('content-length') ?? null;
     const isKnown = bodyLength !== null && !headers.has('trailer');
     const contentLength = declared ?? (isKnown ? String(bodyLength) : null);

@@ -158,6 +158,20 @@ for (const { name, connect } of [
       assert.deepEqual(client.statuses, [100, 200]);
     });
 
+    it('is not forwarded with request_buffers, for which the gateway asks for the body itself', async () => {
+      await using upstream = await rawOrigin((socket, text) => {
+        if (text.endsWith('hello')) socket.write(OK);
+      });
+      const options = { clock: new TestClock() };
+      await using gateway = await proxyTo([upstream.url], { requestBuffers: 2 }, options);
+      const client = connect(gateway);
+      await until(() => client.statuses.length === 1, 'the client is told');
+      client.send('hello');
+      client.end();
+      assert.equal((await client.answered).body, 'ok');
+      assert.doesNotMatch(upstream.received(), /expect/i);
+    });
+
     it('is answered by a final response without a body, such as a 204', async () => {
       await using upstream = await rawOrigin((socket) => {
         socket.write('HTTP/1.1 204 No Content\r\n\r\n');
