@@ -220,6 +220,11 @@ export const caddyPlaceholderNotes: readonly PlaceholderNote[] = [
     repeated: /^(?:http\.request\.)?cookie\./,
   },
   {
+    names: '`{http.auth.user.id}` without a login: its own name in fields and bodies',
+    text: 'empty',
+    repeated: null,
+  },
+  {
     names: '`{re.*}`, `{file_match.*}` of a matcher that has not matched: its own name',
     text: 'empty',
     repeated: null,
