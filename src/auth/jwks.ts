@@ -48,10 +48,11 @@ interface PublicJwk {
  * Opens the JWK Set at a URL (RFC 7517). A remote set is fetched in the background, so that the gateway can
  * start while an identity provider is down. A file is read now, and again every {@link FILE_REFRESH_MS}.
  *
+ * @param known a set of the same URL that is open with other options; its keys are used until a fetch succeeds
  * @throws HubgateError `invalid-jwks` for a file that cannot be read or contains no set
  */
-export async function openJwks(options: JwksOptions): Promise<Jwks> {
-  const jwks = new Jwks(options);
+export async function openJwks(options: JwksOptions, known: Jwks | null = null): Promise<Jwks> {
+  const jwks = new Jwks(options, known);
   await jwks.open();
   return jwks;
 }
@@ -98,8 +99,15 @@ export class Jwks {
   #stopRefresh: (() => void) | null = null;
   #fault: string | null = null;
 
-  constructor(options: JwksOptions) {
+  constructor(options: JwksOptions, known: Jwks | null) {
     this.#options = options;
+    if (known === null) return;
+    this.#keys = known.#keys;
+    this.#digest = known.#digest;
+  }
+
+  get uri(): string {
+    return this.#options.uri;
   }
 
   /** Increases whenever the keys change. */

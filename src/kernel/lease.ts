@@ -82,6 +82,12 @@ export class LeasePool<T> {
     return this.#leases.has(key) || this.#closing.has(key);
   }
 
+  /** The resources that are open, or that open successfully now. */
+  async opened(): Promise<readonly T[]> {
+    const opening = await Promise.allSettled(this.#leases.values());
+    return opening.flatMap((one) => (one.status === 'fulfilled' ? [one.value] : []));
+  }
+
   /**
    * Claims the resource named `key` and opens it if nobody holds it. A failed attempt to open it is not
    * remembered, so the next call tries again.

@@ -234,8 +234,9 @@ async function openKeys(
   if (source.kind === 'jwt') return staticKeySet(source);
   const { uri, refreshMs, cooldownMs, timeoutMs } = source;
   const name = JSON.stringify([uri, refreshMs, cooldownMs, timeoutMs]);
+  const known = (await keySets.opened()).find((jwks) => jwks.uri === uri) ?? null;
   const lease = await keySets.acquire(name, () =>
-    openJwks({ uri, refreshMs, cooldownMs, timeoutMs, clock, log, fetch }),
+    openJwks({ uri, refreshMs, cooldownMs, timeoutMs, clock, log, fetch }, known),
   );
   const jwks = scope.hold(lease);
   await jwks.reopen();

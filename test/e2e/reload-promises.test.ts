@@ -1,15 +1,18 @@
 import assert from 'node:assert/strict';
+import { generateKeyPairSync } from 'node:crypto';
 import { mkdirSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
 import { connect } from 'node:tls';
+import { SignJWT } from 'jose';
 import { createClientAuthority } from '../support/client-authority.ts';
 import { freePort } from '../support/free-port.ts';
 import { openStream, send } from '../support/http.ts';
 import { signToken } from '../support/hub-server.ts';
 import { cli, startProcess, type TestProcess } from '../support/process.ts';
 import { temporaryDirectory } from '../support/temporary-directory.ts';
+import { startJwksServer } from '../unit/auth/jwks-server.ts';
 
 const KEY = 'the key of publishers and subscribers, long enough';
 
@@ -87,6 +90,42 @@ describe('a reload', () => {
     });
     await again.untilId('two');
     assert.deepEqual(again.ids, ['one', 'two']);
+  });
+
+  it('keeps the keys of an identity provider that is down when an option of its block changes', async (test) => {
+    const { publicKey, privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
+    const server = await startJwksServer([{ ...publicKey.export({ format: 'jwk' }), kid: 'a' }]);
+    test.after(() => server.close());
+    const sites = (port: number, option = ''): string =>
+      `http://localhost:${port} {\n\thub {\n\t\tissuer https://i.example {\n\t\t\tpublisher {\n\t\t\t\tjwks_uri ${server.uri} {\n${option}\n\t\t\t\t}\n\t\t\t}\n\t\t}\n\t\tanonymous\n\t\tcookie_name hub\n\t\ttransport memory\n\t}\n}\n`;
+    const { edit, port } = await start(test, sites);
+    const hub = `http://localhost:${port}/.well-known/hub`;
+    const token = await new SignJWT({
+      client_id: 'a',
+      authorization_details: [{ type: hub, actions: ['publish'], topics: ['a'] }],
+    })
+      .setProtectedHeader({ alg: 'ES256', typ: 'at+jwt', kid: 'a' })
+      .setIssuer('https://i.example')
+      .setAudience(hub)
+      .setSubject('a')
+      .setJti('1')
+      .setIssuedAt()
+      .setExpirationTime('1h')
+      .sign(privateKey);
+    const publish = async (): Promise<number> => {
+      const headers = [
+        ['Authorization', `Bearer ${token}`],
+        ['Content-Type', 'application/x-www-form-urlencoded'],
+      ] as const;
+      return (await send(hub, { method: 'POST', headers, body: 'topic=b' })).status;
+    };
+    // The key is known, and the token does not allow the topic.
+    assert.equal(await publish(), 403);
+    server.answer = (response) => void response.writeHead(500).end();
+    for (const option of ['refresh 20s', '']) {
+      await edit(sites(port, option), '"msg":"Configuration reloaded"');
+      assert.equal(await publish(), 403);
+    }
   });
 
   it('accepts the same with workers as in one process: 5 MB, and any text', async (test) => {

@@ -286,6 +286,29 @@ describe('JWK Sets that change or fail (C.7)', () => {
       );
     });
   }
+  it('C-307 uses the keys of an open set with the same URL until a fetch succeeds', async () => {
+    const before = await world([jwk(a.publicKey, { kid: 'a' })]);
+    const old = await token(a, { kid: 'a' });
+    await accepted(before, old);
+    const { server, fetchClock, jwks } = before;
+    server.answer = (response) => void response.writeHead(500).end();
+    const { uri } = server;
+    const times = { refreshMs: 1_000, cooldownMs: 30_000, timeoutMs: 5_000 };
+    const changed = await openJwks(
+      { uri, ...times, clock: fetchClock, log: silentLogger, fetch },
+      jwks,
+    );
+    open.push(changed);
+    const publisher = jwksKeySet(changed, { uri, algorithms: [] });
+    const hub = fixture({ issuers: [{ ...issuer, publisher }] });
+    await accepted(hub, old);
+    await refused(hub, await token(b, { kid: 'b' }));
+    await accepted(hub, old);
+    server.answer = answerKeys([jwk(b.publicKey, { kid: 'b' })]);
+    fetchClock.advance(30_000);
+    await accepted(hub, await token(b, { kid: 'b' }));
+    await refused(hub, old);
+  });
   it('C-307 gives up on a response that takes too long', async () => {
     const { hub, verdict } = await waitingForKeys();
     hub.fetchClock.advance(5000);
