@@ -9,7 +9,8 @@ const DEMO_SECRETS = new Set([
   '!ChangeThisHubJWTSecretKey!',
   '!ChangeThisMercureHubJWTSecretKey!',
 ]);
-const HASH_BYTES: Readonly<Record<string, number>> = { HS256: 32, HS384: 48, HS512: 64 };
+/** The least length of a secret by algorithm, in bytes (RFC 7518 §3.2). */
+export const SECRET_BYTES: Readonly<Record<string, number>> = { HS256: 32, HS384: 48, HS512: 64 };
 const LEGACY_HINT = 'remove it when no client needs it: see docs/from-mercure.md';
 const SECURE_COOKIE = /^__(?:Secure|Host)-/;
 
@@ -134,7 +135,7 @@ function checkKeySource(source: KeySource | null, report: Report): void {
     return;
   }
   const algorithm = source.algorithm ?? 'HS256';
-  const needed = HASH_BYTES[algorithm];
+  const needed = SECRET_BYTES[algorithm];
   const bytes = source.key.bytes().length;
   if (needed === undefined || bytes >= needed) return;
   const message = `this secret has ${bytes} bytes, ${algorithm} needs at least ${needed} (RFC 7518 §3.2)`;

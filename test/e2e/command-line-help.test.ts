@@ -103,6 +103,15 @@ describe('a mistake on the command line', () => {
   });
 });
 
+it('hubgate token warns about a secret that is too short for its algorithm', async () => {
+  const args = ['token', '--iss', 'https://i.example', '--aud', 'https://h.example/hub'];
+  const mint = (key: string) => runCommand([...args, '--publish', 'a', '--key', key]);
+  const weak = await mint('short');
+  assert.match(weak.stderr, /^Warning: this key has 5 bytes, HS256 needs at least 32\n/);
+  assert.match(weak.stdout, /^eyJ/);
+  assert.equal((await mint('x'.repeat(32))).stderr, '');
+});
+
 describe('the message for a hub that cannot be reached says what to check', () => {
   it('a name below localhost, which is this machine; a port on which nothing listens', async (test) => {
     const server = createServer((_request, response) => response.writeHead(404).end('not here'));

@@ -1,6 +1,7 @@
 import { Command, Option } from 'commander';
 import { signingKey } from '../../auth/key.ts';
 import { issueToken } from '../../auth/mint.ts';
+import { SECRET_BYTES } from '../../config/check-hub.ts';
 import { parseDuration } from '../../config/units.ts';
 import type { JsonValue } from '../../hub/grants.ts';
 import type { MatcherSpec } from '../../hub/matcher.ts';
@@ -56,13 +57,13 @@ export function tokenCommand(output: Output): Command {
     .option('--detail-type <uri>', 'type of the authorization details')
     .option('--pretty', 'show the header and the claims on standard error')
     .action(async (flags: TokenFlags) => {
-      const { token, header, claims } = await mint(flags);
+      const { token, header, claims } = await mint(flags, output);
       if (flags.pretty === true) output.note(JSON.stringify({ header, claims }, null, 2));
       output.result(token);
     });
 }
 
-async function mint(flags: TokenFlags): ReturnType<typeof issueToken> {
+async function mint(flags: TokenFlags, output: Output): ReturnType<typeof issueToken> {
   const profile =
     flags.profile === 'hub' || flags.profile === 'mercure' ? profiles[flags.profile] : null;
   if (profile === null)
@@ -73,9 +74,16 @@ async function mint(flags: TokenFlags): ReturnType<typeof issueToken> {
   const audience = required('--aud', flags.aud ?? (dev ? DEV.issuer + profile.path : undefined));
   const standard = dev ? process.env[DEV.keyVariable] || DEV.demoSecret : undefined;
   const key = required('--key', flags.key === undefined ? standard : argumentValue(flags.key));
+  const signing = signingKey(new Secret(key), flags.alg ?? null);
+  const needed = SECRET_BYTES[signing.algorithm] ?? 0;
+  const bytes = new Secret(key).bytes().length;
+  if (bytes < needed)
+    output.note(
+      `Warning: this key has ${bytes} bytes, ${signing.algorithm} needs at least ${needed}`,
+    );
   const now = Date.now();
   return issueToken({
-    key: signingKey(new Secret(key), flags.alg ?? null),
+    key: signing,
     keyId: flags.kid,
     issuer,
     audience,
