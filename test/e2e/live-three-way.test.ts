@@ -701,6 +701,83 @@ Promise.resolve().then(() => document.querySelector('p').insertAdjacentHTML('aft
     ]);
   });
 
+  for (const [name, item] of [
+    [
+      'a form each',
+      (id) =>
+        `<li><b>Item ${id}</b> <form action=/pay><input type=hidden name=invoice value=${id}><input class=mine name=note></form></li>`,
+    ],
+    [
+      'a form with an address of its own',
+      (id) => `<li>Item ${id} <form action=/pay/${id}><input class=mine name=note></form></li>`,
+    ],
+    ['a field without a name', (id) => `<li><b>Item ${id}</b> <input class=mine></li>`],
+    [
+      'a field with a name of its own',
+      (id) => `<li>Item ${id} <input class=mine name=p${id}></li>`,
+    ],
+    [
+      'a field and a button',
+      (id) => `<li>Item ${id} <input class=mine><button data-book=${id}>Book</button></li>`,
+    ],
+    [
+      'a choice',
+      (id) => `<li>Item ${id} <select class=mine name=what><option>keep<option>x</select></li>`,
+    ],
+    ['an editable element', (id) => `<li>Item ${id} <p class=mine contenteditable></p></li>`],
+  ] as const satisfies readonly (readonly [string, (id: number) => string])[]) {
+    it(`keeps what the visitor has entered beside its own label when items come and go: ${name}`, async (test) => {
+      const lists = [
+        [9, 8, 7, 6, 5],
+        [10, 9, 8, 7, 6],
+        [13, 12, 11, 10, 9, 6],
+        [13, 12, 11, 20, 9, 6],
+      ];
+      const its = await live(test, {
+        body: (version) => `<ul>${(lists[version - 1] ?? []).map(item).join('')}</ul>`,
+      });
+      if (its === null) return;
+      const { page } = its;
+      const field = (id: number) => page.locator(`li:has-text("Item ${id}") .mine`);
+      const enter = async (id: number): Promise<void> => {
+        const isChoice = name === 'a choice';
+        await (isChoice ? field(id).selectOption('x') : field(id).fill('x'));
+      };
+      const entered = (): Promise<unknown> =>
+        page.evaluate(
+          `[...document.querySelectorAll('li')].filter((one) => [...one.querySelectorAll('.mine')].some((field) => (field.value ?? field.textContent) === 'x')).map((one) => /Item \\d+/.exec(one.textContent)[0])`,
+        );
+      const shown = (): Promise<string[]> => page.locator('li').allTextContents();
+      await enter(5);
+      await its.change();
+      assert.deepEqual(await entered(), ['Item 5']);
+      assert.equal((await shown()).filter((text) => text.includes('Item 10')).length, 1);
+      await enter(8);
+      await its.change();
+      assert.deepEqual(((await entered()) as string[]).toSorted(), ['Item 5', 'Item 8']);
+      for (const id of [13, 12, 11, 10, 9, 6]) {
+        const rows = (await shown()).filter((text) => text.includes(`Item ${id}`));
+        assert.equal(rows.length, 1, `${id}`);
+      }
+    });
+  }
+
+  it('keeps one item for each when the texts of all have changed and the visitor works in one', async (test) => {
+    const its = await live(test, {
+      body: (version) =>
+        `<ul>${['Bitcoin', 'Ether', 'Gold'].map((name, index) => `<li>${name} ${version * 7 + index}.50 <form action=/buy><input name=amount></form></li>`).join('')}</ul>`,
+    });
+    if (its === null) return;
+    const { page } = its;
+    await page.locator('li:has-text("Ether") input').fill('3');
+    await its.change();
+    assert.deepEqual(
+      (await page.locator('li').allTextContents()).map((text) => text.trim()),
+      ['Bitcoin 14.50', 'Ether 15.50', 'Gold 16.50'],
+    );
+    assert.equal(await page.locator('li:has-text("Ether") input').inputValue(), '3');
+  });
+
   it('shows at once that each of many rows has changed', async (test) => {
     const its = await live(test, {
       body: (version) =>

@@ -10,11 +10,22 @@ const IDS = 'id data-id data-key key'.split(' ');
 const KEYS = 'name action for value href src'.split(' ');
 /** Comparisons of nodes by their words between two matched positions. Beyond it, the order decides. */
 const MAX_COMPARISONS = 10_000;
+/** Characters of the shortest usual token against forged requests. A UUID has 36. */
+const TOKEN_LENGTH = 40;
 /** Words of a node that are compared. */
 const MAX_WORDS = 200;
 
-/** The old node for each new node that has one. */
-export function matchChildren(old: readonly Node[], next: readonly Node[]): Map<Node, Node> {
+/**
+ * The old node for each new node that has one.
+ *
+ * @param isAtWork whether the visitor works in what is shown for an old node. In a list, such a node is matched only with
+ * a node that is certainly the same item. Otherwise, its field would get the label of another one.
+ */
+export function matchChildren(
+  old: readonly Node[],
+  next: readonly Node[],
+  isAtWork: (one: Node) => boolean = () => false,
+): Map<Node, Node> {
   const matches = new Map<Node, Node>();
   const free = new Set(old);
   const match = (two: Node, one: Node): void => {
@@ -41,12 +52,8 @@ export function matchChildren(old: readonly Node[], next: readonly Node[]): Map<
   by((node) => idOf(node) && kindOf(node));
   by((node) => (isBlank(node) ? '' : textOf(node)));
   // Another element must not take the place of the only one with a form in which the visitor may be working.
-  const repeated = new Set(
-    [old, next].flatMap((nodes) => {
-      const keys = nodes.map(formKeyOf).sort();
-      return keys.filter((key, index) => key === keys[index + 1]);
-    }),
-  );
+  const repeated = repeatedKeys(formKeyOf, old, next);
+  const listed = repeatedKeys(listKeyOf, old, next);
   by((node) => (repeated.has(formKeyOf(node)) ? '' : formKeyOf(node)));
   by((node) => {
     const key = isElement(node) && KEYS.find((name) => node.hasAttribute(name));
@@ -57,9 +64,16 @@ export function matchChildren(old: readonly Node[], next: readonly Node[]): Map<
     isElement(node) && node.textContent.trim() !== '' ? kindOf(node) + node.textContent : '',
   );
   // The remaining nodes are between matched ones. The likest are matched first, equally like ones in their order.
-  const rest = (from: number, to: number, ones: readonly Node[]): void => {
-    const left = next.slice(from, to).filter((two) => !matches.has(two));
-    const mine = ones.filter((one) => free.has(one));
+  const rest = (from: number, to: number, ones: readonly Node[], isMoved = false): void => {
+    const all = ones.filter((one) => free.has(one));
+    const items = all.filter((one) => listed.has(listKeyOf(one)) && isAtWork(one));
+    const others = next.slice(from, to).filter((two) => !matches.has(two));
+    for (const one of isMoved ? [] : items) {
+      const two = sameItem(one, all, others);
+      if (two !== undefined && !matches.has(two)) match(two, one);
+    }
+    const left = others.filter((two) => !matches.has(two));
+    const mine = all.filter((one) => !items.includes(one));
     const choices = mine.length * left.length;
     if (choices > 1 && choices < MAX_COMPARISONS) {
       const twos = withWords(left);
@@ -83,13 +97,64 @@ export function matchChildren(old: readonly Node[], next: readonly Node[]): Map<
     }
   }
   // Nodes that have changed both their position and their content.
-  rest(0, next.length, old);
+  rest(0, next.length, old, true);
   return matches;
+}
+
+/** The keys that several nodes of a list have. */
+export function repeatedKeys(
+  keyOf: (node: Node) => string,
+  ...lists: readonly (readonly Node[])[]
+): ReadonlySet<string> {
+  return new Set(
+    lists.flatMap((nodes) => {
+      const keys = nodes.map(keyOf).sort();
+      return keys.filter((key, index) => key === keys[index + 1]);
+    }),
+  );
+}
+
+/**
+ * The new version of an item: the one in its place if the visitor sees no difference, the only one that may be it unless
+ * its form is for another record, or the one that is clearly the likest.
+ */
+function sameItem(one: Node, old: readonly Node[], next: readonly Node[]): Node | undefined {
+  const isLike = (node: Node): boolean => kindOf(node) === kindOf(one);
+  const ones = old.filter(isLike);
+  const twos = next.filter(isLike);
+  const level = ones.length === twos.length ? twos[ones.indexOf(one)] : undefined;
+  if (level?.textContent === one.textContent) return level;
+  if (twos.length === 1 && level !== undefined) {
+    return recordOf(one) === recordOf(level) ? level : undefined;
+  }
+  const [own] = withWords([one]);
+  const like = (a: NodeWords | undefined, b: NodeWords | undefined): number =>
+    a === undefined || b === undefined ? 0 : likenessOf(a[1], b[1]);
+  const [best, second] = withWords(twos).sort((a, b) => like(own, b) - like(own, a));
+  const likeness = like(own, best);
+  const rivals = withWords(ones.filter((node) => node !== one));
+  const isClear =
+    likeness > like(own, second) && rivals.every((rival) => like(rival, best) < likeness);
+  return isClear ? best?.[0] : undefined;
+}
+
+/** Values that tell the records of a list apart. Longer ones are tokens, which differ in each response. */
+function recordOf(node: Node): string {
+  if (!isElement(node)) return '';
+  const values = [...node.querySelectorAll('form,button,[type=hidden]')].flatMap((one) =>
+    ['action', 'formaction', 'value'].map((name) => one.getAttribute(name) ?? ''),
+  );
+  return values.filter((value) => value.length < TOKEN_LENGTH).join();
 }
 
 /** The only thing that tells many a wrapper of a form from its siblings. */
 function formKeyOf(node: Node): string {
   return [kindOf(node), fieldsIn(node)].join();
+}
+
+/** The same for the items of a list, whose fields may have numbers in their names. */
+export function listKeyOf(node: Node): string {
+  return formKeyOf(node).replaceAll(/\d+/g, '');
 }
 
 /** Only nodes of one kind can be the same. */
@@ -104,8 +169,9 @@ export function idOf(node: Node): string {
 }
 
 type Words = ReadonlySet<string>;
+type NodeWords = readonly [node: Node, words: Words];
 
-function withWords(nodes: readonly Node[]): (readonly [Node, Words])[] {
+function withWords(nodes: readonly Node[]): NodeWords[] {
   return nodes
     .filter((node) => !isBlank(node))
     .map((node) => [node, new Set(textOf(node).split(/\W+/, MAX_WORDS))]);

@@ -8,8 +8,10 @@ import {
   fieldsIn,
   idOf,
   isBlank,
+  listKeyOf,
   longestIncreasing,
   matchChildren,
+  repeatedKeys,
   textOf,
 } from './child-matching.ts';
 import {
@@ -238,7 +240,9 @@ function replaceChildren(sent: Element, next: Element, shown: Element): void {
 
 function patchChildren(sent: Element, next: Element, shown: Element, withheld: Withheld): void {
   const after = [...next.childNodes];
-  const matches = matchChildren([...sent.childNodes], after);
+  const listed = repeatedKeys(listKeyOf, [...sent.childNodes], after);
+  const isAtWork = (one: Node): boolean => isVisitorAt(shownFor.get(one));
+  const matches = matchChildren([...sent.childNodes], after, isAtWork);
   const taken = takeShown(sent, after, matches, shown);
   const before = [...sent.childNodes];
   const isOwned = isScripts([...before, ...taken], shown);
@@ -259,8 +263,9 @@ function patchChildren(sent: Element, next: Element, shown: Element, withheld: W
       move(one, sent, shown, last);
       last = one;
     } else {
-      // The form in which the visitor works may have another id by now. It must not be shown twice.
-      const names = fieldsIn(two);
+      // The form in which the visitor works may have another id by now. It must not be shown twice. In a list, it is
+      // another item.
+      const names = listed.has(listKeyOf(two)) ? '' : fieldsIn(two);
       const at = names === '' ? -1 : kept.findIndex((old) => fieldsIn(old) === names);
       if (at !== -1) {
         kept.splice(at, 1);
@@ -384,7 +389,7 @@ function remove(sent: Node, parent: Element, withheld: Withheld): boolean {
     if (isElement(shown) && isOff(shown)) return false;
     if (shown.parentNode !== parent) withheld.moved += 1;
     if (shown.parentNode !== parent || !isAsSent(sent, shown)) {
-      if (isElement(shown) && isVisitorAt(shown)) withheld.visitor += 1;
+      if (isVisitorAt(shown)) withheld.visitor += 1;
       else withheld.script += 1;
       return false;
     }
@@ -489,6 +494,7 @@ function isSame(sent: Node | undefined, shown: Element): boolean {
   );
 }
 
-function isVisitorAt(shown: Element): boolean {
+function isVisitorAt(shown: Node | undefined): boolean {
+  if (!isElement(shown)) return false;
   return [shown, ...shown.querySelectorAll('*')].some((one) => isBusy(one) || isHeld(one));
 }
