@@ -1108,6 +1108,33 @@ customElements.define('my-plain', class extends HTMLElement {});
     assert.equal(await page.locator('[name=stars]').inputValue(), '4');
   });
 
+  for (const [what, body, act] of [
+    [
+      'drawn outside of a form',
+      '<canvas width=100 height=100></canvas>',
+      (page: Page) => page.locator('canvas').click(),
+    ],
+    [
+      'opened a dialog',
+      '<dialog>d</dialog>',
+      (page: Page) => page.evaluate("document.querySelector('dialog').showModal()"),
+    ],
+  ] as const) {
+    it(`is not reloaded when the server has removed it, after the visitor has ${what}`, async (test) => {
+      const its = await live(test, { body: () => body });
+      if (its === null) return;
+      const { page } = its;
+      await act(page);
+      await page.evaluate('window.isOld = true');
+      await page.route('**/', (route) =>
+        'hub-live' in route.request().headers() ? route.fulfill({ status: 404 }) : route.continue(),
+      );
+      await page.evaluate("void fetch('/', { method: 'POST' })");
+      await page.locator('#hub-stale').waitFor({ state: 'attached' });
+      assert.equal(await page.evaluate('window.isOld'), true);
+    });
+  }
+
   it('keeps the revision of a form that goes on showing what a script has changed', async (test) => {
     const its = await live(test, {
       body: (version) =>

@@ -1,4 +1,4 @@
-import { hasChoices, mayLeave, on } from './visitor-state.ts';
+import { hasMore, mayLeave, on } from './visitor-state.ts';
 import {
   adopt,
   attempt,
@@ -240,7 +240,7 @@ function start(
       if (isOfForm || isLoaded || !isHere()) return false;
       // The page is gone, or no longer accessible to this visitor. The browser shows the result, unless data
       // would be lost.
-      if (mayLeave() && !hasChoices()) location.reload();
+      if (mayLeave() && !hasMore()) location.reload();
       else stale({ visitor: 1, script: 1 }, 'gone');
       return false;
     }

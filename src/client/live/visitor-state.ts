@@ -37,9 +37,13 @@ export function on(names: string, listener: (event: Event) => void): void {
 }
 
 on('input change', onEdit);
+/** Whether the visitor may have drawn something in the page. */
+let isDrawnOn = false;
 /** Neither a frame nor a canvas, such as that for a signature, says what is typed or drawn in it. */
 const onWork = ({ target }: Pick<Event, 'target'>): void => {
-  const isDrawn = target instanceof HTMLCanvasElement && formOf(target) !== null;
+  const isCanvas = target instanceof HTMLCanvasElement;
+  isDrawnOn ||= isCanvas;
+  const isDrawn = isCanvas && formOf(target) !== null;
   if (isDrawn || target instanceof HTMLIFrameElement) onEdit({ target, type: 'input' });
 };
 // A frame gets the focus after the window has lost it.
@@ -207,9 +211,13 @@ export function mayLeave(): boolean {
   );
 }
 
-/** Whether a widget may hold in a hidden field what the visitor has chosen. Scripts fill others, so this only keeps a page from a reload. */
-export function hasChoices(): boolean {
-  return [...document.querySelectorAll('form [type=hidden]')].some(isChanged);
+/**
+ * Whether a reload may lose what is no work for a change of the page: a drawing outside of a form, an open dialog, and
+ * what a widget may hold in a hidden field. Scripts fill others.
+ */
+export function hasMore(): boolean {
+  const fields = [...document.querySelectorAll('form [type=hidden]')];
+  return isDrawnOn || document.querySelector('dialog[open]') !== null || fields.some(isChanged);
 }
 
 const FIELDS = 'input:not([type=hidden]),textarea,select,audio,video,[contenteditable]';
