@@ -1135,6 +1135,31 @@ customElements.define('my-plain', class extends HTMLElement {});
     });
   }
 
+  it('takes no response without content for a page (RFC 9110 §15.3.5)', async (test) => {
+    const its = await live(test, { body: (version) => `<p>text ${version}</p>` });
+    if (its === null) return;
+    const { page } = its;
+    await page.evaluate(`(() => {
+      const seen = () => (window.wasEmpty ||= document.querySelector('p') === null);
+      new MutationObserver(seen).observe(document.documentElement, { childList: true, subtree: true });
+    })()`);
+    const html = { 'Content-Type': 'text/html' };
+    await page.route('**/', (route) =>
+      'hub-live' in route.request().headers()
+        ? route.fulfill({ status: 204, headers: html })
+        : route.continue(),
+    );
+    const empty = page.waitForResponse(
+      (answer) => answer.status() === 204 && answer.request().method() === 'GET',
+    );
+    await page.evaluate("void fetch('/', { method: 'POST' })");
+    await empty;
+    await page.unroute('**/');
+    await fetch(page.url(), { method: 'POST' });
+    await page.locator('p:text-is("text 3")').waitFor();
+    assert.equal(await page.evaluate('window.wasEmpty'), false);
+  });
+
   it('keeps the revision of a form that goes on showing what a script has changed', async (test) => {
     const its = await live(test, {
       body: (version) =>

@@ -230,6 +230,8 @@ function start(
     });
     // Among them 425, with which the gateway asks for another fetch, and 429.
     if (response.status > 424) return true;
+    // These are no page, or a part of one, whatever their type is.
+    if (response.ok && response.status > 203) return false;
     // `text()` takes every response for UTF-8.
     const text = new TextDecoder(document.characterSet).decode(await response.arrayBuffer());
     // In the meantime, a library may have moved to another page without leaving this document.
