@@ -53,7 +53,9 @@ export function matchChildren(
   by((node) => (isBlank(node) ? '' : textOf(node)));
   // Another element must not take the place of the only one with a form in which the visitor may be working.
   const repeated = repeatedKeys(formKeyOf, old, next);
-  const listed = repeatedKeys(listKeyOf, old, next);
+  let listed: ReadonlySet<string> | undefined;
+  const isItem = (one: Node): boolean =>
+    (listed ??= repeatedKeys(listKeyOf, old, next)).has(listKeyOf(one));
   by((node) => (repeated.has(formKeyOf(node)) ? '' : formKeyOf(node)));
   by((node) => {
     const key = isElement(node) && KEYS.find((name) => node.hasAttribute(name));
@@ -66,7 +68,7 @@ export function matchChildren(
   // The remaining nodes are between matched ones. The likest are matched first, equally like ones in their order.
   const rest = (from: number, to: number, ones: readonly Node[], isMoved = false): void => {
     const all = ones.filter((one) => free.has(one));
-    const items = all.filter((one) => listed.has(listKeyOf(one)) && isAtWork(one));
+    const items = all.filter((one) => isAtWork(one) && isItem(one));
     const others = next.slice(from, to).filter((two) => !matches.has(two));
     for (const one of isMoved ? [] : items) {
       const two = sameItem(one, all, others);

@@ -1,7 +1,7 @@
 /*
- * Applies the difference between two responses of the server to the page, but only where the page is still as
- * the server sent it. Withheld changes stay out of the stored old response. So when the page returns to that
- * state (a form is reset, a script removes its changes), the next patch applies them.
+ * Applies the difference between two responses of the server to the page, but only where the page is still as the server
+ * sent it. Withheld changes stay out of the stored old response. So when the page returns to that state (a form is reset,
+ * a script removes its changes), the next patch applies them.
  */
 import { isOfFramework, isState, showsChanges } from './framework-elements.ts';
 import {
@@ -35,6 +35,7 @@ import {
   isAtWork,
   isBusy,
   isField,
+  mayHoldWork,
   showDefaults,
   takeSaved,
   takeUndone,
@@ -240,8 +241,8 @@ function replaceChildren(sent: Element, next: Element, shown: Element): void {
 
 function patchChildren(sent: Element, next: Element, shown: Element, withheld: Withheld): void {
   const after = [...next.childNodes];
-  const listed = repeatedKeys(listKeyOf, [...sent.childNodes], after);
-  const isAtWork = (one: Node): boolean => isVisitorAt(shownFor.get(one));
+  const mayWork = mayHoldWork(shown);
+  const isAtWork = (one: Node): boolean => mayWork && isVisitorAt(shownFor.get(one));
   const matches = matchChildren([...sent.childNodes], after, isAtWork);
   const taken = takeShown(sent, after, matches, shown);
   const before = [...sent.childNodes];
@@ -263,9 +264,9 @@ function patchChildren(sent: Element, next: Element, shown: Element, withheld: W
       move(one, sent, shown, last);
       last = one;
     } else {
-      // The form in which the visitor works may have another id by now. It must not be shown twice. In a list, it is
-      // another item.
-      const names = listed.has(listKeyOf(two)) ? '' : fieldsIn(two);
+      // The form in which the visitor works may have another id by now, and is not shown twice. In a list, it is another.
+      const isItem = kept.length > 0 && repeatedKeys(listKeyOf, before, after).has(listKeyOf(two));
+      const names = isItem ? '' : fieldsIn(two);
       const at = names === '' ? -1 : kept.findIndex((old) => fieldsIn(old) === names);
       if (at !== -1) {
         kept.splice(at, 1);
@@ -282,8 +283,8 @@ function patchChildren(sent: Element, next: Element, shown: Element, withheld: W
 }
 
 /**
- * A script may have replaced nodes with equal ones, or may already show what the server sends now, such as a
- * part of the page that htmx has loaded. Takes these nodes for the server's. Returns those that are new.
+ * A script may have replaced nodes with equal ones, or may already show what the server sends now, such as what htmx has
+ * loaded. Takes these nodes for the server's. Returns those that are new.
  */
 function takeShown(
   sent: Element,
@@ -317,9 +318,7 @@ function takeShown(
   return taken;
 }
 
-/**
- * Whether scripts have taken over the content: nothing from the server is left, but something else is there.
- */
+/** Whether scripts have taken over the content: nothing from the server is left, but something else is there. */
 function isScripts(children: readonly Node[], shown: Element): boolean {
   const mine = children.filter(isPart);
   if (mine.some((one) => shownFor.get(one)?.parentNode === shown)) return false;

@@ -22,12 +22,16 @@ export function formOf(element: Element): Element | null {
   return (element as HTMLInputElement).form ?? element.closest('form');
 }
 
+/** Whether the visitor has entered anything since the page was loaded. */
+let hasEntered = false;
+
 function onEdit({ target, type }: Pick<Event, 'target' | 'type'>): void {
   if (!(target instanceof Element)) return;
   // A field that was reset fires a change event when it loses the focus.
   if (type !== 'input' && !isChanged(target)) return;
   const owner = formOf(target) ?? target;
   touched.set(owner, 'touched');
+  hasEntered = true;
   if (!target.matches(ENTRIES) || !sentFor.has(target)) opaque.add(owner);
 }
 
@@ -196,6 +200,14 @@ export function holdsRevision(shown: Element): boolean {
   let area: Element | null = shown;
   while (area?.querySelector(FIELDS) === null) area = area.parentElement;
   return area !== null && (hasEditor(area) || [...area.querySelectorAll(FIELDS)].some(isBusy));
+}
+
+/** Whether the visitor may be at work in an element: a quick answer, before each of thousands of rows is looked at. */
+export function mayHoldWork(root: Element): boolean {
+  const found = root.querySelector([FIELDS, EDITORS, 'form'].join());
+  const active = document.activeElement;
+  const hasFocus = active !== document.body && root.contains(active);
+  return hasEntered || hasFocus || found !== null || formOf(root) !== null;
 }
 
 /** Whether the page can be left without losing data. */
