@@ -12,6 +12,8 @@ const KEYS = 'name action for value href src'.split(' ');
 const MAX_COMPARISONS = 10_000;
 /** Characters of the shortest usual token against forged requests. A UUID has 36. */
 const TOKEN_LENGTH = 40;
+/** Comparisons of items in which the visitor works with all items. Beyond it, the order decides as well. */
+const MAX_ITEM_COMPARISONS = 100_000;
 /** Words of a node that are compared. */
 const MAX_WORDS = 200;
 
@@ -38,14 +40,14 @@ export function matchChildren(
     ones: readonly Node[] = old,
     twos: readonly Node[] = next,
   ): void => {
-    const queues = new Map<string, Node[]>();
-    for (const one of ones) {
-      const key = free.has(one) ? keyOf(one) : '';
-      if (key !== '' && queues.get(key)?.push(one) === undefined) queues.set(key, [one]);
-    }
+    const queues = grouped(
+      ones.filter((one) => free.has(one)),
+      keyOf,
+    );
     for (const two of twos) {
       if (matches.has(two)) continue;
-      const one = queues.get(keyOf(two))?.shift();
+      const key = keyOf(two);
+      const one = key === '' ? undefined : queues.get(key)?.shift();
       if (one !== undefined) match(two, one);
     }
   };
@@ -53,9 +55,7 @@ export function matchChildren(
   by((node) => (isBlank(node) ? '' : textOf(node)));
   // Another element must not take the place of the only one with a form in which the visitor may be working.
   const repeated = repeatedKeys(formKeyOf, old, next);
-  let listed: ReadonlySet<string> | undefined;
-  const isItem = (one: Node): boolean =>
-    (listed ??= repeatedKeys(listKeyOf, old, next)).has(listKeyOf(one));
+  const isItem = itemsOf(old, next);
   by((node) => (repeated.has(formKeyOf(node)) ? '' : formKeyOf(node)));
   by((node) => {
     const key = isElement(node) && KEYS.find((name) => node.hasAttribute(name));
@@ -70,10 +70,7 @@ export function matchChildren(
     const all = ones.filter((one) => free.has(one));
     const items = all.filter((one) => isAtWork(one) && isItem(one));
     const others = next.slice(from, to).filter((two) => !matches.has(two));
-    for (const one of isMoved ? [] : items) {
-      const two = sameItem(one, all, others);
-      if (two !== undefined && !matches.has(two)) match(two, one);
-    }
+    if (!isMoved) matchItems(items, all, others, match);
     const left = others.filter((two) => !matches.has(two));
     const mine = all.filter((one) => !items.includes(one));
     const choices = mine.length * left.length;
@@ -103,41 +100,78 @@ export function matchChildren(
   return matches;
 }
 
-/** The keys that several nodes of a list have. */
-export function repeatedKeys(
+function grouped(nodes: readonly Node[], keyOf: (node: Node) => string): Map<string, Node[]> {
+  const groups = new Map<string, Node[]>();
+  for (const node of nodes) {
+    const key = keyOf(node);
+    if (groups.get(key)?.push(node) === undefined) groups.set(key, [node]);
+  }
+  return groups;
+}
+
+/** The keys that several nodes of one of the lists have. */
+function repeatedKeys(
   keyOf: (node: Node) => string,
   ...lists: readonly (readonly Node[])[]
 ): ReadonlySet<string> {
-  return new Set(
-    lists.flatMap((nodes) => {
-      const keys = nodes.map(keyOf).sort();
-      return keys.filter((key, index) => key === keys[index + 1]);
-    }),
-  );
+  const groups = lists.flatMap((nodes) => [...grouped(nodes, keyOf)]);
+  return new Set(groups.flatMap(([key, nodes]) => (nodes.length > 1 ? key : [])));
+}
+
+/** Tells which nodes are items of a list: others have the same fields. */
+export function itemsOf(...lists: readonly (readonly Node[])[]): (node: Node) => boolean {
+  let keys: ReadonlySet<string> | undefined;
+  return (node) => (keys ??= repeatedKeys(listKeyOf, ...lists)).has(listKeyOf(node));
+}
+
+/** Matches items in which the visitor works with their new versions, where these are certain. */
+function matchItems(
+  items: readonly Node[],
+  old: readonly Node[],
+  next: readonly Node[],
+  match: (two: Node, one: Node) => void,
+): void {
+  if (items.length === 0) return;
+  const [before, after] = [grouped(old, kindOf), grouped(next, kindOf)];
+  const isFew = items.length * (old.length + next.length) < MAX_ITEM_COMPARISONS;
+  const words = isFew ? new Map(withWords([...old, ...next])) : null;
+  const found = new Set<Node>();
+  for (const one of items) {
+    const kind = kindOf(one);
+    const two = sameItem(one, before.get(kind) ?? [], after.get(kind) ?? [], words);
+    if (two === undefined || found.has(two)) continue;
+    found.add(two);
+    match(two, one);
+  }
 }
 
 /**
  * The new version of an item: the one in its place if the visitor sees no difference, the only one that may be it unless
  * its form is for another record, or the one that is clearly the likest.
+ *
+ * @param ones the old nodes of its kind
+ * @param twos the new ones
+ * @param words of all these nodes; null if there are too many to compare, so that the order decides
  */
-function sameItem(one: Node, old: readonly Node[], next: readonly Node[]): Node | undefined {
-  const isLike = (node: Node): boolean => kindOf(node) === kindOf(one);
-  const ones = old.filter(isLike);
-  const twos = next.filter(isLike);
+function sameItem(
+  one: Node,
+  ones: readonly Node[],
+  twos: readonly Node[],
+  words: ReadonlyMap<Node, Words> | null,
+): Node | undefined {
   const level = ones.length === twos.length ? twos[ones.indexOf(one)] : undefined;
-  if (level?.textContent === one.textContent) return level;
+  if (words === null || level?.textContent === one.textContent) return level;
   if (twos.length === 1 && level !== undefined) {
     return recordOf(one) === recordOf(level) ? level : undefined;
   }
-  const [own] = withWords([one]);
-  const like = (a: NodeWords | undefined, b: NodeWords | undefined): number =>
-    a === undefined || b === undefined ? 0 : likenessOf(a[1], b[1]);
-  const [best, second] = withWords(twos).sort((a, b) => like(own, b) - like(own, a));
-  const likeness = like(own, best);
-  const rivals = withWords(ones.filter((node) => node !== one));
-  const isClear =
-    likeness > like(own, second) && rivals.every((rival) => like(rival, best) < likeness);
-  return isClear ? best?.[0] : undefined;
+  const like = (old: Node, two: Node): number =>
+    likenessOf(words.get(old) ?? new Set(), words.get(two) ?? new Set());
+  const likeness = twos.map((two) => like(one, two));
+  const most = likeness.reduce((one, other) => Math.max(one, other), 0);
+  const best = twos[likeness.indexOf(most)];
+  const isOnly = likeness.indexOf(most) === likeness.lastIndexOf(most);
+  if (best === undefined || !isOnly) return undefined;
+  return ones.every((rival) => rival === one || like(rival, best) < most) ? best : undefined;
 }
 
 /** Values that tell the records of a list apart. Longer ones are tokens, which differ in each response. */
@@ -155,7 +189,7 @@ function formKeyOf(node: Node): string {
 }
 
 /** The same for the items of a list, whose fields may have numbers in their names. */
-export function listKeyOf(node: Node): string {
+function listKeyOf(node: Node): string {
   return formKeyOf(node).replaceAll(/\d+/g, '');
 }
 
@@ -171,9 +205,8 @@ export function idOf(node: Node): string {
 }
 
 type Words = ReadonlySet<string>;
-type NodeWords = readonly [node: Node, words: Words];
 
-function withWords(nodes: readonly Node[]): NodeWords[] {
+function withWords(nodes: readonly Node[]): (readonly [Node, Words])[] {
   return nodes
     .filter((node) => !isBlank(node))
     .map((node) => [node, new Set(textOf(node).split(/\W+/, MAX_WORDS))]);

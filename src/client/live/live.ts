@@ -1,4 +1,4 @@
-import { hasMore, mayLeave, on } from './visitor-state.ts';
+import { hasOtherWork, mayLeave, on } from './visitor-state.ts';
 import {
   adopt,
   attempt,
@@ -242,7 +242,7 @@ function start(
       if (isOfForm || isLoaded || !isHere()) return false;
       // The page is gone, or no longer accessible to this visitor. The browser shows the result, unless data
       // would be lost.
-      if (mayLeave() && !hasMore()) location.reload();
+      if (mayLeave() && !hasOtherWork()) location.reload();
       else stale({ visitor: 1, script: 1 }, 'gone');
       return false;
     }

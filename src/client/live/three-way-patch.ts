@@ -8,10 +8,9 @@ import {
   fieldsIn,
   idOf,
   isBlank,
-  listKeyOf,
+  itemsOf,
   longestIncreasing,
   matchChildren,
-  repeatedKeys,
   textOf,
 } from './child-matching.ts';
 import {
@@ -248,6 +247,7 @@ function patchChildren(sent: Element, next: Element, shown: Element, withheld: W
   const before = [...sent.childNodes];
   const isOwned = isScripts([...before, ...taken], shown);
   for (const [two, one] of matches) patchNode(one, two, withheld);
+  const isItem = itemsOf(before, after);
   const matched = new Set(matches.values());
   const kept = before.filter((one) => !matched.has(one) && !remove(one, shown, withheld));
 
@@ -265,8 +265,7 @@ function patchChildren(sent: Element, next: Element, shown: Element, withheld: W
       last = one;
     } else {
       // The form in which the visitor works may have another id by now, and is not shown twice. In a list, it is another.
-      const isItem = kept.length > 0 && repeatedKeys(listKeyOf, before, after).has(listKeyOf(two));
-      const names = isItem ? '' : fieldsIn(two);
+      const names = kept.length === 0 || isItem(two) ? '' : fieldsIn(two);
       const at = names === '' ? -1 : kept.findIndex((old) => fieldsIn(old) === names);
       if (at !== -1) {
         kept.splice(at, 1);

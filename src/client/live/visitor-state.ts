@@ -227,7 +227,7 @@ export function mayLeave(): boolean {
  * Whether a reload may lose what is no work for a change of the page: a drawing outside of a form, an open dialog, and
  * what a widget may hold in a hidden field. Scripts fill others.
  */
-export function hasMore(): boolean {
+export function hasOtherWork(): boolean {
   const fields = [...document.querySelectorAll('form [type=hidden]')];
   return isDrawnOn || document.querySelector('dialog[open]') !== null || fields.some(isChanged);
 }
