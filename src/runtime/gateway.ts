@@ -137,7 +137,8 @@ interface Retired {
 }
 
 /**
- * Creates a gateway from a configuration. Nothing is opened before `start`.
+ * Creates a gateway from a configuration. Nothing is opened before `start`, which lets each address of a name take a second
+ * to accept a connection, in the whole process.
  *
  * @example
  * const gateway = createGateway(config);
