@@ -86,7 +86,7 @@ function compile(
       isReplaced = rule.alwaysAnswers;
       // The routes need not wait for the whole response, but for the handler, which may be reading the request.
       if (isReplaced) {
-        replace(exchange, head.status);
+        noteReplaced(exchange, head.status);
         taken.held.body.drop(clock);
       } else onHeld();
       return taken.held.body;
@@ -175,7 +175,7 @@ function hold(exchange: Exchange, head: ResponseHead): Held {
 }
 
 /** The fields of the replaced response stay. Its status does not, so a cache would take what replaces an error for a good page. */
-function replace(exchange: Exchange, status: number): void {
+function noteReplaced(exchange: Exchange, status: number): void {
   if (status >= 400) exchange.dependsOn?.('client');
 }
 
@@ -186,7 +186,7 @@ async function answerOrSend(
   { status, body, send }: Held,
   clock: Clock,
 ): Promise<'held' | 'other' | 'none'> {
-  const watch = new ResponseWatch(exchange, () => replace(exchange, status));
+  const watch = new ResponseWatch(exchange, () => noteReplaced(exchange, status));
   let isSent = false;
   try {
     await routes(exchange, () => {});

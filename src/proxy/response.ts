@@ -246,7 +246,7 @@ export class UpstreamResponse implements UpgradeSink {
   /** The routes run once the exchange with the upstream is over. */
   #leave(answer: Handler, { status, headers }: ResponseHead): null {
     intercepted.set(this.#exchange, { status, headers, send: null });
-    this.#replace();
+    this.#noteReplaced();
     this.interceptor = answer;
     return null;
   }
@@ -255,7 +255,7 @@ export class UpstreamResponse implements UpgradeSink {
    * The cache sees neither what the response of the upstream says about storing, nor whether it has let the request
    * through. So nothing that is sent instead is for others.
    */
-  #replace(): void {
+  #noteReplaced(): void {
     this.#exchange.dependsOn?.('client');
   }
 
@@ -266,7 +266,7 @@ export class UpstreamResponse implements UpgradeSink {
     this.#held = held;
     let isCopied = false;
     const watch = new ResponseWatch(exchange, () => {
-      if (!isCopied) this.#replace();
+      if (!isCopied) this.#noteReplaced();
     });
     const send = (status: number): void => {
       if (this.#failure !== null) throw this.#failure;

@@ -74,9 +74,10 @@ async function mint(flags: TokenFlags, output: Output): ReturnType<typeof issueT
   const audience = required('--aud', flags.aud ?? (dev ? DEV.issuer + profile.path : undefined));
   const standard = dev ? process.env[DEV.keyVariable] || DEV.demoSecret : undefined;
   const key = required('--key', flags.key === undefined ? standard : argumentValue(flags.key));
-  const signing = signingKey(new Secret(key), flags.alg ?? null);
+  const secret = new Secret(key);
+  const signing = signingKey(secret, flags.alg ?? null);
   const needed = SECRET_BYTES[signing.algorithm] ?? 0;
-  const bytes = new Secret(key).bytes().length;
+  const bytes = secret.bytes().length;
   if (bytes < needed)
     output.note(
       `Warning: this key has ${bytes} bytes, ${signing.algorithm} needs at least ${needed}`,
