@@ -230,7 +230,7 @@ export const caddyPlaceholderNotes: readonly PlaceholderNote[] = [
     repeated: null,
   },
   {
-    names: 'text in the braces of a target or a variable that is no placeholder: empty',
+    names: 'text in the braces of a target or a variable that names nothing: empty',
     text: 'stays as text; a warning if it looks like a placeholder',
     repeated: null,
   },

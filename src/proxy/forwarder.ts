@@ -264,6 +264,6 @@ function decodedPath(target: string): string {
 function checkHost(headers: HeaderList): void {
   const host = headers.get('host');
   if (host === undefined || isHost(host)) return;
-  if (host !== '') throw new HttpError(500, 'header_up has made Host a text that is no host');
+  if (host !== '') throw new HttpError(500, 'header_up has set Host to a text that is not a host');
   headers.delete('host');
 }

@@ -1,7 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { Command } from 'commander';
-import { defaultStorage } from '../../tls/storage.ts';
 import { REDACTED } from '../../kernel/secret.ts';
 import type { Output } from '../terminal.ts';
 
@@ -39,7 +38,9 @@ export function environCommand(output: Output): Command {
       'print the version, the paths and the environment, without what looks like a secret by its name or value',
     )
     .option('--json', 'print them as JSON')
-    .action(({ json = false }: { readonly json?: boolean }) => {
+    .action(async ({ json = false }: { readonly json?: boolean }) => {
+      // Imported only now: `hubgate --version` reads this file as well.
+      const { defaultStorage } = await import('../../tls/storage.ts');
       const own = {
         'hubgate.version': packageVersion(),
         'hubgate.storage': defaultStorage(),
