@@ -1,5 +1,5 @@
 import { dirname } from 'node:path';
-import { watch } from 'chokidar';
+import { type FSWatcher, watch } from 'chokidar';
 import type { Clock } from '../../kernel/clock.ts';
 import { messageOf } from '../../kernel/error.ts';
 import type { LogFields, Logger } from '../../kernel/log.ts';
@@ -53,9 +53,9 @@ const UNREPORTED =
 export class FileWatcher {
   readonly #options: WatchOptions;
   #paths: ReadonlyMap<string, WatchedPath> = new Map();
-  #closeEvents: () => void = () => {};
-  /** When the system's events were opened; Infinity if they have ended. */
-  #openedMs = Infinity;
+  #events: Pick<FSWatcher, 'close' | 'closed'> | null = null;
+  /** When the system's events were opened. */
+  #openedMs = 0;
   /** Cancels the next look; null if none is planned. */
   #cancelLook: (() => void) | null = null;
   /** Looks follow one another. Two at a time would access the same drive. */
@@ -89,7 +89,7 @@ export class FileWatcher {
       wanted.map((path) => [path, previous.get(path) ?? new WatchedPath(path)]),
     );
     for (const [path, digest] of read) this.#paths.get(path)?.know(digest);
-    this.#openEvents(new Set(wanted.map(directoryOf)));
+    this.#openEvents();
     this.#lookIn(QUIET_MS);
   }
 
@@ -97,7 +97,7 @@ export class FileWatcher {
   async close(): Promise<void> {
     this.#closed = true;
     this.#cancelLook?.();
-    this.#closeEvents();
+    void this.#events?.close();
     await this.#reports;
   }
 
@@ -105,18 +105,17 @@ export class FileWatcher {
    * Directories are watched, not files: the watch of a file ends when the file is replaced. A directory may have
    * been replaced as well, so that all are opened again.
    */
-  #openEvents(directories: ReadonlySet<string>): void {
+  #openEvents(): void {
     const { clock, openEvents = systemEvents } = this.#options;
     const paths = this.#paths;
-    this.#closeEvents();
+    void this.#events?.close();
     this.#openedMs = clock.monotonic();
     const onEvent = (path: string): void => {
       for (const name of [path, `${path}/`, parentOf(path)]) paths.get(name)?.hint();
       this.#lookWhenQuiet();
     };
     const onError = (error: unknown): void => this.#warnOnce(FAILED, { error: messageOf(error) });
-    const onEnd = (): void => void (this.#openedMs = Infinity);
-    this.#closeEvents = openEvents(directories, paths, onEvent, onError, onEnd);
+    this.#events = openEvents(paths, onEvent, onError);
   }
 
   /** Waits for quiet: editors and deployments write in several steps. */
@@ -172,9 +171,10 @@ export class FileWatcher {
   #report(): void {
     if (this.#closed) return;
     const { clock, onChange } = this.#options;
-    const isOpen = clock.monotonic() - this.#openedMs > POLL_MS;
+    const areEventsDue =
+      this.#events?.closed === false && clock.monotonic() - this.#openedMs > POLL_MS;
     for (const path of this.#paths.values()) {
-      if (isOpen && path.differs && !path.isHinted) this.#warnOnce(UNREPORTED);
+      if (areEventsDue && path.differs && !path.isHinted) this.#warnOnce(UNREPORTED);
       path.markReported();
     }
     this.#reports = this.#reports.then(() => onChange([...this.#unresponsive.values()]));
@@ -186,30 +186,21 @@ export class FileWatcher {
   }
 }
 
-/** The directory whose events concern a watched path. */
-function directoryOf(path: string): string {
-  return path.endsWith('/') ? path.slice(0, -1) : dirname(path);
-}
-
 /** The directory that contains a file, as the watch names it. */
 function parentOf(file: string): string {
   return `${dirname(file)}/`;
 }
 
 /**
- * Reports possible changes in directories, through chokidar, until the returned function is called or {@link MAX_EVENTS}
- * have come. Some changes are not reported.
- *
- * @param wanted only these paths, and what is in those that end with `/`, are reported
+ * Reports possible changes of these paths, and of what is in those that end with `/`, through chokidar, until it is
+ * closed or {@link MAX_EVENTS} have come. Some changes are not reported.
  */
 function systemEvents(
-  directories: ReadonlySet<string>,
-  wanted: ReadonlyMap<string, unknown>,
+  wanted: ReadonlyMap<string, Pick<WatchedPath, 'directory'>>,
   onEvent: (path: string) => void,
   onError: (error: unknown) => void,
-  onEnd: () => void,
-): () => void {
-  let left = MAX_EVENTS;
+): Pick<FSWatcher, 'close' | 'closed'> {
+  const directories = new Set([...wanted.values()].map(({ directory }) => directory));
   const watcher = watch([...directories], {
     // Watches the directories, not the targets of links in them: replacing a link is an event of its directory.
     depth: 0,
@@ -220,12 +211,10 @@ function systemEvents(
     atomic: false,
     ignored: (path) => !directories.has(path) && !wanted.has(path) && !wanted.has(parentOf(path)),
   });
-  watcher.on('all', (_, path) => onEvent(path)).on('error', onError);
+  let left = MAX_EVENTS;
   watcher.on('raw', () => {
     left -= 1;
-    if (left > 0 || watcher.closed) return;
-    void watcher.close();
-    onEnd();
+    if (left === 0) void watcher.close();
   });
-  return () => void watcher.close();
+  return watcher.on('all', (_, path) => onEvent(path)).on('error', onError);
 }

@@ -18,6 +18,8 @@ export const ABSENT = '';
 export class WatchedPath {
   readonly path: string;
   readonly #isDirectory: boolean;
+  /** The directory whose events concern it. */
+  readonly directory: string;
   /** Its drive; the directory takes its place until the drive is known. */
   device: string;
   /** The system has reported a possible change since the last report, or the file has been replaced. */
@@ -37,7 +39,8 @@ export class WatchedPath {
   constructor(path: string) {
     this.#isDirectory = path.endsWith('/');
     this.path = this.#isDirectory ? path.slice(0, -1) : path;
-    this.device = dirname(this.path);
+    this.directory = this.#isDirectory ? this.path : dirname(path);
+    this.device = this.directory;
   }
 
   /** Whether the current digest differs from the reported one. */

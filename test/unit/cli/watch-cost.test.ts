@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
-import { dirname } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
-import { FileWatcher } from '../../../src/cli/watch/file-watcher.ts';
+import { FileWatcher, type WatchOptions } from '../../../src/cli/watch/file-watcher.ts';
 import { digestOf, type Stats, type systemDisk } from '../../../src/cli/watch/watched-path.ts';
 import { RecordedLog } from '../../support/recorded-log.ts';
 import { TestClock } from '../../support/test-clock.ts';
@@ -137,7 +136,7 @@ function start(test: TestContext, files: readonly string[]) {
   const onChange = async (unanswered: readonly string[]) => void told.push(unanswered);
   const watcher = new FileWatcher({
     ...{ clock, log, disk, onChange },
-    openEvents: (directories, _, onEvent) => disk.openEvents(directories, onEvent),
+    openEvents: (wanted, onEvent) => disk.openEvents(wanted, onEvent),
   });
   test.after(() => watcher.close());
   const old = digestOf(Buffer.from('old'));
@@ -162,6 +161,7 @@ interface MemoryFile {
 }
 
 type Disk = typeof systemDisk;
+type Events = ReturnType<NonNullable<WatchOptions['openEvents']>>;
 
 class MemoryDisk implements Disk {
   reads: string[] = [];
@@ -195,7 +195,7 @@ class MemoryDisk implements Disk {
   write(path: string, content: string, tells: boolean, dateMs = this.#clock.now()): void {
     const { ino } = this.#files.get(path) ?? { ino: 1 };
     this.#files.set(path, { content, dateMs, ino });
-    if (tells) this.#watches.get(dirname(path))?.(path);
+    if (tells) this.#watches.get(path)?.(path);
   }
 
   /** Puts another file in the place of this one, which no event reports. */
@@ -233,10 +233,10 @@ class MemoryDisk implements Disk {
     return [];
   }
 
-  /** The events of its directories. */
-  openEvents(directories: ReadonlySet<string>, onEvent: (path: string) => void): () => void {
-    for (const directory of directories) this.#watches.set(directory, onEvent);
-    return () => this.#watches.clear();
+  /** The events of these files. */
+  openEvents(wanted: ReadonlyMap<string, unknown>, onEvent: (path: string) => void): Events {
+    for (const path of wanted.keys()) this.#watches.set(path, onEvent);
+    return { closed: false, close: async () => this.#watches.clear() };
   }
 
   async #answer(path: string): Promise<void> {
